@@ -1,0 +1,44 @@
+//! The one trait that every algorithm implements and every driver drives.
+
+use core::fmt::Debug;
+use core::hash::Hash;
+
+use crate::{InputOf, Message, NodeId, Observation, Outbox, Printed, Refusal, Span, Time};
+
+/// What a process knows when it starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setup {
+    /// Who it is.
+    pub me: NodeId,
+    /// How many processes there are, numbered 0 .. n-1 (the papers' n).
+    pub nodes: u32,
+    /// How many units there are (the papers' k).
+    pub permits: u32,
+    /// How often a detector tests or sends heartbeats.
+    pub detect_interval: Span,
+    /// How long a detector waits for an answer before it holds the silent one for crashed.
+    pub detect_timeout: Span,
+    /// Published defects to run as printed.
+    pub printed: Printed,
+}
+
+/// One algorithm as a state machine: a mutex, or a failure detector. See the laws in the crate's head.
+pub trait Protocol: Clone + Debug + Eq + Hash + Send + Sync + 'static {
+    /// Its name in tables and on the command line.
+    const NAME: &'static str;
+    /// Its messages.
+    type Message: Message;
+    /// Its timers; each variant says when it fires and who disarms it.
+    type Timer: Clone + Debug + Ord + Hash + Send + Sync + 'static;
+    /// What survives a crash of its process.
+    type Durable: Clone + Debug + Eq + Hash + Send + Sync + 'static;
+
+    /// A process starts, or starts again with what it had stored.
+    fn start(setup: &Setup, restored: Option<Self::Durable>, out: &mut Outbox<Self>) -> Self;
+
+    /// One input happens at `now`. On `Err` nothing has changed.
+    fn handle(&mut self, now: Time, input: InputOf<Self>, out: &mut Outbox<Self>) -> Result<(), Refusal>;
+
+    /// A read-only projection for judges and screens.
+    fn observe(&self) -> Observation;
+}

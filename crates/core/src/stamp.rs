@@ -1,0 +1,23 @@
+//! Lamport's order on requests.
+
+use core::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::NodeId;
+
+/// A logical clock with its owner: smaller is earlier, and ties go to the smaller node id
+/// (vcube-2018 section 7.1: `(C_i, i) < (C_j, j)` iff `C_i < C_j`, or `C_i = C_j` and `i < j`).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Stamp {
+    /// The owner's logical clock when it asked.
+    pub clock: u64,
+    /// The owner.
+    pub node: NodeId,
+}
+
+impl fmt::Debug for Stamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.clock, self.node)
+    }
+}

@@ -1,0 +1,206 @@
+//! The command line, from which help, checks and (later) completions are made.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use kgate_core::Span;
+use kgate_sim::{Latency, ReceiveCost, SendCost};
+
+use crate::parse;
+
+/// The gate that lets at most k through, anywhere, with no gatekeeper.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 110, disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Simulate a protocol: processes ask for units again and again, and the run is measured and judged
+    #[command(after_long_help = SIM_HELP)]
+    Sim(Box<SimArgs>),
+    /// List the protocols: what each costs, which crashes it bears, where it is published
+    Protocols(ProtocolsArgs),
+}
+
+const SIM_HELP: &str = "\
+Times are in time units (t.u.), as in the papers; think of seconds. Without options, the setting is that of vcube-2018 \
+section 8: t_s = t_r = 0.1, t_t = 0.8, hold 0.0002, think 0.1, k = 3, 1000 t.u., three processes ask.
+
+Everything random comes from --seed: the same command line gives the same run and the same hash, with either engine.
+After the measured time nobody asks any more and the run goes on until every request is answered or nothing can change;
+so a deadlock is found, not waited for. A run that is not correct exits with 1 and says how to replay it.
+
+Examples:
+  kgate sim                                             three of sixteen processes share three units
+  kgate sim --protocol raymond -n 128 --load high       everybody wants in
+  kgate sim --protocol bas -n 32 --random-crashes 3     with crashes and a failure detector
+  kgate sim --protocol vcube -n 4 -k 2 --load high --latency uniform=0.1..2 --as-printed D2 --runs 50
+                                                        a published algorithm lets three through
+  kgate sim --protocol raymond -n 16 -k 5 --load first=5 --hold 0.8 --think 0.1 --first-request 0.9 \\
+            --send 0 --latency constant=0.01 --receive 0 --duration 100.9 --crash 15@5,14@10,13@15,12@20,11@25
+                                                        robust-2012, section 5";
+
+#[derive(Debug, Args)]
+pub(crate) struct SimArgs {
+    /// Which protocol; `kgate protocols` lists them
+    #[arg(long, value_name = "NAME", default_value = "vcube", env = "KGATE_OPT_PROTOCOL")]
+    pub(crate) protocol: String,
+    /// How many processes there are
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 16, env = "KGATE_OPT_PROCESSES")]
+    pub(crate) processes: u32,
+    /// How many units they share: at most k are inside at once
+    #[arg(short = 'k', long, value_name = "K", default_value_t = 3, env = "KGATE_OPT_SLOTS")]
+    pub(crate) slots: u32,
+    /// Who asks: `low` = the first k processes, `high` = all, `first=M` = the first M
+    #[arg(long, default_value = "low", value_parser = parse::load, env = "KGATE_OPT_LOAD")]
+    pub(crate) load: Asking,
+    /// How long a unit is held
+    #[arg(long, value_name = "T", default_value = "0.0002", value_parser = parse::span, env = "KGATE_OPT_HOLD")]
+    pub(crate) hold: Span,
+    /// How long a process waits after a release before it asks again
+    #[arg(long, value_name = "T", default_value = "0.1", value_parser = parse::span, env = "KGATE_OPT_THINK")]
+    pub(crate) think: Span,
+    /// When each process asks first
+    #[arg(long, value_name = "T", default_value = "0", value_parser = parse::span, env = "KGATE_OPT_FIRST_REQUEST")]
+    pub(crate) first_request: Span,
+    /// How often each process asks [default: until the run ends]
+    #[arg(long, value_name = "E", env = "KGATE_OPT_ENTRIES")]
+    pub(crate) entries: Option<u32>,
+    /// Time to send a message (t_s)
+    #[arg(long, value_name = "T", default_value = "0.1", value_parser = parse::span, env = "KGATE_OPT_SEND")]
+    pub(crate) send: Span,
+    /// Time a message spends in the network (t_t) [default: 0.8]
+    #[arg(
+        long, value_name = "T", value_parser = parse::span, conflicts_with = "latency",
+        env = "KGATE_OPT_TRANSMIT"
+    )]
+    pub(crate) transmit: Option<Span>,
+    /// Instead of --transmit: `constant=T`, `uniform=A..B` or `exponential=MEAN`
+    #[arg(long, value_name = "SHAPE", value_parser = parse::latency, env = "KGATE_OPT_LATENCY")]
+    pub(crate) latency: Option<Latency>,
+    /// Time to receive a message (t_r)
+    #[arg(long, value_name = "T", default_value = "0.1", value_parser = parse::span, env = "KGATE_OPT_RECEIVE")]
+    pub(crate) receive: Span,
+    /// Whether sends wait for each other
+    #[arg(long, value_enum, value_name = "HOW", default_value = "queue", env = "KGATE_OPT_SEND_COST")]
+    pub(crate) send_cost: SendCostArg,
+    /// Whether receives wait for each other
+    #[arg(long, value_enum, value_name = "HOW", default_value = "parallel", env = "KGATE_OPT_RECEIVE_COST")]
+    pub(crate) receive_cost: ReceiveCostArg,
+    /// Messages from one process to another never overtake each other, whatever the latency
+    #[arg(long, env = "KGATE_OPT_FIFO")]
+    pub(crate) fifo: bool,
+    /// How long to measure
+    #[arg(long, value_name = "T", default_value = "1000", value_parser = parse::span, env = "KGATE_OPT_DURATION")]
+    pub(crate) duration: Span,
+    /// What everything random comes from; decimal or 0x..
+    #[arg(long, default_value = "1", value_parser = parse::seed, env = "KGATE_OPT_SEED")]
+    pub(crate) seed: u64,
+    /// Crashes for good, as process@time
+    #[arg(
+        long, value_name = "P@T,..", value_delimiter = ',', value_parser = parse::crash, env = "KGATE_OPT_CRASH"
+    )]
+    pub(crate) crash: Vec<kgate_sim::Crash>,
+    /// More crashes at random times; unless all ask, of processes that do not ask
+    #[arg(long, value_name = "F", default_value_t = 0, env = "KGATE_OPT_RANDOM_CRASHES")]
+    pub(crate) random_crashes: u32,
+    /// How crashes are learnt of: the protocol's `own` detector, or `oracle=T` = everybody knows within T
+    #[arg(long, value_name = "WHICH", default_value = "own", value_parser = parse::detector, env = "KGATE_OPT_DETECTOR")]
+    pub(crate) detector: Detector,
+    /// How often the detector tests
+    #[arg(
+        long, value_name = "T", default_value = "10", value_parser = parse::span, env = "KGATE_OPT_DETECT_INTERVAL"
+    )]
+    pub(crate) detect_interval: Span,
+    /// How long the detector waits for an answer [default: twice the longest delay, at least 4]
+    #[arg(long, value_name = "T", value_parser = parse::span, env = "KGATE_OPT_DETECT_TIMEOUT")]
+    pub(crate) detect_timeout: Option<Span>,
+    /// Run a published defect as printed instead of repaired, e.g. D2; `kgate protocols` lists them
+    #[arg(long, value_name = "ID", env = "KGATE_OPT_AS_PRINTED")]
+    pub(crate) as_printed: Option<String>,
+    /// Which event queue drives the run; the result is the same
+    #[arg(long, value_enum, default_value = "bucket", env = "KGATE_OPT_ENGINE")]
+    pub(crate) engine: EngineArg,
+    /// Run that many seeds, from --seed on
+    #[arg(
+        long, value_name = "R", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..),
+        env = "KGATE_OPT_RUNS"
+    )]
+    pub(crate) runs: u32,
+    /// Print one JSON object
+    #[arg(long, env = "KGATE_OPT_JSON")]
+    pub(crate) json: bool,
+    /// Write every event to a file, one JSON object a line
+    #[arg(long, value_name = "FILE", conflicts_with = "runs", env = "KGATE_OPT_TRACE")]
+    pub(crate) trace: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ProtocolsArgs {
+    /// Print one JSON object
+    #[arg(long, env = "KGATE_OPT_JSON")]
+    pub(crate) json: bool,
+}
+
+/// Who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asking {
+    Low,
+    High,
+    First(u32),
+}
+
+/// How crashes are learnt of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Detector {
+    Own,
+    Oracle(Span),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EngineArg {
+    /// the fast one
+    Bucket,
+    /// the simple one, to check the other
+    Heap,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SendCostArg {
+    /// one send queue a process: every copy occupies it
+    Queue,
+    /// only the copies of one send wait for each other
+    Staggered,
+    /// nothing waits
+    Flat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ReceiveCostArg {
+    /// nothing waits
+    Parallel,
+    /// one receive queue a process
+    Queue,
+}
+
+impl From<SendCostArg> for SendCost {
+    fn from(arg: SendCostArg) -> Self {
+        match arg {
+            SendCostArg::Queue => SendCost::Queue,
+            SendCostArg::Staggered => SendCost::Staggered,
+            SendCostArg::Flat => SendCost::Flat,
+        }
+    }
+}
+
+impl From<ReceiveCostArg> for ReceiveCost {
+    fn from(arg: ReceiveCostArg) -> Self {
+        match arg {
+            ReceiveCostArg::Parallel => ReceiveCost::Parallel,
+            ReceiveCostArg::Queue => ReceiveCost::Queue,
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! `kgate`: the one binary.
+//!
+//! Data goes to stdout, words to stderr. Exit codes: 0 done; 1 a run was not correct; 2 the command line cannot be meant;
+//! 125 kgate itself failed.
+
+mod cli;
+mod list;
+mod parse;
+mod sim;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use cli::{Cli, Command};
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Sim(args) => sim::run(&args),
+        Command::Protocols(args) => list::run(&args),
+    };
+    match done {
+        Ok(code) => code,
+        Err(Failure::Usage(text)) => {
+            eprintln!("kgate: {text}");
+            ExitCode::from(2)
+        }
+        Err(Failure::Broken(error)) => {
+            eprintln!("kgate: {error:#}");
+            ExitCode::from(125)
+        }
+    }
+}
+
+/// Why a command did not do its work.
+enum Failure {
+    /// It was asked for what cannot be.
+    Usage(String),
+    /// It could not do what it was rightly asked for.
+    Broken(anyhow::Error),
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        Failure::Broken(error)
+    }
+}
+
+/// What a command returns.
+type Outcome = Result<ExitCode, Failure>;

@@ -1,0 +1,162 @@
+//! `kgate sim`.
+
+mod replay;
+mod text;
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use kgate_core::{Printed, Protocol, Span};
+use kgate_protocols::registry::{self, Entry, Visitor};
+use kgate_sim::engine::RunError;
+use kgate_sim::{Bucket, Config, Cost, Detection, Heap, Latency, Load, Report};
+
+use crate::cli::{Asking, Detector, EngineArg, SimArgs};
+use crate::{Failure, Outcome};
+
+pub(crate) fn run(args: &SimArgs) -> Outcome {
+    let entry = registry::entry(&args.protocol).map_err(|error| Failure::Usage(error.to_string()))?;
+    let printed = match &args.as_printed {
+        None => Printed::NONE,
+        Some(id) => entry.as_printed(id).map_err(|error| Failure::Usage(error.to_string()))?,
+    };
+    let mut reports = Vec::new();
+    for run in 0..args.runs {
+        let seed = args.seed.wrapping_add(u64::from(run));
+        let config = config(args, entry, printed, seed);
+        let report = simulate(args, entry, &config)?;
+        if !report.violations.is_empty() {
+            complain(args, &report, seed);
+        }
+        if !args.json {
+            text::print(args, entry, &report, args.runs > 1);
+        }
+        reports.push(report);
+    }
+    let violated = reports.iter().filter(|report| !report.violations.is_empty()).count();
+    if args.json {
+        print_json(&reports).map_err(Failure::Broken)?;
+    } else if args.runs > 1 {
+        println!("{} runs, {violated} of them not correct", args.runs);
+    }
+    Ok(if violated == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The run that the command line asks for.
+fn config(args: &SimArgs, entry: &Entry, printed: Printed, seed: u64) -> Config {
+    let latency = args.latency.unwrap_or(Latency::Constant(args.transmit.unwrap_or(DEFAULT_TRANSMIT)));
+    let cost = Cost {
+        send: args.send,
+        latency,
+        receive: args.receive,
+        send_cost: args.send_cost.into(),
+        receive_cost: args.receive_cost.into(),
+        fifo: args.fifo,
+    };
+    let longest = cost.longest_delay().unwrap_or(Span::ZERO);
+    let load = Load {
+        requesters: match args.load {
+            Asking::Low => args.slots,
+            Asking::High => args.processes,
+            Asking::First(count) => count,
+        },
+        first_request: args.first_request,
+        hold: args.hold,
+        think: args.think,
+        entries: args.entries,
+    };
+    let detection = Detection {
+        interval: args.detect_interval,
+        timeout: args.detect_timeout.unwrap_or(longest.times(2).max(LEAST_TIMEOUT)),
+        oracle: match args.detector {
+            Detector::Own => None,
+            Detector::Oracle(within) => Some(within),
+        },
+    };
+    Config {
+        nodes: args.processes,
+        permits: args.slots,
+        seed,
+        printed,
+        cost,
+        load,
+        detection,
+        crashes: args.crash.clone(),
+        random_crashes: args.random_crashes,
+        // A registry entry speaks of sensible sizes; the configuration is checked before anybody listens to it.
+        bears: if args.slots == 0 || args.processes == 0 { 0 } else { entry.bears(args.processes, args.slots) },
+        duration: args.duration,
+    }
+}
+
+/// vcube-2018 section 8.1: t_t = 0.8.
+const DEFAULT_TRANSMIT: Span = Span(800_000_000);
+/// Ours: twice the longest delay of vcube-2018's setting, doubled.
+const LEAST_TIMEOUT: Span = Span(4_000_000_000);
+
+fn simulate(args: &SimArgs, entry: &Entry, config: &Config) -> Result<Report, Failure> {
+    let oracle = config.detection.oracle.is_some();
+    if oracle && entry.detector.is_none() {
+        return Err(Failure::Usage(format!(
+            "{} listens to no detector, so no oracle can replace it: leave out --detector",
+            entry.name
+        )));
+    }
+    let trace = match &args.trace {
+        None => None,
+        Some(path) => {
+            // Checked first, so that a command that cannot run does not empty a file.
+            config.check(entry.detector.is_some()).map_err(|error| Failure::Usage(error.to_string()))?;
+            let file = File::create(path)
+                .map_err(|error| Failure::Usage(format!("cannot write the trace {}: {error}", path.display())))?;
+            Some(Box::new(BufWriter::new(file)) as Box<dyn Write>)
+        }
+    };
+    let run = Run { name: entry.name, config, engine: args.engine, trace };
+    match registry::visit(entry, !oracle, run) {
+        Ok(mut report) => {
+            report.as_printed = args.as_printed.as_ref().map(|id| id.to_ascii_uppercase());
+            Ok(report)
+        }
+        Err(RunError::Config(error)) => Err(Failure::Usage(error.to_string())),
+        Err(error @ RunError::Trace(_)) => Err(Failure::Broken(error.into())),
+    }
+}
+
+/// Hands the types of the chosen protocol to the simulator.
+struct Run<'a> {
+    name: &'a str,
+    config: &'a Config,
+    engine: EngineArg,
+    trace: Option<Box<dyn Write>>,
+}
+
+impl Visitor for Run<'_> {
+    type Output = Result<Report, RunError>;
+    fn visit<M: Protocol, D: Protocol>(self) -> Self::Output {
+        match self.engine {
+            EngineArg::Bucket => kgate_sim::run::<M, D, Bucket>(self.name, self.config, self.trace),
+            EngineArg::Heap => kgate_sim::run::<M, D, Heap>(self.name, self.config, self.trace),
+        }
+    }
+}
+
+/// A failure is a gift-wrapped bug report: the property first, then how to see it again.
+fn complain(args: &SimArgs, report: &Report, seed: u64) {
+    for violation in &report.violations {
+        eprintln!("kgate: {violation}");
+    }
+    eprintln!("REPRODUCE WITH: {}", replay::command(args, seed));
+}
+
+/// One object: the report of one run, or a list of several.
+fn print_json(reports: &[Report]) -> anyhow::Result<()> {
+    let text = match reports {
+        [report] => serde_json::to_string_pretty(report),
+        several => serde_json::to_string_pretty(&serde_json::json!({ "runs": several })),
+    };
+    println!("{}", text.context("printing JSON")?);
+    Ok(())
+}

@@ -1,0 +1,59 @@
+//! The command line that gives the same run again.
+
+use crate::cli::{Asking, Detector, EngineArg, ReceiveCostArg, SendCostArg, SimArgs};
+
+/// Every option that a run depends on, spelled out, so that a later change of a default does not change the run.
+pub(crate) fn command(args: &SimArgs, seed: u64) -> String {
+    let mut words = vec![
+        format!("kgate sim --protocol {} -n {} -k {}", args.protocol, args.processes, args.slots),
+        match args.load {
+            Asking::Low => format!("--load first={}", args.slots),
+            Asking::High => "--load high".into(),
+            Asking::First(count) => format!("--load first={count}"),
+        },
+        format!("--hold {} --think {} --first-request {}", args.hold, args.think, args.first_request),
+        format!("--send {} --receive {}", args.send, args.receive),
+        match args.send_cost {
+            SendCostArg::Queue => "--send-cost queue".into(),
+            SendCostArg::Staggered => "--send-cost staggered".into(),
+            SendCostArg::Flat => "--send-cost flat".into(),
+        },
+        match args.receive_cost {
+            ReceiveCostArg::Parallel => "--receive-cost parallel".into(),
+            ReceiveCostArg::Queue => "--receive-cost queue".into(),
+        },
+        match (&args.latency, args.transmit) {
+            (Some(latency), _) => format!("--latency {latency}"),
+            (None, Some(transmit)) => format!("--latency constant={transmit}"),
+            (None, None) => format!("--latency constant={}", super::DEFAULT_TRANSMIT),
+        },
+        format!("--duration {} --seed {seed:#x}", args.duration),
+        format!("--detect-interval {}", args.detect_interval),
+    ];
+    if let Some(timeout) = args.detect_timeout {
+        words.push(format!("--detect-timeout {timeout}"));
+    }
+    if let Detector::Oracle(within) = args.detector {
+        words.push(format!("--detector oracle={within}"));
+    }
+    if let Some(entries) = args.entries {
+        words.push(format!("--entries {entries}"));
+    }
+    if args.fifo {
+        words.push("--fifo".into());
+    }
+    if !args.crash.is_empty() {
+        let crashes: Vec<String> = args.crash.iter().map(|c| format!("{}@{}", c.node.0, c.at)).collect();
+        words.push(format!("--crash {}", crashes.join(",")));
+    }
+    if args.random_crashes > 0 {
+        words.push(format!("--random-crashes {}", args.random_crashes));
+    }
+    if let Some(id) = &args.as_printed {
+        words.push(format!("--as-printed {id}"));
+    }
+    if args.engine == EngineArg::Heap {
+        words.push("--engine heap".into());
+    }
+    words.join(" ")
+}

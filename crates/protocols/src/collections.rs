@@ -1,0 +1,248 @@
+//! Sorted collections that cost little while they are empty or small.
+//!
+//! Most processes of a large system have nothing in most of their tables, so a table must be a few words when
+//! empty; a busy process of a thousand may hold thousands of entries, so an insertion must not move them all.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::fmt;
+use core::hash::{Hash, Hasher};
+use core::mem;
+
+use kgate_core::NodeId;
+
+/// A sorted set of processes: a plain vector, since crashes are few.
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
+pub struct NodeList {
+    nodes: Vec<NodeId>,
+}
+
+impl NodeList {
+    /// Whether `node` is in it.
+    pub fn contains(&self, node: NodeId) -> bool {
+        !self.nodes.is_empty() && self.nodes.binary_search(&node).is_ok()
+    }
+
+    /// Adds `node`; false if it was there.
+    pub fn insert(&mut self, node: NodeId) -> bool {
+        match self.nodes.binary_search(&node) {
+            Ok(_) => false,
+            Err(at) => {
+                self.nodes.insert(at, node);
+                true
+            }
+        }
+    }
+
+    /// Removes `node`; false if it was not there.
+    pub fn remove(&mut self, node: NodeId) -> bool {
+        match self.nodes.binary_search(&node) {
+            Ok(at) => {
+                self.nodes.remove(at);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// How many of its members are in `low .. high`.
+    pub fn count_in(&self, low: u32, high: u32) -> u32 {
+        let below = |bound: u32| self.nodes.partition_point(|node| node.0 < bound);
+        let count = below(high).saturating_sub(below(low));
+        u32::try_from(count).expect("there are at most 2^32 nodes")
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> u32 {
+        u32::try_from(self.nodes.len()).expect("there are at most 2^32 nodes")
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// All, in the order of their ids.
+    pub fn iter(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.nodes.iter().copied()
+    }
+}
+
+impl fmt::Debug for NodeList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(&self.nodes).finish()
+    }
+}
+
+/// Up to this many entries a sorted vector is smaller and faster than a tree.
+const FEW: usize = 32;
+
+/// A sorted map: a vector while it is small, a B-tree when it is not. Two maps with the same entries are
+/// equal and hash alike, however they came about.
+#[derive(Clone)]
+pub enum SortedMap<K, V> {
+    /// At most [`FEW`] entries, or a few more on the way down.
+    Few(Vec<(K, V)>),
+    /// More.
+    Many(BTreeMap<K, V>),
+}
+
+impl<K, V> Default for SortedMap<K, V> {
+    fn default() -> Self {
+        Self::Few(Vec::new())
+    }
+}
+
+impl<K: Ord + Copy, V: Copy> SortedMap<K, V> {
+    /// The value of `key`.
+    pub fn get(&self, key: K) -> Option<V> {
+        match self {
+            Self::Few(entries) => {
+                entries.binary_search_by_key(&key, |entry| entry.0).ok().map(|at| entries[at].1)
+            }
+            Self::Many(tree) => tree.get(&key).copied(),
+        }
+    }
+
+    /// Sets the value of `key`; the former one, if any, is returned.
+    pub fn insert(&mut self, key: K, value: V) -> Option<V> {
+        match self {
+            Self::Few(entries) => match entries.binary_search_by_key(&key, |entry| entry.0) {
+                Ok(at) => Some(mem::replace(&mut entries[at].1, value)),
+                Err(at) if entries.len() < FEW => {
+                    entries.insert(at, (key, value));
+                    None
+                }
+                Err(_) => {
+                    let mut tree: BTreeMap<K, V> = mem::take(entries).into_iter().collect();
+                    tree.insert(key, value);
+                    *self = Self::Many(tree);
+                    None
+                }
+            },
+            Self::Many(tree) => tree.insert(key, value),
+        }
+    }
+
+    /// Makes room for exactly `more` entries while the map is a vector: the next entries are known to come.
+    pub fn reserve(&mut self, more: usize) {
+        if let Self::Few(entries) = self
+            && entries.len() + more <= FEW
+        {
+            entries.reserve_exact(more);
+        }
+    }
+
+    /// Removes `key`; its value, if it was there. An emptied map gives its memory back.
+    pub fn remove(&mut self, key: K) -> Option<V> {
+        let removed = match self {
+            Self::Few(entries) => {
+                entries.binary_search_by_key(&key, |entry| entry.0).ok().map(|at| entries.remove(at).1)
+            }
+            Self::Many(tree) => tree.remove(&key),
+        };
+        if removed.is_some() && self.is_empty() {
+            *self = Self::default();
+        }
+        removed
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Few(entries) => entries.len(),
+            Self::Many(tree) => tree.len(),
+        }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The first entry at or after `key`.
+    pub fn first_from(&self, key: K) -> Option<(K, V)> {
+        match self {
+            Self::Few(entries) => entries.get(entries.partition_point(|entry| entry.0 < key)).copied(),
+            Self::Many(tree) => tree.range(key..).next().map(|(k, v)| (*k, *v)),
+        }
+    }
+
+    /// All entries in order.
+    pub fn iter(&self) -> Entries<'_, K, V> {
+        match self {
+            Self::Few(entries) => Entries::Few(entries.iter()),
+            Self::Many(tree) => Entries::Many(tree.iter()),
+        }
+    }
+}
+
+/// The entries of a [`SortedMap`] in order.
+pub enum Entries<'a, K, V> {
+    /// Of a vector.
+    Few(core::slice::Iter<'a, (K, V)>),
+    /// Of a tree.
+    Many(alloc::collections::btree_map::Iter<'a, K, V>),
+}
+
+impl<K: Copy, V: Copy> Iterator for Entries<'_, K, V> {
+    type Item = (K, V);
+    fn next(&mut self) -> Option<(K, V)> {
+        match self {
+            Self::Few(entries) => entries.next().copied(),
+            Self::Many(tree) => tree.next().map(|(k, v)| (*k, *v)),
+        }
+    }
+}
+
+impl<K: Ord + Copy, V: Copy + PartialEq> PartialEq for SortedMap<K, V> {
+    fn eq(&self, other: &Self) -> bool {
+        self.len() == other.len() && self.iter().eq(other.iter())
+    }
+}
+
+impl<K: Ord + Copy, V: Copy + Eq> Eq for SortedMap<K, V> {}
+
+impl<K: Ord + Copy + Hash, V: Copy + Hash> Hash for SortedMap<K, V> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_usize(self.len());
+        for entry in self.iter() {
+            entry.hash(state);
+        }
+    }
+}
+
+impl<K: Ord + Copy + fmt::Debug, V: Copy + fmt::Debug> fmt::Debug for SortedMap<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// A `SortedMap` is a `BTreeMap` in all that can be seen of it, below and above its threshold.
+        #[test]
+        fn agrees_with_btree_map(steps in prop::collection::vec((0u8..3, 0u16..90, 0u32..9), 0..400)) {
+            let (mut ours, mut model) = (SortedMap::default(), BTreeMap::new());
+            for (what, key, value) in steps {
+                match what {
+                    0 | 1 => prop_assert_eq!(ours.insert(key, value), model.insert(key, value)),
+                    _ => prop_assert_eq!(ours.remove(key), model.remove(&key)),
+                }
+                prop_assert_eq!(ours.get(key), model.get(&key).copied());
+                let next = model.range(key..).next().map(|(k, v)| (*k, *v));
+                prop_assert_eq!(ours.first_from(key), next);
+            }
+            prop_assert!(ours.iter().eq(model.iter().map(|(k, v)| (*k, *v))));
+            let mut rebuilt = SortedMap::default();
+            for (key, value) in &model {
+                rebuilt.insert(*key, *value);
+            }
+            prop_assert_eq!(ours, rebuilt);
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! All-to-all heartbeats: the detector of `bas` (Bouillaguet, Arantes and Sens 2008 assume one; this is ours).
+//!
+//! Every `interval` a process tells everybody that it lives, and looks who was silent since the last time. A
+//! silent one has `timeout` more to be heard; then it is suspected. Two heartbeats of a live process arrive at
+//! most `interval` plus one delay apart, so with `timeout` of two delays nobody is suspected wrongly, whatever
+//! the phases of the processes.
+//!
+//! Cost: n(n-1) messages an interval; a crash is noticed within 2 `interval` + `timeout`. State: 2n bits.
+
+use alloc::vec::Vec;
+
+use fixedbitset::FixedBitSet;
+use kgate_core::{
+    Incarnation, Input, InputOf, Message, Never, NodeId, Notice, Observation, Outbox, Protocol, Refusal,
+    Setup, Span, Time, To,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{known, no_mutex};
+use crate::collections::NodeList;
+
+/// "I live." Nobody answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Beat;
+
+impl Message for Beat {
+    const KINDS: usize = 1;
+    fn kind(&self) -> usize {
+        0
+    }
+    fn kind_name(_kind: usize) -> &'static str {
+        "heartbeat"
+    }
+}
+
+/// The timers of [`Heartbeat`]. Nobody disarms them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum HeartbeatTimer {
+    /// Every interval: send a heartbeat, see who was silent.
+    Beat,
+    /// A timeout after a `Beat` that found somebody silent: suspect who still is.
+    Check,
+}
+
+/// The detector's state at one process.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Heartbeat {
+    me: NodeId,
+    nodes: u32,
+    interval: Span,
+    timeout: Span,
+    /// Heard since the last `Beat`.
+    heard: FixedBitSet,
+    /// Silent in the interval before, and since; to be suspected at `Check`. Empty unless `Check` is armed.
+    silent: FixedBitSet,
+    checking: bool,
+    crashed: NodeList,
+}
+
+impl Heartbeat {
+    fn on_beat(&mut self, out: &mut Outbox<Self>) {
+        out.send_to(To::All, Beat);
+        out.arm(HeartbeatTimer::Beat, self.interval);
+        if self.checking {
+            return; // The interval is shorter than the timeout: one look at a time.
+        }
+        self.silent.clone_from(&self.heard);
+        self.silent.toggle_range(..);
+        self.heard.clear();
+        self.silent.remove(self.me.index());
+        for node in self.crashed.iter() {
+            self.silent.remove(node.index());
+        }
+        if !self.silent.is_clear() {
+            self.checking = true;
+            out.arm(HeartbeatTimer::Check, self.timeout);
+        }
+    }
+
+    fn on_check(&mut self, out: &mut Outbox<Self>) {
+        self.checking = false;
+        let silent: Vec<usize> = self.silent.ones().collect();
+        self.silent.clear();
+        for index in silent {
+            let node = NodeId(u32::try_from(index).expect("a node's index"));
+            self.crashed.insert(node);
+            out.notify(Notice::Suspected(node, Incarnation::default()));
+        }
+    }
+}
+
+impl Protocol for Heartbeat {
+    const NAME: &'static str = "heartbeat";
+    type Message = Beat;
+    type Timer = HeartbeatTimer;
+    type Durable = Never;
+
+    fn start(setup: &Setup, _restored: Option<Never>, out: &mut Outbox<Self>) -> Self {
+        let mut heard = FixedBitSet::with_capacity(setup.nodes as usize);
+        let silent = heard.clone();
+        heard.insert_range(..); // Nobody is late before the first interval is over.
+        out.arm(HeartbeatTimer::Beat, Span::ZERO);
+        Self {
+            me: setup.me,
+            nodes: setup.nodes,
+            interval: setup.detect_interval,
+            timeout: setup.detect_timeout,
+            heard,
+            silent,
+            checking: false,
+            crashed: NodeList::default(),
+        }
+    }
+
+    fn handle(&mut self, _now: Time, input: InputOf<Self>, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+        match input {
+            Input::Deliver { from, message: Beat } => {
+                known(self.me, self.nodes, from)?;
+                self.heard.insert(from.index());
+                if self.checking {
+                    self.silent.remove(from.index());
+                }
+                Ok(())
+            }
+            Input::Expire(HeartbeatTimer::Beat) => {
+                self.on_beat(out);
+                Ok(())
+            }
+            Input::Expire(HeartbeatTimer::Check) => {
+                self.on_check(out);
+                Ok(())
+            }
+            Input::Acquire { .. }
+            | Input::Withdraw
+            | Input::Release { .. }
+            | Input::Resize(_)
+            | Input::Lease(_)
+            | Input::Crashed(..)
+            | Input::Joined(..) => no_mutex(Self::NAME),
+        }
+    }
+
+    fn observe(&self) -> Observation {
+        Observation { crashed: self.crashed.iter().collect(), ..Observation::default() }
+    }
+}

@@ -1,0 +1,28 @@
+//! Failure detectors: who has crashed?
+//!
+//! A detector is a [`Protocol`](kgate_core::Protocol) of its own that never grants anything; it tells
+//! `Notice::Suspected`, and the driver hands that on to the mutexes of its node as `Input::Crashed`. All three
+//! are perfect in a synchronous system, as the papers demand: where an answer takes at most `detect_timeout`,
+//! nobody who lives is ever suspected, and whoever crashes is suspected by everybody in the end.
+
+mod heartbeat;
+mod hi_adsd;
+mod none;
+mod vcube;
+
+pub use heartbeat::{Beat, Heartbeat, HeartbeatTimer};
+pub use hi_adsd::{HiAdsd, HiAdsdMessage, HiAdsdTimer};
+pub use none::NoDetector;
+pub use vcube::{News, VCube, VCubeMessage, VCubeTimer};
+
+use kgate_core::{NodeId, Refusal};
+
+/// Ids are checked before use: a message must come from another process of the system.
+fn known(me: NodeId, nodes: u32, from: NodeId) -> Result<(), Refusal> {
+    if from == me || from.0 >= nodes { Err(Refusal::Stranger(from)) } else { Ok(()) }
+}
+
+/// A detector serves no client.
+fn no_mutex(protocol: &'static str) -> Result<(), Refusal> {
+    Err(Refusal::Unsupported { protocol, what: "clients: it is a detector" })
+}

@@ -1,0 +1,219 @@
+//! The VCube detector (vcube-2018 section 4).
+//!
+//! Every `interval` a process tests those in whose clusters it is the first fault-free one
+//! ([`tests_of`](crate::topology::tests_of)), all of them at once. Whoever does not answer within `timeout` has
+//! crashed. An answer carries *any* news that the tested process has, not only of one cluster: for each process a
+//! timestamp counts its events, even while it lives and odd while it is down, and the greater timestamp is the
+//! newer one. Only news since the tester's last visit are sent.
+//!
+//! Cost: n log2 n tests an interval, with any number of faults; everybody knows of a crash within log2(n)^2
+//! intervals. State: the non-zero timestamps, and how much of whose news is known.
+//!
+//! Deviations: the paper takes one cluster an interval and starts again after log2 n of them; here an interval
+//! takes all clusters, as its reference (Duarte, Bona and Ruoso 2014) has it. Processes known to be crashed are
+//! not tested again, since a crash is permanent in this paper.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use kgate_core::{
+    Incarnation, Input, InputOf, Message, Never, NodeId, Notice, Observation, Outbox, Protocol, Refusal,
+    Setup, Span, Time,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{known, no_mutex};
+use crate::collections::{NodeList, SortedMap};
+use crate::topology::{Members, tests_of};
+
+/// One piece of news: the events of a process, as counted by its timestamp.
+pub type News = (NodeId, u32);
+
+/// The messages of [`VCube`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum VCubeMessage {
+    /// Do you live, and what is new? Answered by `TestReply` of the same round.
+    Test {
+        /// The tester's round.
+        round: u32,
+        /// How much of your news the tester has already.
+        known: u32,
+    },
+    /// I live, and this is new to you.
+    TestReply {
+        /// The round of the test that this answers.
+        round: u32,
+        /// How much of my news you have after these.
+        known: u32,
+        /// Most often nothing.
+        news: Option<Box<[News]>>,
+    },
+}
+
+impl Message for VCubeMessage {
+    const KINDS: usize = 2;
+    fn kind(&self) -> usize {
+        match self {
+            Self::Test { .. } => 0,
+            Self::TestReply { .. } => 1,
+        }
+    }
+    fn kind_name(kind: usize) -> &'static str {
+        ["test", "test_reply"][kind]
+    }
+}
+
+/// The timers of [`VCube`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum VCubeTimer {
+    /// Every interval: begin a round of tests. Nobody disarms it.
+    Round,
+    /// A timeout after a round began: who has not answered is down. The last answer disarms it.
+    Timeout,
+}
+
+/// The detector's state at one process.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct VCube {
+    me: NodeId,
+    nodes: u32,
+    interval: Span,
+    timeout: Span,
+    round: u32,
+    /// Tested in this round and not yet heard.
+    awaited: NodeList,
+    /// The timestamps that are not zero.
+    timestamps: SortedMap<NodeId, u32>,
+    crashed: NodeList,
+    /// All news, in the order in which this process learnt them: what testers ask for.
+    news: Vec<News>,
+    /// How much of a tested process's news this process has.
+    known: SortedMap<NodeId, u32>,
+}
+
+impl VCube {
+    fn on_round(&mut self, out: &mut Outbox<Self>) {
+        out.arm(VCubeTimer::Round, self.interval);
+        if !self.awaited.is_empty() {
+            return; // The interval is shorter than the timeout: one round at a time.
+        }
+        self.round = self.round.wrapping_add(1);
+        for tested in tests_of(self.me, &Members::new(self.nodes, &self.crashed)) {
+            self.awaited.insert(tested);
+            let known = self.known.get(tested).unwrap_or(0);
+            out.send(tested, VCubeMessage::Test { round: self.round, known });
+        }
+        if !self.awaited.is_empty() {
+            out.arm(VCubeTimer::Timeout, self.timeout);
+        }
+    }
+
+    fn on_test(&mut self, from: NodeId, round: u32, known: u32, out: &mut Outbox<Self>) {
+        let news = self.news.get(known as usize..).unwrap_or_default();
+        let reply = VCubeMessage::TestReply {
+            round,
+            known: u32::try_from(self.news.len()).expect("fewer news than 2^32"),
+            news: (!news.is_empty()).then(|| news.into()),
+        };
+        out.send(from, reply);
+    }
+
+    fn on_reply(&mut self, from: NodeId, round: u32, known: u32, news: &[News], out: &mut Outbox<Self>) {
+        if round != self.round || !self.awaited.remove(from) {
+            return; // An answer to a test that is over.
+        }
+        if known > 0 {
+            self.known.insert(from, known);
+        }
+        for &(node, timestamp) in news {
+            self.learn(node, timestamp, out);
+        }
+        if self.awaited.is_empty() {
+            out.disarm(VCubeTimer::Timeout);
+        }
+    }
+
+    fn on_timeout(&mut self, out: &mut Outbox<Self>) {
+        for node in core::mem::take(&mut self.awaited).iter() {
+            let timestamp = self.timestamps.get(node).unwrap_or(0);
+            if timestamp.is_multiple_of(2) {
+                self.learn(node, timestamp + 1, out);
+            }
+        }
+    }
+
+    /// "process i only updates a local timestamp entry when the obtained value is greater" (section 4).
+    fn learn(&mut self, node: NodeId, timestamp: u32, out: &mut Outbox<Self>) {
+        if node == self.me || timestamp <= self.timestamps.get(node).unwrap_or(0) {
+            return;
+        }
+        self.timestamps.insert(node, timestamp);
+        self.news.push((node, timestamp));
+        if timestamp.is_multiple_of(2) {
+            self.crashed.remove(node);
+        } else if self.crashed.insert(node) {
+            out.notify(Notice::Suspected(node, Incarnation(timestamp / 2)));
+        }
+    }
+}
+
+impl Protocol for VCube {
+    const NAME: &'static str = "vcube";
+    type Message = VCubeMessage;
+    type Timer = VCubeTimer;
+    type Durable = Never;
+
+    fn start(setup: &Setup, _restored: Option<Never>, out: &mut Outbox<Self>) -> Self {
+        out.arm(VCubeTimer::Round, Span::ZERO);
+        Self {
+            me: setup.me,
+            nodes: setup.nodes,
+            interval: setup.detect_interval,
+            timeout: setup.detect_timeout,
+            round: 0,
+            awaited: NodeList::default(),
+            timestamps: SortedMap::default(),
+            crashed: NodeList::default(),
+            news: Vec::new(),
+            known: SortedMap::default(),
+        }
+    }
+
+    fn handle(&mut self, _now: Time, input: InputOf<Self>, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+        match input {
+            Input::Deliver { from, message } => {
+                known(self.me, self.nodes, from)?;
+                match message {
+                    VCubeMessage::Test { round, known } => self.on_test(from, round, known, out),
+                    VCubeMessage::TestReply { round, known, news } => {
+                        let news = news.as_deref().unwrap_or_default();
+                        if news.iter().any(|(node, _)| node.0 >= self.nodes) {
+                            return Err(Refusal::Junk("a test reply names a process that does not exist"));
+                        }
+                        self.on_reply(from, round, known, news, out);
+                    }
+                }
+                Ok(())
+            }
+            Input::Expire(VCubeTimer::Round) => {
+                self.on_round(out);
+                Ok(())
+            }
+            Input::Expire(VCubeTimer::Timeout) => {
+                self.on_timeout(out);
+                Ok(())
+            }
+            Input::Acquire { .. }
+            | Input::Withdraw
+            | Input::Release { .. }
+            | Input::Resize(_)
+            | Input::Lease(_)
+            | Input::Crashed(..)
+            | Input::Joined(..) => no_mutex(Self::NAME),
+        }
+    }
+
+    fn observe(&self) -> Observation {
+        Observation { crashed: self.crashed.iter().collect(), ..Observation::default() }
+    }
+}

@@ -1,0 +1,202 @@
+//! A network by hand, for tests: the test itself says which message arrives next, who crashes and who hears of it.
+//!
+//! Messages stay in flight until [`Net::deliver`] takes the oldest of a channel, [`Net::deliver_all`] takes them all in
+//! the order in which they left, or [`Net::run_until`] lets virtual time pass, which is what detectors need.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use kgate_core::{
+    Effect, Incarnation, Input, InputOf, Message, NodeId, Notice, Outbox, Phase, Printed, Protocol, Refusal,
+    Setup, Span, Time, To,
+};
+
+/// Detectors test once a time unit, and have time to wait for 63 dead ones in between.
+pub(crate) const INTERVAL: Span = Span::UNIT;
+pub(crate) const TIMEOUT: Span = Span(INTERVAL.0 / 64);
+
+/// When something happens, and after what else that happens then.
+type Due = (Time, u64);
+
+/// A copy of a message, and who sent it to whom.
+#[derive(Clone, Debug)]
+pub(crate) struct Copy<M> {
+    pub(crate) from: NodeId,
+    pub(crate) to: NodeId,
+    pub(crate) message: M,
+}
+
+/// Processes of one protocol, and what is between them.
+pub(crate) struct Net<P: Protocol> {
+    pub(crate) nodes: Vec<P>,
+    crashed: Vec<NodeId>,
+    pub(crate) now: Time,
+    /// How long the next message takes; no time at all unless a test says otherwise.
+    pub(crate) delay: Box<dyn FnMut() -> Span>,
+    /// What has been sent and has not arrived.
+    pub(crate) flights: BTreeMap<Due, Copy<P::Message>>,
+    pub(crate) timers: BTreeMap<(NodeId, P::Timer), Due>,
+    scheduled: u64,
+    /// Every copy that ever left.
+    pub(crate) sent: Vec<Copy<P::Message>>,
+    /// Every fact that a process ever told.
+    pub(crate) told: Vec<(Time, NodeId, Notice)>,
+}
+
+impl<P: Protocol> Net<P> {
+    pub(crate) fn new(nodes: u32, permits: u32, printed: Printed) -> Self {
+        let mut net = Self {
+            nodes: Vec::new(),
+            crashed: Vec::new(),
+            now: Time::ZERO,
+            delay: Box::new(|| Span::ZERO),
+            flights: BTreeMap::new(),
+            timers: BTreeMap::new(),
+            scheduled: 0,
+            sent: Vec::new(),
+            told: Vec::new(),
+        };
+        for me in (0..nodes).map(NodeId) {
+            let (detect_interval, detect_timeout) = (INTERVAL, TIMEOUT);
+            let setup = Setup { me, nodes, permits, detect_interval, detect_timeout, printed };
+            let mut out = Outbox::new();
+            net.nodes.push(P::start(&setup, None, &mut out));
+            net.carry_out(me, out);
+        }
+        net
+    }
+
+    /// One input at one process, with all its effects.
+    pub(crate) fn input(&mut self, at: u32, input: InputOf<P>) -> Result<(), Refusal> {
+        assert!(!self.crashed.contains(&NodeId(at)), "p{at} has crashed");
+        let mut out = Outbox::new();
+        let done = self.nodes[at as usize].handle(self.now, input, &mut out);
+        self.carry_out(NodeId(at), out);
+        done
+    }
+
+    /// An input that must be refused. Law 4: a refusal leaves the state and the outbox as they were.
+    pub(crate) fn refusal(&self, at: u32, input: InputOf<P>) -> Refusal {
+        let (mut node, mut out) = (self.nodes[at as usize].clone(), Outbox::new());
+        let refusal = node.handle(self.now, input.clone(), &mut out);
+        assert_eq!(node, self.nodes[at as usize], "{input:?} at p{at}: {refusal:?}");
+        assert!(out.is_empty(), "{input:?} at p{at}: {refusal:?} but {out:?}");
+        refusal.expect_err("to be refused")
+    }
+
+    pub(crate) fn acquire(&mut self, at: u32) {
+        self.input(at, Input::Acquire { weight: 1 }).unwrap();
+    }
+
+    pub(crate) fn release(&mut self, at: u32) {
+        let grant = self.nodes[at as usize].observe().grant.expect("it holds a grant");
+        self.input(at, Input::Release { grant }).unwrap();
+    }
+
+    /// The process stops. What it has sent still arrives; what is sent to it is lost.
+    pub(crate) fn crash(&mut self, node: u32) {
+        self.crashed.push(NodeId(node));
+        self.timers.retain(|(at, _), _| at.0 != node);
+    }
+
+    /// The detector of `at` tells it that `of` has crashed.
+    pub(crate) fn tell_crash(&mut self, at: u32, of: u32) {
+        self.input(at, Input::Crashed(NodeId(of), Incarnation::default())).unwrap();
+    }
+
+    /// The oldest message of one channel arrives.
+    pub(crate) fn deliver(&mut self, from: u32, to: u32) {
+        let place = self.flights.values().position(|copy| (copy.from.0, copy.to.0) == (from, to));
+        self.deliver_nth(place.unwrap_or_else(|| panic!("nothing is in flight from p{from} to p{to}")));
+    }
+
+    /// The n-th oldest message in flight arrives.
+    pub(crate) fn deliver_nth(&mut self, place: usize) {
+        let due = *self.flights.keys().nth(place).expect("that many are in flight");
+        let Copy { from, to, message } = self.flights.remove(&due).expect("found above");
+        if !self.crashed.contains(&to) {
+            self.input(to.0, Input::Deliver { from, message }).unwrap();
+        }
+    }
+
+    /// Everything arrives, in the order in which it left, until nothing is in flight.
+    pub(crate) fn deliver_all(&mut self) {
+        while !self.flights.is_empty() {
+            self.deliver_nth(0);
+        }
+    }
+
+    /// Virtual time passes; what is due happens.
+    pub(crate) fn run_until(&mut self, end: Time) {
+        while let Some((due, (at, timer))) = self.timers.iter().map(|(key, due)| (*due, key.clone())).min() {
+            let arrival = self.flights.keys().next().copied().filter(|arrival| *arrival < due);
+            let next = arrival.unwrap_or(due).0;
+            if next > end {
+                break;
+            }
+            self.now = next;
+            if arrival.is_some() {
+                self.deliver_nth(0);
+            } else {
+                self.timers.remove(&(at, timer.clone()));
+                self.input(at.0, Input::Expire(timer)).unwrap();
+            }
+        }
+        self.now = end;
+    }
+
+    pub(crate) fn living(&self) -> Vec<u32> {
+        let all = (0u32..).take(self.nodes.len());
+        all.filter(|&node| !self.crashed.contains(&NodeId(node))).collect()
+    }
+
+    /// The living who hold a unit.
+    pub(crate) fn inside(&self) -> Vec<u32> {
+        let holds = |&node: &u32| self.nodes[node as usize].observe().phase == Phase::Holding;
+        self.living().into_iter().filter(holds).collect()
+    }
+
+    /// Who ever sent a message of that kind to whom, sorted.
+    pub(crate) fn sent(&self, kind: &str) -> Vec<(u32, u32)> {
+        let ours = self.sent.iter().filter(|copy| P::Message::kind_name(copy.message.kind()) == kind);
+        let mut pairs: Vec<_> = ours.map(|copy| (copy.from.0, copy.to.0)).collect();
+        pairs.sort();
+        pairs
+    }
+
+    fn carry_out(&mut self, from: NodeId, mut out: Outbox<P>) {
+        for effect in out.drain() {
+            match effect {
+                Effect::Send { to: To::One(to), message } => self.send(from, [to], &message),
+                Effect::Send { to: To::Many(list), message } => self.send(from, list, &message),
+                Effect::Send { to: To::All, message } => {
+                    let all = (0u32..).map(NodeId).take(self.nodes.len());
+                    self.send(from, all.filter(|&to| to != from), &message);
+                }
+                Effect::Arm { timer, least, .. } => {
+                    let due = self.due_in(least);
+                    self.timers.insert((from, timer), due);
+                }
+                Effect::Disarm(timer) => drop(self.timers.remove(&(from, timer))),
+                Effect::Notify(notice) => self.told.push((self.now, from, notice)),
+                Effect::Persist(_) => panic!("nothing here is durable"),
+            }
+        }
+    }
+
+    fn send(&mut self, from: NodeId, to: impl IntoIterator<Item = NodeId>, message: &P::Message) {
+        for to in to {
+            let copy = Copy { from, to, message: message.clone() };
+            self.sent.push(copy.clone());
+            let delay = (self.delay)();
+            let due = self.due_in(delay);
+            self.flights.insert(due, copy);
+        }
+    }
+
+    fn due_in(&mut self, span: Span) -> Due {
+        self.scheduled += 1;
+        (self.now + span, self.scheduled)
+    }
+}

@@ -1,0 +1,24 @@
+//! The algorithms of kgate, each a pure state machine ([`kgate_core::Protocol`]), and the registry that names
+//! them.
+//!
+//! Four systems of the papers are compositions of three layers, not four copies:
+//!
+//! | system | detector ([`detect`]) | broadcast ([`spread`]) | mutex |
+//! |---|---|---|---|
+//! | `raymond` | none | [`spread::Direct`] | [`permission`] |
+//! | `bas` | [`detect::Heartbeat`] | [`spread::Direct`] | [`permission`] |
+//! | `vcube` | [`detect::VCube`] | [`spread::Tree`] | [`permission`] |
+//! | `robust` | [`detect::HiAdsd`] | [`spread::Sta`] | [`permission`] |
+//!
+//! Nothing here does I/O, reads a clock or draws a number; the crate is `no_std`.
+#![no_std]
+
+extern crate alloc;
+
+pub mod collections;
+pub mod defects;
+pub mod detect;
+pub mod permission;
+pub mod registry;
+pub mod spread;
+pub mod topology;

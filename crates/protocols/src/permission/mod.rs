@@ -1,0 +1,300 @@
+//! k-mutual exclusion by permissions: Raymond 1989, with crashes as in Bouillaguet-Arantes-Sens 2008, robust-2012
+//! (Algorithm 2) and vcube-2018 (Algorithm 7.1).
+//!
+//! A process that wants a unit stamps a request with its logical clock and broadcasts it. Everybody answers with REPLY,
+//! the permission, at once; except who holds a unit, or waits with an earlier stamp: these answer when they
+//! release. The requester enters when all but k of the processes it holds for alive, itself included among those,
+//! have given permission: at most k-1 others can then be inside.
+//!
+//! Invariant: if two processes wait or hold, the one with the later stamp has no permission from the other. So of
+//! k+1 processes inside, the latest would lack k permissions and could not have entered.
+//!
+//! Cost: the broadcast (n-1 messages, or 2(n-1) with ACKs) and n-1 REPLY an entry; obtaining takes the broadcast and
+//! one delay, hand-over one delay. State of an idle process: its clock, the crashed, the broadcast's own.
+//!
+//! The algorithm is generic over its broadcast ([`Spread`]) and hears of crashes by `Input::Crashed` alone.
+//!
+//! Deviations from the papers (`docs/REPRODUCTION.md` tells the stories of D1 .. D9):
+//! - D2: a REPLY names the request that it permits, and only those to the present request count, from its broadcast on;
+//! - D3: the *set* of permissions is kept, not their number;
+//! - D4: one crash handler: the dead one's permission goes first, then the dead one;
+//! - D6: the clock advances with every request;
+//! - D9: priority goes to the earlier stamp;
+//! - instead of counting deferred replies (`defer_count`), the newest request of each process is remembered: an older
+//!   one has been satisfied or withdrawn, and its owner would ignore the answer.
+
+mod message;
+mod request;
+
+pub use message::PermissionMessage;
+
+use alloc::boxed::Box;
+
+use kgate_core::{
+    GrantId, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Phase, Printed, Protocol, Refusal,
+    Setup, Stamp, Time,
+};
+
+use crate::collections::NodeList;
+use crate::defects::{D2, D3, D4, D6, D9};
+use crate::spread::{Place, Spread};
+use crate::topology::Members;
+use request::Request;
+
+/// The mutex at one process.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Permission<S: Spread> {
+    me: NodeId,
+    nodes: u32,
+    permits: u32,
+    printed: Printed,
+    clock: u64,
+    crashed: NodeList,
+    /// The request that waits or holds; none while idle.
+    request: Option<Box<Request>>,
+    spread: S,
+}
+
+impl<S: Spread> Permission<S> {
+    /// Algorithm 7.1 lines 8-14.
+    fn on_acquire(&mut self, weight: u32, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+        if weight != 1 {
+            return Err(Refusal::Weight { weight, most: 1 });
+        }
+        if self.request.is_some() {
+            return Err(Refusal::Busy);
+        }
+        let clock = self.clock + 1;
+        if !self.printed.has(D6) {
+            self.clock = clock; // D6: as printed, the next request would bear the same stamp.
+        }
+        self.request = Some(Box::new(Request::new(clock, self.nodes)));
+        self.ask_if_ready(out);
+        Ok(())
+    }
+
+    fn on_withdraw(&mut self, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+        let request = self.request.take_if(|request| !request.holding).ok_or(Refusal::NoSuchRequest)?;
+        self.pay(&request, out);
+        Ok(())
+    }
+
+    /// Algorithm 7.1 lines 17-22.
+    fn on_release(&mut self, grant: GrantId, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+        let held = |request: &mut Box<Request>| request.holding && request.clock == grant.0;
+        let request = self.request.take_if(held).ok_or(Refusal::NoSuchRequest)?;
+        self.pay(&request, out);
+        Ok(())
+    }
+
+    /// Gives the permissions that were put off.
+    fn pay(&self, request: &Request, out: &mut Outbox<Self>) {
+        for (node, clock) in request.deferred.iter() {
+            out.send(node, PermissionMessage::Reply { clock });
+        }
+    }
+
+    /// Starts the broadcast of a waiting request, once the one before has ended (Algorithm 6.1 line 5).
+    fn ask_if_ready(&mut self, out: &mut Outbox<Self>) {
+        let Some(request) = self.request.as_mut().filter(|request| !request.asked) else { return };
+        if !self.spread.ready() {
+            return;
+        }
+        request.asked = true;
+        out.notify(Notice::Asked);
+        let clock = request.clock;
+        self.spread(out, |spread, at, send| spread.broadcast(at, clock, send));
+        self.enter_if_permitted();
+        self.tell_if_entered(out);
+    }
+
+    /// Algorithm 7.1 lines 23-29.
+    fn on_request(&mut self, theirs: Stamp, out: &mut Outbox<Self>) {
+        self.clock = self.clock.max(theirs.clock);
+        if self.crashed.contains(theirs.node) {
+            return;
+        }
+        let (me, printed) = (self.me, self.printed);
+        if let Some(request) = self.request.as_mut() {
+            let mine = Stamp { clock: request.clock, node: me };
+            if request.holding || comes_first(mine, theirs, printed) {
+                request.defer(theirs);
+                return;
+            }
+        }
+        out.send(theirs.node, PermissionMessage::Reply { clock: theirs.clock });
+    }
+
+    /// Algorithm 7.1 lines 30-34.
+    fn on_reply(&mut self, from: NodeId, clock: u64, out: &mut Outbox<Self>) {
+        if self.crashed.contains(from) {
+            return;
+        }
+        let Some(request) = self.request.as_mut().filter(|request| !request.holding) else { return };
+        // D2: as printed, any REPLY counts for the request that happens to wait.
+        if request.clock == clock || self.printed.has(D2) {
+            request.permit(from);
+            self.enter_if_permitted();
+            self.tell_if_entered(out);
+        }
+    }
+
+    /// Algorithm 7.1 lines 35-38 and 6.1 lines 32-43.
+    fn on_crashed(&mut self, node: NodeId, out: &mut Outbox<Self>) {
+        if self.crashed.contains(node) {
+            return;
+        }
+        if self.printed.has(D4) {
+            // D4: as printed, the dead one no longer counts while its permission still does.
+            self.crashed.insert(node);
+            self.enter_if_permitted();
+        }
+        if let Some(request) = self.request.as_mut() {
+            request.deferred.remove(node);
+            let taken_back = request.take_back(node);
+            if !taken_back && !request.asked && self.printed.has(D3) {
+                request.debit += 1; // D3: as printed, a permission that was never counted is taken back.
+            }
+        }
+        self.crashed.insert(node);
+        self.spread(out, |spread, at, send| spread.crashed(at, node, send));
+        self.ask_if_ready(out);
+        self.enter_if_permitted();
+        self.tell_if_entered(out);
+    }
+
+    fn on_spread(
+        &mut self,
+        from: NodeId,
+        message: S::Message,
+        out: &mut Outbox<Self>,
+    ) -> Result<(), Refusal> {
+        if let Some(named) = S::names(&message).filter(|named| named.0 >= self.nodes) {
+            return Err(Refusal::Stranger(named));
+        }
+        let at =
+            Place { me: self.me, members: Members::new(self.nodes, &self.crashed), printed: self.printed };
+        let fresh = self.spread.accept(at, from, &message);
+        if let Some(theirs) = fresh {
+            self.on_request(theirs, out);
+        }
+        self.spread(out, |spread, at, send| spread.relay(at, from, message, fresh.is_some(), send));
+        self.ask_if_ready(out);
+        Ok(())
+    }
+
+    /// Line 15: all but k of the living, oneself among them, have given permission.
+    fn enter_if_permitted(&mut self) {
+        let Some(request) = self.request.as_mut().filter(|request| request.asked) else { return };
+        let alive = self.nodes - self.crashed.len();
+        let needed = alive.saturating_sub(self.permits) + request.debit;
+        if !request.holding && request.permissions() >= needed {
+            request.enter();
+        }
+    }
+
+    fn tell_if_entered(&mut self, out: &mut Outbox<Self>) {
+        if let Some(request) = self.request.as_mut().filter(|request| request.holding && !request.told) {
+            request.told = true;
+            out.notify(Notice::Granted { grant: GrantId(request.clock), slots: None, fence: None });
+        }
+    }
+
+    /// Calls the broadcast with a place to run at and a way to send.
+    fn spread(
+        &mut self,
+        out: &mut Outbox<Self>,
+        call: impl FnOnce(&mut S, Place<'_>, &mut dyn FnMut(kgate_core::To, S::Message)),
+    ) {
+        let at =
+            Place { me: self.me, members: Members::new(self.nodes, &self.crashed), printed: self.printed };
+        call(&mut self.spread, at, &mut |to, message| out.send_to(to, PermissionMessage::Spread(message)));
+    }
+}
+
+/// Whether `mine` has priority over `theirs`.
+fn comes_first(mine: Stamp, theirs: Stamp, printed: Printed) -> bool {
+    if printed.has(D9) {
+        // D9: the prose of robust-2012 gives permission to the later clock, and to the smaller id on a tie.
+        return !(theirs.clock > mine.clock || theirs.clock == mine.clock && theirs.node < mine.node);
+    }
+    mine < theirs
+}
+
+impl<S: Spread> Protocol for Permission<S> {
+    const NAME: &'static str = "permission";
+    type Message = PermissionMessage<S::Message>;
+    type Timer = Never;
+    type Durable = Never;
+
+    fn start(setup: &Setup, _restored: Option<Never>, _out: &mut Outbox<Self>) -> Self {
+        Self {
+            me: setup.me,
+            nodes: setup.nodes,
+            permits: setup.permits,
+            printed: setup.printed,
+            clock: 0,
+            crashed: NodeList::default(),
+            request: None,
+            spread: S::default(),
+        }
+    }
+
+    fn handle(&mut self, _now: Time, input: InputOf<Self>, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+        let unsupported = |what| Err(Refusal::Unsupported { protocol: Self::NAME, what });
+        match input {
+            Input::Deliver { from, .. } if from == self.me || from.0 >= self.nodes => {
+                Err(Refusal::Stranger(from))
+            }
+            Input::Deliver { from, message: PermissionMessage::Reply { clock } } => {
+                self.on_reply(from, clock, out);
+                Ok(())
+            }
+            Input::Deliver { from, message: PermissionMessage::Spread(message) } => {
+                self.on_spread(from, message, out)
+            }
+            Input::Acquire { weight } => self.on_acquire(weight, out),
+            Input::Withdraw => self.on_withdraw(out),
+            Input::Release { grant } => self.on_release(grant, out),
+            Input::Crashed(node, _) if node == self.me || node.0 >= self.nodes => {
+                Err(Refusal::Stranger(node))
+            }
+            Input::Crashed(node, _) => {
+                self.on_crashed(node, out);
+                Ok(())
+            }
+            Input::Resize(_) => unsupported("a change of k"),
+            Input::Lease(_) => unsupported("leases"),
+            Input::Joined(..) => unsupported("processes that come back: a crash is permanent"),
+            Input::Expire(never) => match never {},
+        }
+    }
+
+    fn observe(&self) -> Observation {
+        let request = self.request.as_deref();
+        let phase = match request {
+            None => Phase::Idle,
+            Some(request) if request.holding => Phase::Holding,
+            Some(_) => Phase::Waiting,
+        };
+        let others = (0..self.nodes).map(NodeId).filter(|&node| node != self.me);
+        Observation {
+            phase,
+            stamp: request.map(|request| Stamp { clock: request.clock, node: self.me }),
+            grant: request.filter(|request| request.holding).map(|request| GrantId(request.clock)),
+            lacking: request
+                .filter(|request| !request.holding)
+                .map(|request| {
+                    others.filter(|&node| !self.crashed.contains(node) && !request.has(node)).collect()
+                })
+                .unwrap_or_default(),
+            owing: request
+                .map(|request| request.deferred.iter().map(|entry| entry.0).collect())
+                .unwrap_or_default(),
+            crashed: self.crashed.iter().collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

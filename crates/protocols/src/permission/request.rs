@@ -1,0 +1,79 @@
+//! One request, from Acquire to Release.
+
+use fixedbitset::FixedBitSet;
+use kgate_core::{NodeId, Stamp};
+
+use crate::collections::SortedMap;
+
+/// A request that waits or holds. Only a process with a request defers anybody.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Request {
+    /// Its stamp's clock; also the name of its grant.
+    pub(super) clock: u64,
+    /// Its broadcast has started.
+    pub(super) asked: bool,
+    /// It has entered.
+    pub(super) holding: bool,
+    /// The client knows.
+    pub(super) told: bool,
+    /// Permissions taken back that were never given; zero unless D3 runs as printed.
+    pub(super) debit: u32,
+    /// Who has given permission. A set: one process's permission counts once.
+    given: FixedBitSet,
+    count: u32,
+    /// Whose newest request is answered when this one ends.
+    pub(super) deferred: SortedMap<NodeId, u64>,
+}
+
+impl Request {
+    pub(super) fn new(clock: u64, nodes: u32) -> Self {
+        Self {
+            clock,
+            asked: false,
+            holding: false,
+            told: false,
+            debit: 0,
+            given: FixedBitSet::with_capacity(nodes as usize),
+            count: 0,
+            deferred: SortedMap::default(),
+        }
+    }
+
+    /// How many have given permission.
+    pub(super) fn permissions(&self) -> u32 {
+        self.count
+    }
+
+    /// Whether `node` has given permission.
+    pub(super) fn has(&self, node: NodeId) -> bool {
+        self.given.contains(node.index())
+    }
+
+    pub(super) fn permit(&mut self, node: NodeId) {
+        if !self.given.put(node.index()) {
+            self.count += 1;
+        }
+    }
+
+    /// Takes a permission back; false if there was none.
+    pub(super) fn take_back(&mut self, node: NodeId) -> bool {
+        let had = self.has(node);
+        if had {
+            self.given.remove(node.index());
+            self.count -= 1;
+        }
+        had
+    }
+
+    pub(super) fn defer(&mut self, theirs: Stamp) {
+        let newest = self.deferred.get(theirs.node).map_or(theirs.clock, |clock| clock.max(theirs.clock));
+        self.deferred.insert(theirs.node, newest);
+    }
+
+    /// Goes in. Who gave permission no longer matters.
+    pub(super) fn enter(&mut self) {
+        self.holding = true;
+        self.given = FixedBitSet::new();
+        self.count = 0;
+    }
+}

@@ -1,0 +1,1 @@
+//! The mutex by hand: single messages in, single effects out.

@@ -1,0 +1,188 @@
+//! The systems by name, and how a driver is handed one.
+//!
+//! Drivers are generic and never name a protocol. They are a [`Visitor`]: [`visit`] calls it back with the types
+//! of the mutex and of its detector.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use kgate_core::{Printed, Protocol};
+
+use crate::defects::{self, Defect};
+use crate::detect::{Heartbeat, HiAdsd, NoDetector, VCube};
+use crate::permission::Permission;
+use crate::spread::{Direct, Sta, Tree};
+
+/// What people want to know of a system before they choose it.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// In a line.
+    pub title: &'static str,
+    /// How a request travels.
+    pub spread: &'static str,
+    /// Which detector it is paired with.
+    pub detector: Option<&'static str>,
+    /// Which crashes it bears.
+    pub tolerates: &'static str,
+    /// Messages an entry, detector aside.
+    pub messages: &'static str,
+    /// Delays from asking to entering when nobody else wants to.
+    pub delays: &'static str,
+    /// Where it is published.
+    pub citation: &'static str,
+    /// The numbers of its published defects.
+    pub defects: &'static [&'static str],
+    crashes: Crashes,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Crashes {
+    /// As long as a unit is left for each.
+    LessThanPermits,
+    /// As long as anybody lives.
+    AllButOne,
+}
+
+impl Entry {
+    /// How many crashes it bears without leaving a live process waiting for ever.
+    pub fn bears(&self, nodes: u32, permits: u32) -> u32 {
+        match self.crashes {
+            Crashes::LessThanPermits => permits - 1,
+            Crashes::AllButOne => nodes - 1,
+        }
+    }
+}
+
+const BAS: &str = "Bouillaguet, Arantes, Sens: Fault tolerant k-mutual exclusion algorithm using failure \
+                   detector, ISPDC 2008";
+const VCUBE: &str = "Rodrigues, Duarte Jr., Arantes: A distributed k-mutual exclusion algorithm based on \
+                     autonomic spanning trees, JPDC 2018";
+const ROBUST: &str = "Rodrigues, Duarte Jr., Arantes: Exclusao mutua distribuida e robusta para k recursos \
+                      compartilhados, 2012";
+const RAYMOND: &str =
+    "Raymond: A distributed algorithm for multiple entries to a critical section, IPL 30, 1989";
+
+/// Every system, in the order of `kgate protocols`.
+pub const ENTRIES: &[Entry] = &[
+    Entry {
+        name: "raymond",
+        title: "permissions of all but k, asked for directly",
+        spread: "direct",
+        detector: None,
+        tolerates: "k-1 crashes, each costing a unit",
+        messages: "2(n-1)",
+        delays: "2",
+        citation: RAYMOND,
+        defects: &[],
+        crashes: Crashes::LessThanPermits,
+    },
+    Entry {
+        name: "bas",
+        title: "raymond with a failure detector",
+        spread: "direct",
+        detector: Some("heartbeat"),
+        tolerates: "n-1 crashes",
+        messages: "2(n-1)",
+        delays: "2",
+        citation: BAS,
+        defects: &["D4"],
+        crashes: Crashes::AllButOne,
+    },
+    Entry {
+        name: "vcube",
+        title: "permissions asked for along trees in a virtual hypercube, ACKs back up the tree",
+        spread: "tree",
+        detector: Some("vcube"),
+        tolerates: "n-1 crashes",
+        messages: "3(n-1)",
+        delays: "log2(n) + 1",
+        citation: VCUBE,
+        defects: &["D1", "D2", "D3", "D4", "D5"],
+        crashes: Crashes::AllButOne,
+    },
+    Entry {
+        name: "robust",
+        title: "permissions asked for along trees over Hi-ADSD clusters, ACKs straight to the root",
+        spread: "sta",
+        detector: Some("hi-adsd"),
+        tolerates: "n-1 crashes",
+        messages: "3(n-1)",
+        delays: "log2(n) + 1",
+        citation: ROBUST,
+        defects: &["D4", "D6", "D7", "D8", "D9"],
+        crashes: Crashes::AllButOne,
+    },
+];
+
+/// Why a name is not taken; the text says what would be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnknownName {
+    /// There is no such system.
+    #[error("unknown protocol '{0}': choose one of {1}")]
+    Protocol(String, String),
+    /// There is no such defect in that system.
+    #[error("'{id}' is not a published defect of {protocol}: {known}")]
+    Defect {
+        /// What was asked for.
+        id: String,
+        /// Of which system.
+        protocol: &'static str,
+        /// What may be asked for.
+        known: String,
+    },
+}
+
+/// The system of that name.
+pub fn entry(name: &str) -> Result<&'static Entry, UnknownName> {
+    ENTRIES.iter().find(|entry| entry.name == name).ok_or_else(|| {
+        let names: Vec<&str> = ENTRIES.iter().map(|entry| entry.name).collect();
+        UnknownName::Protocol(name.into(), names.join(", "))
+    })
+}
+
+impl Entry {
+    /// The switch that runs a defect of this system as printed.
+    pub fn as_printed(&self, id: &str) -> Result<Printed, UnknownName> {
+        self.published_defects()
+            .find(|defect| defect.id.eq_ignore_ascii_case(id))
+            .map(|defect| defect.switch)
+            .ok_or_else(|| UnknownName::Defect {
+                id: id.into(),
+                protocol: self.name,
+                known: self.known_defects(),
+            })
+    }
+
+    /// The published defects of this system.
+    pub fn published_defects(&self) -> impl Iterator<Item = &'static Defect> {
+        let mine = self.defects;
+        defects::ALL.iter().filter(move |defect| mine.contains(&defect.id))
+    }
+
+    fn known_defects(&self) -> String {
+        if self.defects.is_empty() { "it has none".into() } else { self.defects.join(", ") + " are" }
+    }
+}
+
+/// A driver that wants to be handed a system's types.
+pub trait Visitor {
+    /// What it makes of them.
+    type Output;
+    /// Called with the mutex and its detector.
+    fn visit<M: Protocol, D: Protocol>(self) -> Self::Output;
+}
+
+/// Hands the types of `entry` to the visitor: its own detector, or none where the driver knows of crashes by itself.
+pub fn visit<V: Visitor>(entry: &Entry, own_detector: bool, visitor: V) -> V::Output {
+    match (entry.name, own_detector) {
+        ("raymond", _) | ("bas", false) => visitor.visit::<Permission<Direct>, NoDetector>(),
+        ("bas", true) => visitor.visit::<Permission<Direct>, Heartbeat>(),
+        ("vcube", true) => visitor.visit::<Permission<Tree>, VCube>(),
+        ("vcube", false) => visitor.visit::<Permission<Tree>, NoDetector>(),
+        ("robust", true) => visitor.visit::<Permission<Sta>, HiAdsd>(),
+        ("robust", false) => visitor.visit::<Permission<Sta>, NoDetector>(),
+        (name, _) => unreachable!("'{name}' is registered without its types"),
+    }
+}

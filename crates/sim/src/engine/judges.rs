@@ -1,0 +1,105 @@
+//! The run as its judges see it: requests, grants, releases and crashes, with their times.
+
+use kgate_core::{NodeId, Refusal, Span, Time};
+use kgate_spec::{AtMostK, EveryoneServed, Violation};
+
+use crate::config::Config;
+use crate::stats::Requester;
+
+/// Violations beyond these are not listed: the first ones tell the story.
+const LISTED: usize = 8;
+
+pub(super) struct Judges {
+    inside: AtMostK,
+    served: EveryoneServed,
+    requesters: Vec<Requester>,
+    violations: Vec<Violation>,
+}
+
+impl Judges {
+    pub(super) fn new(config: &Config) -> Self {
+        Self {
+            inside: AtMostK::new(config.permits),
+            served: EveryoneServed::default(),
+            requesters: vec![Requester::default(); config.load.requesters as usize],
+            violations: Vec::new(),
+        }
+    }
+
+    pub(super) fn asked(&mut self, node: NodeId, now: Time) {
+        let requester = &mut self.requesters[node.index()];
+        requester.asked_for = now;
+        requester.requests += 1;
+        self.served.ask(node, now);
+    }
+
+    pub(super) fn broadcast(&mut self, node: NodeId, now: Time) {
+        self.requesters[node.index()].broadcast = now;
+    }
+
+    /// The obtaining times from the request and from its broadcast.
+    pub(super) fn granted(&mut self, node: NodeId, now: Time) -> (Span, Span) {
+        self.served.end(node);
+        let violation = self.inside.enter(node, now);
+        self.note(violation);
+        let requester = &self.requesters[node.index()];
+        (now.since(requester.asked_for), now.since(requester.broadcast))
+    }
+
+    pub(super) fn released(&mut self, node: NodeId) {
+        self.inside.leave(node);
+    }
+
+    pub(super) fn crashed(&mut self, node: NodeId) {
+        self.inside.leave(node);
+        self.served.end(node);
+    }
+
+    pub(super) fn requests_of(&self, node: NodeId) -> u32 {
+        self.requesters[node.index()].requests
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.served.waiting()
+    }
+
+    /// Those who wait will wait for ever.
+    pub(super) fn starved(&mut self, now: Time) {
+        let violation = self.served.verdict(now);
+        self.note(violation);
+    }
+
+    /// vcube-2018 section 3: the detector must never suspect the living.
+    pub(super) fn wrongly_suspected(&mut self, by: NodeId, whom: NodeId, now: Time) {
+        self.note(Some(Violation {
+            property: "nobody live is suspected",
+            at_ns: now,
+            nodes: vec![by, whom],
+            text: format!("{by} suspects {whom}, which lives"),
+        }));
+    }
+
+    /// No correct process sends what another must refuse.
+    pub(super) fn refused(&mut self, node: NodeId, now: Time, refusal: Refusal) {
+        self.note(Some(Violation {
+            property: "no input is refused",
+            at_ns: now,
+            nodes: vec![node],
+            text: format!("{node} refused an input: {refusal}"),
+        }));
+    }
+
+    fn note(&mut self, violation: Option<Violation>) {
+        if self.violations.len() < LISTED {
+            self.violations.extend(violation);
+        }
+    }
+
+    pub(super) fn most_inside(&self) -> usize {
+        self.inside.most()
+    }
+
+    pub(super) fn into_violations(self) -> Vec<Violation> {
+        self.violations
+    }
+}

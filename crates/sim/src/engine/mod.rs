@@ -1,0 +1,468 @@
+//! The loop: take the next event, hand it to its process, carry out the effects.
+//!
+//! - `event.rs`: what can happen;
+//! - `network.rs`: what a send costs and when its copies arrive;
+//! - `judges.rs`: who is inside and who waits, told to the judges of `kgate-spec`;
+//! - `drain.rs`: after the measured time, whether every request of a live process is answered.
+//!
+//! A crash acts after everything else scheduled at its instant: the loop runs up to the crash's time, then applies it.
+
+mod drain;
+mod event;
+mod judges;
+mod network;
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::time::Instant;
+
+use fixedbitset::FixedBitSet;
+use kgate_core::{
+    Effect, EffectOf, Incarnation, Input, InputOf, Message, NodeId, Notice, Outbox, Protocol, Span, Time,
+};
+use kgate_spec::trace;
+
+use crate::config::{Config, ConfigError};
+use crate::faults::Plan;
+use crate::hash::RunHash;
+use crate::memory;
+use crate::queue::{BucketQueue, EventQueue, HeapQueue};
+use crate::report::{Report, Rest};
+use crate::rng::Rng;
+use crate::stats::{Counts, Stats};
+use event::{Event, EventOf, Layer};
+use judges::Judges;
+use network::Network;
+
+/// Which event queue drives a run. The result is the same; the hash says so.
+pub trait Engine {
+    /// The queue.
+    type Queue<E>: EventQueue<E>;
+}
+
+/// The fast one.
+#[derive(Clone, Copy, Debug)]
+pub struct Bucket;
+/// The simple one, which checks the fast one.
+#[derive(Clone, Copy, Debug)]
+pub struct Heap;
+
+impl Engine for Bucket {
+    type Queue<E> = BucketQueue<E>;
+}
+impl Engine for Heap {
+    type Queue<E> = HeapQueue<E>;
+}
+
+/// Runs mutex `M` with detector `D` beside it. `name` is how the pair is called in the report; a trace is written if asked for.
+pub fn run<M: Protocol, D: Protocol, Q: Engine>(
+    name: &str,
+    config: &Config,
+    trace: Option<Box<dyn Write + '_>>,
+) -> Result<Report, RunError> {
+    let detector = size_of::<D>() > 0;
+    config.check(detector || config.detection.oracle.is_some())?;
+    memory::check::<M, D>(config)?;
+    let plan = Plan::draw(config)?;
+    let header = serde_json::json!({
+        "protocol": name, "n": config.nodes, "k": config.permits, "seed": config.seed,
+        "duration": config.duration.units(),
+    });
+    let trace = trace.map(|to| trace::Writer::new(to, &header));
+    let mut simulation = Simulation::<M, D, Q::Queue<EventOf<M, D>>>::new(config, plan, trace);
+    simulation.start();
+    let (stats, wall_seconds) = simulation.measure();
+    let unanswered = simulation.drain(detector);
+    if let Some(trace) = simulation.trace.take() {
+        trace.finish()?;
+    }
+    let rest = Rest {
+        n: config.nodes,
+        k: config.permits,
+        seed: config.seed,
+        duration: config.duration,
+        max_inside: simulation.judges.most_inside(),
+        crashes: simulation.crashed,
+        unanswered,
+        violations: simulation.judges.into_violations(),
+        wall_seconds,
+        hash: simulation.hash.value(),
+    };
+    Ok(Report::new(name, stats, rest))
+}
+
+/// Why there is no report.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The run cannot start.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The trace cannot be written.
+    #[error("the trace could not be written: {0}")]
+    Trace(#[from] std::io::Error),
+}
+
+/// A timer that runs: a later arming has a greater ticket, and an expiry with an older one is ignored.
+type Tickets<T> = BTreeMap<(NodeId, T), u64>;
+
+struct Simulation<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> {
+    config: &'a Config,
+    plan: Plan,
+    now: Time,
+    queue: Q,
+    mutexes: Vec<M>,
+    detectors: Vec<D>,
+    alive: FixedBitSet,
+    crashed: u32,
+    /// Pairs of a live process and a crashed one of which it does not know yet.
+    untold: u64,
+    told: BTreeMap<NodeId, u32>,
+    /// Events in the queue that are not the detector's.
+    under_way: u64,
+    network: Network,
+    judges: Judges,
+    stats: Stats,
+    hash: RunHash,
+    trace: Option<trace::Writer<'a>>,
+    /// False once the measured time is over.
+    asking: bool,
+    timer_dice: Rng,
+    news_dice: Rng,
+    tickets: u64,
+    mutex_timers: Tickets<M::Timer>,
+    detector_timers: Tickets<D::Timer>,
+    mutex_out: Outbox<M>,
+    detector_out: Outbox<D>,
+    mutex_effects: Vec<EffectOf<M>>,
+    detector_effects: Vec<EffectOf<D>>,
+}
+
+impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, M, D, Q> {
+    fn new(config: &'a Config, plan: Plan, trace: Option<trace::Writer<'a>>) -> Self {
+        let nodes = config.nodes as usize;
+        let mut alive = FixedBitSet::with_capacity(nodes);
+        alive.insert_range(..);
+        Self {
+            config,
+            plan,
+            now: Time::ZERO,
+            queue: Q::new(network::typical_delay(config)),
+            mutexes: Vec::with_capacity(nodes),
+            detectors: Vec::with_capacity(nodes),
+            alive,
+            crashed: 0,
+            untold: 0,
+            told: BTreeMap::new(),
+            under_way: 0,
+            network: Network::new(config),
+            judges: Judges::new(config),
+            stats: Stats {
+                events: 0,
+                delivered: 0,
+                requests: 0,
+                grants: 0,
+                obtaining: Vec::new(),
+                obtaining_from_broadcast: Vec::new(),
+                mutex_messages: Counts::new::<M::Message>(),
+                detector_messages: Counts::new::<D::Message>(),
+                suspicions: 0,
+            },
+            hash: RunHash::new(),
+            trace,
+            asking: true,
+            timer_dice: Rng::fork(config.seed, "timers"),
+            news_dice: Rng::fork(config.seed, "news"),
+            tickets: 0,
+            mutex_timers: BTreeMap::new(),
+            detector_timers: BTreeMap::new(),
+            mutex_out: Outbox::new(),
+            detector_out: Outbox::new(),
+            mutex_effects: Vec::new(),
+            detector_effects: Vec::new(),
+        }
+    }
+
+    fn start(&mut self) {
+        for node in (0..self.config.nodes).map(NodeId) {
+            let setup = self.config.setup(node);
+            self.mutexes.push(M::start(&setup, None, &mut self.mutex_out));
+            self.carry_out_mutex(node);
+            self.detectors.push(D::start(&setup, None, &mut self.detector_out));
+            self.carry_out_detector(node);
+        }
+        let first = Time::ZERO + self.config.load.first_request;
+        if self.config.load.entries != Some(0) {
+            for node in (0..self.config.load.requesters).map(NodeId) {
+                self.push(first, Event::Acquire { node });
+            }
+        }
+    }
+
+    /// The measured time, with its crashes.
+    #[allow(clippy::disallowed_methods)] // The wall clock tells how fast the simulator is; no run depends on it.
+    fn measure(&mut self) -> (Stats, f64) {
+        let started = Instant::now();
+        let end = Time::ZERO + self.config.duration;
+        for (at, node) in self.plan.crashes.clone() {
+            if at > end {
+                break;
+            }
+            self.run_until(at);
+            self.crash(at, node);
+        }
+        self.run_until(end);
+        self.asking = false;
+        (self.stats.clone(), started.elapsed().as_secs_f64())
+    }
+
+    fn run_until(&mut self, until: Time) {
+        while let Some((at, event)) = self.queue.pop(until) {
+            self.step(at, event);
+        }
+    }
+
+    fn push(&mut self, at: Time, event: EventOf<M, D>) {
+        if event.layer() == Layer::Mutex {
+            self.under_way += 1;
+        }
+        self.queue.push(at, event);
+    }
+
+    /// One event happens.
+    #[inline]
+    fn step(&mut self, at: Time, event: EventOf<M, D>) {
+        self.now = at;
+        if event.layer() == Layer::Mutex {
+            self.under_way -= 1;
+        }
+        match event {
+            Event::Deliver { from, to, message } => self.deliver(from, to, message),
+            Event::DeliverAll { from, message } => {
+                for to in (0..self.config.nodes).map(NodeId).filter(|&to| to != from) {
+                    self.deliver(from, to, message.clone());
+                }
+            }
+            Event::Arrive { from, to, message } => {
+                let received = self.network.receive(to, at);
+                self.push(received, Event::Deliver { from, to, message });
+            }
+            Event::Probe { from, to, message } => self.probe(from, to, message),
+            Event::ProbeAll { from, message } => {
+                for to in (0..self.config.nodes).map(NodeId).filter(|&to| to != from) {
+                    self.probe(from, to, message.clone());
+                }
+            }
+            Event::Timer { node, ticket, timer } => {
+                let key = (node, timer);
+                if self.mutex_timers.get(&key) == Some(&ticket) {
+                    self.mutex_timers.remove(&key);
+                    self.mutex_input(node, 3, Input::Expire(key.1));
+                }
+            }
+            Event::ProbeTimer { node, ticket, timer } => {
+                let key = (node, timer);
+                if self.detector_timers.get(&key) == Some(&ticket) {
+                    self.detector_timers.remove(&key);
+                    self.detector_input(node, 4, Input::Expire(key.1));
+                }
+            }
+            Event::Acquire { node } => self.acquire(node),
+            Event::Release { node, grant } => {
+                if self.alive.contains(node.index()) {
+                    self.judges.released(node);
+                    self.write(node, &trace::Event::Release);
+                    self.mutex_input(node, 6, Input::Release { grant });
+                    let load = &self.config.load;
+                    let more = load.entries.is_none_or(|most| self.judges.requests_of(node) < most);
+                    if self.asking && more {
+                        self.push(self.now + load.think, Event::Acquire { node });
+                    }
+                }
+            }
+            Event::News { node, crashed } => self.tell(node, crashed),
+        }
+    }
+
+    fn acquire(&mut self, node: NodeId) {
+        if self.asking && self.alive.contains(node.index()) {
+            self.stats.requests += 1;
+            self.judges.asked(node, self.now);
+            self.write(node, &trace::Event::Acquire);
+            self.mutex_input(node, 5, Input::Acquire { weight: 1 });
+        }
+    }
+
+    #[inline]
+    fn deliver(&mut self, from: NodeId, to: NodeId, message: M::Message) {
+        if !self.alive.contains(to.index()) {
+            return;
+        }
+        self.stats.delivered += 1;
+        self.hash.add_all(&message);
+        if self.trace.is_some() {
+            let (kind, text) = (M::Message::kind_name(message.kind()), format!("{message:?}"));
+            self.write(to, &trace::Event::Deliver { kind, from, message: &text });
+        }
+        self.mutex_input(to, u64::from(from.0) << 8 | 1, Input::Deliver { from, message });
+    }
+
+    #[inline]
+    fn probe(&mut self, from: NodeId, to: NodeId, message: D::Message) {
+        if !self.alive.contains(to.index()) {
+            return;
+        }
+        self.hash.add_all(&message);
+        if self.trace.is_some() {
+            let (kind, text) = (D::Message::kind_name(message.kind()), format!("{message:?}"));
+            self.write(to, &trace::Event::Deliver { kind, from, message: &text });
+        }
+        self.detector_input(to, u64::from(from.0) << 8 | 2, Input::Deliver { from, message });
+    }
+
+    /// Hands one input to a mutex and carries out what it wants done. `label` tells inputs apart in the hash.
+    #[inline]
+    fn mutex_input(&mut self, node: NodeId, label: u64, input: InputOf<M>) {
+        if !self.alive.contains(node.index()) {
+            return;
+        }
+        self.count(node, label);
+        if let Err(refusal) = self.mutexes[node.index()].handle(self.now, input, &mut self.mutex_out) {
+            self.judges.refused(node, self.now, refusal);
+        }
+        if !self.mutex_out.is_empty() {
+            self.carry_out_mutex(node);
+        }
+    }
+
+    #[inline]
+    fn detector_input(&mut self, node: NodeId, label: u64, input: InputOf<D>) {
+        if !self.alive.contains(node.index()) {
+            return;
+        }
+        self.count(node, label);
+        if let Err(refusal) = self.detectors[node.index()].handle(self.now, input, &mut self.detector_out) {
+            self.judges.refused(node, self.now, refusal);
+        }
+        if !self.detector_out.is_empty() {
+            self.carry_out_detector(node);
+        }
+    }
+
+    #[inline]
+    fn count(&mut self, node: NodeId, label: u64) {
+        self.stats.events += 1;
+        self.hash.add(self.now.0);
+        self.hash.add(u64::from(node.0) << 40 ^ label);
+    }
+
+    fn carry_out_mutex(&mut self, node: NodeId) {
+        let mut effects = std::mem::take(&mut self.mutex_effects);
+        self.mutex_out.swap(&mut effects);
+        for effect in effects.drain(..) {
+            match effect {
+                Effect::Send { to, message } => self.send(node, to, message),
+                Effect::Notify(Notice::Granted { grant, .. }) => {
+                    self.granted(node);
+                    self.push(self.now + self.config.load.hold, Event::Release { node, grant });
+                }
+                Effect::Notify(Notice::Asked) => {
+                    self.judges.broadcast(node, self.now);
+                    self.write(node, &trace::Event::Asked);
+                }
+                Effect::Notify(Notice::Lost { .. } | Notice::Suspected(..)) => {}
+                Effect::Arm { timer, least, most } => {
+                    let (at, ticket) = self.arm(least, most);
+                    self.mutex_timers.insert((node, timer.clone()), ticket);
+                    self.push(at, Event::Timer { node, ticket, timer });
+                }
+                Effect::Disarm(timer) => {
+                    self.mutex_timers.remove(&(node, timer));
+                }
+                Effect::Persist(_) => {} // Crashes are for good here, so nothing is ever restored.
+            }
+        }
+        self.mutex_effects = effects;
+    }
+
+    fn carry_out_detector(&mut self, node: NodeId) {
+        let mut effects = std::mem::take(&mut self.detector_effects);
+        self.detector_out.swap(&mut effects);
+        let mut news = Vec::new();
+        for effect in effects.drain(..) {
+            match effect {
+                Effect::Send { to, message } => self.send_probe(node, to, message),
+                Effect::Notify(Notice::Suspected(whom, _)) => news.push(whom),
+                Effect::Notify(Notice::Granted { .. } | Notice::Asked | Notice::Lost { .. }) => {}
+                Effect::Arm { timer, least, most } => {
+                    let (at, ticket) = self.arm(least, most);
+                    self.detector_timers.insert((node, timer.clone()), ticket);
+                    self.push(at, Event::ProbeTimer { node, ticket, timer });
+                }
+                Effect::Disarm(timer) => {
+                    self.detector_timers.remove(&(node, timer));
+                }
+                Effect::Persist(_) => {}
+            }
+        }
+        self.detector_effects = effects;
+        for crashed in news {
+            self.stats.suspicions += 1;
+            self.tell(node, crashed);
+        }
+    }
+
+    fn arm(&mut self, least: Span, most: Span) -> (Time, u64) {
+        let after = if least == most { least } else { Span(self.timer_dice.within(least.0, most.0)) };
+        self.tickets += 1;
+        (self.now + after, self.tickets)
+    }
+
+    fn granted(&mut self, node: NodeId) {
+        self.stats.grants += 1;
+        let (from_request, from_broadcast) = self.judges.granted(node, self.now);
+        self.stats.obtaining.push(from_request);
+        self.stats.obtaining_from_broadcast.push(from_broadcast);
+        self.write(node, &trace::Event::Granted);
+    }
+
+    /// A process crashes for good.
+    fn crash(&mut self, at: Time, node: NodeId) {
+        self.now = at;
+        self.count(node, 7);
+        self.write(node, &trace::Event::Crash);
+        self.untold -= u64::from(self.crashed - self.told.remove(&node).unwrap_or(0));
+        self.alive.remove(node.index());
+        self.crashed += 1;
+        self.untold += u64::from(self.config.nodes - self.crashed);
+        self.judges.crashed(node);
+        if let Some(within) = self.config.detection.oracle {
+            for other in self.alive.ones().collect::<Vec<_>>() {
+                let other = NodeId(u32::try_from(other).expect("a node's index"));
+                let at = self.now + Span(self.news_dice.within(1.min(within.0), within.0));
+                self.push(at, Event::News { node: other, crashed: node });
+            }
+        }
+    }
+
+    /// `node` learns that `crashed` has crashed; the judges check that it has.
+    fn tell(&mut self, node: NodeId, crashed: NodeId) {
+        if !self.alive.contains(node.index()) {
+            return;
+        }
+        if self.alive.contains(crashed.index()) {
+            self.judges.wrongly_suspected(node, crashed, self.now);
+        } else {
+            *self.told.entry(node).or_default() += 1;
+            self.untold -= 1;
+        }
+        self.write(node, &trace::Event::Suspected { whom: crashed });
+        self.mutex_input(node, u64::from(crashed.0) << 8 | 8, Input::Crashed(crashed, Incarnation::default()));
+    }
+
+    #[inline]
+    fn write(&mut self, node: NodeId, event: &trace::Event<'_>) {
+        if let Some(trace) = &mut self.trace {
+            trace.write(self.now, node, event);
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! What a send costs, and when its copies arrive.
+
+use std::collections::BTreeMap;
+
+use kgate_core::{Message, NodeId, Protocol, Span, Time, To};
+use kgate_spec::trace;
+
+use super::Simulation;
+use super::event::{Event, EventOf};
+use crate::config::Config;
+use crate::cost::{Cost, ReceiveCost, SendCost};
+use crate::latency::Latency;
+use crate::queue::EventQueue;
+use crate::rng::Rng;
+
+/// How far ahead most events are scheduled: a broadcast's last copy, with some waiting in the send queue.
+pub(super) fn typical_delay(config: &Config) -> Span {
+    let cost = &config.cost;
+    let copies = match cost.send_cost {
+        SendCost::Queue | SendCost::Staggered => u64::from(config.nodes),
+        SendCost::Flat => 1,
+    };
+    cost.send.times(copies) + cost.latency.typical() + cost.receive
+}
+
+/// The network's memory: when each process's queues are free, and the order of its channels.
+pub(super) struct Network {
+    dice: Rng,
+    probe_dice: Rng,
+    /// When each process's send queue is free; empty if sending takes no time.
+    send_free: Vec<Time>,
+    /// When each process's receive queue is free; empty unless receives wait for each other.
+    receive_free: Vec<Time>,
+    receive: Span,
+    /// When the last message from one process to another arrives, where order must be kept by force.
+    last: BTreeMap<(NodeId, NodeId), Time>,
+}
+
+impl Network {
+    pub(super) fn new(config: &Config) -> Self {
+        let cost = &config.cost;
+        let rows = |wanted: bool| if wanted { vec![Time::ZERO; config.nodes as usize] } else { Vec::new() };
+        Self {
+            dice: Rng::fork(config.seed, "latency"),
+            probe_dice: Rng::fork(config.seed, "probes"),
+            send_free: rows(cost.send_cost == SendCost::Queue && cost.send > Span::ZERO),
+            receive_free: rows(cost.receive_cost == ReceiveCost::Queue),
+            receive: cost.receive,
+            last: BTreeMap::new(),
+        }
+    }
+
+    /// A message has arrived at `to`: when has it been received?
+    pub(super) fn receive(&mut self, to: NodeId, arrived: Time) -> Time {
+        let free = &mut self.receive_free[to.index()];
+        *free = arrived.max(*free) + self.receive;
+        *free
+    }
+
+    /// When does a copy that leaves at `departure` arrive?
+    #[inline]
+    fn arrival(&mut self, cost: &Cost, from: NodeId, to: NodeId, departure: Time) -> Time {
+        let mut at = departure + cost.latency.draw(&mut self.dice);
+        if cost.receive_cost == ReceiveCost::Parallel {
+            at += cost.receive;
+        }
+        if cost.fifo && !matches!(cost.latency, Latency::Constant(_)) {
+            let last = self.last.entry((from, to)).or_default();
+            at = at.max(*last);
+            *last = at;
+        }
+        at
+    }
+}
+
+/// When the copies of one send leave.
+struct Departures {
+    next: Time,
+    step: Span,
+}
+
+impl Departures {
+    fn next(&mut self) -> Time {
+        self.next += self.step;
+        self.next
+    }
+}
+
+impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D, Q> {
+    /// A mutex sends.
+    #[inline]
+    pub(super) fn send(&mut self, from: NodeId, to: To, message: M::Message) {
+        let kind = message.kind();
+        if self.trace.is_some() {
+            self.write_send(from, &to, M::Message::kind_name(kind), &message);
+        }
+        let cost = self.config.cost;
+        let at_once = cost.send == Span::ZERO || cost.send_cost == SendCost::Flat;
+        let mut leave = match cost.send_cost {
+            SendCost::Flat => Departures { next: self.now + cost.send, step: Span::ZERO },
+            SendCost::Queue if !self.network.send_free.is_empty() => {
+                Departures { next: self.now.max(self.network.send_free[from.index()]), step: cost.send }
+            }
+            SendCost::Queue | SendCost::Staggered => Departures { next: self.now, step: cost.send },
+        };
+        let end = self.plan.end_of(from);
+        match to {
+            To::One(to) => self.send_copy(from, to, kind, message, &mut leave, end),
+            To::Many(nodes) => {
+                for &to in &nodes {
+                    self.send_copy(from, to, kind, message.clone(), &mut leave, end);
+                }
+            }
+            To::All if Q::RECORDS && at_once && self.one_arrival() => {
+                let departure = leave.next();
+                if departure <= end {
+                    let copies = u64::from(self.config.nodes - 1);
+                    self.count_sent(kind, copies, departure);
+                    let at = self.network.arrival(&cost, from, from, departure);
+                    self.push(at, Event::DeliverAll { from, message });
+                }
+            }
+            To::All => {
+                for to in (0..self.config.nodes).map(NodeId).filter(|&to| to != from) {
+                    self.send_copy(from, to, kind, message.clone(), &mut leave, end);
+                }
+            }
+        }
+        if cost.send_cost == SendCost::Queue && !self.network.send_free.is_empty() {
+            self.network.send_free[from.index()] = leave.next;
+        }
+    }
+
+    /// Whether copies that leave together also arrive together.
+    fn one_arrival(&self) -> bool {
+        let cost = &self.config.cost;
+        matches!(cost.latency, Latency::Constant(_)) && cost.receive_cost == ReceiveCost::Parallel
+    }
+
+    /// One copy: sent if its sender lives to see it leave.
+    #[inline]
+    fn send_copy(
+        &mut self,
+        from: NodeId,
+        to: NodeId,
+        kind: usize,
+        message: M::Message,
+        leave: &mut Departures,
+        end: Time,
+    ) {
+        assert!(to.0 < self.config.nodes && to != from, "{from} sends to {to} at t={}", self.now);
+        let departure = leave.next();
+        if departure > end {
+            return;
+        }
+        self.count_sent(kind, 1, departure);
+        let at = self.network.arrival(&self.config.cost, from, to, departure);
+        let event = match self.config.cost.receive_cost {
+            ReceiveCost::Parallel => Event::Deliver { from, to, message },
+            ReceiveCost::Queue => Event::Arrive { from, to, message },
+        };
+        self.push(at, event);
+    }
+
+    /// A message counts when it leaves, within the measured time.
+    #[inline]
+    fn count_sent(&mut self, kind: usize, copies: u64, departure: Time) {
+        if departure <= Time::ZERO + self.config.duration {
+            self.stats.mutex_messages.add(kind, copies);
+        }
+    }
+
+    /// A detector sends: its messages take their time but wait for nobody.
+    pub(super) fn send_probe(&mut self, from: NodeId, to: To, message: D::Message) {
+        let kind = message.kind();
+        if self.trace.is_some() {
+            self.write_send(from, &to, D::Message::kind_name(kind), &message);
+        }
+        let departure = self.now + self.config.cost.send;
+        if departure > self.plan.end_of(from) {
+            return;
+        }
+        match to {
+            To::One(to) => self.send_probe_copy(from, to, kind, message, departure),
+            To::Many(nodes) => {
+                for &to in &nodes {
+                    self.send_probe_copy(from, to, kind, message.clone(), departure);
+                }
+            }
+            To::All if Q::RECORDS && matches!(self.config.cost.latency, Latency::Constant(_)) => {
+                self.stats.detector_messages.add(kind, u64::from(self.config.nodes - 1));
+                let at = self.probe_arrival(departure);
+                self.push(at, Event::ProbeAll { from, message });
+            }
+            To::All => {
+                for to in (0..self.config.nodes).map(NodeId).filter(|&to| to != from) {
+                    self.send_probe_copy(from, to, kind, message.clone(), departure);
+                }
+            }
+        }
+    }
+
+    fn send_probe_copy(&mut self, from: NodeId, to: NodeId, kind: usize, message: D::Message, departure: Time) {
+        assert!(to.0 < self.config.nodes && to != from, "{from} probes {to} at t={}", self.now);
+        self.stats.detector_messages.add(kind, 1);
+        let at = self.probe_arrival(departure);
+        self.push(at, Event::Probe { from, to, message });
+    }
+
+    fn probe_arrival(&mut self, departure: Time) -> Time {
+        departure + self.config.cost.latency.draw(&mut self.network.probe_dice) + self.config.cost.receive
+    }
+
+    fn write_send(&mut self, from: NodeId, to: &To, kind: &str, message: &impl std::fmt::Debug) {
+        let text = format!("{message:?}");
+        let (to, copies) = match to {
+            To::One(to) => (Some(*to), 1),
+            To::Many(nodes) => (None, u32::try_from(nodes.len()).unwrap_or(u32::MAX)),
+            To::All => (None, self.config.nodes - 1),
+        };
+        self.write(from, &trace::Event::Send { kind, to, copies, message: &text });
+    }
+}

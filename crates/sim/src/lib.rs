@@ -1,0 +1,34 @@
+//! The deterministic simulator: runs any [`Protocol`](kgate_core::Protocol) with any detector beside it, as the papers did.
+//!
+//! Time is an integer, events come in the order of (time, sequence), and everything random comes from one seed. A run is
+//! described by a [`Config`] and ends in a [`Report`]; its hash covers every event, so that two runs can be compared.
+//!
+//! - [`queue`]: what happens next (a fast bucket queue, and a heap that checks it);
+//! - [`cost`]: how long a message takes (the papers' t_s, t_t, t_r in three readings) and [`latency`];
+//! - [`load`]: who asks when; [`faults`]: who crashes when;
+//! - [`engine`]: the loop that drives the protocols and carries out their effects;
+//! - [`report`]: what was measured, in one place.
+//!
+//! This crate names no protocol: its caller passes one (`kgate-protocols::registry`).
+
+pub mod config;
+pub mod cost;
+pub mod engine;
+pub mod faults;
+mod hash;
+pub mod latency;
+pub mod load;
+pub mod memory;
+pub mod queue;
+pub mod report;
+mod rng;
+mod stats;
+
+pub use config::{Config, ConfigError, Detection};
+pub use cost::{Cost, ReceiveCost, SendCost};
+pub use engine::{Bucket, Engine, Heap, run};
+pub use faults::Crash;
+pub use latency::Latency;
+pub use load::Load;
+pub use report::Report;
+pub use rng::Rng;

@@ -1,0 +1,161 @@
+//! What a run has measured, as people and programs read it.
+
+use std::collections::BTreeMap;
+
+use kgate_core::Span;
+use kgate_spec::Violation;
+use serde::Serialize;
+
+use crate::stats::Stats;
+
+/// A distribution of times, in time units. Empty distributions are all null.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Distribution {
+    /// The arithmetic mean.
+    pub mean: Option<f64>,
+    /// Half of the samples are at most this.
+    pub p50: Option<f64>,
+    /// 99 of 100 samples are at most this.
+    pub p99: Option<f64>,
+    /// The greatest.
+    pub max: Option<f64>,
+}
+
+impl Distribution {
+    #[allow(clippy::cast_precision_loss)] // A mean for tables.
+    pub(crate) fn of(mut samples: Vec<Span>) -> Self {
+        if samples.is_empty() {
+            return Self::default();
+        }
+        samples.sort_unstable();
+        let total: u128 = samples.iter().map(|span| u128::from(span.0)).sum();
+        let mean = total as f64 / samples.len() as f64 / Span::UNIT.0 as f64;
+        // The nearest-rank percentile: the least sample that at least that share of all do not exceed.
+        let rank = |percent: usize| samples[(samples.len() * percent).div_ceil(100) - 1].units();
+        Self { mean: Some(mean), p50: Some(rank(50)), p99: Some(rank(99)), max: samples.last().map(|s| s.units()) }
+    }
+}
+
+/// Messages sent. The detector's are in `by_kind` but not in `total`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Messages {
+    /// Of the mutex.
+    pub total: u64,
+    /// Of the mutex and the detector, by kind.
+    pub by_kind: BTreeMap<&'static str, u64>,
+}
+
+/// A finished run. Times are in time units.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The protocol's name.
+    pub protocol: String,
+    /// The defect that ran as printed, if any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub as_printed: Option<String>,
+    /// How many processes.
+    pub n: u32,
+    /// How many units.
+    pub k: u32,
+    /// What everything random came from.
+    pub seed: u64,
+    /// How long was measured.
+    pub duration: f64,
+    /// Requests issued.
+    pub requests: u64,
+    /// Units allocated.
+    pub grants: u64,
+    /// From request to grant.
+    pub obtaining: Distribution,
+    /// From the start of the request's broadcast to the grant.
+    pub obtaining_from_broadcast: Distribution,
+    /// Messages sent.
+    pub messages: Messages,
+    /// Messages of the mutex for each grant.
+    pub messages_per_grant: Option<f64>,
+    /// The most inside at once.
+    pub max_inside: usize,
+    /// Crashes that happened.
+    pub crashes: u32,
+    /// Suspicions told by detectors.
+    pub suspicions: u64,
+    /// Requests of live processes that were never granted, after all the time they could use.
+    pub unanswered: usize,
+    /// What was not correct.
+    pub violations: Vec<Violation>,
+    /// Inputs handled.
+    pub events: u64,
+    /// Messages of the mutex delivered.
+    pub delivered: u64,
+    /// Seconds that took.
+    pub wall_seconds: f64,
+    /// Inputs handled a second.
+    pub events_per_second: f64,
+    /// The most memory this process has had, where the system tells.
+    pub peak_memory_bytes: Option<u64>,
+    /// Of every event, in order, the time after `duration` included.
+    pub hash: String,
+}
+
+/// What the engine knows beside its counters.
+pub(crate) struct Rest {
+    pub(crate) n: u32,
+    pub(crate) k: u32,
+    pub(crate) seed: u64,
+    pub(crate) duration: Span,
+    pub(crate) max_inside: usize,
+    pub(crate) crashes: u32,
+    pub(crate) unanswered: usize,
+    pub(crate) violations: Vec<Violation>,
+    pub(crate) wall_seconds: f64,
+    pub(crate) hash: u64,
+}
+
+impl Report {
+    #[allow(clippy::cast_precision_loss)] // Ratios for tables.
+    pub(crate) fn new(protocol: &str, stats: Stats, rest: Rest) -> Self {
+        let both = stats.mutex_messages.by_name().chain(stats.detector_messages.by_name());
+        let messages = Messages { total: stats.mutex_messages.total(), by_kind: both.collect() };
+        let per = |count: u64, of: f64| (of > 0.0).then(|| count as f64 / of);
+        Self {
+            protocol: protocol.to_owned(),
+            as_printed: None,
+            n: rest.n,
+            k: rest.k,
+            seed: rest.seed,
+            duration: rest.duration.units(),
+            requests: stats.requests,
+            grants: stats.grants,
+            obtaining: Distribution::of(stats.obtaining),
+            obtaining_from_broadcast: Distribution::of(stats.obtaining_from_broadcast),
+            messages_per_grant: per(messages.total, stats.grants as f64),
+            messages,
+            max_inside: rest.max_inside,
+            crashes: rest.crashes,
+            suspicions: stats.suspicions,
+            unanswered: rest.unanswered,
+            violations: rest.violations,
+            events: stats.events,
+            delivered: stats.delivered,
+            wall_seconds: rest.wall_seconds,
+            events_per_second: per(stats.events, rest.wall_seconds).unwrap_or(0.0),
+            peak_memory_bytes: crate::memory::peak_bytes(),
+            hash: format!("{:#018x}", rest.hash),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Percentiles are samples, by nearest rank; an empty distribution has no numbers.
+    #[test]
+    fn percentiles_by_nearest_rank() {
+        let samples = (1..=200).rev().map(|unit| Span::UNIT.times(unit)).collect();
+        let of = Distribution::of(samples);
+        assert_eq!((of.mean, of.p50, of.p99, of.max), (Some(100.5), Some(100.0), Some(198.0), Some(200.0)));
+        assert_eq!(Distribution::of(vec![Span::UNIT]).p99, Some(1.0));
+        assert_eq!(Distribution::of(vec![]), Distribution::default());
+    }
+}

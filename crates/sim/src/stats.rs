@@ -1,0 +1,55 @@
+//! What is counted while a run goes on. The one place where metrics come from.
+
+use kgate_core::{Span, Time};
+
+/// Message counts by kind.
+#[derive(Clone, Debug)]
+pub(crate) struct Counts {
+    names: Vec<&'static str>,
+    sent: Vec<u64>,
+}
+
+impl Counts {
+    pub(crate) fn new<M: kgate_core::Message>() -> Self {
+        Self { names: (0..M::KINDS).map(M::kind_name).collect(), sent: vec![0; M::KINDS] }
+    }
+
+    #[inline]
+    pub(crate) fn add(&mut self, kind: usize, copies: u64) {
+        self.sent[kind] += copies;
+    }
+
+    pub(crate) fn total(&self) -> u64 {
+        self.sent.iter().sum()
+    }
+
+    pub(crate) fn by_name(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        self.names.iter().copied().zip(self.sent.iter().copied())
+    }
+}
+
+/// The counters of a run, as they stand at one time.
+#[derive(Clone, Debug)]
+pub(crate) struct Stats {
+    /// Inputs handled: deliveries, timers, requests, releases, news.
+    pub(crate) events: u64,
+    /// Messages of the mutex that reached a live process.
+    pub(crate) delivered: u64,
+    pub(crate) requests: u64,
+    pub(crate) grants: u64,
+    /// Obtaining times, from the request.
+    pub(crate) obtaining: Vec<Span>,
+    /// Obtaining times, from the start of the request's broadcast.
+    pub(crate) obtaining_from_broadcast: Vec<Span>,
+    pub(crate) mutex_messages: Counts,
+    pub(crate) detector_messages: Counts,
+    pub(crate) suspicions: u64,
+}
+
+/// Where a requester stands.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Requester {
+    pub(crate) asked_for: Time,
+    pub(crate) broadcast: Time,
+    pub(crate) requests: u32,
+}

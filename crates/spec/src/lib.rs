@@ -1,0 +1,13 @@
+//! What a correct run is.
+//!
+//! One file a property, each an independent judge over what can be seen from outside: who asked, who went in, who
+//! came out, who crashed. No judge looks into a protocol. [`trace`] is the format in which a run is written down.
+
+pub mod at_most_k;
+pub mod everyone_served;
+pub mod trace;
+mod violation;
+
+pub use at_most_k::AtMostK;
+pub use everyone_served::EveryoneServed;
+pub use violation::Violation;

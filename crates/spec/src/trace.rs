@@ -1,0 +1,112 @@
+//! Runs written down: one JSON object a line (NDJSON).
+//!
+//! The first line is the header `{"trace":1,...}` with the version of this format and what was run; every other line is
+//! one event with its time in nanoseconds. Fields are only ever added within a version.
+
+use std::io::{self, Write};
+
+use kgate_core::{NodeId, Time};
+use serde::Serialize;
+
+/// The version of the format.
+pub const VERSION: u32 = 1;
+
+/// One event of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event<'a> {
+    /// A client wants in.
+    Acquire,
+    /// The request leaves its process.
+    Asked,
+    /// The client goes in.
+    Granted,
+    /// The client comes out.
+    Release,
+    /// A message is handed to the network; `copies` of it, to `to` if it is one.
+    Send {
+        /// Its kind.
+        kind: &'a str,
+        /// To whom, if to one.
+        to: Option<NodeId>,
+        /// To how many.
+        copies: u32,
+        /// What it says.
+        message: &'a str,
+    },
+    /// A message arrives.
+    Deliver {
+        /// Its kind.
+        kind: &'a str,
+        /// From whom.
+        from: NodeId,
+        /// What it says.
+        message: &'a str,
+    },
+    /// The process crashes.
+    Crash,
+    /// The process holds another for crashed.
+    Suspected {
+        /// Whom.
+        whom: NodeId,
+    },
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    t: Time,
+    node: NodeId,
+    #[serde(flatten)]
+    event: &'a Event<'a>,
+}
+
+/// Writes a trace. The first failure is kept and told by [`finish`](Self::finish): a run does not stop for its trace.
+pub struct Writer<'a> {
+    to: Box<dyn Write + 'a>,
+    failure: Option<io::Error>,
+}
+
+impl<'a> Writer<'a> {
+    /// Starts a trace; `run` says what is run.
+    pub fn new(mut to: Box<dyn Write + 'a>, run: &serde_json::Value) -> Self {
+        let header = serde_json::json!({ "trace": VERSION, "run": run });
+        let failure = writeln!(to, "{header}").err();
+        Self { to, failure }
+    }
+
+    /// Writes one event.
+    pub fn write(&mut self, t: Time, node: NodeId, event: &Event<'_>) {
+        if self.failure.is_none() {
+            let written =
+                serde_json::to_writer(&mut self.to, &Line { t, node, event }).map_err(io::Error::from);
+            self.failure = written.and_then(|()| self.to.write_all(b"\n")).err();
+        }
+    }
+
+    /// Ends the trace; says whether all of it was written.
+    pub fn finish(mut self) -> io::Result<()> {
+        match self.failure.take() {
+            Some(failure) => Err(failure),
+            None => self.to.flush(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The documented form: a header with the version, then a line an event.
+    #[test]
+    fn a_trace_is_lines_of_json() {
+        let mut bytes = Vec::new();
+        let mut writer = Writer::new(Box::new(&mut bytes), &serde_json::json!({ "n": 2 }));
+        writer.write(Time(5), NodeId(1), &Event::Suspected { whom: NodeId(0) });
+        writer.finish().unwrap();
+        let text = String::from_utf8(bytes).unwrap();
+        assert_eq!(
+            text,
+            "{\"run\":{\"n\":2},\"trace\":1}\n{\"t\":5,\"node\":1,\"event\":\"suspected\",\"whom\":0}\n"
+        );
+    }
+}

@@ -1,0 +1,25 @@
+//! What a judge says of a run that is not correct.
+
+use std::fmt;
+
+use kgate_core::{NodeId, Time};
+use serde::Serialize;
+
+/// A property that does not hold: which, when, and whom it concerns.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Violation {
+    /// The property's name.
+    pub property: &'static str,
+    /// When it was seen, in nanoseconds.
+    pub at_ns: Time,
+    /// The processes that it concerns.
+    pub nodes: Vec<NodeId>,
+    /// In a sentence.
+    pub text: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} violated at t={}: {}", self.property, self.at_ns, self.text)
+    }
+}

@@ -1,0 +1,143 @@
+//! All checks of the project by one command: `cargo xtask verify`.
+//!
+//! A check reads the tree and changes nothing in it. `verify` runs them one after another and stops at the
+//! first that fails; each can be run alone by its name. Exit code: 0 passed, 1 a check failed, 2 not understood.
+
+mod cargo;
+mod deps;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+
+struct Check {
+    name: &'static str,
+    about: &'static str,
+    run: fn(root: &Path) -> Result<()>,
+}
+
+/// In the order of `verify`.
+const CHECKS: &[Check] = &[
+    Check { name: "fmt", about: "the code is formatted", run: cargo::fmt },
+    Check { name: "clippy", about: "no lint has anything to say", run: cargo::clippy },
+    Check { name: "doc", about: "the API documentation builds without a warning", run: cargo::doc },
+    Check { name: "deps", about: "packages depend only on what they may know of", run: deps::check },
+    Check { name: "tidy", about: "the files keep the rules of style that no lint knows", run: tidy::check },
+    Check { name: TEST, about: "the tests pass", run: cargo::test },
+];
+
+const TEST: &str = "test";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match choose(&words) {
+        Choice::Help => {
+            print!("{}", usage());
+            ExitCode::SUCCESS
+        }
+        Choice::Run(checks) => run(&checks),
+        Choice::Unknown => {
+            eprint!("xtask: cannot run `{}`\n\n{}", words.join(" "), usage());
+            ExitCode::from(2)
+        }
+    }
+}
+
+enum Choice {
+    Help,
+    Run(Vec<&'static Check>),
+    Unknown,
+}
+
+fn choose(words: &[&str]) -> Choice {
+    match words {
+        [] | ["--help" | "-h" | "help"] => Choice::Help,
+        ["verify"] => Choice::Run(CHECKS.iter().collect()),
+        ["verify", "--without-tests"] => Choice::Run(CHECKS.iter().filter(|c| c.name != TEST).collect()),
+        [name] => match CHECKS.iter().find(|c| c.name == *name) {
+            Some(check) => Choice::Run(vec![check]),
+            None => Choice::Unknown,
+        },
+        _ => Choice::Unknown,
+    }
+}
+
+fn run(checks: &[&Check]) -> ExitCode {
+    for check in checks {
+        println!("== {}", check.name);
+        if let Err(error) = root().and_then(|root| (check.run)(&root)) {
+            eprintln!("xtask: check `{0}` failed: {error:#} (again: cargo xtask {0})", check.name);
+            return ExitCode::FAILURE;
+        }
+    }
+    let names: Vec<&str> = checks.iter().map(|c| c.name).collect();
+    println!("xtask: passed {} of {} checks: {}", checks.len(), CHECKS.len(), names.join(", "));
+    ExitCode::SUCCESS
+}
+
+/// Asked of cargo at run time, so that a moved checkout does not look into its old place.
+fn root() -> Result<PathBuf> {
+    let xtask = std::env::var_os("CARGO_MANIFEST_DIR").context("start it as `cargo xtask`")?;
+    Ok(Path::new(&xtask).parent().context("the xtask package has no directory above it")?.to_owned())
+}
+
+fn usage() -> String {
+    let mut text = String::from(
+        "cargo xtask verify                  all checks, in this order; the first failure ends it\n\
+         cargo xtask verify --without-tests  all but `test`\n",
+    );
+    for check in CHECKS {
+        text += &format!("cargo xtask {:<23} {}\n", check.name, check.about);
+    }
+    text
+}
+
+/// One line for each offence on standard error, and one error for all of them.
+fn report(offences: &[String]) -> Result<()> {
+    for offence in offences {
+        eprintln!("{offence}");
+    }
+    anyhow::ensure!(offences.is_empty(), "offences: {}", offences.len());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verify_runs_every_check_and_the_tests_last() {
+        assert_eq!(names(&["verify"]), ["fmt", "clippy", "doc", "deps", "tidy", "test"]);
+        assert_eq!(names(&["verify", "--without-tests"]), ["fmt", "clippy", "doc", "deps", "tidy"]);
+    }
+
+    #[test]
+    fn a_check_runs_alone_by_its_name() {
+        for check in CHECKS {
+            assert_eq!(names(&[check.name]), [check.name]);
+            assert!(usage().contains(&format!("cargo xtask {} ", check.name)));
+        }
+    }
+
+    #[test]
+    fn help_is_not_an_error_but_an_unknown_word_is() {
+        assert!(matches!(choose(&[]), Choice::Help));
+        assert!(matches!(choose(&["--help"]), Choice::Help));
+        assert!(matches!(choose(&["lint"]), Choice::Unknown));
+        assert!(matches!(choose(&["tidy", "--without-tests"]), Choice::Unknown));
+    }
+
+    #[test]
+    fn a_report_fails_if_there_is_an_offence() {
+        assert!(report(&[]).is_ok());
+        assert!(report(&["one".to_owned()]).is_err());
+    }
+
+    fn names(words: &[&str]) -> Vec<&'static str> {
+        let Choice::Run(checks) = choose(words) else { panic!("{words:?} runs nothing") };
+        checks.iter().map(|c| c.name).collect()
+    }
+}
