@@ -41,7 +41,10 @@ fn print_text() {
     for entry in ENTRIES {
         println!("{}", entry.name);
         println!("  {}", entry.title);
-        println!("  messages an entry  {}, and {} delays when nobody else asks", entry.messages, entry.delays);
+        println!(
+            "  messages an entry  {}, and {} delays when nobody else asks",
+            entry.messages, entry.delays
+        );
         println!("  bears              {}", entry.tolerates);
         println!("  broadcast          {}", entry.spread);
         println!("  detector           {}", entry.detector.unwrap_or("none"));

@@ -86,7 +86,11 @@ fn config(args: &SimArgs, entry: &Entry, printed: Printed, seed: u64) -> Config 
         crashes: args.crash.clone(),
         random_crashes: args.random_crashes,
         // A registry entry speaks of sensible sizes; the configuration is checked before anybody listens to it.
-        bears: if args.slots == 0 || args.processes == 0 { 0 } else { entry.bears(args.processes, args.slots) },
+        bears: if args.slots == 0 || args.processes == 0 {
+            0
+        } else {
+            entry.bears(args.processes, args.slots)
+        },
         duration: args.duration,
     }
 }
@@ -109,8 +113,9 @@ fn simulate(args: &SimArgs, entry: &Entry, config: &Config) -> Result<Report, Fa
         Some(path) => {
             // Checked first, so that a command that cannot run does not empty a file.
             config.check(entry.detector.is_some()).map_err(|error| Failure::Usage(error.to_string()))?;
-            let file = File::create(path)
-                .map_err(|error| Failure::Usage(format!("cannot write the trace {}: {error}", path.display())))?;
+            let file = File::create(path).map_err(|error| {
+                Failure::Usage(format!("cannot write the trace {}: {error}", path.display()))
+            })?;
             Some(Box::new(BufWriter::new(file)) as Box<dyn Write>)
         }
     };

@@ -1,7 +1,7 @@
 //! A network by hand, for tests: the test itself says which message arrives next, who crashes and who hears of it.
 //!
-//! Messages stay in flight until [`Net::deliver`] takes the oldest of a channel, [`Net::deliver_all`] takes them all in
-//! the order in which they left, or [`Net::run_until`] lets virtual time pass, which is what detectors need.
+//! Messages stay in flight until [`Net::deliver`] takes the oldest of a channel, [`Net::deliver_all`] takes them all,
+//! oldest first, or [`Net::run_until`] lets virtual time pass, which is what detectors need.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -100,9 +100,11 @@ impl<P: Protocol> Net<P> {
         self.timers.retain(|(at, _), _| at.0 != node);
     }
 
-    /// The detector of `at` tells it that `of` has crashed.
-    pub(crate) fn tell_crash(&mut self, at: u32, of: u32) {
-        self.input(at, Input::Crashed(NodeId(of), Incarnation::default())).unwrap();
+    /// The detectors of these tell that `of` has crashed.
+    pub(crate) fn tell_crash(&mut self, at: impl IntoIterator<Item = u32>, of: u32) {
+        for at in at {
+            self.input(at, Input::Crashed(NodeId(of), Incarnation::default())).unwrap();
+        }
     }
 
     /// The oldest message of one channel arrives.
@@ -120,7 +122,7 @@ impl<P: Protocol> Net<P> {
         }
     }
 
-    /// Everything arrives, in the order in which it left, until nothing is in flight.
+    /// Everything arrives, oldest first, until nothing is in flight.
     pub(crate) fn deliver_all(&mut self) {
         while !self.flights.is_empty() {
             self.deliver_nth(0);
@@ -131,11 +133,10 @@ impl<P: Protocol> Net<P> {
     pub(crate) fn run_until(&mut self, end: Time) {
         while let Some((due, (at, timer))) = self.timers.iter().map(|(key, due)| (*due, key.clone())).min() {
             let arrival = self.flights.keys().next().copied().filter(|arrival| *arrival < due);
-            let next = arrival.unwrap_or(due).0;
-            if next > end {
+            self.now = arrival.unwrap_or(due).0;
+            if self.now > end {
                 break;
             }
-            self.now = next;
             if arrival.is_some() {
                 self.deliver_nth(0);
             } else {
@@ -147,8 +148,7 @@ impl<P: Protocol> Net<P> {
     }
 
     pub(crate) fn living(&self) -> Vec<u32> {
-        let all = (0u32..).take(self.nodes.len());
-        all.filter(|&node| !self.crashed.contains(&NodeId(node))).collect()
+        (0u32..).take(self.nodes.len()).filter(|&node| !self.crashed.contains(&NodeId(node))).collect()
     }
 
     /// The living who hold a unit.
@@ -168,11 +168,13 @@ impl<P: Protocol> Net<P> {
     fn carry_out(&mut self, from: NodeId, mut out: Outbox<P>) {
         for effect in out.drain() {
             match effect {
-                Effect::Send { to: To::One(to), message } => self.send(from, [to], &message),
-                Effect::Send { to: To::Many(list), message } => self.send(from, list, &message),
+                Effect::Send { to: To::One(to), message } => self.send(from, to, message),
+                Effect::Send { to: To::Many(list), message } => {
+                    list.iter().for_each(|&to| self.send(from, to, message.clone()));
+                }
                 Effect::Send { to: To::All, message } => {
-                    let all = (0u32..).map(NodeId).take(self.nodes.len());
-                    self.send(from, all.filter(|&to| to != from), &message);
+                    let others = (0u32..).map(NodeId).take(self.nodes.len()).filter(|&to| to != from);
+                    others.for_each(|to| self.send(from, to, message.clone()));
                 }
                 Effect::Arm { timer, least, .. } => {
                     let due = self.due_in(least);
@@ -185,14 +187,11 @@ impl<P: Protocol> Net<P> {
         }
     }
 
-    fn send(&mut self, from: NodeId, to: impl IntoIterator<Item = NodeId>, message: &P::Message) {
-        for to in to {
-            let copy = Copy { from, to, message: message.clone() };
-            self.sent.push(copy.clone());
-            let delay = (self.delay)();
-            let due = self.due_in(delay);
-            self.flights.insert(due, copy);
-        }
+    fn send(&mut self, from: NodeId, to: NodeId, message: P::Message) {
+        let delay = (self.delay)();
+        let due = self.due_in(delay);
+        self.flights.insert(due, Copy { from, to, message: message.clone() });
+        self.sent.push(Copy { from, to, message });
     }
 
     fn due_in(&mut self, span: Span) -> Due {

@@ -18,6 +18,8 @@ extern crate alloc;
 pub mod collections;
 pub mod defects;
 pub mod detect;
+#[cfg(test)]
+mod harness;
 pub mod permission;
 pub mod registry;
 pub mod spread;

@@ -54,7 +54,9 @@ pub enum ConfigError {
     #[error("n is {0}: at least 2 processes are needed")]
     TooFewNodes(u32),
     /// k is at least n.
-    #[error("k = {permits} with n = {nodes}: each process holds one unit, so nothing is excluded; choose k below n")]
+    #[error(
+        "k = {permits} with n = {nodes}: each process holds one unit, so nothing is excluded; choose k below n"
+    )]
     NothingExcluded {
         /// k.
         permits: u32,
@@ -118,7 +120,9 @@ pub enum ConfigError {
     #[error("this protocol has no detector to replace: leave out --detector")]
     NoDetector,
     /// Nothing would ever end.
-    #[error("hold and think times, latency and send cost are all 0: time would stand still; give one of them a length")]
+    #[error(
+        "hold and think times, latency and send cost are all 0: time would stand still; give one of them a length"
+    )]
     StandsStill,
     /// More than the machine has.
     #[error(

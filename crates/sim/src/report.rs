@@ -32,7 +32,12 @@ impl Distribution {
         let mean = total as f64 / samples.len() as f64 / Span::UNIT.0 as f64;
         // The nearest-rank percentile: the least sample that at least that share of all do not exceed.
         let rank = |percent: usize| samples[(samples.len() * percent).div_ceil(100) - 1].units();
-        Self { mean: Some(mean), p50: Some(rank(50)), p99: Some(rank(99)), max: samples.last().map(|s| s.units()) }
+        Self {
+            mean: Some(mean),
+            p50: Some(rank(50)),
+            p99: Some(rank(99)),
+            max: samples.last().map(|s| s.units()),
+        }
     }
 }
 

@@ -34,7 +34,10 @@ fn print_page(args: &SimArgs, entry: &Entry, report: &Report) {
         Asking::Low => asking(args.slots),
         Asking::First(count) => asking(count),
     };
-    println!("{} processes share {} units; {who}, again and again, for {} t.u.", report.n, report.k, report.duration);
+    println!(
+        "{} processes share {} units; {who}, again and again, for {} t.u.",
+        report.n, report.k, report.duration
+    );
     println!("protocol    {}: {}", entry.name, entry.title);
     if let Some(id) = &report.as_printed {
         println!("as printed  {id}: this published defect is switched on");
@@ -81,7 +84,9 @@ fn verdict(report: &Report) -> String {
         return format!("VIOLATED: {}", properties[0]);
     }
     match report.unanswered {
-        0 => format!("correct: never more than {} inside, every request of a live process answered", report.k),
+        0 => {
+            format!("correct: never more than {} inside, every request of a live process answered", report.k)
+        }
         waiting => format!(
             "never more than {} inside; {waiting} processes wait for ever, since more crashed than this protocol bears",
             report.k

@@ -26,3 +26,6 @@ fn known(me: NodeId, nodes: u32, from: NodeId) -> Result<(), Refusal> {
 fn no_mutex(protocol: &'static str) -> Result<(), Refusal> {
     Err(Refusal::Unsupported { protocol, what: "clients: it is a detector" })
 }
+
+#[cfg(test)]
+mod tests;

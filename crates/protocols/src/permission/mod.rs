@@ -23,6 +23,7 @@
 //! - instead of counting deferred replies (`defer_count`), the newest request of each process is remembered: an older
 //!   one has been satisfied or withdrawn, and its owner would ignore the answer.
 
+mod counters;
 mod message;
 mod request;
 
@@ -39,6 +40,7 @@ use crate::collections::NodeList;
 use crate::defects::{D2, D3, D4, D6, D9};
 use crate::spread::{Place, Spread};
 use crate::topology::Members;
+use counters::Counters;
 use request::Request;
 
 /// The mutex at one process.
@@ -53,6 +55,8 @@ pub struct Permission<S: Spread> {
     /// The request that waits or holds; none while idle.
     request: Option<Box<Request>>,
     spread: S,
+    /// Only for runs as printed that need them.
+    counters: Option<Box<Counters>>,
 }
 
 impl<S: Spread> Permission<S> {
@@ -69,6 +73,9 @@ impl<S: Spread> Permission<S> {
             self.clock = clock; // D6: as printed, the next request would bear the same stamp.
         }
         self.request = Some(Box::new(Request::new(clock, self.nodes)));
+        if let Some(counters) = &mut self.counters {
+            counters.request();
+        }
         self.ask_if_ready(out);
         Ok(())
     }
@@ -104,6 +111,12 @@ impl<S: Spread> Permission<S> {
         out.notify(Notice::Asked);
         let clock = request.clock;
         self.spread(out, |spread, at, send| spread.broadcast(at, clock, send));
+        if let Some(counters) = &mut self.counters {
+            let members = Members::new(self.nodes, &self.crashed);
+            let me = self.me;
+            let others = (0..self.nodes).map(NodeId).filter(|&node| node != me && members.contains(node));
+            counters.broadcast(clock, others);
+        }
         self.enter_if_permitted();
         self.tell_if_entered(out);
     }
@@ -130,13 +143,16 @@ impl<S: Spread> Permission<S> {
         if self.crashed.contains(from) {
             return;
         }
-        let Some(request) = self.request.as_mut().filter(|request| !request.holding) else { return };
-        // D2: as printed, any REPLY counts for the request that happens to wait.
-        if request.clock == clock || self.printed.has(D2) {
+        let waiting = self.request.as_mut().filter(|request| !request.holding);
+        if let Some(counters) = &mut self.counters {
+            // D2: as printed, a REPLY to the last request counts while the next one waits for its broadcast.
+            let counting = waiting.as_ref().is_some_and(|request| request.asked || self.printed.has(D2));
+            counters.reply(from, clock, counting);
+        } else if let Some(request) = waiting.filter(|request| request.clock == clock) {
             request.permit(from);
-            self.enter_if_permitted();
-            self.tell_if_entered(out);
         }
+        self.enter_if_permitted();
+        self.tell_if_entered(out);
     }
 
     /// Algorithm 7.1 lines 35-38 and 6.1 lines 32-43.
@@ -151,10 +167,13 @@ impl<S: Spread> Permission<S> {
         }
         if let Some(request) = self.request.as_mut() {
             request.deferred.remove(node);
-            let taken_back = request.take_back(node);
-            if !taken_back && !request.asked && self.printed.has(D3) {
-                request.debit += 1; // D3: as printed, a permission that was never counted is taken back.
-            }
+            request.take_back(node);
+        }
+        if let Some(counters) = &mut self.counters {
+            // D3: as printed, a permission is taken back that was never counted, while its request waits for its broadcast.
+            let waiting = self.request.as_ref().filter(|request| !request.holding);
+            let counting = waiting.is_some_and(|request| request.asked || self.printed.has(D3));
+            counters.crashed(node, counting);
         }
         self.crashed.insert(node);
         self.spread(out, |spread, at, send| spread.crashed(at, node, send));
@@ -187,8 +206,12 @@ impl<S: Spread> Permission<S> {
     fn enter_if_permitted(&mut self) {
         let Some(request) = self.request.as_mut().filter(|request| request.asked) else { return };
         let alive = self.nodes - self.crashed.len();
-        let needed = alive.saturating_sub(self.permits) + request.debit;
-        if !request.holding && request.permissions() >= needed {
+        let needed = alive.saturating_sub(self.permits);
+        let permitted = match &self.counters {
+            None => request.permissions() >= needed,
+            Some(counters) => counters.permitted(needed),
+        };
+        if !request.holding && permitted {
             request.enter();
         }
     }
@@ -237,6 +260,7 @@ impl<S: Spread> Protocol for Permission<S> {
             crashed: NodeList::default(),
             request: None,
             spread: S::default(),
+            counters: Counters::wanted(setup.printed).then(Box::default),
         }
     }
 

@@ -16,8 +16,6 @@ pub(super) struct Request {
     pub(super) holding: bool,
     /// The client knows.
     pub(super) told: bool,
-    /// Permissions taken back that were never given; zero unless D3 runs as printed.
-    pub(super) debit: u32,
     /// Who has given permission. A set: one process's permission counts once.
     given: FixedBitSet,
     count: u32,
@@ -32,7 +30,6 @@ impl Request {
             asked: false,
             holding: false,
             told: false,
-            debit: 0,
             given: FixedBitSet::with_capacity(nodes as usize),
             count: 0,
             deferred: SortedMap::default(),
@@ -55,14 +52,12 @@ impl Request {
         }
     }
 
-    /// Takes a permission back; false if there was none.
-    pub(super) fn take_back(&mut self, node: NodeId) -> bool {
-        let had = self.has(node);
-        if had {
+    /// Takes a permission back, if there is one.
+    pub(super) fn take_back(&mut self, node: NodeId) {
+        if self.has(node) {
             self.given.remove(node.index());
             self.count -= 1;
         }
-        had
     }
 
     pub(super) fn defer(&mut self, theirs: Stamp) {

@@ -65,3 +65,6 @@ pub trait Spread: Clone + Debug + Default + Eq + Hash + Send + Sync + 'static {
     /// `node` has crashed, and is no longer among the members.
     fn crashed(&mut self, at: Place<'_>, node: NodeId, send: &mut Sink<'_, Self::Message>);
 }
+
+#[cfg(test)]
+mod tests;

@@ -46,4 +46,3 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         detection.times(rounds) + queues + delays + oracle + self.config.load.hold.times(nodes) + Span::UNIT
     }
 }
-

@@ -456,7 +456,11 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
             self.untold -= 1;
         }
         self.write(node, &trace::Event::Suspected { whom: crashed });
-        self.mutex_input(node, u64::from(crashed.0) << 8 | 8, Input::Crashed(crashed, Incarnation::default()));
+        self.mutex_input(
+            node,
+            u64::from(crashed.0) << 8 | 8,
+            Input::Crashed(crashed, Incarnation::default()),
+        );
     }
 
     #[inline]

@@ -200,7 +200,14 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         }
     }
 
-    fn send_probe_copy(&mut self, from: NodeId, to: NodeId, kind: usize, message: D::Message, departure: Time) {
+    fn send_probe_copy(
+        &mut self,
+        from: NodeId,
+        to: NodeId,
+        kind: usize,
+        message: D::Message,
+        departure: Time,
+    ) {
         assert!(to.0 < self.config.nodes && to != from, "{from} probes {to} at t={}", self.now);
         self.stats.detector_messages.add(kind, 1);
         let at = self.probe_arrival(departure);

@@ -27,7 +27,8 @@ pub struct BucketQueue<E> {
     occupied: Occupied,
     far: BTreeMap<u64, Page<E>>,
     pool: Vec<Vec<Entry<E>>>,
-    ranks: Vec<u32>, starts: Vec<u32>,
+    ranks: Vec<u32>,
+    starts: Vec<u32>,
 }
 
 struct Entry<E> {
@@ -73,7 +74,10 @@ impl Occupied {
         let mut i = start / 64 + 1;
         let mut s = i / 64 % self.summary.len();
         let mut bits = self.summary[s] & u64::MAX.checked_shl((i % 64) as u32).unwrap_or(0);
-        if i / 64 >= self.summary.len() { bits = self.summary[0]; s = 0; }
+        if i / 64 >= self.summary.len() {
+            bits = self.summary[0];
+            s = 0;
+        }
         for _ in 0..=self.summary.len() {
             if bits != 0 {
                 i = s * 64 + bits.trailing_zeros() as usize;
@@ -120,7 +124,8 @@ impl<E> BucketQueue<E> {
 
     #[inline(never)]
     fn push_far(&mut self, slot: u64, at: u64, event: E) {
-        let page = self.far.entry(slot >> PAGE_BITS).or_insert_with(|| Page { min: u64::MAX, entries: Vec::new() });
+        let page =
+            self.far.entry(slot >> PAGE_BITS).or_insert_with(|| Page { min: u64::MAX, entries: Vec::new() });
         page.min = page.min.min(at);
         page.entries.push((at, event));
     }
@@ -130,8 +135,9 @@ impl<E> BucketQueue<E> {
         let offset = (at & ((1 << self.width_bits) - 1)) as u32;
         if let Some(tail) = self.rest.back_mut() {
             if tail[tail.len() - 1].offset <= offset {
-                if tail.len() < CHUNK { tail.push(Entry { offset, event }); }
-                else {
+                if tail.len() < CHUNK {
+                    tail.push(Entry { offset, event });
+                } else {
                     let mut c = self.pool.pop().unwrap_or_default();
                     c.push(Entry { offset, event });
                     self.rest.push_back(c);
@@ -139,11 +145,12 @@ impl<E> BucketQueue<E> {
                 return;
             }
         } else if self.front.back().is_none_or(|e| e.offset <= offset) {
-            if self.front.len() < CHUNK { self.front.push_back(Entry { offset, event }); }
-            else {
-                    let mut c = self.pool.pop().unwrap_or_default();
-                    c.push(Entry { offset, event });
-                    self.rest.push_back(c);
+            if self.front.len() < CHUNK {
+                self.front.push_back(Entry { offset, event });
+            } else {
+                let mut c = self.pool.pop().unwrap_or_default();
+                c.push(Entry { offset, event });
+                self.rest.push_back(c);
             }
             return;
         }
@@ -173,7 +180,11 @@ impl<E> BucketQueue<E> {
             if chunk.len() >= CHUNK {
                 let half = chunk.len() / 2;
                 let mut back = chunk.split_off(half);
-                if pos > half { back.insert(pos - half, entry) } else { chunk.insert(pos, entry) }
+                if pos > half {
+                    back.insert(pos - half, entry)
+                } else {
+                    chunk.insert(pos, entry)
+                }
                 self.rest.insert(i, back);
             } else {
                 chunk.insert(pos, entry);
@@ -196,7 +207,9 @@ impl<E> BucketQueue<E> {
             self.advance(slot);
         } else {
             let Some((_, page)) = self.far.first_key_value() else { return false };
-            if page.min > until { return false }
+            if page.min > until {
+                return false;
+            }
             self.advance(page.min >> self.width_bits);
         }
         self.open();
@@ -205,13 +218,17 @@ impl<E> BucketQueue<E> {
     fn set_front(&mut self, chunk: Vec<Entry<E>>) {
         let mut old = mem::replace(&mut self.front, chunk.into());
         old.clear();
-        if old.capacity() > 0 && old.capacity() <= CHUNK { self.pool.push(old.into()) }
+        if old.capacity() > 0 && old.capacity() <= CHUNK {
+            self.pool.push(old.into())
+        }
     }
     fn advance(&mut self, slot: u64) {
         self.slot = slot;
         let page = (slot >> PAGE_BITS) + PAGES;
         self.end = page << PAGE_BITS;
-        while let Some(e) = self.far.first_entry() && *e.key() < page {
+        while let Some(e) = self.far.first_entry()
+            && *e.key() < page
+        {
             for (at, e) in e.remove().entries {
                 self.push_ring(at >> self.width_bits, at, e);
             }
@@ -226,7 +243,9 @@ impl<E> BucketQueue<E> {
         b.last = 0;
         let mut tail = mem::take(&mut b.tail);
         if b.full.is_empty() {
-            if !sorted { sort(&mut tail, self.width_bits, &mut self.ranks, &mut self.starts) }
+            if !sorted {
+                sort(&mut tail, self.width_bits, &mut self.ranks, &mut self.starts)
+            }
             self.set_front(tail);
         } else {
             let mut full = mem::take(&mut b.full);
@@ -262,7 +281,9 @@ fn sort<E>(entries: &mut [Entry<E>], width_bits: u32, ranks: &mut Vec<u32>, star
     for e in entries.iter() {
         starts[(e.offset >> shift) as usize + 1] += 1;
     }
-    for d in 1..=digits { starts[d] += starts[d - 1]; }
+    for d in 1..=digits {
+        starts[d] += starts[d - 1];
+    }
     ranks.clear();
     ranks.extend(entries.iter().map(|e| {
         let start = &mut starts[(e.offset >> shift) as usize];
@@ -276,11 +297,15 @@ fn sort<E>(entries: &mut [Entry<E>], width_bits: u32, ranks: &mut Vec<u32>, star
             ranks.swap(i, to);
         }
     }
-    if shift == 0 { return; }
+    if shift == 0 {
+        return;
+    }
     let mut from = 0;
     for &to in &starts[..digits] {
         let to = to as usize;
-        if to - from > 1 { entries[from..to].sort_by_key(|e| e.offset); }
+        if to - from > 1 {
+            entries[from..to].sort_by_key(|e| e.offset);
+        }
         from = to;
     }
 }
@@ -291,12 +316,25 @@ impl<E> EventQueue<E> for BucketQueue<E> {
 
     fn new(spread: Span) -> Self {
         let mut width_bits = 0;
-        while width_bits < WIDTH_BITS_MAX && ((RING as u64 - (1<<PAGE_BITS)) << width_bits) < spread.0 { width_bits += 1 }
+        while width_bits < WIDTH_BITS_MAX && ((RING as u64 - (1 << PAGE_BITS)) << width_bits) < spread.0 {
+            width_bits += 1
+        }
         Self {
-            len: 0, last: 0, width_bits, slot: 0, end: RING as u64, front: VecDeque::new(), rest: VecDeque::new(),
-            ring: (0..RING).map(|_| Bucket { full: Vec::new(), tail: Vec::new(), min: u32::MAX, last: 0 }).collect(),
+            len: 0,
+            last: 0,
+            width_bits,
+            slot: 0,
+            end: RING as u64,
+            front: VecDeque::new(),
+            rest: VecDeque::new(),
+            ring: (0..RING)
+                .map(|_| Bucket { full: Vec::new(), tail: Vec::new(), min: u32::MAX, last: 0 })
+                .collect(),
             occupied: Occupied { words: [0; _], summary: [0; _] },
-            far: BTreeMap::new(), pool: Vec::new(), ranks: Vec::new(), starts: Vec::new(),
+            far: BTreeMap::new(),
+            pool: Vec::new(),
+            ranks: Vec::new(),
+            starts: Vec::new(),
         }
     }
 
@@ -306,9 +344,13 @@ impl<E> EventQueue<E> for BucketQueue<E> {
         assert!(at >= self.last);
         self.len += 1;
         let slot = at >> self.width_bits;
-        if slot == self.slot { self.push_open(at, event) }
-        else if slot < self.end { self.push_ring(slot, at, event) }
-        else { self.push_far(slot, at, event) }
+        if slot == self.slot {
+            self.push_open(at, event)
+        } else if slot < self.end {
+            self.push_ring(slot, at, event)
+        } else {
+            self.push_far(slot, at, event)
+        }
     }
 
     #[inline]
@@ -316,15 +358,21 @@ impl<E> EventQueue<E> for BucketQueue<E> {
         loop {
             if let Some(e) = self.front.front() {
                 let at = (self.slot << self.width_bits) + u64::from(e.offset);
-                if at > until.0 { return None }
+                if at > until.0 {
+                    return None;
+                }
                 let e = self.front.pop_front()?;
                 self.last = at;
                 self.len -= 1;
                 return Some((Time(at), e.event));
             }
-            if !self.refill(until.0) { return None }
+            if !self.refill(until.0) {
+                return None;
+            }
         }
     }
 
-    fn len(&self) -> usize { self.len }
+    fn len(&self) -> usize {
+        self.len
+    }
 }

@@ -1,0 +1,70 @@
+//! Permissions counted as printed: `reply_count` and `perm_count` (robust-2012, Algorithm 2 lines 9-12 and 25-30; vcube-2018,
+//! Algorithm 7.1 lines 12-15 and 30-37).
+//!
+//! The repaired protocol keeps the set of those who permitted *this* request, and needs none of this. The printed one keeps,
+//! for each process, how many REPLYs it still owes, takes it for a permission when that number comes to zero, and
+//! counts permissions. D2, D3, D7 and D8 show only with these counters, so they bring them back.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use kgate_core::{NodeId, Printed};
+
+use crate::defects::{D2, D3, D7, D8};
+
+/// The printed counters of one process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Counters {
+    reply_count: BTreeMap<NodeId, i64>,
+    perm_count: i64,
+    /// The clocks of all requests broadcast so far, and the latest that each process has answered: what a REPLY answers
+    /// stands in the paper as its `count`, and follows from the clock that ours carries.
+    broadcast: Vec<u64>,
+    answered: BTreeMap<NodeId, u64>,
+}
+
+impl Counters {
+    /// Whether a run as printed needs them.
+    pub(super) fn wanted(printed: Printed) -> bool {
+        [D2, D3, D7, D8].iter().any(|&defect| printed.has(defect))
+    }
+
+    /// Line 12 (robust-2012: line 9).
+    pub(super) fn request(&mut self) {
+        self.perm_count = 0;
+    }
+
+    /// Line 14 (robust-2012: line 11): everybody alive owes one more REPLY.
+    pub(super) fn broadcast(&mut self, clock: u64, others: impl Iterator<Item = NodeId>) {
+        self.broadcast.push(clock);
+        for node in others {
+            *self.reply_count.entry(node).or_default() += 1;
+        }
+    }
+
+    /// Lines 32-34 (robust-2012: lines 26-28).
+    pub(super) fn reply(&mut self, from: NodeId, clock: u64, counting: bool) {
+        let answered = self.answered.entry(from).or_default();
+        let between = |asked: u64| asked > *answered && asked <= clock;
+        let count = self.broadcast.iter().filter(|&&asked| between(asked)).count().max(1);
+        *answered = clock.max(*answered);
+        let owed = self.reply_count.entry(from).or_default();
+        *owed -= i64::try_from(count).expect("a count of requests");
+        if counting && *owed == 0 {
+            self.perm_count += 1;
+        }
+    }
+
+    /// Lines 36-37 (robust-2012: lines 29-30).
+    pub(super) fn crashed(&mut self, node: NodeId, counting: bool) {
+        let owed = self.reply_count.remove(&node).unwrap_or(0);
+        if counting && owed == 0 {
+            self.perm_count -= 1;
+        }
+    }
+
+    /// Line 15 (robust-2012: line 12).
+    pub(super) fn permitted(&self, needed: u32) -> bool {
+        self.perm_count >= i64::from(needed)
+    }
+}
