@@ -16,7 +16,7 @@ use kgate_core::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{known, no_mutex};
+use super::{in_time, known, no_mutex};
 use crate::collections::NodeList;
 
 /// "I live." Nobody answers.
@@ -73,7 +73,7 @@ impl Heartbeat {
         }
         if !self.silent.is_clear() {
             self.checking = true;
-            out.arm(HeartbeatTimer::Check, self.timeout);
+            out.arm(HeartbeatTimer::Check, in_time(self.timeout));
         }
     }
 

@@ -17,7 +17,7 @@ use kgate_core::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{known, no_mutex};
+use super::{in_time, known, no_mutex};
 use crate::collections::NodeList;
 use crate::topology::{Members, Order, Walk, cluster_of, dimension};
 
@@ -105,7 +105,7 @@ impl HiAdsd {
         let Some(tested) = walk.next(&Members::new(self.nodes, &everybody)) else { return false };
         self.number = self.number.wrapping_add(1);
         out.send(tested, HiAdsdMessage::Test { number: self.number });
-        out.arm(HiAdsdTimer::Timeout, self.timeout);
+        out.arm(HiAdsdTimer::Timeout, in_time(self.timeout));
         self.round = Some(Box::new(Round { cluster, walk, tested }));
         true
     }

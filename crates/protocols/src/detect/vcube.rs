@@ -22,7 +22,7 @@ use kgate_core::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{known, no_mutex};
+use super::{in_time, known, no_mutex};
 use crate::collections::{NodeList, SortedMap};
 use crate::topology::{Members, tests_of};
 
@@ -104,7 +104,7 @@ impl VCube {
             out.send(tested, VCubeMessage::Test { round: self.round, known });
         }
         if !self.awaited.is_empty() {
-            out.arm(VCubeTimer::Timeout, self.timeout);
+            out.arm(VCubeTimer::Timeout, in_time(self.timeout));
         }
     }
 

@@ -1,0 +1,119 @@
+//! The published defects, by swarm: as printed some seed goes wrong, repaired the same seed does not.
+//!
+//! Each of these also proves the judges: they can fail. The schedules are told in `docs/REPRODUCTION.md`.
+
+use kgate_sim::{Latency, Report};
+use kgate_tests::{Case, t};
+
+/// A small system in which everybody asks.
+fn small(protocol: &str, nodes: u32, permits: u32) -> Case {
+    let mut case = Case::vcube_2018(protocol, nodes).high();
+    case.config.permits = permits;
+    case.config.bears = case.entry.bears(nodes, permits);
+    case.config.duration = t("60");
+    case
+}
+
+/// The same with messages that overtake each other, a longer stay, and one crash that is soon known.
+fn rough(protocol: &str, nodes: u32, permits: u32, hold: &str, crashes: u32) -> Case {
+    let mut case = small(protocol, nodes, permits);
+    case.config.cost.latency = Latency::Uniform(t("0.1"), t("2"));
+    case.config.load.hold = t(hold);
+    case.config.random_crashes = crashes;
+    case.config.detection.timeout = t("5");
+    if crashes > 0 {
+        case.config.detection.oracle = Some(t("3"));
+    }
+    case
+}
+
+/// The first of `seeds` runs that goes wrong as printed; repaired, none of those up to it does.
+fn found(case: &Case, id: &str, seeds: u64) -> Report {
+    for seed in 1..=seeds {
+        let repaired = case.clone().seed(seed).run();
+        assert!(repaired.violations.is_empty(), "repaired, seed {seed}: {:?}", repaired.violations);
+        let printed = case.clone().seed(seed).as_printed(id).run();
+        if !printed.violations.is_empty() {
+            return printed;
+        }
+    }
+    panic!("{id} went unnoticed in {seeds} seeds");
+}
+
+fn property(report: &Report) -> &str {
+    report.violations[0].property
+}
+
+const SAFETY: &str = kgate_spec::AtMostK::NAME;
+const LIVENESS: &str = kgate_spec::EveryoneServed::NAME;
+
+/// D1 (vcube-2018, Alg. 6.1 l.19): deadlock without any fault, n = 2.
+#[test]
+fn d1_timestamps_as_sequence_numbers() {
+    assert_eq!(property(&found(&small("vcube", 2, 1), "D1", 1)), LIVENESS);
+}
+
+/// D2 (vcube-2018, Alg. 7.1 l.9-14 with 6.1 l.5): more than k inside without any fault, n = 4, k = 2.
+#[test]
+fn d2_late_reply_counts_for_the_next_request() {
+    assert_eq!(property(&found(&rough("vcube", 4, 2, "1", 0), "D2", 20)), SAFETY);
+}
+
+/// D3 (vcube-2018, l.36-37 while blocked on 6.1 l.5): deadlock with one crash, n = 4, k = 1.
+#[test]
+fn d3_permission_count_below_zero() {
+    assert_eq!(property(&found(&rough("vcube", 4, 1, "0.1", 1), "D3", 100)), LIVENESS);
+}
+
+/// D4 (both papers, order of the crash handlers): more than k inside with one crash, n = 3, k = 1.
+#[test]
+fn d4_the_dead_permit_once_more() {
+    for protocol in ["bas", "vcube", "robust"] {
+        assert_eq!(property(&found(&rough(protocol, 3, 1, "5", 1), "D4", 50)), SAFETY, "{protocol}");
+    }
+}
+
+/// D5 (vcube-2018, Alg. 6.1 l.28-29): a broadcast that never ends, n = 16. Its source can still enter; it never asks again.
+#[test]
+fn d5_one_ack_two_parents() {
+    let mut case = rough("vcube", 16, 3, "0.0002", 8);
+    case.config.detection.oracle = Some(t("10"));
+    assert_eq!(property(&found(&case, "D5", 400)), LIVENESS);
+}
+
+/// D6 (robust-2012, Alg. 2 l.8): a lone requester deadlocks.
+#[test]
+fn d6_the_clock_stands_still() {
+    let mut case = small("robust", 4, 1);
+    case.config.load.requesters = 1;
+    let report = found(&case, "D6", 1);
+    assert_eq!((property(&report), report.grants), (LIVENESS, 1));
+}
+
+/// D7 (robust-2012, Alg. 1 l.12, keyed by the forwarder): safety and liveness, with one crash.
+#[test]
+fn d7_duplicates_told_by_the_forwarder() {
+    found(&rough("robust", 8, 2, "0.1", 1), "D7", 60);
+    let calm = rough("robust", 8, 2, "0.1", 0);
+    for seed in 1..=60 {
+        let report = calm.clone().seed(seed).as_printed("D7").run();
+        assert!(report.violations.is_empty(), "without a crash nothing comes by another route");
+    }
+}
+
+/// D8 (robust-2012, keyed by the root but "different" instead of "newer"): one crash, messages that overtake each other.
+#[test]
+fn d8_different_instead_of_newer() {
+    let mut case = rough("robust", 8, 2, "0.1", 2);
+    case.config.cost.latency = Latency::Exponential(t("2"));
+    case.config.detection.oracle = Some(t("5"));
+    found(&case, "D8", 200);
+}
+
+/// D9 (robust-2012, section 4, prose): more than k inside without any fault, n = 3.
+#[test]
+fn d9_priority_reversed() {
+    let mut case = small("robust", 3, 1);
+    case.config.load.hold = t("1");
+    assert_eq!(property(&found(&case, "D9", 1)), SAFETY);
+}
