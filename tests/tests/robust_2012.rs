@@ -30,7 +30,10 @@ fn raymond_blocks_at_the_fifth_crash() {
     let whole = case.run();
     case.config.duration = kgate_tests::t("30");
     let until_then = case.run();
-    assert_eq!(whole.grants, until_then.grants, "who had its permission from p11 may still enter; after that nobody");
+    assert_eq!(
+        whole.grants, until_then.grants,
+        "who had its permission from p11 may still enter; after that nobody"
+    );
     assert!(whole.unanswered > 0);
     assert!(whole.violations.is_empty(), "it never claimed to bear five crashes: {:?}", whole.violations);
 }

@@ -62,8 +62,8 @@ pub enum Effect<M, T, D> {
     },
     /// Stop a timer, if it runs.
     Disarm(T),
-    /// Tell a fact.
-    Notify(Notice),
+    /// Tell a fact. Boxed: facts are rare and large, and a driver moves millions of effects.
+    Notify(Box<Notice>),
 }
 
 /// The effects of a protocol.
@@ -114,7 +114,7 @@ impl<P: Protocol> Outbox<P> {
 
     /// Tells a fact.
     pub fn notify(&mut self, notice: Notice) {
-        self.effects.push(Effect::Notify(notice));
+        self.effects.push(Effect::Notify(Box::new(notice)));
     }
 
     /// Whether nothing is left to do.

@@ -74,16 +74,16 @@ impl fmt::Debug for NodeList {
     }
 }
 
-/// Up to this many entries a sorted vector is smaller and faster than a tree.
+/// Up to this many entries an insertion into a sorted vector is faster than one into a tree.
 const FEW: usize = 32;
 
 /// A sorted map: a vector while it is small, a B-tree when it is not. Two maps with the same entries are
 /// equal and hash alike, however they came about.
 #[derive(Clone)]
 pub enum SortedMap<K, V> {
-    /// At most [`FEW`] entries, or a few more on the way down.
+    /// Few entries, or any number that came in order.
     Few(Vec<(K, V)>),
-    /// More.
+    /// Many that came in any order.
     Many(BTreeMap<K, V>),
 }
 
@@ -105,7 +105,18 @@ impl<K: Ord + Copy, V: Copy> SortedMap<K, V> {
     }
 
     /// Sets the value of `key`; the former one, if any, is returned.
+    #[inline]
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
+        if let Self::Few(entries) = self
+            && entries.last().is_none_or(|last| last.0 < key)
+        {
+            entries.push((key, value)); // A new greatest key moves nothing, however many there are.
+            return None;
+        }
+        self.insert_between(key, value)
+    }
+
+    fn insert_between(&mut self, key: K, value: V) -> Option<V> {
         match self {
             Self::Few(entries) => match entries.binary_search_by_key(&key, |entry| entry.0) {
                 Ok(at) => Some(mem::replace(&mut entries[at].1, value)),

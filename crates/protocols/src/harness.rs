@@ -181,7 +181,7 @@ impl<P: Protocol> Net<P> {
                     self.timers.insert((from, timer), due);
                 }
                 Effect::Disarm(timer) => drop(self.timers.remove(&(from, timer))),
-                Effect::Notify(notice) => self.told.push((self.now, from, notice)),
+                Effect::Notify(notice) => self.told.push((self.now, from, *notice)),
                 Effect::Persist(_) => panic!("nothing here is durable"),
             }
         }

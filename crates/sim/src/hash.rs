@@ -16,9 +16,20 @@ impl RunHash {
         self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 
+    /// Three words at once: only the last step waits for what was added before.
     #[inline]
-    pub(crate) fn add_all(&mut self, value: &impl Hash) {
-        value.hash(self);
+    pub(crate) fn add_three(&mut self, first: u64, second: u64, third: u64) {
+        let first = first.wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let second = second.wrapping_mul(0x94d0_49bb_1331_11eb);
+        self.add(first ^ second.rotate_left(17) ^ third);
+    }
+
+    /// The hash of one value by itself.
+    #[inline]
+    pub(crate) fn of(value: &impl Hash) -> u64 {
+        let mut hash = Self::new();
+        value.hash(&mut hash);
+        hash.0
     }
 
     pub(crate) fn value(self) -> u64 {

@@ -24,6 +24,7 @@
 //!   one has been satisfied or withdrawn, and its owner would ignore the answer.
 
 mod counters;
+mod deferred;
 mod message;
 mod request;
 
@@ -82,7 +83,7 @@ impl<S: Spread> Permission<S> {
 
     fn on_withdraw(&mut self, out: &mut Outbox<Self>) -> Result<(), Refusal> {
         let request = self.request.take_if(|request| !request.holding).ok_or(Refusal::NoSuchRequest)?;
-        self.pay(&request, out);
+        Self::pay(*request, out);
         Ok(())
     }
 
@@ -90,13 +91,13 @@ impl<S: Spread> Permission<S> {
     fn on_release(&mut self, grant: GrantId, out: &mut Outbox<Self>) -> Result<(), Refusal> {
         let held = |request: &mut Box<Request>| request.holding && request.clock == grant.0;
         let request = self.request.take_if(held).ok_or(Refusal::NoSuchRequest)?;
-        self.pay(&request, out);
+        Self::pay(*request, out);
         Ok(())
     }
 
     /// Gives the permissions that were put off.
-    fn pay(&self, request: &Request, out: &mut Outbox<Self>) {
-        for (node, clock) in request.deferred.iter() {
+    fn pay(request: Request, out: &mut Outbox<Self>) {
+        for (node, clock) in request.deferred.pay() {
             out.send(node, PermissionMessage::Reply { clock });
         }
     }
@@ -122,6 +123,7 @@ impl<S: Spread> Permission<S> {
     }
 
     /// Algorithm 7.1 lines 23-29.
+    #[inline]
     fn on_request(&mut self, theirs: Stamp, out: &mut Outbox<Self>) {
         self.clock = self.clock.max(theirs.clock);
         if self.crashed.contains(theirs.node) {
@@ -131,7 +133,7 @@ impl<S: Spread> Permission<S> {
         if let Some(request) = self.request.as_mut() {
             let mine = Stamp { clock: request.clock, node: me };
             if request.holding || comes_first(mine, theirs, printed) {
-                request.defer(theirs);
+                request.deferred.add(theirs);
                 return;
             }
         }
@@ -139,6 +141,7 @@ impl<S: Spread> Permission<S> {
     }
 
     /// Algorithm 7.1 lines 30-34.
+    #[inline]
     fn on_reply(&mut self, from: NodeId, clock: u64, out: &mut Outbox<Self>) {
         if self.crashed.contains(from) {
             return;

@@ -1,9 +1,9 @@
 //! One request, from Acquire to Release.
 
 use fixedbitset::FixedBitSet;
-use kgate_core::{NodeId, Stamp};
+use kgate_core::NodeId;
 
-use crate::collections::SortedMap;
+use super::deferred::Deferred;
 
 /// A request that waits or holds. Only a process with a request defers anybody.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -20,7 +20,7 @@ pub(super) struct Request {
     given: FixedBitSet,
     count: u32,
     /// Whose newest request is answered when this one ends.
-    pub(super) deferred: SortedMap<NodeId, u64>,
+    pub(super) deferred: Deferred,
 }
 
 impl Request {
@@ -32,7 +32,7 @@ impl Request {
             told: false,
             given: FixedBitSet::with_capacity(nodes as usize),
             count: 0,
-            deferred: SortedMap::default(),
+            deferred: Deferred::default(),
         }
     }
 
@@ -58,11 +58,6 @@ impl Request {
             self.given.remove(node.index());
             self.count -= 1;
         }
-    }
-
-    pub(super) fn defer(&mut self, theirs: Stamp) {
-        let newest = self.deferred.get(theirs.node).map_or(theirs.clock, |clock| clock.max(theirs.clock));
-        self.deferred.insert(theirs.node, newest);
     }
 
     /// Goes in. Who gave permission no longer matters.

@@ -6,9 +6,8 @@
 //! sends TREE to the next live process of that cluster instead. The source starts its next broadcast only after
 //! all ACKs of the last one (line 5).
 //!
-//! Invariant: whoever sent TREE for m to a process that has not acknowledged it keeps `<parent, child, m>`
-//! until that child acknowledges, or is known to have crashed and its cluster has been handed to the next one.
-//! So a broadcast from a live source reaches every live process.
+//! Invariant: whoever sent TREE for m into a cluster awaits an ACK from it, for the parent it had m from, until the cluster's
+//! first live process acknowledges or nobody lives there. So a broadcast from a live source reaches every live process.
 //!
 //! Cost: n-1 TREE and n-1 ACK; log2 n delays down, log2 n back up. State: one clock for each source heard of,
 //! and the ACKs waited for.
@@ -55,18 +54,17 @@ impl Message for TreeMessage {
     }
 }
 
-/// An ACK that is waited for, `<parent, child, m>` of the paper; the parent of one's own broadcast is oneself.
+/// A branch of a broadcast that this process is in charge of, for one parent; of one's own broadcast, oneself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Pending {
+struct Branch {
     source: NodeId,
     clock: u64,
     parent: NodeId,
-    child: NodeId,
 }
 
-impl Pending {
-    fn new(request: Stamp, parent: NodeId, child: NodeId) -> Self {
-        Self { source: request.node, clock: request.clock, parent, child }
+impl Branch {
+    fn new(request: Stamp, parent: NodeId) -> Self {
+        Self { source: request.node, parent, clock: request.clock }
     }
 
     fn request(&self) -> Stamp {
@@ -74,110 +72,123 @@ impl Pending {
     }
 }
 
+/// The clusters from which an ACK is awaited, bit s-1 for cluster s. There is one child a cluster, its first live process, so
+/// this is the paper's set of `<parent, child, m>`.
+type Clusters = u32;
+
 /// The broadcast's state at one process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Tree {
     /// The clock of the last request delivered from each source, sorted by source.
     last: SmallVec<[(NodeId, u64); 1]>,
-    /// The ACKs waited for.
-    pending: SortedMap<Pending, ()>,
-    /// How many of them are for the broadcast from here.
-    own: u32,
+    /// The branches whose ACKs are awaited.
+    pending: SortedMap<Branch, Clusters>,
+    /// Whether one of them is the broadcast from here.
+    own: bool,
 }
 
 impl Tree {
-    /// The first live process of each cluster up to `height`, the largest cluster first (`neighborhood_i(h)`).
-    fn neighbourhood(at: &Place<'_>, height: u32) -> impl Iterator<Item = NodeId> {
-        (1..=height).rev().filter_map(|s| first_member(at.me, s, Order::VCube, &at.members))
+    /// Where `source` stands, or should stand, among the sources heard of. Where everybody has been heard of, that is at its own
+    /// number or, since a process does not hear of itself, just before.
+    #[inline]
+    fn place_of(&self, source: NodeId) -> Result<usize, usize> {
+        let guess = source.index();
+        for place in [guess, guess.wrapping_sub(1)] {
+            if self.last.get(place).is_some_and(|entry| entry.0 == source) {
+                return Ok(place);
+            }
+        }
+        self.last.binary_search_by_key(&source, |entry| entry.0)
     }
 
-    /// Lines 8-10 and 22-25: sends to those from whom no ACK is awaited yet.
+    /// Lines 8-10 and 22-25: sends to the first live process of each cluster up to `height`, the largest cluster first,
+    /// unless its ACK is awaited already. False if no ACK is awaited then.
     fn send_down(
         &mut self,
         at: Place<'_>,
-        request: Stamp,
-        parent: NodeId,
+        branch: Branch,
         height: u32,
         send: &mut Sink<'_, TreeMessage>,
-    ) {
-        let mut children: SmallVec<[NodeId; 32]> = Self::neighbourhood(&at, height).collect();
-        children.retain(|child| self.pending.get(Pending::new(request, parent, *child)).is_none());
-        if children.is_empty() {
+    ) -> bool {
+        let awaited = self.pending.get(branch).unwrap_or(0);
+        let mut clusters = awaited;
+        let mut children: SmallVec<[NodeId; 32]> = SmallVec::new();
+        for s in (1..=height).rev().filter(|&s| awaited & bit(s) == 0) {
+            if let Some(child) = first_member(at.me, s, Order::VCube, &at.members) {
+                clusters |= bit(s);
+                children.push(child);
+            }
+        }
+        match children.as_slice() {
+            [] => return clusters != 0,
+            &[child] => send(To::One(child), TreeMessage::Tree { request: branch.request() }),
+            many => send(To::Many(many.into()), TreeMessage::Tree { request: branch.request() }),
+        }
+        self.pending.insert(branch, clusters);
+        self.own |= branch.parent == at.me;
+        true
+    }
+
+    /// Lines 11-14: nothing is awaited for the branch any more; its parent gets its ACK.
+    fn acknowledge(at: Place<'_>, branch: Branch, send: &mut Sink<'_, TreeMessage>) {
+        if branch.parent != at.me && at.members.contains(branch.source) && at.members.contains(branch.parent)
+        {
+            send(To::One(branch.parent), TreeMessage::Ack { request: branch.request() });
+        }
+    }
+
+    /// Lines 27-31. The branches of one request differ in their parents.
+    fn on_ack(&mut self, at: Place<'_>, from: NodeId, request: Stamp, send: &mut Sink<'_, TreeMessage>) {
+        if !at.members.contains(from) {
+            return; // Its cluster has been handed to another, whose ACK counts.
+        }
+        let cluster = bit(cluster_of(at.me, from));
+        let mut next = Some(Branch::new(request, NodeId(0)));
+        while let Some((branch, awaited)) = next.and_then(|next| self.pending.first_from(next)) {
+            if branch.request() != request {
+                break;
+            }
+            next = branch.parent.0.checked_add(1).map(|parent| Branch::new(request, NodeId(parent)));
+            if awaited & cluster != 0 {
+                self.clear(at, branch, awaited & !cluster, send);
+                if at.printed.has(D5) {
+                    break; // D5: as printed, one ACK clears one parent, and the other waits for ever.
+                }
+            }
+        }
+    }
+
+    /// Awaits only `clusters` for the branch.
+    fn clear(&mut self, at: Place<'_>, branch: Branch, clusters: Clusters, send: &mut Sink<'_, TreeMessage>) {
+        if clusters != 0 {
+            self.pending.insert(branch, clusters);
             return;
         }
-        self.pending.reserve(children.len());
-        for &child in &children {
-            self.insert(at.me, Pending::new(request, parent, child));
-        }
-        send(To::Many(children.as_slice().into()), TreeMessage::Tree { request });
+        self.forget(at, branch);
+        Self::acknowledge(at, branch, send);
     }
 
-    /// Lines 11-14: when nothing is awaited for `parent` any more, it gets its ACK.
-    fn check_acks(&self, at: Place<'_>, request: Stamp, parent: NodeId, send: &mut Sink<'_, TreeMessage>) {
-        let least = Pending::new(request, parent, NodeId(0));
-        let awaited = self
-            .pending
-            .first_from(least)
-            .is_some_and(|(found, ())| found.request() == request && found.parent == parent);
-        if !awaited && at.members.contains(request.node) && at.members.contains(parent) {
-            send(To::One(parent), TreeMessage::Ack { request });
-        }
+    fn forget(&mut self, at: Place<'_>, branch: Branch) {
+        self.pending.remove(branch);
+        self.own &= branch.parent != at.me;
     }
+}
 
-    /// Lines 27-31.
-    fn on_ack(&mut self, at: Place<'_>, from: NodeId, request: Stamp, send: &mut Sink<'_, TreeMessage>) {
-        let parents: SmallVec<[NodeId; 4]> = self
-            .pending_of(request)
-            .filter(|pending| pending.child == from)
-            .map(|pending| pending.parent)
-            .collect();
-        // D5: as printed, one ACK clears one parent, and the other waits for ever.
-        let cleared = if at.printed.has(D5) { parents.len().min(1) } else { parents.len() };
-        for &parent in &parents[..cleared] {
-            self.remove(at.me, Pending::new(request, parent, from));
-            if parent != at.me {
-                self.check_acks(at, request, parent, send);
-            }
-        }
-    }
-
-    /// All that is awaited for one request.
-    fn pending_of(&self, request: Stamp) -> impl Iterator<Item = Pending> + '_ {
-        let mut from = Some(Pending::new(request, NodeId(0), NodeId(0)));
-        core::iter::from_fn(move || {
-            let (found, ()) = self.pending.first_from(from?)?;
-            if found.request() != request {
-                return None;
-            }
-            from = found.child.0.checked_add(1).map(|child| Pending { child: NodeId(child), ..found });
-            Some(found)
-        })
-    }
-
-    fn insert(&mut self, me: NodeId, pending: Pending) {
-        if self.pending.insert(pending, ()).is_none() && pending.parent == me {
-            self.own += 1;
-        }
-    }
-
-    fn remove(&mut self, me: NodeId, pending: Pending) {
-        if self.pending.remove(pending).is_some() && pending.parent == me {
-            self.own -= 1;
-        }
-    }
+fn bit(s: u32) -> Clusters {
+    1 << (s - 1)
 }
 
 impl Spread for Tree {
     type Message = TreeMessage;
 
     fn ready(&self) -> bool {
-        self.own == 0
+        !self.own
     }
 
     fn broadcast(&mut self, at: Place<'_>, clock: u64, send: &mut Sink<'_, TreeMessage>) {
         assert!(self.ready(), "the last broadcast has not ended");
-        let request = Stamp { clock, node: at.me };
-        self.send_down(at, request, at.me, dimension(at.members.nodes()), send);
+        let branch = Branch { source: at.me, parent: at.me, clock };
+        self.send_down(at, branch, dimension(at.members.nodes()), send);
     }
 
     fn names(message: &TreeMessage) -> Option<NodeId> {
@@ -193,8 +204,7 @@ impl Spread for Tree {
         if source == at.me || !at.members.contains(source) || !at.members.contains(from) {
             return None;
         }
-        let found = self.last.binary_search_by_key(&source, |entry| entry.0);
-        match found {
+        match self.place_of(source) {
             Ok(place) => {
                 let last = &mut self.last[place].1;
                 // D1: as printed, the clock must be the next one; but clocks also advance for others' requests.
@@ -223,8 +233,10 @@ impl Spread for Tree {
             TreeMessage::Tree { request } => {
                 let known = at.members.contains(request.node) && at.members.contains(from);
                 if known && request.node != at.me {
-                    self.send_down(at, request, from, cluster_of(at.me, from) - 1, send);
-                    self.check_acks(at, request, from, send);
+                    let branch = Branch::new(request, from);
+                    if !self.send_down(at, branch, cluster_of(at.me, from) - 1, send) {
+                        Self::acknowledge(at, branch, send);
+                    }
                 }
             }
             TreeMessage::Ack { request } => self.on_ack(at, from, request, send),
@@ -233,23 +245,18 @@ impl Spread for Tree {
 
     /// Lines 32-43.
     fn crashed(&mut self, at: Place<'_>, node: NodeId, send: &mut Sink<'_, TreeMessage>) {
-        let next = first_member(at.me, cluster_of(at.me, node), Order::VCube, &at.members);
-        let pending: Vec<Pending> = self.pending.iter().map(|(pending, ())| pending).collect();
-        for lost in pending {
-            let orphan = !at.members.contains(lost.source) || !at.members.contains(lost.parent);
-            if orphan {
-                self.remove(at.me, lost);
-            } else if lost.child == node {
-                if let Some(child) = next {
-                    let replaced = Pending { child, ..lost };
-                    if self.pending.get(replaced).is_none() {
-                        self.insert(at.me, replaced);
-                        send(To::One(child), TreeMessage::Tree { request: lost.request() });
-                    }
-                }
-                self.remove(at.me, lost);
-                if lost.parent != at.me {
-                    self.check_acks(at, lost.request(), lost.parent, send);
+        let s = cluster_of(at.me, node);
+        // Whether the dead one was the child in its cluster: nobody else of it was.
+        let was_child = first_member(at.me, s, Order::VCube, &at.members.with(node)) == Some(node);
+        let next = first_member(at.me, s, Order::VCube, &at.members);
+        let pending: Vec<(Branch, Clusters)> = self.pending.iter().collect();
+        for (branch, awaited) in pending {
+            if !at.members.contains(branch.source) || !at.members.contains(branch.parent) {
+                self.forget(at, branch);
+            } else if was_child && awaited & bit(s) != 0 {
+                match next {
+                    Some(child) => send(To::One(child), TreeMessage::Tree { request: branch.request() }),
+                    None => self.clear(at, branch, awaited & !bit(s), send),
                 }
             }
         }

@@ -102,6 +102,24 @@ pub enum RunError {
     Trace(#[from] std::io::Error),
 }
 
+/// What the hash of a run takes in of an input: its kind, whom it comes from or speaks of, and what it says.
+#[derive(Clone, Copy)]
+struct Label {
+    word: u64,
+    content: u64,
+}
+
+impl Label {
+    fn bare(kind: u64) -> Self {
+        Self { word: kind, content: 0 }
+    }
+
+    #[inline]
+    fn of(kind: u64, whom: NodeId, content: u64) -> Self {
+        Self { word: kind, content: content ^ u64::from(whom.0) << 32 }
+    }
+}
+
 /// A timer that runs: a later arming has a greater ticket, and an expiry with an older one is ignored.
 type Tickets<T> = BTreeMap<(NodeId, T), u64>;
 
@@ -256,14 +274,14 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
                 let key = (node, timer);
                 if self.mutex_timers.get(&key) == Some(&ticket) {
                     self.mutex_timers.remove(&key);
-                    self.mutex_input(node, 3, Input::Expire(key.1));
+                    self.mutex_input(node, Label::bare(3), Input::Expire(key.1));
                 }
             }
             Event::ProbeTimer { node, ticket, timer } => {
                 let key = (node, timer);
                 if self.detector_timers.get(&key) == Some(&ticket) {
                     self.detector_timers.remove(&key);
-                    self.detector_input(node, 4, Input::Expire(key.1));
+                    self.detector_input(node, Label::bare(4), Input::Expire(key.1));
                 }
             }
             Event::Acquire { node } => self.acquire(node),
@@ -271,7 +289,7 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
                 if self.alive.contains(node.index()) {
                     self.judges.released(node);
                     self.write(node, &trace::Event::Release);
-                    self.mutex_input(node, 6, Input::Release { grant });
+                    self.mutex_input(node, Label::bare(6), Input::Release { grant });
                     let load = &self.config.load;
                     let more = load.entries.is_none_or(|most| self.judges.requests_of(node) < most);
                     if self.asking && more {
@@ -288,7 +306,7 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
             self.stats.requests += 1;
             self.judges.asked(node, self.now);
             self.write(node, &trace::Event::Acquire);
-            self.mutex_input(node, 5, Input::Acquire { weight: 1 });
+            self.mutex_input(node, Label::bare(5), Input::Acquire { weight: 1 });
         }
     }
 
@@ -298,12 +316,12 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
             return;
         }
         self.stats.delivered += 1;
-        self.hash.add_all(&message);
+        let content = RunHash::of(&message);
         if self.trace.is_some() {
             let (kind, text) = (M::Message::kind_name(message.kind()), format!("{message:?}"));
             self.write(to, &trace::Event::Deliver { kind, from, message: &text });
         }
-        self.mutex_input(to, u64::from(from.0) << 8 | 1, Input::Deliver { from, message });
+        self.live_mutex_input(to, Label::of(1, from, content), Input::Deliver { from, message });
     }
 
     #[inline]
@@ -311,20 +329,24 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
         if !self.alive.contains(to.index()) {
             return;
         }
-        self.hash.add_all(&message);
+        let content = RunHash::of(&message);
         if self.trace.is_some() {
             let (kind, text) = (D::Message::kind_name(message.kind()), format!("{message:?}"));
             self.write(to, &trace::Event::Deliver { kind, from, message: &text });
         }
-        self.detector_input(to, u64::from(from.0) << 8 | 2, Input::Deliver { from, message });
+        self.detector_input(to, Label::of(2, from, content), Input::Deliver { from, message });
     }
 
     /// Hands one input to a mutex and carries out what it wants done. `label` tells inputs apart in the hash.
     #[inline]
-    fn mutex_input(&mut self, node: NodeId, label: u64, input: InputOf<M>) {
-        if !self.alive.contains(node.index()) {
-            return;
+    fn mutex_input(&mut self, node: NodeId, label: Label, input: InputOf<M>) {
+        if self.alive.contains(node.index()) {
+            self.live_mutex_input(node, label, input);
         }
+    }
+
+    #[inline]
+    fn live_mutex_input(&mut self, node: NodeId, label: Label, input: InputOf<M>) {
         self.count(node, label);
         if let Err(refusal) = self.mutexes[node.index()].handle(self.now, input, &mut self.mutex_out) {
             self.judges.refused(node, self.now, refusal);
@@ -335,7 +357,7 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
     }
 
     #[inline]
-    fn detector_input(&mut self, node: NodeId, label: u64, input: InputOf<D>) {
+    fn detector_input(&mut self, node: NodeId, label: Label, input: InputOf<D>) {
         if !self.alive.contains(node.index()) {
             return;
         }
@@ -349,10 +371,9 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
     }
 
     #[inline]
-    fn count(&mut self, node: NodeId, label: u64) {
+    fn count(&mut self, node: NodeId, label: Label) {
         self.stats.events += 1;
-        self.hash.add(self.now.0);
-        self.hash.add(u64::from(node.0) << 40 ^ label);
+        self.hash.add_three(self.now.0, u64::from(node.0) << 32 | label.word, label.content);
     }
 
     fn carry_out_mutex(&mut self, node: NodeId) {
@@ -361,15 +382,7 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
         for effect in effects.drain(..) {
             match effect {
                 Effect::Send { to, message } => self.send(node, to, message),
-                Effect::Notify(Notice::Granted { grant, .. }) => {
-                    self.granted(node);
-                    self.push(self.now + self.config.load.hold, Event::Release { node, grant });
-                }
-                Effect::Notify(Notice::Asked) => {
-                    self.judges.broadcast(node, self.now);
-                    self.write(node, &trace::Event::Asked);
-                }
-                Effect::Notify(Notice::Lost { .. } | Notice::Suspected(..)) => {}
+                Effect::Notify(notice) => self.noted(node, &notice),
                 Effect::Arm { timer, least, most } => {
                     let (at, ticket) = self.arm(least, most);
                     self.mutex_timers.insert((node, timer.clone()), ticket);
@@ -391,8 +404,10 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
         for effect in effects.drain(..) {
             match effect {
                 Effect::Send { to, message } => self.send_probe(node, to, message),
-                Effect::Notify(Notice::Suspected(whom, _)) => news.push(whom),
-                Effect::Notify(Notice::Granted { .. } | Notice::Asked | Notice::Lost { .. }) => {}
+                Effect::Notify(notice) => match *notice {
+                    Notice::Suspected(whom, _) => news.push(whom),
+                    Notice::Granted { .. } | Notice::Asked | Notice::Lost { .. } => {}
+                },
                 Effect::Arm { timer, least, most } => {
                     let (at, ticket) = self.arm(least, most);
                     self.detector_timers.insert((node, timer.clone()), ticket);
@@ -417,6 +432,21 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
         (self.now + after, self.tickets)
     }
 
+    /// A mutex tells a fact to its client.
+    fn noted(&mut self, node: NodeId, notice: &Notice) {
+        match notice {
+            Notice::Granted { grant, .. } => {
+                self.granted(node);
+                self.push(self.now + self.config.load.hold, Event::Release { node, grant: *grant });
+            }
+            Notice::Asked => {
+                self.judges.broadcast(node, self.now);
+                self.write(node, &trace::Event::Asked);
+            }
+            Notice::Lost { .. } | Notice::Suspected(..) => {}
+        }
+    }
+
     fn granted(&mut self, node: NodeId) {
         self.stats.grants += 1;
         let (from_request, from_broadcast) = self.judges.granted(node, self.now);
@@ -428,7 +458,7 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
     /// A process crashes for good.
     fn crash(&mut self, at: Time, node: NodeId) {
         self.now = at;
-        self.count(node, 7);
+        self.count(node, Label::bare(7));
         self.write(node, &trace::Event::Crash);
         self.untold -= u64::from(self.crashed - self.told.remove(&node).unwrap_or(0));
         self.alive.remove(node.index());
@@ -456,11 +486,7 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
             self.untold -= 1;
         }
         self.write(node, &trace::Event::Suspected { whom: crashed });
-        self.mutex_input(
-            node,
-            u64::from(crashed.0) << 8 | 8,
-            Input::Crashed(crashed, Incarnation::default()),
-        );
+        self.mutex_input(node, Label::of(8, crashed, 0), Input::Crashed(crashed, Incarnation::default()));
     }
 
     #[inline]

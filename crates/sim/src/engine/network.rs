@@ -25,6 +25,8 @@ pub(super) fn typical_delay(config: &Config) -> Span {
 
 /// The network's memory: when each process's queues are free, and the order of its channels.
 pub(super) struct Network {
+    /// Sending takes no time and nothing waits for anything: a copy's arrival depends on its latency alone.
+    at_once: bool,
     dice: Rng,
     probe_dice: Rng,
     /// When each process's send queue is free; empty if sending takes no time.
@@ -40,7 +42,10 @@ impl Network {
     pub(super) fn new(config: &Config) -> Self {
         let cost = &config.cost;
         let rows = |wanted: bool| if wanted { vec![Time::ZERO; config.nodes as usize] } else { Vec::new() };
+        let parallel = cost.receive_cost == ReceiveCost::Parallel;
+        let in_order = matches!(cost.latency, Latency::Constant(_)) || !cost.fifo;
         Self {
+            at_once: cost.send == Span::ZERO && parallel && in_order,
             dice: Rng::fork(config.seed, "latency"),
             probe_dice: Rng::fork(config.seed, "probes"),
             send_free: rows(cost.send_cost == SendCost::Queue && cost.send > Span::ZERO),
@@ -94,8 +99,52 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         if self.trace.is_some() {
             self.write_send(from, &to, M::Message::kind_name(kind), &message);
         }
+        if self.network.at_once {
+            self.send_at_once(from, to, kind, message);
+        } else {
+            self.send_in_turn(from, to, kind, message);
+        }
+    }
+
+    /// The short way, for a network in which nothing waits.
+    #[inline]
+    fn send_at_once(&mut self, from: NodeId, to: To, kind: usize, message: M::Message) {
+        match to {
+            To::One(to) => self.send_now(from, to, kind, message),
+            To::Many(nodes) => {
+                for &to in &nodes {
+                    self.send_now(from, to, kind, message.clone());
+                }
+            }
+            To::All if Q::RECORDS && matches!(self.config.cost.latency, Latency::Constant(_)) => {
+                self.count_sent(kind, u64::from(self.config.nodes - 1), self.now);
+                let at = self.arrival_now();
+                self.push(at, Event::DeliverAll { from, message });
+            }
+            To::All => {
+                for to in (0..self.config.nodes).map(NodeId).filter(|&to| to != from) {
+                    self.send_now(from, to, kind, message.clone());
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn send_now(&mut self, from: NodeId, to: NodeId, kind: usize, message: M::Message) {
+        assert!(to.0 < self.config.nodes && to != from, "{from} sends to {to} at t={}", self.now);
+        self.count_sent(kind, 1, self.now);
+        let at = self.arrival_now();
+        self.push(at, Event::Deliver { from, to, message });
+    }
+
+    #[inline]
+    fn arrival_now(&mut self) -> Time {
+        self.now + self.config.cost.latency.draw(&mut self.network.dice) + self.config.cost.receive
+    }
+
+    /// The long way: copies wait for each other, may be lost with their sender, and may have to keep their order.
+    fn send_in_turn(&mut self, from: NodeId, to: To, kind: usize, message: M::Message) {
         let cost = self.config.cost;
-        let at_once = cost.send == Span::ZERO || cost.send_cost == SendCost::Flat;
         let mut leave = match cost.send_cost {
             SendCost::Flat => Departures { next: self.now + cost.send, step: Span::ZERO },
             SendCost::Queue if !self.network.send_free.is_empty() => {
@@ -111,15 +160,6 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
                     self.send_copy(from, to, kind, message.clone(), &mut leave, end);
                 }
             }
-            To::All if Q::RECORDS && at_once && self.one_arrival() => {
-                let departure = leave.next();
-                if departure <= end {
-                    let copies = u64::from(self.config.nodes - 1);
-                    self.count_sent(kind, copies, departure);
-                    let at = self.network.arrival(&cost, from, from, departure);
-                    self.push(at, Event::DeliverAll { from, message });
-                }
-            }
             To::All => {
                 for to in (0..self.config.nodes).map(NodeId).filter(|&to| to != from) {
                     self.send_copy(from, to, kind, message.clone(), &mut leave, end);
@@ -129,12 +169,6 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         if cost.send_cost == SendCost::Queue && !self.network.send_free.is_empty() {
             self.network.send_free[from.index()] = leave.next;
         }
-    }
-
-    /// Whether copies that leave together also arrive together.
-    fn one_arrival(&self) -> bool {
-        let cost = &self.config.cost;
-        matches!(cost.latency, Latency::Constant(_)) && cost.receive_cost == ReceiveCost::Parallel
     }
 
     /// One copy: sent if its sender lives to see it leave.

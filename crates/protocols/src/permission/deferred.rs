@@ -1,0 +1,98 @@
+//! To whom a REPLY is owed.
+//!
+//! A process under load is asked by hundreds before it answers them all at once, in whatever order their requests come. So a
+//! debt is just appended, and the list is put in order when it is paid, compared, or about to grow: O(1) a request.
+
+use alloc::vec::Vec;
+use core::hash::{Hash, Hasher};
+
+use kgate_core::{NodeId, Stamp};
+
+/// The newest request of each process that is to be answered. Equal if the debts are, in whatever order they came.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Deferred {
+    /// May hold older requests of the same process, and any order.
+    entries: Vec<(NodeId, u64)>,
+}
+
+impl Deferred {
+    /// Remembers to answer `theirs`.
+    #[inline]
+    pub(super) fn add(&mut self, theirs: Stamp) {
+        if self.entries.len() == self.entries.capacity() {
+            self.settle(); // Memory follows the number of processes, not that of requests.
+        }
+        self.entries.push((theirs.node, theirs.clock));
+    }
+
+    /// Forgets what is owed to `node`.
+    pub(super) fn remove(&mut self, node: NodeId) {
+        self.entries.retain(|entry| entry.0 != node);
+    }
+
+    /// The debts in the order of ids, each with the newest clock.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (NodeId, u64)> + use<> {
+        let mut settled = self.clone();
+        settled.settle();
+        settled.entries.into_iter()
+    }
+
+    /// The same, when they are paid.
+    pub(super) fn pay(mut self) -> impl Iterator<Item = (NodeId, u64)> {
+        self.settle();
+        self.entries.into_iter()
+    }
+
+    /// Sorted by id, and of each process only the newest.
+    fn settle(&mut self) {
+        if self.entries.is_sorted_by(|a, b| a.0 < b.0) {
+            return;
+        }
+        self.entries.sort_unstable_by_key(|&(node, clock)| (node, core::cmp::Reverse(clock)));
+        self.entries.dedup_by_key(|entry| entry.0);
+    }
+}
+
+impl PartialEq for Deferred {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for Deferred {}
+
+impl Hash for Deferred {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.iter().for_each(|entry| entry.hash(state));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owed(requests: &[(u32, u64)]) -> Deferred {
+        let mut deferred = Deferred::default();
+        for &(node, clock) in requests {
+            deferred.add(Stamp { clock, node: NodeId(node) });
+        }
+        deferred
+    }
+
+    /// One REPLY a process, to its newest request, in the order of ids, however they came.
+    #[test]
+    fn newest_request_of_each() {
+        let debts = owed(&[(7, 1), (2, 5), (7, 9), (2, 3), (4, 1)]);
+        let paid = [(NodeId(2), 5), (NodeId(4), 1), (NodeId(7), 9)];
+        assert!(debts.iter().eq(paid) && debts.clone().pay().eq(paid));
+        assert_eq!(debts, owed(&[(4, 1), (2, 5), (7, 9)]));
+        assert_ne!(debts, owed(&[(4, 1), (2, 5), (7, 8)]));
+    }
+
+    /// A process that asks a thousand times while it is put off is one debt, not a thousand.
+    #[test]
+    fn memory_follows_processes() {
+        let requests: Vec<(u32, u64)> = (0..10_000u32).map(|i| (i % 5, u64::from(i))).collect();
+        assert!(owed(&requests).entries.capacity() < 64);
+    }
+}
