@@ -2,13 +2,18 @@
 
 use kgate_tests::drawn;
 
-const SEEDS: u64 = 1000;
+/// A thousand, or as many as `KGATE_TEST_SEEDS` says: the slow sweep.
+fn seeds() -> u64 {
+    let wanted = std::env::var("KGATE_TEST_SEEDS").ok();
+    wanted.map_or(1000, |text| text.parse().expect("KGATE_TEST_SEEDS is a number"))
+}
 
-/// DESIGN: "Every protocol keeps max_inside <= k and answers all requests of live processes", with random crashes, sizes,
+/// Safety and liveness (vcube-2018 section 7.4, Lemmas 7.1 and 7.2), with random crashes, sizes,
 /// k, costs and latencies; and the setting is worth something: units are granted, contended for, and processes crash.
 fn check(protocol: &str) {
     let (mut grants, mut full, mut crashes) = (0, 0, 0);
-    for seed in 1..=SEEDS {
+    let seeds = seeds();
+    for seed in 1..=seeds {
         let case = drawn(protocol, seed);
         let report = case.run();
         assert!(report.violations.is_empty(), "seed {seed}: {:#?}\n{case:#?}", report.violations);
@@ -18,9 +23,9 @@ fn check(protocol: &str) {
         full += usize::from(report.max_inside == case.config.permits as usize);
         crashes += report.crashes;
     }
-    assert!(grants > 20 * SEEDS, "{grants} grants");
-    assert!(full > 300, "only {full} runs had k inside");
-    assert!(crashes > 300, "only {crashes} crashes");
+    assert!(grants > 20 * seeds, "{grants} grants");
+    assert!(full as u64 > seeds * 3 / 10, "only {full} runs had k inside");
+    assert!(u64::from(crashes) > seeds * 3 / 10, "only {crashes} crashes");
 }
 
 /// `raymond`, at most k-1 crashes.

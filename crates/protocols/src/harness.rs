@@ -1,7 +1,6 @@
 //! A network by hand, for tests: the test itself says which message arrives next, who crashes and who hears of it.
 //!
-//! Messages stay in flight until [`Net::deliver`] takes the oldest of a channel, [`Net::deliver_all`] takes them all,
-//! oldest first, or [`Net::run_until`] lets virtual time pass, which is what detectors need.
+//! Messages stay in flight until the test delivers them, or lets virtual time pass ([`Net::run_until`], for detectors).
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -20,7 +19,6 @@ pub(crate) const TIMEOUT: Span = Span(INTERVAL.0 / 64);
 type Due = (Time, u64);
 
 /// A copy of a message, and who sent it to whom.
-#[derive(Clone, Debug)]
 pub(crate) struct Copy<M> {
     pub(crate) from: NodeId,
     pub(crate) to: NodeId,
@@ -58,8 +56,8 @@ impl<P: Protocol> Net<P> {
             told: Vec::new(),
         };
         for me in (0..nodes).map(NodeId) {
-            let (detect_interval, detect_timeout) = (INTERVAL, TIMEOUT);
-            let setup = Setup { me, nodes, permits, detect_interval, detect_timeout, printed };
+            let setup =
+                Setup { me, nodes, permits, detect_interval: INTERVAL, detect_timeout: TIMEOUT, printed };
             let mut out = Outbox::new();
             net.nodes.push(P::start(&setup, None, &mut out));
             net.carry_out(me, out);

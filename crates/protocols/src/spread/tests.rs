@@ -1,6 +1,5 @@
 //! The broadcasts by hand: the papers' trees, their defects as printed and repaired, and random crashes and orders.
 
-extern crate std;
 use alloc::vec::Vec;
 
 use kgate_core::{Input, InputOf, Never, Observation, Outbox, Protocol, Refusal, Setup, Time};
@@ -67,7 +66,7 @@ impl<S: Spread> Protocol for Station<S> {
 type Stations<S> = Net<Station<S>>;
 
 fn stations<S: Spread>(nodes: u32) -> Stations<S> {
-    Net::new(nodes, 1, Printed(std::env::var("PR").map_or(0, |c| c.parse().unwrap())))
+    Net::new(nodes, 1, Printed::NONE)
 }
 
 /// How often a process has got a request.
@@ -329,7 +328,7 @@ fn broadcasts_end<S: Spread>(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: std::env::var("CASES").map_or(1000, |c| c.parse().unwrap()), ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
 
     /// Of the trees of vcube-2018.
     #[test]

@@ -1,0 +1,1 @@
+//! Benchmarks are in the bench targets of this package: `cargo bench -p kgate-benches`. See `docs/BENCHMARKS.md`.
