@@ -3,6 +3,7 @@
 //! Most processes of a large system have nothing in most of their tables, so a table must be a few words when
 //! empty; a busy process of a thousand may hold thousands of entries, so an insertion must not move them all.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::fmt;
@@ -11,24 +12,31 @@ use core::mem;
 
 use kgate_core::NodeId;
 
-/// A sorted set of processes: a plain vector, since crashes are few.
+/// A sorted set of processes: a plain vector, since crashes are few, and one word while it is empty.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct NodeList {
-    nodes: Vec<NodeId>,
+    #[allow(clippy::box_collection)] // Most lists are empty, and there is one in every process.
+    nodes: Option<Box<Vec<NodeId>>>,
 }
 
 impl NodeList {
+    fn as_slice(&self) -> &[NodeId] {
+        self.nodes.as_ref().map(|nodes| nodes.as_slice()).unwrap_or_default()
+    }
+
     /// Whether `node` is in it.
+    #[inline]
     pub fn contains(&self, node: NodeId) -> bool {
-        !self.nodes.is_empty() && self.nodes.binary_search(&node).is_ok()
+        self.nodes.as_ref().is_some_and(|nodes| nodes.binary_search(&node).is_ok())
     }
 
     /// Adds `node`; false if it was there.
     pub fn insert(&mut self, node: NodeId) -> bool {
-        match self.nodes.binary_search(&node) {
+        let nodes = self.nodes.get_or_insert_default();
+        match nodes.binary_search(&node) {
             Ok(_) => false,
             Err(at) => {
-                self.nodes.insert(at, node);
+                nodes.insert(at, node);
                 true
             }
         }
@@ -36,41 +44,43 @@ impl NodeList {
 
     /// Removes `node`; false if it was not there.
     pub fn remove(&mut self, node: NodeId) -> bool {
-        match self.nodes.binary_search(&node) {
-            Ok(at) => {
-                self.nodes.remove(at);
-                true
-            }
-            Err(_) => false,
+        let Some(nodes) = &mut self.nodes else { return false };
+        let Ok(at) = nodes.binary_search(&node) else { return false };
+        nodes.remove(at);
+        if nodes.is_empty() {
+            self.nodes = None;
         }
+        true
     }
 
     /// How many of its members are in `low .. high`.
     pub fn count_in(&self, low: u32, high: u32) -> u32 {
-        let below = |bound: u32| self.nodes.partition_point(|node| node.0 < bound);
+        let below = |bound: u32| self.as_slice().partition_point(|node| node.0 < bound);
         let count = below(high).saturating_sub(below(low));
         u32::try_from(count).expect("there are at most 2^32 nodes")
     }
 
     /// How many there are.
+    #[inline]
     pub fn len(&self) -> u32 {
-        u32::try_from(self.nodes.len()).expect("there are at most 2^32 nodes")
+        u32::try_from(self.as_slice().len()).expect("there are at most 2^32 nodes")
     }
 
     /// Whether there is none.
+    #[inline]
     pub fn is_empty(&self) -> bool {
-        self.nodes.is_empty()
+        self.nodes.is_none()
     }
 
     /// All, in the order of their ids.
     pub fn iter(&self) -> impl Iterator<Item = NodeId> + '_ {
-        self.nodes.iter().copied()
+        self.as_slice().iter().copied()
     }
 }
 
 impl fmt::Debug for NodeList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(&self.nodes).finish()
+        f.debug_set().entries(self.as_slice()).finish()
     }
 }
 
@@ -110,6 +120,9 @@ impl<K: Ord + Copy, V: Copy> SortedMap<K, V> {
         if let Self::Few(entries) = self
             && entries.last().is_none_or(|last| last.0 < key)
         {
+            if entries.is_empty() {
+                entries.reserve_exact(1); // Most maps never have a second entry.
+            }
             entries.push((key, value)); // A new greatest key moves nothing, however many there are.
             return None;
         }
@@ -132,15 +145,6 @@ impl<K: Ord + Copy, V: Copy> SortedMap<K, V> {
                 }
             },
             Self::Many(tree) => tree.insert(key, value),
-        }
-    }
-
-    /// Makes room for exactly `more` entries while the map is a vector: the next entries are known to come.
-    pub fn reserve(&mut self, more: usize) {
-        if let Self::Few(entries) = self
-            && entries.len() + more <= FEW
-        {
-            entries.reserve_exact(more);
         }
     }
 

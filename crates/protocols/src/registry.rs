@@ -3,6 +3,7 @@
 //! Drivers are generic and never name a protocol. They are a [`Visitor`]: [`visit`] calls it back with the types
 //! of the mutex and of its detector.
 
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -162,7 +163,11 @@ impl Entry {
     }
 
     fn known_defects(&self) -> String {
-        if self.defects.is_empty() { "it has none".into() } else { self.defects.join(", ") + " are" }
+        if self.defects.is_empty() {
+            "it has none".into()
+        } else {
+            format!("choose one of {}", self.defects.join(", "))
+        }
     }
 }
 

@@ -105,7 +105,7 @@ impl<S: Spread> Permission<S> {
     /// Starts the broadcast of a waiting request, once the one before has ended (Algorithm 6.1 line 5).
     fn ask_if_ready(&mut self, out: &mut Outbox<Self>) {
         let Some(request) = self.request.as_mut().filter(|request| !request.asked) else { return };
-        if !self.spread.ready() {
+        if !self.spread.ready(self.me) {
             return;
         }
         request.asked = true;

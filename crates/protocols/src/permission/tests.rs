@@ -347,6 +347,21 @@ fn the_dead_keep_nobody_out() {
     check::<Sta>();
 }
 
+/// vcube-2018 Algorithm 7.1 line 19: on release, the dead are not answered.
+#[test]
+fn the_dead_are_not_answered() {
+    let mut net = mutex::<Direct>(3, 1);
+    net.acquire(0);
+    net.deliver_all();
+    net.acquire(1);
+    net.deliver_all();
+    net.crash(1);
+    net.tell_crash([0, 2], 1);
+    net.sent.clear();
+    net.release(0);
+    assert_eq!(net.sent("reply"), []);
+}
+
 /// Law 4 and law 5: what cannot be done, and junk from a peer, is refused with a reason and changes nothing, whether the
 /// process is idle, waits or holds.
 #[test]

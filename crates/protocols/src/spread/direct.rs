@@ -33,7 +33,7 @@ pub struct Direct;
 impl Spread for Direct {
     type Message = DirectMessage;
 
-    fn ready(&self) -> bool {
+    fn ready(&self, _me: NodeId) -> bool {
         true
     }
 

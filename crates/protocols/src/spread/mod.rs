@@ -40,7 +40,7 @@ pub trait Spread: Clone + Debug + Default + Eq + Hash + Send + Sync + 'static {
     type Message: Message;
 
     /// Whether the last broadcast from here has ended, so that the next may start.
-    fn ready(&self) -> bool;
+    fn ready(&self, me: NodeId) -> bool;
 
     /// Starts a broadcast from here.
     fn broadcast(&mut self, at: Place<'_>, clock: u64, send: &mut Sink<'_, Self::Message>);

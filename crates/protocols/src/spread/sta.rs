@@ -101,13 +101,13 @@ impl Sta {
 impl Spread for Sta {
     type Message = StaMessage;
 
-    fn ready(&self) -> bool {
+    fn ready(&self, _me: NodeId) -> bool {
         self.unacknowledged.is_none()
     }
 
     /// Lines 4-10.
     fn broadcast(&mut self, at: Place<'_>, clock: u64, send: &mut Sink<'_, StaMessage>) {
-        assert!(self.ready(), "the last broadcast has not ended");
+        assert!(self.ready(at.me), "the last broadcast has not ended");
         let mut lacking = FixedBitSet::with_capacity(at.members.nodes() as usize);
         let mut left = 0;
         for node in (0..at.members.nodes()).map(NodeId) {

@@ -83,8 +83,6 @@ pub struct Tree {
     last: SmallVec<[(NodeId, u64); 1]>,
     /// The branches whose ACKs are awaited.
     pending: SortedMap<Branch, Clusters>,
-    /// Whether one of them is the broadcast from here.
-    own: bool,
 }
 
 impl Tree {
@@ -125,7 +123,6 @@ impl Tree {
             many => send(To::Many(many.into()), TreeMessage::Tree { request: branch.request() }),
         }
         self.pending.insert(branch, clusters);
-        self.own |= branch.parent == at.me;
         true
     }
 
@@ -164,13 +161,8 @@ impl Tree {
             self.pending.insert(branch, clusters);
             return;
         }
-        self.forget(at, branch);
-        Self::acknowledge(at, branch, send);
-    }
-
-    fn forget(&mut self, at: Place<'_>, branch: Branch) {
         self.pending.remove(branch);
-        self.own &= branch.parent != at.me;
+        Self::acknowledge(at, branch, send);
     }
 }
 
@@ -181,12 +173,13 @@ fn bit(s: u32) -> Clusters {
 impl Spread for Tree {
     type Message = TreeMessage;
 
-    fn ready(&self) -> bool {
-        !self.own
+    fn ready(&self, me: NodeId) -> bool {
+        let own = Branch { source: me, clock: 0, parent: NodeId(0) };
+        self.pending.first_from(own).is_none_or(|(branch, _)| branch.source != me)
     }
 
     fn broadcast(&mut self, at: Place<'_>, clock: u64, send: &mut Sink<'_, TreeMessage>) {
-        assert!(self.ready(), "the last broadcast has not ended");
+        assert!(self.ready(at.me), "the last broadcast has not ended");
         let branch = Branch { source: at.me, parent: at.me, clock };
         self.send_down(at, branch, dimension(at.members.nodes()), send);
     }
@@ -252,7 +245,7 @@ impl Spread for Tree {
         let pending: Vec<(Branch, Clusters)> = self.pending.iter().collect();
         for (branch, awaited) in pending {
             if !at.members.contains(branch.source) || !at.members.contains(branch.parent) {
-                self.forget(at, branch);
+                self.pending.remove(branch);
             } else if was_child && awaited & bit(s) != 0 {
                 match next {
                     Some(child) => send(To::One(child), TreeMessage::Tree { request: branch.request() }),

@@ -1,0 +1,205 @@
+//! The command line as its users meet it: real processes, exit codes, stdout and stderr.
+
+use std::process::{Command, Output};
+
+fn kgate(line: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kgate"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("KGATE_OPT_")) {
+        command.env_remove(name); // A developer's own settings are not part of the test.
+    }
+    command.args(line.split_whitespace()).output().expect("kgate runs")
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("text")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).expect("text")
+}
+
+fn json(line: &str) -> serde_json::Value {
+    let output = kgate(line);
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{line}: {error}: {}", stderr(&output)))
+}
+
+/// Bad input: exit 2, nothing on stdout, and a text that says what was wrong and what to do.
+#[test]
+fn bad_input_is_refused_with_advice() {
+    for (line, says) in [
+        ("sim -k 0", "k is 0"),
+        ("sim -n 1 -k 1", "at least 2 processes"),
+        ("sim -n 4 -k 4", "nothing is excluded; choose k below n"),
+        ("sim --protocol paxos", "unknown protocol 'paxos': choose one of raymond, bas, vcube, robust"),
+        ("sim --crash 16@5", "crash of p16: with n = 16 the processes are p0 .. p15"),
+        ("sim --crash 3@5,3@6", "crash twice"),
+        ("sim --crash 3", "15@5"),
+        ("sim --protocol bas --as-printed D1", "'D1' is not a published defect of bas: choose one of D4"),
+        ("sim --protocol raymond --as-printed D4", "raymond: it has none"),
+        ("sim --as-printed D6", "D1, D2, D3, D4, D5"),
+        ("sim --load first=17", "17 requesters with n = 16"),
+        ("sim --load first=0", "first=M"),
+        ("sim --random-crashes 14", "at most 13"),
+        ("sim --detect-timeout 1.9", "give at least 2"),
+        ("sim --detect-interval 0", "interval of 0"),
+        ("sim --latency exponential=1", "--detector oracle=T"),
+        ("sim --latency fast", "constant=0.8"),
+        ("sim --transmit 1 --latency constant=1", "cannot be used with"),
+        ("sim --protocol raymond --detector oracle=1", "leave out --detector"),
+        ("sim --hold 1s", "decimal time units"),
+        ("sim --seed x", "0x2a"),
+        ("sim --runs 0", "0 is not in"),
+        ("sim --protocol raymond -n 4000000 -k 3 --load high", "choose a smaller n or fewer requesters"),
+        (
+            "sim --hold 0 --think 0 --send 0 --receive 0 --latency constant=0 --detect-timeout 1",
+            "stand still",
+        ),
+        ("sim --trace /nowhere/at/all", "cannot write the trace"),
+        ("simulate", "unrecognized subcommand"),
+    ] {
+        let output = kgate(line);
+        assert_eq!(output.status.code(), Some(2), "{line}: {}", stderr(&output));
+        assert!(stderr(&output).contains(says), "{line}: {}", stderr(&output));
+        assert!(output.stdout.is_empty(), "{line}: {}", stdout(&output));
+    }
+}
+
+/// The JSON of a run has every field that is promised, and its parts fit together.
+#[test]
+fn json_is_complete() {
+    let report = json("sim --protocol vcube -n 16 --random-crashes 2 --duration 200 --json");
+    for field in [
+        "protocol",
+        "n",
+        "k",
+        "seed",
+        "duration",
+        "requests",
+        "grants",
+        "obtaining",
+        "obtaining_from_broadcast",
+        "messages",
+        "messages_per_grant",
+        "max_inside",
+        "violations",
+        "events",
+        "wall_seconds",
+        "events_per_second",
+        "hash",
+    ] {
+        assert!(!report[field].is_null(), "{field} is missing");
+    }
+    for part in ["mean", "p50", "p99", "max"] {
+        assert!(report["obtaining"][part].is_f64(), "{part}");
+    }
+    let kinds = &report["messages"]["by_kind"];
+    let count = |kind: &str| kinds[kind].as_u64().unwrap_or_else(|| panic!("{kind} is missing"));
+    assert_eq!(report["messages"]["total"], count("tree") + count("reply") + count("ack"));
+    assert!(count("test") > 0 && count("test_reply") > 0, "the detector's messages are listed, not summed");
+    assert_eq!(report["violations"], serde_json::json!([]));
+}
+
+/// A run that is not correct: exit 1, one JSON object on stdout, the replay on stderr; and the replay shows the same run.
+#[test]
+fn a_violation_can_be_replayed() {
+    let line =
+        "sim --protocol vcube -n 4 -k 2 --load high --latency uniform=0.1..2 --hold 1 --as-printed D2 --json";
+    let output = kgate(line);
+    assert_eq!(output.status.code(), Some(1));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one object");
+    assert_eq!(report["violations"][0]["property"], "at most k inside");
+    let words = stderr(&output);
+    let replay =
+        words.lines().find_map(|line| line.strip_prefix("REPRODUCE WITH: kgate ")).expect("a replay");
+    let again = json(&format!("{replay} --json"));
+    assert_eq!(again["hash"], report["hash"]);
+    assert_eq!(again["violations"], report["violations"]);
+}
+
+/// The command that a plain run prints gives the same run again, whatever the options.
+#[test]
+fn the_printed_command_gives_the_same_run() {
+    for line in [
+        "sim",
+        "sim --protocol bas -n 13 -k 2 --load high --random-crashes 4 --latency uniform=0.2..1 --fifo --duration 50 --seed 9",
+        "sim --protocol robust -n 9 -k 1 --load first=4 --entries 3 --send-cost staggered --receive-cost queue --crash 8@3",
+        "sim --protocol vcube -n 9 --detector oracle=2 --random-crashes 2 --send-cost flat --transmit 0.3 --engine heap",
+    ] {
+        let page = stdout(&kgate(line));
+        let find =
+            |label: &str| page.lines().find_map(|l| l.strip_prefix(label)).expect(label).trim().to_owned();
+        let hash = find("simulated").rsplit(' ').next().expect("a hash").to_owned();
+        let replay = find("replay").strip_prefix("kgate ").expect("a command").to_owned();
+        assert_eq!(json(&format!("{replay} --json"))["hash"], hash, "{line}");
+    }
+}
+
+/// Both engines, the same hash, by the command line.
+#[test]
+fn engines_agree() {
+    let hash = |engine| {
+        json(&format!("sim -n 20 --load high --duration 100 --json --engine {engine}"))["hash"].clone()
+    };
+    assert_eq!(hash("bucket"), hash("heap"));
+}
+
+/// Several runs: one JSON object with all of them, seeds counted up; a flag can also come from the environment.
+#[test]
+fn several_runs_and_the_environment() {
+    let runs = json("sim --duration 50 --runs 3 --seed 41 --json");
+    let seeds: Vec<_> =
+        runs["runs"].as_array().expect("a list").iter().map(|run| run["seed"].clone()).collect();
+    assert_eq!(seeds, [41, 42, 43]);
+    let output = Command::new(env!("CARGO_BIN_EXE_kgate"))
+        .args(["sim", "--json", "--duration", "50"])
+        .env("KGATE_OPT_PROCESSES", "9")
+        .output()
+        .expect("kgate runs");
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(report["n"], 9);
+}
+
+/// A trace is a header and a JSON object a line, and tells of every grant.
+#[test]
+fn a_trace_tells_the_run() {
+    let file = std::env::temp_dir().join(format!("kgate-trace-{}.ndjson", std::process::id()));
+    let path = file.to_str().expect("a path");
+    let report = json(&format!("sim -n 5 -k 2 --duration 30 --crash 4@7 --json --trace {path}"));
+    let text = std::fs::read_to_string(&file).expect("a trace");
+    std::fs::remove_file(&file).expect("the trace is ours");
+    let lines: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).expect("an object a line")).collect();
+    assert_eq!(lines[0]["trace"], 1);
+    let measured = |line: &&serde_json::Value| line["t"].as_u64().is_some_and(|t| t <= 30_000_000_000);
+    let count = |event: &str| lines.iter().filter(measured).filter(|line| line["event"] == event).count();
+    assert_eq!(
+        (report["grants"].clone(), report["suspicions"].clone()),
+        (count("granted").into(), count("suspected").into())
+    );
+    assert_eq!(count("crash"), 1);
+    let times: Vec<u64> = lines[1..].iter().map(|line| line["t"].as_u64().expect("a time")).collect();
+    assert!(times.is_sorted());
+}
+
+/// `kgate protocols` lists every protocol with its citation, in both forms.
+#[test]
+fn protocols_are_listed() {
+    let list = json("protocols --json");
+    let names: Vec<_> =
+        list["protocols"].as_array().expect("a list").iter().map(|p| p["name"].clone()).collect();
+    assert_eq!(names, ["raymond", "bas", "vcube", "robust"]);
+    let text = stdout(&kgate("protocols"));
+    for word in ["raymond", "JPDC 2018", "--as-printed D7", "n-1 crashes"] {
+        assert!(text.contains(word), "{word}");
+    }
+}
+
+/// Help teaches: examples, and what each option means.
+#[test]
+fn help_teaches() {
+    let text = stdout(&kgate("sim --help"));
+    for word in ["Examples:", "vcube-2018", "--as-printed", "oracle=T", "seed"] {
+        assert!(text.contains(word), "{word}");
+    }
+}
