@@ -143,6 +143,53 @@ fn figure_4_of_vcube_2018() {
     assert_eq!(net.nodes[3].delivered.len(), 2);
 }
 
+/// vcube-2018 Algorithm 6.1 lines 38-42: only who is waited for is replaced, and once it is, its own ACK, come late, no longer
+/// ends the wait.
+#[test]
+fn only_a_lost_child_is_replaced() {
+    let mut net = stations::<Tree>(8);
+    net.acquire(0);
+    for (from, to) in [(0, 1), (1, 0), (0, 2), (2, 3), (3, 2), (2, 0), (0, 4), (4, 6), (6, 7)] {
+        net.deliver(from, to);
+    }
+    for (from, to) in [(7, 6), (6, 4), (4, 5), (5, 4)] {
+        net.deliver(from, to);
+    }
+    net.sent.clear();
+    net.crash(6);
+    net.tell_crash([0, 5, 7], 6);
+    assert_eq!(net.sent("tree"), [], "p6 is in the cluster of p4, who has passed the request on");
+    net.crash(4);
+    net.tell_crash([0, 5, 7], 4);
+    assert_eq!(net.sent("tree"), [(0, 5)]);
+    net.deliver(4, 0);
+    assert!(!net.nodes[0].ready(), "p5 is waited for now");
+    net.deliver_all();
+    assert!(net.nodes[0].ready());
+}
+
+/// robust-2012 section 3.2: likewise, only who was in charge of a cluster is replaced, and only while an ACK is lacking.
+#[test]
+fn only_who_was_in_charge_is_replaced() {
+    let mut net = stations::<Sta>(8);
+    net.acquire(0);
+    net.sent.clear();
+    net.crash(5);
+    net.tell_crash([0], 5);
+    assert_eq!(net.sent("tree"), [], "p4 is in charge of 6, 7 and 5");
+    net.crash(4);
+    net.tell_crash([0], 4);
+    assert_eq!(net.sent("tree"), [(0, 6)]);
+    net.tell_crash([6], 4);
+    net.tell_crash([6], 5);
+    net.deliver_all();
+    assert!(net.nodes[0].ready());
+    net.sent.clear();
+    net.crash(6);
+    net.tell_crash([0], 6);
+    assert_eq!(net.sent("tree"), [], "everybody has it");
+}
+
 /// D1 (vcube-2018 Algorithm 6.1 line 19): a greater clock is new, even if it is not the next one. n = 2, no crash. As
 /// printed, p1 drops p0's (3, p0) since the last it had of p0 was (1, p0).
 #[test]

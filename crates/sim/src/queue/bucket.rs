@@ -1,370 +1,156 @@
-//! draft
-use std::collections::{BTreeMap, VecDeque};
+//! The fast queue: a ring of buckets, each of them a narrow slice of time.
+//!
+//! Most events are inserted at most `spread` ahead. The ring covers that much time with [`RING`] buckets of
+//! 2^w nanoseconds, so an insertion appends to a bucket that it finds by a shift, and only the *open* bucket,
+//! the one that events come out of, has to be in order. No sequence number is kept: a bucket remembers the
+//! order of insertion, so a stable sort by time gives the order that the queue promises, and a bucket whose
+//! times came in order needs no sort at all. Later events wait in `far`, by pages of 64 buckets; when time
+//! goes on, a page enters the ring before anything can be inserted into its buckets directly.
+//!
+//! The law that keeps the order: the open bucket is always the one of the last event that came out, as `pop`
+//! opens a bucket (and moves the ring) only for an event that it then returns. So whatever may still be
+//! inserted belongs into the open bucket or behind it, also after a `pop` that stopped at its `until`.
+//!
+//! Cost: a few moves of an entry, of which one is its way through `far`; an insertion into the middle of the
+//! open bucket moves part of a chunk. An entry is its event and 4 bytes. Memory follows the events in flight:
+//! buckets are made of pooled chunks, and a lone event takes a small one. An empty ring takes 230 kB.
+
+mod occupied;
+mod open;
+mod sort;
+
+use std::collections::BTreeMap;
 use std::mem;
 
 use kgate_core::{Span, Time};
 
+use self::occupied::Occupied;
+use self::open::Open;
 use super::EventQueue;
 
-const RING_BITS: u32 = 12;
+/// How many buckets the ring has. With more of them, their ends no longer stay in the cache; with fewer,
+/// short delays too often end in the open bucket, where an insertion is not just an append.
 const RING: usize = 1 << RING_BITS;
+const RING_BITS: u32 = 12;
+
+/// How many buckets make a page, the unit in which far events enter the ring.
+const PAGE: usize = 1 << PAGE_BITS;
 const PAGE_BITS: u32 = 6;
-const PAGES: u64 = 1 << (RING_BITS - PAGE_BITS);
+
+/// An offset in a bucket must stay below [`Bucket::UNSORTED`].
 const WIDTH_BITS_MAX: u32 = 31;
-const CHUNK: usize = 128;
-const UNSORTED: u32 = u32::MAX;
+
+/// How many entries a chunk holds. It is a power of two because a chunk grows up to it by doubling.
+const CHUNK: usize = 64;
 
 /// The fast queue.
+#[derive(Clone, Debug)]
 pub struct BucketQueue<E> {
     len: usize,
-    last: u64,
+    /// The time of the last event that came out.
+    last: Time,
+    /// A bucket covers 2^this nanoseconds: bucket `slot` begins at `slot << width_bits`.
     width_bits: u32,
+    /// The bucket that is open: the one of `last`.
     slot: u64,
-    end: u64,
-    front: VecDeque<Entry<E>>,
-    rest: VecDeque<Vec<Entry<E>>>,
+    open: Open<E>,
+    /// The first page that is not in the ring.
+    far_page: u64,
+    /// Buckets behind the open one, before `far_page`: `slot` is at `slot % RING`.
     ring: Box<[Bucket<E>]>,
+    /// Which buckets of the ring have entries.
     occupied: Occupied,
+    /// Pages from `far_page` on.
     far: BTreeMap<u64, Page<E>>,
-    pool: Vec<Vec<Entry<E>>>,
-    ranks: Vec<u32>,
-    starts: Vec<u32>,
+    pool: Pool<E>,
 }
 
+/// An event in a bucket.
+#[derive(Clone, Debug)]
 struct Entry<E> {
+    /// Nanoseconds since the bucket's beginning.
     offset: u32,
     event: E,
 }
 
+const _: () = assert!(size_of::<Entry<[u32; 7]>>() == 32 && size_of::<Entry<[u64; 3]>>() == 32);
+
+/// Up to [`CHUNK`] entries. (More in the open bucket, where a sort makes one piece of many chunks.)
+type Chunk<E> = Vec<Entry<E>>;
+
+/// The entries of one slice of time, in the order of insertion.
+#[derive(Clone, Debug)]
 struct Bucket<E> {
-    full: Vec<Vec<Entry<E>>>,
-    tail: Vec<Entry<E>>,
+    /// Full chunks, before `tail`.
+    full: Vec<Chunk<E>>,
+    tail: Chunk<E>,
+    /// The least offset.
     min: u32,
+    /// The last offset as long as offsets came in order, then `UNSORTED`.
     last: u32,
 }
 
+/// Entries of [`PAGE`] buckets that are not in the ring yet, in the order of insertion.
+#[derive(Clone, Debug)]
 struct Page<E> {
+    /// The least time.
     min: u64,
-    entries: Vec<(u64, E)>,
+    chunks: Vec<Vec<(u64, E)>>,
 }
 
-struct Occupied {
-    words: [u64; RING / 64],
-    summary: [u64; RING.div_ceil(4096)],
+/// Empty chunks for reuse. Every chunk comes from here and a new one is made only when all are in use, so
+/// there are never more of them than were in use at one time.
+#[derive(Clone, Debug)]
+struct Pool<E> {
+    free: Vec<Chunk<E>>,
 }
-
-impl Occupied {
-    #[inline]
-    fn insert(&mut self, index: usize) {
-        self.words[index / 64] |= 1 << (index % 64);
-        self.summary[index / 4096] |= 1 << (index / 64 % 64);
-    }
-    fn remove(&mut self, index: usize) {
-        let word = &mut self.words[index / 64];
-        *word &= !(1 << (index % 64));
-        if *word == 0 {
-            self.summary[index / 4096] &= !(1 << (index / 64 % 64));
-        }
-    }
-    fn next(&self, start: usize) -> Option<usize> {
-        let word = self.words[start / 64] >> (start % 64);
-        if word != 0 {
-            return Some(start + word.trailing_zeros() as usize);
-        }
-        let mut i = start / 64 + 1;
-        let mut s = i / 64 % self.summary.len();
-        let mut bits = self.summary[s] & u64::MAX.checked_shl((i % 64) as u32).unwrap_or(0);
-        if i / 64 >= self.summary.len() {
-            bits = self.summary[0];
-            s = 0;
-        }
-        for _ in 0..=self.summary.len() {
-            if bits != 0 {
-                i = s * 64 + bits.trailing_zeros() as usize;
-                return Some(i * 64 + self.words[i].trailing_zeros() as usize);
-            }
-            s = (s + 1) % self.summary.len();
-            bits = self.summary[s];
-        }
-        None
-    }
-}
-
-impl<E> Bucket<E> {
-    #[inline]
-    fn push(&mut self, offset: u32, event: E, pool: &mut Vec<Vec<Entry<E>>>) {
-        self.min = self.min.min(offset);
-        self.last = if offset >= self.last { offset } else { UNSORTED };
-        if self.tail.len() >= CHUNK {
-            self.grow(pool);
-        }
-        self.tail.push(Entry { offset, event });
-    }
-    #[cold]
-    #[inline(never)]
-    fn grow(&mut self, pool: &mut Vec<Vec<Entry<E>>>) {
-        self.full.push(mem::replace(&mut self.tail, pool.pop().unwrap_or_default()));
-    }
-}
-
-impl<E> BucketQueue<E> {
-    #[inline]
-    fn push_ring(&mut self, slot: u64, at: u64, event: E) {
-        let index = slot as usize % RING;
-        let offset = (at & ((1 << self.width_bits) - 1)) as u32;
-        let b = &mut self.ring[index];
-        if b.tail.is_empty() {
-            self.occupied.insert(index);
-            if b.tail.capacity() == 0 {
-                b.tail = self.pool.pop().unwrap_or_default();
-            }
-        }
-        b.push(offset, event, &mut self.pool);
-    }
-
-    #[inline(never)]
-    fn push_far(&mut self, slot: u64, at: u64, event: E) {
-        let page =
-            self.far.entry(slot >> PAGE_BITS).or_insert_with(|| Page { min: u64::MAX, entries: Vec::new() });
-        page.min = page.min.min(at);
-        page.entries.push((at, event));
-    }
-
-    #[inline]
-    fn push_open(&mut self, at: u64, event: E) {
-        let offset = (at & ((1 << self.width_bits) - 1)) as u32;
-        if let Some(tail) = self.rest.back_mut() {
-            if tail[tail.len() - 1].offset <= offset {
-                if tail.len() < CHUNK {
-                    tail.push(Entry { offset, event });
-                } else {
-                    let mut c = self.pool.pop().unwrap_or_default();
-                    c.push(Entry { offset, event });
-                    self.rest.push_back(c);
-                }
-                return;
-            }
-        } else if self.front.back().is_none_or(|e| e.offset <= offset) {
-            if self.front.len() < CHUNK {
-                self.front.push_back(Entry { offset, event });
-            } else {
-                let mut c = self.pool.pop().unwrap_or_default();
-                c.push(Entry { offset, event });
-                self.rest.push_back(c);
-            }
-            return;
-        }
-        self.insert_open(Entry { offset, event });
-    }
-
-    #[inline(never)]
-    fn insert_open(&mut self, entry: Entry<E>) {
-        let offset = entry.offset;
-        let i = self.rest.partition_point(|c| c[0].offset <= offset);
-        if i == 0 {
-            let mut pos = self.front.partition_point(|e| e.offset <= offset);
-            if self.front.len() >= CHUNK {
-                let half = self.front.len() / 2;
-                let back = self.front.split_off(half);
-                self.rest.push_front(back.into());
-                if pos > half {
-                    pos -= half;
-                    self.rest[0].insert(pos, entry);
-                    return;
-                }
-            }
-            self.front.insert(pos, entry);
-        } else {
-            let chunk = &mut self.rest[i - 1];
-            let pos = chunk.partition_point(|e| e.offset <= offset);
-            if chunk.len() >= CHUNK {
-                let half = chunk.len() / 2;
-                let mut back = chunk.split_off(half);
-                if pos > half {
-                    back.insert(pos - half, entry)
-                } else {
-                    chunk.insert(pos, entry)
-                }
-                self.rest.insert(i, back);
-            } else {
-                chunk.insert(pos, entry);
-            }
-        }
-    }
-
-    #[inline(never)]
-    fn refill(&mut self, until: u64) -> bool {
-        if let Some(chunk) = self.rest.pop_front() {
-            self.set_front(chunk);
-            return true;
-        }
-        let start = self.slot as usize % RING;
-        if let Some(index) = self.occupied.next(start) {
-            let slot = self.slot + (index.wrapping_sub(start) % RING) as u64;
-            if (slot << self.width_bits) + u64::from(self.ring[index].min) > until {
-                return false;
-            }
-            self.advance(slot);
-        } else {
-            let Some((_, page)) = self.far.first_key_value() else { return false };
-            if page.min > until {
-                return false;
-            }
-            self.advance(page.min >> self.width_bits);
-        }
-        self.open();
-        true
-    }
-    fn set_front(&mut self, chunk: Vec<Entry<E>>) {
-        let mut old = mem::replace(&mut self.front, chunk.into());
-        old.clear();
-        if old.capacity() > 0 && old.capacity() <= CHUNK {
-            self.pool.push(old.into())
-        }
-    }
-    fn advance(&mut self, slot: u64) {
-        self.slot = slot;
-        let page = (slot >> PAGE_BITS) + PAGES;
-        self.end = page << PAGE_BITS;
-        while let Some(e) = self.far.first_entry()
-            && *e.key() < page
-        {
-            for (at, e) in e.remove().entries {
-                self.push_ring(at >> self.width_bits, at, e);
-            }
-        }
-    }
-    fn open(&mut self) {
-        let index = self.slot as usize % RING;
-        self.occupied.remove(index);
-        let b = &mut self.ring[index];
-        let sorted = b.last != UNSORTED;
-        b.min = u32::MAX;
-        b.last = 0;
-        let mut tail = mem::take(&mut b.tail);
-        if b.full.is_empty() {
-            if !sorted {
-                sort(&mut tail, self.width_bits, &mut self.ranks, &mut self.starts)
-            }
-            self.set_front(tail);
-        } else {
-            let mut full = mem::take(&mut b.full);
-            full.push(tail);
-            if sorted {
-                self.rest = full.into();
-                let f = self.rest.pop_front().unwrap();
-                self.set_front(f);
-            } else {
-                let n = full.iter().map(Vec::len).sum();
-                let mut all = Vec::with_capacity(n);
-                for mut c in full {
-                    all.append(&mut c);
-                    self.pool.push(c);
-                }
-                sort(&mut all, self.width_bits, &mut self.ranks, &mut self.starts);
-                self.set_front(all);
-            }
-        }
-    }
-}
-
-fn sort<E>(entries: &mut [Entry<E>], width_bits: u32, ranks: &mut Vec<u32>, starts: &mut Vec<u32>) {
-    let n = entries.len();
-    if n <= 20 {
-        return entries.sort_by_key(|e| e.offset);
-    }
-    let digit_bits = (n.ilog2() + EXTRA).min(width_bits);
-    let shift = width_bits - digit_bits;
-    let digits = 1usize << digit_bits;
-    starts.clear();
-    starts.resize(digits + 1, 0);
-    for e in entries.iter() {
-        starts[(e.offset >> shift) as usize + 1] += 1;
-    }
-    for d in 1..=digits {
-        starts[d] += starts[d - 1];
-    }
-    ranks.clear();
-    ranks.extend(entries.iter().map(|e| {
-        let start = &mut starts[(e.offset >> shift) as usize];
-        *start += 1;
-        *start - 1
-    }));
-    for i in 0..n {
-        while ranks[i] as usize != i {
-            let to = ranks[i] as usize;
-            entries.swap(i, to);
-            ranks.swap(i, to);
-        }
-    }
-    if shift == 0 {
-        return;
-    }
-    let mut from = 0;
-    for &to in &starts[..digits] {
-        let to = to as usize;
-        if to - from > 1 {
-            entries[from..to].sort_by_key(|e| e.offset);
-        }
-        from = to;
-    }
-}
-const EXTRA: u32 = 0;
 
 impl<E> EventQueue<E> for BucketQueue<E> {
     const RECORDS: bool = true;
 
     fn new(spread: Span) -> Self {
-        let mut width_bits = 0;
-        while width_bits < WIDTH_BITS_MAX && ((RING as u64 - (1 << PAGE_BITS)) << width_bits) < spread.0 {
-            width_bits += 1
-        }
+        // The ring covers at least all but one page: the one that time is in has partly passed.
+        let width = spread.0.div_ceil((RING - PAGE) as u64).next_power_of_two();
         Self {
             len: 0,
-            last: 0,
-            width_bits,
+            last: Time::ZERO,
+            width_bits: width.trailing_zeros().min(WIDTH_BITS_MAX),
             slot: 0,
-            end: RING as u64,
-            front: VecDeque::new(),
-            rest: VecDeque::new(),
-            ring: (0..RING)
-                .map(|_| Bucket { full: Vec::new(), tail: Vec::new(), min: u32::MAX, last: 0 })
-                .collect(),
-            occupied: Occupied { words: [0; _], summary: [0; _] },
+            open: Open::default(),
+            far_page: (RING / PAGE) as u64,
+            ring: (0..RING).map(|_| Bucket::default()).collect(),
+            occupied: Occupied::default(),
             far: BTreeMap::new(),
-            pool: Vec::new(),
-            ranks: Vec::new(),
-            starts: Vec::new(),
+            pool: Pool { free: Vec::new() },
         }
     }
 
     #[inline]
     fn push(&mut self, at: Time, event: E) {
-        let at = at.0;
-        assert!(at >= self.last);
+        assert!(at >= self.last, "an event at {at} is inserted after one at {} came out", self.last);
         self.len += 1;
-        let slot = at >> self.width_bits;
+        let slot = at.0 >> self.width_bits;
         if slot == self.slot {
-            self.push_open(at, event)
-        } else if slot < self.end {
-            self.push_ring(slot, at, event)
+            self.open.push(self.entry(at.0, event), &mut self.pool);
+        } else if slot >> PAGE_BITS < self.far_page {
+            self.push_ring(at.0, event);
         } else {
-            self.push_far(slot, at, event)
+            self.push_far(at.0, event);
         }
     }
 
     #[inline]
     fn pop(&mut self, until: Time) -> Option<(Time, E)> {
         loop {
-            if let Some(e) = self.front.front() {
-                let at = (self.slot << self.width_bits) + u64::from(e.offset);
-                if at > until.0 {
+            if let Some(first) = self.open.front.front() {
+                let at = Time((self.slot << self.width_bits) + u64::from(first.offset));
+                if at > until {
                     return None;
                 }
-                let e = self.front.pop_front()?;
-                self.last = at;
+                let entry = self.open.front.pop_front()?;
                 self.len -= 1;
-                return Some((Time(at), e.event));
+                self.last = at;
+                return Some((at, entry.event));
             }
             if !self.refill(until.0) {
                 return None;
@@ -374,5 +160,147 @@ impl<E> EventQueue<E> for BucketQueue<E> {
 
     fn len(&self) -> usize {
         self.len
+    }
+}
+
+impl<E> BucketQueue<E> {
+    #[inline]
+    #[allow(clippy::cast_possible_truncation)] // At most WIDTH_BITS_MAX bits are left.
+    fn entry(&self, at: u64, event: E) -> Entry<E> {
+        Entry { offset: (at & ((1 << self.width_bits) - 1)) as u32, event }
+    }
+
+    #[inline]
+    fn push_ring(&mut self, at: u64, event: E) {
+        let entry = self.entry(at, event);
+        let index = ring_index(at >> self.width_bits);
+        let bucket = &mut self.ring[index];
+        if bucket.tail.is_empty() {
+            self.occupied.insert(index);
+            bucket.tail = self.pool.take();
+        }
+        bucket.push(entry, &mut self.pool);
+    }
+
+    #[inline(never)]
+    fn push_far(&mut self, at: u64, event: E) {
+        self.far.entry(at >> self.width_bits >> PAGE_BITS).or_default().push(at, event);
+    }
+
+    /// Puts more entries to the front of the open bucket, from a later bucket only if its first is due.
+    #[inline(never)]
+    fn refill(&mut self, until: u64) -> bool {
+        if self.open.next_chunk(&mut self.pool) {
+            return true;
+        }
+        let start = ring_index(self.slot);
+        let first = match self.occupied.next(start) {
+            Some(index) => {
+                let slot = self.slot + (index.wrapping_sub(start) % RING) as u64;
+                (slot << self.width_bits) + u64::from(self.ring[index].min)
+            }
+            None => match self.far.first_key_value() {
+                Some((_, page)) => page.min,
+                None => return false,
+            },
+        };
+        if first > until {
+            return false;
+        }
+        self.advance(first >> self.width_bits);
+        true
+    }
+
+    /// Moves the ring on to a bucket, the next that has entries, and opens it.
+    fn advance(&mut self, slot: u64) {
+        self.slot = slot;
+        self.far_page = (slot >> PAGE_BITS) + (RING / PAGE) as u64;
+        while let Some(page) = self.far.first_entry()
+            && *page.key() < self.far_page
+        {
+            for (at, event) in page.remove().chunks.into_iter().flatten() {
+                self.push_ring(at, event);
+            }
+        }
+        let index = ring_index(slot);
+        self.occupied.remove(index);
+        self.open.fill(mem::take(&mut self.ring[index]), self.width_bits, &mut self.pool);
+    }
+
+    /// How many entries the chunks of the ring, the open bucket and the pool have room for.
+    #[cfg(test)]
+    pub(super) fn room(&self) -> usize {
+        let chunks = |chunks: &[Chunk<E>]| chunks.iter().map(Vec::capacity).sum::<usize>();
+        let ring = self.ring.iter().map(|bucket| chunks(&bucket.full) + bucket.tail.capacity());
+        ring.sum::<usize>() + self.open.room() + chunks(&self.pool.free)
+    }
+}
+
+#[inline]
+#[allow(clippy::cast_possible_truncation)] // It is below RING.
+fn ring_index(slot: u64) -> usize {
+    (slot % RING as u64) as usize
+}
+
+impl<E> Bucket<E> {
+    /// Later than any offset, so that a bucket stays unsorted.
+    const UNSORTED: u32 = u32::MAX;
+
+    #[inline]
+    fn push(&mut self, entry: Entry<E>, pool: &mut Pool<E>) {
+        self.min = self.min.min(entry.offset);
+        self.last = if entry.offset >= self.last { entry.offset } else { Self::UNSORTED };
+        if self.tail.len() == CHUNK {
+            self.grow(pool);
+        }
+        self.tail.push(entry);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self, pool: &mut Pool<E>) {
+        self.full.push(mem::replace(&mut self.tail, pool.take()));
+    }
+
+    fn is_sorted(&self) -> bool {
+        self.last != Self::UNSORTED
+    }
+}
+
+impl<E> Default for Bucket<E> {
+    fn default() -> Self {
+        Self { full: Vec::new(), tail: Vec::new(), min: u32::MAX, last: 0 }
+    }
+}
+
+impl<E> Page<E> {
+    fn push(&mut self, at: u64, event: E) {
+        self.min = self.min.min(at);
+        match self.chunks.last_mut() {
+            Some(tail) if tail.len() < CHUNK => tail.push((at, event)),
+            Some(_) | None => self.chunks.push(vec![(at, event)]),
+        }
+    }
+}
+
+impl<E> Default for Page<E> {
+    fn default() -> Self {
+        Self { min: u64::MAX, chunks: Vec::new() }
+    }
+}
+
+impl<E> Pool<E> {
+    /// An empty chunk; a new one has no memory yet.
+    #[inline]
+    fn take(&mut self) -> Chunk<E> {
+        self.free.pop().unwrap_or_default()
+    }
+
+    /// Keeps an empty chunk, unless it was made by a sort or never used.
+    fn give(&mut self, chunk: Chunk<E>) {
+        assert!(chunk.is_empty());
+        if (1..=CHUNK).contains(&chunk.capacity()) {
+            self.free.push(chunk);
+        }
     }
 }
