@@ -91,8 +91,8 @@ pub const ALL: [Defect; 9] = [
         id: "D8",
         switch: D8,
         place: "robust-2012, Algorithm 1 line 12, even if keyed by the root",
-        story: "new means different from the last: an old copy that comes late is delivered again (one crash, \
-                channels that reorder). Repair: new means greater",
+        story: "new means different from the last: an old copy that comes late, by another route or \
+                on a channel that reorders, is delivered again (one crash). Repair: new means greater",
     },
     Defect {
         id: "D9",

@@ -5,7 +5,7 @@
 //! most `interval` plus one delay apart, so with `timeout` of two delays nobody is suspected wrongly, whatever
 //! the phases of the processes.
 //!
-//! Cost: n(n-1) messages an interval; a crash is noticed within 2 `interval` + `timeout`. State: 2n bits.
+//! Cost: n(n-1) messages an interval; a crash is noticed within 2 `interval` + `timeout` + one delay. State: 2n bits.
 
 use alloc::vec::Vec;
 

@@ -3,10 +3,10 @@
 //!
 //! The repaired protocol keeps the set of those who permitted *this* request, and needs none of this. The printed one keeps,
 //! for each process, how many REPLYs it still owes, takes it for a permission when that number comes to zero, and
-//! counts permissions. D2, D3, D7 and D8 show only with these counters, so they bring them back.
+//! counts permissions. D2, D3, D7 and D8 show only with these counters, so they bring them back. One REPLY(count) of the papers
+//! is `count` REPLYs here, so that each answers one request whatever the order in which they come.
 
 use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
 
 use kgate_core::{NodeId, Printed};
 
@@ -17,10 +17,6 @@ use crate::defects::{D2, D3, D7, D8};
 pub(super) struct Counters {
     reply_count: BTreeMap<NodeId, i64>,
     perm_count: i64,
-    /// The clocks of all requests broadcast so far, and the latest that each process has answered: what a REPLY answers
-    /// stands in the paper as its `count`, and follows from the clock that ours carries.
-    broadcast: Vec<u64>,
-    answered: BTreeMap<NodeId, u64>,
 }
 
 impl Counters {
@@ -35,21 +31,16 @@ impl Counters {
     }
 
     /// Line 14 (robust-2012: line 11): everybody alive owes one more REPLY.
-    pub(super) fn broadcast(&mut self, clock: u64, others: impl Iterator<Item = NodeId>) {
-        self.broadcast.push(clock);
+    pub(super) fn broadcast(&mut self, others: impl Iterator<Item = NodeId>) {
         for node in others {
             *self.reply_count.entry(node).or_default() += 1;
         }
     }
 
     /// Lines 32-34 (robust-2012: lines 26-28).
-    pub(super) fn reply(&mut self, from: NodeId, clock: u64, counting: bool) {
-        let answered = self.answered.entry(from).or_default();
-        let between = |asked: u64| asked > *answered && asked <= clock;
-        let count = self.broadcast.iter().filter(|&&asked| between(asked)).count().max(1);
-        *answered = clock.max(*answered);
+    pub(super) fn reply(&mut self, from: NodeId, counting: bool) {
         let owed = self.reply_count.entry(from).or_default();
-        *owed -= i64::try_from(count).expect("a count of requests");
+        *owed -= 1;
         if counting && *owed == 0 {
             self.perm_count += 1;
         }

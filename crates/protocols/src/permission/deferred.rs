@@ -8,14 +8,21 @@ use core::hash::{Hash, Hasher};
 
 use kgate_core::{NodeId, Stamp};
 
-/// The newest request of each process that is to be answered. Equal if the debts are, in whatever order they came.
+/// The requests that are to be answered: of each process the newest. Equal if the debts are, in whatever order they came.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Deferred {
     /// May hold older requests of the same process, and any order.
     entries: Vec<(NodeId, u64)>,
+    /// Every request counts, as it does for the printed counters.
+    each: bool,
 }
 
 impl Deferred {
+    /// No debts; `each` is whether every request is to be answered, and not only the newest.
+    pub(super) fn new(each: bool) -> Self {
+        Self { entries: Vec::new(), each }
+    }
+
     /// Remembers to answer `theirs`.
     #[inline]
     pub(super) fn add(&mut self, theirs: Stamp) {
@@ -43,13 +50,15 @@ impl Deferred {
         self.entries.into_iter()
     }
 
-    /// Sorted by id, and of each process only the newest.
+    /// Sorted by id, the newest first; and of each process only that one, unless each counts.
     fn settle(&mut self) {
         if self.entries.is_sorted_by(|a, b| a.0 < b.0) {
             return;
         }
         self.entries.sort_unstable_by_key(|&(node, clock)| (node, core::cmp::Reverse(clock)));
-        self.entries.dedup_by_key(|entry| entry.0);
+        if !self.each {
+            self.entries.dedup_by_key(|entry| entry.0);
+        }
     }
 }
 

@@ -73,7 +73,7 @@ impl<S: Spread> Permission<S> {
         if !self.printed.has(D6) {
             self.clock = clock; // D6: as printed, the next request would bear the same stamp.
         }
-        self.request = Some(Box::new(Request::new(clock, self.nodes)));
+        self.request = Some(Box::new(Request::new(clock, self.nodes, self.counters.is_some())));
         if let Some(counters) = &mut self.counters {
             counters.request();
         }
@@ -116,7 +116,7 @@ impl<S: Spread> Permission<S> {
             let members = Members::new(self.nodes, &self.crashed);
             let me = self.me;
             let others = (0..self.nodes).map(NodeId).filter(|&node| node != me && members.contains(node));
-            counters.broadcast(clock, others);
+            counters.broadcast(others);
         }
         self.enter_if_permitted();
         self.tell_if_entered(out);
@@ -150,7 +150,7 @@ impl<S: Spread> Permission<S> {
         if let Some(counters) = &mut self.counters {
             // D2: as printed, a REPLY to the last request counts while the next one waits for its broadcast.
             let counting = waiting.as_ref().is_some_and(|request| request.asked || self.printed.has(D2));
-            counters.reply(from, clock, counting);
+            counters.reply(from, counting);
         } else if let Some(request) = waiting.filter(|request| request.clock == clock) {
             request.permit(from);
         }
@@ -191,8 +191,11 @@ impl<S: Spread> Permission<S> {
         message: S::Message,
         out: &mut Outbox<Self>,
     ) -> Result<(), Refusal> {
-        if let Some(named) = S::names(&message).filter(|named| named.0 >= self.nodes) {
-            return Err(Refusal::Stranger(named));
+        if let Some(source) = S::source(&message).filter(|source| source.0 >= self.nodes) {
+            return Err(Refusal::Stranger(source));
+        }
+        if S::clock(&message) > LAST_CLOCK {
+            return Err(Refusal::Junk("a clock that no number of requests leads to"));
         }
         let at =
             Place { me: self.me, members: Members::new(self.nodes, &self.crashed), printed: self.printed };
@@ -237,6 +240,9 @@ impl<S: Spread> Permission<S> {
         call(&mut self.spread, at, &mut |to, message| out.send_to(to, PermissionMessage::Spread(message)));
     }
 }
+
+/// Clocks beyond are junk: a peer's clock is taken over, and ours must still be able to advance.
+const LAST_CLOCK: u64 = 1 << 62;
 
 /// Whether `mine` has priority over `theirs`.
 fn comes_first(mine: Stamp, theirs: Stamp, printed: Printed) -> bool {

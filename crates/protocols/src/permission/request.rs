@@ -24,7 +24,7 @@ pub(super) struct Request {
 }
 
 impl Request {
-    pub(super) fn new(clock: u64, nodes: u32) -> Self {
+    pub(super) fn new(clock: u64, nodes: u32, answer_each: bool) -> Self {
         Self {
             clock,
             asked: false,
@@ -32,7 +32,7 @@ impl Request {
             told: false,
             given: FixedBitSet::with_capacity(nodes as usize),
             count: 0,
-            deferred: Deferred::default(),
+            deferred: Deferred::new(answer_each),
         }
     }
 

@@ -408,7 +408,7 @@ fn refusals_change_nothing() {
                     expected.push((Input::Deliver { from: NodeId(from), message }, stranger(from)));
                 }
             }
-            for message in junk.iter().filter(|message| S::names(message).is_some()) {
+            for message in junk.iter().filter(|message| S::source(message).is_some()) {
                 let message = PermissionMessage::Spread(message.clone());
                 expected.push((Input::Deliver { from: NodeId(0), message }, stranger(4)));
             }
@@ -425,6 +425,26 @@ fn refusals_change_nothing() {
     check::<Direct>(&[DirectMessage { clock: 7 }]);
     check::<Tree>(&[TreeMessage::Tree { request }, TreeMessage::Ack { request }]);
     check::<Sta>(&[StaMessage::Tree { request }, StaMessage::Ack { clock: 1 }]);
+}
+
+/// Law 5: a clock that would leave no room for our own is junk; taken over, the next request would overflow.
+#[test]
+fn an_absurd_clock_is_refused() {
+    fn check<S: Spread>(absurd: impl Fn(u64) -> S::Message) {
+        for clock in [(1 << 62) + 1, u64::MAX] {
+            let mut net = mutex::<S>(2, 1);
+            let message = PermissionMessage::Spread(absurd(clock));
+            let refusal = net.refusal(0, Input::Deliver { from: NodeId(1), message });
+            assert!(matches!(refusal, Refusal::Junk(_)), "{refusal:?}");
+            net.acquire(0);
+            net.deliver_all();
+            assert_eq!(net.inside(), [0], "it goes on as if nothing had come");
+        }
+    }
+    let request = |clock| Stamp { clock, node: NodeId(1) };
+    check::<Direct>(|clock| DirectMessage { clock });
+    check::<Tree>(|clock| TreeMessage::Tree { request: request(clock) });
+    check::<Sta>(|clock| StaMessage::Tree { request: request(clock) });
 }
 
 /// What can happen next in a random run.
@@ -508,7 +528,7 @@ fn phase_of<S: Spread>(net: &Mutex<S>, node: u32) -> Phase {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
 
-    /// With each of the broadcasts.
+    /// vcube-2018 lemmas 7.1 (safety) and 7.2 (liveness), with each of the broadcasts: see `safe_and_live`.
     #[test]
     fn no_more_than_k_inside_and_nobody_waits_for_ever(
         size in (2u32..=9, 1u32..=3),

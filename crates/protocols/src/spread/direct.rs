@@ -47,8 +47,12 @@ impl Spread for Direct {
         send(to, DirectMessage { clock });
     }
 
-    fn names(_message: &DirectMessage) -> Option<NodeId> {
+    fn source(_message: &DirectMessage) -> Option<NodeId> {
         None
+    }
+
+    fn clock(message: &DirectMessage) -> u64 {
+        message.clock
     }
 
     fn accept(&mut self, _at: Place<'_>, from: NodeId, message: &DirectMessage) -> Option<Stamp> {

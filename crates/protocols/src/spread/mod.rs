@@ -45,8 +45,11 @@ pub trait Spread: Clone + Debug + Default + Eq + Hash + Send + Sync + 'static {
     /// Starts a broadcast from here.
     fn broadcast(&mut self, at: Place<'_>, clock: u64, send: &mut Sink<'_, Self::Message>);
 
-    /// The processes that a message names besides its sender; the mutex checks ids before it hands them on.
-    fn names(message: &Self::Message) -> Option<NodeId>;
+    /// The source that a message names, where that need not be its sender; the mutex checks it before it hands it on.
+    fn source(message: &Self::Message) -> Option<NodeId>;
+
+    /// The clock that a message carries; likewise.
+    fn clock(message: &Self::Message) -> u64;
 
     /// A message came: is it a request that is new here? Called before [`relay`](Self::relay), so that the
     /// mutex answers a request before it is passed on.

@@ -126,10 +126,17 @@ impl Spread for Sta {
         send(To::Many(heads.into()), StaMessage::Tree { request: Stamp { clock, node: at.me } });
     }
 
-    fn names(message: &StaMessage) -> Option<NodeId> {
+    fn source(message: &StaMessage) -> Option<NodeId> {
         match message {
             StaMessage::Tree { request } => Some(request.node),
             StaMessage::Ack { .. } => None,
+        }
+    }
+
+    fn clock(message: &StaMessage) -> u64 {
+        match message {
+            StaMessage::Tree { request } => request.clock,
+            StaMessage::Ack { clock } => *clock,
         }
     }
 

@@ -143,8 +143,8 @@ fn figure_4_of_vcube_2018() {
     assert_eq!(net.nodes[3].delivered.len(), 2);
 }
 
-/// vcube-2018 Algorithm 6.1 lines 38-42: only who is waited for is replaced, and once it is, its own ACK, come late, no longer
-/// ends the wait.
+/// vcube-2018 Algorithm 6.1 lines 38-42: only who is waited for is replaced, and once it is, its own late ACK no longer ends
+/// the wait.
 #[test]
 fn only_a_lost_child_is_replaced() {
     let mut net = stations::<Tree>(8);
@@ -383,7 +383,7 @@ fn broadcasts_end<S: Spread>(
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
 
-    /// Of the trees of vcube-2018.
+    /// vcube-2018 lemmas 6.1 (validity) and 6.2 (integrity), with crashes: see `broadcasts_end`.
     #[test]
     fn tree_broadcasts_end(
         n in 2u32..=20,
@@ -394,7 +394,7 @@ proptest! {
         broadcasts_end::<Tree>(n, &sources, &doomed, &order)?;
     }
 
-    /// Of the trees of robust-2012.
+    /// robust-2012 section 3.2, every process gets every request, once, with crashes: see `broadcasts_end`.
     #[test]
     fn sta_broadcasts_end(
         n in 2u32..=20,

@@ -184,9 +184,15 @@ impl Spread for Tree {
         self.send_down(at, branch, dimension(at.members.nodes()), send);
     }
 
-    fn names(message: &TreeMessage) -> Option<NodeId> {
+    fn source(message: &TreeMessage) -> Option<NodeId> {
         match message {
             TreeMessage::Tree { request } | TreeMessage::Ack { request } => Some(request.node),
+        }
+    }
+
+    fn clock(message: &TreeMessage) -> u64 {
+        match message {
+            TreeMessage::Tree { request } | TreeMessage::Ack { request } => request.clock,
         }
     }
 

@@ -257,17 +257,18 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
             Event::Deliver { from, to, message } => self.deliver(from, to, message),
             Event::DeliverAll { from, message } => {
                 for to in (0..self.config.nodes).map(NodeId).filter(|&to| to != from) {
-                    self.deliver(from, to, message.clone());
+                    self.deliver(from, to, M::Message::clone(&message));
                 }
             }
-            Event::Arrive { from, to, message } => {
+            Event::Arrive(arrived) => {
+                let (from, to, message) = *arrived;
                 let received = self.network.receive(to, at);
                 self.push(received, Event::Deliver { from, to, message });
             }
             Event::Probe { from, to, message } => self.probe(from, to, message),
             Event::ProbeAll { from, message } => {
                 for to in (0..self.config.nodes).map(NodeId).filter(|&to| to != from) {
-                    self.probe(from, to, message.clone());
+                    self.probe(from, to, D::Message::clone(&message));
                 }
             }
             Event::Timer { node, ticket, timer } => {

@@ -116,7 +116,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
             To::All if Q::RECORDS && matches!(self.config.cost.latency, Latency::Constant(_)) => {
                 self.count_sent(kind, u64::from(self.config.nodes - 1), self.now);
                 let at = self.arrival_now();
-                self.push(at, Event::DeliverAll { from, message });
+                self.push(at, Event::DeliverAll { from, message: Box::new(message) });
             }
             To::All => {
                 for to in (0..self.config.nodes).map(NodeId).filter(|&to| to != from) {
@@ -188,7 +188,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         let at = self.network.arrival(&self.config.cost, from, to, departure);
         let event = match self.config.cost.receive_cost {
             ReceiveCost::Parallel => Event::Deliver { from, to, message },
-            ReceiveCost::Queue => Event::Arrive { from, to, message },
+            ReceiveCost::Queue => Event::Arrive(Box::new((from, to, message))),
         };
         self.push(at, event);
     }
@@ -221,7 +221,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
             To::All if Q::RECORDS && matches!(self.config.cost.latency, Latency::Constant(_)) => {
                 self.stats.detector_messages.add(kind, u64::from(self.config.nodes - 1));
                 let at = self.probe_arrival(departure);
-                self.push(at, Event::ProbeAll { from, message });
+                self.push(at, Event::ProbeAll { from, message: Box::new(message) });
             }
             To::All => {
                 for to in (0..self.config.nodes).map(NodeId).filter(|&to| to != from) {
