@@ -142,8 +142,12 @@ pub fn drawn(protocol: &str, seed: u64) -> Case {
     };
     config.cost.send = Span(pick(0, 3) * 50_000_000);
     config.cost.receive = Span(pick(0, 2) * 50_000_000);
-    config.cost.send_cost = [SendCost::Queue, SendCost::Staggered, SendCost::Flat][pick(0, 2) as usize % 3];
-    config.cost.receive_cost = [ReceiveCost::Parallel, ReceiveCost::Queue][pick(0, 1) as usize % 2];
+    config.cost.send_cost = match pick(0, 2) {
+        0 => SendCost::Queue,
+        1 => SendCost::Staggered,
+        _ => SendCost::Flat,
+    };
+    config.cost.receive_cost = if pick(0, 1) == 0 { ReceiveCost::Parallel } else { ReceiveCost::Queue };
     config.cost.fifo = pick(0, 2) == 0;
     config.cost.latency = match pick(0, 3) {
         0 => Latency::Constant(t("0.8")),

@@ -1,7 +1,8 @@
 //! The engine by itself: handlers that do nothing.
 
 use kgate_core::{
-    Input, InputOf, Message, Never, NodeId, Observation, Outbox, Protocol, Refusal, Setup, Span, Time, To,
+    GrantId, Input, InputOf, Message, Never, NodeId, Notice, Observation, Outbox, Protocol, Refusal, Setup,
+    Span, Time, To,
 };
 use kgate_protocols::detect::NoDetector;
 use kgate_sim::{Bucket, Latency, run};
@@ -24,14 +25,14 @@ impl Message for Noise {
     }
 }
 
-/// On `Acquire` sends to everybody, several times over; on delivery does nothing.
+/// On `Acquire` sends to everybody; on delivery does nothing. It asks `TIMES` times.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Mute<const RECORDS: bool> {
     me: NodeId,
     nodes: u32,
 }
 
-const TIMES: u64 = 4;
+const TIMES: u32 = 8;
 
 impl<const RECORDS: bool> Protocol for Mute<RECORDS> {
     const NAME: &'static str = "mute";
@@ -43,13 +44,13 @@ impl<const RECORDS: bool> Protocol for Mute<RECORDS> {
         Self { me: setup.me, nodes: setup.nodes }
     }
 
-    fn handle(&mut self, _now: Time, input: InputOf<Self>, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+    fn handle(&mut self, now: Time, input: InputOf<Self>, out: &mut Outbox<Self>) -> Result<(), Refusal> {
         if let Input::Acquire { .. } = input {
-            for time in 0..TIMES {
-                let others = || (0..self.nodes).map(NodeId).filter(|&node| node != self.me);
-                let to = if RECORDS { To::All } else { To::Many(others().collect()) };
-                out.send_to(to, Noise(time));
-            }
+            let others = || (0..self.nodes).map(NodeId).filter(|&node| node != self.me);
+            let to = if RECORDS { To::All } else { To::Many(others().collect()) };
+            out.send_to(to, Noise(now.0));
+            let grant = GrantId(now.0);
+            out.notify(Notice::Granted { grant, slots: None, fence: None });
         }
         Ok(())
     }
@@ -60,20 +61,22 @@ impl<const RECORDS: bool> Protocol for Mute<RECORDS> {
 }
 
 fn rates<const RECORDS: bool>(rounds: usize, latency: Latency) -> Rates {
-    let mut config = config(1024, 1024, latency);
-    config.bears = 0;
-    config.duration = Span::UNIT.times(10);
+    // Everybody is always inside, which no judge minds here: k is n-1, and one process does not ask.
+    let mut config = config(1024, 1023, latency);
+    config.permits = 1023;
+    config.load.entries = Some(TIMES);
+    config.load.hold = Span::UNIT;
     let mut rates = Rates::new();
     for _ in 0..rounds {
         let report = run::<Mute<RECORDS>, NoDetector, Bucket>("mute", &config, None).expect("a run");
-        assert_eq!(report.delivered, TIMES * 1024 * 1023);
+        assert_eq!(report.delivered, u64::from(TIMES) * 1023 * 1023);
         rates.add(report.delivered, report.wall_seconds);
     }
     rates
 }
 
 pub(crate) fn measure(rounds: usize) {
-    println!("bare engine, n = 1024, handlers that do nothing, {} messages", TIMES * 1024 * 1023);
+    println!("bare engine, n = 1024, handlers that do nothing, {} messages", u64::from(TIMES) * 1023 * 1023);
     let constant = Latency::Constant(Span::UNIT);
     let uniform = Latency::Uniform(Span(500_000_000), Span(1_500_000_000));
     rates::<true>(rounds, constant).print("broadcasts as records, constant", None);

@@ -1,7 +1,7 @@
 //! How fast is the simulator, and how small is a process?
 //!
 //! `cargo bench -p kgate-benches --bench sim [-- --rounds R]`. Machines are noisy, so whatever is compared runs in turns within
-//! one run, and what counts is the ratio of medians:
+//! one run, each in a fresh process, and what counts is the ratio of medians:
 //!
 //! 1. `raymond`, everybody asks once, n = 1024, k = 3, constant and uniform latency: bucket engine, heap engine, and the crate `dscale`
 //!    0.7.2 on the same REQUEST/REPLY traffic as a process of its own (`benches/dscale`; built here if it can be);
@@ -15,24 +15,39 @@ mod memory;
 mod raymond;
 mod rival;
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
+
+/// The allocator of the `kgate` binary, and of `dscale`.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    if words.iter().any(|word| word == memory::CHILD) {
-        memory::child();
-        return ExitCode::SUCCESS;
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["--child", "memory"] => memory::child(),
+        ["--child", "raymond", engine, latency] => raymond::child(engine, latency),
+        _ => {
+            let rounds = words.iter().skip_while(|word| **word != "--rounds").nth(1);
+            let Ok(rounds) = rounds.map_or(Ok(9), |text| text.parse::<usize>()) else {
+                eprintln!("--rounds takes a number");
+                return ExitCode::from(2);
+            };
+            println!("simulator, median of {rounds} rounds in turns (least .. most)\n");
+            raymond::compare(rounds.max(1));
+            bare::measure(rounds.max(1));
+            memory::measure();
+        }
     }
-    let rounds = words.iter().skip_while(|word| *word != "--rounds").nth(1);
-    let Ok(rounds) = rounds.map_or(Ok(9), |text| text.parse::<usize>()) else {
-        eprintln!("--rounds takes a number");
-        return ExitCode::from(2);
-    };
-    println!("simulator, median of {rounds} rounds in turns (least .. most)\n");
-    raymond::compare(rounds.max(1));
-    bare::measure(rounds.max(1));
-    memory::measure();
     ExitCode::SUCCESS
+}
+
+/// Runs this program again with these words, and returns what it printed.
+fn child(words: &[&str]) -> String {
+    let program = std::env::current_exe().expect("this program");
+    let output = Command::new(program).arg("--child").args(words).output().expect("a child");
+    assert!(output.status.success(), "the child failed: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
 }
 
 /// Deliveries a second of several rounds.

@@ -1,7 +1,5 @@
 //! How much memory does a process take, all told?
 
-use std::process::Command;
-
 use kgate_core::Span;
 use kgate_protocols::detect::NoDetector;
 use kgate_protocols::permission::Permission;
@@ -12,15 +10,10 @@ use crate::raymond::config;
 
 const NODES: u32 = 1 << 20;
 
-/// The argument that makes this program the measured child.
-pub(crate) const CHILD: &str = "--memory-child";
-
 /// Starts a fresh process, so that nothing else has used its memory.
 pub(crate) fn measure() {
     println!("memory, n = 2^20, one request down the tree of vcube, all told (peak of the whole process)");
-    let program = std::env::current_exe().expect("this program");
-    let status = Command::new(program).arg(CHILD).status().expect("a child");
-    assert!(status.success(), "the child failed");
+    print!("{}", crate::child(&["memory"]));
 }
 
 /// One request, broadcast to a million processes and answered by all.

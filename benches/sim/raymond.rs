@@ -4,12 +4,14 @@ use kgate_core::{Printed, Span};
 use kgate_protocols::detect::NoDetector;
 use kgate_protocols::permission::Permission;
 use kgate_protocols::spread::Direct;
-use kgate_sim::{Bucket, Config, Cost, Detection, Engine, Heap, Latency, Load, ReceiveCost, SendCost, run};
+use kgate_sim::{Bucket, Config, Cost, Detection, Heap, Latency, Load, ReceiveCost, SendCost, run};
 
 use crate::{Rates, rival};
 
 const NODES: u32 = 1024;
 const PERMITS: u32 = 3;
+/// REQUEST and REPLY between each two.
+const EXPECTED: u64 = 2 * NODES as u64 * (NODES as u64 - 1);
 
 /// A run in which sending and receiving take no time, as in `dscale`, which has no send queue.
 pub(crate) fn config(nodes: u32, requesters: u32, latency: Latency) -> Config {
@@ -41,30 +43,39 @@ pub(crate) fn config(nodes: u32, requesters: u32, latency: Latency) -> Config {
     }
 }
 
-fn once<Q: Engine>(config: &Config, rates: &mut Rates) {
-    let report = run::<Permission<Direct>, NoDetector, Q>("raymond", config, None).expect("a run");
-    let expected = 2 * u64::from(NODES) * u64::from(NODES - 1);
-    assert_eq!(report.delivered, expected, "everybody asks everybody, and everybody answers");
+/// One run in this process; prints what it delivered and how long that took.
+pub(crate) fn child(engine: &str, latency: &str) {
+    let latency: Latency = latency.parse().expect("a latency");
+    let config = config(NODES, NODES, latency);
+    let report = match engine {
+        "bucket" => run::<Permission<Direct>, NoDetector, Bucket>("raymond", &config, None),
+        "heap" => run::<Permission<Direct>, NoDetector, Heap>("raymond", &config, None),
+        other => panic!("no engine is called {other}"),
+    };
+    let report = report.expect("a run");
     assert!(report.violations.is_empty(), "{:?}", report.violations);
-    rates.add(report.delivered, report.wall_seconds);
+    println!("{} {}", report.delivered, report.wall_seconds);
+}
+
+fn once(engine: &str, latency: &str, rates: &mut Rates) {
+    let text = crate::child(&["raymond", engine, latency]);
+    let (delivered, seconds) = text.trim().split_once(' ').expect("two numbers");
+    let delivered = delivered.parse().expect("a count");
+    assert_eq!(delivered, EXPECTED, "everybody asks everybody, and everybody answers");
+    rates.add(delivered, seconds.parse().expect("a time"));
 }
 
 pub(crate) fn compare(rounds: usize) {
     let rival = rival::build();
-    let latencies = [
-        ("constant=1", Latency::Constant(Span::UNIT)),
-        ("uniform=0.5..1.5", Latency::Uniform(Span(500_000_000), Span(1_500_000_000))),
-    ];
-    for (name, latency) in latencies {
+    for name in ["constant=1", "uniform=0.5..1.5"] {
         println!("raymond, n = {NODES}, k = {PERMITS}, everybody asks once, latency {name}");
-        let config = config(NODES, NODES, latency);
         let (mut bucket, mut heap, mut dscale) = (Rates::new(), Rates::new(), Rates::new());
         for _ in 0..rounds {
-            once::<Bucket>(&config, &mut bucket);
-            once::<Heap>(&config, &mut heap);
+            once("bucket", name, &mut bucket);
+            once("heap", name, &mut heap);
             if let Some(rival) = &rival {
                 let (delivered, seconds) = rival.run(NODES, PERMITS, name);
-                assert_eq!(delivered, 2 * u64::from(NODES) * u64::from(NODES - 1), "dscale's own count");
+                assert_eq!(delivered, EXPECTED, "dscale's own count");
                 dscale.add(delivered, seconds);
             }
         }

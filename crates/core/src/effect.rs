@@ -1,7 +1,7 @@
 //! What a protocol wants done.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
+use alloc::collections::VecDeque;
 
 use crate::{Fence, GrantId, Incarnation, NodeId, Protocol, Span};
 
@@ -69,15 +69,15 @@ pub enum Effect<M, T, D> {
 /// The effects of a protocol.
 pub type EffectOf<P> = Effect<<P as Protocol>::Message, <P as Protocol>::Timer, <P as Protocol>::Durable>;
 
-/// Where a protocol leaves its effects. The driver keeps one and drains it after every input.
+/// Where a protocol leaves its effects. The driver keeps one and takes everything out after every input.
 #[derive(Clone, Debug)]
 pub struct Outbox<P: Protocol> {
-    effects: Vec<EffectOf<P>>,
+    effects: VecDeque<EffectOf<P>>,
 }
 
 impl<P: Protocol> Default for Outbox<P> {
     fn default() -> Self {
-        Self { effects: Vec::new() }
+        Self { effects: VecDeque::new() }
     }
 }
 
@@ -88,33 +88,34 @@ impl<P: Protocol> Outbox<P> {
     }
 
     /// Sends to one process.
+    #[inline]
     pub fn send(&mut self, to: NodeId, message: P::Message) {
-        self.effects.push(Effect::Send { to: To::One(to), message });
+        self.effects.push_back(Effect::Send { to: To::One(to), message });
     }
 
     /// Sends to several processes as one multi-destination send.
     pub fn send_to(&mut self, to: To, message: P::Message) {
-        self.effects.push(Effect::Send { to, message });
+        self.effects.push_back(Effect::Send { to, message });
     }
 
     /// Arms a timer for exactly `after`.
     pub fn arm(&mut self, timer: P::Timer, after: Span) {
-        self.effects.push(Effect::Arm { timer, least: after, most: after });
+        self.effects.push_back(Effect::Arm { timer, least: after, most: after });
     }
 
     /// Disarms a timer.
     pub fn disarm(&mut self, timer: P::Timer) {
-        self.effects.push(Effect::Disarm(timer));
+        self.effects.push_back(Effect::Disarm(timer));
     }
 
     /// Stores durable state.
     pub fn persist(&mut self, durable: P::Durable) {
-        self.effects.push(Effect::Persist(durable));
+        self.effects.push_back(Effect::Persist(durable));
     }
 
     /// Tells a fact.
     pub fn notify(&mut self, notice: Notice) {
-        self.effects.push(Effect::Notify(Box::new(notice)));
+        self.effects.push_back(Effect::Notify(Box::new(notice)));
     }
 
     /// Whether nothing is left to do.
@@ -122,13 +123,9 @@ impl<P: Protocol> Outbox<P> {
         self.effects.is_empty()
     }
 
-    /// Takes all effects out, in order.
-    pub fn drain(&mut self) -> impl Iterator<Item = EffectOf<P>> + '_ {
-        self.effects.drain(..)
-    }
-
-    /// Swaps the effects with an empty buffer, so that a driver can carry them out while it uses the outbox.
-    pub fn swap(&mut self, buffer: &mut Vec<EffectOf<P>>) {
-        core::mem::swap(&mut self.effects, buffer);
+    /// Takes the next effect out, in order.
+    #[inline]
+    pub fn pop(&mut self) -> Option<EffectOf<P>> {
+        self.effects.pop_front()
     }
 }

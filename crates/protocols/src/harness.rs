@@ -164,7 +164,7 @@ impl<P: Protocol> Net<P> {
     }
 
     fn carry_out(&mut self, from: NodeId, mut out: Outbox<P>) {
-        for effect in out.drain() {
+        while let Some(effect) = out.pop() {
             match effect {
                 Effect::Send { to: To::One(to), message } => self.send(from, to, message),
                 Effect::Send { to: To::Many(list), message } => {

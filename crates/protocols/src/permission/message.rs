@@ -4,7 +4,7 @@ use kgate_core::Message;
 use serde::{Deserialize, Serialize};
 
 /// The mutex's own REPLY, or a message of its broadcast.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum PermissionMessage<M> {
     /// You may enter, as far as I am concerned. Nobody answers.
     Reply {
@@ -15,7 +15,14 @@ pub enum PermissionMessage<M> {
     Spread(M),
 }
 
-impl<M: Message> Message for PermissionMessage<M> {
+/// By hand: derived for a generic type, it would copy field by field, which costs more than all else in a delivery.
+impl<M: Copy> Clone for PermissionMessage<M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M: Message + Copy> Message for PermissionMessage<M> {
     const KINDS: usize = 1 + M::KINDS;
     fn kind(&self) -> usize {
         match self {

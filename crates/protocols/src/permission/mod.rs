@@ -118,8 +118,7 @@ impl<S: Spread> Permission<S> {
             let others = (0..self.nodes).map(NodeId).filter(|&node| node != me && members.contains(node));
             counters.broadcast(others);
         }
-        self.enter_if_permitted();
-        self.tell_if_entered(out);
+        self.enter_if_permitted(out);
     }
 
     /// Algorithm 7.1 lines 23-29.
@@ -154,8 +153,7 @@ impl<S: Spread> Permission<S> {
         } else if let Some(request) = waiting.filter(|request| request.clock == clock) {
             request.permit(from);
         }
-        self.enter_if_permitted();
-        self.tell_if_entered(out);
+        self.enter_if_permitted(out);
     }
 
     /// Algorithm 7.1 lines 35-38 and 6.1 lines 32-43.
@@ -166,7 +164,7 @@ impl<S: Spread> Permission<S> {
         if self.printed.has(D4) {
             // D4: as printed, the dead one no longer counts while its permission still does.
             self.crashed.insert(node);
-            self.enter_if_permitted();
+            self.enter_if_permitted(out);
         }
         if let Some(request) = self.request.as_mut() {
             request.deferred.remove(node);
@@ -181,10 +179,10 @@ impl<S: Spread> Permission<S> {
         self.crashed.insert(node);
         self.spread(out, |spread, at, send| spread.crashed(at, node, send));
         self.ask_if_ready(out);
-        self.enter_if_permitted();
-        self.tell_if_entered(out);
+        self.enter_if_permitted(out);
     }
 
+    #[inline]
     fn on_spread(
         &mut self,
         from: NodeId,
@@ -203,28 +201,27 @@ impl<S: Spread> Permission<S> {
         if let Some(theirs) = fresh {
             self.on_request(theirs, out);
         }
-        self.spread(out, |spread, at, send| spread.relay(at, from, message, fresh.is_some(), send));
-        self.ask_if_ready(out);
+        if S::RELAYS {
+            self.spread(out, |spread, at, send| spread.relay(at, from, message, fresh.is_some(), send));
+            self.ask_if_ready(out);
+        }
         Ok(())
     }
 
-    /// Line 15: all but k of the living, oneself among them, have given permission.
-    fn enter_if_permitted(&mut self) {
-        let Some(request) = self.request.as_mut().filter(|request| request.asked) else { return };
+    /// Lines 15-16: enters when all but k of the living, oneself among them, have given permission.
+    #[inline]
+    fn enter_if_permitted(&mut self, out: &mut Outbox<Self>) {
+        let Some(request) = self.request.as_mut().filter(|request| request.asked && !request.holding) else {
+            return;
+        };
         let alive = self.nodes - self.crashed.len();
         let needed = alive.saturating_sub(self.permits);
         let permitted = match &self.counters {
             None => request.permissions() >= needed,
             Some(counters) => counters.permitted(needed),
         };
-        if !request.holding && permitted {
+        if permitted {
             request.enter();
-        }
-    }
-
-    fn tell_if_entered(&mut self, out: &mut Outbox<Self>) {
-        if let Some(request) = self.request.as_mut().filter(|request| request.holding && !request.told) {
-            request.told = true;
             out.notify(Notice::Granted { grant: GrantId(request.clock), slots: None, fence: None });
         }
     }
@@ -273,6 +270,7 @@ impl<S: Spread> Protocol for Permission<S> {
         }
     }
 
+    #[inline]
     fn handle(&mut self, _now: Time, input: InputOf<Self>, out: &mut Outbox<Self>) -> Result<(), Refusal> {
         let unsupported = |what| Err(Refusal::Unsupported { protocol: Self::NAME, what });
         match input {

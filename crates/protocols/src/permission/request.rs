@@ -14,8 +14,6 @@ pub(super) struct Request {
     pub(super) asked: bool,
     /// It has entered.
     pub(super) holding: bool,
-    /// The client knows.
-    pub(super) told: bool,
     /// Who has given permission. A set: one process's permission counts once.
     given: FixedBitSet,
     count: u32,
@@ -29,7 +27,6 @@ impl Request {
             clock,
             asked: false,
             holding: false,
-            told: false,
             given: FixedBitSet::with_capacity(nodes as usize),
             count: 0,
             deferred: Deferred::new(answer_each),
@@ -46,6 +43,7 @@ impl Request {
         self.given.contains(node.index())
     }
 
+    #[inline]
     pub(super) fn permit(&mut self, node: NodeId) {
         if !self.given.put(node.index()) {
             self.count += 1;

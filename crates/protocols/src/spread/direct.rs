@@ -32,6 +32,7 @@ pub struct Direct;
 
 impl Spread for Direct {
     type Message = DirectMessage;
+    const RELAYS: bool = false;
 
     fn ready(&self, _me: NodeId) -> bool {
         true

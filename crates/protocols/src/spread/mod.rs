@@ -37,7 +37,10 @@ pub type Sink<'a, M> = dyn FnMut(To, M) + 'a;
 /// A broadcast algorithm at one process.
 pub trait Spread: Clone + Debug + Default + Eq + Hash + Send + Sync + 'static {
     /// Its messages.
-    type Message: Message;
+    type Message: Message + Copy;
+
+    /// Whether messages are passed on or acknowledged at all, so that an incoming one may end a broadcast from here.
+    const RELAYS: bool = true;
 
     /// Whether the last broadcast from here has ended, so that the next may start.
     fn ready(&self, me: NodeId) -> bool;

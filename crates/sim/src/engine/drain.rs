@@ -17,7 +17,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         let mut grants = self.stats.grants;
         let mut give_up = self.now + self.patience();
         while self.judges.waiting() > 0 {
-            let settled = self.under_way == 0 && (!detects || self.untold == 0);
+            let settled = self.mutex_is_quiet() && (!detects || self.untold == 0);
             if settled {
                 break;
             }

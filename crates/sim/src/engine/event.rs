@@ -34,31 +34,6 @@ pub(super) enum Event<M, T, DM, DT> {
     News { node: NodeId, crashed: NodeId },
 }
 
-/// Whose event it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Layer {
-    /// The mutex's: while one is in the queue, something may still be granted.
-    Mutex,
-    /// The detector's, which goes on for ever.
-    Detector,
-}
-
-impl<M, T, DM, DT> Event<M, T, DM, DT> {
-    #[inline]
-    pub(super) fn layer(&self) -> Layer {
-        match self {
-            Self::Probe { .. } | Self::ProbeAll { .. } | Self::ProbeTimer { .. } => Layer::Detector,
-            Self::Deliver { .. }
-            | Self::DeliverAll { .. }
-            | Self::Arrive(_)
-            | Self::Timer { .. }
-            | Self::Acquire { .. }
-            | Self::Release { .. }
-            | Self::News { .. } => Layer::Mutex,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -18,7 +18,7 @@ use std::time::Instant;
 
 use fixedbitset::FixedBitSet;
 use kgate_core::{
-    Effect, EffectOf, Incarnation, Input, InputOf, Message, NodeId, Notice, Outbox, Protocol, Span, Time,
+    Effect, Incarnation, Input, InputOf, Message, NodeId, Notice, Outbox, Protocol, Span, Time,
 };
 use kgate_spec::trace;
 
@@ -30,7 +30,7 @@ use crate::queue::{BucketQueue, EventQueue, HeapQueue};
 use crate::report::{Report, Rest};
 use crate::rng::Rng;
 use crate::stats::{Counts, Stats};
-use event::{Event, EventOf, Layer};
+use event::{Event, EventOf};
 use judges::Judges;
 use network::Network;
 
@@ -127,6 +127,8 @@ struct Simulation<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> {
     config: &'a Config,
     plan: Plan,
     now: Time,
+    /// The end of the measured time.
+    end: Time,
     queue: Q,
     mutexes: Vec<M>,
     detectors: Vec<D>,
@@ -135,8 +137,8 @@ struct Simulation<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> {
     /// Pairs of a live process and a crashed one of which it does not know yet.
     untold: u64,
     told: BTreeMap<NodeId, u32>,
-    /// Events in the queue that are not the detector's.
-    under_way: u64,
+    /// Events in the queue that are the detector's, which goes on for ever.
+    probes: usize,
     network: Network,
     judges: Judges,
     stats: Stats,
@@ -151,8 +153,6 @@ struct Simulation<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> {
     detector_timers: Tickets<D::Timer>,
     mutex_out: Outbox<M>,
     detector_out: Outbox<D>,
-    mutex_effects: Vec<EffectOf<M>>,
-    detector_effects: Vec<EffectOf<D>>,
 }
 
 impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, M, D, Q> {
@@ -164,6 +164,7 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
             config,
             plan,
             now: Time::ZERO,
+            end: Time::ZERO + config.duration,
             queue: Q::new(network::typical_delay(config)),
             mutexes: Vec::with_capacity(nodes),
             detectors: Vec::with_capacity(nodes),
@@ -171,7 +172,7 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
             crashed: 0,
             untold: 0,
             told: BTreeMap::new(),
-            under_way: 0,
+            probes: 0,
             network: Network::new(config),
             judges: Judges::new(config),
             stats: Stats {
@@ -195,8 +196,6 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
             detector_timers: BTreeMap::new(),
             mutex_out: Outbox::new(),
             detector_out: Outbox::new(),
-            mutex_effects: Vec::new(),
-            detector_effects: Vec::new(),
         }
     }
 
@@ -211,7 +210,7 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
         let first = Time::ZERO + self.config.load.first_request;
         if self.config.load.entries != Some(0) {
             for node in (0..self.config.load.requesters).map(NodeId) {
-                self.push(first, Event::Acquire { node });
+                self.queue.push(first, Event::Acquire { node });
             }
         }
     }
@@ -220,15 +219,14 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
     #[allow(clippy::disallowed_methods)] // The wall clock tells how fast the simulator is; no run depends on it.
     fn measure(&mut self) -> (Stats, f64) {
         let started = Instant::now();
-        let end = Time::ZERO + self.config.duration;
         for (at, node) in self.plan.crashes.clone() {
-            if at > end {
+            if at > self.end {
                 break;
             }
             self.run_until(at);
             self.crash(at, node);
         }
-        self.run_until(end);
+        self.run_until(self.end);
         self.asking = false;
         (self.stats.clone(), started.elapsed().as_secs_f64())
     }
@@ -239,34 +237,42 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
         }
     }
 
-    fn push(&mut self, at: Time, event: EventOf<M, D>) {
-        if event.layer() == Layer::Mutex {
-            self.under_way += 1;
-        }
+    fn push_probe(&mut self, at: Time, event: EventOf<M, D>) {
+        self.probes += 1;
         self.queue.push(at, event);
+    }
+
+    /// Whether anything is under way that a mutex may still hear of.
+    fn mutex_is_quiet(&self) -> bool {
+        self.queue.len() == self.probes
     }
 
     /// One event happens.
     #[inline]
     fn step(&mut self, at: Time, event: EventOf<M, D>) {
         self.now = at;
-        if event.layer() == Layer::Mutex {
-            self.under_way -= 1;
-        }
         match event {
-            Event::Deliver { from, to, message } => self.deliver(from, to, message),
+            Event::Deliver { from, to, message } => {
+                let content = RunHash::of(&message);
+                self.deliver(from, to, message, content);
+            }
             Event::DeliverAll { from, message } => {
+                let content = RunHash::of(&*message);
                 for to in (0..self.config.nodes).map(NodeId).filter(|&to| to != from) {
-                    self.deliver(from, to, M::Message::clone(&message));
+                    self.deliver(from, to, M::Message::clone(&message), content);
                 }
             }
             Event::Arrive(arrived) => {
                 let (from, to, message) = *arrived;
                 let received = self.network.receive(to, at);
-                self.push(received, Event::Deliver { from, to, message });
+                self.queue.push(received, Event::Deliver { from, to, message });
             }
-            Event::Probe { from, to, message } => self.probe(from, to, message),
+            Event::Probe { from, to, message } => {
+                self.probes -= 1;
+                self.probe(from, to, message);
+            }
             Event::ProbeAll { from, message } => {
+                self.probes -= 1;
                 for to in (0..self.config.nodes).map(NodeId).filter(|&to| to != from) {
                     self.probe(from, to, D::Message::clone(&message));
                 }
@@ -279,6 +285,7 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
                 }
             }
             Event::ProbeTimer { node, ticket, timer } => {
+                self.probes -= 1;
                 let key = (node, timer);
                 if self.detector_timers.get(&key) == Some(&ticket) {
                     self.detector_timers.remove(&key);
@@ -294,7 +301,7 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
                     let load = &self.config.load;
                     let more = load.entries.is_none_or(|most| self.judges.requests_of(node) < most);
                     if self.asking && more {
-                        self.push(self.now + load.think, Event::Acquire { node });
+                        self.queue.push(self.now + load.think, Event::Acquire { node });
                     }
                 }
             }
@@ -311,13 +318,12 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
         }
     }
 
-    #[inline]
-    fn deliver(&mut self, from: NodeId, to: NodeId, message: M::Message) {
+    #[inline(always)]
+    fn deliver(&mut self, from: NodeId, to: NodeId, message: M::Message, content: u64) {
         if !self.alive.contains(to.index()) {
             return;
         }
         self.stats.delivered += 1;
-        let content = RunHash::of(&message);
         if self.trace.is_some() {
             let (kind, text) = (M::Message::kind_name(message.kind()), format!("{message:?}"));
             self.write(to, &trace::Event::Deliver { kind, from, message: &text });
@@ -346,7 +352,7 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn live_mutex_input(&mut self, node: NodeId, label: Label, input: InputOf<M>) {
         self.count(node, label);
         if let Err(refusal) = self.mutexes[node.index()].handle(self.now, input, &mut self.mutex_out) {
@@ -378,16 +384,14 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
     }
 
     fn carry_out_mutex(&mut self, node: NodeId) {
-        let mut effects = std::mem::take(&mut self.mutex_effects);
-        self.mutex_out.swap(&mut effects);
-        for effect in effects.drain(..) {
+        while let Some(effect) = self.mutex_out.pop() {
             match effect {
                 Effect::Send { to, message } => self.send(node, to, message),
                 Effect::Notify(notice) => self.noted(node, &notice),
                 Effect::Arm { timer, least, most } => {
                     let (at, ticket) = self.arm(least, most);
                     self.mutex_timers.insert((node, timer.clone()), ticket);
-                    self.push(at, Event::Timer { node, ticket, timer });
+                    self.queue.push(at, Event::Timer { node, ticket, timer });
                 }
                 Effect::Disarm(timer) => {
                     self.mutex_timers.remove(&(node, timer));
@@ -395,14 +399,11 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
                 Effect::Persist(_) => {} // Crashes are for good here, so nothing is ever restored.
             }
         }
-        self.mutex_effects = effects;
     }
 
     fn carry_out_detector(&mut self, node: NodeId) {
-        let mut effects = std::mem::take(&mut self.detector_effects);
-        self.detector_out.swap(&mut effects);
         let mut news = Vec::new();
-        for effect in effects.drain(..) {
+        while let Some(effect) = self.detector_out.pop() {
             match effect {
                 Effect::Send { to, message } => self.send_probe(node, to, message),
                 Effect::Notify(notice) => match *notice {
@@ -412,7 +413,7 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
                 Effect::Arm { timer, least, most } => {
                     let (at, ticket) = self.arm(least, most);
                     self.detector_timers.insert((node, timer.clone()), ticket);
-                    self.push(at, Event::ProbeTimer { node, ticket, timer });
+                    self.push_probe(at, Event::ProbeTimer { node, ticket, timer });
                 }
                 Effect::Disarm(timer) => {
                     self.detector_timers.remove(&(node, timer));
@@ -420,7 +421,6 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
                 Effect::Persist(_) => {}
             }
         }
-        self.detector_effects = effects;
         for crashed in news {
             self.stats.suspicions += 1;
             self.tell(node, crashed);
@@ -438,7 +438,7 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
         match notice {
             Notice::Granted { grant, .. } => {
                 self.granted(node);
-                self.push(self.now + self.config.load.hold, Event::Release { node, grant: *grant });
+                self.queue.push(self.now + self.config.load.hold, Event::Release { node, grant: *grant });
             }
             Notice::Asked => {
                 self.judges.broadcast(node, self.now);
@@ -470,7 +470,7 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
             for other in self.alive.ones().collect::<Vec<_>>() {
                 let other = NodeId(u32::try_from(other).expect("a node's index"));
                 let at = self.now + Span(self.news_dice.within(1.min(within.0), within.0));
-                self.push(at, Event::News { node: other, crashed: node });
+                self.queue.push(at, Event::News { node: other, crashed: node });
             }
         }
     }

@@ -116,7 +116,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
             To::All if Q::RECORDS && matches!(self.config.cost.latency, Latency::Constant(_)) => {
                 self.count_sent(kind, u64::from(self.config.nodes - 1), self.now);
                 let at = self.arrival_now();
-                self.push(at, Event::DeliverAll { from, message: Box::new(message) });
+                self.queue.push(at, Event::DeliverAll { from, message: Box::new(message) });
             }
             To::All => {
                 for to in (0..self.config.nodes).map(NodeId).filter(|&to| to != from) {
@@ -131,7 +131,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         assert!(to.0 < self.config.nodes && to != from, "{from} sends to {to} at t={}", self.now);
         self.count_sent(kind, 1, self.now);
         let at = self.arrival_now();
-        self.push(at, Event::Deliver { from, to, message });
+        self.queue.push(at, Event::Deliver { from, to, message });
     }
 
     #[inline]
@@ -190,13 +190,13 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
             ReceiveCost::Parallel => Event::Deliver { from, to, message },
             ReceiveCost::Queue => Event::Arrive(Box::new((from, to, message))),
         };
-        self.push(at, event);
+        self.queue.push(at, event);
     }
 
     /// A message counts when it leaves, within the measured time.
     #[inline]
     fn count_sent(&mut self, kind: usize, copies: u64, departure: Time) {
-        if departure <= Time::ZERO + self.config.duration {
+        if departure <= self.end {
             self.stats.mutex_messages.add(kind, copies);
         }
     }
@@ -221,7 +221,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
             To::All if Q::RECORDS && matches!(self.config.cost.latency, Latency::Constant(_)) => {
                 self.stats.detector_messages.add(kind, u64::from(self.config.nodes - 1));
                 let at = self.probe_arrival(departure);
-                self.push(at, Event::ProbeAll { from, message: Box::new(message) });
+                self.push_probe(at, Event::ProbeAll { from, message: Box::new(message) });
             }
             To::All => {
                 for to in (0..self.config.nodes).map(NodeId).filter(|&to| to != from) {
@@ -242,7 +242,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         assert!(to.0 < self.config.nodes && to != from, "{from} probes {to} at t={}", self.now);
         self.stats.detector_messages.add(kind, 1);
         let at = self.probe_arrival(departure);
-        self.push(at, Event::Probe { from, to, message });
+        self.push_probe(at, Event::Probe { from, to, message });
     }
 
     fn probe_arrival(&mut self, departure: Time) -> Time {
