@@ -404,12 +404,12 @@ fn refusals_change_nothing() {
                 let message = PermissionMessage::Reply { clock };
                 expected.push((Input::Deliver { from: NodeId(from), message }, stranger(from)));
                 for message in junk {
-                    let message = PermissionMessage::Spread(message.clone());
+                    let message = PermissionMessage::Spread(*message);
                     expected.push((Input::Deliver { from: NodeId(from), message }, stranger(from)));
                 }
             }
             for message in junk.iter().filter(|message| S::source(message).is_some()) {
-                let message = PermissionMessage::Spread(message.clone());
+                let message = PermissionMessage::Spread(*message);
                 expected.push((Input::Deliver { from: NodeId(0), message }, stranger(4)));
             }
             for (input, refusal) in expected {
@@ -506,7 +506,9 @@ fn safe_and_live<S: Spread>(
                 let sent = net.flights.iter().filter(|(_, copy)| copy.from.0 == node);
                 let sent: Vec<_> = sent.map(|(due, _)| *due).collect();
                 let left = order.next().map_or(sent.len(), |choice| choice.index(sent.len() + 1));
-                sent[left..].iter().for_each(|due| drop(net.flights.remove(due)));
+                for due in &sent[left..] {
+                    net.flights.remove(due);
+                }
             }
             Step::Hear(at, of) => {
                 unheard.retain(|&news| news != (at, of));

@@ -358,7 +358,9 @@ fn broadcasts_end<S: Spread>(
                 let sent = net.flights.iter().filter(|(_, copy)| copy.from.0 == node);
                 let sent: Vec<_> = sent.map(|(due, _)| *due).collect();
                 let left = order.next().map_or(sent.len(), |choice| choice.index(sent.len() + 1));
-                sent[left..].iter().for_each(|due| drop(net.flights.remove(due)));
+                for due in &sent[left..] {
+                    net.flights.remove(due);
+                }
             }
             Step::Hear(at, of) => {
                 unheard.retain(|&news| news != (at, of));
