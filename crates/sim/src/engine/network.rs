@@ -90,7 +90,7 @@ impl Departures {
 
 impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D, Q> {
     /// A mutex sends.
-    #[inline]
+    #[inline(always)]
     pub(super) fn send(&mut self, from: NodeId, to: To, message: M::Message) {
         let kind = message.kind();
         if self.trace.is_some() {
@@ -104,7 +104,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
     }
 
     /// The short way, for a network in which nothing waits.
-    #[inline]
+    #[inline(always)]
     fn send_at_once(&mut self, from: NodeId, to: To, kind: usize, message: M::Message) {
         match to {
             To::One(to) => self.send_now(from, to, kind, message),
@@ -126,7 +126,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn send_now(&mut self, from: NodeId, to: NodeId, kind: usize, message: M::Message) {
         assert!(to.0 < self.config.nodes && to != from, "{from} sends to {to} at t={}", self.now);
         self.count_sent(kind, 1, self.now);
@@ -140,6 +140,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
     }
 
     /// The long way: copies wait for each other, may be lost with their sender, and may have to keep their order.
+    #[inline(never)]
     fn send_in_turn(&mut self, from: NodeId, to: To, kind: usize, message: M::Message) {
         let cost = self.config.cost;
         let mut leave = match cost.send_cost {

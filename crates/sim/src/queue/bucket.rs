@@ -170,7 +170,7 @@ impl<E> BucketQueue<E> {
         Entry { offset: (at & ((1 << self.width_bits) - 1)) as u32, event }
     }
 
-    #[inline]
+    #[inline(always)] // An entry is moved once then, not twice.
     fn push_ring(&mut self, at: u64, event: E) {
         let entry = self.entry(at, event);
         let index = ring_index(at >> self.width_bits);
