@@ -3,7 +3,7 @@
 use kgate_core::{Printed, Protocol, Span};
 use kgate_protocols::registry::{self, Entry, Visitor};
 use kgate_sim::{
-    Bucket, Config, Cost, Crash, Detection, Heap, Latency, Load, ReceiveCost, Report, Rng, SendCost,
+    Bucket, Config, Cost, Crash, Detection, Detector, Heap, Latency, Load, ReceiveCost, Report, Rng, SendCost,
 };
 
 /// A length of time as on the command line.
@@ -48,6 +48,7 @@ impl Case {
             crashes: Vec::new(),
             random_crashes: 0,
             bears: entry.bears(nodes, 3),
+            detector: detector_of(entry),
             duration: t("1000"),
         };
         Self { entry, config }
@@ -104,6 +105,11 @@ impl Case {
         let own_detector = self.config.detection.oracle.is_none();
         registry::visit(self.entry, own_detector, Runner { case: self, bucket })
     }
+}
+
+/// What the simulator needs to know of a system's detector.
+fn detector_of(entry: &Entry) -> Option<Detector> {
+    entry.detector.map(|_| if entry.all_to_all { Detector::AllToAll } else { Detector::Sparse })
 }
 
 struct Runner<'a> {

@@ -4,7 +4,7 @@ use kgate_core::Span;
 use kgate_protocols::detect::NoDetector;
 use kgate_protocols::permission::Permission;
 use kgate_protocols::spread::Tree;
-use kgate_sim::{Bucket, Latency, run};
+use kgate_sim::{Bucket, Detector, Latency, run};
 
 use crate::raymond::config;
 
@@ -19,6 +19,7 @@ pub(crate) fn measure() {
 /// One request, broadcast to a million processes and answered by all.
 pub(crate) fn child() {
     let mut config = config(NODES, 1, Latency::Constant(Span::UNIT));
+    config.detector = Some(Detector::Sparse);
     config.detection.oracle = Some(Span::UNIT);
     let report = run::<Permission<Tree>, NoDetector, Bucket>("vcube", &config, None).expect("a run");
     assert_eq!((report.grants, report.delivered), (1, 3 * u64::from(NODES - 1)));

@@ -39,6 +39,7 @@ pub(crate) fn config(nodes: u32, requesters: u32, latency: Latency) -> Config {
         crashes: Vec::new(),
         random_crashes: 0,
         bears: PERMITS - 1,
+        detector: None,
         duration: Span::UNIT.times(100_000),
     }
 }

@@ -19,6 +19,7 @@ fn diagnosis_is_exact() {
 fn raymond_is_reproduced() {
     let report = Case::robust_2012("raymond").run();
     assert_eq!(report.messages.by_kind["request"], 1425);
+    assert_eq!(report.messages.by_kind["reply"], 1256, "docs/REPRODUCTION.md says so");
     let replies = report.messages.by_kind["reply"] as f64;
     assert!((replies / 1265.0 - 1.0).abs() < 0.02, "{replies} replies");
 }
@@ -29,6 +30,7 @@ fn raymond_blocks_at_the_fifth_crash() {
     let mut case = Case::robust_2012("raymond");
     let whole = case.run();
     case.config.duration = kgate_tests::t("30");
+    case.config.crashes.truncate(6);
     let until_then = case.run();
     assert_eq!(
         whole.grants, until_then.grants,
@@ -45,5 +47,7 @@ fn proposed_total_is_within_six_percent() {
     let report = Case::robust_2012("robust").run();
     let total = report.messages.total as f64;
     assert!((total / 8884.0 - 1.0).abs() < 0.06, "{total} messages");
+    let kinds = ["tree", "reply", "ack"].map(|kind| report.messages.by_kind[kind]);
+    assert_eq!(kinds, [3102, 3075, 3080], "docs/REPRODUCTION.md says so");
     assert_eq!(report.unanswered, 0, "the proposed algorithm serves whoever lives, down to one process");
 }

@@ -17,7 +17,7 @@
 //! 5. **Ids are checked before use.** Whatever a peer sends is either a valid input or a refusal, never a
 //!    panic. A broken invariant of our own, on the other hand, is a panic.
 //! 6. **Idle is small.** A process that neither waits nor holds keeps O(log n) or sparse state, so that a
-//!    million of them fit into memory.
+//!    million of them fit into memory. (The one exception is a detector that hears of everybody all the time.)
 #![no_std]
 
 extern crate alloc;

@@ -1,7 +1,7 @@
 //! Integer time: nanoseconds. One time unit (t.u.) of the papers is one second.
 
 use core::fmt;
-use core::ops::{Add, AddAssign, Sub};
+use core::ops::{Add, AddAssign};
 
 use serde::{Deserialize, Serialize};
 
@@ -62,13 +62,6 @@ impl Add for Span {
     type Output = Span;
     fn add(self, other: Span) -> Span {
         Span(self.0.saturating_add(other.0))
-    }
-}
-
-impl Sub for Span {
-    type Output = Span;
-    fn sub(self, other: Span) -> Span {
-        Span(self.0.saturating_sub(other.0))
     }
 }
 

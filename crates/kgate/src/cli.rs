@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::builder::BoolishValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use kgate_core::Span;
 use kgate_sim::{Latency, ReceiveCost, SendCost};
@@ -34,14 +35,19 @@ After the measured time nobody asks any more and the run goes on until every req
 so a deadlock is found, not waited for. A run that is not correct exits with 1 and says how to replay it.
 
 Examples:
-  kgate sim                                             three of sixteen processes share three units
-  kgate sim --protocol raymond -n 128 --load high       everybody wants in
-  kgate sim --protocol bas -n 32 --random-crashes 3     with crashes and a failure detector
-  kgate sim --protocol vcube -n 4 -k 2 --load high --latency uniform=0.1..2 --as-printed D2 --runs 50
-                                                        a published algorithm lets three through
-  kgate sim --protocol raymond -n 16 -k 5 --load first=5 --hold 0.8 --think 0.1 --first-request 0.9 \\
-            --send 0 --latency constant=0.01 --receive 0 --duration 100.9 --crash 15@5,14@10,13@15,12@20,11@25
-                                                        robust-2012, section 5";
+  Three of sixteen processes share three units:
+    kgate sim
+  Everybody wants in:
+    kgate sim --protocol raymond -n 128 --load high
+  With crashes, found by heartbeats:
+    kgate sim --protocol bas -n 32 --random-crashes 3
+  A published algorithm lets three through a gate for two:
+    kgate sim -n 4 -k 2 --load high --latency uniform=0.1..2 --hold 1 \\
+        --as-printed D2
+  robust-2012, section 5, up to the fifth crash:
+    kgate sim --protocol raymond -n 16 -k 5 --load first=5 --hold 0.8 \\
+        --first-request 0.9 --send 0 --latency constant=0.01 --receive 0 \\
+        --duration 30 --crash 15@5,14@10,13@15,12@20,11@25";
 
 #[derive(Debug, Args)]
 pub(crate) struct SimArgs {
@@ -52,8 +58,8 @@ pub(crate) struct SimArgs {
     #[arg(short = 'n', long, value_name = "N", default_value_t = 16, env = "KGATE_OPT_PROCESSES")]
     pub(crate) processes: u32,
     /// How many units they share: at most k are inside at once
-    #[arg(short = 'k', long, value_name = "K", default_value_t = 3, env = "KGATE_OPT_SLOTS")]
-    pub(crate) slots: u32,
+    #[arg(short = 'k', long, value_name = "K", default_value_t = 3, env = "KGATE_OPT_UNITS")]
+    pub(crate) units: u32,
     /// Who asks: `low` = the first k processes, `high` = all, `first=M` = the first M
     #[arg(long, default_value = "low", value_parser = parse::load, env = "KGATE_OPT_LOAD")]
     pub(crate) load: Asking,
@@ -67,18 +73,15 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "T", default_value = "0", value_parser = parse::span, env = "KGATE_OPT_FIRST_REQUEST")]
     pub(crate) first_request: Span,
     /// How often each process asks [default: until the run ends]
-    #[arg(long, value_name = "E", env = "KGATE_OPT_ENTRIES")]
+    #[arg(long, value_name = "E", value_parser = clap::value_parser!(u32).range(1..), env = "KGATE_OPT_ENTRIES")]
     pub(crate) entries: Option<u32>,
     /// Time to send a message (t_s)
     #[arg(long, value_name = "T", default_value = "0.1", value_parser = parse::span, env = "KGATE_OPT_SEND")]
     pub(crate) send: Span,
     /// Time a message spends in the network (t_t) [default: 0.8]
-    #[arg(
-        long, value_name = "T", value_parser = parse::span, conflicts_with = "latency",
-        env = "KGATE_OPT_TRANSMIT"
-    )]
+    #[arg(long, value_name = "T", value_parser = parse::span, env = "KGATE_OPT_TRANSMIT")]
     pub(crate) transmit: Option<Span>,
-    /// Instead of --transmit: `constant=T`, `uniform=A..B` or `exponential=MEAN`
+    /// Replaces --transmit: `constant=T`, `uniform=A..B` or `exponential=MEAN`
     #[arg(long, value_name = "SHAPE", value_parser = parse::latency, env = "KGATE_OPT_LATENCY")]
     pub(crate) latency: Option<Latency>,
     /// Time to receive a message (t_r)
@@ -91,7 +94,7 @@ pub(crate) struct SimArgs {
     #[arg(long, value_enum, value_name = "HOW", default_value = "parallel", env = "KGATE_OPT_RECEIVE_COST")]
     pub(crate) receive_cost: ReceiveCostArg,
     /// Messages from one process to another never overtake each other, whatever the latency
-    #[arg(long, env = "KGATE_OPT_FIFO")]
+    #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_FIFO")]
     pub(crate) fifo: bool,
     /// How long to measure
     #[arg(long, value_name = "T", default_value = "1000", value_parser = parse::span, env = "KGATE_OPT_DURATION")]
@@ -131,17 +134,17 @@ pub(crate) struct SimArgs {
     )]
     pub(crate) runs: u32,
     /// Print one JSON object
-    #[arg(long, env = "KGATE_OPT_JSON")]
+    #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_JSON")]
     pub(crate) json: bool,
-    /// Write every event to a file, one JSON object a line
-    #[arg(long, value_name = "FILE", conflicts_with = "runs", env = "KGATE_OPT_TRACE")]
+    /// Write requests, sends, deliveries, grants, crashes and suspicions to a file, one JSON object a line
+    #[arg(long, value_name = "FILE", env = "KGATE_OPT_TRACE")]
     pub(crate) trace: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ProtocolsArgs {
     /// Print one JSON object
-    #[arg(long, env = "KGATE_OPT_JSON")]
+    #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_JSON")]
     pub(crate) json: bool,
 }
 

@@ -1,23 +1,26 @@
 //! `kgate protocols`.
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
 use kgate_protocols::registry::ENTRIES;
 
-use crate::Outcome;
 use crate::cli::ProtocolsArgs;
+use crate::{Failure, Outcome};
 
 pub(crate) fn run(args: &ProtocolsArgs) -> Outcome {
+    let mut stdout = std::io::stdout().lock();
     if args.json {
-        print_json()?;
+        print_json(&mut stdout)?
     } else {
-        print_text();
+        print_text(&mut stdout)?
     }
+    stdout.flush()?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn print_json() -> anyhow::Result<()> {
+fn print_json(to: &mut impl Write) -> Result<(), Failure> {
     let rows: Vec<_> = ENTRIES
         .iter()
         .map(|entry| {
@@ -33,26 +36,26 @@ fn print_json() -> anyhow::Result<()> {
         })
         .collect();
     let object = serde_json::json!({ "protocols": rows });
-    println!("{}", serde_json::to_string_pretty(&object).context("printing JSON")?);
+    writeln!(to, "{}", serde_json::to_string_pretty(&object).context("printing JSON")?)?;
     Ok(())
 }
 
-fn print_text() {
+fn print_text(to: &mut impl Write) -> io::Result<()> {
     for entry in ENTRIES {
-        println!("{}", entry.name);
-        println!("  {}", entry.title);
+        writeln!(to, "{}", entry.name)?;
+        writeln!(to, "  {}", entry.title)?;
         println!(
             "  messages an entry  {}, and {} delays when nobody else asks",
             entry.messages, entry.delays
         );
-        println!("  bears              {}", entry.tolerates);
-        println!("  broadcast          {}", entry.spread);
-        println!("  detector           {}", entry.detector.unwrap_or("none"));
-        println!("  published          {}", entry.citation);
+        writeln!(to, "  bears              {}", entry.tolerates)?;
+        writeln!(to, "  broadcast          {}", entry.spread)?;
+        writeln!(to, "  detector           {}", entry.detector.unwrap_or("none"))?;
+        writeln!(to, "  published          {}", entry.citation)?;
         for defect in entry.published_defects() {
-            println!("  --as-printed {}    {}: {}", defect.id, defect.place, defect.story);
+            writeln!(to, "  --as-printed {}    {}: {}", defect.id, defect.place, defect.story)?;
         }
-        println!();
+        writeln!(to)?;
     }
-    println!("Run one with: kgate sim --protocol NAME");
+    writeln!(to, "Run one with: kgate sim --protocol NAME")
 }

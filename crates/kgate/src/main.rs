@@ -28,6 +28,7 @@ fn main() -> ExitCode {
             eprintln!("kgate: {text}");
             ExitCode::from(2)
         }
+        Err(Failure::Unread) => ExitCode::SUCCESS,
         Err(Failure::Broken(error)) => {
             eprintln!("kgate: {error:#}");
             ExitCode::from(125)
@@ -39,8 +40,21 @@ fn main() -> ExitCode {
 enum Failure {
     /// It was asked for what cannot be.
     Usage(String),
+    /// Nobody reads what it prints.
+    Unread,
     /// It could not do what it was rightly asked for.
     Broken(anyhow::Error),
+}
+
+/// Whoever reads our output may stop reading: then we stop too, and nobody needs to be told.
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            Failure::Unread
+        } else {
+            Failure::Broken(error.into())
+        }
+    }
 }
 
 impl From<anyhow::Error> for Failure {

@@ -10,8 +10,10 @@ use std::process::ExitCode;
 use anyhow::Context;
 use kgate_core::{Printed, Protocol, Span};
 use kgate_protocols::registry::{self, Entry, Visitor};
-use kgate_sim::engine::RunError;
-use kgate_sim::{Bucket, Config, Cost, Detection, Heap, Latency, Load, Report};
+use kgate_sim::{
+    Bucket, Config, Cost, Detection, Detector as DetectorSize, Heap, Latency, Load, OpenTrace, Report,
+    RunError,
+};
 
 use crate::cli::{Asking, Detector, EngineArg, SimArgs};
 use crate::{Failure, Outcome};
@@ -22,6 +24,10 @@ pub(crate) fn run(args: &SimArgs) -> Outcome {
         None => Printed::NONE,
         Some(id) => entry.as_printed(id).map_err(|error| Failure::Usage(error.to_string()))?,
     };
+    if args.trace.is_some() && args.runs > 1 {
+        return Err(Failure::Usage("a trace tells one run: leave out --trace or --runs".into()));
+    }
+    let mut stdout = std::io::stdout().lock();
     let mut reports = Vec::new();
     for run in 0..args.runs {
         let seed = args.seed.wrapping_add(u64::from(run));
@@ -31,34 +37,25 @@ pub(crate) fn run(args: &SimArgs) -> Outcome {
             complain(args, &report, seed);
         }
         if !args.json {
-            text::print(args, entry, &report, args.runs > 1);
+            text::print(&mut stdout, args, entry, &report)?;
         }
         reports.push(report);
     }
     let violated = reports.iter().filter(|report| !report.violations.is_empty()).count();
     if args.json {
-        print_json(&reports).map_err(Failure::Broken)?;
+        print_json(&mut stdout, &reports)?;
     } else if args.runs > 1 {
-        println!("{} runs, {violated} of them not correct", args.runs);
+        writeln!(stdout, "{} runs, {violated} of them not correct", args.runs)?;
     }
+    stdout.flush()?;
     Ok(if violated == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// The run that the command line asks for.
 fn config(args: &SimArgs, entry: &Entry, printed: Printed, seed: u64) -> Config {
-    let latency = args.latency.unwrap_or(Latency::Constant(args.transmit.unwrap_or(DEFAULT_TRANSMIT)));
-    let cost = Cost {
-        send: args.send,
-        latency,
-        receive: args.receive,
-        send_cost: args.send_cost.into(),
-        receive_cost: args.receive_cost.into(),
-        fifo: args.fifo,
-    };
-    let longest = cost.longest_delay().unwrap_or(Span::ZERO);
     let load = Load {
         requesters: match args.load {
-            Asking::Low => args.slots,
+            Asking::Low => args.units,
             Asking::High => args.processes,
             Asking::First(count) => count,
         },
@@ -69,7 +66,7 @@ fn config(args: &SimArgs, entry: &Entry, printed: Printed, seed: u64) -> Config 
     };
     let detection = Detection {
         interval: args.detect_interval,
-        timeout: args.detect_timeout.unwrap_or(longest.times(2).max(LEAST_TIMEOUT)),
+        timeout: timeout(args),
         oracle: match args.detector {
             Detector::Own => None,
             Detector::Oracle(within) => Some(within),
@@ -77,55 +74,64 @@ fn config(args: &SimArgs, entry: &Entry, printed: Printed, seed: u64) -> Config 
     };
     Config {
         nodes: args.processes,
-        permits: args.slots,
+        permits: args.units,
         seed,
         printed,
-        cost,
+        cost: cost(args),
         load,
         detection,
         crashes: args.crash.clone(),
         random_crashes: args.random_crashes,
         // A registry entry speaks of sensible sizes; the configuration is checked before anybody listens to it.
-        bears: if args.slots == 0 || args.processes == 0 {
+        bears: if args.units == 0 || args.processes == 0 {
             0
         } else {
-            entry.bears(args.processes, args.slots)
+            entry.bears(args.processes, args.units)
         },
+        detector: entry
+            .detector
+            .map(|_| if entry.all_to_all { DetectorSize::AllToAll } else { DetectorSize::Sparse }),
         duration: args.duration,
     }
 }
 
+fn cost(args: &SimArgs) -> Cost {
+    Cost {
+        send: args.send,
+        latency: args.latency.unwrap_or(Latency::Constant(args.transmit.unwrap_or(DEFAULT_TRANSMIT))),
+        receive: args.receive,
+        send_cost: args.send_cost.into(),
+        receive_cost: args.receive_cost.into(),
+        fifo: args.fifo,
+    }
+}
+
+/// How long a detector waits: what was asked for, or twice the longest delay and at least 4.
+fn timeout(args: &SimArgs) -> Span {
+    let longest = cost(args).longest_delay().unwrap_or(Span::ZERO);
+    args.detect_timeout.unwrap_or(longest.times(2).max(LEAST_TIMEOUT))
+}
+
 /// vcube-2018 section 8.1: t_t = 0.8.
 const DEFAULT_TRANSMIT: Span = Span(800_000_000);
-/// Ours: twice the longest delay of vcube-2018's setting, doubled.
+/// Ours: four times the longest delay of vcube-2018's setting.
 const LEAST_TIMEOUT: Span = Span(4_000_000_000);
 
 fn simulate(args: &SimArgs, entry: &Entry, config: &Config) -> Result<Report, Failure> {
-    let oracle = config.detection.oracle.is_some();
-    if oracle && entry.detector.is_none() {
-        return Err(Failure::Usage(format!(
-            "{} listens to no detector, so no oracle can replace it: leave out --detector",
-            entry.name
-        )));
-    }
-    let trace = match &args.trace {
-        None => None,
-        Some(path) => {
-            // Checked first, so that a command that cannot run does not empty a file.
-            config.check(entry.detector.is_some()).map_err(|error| Failure::Usage(error.to_string()))?;
-            let file = File::create(path).map_err(|error| {
-                Failure::Usage(format!("cannot write the trace {}: {error}", path.display()))
-            })?;
-            Some(Box::new(BufWriter::new(file)) as Box<dyn Write>)
-        }
-    };
+    let trace = args.trace.as_ref().map(|path| -> OpenTrace<'_> {
+        Box::new(move || Ok(Box::new(BufWriter::new(File::create(path)?)) as Box<dyn Write>))
+    });
     let run = Run { name: entry.name, config, engine: args.engine, trace };
-    match registry::visit(entry, !oracle, run) {
+    match registry::visit(entry, config.detection.oracle.is_none(), run) {
         Ok(mut report) => {
             report.as_printed = args.as_printed.as_ref().map(|id| id.to_ascii_uppercase());
             Ok(report)
         }
         Err(RunError::Config(error)) => Err(Failure::Usage(error.to_string())),
+        Err(RunError::OpenTrace(error)) => {
+            let path = args.trace.as_deref().unwrap_or_else(|| "".as_ref()).display();
+            Err(Failure::Usage(format!("cannot write the trace {path}: {error}")))
+        }
         Err(error @ RunError::Trace(_)) => Err(Failure::Broken(error.into())),
     }
 }
@@ -135,7 +141,7 @@ struct Run<'a> {
     name: &'a str,
     config: &'a Config,
     engine: EngineArg,
-    trace: Option<Box<dyn Write>>,
+    trace: Option<OpenTrace<'a>>,
 }
 
 impl Visitor for Run<'_> {
@@ -157,11 +163,11 @@ fn complain(args: &SimArgs, report: &Report, seed: u64) {
 }
 
 /// One object: the report of one run, or a list of several.
-fn print_json(reports: &[Report]) -> anyhow::Result<()> {
+fn print_json(to: &mut impl Write, reports: &[Report]) -> Result<(), Failure> {
     let text = match reports {
         [report] => serde_json::to_string_pretty(report),
         several => serde_json::to_string_pretty(&serde_json::json!({ "runs": several })),
     };
-    println!("{}", text.context("printing JSON")?);
+    writeln!(to, "{}", text.context("printing JSON")?)?;
     Ok(())
 }

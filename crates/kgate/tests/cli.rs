@@ -45,16 +45,17 @@ fn bad_input_is_refused_with_advice() {
         ("sim --detect-interval 0", "interval of 0"),
         ("sim --latency exponential=1", "--detector oracle=T"),
         ("sim --latency fast", "constant=0.8"),
-        ("sim --transmit 1 --latency constant=1", "cannot be used with"),
+        ("sim --crash 3@1001", "the run ends at 1000"),
+        ("sim --entries 0", "0 is not in"),
+        ("sim --runs 2 --trace x", "leave out --trace or --runs"),
+        ("sim --hold 18446744073", "at most 1000000000 time units"),
+        ("sim --protocol bas -n 1000000", "choose a smaller n"),
         ("sim --protocol raymond --detector oracle=1", "leave out --detector"),
         ("sim --hold 1s", "decimal time units"),
         ("sim --seed x", "0x2a"),
         ("sim --runs 0", "0 is not in"),
         ("sim --protocol raymond -n 4000000 -k 3 --load high", "choose a smaller n or fewer requesters"),
-        (
-            "sim --hold 0 --think 0 --send 0 --receive 0 --latency constant=0 --detect-timeout 1",
-            "stand still",
-        ),
+        ("sim --protocol bas -n 3 -k 2 --load high --hold 0 --think 0 --random-crashes 1", "stand still"),
         ("sim --trace /nowhere/at/all", "cannot write the trace"),
         ("simulate", "unrecognized subcommand"),
     ] {
@@ -180,6 +181,40 @@ fn a_trace_tells_the_run() {
     assert_eq!(count("crash"), 1);
     let times: Vec<u64> = lines[1..].iter().map(|line| line["t"].as_u64().expect("a time")).collect();
     assert!(times.is_sorted());
+}
+
+/// A refused command leaves an existing trace as it is.
+#[test]
+fn a_refused_command_does_not_empty_a_file() {
+    let file = std::env::temp_dir().join(format!("kgate-keep-{}.ndjson", std::process::id()));
+    std::fs::write(&file, "precious").expect("a file");
+    let output = kgate(&format!("sim --random-crashes 99 --trace {}", file.to_str().expect("a path")));
+    let kept = std::fs::read_to_string(&file).expect("a file");
+    std::fs::remove_file(&file).expect("the file is ours");
+    assert_eq!((output.status.code(), kept.as_str()), (Some(2), "precious"));
+}
+
+/// Output that cannot be written is a failure, 125; output that nobody reads any more is none.
+#[cfg(target_os = "linux")]
+#[test]
+fn full_and_closed_outputs() {
+    let to_full = |line: &str| {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("a full device");
+        let status = Command::new(env!("CARGO_BIN_EXE_kgate")).args(line.split(' ')).stdout(full).status();
+        status.expect("kgate runs").code()
+    };
+    assert_eq!(to_full("protocols"), Some(125));
+    assert_eq!(to_full("sim --duration 10"), Some(125));
+    assert_eq!(kgate("sim --duration 10 --trace /dev/full").status.code(), Some(125));
+    let mut child = Command::new(env!("CARGO_BIN_EXE_kgate"))
+        .args(["sim", "--duration", "10", "--runs", "300"])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("kgate runs");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("an end");
+    assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));
 }
 
 /// `kgate protocols` lists every protocol with its citation, in both forms.

@@ -25,6 +25,8 @@ pub struct Entry {
     pub spread: &'static str,
     /// Which detector it is paired with.
     pub detector: Option<&'static str>,
+    /// Whether that detector talks to everybody and keeps something of everybody, in each process.
+    pub all_to_all: bool,
     /// Which crashes it bears.
     pub tolerates: &'static str,
     /// Messages an entry, detector aside.
@@ -72,6 +74,7 @@ pub const ENTRIES: &[Entry] = &[
         title: "permissions of all but k, asked for directly",
         spread: "direct",
         detector: None,
+        all_to_all: false,
         tolerates: "k-1 crashes, each costing a unit",
         messages: "2(n-1)",
         delays: "2",
@@ -84,6 +87,7 @@ pub const ENTRIES: &[Entry] = &[
         title: "raymond with a failure detector",
         spread: "direct",
         detector: Some("heartbeat"),
+        all_to_all: true,
         tolerates: "n-1 crashes",
         messages: "2(n-1)",
         delays: "2",
@@ -96,6 +100,7 @@ pub const ENTRIES: &[Entry] = &[
         title: "permissions asked for along trees in a virtual hypercube, ACKs back up the tree",
         spread: "tree",
         detector: Some("vcube"),
+        all_to_all: false,
         tolerates: "n-1 crashes",
         messages: "3(n-1)",
         delays: "log2(n) + 1",
@@ -108,6 +113,7 @@ pub const ENTRIES: &[Entry] = &[
         title: "permissions asked for along trees over Hi-ADSD clusters, ACKs straight to the root",
         spread: "sta",
         detector: Some("hi-adsd"),
+        all_to_all: false,
         tolerates: "n-1 crashes",
         messages: "3(n-1)",
         delays: "log2(n) + 1",

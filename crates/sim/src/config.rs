@@ -17,6 +17,15 @@ pub struct Detection {
     pub oracle: Option<Span>,
 }
 
+/// What a detector needs, as far as the size of a run depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detector {
+    /// Each process talks to a few others and remembers the crashed.
+    Sparse,
+    /// Each process talks to all others and keeps two bits for each.
+    AllToAll,
+}
+
 /// A run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -40,9 +49,14 @@ pub struct Config {
     pub random_crashes: u32,
     /// How many crashes the protocol claims to bear; beyond, nobody is promised an answer.
     pub bears: u32,
+    /// What the protocol's own detector is like; none if it listens to no detector.
+    pub detector: Option<Detector>,
     /// How long it runs. What is asked by then is given time to be answered, but no longer measured.
     pub duration: Span,
 }
+
+/// The longest time that may be asked for: sums of a few of them still fit into nanoseconds.
+const LONGEST: Span = Span(1_000_000_000 * Span::UNIT.0);
 
 /// Why a run cannot start. Each text says what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -78,6 +92,18 @@ pub enum ConfigError {
         node: NodeId,
         /// n.
         nodes: u32,
+    },
+    /// A crash that would come too late to matter.
+    #[error(
+        "crash of {node} at {at}: the run ends at {duration}; crash it before, or give a longer --duration"
+    )]
+    CrashAfterEnd {
+        /// Who.
+        node: NodeId,
+        /// When.
+        at: Span,
+        /// When the run ends.
+        duration: Span,
     },
     /// Two crashes of one process.
     #[error("{node} is to crash twice: a crash is permanent, name it once")]
@@ -121,9 +147,12 @@ pub enum ConfigError {
     NoDetector,
     /// Nothing would ever end.
     #[error(
-        "hold and think times, latency and send cost are all 0: time would stand still; give one of them a length"
+        "hold and think are both 0: time would stand still for whoever needs no permission; give one of them a length"
     )]
     StandsStill,
+    /// Beyond what integer time can add up.
+    #[error("a time of {0}: give at most {most} time units", most = LONGEST)]
+    TooLong(Span),
     /// More than the machine has.
     #[error(
         "n = {nodes} with {requesters} requesters needs about {} MiB, and {} MiB are free: choose a smaller n or fewer \
@@ -142,8 +171,30 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// Checks all that does not depend on the protocol's types; `detector` is whether it has one of its own.
-    pub fn check(&self, detector: bool) -> Result<(), ConfigError> {
+    /// The detector that runs: none if an oracle takes its place.
+    pub(crate) fn own_detector(&self) -> Option<Detector> {
+        if self.detection.oracle.is_some() { None } else { self.detector }
+    }
+
+    fn times(&self) -> impl Iterator<Item = Span> {
+        let (load, cost, detection) = (&self.load, &self.cost, &self.detection);
+        let crashes = self.crashes.iter().map(|crash| crash.at);
+        [
+            load.hold,
+            load.think,
+            load.first_request,
+            cost.send,
+            cost.latency.typical(),
+            cost.receive,
+            self.duration,
+        ]
+        .into_iter()
+        .chain([detection.interval, detection.timeout, detection.oracle.unwrap_or_default()])
+        .chain(crashes)
+    }
+
+    /// Checks all that does not depend on the protocol's types or on the machine.
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
         if self.nodes < 2 {
             return Err(ConfigError::TooFewNodes(self.nodes));
         }
@@ -157,14 +208,16 @@ impl Config {
         if requesters == 0 || requesters > self.nodes {
             return Err(ConfigError::Requesters { requesters, nodes: self.nodes });
         }
-        let still = self.load.hold + self.load.think + self.cost.send + self.cost.latency.typical();
-        if still + self.cost.receive == Span::ZERO {
+        if self.load.hold + self.load.think == Span::ZERO {
             return Err(ConfigError::StandsStill);
         }
-        if self.detection.oracle.is_some() && !detector {
+        if let Some(longest) = self.times().max().filter(|&longest| longest > LONGEST) {
+            return Err(ConfigError::TooLong(longest));
+        }
+        if self.detection.oracle.is_some() && self.detector.is_none() {
             return Err(ConfigError::NoDetector);
         }
-        if self.detection.oracle.is_none() && detector {
+        if self.own_detector().is_some() {
             let longest = self.cost.longest_delay().ok_or(ConfigError::Unbounded)?;
             if self.detection.timeout < longest.times(2) {
                 return Err(ConfigError::TimeoutTooShort { timeout: self.detection.timeout, longest });

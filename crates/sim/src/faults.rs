@@ -36,6 +36,10 @@ impl Plan {
             if crash.node.0 >= config.nodes {
                 return Err(ConfigError::CrashOfNobody { node: crash.node, nodes: config.nodes });
             }
+            if crash.at > config.duration {
+                let (node, at, duration) = (crash.node, crash.at, config.duration);
+                return Err(ConfigError::CrashAfterEnd { node, at, duration });
+            }
             if when.insert(crash.node, Time::ZERO + crash.at).is_some() {
                 return Err(ConfigError::CrashTwice { node: crash.node });
             }

@@ -10,7 +10,7 @@ use crate::rng::Rng;
 /// The time a message spends in the network (the papers' t_t).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Latency {
-    /// Always the same; channels are FIFO.
+    /// Always the same; messages that leave in turn arrive in turn.
     Constant(Span),
     /// Evenly between two bounds; messages overtake each other.
     Uniform(Span, Span),

@@ -18,15 +18,15 @@ pub mod faults;
 mod hash;
 pub mod latency;
 pub mod load;
-pub mod memory;
+mod memory;
 pub mod queue;
 pub mod report;
 mod rng;
 mod stats;
 
-pub use config::{Config, ConfigError, Detection};
+pub use config::{Config, ConfigError, Detection, Detector};
 pub use cost::{Cost, ReceiveCost, SendCost};
-pub use engine::{Bucket, Engine, Heap, run};
+pub use engine::{Bucket, Engine, Heap, OpenTrace, RunError, run};
 pub use faults::Crash;
 pub use latency::Latency;
 pub use load::Load;

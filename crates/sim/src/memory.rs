@@ -2,15 +2,20 @@
 
 use kgate_core::Protocol;
 
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, Detector};
+use crate::latency::Latency;
 
-/// What is left of the memory, if the system tells.
-pub fn free_bytes() -> Option<u64> {
-    line_of("/proc/meminfo", "MemAvailable:")
+/// What is left of the memory, if the system tells: of the machine's, and of the container's if there is a limit.
+fn free_bytes() -> Option<u64> {
+    let machine = line_of("/proc/meminfo", "MemAvailable:");
+    let number = |file: &str| std::fs::read_to_string(file).ok()?.trim().parse::<u64>().ok();
+    let limit = number("/sys/fs/cgroup/memory.max");
+    let used = number("/sys/fs/cgroup/memory.current").unwrap_or(0);
+    [machine, limit.map(|limit| limit.saturating_sub(used))].into_iter().flatten().min()
 }
 
 /// The most memory that this process has had, if the system tells.
-pub fn peak_bytes() -> Option<u64> {
+pub(crate) fn peak_bytes() -> Option<u64> {
     line_of("/proc/self/status", "VmHWM:")
 }
 
@@ -22,24 +27,35 @@ fn line_of(file: &str, name: &str) -> Option<u64> {
     Some(kibibytes * 1024)
 }
 
-/// A rough upper bound of what a run needs: the processes, the permissions of each requester (n bits), and a REQUEST and a
-/// deferred REPLY on their way from each requester to everybody.
-pub fn estimate<M: Protocol, D: Protocol>(config: &Config) -> u64 {
-    let (nodes, requesters) = (u64::from(config.nodes), u64::from(config.load.requesters));
-    let process = (size_of::<M>() + size_of::<D>() + 64) as u64;
-    let table = requesters.saturating_mul(nodes) / 8;
-    let message = (size_of::<M::Message>() + 16 + 32) as u64;
-    let in_flight = requesters.saturating_mul(nodes).saturating_mul(message);
-    let heard = if size_of::<D>() > 0 { nodes.saturating_mul(64) } else { 0 };
-    nodes.saturating_mul(process).saturating_add(table).saturating_add(in_flight).saturating_add(heard)
+/// A rough upper bound of what a run needs: the processes; for each requester its permissions (n bits), a REQUEST and a
+/// deferred REPLY on their way to and from everybody, and the order of its channels where that is kept; and what the
+/// detector keeps and sends.
+fn estimate<M: Protocol, D: Protocol>(config: &Config) -> u128 {
+    let (nodes, requesters) = (u128::from(config.nodes), u128::from(config.load.requesters));
+    let constant = matches!(config.cost.latency, Latency::Constant(_));
+    let process = (size_of::<M>() + size_of::<D>() + 64) as u128;
+    let message = (size_of::<M::Message>() + 16 + 32) as u128;
+    let order = if config.cost.fifo { 2 * 48 } else { 0 };
+    let asking = requesters * nodes * (message + order) + requesters * nodes / 8;
+    let detector = match config.own_detector() {
+        None => 0,
+        Some(Detector::Sparse) => nodes * 128,
+        // Heartbeats of constant latency travel as one record each.
+        Some(Detector::AllToAll) if constant => nodes * nodes / 4,
+        Some(Detector::AllToAll) => {
+            nodes * nodes / 4 + nodes * nodes * (size_of::<D::Message>() + 32) as u128
+        }
+    };
+    nodes * process + asking + detector
 }
 
 /// Refuses a run that would not fit.
 pub(crate) fn check<M: Protocol, D: Protocol>(config: &Config) -> Result<(), ConfigError> {
     let needed = estimate::<M, D>(config);
     match free_bytes() {
-        Some(free) if needed > free => {
+        Some(free) if needed > u128::from(free) => {
             let requesters = config.load.requesters;
+            let needed = u64::try_from(needed).unwrap_or(u64::MAX);
             Err(ConfigError::Memory { nodes: config.nodes, requesters, needed, free })
         }
         _ => Ok(()),

@@ -5,9 +5,9 @@ use crate::cli::{Asking, Detector, EngineArg, ReceiveCostArg, SendCostArg, SimAr
 /// Every option that a run depends on, spelled out, so that a later change of a default does not change the run.
 pub(crate) fn command(args: &SimArgs, seed: u64) -> String {
     let mut words = vec![
-        format!("kgate sim --protocol {} -n {} -k {}", args.protocol, args.processes, args.slots),
+        format!("kgate sim --protocol {} -n {} -k {}", args.protocol, args.processes, args.units),
         match args.load {
-            Asking::Low => format!("--load first={}", args.slots),
+            Asking::Low => format!("--load first={}", args.units),
             Asking::High => "--load high".into(),
             Asking::First(count) => format!("--load first={count}"),
         },
@@ -28,11 +28,8 @@ pub(crate) fn command(args: &SimArgs, seed: u64) -> String {
             (None, None) => format!("--latency constant={}", super::DEFAULT_TRANSMIT),
         },
         format!("--duration {} --seed {seed:#x}", args.duration),
-        format!("--detect-interval {}", args.detect_interval),
+        format!("--detect-interval {} --detect-timeout {}", args.detect_interval, super::timeout(args)),
     ];
-    if let Some(timeout) = args.detect_timeout {
-        words.push(format!("--detect-timeout {timeout}"));
-    }
     if let Detector::Oracle(within) = args.detector {
         words.push(format!("--detector oracle={within}"));
     }

@@ -1,5 +1,7 @@
 //! A run told to a person.
 
+use std::io::{self, Write};
+
 use kgate_protocols::registry::Entry;
 use kgate_sim::Report;
 use kgate_sim::report::Distribution;
@@ -8,16 +10,13 @@ use super::replay;
 use crate::cli::{Asking, SimArgs};
 
 /// A page for one run, a line for one of several.
-pub(crate) fn print(args: &SimArgs, entry: &Entry, report: &Report, one_of_several: bool) {
-    if one_of_several {
-        print_line(report);
-    } else {
-        print_page(args, entry, report);
-    }
+pub(crate) fn print(to: &mut impl Write, args: &SimArgs, entry: &Entry, report: &Report) -> io::Result<()> {
+    if args.runs > 1 { print_line(to, report) } else { print_page(to, args, entry, report) }
 }
 
-fn print_line(report: &Report) {
-    println!(
+fn print_line(to: &mut impl Write, report: &Report) -> io::Result<()> {
+    writeln!(
+        to,
         "seed {:<6} {:>7} grants  max inside {}  {:>8} messages  {}  {}",
         report.seed,
         report.grants,
@@ -25,44 +24,46 @@ fn print_line(report: &Report) {
         report.messages.total,
         report.hash,
         verdict(report)
-    );
+    )
 }
 
-fn print_page(args: &SimArgs, entry: &Entry, report: &Report) {
+fn print_page(to: &mut impl Write, args: &SimArgs, entry: &Entry, report: &Report) -> io::Result<()> {
     let who = match args.load {
         Asking::High => "all of them ask".to_owned(),
-        Asking::Low => asking(args.slots),
+        Asking::Low => asking(args.units),
         Asking::First(count) => asking(count),
     };
-    println!(
-        "{} processes share {} units; {who}, again and again, for {} t.u.",
-        report.n, report.k, report.duration
-    );
-    println!("protocol    {}: {}", entry.name, entry.title);
+    writeln!(
+        to,
+        "{} processes share {} units; {who}, again and again, for {} t.u., and hold a unit for {} t.u. each time",
+        report.n, report.k, report.duration, args.hold
+    )?;
+    writeln!(to, "protocol    {}: {}", entry.name, entry.title)?;
     if let Some(id) = &report.as_printed {
-        println!("as printed  {id}: this published defect is switched on");
+        writeln!(to, "as printed  {id}: this published defect is switched on")?;
     }
     if report.crashes > 0 {
-        println!("crashes     {} ({} bears {})", report.crashes, entry.name, entry.tolerates);
+        writeln!(to, "crashes     {} ({} bears {})", report.crashes, entry.name, entry.tolerates)?;
     }
-    println!("granted     {} of {} requests", report.grants, report.requests);
-    println!("inside      at most {} at once", report.max_inside);
-    println!("obtaining   {}", times(&report.obtaining));
-    println!("            {} from the start of the broadcast", times(&report.obtaining_from_broadcast));
+    writeln!(to, "granted     {} of {} requests", report.grants, report.requests)?;
+    writeln!(to, "inside      at most {} at once", report.max_inside)?;
+    writeln!(to, "obtaining   {}", times(&report.obtaining))?;
+    writeln!(to, "            {} from the start of the broadcast", times(&report.obtaining_from_broadcast))?;
     let per_grant = report.messages_per_grant.map(|per| format!(", {per:.1} a grant")).unwrap_or_default();
-    println!("messages    {}{per_grant}", report.messages.total);
+    writeln!(to, "messages    {}{per_grant}", report.messages.total)?;
     let kinds: Vec<String> =
         report.messages.by_kind.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
-    println!("by kind     {} (detector messages are not in the sum above)", kinds.join(", "));
-    println!("verdict     {}", verdict(report));
-    println!(
+    writeln!(to, "by kind     {} (detector messages are not in the sum above)", kinds.join(", "))?;
+    writeln!(to, "verdict     {}", verdict(report))?;
+    writeln!(
+        to,
         "simulated   {} events in {:.3} s, {:.1} million a second; hash {}",
         report.events,
         report.wall_seconds,
         report.events_per_second / 1e6,
         report.hash
-    );
-    println!("replay      {}", replay::command(args, report.seed));
+    )?;
+    writeln!(to, "replay      {}", replay::command(args, report.seed))
 }
 
 fn asking(count: u32) -> String {
@@ -83,12 +84,15 @@ fn verdict(report: &Report) -> String {
         let properties: Vec<&str> = report.violations.iter().map(|violation| violation.property).collect();
         return format!("VIOLATED: {}", properties[0]);
     }
+    if report.requests == 0 {
+        return "nothing was asked, so nothing was shown".into();
+    }
     match report.unanswered {
         0 => {
             format!("correct: never more than {} inside, every request of a live process answered", report.k)
         }
         waiting => format!(
-            "never more than {} inside; {waiting} processes wait for ever, since more crashed than this protocol bears",
+            "never more than {} inside; {waiting} of the living wait for ever, since more crashed than this protocol bears",
             report.k
         ),
     }

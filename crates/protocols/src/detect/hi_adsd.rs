@@ -6,7 +6,10 @@
 //! (robust-2012's published totals say so: 5100 tests and 2348 answers come out exactly).
 //!
 //! Cost: n log2 n tests an interval without faults; up to n-1 tests by one process when all others are dead.
-//! Everybody knows of a crash within log2(n)^2 intervals. State: the crashed, and the place in the round.
+//! Everybody knows of a crash within log2(n)^2 rounds. State: the crashed, and the place in the round.
+//!
+//! Deviations: a round takes one timeout for each dead process that it meets; an interval that begins while a round is under
+//! way begins no other, which the paper leaves open.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

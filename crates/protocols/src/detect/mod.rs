@@ -27,10 +27,10 @@ fn no_mutex(protocol: &'static str) -> Result<(), Refusal> {
     Err(Refusal::Unsupported { protocol, what: "clients: it is a detector" })
 }
 
-#[cfg(test)]
-mod tests;
-
 /// An answer that takes exactly the timeout is in time, in whatever order a driver hands over what happens at one instant.
 fn in_time(timeout: Span) -> Span {
     timeout + Span(1)
 }
+
+#[cfg(test)]
+mod tests;

@@ -28,6 +28,9 @@ impl Deferred {
     pub(super) fn add(&mut self, theirs: Stamp) {
         if self.entries.len() == self.entries.capacity() {
             self.settle(); // Memory follows the number of processes, not that of requests.
+            if self.entries.len() > self.entries.capacity() / 2 {
+                self.entries.reserve(self.entries.len()); // So that the next time is far off.
+            }
         }
         self.entries.push((theirs.node, theirs.clock));
     }

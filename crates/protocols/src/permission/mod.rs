@@ -39,7 +39,7 @@ use kgate_core::{
 
 use crate::collections::NodeList;
 use crate::defects::{D2, D3, D4, D6, D9};
-use crate::spread::{Place, Spread};
+use crate::spread::{Place, Sink, Spread};
 use crate::topology::Members;
 use counters::Counters;
 use request::Request;
@@ -69,7 +69,7 @@ impl<S: Spread> Permission<S> {
         if self.request.is_some() {
             return Err(Refusal::Busy);
         }
-        let clock = self.clock + 1;
+        let clock = self.clock.checked_add(1).expect("2^32 jumps of 2^32 requests each");
         if !self.printed.has(D6) {
             self.clock = clock; // D6: as printed, the next request would bear the same stamp.
         }
@@ -192,8 +192,8 @@ impl<S: Spread> Permission<S> {
         if let Some(source) = S::source(&message).filter(|source| source.0 >= self.nodes) {
             return Err(Refusal::Stranger(source));
         }
-        if S::clock(&message) > LAST_CLOCK {
-            return Err(Refusal::Junk("a clock that no number of requests leads to"));
+        if S::clock(&message).saturating_sub(self.clock) > FARTHEST_JUMP {
+            return Err(Refusal::Junk("a clock far ahead of all that were heard of"));
         }
         let at =
             Place { me: self.me, members: Members::new(self.nodes, &self.crashed), printed: self.printed };
@@ -230,7 +230,7 @@ impl<S: Spread> Permission<S> {
     fn spread(
         &mut self,
         out: &mut Outbox<Self>,
-        call: impl FnOnce(&mut S, Place<'_>, &mut dyn FnMut(kgate_core::To, S::Message)),
+        call: impl FnOnce(&mut S, Place<'_>, &mut Sink<'_, S::Message>),
     ) {
         let at =
             Place { me: self.me, members: Members::new(self.nodes, &self.crashed), printed: self.printed };
@@ -238,8 +238,8 @@ impl<S: Spread> Permission<S> {
     }
 }
 
-/// Clocks beyond are junk: a peer's clock is taken over, and ours must still be able to advance.
-const LAST_CLOCK: u64 = 1 << 62;
+/// A peer's clock is taken over, so one that is further ahead is junk: ours must be able to advance, and be believed when it does.
+const FARTHEST_JUMP: u64 = 1 << 32;
 
 /// Whether `mine` has priority over `theirs`.
 fn comes_first(mine: Stamp, theirs: Stamp, printed: Printed) -> bool {

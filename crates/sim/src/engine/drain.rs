@@ -3,7 +3,7 @@
 //! Nobody asks any more, holders release, no further process crashes. The run goes on until nobody waits. If nothing but
 //! detectors is under way and every live process knows of every crash, whoever still waits does so for ever.
 
-use kgate_core::{Protocol, Span};
+use kgate_core::{Protocol, Span, Time};
 
 use super::Simulation;
 use super::event::EventOf;
@@ -12,17 +12,19 @@ use crate::queue::EventQueue;
 impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D, Q> {
     /// Runs on until nobody waits or nothing can change any more; how many wait then. They are a violation unless more
     /// processes crashed than the protocol claims to bear.
-    pub(super) fn drain(&mut self, detector: bool) -> usize {
-        let detects = detector || self.config.detection.oracle.is_some();
+    pub(super) fn drain(&mut self) -> usize {
         let mut grants = self.stats.grants;
         let mut give_up = self.now + self.patience();
-        while self.judges.waiting() > 0 {
-            let settled = self.mutex_is_quiet() && (!detects || self.untold == 0);
-            if settled {
-                break;
+        while self.judges.waiting() > 0 && !self.settled() {
+            let Some((at, event)) = self.queue.pop(give_up) else {
+                self.judges.stalled(self.now);
+                return self.judges.waiting();
+            };
+            self.drain_step(at, event);
+            // The whole instant, so that it does not matter whether a broadcast is one event or many.
+            while let Some((at, event)) = self.queue.pop(at) {
+                self.drain_step(at, event);
             }
-            let Some((at, event)) = self.queue.pop(give_up) else { break };
-            self.step(at, event);
             if self.stats.grants != grants {
                 grants = self.stats.grants;
                 give_up = self.now + self.patience();
@@ -32,6 +34,25 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
             self.judges.starved(self.now);
         }
         self.judges.waiting()
+    }
+
+    /// Detectors go on only while they have something to find: nobody crashes any more.
+    fn drain_step(&mut self, at: Time, event: EventOf<M, D>) {
+        if event.is_probe() && self.nothing_to_find() {
+            self.probes -= 1;
+        } else {
+            self.step(at, event);
+        }
+    }
+
+    /// Nothing can change any more.
+    fn settled(&self) -> bool {
+        self.mutex_is_quiet() && self.nothing_to_find()
+    }
+
+    /// Every live process knows of every crash, or will never hear of any.
+    fn nothing_to_find(&self) -> bool {
+        self.untold == 0 || self.config.detector.is_none()
     }
 
     /// Far longer than any grant can take after the one before: crashes become known, and every queue empties.

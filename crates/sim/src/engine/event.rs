@@ -34,6 +34,13 @@ pub(super) enum Event<M, T, DM, DT> {
     News { node: NodeId, crashed: NodeId },
 }
 
+impl<M, T, DM, DT> Event<M, T, DM, DT> {
+    /// Whether it is the detector's.
+    pub(super) fn is_probe(&self) -> bool {
+        matches!(self, Self::Probe { .. } | Self::ProbeAll { .. } | Self::ProbeTimer { .. })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

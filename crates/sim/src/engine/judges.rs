@@ -69,6 +69,14 @@ impl Judges {
         self.note(violation);
     }
 
+    /// Something is still under way, but nobody has been granted anything for longer than any grant can take.
+    pub(super) fn stalled(&mut self, now: Time) {
+        let waiting = self.served.verdict(now);
+        self.note(
+            waiting.map(|violation| Violation { property: "something is granted in time", ..violation }),
+        );
+    }
+
     /// vcube-2018 section 3: the detector must never suspect the living.
     pub(super) fn wrongly_suspected(&mut self, by: NodeId, whom: NodeId, now: Time) {
         self.note(Some(Violation {

@@ -3,23 +3,23 @@
 //! - `event.rs`: what can happen;
 //! - `network.rs`: what a send costs and when its copies arrive;
 //! - `judges.rs`: who is inside and who waits, told to the judges of `kgate-spec`;
+//! - `crashes.rs`: who crashes, and who learns of it;
 //! - `drain.rs`: after the measured time, whether every request of a live process is answered.
 //!
 //! A crash acts after everything else scheduled at its instant: the loop runs up to the crash's time, then applies it.
 
+mod crashes;
 mod drain;
 mod event;
 mod judges;
 mod network;
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{self, Write};
 use std::time::Instant;
 
 use fixedbitset::FixedBitSet;
-use kgate_core::{
-    Effect, Incarnation, Input, InputOf, Message, NodeId, Notice, Outbox, Protocol, Span, Time,
-};
+use kgate_core::{Effect, Input, InputOf, Message, NodeId, Notice, Outbox, Protocol, Span, Time};
 use kgate_spec::trace;
 
 use crate::config::{Config, ConfigError};
@@ -58,23 +58,24 @@ impl Engine for Heap {
 pub fn run<M: Protocol, D: Protocol, Q: Engine>(
     name: &str,
     config: &Config,
-    trace: Option<Box<dyn Write + '_>>,
+    trace: Option<OpenTrace<'_>>,
 ) -> Result<Report, RunError> {
-    let detector = size_of::<D>() > 0;
-    config.check(detector || config.detection.oracle.is_some())?;
+    config.check()?;
     memory::check::<M, D>(config)?;
     let plan = Plan::draw(config)?;
     let header = serde_json::json!({
         "protocol": name, "n": config.nodes, "k": config.permits, "seed": config.seed,
         "duration": config.duration.units(),
     });
+    // Opened last, so that a run that cannot start does not empty a file.
+    let trace = trace.map(|open| open()).transpose().map_err(RunError::OpenTrace)?;
     let trace = trace.map(|to| trace::Writer::new(to, &header));
     let mut simulation = Simulation::<M, D, Q::Queue<EventOf<M, D>>>::new(config, plan, trace);
     simulation.start();
     let (stats, wall_seconds) = simulation.measure();
-    let unanswered = simulation.drain(detector);
+    let unanswered = simulation.drain();
     if let Some(trace) = simulation.trace.take() {
-        trace.finish()?;
+        trace.finish().map_err(RunError::Trace)?;
     }
     let rest = Rest {
         n: config.nodes,
@@ -97,10 +98,16 @@ pub enum RunError {
     /// The run cannot start.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The trace cannot be opened; nothing was run.
+    #[error("the trace could not be opened")]
+    OpenTrace(#[source] io::Error),
     /// The trace cannot be written.
-    #[error("the trace could not be written: {0}")]
-    Trace(#[from] std::io::Error),
+    #[error("the trace could not be written")]
+    Trace(#[source] io::Error),
 }
+
+/// Opens the trace's file, once it is sure that the run can start.
+pub type OpenTrace<'a> = Box<dyn FnOnce() -> io::Result<Box<dyn Write + 'a>> + 'a>;
 
 /// What the hash of a run takes in of an input: its kind, whom it comes from or speaks of, and what it says.
 #[derive(Clone, Copy)]
@@ -454,40 +461,6 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
         self.stats.obtaining.push(from_request);
         self.stats.obtaining_from_broadcast.push(from_broadcast);
         self.write(node, &trace::Event::Granted);
-    }
-
-    /// A process crashes for good.
-    fn crash(&mut self, at: Time, node: NodeId) {
-        self.now = at;
-        self.count(node, Label::bare(7));
-        self.write(node, &trace::Event::Crash);
-        self.untold -= u64::from(self.crashed - self.told.remove(&node).unwrap_or(0));
-        self.alive.remove(node.index());
-        self.crashed += 1;
-        self.untold += u64::from(self.config.nodes - self.crashed);
-        self.judges.crashed(node);
-        if let Some(within) = self.config.detection.oracle {
-            for other in self.alive.ones().collect::<Vec<_>>() {
-                let other = NodeId(u32::try_from(other).expect("a node's index"));
-                let at = self.now + Span(self.news_dice.within(1.min(within.0), within.0));
-                self.queue.push(at, Event::News { node: other, crashed: node });
-            }
-        }
-    }
-
-    /// `node` learns that `crashed` has crashed; the judges check that it has.
-    fn tell(&mut self, node: NodeId, crashed: NodeId) {
-        if !self.alive.contains(node.index()) {
-            return;
-        }
-        if self.alive.contains(crashed.index()) {
-            self.judges.wrongly_suspected(node, crashed, self.now);
-        } else {
-            *self.told.entry(node).or_default() += 1;
-            self.untold -= 1;
-        }
-        self.write(node, &trace::Event::Suspected { whom: crashed });
-        self.mutex_input(node, Label::of(8, crashed, 0), Input::Crashed(crashed, Incarnation::default()));
     }
 
     #[inline]

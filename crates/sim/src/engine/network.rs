@@ -24,6 +24,8 @@ pub(super) fn typical_delay(config: &Config) -> Span {
 pub(super) struct Network {
     /// Sending takes no time and nothing waits for anything: a copy's arrival depends on its latency alone.
     at_once: bool,
+    /// Messages would overtake each other, and must not.
+    force_order: bool,
     dice: Rng,
     probe_dice: Rng,
     /// When each process's send queue is free; empty if sending takes no time.
@@ -40,9 +42,12 @@ impl Network {
         let cost = &config.cost;
         let rows = |wanted: bool| if wanted { vec![Time::ZERO; config.nodes as usize] } else { Vec::new() };
         let parallel = cost.receive_cost == ReceiveCost::Parallel;
-        let in_order = matches!(cost.latency, Latency::Constant(_)) || !cost.fifo;
+        let staggered = cost.send_cost == SendCost::Staggered && cost.send > Span::ZERO;
+        let overtaking = !matches!(cost.latency, Latency::Constant(_)) || staggered;
+        let force_order = cost.fifo && overtaking;
         Self {
-            at_once: cost.send == Span::ZERO && parallel && in_order,
+            at_once: cost.send == Span::ZERO && parallel && !force_order,
+            force_order,
             dice: Rng::fork(config.seed, "latency"),
             probe_dice: Rng::fork(config.seed, "probes"),
             send_free: rows(cost.send_cost == SendCost::Queue && cost.send > Span::ZERO),
@@ -66,7 +71,7 @@ impl Network {
         if cost.receive_cost == ReceiveCost::Parallel {
             at += cost.receive;
         }
-        if cost.fifo && !matches!(cost.latency, Latency::Constant(_)) {
+        if self.force_order {
             let last = self.last.entry((from, to)).or_default();
             at = at.max(*last);
             *last = at;
