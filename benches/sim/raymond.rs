@@ -1,4 +1,4 @@
-//! `raymond`, everybody asks once: 2n(n-1) messages, whatever the order in which they come.
+//! `raymond`, everybody asks: 2n(n-1) messages for each time, whatever the order in which they come.
 
 use kgate_core::{Printed, Span};
 use kgate_protocols::detect::NoDetector;
@@ -6,12 +6,11 @@ use kgate_protocols::permission::Permission;
 use kgate_protocols::spread::Direct;
 use kgate_sim::{Bucket, Config, Cost, Detection, Heap, Latency, Load, ReceiveCost, SendCost, run};
 
-use crate::{Rates, rival};
+use crate::Rates;
+use crate::rival::{self, Rival};
 
 const NODES: u32 = 1024;
 const PERMITS: u32 = 3;
-/// REQUEST and REPLY between each two.
-const EXPECTED: u64 = 2 * NODES as u64 * (NODES as u64 - 1);
 
 /// A run in which sending and receiving take no time, as in `dscale`, which has no send queue.
 pub(crate) fn config(nodes: u32, requesters: u32, latency: Latency) -> Config {
@@ -44,10 +43,26 @@ pub(crate) fn config(nodes: u32, requesters: u32, latency: Latency) -> Config {
     }
 }
 
+/// What is asked of both sides: everybody enters `entries` times, so that 2n(n-1) messages are delivered for each. With
+/// k = 1 a process never asks twice before all have answered, so that no two answers are merged into one.
+struct Case {
+    title: &'static str,
+    permits: u32,
+    entries: u32,
+}
+
+const CASES: [Case; 2] = [
+    Case { title: "everybody asks once", permits: PERMITS, entries: 1 },
+    Case { title: "everybody asks four times, one after the other", permits: 1, entries: 4 },
+];
+
 /// One run in this process; prints what it delivered and how long that took.
-pub(crate) fn child(engine: &str, latency: &str) {
+pub(crate) fn child(engine: &str, latency: &str, permits: &str, entries: &str) {
     let latency: Latency = latency.parse().expect("a latency");
-    let config = config(NODES, NODES, latency);
+    let mut config = config(NODES, NODES, latency);
+    config.permits = permits.parse().expect("a number");
+    config.bears = config.permits - 1;
+    config.load.entries = Some(entries.parse().expect("a number"));
     let report = match engine {
         "bucket" => run::<Permission<Direct>, NoDetector, Bucket>("raymond", &config, None),
         "heap" => run::<Permission<Direct>, NoDetector, Heap>("raymond", &config, None),
@@ -58,34 +73,47 @@ pub(crate) fn child(engine: &str, latency: &str) {
     println!("{} {}", report.delivered, report.wall_seconds);
 }
 
-fn once(engine: &str, latency: &str, rates: &mut Rates) {
-    let text = crate::child(&["raymond", engine, latency]);
-    let (delivered, seconds) = text.trim().split_once(' ').expect("two numbers");
-    let delivered = delivered.parse().expect("a count");
-    assert_eq!(delivered, EXPECTED, "everybody asks everybody, and everybody answers");
-    rates.add(delivered, seconds.parse().expect("a time"));
-}
+impl Case {
+    fn once(&self, engine: &str, latency: &str, rates: &mut Rates) {
+        let (permits, entries) = (self.permits.to_string(), self.entries.to_string());
+        let text = crate::child(&["raymond", engine, latency, &permits, &entries]);
+        let (delivered, seconds) = text.trim().split_once(' ').expect("two numbers");
+        self.add(delivered.parse().expect("a count"), seconds.parse().expect("a time"), rates);
+    }
 
-pub(crate) fn compare(rounds: usize) {
-    let rival = rival::build();
-    for name in ["constant=1", "uniform=0.5..1.5"] {
-        println!("raymond, n = {NODES}, k = {PERMITS}, everybody asks once, latency {name}");
+    fn add(&self, delivered: u64, seconds: f64, rates: &mut Rates) {
+        let expected = 2 * u64::from(NODES) * u64::from(NODES - 1) * u64::from(self.entries);
+        assert_eq!(delivered, expected, "everybody asks everybody, and everybody answers");
+        rates.add(delivered, seconds);
+    }
+
+    fn compare(&self, rival: Option<&Rival>, latency: &str, rounds: usize) {
+        println!("raymond, n = {NODES}, k = {}, {}, latency {latency}", self.permits, self.title);
         let (mut bucket, mut heap, mut dscale) = (Rates::new(), Rates::new(), Rates::new());
         for _ in 0..rounds {
-            once("bucket", name, &mut bucket);
-            once("heap", name, &mut heap);
-            if let Some(rival) = &rival {
-                let (delivered, seconds) = rival.run(NODES, PERMITS, name);
-                assert_eq!(delivered, EXPECTED, "dscale's own count");
-                dscale.add(delivered, seconds);
+            self.once("bucket", latency, &mut bucket);
+            self.once("heap", latency, &mut heap);
+            if let Some(rival) = rival {
+                let (delivered, seconds) = rival.run(NODES, self.permits, self.entries, latency);
+                self.add(delivered, seconds, &mut dscale);
             }
         }
         heap.print("kgate, heap engine", None);
         if rival.is_some() {
             dscale.print("dscale 0.7.2", None);
+            bucket.print("kgate, bucket engine", Some(("dscale", &dscale)));
+        } else {
+            bucket.print("kgate, bucket engine", Some(("heap", &heap)));
         }
-        let beside = rival.is_some().then(|| ("dscale", dscale.median()));
-        bucket.print("kgate, bucket engine", beside.or_else(|| Some(("heap", heap.median()))));
         println!();
+    }
+}
+
+pub(crate) fn compare(rounds: usize) {
+    let rival = rival::build();
+    for case in &CASES {
+        for latency in ["constant=1", "uniform=0.5..1.5"] {
+            case.compare(rival.as_ref(), latency, rounds);
+        }
     }
 }

@@ -4,6 +4,7 @@
 //! debt is just appended, and the list is put in order when it is paid, compared, or about to grow: O(1) a request.
 
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 use core::hash::{Hash, Hasher};
 
 use kgate_core::{NodeId, Stamp};
@@ -58,12 +59,27 @@ impl Deferred {
         if self.entries.is_sorted_by(|a, b| a.0 < b.0) {
             return;
         }
-        self.entries.sort_unstable_by_key(|&(node, clock)| (node, core::cmp::Reverse(clock)));
-        if !self.each {
-            self.entries.dedup_by_key(|entry| entry.0);
+        let last = self.entries.iter().map(|entry| entry.0.index()).max().unwrap_or(0);
+        if self.each || last > DENSE * self.entries.len() {
+            self.entries.sort_unstable_by_key(|&(node, clock)| (node, Reverse(clock)));
+            if !self.each {
+                self.entries.dedup_by_key(|entry| entry.0);
+            }
+            return;
         }
+        // Of many processes most ask: then a table by id is faster than a sort.
+        let mut newest: Vec<Option<(NodeId, u64)>> = alloc::vec![None; last + 1];
+        for &entry in &self.entries {
+            let place = &mut newest[entry.0.index()];
+            *place = (*place).max(Some(entry));
+        }
+        self.entries.clear();
+        self.entries.extend(newest.into_iter().flatten());
     }
 }
+
+/// Up to this many ids for each debt, a table by id is small enough.
+const DENSE: usize = 8;
 
 impl PartialEq for Deferred {
     fn eq(&self, other: &Self) -> bool {
