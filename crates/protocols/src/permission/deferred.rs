@@ -1,7 +1,7 @@
 //! To whom a REPLY is owed.
 //!
 //! A process under load is asked by hundreds before it answers them all at once, in whatever order their requests come. So a
-//! debt is just appended, and the list is put in order when it is paid, compared, or about to grow: O(1) a request.
+//! debt is just appended, and the list is put in order when it is paid, compared, or twice as long as it need be: O(1) a request.
 
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -10,28 +10,27 @@ use core::hash::{Hash, Hasher};
 use kgate_core::{NodeId, Stamp};
 
 /// The requests that are to be answered: of each process the newest. Equal if the debts are, in whatever order they came.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Deferred {
     /// May hold older requests of the same process, and any order.
     entries: Vec<(NodeId, u64)>,
+    /// With so many entries half of them are older requests of the same processes.
+    most: usize,
     /// Every request counts, as it does for the printed counters.
     each: bool,
 }
 
 impl Deferred {
-    /// No debts; `each` is whether every request is to be answered, and not only the newest.
-    pub(super) fn new(each: bool) -> Self {
-        Self { entries: Vec::new(), each }
+    /// No debts among so many processes; `each` is whether every request is to be answered, and not only the newest.
+    pub(super) fn new(nodes: u32, each: bool) -> Self {
+        Self { entries: Vec::new(), most: 2 * nodes as usize, each }
     }
 
     /// Remembers to answer `theirs`.
     #[inline]
     pub(super) fn add(&mut self, theirs: Stamp) {
-        if self.entries.len() == self.entries.capacity() {
+        if self.entries.len() >= self.most && !self.each {
             self.settle(); // Memory follows the number of processes, not that of requests.
-            if self.entries.len() > self.entries.capacity() / 2 {
-                self.entries.reserve(self.entries.len()); // So that the next time is far off.
-            }
         }
         self.entries.push((theirs.node, theirs.clock));
     }
@@ -67,14 +66,15 @@ impl Deferred {
             }
             return;
         }
-        // Of many processes most ask: then a table by id is faster than a sort.
-        let mut newest: Vec<Option<(NodeId, u64)>> = alloc::vec![None; last + 1];
-        for &entry in &self.entries {
-            let place = &mut newest[entry.0.index()];
-            *place = (*place).max(Some(entry));
+        // Of many processes most ask: then a table by id, of clocks plus one, is faster than a sort.
+        let mut newest: Vec<u64> = alloc::vec![0; last + 1];
+        for &(node, clock) in &self.entries {
+            let place = &mut newest[node.index()];
+            *place = (*place).max(clock + 1);
         }
         self.entries.clear();
-        self.entries.extend(newest.into_iter().flatten());
+        let owed = (0..).map(NodeId).zip(newest).filter(|&(_, clock)| clock > 0);
+        self.entries.extend(owed.map(|(node, clock)| (node, clock - 1)));
     }
 }
 
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     fn owed(requests: &[(u32, u64)]) -> Deferred {
-        let mut deferred = Deferred::default();
+        let mut deferred = Deferred::new(8, false);
         for &(node, clock) in requests {
             deferred.add(Stamp { clock, node: NodeId(node) });
         }

@@ -29,7 +29,7 @@ impl Request {
             holding: false,
             given: FixedBitSet::with_capacity(nodes as usize),
             count: 0,
-            deferred: Deferred::new(answer_each),
+            deferred: Deferred::new(nodes, answer_each),
         }
     }
 
