@@ -16,6 +16,38 @@ pub trait Message: Clone + Debug + Eq + Hash + Send + Sync + Serialize + Deseria
     fn kind_name(kind: usize) -> &'static str;
 }
 
+/// Implements [`Message`] for an enum: one kind a variant, in this order, each with its name.
+///
+/// ```
+/// # use serde::{Deserialize, Serialize};
+/// #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// enum Ask {
+///     Request { clock: u64 },
+///     Reply,
+/// }
+/// kgate_core::kinds!(Ask { Request => "request", Reply => "reply" });
+/// # use kgate_core::Message;
+/// assert_eq!((Ask::KINDS, Ask::kind_name(Ask::Reply.kind())), (2, "reply"));
+/// ```
+#[macro_export]
+macro_rules! kinds {
+    ($type:ty { $($variant:ident => $name:literal),+ $(,)? }) => {
+        const _: () = {
+            enum Kind { $($variant),+ }
+            const NAMES: &[&str] = &[$($name),+];
+            impl $crate::Message for $type {
+                const KINDS: usize = NAMES.len();
+                fn kind(&self) -> usize {
+                    match self { $(Self::$variant { .. } => Kind::$variant as usize),+ }
+                }
+                fn kind_name(kind: usize) -> &'static str {
+                    NAMES[kind]
+                }
+            }
+        };
+    };
+}
+
 /// The type without values: the messages, timers or durable state of a protocol that has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Never {}

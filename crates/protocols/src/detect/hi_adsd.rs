@@ -15,8 +15,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use kgate_core::{
-    Incarnation, Input, InputOf, Message, Never, NodeId, Notice, Observation, Outbox, Protocol, Refusal,
-    Setup, Span, Time,
+    Incarnation, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Protocol, Refusal, Setup, Span,
+    Time,
 };
 use serde::{Deserialize, Serialize};
 
@@ -41,18 +41,7 @@ pub enum HiAdsdMessage {
     },
 }
 
-impl Message for HiAdsdMessage {
-    const KINDS: usize = 2;
-    fn kind(&self) -> usize {
-        match self {
-            Self::Test { .. } => 0,
-            Self::TestReply { .. } => 1,
-        }
-    }
-    fn kind_name(kind: usize) -> &'static str {
-        ["test", "test_reply"][kind]
-    }
-}
+kgate_core::kinds!(HiAdsdMessage { Test => "test", TestReply => "test_reply" });
 
 /// The timers of [`HiAdsd`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

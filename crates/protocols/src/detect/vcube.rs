@@ -17,8 +17,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use kgate_core::{
-    Incarnation, Input, InputOf, Message, Never, NodeId, Notice, Observation, Outbox, Protocol, Refusal,
-    Setup, Span, Time,
+    Incarnation, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Protocol, Refusal, Setup, Span,
+    Time,
 };
 use serde::{Deserialize, Serialize};
 
@@ -50,18 +50,7 @@ pub enum VCubeMessage {
     },
 }
 
-impl Message for VCubeMessage {
-    const KINDS: usize = 2;
-    fn kind(&self) -> usize {
-        match self {
-            Self::Test { .. } => 0,
-            Self::TestReply { .. } => 1,
-        }
-    }
-    fn kind_name(kind: usize) -> &'static str {
-        ["test", "test_reply"][kind]
-    }
-}
+kgate_core::kinds!(VCubeMessage { Test => "test", TestReply => "test_reply" });
 
 /// The timers of [`VCube`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -19,7 +19,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use fixedbitset::FixedBitSet;
-use kgate_core::{Message, NodeId, Stamp, To};
+use kgate_core::{NodeId, Stamp, To};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
@@ -42,18 +42,7 @@ pub enum StaMessage {
     },
 }
 
-impl Message for StaMessage {
-    const KINDS: usize = 2;
-    fn kind(&self) -> usize {
-        match self {
-            Self::Tree { .. } => 0,
-            Self::Ack { .. } => 1,
-        }
-    }
-    fn kind_name(kind: usize) -> &'static str {
-        ["tree", "ack"][kind]
-    }
-}
+kgate_core::kinds!(StaMessage { Tree => "tree", Ack => "ack" });
 
 /// The last request seen under a key, and the greatest height from which it had to be passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

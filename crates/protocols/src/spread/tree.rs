@@ -17,7 +17,7 @@
 
 use alloc::vec::Vec;
 
-use kgate_core::{Message, NodeId, Stamp, To};
+use kgate_core::{NodeId, Stamp, To};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
@@ -41,18 +41,7 @@ pub enum TreeMessage {
     },
 }
 
-impl Message for TreeMessage {
-    const KINDS: usize = 2;
-    fn kind(&self) -> usize {
-        match self {
-            Self::Tree { .. } => 0,
-            Self::Ack { .. } => 1,
-        }
-    }
-    fn kind_name(kind: usize) -> &'static str {
-        ["tree", "ack"][kind]
-    }
-}
+kgate_core::kinds!(TreeMessage { Tree => "tree", Ack => "ack" });
 
 /// A branch of a broadcast that this process is in charge of, for one parent; of one's own broadcast, oneself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
