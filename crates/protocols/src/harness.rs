@@ -98,6 +98,15 @@ impl<P: Protocol> Net<P> {
         self.timers.retain(|(at, _), _| at.0 != node);
     }
 
+    /// Of what `node` has sent and has not arrived, only so many messages have really left.
+    pub(crate) fn keep_sent(&mut self, node: u32, left: impl FnOnce(usize) -> usize) {
+        let sent = self.flights.iter().filter(|(_, copy)| copy.from.0 == node);
+        let sent: Vec<_> = sent.map(|(due, _)| *due).collect();
+        for due in &sent[left(sent.len())..] {
+            self.flights.remove(due);
+        }
+    }
+
     /// The detectors of these tell that `of` has crashed.
     pub(crate) fn tell_crash(&mut self, at: impl IntoIterator<Item = u32>, of: u32) {
         for at in at {

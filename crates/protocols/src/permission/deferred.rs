@@ -113,6 +113,8 @@ mod tests {
         let debts = owed(&[(7, 1), (2, 5), (7, 9), (2, 3), (4, 1)]);
         let paid = [(NodeId(2), 5), (NodeId(4), 1), (NodeId(7), 9)];
         assert!(debts.iter().eq(paid) && debts.clone().pay().eq(paid));
+        let sparse = owed(&[(9000, 1), (2, 5), (9000, 9), (2, 3)]);
+        assert!(sparse.pay().eq([(NodeId(2), 5), (NodeId(9000), 9)]), "few of many processes");
         assert_eq!(debts, owed(&[(4, 1), (2, 5), (7, 9)]));
         assert_ne!(debts, owed(&[(4, 1), (2, 5), (7, 8)]));
     }

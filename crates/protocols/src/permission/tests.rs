@@ -503,12 +503,7 @@ fn safe_and_live<S: Spread>(
                 unheard.retain(|&(at, _)| at != node);
                 unheard.extend(net.living().into_iter().map(|at| (at, node)));
                 // What it sent last may never have left.
-                let sent = net.flights.iter().filter(|(_, copy)| copy.from.0 == node);
-                let sent: Vec<_> = sent.map(|(due, _)| *due).collect();
-                let left = order.next().map_or(sent.len(), |choice| choice.index(sent.len() + 1));
-                for due in &sent[left..] {
-                    net.flights.remove(due);
-                }
+                net.keep_sent(node, |sent| order.next().map_or(sent, |choice| choice.index(sent + 1)));
             }
             Step::Hear(at, of) => {
                 unheard.retain(|&news| news != (at, of));

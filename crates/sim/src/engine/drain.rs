@@ -15,10 +15,11 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
     pub(super) fn drain(&mut self) -> usize {
         let mut grants = self.stats.grants;
         let mut give_up = self.now + self.patience();
+        let mut stalled = false;
         while self.judges.waiting() > 0 && !self.settled() {
             let Some((at, event)) = self.queue.pop(give_up) else {
-                self.judges.stalled(self.now);
-                return self.judges.waiting();
+                stalled = true;
+                break;
             };
             self.drain_step(at, event);
             // The whole instant, so that it does not matter whether a broadcast is one event or many.
@@ -31,7 +32,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
             }
         }
         if self.judges.waiting() > 0 && self.crashed <= self.config.bears {
-            self.judges.starved(self.now);
+            if stalled { self.judges.stalled(self.now) } else { self.judges.starved(self.now) }
         }
         self.judges.waiting()
     }

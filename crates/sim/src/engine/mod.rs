@@ -34,6 +34,9 @@ use event::{Event, EventOf};
 use judges::Judges;
 use network::Network;
 
+#[cfg(test)]
+mod tests;
+
 /// Which event queue drives a run. The result is the same; the hash says so.
 pub trait Engine {
     /// The queue.
@@ -227,9 +230,6 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
     fn measure(&mut self) -> (Stats, f64) {
         let started = Instant::now();
         for (at, node) in self.plan.crashes.clone() {
-            if at > self.end {
-                break;
-            }
             self.run_until(at);
             self.crash(at, node);
         }

@@ -1,0 +1,147 @@
+//! Every judge of a run has a planted bug that it must catch: tiny protocols that do one thing wrong.
+
+use kgate_core::{
+    GrantId, Incarnation, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Printed, Protocol,
+    Refusal, Setup, Span, Time,
+};
+
+use super::{Bucket, Heap, run};
+use crate::{Config, Cost, Detection, Detector, Latency, Load, ReceiveCost, Report, SendCost};
+
+/// What a [`Planted`] mutex does when its client asks.
+const GRANT: u8 = 0;
+const NEVER_GRANT: u8 = 1;
+const CHATTER: u8 = 2;
+const REFUSE: u8 = 3;
+
+/// A mutex that grants at once whatever is asked for, or does as its number says.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Planted<const BUG: u8>;
+
+impl<const BUG: u8> Protocol for Planted<BUG> {
+    const NAME: &'static str = "planted";
+    type Message = Never;
+    type Timer = u8;
+    type Durable = Never;
+
+    fn start(_setup: &Setup, _restored: Option<Never>, _out: &mut Outbox<Self>) -> Self {
+        Self
+    }
+
+    fn handle(&mut self, now: Time, input: InputOf<Self>, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+        if matches!(input, Input::Release { .. } | Input::Crashed(..)) {
+            return Ok(());
+        }
+        match BUG {
+            GRANT => out.notify(Notice::Granted { grant: GrantId(now.0), slots: None, fence: None }),
+            CHATTER => out.arm(0, Span::UNIT),
+            REFUSE => return Err(Refusal::Busy),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn observe(&self) -> Observation {
+        Observation::default()
+    }
+}
+
+/// A detector that suspects p0 after a while, or nobody.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Accuser<const WRONGLY: bool> {
+    me: NodeId,
+}
+
+impl<const WRONGLY: bool> Protocol for Accuser<WRONGLY> {
+    const NAME: &'static str = "accuser";
+    type Message = Never;
+    type Timer = u8;
+    type Durable = Never;
+
+    fn start(setup: &Setup, _restored: Option<Never>, out: &mut Outbox<Self>) -> Self {
+        out.arm(0, Span::UNIT);
+        Self { me: setup.me }
+    }
+
+    fn handle(&mut self, _now: Time, _input: InputOf<Self>, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+        if WRONGLY && self.me == NodeId(1) {
+            out.notify(Notice::Suspected(NodeId(0), Incarnation::default()));
+        }
+        Ok(())
+    }
+
+    fn observe(&self) -> Observation {
+        Observation::default()
+    }
+}
+
+/// Three of four processes ask once and hold for long; k is as given.
+fn report<M: Protocol, D: Protocol>(permits: u32) -> Report {
+    let config = Config {
+        nodes: 4,
+        permits,
+        seed: 1,
+        printed: Printed::NONE,
+        cost: Cost {
+            send: Span::ZERO,
+            latency: Latency::Constant(Span(1)),
+            receive: Span::ZERO,
+            send_cost: SendCost::Queue,
+            receive_cost: ReceiveCost::Parallel,
+            fifo: false,
+        },
+        load: Load {
+            requesters: 3,
+            first_request: Span::ZERO,
+            hold: Span::UNIT.times(5),
+            think: Span::UNIT,
+            entries: Some(1),
+        },
+        detection: Detection { interval: Span::UNIT, timeout: Span::UNIT, oracle: None },
+        crashes: Vec::new(),
+        random_crashes: 0,
+        bears: 3,
+        detector: Some(Detector::Sparse),
+        duration: Span::UNIT.times(10),
+    };
+    let report = run::<M, D, Bucket>("planted", &config, None).expect("a run");
+    assert_eq!(report.hash, run::<M, D, Heap>("planted", &config, None).expect("a run").hash);
+    report
+}
+
+fn properties(report: &Report) -> Vec<&str> {
+    report.violations.iter().map(|violation| violation.property).collect()
+}
+
+/// Whoever asks is let in: right for k = 3, one too many for k = 2.
+#[test]
+fn one_too_many_is_caught() {
+    assert_eq!(properties(&report::<Planted<GRANT>, Accuser<false>>(3)), [""; 0]);
+    assert_eq!(properties(&report::<Planted<GRANT>, Accuser<false>>(2)), ["at most k inside"]);
+}
+
+/// Nobody is ever let in, and nothing is under way: a deadlock.
+#[test]
+fn a_deadlock_is_caught() {
+    let report = report::<Planted<NEVER_GRANT>, Accuser<false>>(1);
+    assert_eq!(properties(&report), ["every request of a live process is granted"]);
+    assert_eq!((report.unanswered, report.violations[0].nodes.len()), (3, 3));
+}
+
+/// Nobody is ever let in, though something is always under way: given up, under its own name.
+#[test]
+fn a_livelock_is_caught() {
+    assert_eq!(properties(&report::<Planted<CHATTER>, Accuser<false>>(1)), ["something is granted in time"]);
+}
+
+/// A detector suspects the living.
+#[test]
+fn a_wrong_suspicion_is_caught() {
+    assert_eq!(properties(&report::<Planted<GRANT>, Accuser<true>>(3)), ["nobody live is suspected"]);
+}
+
+/// A protocol refuses what it must take.
+#[test]
+fn a_refusal_is_caught() {
+    assert_eq!(properties(&report::<Planted<REFUSE>, Accuser<false>>(3))[0], "no input is refused");
+}
