@@ -23,6 +23,7 @@
 extern crate alloc;
 
 mod effect;
+mod graph;
 mod id;
 mod input;
 mod message;
@@ -30,10 +31,12 @@ mod observation;
 mod printed;
 mod protocol;
 mod refusal;
+mod rules;
 mod stamp;
 mod time;
 
 pub use effect::{Effect, EffectOf, Notice, Outbox, To};
+pub use graph::{Graph, NotAGraph};
 pub use id::{Fence, GrantId, Incarnation, NodeId};
 pub use input::{Input, InputOf};
 pub use message::{Message, Never};
@@ -41,5 +44,6 @@ pub use observation::{Observation, Phase};
 pub use printed::Printed;
 pub use protocol::{Protocol, Setup};
 pub use refusal::Refusal;
+pub use rules::{Rules, Step, Survey, View};
 pub use stamp::Stamp;
 pub use time::{NotATime, Span, Time};

@@ -1,9 +1,10 @@
 //! The one trait that every algorithm implements and every driver drives.
 
+use alloc::sync::Arc;
 use core::fmt::Debug;
 use core::hash::Hash;
 
-use crate::{InputOf, Message, NodeId, Observation, Outbox, Printed, Refusal, Span, Time};
+use crate::{Graph, InputOf, Message, NodeId, Observation, Outbox, Printed, Refusal, Span, Time};
 
 /// What a process knows when it starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +21,12 @@ pub struct Setup {
     pub detect_timeout: Span,
     /// Published defects to run as printed.
     pub printed: Printed,
+    /// How many crashes an algorithm must bear that has to know it beforehand (timer-free-2009's f).
+    pub tolerate: u32,
+    /// How often an idle process says something, where an algorithm would else fall silent; never, if none.
+    pub refresh: Option<Span>,
+    /// Who is whose neighbour, where not everybody talks to everybody.
+    pub graph: Option<Arc<Graph>>,
 }
 
 /// One algorithm as a state machine: a mutex, or a failure detector. See the laws in the crate's head.
@@ -41,4 +48,17 @@ pub trait Protocol: Clone + Debug + Eq + Hash + Send + Sync + 'static {
 
     /// A read-only projection for judges and screens.
     fn observe(&self) -> Observation;
+
+    /// A transient fault strikes this process: its variables become anything in their domain, except what it shares
+    /// with its client (whether that waits or holds). `below(b)` draws a number below b. False if the algorithm does not
+    /// claim to recover from that; then nothing has changed.
+    fn scramble(&mut self, _below: &mut dyn FnMut(u64) -> u64) -> bool {
+        false
+    }
+
+    /// A message to the process of `setup` that nobody sent, as a transient fault may leave it in the channel from `_from`. None if
+    /// the algorithm does not claim to bear that.
+    fn forge(_setup: &Setup, _from: NodeId, _below: &mut dyn FnMut(u64) -> u64) -> Option<Self::Message> {
+        None
+    }
 }

@@ -11,9 +11,11 @@ use core::hash::{Hash, Hasher};
 use core::mem;
 
 use kgate_core::NodeId;
+use serde::{Deserialize, Serialize};
 
 /// A sorted set of processes: a plain vector, since crashes are few, and one word while it is empty.
-#[derive(Clone, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(into = "Vec<NodeId>", from = "Vec<NodeId>")]
 pub struct NodeList {
     #[allow(clippy::box_collection)] // Most lists are empty, and there is one in every process.
     nodes: Option<Box<Vec<NodeId>>>,
@@ -75,6 +77,27 @@ impl NodeList {
     /// All, in the order of their ids.
     pub fn iter(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.as_slice().iter().copied()
+    }
+}
+
+impl From<NodeList> for Vec<NodeId> {
+    fn from(list: NodeList) -> Self {
+        list.nodes.map(|nodes| *nodes).unwrap_or_default()
+    }
+}
+
+/// Whatever order they come in, and however often.
+impl From<Vec<NodeId>> for NodeList {
+    fn from(mut nodes: Vec<NodeId>) -> Self {
+        nodes.sort_unstable();
+        nodes.dedup();
+        Self { nodes: (!nodes.is_empty()).then(|| Box::new(nodes)) }
+    }
+}
+
+impl FromIterator<NodeId> for NodeList {
+    fn from_iter<I: IntoIterator<Item = NodeId>>(nodes: I) -> Self {
+        nodes.into_iter().collect::<Vec<_>>().into()
     }
 }
 

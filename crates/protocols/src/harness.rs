@@ -15,6 +15,21 @@ use kgate_core::{
 pub(crate) const INTERVAL: Span = Span::UNIT;
 pub(crate) const TIMEOUT: Span = Span(INTERVAL.0 / 64);
 
+/// What every process knows; `me` is filled in for each.
+pub(crate) fn setup(nodes: u32, permits: u32, printed: Printed) -> Setup {
+    Setup {
+        me: NodeId(0),
+        nodes,
+        permits,
+        detect_interval: INTERVAL,
+        detect_timeout: TIMEOUT,
+        printed,
+        tolerate: permits - 1,
+        refresh: None,
+        graph: None,
+    }
+}
+
 /// When something happens, and after what else that happens then.
 type Due = (Time, u64);
 
@@ -40,10 +55,18 @@ pub(crate) struct Net<P: Protocol> {
     pub(crate) sent: Vec<Copy<P::Message>>,
     /// Every fact that a process ever told.
     pub(crate) told: Vec<(Time, NodeId, Notice)>,
+    /// What each process has on stable storage.
+    pub(crate) stored: BTreeMap<NodeId, P::Durable>,
+    setup: Setup,
 }
 
 impl<P: Protocol> Net<P> {
     pub(crate) fn new(nodes: u32, permits: u32, printed: Printed) -> Self {
+        Self::with(setup(nodes, permits, printed))
+    }
+
+    /// With all that a setup can say; its `me` does not matter.
+    pub(crate) fn with(setup: Setup) -> Self {
         let mut net = Self {
             nodes: Vec::new(),
             crashed: Vec::new(),
@@ -54,15 +77,27 @@ impl<P: Protocol> Net<P> {
             scheduled: 0,
             sent: Vec::new(),
             told: Vec::new(),
+            stored: BTreeMap::new(),
+            setup,
         };
-        for me in (0..nodes).map(NodeId) {
-            let setup =
-                Setup { me, nodes, permits, detect_interval: INTERVAL, detect_timeout: TIMEOUT, printed };
+        for me in (0..net.setup.nodes).map(NodeId) {
             let mut out = Outbox::new();
-            net.nodes.push(P::start(&setup, None, &mut out));
+            net.nodes.push(P::start(&Setup { me, ..net.setup.clone() }, None, &mut out));
             net.carry_out(me, out);
         }
         net
+    }
+
+    /// A crashed process starts again with what it had stored.
+    #[allow(dead_code)] // Only protocols that come back from a crash are tested so.
+    pub(crate) fn restart(&mut self, node: u32) {
+        let me = NodeId(node);
+        assert!(self.crashed.contains(&me), "{me} has not crashed");
+        self.crashed.retain(|&crashed| crashed != me);
+        let mut out = Outbox::new();
+        let setup = Setup { me, ..self.setup.clone() };
+        self.nodes[me.index()] = P::start(&setup, self.stored.get(&me).cloned(), &mut out);
+        self.carry_out(me, out);
     }
 
     /// One input at one process, with all its effects.
@@ -180,7 +215,7 @@ impl<P: Protocol> Net<P> {
                     list.iter().for_each(|&to| self.send(from, to, message.clone()));
                 }
                 Effect::Send { to: To::All, message } => {
-                    let others = (0u32..).map(NodeId).take(self.nodes.len()).filter(|&to| to != from);
+                    let others = (0..self.setup.nodes).map(NodeId).filter(|&to| to != from);
                     others.for_each(|to| self.send(from, to, message.clone()));
                 }
                 Effect::Arm { timer, least, .. } => {
@@ -189,7 +224,7 @@ impl<P: Protocol> Net<P> {
                 }
                 Effect::Disarm(timer) => drop(self.timers.remove(&(from, timer))),
                 Effect::Notify(notice) => self.told.push((self.now, from, *notice)),
-                Effect::Persist(_) => panic!("nothing here is durable"),
+                Effect::Persist(durable) => drop(self.stored.insert(from, durable)),
             }
         }
     }

@@ -23,4 +23,7 @@ mod harness;
 pub mod permission;
 pub mod registry;
 pub mod spread;
+pub mod stabilizing;
+pub mod timer_free;
 pub mod topology;
+pub mod tree_token;

@@ -237,6 +237,9 @@ impl Config {
             detect_interval: self.detection.interval,
             detect_timeout: self.detection.timeout,
             printed: self.printed,
+            tolerate: self.permits.saturating_sub(1),
+            refresh: None,
+            graph: None,
         }
     }
 }

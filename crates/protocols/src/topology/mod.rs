@@ -12,6 +12,7 @@
 //! n need not be a power of two: places without a process are left out, as if they had always been faulty.
 //! A walk skips a whole empty block at once, so the first member of a cluster is found in O(log n) steps.
 
+pub mod graphs;
 mod members;
 mod testers;
 mod walk;

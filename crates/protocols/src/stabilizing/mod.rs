@@ -1,0 +1,1 @@
+//! stabilizing-2014.
