@@ -1,9 +1,13 @@
 //! Runs for tests: the papers' settings, and settings drawn from a seed.
 
-use kgate_core::{Printed, Protocol, Span};
+use std::sync::Arc;
+
+use kgate_core::{Graph, NodeId, Protocol, Span};
 use kgate_protocols::registry::{self, Entry, Visitor};
+use kgate_protocols::topology::graphs::Shape;
 use kgate_sim::{
-    Bucket, Config, Cost, Crash, Detection, Detector, Heap, Latency, Load, ReceiveCost, Report, Rng, SendCost,
+    Bucket, Claims, Config, Crash, Detection, Detector, Heap, Latency, Load, ReceiveCost, Report, Rng,
+    SendCost, Think,
 };
 
 /// A length of time as on the command line.
@@ -25,31 +29,9 @@ impl Case {
     pub fn vcube_2018(protocol: &str, nodes: u32) -> Self {
         let entry = registry::entry(protocol).expect("a protocol");
         let config = Config {
-            nodes,
-            permits: 3,
-            seed: 1,
-            printed: Printed::NONE,
-            cost: Cost {
-                send: t("0.1"),
-                latency: Latency::Constant(t("0.8")),
-                receive: t("0.1"),
-                send_cost: SendCost::Queue,
-                receive_cost: ReceiveCost::Parallel,
-                fifo: false,
-            },
-            load: Load {
-                requesters: 3,
-                first_request: Span::ZERO,
-                hold: t("0.0002"),
-                think: t("0.1"),
-                entries: None,
-            },
-            detection: Detection { interval: t("10"), timeout: t("4"), oracle: None },
-            crashes: Vec::new(),
-            random_crashes: 0,
-            bears: entry.bears(nodes, 3),
-            detector: detector_of(entry),
-            duration: t("1000"),
+            graph: usual_graph(entry, nodes, 1),
+            claims: claims_of(entry, nodes, 3),
+            ..Config::new(nodes, 3)
         };
         Self { entry, config }
     }
@@ -62,13 +44,15 @@ impl Case {
         config.cost.send = Span::ZERO;
         config.cost.latency = Latency::Constant(t("0.01"));
         config.cost.receive = Span::ZERO;
-        config.load =
-            Load { requesters: 5, first_request: t("0.9"), hold: t("0.8"), think: t("0.1"), entries: None };
+        config.load.requesters = 5;
+        config.load.first_request = t("0.9");
+        config.load.hold = t("0.8");
+        config.tolerate = 4;
         config.detection = Detection { interval: t("1"), timeout: t("0.04"), oracle: None };
         config.crashes = (1..=15u32)
-            .map(|i| Crash { node: kgate_core::NodeId(16 - i), at: t("5").times(u64::from(i)) })
+            .map(|i| Crash { node: NodeId(16 - i), at: t("5").times(u64::from(i)), back: None })
             .collect();
-        config.bears = case.entry.bears(16, 5);
+        config.claims = claims_of(case.entry, 16, 5);
         config.duration = t("100.9");
         case
     }
@@ -107,9 +91,30 @@ impl Case {
     }
 }
 
-/// What the simulator needs to know of a system's detector.
-fn detector_of(entry: &Entry) -> Option<Detector> {
-    entry.detector.map(|_| if entry.all_to_all { Detector::AllToAll } else { Detector::Sparse })
+/// What the simulator needs to know of a system.
+pub fn claims_of(entry: &Entry, nodes: u32, permits: u32) -> Claims {
+    let detector = entry.detector.map(|name| match name {
+        registry::LOG => Detector::Log,
+        _ if entry.all_to_all => Detector::AllToAll,
+        _ => Detector::Sparse,
+    });
+    Claims {
+        bears: entry.bears(nodes, permits),
+        detector,
+        recovers: entry.recovers,
+        heals: entry.heals,
+        asks_inside: entry.asks_inside,
+    }
+}
+
+/// A graph of that shape, with whatever is random in it drawn from the seed.
+pub fn graph(shape: Shape, nodes: u32, seed: u64) -> Arc<Graph> {
+    let mut dice = Rng::fork(seed, "graph");
+    Arc::new(shape.build(nodes, &mut |bound| dice.below(bound)).expect("a graph"))
+}
+
+fn usual_graph(entry: &Entry, nodes: u32, seed: u64) -> Option<Arc<Graph>> {
+    entry.network.usual_shape().map(|shape| graph(shape, nodes, seed))
 }
 
 struct Runner<'a> {
@@ -143,8 +148,9 @@ pub fn drawn(protocol: &str, seed: u64) -> Case {
         requesters: u32::try_from(pick(1, u64::from(nodes))).expect("small"),
         first_request: Span(pick(0, 1) * 500_000_000),
         hold: Span(pick(0, 4) * 700_000_000),
-        think: Span(pick(1, 30) * 100_000_000),
+        think: Think::Constant(Span(pick(1, 30) * 100_000_000)),
         entries: None,
+        ask_inside: false,
     };
     config.cost.send = Span(pick(0, 3) * 50_000_000);
     config.cost.receive = Span(pick(0, 2) * 50_000_000);
@@ -167,10 +173,11 @@ pub fn drawn(protocol: &str, seed: u64) -> Case {
     }
     config.detection.timeout = config.cost.longest_delay().unwrap_or_default().times(2).max(t("1"));
     config.detection.interval = Span(pick(1, 12) * 1_000_000_000);
-    config.bears = case.entry.bears(nodes, config.permits);
+    config.tolerate = config.permits - 1;
+    config.claims = claims_of(case.entry, nodes, config.permits);
     let spared = if config.load.requesters == nodes { 1 } else { config.load.requesters };
     config.random_crashes =
-        u32::try_from(pick(0, u64::from(config.bears.min(nodes - spared)))).expect("small");
+        u32::try_from(pick(0, u64::from(config.claims.bears.min(nodes - spared)))).expect("small");
     config.duration = t("60");
     case
 }

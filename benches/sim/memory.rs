@@ -19,7 +19,7 @@ pub(crate) fn measure() {
 /// One request, broadcast to a million processes and answered by all.
 pub(crate) fn child() {
     let mut config = config(NODES, 1, Latency::Constant(Span::UNIT));
-    config.detector = Some(Detector::Sparse);
+    config.claims.detector = Some(Detector::Sparse);
     config.detection.oracle = Some(Span::UNIT);
     let report = run::<Permission<Tree>, NoDetector, Bucket>("vcube", &config, None).expect("a run");
     assert_eq!((report.grants, report.delivered), (1, 3 * u64::from(NODES - 1)));

@@ -1,10 +1,10 @@
 //! `raymond`, everybody asks: 2n(n-1) messages for each time, whatever the order in which they come.
 
-use kgate_core::{Printed, Span};
+use kgate_core::Span;
 use kgate_protocols::detect::NoDetector;
 use kgate_protocols::permission::Permission;
 use kgate_protocols::spread::Direct;
-use kgate_sim::{Bucket, Config, Cost, Detection, Heap, Latency, Load, ReceiveCost, SendCost, run};
+use kgate_sim::{Bucket, Config, Cost, Heap, Latency, run};
 
 use crate::Rates;
 use crate::rival::{self, Rival};
@@ -14,33 +14,13 @@ const PERMITS: u32 = 3;
 
 /// A run in which sending and receiving take no time, as in `dscale`, which has no send queue.
 pub(crate) fn config(nodes: u32, requesters: u32, latency: Latency) -> Config {
-    Config {
-        nodes,
-        permits: PERMITS,
-        seed: 1,
-        printed: Printed::NONE,
-        cost: Cost {
-            send: Span::ZERO,
-            latency,
-            receive: Span::ZERO,
-            send_cost: SendCost::Queue,
-            receive_cost: ReceiveCost::Parallel,
-            fifo: false,
-        },
-        load: Load {
-            requesters,
-            first_request: Span::ZERO,
-            hold: Span(200_000),
-            think: Span(100_000_000),
-            entries: Some(1),
-        },
-        detection: Detection { interval: Span::UNIT, timeout: Span::UNIT, oracle: None },
-        crashes: Vec::new(),
-        random_crashes: 0,
-        bears: PERMITS - 1,
-        detector: None,
-        duration: Span::UNIT.times(100_000),
-    }
+    let mut config = Config::new(nodes, PERMITS);
+    config.cost = Cost { send: Span::ZERO, latency, receive: Span::ZERO, ..config.cost };
+    config.load.requesters = requesters;
+    config.load.entries = Some(1);
+    config.claims.bears = PERMITS - 1;
+    config.duration = Span::UNIT.times(100_000);
+    config
 }
 
 /// What is asked of both sides: everybody enters `entries` times, so that 2n(n-1) messages are delivered for each. With
@@ -61,7 +41,8 @@ pub(crate) fn child(engine: &str, latency: &str, permits: &str, entries: &str) {
     let latency: Latency = latency.parse().expect("a latency");
     let mut config = config(NODES, NODES, latency);
     config.permits = permits.parse().expect("a number");
-    config.bears = config.permits - 1;
+    config.tolerate = config.permits - 1;
+    config.claims.bears = config.permits - 1;
     config.load.entries = Some(entries.parse().expect("a number"));
     let report = match engine {
         "bucket" => run::<Permission<Direct>, NoDetector, Bucket>("raymond", &config, None),

@@ -3,13 +3,14 @@
 //! Each of these also proves the judges: they can fail. The schedules are told in `docs/REPRODUCTION.md`.
 
 use kgate_sim::{Latency, Report};
-use kgate_tests::{Case, t};
+use kgate_tests::{Case, claims_of, t};
 
 /// A small system in which everybody asks.
 fn small(protocol: &str, nodes: u32, permits: u32) -> Case {
     let mut case = Case::vcube_2018(protocol, nodes).high();
     case.config.permits = permits;
-    case.config.bears = case.entry.bears(nodes, permits);
+    case.config.tolerate = permits - 1;
+    case.config.claims = claims_of(case.entry, nodes, permits);
     case.config.duration = t("60");
     case
 }

@@ -13,6 +13,7 @@ fn costs_are_as_listed() {
             case.config.load.requesters = 1;
             case.config.load.entries = Some(1);
             case.config.permits = 1;
+            case.config.tolerate = 0;
             case.config.cost.send = t("0");
             case.config.cost.receive = t("0");
             case.config.cost.send_cost = SendCost::Flat;

@@ -56,6 +56,12 @@ pub trait Protocol: Clone + Debug + Eq + Hash + Send + Sync + 'static {
         false
     }
 
+    /// Whether all processes together, as they are now, have recovered from every transient fault: from here on they are
+    /// correct. Only an observer can ask this.
+    fn settled(_processes: &[Self]) -> bool {
+        true
+    }
+
     /// A message to the process of `setup` that nobody sent, as a transient fault may leave it in the channel from `_from`. None if
     /// the algorithm does not claim to bear that.
     fn forge(_setup: &Setup, _from: NodeId, _below: &mut dyn FnMut(u64) -> u64) -> Option<Self::Message> {

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::builder::BoolishValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use kgate_core::Span;
-use kgate_sim::{Latency, ReceiveCost, SendCost};
+use kgate_core::{NodeId, Span};
+use kgate_sim::{Down, Latency, ReceiveCost, SendCost, Think};
 
 use crate::parse;
 
@@ -41,6 +41,10 @@ Examples:
     kgate sim --protocol raymond -n 128 --load high
   With crashes, found by heartbeats:
     kgate sim --protocol bas -n 32 --random-crashes 3
+  Tokens on a tree, processes that crash and come back:
+    kgate sim --protocol tree-token -n 22 --load high --random-recoveries 20
+  From any memory at all to a working gate:
+    kgate sim --protocol stabilizing -n 12 --load high --hold 1 --start random
   A published algorithm lets three through a gate for two:
     kgate sim -n 4 -k 2 --load high --latency uniform=0.1..2 --hold 1 \\
         --as-printed D2
@@ -66,22 +70,31 @@ pub(crate) struct SimArgs {
     /// How long a unit is held
     #[arg(long, value_name = "T", default_value = "0.0002", value_parser = parse::span, env = "KGATE_OPT_HOLD")]
     pub(crate) hold: Span,
-    /// How long a process waits after a release before it asks again
-    #[arg(long, value_name = "T", default_value = "0.1", value_parser = parse::span, env = "KGATE_OPT_THINK")]
-    pub(crate) think: Span,
+    /// How long a process waits after a release before it asks again [default: 0.1]; `gaussian=MEAN,DEVIATION` draws it
+    #[arg(long, value_name = "T", value_parser = parse::think, env = "KGATE_OPT_THINK")]
+    pub(crate) think: Option<Think>,
+    /// Replaces --think: a Gaussian pause with mean R x hold and a quarter of that as deviation (timer-free-2009)
+    #[arg(
+        long, value_name = "R", value_parser = parse::rho, conflicts_with = "think", env = "KGATE_OPT_RHO"
+    )]
+    pub(crate) rho: Option<f64>,
     /// When each process asks first
     #[arg(long, value_name = "T", default_value = "0", value_parser = parse::span, env = "KGATE_OPT_FIRST_REQUEST")]
     pub(crate) first_request: Span,
     /// How often each process asks [default: until the run ends]
     #[arg(long, value_name = "E", value_parser = clap::value_parser!(u32).range(1..), env = "KGATE_OPT_ENTRIES")]
     pub(crate) entries: Option<u32>,
+    /// Each process asks again while it is still inside, halfway through (tree-token)
+    #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_ASK_INSIDE")]
+    pub(crate) ask_inside: bool,
     /// Time to send a message (t_s)
     #[arg(long, value_name = "T", default_value = "0.1", value_parser = parse::span, env = "KGATE_OPT_SEND")]
     pub(crate) send: Span,
     /// Time a message spends in the network (t_t) [default: 0.8]
     #[arg(long, value_name = "T", value_parser = parse::span, env = "KGATE_OPT_TRANSMIT")]
     pub(crate) transmit: Option<Span>,
-    /// Replaces --transmit: `constant=T`, `uniform=A..B` or `exponential=MEAN`
+    /// Replaces --transmit: `constant=T`, `uniform=A..B`, `exponential=MEAN`, or clusters with a fixed latency for each pair:
+    /// `grid=10x10,intra=0.010..0.030,inter=0.180..0.220`
     #[arg(long, value_name = "SHAPE", value_parser = parse::latency, env = "KGATE_OPT_LATENCY")]
     pub(crate) latency: Option<Latency>,
     /// Time to receive a message (t_r)
@@ -102,7 +115,7 @@ pub(crate) struct SimArgs {
     /// What everything random comes from; decimal or 0x..
     #[arg(long, default_value = "1", value_parser = parse::seed, env = "KGATE_OPT_SEED")]
     pub(crate) seed: u64,
-    /// Crashes for good, as process@time
+    /// Crashes: for good as process@time, with recovery as process@time..time (tree-token)
     #[arg(
         long, value_name = "P@T,..", value_delimiter = ',', value_parser = parse::crash, env = "KGATE_OPT_CRASH"
     )]
@@ -110,6 +123,46 @@ pub(crate) struct SimArgs {
     /// More crashes at random times; unless all ask, of processes that do not ask
     #[arg(long, value_name = "F", default_value_t = 0, env = "KGATE_OPT_RANDOM_CRASHES")]
     pub(crate) random_crashes: u32,
+    /// Crashes with recovery, at random times, of any process (tree-token)
+    #[arg(long, value_name = "R", default_value_t = 0, env = "KGATE_OPT_RANDOM_RECOVERIES")]
+    pub(crate) random_recoveries: u32,
+    /// How long a process of those is down at most
+    #[arg(long, value_name = "T", default_value = "10", value_parser = parse::span, env = "KGATE_OPT_DOWN_FOR")]
+    pub(crate) down_for: Span,
+    /// What becomes of messages to a process that is down and will come back
+    #[arg(long, value_enum, value_name = "HOW", default_value = "lost", env = "KGATE_OPT_DOWN")]
+    pub(crate) down: DownArg,
+    /// How many crashes the protocol is told to bear, below k (timer-free) [default: k-1]
+    #[arg(long, value_name = "F", env = "KGATE_OPT_TOLERATE")]
+    pub(crate) tolerate: Option<u32>,
+    /// How often idle processes speak: timer-free then finds crashes though nobody asks (off by default, as in the
+    /// paper); stabilizing repeats its state so often [default there: --detect-interval]
+    #[arg(long, value_name = "T", value_parser = parse::refresh, env = "KGATE_OPT_REFRESH")]
+    pub(crate) refresh: Option<Span>,
+    /// The network of tree-token and stabilizing: radial, balanced, path, star, caterpillar, random (of a tree), and ring,
+    /// grid, complete (stabilizing only), or a file of edges [default: radial for tree-token, grid for stabilizing]
+    #[arg(long, value_name = "SHAPE|FILE", env = "KGATE_OPT_GRAPH")]
+    pub(crate) graph: Option<String>,
+    /// Run over messages, or in the paper's own state model (stabilizing)
+    #[arg(long, value_enum, value_name = "MODEL", default_value = "messages", env = "KGATE_OPT_MODEL")]
+    pub(crate) model: ModelArg,
+    /// Who may act, in the state model
+    #[arg(long, value_enum, value_name = "DAEMON", default_value = "distributed", env = "KGATE_OPT_DAEMON")]
+    pub(crate) daemon: DaemonArg,
+    /// How long to run in the state model
+    #[arg(long, value_name = "ROUNDS", default_value_t = 1000, env = "KGATE_OPT_ROUNDS")]
+    pub(crate) rounds: u64,
+    /// Start from clean states, or from any states at all (stabilizing)
+    #[arg(long, value_enum, value_name = "STATE", default_value = "clean", env = "KGATE_OPT_START")]
+    pub(crate) start: StartArg,
+    /// Processes whose memory becomes anything, as process@time, in the state model process@round (stabilizing)
+    #[arg(
+        long, value_name = "P@T,..", value_delimiter = ',', value_parser = parse::strike, env = "KGATE_OPT_CORRUPT"
+    )]
+    pub(crate) corrupt: Vec<(NodeId, Span)>,
+    /// Up to so many messages that nobody sent, in each channel to a process whose memory becomes anything
+    #[arg(long, value_name = "C", default_value_t = 3, env = "KGATE_OPT_FORGED")]
+    pub(crate) forged: u32,
     /// How crashes are learnt of: the protocol's `own` detector, or `oracle=T` = everybody knows within T
     #[arg(long, value_name = "WHICH", default_value = "own", value_parser = parse::detector, env = "KGATE_OPT_DETECTOR")]
     pub(crate) detector: Detector,
@@ -187,6 +240,51 @@ pub(crate) enum ReceiveCostArg {
     Parallel,
     /// one receive queue a process
     Queue,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DownArg {
+    /// they are lost
+    Lost,
+    /// they are delivered when it is back
+    Kept,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ModelArg {
+    /// processes send each other messages
+    Messages,
+    /// a process reads its neighbours' states; a daemon chooses who acts
+    State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DaemonArg {
+    /// everybody who can
+    Synchronous,
+    /// one at a time, at random
+    Central,
+    /// some of those who can, at random, and nobody is left out for ever
+    Distributed,
+    /// an adversary that leaves out whom it can
+    Unfair,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StartArg {
+    /// as the algorithm would initialise them
+    Clean,
+    /// any states of their domains, and messages that nobody sent
+    Random,
+}
+
+impl From<DownArg> for Down {
+    fn from(arg: DownArg) -> Self {
+        match arg {
+            DownArg::Lost => Down::Lost,
+            DownArg::Kept => Down::Kept,
+        }
+    }
 }
 
 impl From<SendCostArg> for SendCost {

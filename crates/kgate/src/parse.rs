@@ -1,7 +1,7 @@
 //! Values of the command line that are more than a number or a word.
 
 use kgate_core::{NodeId, Span};
-use kgate_sim::{Crash, Latency};
+use kgate_sim::{Crash, Latency, Think};
 
 use crate::cli::{Asking, Detector};
 
@@ -39,12 +39,49 @@ pub(crate) fn detector(text: &str) -> Result<Detector, String> {
     }
 }
 
-/// `15@5`: process 15 crashes at time 5.
+/// `0.1`, or `gaussian=1,0.2`.
+pub(crate) fn think(text: &str) -> Result<Think, String> {
+    let Some(drawn) = text.strip_prefix("gaussian=") else { return span(text).map(Think::Constant) };
+    let wrong = || format!("not a pause: write a time, or gaussian=MEAN,DEVIATION, not '{text}'");
+    let (mean, deviation) = drawn.split_once(',').ok_or_else(wrong)?;
+    let (mean, deviation) = (span(mean).map_err(|_| wrong())?, span(deviation).map_err(|_| wrong())?);
+    Ok(Think::Gaussian { mean, deviation })
+}
+
+pub(crate) fn rho(text: &str) -> Result<f64, String> {
+    let rho = text.parse().ok().filter(|rho: &f64| (0.0..=1e6).contains(rho));
+    rho.ok_or_else(|| format!("not a ratio: write a number from 0 to 1000000, not '{text}'"))
+}
+
+pub(crate) fn refresh(text: &str) -> Result<Span, String> {
+    let every = span(text)?;
+    if every == Span::ZERO { Err("every 0 is all the time: give a longer time".into()) } else { Ok(every) }
+}
+
+/// `15@5`: process 15 crashes at time 5 for good; `15@5..7`: it is back at 7.
 pub(crate) fn crash(text: &str) -> Result<Crash, String> {
-    let wrong = || format!("not a crash: write process@time such as 15@5, not '{text}'");
-    let (node, at) = text.split_once('@').ok_or_else(wrong)?;
-    let node = node.strip_prefix('p').unwrap_or(node).parse().map_err(|_| wrong())?;
-    Ok(Crash { node: NodeId(node), at: span(at).map_err(|_| wrong())? })
+    let wrong =
+        || format!("not a crash: write process@time such as 15@5, or 15@5..7 if it comes back, not '{text}'");
+    let (node, when) = at(text).ok_or_else(wrong)?;
+    let time = |text: &str| span(text).map_err(|_| wrong());
+    match when.split_once("..") {
+        None => Ok(Crash { node, at: time(when)?, back: None }),
+        Some((at, back)) => Ok(Crash { node, at: time(at)?, back: Some(time(back)?) }),
+    }
+}
+
+/// `3@50`: a transient fault strikes process 3 at time 50.
+pub(crate) fn strike(text: &str) -> Result<(NodeId, Span), String> {
+    let wrong = || format!("not a fault: write process@time such as 3@50, not '{text}'");
+    let (node, when) = at(text).ok_or_else(wrong)?;
+    Ok((node, span(when).map_err(|_| wrong())?))
+}
+
+/// `p3@..` or `3@..`.
+fn at(text: &str) -> Option<(NodeId, &str)> {
+    let (node, when) = text.split_once('@')?;
+    let node = node.strip_prefix('p').unwrap_or(node).parse().ok()?;
+    Some((NodeId(node), when))
 }
 
 #[cfg(test)]
@@ -61,9 +98,19 @@ mod tests {
         for text in ["", "first=0", "first=", "middle"] {
             assert!(load(text).unwrap_err().contains("first=M"), "{text:?}");
         }
-        for text in ["3", "@5", "3@", "x@5", "3@x", "-1@5"] {
+        for text in ["3", "@5", "3@", "x@5", "3@x", "-1@5", "3@5..", "3@5..x"] {
             assert!(crash(text).unwrap_err().contains("15@5"), "{text:?}");
         }
+        let back = crash("3@5..7").map(|crash| (crash.at, crash.back));
+        assert_eq!(back, Ok((Span::UNIT.times(5), Some(Span::UNIT.times(7)))));
+        assert_eq!(strike("p3@5"), Ok((NodeId(3), Span::UNIT.times(5))));
+        let gaussian = Think::Gaussian { mean: Span::UNIT, deviation: Span::UNIT.times(2) };
+        assert_eq!((think("1"), think("gaussian=1,2")), (Ok(Think::Constant(Span::UNIT)), Ok(gaussian)));
+        for text in ["gaussian=1", "gaussian=,1", "x"] {
+            assert!(think(text).is_err(), "{text:?}");
+        }
+        assert!(rho("-1").is_err() && rho("x").is_err() && rho("nan").is_err() && rho("2.5") == Ok(2.5));
+        assert!(refresh("0").is_err() && strike("3").is_err());
         assert!(seed("abc").is_err() && detector("oracle").is_err() && span("1s").is_err());
     }
 }

@@ -1,5 +1,6 @@
 //! `kgate sim`.
 
+mod graph;
 mod replay;
 mod text;
 
@@ -8,14 +9,16 @@ use std::io::{BufWriter, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use kgate_core::{Printed, Protocol, Span};
+use std::sync::Arc;
+
+use kgate_core::{Graph, Printed, Protocol, Span};
 use kgate_protocols::registry::{self, Entry, Visitor};
 use kgate_sim::{
-    Bucket, Config, Cost, Detection, Detector as DetectorSize, Heap, Latency, Load, OpenTrace, Report,
-    RunError,
+    Bucket, Claims, Config, Cost, Detection, Detector as DetectorSize, Heap, Latency, Load, OpenTrace,
+    Report, RunError, Think, Transient,
 };
 
-use crate::cli::{Asking, Detector, EngineArg, SimArgs};
+use crate::cli::{Asking, Detector, EngineArg, SimArgs, StartArg};
 use crate::{Failure, Outcome};
 
 pub(crate) fn run(args: &SimArgs) -> Outcome {
@@ -31,7 +34,8 @@ pub(crate) fn run(args: &SimArgs) -> Outcome {
     let mut reports = Vec::new();
     for run in 0..args.runs {
         let seed = args.seed.wrapping_add(u64::from(run));
-        let config = config(args, entry, printed, seed);
+        let graph = graph::build(args, entry, seed)?;
+        let config = config(args, entry, printed, seed, graph);
         let report = simulate(args, entry, &config)?;
         if !report.violations.is_empty() {
             complain(args, &report, seed);
@@ -52,7 +56,7 @@ pub(crate) fn run(args: &SimArgs) -> Outcome {
 }
 
 /// The run that the command line asks for.
-fn config(args: &SimArgs, entry: &Entry, printed: Printed, seed: u64) -> Config {
+fn config(args: &SimArgs, entry: &Entry, printed: Printed, seed: u64, graph: Option<Arc<Graph>>) -> Config {
     let load = Load {
         requesters: match args.load {
             Asking::Low => args.units,
@@ -61,8 +65,9 @@ fn config(args: &SimArgs, entry: &Entry, printed: Printed, seed: u64) -> Config 
         },
         first_request: args.first_request,
         hold: args.hold,
-        think: args.think,
+        think: think(args),
         entries: args.entries,
+        ask_inside: args.ask_inside,
     };
     let detection = Detection {
         interval: args.detect_interval,
@@ -82,16 +87,49 @@ fn config(args: &SimArgs, entry: &Entry, printed: Printed, seed: u64) -> Config 
         detection,
         crashes: args.crash.clone(),
         random_crashes: args.random_crashes,
-        // A registry entry speaks of sensible sizes; the configuration is checked before anybody listens to it.
-        bears: if args.units == 0 || args.processes == 0 {
-            0
-        } else {
-            entry.bears(args.processes, args.units)
+        random_recoveries: args.random_recoveries,
+        down_for: args.down_for,
+        down: args.down.into(),
+        transient: Transient {
+            start: args.start == StartArg::Random,
+            strikes: args.corrupt.clone(),
+            forged: args.forged,
         },
-        detector: entry
-            .detector
-            .map(|_| if entry.all_to_all { DetectorSize::AllToAll } else { DetectorSize::Sparse }),
+        tolerate: args.tolerate.unwrap_or(args.units.saturating_sub(1)),
+        refresh: args.refresh,
+        graph,
+        claims: claims(args, entry),
         duration: args.duration,
+    }
+}
+
+/// What the registry says of a protocol, for this run.
+fn claims(args: &SimArgs, entry: &Entry) -> Claims {
+    // A registry entry speaks of sensible sizes; the configuration is checked before anybody listens to it.
+    let sensible = args.units > 0 && args.processes > 0;
+    let bears = if sensible { entry.bears(args.processes, args.units) } else { 0 };
+    Claims {
+        bears: if entry.told_to_tolerate { args.tolerate.unwrap_or(bears) } else { bears },
+        detector: entry.detector.map(|name| match name {
+            registry::LOG => DetectorSize::Log,
+            _ if entry.all_to_all => DetectorSize::AllToAll,
+            _ => DetectorSize::Sparse,
+        }),
+        recovers: entry.recovers,
+        heals: entry.heals,
+        asks_inside: entry.asks_inside,
+    }
+}
+
+/// The pause that was asked for.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)] // Whole nanoseconds.
+fn think(args: &SimArgs) -> Think {
+    match args.rho {
+        Some(rho) => {
+            let mean = Span((args.hold.0 as f64 * rho) as u64);
+            Think::Gaussian { mean, deviation: Span(mean.0 / 4) }
+        }
+        None => args.think.unwrap_or(Think::Constant(DEFAULT_THINK)),
     }
 }
 
@@ -114,6 +152,8 @@ fn timeout(args: &SimArgs) -> Span {
 
 /// vcube-2018 section 8.1: t_t = 0.8.
 const DEFAULT_TRANSMIT: Span = Span(800_000_000);
+/// vcube-2018 section 8.1: tau = 0.1.
+const DEFAULT_THINK: Span = Span(100_000_000);
 /// Ours: four times the longest delay of vcube-2018's setting.
 const LEAST_TIMEOUT: Span = Span(4_000_000_000);
 

@@ -13,6 +13,7 @@ use crate::defects::{self, Defect};
 use crate::detect::{Heartbeat, HiAdsd, NoDetector, VCube};
 use crate::permission::Permission;
 use crate::spread::{Direct, Sta, Tree};
+use crate::topology::graphs::Shape;
 
 /// What people want to know of a system before they choose it.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +38,39 @@ pub struct Entry {
     pub citation: &'static str,
     /// The numbers of its published defects.
     pub defects: &'static [&'static str],
+    /// Who talks to whom.
+    pub network: Network,
+    /// Whether its processes come back from a crash with what they had stored.
+    pub recovers: bool,
+    /// Whether it recovers from transient faults, whatever they have left in memory and channels.
+    pub heals: bool,
+    /// Whether a client may ask again while it is inside.
+    pub asks_inside: bool,
+    /// Whether it must be told how many crashes to bear.
+    pub told_to_tolerate: bool,
     crashes: Crashes,
+}
+
+/// Who talks to whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Network {
+    /// Everybody to everybody.
+    Everybody,
+    /// Neighbours in a tree.
+    Tree,
+    /// Neighbours in any connected graph.
+    Graph,
+}
+
+impl Network {
+    /// The shape of a network unless another one is asked for; none where everybody talks to everybody.
+    pub fn usual_shape(self) -> Option<Shape> {
+        match self {
+            Self::Everybody => None,
+            Self::Tree => Some(Shape::Radial),
+            Self::Graph => Some(Shape::Grid),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +79,8 @@ enum Crashes {
     LessThanPermits,
     /// As long as anybody lives.
     AllButOne,
+    /// None: every process must take part.
+    None,
 }
 
 impl Entry {
@@ -54,6 +89,7 @@ impl Entry {
         match self.crashes {
             Crashes::LessThanPermits => permits - 1,
             Crashes::AllButOne => nodes - 1,
+            Crashes::None => 0,
         }
     }
 }
@@ -66,6 +102,9 @@ const ROBUST: &str = "Rodrigues, Duarte Jr., Arantes: Exclusao mutua distribuida
                       compartilhados, 2012";
 const RAYMOND: &str =
     "Raymond: A distributed algorithm for multiple entries to a critical section, IPL 30, 1989";
+
+/// The name of the detector that is none: losses are decided elsewhere and told to everybody in one order.
+pub const LOG: &str = "log";
 
 /// Every system, in the order of `kgate protocols`.
 pub const ENTRIES: &[Entry] = &[
@@ -80,6 +119,11 @@ pub const ENTRIES: &[Entry] = &[
         delays: "2",
         citation: RAYMOND,
         defects: &[],
+        network: Network::Everybody,
+        recovers: false,
+        heals: false,
+        asks_inside: false,
+        told_to_tolerate: false,
         crashes: Crashes::LessThanPermits,
     },
     Entry {
@@ -93,6 +137,11 @@ pub const ENTRIES: &[Entry] = &[
         delays: "2",
         citation: BAS,
         defects: &["D4"],
+        network: Network::Everybody,
+        recovers: false,
+        heals: false,
+        asks_inside: false,
+        told_to_tolerate: false,
         crashes: Crashes::AllButOne,
     },
     Entry {
@@ -106,6 +155,11 @@ pub const ENTRIES: &[Entry] = &[
         delays: "log2(n) + 1",
         citation: VCUBE,
         defects: &["D1", "D2", "D3", "D4", "D5"],
+        network: Network::Everybody,
+        recovers: false,
+        heals: false,
+        asks_inside: false,
+        told_to_tolerate: false,
         crashes: Crashes::AllButOne,
     },
     Entry {
@@ -119,6 +173,11 @@ pub const ENTRIES: &[Entry] = &[
         delays: "log2(n) + 1",
         citation: ROBUST,
         defects: &["D4", "D6", "D7", "D8", "D9"],
+        network: Network::Everybody,
+        recovers: false,
+        heals: false,
+        asks_inside: false,
+        told_to_tolerate: false,
         crashes: Crashes::AllButOne,
     },
 ];

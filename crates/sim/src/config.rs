@@ -1,10 +1,13 @@
 //! What is run: everything that a run depends on, checked before it starts.
 
-use kgate_core::{NodeId, Printed, Setup, Span};
+use std::sync::Arc;
 
-use crate::cost::Cost;
-use crate::faults::Crash;
-use crate::load::Load;
+use kgate_core::{Graph, NodeId, Printed, Setup, Span};
+
+use crate::cost::{Cost, ReceiveCost, SendCost};
+use crate::faults::{Crash, Down, Transient};
+use crate::latency::Latency;
+use crate::load::{Load, Think};
 
 /// How processes learn of crashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +27,23 @@ pub enum Detector {
     Sparse,
     /// Each process talks to all others and keeps two bits for each.
     AllToAll,
+    /// None of its own: losses are decided elsewhere and told to everybody in the same order, as from an agreed log.
+    Log,
+}
+
+/// What a protocol claims, as far as a run depends on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Claims {
+    /// How many crashes for good it bears; beyond, nobody is promised an answer.
+    pub bears: u32,
+    /// What its detector is like; none if it listens to no detector.
+    pub detector: Option<Detector>,
+    /// Whether its processes come back from a crash with what they had stored.
+    pub recovers: bool,
+    /// Whether it recovers from transient faults.
+    pub heals: bool,
+    /// Whether a client may ask again while it is inside.
+    pub asks_inside: bool,
 }
 
 /// A run.
@@ -45,12 +65,24 @@ pub struct Config {
     pub detection: Detection,
     /// Crashes by name.
     pub crashes: Vec<Crash>,
-    /// More crashes, drawn from the seed.
+    /// More crashes for good, drawn from the seed.
     pub random_crashes: u32,
-    /// How many crashes the protocol claims to bear; beyond, nobody is promised an answer.
-    pub bears: u32,
-    /// What the protocol's own detector is like; none if it listens to no detector.
-    pub detector: Option<Detector>,
+    /// Crashes with recovery, drawn from the seed.
+    pub random_recoveries: u32,
+    /// How long a process of those is down at most.
+    pub down_for: Span,
+    /// What becomes of messages to a process that is down.
+    pub down: Down,
+    /// Transient faults.
+    pub transient: Transient,
+    /// How many crashes the protocol is told to bear, where it must know.
+    pub tolerate: u32,
+    /// How often an idle process says something, where the protocol would else fall silent.
+    pub refresh: Option<Span>,
+    /// Who is whose neighbour, where the protocol wants to know.
+    pub graph: Option<Arc<Graph>>,
+    /// What the protocol claims.
+    pub claims: Claims,
     /// How long it runs. What is asked by then is given time to be answered, but no longer measured.
     pub duration: Span,
 }
@@ -105,11 +137,65 @@ pub enum ConfigError {
         /// When the run ends.
         duration: Span,
     },
-    /// Two crashes of one process.
-    #[error("{node} is to crash twice: a crash is permanent, name it once")]
+    /// Two crashes of one process at one time.
+    #[error(
+        "{node} is to crash while it is down: let it come back before (P@T1..T2), or name one crash only"
+    )]
     CrashTwice {
         /// Who.
         node: NodeId,
+    },
+    /// Back before it is gone.
+    #[error("{node} is to crash at {at} and to be back at {back}: write P@T1..T2 with T1 before T2")]
+    BackBefore {
+        /// Who.
+        node: NodeId,
+        /// When it crashes.
+        at: Span,
+        /// When it would be back.
+        back: Span,
+    },
+    /// Recovery of a protocol that stores nothing.
+    #[error(
+        "processes of this protocol do not come back from a crash: crash them for good (P@T), or choose tree-token"
+    )]
+    NoRecovery,
+    /// Transient faults for a protocol that does not recover from them.
+    #[error(
+        "this protocol does not recover from corrupted memory: leave out --start random and --corrupt, or choose stabilizing"
+    )]
+    NoHealing,
+    /// A client asks while inside, and the protocol takes one request at a time.
+    #[error("this protocol takes one request at a time: leave out --ask-inside, or choose tree-token")]
+    OneAtATime,
+    /// As many crashes as units.
+    #[error(
+        "--tolerate {tolerate} with k = {permits}: so many crashed processes could keep every unit for ever; choose at most {}",
+        permits.saturating_sub(1)
+    )]
+    Tolerate {
+        /// f.
+        tolerate: u32,
+        /// k.
+        permits: u32,
+    },
+    /// A grid of another size.
+    #[error("a grid of {clusters} x {size} processes with n = {nodes}: give -n {}", u64::from(*clusters) * u64::from(*size))]
+    GridSize {
+        /// Clusters.
+        clusters: u32,
+        /// Processes in each.
+        size: u32,
+        /// n.
+        nodes: u32,
+    },
+    /// A graph of another size.
+    #[error("a graph of {graph} processes with n = {nodes}: give -n {graph}")]
+    GraphSize {
+        /// Processes of the graph.
+        graph: u32,
+        /// n.
+        nodes: u32,
     },
     /// More random crashes than there are processes to crash.
     #[error(
@@ -171,17 +257,67 @@ pub enum ConfigError {
 }
 
 impl Config {
+    /// The setting of vcube-2018 section 8.1 with LOW load and no faults: t_s = t_r = 0.1, t_t = 0.8, hold 0.0002, think 0.1,
+    /// 1000 t.u.; for a protocol that claims nothing.
+    pub fn new(nodes: u32, permits: u32) -> Self {
+        let tenths = |count| Span(Span::UNIT.0 / 10).times(count);
+        Self {
+            nodes,
+            permits,
+            seed: 1,
+            printed: Printed::NONE,
+            cost: Cost {
+                send: tenths(1),
+                latency: Latency::Constant(tenths(8)),
+                receive: tenths(1),
+                send_cost: SendCost::Queue,
+                receive_cost: ReceiveCost::Parallel,
+                fifo: false,
+            },
+            load: Load {
+                requesters: permits,
+                first_request: Span::ZERO,
+                hold: Span(Span::UNIT.0 / 5000),
+                think: Think::Constant(tenths(1)),
+                entries: None,
+                ask_inside: false,
+            },
+            detection: Detection { interval: tenths(100), timeout: tenths(40), oracle: None },
+            crashes: Vec::new(),
+            random_crashes: 0,
+            random_recoveries: 0,
+            down_for: tenths(100),
+            down: Down::Lost,
+            transient: Transient::default(),
+            tolerate: permits.saturating_sub(1),
+            refresh: None,
+            graph: None,
+            claims: Claims::default(),
+            duration: tenths(10_000),
+        }
+    }
+
     /// The detector that runs: none if an oracle takes its place.
     pub(crate) fn own_detector(&self) -> Option<Detector> {
-        if self.detection.oracle.is_some() { None } else { self.detector }
+        let replaced = self.detection.oracle.is_some() || self.claims.detector == Some(Detector::Log);
+        self.claims.detector.filter(|_| !replaced)
+    }
+
+    /// Within what time everybody is told of a loss, where no detector finds it.
+    pub(crate) fn news_within(&self) -> Option<Span> {
+        let log = (self.claims.detector == Some(Detector::Log)).then_some(self.detection.interval);
+        self.detection.oracle.or(log)
     }
 
     fn times(&self) -> impl Iterator<Item = Span> {
         let (load, cost, detection) = (&self.load, &self.cost, &self.detection);
-        let crashes = self.crashes.iter().map(|crash| crash.at);
+        let crashes = self.crashes.iter().flat_map(|crash| [crash.at, crash.back.unwrap_or_default()]);
+        let strikes = self.transient.strikes.iter().map(|strike| strike.1);
         [
             load.hold,
-            load.think,
+            load.think.typical(),
+            self.down_for,
+            self.refresh.unwrap_or_default(),
             load.first_request,
             cost.send,
             cost.latency.typical(),
@@ -191,6 +327,7 @@ impl Config {
         .into_iter()
         .chain([detection.interval, detection.timeout, detection.oracle.unwrap_or_default()])
         .chain(crashes)
+        .chain(strikes)
     }
 
     /// Checks all that does not depend on the protocol's types or on the machine.
@@ -208,15 +345,14 @@ impl Config {
         if requesters == 0 || requesters > self.nodes {
             return Err(ConfigError::Requesters { requesters, nodes: self.nodes });
         }
-        if self.load.hold + self.load.think == Span::ZERO {
+        if self.load.hold + self.load.think.typical() == Span::ZERO {
             return Err(ConfigError::StandsStill);
         }
         if let Some(longest) = self.times().max().filter(|&longest| longest > LONGEST) {
             return Err(ConfigError::TooLong(longest));
         }
-        if self.detection.oracle.is_some() && self.detector.is_none() {
-            return Err(ConfigError::NoDetector);
-        }
+        self.check_claims()?;
+        self.check_shape()?;
         if self.own_detector().is_some() {
             let longest = self.cost.longest_delay().ok_or(ConfigError::Unbounded)?;
             if self.detection.timeout < longest.times(2) {
@@ -229,6 +365,42 @@ impl Config {
         Ok(())
     }
 
+    /// What is asked for is what the protocol claims.
+    fn check_claims(&self) -> Result<(), ConfigError> {
+        let claims = &self.claims;
+        if self.detection.oracle.is_some() && claims.detector.is_none() {
+            return Err(ConfigError::NoDetector);
+        }
+        let back = self.random_recoveries > 0 || self.crashes.iter().any(|crash| crash.back.is_some());
+        if back && !claims.recovers {
+            return Err(ConfigError::NoRecovery);
+        }
+        if self.transient.any() && !claims.heals {
+            return Err(ConfigError::NoHealing);
+        }
+        if self.load.ask_inside && !claims.asks_inside {
+            return Err(ConfigError::OneAtATime);
+        }
+        if self.tolerate >= self.permits {
+            return Err(ConfigError::Tolerate { tolerate: self.tolerate, permits: self.permits });
+        }
+        Ok(())
+    }
+
+    /// Grid and graph have as many processes as the run.
+    fn check_shape(&self) -> Result<(), ConfigError> {
+        if let Latency::Grid(grid) = self.cost.latency
+            && grid.nodes() != Some(self.nodes)
+        {
+            let (clusters, size) = (grid.clusters, grid.size);
+            return Err(ConfigError::GridSize { clusters, size, nodes: self.nodes });
+        }
+        if let Some(graph) = self.graph.as_ref().filter(|graph| graph.nodes() != self.nodes) {
+            return Err(ConfigError::GraphSize { graph: graph.nodes(), nodes: self.nodes });
+        }
+        Ok(())
+    }
+
     pub(crate) fn setup(&self, me: NodeId) -> Setup {
         Setup {
             me,
@@ -237,9 +409,9 @@ impl Config {
             detect_interval: self.detection.interval,
             detect_timeout: self.detection.timeout,
             printed: self.printed,
-            tolerate: self.permits.saturating_sub(1),
-            refresh: None,
-            graph: None,
+            tolerate: self.tolerate,
+            refresh: self.refresh,
+            graph: self.graph.clone(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Who crashes, and when: data, known before the run starts.
+//! Which faults happen, and when: data, known before the run starts.
 //!
 //! A crash acts after everything else that is scheduled at its instant (robust-2012's totals come out exactly so). What has
 //! not left the send queue of a process by then is never sent.
@@ -10,62 +10,172 @@ use kgate_core::{NodeId, Span, Time};
 use crate::config::{Config, ConfigError};
 use crate::rng::Rng;
 
-/// A crash for good.
+/// A crash: for good, or until the process comes back with what it had stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crash {
     /// Who.
     pub node: NodeId,
     /// When.
     pub at: Span,
+    /// When it is back; never, if none.
+    pub back: Option<Span>,
 }
 
-/// All crashes of a run: those named, and those drawn.
+/// What becomes of a message to a process that is down and will come back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Down {
+    /// It is lost.
+    Lost,
+    /// It is kept and delivered when the process is back.
+    Kept,
+}
+
+/// Faults that change memory and channels but not the program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Transient {
+    /// Every process starts in any state at all.
+    pub start: bool,
+    /// A process's variables become anything at that time.
+    pub strikes: Vec<(NodeId, Span)>,
+    /// Up to so many messages that nobody sent are in each channel to a process that is struck.
+    pub forged: u32,
+}
+
+impl Transient {
+    /// Whether there are any.
+    pub(crate) fn any(&self) -> bool {
+        self.start || !self.strikes.is_empty()
+    }
+}
+
+/// What happens to a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Change {
+    /// It crashes and will come back.
+    Down,
+    /// It is back.
+    Back,
+    /// It crashes for good.
+    Lost,
+    /// A transient fault strikes it.
+    Strike,
+}
+
+/// All faults of a run: those named, and those drawn.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// In the order in which they happen.
-    pub(crate) crashes: Vec<(Time, NodeId)>,
-    when: BTreeMap<NodeId, Time>,
+    pub(crate) changes: Vec<(Time, NodeId, Change)>,
+    crashes: Crashes,
 }
+
+/// When each process is down, in order; to the end of time if it is lost.
+type Crashes = BTreeMap<NodeId, Vec<(Time, Time)>>;
+
+/// How often a drawn recovery is drawn again because its process is down already.
+const TRIES: u32 = 64;
 
 impl Plan {
     /// Draws the random crashes. Where not everybody asks, requesters are spared (vcube-2018 section 8.2.2: "processes from
-    /// 0 to 2 never fail, since they are the ones which send requests").
+    /// 0 to 2 never fail, since they are the ones which send requests"). Those that come back spare nobody.
     pub(crate) fn draw(config: &Config) -> Result<Self, ConfigError> {
-        let mut when: BTreeMap<NodeId, Time> = BTreeMap::new();
+        let mut crashes = Crashes::new();
         for crash in &config.crashes {
-            if crash.node.0 >= config.nodes {
-                return Err(ConfigError::CrashOfNobody { node: crash.node, nodes: config.nodes });
-            }
-            if crash.at > config.duration {
-                let (node, at, duration) = (crash.node, crash.at, config.duration);
-                return Err(ConfigError::CrashAfterEnd { node, at, duration });
-            }
-            if when.insert(crash.node, Time::ZERO + crash.at).is_some() {
+            check(config, crash)?;
+            let until = crash.back.map_or(Time::NEVER, |back| Time::ZERO + back);
+            if !insert(&mut crashes, crash.node, Time::ZERO + crash.at, until) {
                 return Err(ConfigError::CrashTwice { node: crash.node });
             }
         }
-        let everybody_asks = config.load.requesters >= config.nodes;
-        let first = if everybody_asks { 0 } else { config.load.requesters };
-        let mut candidates: Vec<u32> =
-            (first..config.nodes).filter(|&node| !when.contains_key(&NodeId(node))).collect();
-        let living = u64::from(config.nodes) - when.len() as u64;
-        let most = u32::try_from((candidates.len() as u64).min(living.saturating_sub(1))).unwrap_or(u32::MAX);
-        if config.random_crashes > most {
-            return Err(ConfigError::TooManyCrashes { asked: config.random_crashes, most });
+        draw_losses(config, &mut crashes)?;
+        draw_recoveries(config, &mut crashes);
+        let end = Time::ZERO + config.duration;
+        let mut changes = Vec::new();
+        for (&node, downs) in &crashes {
+            for &(from, until) in downs {
+                if until == Time::NEVER {
+                    changes.push((from, node, Change::Lost));
+                } else {
+                    // The run is judged with everybody back.
+                    changes.extend([(from, node, Change::Down), (until.min(end), node, Change::Back)]);
+                }
+            }
         }
-        let mut rng = Rng::fork(config.seed, "faults");
-        for _ in 0..config.random_crashes {
-            let place = usize::try_from(rng.below(candidates.len() as u64)).expect("a place in a vector");
-            let node = NodeId(candidates.swap_remove(place));
-            when.insert(node, Time(rng.within(0, config.duration.0)));
+        for &(node, at) in &config.transient.strikes {
+            if node.0 >= config.nodes {
+                return Err(ConfigError::CrashOfNobody { node, nodes: config.nodes });
+            }
+            changes.push((Time::ZERO + at, node, Change::Strike));
         }
-        let mut crashes: Vec<(Time, NodeId)> = when.iter().map(|(node, at)| (*at, *node)).collect();
-        crashes.sort();
-        Ok(Self { crashes, when })
+        changes.sort_by_key(|&(at, node, _)| (at, node)); // Stable: down comes before back.
+        Ok(Self { changes, crashes })
     }
 
-    /// When `node` crashes; never, for most.
-    pub(crate) fn end_of(&self, node: NodeId) -> Time {
-        if self.when.is_empty() { Time::NEVER } else { self.when.get(&node).copied().unwrap_or(Time::NEVER) }
+    /// When `node`, which is up at `now`, next crashes; never, for most.
+    pub(crate) fn end_of(&self, node: NodeId, now: Time) -> Time {
+        if self.crashes.is_empty() {
+            return Time::NEVER;
+        }
+        let downs = self.crashes.get(&node).map(Vec::as_slice).unwrap_or_default();
+        downs.iter().map(|down| down.0).find(|&from| from >= now).unwrap_or(Time::NEVER)
+    }
+}
+
+fn check(config: &Config, crash: &Crash) -> Result<(), ConfigError> {
+    let Crash { node, at, back } = *crash;
+    if node.0 >= config.nodes {
+        return Err(ConfigError::CrashOfNobody { node, nodes: config.nodes });
+    }
+    if at > config.duration {
+        return Err(ConfigError::CrashAfterEnd { node, at, duration: config.duration });
+    }
+    if let Some(back) = back.filter(|&back| back <= at) {
+        return Err(ConfigError::BackBefore { node, at, back });
+    }
+    Ok(())
+}
+
+/// Adds a time of being down; false if it touches another one of the same process.
+fn insert(crashes: &mut Crashes, node: NodeId, from: Time, until: Time) -> bool {
+    let downs = crashes.entry(node).or_default();
+    let free = downs.iter().all(|down| until < down.0 || down.1 < from);
+    if free {
+        downs.push((from, until));
+        downs.sort();
+    }
+    free
+}
+
+fn draw_losses(config: &Config, crashes: &mut Crashes) -> Result<(), ConfigError> {
+    let everybody_asks = config.load.requesters >= config.nodes;
+    let first = if everybody_asks { 0 } else { config.load.requesters };
+    let mut candidates: Vec<u32> =
+        (first..config.nodes).filter(|&node| !crashes.contains_key(&NodeId(node))).collect();
+    let lost = crashes.values().filter(|downs| downs.iter().any(|down| down.1 == Time::NEVER)).count();
+    let living = u64::from(config.nodes) - lost as u64;
+    let most = u32::try_from((candidates.len() as u64).min(living.saturating_sub(1))).unwrap_or(u32::MAX);
+    if config.random_crashes > most {
+        return Err(ConfigError::TooManyCrashes { asked: config.random_crashes, most });
+    }
+    let mut rng = Rng::fork(config.seed, "faults");
+    for _ in 0..config.random_crashes {
+        let place = usize::try_from(rng.below(candidates.len() as u64)).expect("a place in a vector");
+        let node = NodeId(candidates.swap_remove(place));
+        insert(crashes, node, Time(rng.within(0, config.duration.0)), Time::NEVER);
+    }
+    Ok(())
+}
+
+fn draw_recoveries(config: &Config, crashes: &mut Crashes) {
+    let mut rng = Rng::fork(config.seed, "recoveries");
+    for _ in 0..config.random_recoveries {
+        for _ in 0..TRIES {
+            let node = NodeId(u32::try_from(rng.below(u64::from(config.nodes))).expect("a process"));
+            let from = Time(rng.within(0, config.duration.0));
+            let until = from + Span(rng.within(1, config.down_for.0.max(1)));
+            if insert(crashes, node, from, until) {
+                break;
+            }
+        }
     }
 }

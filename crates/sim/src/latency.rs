@@ -3,9 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use kgate_core::Span;
+use kgate_core::{NodeId, Span};
 
-use crate::rng::Rng;
+use crate::rng::{self, Rng};
 
 /// The time a message spends in the network (the papers' t_t).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +16,36 @@ pub enum Latency {
     Uniform(Span, Span),
     /// Exponential with that mean: most are short, a few very long, none is the longest.
     Exponential(Span),
+    /// Clusters that are fast inside and slow between each other (timer-free-2009 section 5); fixed for each pair.
+    Grid(Grid),
+}
+
+/// Clusters of equal size: p0 .. are the first, and so on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grid {
+    /// How many clusters.
+    pub clusters: u32,
+    /// How many processes in each.
+    pub size: u32,
+    /// Between two of the same cluster, from and to.
+    pub intra: (Span, Span),
+    /// Between two of different clusters, from and to.
+    pub inter: (Span, Span),
+}
+
+impl Grid {
+    /// How many processes there are; none if that is more than there can be.
+    pub fn nodes(&self) -> Option<u32> {
+        self.clusters.checked_mul(self.size)
+    }
+
+    /// The latency of one pair, the same both ways and for the whole run.
+    fn between(&self, seed: u64, a: NodeId, b: NodeId) -> Span {
+        let same = a.0 / self.size == b.0 / self.size;
+        let (least, most) = if same { self.intra } else { self.inter };
+        let pair = u64::from(a.0.min(b.0)) << 32 | u64::from(a.0.max(b.0));
+        Span(rng::of_pair(seed, pair).within(least.0, most.0))
+    }
 }
 
 impl Latency {
@@ -23,6 +53,7 @@ impl Latency {
     pub fn most(&self) -> Option<Span> {
         match *self {
             Self::Constant(span) | Self::Uniform(_, span) => Some(span),
+            Self::Grid(grid) => Some(grid.intra.1.max(grid.inter.1)),
             Self::Exponential(_) => None,
         }
     }
@@ -31,14 +62,24 @@ impl Latency {
     pub fn typical(&self) -> Span {
         match *self {
             Self::Constant(span) | Self::Uniform(_, span) => span,
+            Self::Grid(grid) => grid.intra.1.max(grid.inter.1),
             Self::Exponential(mean) => mean.times(8),
+        }
+    }
+
+    /// Whether a message can arrive before one that was sent earlier to the same process.
+    pub(crate) fn reorders(&self) -> bool {
+        match self {
+            Self::Constant(_) | Self::Grid(_) => false,
+            Self::Uniform(..) | Self::Exponential(_) => true,
         }
     }
 
     #[inline]
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
-    pub(crate) fn draw(&self, rng: &mut Rng) -> Span {
+    pub(crate) fn draw(&self, rng: &mut Rng, seed: u64, from: NodeId, to: NodeId) -> Span {
         match *self {
+            Self::Grid(grid) => grid.between(seed, from, to),
             Self::Constant(span) => span,
             Self::Uniform(least, most) => Span(rng.within(least.0, most.0)),
             // Rounded to a whole nanosecond; the tail ends at 37 times the mean, where the dice have no finer steps.
@@ -53,13 +94,21 @@ impl fmt::Display for Latency {
             Self::Constant(span) => write!(f, "constant={span}"),
             Self::Uniform(least, most) => write!(f, "uniform={least}..{most}"),
             Self::Exponential(mean) => write!(f, "exponential={mean}"),
+            Self::Grid(Grid { clusters, size, intra, inter }) => write!(
+                f,
+                "grid={clusters}x{size},intra={}..{},inter={}..{}",
+                intra.0, intra.1, inter.0, inter.1
+            ),
         }
     }
 }
 
 /// Why a text is not a latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a latency: write constant=0.8, uniform=0.5..1.5 or exponential=0.8")]
+#[error(
+    "not a latency: write constant=0.8, uniform=0.5..1.5, exponential=0.8 or \
+     grid=10x10,intra=0.010..0.030,inter=0.180..0.220"
+)]
 pub struct NotALatency;
 
 impl FromStr for Latency {
@@ -70,14 +119,32 @@ impl FromStr for Latency {
         match shape {
             "constant" => Ok(Self::Constant(span(value)?)),
             "exponential" => Ok(Self::Exponential(span(value)?)),
-            "uniform" => {
-                let (least, most) = value.split_once("..").ok_or(NotALatency)?;
-                let (least, most) = (span(least)?, span(most)?);
-                if least <= most { Ok(Self::Uniform(least, most)) } else { Err(NotALatency) }
-            }
+            "uniform" => range(value).map(|(least, most)| Self::Uniform(least, most)),
+            "grid" => grid(value).map(Self::Grid),
             _ => Err(NotALatency),
         }
     }
+}
+
+fn range(text: &str) -> Result<(Span, Span), NotALatency> {
+    let (least, most) = text.split_once("..").ok_or(NotALatency)?;
+    let span = |text: &str| text.parse::<Span>().map_err(|_| NotALatency);
+    let (least, most) = (span(least)?, span(most)?);
+    if least <= most { Ok((least, most)) } else { Err(NotALatency) }
+}
+
+/// `10x10,intra=0.010..0.030,inter=0.180..0.220`
+fn grid(text: &str) -> Result<Grid, NotALatency> {
+    let [shape, intra, inter] = text.split(',').collect::<Vec<_>>()[..] else { return Err(NotALatency) };
+    let (clusters, size) = shape.split_once('x').ok_or(NotALatency)?;
+    let count = |text: &str| text.parse().ok().filter(|&count: &u32| count > 0).ok_or(NotALatency);
+    let named = |text: &str, name: &str| range(text.strip_prefix(name).ok_or(NotALatency)?);
+    Ok(Grid {
+        clusters: count(clusters)?,
+        size: count(size)?,
+        intra: named(intra, "intra=")?,
+        inter: named(inter, "inter=")?,
+    })
 }
 
 #[cfg(test)]
@@ -87,8 +154,14 @@ mod tests {
     /// What is printed can be typed, and what cannot be meant is refused.
     #[test]
     fn text_and_back() {
-        for text in ["constant=0.8", "uniform=0.5..1.5", "exponential=2"] {
+        let grid = "grid=10x10,intra=0.01..0.03,inter=0.18..0.22";
+        for text in ["constant=0.8", "uniform=0.5..1.5", "exponential=2", grid] {
             assert_eq!(text.parse::<Latency>().unwrap().to_string(), text);
+        }
+        for text in
+            ["grid=10", "grid=0x3,intra=1..2,inter=1..2", "grid=3x3,intra=2..1,inter=1..2", "grid=3x3"]
+        {
+            assert_eq!(text.parse::<Latency>(), Err(NotALatency), "{text:?}");
         }
         for text in ["", "0.8", "constant", "constant=x", "uniform=1", "uniform=2..1", "normal=1"] {
             assert_eq!(text.parse::<Latency>(), Err(NotALatency), "{text:?}");
@@ -100,8 +173,19 @@ mod tests {
     fn exponential_has_its_mean() {
         let mut rng = Rng::fork(7, "latency");
         let mean = Latency::Exponential(Span::UNIT);
-        let total: u64 = (0..100_000).map(|_| mean.draw(&mut rng).0).sum();
+        let total: u64 = (0..100_000).map(|_| mean.draw(&mut rng, 1, NodeId(0), NodeId(1)).0).sum();
         let measured = Span(total / 100_000).units();
         assert!((measured - 1.0).abs() < 0.02, "{measured}");
+    }
+
+    /// A grid is fast inside a cluster and slow between them, the same both ways and every time, and seeds differ.
+    #[test]
+    fn a_pair_of_a_grid_keeps_its_latency() {
+        let latency: Latency = "grid=2x3,intra=0.01..0.03,inter=0.18..0.22".parse().unwrap();
+        let mut rng = Rng::fork(1, "latency");
+        let mut draw = |seed, a, b| latency.draw(&mut rng, seed, NodeId(a), NodeId(b)).units();
+        assert!((0.01..=0.03).contains(&draw(5, 0, 2)) && (0.18..=0.22).contains(&draw(5, 2, 3)));
+        assert_eq!((draw(5, 2, 3), draw(5, 2, 3)), (draw(5, 3, 2), draw(5, 3, 2)));
+        assert_ne!((draw(5, 2, 3), draw(5, 1, 4)), (draw(6, 2, 3), draw(6, 1, 4)));
     }
 }

@@ -39,7 +39,7 @@ fn estimate<M: Protocol, D: Protocol>(config: &Config) -> u128 {
     let asking = requesters * nodes * (message + order) + requesters * nodes / 8;
     let detector = match config.own_detector() {
         None => 0,
-        Some(Detector::Sparse) => nodes * 128,
+        Some(Detector::Sparse | Detector::Log) => nodes * 128,
         // Heartbeats of constant latency travel as one record each.
         Some(Detector::AllToAll) if constant => nodes * nodes / 4,
         Some(Detector::AllToAll) => {

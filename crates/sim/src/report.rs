@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use kgate_core::Span;
+use kgate_core::{Span, Time};
 use kgate_spec::Violation;
 use serde::Serialize;
 
+use crate::gauge::Course;
 use crate::stats::Stats;
 
 /// A distribution of times, in time units. Empty distributions are all null.
@@ -80,10 +81,27 @@ pub struct Report {
     pub messages_per_grant: Option<f64>,
     /// The most inside at once.
     pub max_inside: usize,
-    /// Crashes that happened.
+    /// Grants a time unit (timer-free-2009: CS bandwidth).
+    pub cs_bandwidth: f64,
+    /// How many units are in use over time.
+    pub units_in_use: Course,
+    /// How many wait over time (timer-free-2009: waiting queue).
+    pub waiting_queue: Course,
+    /// Crashes for good that happened.
     pub crashes: u32,
-    /// Suspicions told by detectors.
+    /// Crashes from which a process came back.
+    pub recoveries: u32,
+    /// Suspicions told.
     pub suspicions: u64,
+    /// Of those, such of processes that live.
+    pub false_suspicions: u64,
+    /// From a crash until every live process knows of it.
+    pub detection: Distribution,
+    /// Crashes of which some live process never heard.
+    pub undetected: u64,
+    /// When the run had recovered from its transient faults, if there were any and it has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stabilized_at: Option<f64>,
     /// Requests of live processes that were never granted, after all the time they could use.
     pub unanswered: usize,
     /// What was not correct.
@@ -110,6 +128,10 @@ pub(crate) struct Rest {
     pub(crate) duration: Span,
     pub(crate) max_inside: usize,
     pub(crate) crashes: u32,
+    pub(crate) recoveries: u32,
+    pub(crate) detection: Vec<Span>,
+    pub(crate) undetected: u64,
+    pub(crate) stabilized_at: Option<Time>,
     pub(crate) unanswered: usize,
     pub(crate) violations: Vec<Violation>,
     pub(crate) wall_seconds: f64,
@@ -136,8 +158,16 @@ impl Report {
             messages_per_grant: per(messages.total, stats.grants as f64),
             messages,
             max_inside: rest.max_inside,
+            cs_bandwidth: per(stats.grants, rest.duration.units()).unwrap_or(0.0),
+            units_in_use: stats.inside.course(),
+            waiting_queue: stats.waiting.course(),
             crashes: rest.crashes,
+            recoveries: rest.recoveries,
             suspicions: stats.suspicions,
+            false_suspicions: stats.false_suspicions,
+            detection: Distribution::of(rest.detection),
+            undetected: rest.undetected,
+            stabilized_at: rest.stabilized_at.map(|at| at.since(Time::ZERO).units()),
             unanswered: rest.unanswered,
             violations: rest.violations,
             events: stats.events,

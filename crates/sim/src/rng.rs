@@ -17,6 +17,12 @@ fn split_mix(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
+/// A short stream that belongs to `pair` in the run of `seed`: the same numbers whenever it is asked for.
+pub(crate) fn of_pair(seed: u64, pair: u64) -> Rng {
+    let mut mixed = seed ^ split_mix(&mut pair.wrapping_add(1));
+    Rng { state: [(); 4].map(|()| split_mix(&mut mixed)) }
+}
+
 impl Rng {
     /// The stream called `name` of `seed`.
     pub fn fork(seed: u64, name: &str) -> Self {
@@ -55,6 +61,12 @@ impl Rng {
         }
     }
 
+    /// A number around 0 with deviation 1, normal as far as twelve uniform draws make it so: their sum minus 6. It needs no
+    /// logarithm, so that it is the same on every machine, and lies within -6 .. 6.
+    pub fn normal(&mut self) -> f64 {
+        (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
+    }
+
     /// A number above 0 and at most 1, in steps of 2^-53.
     #[allow(clippy::cast_precision_loss)] // 53 bits fit.
     pub fn unit(&mut self) -> f64 {
@@ -74,6 +86,16 @@ mod tests {
         assert_eq!(drawn, [503, 330, 442]);
         assert_ne!(Rng::fork(1, "faults").bits(), Rng::fork(1, "latency").bits());
         assert_ne!(Rng::fork(2, "latency").bits(), Rng::fork(1, "latency").bits());
+    }
+
+    /// Mean 0 and deviation 1.
+    #[test]
+    fn normal_has_its_moments() {
+        let mut rng = Rng::fork(4, "test");
+        let draws: Vec<f64> = (0..100_000).map(|_| rng.normal()).collect();
+        let mean = draws.iter().sum::<f64>() / 1e5;
+        let variance = draws.iter().map(|draw| (draw - mean).powi(2)).sum::<f64>() / 1e5;
+        assert!(mean.abs() < 0.02 && (variance - 1.0).abs() < 0.02, "{mean} {variance}");
     }
 
     /// Draws stay within their bounds and reach both ends.

@@ -2,6 +2,8 @@
 
 use kgate_core::{Span, Time};
 
+use crate::gauge::Gauge;
+
 /// Message counts by kind.
 #[derive(Clone, Debug)]
 pub(crate) struct Counts {
@@ -44,6 +46,10 @@ pub(crate) struct Stats {
     pub(crate) mutex_messages: Counts,
     pub(crate) detector_messages: Counts,
     pub(crate) suspicions: u64,
+    pub(crate) false_suspicions: u64,
+    /// How many are inside, and how many wait, over time.
+    pub(crate) inside: Gauge,
+    pub(crate) waiting: Gauge,
 }
 
 /// Where a requester stands.

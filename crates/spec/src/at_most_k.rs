@@ -45,6 +45,11 @@ impl AtMostK {
         self.inside.remove(&node)
     }
 
+    /// Starts anew with those inside now, for instance when a run has recovered from a fault.
+    pub fn forget_most(&mut self) {
+        self.most = self.inside.len();
+    }
+
     /// The most that were ever inside at once.
     pub fn most(&self) -> usize {
         self.most

@@ -29,6 +29,11 @@ impl EveryoneServed {
         self.waiting.remove(&node);
     }
 
+    /// Whether `node` waits.
+    pub fn is_waiting(&self, node: NodeId) -> bool {
+        self.waiting.contains_key(&node)
+    }
+
     /// How many wait.
     pub fn waiting(&self) -> usize {
         self.waiting.len()

@@ -5,9 +5,11 @@
 
 pub mod at_most_k;
 pub mod everyone_served;
+pub mod slot_fences;
 pub mod trace;
 mod violation;
 
 pub use at_most_k::AtMostK;
 pub use everyone_served::EveryoneServed;
+pub use slot_fences::SlotFences;
 pub use violation::Violation;

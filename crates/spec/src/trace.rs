@@ -45,6 +45,10 @@ pub enum Event<'a> {
     },
     /// The process crashes.
     Crash,
+    /// The process starts again.
+    Restart,
+    /// The process's memory becomes anything.
+    Fault,
     /// The process holds another for crashed.
     Suspected {
         /// Whom.

@@ -1,6 +1,8 @@
 //! The command line that gives the same run again.
 
-use crate::cli::{Asking, Detector, EngineArg, ReceiveCostArg, SendCostArg, SimArgs};
+use crate::cli::{
+    Asking, DaemonArg, Detector, DownArg, EngineArg, ModelArg, ReceiveCostArg, SendCostArg, SimArgs, StartArg,
+};
 
 /// Every option that a run depends on, spelled out, so that a later change of a default does not change the run.
 pub(crate) fn command(args: &SimArgs, seed: u64) -> String {
@@ -11,7 +13,7 @@ pub(crate) fn command(args: &SimArgs, seed: u64) -> String {
             Asking::High => "--load high".into(),
             Asking::First(count) => format!("--load first={count}"),
         },
-        format!("--hold {} --think {} --first-request {}", args.hold, args.think, args.first_request),
+        format!("--hold {} --think {} --first-request {}", args.hold, super::think(args), args.first_request),
         format!("--send {} --receive {}", args.send, args.receive),
         match args.send_cost {
             SendCostArg::Queue => "--send-cost queue".into(),
@@ -40,9 +42,18 @@ pub(crate) fn command(args: &SimArgs, seed: u64) -> String {
         words.push("--fifo".into());
     }
     if !args.crash.is_empty() {
-        let crashes: Vec<String> = args.crash.iter().map(|c| format!("{}@{}", c.node.0, c.at)).collect();
+        let crashes: Vec<String> = args
+            .crash
+            .iter()
+            .map(|c| match c.back {
+                None => format!("{}@{}", c.node.0, c.at),
+                Some(back) => format!("{}@{}..{back}", c.node.0, c.at),
+            })
+            .collect();
         words.push(format!("--crash {}", crashes.join(",")));
     }
+    words.extend(faults(args));
+    words.extend(network(args));
     if args.random_crashes > 0 {
         words.push(format!("--random-crashes {}", args.random_crashes));
     }
@@ -53,4 +64,47 @@ pub(crate) fn command(args: &SimArgs, seed: u64) -> String {
         words.push("--engine heap".into());
     }
     words.join(" ")
+}
+
+/// What only some protocols know of: recoveries and transient faults.
+fn faults(args: &SimArgs) -> Vec<String> {
+    let mut words = Vec::new();
+    if args.random_recoveries > 0 {
+        words.push(format!("--random-recoveries {} --down-for {}", args.random_recoveries, args.down_for));
+    }
+    if args.down == DownArg::Kept {
+        words.push("--down kept".into());
+    }
+    if args.start == StartArg::Random {
+        words.push("--start random".into());
+    }
+    if !args.corrupt.is_empty() {
+        let strikes: Vec<String> = args.corrupt.iter().map(|(node, at)| format!("{}@{at}", node.0)).collect();
+        words.push(format!("--corrupt {}", strikes.join(",")));
+    }
+    if args.start == StartArg::Random || !args.corrupt.is_empty() {
+        words.push(format!("--forged {}", args.forged));
+    }
+    words
+}
+
+/// The network, the model, and what a protocol is told.
+fn network(args: &SimArgs) -> Vec<String> {
+    let mut words = Vec::new();
+    words.extend(args.graph.as_ref().map(|graph| format!("--graph {graph}")));
+    words.extend(args.tolerate.map(|tolerate| format!("--tolerate {tolerate}")));
+    words.extend(args.refresh.map(|every| format!("--refresh {every}")));
+    if args.ask_inside {
+        words.push("--ask-inside".into());
+    }
+    if args.model == ModelArg::State {
+        let daemon = match args.daemon {
+            DaemonArg::Synchronous => "synchronous",
+            DaemonArg::Central => "central",
+            DaemonArg::Distributed => "distributed",
+            DaemonArg::Unfair => "unfair",
+        };
+        words.push(format!("--model state --daemon {daemon} --rounds {}", args.rounds));
+    }
+    words
 }

@@ -44,9 +44,20 @@ fn print_page(to: &mut impl Write, args: &SimArgs, entry: &Entry, report: &Repor
     }
     if report.crashes > 0 {
         writeln!(to, "crashes     {} ({} bears {})", report.crashes, entry.name, entry.tolerates)?;
+        writeln!(to, "detection   {}", detection(report))?;
+    }
+    if report.recoveries > 0 {
+        writeln!(to, "recoveries  {} processes crashed and came back", report.recoveries)?;
+    }
+    if let Some(at) = report.stabilized_at {
+        writeln!(to, "stabilized  at {at:.3} t.u.; judged from then on")?;
     }
     writeln!(to, "granted     {} of {} requests", report.grants, report.requests)?;
-    writeln!(to, "inside      at most {} at once", report.max_inside)?;
+    writeln!(
+        to,
+        "inside      at most {} at once, {:.2} on average, while {:.2} waited; {:.3} grants a t.u.",
+        report.max_inside, report.units_in_use.mean, report.waiting_queue.mean, report.cs_bandwidth
+    )?;
     writeln!(to, "obtaining   {}", times(&report.obtaining))?;
     writeln!(to, "            {} from the start of the broadcast", times(&report.obtaining_from_broadcast))?;
     let per_grant = report.messages_per_grant.map(|per| format!(", {per:.1} a grant")).unwrap_or_default();
@@ -68,6 +79,24 @@ fn print_page(to: &mut impl Write, args: &SimArgs, entry: &Entry, report: &Repor
 
 fn asking(count: u32) -> String {
     if count == 1 { "p0 asks".into() } else { format!("p0 .. p{} ask", count - 1) }
+}
+
+/// How long it took until every live process knew of a crash.
+fn detection(report: &Report) -> String {
+    let known = match (report.detection.mean, report.detection.max) {
+        (Some(mean), Some(max)) => format!("known to all after mean {mean:.3}  max {max:.3} t.u."),
+        _ => "no crash became known to all".into(),
+    };
+    let open = if report.undetected > 0 {
+        format!("; {} not known to all", report.undetected)
+    } else {
+        String::new()
+    };
+    let wrong = match report.false_suspicions {
+        0 => String::new(),
+        wrong => format!("; {wrong} suspicions were wrong"),
+    };
+    known + &open + &wrong
 }
 
 fn times(of: &Distribution) -> String {

@@ -1,44 +1,113 @@
-//! Who crashes, and who learns of it: by a detector, or by the oracle that takes its place.
+//! Who crashes, who comes back, and who learns of it: by a detector, by the oracle that takes its place, or by itself.
 
-use kgate_core::{Incarnation, Input, NodeId, Protocol, Span, Time};
+use kgate_core::{Incarnation, Input, NodeId, Phase, Protocol, Span, Time};
 use kgate_spec::trace;
 
 use super::event::{Event, EventOf};
 use super::{Label, Simulation};
+use crate::config::Detector;
+use crate::faults::Down;
 use crate::queue::EventQueue;
 
 impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D, Q> {
     /// A process crashes for good.
-    pub(super) fn crash(&mut self, at: Time, node: NodeId) {
-        self.now = at;
+    pub(super) fn crash(&mut self, node: NodeId) {
         self.count(node, Label::bare(7));
         self.write(node, &trace::Event::Crash);
-        self.untold -= u64::from(self.crashed - self.told.remove(&node).unwrap_or(0));
-        self.alive.remove(node.index());
-        self.crashed += 1;
-        self.untold += u64::from(self.config.nodes - self.crashed);
+        self.leave(node);
+        if self.judges.is_waiting(node) {
+            self.stats.waiting.change(self.now, -1);
+        }
         self.judges.crashed(node);
-        if let Some(within) = self.config.detection.oracle {
+        self.crashed += 1;
+        let mut others = self.alive.clone();
+        others.extend(self.absent.keys().map(|absent| absent.index()));
+        self.awareness.lost(node, self.now, others);
+        if let Some(within) = self.config.news_within() {
             for other in self.alive.ones().collect::<Vec<_>>() {
                 let other = NodeId(u32::try_from(other).expect("a node's index"));
-                let at = self.now + Span(self.news_dice.within(1.min(within.0), within.0));
-                self.queue.push(at, Event::News { node: other, crashed: node });
+                self.send_news(other, node, within);
             }
         }
     }
 
-    /// `node` learns that `crashed` has crashed; the judges check that it has.
-    pub(super) fn tell(&mut self, node: NodeId, crashed: NodeId) {
-        if !self.alive.contains(node.index()) {
-            return;
+    /// The oracle will tell `node` of a loss; a log tells everybody in the same order.
+    fn send_news(&mut self, node: NodeId, crashed: NodeId, within: Span) {
+        let mut at = self.now + Span(self.news_dice.within(1.min(within.0), within.0));
+        if self.config.claims.detector == Some(Detector::Log) {
+            let last = self.last_news.entry(node).or_insert(Time::ZERO);
+            at = at.max(*last);
+            *last = at;
         }
-        if self.alive.contains(crashed.index()) {
+        self.queue.push(at, Event::News { node, crashed });
+    }
+
+    /// A process crashes and will be back. Its client, if it waits, waits on; if it is inside, it is gone.
+    pub(super) fn go_down(&mut self, node: NodeId) {
+        self.count(node, Label::bare(9));
+        self.write(node, &trace::Event::Crash);
+        let was_inside = self.leave(node);
+        self.judges.released(node);
+        self.mutex_timers.retain(|(at, _), _| *at != node);
+        self.absent.insert(node, was_inside && !self.judges.is_waiting(node));
+    }
+
+    /// A process no longer takes part; whether a client of it was inside.
+    fn leave(&mut self, node: NodeId) -> bool {
+        self.alive.remove(node.index());
+        let was_inside = self.held.remove(&node).is_some();
+        if was_inside {
+            self.stats.inside.change(self.now, -1);
+        }
+        was_inside
+    }
+
+    /// A process starts again with what it had stored, and is handed what was kept for it.
+    pub(super) fn come_back(&mut self, node: NodeId) {
+        self.recoveries += 1;
+        self.count(node, Label::bare(10));
+        self.write(node, &trace::Event::Restart);
+        let asks = self.absent.remove(&node).expect("it was down");
+        self.alive.insert(node.index());
+        let stored = self.stored.get(&node).cloned();
+        self.mutexes[node.index()] = M::start(&self.config.setup(node), stored, &mut self.mutex_out);
+        self.carry_out_mutex(node);
+        for (from, message) in self.kept.remove(&node).unwrap_or_default() {
+            self.queue.push(self.now, Event::Deliver { from, to: node, message });
+        }
+        if let Some(within) = self.config.news_within() {
+            for crashed in self.awareness.untold_to(node) {
+                self.send_news(node, crashed, within);
+            }
+        }
+        let idle = self.mutexes[node.index()].observe().phase == Phase::Idle;
+        if asks && idle && !self.judges.is_waiting(node) {
+            self.ask_again(node);
+        }
+    }
+
+    /// A message to a process that does not live is lost, or kept if it is to come back.
+    #[cold]
+    pub(super) fn keep(&mut self, from: NodeId, to: NodeId, message: M::Message) {
+        if self.config.down == Down::Kept && self.absent.contains_key(&to) {
+            self.kept.entry(to).or_default().push((from, message));
+        }
+    }
+
+    /// `node` is told that `crashed` has crashed.
+    pub(super) fn tell(&mut self, node: NodeId, crashed: NodeId) {
+        if self.alive.contains(node.index()) {
+            self.learn(node, crashed);
+            self.mutex_input(node, Label::of(8, crashed, 0), Input::Crashed(crashed, Incarnation::default()));
+        }
+    }
+
+    /// `node` holds `crashed` for crashed; the judges check that it is.
+    pub(super) fn learn(&mut self, node: NodeId, crashed: NodeId) {
+        if !self.awareness.learn(node, crashed, self.now) {
+            self.stats.false_suspicions += 1;
             self.judges.wrongly_suspected(node, crashed, self.now);
-        } else {
-            *self.told.entry(node).or_default() += 1;
-            self.untold -= 1;
         }
         self.write(node, &trace::Event::Suspected { whom: crashed });
-        self.mutex_input(node, Label::of(8, crashed, 0), Input::Crashed(crashed, Incarnation::default()));
     }
 }

@@ -16,7 +16,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         let mut grants = self.stats.grants;
         let mut give_up = self.now + self.patience();
         let mut stalled = false;
-        while self.judges.waiting() > 0 && !self.settled() {
+        while (self.judges.waiting() > 0 || self.recovery.pending()) && !self.settled() {
             let Some((at, event)) = self.queue.pop(give_up) else {
                 stalled = true;
                 break;
@@ -31,8 +31,11 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
                 give_up = self.now + self.patience();
             }
         }
-        if self.judges.waiting() > 0 && self.crashed <= self.config.bears {
+        if self.judges.waiting() > 0 && self.crashed <= self.config.claims.bears {
             if stalled { self.judges.stalled(self.now) } else { self.judges.starved(self.now) }
+        }
+        if self.recovery.pending() {
+            self.judges.never_recovered(self.now);
         }
         self.judges.waiting()
     }
@@ -53,7 +56,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
 
     /// Every live process knows of every crash, or will never hear of any.
     fn nothing_to_find(&self) -> bool {
-        self.untold == 0 || self.config.detector.is_none()
+        self.awareness.complete() || self.config.claims.detector.is_none()
     }
 
     /// Far longer than any grant can take after the one before: crashes become known, and every queue empties.

@@ -1,7 +1,7 @@
 //! The run as its judges see it: requests, grants, releases and crashes, with their times.
 
-use kgate_core::{NodeId, Refusal, Span, Time};
-use kgate_spec::{AtMostK, EveryoneServed, Violation};
+use kgate_core::{Fence, NodeId, Refusal, Span, Time};
+use kgate_spec::{AtMostK, EveryoneServed, SlotFences, Violation};
 
 use crate::config::Config;
 use crate::stats::Requester;
@@ -12,6 +12,9 @@ const LISTED: usize = 8;
 pub(super) struct Judges {
     inside: AtMostK,
     served: EveryoneServed,
+    fences: SlotFences,
+    /// A transient fault has struck and the run has not recovered: what is unsafe now is no violation.
+    excused: bool,
     requesters: Vec<Requester>,
     violations: Vec<Violation>,
 }
@@ -21,6 +24,8 @@ impl Judges {
         Self {
             inside: AtMostK::new(config.permits),
             served: EveryoneServed::default(),
+            fences: SlotFences::default(),
+            excused: false,
             requesters: vec![Requester::default(); config.load.requesters as usize],
             violations: Vec::new(),
         }
@@ -38,20 +43,57 @@ impl Judges {
     }
 
     /// The obtaining times from the request and from its broadcast.
-    pub(super) fn granted(&mut self, node: NodeId, now: Time) -> (Span, Span) {
+    pub(super) fn granted(
+        &mut self,
+        node: NodeId,
+        now: Time,
+        slots: Option<&[u32]>,
+        fence: Option<Fence>,
+    ) -> (Span, Span) {
         self.served.end(node);
         let violation = self.inside.enter(node, now);
-        self.note(violation);
+        self.note(violation.filter(|_| !self.excused));
+        for &slot in slots.unwrap_or_default() {
+            let violation = self.fences.grant(slot, fence, node, now);
+            self.note(violation);
+        }
         let requester = &self.requesters[node.index()];
         (now.since(requester.asked_for), now.since(requester.broadcast))
     }
 
+    /// The client came out, or is gone with its process.
     pub(super) fn released(&mut self, node: NodeId) {
         self.inside.leave(node);
+        self.fences.leave(node);
+    }
+
+    pub(super) fn is_waiting(&self, node: NodeId) -> bool {
+        self.served.is_waiting(node)
+    }
+
+    /// A transient fault has struck.
+    pub(super) fn excuse(&mut self) {
+        self.excused = true;
+    }
+
+    /// The run has recovered.
+    pub(super) fn be_strict(&mut self) {
+        self.excused = false;
+        self.inside.forget_most();
+    }
+
+    /// The run was given all the time it could use, and has not recovered.
+    pub(super) fn never_recovered(&mut self, now: Time) {
+        self.note(Some(Violation {
+            property: "the run recovers from transient faults",
+            at_ns: now,
+            nodes: Vec::new(),
+            text: "no configuration was reached from which everything is correct".into(),
+        }));
     }
 
     pub(super) fn crashed(&mut self, node: NodeId) {
-        self.inside.leave(node);
+        self.released(node);
         self.served.end(node);
     }
 

@@ -3,37 +3,48 @@
 //! - `event.rs`: what can happen;
 //! - `network.rs`: what a send costs and when its copies arrive;
 //! - `judges.rs`: who is inside and who waits, told to the judges of `kgate-spec`;
-//! - `crashes.rs`: who crashes, and who learns of it;
+//! - `crashes.rs`: who crashes, who comes back, and who learns of it; `awareness.rs`: how long that takes;
+//! - `transient.rs`: memory and channels that become anything, and when the run has recovered from that;
 //! - `drain.rs`: after the measured time, whether every request of a live process is answered.
 //!
 //! A crash acts after everything else scheduled at its instant: the loop runs up to the crash's time, then applies it.
 
+mod awareness;
 mod crashes;
 mod drain;
 mod event;
 mod judges;
 mod network;
+mod transient;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Instant;
 
 use fixedbitset::FixedBitSet;
-use kgate_core::{Effect, Input, InputOf, Message, NodeId, Notice, Outbox, Protocol, Span, Time};
+use kgate_core::{
+    Effect, Fence, GrantId, Input, InputOf, Message, NodeId, Notice, Outbox, Protocol, Span, Time,
+};
 use kgate_spec::trace;
 
 use crate::config::{Config, ConfigError};
-use crate::faults::Plan;
+use crate::faults::{Change, Plan};
+use crate::gauge::Gauge;
 use crate::hash::RunHash;
+use crate::load::Think;
 use crate::memory;
 use crate::queue::{BucketQueue, EventQueue, HeapQueue};
 use crate::report::{Report, Rest};
 use crate::rng::Rng;
 use crate::stats::{Counts, Stats};
+use awareness::Awareness;
 use event::{Event, EventOf};
 use judges::Judges;
 use network::Network;
+use transient::Recovery;
 
+#[cfg(test)]
+mod fault_tests;
 #[cfg(test)]
 mod tests;
 
@@ -80,7 +91,12 @@ pub fn run<M: Protocol, D: Protocol, Q: Engine>(
     if let Some(trace) = simulation.trace.take() {
         trace.finish().map_err(RunError::Trace)?;
     }
+    let (detection, undetected) = simulation.awareness.times();
     let rest = Rest {
+        detection,
+        undetected,
+        recoveries: simulation.recoveries,
+        stabilized_at: simulation.recovery.settled_at(),
         n: config.nodes,
         k: config.permits,
         seed: config.seed,
@@ -143,10 +159,21 @@ struct Simulation<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> {
     mutexes: Vec<M>,
     detectors: Vec<D>,
     alive: FixedBitSet,
+    /// How many crashed for good, and how many came back.
     crashed: u32,
-    /// Pairs of a live process and a crashed one of which it does not know yet.
-    untold: u64,
-    told: BTreeMap<NodeId, u32>,
+    recoveries: u32,
+    awareness: Awareness,
+    /// What each process has on stable storage.
+    stored: BTreeMap<NodeId, M::Durable>,
+    /// Messages to processes that are down and will come back, where those are kept.
+    kept: BTreeMap<NodeId, Vec<(NodeId, M::Message)>>,
+    /// Who is down and has a client that means to ask; true if it is down for a time only.
+    absent: BTreeMap<NodeId, bool>,
+    /// When the last news of a loss reaches each process, where they come in one order.
+    last_news: BTreeMap<NodeId, Time>,
+    /// The grants that are inside.
+    held: BTreeMap<NodeId, GrantId>,
+    recovery: Recovery,
     /// Events in the queue that are the detector's, which goes on for ever.
     probes: usize,
     network: Network,
@@ -157,6 +184,7 @@ struct Simulation<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> {
     /// False once the measured time is over.
     asking: bool,
     timer_dice: Rng,
+    think_dice: Rng,
     news_dice: Rng,
     tickets: u64,
     mutex_timers: Tickets<M::Timer>,
@@ -180,8 +208,14 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
             detectors: Vec::with_capacity(nodes),
             alive,
             crashed: 0,
-            untold: 0,
-            told: BTreeMap::new(),
+            recoveries: 0,
+            awareness: Awareness::default(),
+            stored: BTreeMap::new(),
+            kept: BTreeMap::new(),
+            absent: BTreeMap::new(),
+            last_news: BTreeMap::new(),
+            held: BTreeMap::new(),
+            recovery: Recovery::new(config),
             probes: 0,
             network: Network::new(config),
             judges: Judges::new(config),
@@ -195,11 +229,15 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
                 mutex_messages: Counts::new::<M::Message>(),
                 detector_messages: Counts::new::<D::Message>(),
                 suspicions: 0,
+                false_suspicions: 0,
+                inside: Gauge::new(config.duration),
+                waiting: Gauge::new(config.duration),
             },
             hash: RunHash::new(),
             trace,
             asking: true,
             timer_dice: Rng::fork(config.seed, "timers"),
+            think_dice: Rng::fork(config.seed, "think"),
             news_dice: Rng::fork(config.seed, "news"),
             tickets: 0,
             mutex_timers: BTreeMap::new(),
@@ -220,18 +258,29 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
         let first = Time::ZERO + self.config.load.first_request;
         if self.config.load.entries != Some(0) {
             for node in (0..self.config.load.requesters).map(NodeId) {
-                self.queue.push(first, Event::Acquire { node });
+                let pause = match self.config.load.think {
+                    Think::Constant(_) => Span::ZERO,
+                    drawn @ Think::Gaussian { .. } => drawn.draw(&mut self.think_dice),
+                };
+                self.queue.push(first + pause, Event::Acquire { node });
             }
         }
+        self.scramble_all();
     }
 
     /// The measured time, with its crashes.
     #[allow(clippy::disallowed_methods)] // The wall clock tells how fast the simulator is; no run depends on it.
     fn measure(&mut self) -> (Stats, f64) {
         let started = Instant::now();
-        for (at, node) in self.plan.crashes.clone() {
+        for (at, node, change) in self.plan.changes.clone() {
             self.run_until(at);
-            self.crash(at, node);
+            self.now = at;
+            match change {
+                Change::Lost => self.crash(node),
+                Change::Down => self.go_down(node),
+                Change::Back => self.come_back(node),
+                Change::Strike => self.strike(node),
+            }
         }
         self.run_until(self.end);
         self.asking = false;
@@ -258,6 +307,15 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
     #[inline]
     fn step(&mut self, at: Time, event: EventOf<M, D>) {
         self.now = at;
+        self.happen(event);
+        if self.recovery.pending() {
+            self.look_whether_settled();
+        }
+    }
+
+    #[inline(always)]
+    fn happen(&mut self, event: EventOf<M, D>) {
+        let at = self.now;
         match event {
             Event::Deliver { from, to, message } => {
                 let content = RunHash::of(&message);
@@ -300,34 +358,53 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
                 }
             }
             Event::Acquire { node } => self.acquire(node),
-            Event::Release { node, grant } => {
-                if self.alive.contains(node.index()) {
-                    self.judges.released(node);
-                    self.write(node, &trace::Event::Release);
-                    self.mutex_input(node, Label::bare(6), Input::Release { grant });
-                    let load = &self.config.load;
-                    let more = load.entries.is_none_or(|most| self.judges.requests_of(node) < most);
-                    if self.asking && more {
-                        self.queue.push(self.now + load.think, Event::Acquire { node });
-                    }
-                }
-            }
+            Event::Release { node, grant } => self.release(node, grant),
             Event::News { node, crashed } => self.tell(node, crashed),
         }
     }
 
     fn acquire(&mut self, node: NodeId) {
-        if self.asking && self.alive.contains(node.index()) {
+        if let Some(asks) = self.absent.get_mut(&node) {
+            *asks = true; // It asks as soon as it is back.
+        } else if self.asking && self.alive.contains(node.index()) {
             self.stats.requests += 1;
+            self.stats.waiting.change(self.now, 1);
             self.judges.asked(node, self.now);
             self.write(node, &trace::Event::Acquire);
             self.mutex_input(node, Label::bare(5), Input::Acquire { weight: 1 });
         }
     }
 
+    /// A client comes out, unless its process has crashed since it went in.
+    fn release(&mut self, node: NodeId, grant: GrantId) {
+        if self.held.get(&node) != Some(&grant) {
+            return;
+        }
+        self.held.remove(&node);
+        self.stats.inside.change(self.now, -1);
+        self.judges.released(node);
+        self.write(node, &trace::Event::Release);
+        self.mutex_input(node, Label::bare(6), Input::Release { grant });
+        if !self.config.load.ask_inside {
+            self.ask_again(node);
+        }
+    }
+
+    /// The client means to ask once more, after a pause.
+    fn ask_again(&mut self, node: NodeId) {
+        let load = &self.config.load;
+        let more = load.entries.is_none_or(|most| self.judges.requests_of(node) < most);
+        if self.asking && more {
+            let pause =
+                if load.ask_inside { Span(load.hold.0 / 2) } else { load.think.draw(&mut self.think_dice) };
+            self.queue.push(self.now + pause, Event::Acquire { node });
+        }
+    }
+
     #[inline(always)]
     fn deliver(&mut self, from: NodeId, to: NodeId, message: M::Message, content: u64) {
         if !self.alive.contains(to.index()) {
+            self.keep(from, to, message);
             return;
         }
         self.stats.delivered += 1;
@@ -403,7 +480,11 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
                 Effect::Disarm(timer) => {
                     self.mutex_timers.remove(&(node, timer));
                 }
-                Effect::Persist(_) => {} // Crashes are for good here, so nothing is ever restored.
+                Effect::Persist(durable) => {
+                    if self.config.claims.recovers {
+                        self.stored.insert(node, durable);
+                    }
+                }
             }
         }
     }
@@ -443,21 +524,33 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
     /// A mutex tells a fact to its client.
     fn noted(&mut self, node: NodeId, notice: &Notice) {
         match notice {
-            Notice::Granted { grant, .. } => {
-                self.granted(node);
+            Notice::Granted { grant, slots, fence } => {
+                self.granted(node, *grant, slots.as_deref(), *fence);
                 self.queue.push(self.now + self.config.load.hold, Event::Release { node, grant: *grant });
             }
             Notice::Asked => {
                 self.judges.broadcast(node, self.now);
                 self.write(node, &trace::Event::Asked);
             }
-            Notice::Lost { .. } | Notice::Suspected(..) => {}
+            // The mutex finds crashes by itself.
+            Notice::Suspected(whom, _) => {
+                self.stats.suspicions += 1;
+                self.learn(node, *whom);
+            }
+            Notice::Lost { .. } => {}
         }
     }
 
-    fn granted(&mut self, node: NodeId) {
+    fn granted(&mut self, node: NodeId, grant: GrantId, slots: Option<&[u32]>, fence: Option<Fence>) {
         self.stats.grants += 1;
-        let (from_request, from_broadcast) = self.judges.granted(node, self.now);
+        self.stats.waiting.change(self.now, -1);
+        if self.held.insert(node, grant).is_none() {
+            self.stats.inside.change(self.now, 1);
+        }
+        if self.config.load.ask_inside {
+            self.ask_again(node);
+        }
+        let (from_request, from_broadcast) = self.judges.granted(node, self.now, slots, fence);
         self.stats.obtaining.push(from_request);
         self.stats.obtaining_from_broadcast.push(from_broadcast);
         self.write(node, &trace::Event::Granted);

@@ -26,6 +26,8 @@ pub(super) struct Network {
     at_once: bool,
     /// Messages would overtake each other, and must not.
     force_order: bool,
+    /// Latencies that are fixed for a pair come from it.
+    seed: u64,
     dice: Rng,
     probe_dice: Rng,
     /// When each process's send queue is free; empty if sending takes no time.
@@ -35,6 +37,7 @@ pub(super) struct Network {
     receive: Span,
     /// When the last message from one process to another arrives, where order must be kept by force.
     last: BTreeMap<(NodeId, NodeId), Time>,
+    latest: Option<Time>,
 }
 
 impl Network {
@@ -43,17 +46,30 @@ impl Network {
         let rows = |wanted: bool| if wanted { vec![Time::ZERO; config.nodes as usize] } else { Vec::new() };
         let parallel = cost.receive_cost == ReceiveCost::Parallel;
         let staggered = cost.send_cost == SendCost::Staggered && cost.send > Span::ZERO;
-        let overtaking = !matches!(cost.latency, Latency::Constant(_)) || staggered;
+        let overtaking = cost.latency.reorders() || staggered;
         let force_order = cost.fifo && overtaking;
         Self {
             at_once: cost.send == Span::ZERO && parallel && !force_order,
             force_order,
+            seed: config.seed,
             dice: Rng::fork(config.seed, "latency"),
             probe_dice: Rng::fork(config.seed, "probes"),
             send_free: rows(cost.send_cost == SendCost::Queue && cost.send > Span::ZERO),
             receive_free: rows(cost.receive_cost == ReceiveCost::Queue),
             receive: cost.receive,
             last: BTreeMap::new(),
+            latest: config.transient.any().then_some(Time::ZERO),
+        }
+    }
+
+    /// When the last message arrives of those sent so far; kept only where transient faults are to come.
+    pub(super) fn latest(&self) -> Time {
+        self.latest.unwrap_or_default()
+    }
+
+    fn note_arrival(&mut self, at: Time) {
+        if let Some(latest) = &mut self.latest {
+            *latest = at.max(*latest);
         }
     }
 
@@ -67,7 +83,7 @@ impl Network {
     /// When does a copy that leaves at `departure` arrive?
     #[inline]
     fn arrival(&mut self, cost: &Cost, from: NodeId, to: NodeId, departure: Time) -> Time {
-        let mut at = departure + cost.latency.draw(&mut self.dice);
+        let mut at = departure + cost.latency.draw(&mut self.dice, self.seed, from, to);
         if cost.receive_cost == ReceiveCost::Parallel {
             at += cost.receive;
         }
@@ -120,7 +136,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
             }
             To::All if Q::RECORDS && matches!(self.config.cost.latency, Latency::Constant(_)) => {
                 self.count_sent(kind, u64::from(self.config.nodes - 1), self.now);
-                let at = self.arrival_now();
+                let at = self.arrival_now(from, from);
                 self.queue.push(at, Event::DeliverAll { from, message: Box::new(message) });
             }
             To::All => {
@@ -135,13 +151,15 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
     fn send_now(&mut self, from: NodeId, to: NodeId, kind: usize, message: M::Message) {
         assert!(to.0 < self.config.nodes && to != from, "{from} sends to {to} at t={}", self.now);
         self.count_sent(kind, 1, self.now);
-        let at = self.arrival_now();
+        let at = self.arrival_now(from, to);
+        self.network.note_arrival(at);
         self.queue.push(at, Event::Deliver { from, to, message });
     }
 
     #[inline]
-    fn arrival_now(&mut self) -> Time {
-        self.now + self.config.cost.latency.draw(&mut self.network.dice) + self.config.cost.receive
+    fn arrival_now(&mut self, from: NodeId, to: NodeId) -> Time {
+        let latency = self.config.cost.latency.draw(&mut self.network.dice, self.config.seed, from, to);
+        self.now + latency + self.config.cost.receive
     }
 
     /// The long way: copies wait for each other, may be lost with their sender, and may have to keep their order.
@@ -155,7 +173,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
             }
             SendCost::Queue | SendCost::Staggered => Departures { next: self.now, step: cost.send },
         };
-        let end = self.plan.end_of(from);
+        let end = self.plan.end_of(from, self.now);
         match to {
             To::One(to) => self.send_copy(from, to, kind, message, &mut leave, end),
             To::Many(nodes) => {
@@ -192,6 +210,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         }
         self.count_sent(kind, 1, departure);
         let at = self.network.arrival(&self.config.cost, from, to, departure);
+        self.network.note_arrival(at);
         let event = match self.config.cost.receive_cost {
             ReceiveCost::Parallel => Event::Deliver { from, to, message },
             ReceiveCost::Queue => Event::Arrive(Box::new((from, to, message))),
@@ -214,7 +233,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
             self.write_send(from, &to, D::Message::kind_name(kind), &message);
         }
         let departure = self.now + self.config.cost.send;
-        if departure > self.plan.end_of(from) {
+        if departure > self.plan.end_of(from, self.now) {
             return;
         }
         match to {
@@ -226,7 +245,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
             }
             To::All if Q::RECORDS && matches!(self.config.cost.latency, Latency::Constant(_)) => {
                 self.stats.detector_messages.add(kind, u64::from(self.config.nodes - 1));
-                let at = self.probe_arrival(departure);
+                let at = self.probe_arrival(from, from, departure);
                 self.push_probe(at, Event::ProbeAll { from, message: Box::new(message) });
             }
             To::All => {
@@ -247,12 +266,13 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
     ) {
         assert!(to.0 < self.config.nodes && to != from, "{from} probes {to} at t={}", self.now);
         self.stats.detector_messages.add(kind, 1);
-        let at = self.probe_arrival(departure);
+        let at = self.probe_arrival(from, to, departure);
         self.push_probe(at, Event::Probe { from, to, message });
     }
 
-    fn probe_arrival(&mut self, departure: Time) -> Time {
-        departure + self.config.cost.latency.draw(&mut self.network.probe_dice) + self.config.cost.receive
+    fn probe_arrival(&mut self, from: NodeId, to: NodeId, departure: Time) -> Time {
+        let latency = self.config.cost.latency.draw(&mut self.network.probe_dice, self.config.seed, from, to);
+        departure + latency + self.config.cost.receive
     }
 
     fn write_send(&mut self, from: NodeId, to: &To, kind: &str, message: &impl std::fmt::Debug) {

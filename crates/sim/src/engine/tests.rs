@@ -1,12 +1,12 @@
 //! Every judge of a run has a planted bug that it must catch: tiny protocols that do one thing wrong.
 
 use kgate_core::{
-    GrantId, Incarnation, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Printed, Protocol,
-    Refusal, Setup, Span, Time,
+    GrantId, Incarnation, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Protocol, Refusal,
+    Setup, Span, Time,
 };
 
 use super::{Bucket, Heap, run};
-use crate::{Config, Cost, Detection, Detector, Latency, Load, ReceiveCost, Report, SendCost};
+use crate::{Claims, Config, Detection, Detector, Latency, Load, Report, Think};
 
 /// What a [`Planted`] mutex does when its client asks.
 const GRANT: u8 = 0;
@@ -77,33 +77,20 @@ impl<const WRONGLY: bool> Protocol for Accuser<WRONGLY> {
 
 /// Three of four processes ask once and hold for long; k is as given.
 fn report<M: Protocol, D: Protocol>(permits: u32) -> Report {
-    let config = Config {
-        nodes: 4,
-        permits,
-        seed: 1,
-        printed: Printed::NONE,
-        cost: Cost {
-            send: Span::ZERO,
-            latency: Latency::Constant(Span(1)),
-            receive: Span::ZERO,
-            send_cost: SendCost::Queue,
-            receive_cost: ReceiveCost::Parallel,
-            fifo: false,
-        },
-        load: Load {
-            requesters: 3,
-            first_request: Span::ZERO,
-            hold: Span::UNIT.times(5),
-            think: Span::UNIT,
-            entries: Some(1),
-        },
-        detection: Detection { interval: Span::UNIT, timeout: Span::UNIT, oracle: None },
-        crashes: Vec::new(),
-        random_crashes: 0,
-        bears: 3,
-        detector: Some(Detector::Sparse),
-        duration: Span::UNIT.times(10),
+    let mut config = Config::new(4, permits);
+    config.cost.send = Span::ZERO;
+    config.cost.receive = Span::ZERO;
+    config.cost.latency = Latency::Constant(Span(1));
+    config.load = Load {
+        requesters: 3,
+        hold: Span::UNIT.times(5),
+        think: Think::Constant(Span::UNIT),
+        entries: Some(1),
+        ..config.load
     };
+    config.detection = Detection { interval: Span::UNIT, timeout: Span::UNIT, oracle: None };
+    config.claims = Claims { bears: 3, detector: Some(Detector::Sparse), ..Claims::default() };
+    config.duration = Span::UNIT.times(10);
     let report = run::<M, D, Bucket>("planted", &config, None).expect("a run");
     assert_eq!(report.hash, run::<M, D, Heap>("planted", &config, None).expect("a run").hash);
     report

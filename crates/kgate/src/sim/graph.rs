@@ -1,0 +1,69 @@
+//! The network that the command line asks for.
+
+use std::sync::Arc;
+
+use kgate_core::Graph;
+use kgate_protocols::registry::{Entry, Network};
+use kgate_protocols::topology::graphs::{self, SHAPES, Shape};
+use kgate_sim::Rng;
+
+use crate::Failure;
+use crate::cli::SimArgs;
+
+/// A named shape with what is random in it drawn from the seed, or a file; none where everybody talks to everybody.
+pub(crate) fn build(args: &SimArgs, entry: &Entry, seed: u64) -> Result<Option<Arc<Graph>>, Failure> {
+    let Some(usual) = entry.network.usual_shape() else {
+        return match &args.graph {
+            None => Ok(None),
+            Some(_) => usage(format!("in {} everybody talks to everybody: leave out --graph", entry.name)),
+        };
+    };
+    let named = |name: &str| SHAPES.iter().find(|(known, _)| *known == name).map(|(_, shape)| *shape);
+    let graph = match args.graph.as_deref().map(|name| (name, named(name))) {
+        None => shape(args, entry, seed, usual)?,
+        Some((_, Some(wanted))) => shape(args, entry, seed, wanted)?,
+        Some((path, None)) => read(path)?,
+    };
+    if entry.network == Network::Tree && !graph.is_tree() {
+        return usage(format!(
+            "{} runs on trees, and this graph has a cycle: leave out an edge of it",
+            entry.name
+        ));
+    }
+    Ok(Some(Arc::new(graph)))
+}
+
+fn shape(args: &SimArgs, entry: &Entry, seed: u64, wanted: Shape) -> Result<Graph, Failure> {
+    let wanted = match (entry.network, wanted) {
+        (Network::Tree, Shape::Random) => Shape::RandomTree,
+        (Network::Tree, wanted) if !wanted.is_tree() => {
+            let trees: Vec<&str> =
+                SHAPES.iter().filter(|(_, shape)| shape.is_tree()).map(|(name, _)| *name).collect();
+            return usage(format!(
+                "{} runs on trees, and {wanted} is none: choose one of {}, random, or a file",
+                entry.name,
+                trees.join(", ")
+            ));
+        }
+        (_, wanted) => wanted,
+    };
+    let mut dice = Rng::fork(seed, "graph");
+    wanted
+        .build(args.processes, &mut |bound| dice.below(bound))
+        .map_err(|error| Failure::Usage(error.to_string()))
+}
+
+fn read(path: &str) -> Result<Graph, Failure> {
+    let names: Vec<&str> = SHAPES.iter().map(|(name, _)| *name).collect();
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        Failure::Usage(format!(
+            "no graph '{path}': {error}; name a file of edges, or one of {}",
+            names.join(", ")
+        ))
+    })?;
+    graphs::parse(&text).map_err(|error| Failure::Usage(format!("the graph {path}: {error}")))
+}
+
+fn usage<T>(text: String) -> Result<T, Failure> {
+    Err(Failure::Usage(text))
+}

@@ -1,0 +1,100 @@
+//! Who knows of which loss, and how long it took until all knew.
+
+use std::collections::BTreeMap;
+
+use fixedbitset::FixedBitSet;
+use kgate_core::{NodeId, Span, Time};
+
+/// What is known of the processes that crashed for good.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Awareness {
+    losses: Vec<Loss>,
+    place: BTreeMap<NodeId, usize>,
+    /// Pairs of a live process and a lost one of which it does not know.
+    untold: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Loss {
+    node: NodeId,
+    at: Time,
+    unaware: FixedBitSet,
+    left: u64,
+    took: Option<Span>,
+}
+
+impl Awareness {
+    /// `node` is lost at `now`; `others` have to learn of it.
+    pub(super) fn lost(&mut self, node: NodeId, now: Time, others: FixedBitSet) {
+        for loss in &mut self.losses {
+            loss.forget(node, now, &mut self.untold);
+        }
+        let left = others.count_ones(..) as u64;
+        self.untold += left;
+        self.place.insert(node, self.losses.len());
+        self.losses.push(Loss { node, at: now, unaware: others, left, took: None });
+    }
+
+    /// `who` learns that `of` is lost; false if it lives.
+    pub(super) fn learn(&mut self, who: NodeId, of: NodeId, now: Time) -> bool {
+        let Some(&place) = self.place.get(&of) else { return false };
+        self.losses[place].forget(who, now, &mut self.untold);
+        true
+    }
+
+    /// Of whom `who` has not been told, in the order of losses.
+    pub(super) fn untold_to(&self, who: NodeId) -> Vec<NodeId> {
+        let unknown = self.losses.iter().filter(|loss| loss.unaware.contains(who.index()));
+        unknown.map(|loss| loss.node).collect()
+    }
+
+    /// Whether everybody knows everything.
+    pub(super) fn complete(&self) -> bool {
+        self.untold == 0
+    }
+
+    /// For each loss that all came to know of, how long that took; and how many losses somebody does not know of.
+    pub(super) fn times(&self) -> (Vec<Span>, u64) {
+        let times: Vec<Span> = self.losses.iter().filter_map(|loss| loss.took).collect();
+        let open = (self.losses.len() - times.len()) as u64;
+        (times, open)
+    }
+}
+
+impl Loss {
+    fn forget(&mut self, who: NodeId, now: Time, untold: &mut u64) {
+        if self.unaware.contains(who.index()) {
+            self.unaware.remove(who.index());
+            self.left -= 1;
+            *untold -= 1;
+            if self.left == 0 {
+                self.took = Some(now.since(self.at));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The time runs until the last of the living knows; who is lost meanwhile need not know.
+    #[test]
+    fn until_the_last_of_the_living_knows() {
+        let mut all = FixedBitSet::with_capacity(4);
+        all.insert_range(1..);
+        let mut awareness = Awareness::default();
+        awareness.lost(NodeId(0), Time(10), all.clone());
+        assert!(
+            awareness.learn(NodeId(1), NodeId(0), Time(20))
+                && !awareness.learn(NodeId(1), NodeId(2), Time(20))
+        );
+        awareness.learn(NodeId(1), NodeId(0), Time(25));
+        assert_eq!((awareness.times(), awareness.complete()), ((vec![], 1), false));
+        all.remove(3);
+        awareness.lost(NodeId(3), Time(30), all);
+        assert_eq!(awareness.untold_to(NodeId(2)), [NodeId(0), NodeId(3)]);
+        awareness.learn(NodeId(2), NodeId(0), Time(50));
+        assert_eq!(awareness.times(), (vec![Span(40)], 1));
+    }
+}

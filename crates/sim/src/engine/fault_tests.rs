@@ -1,0 +1,199 @@
+//! Crashes with recovery and transient faults, with tiny protocols that bear them or, as planted bugs, do not.
+
+use std::sync::Arc;
+
+use kgate_core::{
+    Fence, GrantId, Graph, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Phase, Protocol,
+    Refusal, Setup, Span, Time,
+};
+
+use super::{Bucket, run};
+use crate::{Claims, Config, Crash, Down, Latency, Report, Think, Transient};
+
+/// Grants to whoever asks after a time unit, and stores the wish; as a planted bug, forgets it with a crash.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Slow<const FORGETS: bool> {
+    phase: Phase,
+    grants: u64,
+    struck: u8,
+}
+
+impl<const FORGETS: bool> Protocol for Slow<FORGETS> {
+    const NAME: &'static str = "slow";
+    type Message = Never;
+    type Timer = u8;
+    type Durable = (bool, u64);
+
+    fn start(_setup: &Setup, restored: Option<(bool, u64)>, out: &mut Outbox<Self>) -> Self {
+        let (wish, grants) = restored.unwrap_or_default();
+        if wish && !FORGETS {
+            out.arm(0, Span::UNIT);
+        }
+        let phase = if wish && !FORGETS { Phase::Waiting } else { Phase::Idle };
+        Self { phase, grants, struck: 0 }
+    }
+
+    fn handle(&mut self, _now: Time, input: InputOf<Self>, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+        match input {
+            Input::Acquire { .. } => {
+                self.phase = Phase::Waiting;
+                out.persist((true, self.grants));
+                out.arm(0, Span::UNIT);
+            }
+            Input::Expire(_) => {
+                self.phase = Phase::Holding;
+                self.grants += 1;
+                out.persist((false, self.grants));
+                let fence = Some(Fence(self.grants.into()));
+                out.notify(Notice::Granted { grant: GrantId(self.grants), slots: Some([0].into()), fence });
+            }
+            Input::Release { .. } => self.phase = Phase::Idle,
+            other => panic!("{other:?}"),
+        }
+        Ok(())
+    }
+
+    fn observe(&self) -> Observation {
+        Observation { phase: self.phase, ..Observation::default() }
+    }
+
+    fn scramble(&mut self, below: &mut dyn FnMut(u64) -> u64) -> bool {
+        self.struck = 1 + u8::try_from(below(2)).expect("small");
+        true
+    }
+
+    /// As a planted bug, never.
+    fn settled(processes: &[Self]) -> bool {
+        !FORGETS && processes.iter().all(|process| process.struck < 9)
+    }
+}
+
+/// p0 of two asks at once, holds for 5 and asks again after 1.
+fn config() -> Config {
+    let mut config = Config::new(2, 1);
+    config.cost.latency = Latency::Constant(Span::UNIT);
+    config.load.hold = Span::UNIT.times(5);
+    config.load.think = Think::Constant(Span::UNIT);
+    config.claims = Claims { recovers: true, heals: true, ..Claims::default() };
+    config.duration = Span::UNIT.times(20);
+    config
+}
+
+fn crash(at: u64, back: u64) -> Config {
+    let mut config = config();
+    let (at, back) = (Span(Span::UNIT.0 / 2).times(at), Some(Span(Span::UNIT.0 / 2).times(back)));
+    config.crashes = vec![Crash { node: NodeId(0), at, back }];
+    config
+}
+
+fn report<M: Protocol>(config: &Config) -> Report {
+    run::<M, Silent, Bucket>("slow", config, None).expect("a run")
+}
+
+fn properties(report: &Report) -> Vec<&str> {
+    report.violations.iter().map(|violation| violation.property).collect()
+}
+
+/// No detector.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Silent;
+
+impl Protocol for Silent {
+    const NAME: &'static str = "silent";
+    type Message = Never;
+    type Timer = Never;
+    type Durable = Never;
+
+    fn start(_setup: &Setup, _restored: Option<Never>, _out: &mut Outbox<Self>) -> Self {
+        Self
+    }
+
+    fn handle(&mut self, _now: Time, _input: InputOf<Self>, _out: &mut Outbox<Self>) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    fn observe(&self) -> Observation {
+        Observation::default()
+    }
+}
+
+/// Without faults: granted at 1, 8 and 15, each time inside for 5 of 20.
+#[test]
+fn the_course_of_a_quiet_run() {
+    let report = report::<Slow<false>>(&config());
+    assert_eq!((report.grants, report.recoveries, properties(&report)), (3, 0, vec![]));
+    assert!((report.units_in_use.mean - 0.75).abs() < 1e-9, "{:?}", report.units_in_use.mean);
+    assert!((report.waiting_queue.mean - 0.15).abs() < 1e-9, "{:?}", report.waiting_queue.mean);
+}
+
+/// Down from 0.5 to 3 while waiting: the stored wish is granted a unit after the process is back.
+#[test]
+fn a_waiting_client_waits_on() {
+    let report = report::<Slow<false>>(&crash(1, 6));
+    assert_eq!((report.recoveries, properties(&report)), (1, vec![]));
+    assert_eq!(report.obtaining.max, Some(4.0));
+}
+
+/// Down from 2 to 3 while inside: the client is gone, its grant with it, and it asks again a pause after the process is
+/// back: inside 1 .. 2, 5 .. 10, 12 .. 17 and from 19 on.
+#[test]
+fn a_client_inside_is_gone() {
+    let report = report::<Slow<false>>(&crash(4, 6));
+    assert_eq!((report.requests, report.grants, properties(&report)), (4, 4, vec![]));
+    assert!((report.units_in_use.mean - 12.0 / 20.0).abs() < 1e-9, "{:?}", report.units_in_use.mean);
+}
+
+/// Down from 6.5 to 10 while thinking: it asks a pause after the process is back, at 11, and again at 18.
+#[test]
+fn a_thinking_client_asks_later() {
+    let report = report::<Slow<false>>(&crash(13, 20));
+    assert_eq!((report.requests, properties(&report)), (3, vec![]));
+}
+
+/// The planted bug: a wish that is lost with the process is never granted.
+#[test]
+fn a_forgotten_wish_is_caught() {
+    let report = report::<Slow<true>>(&crash(1, 6));
+    assert_eq!(properties(&report), ["every request of a live process is granted"]);
+}
+
+/// A transient fault excuses what is unsafe until the protocol has recovered; one that never does is caught.
+#[test]
+fn a_run_that_never_recovers_is_caught() {
+    let mut config = config();
+    config.graph = Some(Arc::new(Graph::new(2, &[(NodeId(0), NodeId(1))], NodeId(0)).unwrap()));
+    config.transient = Transient { start: false, strikes: vec![(NodeId(0), Span::UNIT.times(3))], forged: 0 };
+    let healed = report::<Slow<false>>(&config);
+    assert_eq!(properties(&healed), [""; 0]);
+    assert!(healed.stabilized_at.is_some_and(|at| at > 3.0 && at < 20.0), "{:?}", healed.stabilized_at);
+    let sick = report::<Slow<true>>(&config);
+    assert_eq!(
+        (properties(&sick), sick.stabilized_at),
+        (vec!["the run recovers from transient faults"], None)
+    );
+}
+
+/// What a protocol does not claim is refused.
+#[test]
+fn claims_are_checked() {
+    let refused =
+        |config: &Config| run::<Slow<false>, Silent, Bucket>("slow", config, None).unwrap_err().to_string();
+    let mut crashes = crash(1, 6);
+    crashes.down = Down::Kept;
+    crashes.claims.recovers = false;
+    assert!(refused(&crashes).contains("do not come back"));
+    let mut struck = config();
+    struck.transient.start = true;
+    struck.claims.heals = false;
+    assert!(refused(&struck).contains("does not recover"));
+    let mut inside = config();
+    inside.load.ask_inside = true;
+    assert!(refused(&inside).contains("one request at a time"));
+    let mut tolerate = config();
+    tolerate.tolerate = 1;
+    assert!(refused(&tolerate).contains("choose at most 0"));
+    assert!(refused(&crash(6, 1)).contains("with T1 before T2"));
+    let mut twice = crash(1, 6);
+    twice.crashes.push(Crash { node: NodeId(0), at: Span::UNIT, back: None });
+    assert!(refused(&twice).contains("while it is down"));
+}

@@ -1,0 +1,96 @@
+//! Transient faults: memory and channels that become anything, while the program stays.
+//!
+//! A run that was struck is judged from the moment on at which it has recovered. Whether it has is asked of the protocol, which sees
+//! all processes at once ([`Protocol::settled`]), but not before everything has arrived that was under way when the last fault
+//! struck.
+
+use kgate_core::{NodeId, Protocol, Span, Time};
+use kgate_spec::trace;
+
+use super::event::{Event, EventOf};
+use super::{Label, Simulation};
+use crate::config::Config;
+use crate::queue::EventQueue;
+use crate::rng::Rng;
+
+/// Whether a run has recovered from its transient faults.
+#[derive(Clone, Debug)]
+pub(super) struct Recovery {
+    dice: Rng,
+    /// Faults that are still to come.
+    ahead: usize,
+    /// When the last message arrives that was sent or forged before the last fault; none if nothing was struck, or all is well.
+    unsettled: Option<Time>,
+    settled_at: Option<Time>,
+}
+
+impl Recovery {
+    pub(super) fn new(config: &Config) -> Self {
+        let ahead = config.transient.strikes.len();
+        let dice = Rng::fork(config.seed, "transient");
+        Self { dice, ahead, unsettled: None, settled_at: None }
+    }
+
+    /// Whether the run still has to recover.
+    #[inline]
+    pub(super) fn pending(&self) -> bool {
+        self.unsettled.is_some()
+    }
+
+    /// When it had recovered from the last fault; none if it has not, or was never struck.
+    pub(super) fn settled_at(&self) -> Option<Time> {
+        self.settled_at.filter(|_| self.unsettled.is_none())
+    }
+}
+
+impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D, Q> {
+    /// Every process starts in any state at all, if so configured.
+    pub(super) fn scramble_all(&mut self) {
+        if self.config.transient.start {
+            self.recovery.ahead += self.config.nodes as usize;
+            for node in (0..self.config.nodes).map(NodeId) {
+                self.strike(node);
+            }
+        }
+    }
+
+    /// A fault strikes a process and the channels to it.
+    pub(super) fn strike(&mut self, node: NodeId) {
+        self.count(node, Label::bare(11));
+        self.write(node, &trace::Event::Fault);
+        self.recovery.ahead -= 1;
+        let Self { recovery, mutexes, .. } = self;
+        let struck = mutexes[node.index()].scramble(&mut |bound| recovery.dice.below(bound));
+        assert!(struck, "only protocols that claim to recover are struck");
+        let arrived = self.forge(node).max(self.network.latest());
+        self.recovery.unsettled = Some(arrived.max(self.recovery.unsettled.unwrap_or_default()));
+        self.judges.excuse();
+    }
+
+    /// Puts messages that nobody sent into the channels to `node`; when the last one arrives.
+    fn forge(&mut self, node: NodeId) -> Time {
+        let mut last = self.now;
+        let setup = self.config.setup(node);
+        let graph = setup.graph.clone().expect("what recovers from anything runs on a graph");
+        for &from in graph.neighbours(node) {
+            for _ in 0..self.recovery.dice.below(u64::from(self.config.transient.forged) + 1) {
+                let dice = &mut self.recovery.dice;
+                let Some(message) = M::forge(&setup, from, &mut |bound| dice.below(bound)) else { continue };
+                let at = self.now + Span(dice.below(self.config.cost.latency.typical().0 + 1));
+                self.queue.push(at, Event::Deliver { from, to: node, message });
+                last = last.max(at);
+            }
+        }
+        last
+    }
+
+    /// The judges are strict from the moment on at which the run has recovered.
+    pub(super) fn look_whether_settled(&mut self) {
+        let quiet = self.recovery.unsettled.is_some_and(|arrived| self.now > arrived);
+        if quiet && self.recovery.ahead == 0 && M::settled(&self.mutexes) {
+            self.recovery.unsettled = None;
+            self.recovery.settled_at = Some(self.now);
+            self.judges.be_strict();
+        }
+    }
+}
