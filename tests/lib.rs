@@ -1,5 +1,9 @@
 //! Runs for tests: the papers' settings, and settings drawn from a seed.
 
+mod drawn;
+
+pub use drawn::drawn;
+
 use std::sync::Arc;
 
 use kgate_core::{Graph, NodeId, Protocol, Span};
@@ -133,51 +137,4 @@ impl Visitor for Runner<'_> {
         };
         report.unwrap_or_else(|error| panic!("{error}: {:?}", self.case))
     }
-}
-
-/// A whole setting drawn at random: size (mostly no power of two), k, costs, latency (also one that reorders), load,
-/// detector or oracle, and as many crashes as the protocol bears.
-pub fn drawn(protocol: &str, seed: u64) -> Case {
-    let mut dice = Rng::fork(seed, "swarm");
-    let mut pick = |low: u64, high: u64| dice.within(low, high);
-    let nodes = u32::try_from(pick(2, 24)).expect("small");
-    let mut case = Case::vcube_2018(protocol, nodes).seed(seed);
-    let config = &mut case.config;
-    config.permits = u32::try_from(pick(1, u64::from(nodes - 1).min(5))).expect("small");
-    config.load = Load {
-        requesters: u32::try_from(pick(1, u64::from(nodes))).expect("small"),
-        first_request: Span(pick(0, 1) * 500_000_000),
-        hold: Span(pick(0, 4) * 700_000_000),
-        think: Think::Constant(Span(pick(1, 30) * 100_000_000)),
-        entries: None,
-        ask_inside: false,
-    };
-    config.cost.send = Span(pick(0, 3) * 50_000_000);
-    config.cost.receive = Span(pick(0, 2) * 50_000_000);
-    config.cost.send_cost = match pick(0, 2) {
-        0 => SendCost::Queue,
-        1 => SendCost::Staggered,
-        _ => SendCost::Flat,
-    };
-    config.cost.receive_cost = if pick(0, 1) == 0 { ReceiveCost::Parallel } else { ReceiveCost::Queue };
-    config.cost.fifo = pick(0, 2) == 0;
-    config.cost.latency = match pick(0, 3) {
-        0 => Latency::Constant(t("0.8")),
-        1 => Latency::Uniform(t("0.01"), t("2")),
-        2 => Latency::Uniform(t("0.5"), t("0.9")),
-        _ => Latency::Exponential(t("0.8")),
-    };
-    let unbounded = config.cost.latency.most().is_none();
-    if case.entry.detector.is_some() && (unbounded || pick(0, 1) == 0) {
-        config.detection.oracle = Some(Span(pick(0, 12) * 1_000_000_000));
-    }
-    config.detection.timeout = config.cost.longest_delay().unwrap_or_default().times(2).max(t("1"));
-    config.detection.interval = Span(pick(1, 12) * 1_000_000_000);
-    config.tolerate = config.permits - 1;
-    config.claims = claims_of(case.entry, nodes, config.permits);
-    let spared = if config.load.requesters == nodes { 1 } else { config.load.requesters };
-    config.random_crashes =
-        u32::try_from(pick(0, u64::from(config.claims.bears.min(nodes - spared)))).expect("small");
-    config.duration = t("60");
-    case
 }

@@ -51,3 +51,9 @@ fn vcube() {
 fn robust() {
     check("robust");
 }
+
+/// `timer-free`, up to f crashes, on grids where its responsiveness property holds.
+#[test]
+fn timer_free() {
+    check("timer-free");
+}

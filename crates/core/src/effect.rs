@@ -100,7 +100,12 @@ impl<P: Protocol> Outbox<P> {
 
     /// Arms a timer for exactly `after`.
     pub fn arm(&mut self, timer: P::Timer, after: Span) {
-        self.effects.push_back(Effect::Arm { timer, least: after, most: after });
+        self.arm_within(timer, after, after);
+    }
+
+    /// Arms a timer for no less than `least` and no more than `most`, as the driver draws.
+    pub fn arm_within(&mut self, timer: P::Timer, least: Span, most: Span) {
+        self.effects.push_back(Effect::Arm { timer, least, most });
     }
 
     /// Disarms a timer.

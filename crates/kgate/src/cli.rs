@@ -146,12 +146,12 @@ pub(crate) struct SimArgs {
     /// Run over messages, or in the paper's own state model (stabilizing)
     #[arg(long, value_enum, value_name = "MODEL", default_value = "messages", env = "KGATE_OPT_MODEL")]
     pub(crate) model: ModelArg,
-    /// Who may act, in the state model
-    #[arg(long, value_enum, value_name = "DAEMON", default_value = "distributed", env = "KGATE_OPT_DAEMON")]
-    pub(crate) daemon: DaemonArg,
-    /// How long to run in the state model
-    #[arg(long, value_name = "ROUNDS", default_value_t = 1000, env = "KGATE_OPT_ROUNDS")]
-    pub(crate) rounds: u64,
+    /// Who may act, in the state model [default: distributed]
+    #[arg(long, value_enum, value_name = "DAEMON", env = "KGATE_OPT_DAEMON")]
+    pub(crate) daemon: Option<DaemonArg>,
+    /// How many rounds to run in the state model [default: 1000]
+    #[arg(long, value_name = "ROUNDS", env = "KGATE_OPT_ROUNDS")]
+    pub(crate) rounds: Option<u64>,
     /// Start from clean states, or from any states at all (stabilizing)
     #[arg(long, value_enum, value_name = "STATE", default_value = "clean", env = "KGATE_OPT_START")]
     pub(crate) start: StartArg,

@@ -1,11 +1,13 @@
 //! `kgate sim`.
 
 mod graph;
+mod options;
 mod replay;
+mod state;
 mod text;
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, StdoutLock, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -17,8 +19,10 @@ use kgate_sim::{
     Bucket, Claims, Config, Cost, Detection, Detector as DetectorSize, Heap, Latency, Load, OpenTrace,
     Report, RunError, Think, Transient,
 };
+use kgate_spec::Violation;
+use serde::Serialize;
 
-use crate::cli::{Asking, Detector, EngineArg, SimArgs, StartArg};
+use crate::cli::{Asking, Detector, EngineArg, ModelArg, SimArgs, StartArg};
 use crate::{Failure, Outcome};
 
 pub(crate) fn run(args: &SimArgs) -> Outcome {
@@ -30,22 +34,47 @@ pub(crate) fn run(args: &SimArgs) -> Outcome {
     if args.trace.is_some() && args.runs > 1 {
         return Err(Failure::Usage("a trace tells one run: leave out --trace or --runs".into()));
     }
-    let mut stdout = std::io::stdout().lock();
+    options::check(args, entry)?;
+    match args.model {
+        ModelArg::Messages => run_all(
+            args,
+            |seed| {
+                let graph = graph::build(args, entry, seed)?;
+                simulate(args, entry, &config(args, entry, printed, seed, graph))
+            },
+            |report| &report.violations,
+            |to, report| text::print(to, args, entry, report),
+        ),
+        ModelArg::State => run_all(
+            args,
+            |seed| state::simulate(args, entry, printed, seed),
+            |report| &report.violations,
+            |to, report| state::print(to, args, entry, report),
+        ),
+    }
+}
+
+/// Runs every seed that was asked for, prints and complains, and says whether all were correct.
+fn run_all<R: Serialize>(
+    args: &SimArgs,
+    simulate: impl Fn(u64) -> Result<R, Failure>,
+    violations: impl Fn(&R) -> &[Violation],
+    print: impl Fn(&mut StdoutLock<'_>, &R) -> io::Result<()>,
+) -> Outcome {
+    let mut stdout = io::stdout().lock();
     let mut reports = Vec::new();
     for run in 0..args.runs {
         let seed = args.seed.wrapping_add(u64::from(run));
-        let graph = graph::build(args, entry, seed)?;
-        let config = config(args, entry, printed, seed, graph);
-        let report = simulate(args, entry, &config)?;
-        if !report.violations.is_empty() {
-            complain(args, &report, seed);
+        let report = simulate(seed)?;
+        if !violations(&report).is_empty() {
+            complain(args, violations(&report), seed);
         }
         if !args.json {
-            text::print(&mut stdout, args, entry, &report)?;
+            print(&mut stdout, &report)?;
         }
         reports.push(report);
     }
-    let violated = reports.iter().filter(|report| !report.violations.is_empty()).count();
+    let violated = reports.iter().filter(|report| !violations(report).is_empty()).count();
     if args.json {
         print_json(&mut stdout, &reports)?;
     } else if args.runs > 1 {
@@ -195,15 +224,15 @@ impl Visitor for Run<'_> {
 }
 
 /// A failure is a gift-wrapped bug report: the property first, then how to see it again.
-fn complain(args: &SimArgs, report: &Report, seed: u64) {
-    for violation in &report.violations {
+fn complain(args: &SimArgs, violations: &[Violation], seed: u64) {
+    for violation in violations {
         eprintln!("kgate: {violation}");
     }
     eprintln!("REPRODUCE WITH: {}", replay::command(args, seed));
 }
 
 /// One object: the report of one run, or a list of several.
-fn print_json(to: &mut impl Write, reports: &[Report]) -> Result<(), Failure> {
+fn print_json<R: Serialize>(to: &mut impl Write, reports: &[R]) -> Result<(), Failure> {
     let text = match reports {
         [report] => serde_json::to_string_pretty(report),
         several => serde_json::to_string_pretty(&serde_json::json!({ "runs": several })),

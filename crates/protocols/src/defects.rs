@@ -1,8 +1,11 @@
-//! The published defects of the permission-based papers, each a switch at the line that differs.
+//! The published defects, each a switch at the line that differs: here those of the permission-based papers, the others beside
+//! their protocols.
 //!
 //! Everything runs repaired unless [`Setup::printed`](kgate_core::Setup) says otherwise; a service never says so.
 
 use kgate_core::Printed;
+
+use crate::timer_free;
 
 /// A published defect: its number, what the paper prints, and what goes wrong.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +39,12 @@ pub const D8: Printed = Printed(1 << 8);
 /// robust-2012: the priority of the prose is reversed.
 pub const D9: Printed = Printed(1 << 9);
 
-/// All of them, in order.
+/// Every defect of every paper, in order.
+pub fn all() -> impl Iterator<Item = &'static Defect> {
+    ALL.iter().chain(&timer_free::defects::ALL)
+}
+
+/// Those of the permission-based papers, in order.
 pub const ALL: [Defect; 9] = [
     Defect {
         id: "D1",

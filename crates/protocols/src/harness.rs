@@ -173,20 +173,26 @@ impl<P: Protocol> Net<P> {
 
     /// Virtual time passes; what is due happens.
     pub(crate) fn run_until(&mut self, end: Time) {
-        while let Some((due, (at, timer))) = self.timers.iter().map(|(key, due)| (*due, key.clone())).min() {
-            let arrival = self.flights.keys().next().copied().filter(|arrival| *arrival < due);
-            self.now = arrival.unwrap_or(due).0;
-            if self.now > end {
-                break;
-            }
-            if arrival.is_some() {
-                self.deliver_nth(0);
-            } else {
-                self.timers.remove(&(at, timer.clone()));
-                self.input(at.0, Input::Expire(timer)).unwrap();
-            }
-        }
+        while self.step(end).is_some() {}
         self.now = end;
+    }
+
+    /// The next thing that is due by `end` happens; at whom.
+    pub(crate) fn step(&mut self, end: Time) -> Option<NodeId> {
+        let (due, (at, timer)) = self.timers.iter().map(|(key, due)| (*due, key.clone())).min()?;
+        let arrival = self.flights.first_key_value().filter(|(arrival, _)| **arrival < due);
+        let (next, at_whom) = arrival.map_or((due, at), |(arrival, copy)| (*arrival, copy.to));
+        if next.0 > end {
+            return None;
+        }
+        self.now = next.0;
+        if next == due {
+            self.timers.remove(&(at, timer.clone()));
+            self.input(at.0, Input::Expire(timer)).unwrap();
+        } else {
+            self.deliver_nth(0);
+        }
+        Some(at_whom)
     }
 
     pub(crate) fn living(&self) -> Vec<u32> {

@@ -7,12 +7,15 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use kgate_core::{Printed, Protocol};
+use kgate_core::{Printed, Protocol, Rules};
 
 use crate::defects::{self, Defect};
 use crate::detect::{Heartbeat, HiAdsd, NoDetector, VCube};
 use crate::permission::Permission;
 use crate::spread::{Direct, Sta, Tree};
+use crate::stabilizing::Exclusion;
+use crate::stabilizing::refined::Refined;
+use crate::timer_free::TimerFree;
 use crate::topology::graphs::Shape;
 
 /// What people want to know of a system before they choose it.
@@ -103,6 +106,11 @@ const ROBUST: &str = "Rodrigues, Duarte Jr., Arantes: Exclusao mutua distribuida
 const RAYMOND: &str =
     "Raymond: A distributed algorithm for multiple entries to a critical section, IPL 30, 1989";
 
+const TIMER_FREE: &str = "Bouillaguet, Arantes, Sens: A timer-free fault tolerant k-mutual exclusion algorithm, INRIA research report (inria-00394918), 2009";
+
+const STABILIZING: &str =
+    "Hadid, Karaata: A stabilizing l-exclusion algorithm in arbitrary rooted networks, 2014";
+
 /// The name of the detector that is none: losses are decided elsewhere and told to everybody in one order.
 pub const LOG: &str = "log";
 
@@ -180,6 +188,42 @@ pub const ENTRIES: &[Entry] = &[
         told_to_tolerate: false,
         crashes: Crashes::AllButOne,
     },
+    Entry {
+        name: "timer-free",
+        title: "raymond whose requests and replies find crashes by themselves, without timers",
+        spread: "direct",
+        detector: None,
+        all_to_all: false,
+        tolerates: "f < k crashes, where answers of neighbours always come among the first n-f (responsiveness)",
+        messages: "2(n-1)",
+        delays: "2",
+        citation: TIMER_FREE,
+        defects: &["T1", "T2", "T3", "T4", "T7"],
+        network: Network::Everybody,
+        recovers: false,
+        heals: false,
+        asks_inside: false,
+        told_to_tolerate: true,
+        crashes: Crashes::LessThanPermits,
+    },
+    Entry {
+        name: "stabilizing",
+        title: "waves of l tokens and a cleaning broadcast on any graph, right again after any transient fault",
+        spread: "waves from the root",
+        detector: None,
+        all_to_all: false,
+        tolerates: "any corruption of memory and channels; no crash for good",
+        messages: "every neighbour's state, all the time",
+        delays: "a wave or more",
+        citation: STABILIZING,
+        defects: &["C1", "C7", "C8"],
+        network: Network::Graph,
+        recovers: false,
+        heals: true,
+        asks_inside: false,
+        told_to_tolerate: false,
+        crashes: Crashes::None,
+    },
 ];
 
 /// Why a name is not taken; the text says what would be.
@@ -224,7 +268,7 @@ impl Entry {
     /// The published defects of this system.
     pub fn published_defects(&self) -> impl Iterator<Item = &'static Defect> {
         let mine = self.defects;
-        defects::ALL.iter().filter(move |defect| mine.contains(&defect.id))
+        defects::all().filter(move |defect| mine.contains(&defect.id))
     }
 
     fn known_defects(&self) -> String {
@@ -247,6 +291,8 @@ pub trait Visitor {
 /// Hands the types of `entry` to the visitor: its own detector, or none where the driver knows of crashes by itself.
 pub fn visit<V: Visitor>(entry: &Entry, own_detector: bool, visitor: V) -> V::Output {
     match (entry.name, own_detector) {
+        ("stabilizing", _) => visitor.visit::<Refined<Exclusion>, NoDetector>(),
+        ("timer-free", _) => visitor.visit::<TimerFree, NoDetector>(),
         ("raymond", _) | ("bas", false) => visitor.visit::<Permission<Direct>, NoDetector>(),
         ("bas", true) => visitor.visit::<Permission<Direct>, Heartbeat>(),
         ("vcube", true) => visitor.visit::<Permission<Tree>, VCube>(),
@@ -255,4 +301,17 @@ pub fn visit<V: Visitor>(entry: &Entry, own_detector: bool, visitor: V) -> V::Ou
         ("robust", false) => visitor.visit::<Permission<Sta>, NoDetector>(),
         (name, _) => unreachable!("'{name}' is registered without its types"),
     }
+}
+
+/// A driver of the state model that wants to be handed a system's rules.
+pub trait RulesVisitor {
+    /// What it makes of them.
+    type Output;
+    /// Called with the rules.
+    fn visit<R: Rules>(self) -> Self::Output;
+}
+
+/// Hands the rules of `entry` to the visitor; none if it is no algorithm of the state model.
+pub fn visit_rules<V: RulesVisitor>(entry: &Entry, visitor: V) -> Option<V::Output> {
+    (entry.name == "stabilizing").then(|| visitor.visit::<Exclusion>())
 }

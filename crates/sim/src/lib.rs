@@ -23,6 +23,7 @@ mod memory;
 pub mod queue;
 pub mod report;
 mod rng;
+pub mod state;
 mod stats;
 
 pub use config::{Claims, Config, ConfigError, Detection, Detector};

@@ -1,5 +1,6 @@
 //! The command line that gives the same run again.
 
+use super::state;
 use crate::cli::{
     Asking, DaemonArg, Detector, DownArg, EngineArg, ModelArg, ReceiveCostArg, SendCostArg, SimArgs, StartArg,
 };
@@ -98,13 +99,13 @@ fn network(args: &SimArgs) -> Vec<String> {
         words.push("--ask-inside".into());
     }
     if args.model == ModelArg::State {
-        let daemon = match args.daemon {
+        let daemon = match state::daemon(args) {
             DaemonArg::Synchronous => "synchronous",
             DaemonArg::Central => "central",
             DaemonArg::Distributed => "distributed",
             DaemonArg::Unfair => "unfair",
         };
-        words.push(format!("--model state --daemon {daemon} --rounds {}", args.rounds));
+        words.push(format!("--model state --daemon {daemon} --rounds {}", state::rounds(args)));
     }
     words
 }

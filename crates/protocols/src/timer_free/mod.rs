@@ -1,1 +1,434 @@
-//! timer-free-2009.
+//! k-mutual exclusion that finds crashes by itself, without timers: timer-free-2009, Algorithm 1 (Bouillaguet, Arantes,
+//! Sens: A timer-free fault tolerant k-mutual exclusion algorithm, INRIA 2009).
+//!
+//! As in Raymond's algorithm, a process that wants a unit stamps a request with its logical clock and asks everybody it does
+//! not hold for crashed; it enters when all but k of those, itself among them, have permitted it. Unlike there,
+//! everybody answers at once: PERM, or NOPERM from who holds a unit or waits with an earlier stamp, who sends PERM
+//! when it releases. So a request is also a question who is there. When all but f have answered, who is missing
+//! is the round's `not_rec_from`, and every reply carries the one of its sender's last round. A process that is in the sets of
+//! all repliers and in our own of the round before has crashed, or so the paper concludes; and a request carries whom its sender
+//! holds for crashed.
+//!
+//! Invariant: if two processes wait or hold, the one with the later stamp has no permission from the other; and a process held
+//! for crashed neither counts as alive nor as a permission. So of k+1 inside, the latest would lack k permissions.
+//!
+//! What holds, and what the paper claims besides:
+//! - Lemma 1 (nobody alive is held for crashed) holds under the responsiveness property alone: each process is among the first
+//!   n-f to answer at least f+1 fixed others, always; clusters with slow links between them, of more than f processes
+//!   each, have it. Safety (lemma 2) hangs on it. Where it is violated, a live process is held for crashed and k+1 are inside
+//!   (T6). Nothing can repair that: whoever waits for no timer and for no more than n-f answers cannot tell slow from dead.
+//! - Theorem 1 (every crash is found by everybody) holds for processes that go on asking, and while all do: one that falls
+//!   idle sends the set of its last round for ever, and that clears all that crash later (T8). With `Setup::refresh` a process
+//!   that does not wait asks `Query` from time to time, which runs a round and asks for nothing. Off unless set.
+//! - A round that the next request cuts short, before n-f answers, finds nobody. An entry needs n-k permissions only, so this
+//!   happens to a process that releases and asks again faster than messages travel.
+//! - Lemma 3 (liveness) needs f < k: up to f permissions never come before the crashes are found. `start` asserts it (T5).
+//!
+//! Cost: 2(n-1) messages an entry that nobody competes for, up to 3(n-1) if all others put it off (a NOPERM and, later,
+//! a PERM each), 2 delays; no message for detection. State of an idle process: clock, the crashed, who did not answer its last
+//! round; and that round (n bits, and n for each suspect) while somebody not known to have crashed may still answer it.
+//!
+//! To see it, on a grid of ten clusters as in section 5:
+//! `kgate sim --protocol timer-free -n 100 -k 10 --latency grid=10x10,intra=0.010..0.030,inter=0.180..0.220 --rho 5`
+//!
+//! Deviations from the paper ([`defects`] tells the stories; each T but T8 can be run as printed):
+//! - T1: ties go to the smaller id; T2: a REPLY carries the clock of its request; T3: pending keeps the newest clock of each
+//!   process; T4: a request is one step; T7: a release answers everybody pending, held for crashed or not; T8: `Query`;
+//! - the clock advances with every request, so that it names the round;
+//! - permissions are a set, not a count;
+//! - a round to which only the crashed have not answered is forgotten: it could find nobody else.
+
+pub mod defects;
+mod message;
+mod node_set;
+mod request;
+mod round;
+
+pub use message::TimerFreeMessage;
+
+use alloc::boxed::Box;
+
+use kgate_core::{
+    GrantId, Incarnation, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Phase, Printed,
+    Protocol, Refusal, Setup, Span, Stamp, Time, To,
+};
+
+use crate::collections::NodeList;
+use defects::{T1, T2, T3, T4, T7};
+use request::Request;
+use round::Round;
+
+/// The timers of [`TimerFree`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TimerFreeTimer {
+    /// Every `Setup::refresh`, if that is set: ask who is there, unless a request does. Nobody disarms it.
+    Refresh,
+    /// As printed (T4), some time after line 7: the rest of the request. Disarmed by a withdrawal.
+    Ask,
+}
+
+/// The mutex at one process.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TimerFree {
+    me: NodeId,
+    nodes: u32,
+    permits: u32,
+    /// How many may crash (f).
+    tolerate: u32,
+    printed: Printed,
+    refresh: Option<Span>,
+    /// `H_i`.
+    clock: u64,
+    /// The clock of the last request (`last_i`); also the name of its grant.
+    last: u64,
+    crashed: NodeList,
+    /// Who has not answered the last round that terminated; at most f.
+    not_rec_from: NodeList,
+    /// The request that waits or holds; none while idle.
+    request: Option<Box<Request>>,
+    /// The last round, while there is something to learn from it. Of a waiting request that has asked, it is its round.
+    round: Option<Box<Round>>,
+}
+
+impl TimerFree {
+    /// Line 7, and the rest at once.
+    fn on_acquire(&mut self, weight: u32, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+        if weight != 1 {
+            return Err(Refusal::Weight { weight, most: 1 });
+        }
+        if self.request.is_some() {
+            return Err(Refusal::Busy);
+        }
+        self.request = Some(Box::new(Request::new(self.nodes)));
+        if self.printed.has(T4) {
+            // T4: as printed, other requests come in between, and are compared with the stamp of the last one.
+            out.arm_within(TimerFreeTimer::Ask, Span::ZERO, Span::UNIT);
+        } else {
+            self.ask(out);
+        }
+        Ok(())
+    }
+
+    /// Lines 8-14.
+    fn ask(&mut self, out: &mut Outbox<Self>) {
+        let Some(request) = self.request.as_mut().filter(|request| !request.asked) else { return };
+        request.asked = true;
+        self.last = self.start_round();
+        out.notify(Notice::Asked);
+        self.broadcast(TimerFreeMessage::Request { clock: self.last, crashed: self.crashed.clone() }, out);
+        self.enter_if_permitted(out);
+    }
+
+    /// T8's mend. A round under way is left to end, or a short interval would end them all before they find anybody.
+    fn on_refresh(&mut self, out: &mut Outbox<Self>) {
+        let Some(interval) = self.refresh else { return };
+        out.arm(TimerFreeTimer::Refresh, interval);
+        let waiting = self.request.as_ref().is_some_and(|request| !request.holding);
+        let under_way = self.round.as_ref().is_some_and(|round| !round.terminated(self.tolerate));
+        if waiting || under_way {
+            return;
+        }
+        let clock = self.start_round();
+        self.broadcast(TimerFreeMessage::Query { clock, crashed: self.crashed.clone() }, out);
+    }
+
+    /// Lines 8-10. The clock of the new round.
+    fn start_round(&mut self) -> u64 {
+        self.clock = self.clock.checked_add(1).expect(CLOCK_ENDS);
+        let round = Round::new(self.clock, self.me, self.nodes, &self.not_rec_from, &self.crashed);
+        self.round = Some(Box::new(round));
+        self.clock
+    }
+
+    /// Lines 13-14: to everybody who is not held for crashed.
+    fn broadcast(&self, message: TimerFreeMessage, out: &mut Outbox<Self>) {
+        let to = if self.crashed.is_empty() { To::All } else { To::Many(self.others_alive().collect()) };
+        out.send_to(to, message);
+    }
+
+    fn on_withdraw(&mut self, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+        let request = self.request.take_if(|request| !request.holding).ok_or(Refusal::NoSuchRequest)?;
+        if !request.asked {
+            out.disarm(TimerFreeTimer::Ask);
+        }
+        self.pay(&request, out);
+        Ok(())
+    }
+
+    /// Lines 17-20.
+    fn on_release(&mut self, grant: GrantId, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+        let last = self.last;
+        let held = |request: &mut Box<Request>| request.holding && last == grant.0;
+        let request = self.request.take_if(held).ok_or(Refusal::NoSuchRequest)?;
+        self.pay(&request, out);
+        Ok(())
+    }
+
+    /// Gives the permissions that were put off, now that the request has ended.
+    fn pay(&mut self, request: &Request, out: &mut Outbox<Self>) {
+        for (node, clock) in request.pending.iter() {
+            // T7: as printed, who is held for crashed gets no answer.
+            if !(self.printed.has(T7) && self.crashed.contains(node)) {
+                self.reply(Stamp { clock, node }, true, out);
+            }
+        }
+        self.forget_round();
+    }
+
+    fn reply(&self, theirs: Stamp, permission: bool, out: &mut Outbox<Self>) {
+        let not_received = self.not_rec_from.clone();
+        out.send(theirs.node, TimerFreeMessage::Reply { clock: theirs.clock, permission, not_received });
+    }
+
+    /// Lines 21-32.
+    #[inline]
+    fn on_request(
+        &mut self,
+        theirs: Stamp,
+        crashed: &NodeList,
+        out: &mut Outbox<Self>,
+    ) -> Result<(), Refusal> {
+        self.hear(theirs, crashed, out)?;
+        let mine = Stamp { clock: self.last, node: self.me };
+        let printed = self.printed;
+        let first = |request: &&mut Box<Request>| request.holding || comes_first(mine, theirs, printed);
+        let mut before_them = self.request.as_mut().filter(first);
+        if let Some(request) = &mut before_them {
+            request.put_off(theirs, printed.has(T3));
+        }
+        let permission = before_them.is_none();
+        self.reply(theirs, permission, out);
+        self.enter_if_permitted(out);
+        Ok(())
+    }
+
+    /// As a request, but it asks for nothing: nobody is put off and nobody permits anything.
+    fn on_query(&mut self, theirs: Stamp, crashed: &NodeList, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+        self.hear(theirs, crashed, out)?;
+        self.reply(theirs, false, out);
+        self.enter_if_permitted(out);
+        Ok(())
+    }
+
+    /// Lines 22-27: its clock, and whom it holds for crashed.
+    fn hear(&mut self, theirs: Stamp, crashed: &NodeList, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+        self.check(theirs.node, crashed)?;
+        if crashed.contains(self.me) {
+            return Err(Refusal::Junk("a request to one that is held for crashed"));
+        }
+        if theirs.clock.saturating_sub(self.clock) > FARTHEST_JUMP {
+            return Err(Refusal::Junk("a clock far ahead of all that were heard of"));
+        }
+        self.clock = self.clock.max(theirs.clock).checked_add(1).expect(CLOCK_ENDS);
+        crashed.iter().for_each(|node| self.suspect(node, out));
+        self.forget_round();
+        Ok(())
+    }
+
+    /// Lines 33-41.
+    #[inline]
+    fn on_reply(
+        &mut self,
+        from: NodeId,
+        (clock, permission): (u64, bool),
+        not_received: &NodeList,
+        out: &mut Outbox<Self>,
+    ) -> Result<(), Refusal> {
+        self.check(from, not_received)?;
+        if not_received.len() > self.tolerate {
+            return Err(Refusal::Junk("a round that terminated without so many answers"));
+        }
+        if clock > self.clock {
+            return Err(Refusal::Junk("a reply to a request that was never made"));
+        }
+        // T2: as printed, it may answer an earlier round.
+        let ours = |round: &&mut Box<Round>| round.clock == clock || self.printed.has(T2);
+        let Some(round) = self.round.as_mut().filter(ours) else { return Ok(()) };
+        let first = round.answer(from, not_received);
+        if round.terminated(self.tolerate) {
+            if first {
+                self.not_rec_from = round.not_received();
+            }
+            round.heard_by_nobody().into_iter().for_each(|node| self.suspect(node, out));
+        }
+        if permission
+            && !self.crashed.contains(from)
+            && let Some(request) = self.waiting()
+        {
+            request.given.insert(from);
+        }
+        self.enter_if_permitted(out);
+        self.forget_round();
+        Ok(())
+    }
+
+    /// The driver knows better (lines 23-27 for one process).
+    fn on_crashed(&mut self, node: NodeId, out: &mut Outbox<Self>) {
+        self.bury(node);
+        self.enter_if_permitted(out);
+        self.forget_round();
+    }
+
+    /// Found by a round, or heard from others, and told once.
+    fn suspect(&mut self, node: NodeId, out: &mut Outbox<Self>) {
+        if self.bury(node) {
+            out.notify(Notice::Suspected(node, Incarnation::default()));
+        }
+    }
+
+    /// Lines 24-27: the permission goes first, then the process. False if that was known.
+    fn bury(&mut self, node: NodeId) -> bool {
+        assert_ne!(node, self.me, "we live");
+        if let Some(request) = &mut self.request {
+            request.given.remove(node);
+        }
+        self.crashed.insert(node)
+    }
+
+    /// Lines 15-16: enters when all but k of the living, oneself among them, have given permission.
+    #[inline]
+    fn enter_if_permitted(&mut self, out: &mut Outbox<Self>) {
+        let needed = (self.nodes - self.crashed.len()).saturating_sub(self.permits);
+        let grant = GrantId(self.last);
+        if let Some(request) = self.waiting().filter(|request| request.given.len() >= needed) {
+            request.enter();
+            out.notify(Notice::Granted { grant, slots: None, fence: None });
+        }
+    }
+
+    /// The request that has asked and not entered.
+    fn waiting(&mut self) -> Option<&mut Box<Request>> {
+        self.request.as_mut().filter(|request| request.asked && !request.holding)
+    }
+
+    /// Of a round to which only the crashed have not answered there is nothing more to learn; a waiting request still needs it,
+    /// to know its permissions.
+    fn forget_round(&mut self) {
+        let waiting = self.waiting().is_some();
+        self.round.take_if(|round| !waiting && round.over(&self.crashed));
+    }
+
+    /// Ids in what a peer sends, before anything is changed. Nobody tells that it has crashed, or that it has not heard itself.
+    fn check(&self, from: NodeId, list: &NodeList) -> Result<(), Refusal> {
+        if let Some(stranger) = list.iter().find(|node| node.0 >= self.nodes) {
+            return Err(Refusal::Stranger(stranger));
+        }
+        if list.contains(from) {
+            return Err(Refusal::Junk("it says that it is not there"));
+        }
+        Ok(())
+    }
+
+    fn others_alive(&self) -> impl Iterator<Item = NodeId> + '_ {
+        let all = (0..self.nodes).map(NodeId);
+        all.filter(|&node| node != self.me && !self.crashed.contains(node))
+    }
+}
+
+/// A peer's clock is taken over, so one that is further ahead is junk: ours must be able to advance, and be believed when it does.
+const FARTHEST_JUMP: u64 = 1 << 32;
+
+const CLOCK_ENDS: &str = "2^32 jumps of 2^32 requests each";
+
+/// Whether `mine` has priority over `theirs`.
+fn comes_first(mine: Stamp, theirs: Stamp, printed: Printed) -> bool {
+    if printed.has(T1) {
+        // T1: the footnote's `H_i = H_j and i = j` holds for no other process.
+        return mine.clock < theirs.clock;
+    }
+    mine < theirs
+}
+
+impl Protocol for TimerFree {
+    const NAME: &'static str = "timer-free";
+    type Message = TimerFreeMessage;
+    type Timer = TimerFreeTimer;
+    type Durable = Never;
+
+    /// Lines 1-6.
+    fn start(setup: &Setup, _restored: Option<Never>, out: &mut Outbox<Self>) -> Self {
+        assert!(setup.tolerate < setup.permits, "f < k, or whoever waits for the dead waits for ever (T5)");
+        if let Some(interval) = setup.refresh {
+            out.arm(TimerFreeTimer::Refresh, interval);
+        }
+        Self {
+            me: setup.me,
+            nodes: setup.nodes,
+            permits: setup.permits,
+            tolerate: setup.tolerate,
+            printed: setup.printed,
+            refresh: setup.refresh,
+            clock: 0,
+            last: 0,
+            crashed: NodeList::default(),
+            not_rec_from: NodeList::default(),
+            request: None,
+            round: None,
+        }
+    }
+
+    #[inline]
+    fn handle(&mut self, _now: Time, input: InputOf<Self>, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+        let unsupported = |what| Err(Refusal::Unsupported { protocol: Self::NAME, what });
+        match input {
+            Input::Deliver { from, .. } | Input::Crashed(from, _)
+                if from == self.me || from.0 >= self.nodes =>
+            {
+                Err(Refusal::Stranger(from))
+            }
+            Input::Deliver { from: node, message: TimerFreeMessage::Request { clock, crashed } } => {
+                self.on_request(Stamp { clock, node }, &crashed, out)
+            }
+            Input::Deliver { from: node, message: TimerFreeMessage::Query { clock, crashed } } => {
+                self.on_query(Stamp { clock, node }, &crashed, out)
+            }
+            Input::Deliver { from, message: TimerFreeMessage::Reply { clock, permission, not_received } } => {
+                self.on_reply(from, (clock, permission), &not_received, out)
+            }
+            Input::Acquire { weight } => self.on_acquire(weight, out),
+            Input::Withdraw => self.on_withdraw(out),
+            Input::Release { grant } => self.on_release(grant, out),
+            Input::Crashed(node, _) => {
+                self.on_crashed(node, out);
+                Ok(())
+            }
+            Input::Expire(TimerFreeTimer::Refresh) => {
+                self.on_refresh(out);
+                Ok(())
+            }
+            Input::Expire(TimerFreeTimer::Ask) => {
+                self.ask(out);
+                Ok(())
+            }
+            Input::Resize(_) => unsupported("a change of k"),
+            Input::Lease(_) => unsupported("leases"),
+            Input::Joined(..) => unsupported("processes that come back: a crash is permanent"),
+        }
+    }
+
+    fn observe(&self) -> Observation {
+        let request = self.request.as_deref();
+        let phase = match request {
+            None => Phase::Idle,
+            Some(request) if request.holding => Phase::Holding,
+            Some(_) => Phase::Waiting,
+        };
+        let asked = request.filter(|request| request.asked);
+        let outside = request.filter(|request| !request.holding);
+        let lacking = outside
+            .map(|request| self.others_alive().filter(|&node| !request.given.contains(node)).collect());
+        Observation {
+            phase,
+            stamp: asked.map(|_| Stamp { clock: self.last, node: self.me }),
+            grant: request.filter(|request| request.holding).map(|_| GrantId(self.last)),
+            lacking: lacking.unwrap_or_default(),
+            owing: request
+                .map(|request| request.pending.iter().map(|entry| entry.0).collect())
+                .unwrap_or_default(),
+            crashed: self.crashed.iter().collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,160 @@
+//! `kgate sim --model state`: the state model, with a daemon that chooses who acts.
+
+use std::io::{self, Write};
+
+use kgate_core::{Printed, Rules, Span};
+use kgate_protocols::registry::{self, Entry, RulesVisitor};
+use kgate_sim::state::{Daemon, Start, StateConfig, StateError, StateReport, run_rules};
+
+use super::{graph, replay};
+use crate::Failure;
+use crate::cli::{DaemonArg, SimArgs, StartArg};
+
+/// One run.
+pub(crate) fn simulate(
+    args: &SimArgs,
+    entry: &Entry,
+    printed: Printed,
+    seed: u64,
+) -> Result<StateReport, Failure> {
+    let Some(network) = graph::build(args, entry, seed)? else {
+        return Err(Failure::Usage(format!("{} has no state model: leave out --model", entry.name)));
+    };
+    if network.nodes() != args.processes {
+        let (has, wanted) = (network.nodes(), args.processes);
+        return Err(Failure::Usage(format!("a graph of {has} processes with n = {wanted}: give -n {has}")));
+    }
+    let config = StateConfig {
+        graph_name: args.graph.clone().unwrap_or_else(|| usual_name(entry)),
+        printed,
+        daemon: match daemon(args) {
+            DaemonArg::Synchronous => Daemon::Synchronous,
+            DaemonArg::Central => Daemon::Central,
+            DaemonArg::Distributed => Daemon::Distributed,
+            DaemonArg::Unfair => Daemon::Unfair,
+        },
+        start: match args.start {
+            StartArg::Clean => Start::Clean,
+            StartArg::Random => Start::Random,
+        },
+        corrupt: args.corrupt.iter().map(|(node, at)| (*node, at.0 / Span::UNIT.0)).collect(),
+        rounds: rounds(args),
+        ..StateConfig::new(network, args.units, seed)
+    };
+    let visited = registry::visit_rules(entry, Run { config: &config }).ok_or_else(|| {
+        Failure::Usage(format!("{} has no state model: leave out --model, or choose stabilizing", entry.name))
+    })?;
+    let mut report = visited.map_err(|error| Failure::Usage(error.to_string()))?;
+    report.as_printed = args.as_printed.as_ref().map(|id| id.to_ascii_uppercase());
+    Ok(report)
+}
+
+pub(crate) fn daemon(args: &SimArgs) -> DaemonArg {
+    args.daemon.unwrap_or(DaemonArg::Distributed)
+}
+
+pub(crate) fn rounds(args: &SimArgs) -> u64 {
+    args.rounds.unwrap_or(1000)
+}
+
+fn usual_name(entry: &Entry) -> String {
+    entry.network.usual_shape().map(|shape| shape.to_string()).unwrap_or_default()
+}
+
+/// Hands the chosen protocol's rules to the engine.
+struct Run<'a> {
+    config: &'a StateConfig,
+}
+
+impl RulesVisitor for Run<'_> {
+    type Output = Result<StateReport, StateError>;
+    fn visit<R: Rules>(self) -> Self::Output {
+        run_rules::<R>(self.config)
+    }
+}
+
+/// A page for one run, a line for one of several.
+pub(crate) fn print(
+    to: &mut impl Write,
+    args: &SimArgs,
+    entry: &Entry,
+    report: &StateReport,
+) -> io::Result<()> {
+    if args.runs > 1 { print_line(to, report) } else { print_page(to, args, entry, report) }
+}
+
+fn print_line(to: &mut impl Write, report: &StateReport) -> io::Result<()> {
+    writeln!(
+        to,
+        "seed {:<6} normal at {}  stabilized at {} of {}  tokens {}  inside {}  waves {}  {}  {}",
+        report.seed,
+        round(report.normal_at_round),
+        round(report.stabilized_at_round),
+        report.published_bound,
+        report.tokens_max_after_stabilization,
+        report.max_inside,
+        report.waves,
+        report.hash,
+        verdict(report)
+    )
+}
+
+fn print_page(to: &mut impl Write, args: &SimArgs, entry: &Entry, report: &StateReport) -> io::Result<()> {
+    writeln!(
+        to,
+        "{} processes on {} share {} tokens; {} daemon, {} rounds in {} steps",
+        report.n, report.graph, report.k, report.daemon, report.rounds, report.steps
+    )?;
+    writeln!(to, "protocol    {}: {}", entry.name, entry.title)?;
+    if let Some(id) = &report.as_printed {
+        writeln!(to, "as printed  {id}: this published defect is switched on")?;
+    }
+    let again = match report.abnormal_again {
+        0 => String::new(),
+        times => format!(", and {times} times abnormal again after that"),
+    };
+    writeln!(to, "normal      round {} (n is {}){again}", round(report.normal_at_round), report.n)?;
+    writeln!(
+        to,
+        "stabilized  round {}, after {} waves; published bound {}",
+        round(report.stabilized_at_round),
+        round(report.waves_until_stabilized),
+        report.published_bound
+    )?;
+    writeln!(
+        to,
+        "inside      at most {} at once, {} tokens, from the first start configuration on; {} inside overall",
+        report.max_inside, report.tokens_max_after_stabilization, report.max_inside_overall
+    )?;
+    writeln!(to, "waves       {}; the least served process had {} tokens", report.waves, report.served)?;
+    if let Some(wait) = report.longest_wait {
+        writeln!(
+            to,
+            "waits       {} was enabled for the last {} steps and not chosen",
+            wait.node, wait.steps
+        )?;
+    }
+    let actions: Vec<String> =
+        report.moves_by_action.iter().map(|(name, count)| format!("{name} {count}")).collect();
+    writeln!(to, "moves       {} ({})", report.moves, actions.join(", "))?;
+    writeln!(to, "verdict     {}", verdict(report))?;
+    writeln!(to, "simulated   in {:.3} s; hash {}", report.wall_seconds, report.hash)?;
+    writeln!(to, "replay      {}", replay::command(args, report.seed))
+}
+
+fn round(number: Option<u64>) -> String {
+    number.map_or_else(|| "-".into(), |number| number.to_string())
+}
+
+fn verdict(report: &StateReport) -> String {
+    match report.violations.first() {
+        Some(violation) => format!("VIOLATED: {}", violation.property),
+        None if report.stabilized_at_round.is_none() => {
+            "nothing violated, but it did not stabilize in these rounds: give more --rounds".into()
+        }
+        None => format!(
+            "correct: at most {} tokens once it had stabilized, and somebody could always move",
+            report.k
+        ),
+    }
+}

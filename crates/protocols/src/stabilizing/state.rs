@@ -1,0 +1,133 @@
+//! The variables of a process, and all values they may have.
+//!
+//! One type serves the root and the others: the root has no variables P and L, and keeps in their place what the paper
+//! fixes (P_r = r, L_r = 0), so that whoever reads a neighbour need not ask which of the two it is.
+
+use kgate_core::{Graph, NodeId, Setup};
+use serde::{Deserialize, Serialize};
+
+use super::defects::C6;
+
+/// The variable T.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Phase {
+    /// C: clean, ready for a token or a broadcast.
+    Clean,
+    /// 0 .. l-1, root only: this token of the wave is on its way to S.
+    Sending(u32),
+    /// g_0 .. g_{l-2}, a root with one neighbour only: this token was taken, the next waits until the neighbour is clean (C9).
+    Between(u32),
+    /// R, root only: all tokens of the wave are taken.
+    Ready,
+    /// B: the broadcast that cleans up has come here.
+    Broadcast,
+    /// F, not at the root: the broadcast has come to all below.
+    Feedback,
+    /// Tok, not at the root: a token came here and is on its way to S, or ended here if S is none.
+    Token,
+}
+
+/// The variables T, S, P and L.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct State {
+    /// T.
+    pub phase: Phase,
+    /// S: to whom the last token went; none for a leaf (C4), never none at a root that has a neighbour.
+    pub sent: Option<NodeId>,
+    /// P: from whom the last token came; none outside the tree (C4), the root itself at the root.
+    pub parent: Option<NodeId>,
+    /// L: how far from the root the parents lead; 0 at the root.
+    pub level: u32,
+}
+
+impl State {
+    /// Whether a token is on its way from here: T in {Tok, 0, .., l-1}.
+    pub(super) fn sends(&self) -> bool {
+        matches!(self.phase, Phase::Token | Phase::Sending(_))
+    }
+}
+
+/// The network around the process of `setup`.
+pub(super) fn graph(setup: &Setup) -> &Graph {
+    setup.graph.as_ref().expect("rules run on a graph")
+}
+
+/// D, the greatest level. C6: as printed beside the space bound it is the diameter; paths of the tree can be longer.
+pub(super) fn deepest(setup: &Setup) -> u32 {
+    if setup.printed.has(C6) {
+        let graph = graph(setup);
+        let far = |node| graph.distances(NodeId(node)).into_iter().max().unwrap_or(0);
+        return (0..graph.nodes()).map(far).max().unwrap_or(0);
+    }
+    setup.nodes - 1
+}
+
+/// The state of a clean start: nobody has a parent, and the root will begin with its first neighbour.
+pub(super) fn clean(setup: &Setup) -> State {
+    let graph = graph(setup);
+    if setup.me == graph.root() {
+        let sent = graph.neighbours(setup.me).last().copied();
+        return State { phase: Phase::Clean, sent, parent: Some(setup.me), level: 0 };
+    }
+    State { phase: Phase::Clean, sent: None, parent: None, level: 0 }
+}
+
+/// Any state of the domain, evenly.
+pub(super) fn arbitrary(setup: &Setup, below: &mut dyn FnMut(u64) -> u64) -> State {
+    let graph = graph(setup);
+    let neighbours = graph.neighbours(setup.me);
+    let mut draw = |bound: u32| u32::try_from(below(u64::from(bound))).expect("below a number of 32 bits");
+    let degree = u32::try_from(neighbours.len()).expect("ids have 32 bits");
+    if setup.me == graph.root() {
+        let phase = root_phase(setup, draw(root_phases(setup)));
+        let sent = (degree > 0).then(|| neighbours[draw(degree) as usize]);
+        return State { phase, sent, parent: Some(setup.me), level: 0 };
+    }
+    let phase = [Phase::Token, Phase::Clean, Phase::Broadcast, Phase::Feedback][draw(4) as usize];
+    let sent = neighbours.get(draw(degree + 1) as usize).copied();
+    let parent = neighbours.get(draw(degree + 1) as usize).copied();
+    State { phase, sent, parent, level: draw(deepest(setup) + 1) }
+}
+
+/// How many values T has at the root.
+fn root_phases(setup: &Setup) -> u32 {
+    let between = if pauses(setup) { setup.permits - 1 } else { 0 };
+    3 + setup.permits + between
+}
+
+fn root_phase(setup: &Setup, number: u32) -> Phase {
+    match number {
+        0 => Phase::Clean,
+        1 => Phase::Ready,
+        2 => Phase::Broadcast,
+        sending if sending < 3 + setup.permits => Phase::Sending(sending - 3),
+        between => Phase::Between(between - 3 - setup.permits),
+    }
+}
+
+/// Whether the root must wait between two tokens: both go to its one neighbour (C9).
+pub(super) fn pauses(setup: &Setup) -> bool {
+    let graph = graph(setup);
+    graph.neighbours(graph.root()).len() == 1 && !setup.printed.has(super::defects::C9)
+}
+
+/// Whether process `setup.me` can be in this state at all.
+pub(super) fn in_domain(setup: &Setup, state: &State) -> bool {
+    let graph = graph(setup);
+    let neighbours = graph.neighbours(setup.me);
+    let beside = |node: Option<NodeId>| node.is_none_or(|node| neighbours.binary_search(&node).is_ok());
+    let here = setup.me == graph.root();
+    let phase = match state.phase {
+        Phase::Clean | Phase::Broadcast => true,
+        Phase::Sending(token) => here && token < setup.permits,
+        Phase::Between(token) => here && pauses(setup) && token + 1 < setup.permits,
+        Phase::Ready => here,
+        Phase::Feedback | Phase::Token => !here,
+    };
+    let rest = if here {
+        state.parent == Some(setup.me) && state.level == 0 && state.sent.is_some() == !neighbours.is_empty()
+    } else {
+        beside(state.parent) && state.level <= deepest(setup)
+    };
+    phase && rest && beside(state.sent)
+}

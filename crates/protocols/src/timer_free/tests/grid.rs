@@ -1,0 +1,256 @@
+//! Runs on clusters with slow links between them (section 3, second example): each process is among the first to answer those
+//! of its cluster, and a cluster has more than f, so the responsiveness property holds.
+
+use alloc::collections::BTreeMap;
+
+use kgate_core::Time;
+
+use super::disorder::Dice;
+use super::*;
+
+const MILLI: u64 = Span::UNIT.0 / 1000;
+
+/// What is to happen besides messages and timers.
+#[derive(Clone, Copy)]
+enum Event {
+    Ask(u32),
+    Release(u32),
+    Crash(u32),
+}
+
+/// How processes behave in one run.
+struct Run {
+    clusters: u32,
+    size: u32,
+    permits: u32,
+    tolerate: u32,
+    crashes: u32,
+    refresh: Option<Span>,
+    /// Who never asks.
+    idle: fn(u32) -> bool,
+    /// How long they hold, and think, at least; twice as long at most.
+    pace: u64,
+    /// Nobody asks after this.
+    end: Time,
+}
+
+struct Grid {
+    net: Mutex,
+    size: u32,
+    dice: Dice,
+    agenda: BTreeMap<(Time, u64), Event>,
+    /// How many events were put on the agenda.
+    planned: u64,
+    /// The last message or timer that has its time.
+    sent: u64,
+    /// How much of what was told has been judged.
+    judged: usize,
+    entries: u32,
+}
+
+impl Grid {
+    /// Runs until nothing is left to happen, judging each step: no more than k inside, nobody alive held for crashed.
+    fn run(run: &Run, seed: u64) -> Self {
+        let nodes = run.clusters * run.size;
+        let setup = setup(nodes, run.permits, Printed::NONE);
+        let mut grid = Self {
+            net: Net::with(Setup { refresh: run.refresh, tolerate: run.tolerate, ..setup }),
+            size: run.size,
+            dice: Dice(seed),
+            agenda: BTreeMap::new(),
+            planned: 0,
+            sent: 0,
+            judged: 0,
+            entries: 0,
+        };
+        for node in (0..nodes).filter(|&node| !(run.idle)(node)) {
+            let first = grid.dice.below(2 * run.pace);
+            grid.plan(first, Event::Ask(node));
+        }
+        let mut doomed: Vec<u32> = (0..nodes).collect();
+        for _ in 0..run.crashes {
+            let node = doomed.swap_remove(grid.dice.index(doomed.len()));
+            let when = grid.dice.below(run.end.0 / 3);
+            grid.plan(when, Event::Crash(node));
+        }
+        // Refreshes do not end by themselves.
+        while grid.step(run) && grid.net.now < Time(2 * run.end.0) {
+            let inside = grid.net.inside();
+            assert!(inside.len() <= run.permits as usize, "seed {seed}: {inside:?} are inside");
+            for (at, of) in suspicions(&grid.net).split_off(grid.judged) {
+                grid.judged += 1;
+                assert!(
+                    !grid.net.living().contains(&of),
+                    "seed {seed}: p{at} holds p{of} for crashed, which lives"
+                );
+            }
+        }
+        for node in grid.net.living() {
+            assert_eq!(
+                grid.net.nodes[node as usize].observe().phase,
+                Phase::Idle,
+                "seed {seed}: p{node} waits"
+            );
+        }
+        grid
+    }
+
+    fn plan(&mut self, after: u64, event: Event) {
+        self.planned += 1;
+        self.agenda.insert((self.net.now + Span(after), self.planned), event);
+    }
+
+    /// What is due first happens; false if nothing is left.
+    fn step(&mut self, run: &Run) -> bool {
+        let never = (Time::NEVER, 0);
+        let flight = self.net.flights.keys().next().map_or(never, |due| *due);
+        let timer = self.net.timers.iter().map(|(key, due)| (*due, *key)).min();
+        let tick = timer.map_or(never, |timer| timer.0);
+        let planned = self.agenda.keys().next().map_or(never, |due| *due);
+        let next = flight.0.min(tick.0).min(planned.0);
+        if next == Time::NEVER {
+            return false;
+        }
+        self.net.now = next;
+        if flight.0 == next {
+            self.net.deliver_nth(0);
+        } else if planned.0 == next {
+            let (_, event) = self.agenda.pop_first().expect("it is due");
+            self.happen(event, run);
+        } else if let Some((_, key)) = timer {
+            self.net.timers.remove(&key);
+            self.net.input(key.0.0, Input::Expire(key.1)).unwrap();
+        }
+        self.travel();
+        self.look_who_entered(run);
+        true
+    }
+
+    fn happen(&mut self, event: Event, run: &Run) {
+        let pause = run.pace + self.dice.below(run.pace);
+        match event {
+            Event::Ask(node) | Event::Release(node) if !self.net.living().contains(&node) => {}
+            Event::Ask(_) if self.net.now > run.end => {}
+            Event::Ask(node) => self.net.acquire(node),
+            Event::Release(node) => {
+                self.net.release(node);
+                self.plan(pause, Event::Ask(node));
+            }
+            Event::Crash(node) => {
+                self.net.crash(node);
+                let dice = &mut self.dice;
+                self.net.keep_sent(node, |sent| dice.index(sent + 1)); // Some of it never left.
+            }
+        }
+    }
+
+    /// What was just sent gets its time of arrival.
+    fn travel(&mut self) {
+        let fresh: Vec<_> = self.net.flights.keys().filter(|due| due.1 > self.sent).copied().collect();
+        for due in fresh {
+            let copy = self.net.flights.remove(&due).expect("found above");
+            let near = copy.from.0 / self.size == copy.to.0 / self.size;
+            let delay = if near {
+                10 * MILLI + self.dice.below(20 * MILLI)
+            } else {
+                180 * MILLI + self.dice.below(40 * MILLI)
+            };
+            self.net.flights.insert((due.0 + Span(delay), due.1), copy);
+            self.sent = self.sent.max(due.1);
+        }
+    }
+
+    fn look_who_entered(&mut self, run: &Run) {
+        let entered =
+            self.net.told.iter().filter(|told| matches!(told.2, Notice::Granted { .. })).map(|told| told.1);
+        let entered: Vec<NodeId> = entered.skip(self.entries as usize).collect();
+        for node in entered {
+            self.entries += 1;
+            let hold = run.pace + self.dice.below(run.pace);
+            self.plan(hold, Event::Release(node.0));
+        }
+    }
+
+    /// Which of the living know of all crashes.
+    fn know_all(&self) -> Vec<u32> {
+        let living = self.net.living();
+        let dead = self.net.nodes.len() - living.len();
+        living
+            .into_iter()
+            .filter(|&node| self.net.nodes[node as usize].observe().crashed.len() == dead)
+            .collect()
+    }
+}
+
+fn nobody(_: u32) -> bool {
+    false
+}
+
+/// Lemmas 1, 2 and 3 under the responsiveness property: nobody alive is held for crashed, no more than k are inside, and
+/// everybody is served, on four hundred random schedules with up to f crashes, slow and fast clients.
+#[test]
+fn nobody_alive_is_held_for_crashed_where_responsiveness_holds() {
+    let mut entries = 0;
+    for seed in 0..400 {
+        let mut dice = Dice(seed);
+        let mut draw = |bound: u32| u32::try_from(dice.below(u64::from(bound))).unwrap();
+        let size = 2 + draw(3);
+        let tolerate = 1 + draw(size - 1);
+        let run = Run {
+            clusters: 2,
+            size,
+            permits: tolerate + 1 + draw(3),
+            tolerate,
+            crashes: draw(tolerate + 1),
+            refresh: (draw(2) == 0).then_some(Span(300 * MILLI)),
+            idle: if draw(2) == 0 { |node| node.is_multiple_of(3) } else { nobody },
+            pace: [5, 100, 500][draw(3) as usize] * MILLI,
+            end: Time(8 * Span::UNIT.0),
+        };
+        entries += Grid::run(&run, seed).entries;
+    }
+    assert!(entries > 10_000, "{entries} entries");
+}
+
+/// Theorem 1: while everybody goes on asking, every crash is found by everybody.
+#[test]
+fn every_crash_is_found_by_all_who_go_on_asking() {
+    for seed in 0..50 {
+        let run = Run {
+            clusters: 2,
+            size: 4,
+            permits: 4,
+            tolerate: 3,
+            crashes: 3,
+            refresh: None,
+            idle: nobody,
+            pace: 500 * MILLI,
+            end: Time(40 * Span::UNIT.0),
+        };
+        let grid = Grid::run(&run, seed);
+        assert_eq!(grid.know_all(), grid.net.living(), "seed {seed}");
+    }
+}
+
+/// T8, theorem 1: if some never ask, no crash is found; with a refresh, all are, even if hardly anybody asks.
+#[test]
+fn the_idle_stop_detection_unless_they_refresh() {
+    for seed in 0..30 {
+        let mut run = Run {
+            clusters: 2,
+            size: 4,
+            permits: 3,
+            tolerate: 2,
+            crashes: 2,
+            refresh: None,
+            idle: |node| node % 4 > 0, // Three of each cluster: not all of them can crash.
+            pace: 500 * MILLI,
+            end: Time(20 * Span::UNIT.0),
+        };
+        let grid = Grid::run(&run, seed);
+        assert_eq!(grid.know_all(), [], "seed {seed}: who never asks clears everybody");
+        run.refresh = Some(Span::UNIT);
+        let grid = Grid::run(&run, seed);
+        assert_eq!(grid.know_all(), grid.net.living(), "seed {seed}");
+    }
+}

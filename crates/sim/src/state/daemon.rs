@@ -1,0 +1,110 @@
+//! The daemon: who of the enabled processes moves in the next step.
+//!
+//! All but one are weakly fair: whoever stays enabled is chosen before long. Dice alone would be so almost surely; patience
+//! with a bound makes it sure, and keeps a round short.
+
+use std::fmt;
+
+use kgate_core::{Graph, NodeId, Rules};
+
+use super::world::World;
+use crate::rng::Rng;
+
+/// How the next movers are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Daemon {
+    /// All that are enabled.
+    Synchronous,
+    /// One that is enabled, drawn by dice.
+    Central,
+    /// Some that are enabled, drawn by dice, at least one.
+    Distributed,
+    /// One that is enabled, the nearest to the root: who is far away starves as long as anybody nearer can move.
+    Unfair,
+}
+
+/// Every daemon with its name.
+pub const DAEMONS: [(&str, Daemon); 4] = [
+    ("synchronous", Daemon::Synchronous),
+    ("central", Daemon::Central),
+    ("distributed", Daemon::Distributed),
+    ("unfair", Daemon::Unfair),
+];
+
+impl Daemon {
+    /// Whether a process that stays enabled moves at last.
+    pub fn is_fair(self) -> bool {
+        self != Self::Unfair
+    }
+}
+
+impl fmt::Display for Daemon {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = DAEMONS.iter().find(|(_, daemon)| daemon == self);
+        f.write_str(named.map_or("?", |(name, _)| name))
+    }
+}
+
+/// A daemon at work.
+pub(super) struct Chooser {
+    daemon: Daemon,
+    rng: Rng,
+    /// So many steps may an enabled process wait before a fair daemon takes it.
+    patience: u64,
+    /// How far from the root each process is.
+    far: Vec<u32>,
+}
+
+impl Chooser {
+    pub(super) fn new(daemon: Daemon, graph: &Graph, seed: u64) -> Self {
+        let per_process = match daemon {
+            Daemon::Synchronous | Daemon::Distributed | Daemon::Unfair => 4,
+            // It takes n steps to move n processes once.
+            Daemon::Central => 8,
+        };
+        Self {
+            daemon,
+            rng: Rng::fork(seed, "daemon"),
+            patience: per_process * u64::from(graph.nodes()),
+            far: graph.distances(graph.root()),
+        }
+    }
+
+    /// The movers of step number `now`, into `chosen`. Somebody is enabled.
+    pub(super) fn choose<R: Rules>(&mut self, world: &World<R>, now: u64, chosen: &mut Vec<NodeId>) {
+        let enabled = world.enabled();
+        chosen.clear();
+        let late = |node: &NodeId| now - world.since(*node) > self.patience;
+        match self.daemon {
+            Daemon::Synchronous => chosen.extend(enabled),
+            Daemon::Central => {
+                let waiting = enabled.iter().filter(|node| late(node));
+                let first = waiting.min_by_key(|node| (world.since(**node), **node)).copied();
+                chosen.push(first.unwrap_or_else(|| one_of(enabled, &mut self.rng)));
+            }
+            Daemon::Distributed => {
+                let eighths = self.rng.within(1, 7);
+                chosen.extend(enabled.iter().filter(|node| late(node) || self.rng.below(8) < eighths));
+                if chosen.is_empty() {
+                    chosen.push(one_of(enabled, &mut self.rng));
+                }
+            }
+            Daemon::Unfair => {
+                chosen.extend(enabled.iter().min_by_key(|node| (self.far[node.index()], **node)))
+            }
+        }
+    }
+
+    /// Which of `actions` enabled actions a mover takes.
+    pub(super) fn action(&mut self, actions: usize) -> usize {
+        if actions == 1 { 0 } else { index(self.rng.below(actions as u64)) }
+    }
+}
+
+fn one_of(enabled: &[NodeId], rng: &mut Rng) -> NodeId {
+    enabled[index(rng.below(enabled.len() as u64))]
+}
+
+fn index(drawn: u64) -> usize {
+    usize::try_from(drawn).expect("below a length")
+}

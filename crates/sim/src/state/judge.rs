@@ -1,0 +1,145 @@
+//! What is measured and judged, from the start or the last fault on: when the configuration is normal, when a wave can start
+//! cleanly, when everybody has joined; and from the first clean start on, that there are at most l tokens.
+
+use std::collections::BTreeSet;
+
+use kgate_core::{NodeId, Span, Survey, Time};
+use kgate_spec::{AtMostK, EveryoneServed, Violation};
+
+/// There are at most l tokens in the network, from the first start configuration on.
+pub const AT_MOST_L_TOKENS: &str = "at most l tokens";
+/// In every configuration somebody can move.
+pub const SOMEBODY_CAN_MOVE: &str = "somebody can move";
+
+/// What was seen since the start, or since the last fault. Rounds are counted from there.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Episode {
+    since: u64,
+    is_normal: bool,
+    pub(super) normal_at: Option<u64>,
+    pub(super) abnormal_again: u64,
+    pub(super) start_at: Option<u64>,
+    pub(super) stabilized_at: Option<u64>,
+    /// Waves begun before everybody had joined.
+    pub(super) waves_before: Option<u64>,
+    pub(super) tokens_max: u32,
+    pub(super) inside_max: u32,
+}
+
+pub(super) struct Judge {
+    permits: u32,
+    served_within: Option<u64>,
+    pub(super) episode: Episode,
+    pub(super) inside_max: u32,
+    pub(super) waves: u64,
+    /// How often each process has taken a privileged action; since it stabilised; and in which wave the last time.
+    pub(super) served: Vec<u64>,
+    pub(super) served_after: Vec<u64>,
+    last: Vec<u64>,
+    /// Each property is reported once between two faults.
+    reported: BTreeSet<&'static str>,
+    pub(super) violations: Vec<Violation>,
+}
+
+impl Judge {
+    pub(super) fn new(nodes: usize, permits: u32, served_within: Option<u64>) -> Self {
+        Self {
+            permits,
+            served_within,
+            episode: Episode::default(),
+            inside_max: 0,
+            waves: 0,
+            served: vec![0; nodes],
+            served_after: vec![0; nodes],
+            last: vec![0; nodes],
+            reported: BTreeSet::new(),
+            violations: Vec::new(),
+        }
+    }
+
+    /// A fault at the end of round `round`: what was reached counts no more.
+    pub(super) fn fault(&mut self, round: u64) {
+        self.episode = Episode { since: round, ..Episode::default() };
+        self.reported.clear();
+    }
+
+    /// A configuration in round `round`.
+    pub(super) fn see(&mut self, survey: Survey, round: u64) {
+        let after = round - self.episode.since;
+        let episode = &mut self.episode;
+        self.inside_max = self.inside_max.max(survey.privileged);
+        episode.abnormal_again += u64::from(episode.is_normal && !survey.normal);
+        episode.is_normal = survey.normal;
+        if survey.normal {
+            episode.normal_at.get_or_insert(after);
+        }
+        if survey.start {
+            episode.start_at.get_or_insert(after);
+        }
+        if survey.start && survey.joined && episode.stabilized_at.is_none() {
+            episode.stabilized_at = Some(after);
+            episode.waves_before = Some(self.waves);
+            self.served_after.fill(0);
+            self.last.fill(self.waves);
+        }
+        if episode.start_at.is_none() {
+            return;
+        }
+        episode.tokens_max = episode.tokens_max.max(survey.tokens);
+        episode.inside_max = episode.inside_max.max(survey.privileged);
+        let most = self.permits;
+        if survey.tokens > most {
+            let text = format!("{} tokens in the network, l is {most}", survey.tokens);
+            self.report(AT_MOST_L_TOKENS, round, Vec::new(), text);
+        }
+        if survey.privileged > most {
+            let text = format!("{} processes have the privilege, l is {most}", survey.privileged);
+            self.report(AtMostK::NAME, round, Vec::new(), text);
+        }
+    }
+
+    /// `node` takes a privileged action.
+    pub(super) fn serve(&mut self, node: NodeId) {
+        self.served[node.index()] += 1;
+        self.served_after[node.index()] += 1;
+        self.last[node.index()] = self.waves;
+    }
+
+    /// A wave begins: everybody must have been served in one of so many before it, once the system has stabilised.
+    pub(super) fn wave(&mut self, round: u64) {
+        self.waves += 1;
+        let Some(within) = self.served_within.filter(|_| self.episode.stabilized_at.is_some()) else {
+            return;
+        };
+        let before = self.waves - 1;
+        let unserved = |node: &u32| before - self.last[*node as usize] >= within;
+        let nodes = u32::try_from(self.last.len()).expect("ids have 32 bits");
+        let nodes: Vec<NodeId> = (0..nodes).filter(unserved).map(NodeId).collect();
+        if !nodes.is_empty() {
+            let text = format!("{nodes:?} had no token in {within} waves");
+            self.report(EveryoneServed::NAME, round, nodes, text);
+        }
+    }
+
+    /// Nobody is enabled.
+    pub(super) fn terminal(&mut self, round: u64) {
+        self.report(
+            SOMEBODY_CAN_MOVE,
+            round,
+            Vec::new(),
+            "no process is enabled: nothing happens any more".into(),
+        );
+    }
+
+    fn report(&mut self, property: &'static str, round: u64, nodes: Vec<NodeId>, text: String) {
+        if self.reported.insert(property) {
+            let at_ns = Time::ZERO + Span::UNIT.times(round);
+            self.violations.push(Violation {
+                property,
+                at_ns,
+                nodes,
+                text: format!("round {round}: {text}"),
+            });
+        }
+    }
+}

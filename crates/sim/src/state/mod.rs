@@ -1,0 +1,333 @@
+//! The state model: an algorithm of guarded commands ([`Rules`]), a network, and a daemon that says who moves.
+//!
+//! In a step the daemon chooses some of the enabled processes; each reads its neighbours' states as they are before the step and
+//! writes its own. Time is counted in rounds. A run is described by a [`StateConfig`] and ends in a [`StateReport`]; everything
+//! random comes from its seed, and its hash covers every step.
+//!
+//! - `world.rs`: the states, and who is enabled;
+//! - `daemon.rs`: who moves; `rounds.rs`: when a round is over;
+//! - `judge.rs`: what is judged after each step; `report.rs`: what was measured.
+//!
+//! A run of more than 64 processes is judged at the end of each round instead: the judges look at everybody.
+
+mod daemon;
+mod judge;
+mod report;
+mod rounds;
+mod world;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use kgate_core::{Graph, NodeId, Printed, Rules, Setup, Step, Survey};
+
+use crate::hash::RunHash;
+use crate::rng::Rng;
+use daemon::Chooser;
+use judge::Judge;
+use rounds::Rounds;
+use world::World;
+
+pub use daemon::{DAEMONS, Daemon};
+pub use judge::{AT_MOST_L_TOKENS, SOMEBODY_CAN_MOVE};
+pub use report::{StateReport, Wait, published_bound};
+
+#[cfg(test)]
+mod tests;
+
+/// Up to so many processes, every configuration is judged.
+const JUDGED_EACH_STEP: u32 = 64;
+
+/// Where a run begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// As a careful administrator would leave it.
+    Clean,
+    /// Anything: every variable drawn from its domain.
+    Random,
+}
+
+/// A run to be made.
+#[derive(Clone, Debug)]
+pub struct StateConfig {
+    /// The network.
+    pub graph: Arc<Graph>,
+    /// How it is called in the report.
+    pub graph_name: String,
+    /// How many tokens (the paper's l).
+    pub permits: u32,
+    /// Where everything random comes from.
+    pub seed: u64,
+    /// Published defects to run as printed.
+    pub printed: Printed,
+    /// Who chooses the movers.
+    pub daemon: Daemon,
+    /// Where it begins.
+    pub start: Start,
+    /// Faults: this process's variables become anything when so many rounds are over.
+    pub corrupt: Vec<(NodeId, u64)>,
+    /// How many rounds to run.
+    pub rounds: u64,
+    /// The most steps, for a daemon under which a round may never end; if none, more than any fair daemon needs.
+    pub steps: Option<u64>,
+    /// The action that begins a wave.
+    pub wave: &'static str,
+    /// In how many waves everybody must be served once the system has stabilised; not judged if none.
+    pub served_within: Option<u64>,
+}
+
+/// Why there is no run. Each text says what to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StateError {
+    /// No token.
+    #[error("no token to share: give -k of at least 1")]
+    NoPermits,
+    /// A fault at nobody.
+    #[error("{0} cannot be corrupted: with n = {1} there are p0 .. p{last}", last = .1.saturating_sub(1))]
+    Nobody(NodeId, u32),
+}
+
+impl StateConfig {
+    /// A run of 1000 rounds under the distributed daemon from a random start.
+    pub fn new(graph: Arc<Graph>, permits: u32, seed: u64) -> Self {
+        Self {
+            graph_name: format!("{} processes, {} edges", graph.nodes(), graph.edges()),
+            graph,
+            permits,
+            seed,
+            printed: Printed::NONE,
+            daemon: Daemon::Distributed,
+            start: Start::Random,
+            corrupt: Vec::new(),
+            rounds: 1000,
+            steps: None,
+            wave: "a1",
+            served_within: None,
+        }
+    }
+
+    /// Whether such a run can be made.
+    pub fn check(&self) -> Result<(), StateError> {
+        if self.permits == 0 {
+            return Err(StateError::NoPermits);
+        }
+        let nodes = self.graph.nodes();
+        match self.corrupt.iter().find(|(node, _)| node.0 >= nodes) {
+            Some((node, _)) => Err(StateError::Nobody(*node, nodes)),
+            None => Ok(()),
+        }
+    }
+
+    /// A fair daemon ends a round within 10 n steps.
+    fn steps_most(&self) -> u64 {
+        let each = 16 * u64::from(self.graph.nodes());
+        self.steps.unwrap_or(self.rounds.saturating_add(1).saturating_mul(each))
+    }
+}
+
+/// Runs `R` to the end.
+pub fn run_rules<R: Rules>(config: &StateConfig) -> Result<StateReport, StateError> {
+    let mut run = Run::<R>::new(config)?;
+    while run.rounds() < config.rounds && run.step() {}
+    Ok(run.report())
+}
+
+/// A run, step by step, for whoever wants to look at it in between.
+pub struct Run<R: Rules> {
+    config: StateConfig,
+    world: World<R>,
+    chooser: Chooser,
+    rounds: Rounds,
+    judge: Judge,
+    faults: Rng,
+    /// Faults to come, the next one last.
+    to_corrupt: Vec<(NodeId, u64)>,
+    steps: u64,
+    moves: BTreeMap<&'static str, u64>,
+    hash: RunHash,
+    terminal: bool,
+    chosen: Vec<NodeId>,
+    moving: Vec<(NodeId, Step<R::State>)>,
+    begun: Instant,
+}
+
+impl<R: Rules> Run<R> {
+    /// The start.
+    #[allow(clippy::disallowed_methods)] // How long it took is reported; nothing depends on it.
+    pub fn new(config: &StateConfig) -> Result<Self, StateError> {
+        config.check()?;
+        let mut dice = Rng::fork(config.seed, "start");
+        let start = |setup: &Setup| match config.start {
+            Start::Clean => R::clean(setup),
+            Start::Random => R::arbitrary(setup, &mut |bound| dice.below(bound)),
+        };
+        let world = World::<R>::new(config, start);
+        let mut to_corrupt = config.corrupt.clone();
+        to_corrupt.sort_by_key(|&(node, round)| std::cmp::Reverse((round, node)));
+        let mut run = Self {
+            chooser: Chooser::new(config.daemon, &config.graph, config.seed),
+            rounds: Rounds::new(&world),
+            judge: Judge::new(world.states.len(), config.permits, config.served_within),
+            faults: Rng::fork(config.seed, "corrupt"),
+            to_corrupt,
+            steps: 0,
+            moves: BTreeMap::new(),
+            hash: RunHash::new(),
+            terminal: false,
+            chosen: Vec::new(),
+            moving: Vec::new(),
+            begun: Instant::now(),
+            config: config.clone(),
+            world,
+        };
+        for state in &run.world.states {
+            run.hash.add(RunHash::of(state));
+        }
+        run.corrupt();
+        run.look();
+        Ok(run)
+    }
+
+    /// One step of the daemon; false if there is none: nobody is enabled, or the most steps were taken.
+    pub fn step(&mut self) -> bool {
+        if self.world.enabled().is_empty() {
+            self.terminal = true;
+            self.judge.terminal(self.rounds.now());
+            return false;
+        }
+        if self.steps >= self.config.steps_most() {
+            return false;
+        }
+        self.chooser.choose(&self.world, self.steps, &mut self.chosen);
+        self.steps += 1;
+        self.moving.clear();
+        for &node in &self.chosen {
+            let steps = self.world.steps(node);
+            self.moving.push((node, steps[self.chooser.action(steps.len())]));
+        }
+        self.count();
+        self.world.apply(&self.moving, self.steps);
+        let over = self.rounds.step(&self.world, &self.chosen);
+        if over || self.config.graph.nodes() <= JUDGED_EACH_STEP {
+            self.look();
+        }
+        if over {
+            self.corrupt();
+        }
+        true
+    }
+
+    /// What the movers do goes into the hash and the counters.
+    fn count(&mut self) {
+        for (node, step) in &self.moving {
+            self.hash.add_three(self.steps, u64::from(node.0), RunHash::of(&step.next));
+            *self.moves.entry(step.name).or_default() += 1;
+            if step.name == self.config.wave {
+                self.judge.wave(self.rounds.now());
+            }
+            if step.privileged {
+                self.judge.serve(*node);
+            }
+        }
+    }
+
+    fn look(&mut self) {
+        self.judge.see(self.survey(), self.rounds.now());
+    }
+
+    /// The faults that are due.
+    fn corrupt(&mut self) {
+        let round = self.rounds.finished();
+        let mut struck = false;
+        while let Some((node, _)) = self.to_corrupt.pop_if(|(_, at)| *at <= round) {
+            let setup = &self.world.setups[node.index()];
+            let state = R::arbitrary(setup, &mut |bound| self.faults.below(bound));
+            self.hash.add_three(self.steps, u64::from(node.0), !RunHash::of(&state));
+            self.world.corrupt(node, state, self.steps);
+            struck = true;
+        }
+        if struck {
+            self.rounds.restart(&self.world);
+            self.judge.fault(round);
+            self.look();
+        }
+    }
+
+    /// The configuration seen from outside.
+    pub fn survey(&self) -> Survey {
+        let survey = R::survey(&self.world.setups, &self.world.states);
+        debug_assert_eq!(survey.privileged as usize, self.world.privileged(), "survey and guards disagree");
+        survey
+    }
+
+    /// Rounds that are over.
+    pub fn rounds(&self) -> u64 {
+        self.rounds.finished()
+    }
+
+    /// Steps taken.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// Waves begun.
+    pub fn waves(&self) -> u64 {
+        self.judge.waves
+    }
+
+    /// The round in which it stabilised, from the start or the last fault.
+    pub fn stabilized_at_round(&self) -> Option<u64> {
+        self.judge.episode.stabilized_at
+    }
+
+    /// The processes' states.
+    pub fn states(&self) -> &[R::State] {
+        &self.world.states
+    }
+
+    /// How often each process has taken a privileged action.
+    pub fn served(&self) -> &[u64] {
+        &self.judge.served
+    }
+
+    /// The end.
+    pub fn report(self) -> StateReport {
+        let waits = self.world.enabled().iter();
+        let waits = waits.map(|&node| Wait { node, steps: self.steps - self.world.since(node) });
+        let longest_wait = waits.max_by_key(|wait| (wait.steps, std::cmp::Reverse(wait.node)));
+        let (config, judge) = (self.config, self.judge);
+        let least = |served: &[u64]| served.iter().copied().min().unwrap_or(0);
+        StateReport {
+            protocol: R::NAME.to_owned(),
+            as_printed: None,
+            n: config.graph.nodes(),
+            k: config.permits,
+            seed: config.seed,
+            daemon: config.daemon.to_string(),
+            steps: self.steps,
+            moves: self.moves.values().sum(),
+            moves_by_action: self.moves,
+            rounds: self.rounds.finished(),
+            normal_at_round: judge.episode.normal_at,
+            abnormal_again: judge.episode.abnormal_again,
+            inc_at_round: judge.episode.start_at,
+            stabilized_at_round: judge.episode.stabilized_at,
+            published_bound: published_bound(&config.graph, config.permits),
+            waves: judge.waves,
+            waves_until_stabilized: judge.episode.waves_before,
+            tokens_max_after_stabilization: judge.episode.tokens_max,
+            max_inside: judge.episode.inside_max,
+            max_inside_overall: judge.inside_max,
+            served: least(&judge.served),
+            served_after_stabilization: judge.episode.stabilized_at.map(|_| least(&judge.served_after)),
+            terminal: self.terminal,
+            longest_wait,
+            every_step_judged: config.graph.nodes() <= JUDGED_EACH_STEP,
+            violations: judge.violations,
+            hash: format!("{:#018x}", self.hash.value()),
+            wall_seconds: self.begun.elapsed().as_secs_f64(),
+            graph: config.graph_name,
+        }
+    }
+}

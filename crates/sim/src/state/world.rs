@@ -1,0 +1,153 @@
+//! The processes: their states, and which actions are enabled. A step changes the movers, so only they and their neighbours
+//! are evaluated again.
+
+use std::sync::Arc;
+
+use kgate_core::{Graph, NodeId, Rules, Setup, Span, Step, View};
+
+use super::StateConfig;
+
+pub(super) struct World<R: Rules> {
+    graph: Arc<Graph>,
+    pub(super) setups: Vec<Setup>,
+    pub(super) states: Vec<R::State>,
+    /// The enabled actions of each process.
+    steps: Vec<Vec<Step<R::State>>>,
+    /// Who is enabled, in no order that matters, and where each stands in that list.
+    enabled: Vec<NodeId>,
+    place: Vec<Option<usize>>,
+    /// The step since which each has been enabled without moving, if it is.
+    since: Vec<u64>,
+    /// Who has the privilege.
+    privileged: usize,
+    /// Who was evaluated again in the last step, and the number of the evaluation that came to each.
+    touched: Vec<NodeId>,
+    evaluated: Vec<u64>,
+    evaluation: u64,
+    around: Vec<R::State>,
+}
+
+impl<R: Rules> World<R> {
+    pub(super) fn new(config: &StateConfig, mut start: impl FnMut(&Setup) -> R::State) -> Self {
+        let graph = Arc::clone(&config.graph);
+        let setup = |me| Setup {
+            me,
+            nodes: graph.nodes(),
+            permits: config.permits,
+            detect_interval: Span::UNIT,
+            detect_timeout: Span::UNIT,
+            printed: config.printed,
+            tolerate: 0,
+            refresh: None,
+            graph: Some(Arc::clone(&graph)),
+        };
+        let setups: Vec<Setup> = (0..graph.nodes()).map(NodeId).map(setup).collect();
+        let states = setups.iter().map(&mut start).collect();
+        let nodes = setups.len();
+        let mut world = Self {
+            graph,
+            setups,
+            states,
+            steps: vec![Vec::new(); nodes],
+            enabled: Vec::new(),
+            place: vec![None; nodes],
+            since: vec![0; nodes],
+            privileged: 0,
+            touched: Vec::new(),
+            evaluated: vec![0; nodes],
+            evaluation: 0,
+            around: Vec::new(),
+        };
+        (0..world.graph.nodes()).for_each(|node| world.evaluate(NodeId(node), 0));
+        world
+    }
+
+    pub(super) fn enabled(&self) -> &[NodeId] {
+        &self.enabled
+    }
+
+    pub(super) fn is_enabled(&self, node: NodeId) -> bool {
+        self.place[node.index()].is_some()
+    }
+
+    pub(super) fn steps(&self, node: NodeId) -> &[Step<R::State>] {
+        &self.steps[node.index()]
+    }
+
+    pub(super) fn since(&self, node: NodeId) -> u64 {
+        self.since[node.index()]
+    }
+
+    pub(super) fn privileged(&self) -> usize {
+        self.privileged
+    }
+
+    /// Who was evaluated again in the last step: only these can have become enabled or disabled.
+    pub(super) fn touched(&self) -> &[NodeId] {
+        &self.touched
+    }
+
+    /// All of `moves` happen at once, as step number `now`: each has read the states from before.
+    pub(super) fn apply(&mut self, moves: &[(NodeId, Step<R::State>)], now: u64) {
+        for (node, step) in moves {
+            let at = node.index();
+            debug_assert!(R::in_domain(&self.setups[at], &step.next), "{node} left its domain: {step:?}");
+            self.states[at] = step.next;
+            self.since[at] = now;
+        }
+        self.evaluate_around(moves.iter().map(|(node, _)| *node), now);
+    }
+
+    /// A fault: `node` is in `state` from now on.
+    pub(super) fn corrupt(&mut self, node: NodeId, state: R::State, now: u64) {
+        self.states[node.index()] = state;
+        self.evaluate_around([node].into_iter(), now);
+    }
+
+    fn evaluate_around(&mut self, movers: impl Iterator<Item = NodeId>, now: u64) {
+        self.evaluation += 1;
+        self.touched.clear();
+        let graph = Arc::clone(&self.graph);
+        for mover in movers {
+            for &node in [mover].iter().chain(graph.neighbours(mover)) {
+                if std::mem::replace(&mut self.evaluated[node.index()], self.evaluation) != self.evaluation {
+                    self.touched.push(node);
+                }
+            }
+        }
+        let touched = std::mem::take(&mut self.touched);
+        touched.iter().for_each(|&node| self.evaluate(node, now));
+        self.touched = touched;
+    }
+
+    fn evaluate(&mut self, node: NodeId, now: u64) {
+        let at = node.index();
+        self.around.clear();
+        self.around.extend(self.graph.neighbours(node).iter().map(|other| self.states[other.index()]));
+        let view = View { setup: &self.setups[at], own: &self.states[at], neighbours: &self.around };
+        let steps = &mut self.steps[at];
+        self.privileged -= usize::from(is_privileged(steps));
+        steps.clear();
+        R::enabled(view, steps);
+        self.privileged += usize::from(is_privileged(steps));
+        match (self.place[at], self.steps[at].is_empty()) {
+            (None, false) => {
+                self.place[at] = Some(self.enabled.len());
+                self.enabled.push(node);
+                self.since[at] = now;
+            }
+            (Some(place), true) => {
+                self.enabled.swap_remove(place);
+                if let Some(moved) = self.enabled.get(place) {
+                    self.place[moved.index()] = Some(place);
+                }
+                self.place[at] = None;
+            }
+            (None, true) | (Some(_), false) => {}
+        }
+    }
+}
+
+fn is_privileged<S>(steps: &[Step<S>]) -> bool {
+    steps.iter().any(|step| step.privileged)
+}

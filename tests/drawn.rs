@@ -1,0 +1,128 @@
+//! Settings drawn from a seed.
+
+use kgate_core::Span;
+use kgate_protocols::registry::Network;
+use kgate_protocols::topology::graphs::{SHAPES, Shape};
+use kgate_sim::{Down, Grid, Latency, Load, ReceiveCost, Rng, SendCost, Think};
+
+use crate::{Case, claims_of, graph, t};
+
+/// A whole setting drawn at random: size (mostly no power of two), k, costs, latency (also one that reorders), load,
+/// detector or oracle, and as many crashes as the protocol bears.
+pub fn drawn(protocol: &str, seed: u64) -> Case {
+    let mut dice = Rng::fork(seed, "swarm");
+    let mut pick = |low: u64, high: u64| dice.within(low, high);
+    let nodes = u32::try_from(pick(2, 24)).expect("small");
+    let mut case = Case::vcube_2018(protocol, nodes).seed(seed);
+    let config = &mut case.config;
+    config.permits = u32::try_from(pick(1, u64::from(nodes - 1).min(5))).expect("small");
+    config.load = Load {
+        requesters: u32::try_from(pick(1, u64::from(nodes))).expect("small"),
+        first_request: Span(pick(0, 1) * 500_000_000),
+        hold: Span(pick(0, 4) * 700_000_000),
+        think: Think::Constant(Span(pick(1, 30) * 100_000_000)),
+        entries: None,
+        ask_inside: false,
+    };
+    config.cost.send = Span(pick(0, 3) * 50_000_000);
+    config.cost.receive = Span(pick(0, 2) * 50_000_000);
+    config.cost.send_cost = match pick(0, 2) {
+        0 => SendCost::Queue,
+        1 => SendCost::Staggered,
+        _ => SendCost::Flat,
+    };
+    config.cost.receive_cost = if pick(0, 1) == 0 { ReceiveCost::Parallel } else { ReceiveCost::Queue };
+    config.cost.fifo = pick(0, 2) == 0;
+    config.cost.latency = match pick(0, 3) {
+        0 => Latency::Constant(t("0.8")),
+        1 => Latency::Uniform(t("0.01"), t("2")),
+        2 => Latency::Uniform(t("0.5"), t("0.9")),
+        _ => Latency::Exponential(t("0.8")),
+    };
+    let unbounded = config.cost.latency.most().is_none();
+    if case.entry.detector.is_some() && (unbounded || pick(0, 1) == 0) {
+        config.detection.oracle = Some(Span(pick(0, 12) * 1_000_000_000));
+    }
+    config.detection.timeout = config.cost.longest_delay().unwrap_or_default().times(2).max(t("1"));
+    config.detection.interval = Span(pick(1, 12) * 1_000_000_000);
+    config.tolerate = config.permits - 1;
+    config.claims = claims_of(case.entry, nodes, config.permits);
+    let spared = if config.load.requesters == nodes { 1 } else { config.load.requesters };
+    config.random_crashes =
+        u32::try_from(pick(0, u64::from(config.claims.bears.min(nodes - spared)))).expect("small");
+    config.duration = t("60");
+    particular(&mut case, seed);
+    case
+}
+
+/// What only some systems know of, from dice of its own: their networks and faults.
+fn particular(case: &mut Case, seed: u64) {
+    let mut dice = Rng::fork(seed, "particular");
+    match case.entry.network {
+        Network::Everybody if case.entry.told_to_tolerate => responsive(case, &mut dice),
+        Network::Everybody => {}
+        Network::Tree => tree(case, &mut dice),
+        Network::Graph => corrupted(case, &mut dice),
+    }
+}
+
+fn small(number: u64) -> u32 {
+    u32::try_from(number).expect("small")
+}
+
+/// Clusters in which timer-free-2009's responsiveness property holds: more processes in each than crash, fast inside, slow
+/// between, and nothing waits in a queue.
+fn responsive(case: &mut Case, dice: &mut Rng) {
+    let config = &mut case.config;
+    let (clusters, size) = (small(dice.within(2, 5)), small(dice.within(1, 5)));
+    let nodes = clusters * size;
+    config.nodes = nodes;
+    config.permits = small(dice.within(1, u64::from(nodes - 1).min(5)));
+    config.tolerate = small(dice.within(0, u64::from((config.permits - 1).min(size - 1))));
+    config.claims = claims_of(case.entry, nodes, config.permits);
+    config.claims.bears = config.tolerate;
+    config.refresh = (dice.below(2) == 0).then(|| t("3"));
+    config.load.requesters = small(dice.within(1, u64::from(nodes)));
+    config.cost.send = Span::ZERO;
+    config.cost.receive_cost = ReceiveCost::Parallel;
+    config.cost.latency =
+        Latency::Grid(Grid { clusters, size, intra: (t("0.01"), t("0.05")), inter: (t("0.4"), t("0.9")) });
+    let spared = if config.load.requesters == nodes { 1 } else { config.load.requesters };
+    config.random_crashes = config.tolerate.min(nodes - spared);
+}
+
+/// Any tree, crashes with recovery, adjacent ones too, messages to the down lost or kept, and losses for good.
+fn tree(case: &mut Case, dice: &mut Rng) {
+    let config = &mut case.config;
+    let trees: Vec<Shape> = SHAPES.iter().map(|(_, shape)| *shape).filter(|shape| shape.is_tree()).collect();
+    let shape = match dice.below(2) {
+        0 => Shape::RandomTree,
+        _ => trees[usize::try_from(dice.below(trees.len() as u64)).expect("small")],
+    };
+    config.graph = Some(graph(shape, config.nodes, config.seed));
+    config.random_recoveries = small(dice.within(0, 12));
+    config.down_for = Span(dice.within(1, 80) * 100_000_000);
+    config.down = if dice.below(2) == 0 { Down::Lost } else { Down::Kept };
+    config.random_crashes = config.random_crashes.min(small(dice.within(0, 3)));
+    config.load.ask_inside = dice.below(4) == 0 && config.load.hold > Span::ZERO;
+}
+
+/// Any graph, and a start from any memory at all, or faults on the way.
+fn corrupted(case: &mut Case, dice: &mut Rng) {
+    let config = &mut case.config;
+    config.nodes = small(dice.within(2, 10));
+    config.permits = config.permits.min(config.nodes - 1);
+    config.tolerate = config.permits - 1;
+    config.claims = claims_of(case.entry, config.nodes, config.permits);
+    config.random_crashes = 0;
+    config.detection.oracle = None;
+    config.load.requesters = config.nodes;
+    let shape = SHAPES[usize::try_from(dice.below(SHAPES.len() as u64)).expect("small")].1;
+    config.graph = Some(graph(shape, config.nodes, config.seed));
+    config.transient.start = dice.below(2) == 0;
+    config.transient.forged = small(dice.below(4));
+    for _ in 0..dice.below(4) {
+        let node = kgate_core::NodeId(small(dice.below(u64::from(config.nodes))));
+        config.transient.strikes.push((node, Span(dice.below(config.duration.0))));
+    }
+}
