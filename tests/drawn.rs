@@ -119,8 +119,11 @@ fn corrupted(case: &mut Case, dice: &mut Rng) {
     config.load.requesters = config.nodes;
     let shape = SHAPES[usize::try_from(dice.below(SHAPES.len() as u64)).expect("small")].1;
     config.graph = Some(graph(shape, config.nodes, config.seed));
+    // Repeating states must leave the send queue time for news.
+    config.refresh = Some(t("1") + config.cost.send.times(4 * u64::from(config.nodes)));
     config.transient.start = dice.below(2) == 0;
     config.transient.forged = small(dice.below(4));
+    config.duration = t("200");
     for _ in 0..dice.below(4) {
         let node = kgate_core::NodeId(small(dice.below(u64::from(config.nodes))));
         config.transient.strikes.push((node, Span(dice.below(config.duration.0))));

@@ -9,10 +9,7 @@ use std::sync::Arc;
 use kgate_core::{Graph, NodeId, Protocol, Span};
 use kgate_protocols::registry::{self, Entry, Visitor};
 use kgate_protocols::topology::graphs::Shape;
-use kgate_sim::{
-    Bucket, Claims, Config, Crash, Detection, Detector, Heap, Latency, Load, ReceiveCost, Report, Rng,
-    SendCost, Think,
-};
+use kgate_sim::{Bucket, Claims, Config, Crash, Detection, Detector, Heap, Latency, Report, Rng};
 
 /// A length of time as on the command line.
 pub fn t(text: &str) -> Span {

@@ -17,6 +17,7 @@ use crate::stabilizing::Exclusion;
 use crate::stabilizing::refined::Refined;
 use crate::timer_free::TimerFree;
 use crate::topology::graphs::Shape;
+use crate::tree_token::TreeToken;
 
 /// What people want to know of a system before they choose it.
 #[derive(Clone, Copy, Debug)]
@@ -110,6 +111,9 @@ const TIMER_FREE: &str = "Bouillaguet, Arantes, Sens: A timer-free fault toleran
 
 const STABILIZING: &str =
     "Hadid, Karaata: A stabilizing l-exclusion algorithm in arbitrary rooted networks, 2014";
+
+const TREE_TOKEN: &str = "Raymond: A tree-based algorithm for distributed mutual exclusion, ACM TOCS 7(1), 1989, as in \
+                          Tupini, Berti: Distributed mutual exclusion, 2019";
 
 /// The name of the detector that is none: losses are decided elsewhere and told to everybody in one order.
 pub const LOG: &str = "log";
@@ -207,6 +211,24 @@ pub const ENTRIES: &[Entry] = &[
         crashes: Crashes::LessThanPermits,
     },
     Entry {
+        name: "tree-token",
+        title: "k numbered tokens that are asked for and passed along a tree",
+        spread: "along the tree",
+        detector: Some(LOG),
+        all_to_all: false,
+        tolerates: "any number of crashes with recovery, and n-1 for good that everybody is told of in one order",
+        messages: "2 x distance to the token",
+        delays: "2 x distance to the token",
+        citation: TREE_TOKEN,
+        defects: &["R1", "R2", "R3", "R4", "R5", "R6", "R7", "R8", "R9", "R10", "R11"],
+        network: Network::Tree,
+        recovers: true,
+        heals: false,
+        asks_inside: true,
+        told_to_tolerate: false,
+        crashes: Crashes::AllButOne,
+    },
+    Entry {
         name: "stabilizing",
         title: "waves of l tokens and a cleaning broadcast on any graph, right again after any transient fault",
         spread: "waves from the root",
@@ -291,6 +313,7 @@ pub trait Visitor {
 /// Hands the types of `entry` to the visitor: its own detector, or none where the driver knows of crashes by itself.
 pub fn visit<V: Visitor>(entry: &Entry, own_detector: bool, visitor: V) -> V::Output {
     match (entry.name, own_detector) {
+        ("tree-token", _) => visitor.visit::<TreeToken, NoDetector>(),
         ("stabilizing", _) => visitor.visit::<Refined<Exclusion>, NoDetector>(),
         ("timer-free", _) => visitor.visit::<TimerFree, NoDetector>(),
         ("raymond", _) | ("bas", false) => visitor.visit::<Permission<Direct>, NoDetector>(),

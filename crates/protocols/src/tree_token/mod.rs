@@ -1,1 +1,330 @@
-//! tree-token-2019.
+//! Mutual exclusion by tokens in a tree: Raymond 1989 as in tree-token-2019, with k tokens, recovery, and the loss of
+//! processes for good.
+//!
+//! Processes talk to their neighbours in a tree only. Each knows where each token is: here, or in the direction of which
+//! neighbour. It keeps a queue of who wants a token: its neighbours, on behalf of all behind them, and itself. A process whose
+//! queue is not empty asks in the direction of a token, with REQUEST; the neighbour queues that and asks further. A token that
+//! is here and not in use goes to the first of the queue: the own client, which enters, or a neighbour, by TOKEN, followed by
+//! a REQUEST if others wait.
+//!
+//! *Exclusion.* A token is at one process or on its way, and who is inside has it. Each crossing and each grant makes it older
+//! ([`Age`]); its place and age are stored before it leaves. So an old copy is recognised, and a grant's age is its fence.
+//!
+//! *How many to ask for, and where (k > 1).* Let E entries wait, e(d) of them from neighbour d; let T(d) tokens be in direction
+//! d, and o(d) be what was asked for there and has not come. An ask in direction d is of use to entries of others than d. As
+//! long as fewer than E asks are of use, the process asks on where o(d) < T(d) and o(d) < E - e(d), first where most are
+//! left. If that leaves it with fewer than E asks, it asks on wherever o(d) < T(d), if need be back where the entries came
+//! from. It does not ask on behalf of its own client while that is inside. With k = 1 all this is Raymond's `asked`.
+//!
+//! *Nobody starves.* Lemma: if all processes are up and nothing is on its way, no client waits while a token is idle, even if
+//! clients stay inside with the k-1 others for ever. For suppose one does. What neighbours have asked of each other is what
+//! waits in their queues, and clients' entries are there besides, so some process z has asked for less than E. So it has asked
+//! for all tokens in every direction. On the way from z to the idle token, the next process y has e(z) entries from z, no
+//! fewer than there are tokens on its side. Let the idle token be in direction d from y. If y asks no more there though
+//! o(d) < T(d), then either o(d) >= E - e(d) >= e(z) >= T(d), which is false; or E asks are of use, at most E - e(z) of them
+//! in direction z, so e(z) or more in other directions, which is all that T allows, those of d included. So y has asked for
+//! all tokens in direction d as well, and so on to the process of the idle token: it has an entry, and would have served it.
+//! A queue is served in order, so nobody is overtaken for ever.
+//!
+//! *Recovery* is told in `recovery.rs`, *loss for good* in `mending.rs`, the *session* with a neighbour in `link.rs`.
+//!
+//! Cost: with k = 1, an entry in a quiet system costs exactly two messages for each edge between requester and token, and as
+//! many delays; nothing if the token is here. (The paper says 2(D-1) at most, and counts D in processes; it is 2D with D in
+//! edges.) The recovery of a process with K neighbours costs 2K messages in a quiet system, as the paper says; a loss for
+//! good costs 4 for each new edge. State of an idle process: O(k + neighbours).
+//!
+//! Source: Raymond, A tree-based algorithm for distributed mutual exclusion, ACM TOCS 7(1), 1989; Tupini and Berti, Distributed
+//! Mutual Exclusion: Implementation of Raymond's Tree-Based Algorithm, 2019 ("the paper").
+//!
+//! Deviations from the paper:
+//! - R1 to R6: Algorithms 1 to 4 as Raymond has them ([`defects`] tells what is printed);
+//! - R7: as printed, recovery is not safe: two neighbours that recover together, or a token on its way to or from one that
+//!   recovers, give two tokens, none, or holders in a cycle. Here the place of a token is on stable storage, and what
+//!   neighbours say only decides whether to send it again;
+//! - R8 to R11: a process that is back goes on at once, remembers its client's wish, knows old requests by the lives in
+//!   them, and takes a neighbour's RESTART for a sign that it is back;
+//! - no stash and no end of recovery: each edge recovers by itself, and messages may overtake each other;
+//! - a client may ask for its next entry while it is inside;
+//! - k tokens, and losses for good; the paper has one token, and no losses.
+//!
+//! To see it: `kgate sim --protocol tree-token -n 22 --graph radial`, with `--crash 4@10..12 --down lost` for a crash with
+//! recovery, `--crash 4@10` for a loss for good, and `--as-printed R7` beside a crash with recovery for what is printed.
+
+mod checks;
+pub mod defects;
+mod exclusion;
+mod link;
+mod mending;
+mod message;
+mod place;
+mod printed;
+mod recovery;
+
+pub use message::{Lives, Said, Side, Statement, TreeTokenMessage};
+pub use place::{Age, Place};
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use kgate_core::{
+    GrantId, Graph, Input, InputOf, Never, NodeId, Observation, Outbox, Phase, Printed, Protocol, Refusal,
+    Setup, Time,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::collections::NodeList;
+use defects::{R7, R9, R11};
+use link::Link;
+use mending::{Mended, Question};
+use printed::AsPrinted;
+
+/// What survives a crash.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Durable {
+    /// Which life this is, from 1.
+    life: u32,
+    /// The client waits.
+    wish: bool,
+    initialized: bool,
+    places: Box<[Place]>,
+    lost: NodeList,
+}
+
+/// A grant that the client has not released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Held {
+    grant: GrantId,
+    slot: u32,
+}
+
+/// One process of the tree.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TreeToken {
+    me: NodeId,
+    graph: Arc<Graph>,
+    printed: Printed,
+    life: u32,
+    /// INITIALIZE has come; until then nothing is asked for.
+    initialized: bool,
+    /// The client waits, and the queue has an entry of ours.
+    wish: bool,
+    held: Option<Held>,
+    /// The number of the next grant.
+    grants: u64,
+    /// Where each token is.
+    places: Box<[Place]>,
+    /// Whom a token goes to next: ourselves, or a neighbour, which may be there several times (Raymond's REQUEST_Q).
+    queue: VecDeque<NodeId>,
+    /// The neighbours, in the order of ids.
+    links: Vec<Link>,
+    /// Who is lost for good.
+    lost: NodeList,
+    /// Which tokens may have been lost with them.
+    questions: Vec<Question>,
+    /// Only for runs as printed that need it.
+    as_printed: Option<Box<AsPrinted>>,
+}
+
+impl TreeToken {
+    fn permits(&self) -> u32 {
+        u32::try_from(self.places.len()).expect("k has 32 bits")
+    }
+
+    fn link_at(&self, node: NodeId) -> Option<usize> {
+        self.links.binary_search_by_key(&node, |link| link.node).ok()
+    }
+
+    fn link(&self, node: NodeId) -> Option<&Link> {
+        self.link_at(node).map(|at| &self.links[at])
+    }
+
+    fn link_mut(&mut self, node: NodeId) -> Option<&mut Link> {
+        self.link_at(node).map(|at| &mut self.links[at])
+    }
+
+    fn lives(&self, link: &Link) -> Lives {
+        Lives { mine: self.life, yours: link.life }
+    }
+
+    /// The session that a message belongs to; none if it belongs to an earlier one. The message may be the first of its session.
+    fn session(&mut self, from: NodeId, lives: Lives) -> Option<&mut Link> {
+        let current = lives.yours == self.life;
+        let r11 = self.printed.has(R11);
+        let link = self.link_mut(from).filter(|link| current && lives.mine >= link.life)?;
+        if lives.mine > link.life {
+            if r11 && !link.is_known() {
+                return None;
+            }
+            link.adopt(lives.mine);
+        }
+        Some(link)
+    }
+
+    fn durable(&self) -> Durable {
+        Durable {
+            life: self.life,
+            wish: self.wish,
+            initialized: self.initialized,
+            places: self.places.clone(),
+            lost: self.lost.clone(),
+        }
+    }
+
+    fn store(&self, out: &mut Outbox<Self>) {
+        out.persist(self.durable());
+    }
+
+    /// All tokens are in the direction in which they were at the start, unless we know better already.
+    fn on_initialize(&mut self, from: NodeId, out: &mut Outbox<Self>) {
+        if self.initialized || from != self.me && self.link(from).is_none() {
+            return;
+        }
+        self.initialized = true;
+        self.store(out);
+        for link in self.links.iter().filter(|link| link.node != from) {
+            out.send(link.node, TreeTokenMessage::Initialize);
+        }
+        self.progress(out);
+    }
+
+    fn on_crashed(&mut self, node: NodeId, out: &mut Outbox<Self>) {
+        self.learn(&NodeList::from_iter([node]), out);
+    }
+
+    fn first_life(setup: &Setup, graph: &Arc<Graph>) -> Self {
+        let me = setup.me;
+        let towards = graph.parent(me).unwrap_or(me);
+        let places = (0..setup.permits).map(|_| Place { towards, age: Age::default() }).collect();
+        let links = graph.neighbours(me).iter().map(|&node| Link::new(node, 1)).collect();
+        let durable = Durable { life: 1, wish: false, initialized: false, places, lost: NodeList::default() };
+        Self::with(setup, graph, durable, links)
+    }
+
+    fn later_life(setup: &Setup, graph: &Arc<Graph>, mut durable: Durable) -> Self {
+        durable.life = durable.life.checked_add(1).expect("2^32 lives");
+        assert_eq!(durable.places.len(), setup.permits as usize, "stored by the same system");
+        let neighbours = Mended::new(graph, &durable.lost).neighbours(setup.me);
+        let links = neighbours.into_iter().map(|node| Link::new(node, 0)).collect();
+        durable.wish &= !setup.printed.has(R9); // R9: as printed, the client has to ask again.
+        let mut process = Self::with(setup, graph, durable, links);
+        process.turn();
+        process.wonder();
+        if setup.printed.has(R7)
+            && !process.links.is_empty()
+            && let Some(printed) = &mut process.as_printed
+        {
+            printed.forget(&mut process.places);
+        }
+        process
+    }
+
+    fn with(setup: &Setup, graph: &Arc<Graph>, durable: Durable, links: Vec<Link>) -> Self {
+        let Durable { life, wish, initialized, places, lost } = durable;
+        Self {
+            me: setup.me,
+            graph: graph.clone(),
+            printed: setup.printed,
+            life,
+            initialized,
+            wish,
+            held: None,
+            grants: u64::from(life) << 32,
+            places,
+            queue: wish.then_some(setup.me).into_iter().collect(),
+            links,
+            lost,
+            questions: Vec::new(),
+            as_printed: AsPrinted::wanted(setup.printed).then(Box::default),
+        }
+    }
+}
+
+impl Protocol for TreeToken {
+    const NAME: &'static str = "tree-token";
+    type Message = TreeTokenMessage;
+    type Timer = Never;
+    type Durable = Durable;
+
+    fn start(setup: &Setup, restored: Option<Durable>, out: &mut Outbox<Self>) -> Self {
+        let graph = setup.graph.as_ref().expect("tree-token runs on a graph");
+        assert!(graph.is_tree(), "tree-token runs on a tree");
+        assert!(setup.permits > 0, "k is at least 1");
+        let Some(durable) = restored else {
+            let mut process = Self::first_life(setup, graph);
+            process.store(out);
+            if process.me == graph.root() {
+                process.on_initialize(process.me, out);
+            }
+            return process;
+        };
+        let mut process = Self::later_life(setup, graph, durable);
+        process.store(out);
+        process.links.iter().for_each(|link| process.send_restart(link.node, out));
+        process.decide(out);
+        process.progress(out);
+        process
+    }
+
+    fn handle(&mut self, _now: Time, input: InputOf<Self>, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+        use TreeTokenMessage::{Advise, Initialize, Request, Restart, Token};
+        let unsupported = |what| Err(Refusal::Unsupported { protocol: Self::NAME, what });
+        match input {
+            Input::Deliver { from, .. } if from == self.me || from.0 >= self.graph.nodes() => {
+                Err(Refusal::Stranger(from))
+            }
+            Input::Deliver { from, .. } if self.lost.contains(from) => Ok(()), // It does not count any more.
+            Input::Deliver { from, message: Initialize } => {
+                self.on_initialize(from, out);
+                Ok(())
+            }
+            Input::Deliver { from, message: Request { lives, asks } } => {
+                self.on_request(from, lives, asks, out)
+            }
+            Input::Deliver { from, message: Token { slot, age, lives, served, lost } } => {
+                self.on_token(from, slot, age, lives, served, &lost, out)
+            }
+            Input::Deliver { from, message: Restart { life, statement } } => {
+                self.on_restart(from, life, &statement, out)
+            }
+            Input::Deliver { from, message: Advise { lives, asks, heard, statement } } => {
+                self.on_advise(from, lives, asks, heard, &statement, out)
+            }
+            Input::Acquire { weight } => self.on_acquire(weight, out),
+            Input::Withdraw => self.on_withdraw(out),
+            Input::Release { grant } => self.on_release(grant, out),
+            Input::Crashed(node, _) if node == self.me || node.0 >= self.graph.nodes() => {
+                Err(Refusal::Stranger(node))
+            }
+            Input::Crashed(node, _) => {
+                self.on_crashed(node, out);
+                Ok(())
+            }
+            Input::Resize(_) => unsupported("a change of k"),
+            Input::Lease(_) => unsupported("leases"),
+            Input::Joined(..) => unsupported("news of who is back: it says so itself, with RESTART"),
+            Input::Expire(never) => match never {},
+        }
+    }
+
+    fn observe(&self) -> Observation {
+        let phase = match (&self.held, self.wish) {
+            (Some(_), _) => Phase::Holding,
+            (None, true) => Phase::Waiting,
+            (None, false) => Phase::Idle,
+        };
+        let asked = self.links.iter().filter(|link| link.outstanding() > 0 && phase == Phase::Waiting);
+        Observation {
+            phase,
+            stamp: None,
+            grant: self.held.map(|held| held.grant),
+            lacking: asked.map(|link| link.node).collect(),
+            owing: self.queue.iter().copied().filter(|&entry| entry != self.me).collect(),
+            crashed: self.lost.iter().collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -81,7 +81,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
             }
         }
         let idle = self.mutexes[node.index()].observe().phase == Phase::Idle;
-        if asks && idle && !self.judges.is_waiting(node) {
+        if asks && idle && !self.judges.is_waiting(node) && !self.due.contains(node.index()) {
             self.ask_again(node);
         }
     }

@@ -68,6 +68,13 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         let queues = (cost.send + cost.receive).times(nodes * nodes.min(1 << 12) * 4);
         let delays = cost.latency.typical().times(64);
         let oracle = self.config.detection.oracle.unwrap_or(Span::ZERO);
-        detection.times(rounds) + queues + delays + oracle + self.config.load.hold.times(nodes) + Span::UNIT
+        // Tokens that take turns down a tree come to its end once in as many waves as it has ends, which may double each level.
+        let waves = if self.config.claims.heals { 1 << nodes.min(12) } else { 1 };
+        detection.times(rounds * waves)
+            + queues
+            + delays
+            + oracle
+            + self.config.load.hold.times(nodes)
+            + Span::UNIT
     }
 }

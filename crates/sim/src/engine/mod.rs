@@ -171,6 +171,8 @@ struct Simulation<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> {
     absent: BTreeMap<NodeId, bool>,
     /// When the last news of a loss reaches each process, where they come in one order.
     last_news: BTreeMap<NodeId, Time>,
+    /// Whose client will ask at a time that is set.
+    due: FixedBitSet,
     /// The grants that are inside.
     held: BTreeMap<NodeId, GrantId>,
     recovery: Recovery,
@@ -214,6 +216,7 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
             kept: BTreeMap::new(),
             absent: BTreeMap::new(),
             last_news: BTreeMap::new(),
+            due: FixedBitSet::with_capacity(config.load.requesters as usize),
             held: BTreeMap::new(),
             recovery: Recovery::new(config),
             probes: 0,
@@ -262,7 +265,7 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
                     Think::Constant(_) => Span::ZERO,
                     drawn @ Think::Gaussian { .. } => drawn.draw(&mut self.think_dice),
                 };
-                self.queue.push(first + pause, Event::Acquire { node });
+                self.ask_at(first + pause, node);
             }
         }
         self.scramble_all();
@@ -364,6 +367,7 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
     }
 
     fn acquire(&mut self, node: NodeId) {
+        self.due.remove(node.index());
         if let Some(asks) = self.absent.get_mut(&node) {
             *asks = true; // It asks as soon as it is back.
         } else if self.asking && self.alive.contains(node.index()) {
@@ -397,8 +401,13 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
         if self.asking && more {
             let pause =
                 if load.ask_inside { Span(load.hold.0 / 2) } else { load.think.draw(&mut self.think_dice) };
-            self.queue.push(self.now + pause, Event::Acquire { node });
+            self.ask_at(self.now + pause, node);
         }
+    }
+
+    fn ask_at(&mut self, at: Time, node: NodeId) {
+        self.due.insert(node.index());
+        self.queue.push(at, Event::Acquire { node });
     }
 
     #[inline(always)]

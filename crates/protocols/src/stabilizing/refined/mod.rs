@@ -236,13 +236,16 @@ impl<R: Rules> Refined<R> {
         })
     }
 
-    /// Whether its client is outside, or inside with the privilege.
-    fn is_inside_by_right(&self) -> bool {
-        let mut steps = Vec::new();
-        if self.phase == Phase::Holding {
-            R::enabled(View { setup: &self.setup, own: &self.state, neighbours: &self.states }, &mut steps);
+    /// Whether its client is outside, or inside with the privilege, by the neighbours' real states.
+    fn is_inside_by_right(&self, processes: &[Self]) -> bool {
+        if self.phase != Phase::Holding {
+            return true;
         }
-        self.phase != Phase::Holding || steps.iter().any(|step| step.privileged)
+        let real: Vec<R::State> =
+            self.neighbours().iter().map(|node| processes[node.index()].state).collect();
+        let mut steps = Vec::new();
+        R::enabled(View { setup: &self.setup, own: &self.state, neighbours: &real }, &mut steps);
+        steps.iter().any(|step| step.privileged)
     }
 
     fn tell(&self, out: &mut Outbox<Self>) {
@@ -353,7 +356,7 @@ impl<R: Rules> Protocol for Refined<R> {
         let setups: Vec<Setup> = processes.iter().map(|process| process.setup.clone()).collect();
         let states: Vec<R::State> = processes.iter().map(|process| process.state).collect();
         let survey = R::survey(&setups, &states);
-        survey.start && survey.joined && processes.iter().all(Self::is_inside_by_right)
+        survey.start && survey.joined && processes.iter().all(|process| process.is_inside_by_right(processes))
     }
 
     fn forge(setup: &Setup, from: NodeId, below: &mut dyn FnMut(u64) -> u64) -> Option<MessageOf<R>> {

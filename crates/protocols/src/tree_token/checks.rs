@@ -1,0 +1,59 @@
+//! What no correct neighbour says. A message is checked as a whole before anything changes.
+
+use kgate_core::{NodeId, Refusal};
+
+use super::{Age, Lives, Statement, TreeToken};
+use crate::collections::NodeList;
+
+impl TreeToken {
+    /// How far the asks of both directions have been counted in the session of a message; none if it belongs to an earlier one.
+    pub(super) fn counts(&self, from: NodeId, lives: Lives) -> Option<(u64, u64)> {
+        if lives.yours != self.life {
+            return None;
+        }
+        match self.link(from) {
+            None => Some((0, 0)),
+            Some(link) if lives.mine == link.life => Some((link.asks_in, link.asks_out)),
+            Some(link) => (lives.mine > link.life).then(|| (u64::from(link.waits), link.outstanding())),
+        }
+    }
+
+    pub(super) fn check_count(&self, count: u64, counted: u64) -> Result<(), Refusal> {
+        if count > counted + u64::from(self.permits()) {
+            return Err(Refusal::Junk("more tokens asked for or served than there are"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_lives(&self, lives: Lives) -> Result<(), Refusal> {
+        if lives.mine == 0 || lives.yours > self.life {
+            return Err(Refusal::Junk("a life that was not lived"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_lost(&self, from: NodeId, lost: &NodeList) -> Result<(), Refusal> {
+        if let Some(stranger) = lost.iter().find(|node| node.0 >= self.graph.nodes()) {
+            return Err(Refusal::Stranger(stranger));
+        }
+        if lost.contains(from) {
+            return Err(Refusal::Junk("a process that says it is lost"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_age(&self, age: Age, lost: &NodeList) -> Result<(), Refusal> {
+        if age.epoch > lost.len() || age.version > Age::VERSION_MAX {
+            return Err(Refusal::Junk("a token older than it can be"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_statement(&self, from: NodeId, statement: &Statement) -> Result<(), Refusal> {
+        self.check_lost(from, &statement.lost)?;
+        if statement.tokens.len() != self.places.len() {
+            return Err(Refusal::Junk("not as many tokens as there are"));
+        }
+        statement.tokens.iter().try_for_each(|said| self.check_age(said.age, &statement.lost))
+    }
+}

@@ -1,0 +1,139 @@
+//! Coming back from a crash: RESTART to every neighbour, ADVISE from each.
+//!
+//! On stable storage are where the tokens are, whether the client waits, who is lost for good, and a number for each life. The
+//! queue and the asks are rebuilt from the neighbours. Each edge recovers by itself: there is no waiting for all, so
+//! that a neighbour that is down as well hinders nobody but those who need it, and a token that the storage says is here may
+//! be used at once.
+//!
+//! A token that crossed when either end crashed may have been lost on its way. Both ends tell in RESTART and ADVISE where they
+//! know each token to be; if one has sent it to the other, and the other knows only older things, it is sent again, as it was.
+//! Two copies that arrive are told by their age.
+
+use kgate_core::{NodeId, Outbox, Refusal};
+
+use super::defects::{R7, R8, R11};
+use super::{Lives, Said, Side, Statement, TreeToken, TreeTokenMessage};
+
+impl TreeToken {
+    /// A neighbour is back, or is new as one.
+    pub(super) fn on_restart(
+        &mut self,
+        from: NodeId,
+        life: u32,
+        statement: &Statement,
+        out: &mut Outbox<Self>,
+    ) -> Result<(), Refusal> {
+        self.check_lives(Lives { mine: life, yours: 0 })?;
+        self.check_statement(from, statement)?;
+        if statement.lost.contains(self.me) {
+            return Ok(());
+        }
+        self.learn(&statement.lost, out);
+        let r11 = self.printed.has(R11);
+        let Some(link) = self.link_mut(from).filter(|link| life >= link.life) else { return Ok(()) };
+        // R11: as printed, only its ADVISE would tell us that it is back, and our RESTART was lost while it was down.
+        if life > link.life && (link.is_known() || !r11) {
+            link.adopt(life);
+        }
+        self.hear(from, statement, out);
+        let link = self.link(from).expect("found above");
+        let advise = TreeTokenMessage::Advise {
+            lives: Lives { mine: self.life, yours: life },
+            asks: link.asks_out,
+            heard: link.asks_in,
+            statement: self.statement(from),
+        };
+        out.send(from, advise);
+        self.go_on(out);
+        Ok(())
+    }
+
+    /// A neighbour tells what we have forgotten.
+    pub(super) fn on_advise(
+        &mut self,
+        from: NodeId,
+        lives: Lives,
+        asks: u64,
+        heard: u64,
+        statement: &Statement,
+        out: &mut Outbox<Self>,
+    ) -> Result<(), Refusal> {
+        self.check_lives(lives)?;
+        self.check_statement(from, statement)?;
+        if let Some((asks_in, asks_out)) = self.counts(from, lives) {
+            self.check_count(asks, asks_in)?;
+            self.check_count(heard, asks_out)?;
+        }
+        if statement.lost.contains(self.me) {
+            return Ok(());
+        }
+        self.learn(&statement.lost, out);
+        let current = self.life == lives.yours;
+        let Some(link) = self.link_mut(from).filter(|link| current && lives.mine >= link.life) else {
+            return Ok(());
+        };
+        if lives.mine > link.life {
+            link.adopt(lives.mine);
+        }
+        link.asks_out = link.asks_out.max(heard);
+        let new = link.hear_asks(asks);
+        self.queue.extend((0..new).map(|_| from));
+        self.hear(from, statement, out);
+        self.go_on(out);
+        Ok(())
+    }
+
+    /// R8: as printed, nothing is served and nothing asked for at the end of recovery.
+    fn go_on(&mut self, out: &mut Outbox<Self>) {
+        if !self.printed.has(R8) {
+            self.progress(out);
+        }
+    }
+
+    /// Tells a neighbour what we know; it answers with ADVISE.
+    pub(super) fn send_restart(&self, to: NodeId, out: &mut Outbox<Self>) {
+        out.send(to, TreeTokenMessage::Restart { life: self.life, statement: self.statement(to) });
+    }
+
+    /// What we tell `to`.
+    fn statement(&self, to: NodeId) -> Statement {
+        let tokens =
+            (0..self.places.len()).map(|slot| Said { side: self.side(slot, to), age: self.places[slot].age });
+        Statement { initialized: self.initialized, lost: self.lost.clone(), tokens: tokens.collect() }
+    }
+
+    /// On which side of the edge to `of` a token is.
+    fn side(&self, slot: usize, of: NodeId) -> Side {
+        let towards = self.places[slot].towards;
+        if towards == of {
+            Side::Yours
+        } else if self.is_open(slot) && self.is_behind(of, towards) {
+            Side::Open
+        } else {
+            Side::Mine
+        }
+    }
+
+    /// A neighbour tells where the tokens are.
+    fn hear(&mut self, from: NodeId, statement: &Statement, out: &mut Outbox<Self>) {
+        if let Some(printed) = &mut self.as_printed
+            && printed.rebuild.is_some()
+        {
+            let neighbours = self.links.iter().map(|link| link.node);
+            printed.hear(from, statement, self.me, neighbours, &mut self.places);
+            self.store(out);
+        } else if !self.printed.has(R7) {
+            for (slot, said) in statement.tokens.iter().enumerate() {
+                // It has never got what we sent it.
+                let behind = said.side == Side::Yours && said.age < self.places[slot].age;
+                if behind && self.places[slot].towards == from {
+                    self.send_token(slot, out);
+                }
+            }
+        }
+        self.find(from, statement, out);
+        if statement.initialized && !self.initialized {
+            self.on_initialize(from, out);
+        }
+    }
+}

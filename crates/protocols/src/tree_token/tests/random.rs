@@ -1,0 +1,58 @@
+//! Thousands of systems at random, and the proof that their judge sees what goes wrong as printed.
+
+use super::world::{Faults, World};
+use super::*;
+use crate::tree_token::defects::{R1, R2, R3, R5, R7, R8, R9, R11};
+
+const KINDS: [Faults; 4] = [
+    Faults { crashes: false, losses: false },
+    Faults { crashes: true, losses: false },
+    Faults { crashes: false, losses: true },
+    Faults { crashes: true, losses: true },
+];
+
+/// How many systems of each kind; `KGATE_TEST_SEEDS` asks for more.
+fn seeds() -> u64 {
+    extern crate std;
+    std::env::var("KGATE_TEST_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(1500)
+}
+
+/// Exclusion, fences, one token of each kind, and service of all who wait, under every kind of fault.
+#[test]
+fn nothing_goes_wrong() {
+    let (mut made_anew, mut delivered) = (0, 0);
+    for faults in KINDS {
+        for seed in 0..seeds() {
+            let mut world = World::new(seed, faults, Printed::NONE);
+            let verdict = world.run(60 + u32::try_from(seed % 7 * 60).unwrap());
+            assert_eq!(verdict, Ok(()), "seed {seed}, {faults:?}");
+            made_anew += u64::from(world.epoch > 0);
+            delivered += world.delivered;
+        }
+    }
+    assert!(made_anew > seeds() / 10, "tokens were made anew in {made_anew} runs");
+    assert!(delivered as u64 > seeds() * 100, "{delivered} messages");
+}
+
+/// The judge finds these by itself: each defect as printed, within so many seeds.
+#[test]
+fn the_judge_finds_what_is_printed() {
+    let found = |printed, faults, what: &[&str]| {
+        for what in what {
+            let finds = |seed: &u64| {
+                let verdict = World::new(*seed, faults, printed).run(120);
+                verdict.is_err_and(|why| why.starts_with(what))
+            };
+            assert!((0..6000).any(|seed| finds(&seed)), "{printed:?}: {what}");
+        }
+    };
+    let [none, crashes, ..] = KINDS;
+    found(R1, none, &["two inside"]);
+    found(R2, none, &["starved"]);
+    found(R3, none, &["starved"]);
+    found(R5, none, &["starved"]);
+    found(R7, crashes, &["two tokens", "starved"]);
+    found(R8, crashes, &["starved"]);
+    found(R9, crashes, &["starved"]);
+    found(R11, crashes, &["starved"]);
+}
