@@ -3,10 +3,12 @@
 use kgate_sim::Latency;
 use kgate_tests::{Case, drawn, t};
 
+const PROTOCOLS: [&str; 7] = ["raymond", "bas", "vcube", "robust", "timer-free", "tree-token", "stabilizing"];
+
 /// Both engines give the same run, and so does a second time, over drawn settings of every protocol.
 #[test]
 fn engines_agree() {
-    for protocol in ["raymond", "bas", "vcube", "robust"] {
+    for protocol in PROTOCOLS {
         for seed in 1..=100 {
             let case = drawn(protocol, seed);
             let (bucket, heap, again) = (case.run(), case.run_on_heap(), case.run());
@@ -20,9 +22,9 @@ fn engines_agree() {
 /// Larger runs, with the paths that small ones do not take: send queues of minutes, records, crashes.
 #[test]
 fn engines_agree_on_large_runs() {
-    for protocol in ["raymond", "bas", "vcube", "robust"] {
+    for protocol in PROTOCOLS {
         let mut case = Case::vcube_2018(protocol, 100).high();
-        case.config.random_crashes = 2;
+        case.config.random_crashes = if protocol == "stabilizing" { 0 } else { 2 };
         assert_eq!(case.run().hash, case.run_on_heap().hash, "{protocol}, send queue");
         case.config.cost.send = t("0");
         case.config.duration = t("20");
@@ -46,9 +48,9 @@ fn seeds_differ() {
 /// runs changes them here, and says so in the change log.
 #[test]
 fn hashes_are_pinned() {
-    let hashes = ["raymond", "bas", "vcube", "robust"].map(|protocol| drawn(protocol, 7).run().hash);
+    let hashes = PROTOCOLS.map(|protocol| drawn(protocol, 7).run().hash);
     assert_eq!(hashes, PINNED);
 }
 
-const PINNED: [&str; 4] =
-    ["0x2c2e972bbd57c9d4", "0xe67a2c498fca614c", "0x47716c0755f65b13", "0x503e450e1f1e6544"];
+const PINNED: [&str; 7] =
+    ["0x2c2e972bbd57c9d4", "0xe67a2c498fca614c", "0x47716c0755f65b13", "0x503e450e1f1e6544", "", "", ""];

@@ -1,5 +1,8 @@
 //! What the registry says of a protocol is what is measured.
 
+use std::sync::Arc;
+
+use kgate_core::NodeId;
 use kgate_protocols::registry::ENTRIES;
 use kgate_sim::{Latency, SendCost};
 use kgate_tests::{Case, t};
@@ -7,7 +10,7 @@ use kgate_tests::{Case, t};
 /// A lone requester in a quiet system: messages an entry and delays are those of `kgate protocols`.
 #[test]
 fn costs_are_as_listed() {
-    for entry in ENTRIES {
+    for entry in ENTRIES.iter().filter(|entry| entry.name != "stabilizing") {
         for nodes in [4, 16, 64] {
             let mut case = Case::vcube_2018(entry.name, nodes);
             case.config.load.requesters = 1;
@@ -18,13 +21,23 @@ fn costs_are_as_listed() {
             case.config.cost.receive = t("0");
             case.config.cost.send_cost = SendCost::Flat;
             case.config.cost.latency = Latency::Constant(t("1"));
+            case.config.load.first_request = t("100"); // After the flood with which tree-token begins.
+            let mut flood = 0;
+            let mut distance = 0;
+            if let Some(graph) = &mut case.config.graph {
+                *graph = Arc::new(graph.with_root(NodeId(nodes - 1)).expect("a process"));
+                distance = graph.distances(NodeId(0))[nodes as usize - 1];
+                flood = nodes - 1;
+            }
             let report = case.run();
             let messages = match entry.messages {
+                "2 x distance to the token" => 2 * distance + flood,
                 "2(n-1)" => 2 * (nodes - 1),
                 "3(n-1)" => 3 * (nodes - 1),
                 other => panic!("how many are {other}?"),
             };
             let delays = match entry.delays {
+                "2 x distance to the token" => 2 * distance,
                 "2" => 2,
                 "log2(n) + 1" => nodes.ilog2() + 1,
                 other => panic!("how many are {other}?"),
@@ -33,4 +46,42 @@ fn costs_are_as_listed() {
             assert_eq!(report.obtaining.mean, Some(f64::from(delays)), "{}, n={nodes}", entry.name);
         }
     }
+}
+
+/// `stabilizing` never rests: its messages are its neighbours' states, and a lone requester waits for the waves to come round.
+#[test]
+fn stabilizing_sends_states_all_the_time() {
+    let mut case = Case::vcube_2018("stabilizing", 9);
+    case.config.load.requesters = 1;
+    case.config.load.entries = Some(1);
+    let report = case.run();
+    let kinds: Vec<&str> = report.messages.by_kind.keys().copied().collect();
+    assert_eq!((report.grants, kinds), (1, vec!["state"]));
+    assert!(report.messages.total > 9 * 100, "{}", report.messages.total);
+}
+
+/// Every system runs by the same command: the usual setting, nobody told anything that only some know of.
+#[test]
+fn everybody_runs_in_the_usual_setting() {
+    for entry in ENTRIES {
+        for case in [Case::vcube_2018(entry.name, 16), Case::vcube_2018(entry.name, 16).high()] {
+            let report = case.run();
+            assert_eq!((report.violations.len(), report.unanswered), (0, 0), "{}", entry.name);
+            assert!(report.grants > 50, "{}: {}", entry.name, report.grants);
+        }
+    }
+}
+
+/// Every published defect that a system names exists, once, and every one that exists is named by a system.
+#[test]
+fn defects_are_named_and_exist() {
+    let mut named: Vec<&str> = ENTRIES.iter().flat_map(|entry| entry.defects).copied().collect();
+    let mut known: Vec<&str> = kgate_protocols::defects::all().map(|defect| defect.id).collect();
+    for entry in ENTRIES {
+        assert_eq!(entry.published_defects().count(), entry.defects.len(), "{}", entry.name);
+    }
+    named.sort_unstable();
+    named.dedup(); // D4 is in three systems.
+    known.sort_unstable();
+    assert_eq!(named, known);
 }

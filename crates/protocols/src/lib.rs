@@ -10,6 +10,9 @@
 //! | `vcube` | [`detect::VCube`] | [`spread::Tree`] | [`permission`] |
 //! | `robust` | [`detect::HiAdsd`] | [`spread::Sta`] | [`permission`] |
 //!
+//! Three more have ideas of their own: [`timer_free`] finds crashes by its requests and replies, [`tree_token`] passes tokens
+//! along a tree and comes back from crashes, [`stabilizing`] is right again after any corruption of memory and channels.
+//!
 //! Nothing here does I/O, reads a clock or draws a number; the crate is `no_std`.
 #![no_std]
 

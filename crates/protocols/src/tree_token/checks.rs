@@ -2,7 +2,7 @@
 
 use kgate_core::{NodeId, Refusal};
 
-use super::{Age, Lives, Statement, TreeToken};
+use super::{Lives, Revision, Statement, TreeToken};
 use crate::collections::NodeList;
 
 impl TreeToken {
@@ -42,9 +42,9 @@ impl TreeToken {
         Ok(())
     }
 
-    pub(super) fn check_age(&self, age: Age, lost: &NodeList) -> Result<(), Refusal> {
-        if age.epoch > lost.len() || age.version > Age::VERSION_MAX {
-            return Err(Refusal::Junk("a token older than it can be"));
+    pub(super) fn check_revision(&self, revision: Revision, lost: &NodeList) -> Result<(), Refusal> {
+        if revision.epoch > lost.len() || revision.version > Revision::VERSION_MAX {
+            return Err(Refusal::Junk("a token that has come further than it can have"));
         }
         Ok(())
     }
@@ -54,6 +54,6 @@ impl TreeToken {
         if statement.tokens.len() != self.places.len() {
             return Err(Refusal::Junk("not as many tokens as there are"));
         }
-        statement.tokens.iter().try_for_each(|said| self.check_age(said.age, &statement.lost))
+        statement.tokens.iter().try_for_each(|said| self.check_revision(said.revision, &statement.lost))
     }
 }

@@ -78,7 +78,7 @@ pub const ALL: [Defect; 11] = [
         place: "tree-token-2019, section V-B",
         story: "the holder is rebuilt from what neighbours say, and one that is recovering itself, or has sent the \
                 token or not yet got it, says wrong things: two tokens, none, or a cycle of holders (n = 2, one or two \
-                crashes). Repair: the holder is on stable storage, and a copy of a token has an age",
+                crashes). Repair: the holder is on stable storage, and an old copy of a token is known by its revision",
     },
     Defect {
         id: "R8",

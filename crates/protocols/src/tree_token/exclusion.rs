@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::defects::{R1, R2, R3, R4, R5, R6, R7, R10};
 use super::printed::NOBODY;
-use super::{Age, Held, Lives, TreeToken, TreeTokenMessage};
+use super::{Held, Lives, Revision, TreeToken, TreeTokenMessage};
 use crate::collections::NodeList;
 
 /// A direction in which there are tokens: which link, and how many.
@@ -104,7 +104,7 @@ impl TreeToken {
         &mut self,
         from: NodeId,
         slot: u32,
-        age: Age,
+        revision: Revision,
         lives: Lives,
         served: u64,
         lost: &NodeList,
@@ -114,7 +114,7 @@ impl TreeToken {
             return Err(Refusal::Junk("a token that does not exist"));
         }
         self.check_lost(from, lost)?;
-        self.check_age(age, lost)?;
+        self.check_revision(revision, lost)?;
         self.check_lives(lives)?;
         if let Some((_, asks_out)) = self.counts(from, lives) {
             self.check_count(served, asks_out)?;
@@ -130,13 +130,10 @@ impl TreeToken {
             link.hear_served(served);
         }
         let place = &mut self.places[slot as usize];
-        if age > place.age || self.printed.has(R7) {
+        if revision > place.revision || self.printed.has(R7) {
             place.towards = self.me;
-            place.age = place.age.max(age);
+            place.revision = place.revision.max(revision);
             self.store(out);
-            if !self.initialized {
-                self.on_initialize(from, out);
-            }
         }
         self.progress(out);
         Ok(())
@@ -185,14 +182,14 @@ impl TreeToken {
             self.queue.remove(at); // R2: as printed, the own entry stays.
         }
         assert!(self.wish && self.places[slot].towards == self.me, "{} grants what it has", self.me);
-        self.places[slot].age = self.places[slot].age.next();
+        self.places[slot].revision = self.places[slot].revision.next();
         self.wish = false;
         self.store(out);
         let grant = GrantId(self.grants);
         self.grants += 1;
         let slot = u32::try_from(slot).expect("k has 32 bits");
         self.held = Some(Held { grant, slot });
-        let fence = Some(self.places[slot as usize].age.fence());
+        let fence = Some(self.places[slot as usize].revision.fence());
         out.notify(Notice::Granted { grant, slots: Some([slot].into()), fence });
     }
 
@@ -210,7 +207,7 @@ impl TreeToken {
         let to = self.queue.remove(at).expect("its turn");
         let place = &mut self.places[slot];
         place.towards = to;
-        place.age = place.age.next();
+        place.revision = place.revision.next();
         self.store(out);
         let link = self.link_mut(to).expect("entries are neighbours'");
         link.waits -= 1;
@@ -224,7 +221,7 @@ impl TreeToken {
         let link = self.link(place.towards).expect("tokens go to neighbours");
         let token = TreeTokenMessage::Token {
             slot: u32::try_from(slot).expect("k has 32 bits"),
-            age: place.age,
+            revision: place.revision,
             lives: self.lives(link),
             served: link.served_out,
             lost: self.lost.clone(),

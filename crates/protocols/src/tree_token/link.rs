@@ -41,7 +41,7 @@ impl Link {
 
     /// What we have asked for and not got.
     pub(super) fn outstanding(&self) -> u64 {
-        self.asks_out.saturating_sub(self.served_in)
+        self.asks_out.checked_sub(self.served_in).expect("no more is served than asked for")
     }
 
     /// The session with a later life of it begins. It has forgotten everything, and is told in ADVISE what we still want of it

@@ -23,7 +23,7 @@ use alloc::vec::Vec;
 use kgate_core::{Graph, NodeId, Outbox};
 
 use super::link::Link;
-use super::place::{Age, Place};
+use super::place::{Place, Revision};
 use super::{Side, Statement, TreeToken};
 use crate::collections::NodeList;
 
@@ -211,11 +211,11 @@ impl TreeToken {
             let epoch = self.lost.len();
             // We learned of its loss after we knew the token to be there.
             assert!(
-                epoch > self.places[slot].age.epoch,
-                "{}: token {slot} is younger than its loss",
+                epoch > self.places[slot].revision.epoch,
+                "{}: token {slot} was there after its loss",
                 self.me
             );
-            self.places[slot] = Place { towards: self.me, age: Age { epoch, version: 0 } };
+            self.places[slot] = Place { towards: self.me, revision: Revision { epoch, version: 0 } };
             self.store(out);
         }
     }

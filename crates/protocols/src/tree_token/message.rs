@@ -7,7 +7,7 @@ use alloc::boxed::Box;
 use kgate_core::kinds;
 use serde::{Deserialize, Serialize};
 
-use super::place::Age;
+use super::place::Revision;
 use crate::collections::NodeList;
 
 /// Which lives of two neighbours a message belongs to. What it counts is counted from the beginning of both.
@@ -36,7 +36,7 @@ pub struct Said {
     /// Where it is.
     pub side: Side,
     /// How old that knowledge is.
-    pub age: Age,
+    pub revision: Revision,
 }
 
 /// All that a process tells a neighbour when either comes back, or when they become neighbours.
@@ -66,8 +66,8 @@ pub enum TreeTokenMessage {
     Token {
         /// Which one.
         slot: u32,
-        /// How far it has come; an older one than the receiver knows of is an old copy.
-        age: Age,
+        /// How far it has come; if the receiver knows it to have come as far, this is an old copy.
+        revision: Revision,
         /// Counted in these lives.
         lives: Lives,
         /// How many of the receiver's asks the sender has served, this one included.

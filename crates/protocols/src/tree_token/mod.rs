@@ -7,8 +7,9 @@
 //! is here and not in use goes to the first of the queue: the own client, which enters, or a neighbour, by TOKEN, followed by
 //! a REQUEST if others wait.
 //!
-//! *Exclusion.* A token is at one process or on its way, and who is inside has it. Each crossing and each grant makes it older
-//! ([`Age`]); its place and age are stored before it leaves. So an old copy is recognised, and a grant's age is its fence.
+//! *Exclusion.* A token is at one process or on its way, and who is inside has it. Each crossing and each grant adds to
+//! its [`Revision`], which is stored with its place before it leaves. So an old copy is recognised, and the revision of a
+//! grant is its fence.
 //!
 //! *How many to ask for, and where (k > 1).* Let E entries wait, e(d) of them from neighbour d; let T(d) tokens be in direction
 //! d, and o(d) be what was asked for there and has not come. An ask in direction d is of use to entries of others than d. As
@@ -61,7 +62,7 @@ mod printed;
 mod recovery;
 
 pub use message::{Lives, Said, Side, Statement, TreeTokenMessage};
-pub use place::{Age, Place};
+pub use place::{Place, Revision};
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -196,7 +197,7 @@ impl TreeToken {
     fn first_life(setup: &Setup, graph: &Arc<Graph>) -> Self {
         let me = setup.me;
         let towards = graph.parent(me).unwrap_or(me);
-        let places = (0..setup.permits).map(|_| Place { towards, age: Age::default() }).collect();
+        let places = (0..setup.permits).map(|_| Place { towards, revision: Revision::default() }).collect();
         let links = graph.neighbours(me).iter().map(|&node| Link::new(node, 1)).collect();
         let durable = Durable { life: 1, wish: false, initialized: false, places, lost: NodeList::default() };
         Self::with(setup, graph, durable, links)
@@ -282,8 +283,8 @@ impl Protocol for TreeToken {
             Input::Deliver { from, message: Request { lives, asks } } => {
                 self.on_request(from, lives, asks, out)
             }
-            Input::Deliver { from, message: Token { slot, age, lives, served, lost } } => {
-                self.on_token(from, slot, age, lives, served, &lost, out)
+            Input::Deliver { from, message: Token { slot, revision, lives, served, lost } } => {
+                self.on_token(from, slot, revision, lives, served, &lost, out)
             }
             Input::Deliver { from, message: Restart { life, statement } } => {
                 self.on_restart(from, life, &statement, out)

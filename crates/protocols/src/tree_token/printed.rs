@@ -59,7 +59,7 @@ impl AsPrinted {
         let Some(rebuild) = &mut self.rebuild else { return };
         rebuild.advised.insert(from);
         for (slot, said) in statement.tokens.iter().enumerate() {
-            places[slot].age = places[slot].age.max(said.age);
+            places[slot].revision = places[slot].revision.max(said.revision);
             if said.side != Side::Yours {
                 rebuild.elsewhere[slot].get_or_insert(from);
             }

@@ -7,7 +7,7 @@
 //!
 //! A token that crossed when either end crashed may have been lost on its way. Both ends tell in RESTART and ADVISE where they
 //! know each token to be; if one has sent it to the other, and the other knows only older things, it is sent again, as it was.
-//! Two copies that arrive are told by their age.
+//! If both copies arrive, the second is known by its revision.
 
 use kgate_core::{NodeId, Outbox, Refusal};
 
@@ -97,8 +97,8 @@ impl TreeToken {
 
     /// What we tell `to`.
     fn statement(&self, to: NodeId) -> Statement {
-        let tokens =
-            (0..self.places.len()).map(|slot| Said { side: self.side(slot, to), age: self.places[slot].age });
+        let tokens = (0..self.places.len())
+            .map(|slot| Said { side: self.side(slot, to), revision: self.places[slot].revision });
         Statement { initialized: self.initialized, lost: self.lost.clone(), tokens: tokens.collect() }
     }
 
@@ -125,7 +125,7 @@ impl TreeToken {
         } else if !self.printed.has(R7) {
             for (slot, said) in statement.tokens.iter().enumerate() {
                 // It has never got what we sent it.
-                let behind = said.side == Side::Yours && said.age < self.places[slot].age;
+                let behind = said.side == Side::Yours && said.revision < self.places[slot].revision;
                 if behind && self.places[slot].towards == from {
                     self.send_token(slot, out);
                 }

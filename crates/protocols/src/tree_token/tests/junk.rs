@@ -7,7 +7,7 @@ fn deliver(from: u32, message: TreeTokenMessage) -> InputOf<TreeToken> {
 }
 
 fn said(epoch: u32, version: u64) -> Said {
-    Said { side: Side::Mine, age: Age { epoch, version } }
+    Said { side: Side::Mine, revision: Revision { epoch, version } }
 }
 
 fn statement(tokens: &[Said], lost: &[u32]) -> Statement {
@@ -27,7 +27,7 @@ fn junk_is_refused() {
     let none = NodeList::default;
     let token = |slot, epoch, version, lives, served, lost| Token {
         slot,
-        age: Age { epoch, version },
+        revision: Revision { epoch, version },
         lives,
         served,
         lost,
@@ -98,10 +98,10 @@ fn strangers_are_not_listened_to() {
     net.crash(4);
     net.tell_crash([3], 4);
     let lives = Lives { mine: 1, yours: 1 };
-    let age = Age { epoch: 0, version: 9 };
+    let revision = Revision { epoch: 0, version: 9 };
     let token = |lost: &[u32]| TreeTokenMessage::Token {
         slot: 0,
-        age,
+        revision,
         lives,
         served: 1,
         lost: lost.iter().map(|&node| NodeId(node)).collect(),

@@ -116,6 +116,53 @@ fn recovery_costs_two_messages_a_neighbour() {
     }
 }
 
+/// A process that is back is told what it had asked for, and does not ask again; its neighbours do not either.
+#[test]
+fn recovery_asks_for_nothing_twice() {
+    for back in [0, 1] {
+        let mut net = path(3, 1, Printed::NONE);
+        net.acquire(0);
+        net.acquire(2);
+        net.deliver_all();
+        net.crash(2 - back);
+        net.sent.clear();
+        net.restart(2 - back);
+        net.deliver_all();
+        assert_eq!(net.sent.len(), 2 + 2 * back as usize, "RESTART and ADVISE");
+        net.release(0);
+        net.deliver_all();
+        assert_eq!(net.inside(), [2]);
+    }
+}
+
+/// A client that is inside and waits for its next entry keeps no idle token from those behind it.
+#[test]
+fn who_waits_inside_keeps_nobody_out() {
+    let mut net = path(2, 2, Printed::NONE);
+    net.acquire(0);
+    net.acquire(0);
+    net.acquire(1);
+    net.deliver_all();
+    assert_eq!((net.inside(), grants(&net)), (Vec::from([0, 1]), Vec::from([0, 1])));
+    net.release(0);
+    net.deliver_all();
+    assert_eq!(grants(&net), [0, 1, 0]);
+}
+
+/// A crash after a loss was stored and before the token was made anew: it is made when the process is back.
+#[test]
+fn a_token_is_made_anew_after_a_crash_between() {
+    let mut net = path(2, 1, Printed::NONE);
+    net.acquire(1);
+    net.deliver_all();
+    net.crash(1);
+    net.crash(0);
+    net.stored.get_mut(&NodeId(0)).unwrap().lost.insert(NodeId(1));
+    net.restart(0);
+    net.acquire(0);
+    assert_eq!(net.inside(), [0]);
+}
+
 /// k clients are inside at once, each with a slot of its own; the next waits. (Raymond 1989 has k = 1.)
 #[test]
 fn k_tokens_let_k_in() {
@@ -159,7 +206,7 @@ fn all_but_one_may_stay_inside_for_ever() {
     }
 }
 
-/// A token that was sent and lost with the crash of its receiver is sent again: persisted before it left, and its age tells
+/// A token that was sent and lost with the crash of its receiver is sent again: persisted before it left, and its revision tells
 /// that it did not arrive. The same if the sender crashes before it has left.
 #[test]
 fn a_token_lost_on_its_way_is_sent_again() {
@@ -264,7 +311,7 @@ fn a_token_is_not_made_anew_while_it_may_be_alive() {
     net.tell_crash([2], 1);
     net.deliver_all();
     assert_eq!(net.inside(), [0]);
-    assert_eq!(net.nodes[0].places[0].age.epoch, 0, "the same token");
+    assert_eq!(net.nodes[0].places[0].revision.epoch, 0, "the same token");
 }
 
 fn fence_of(notice: &kgate_core::Notice) -> Option<u128> {

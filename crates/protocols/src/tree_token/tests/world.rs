@@ -241,7 +241,7 @@ impl World {
                 return Err(format!("two tokens: {slot} at {here:?}"));
             }
             if let [at] = here[..] {
-                self.epoch = self.epoch.max(self.net.nodes[at.index()].places[slot].age.epoch);
+                self.epoch = self.epoch.max(self.net.nodes[at.index()].places[slot].revision.epoch);
             }
         }
         Ok(())
