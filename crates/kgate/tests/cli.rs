@@ -33,7 +33,30 @@ fn bad_input_is_refused_with_advice() {
         ("sim -n 4 -k 4", "nothing is excluded; choose k below n"),
         ("sim --protocol paxos", "unknown protocol 'paxos': choose one of raymond, bas, vcube, robust"),
         ("sim --crash 16@5", "crash of p16: with n = 16 the processes are p0 .. p15"),
-        ("sim --crash 3@5,3@6", "crash twice"),
+        ("sim --crash 3@5,3@6", "crash while it is down"),
+        ("sim --crash 3@5..6", "do not come back"),
+        ("sim --protocol tree-token --crash 3@6..5", "with T1 before T2"),
+        ("sim --random-recoveries 1", "do not come back"),
+        ("sim --start random", "does not recover from corrupted memory"),
+        ("sim --protocol tree-token --corrupt 3@5", "does not recover from corrupted memory"),
+        ("sim --protocol stabilizing --corrupt 16@5", "p0 .. p15"),
+        ("sim --ask-inside", "one request at a time"),
+        ("sim --protocol timer-free -k 3 --tolerate 3", "choose at most 2"),
+        ("sim --tolerate 1", "leave out --tolerate"),
+        ("sim --refresh 1", "leave out --refresh"),
+        ("sim --protocol timer-free --refresh 0", "give a longer time"),
+        ("sim --rho x", "not a ratio"),
+        ("sim --rho 1 --think 1", "cannot be used with"),
+        ("sim --think gaussian=1", "gaussian=MEAN,DEVIATION"),
+        ("sim --latency grid=3x3,intra=0.1..0.2,inter=1..2", "give -n 9"),
+        ("sim --graph ring", "leave out --graph"),
+        ("sim --protocol tree-token --graph ring", "ring is none: choose one of radial"),
+        ("sim --protocol tree-token --graph nosuchfile", "name a file of edges, or one of radial"),
+        ("sim --protocol stabilizing --daemon central", "give --model state"),
+        ("sim --protocol stabilizing --rounds 5", "--model state"),
+        ("sim --model state", "has no state model"),
+        ("sim --protocol tree-token --model state", "has no state model"),
+        ("sim --protocol stabilizing --model state --random-crashes 1", "nobody crashes"),
         ("sim --crash 3", "15@5"),
         ("sim --protocol bas --as-printed D1", "'D1' is not a published defect of bas: choose one of D4"),
         ("sim --protocol raymond --as-printed D4", "raymond: it has none"),
@@ -125,6 +148,11 @@ fn the_printed_command_gives_the_same_run() {
         "sim",
         "sim --protocol bas -n 13 -k 2 --load high --random-crashes 4 --latency uniform=0.2..1 --fifo --duration 50 --seed 9",
         "sim --protocol robust -n 9 -k 1 --load first=4 --entries 3 --send-cost staggered --receive-cost queue --crash 8@3",
+        "sim --protocol timer-free -n 9 -k 3 --tolerate 1 --refresh 5 --load high --hold 1 --rho 2.5 --send 0 --receive 0 \
+         --latency grid=3x3,intra=0.01..0.02,inter=0.5..0.6 --crash 3@20",
+        "sim --protocol tree-token -n 9 --graph random --load high --hold 1 --ask-inside --random-recoveries 5 --down-for 3 \
+         --down kept --crash 3@20..25,4@30 --think gaussian=1,0.5",
+        "sim --protocol stabilizing -n 9 --graph star --start random --corrupt 3@500 --forged 1 --refresh 4",
         "sim --protocol vcube -n 9 --detector oracle=2 --random-crashes 2 --send-cost flat --transmit 0.3 --engine heap",
     ] {
         let page = stdout(&kgate(line));
@@ -223,7 +251,7 @@ fn protocols_are_listed() {
     let list = json("protocols --json");
     let names: Vec<_> =
         list["protocols"].as_array().expect("a list").iter().map(|p| p["name"].clone()).collect();
-    assert_eq!(names, ["raymond", "bas", "vcube", "robust"]);
+    assert_eq!(names, ["raymond", "bas", "vcube", "robust", "timer-free", "tree-token", "stabilizing"]);
     let text = stdout(&kgate("protocols"));
     for word in ["raymond", "JPDC 2018", "--as-printed D7", "n-1 crashes"] {
         assert!(text.contains(word), "{word}");
@@ -237,4 +265,50 @@ fn help_teaches() {
     for word in ["Examples:", "vcube-2018", "--as-printed", "oracle=T", "seed"] {
         assert!(text.contains(word), "{word}");
     }
+}
+
+/// The state model prints what its paper counts, from the same command.
+#[test]
+fn the_state_model_counts_rounds() {
+    let line = "sim --protocol stabilizing --model state --graph ring -n 9 -k 2 --start random --json";
+    let report = json(line);
+    for field in [
+        "rounds",
+        "normal_at_round",
+        "stabilized_at_round",
+        "tokens_max_after_stabilization",
+        "max_inside",
+        "waves",
+    ] {
+        assert!(report[field].is_u64(), "{field}: {report}");
+    }
+    assert_eq!(
+        report,
+        json(line)
+            .as_object_mut()
+            .map(|again| {
+                again["wall_seconds"] = report["wall_seconds"].clone();
+                serde_json::Value::Object(again.clone())
+            })
+            .expect("an object")
+    );
+    let replay = stdout(&kgate("sim --protocol stabilizing --model state --daemon central --corrupt 3@20"));
+    let command = replay.lines().find_map(|line| line.strip_prefix("replay      kgate ")).expect("a command");
+    let hash = |page: &str| page.split("hash ").nth(1).map(|rest| rest[..18].to_owned());
+    assert_eq!(hash(&replay), hash(&stdout(&kgate(command))), "{command}");
+}
+
+/// A graph from a file is the graph that is run.
+#[test]
+fn a_graph_from_a_file() {
+    let file = std::env::temp_dir().join(format!("kgate-graph-{}", std::process::id()));
+    std::fs::write(&file, "root 2\n0 1\n1 2\n").expect("a file");
+    let path = file.display();
+    let report = json(&format!(
+        "sim --protocol tree-token -n 3 -k 1 --load first=1 --entries 1 --graph {path} --json"
+    ));
+    assert_eq!(report["messages"]["by_kind"]["token"], 2, "{report}");
+    let output = kgate(&format!("sim --protocol tree-token -n 4 -k 1 --graph {path}"));
+    assert!(stderr(&output).contains("give -n 3"), "{}", stderr(&output));
+    std::fs::remove_file(&file).expect("it was there");
 }

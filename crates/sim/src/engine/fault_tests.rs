@@ -48,7 +48,12 @@ impl<const FORGETS: bool> Protocol for Slow<FORGETS> {
                 out.notify(Notice::Granted { grant: GrantId(self.grants), slots: Some([0].into()), fence });
             }
             Input::Release { .. } => self.phase = Phase::Idle,
-            other => panic!("{other:?}"),
+            Input::Withdraw
+            | Input::Resize(_)
+            | Input::Lease(_)
+            | Input::Deliver { .. }
+            | Input::Crashed(..)
+            | Input::Joined(..) => unreachable!("nobody does that here"),
         }
         Ok(())
     }
