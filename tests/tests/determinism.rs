@@ -52,5 +52,12 @@ fn hashes_are_pinned() {
     assert_eq!(hashes, PINNED);
 }
 
-const PINNED: [&str; 7] =
-    ["0x2c2e972bbd57c9d4", "0xe67a2c498fca614c", "0x47716c0755f65b13", "0x503e450e1f1e6544", "", "", ""];
+const PINNED: [&str; 7] = [
+    "0x2c2e972bbd57c9d4",
+    "0xe67a2c498fca614c",
+    "0x47716c0755f65b13",
+    "0x503e450e1f1e6544",
+    "0x7dbfb838d15956a5",
+    "0xc6f79bd115b144ee",
+    "0xded365c0d64e3f74",
+];

@@ -5,7 +5,7 @@
 
 use kgate_core::Printed;
 
-use crate::{timer_free, tree_token};
+use crate::{stabilizing, timer_free, tree_token};
 
 /// A published defect: its number, what the paper prints, and what goes wrong.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +41,10 @@ pub const D9: Printed = Printed(1 << 9);
 
 /// Every defect of every paper, in order.
 pub fn all() -> impl Iterator<Item = &'static Defect> {
-    ALL.iter().chain(&timer_free::defects::ALL).chain(&tree_token::defects::ALL)
+    ALL.iter()
+        .chain(&timer_free::defects::ALL)
+        .chain(&tree_token::defects::ALL)
+        .chain(&stabilizing::defects::ALL)
 }
 
 /// Those of the permission-based papers, in order.

@@ -238,7 +238,7 @@ pub const ENTRIES: &[Entry] = &[
         messages: "every neighbour's state, all the time",
         delays: "a wave or more",
         citation: STABILIZING,
-        defects: &["C1", "C7", "C8"],
+        defects: &["C1", "C3", "C5", "C6", "C7", "C8", "C9", "C10", "C11", "C14"],
         network: Network::Graph,
         recovers: false,
         heals: true,

@@ -7,7 +7,8 @@
 //! - [`cost`]: how long a message takes (the papers' t_s, t_t, t_r in three readings) and [`latency`];
 //! - [`load`]: who asks when; [`faults`]: who crashes when;
 //! - [`engine`]: the loop that drives the protocols and carries out their effects;
-//! - [`report`]: what was measured, in one place.
+//! - [`report`]: what was measured, in one place;
+//! - [`state`]: the state model, with guarded commands, daemons and rounds in place of messages and time.
 //!
 //! This crate names no protocol: its caller passes one (`kgate-protocols::registry`).
 
@@ -34,3 +35,4 @@ pub use latency::{Grid, Latency};
 pub use load::{Load, Think};
 pub use report::Report;
 pub use rng::Rng;
+pub use state::{Daemon, Start, StateConfig, StateError, StateReport, run_rules};

@@ -7,6 +7,24 @@ use crate::cli::{
 
 /// Every option that a run depends on, spelled out, so that a later change of a default does not change the run.
 pub(crate) fn command(args: &SimArgs, seed: u64) -> String {
+    let mut words = match args.model {
+        ModelArg::Messages => over_messages(args, seed),
+        ModelArg::State => {
+            vec![format!(
+                "kgate sim --protocol {} -n {} -k {} --seed {seed:#x}",
+                args.protocol, args.processes, args.units
+            )]
+        }
+    };
+    words.extend(faults(args));
+    words.extend(network(args));
+    if let Some(id) = &args.as_printed {
+        words.push(format!("--as-printed {id}"));
+    }
+    words.join(" ")
+}
+
+fn over_messages(args: &SimArgs, seed: u64) -> Vec<String> {
     let mut words = vec![
         format!("kgate sim --protocol {} -n {} -k {}", args.protocol, args.processes, args.units),
         match args.load {
@@ -53,18 +71,13 @@ pub(crate) fn command(args: &SimArgs, seed: u64) -> String {
             .collect();
         words.push(format!("--crash {}", crashes.join(",")));
     }
-    words.extend(faults(args));
-    words.extend(network(args));
     if args.random_crashes > 0 {
         words.push(format!("--random-crashes {}", args.random_crashes));
-    }
-    if let Some(id) = &args.as_printed {
-        words.push(format!("--as-printed {id}"));
     }
     if args.engine == EngineArg::Heap {
         words.push("--engine heap".into());
     }
-    words.join(" ")
+    words
 }
 
 /// What only some protocols know of: recoveries and transient faults.

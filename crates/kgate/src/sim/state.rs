@@ -1,10 +1,12 @@
 //! `kgate sim --model state`: the state model, with a daemon that chooses who acts.
 
 use std::io::{self, Write};
+use std::sync::Arc;
 
-use kgate_core::{Printed, Rules, Span};
+use kgate_core::{Graph, NodeId, Printed, Rules, Span};
 use kgate_protocols::registry::{self, Entry, RulesVisitor};
-use kgate_sim::state::{Daemon, Start, StateConfig, StateError, StateReport, run_rules};
+use kgate_protocols::stabilizing::waves_to_serve;
+use kgate_sim::{Daemon, Start, StateConfig, StateError, StateReport, run_rules};
 
 use super::{graph, replay};
 use crate::Failure;
@@ -39,7 +41,9 @@ pub(crate) fn simulate(
         },
         corrupt: args.corrupt.iter().map(|(node, at)| (*node, at.0 / Span::UNIT.0)).collect(),
         rounds: rounds(args),
-        ..StateConfig::new(network, args.units, seed)
+        // Theorem 4.3 counts the children on the way from the root: known beforehand where there is one way only.
+        served_within: network.is_tree().then(|| waves_to_serve(&parents(&network), args.units)),
+        ..StateConfig::new(Arc::clone(&network), args.units, seed)
     };
     let visited = registry::visit_rules(entry, Run { config: &config }).ok_or_else(|| {
         Failure::Usage(format!("{} has no state model: leave out --model, or choose stabilizing", entry.name))
@@ -55,6 +59,10 @@ pub(crate) fn daemon(args: &SimArgs) -> DaemonArg {
 
 pub(crate) fn rounds(args: &SimArgs) -> u64 {
     args.rounds.unwrap_or(1000)
+}
+
+fn parents(graph: &Graph) -> Vec<Option<NodeId>> {
+    (0..graph.nodes()).map(|node| graph.parent(NodeId(node))).collect()
 }
 
 fn usual_name(entry: &Entry) -> String {
@@ -111,7 +119,10 @@ fn print_page(to: &mut impl Write, args: &SimArgs, entry: &Entry, report: &State
     }
     let again = match report.abnormal_again {
         0 => String::new(),
-        times => format!(", and {times} times abnormal again after that"),
+        times => {
+            let until = round(report.abnormal_until_round);
+            format!(", and {times} times abnormal again after that, the last time until round {until}")
+        }
     };
     writeln!(to, "normal      round {} (n is {}){again}", round(report.normal_at_round), report.n)?;
     writeln!(
@@ -127,7 +138,7 @@ fn print_page(to: &mut impl Write, args: &SimArgs, entry: &Entry, report: &State
         report.max_inside, report.tokens_max_after_stabilization, report.max_inside_overall
     )?;
     writeln!(to, "waves       {}; the least served process had {} tokens", report.waves, report.served)?;
-    if let Some(wait) = report.longest_wait {
+    if let Some(wait) = report.longest_wait.filter(|wait| wait.steps > 0) {
         writeln!(
             to,
             "waits       {} was enabled for the last {} steps and not chosen",

@@ -42,17 +42,22 @@ fn parent<'a>(view: View<'a, State>) -> Option<&'a State> {
     view.own.parent.and_then(|parent| view.of(parent))
 }
 
-/// Normal(p): p and its parent are in states that go together (C13: levels differ by 1).
-pub(super) fn is_normal(view: View<'_, State>) -> bool {
-    let Some(parent) = parent(view) else { return view.own.phase == Phase::Clean };
-    let together = match view.own.phase {
+/// Normal(p).
+fn is_normal(view: View<'_, State>) -> bool {
+    goes_with(view.own, parent(view))
+}
+
+/// Normal(p), from p's state and its parent's: the two go together (C13: their levels differ by 1).
+pub(super) fn goes_with(own: &State, parent: Option<&State>) -> bool {
+    let Some(parent) = parent else { return own.phase == Phase::Clean };
+    let together = match own.phase {
         Phase::Clean => true,
         Phase::Broadcast => parent.phase == Phase::Broadcast,
         Phase::Feedback => matches!(parent.phase, Phase::Broadcast | Phase::Feedback | Phase::Clean),
         Phase::Token => !matches!(parent.phase, Phase::Broadcast | Phase::Feedback),
         Phase::Sending(_) | Phase::Between(_) | Phase::Ready => unreachable!("the root's alone"),
     };
-    parent.parent.is_some() && view.own.level == parent.level + 1 && together
+    parent.parent.is_some() && own.level == parent.level + 1 && together
 }
 
 /// AbnPath(p), of a process that is not normal: its parents do not lead to the root. C5: it has a parent.
@@ -65,7 +70,10 @@ fn is_path_abnormal(view: View<'_, State>) -> bool {
 
 /// Token(p), the guard of a6, and the state after it: p takes a token and offers it to the next one.
 pub(super) fn token(view: View<'_, State>) -> Option<State> {
-    let (from, sender) = chosen(view).filter(|_| view.own.phase == Phase::Clean && is_normal(view))?;
+    if view.own.phase != Phase::Clean || !is_normal(view) {
+        return None;
+    }
+    let (from, sender) = chosen(view)?;
     let next = next(view);
     // C11: a token must not come between a child and the end of its broadcast.
     let calm = view.setup.printed.has(C11)

@@ -6,7 +6,7 @@
 use kgate_core::{Graph, NodeId, Setup};
 use serde::{Deserialize, Serialize};
 
-use super::defects::C6;
+use super::defects::{C6, C9};
 
 /// The variable T.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -36,7 +36,7 @@ pub struct State {
     pub sent: Option<NodeId>,
     /// P: from whom the last token came; none outside the tree (C4), the root itself at the root.
     pub parent: Option<NodeId>,
-    /// L: how far from the root the parents lead; 0 at the root.
+    /// L: how far from the root the parents lead; 0 at the root and nowhere else.
     pub level: u32,
 }
 
@@ -69,46 +69,42 @@ pub(super) fn clean(setup: &Setup) -> State {
         let sent = graph.neighbours(setup.me).last().copied();
         return State { phase: Phase::Clean, sent, parent: Some(setup.me), level: 0 };
     }
-    State { phase: Phase::Clean, sent: None, parent: None, level: 0 }
+    State { phase: Phase::Clean, sent: None, parent: None, level: 1 }
 }
 
 /// Any state of the domain, evenly.
 pub(super) fn arbitrary(setup: &Setup, below: &mut dyn FnMut(u64) -> u64) -> State {
     let graph = graph(setup);
     let neighbours = graph.neighbours(setup.me);
-    let mut draw = |bound: u32| u32::try_from(below(u64::from(bound))).expect("below a number of 32 bits");
-    let degree = u32::try_from(neighbours.len()).expect("ids have 32 bits");
+    let mut draw = |bound: u64| u32::try_from(below(bound)).expect("below a number of 32 bits");
     if setup.me == graph.root() {
-        let phase = root_phase(setup, draw(root_phases(setup)));
-        let sent = (degree > 0).then(|| neighbours[draw(degree) as usize]);
+        let phase = draw_phase(setup, &mut draw);
+        let sent = (!neighbours.is_empty()).then(|| neighbours[draw(neighbours.len() as u64) as usize]);
         return State { phase, sent, parent: Some(setup.me), level: 0 };
     }
+    let mut one_or_none = || neighbours.get(draw(neighbours.len() as u64 + 1) as usize).copied();
+    let (sent, parent) = (one_or_none(), one_or_none());
     let phase = [Phase::Token, Phase::Clean, Phase::Broadcast, Phase::Feedback][draw(4) as usize];
-    let sent = neighbours.get(draw(degree + 1) as usize).copied();
-    let parent = neighbours.get(draw(degree + 1) as usize).copied();
-    State { phase, sent, parent, level: draw(deepest(setup) + 1) }
+    State { phase, sent, parent, level: 1 + draw(u64::from(deepest(setup))) }
 }
 
-/// How many values T has at the root.
-fn root_phases(setup: &Setup) -> u32 {
-    let between = if pauses(setup) { setup.permits - 1 } else { 0 };
-    3 + setup.permits + between
-}
-
-fn root_phase(setup: &Setup, number: u32) -> Phase {
-    match number {
+/// Any phase of the root: three, one a token, and one between two tokens if it pauses there.
+fn draw_phase(setup: &Setup, draw: &mut impl FnMut(u64) -> u32) -> Phase {
+    let permits = setup.permits;
+    let between = if pauses(setup) { permits - 1 } else { 0 };
+    match draw(3 + u64::from(permits) + u64::from(between)) {
         0 => Phase::Clean,
         1 => Phase::Ready,
         2 => Phase::Broadcast,
-        sending if sending < 3 + setup.permits => Phase::Sending(sending - 3),
-        between => Phase::Between(between - 3 - setup.permits),
+        number if number - 3 < permits => Phase::Sending(number - 3),
+        number => Phase::Between(number - 3 - permits),
     }
 }
 
 /// Whether the root must wait between two tokens: both go to its one neighbour (C9).
 pub(super) fn pauses(setup: &Setup) -> bool {
     let graph = graph(setup);
-    graph.neighbours(graph.root()).len() == 1 && !setup.printed.has(super::defects::C9)
+    graph.neighbours(graph.root()).len() == 1 && !setup.printed.has(C9)
 }
 
 /// Whether process `setup.me` can be in this state at all.
@@ -120,14 +116,14 @@ pub(super) fn in_domain(setup: &Setup, state: &State) -> bool {
     let phase = match state.phase {
         Phase::Clean | Phase::Broadcast => true,
         Phase::Sending(token) => here && token < setup.permits,
-        Phase::Between(token) => here && pauses(setup) && token + 1 < setup.permits,
+        Phase::Between(token) => here && pauses(setup) && token < setup.permits - 1,
         Phase::Ready => here,
         Phase::Feedback | Phase::Token => !here,
     };
     let rest = if here {
-        state.parent == Some(setup.me) && state.level == 0 && state.sent.is_some() == !neighbours.is_empty()
+        state.parent == Some(setup.me) && state.level == 0 && state.sent.is_some() != neighbours.is_empty()
     } else {
-        beside(state.parent) && state.level <= deepest(setup)
+        beside(state.parent) && (1..=deepest(setup)).contains(&state.level)
     };
     phase && rest && beside(state.sent)
 }

@@ -1,49 +1,73 @@
 //! A configuration as the paper's proofs see it: is it normal, is it in INC, is everybody in the tree, how many tokens.
+//!
+//! It is taken after every step, so it looks closely only at those processes to whom a token is offered.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
-use kgate_core::{NodeId, Setup, Step, Survey, View};
+use kgate_core::{Graph, NodeId, Setup, Survey, View};
 
 use super::macros::potential;
-use super::others;
-use super::root;
 use super::state::{Phase, State, graph};
+use super::{others, root};
 
 pub(super) fn survey(setups: &[Setup], states: &[State]) -> Survey {
     let graph = graph(&setups[0]);
     let top = graph.root();
-    let mut around: Vec<State> = Vec::new();
-    let mut steps: Vec<Step<State>> = Vec::new();
-    let mut survey = Survey { normal: true, ..Survey::default() };
-    for (setup, own) in setups.iter().zip(states) {
-        around.clear();
-        around.extend(graph.neighbours(setup.me).iter().map(|node| states[node.index()]));
-        let view = View { setup, own, neighbours: &around };
-        if setup.me == top {
-            steps.clear();
-            root::enabled(view, &mut steps);
-            let privileged = steps.iter().any(|step| step.privileged);
-            survey.privileged += u32::from(privileged);
-            survey.tokens += at_root(own.phase, setup.permits);
-            continue;
-        }
-        survey.normal &= others::is_normal(view);
-        let token = others::token(view).is_some();
-        let waiting = own.phase == Phase::Clean && potential(view).next().is_some();
-        survey.privileged += u32::from(token);
-        survey.tokens += u32::from(token || waiting);
-    }
+    let own = &states[top.index()];
+    let around = around(graph, top, states);
+    let mut steps = Vec::new();
+    root::enabled(View { setup: &setups[top.index()], own, neighbours: &around }, &mut steps);
+    let (waiting, taking) = below(setups, states);
+    let parent = |state: &State| state.parent.map(|parent| &states[parent.index()]);
+    let others = states.iter().enumerate().filter(|(at, _)| *at != top.index());
+    let normal = others.clone().all(|(_, state)| others::goes_with(state, parent(state)));
     let depths = depths(top, states);
-    survey.joined = depths.iter().all(Option::is_some);
-    survey.start =
-        survey.normal && depths.iter().zip(states).all(|(depth, state)| is_over(*depth, state.phase));
-    survey
+    let over = depths.iter().zip(states).all(|(depth, state)| is_over(*depth, state.phase));
+    Survey {
+        normal,
+        start: normal && over,
+        joined: depths.iter().all(Option::is_some),
+        tokens: at_root(own.phase, setups[0].permits) + waiting + taking,
+        privileged: taking + u32::from(steps.iter().any(|step| step.privileged)),
+    }
 }
 
-/// T_potr and Token(r) together: the tokens that the root has still to send, the one in its hand included (C12).
+/// T_potl and Token(p) of all but the root: the clean processes that wait with a token before them, and those that can take it.
 ///
-/// The paper counts them apart: l - 1 and the one in hand if a1 is enabled, l if not; and so on.
+/// The paper counts a waiting one only if its Next is in Tok. A token before a process that waits for another reason is no less
+/// a token, so it is counted too: what holds for this sum holds for the paper's.
+fn below(setups: &[Setup], states: &[State]) -> (u32, u32) {
+    let graph = graph(&setups[0]);
+    let mut offered: Vec<NodeId> =
+        states.iter().filter(|state| state.sends()).filter_map(|state| state.sent).collect();
+    offered.sort_unstable();
+    offered.dedup();
+    let (mut waiting, mut taking) = (0, 0);
+    for node in offered {
+        let own = &states[node.index()];
+        if node == graph.root() || own.phase != Phase::Clean {
+            continue;
+        }
+        let around = around(graph, node, states);
+        let view = View { setup: &setups[node.index()], own, neighbours: &around };
+        if others::token(view).is_some() {
+            taking += 1;
+        } else if potential(view).next().is_some() {
+            waiting += 1;
+        }
+    }
+    (waiting, taking)
+}
+
+fn around(graph: &Graph, node: NodeId, states: &[State]) -> Vec<State> {
+    graph.neighbours(node).iter().map(|other| states[other.index()]).collect()
+}
+
+/// T_potr and Token(r) together: the tokens that the root has still to send, the one in its hand included.
+///
+/// The paper counts them apart, and print has lost the negations (C12): in C there are l, or l-1 and the one in hand if a1 is
+/// enabled; in i there are l-i-1, or l-i-2 and the one in hand if a2 is enabled.
 fn at_root(phase: Phase, permits: u32) -> u32 {
     match phase {
         Phase::Clean => permits,
@@ -63,7 +87,7 @@ fn is_over(depth: Option<u32>, phase: Phase) -> bool {
 
 /// How far each process is from the root along the parents; none outside Tree(r).
 fn depths(root: NodeId, states: &[State]) -> Vec<Option<u32>> {
-    // Unknown, then known: a process on the way is taken for one outside, which a circle of parents is.
+    // Not yet known, or known. One on the way is taken for known to be outside, which is right if the way is a circle.
     let mut known: Vec<Option<Option<u32>>> = vec![None; states.len()];
     known[root.index()] = Some(Some(0));
     let mut way: Vec<usize> = Vec::new();

@@ -18,6 +18,7 @@ pub(super) struct Episode {
     is_normal: bool,
     pub(super) normal_at: Option<u64>,
     pub(super) abnormal_again: u64,
+    pub(super) abnormal_until: Option<u64>,
     pub(super) start_at: Option<u64>,
     pub(super) stabilized_at: Option<u64>,
     /// Waves begun before everybody had joined.
@@ -72,6 +73,8 @@ impl Judge {
         episode.is_normal = survey.normal;
         if survey.normal {
             episode.normal_at.get_or_insert(after);
+        } else {
+            episode.abnormal_until = Some(after);
         }
         if survey.start {
             episode.start_at.get_or_insert(after);

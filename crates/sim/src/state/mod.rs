@@ -311,6 +311,7 @@ impl<R: Rules> Run<R> {
             rounds: self.rounds.finished(),
             normal_at_round: judge.episode.normal_at,
             abnormal_again: judge.episode.abnormal_again,
+            abnormal_until_round: judge.episode.abnormal_until,
             inc_at_round: judge.episode.start_at,
             stabilized_at_round: judge.episode.stabilized_at,
             published_bound: published_bound(&config.graph, config.permits),

@@ -45,6 +45,8 @@ pub struct StateReport {
     pub normal_at_round: Option<u64>,
     /// How often it became abnormal after that.
     pub abnormal_again: u64,
+    /// The last round in which it was abnormal.
+    pub abnormal_until_round: Option<u64>,
     /// When a wave could start and nothing was left of another, for the first time.
     pub inc_at_round: Option<u64>,
     /// When that was so and everybody had joined the tree, for the first time.
