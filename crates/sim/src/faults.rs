@@ -96,8 +96,9 @@ impl Plan {
                 if until == Time::NEVER {
                     changes.push((from, node, Change::Lost));
                 } else {
-                    // The run is judged with everybody back.
-                    changes.extend([(from, node, Change::Down), (until.min(end), node, Change::Back)]);
+                    // The run is judged with everybody back; but nobody is back at the very instant of its crash.
+                    let back = until.min(end).max(from + Span(1));
+                    changes.extend([(from, node, Change::Down), (back, node, Change::Back)]);
                 }
             }
         }

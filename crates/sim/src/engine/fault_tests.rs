@@ -155,6 +155,13 @@ fn a_thinking_client_asks_later() {
     assert_eq!((report.requests, properties(&report)), (3, vec![]));
 }
 
+/// Down at the very end: it is back for the judging, and what it then sends and grants counts.
+#[test]
+fn a_crash_at_the_very_end() {
+    let report = report::<Slow<false>>(&crash(40, 60));
+    assert_eq!((report.recoveries, properties(&report)), (1, vec![]));
+}
+
 /// The planted bug: a wish that is lost with the process is never granted.
 #[test]
 fn a_forgotten_wish_is_caught() {
