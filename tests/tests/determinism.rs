@@ -58,6 +58,6 @@ const PINNED: [&str; 7] = [
     "0x47716c0755f65b13",
     "0x503e450e1f1e6544",
     "0x7dbfb838d15956a5",
-    "0xc6f79bd115b144ee",
+    "0x779fd6f0703dfcaa",
     "0xded365c0d64e3f74",
 ];

@@ -2,7 +2,7 @@
 
 use kgate_core::NodeId;
 use kgate_protocols::topology::graphs::Shape;
-use kgate_sim::Crash;
+use kgate_sim::{Crash, Latency};
 use kgate_tests::{Case, claims_of, graph, t};
 use std::sync::Arc;
 
@@ -87,5 +87,25 @@ fn a_lost_token_is_made_anew() {
         assert_eq!((report.unanswered, report.violations.len()), (0, 0), "{:?}", report.violations);
         let late = &report.units_in_use.series[20..];
         assert!(late.iter().sum::<f64>() > 10.0, "{late:?}");
+    }
+}
+
+/// A neighbour's RESTART of an earlier life comes late, and the one of its present life was lost: what was asked of the earlier life is
+/// asked again (seed 0x47f once starved).
+#[test]
+fn a_restart_of_an_earlier_life() {
+    let mut case = Case::vcube_2018("tree-token", 2).high();
+    let config = &mut case.config;
+    config.permits = 1;
+    config.tolerate = 0;
+    config.claims = claims_of(case.entry, 2, 1);
+    config.load.hold = t("2");
+    config.cost.latency = Latency::Uniform(t("0"), t("5"));
+    config.duration = t("30");
+    config.random_recoveries = 3;
+    config.down_for = t("5");
+    for seed in 0x400..0x500 {
+        let report = case.clone().seed(seed).run();
+        assert!(report.violations.is_empty(), "seed {seed:#x}: {:?}", report.violations);
     }
 }

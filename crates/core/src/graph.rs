@@ -21,8 +21,9 @@ pub struct Graph {
     ends: Box<[NodeId]>,
     /// The parent in the breadth-first tree from the root; the root's is itself.
     parents: Box<[NodeId]>,
-    /// The place in a depth-first walk down that tree.
+    /// The place in a depth-first walk down that tree, and who is at each place.
     preorder: Box<[u32]>,
+    walk: Box<[NodeId]>,
 }
 
 /// Why there is no such graph. Each text says what to do.
@@ -64,7 +65,14 @@ impl Graph {
         ways.dedup();
         let starts = (0..=nodes).map(|node| ways.partition_point(|way| way.0.0 < node)).collect();
         let ends = ways.iter().map(|way| way.1).collect();
-        let graph = Self { root, starts, ends, parents: Box::default(), preorder: Box::default() };
+        let graph = Self {
+            root,
+            starts,
+            ends,
+            parents: Box::default(),
+            preorder: Box::default(),
+            walk: Box::default(),
+        };
         graph.rooted_at(root)
     }
 
@@ -93,21 +101,24 @@ impl Graph {
         }
         self.root = root;
         self.parents = parents.into_iter().flatten().collect();
-        self.preorder = self.walk_down();
+        self.walk = self.walk_down();
+        let mut preorder = vec![0; self.walk.len()];
+        for (place, node) in (0..).zip(&self.walk) {
+            preorder[node.index()] = place;
+        }
+        self.preorder = preorder.into();
         Ok(self)
     }
 
-    fn walk_down(&self) -> Box<[u32]> {
-        let mut order = vec![0; self.nodes() as usize];
+    fn walk_down(&self) -> Box<[NodeId]> {
+        let mut walk = Vec::with_capacity(self.starts.len() - 1);
         let mut stack = vec![self.root];
-        let mut place = 0;
         while let Some(node) = stack.pop() {
-            order[node.index()] = place;
-            place += 1;
+            walk.push(node);
             let children = self.neighbours(node).iter().rev();
             stack.extend(children.filter(|&&child| self.parent(child) == Some(node)));
         }
-        order.into()
+        walk.into()
     }
 
     /// n.
@@ -143,6 +154,11 @@ impl Graph {
     /// The place of `node` in a walk from the root that visits children in the order of ids, each with all below it.
     pub fn preorder(&self, node: NodeId) -> u32 {
         self.preorder[node.index()]
+    }
+
+    /// All processes in the order of that walk, the root first.
+    pub fn walk(&self) -> &[NodeId] {
+        &self.walk
     }
 
     /// How many edges each process is away from `node`.

@@ -115,7 +115,8 @@ pub(crate) struct SimArgs {
     /// What everything random comes from; decimal or 0x..
     #[arg(long, default_value = "1", value_parser = parse::seed, env = "KGATE_OPT_SEED")]
     pub(crate) seed: u64,
-    /// Crashes: for good as process@time, with recovery as process@time..time (tree-token)
+    /// Crashes: for good as process@time, with recovery as process@time..time (tree-token; who is down at the end of the
+    /// measured time is back then)
     #[arg(
         long, value_name = "P@T,..", value_delimiter = ',', value_parser = parse::crash, env = "KGATE_OPT_CRASH"
     )]
@@ -124,7 +125,10 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "F", default_value_t = 0, env = "KGATE_OPT_RANDOM_CRASHES")]
     pub(crate) random_crashes: u32,
     /// Crashes with recovery, at random times, of any process (tree-token)
-    #[arg(long, value_name = "R", default_value_t = 0, env = "KGATE_OPT_RANDOM_RECOVERIES")]
+    #[arg(
+        long, value_name = "R", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=1_000_000),
+        env = "KGATE_OPT_RANDOM_RECOVERIES"
+    )]
     pub(crate) random_recoveries: u32,
     /// How long a process of those is down at most
     #[arg(long, value_name = "T", default_value = "10", value_parser = parse::span, env = "KGATE_OPT_DOWN_FOR")]
@@ -161,7 +165,10 @@ pub(crate) struct SimArgs {
     )]
     pub(crate) corrupt: Vec<(NodeId, Span)>,
     /// Up to so many messages that nobody sent, in each channel to a process whose memory becomes anything
-    #[arg(long, value_name = "C", default_value_t = 3, env = "KGATE_OPT_FORGED")]
+    #[arg(
+        long, value_name = "C", default_value_t = 3, value_parser = clap::value_parser!(u32).range(..=1000),
+        env = "KGATE_OPT_FORGED"
+    )]
     pub(crate) forged: u32,
     /// How crashes are learnt of: the protocol's `own` detector, or `oracle=T` = everybody knows within T
     #[arg(long, value_name = "WHICH", default_value = "own", value_parser = parse::detector, env = "KGATE_OPT_DETECTOR")]

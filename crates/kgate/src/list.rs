@@ -44,10 +44,8 @@ fn print_text(to: &mut impl Write) -> io::Result<()> {
     for entry in ENTRIES {
         writeln!(to, "{}", entry.name)?;
         writeln!(to, "  {}", entry.title)?;
-        println!(
-            "  messages an entry  {}, and {} delays when nobody else asks",
-            entry.messages, entry.delays
-        );
+        writeln!(to, "  messages an entry  {}", entry.messages)?;
+        writeln!(to, "  delays             {} when nobody else asks", entry.delays)?;
         writeln!(to, "  bears              {}", entry.tolerates)?;
         writeln!(to, "  broadcast          {}", entry.spread)?;
         writeln!(to, "  detector           {}", entry.detector.unwrap_or("none"))?;

@@ -10,7 +10,7 @@ mod sim;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 use cli::{Cli, Command};
 
 /// A third more events a second than with the system's allocator.
@@ -18,8 +18,13 @@ use cli::{Cli, Command};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let done = match Cli::parse().command {
-        Command::Sim(args) => sim::run(&args),
+    let matches = Cli::command().get_matches();
+    let command = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()).command;
+    let done = match command {
+        Command::Sim(args) => {
+            let given = matches.subcommand_matches("sim").expect("that is what was matched");
+            sim::run(&args, given)
+        }
         Command::Protocols(args) => list::run(&args),
     };
     match done {

@@ -11,6 +11,7 @@ use std::io::{self, BufWriter, StdoutLock, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
+use clap::ArgMatches;
 use std::sync::Arc;
 
 use kgate_core::{Graph, Printed, Protocol, Span};
@@ -25,7 +26,7 @@ use serde::Serialize;
 use crate::cli::{Asking, Detector, EngineArg, ModelArg, SimArgs, StartArg};
 use crate::{Failure, Outcome};
 
-pub(crate) fn run(args: &SimArgs) -> Outcome {
+pub(crate) fn run(args: &SimArgs, given: &ArgMatches) -> Outcome {
     let entry = registry::entry(&args.protocol).map_err(|error| Failure::Usage(error.to_string()))?;
     let printed = match &args.as_printed {
         None => Printed::NONE,
@@ -34,10 +35,11 @@ pub(crate) fn run(args: &SimArgs) -> Outcome {
     if args.trace.is_some() && args.runs > 1 {
         return Err(Failure::Usage("a trace tells one run: leave out --trace or --runs".into()));
     }
-    options::check(args, entry)?;
+    options::check(args, given, entry)?;
     match args.model {
         ModelArg::Messages => run_all(
             args,
+            entry,
             |seed| {
                 let graph = graph::build(args, entry, seed)?;
                 simulate(args, entry, &config(args, entry, printed, seed, graph))
@@ -47,6 +49,7 @@ pub(crate) fn run(args: &SimArgs) -> Outcome {
         ),
         ModelArg::State => run_all(
             args,
+            entry,
             |seed| state::simulate(args, entry, printed, seed),
             |report| &report.violations,
             |to, report| state::print(to, args, entry, report),
@@ -57,6 +60,7 @@ pub(crate) fn run(args: &SimArgs) -> Outcome {
 /// Runs every seed that was asked for, prints and complains, and says whether all were correct.
 fn run_all<R: Serialize>(
     args: &SimArgs,
+    entry: &Entry,
     simulate: impl Fn(u64) -> Result<R, Failure>,
     violations: impl Fn(&R) -> &[Violation],
     print: impl Fn(&mut StdoutLock<'_>, &R) -> io::Result<()>,
@@ -67,7 +71,7 @@ fn run_all<R: Serialize>(
         let seed = args.seed.wrapping_add(u64::from(run));
         let report = simulate(seed)?;
         if !violations(&report).is_empty() {
-            complain(args, violations(&report), seed);
+            complain(args, entry, violations(&report), seed);
         }
         if !args.json {
             print(&mut stdout, &report)?;
@@ -224,9 +228,17 @@ impl Visitor for Run<'_> {
 }
 
 /// A failure is a gift-wrapped bug report: the property first, then how to see it again.
-fn complain(args: &SimArgs, violations: &[Violation], seed: u64) {
+fn complain(args: &SimArgs, entry: &Entry, violations: &[Violation], seed: u64) {
     for violation in violations {
         eprintln!("kgate: {violation}");
+    }
+    let suspected = violations.iter().any(|violation| violation.property == "nobody live is suspected");
+    if suspected && entry.told_to_tolerate {
+        eprintln!(
+            "{} assumes that a process's neighbours always answer it among the first n-f (responsiveness): give --latency grid= \
+             with clusters of more than f processes and --send 0, or a smaller --tolerate",
+            entry.name
+        );
     }
     eprintln!("REPRODUCE WITH: {}", replay::command(args, seed));
 }

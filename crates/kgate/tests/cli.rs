@@ -41,6 +41,18 @@ fn bad_input_is_refused_with_advice() {
         ("sim --protocol tree-token --corrupt 3@5", "does not recover from corrupted memory"),
         ("sim --protocol stabilizing --corrupt 16@5", "p0 .. p15"),
         ("sim --ask-inside", "one request at a time"),
+        ("sim --protocol tree-token --ask-inside --hold 0", "time would stand still"),
+        ("sim --protocol tree-token --ask-inside --think 1", "nobody pauses"),
+        ("sim --protocol tree-token --down kept", "there are none: give --random-recoveries"),
+        ("sim --protocol tree-token --random-recoveries 100 --down-for 1000000", "shorter --down-for"),
+        ("sim --protocol tree-token -n 4294967295", "edges"),
+        ("sim --protocol stabilizing -n 100000 --graph complete", "edges"),
+        ("sim --protocol stabilizing -n 0", "n is 0"),
+        ("sim --protocol stabilizing --forged 1", "there are none: give --start random"),
+        ("sim --protocol stabilizing --detect-interval 0", "interval of 0"),
+        ("sim --protocol stabilizing --corrupt 3@5000", "the run ends at 1000"),
+        ("sim --protocol stabilizing --model state --hold 1", "--hold means nothing in the state model"),
+        ("sim -n 3 -k 1 --crash 0@1,1@1,2@1", "nobody would be left"),
         ("sim --protocol timer-free -k 3 --tolerate 3", "choose at most 2"),
         ("sim --tolerate 1", "leave out --tolerate"),
         ("sim --refresh 1", "leave out --refresh"),
@@ -150,8 +162,9 @@ fn the_printed_command_gives_the_same_run() {
         "sim --protocol robust -n 9 -k 1 --load first=4 --entries 3 --send-cost staggered --receive-cost queue --crash 8@3",
         "sim --protocol timer-free -n 9 -k 3 --tolerate 1 --refresh 5 --load high --hold 1 --rho 2.5 --send 0 --receive 0 \
          --latency grid=3x3,intra=0.01..0.02,inter=0.5..0.6 --crash 3@20",
-        "sim --protocol tree-token -n 9 --graph random --load high --hold 1 --ask-inside --random-recoveries 5 --down-for 3 \
+        "sim --protocol tree-token -n 9 --graph random --load high --hold 1 --random-recoveries 5 --down-for 3 \
          --down kept --crash 3@20..25,4@30 --think gaussian=1,0.5",
+        "sim --protocol tree-token -n 9 --load high --hold 1 --ask-inside",
         "sim --protocol stabilizing -n 9 --graph star --start random --corrupt 3@500 --forged 1 --refresh 4",
         "sim --protocol vcube -n 9 --detector oracle=2 --random-crashes 2 --send-cost flat --transmit 0.3 --engine heap",
     ] {

@@ -155,6 +155,31 @@ pub enum ConfigError {
         /// When it would be back.
         back: Span,
     },
+    /// A fault of nobody, or too late to matter.
+    #[error("corruption of {node} at {at}: with n = {nodes} the processes are p0 .. p{}, and the run ends at {duration}", nodes - 1)]
+    Strike {
+        /// Who.
+        node: NodeId,
+        /// When.
+        at: Span,
+        /// n.
+        nodes: u32,
+        /// When the run ends.
+        duration: Span,
+    },
+    /// Nobody left.
+    #[error("every process is to crash for good: nobody would be left; let one live")]
+    NobodyLeft,
+    /// Recoveries that do not fit into the run.
+    #[error(
+        "{asked} random recoveries, and only {fit} fit: give a shorter --down-for, a longer --duration or fewer of them"
+    )]
+    TooManyRecoveries {
+        /// How many were asked for.
+        asked: u32,
+        /// How many there could be.
+        fit: u32,
+    },
     /// Recovery of a protocol that stores nothing.
     #[error(
         "processes of this protocol do not come back from a crash: crash them for good (P@T), or choose tree-token"
@@ -345,8 +370,13 @@ impl Config {
         if requesters == 0 || requesters > self.nodes {
             return Err(ConfigError::Requesters { requesters, nodes: self.nodes });
         }
-        if self.load.hold + self.load.think.typical() == Span::ZERO {
+        let pause = if self.load.ask_inside { Span(self.load.hold.0 / 2) } else { self.load.think.typical() };
+        if self.load.hold + pause == Span::ZERO || self.load.ask_inside && pause == Span::ZERO {
             return Err(ConfigError::StandsStill);
+        }
+        // What heals repeats itself so often, if it is not told otherwise.
+        if self.claims.heals && self.refresh.unwrap_or(self.detection.interval) == Span::ZERO {
+            return Err(ConfigError::NoInterval);
         }
         if let Some(longest) = self.times().max().filter(|&longest| longest > LONGEST) {
             return Err(ConfigError::TooLong(longest));

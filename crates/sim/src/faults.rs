@@ -88,7 +88,7 @@ impl Plan {
             }
         }
         draw_losses(config, &mut crashes)?;
-        draw_recoveries(config, &mut crashes);
+        draw_recoveries(config, &mut crashes)?;
         let end = Time::ZERO + config.duration;
         let mut changes = Vec::new();
         for (&node, downs) in &crashes {
@@ -103,8 +103,9 @@ impl Plan {
             }
         }
         for &(node, at) in &config.transient.strikes {
-            if node.0 >= config.nodes {
-                return Err(ConfigError::CrashOfNobody { node, nodes: config.nodes });
+            if node.0 >= config.nodes || at > config.duration {
+                let (nodes, duration) = (config.nodes, config.duration);
+                return Err(ConfigError::Strike { node, at, nodes, duration });
             }
             changes.push((Time::ZERO + at, node, Change::Strike));
         }
@@ -154,7 +155,10 @@ fn draw_losses(config: &Config, crashes: &mut Crashes) -> Result<(), ConfigError
         (first..config.nodes).filter(|&node| !crashes.contains_key(&NodeId(node))).collect();
     let lost = crashes.values().filter(|downs| downs.iter().any(|down| down.1 == Time::NEVER)).count();
     let living = u64::from(config.nodes) - lost as u64;
-    let most = u32::try_from((candidates.len() as u64).min(living.saturating_sub(1))).unwrap_or(u32::MAX);
+    if living == 0 {
+        return Err(ConfigError::NobodyLeft);
+    }
+    let most = u32::try_from((candidates.len() as u64).min(living - 1)).unwrap_or(u32::MAX);
     if config.random_crashes > most {
         return Err(ConfigError::TooManyCrashes { asked: config.random_crashes, most });
     }
@@ -167,16 +171,22 @@ fn draw_losses(config: &Config, crashes: &mut Crashes) -> Result<(), ConfigError
     Ok(())
 }
 
-fn draw_recoveries(config: &Config, crashes: &mut Crashes) {
+fn draw_recoveries(config: &Config, crashes: &mut Crashes) -> Result<(), ConfigError> {
     let mut rng = Rng::fork(config.seed, "recoveries");
-    for _ in 0..config.random_recoveries {
+    for fit in 0..config.random_recoveries {
+        let mut placed = false;
         for _ in 0..TRIES {
             let node = NodeId(u32::try_from(rng.below(u64::from(config.nodes))).expect("a process"));
             let from = Time(rng.within(0, config.duration.0));
             let until = from + Span(rng.within(1, config.down_for.0.max(1)));
-            if insert(crashes, node, from, until) {
+            placed = insert(crashes, node, from, until);
+            if placed {
                 break;
             }
         }
+        if !placed {
+            return Err(ConfigError::TooManyRecoveries { asked: config.random_recoveries, fit });
+        }
     }
+    Ok(())
 }

@@ -36,7 +36,11 @@ fn estimate<M: Protocol, D: Protocol>(config: &Config) -> u128 {
     let process = (size_of::<M>() + size_of::<D>() + 64) as u128;
     let message = (size_of::<M::Message>() + 16 + 32) as u128;
     let order = if config.cost.fifo { 2 * 48 } else { 0 };
-    let asking = requesters * nodes * (message + order) + requesters * nodes / 8;
+    let asking = match &config.graph {
+        // Neighbours talk to neighbours, of a token each at most.
+        Some(graph) => 2 * graph.edges() as u128 * u128::from(config.permits) * (message + order),
+        None => requesters * nodes * (message + order) + requesters * nodes / 8,
+    };
     let detector = match config.own_detector() {
         None => 0,
         Some(Detector::Sparse | Detector::Log) => nodes * 128,

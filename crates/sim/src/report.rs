@@ -79,8 +79,10 @@ pub struct Report {
     pub messages: Messages,
     /// Messages of the mutex for each grant.
     pub messages_per_grant: Option<f64>,
-    /// The most inside at once.
+    /// The most inside at once; where transient faults struck, since the run had recovered.
     pub max_inside: usize,
+    /// The most inside at once in the whole run.
+    pub max_inside_overall: usize,
     /// Grants a time unit (timer-free-2009: CS bandwidth).
     pub cs_bandwidth: f64,
     /// How many units are in use over time.
@@ -127,6 +129,7 @@ pub(crate) struct Rest {
     pub(crate) seed: u64,
     pub(crate) duration: Span,
     pub(crate) max_inside: usize,
+    pub(crate) max_inside_overall: usize,
     pub(crate) crashes: u32,
     pub(crate) recoveries: u32,
     pub(crate) detection: Vec<Span>,
@@ -158,6 +161,7 @@ impl Report {
             messages_per_grant: per(messages.total, stats.grants as f64),
             messages,
             max_inside: rest.max_inside,
+            max_inside_overall: rest.max_inside_overall,
             cs_bandwidth: per(stats.grants, rest.duration.units()).unwrap_or(0.0),
             units_in_use: stats.inside.course(),
             waiting_queue: stats.waiting.course(),

@@ -91,6 +91,22 @@ fn r9_the_wish_is_forgotten() {
     found(&recovering(), "R9", LIVENESS, 5);
 }
 
+/// R10 (a stashed request beside the rebuilt one): tokens are sent to those who do not want them; nothing else is harmed.
+#[test]
+fn r10_asked_for_beside_the_rebuilt() {
+    let mut case = recovering();
+    case.config.down = kgate_sim::Down::Kept;
+    let tokens = |case: &Case| {
+        let report = case.run();
+        assert!(report.violations.is_empty(), "{:?}", report.violations);
+        report.messages.by_kind["token"]
+    };
+    let more = (1..=50)
+        .map(|seed| case.clone().seed(seed))
+        .filter(|case| tokens(&case.clone().as_printed("R10")) > tokens(case));
+    assert!(more.count() > 5);
+}
+
 /// R11 (a RESTART lost at a neighbour that is down): starvation.
 #[test]
 fn r11_restart_is_lost() {

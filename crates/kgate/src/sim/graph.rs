@@ -18,11 +18,14 @@ pub(crate) fn build(args: &SimArgs, entry: &Entry, seed: u64) -> Result<Option<A
             Some(_) => usage(format!("in {} everybody talks to everybody: leave out --graph", entry.name)),
         };
     };
+    if args.processes < 2 {
+        return usage(format!("n is {}: at least 2 processes are needed", args.processes));
+    }
     let named = |name: &str| SHAPES.iter().find(|(known, _)| *known == name).map(|(_, shape)| *shape);
     let graph = match args.graph.as_deref().map(|name| (name, named(name))) {
         None => shape(args, entry, seed, usual)?,
         Some((_, Some(wanted))) => shape(args, entry, seed, wanted)?,
-        Some((path, None)) => read(path)?,
+        Some((path, None)) => read(path, entry)?,
     };
     if entry.network == Network::Tree && !graph.is_tree() {
         return usage(format!(
@@ -32,6 +35,9 @@ pub(crate) fn build(args: &SimArgs, entry: &Entry, seed: u64) -> Result<Option<A
     }
     Ok(Some(Arc::new(graph)))
 }
+
+/// A graph of so many edges takes a gigabyte or two.
+const MOST_EDGES: u64 = 50_000_000;
 
 fn shape(args: &SimArgs, entry: &Entry, seed: u64, wanted: Shape) -> Result<Graph, Failure> {
     let wanted = match (entry.network, wanted) {
@@ -47,17 +53,26 @@ fn shape(args: &SimArgs, entry: &Entry, seed: u64, wanted: Shape) -> Result<Grap
         }
         (_, wanted) => wanted,
     };
+    let nodes = u64::from(args.processes);
+    let edges = if wanted == Shape::Complete { nodes.pow(2) / 2 } else { 2 * nodes };
+    if edges > MOST_EDGES {
+        return usage(format!(
+            "{wanted} with n = {} has {edges} edges: choose n so that there are at most {MOST_EDGES}",
+            args.processes
+        ));
+    }
     let mut dice = Rng::fork(seed, "graph");
     wanted
         .build(args.processes, &mut |bound| dice.below(bound))
         .map_err(|error| Failure::Usage(error.to_string()))
 }
 
-fn read(path: &str) -> Result<Graph, Failure> {
-    let names: Vec<&str> = SHAPES.iter().map(|(name, _)| *name).collect();
+fn read(path: &str, entry: &Entry) -> Result<Graph, Failure> {
+    let fits = |shape: &Shape| entry.network != Network::Tree || shape.is_tree() || *shape == Shape::Random;
+    let names: Vec<&str> = SHAPES.iter().filter(|(_, shape)| fits(shape)).map(|(name, _)| *name).collect();
     let text = std::fs::read_to_string(path).map_err(|error| {
         Failure::Usage(format!(
-            "no graph '{path}': {error}; name a file of edges, or one of {}",
+            "cannot read the graph '{path}': {error}; name a file of edges, or one of {}",
             names.join(", ")
         ))
     })?;

@@ -1,12 +1,68 @@
 //! Options that mean nothing to the chosen protocol or model are refused, not ignored.
 
+use clap::ArgMatches;
+use clap::parser::ValueSource;
 use kgate_protocols::registry::{Entry, Network};
 
 use crate::Failure;
-use crate::cli::{ModelArg, SimArgs};
+use crate::cli::{ModelArg, SimArgs, StartArg};
 
-pub(crate) fn check(args: &SimArgs, entry: &Entry) -> Result<(), Failure> {
+/// What only messages, clients and detectors know of.
+const MESSAGES_ONLY: [&str; 21] = [
+    "load",
+    "hold",
+    "think",
+    "rho",
+    "first_request",
+    "entries",
+    "ask_inside",
+    "send",
+    "transmit",
+    "latency",
+    "receive",
+    "send_cost",
+    "receive_cost",
+    "fifo",
+    "duration",
+    "down_for",
+    "down",
+    "refresh",
+    "detector",
+    "forged",
+    "engine",
+];
+
+pub(crate) fn check(args: &SimArgs, given: &ArgMatches, entry: &Entry) -> Result<(), Failure> {
+    // What stands in the environment may be meant for other runs.
+    let typed = |id: &str| given.value_source(id) == Some(ValueSource::CommandLine);
+    let flag = |id: &str| format!("--{}", id.replace('_', "-"));
     let state = args.model == ModelArg::State;
+    let recoveries = args.random_recoveries > 0 || args.crash.iter().any(|crash| crash.back.is_some());
+    let faults = args.start == StartArg::Random || !args.corrupt.is_empty();
+    if state && let Some(id) = MESSAGES_ONLY.iter().find(|id| typed(id)) {
+        return usage(format!(
+            "{} means nothing in the state model: leave it out, or leave out --model",
+            flag(id)
+        ));
+    }
+    for id in ["down", "down_for"] {
+        let used = if id == "down" { recoveries } else { args.random_recoveries > 0 };
+        if typed(id) && !used {
+            return usage(format!(
+                "{} is for crashes with recovery, and there are none: give --random-recoveries",
+                flag(id)
+            ));
+        }
+    }
+    if typed("forged") && !faults {
+        return usage(
+            "--forged is for corrupted processes, and there are none: give --start random or --corrupt"
+                .into(),
+        );
+    }
+    if args.ask_inside && (typed("think") || typed("rho")) {
+        return usage("with --ask-inside nobody pauses: leave out --think and --rho".into());
+    }
     let rules = [
         (
             args.tolerate.is_some() && !entry.told_to_tolerate,
@@ -34,7 +90,11 @@ pub(crate) fn check(args: &SimArgs, entry: &Entry) -> Result<(), Failure> {
         (state && args.trace.is_some(), "the state model has no trace: leave out --trace".into()),
     ];
     match rules.into_iter().find(|(broken, _)| *broken) {
-        Some((_, text)) => Err(Failure::Usage(text)),
+        Some((_, text)) => usage(text),
         None => Ok(()),
     }
+}
+
+fn usage(text: String) -> Result<(), Failure> {
+    Err(Failure::Usage(text))
 }

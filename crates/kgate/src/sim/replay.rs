@@ -32,7 +32,7 @@ fn over_messages(args: &SimArgs, seed: u64) -> Vec<String> {
             Asking::High => "--load high".into(),
             Asking::First(count) => format!("--load first={count}"),
         },
-        format!("--hold {} --think {} --first-request {}", args.hold, super::think(args), args.first_request),
+        format!("--hold {} --first-request {}", args.hold, args.first_request),
         format!("--send {} --receive {}", args.send, args.receive),
         match args.send_cost {
             SendCostArg::Queue => "--send-cost queue".into(),
@@ -56,6 +56,9 @@ fn over_messages(args: &SimArgs, seed: u64) -> Vec<String> {
     }
     if let Some(entries) = args.entries {
         words.push(format!("--entries {entries}"));
+    }
+    if !args.ask_inside {
+        words.push(format!("--think {}", super::think(args)));
     }
     if args.fifo {
         words.push("--fifo".into());
@@ -96,7 +99,8 @@ fn faults(args: &SimArgs) -> Vec<String> {
         let strikes: Vec<String> = args.corrupt.iter().map(|(node, at)| format!("{}@{at}", node.0)).collect();
         words.push(format!("--corrupt {}", strikes.join(",")));
     }
-    if args.start == StartArg::Random || !args.corrupt.is_empty() {
+    let over_messages = args.model == ModelArg::Messages;
+    if over_messages && (args.start == StartArg::Random || !args.corrupt.is_empty()) {
         words.push(format!("--forged {}", args.forged));
     }
     words

@@ -33,9 +33,14 @@ fn print_page(to: &mut impl Write, args: &SimArgs, entry: &Entry, report: &Repor
         Asking::Low => asking(args.units),
         Asking::First(count) => asking(count),
     };
+    let often = match args.entries {
+        None => "again and again".to_owned(),
+        Some(1) => "once each".to_owned(),
+        Some(times) => format!("{times} times each"),
+    };
     writeln!(
         to,
-        "{} processes share {} units; {who}, again and again, for {} t.u., and hold a unit for {} t.u. each time",
+        "{} processes share {} units; {who}, {often}, for {} t.u., and hold a unit for {} t.u. each time",
         report.n, report.k, report.duration, args.hold
     )?;
     writeln!(to, "protocol    {}: {}", entry.name, entry.title)?;
@@ -47,16 +52,16 @@ fn print_page(to: &mut impl Write, args: &SimArgs, entry: &Entry, report: &Repor
         writeln!(to, "detection   {}", detection(report))?;
     }
     if report.recoveries > 0 {
-        writeln!(to, "recoveries  {} processes crashed and came back", report.recoveries)?;
+        writeln!(to, "recoveries  {} times a process crashed and came back", report.recoveries)?;
     }
     if let Some(at) = report.stabilized_at {
-        writeln!(to, "stabilized  at {at:.3} t.u.; judged from then on")?;
+        writeln!(to, "stabilized  at {at:.3} t.u.; since then at most {} inside", report.max_inside)?;
     }
     writeln!(to, "granted     {} of {} requests", report.grants, report.requests)?;
     writeln!(
         to,
         "inside      at most {} at once, {:.2} on average, while {:.2} waited; {:.3} grants a t.u.",
-        report.max_inside, report.units_in_use.mean, report.waiting_queue.mean, report.cs_bandwidth
+        report.max_inside_overall, report.units_in_use.mean, report.waiting_queue.mean, report.cs_bandwidth
     )?;
     writeln!(to, "obtaining   {}", times(&report.obtaining))?;
     writeln!(to, "            {} from the start of the broadcast", times(&report.obtaining_from_broadcast))?;
@@ -84,19 +89,20 @@ fn asking(count: u32) -> String {
 /// How long it took until every live process knew of a crash.
 fn detection(report: &Report) -> String {
     let known = match (report.detection.mean, report.detection.max) {
-        (Some(mean), Some(max)) => format!("known to all after mean {mean:.3}  max {max:.3} t.u."),
-        _ => "no crash became known to all".into(),
-    };
-    let open = if report.undetected > 0 {
-        format!("; {} not known to all", report.undetected)
-    } else {
-        String::new()
+        (Some(mean), Some(max)) => {
+            let open = match report.undetected {
+                0 => String::new(),
+                open => format!("; {open} of them never"),
+            };
+            format!("known to all the living after mean {mean:.3}  max {max:.3} t.u.{open}")
+        }
+        _ => "no crash became known to all the living".into(),
     };
     let wrong = match report.false_suspicions {
         0 => String::new(),
         wrong => format!("; {wrong} suspicions were wrong"),
     };
-    known + &open + &wrong
+    known + &wrong
 }
 
 fn times(of: &Distribution) -> String {
@@ -118,7 +124,11 @@ fn verdict(report: &Report) -> String {
     }
     match report.unanswered {
         0 => {
-            format!("correct: never more than {} inside, every request of a live process answered", report.k)
+            let since = if report.stabilized_at.is_some() { " since it had stabilized" } else { "" };
+            format!(
+                "correct: never more than {} inside{since}, every request of a live process answered",
+                report.k
+            )
         }
         waiting => format!(
             "never more than {} inside; {waiting} of the living wait for ever, since more crashed than this protocol bears",

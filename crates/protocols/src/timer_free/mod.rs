@@ -29,7 +29,8 @@
 //! round; and that round (n bits, and n for each suspect) while somebody not known to have crashed may still answer it.
 //!
 //! To see it, on a grid of ten clusters as in section 5:
-//! `kgate sim --protocol timer-free -n 100 -k 10 --latency grid=10x10,intra=0.010..0.030,inter=0.180..0.220 --rho 5`
+//! `kgate sim --protocol timer-free -n 100 -k 10 --load high --hold 2 --rho 5 --send 0 --receive 0 --latency
+//! grid=10x10,intra=0.010..0.030,inter=0.180..0.220`
 //!
 //! Deviations from the paper ([`defects`] tells the stories; each T but T8 can be run as printed):
 //! - T1: ties go to the smaller id; T2: a REPLY carries the clock of its request; T3: pending keeps the newest clock of each

@@ -22,7 +22,7 @@ pub enum Shape {
     Star,
     /// A path whose ends meet.
     Ring,
-    /// Rows as long as there are rows, or one longer; the last row may be shorter.
+    /// Rows of the square root of n, rounded down; the last row may be shorter.
     Grid,
     /// A path, the spine, each of whose processes has one leaf; the root is at one end.
     Caterpillar,
@@ -30,7 +30,7 @@ pub enum Shape {
     Complete,
     /// A tree drawn at random: every process hangs below one drawn from those before it.
     RandomTree,
-    /// Such a tree and as many edges more, or all that there can be.
+    /// Such a tree and up to as many edges more.
     Random,
 }
 

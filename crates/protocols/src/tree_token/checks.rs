@@ -2,6 +2,7 @@
 
 use kgate_core::{NodeId, Refusal};
 
+use super::defects::R10;
 use super::{Lives, Revision, Statement, TreeToken};
 use crate::collections::NodeList;
 
@@ -14,13 +15,25 @@ impl TreeToken {
         match self.link(from) {
             None => Some((0, 0)),
             Some(link) if lives.mine == link.life => Some((link.asks_in, link.asks_out)),
-            Some(link) => (lives.mine > link.life).then(|| (u64::from(link.waits), link.outstanding())),
+            Some(link) => (lives.mine > link.life).then(|| (u64::from(link.waits), 0)),
         }
     }
 
     pub(super) fn check_count(&self, count: u64, counted: u64) -> Result<(), Refusal> {
-        if count > counted + u64::from(self.permits()) {
+        if count > counted + u64::from(self.permits()) && !self.printed.has(R10) {
             return Err(Refusal::Junk("more tokens asked for or served than there are"));
+        }
+        Ok(())
+    }
+
+    /// A correct neighbour waits for as many tokens as there are at most, and once more for those it has forgotten that it
+    /// asked for; so a queue has a bound, whatever is sent.
+    pub(super) fn check_waits(&self, from: NodeId, lives: Lives, asks: u64) -> Result<(), Refusal> {
+        let Some(link) = self.link(from).filter(|_| !self.printed.has(R10)) else { return Ok(()) };
+        let counted = if lives.mine == link.life { link.asks_in } else { u64::from(link.waits) };
+        let waits = u64::from(link.waits) + asks.saturating_sub(counted);
+        if waits > 2 * u64::from(self.permits()) {
+            return Err(Refusal::Junk("a neighbour that waits for more tokens than there are"));
         }
         Ok(())
     }

@@ -83,6 +83,7 @@ impl TreeToken {
         self.check_lives(lives)?;
         if let Some((asks_in, _)) = self.counts(from, lives) {
             self.check_count(asks, asks_in)?;
+            self.check_waits(from, lives, asks)?;
         }
         let new = self.session(from, lives).map(|link| link.hear_asks(asks));
         let new = new.or_else(|| self.hear_again(from)).unwrap_or(0);

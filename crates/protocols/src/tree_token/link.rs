@@ -44,12 +44,20 @@ impl Link {
         self.asks_out.checked_sub(self.served_in).expect("no more is served than asked for")
     }
 
-    /// The session with a later life of it begins. It has forgotten everything, and is told in ADVISE what we still want of it
-    /// and what it still wants of us: both are carried over.
+    /// The session with a later life of it begins, by its RESTART. It has forgotten everything, and is told in our ADVISE what we
+    /// still want of it and what it still wants of us: both are carried over.
     pub(super) fn adopt(&mut self, life: u32) {
+        let asked = self.outstanding();
+        self.adopt_untold(life);
+        self.asks_out = asked;
+    }
+
+    /// The session with a later life of it begins, by another message than its RESTART, which was lost or is late. Nobody has told
+    /// it what we want: we must ask again.
+    pub(super) fn adopt_untold(&mut self, life: u32) {
         assert!(life > self.life, "{}: life {life} after {}", self.node, self.life);
         self.life = life;
-        self.asks_out = self.outstanding();
+        self.asks_out = 0;
         self.served_in = 0;
         self.asks_in = u64::from(self.waits);
         self.served_out = 0;

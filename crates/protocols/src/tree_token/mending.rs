@@ -44,12 +44,8 @@ pub(super) struct Mended<'a> {
 
 impl<'a> Mended<'a> {
     pub(super) fn new(graph: &'a Graph, lost: &'a NodeList) -> Self {
-        let root = if lost.contains(graph.root()) {
-            let left = (0..graph.nodes()).map(NodeId).filter(|&node| !lost.contains(node));
-            left.min_by_key(|&node| graph.preorder(node)).expect("who asks is left")
-        } else {
-            graph.root()
-        };
+        let mut walk = graph.walk().iter().copied();
+        let root = walk.find(|&node| !lost.contains(node)).expect("who asks is left");
         Self { graph, lost, root }
     }
 

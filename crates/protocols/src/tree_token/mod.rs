@@ -49,7 +49,8 @@
 //! - k tokens, and losses for good; the paper has one token, and no losses.
 //!
 //! To see it: `kgate sim --protocol tree-token -n 22 --graph radial`, with `--crash 4@10..12 --down lost` for a crash with
-//! recovery, `--crash 4@10` for a loss for good, and `--as-printed R7` beside a crash with recovery for what is printed.
+//! recovery, `--crash 4@10` for a loss for good; and `-n 8 -k 1 --load high --hold 2 --duration 200 --latency uniform=0.1..2
+//! --random-recoveries 40 --down-for 5 --runs 50 --as-printed R7` for what recovery is worth as printed.
 
 mod checks;
 pub mod defects;
@@ -158,7 +159,7 @@ impl TreeToken {
             if r11 && !link.is_known() {
                 return None;
             }
-            link.adopt(lives.mine);
+            link.adopt_untold(lives.mine);
         }
         Some(link)
     }

@@ -63,6 +63,7 @@ impl TreeToken {
         if let Some((asks_in, asks_out)) = self.counts(from, lives) {
             self.check_count(asks, asks_in)?;
             self.check_count(heard, asks_out)?;
+            self.check_waits(from, lives, asks)?;
         }
         if statement.lost.contains(self.me) {
             return Ok(());
@@ -73,7 +74,7 @@ impl TreeToken {
             return Ok(());
         };
         if lives.mine > link.life {
-            link.adopt(lives.mine);
+            link.adopt_untold(lives.mine);
         }
         link.asks_out = link.asks_out.max(heard);
         let new = link.hear_asks(asks);

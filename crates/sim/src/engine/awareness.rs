@@ -20,6 +20,8 @@ struct Loss {
     at: Time,
     unaware: FixedBitSet,
     left: u64,
+    /// Somebody has learnt of it, and not only all who had not are gone.
+    learnt: bool,
     took: Option<Span>,
 }
 
@@ -32,12 +34,13 @@ impl Awareness {
         let left = others.count_ones(..) as u64;
         self.untold += left;
         self.place.insert(node, self.losses.len());
-        self.losses.push(Loss { node, at: now, unaware: others, left, took: None });
+        self.losses.push(Loss { node, at: now, unaware: others, left, learnt: false, took: None });
     }
 
     /// `who` learns that `of` is lost; false if it lives.
     pub(super) fn learn(&mut self, who: NodeId, of: NodeId, now: Time) -> bool {
         let Some(&place) = self.place.get(&of) else { return false };
+        self.losses[place].learnt = true;
         self.losses[place].forget(who, now, &mut self.untold);
         true
     }
@@ -67,7 +70,7 @@ impl Loss {
             self.unaware.remove(who.index());
             self.left -= 1;
             *untold -= 1;
-            if self.left == 0 {
+            if self.left == 0 && self.learnt {
                 self.took = Some(now.since(self.at));
             }
         }

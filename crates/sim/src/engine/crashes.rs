@@ -39,7 +39,8 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
             at = at.max(*last);
             *last = at;
         }
-        self.queue.push(at, Event::News { node, crashed });
+        let life = self.life_of(node);
+        self.queue.push(at, Event::News { node, crashed, life });
     }
 
     /// A process crashes and will be back. Its client, if it waits, waits on; if it is inside, it is gone.
@@ -69,6 +70,10 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         self.write(node, &trace::Event::Restart);
         let asks = self.absent.remove(&node).expect("it was down");
         self.alive.insert(node.index());
+        // What was under way to this process or waited in its queues belongs to its life before.
+        *self.lives.entry(node).or_default() += 1;
+        self.last_news.remove(&node);
+        self.network.empty_queues(node, self.now);
         let stored = self.stored.get(&node).cloned();
         self.mutexes[node.index()] = M::start(&self.config.setup(node), stored, &mut self.mutex_out);
         self.carry_out_mutex(node);
@@ -84,6 +89,11 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         if asks && idle && !self.judges.is_waiting(node) && !self.due.contains(node.index()) {
             self.ask_again(node);
         }
+    }
+
+    /// How often `node` has come back.
+    pub(super) fn life_of(&self, node: NodeId) -> u32 {
+        self.lives.get(&node).copied().unwrap_or(0)
     }
 
     /// A message to a process that does not live is lost, or kept if it is to come back.

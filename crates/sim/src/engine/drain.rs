@@ -63,9 +63,14 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
     fn patience(&self) -> Span {
         let nodes = u64::from(self.config.nodes);
         let rounds = u64::from(nodes.ilog2() + 1).pow(2) * (u64::from(self.crashed) + 1);
-        let detection = self.config.detection.interval + self.config.detection.timeout.times(nodes);
+        let refresh = self.config.refresh.unwrap_or_default();
+        let timeouts = self.config.own_detector().map_or(0, |_| nodes);
+        let detection =
+            refresh.max(self.config.detection.interval) + self.config.detection.timeout.times(timeouts);
         let cost = &self.config.cost;
-        let queues = (cost.send + cost.receive).times(nodes * nodes.min(1 << 12) * 4);
+        // Beyond what the protocol bears nobody is promised anything, so nobody waits for every queue to empty.
+        let turns = if self.crashed > self.config.claims.bears { 4 } else { nodes.min(1 << 12) * 4 };
+        let queues = (cost.send + cost.receive).times(nodes * turns);
         let delays = cost.latency.typical().times(64);
         let oracle = self.config.detection.oracle.unwrap_or(Span::ZERO);
         // Tokens that take turns down a tree come to its end once in as many waves as it has ends, which may double each level.

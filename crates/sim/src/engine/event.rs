@@ -30,8 +30,10 @@ pub(super) enum Event<M, T, DM, DT> {
     Acquire { node: NodeId },
     /// A client comes out.
     Release { node: NodeId, grant: GrantId },
-    /// The oracle tells a process of a crash.
-    News { node: NodeId, crashed: NodeId },
+    /// The oracle tells a process of a crash, in this life of it.
+    News { node: NodeId, crashed: NodeId, life: u32 },
+    /// A message leaves the receive queue of a process that may have crashed since it entered.
+    Received(Box<(NodeId, NodeId, M, u32)>),
 }
 
 impl<M, T, DM, DT> Event<M, T, DM, DT> {

@@ -15,6 +15,8 @@ pub(super) struct Judges {
     fences: SlotFences,
     /// A transient fault has struck and the run has not recovered: what is unsafe now is no violation.
     excused: bool,
+    /// The most inside before it had recovered.
+    before: usize,
     requesters: Vec<Requester>,
     violations: Vec<Violation>,
 }
@@ -26,6 +28,7 @@ impl Judges {
             served: EveryoneServed::default(),
             fences: SlotFences::default(),
             excused: false,
+            before: 0,
             requesters: vec![Requester::default(); config.load.requesters as usize],
             violations: Vec::new(),
         }
@@ -79,6 +82,7 @@ impl Judges {
     /// The run has recovered.
     pub(super) fn be_strict(&mut self) {
         self.excused = false;
+        self.before = self.before.max(self.inside.most());
         self.inside.forget_most();
     }
 
@@ -147,6 +151,10 @@ impl Judges {
 
     pub(super) fn most_inside(&self) -> usize {
         self.inside.most()
+    }
+
+    pub(super) fn most_inside_overall(&self) -> usize {
+        self.inside.most().max(self.before)
     }
 
     pub(super) fn into_violations(self) -> Vec<Violation> {

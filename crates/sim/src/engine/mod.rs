@@ -102,6 +102,7 @@ pub fn run<M: Protocol, D: Protocol, Q: Engine>(
         seed: config.seed,
         duration: config.duration,
         max_inside: simulation.judges.most_inside(),
+        max_inside_overall: simulation.judges.most_inside_overall(),
         crashes: simulation.crashed,
         unanswered,
         violations: simulation.judges.into_violations(),
@@ -167,8 +168,10 @@ struct Simulation<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> {
     stored: BTreeMap<NodeId, M::Durable>,
     /// Messages to processes that are down and will come back, where those are kept.
     kept: BTreeMap<NodeId, Vec<(NodeId, M::Message)>>,
-    /// Who is down and has a client that means to ask; true if it is down for a time only.
+    /// Who is down for a time; true if its client means to ask when it is back.
     absent: BTreeMap<NodeId, bool>,
+    /// How often each process has come back.
+    lives: BTreeMap<NodeId, u32>,
     /// When the last news of a loss reaches each process, where they come in one order.
     last_news: BTreeMap<NodeId, Time>,
     /// Whose client will ask at a time that is set.
@@ -215,6 +218,7 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
             stored: BTreeMap::new(),
             kept: BTreeMap::new(),
             absent: BTreeMap::new(),
+            lives: BTreeMap::new(),
             last_news: BTreeMap::new(),
             due: FixedBitSet::with_capacity(config.load.requesters as usize),
             held: BTreeMap::new(),
@@ -332,8 +336,17 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
             }
             Event::Arrive(arrived) => {
                 let (from, to, message) = *arrived;
+                if self.config.claims.recovers && !self.alive.contains(to.index()) {
+                    self.keep(from, to, message);
+                    return;
+                }
                 let received = self.network.receive(to, at);
-                self.queue.push(received, Event::Deliver { from, to, message });
+                if self.config.claims.recovers {
+                    let life = self.life_of(to);
+                    self.queue.push(received, Event::Received(Box::new((from, to, message, life))));
+                } else {
+                    self.queue.push(received, Event::Deliver { from, to, message });
+                }
             }
             Event::Probe { from, to, message } => {
                 self.probes -= 1;
@@ -362,7 +375,18 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
             }
             Event::Acquire { node } => self.acquire(node),
             Event::Release { node, grant } => self.release(node, grant),
-            Event::News { node, crashed } => self.tell(node, crashed),
+            Event::News { node, crashed, life } => {
+                if self.life_of(node) == life {
+                    self.tell(node, crashed);
+                }
+            }
+            Event::Received(received) => {
+                let (from, to, message, life) = *received;
+                if self.life_of(to) == life {
+                    let content = RunHash::of(&message);
+                    self.deliver(from, to, message, content);
+                }
+            }
         }
     }
 

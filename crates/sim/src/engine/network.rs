@@ -73,6 +73,15 @@ impl Network {
         }
     }
 
+    /// A process is back: nothing waits in its queues.
+    pub(super) fn empty_queues(&mut self, node: NodeId, now: Time) {
+        for free in [&mut self.send_free, &mut self.receive_free] {
+            if let Some(free) = free.get_mut(node.index()) {
+                *free = now;
+            }
+        }
+    }
+
     /// A message has arrived at `to`: when has it been received?
     pub(super) fn receive(&mut self, to: NodeId, arrived: Time) -> Time {
         let free = &mut self.receive_free[to.index()];
