@@ -22,6 +22,8 @@ pub(crate) enum Command {
     /// Simulate a protocol: processes ask for units again and again, and the run is measured and judged
     #[command(after_long_help = SIM_HELP)]
     Sim(Box<SimArgs>),
+    /// Look at a run that was written down with `kgate sim --trace`
+    Trace(TraceArgs),
     /// List the protocols: what each costs, which crashes it bears, where it is published
     Protocols(ProtocolsArgs),
 }
@@ -199,6 +201,25 @@ pub(crate) struct SimArgs {
     /// Write requests, sends, deliveries, grants, crashes and suspicions to a file, one JSON object a line
     #[arg(long, value_name = "FILE", env = "KGATE_OPT_TRACE")]
     pub(crate) trace: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TraceArgs {
+    #[command(subcommand)]
+    pub(crate) command: TraceCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TraceCommand {
+    /// Judge a trace by itself, without the simulator or the protocol: at most k inside, slots and fences, who waits at the end
+    Judge {
+        /// The trace; `-` for standard input
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// Print one JSON object
+        #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_JSON")]
+        json: bool,
+    },
 }
 
 #[derive(Debug, Args)]

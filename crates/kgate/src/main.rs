@@ -7,6 +7,7 @@ mod cli;
 mod list;
 mod parse;
 mod sim;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
             let given = matches.subcommand_matches("sim").expect("that is what was matched");
             sim::run(&args, given)
         }
+        Command::Trace(args) => trace::run(&args),
         Command::Protocols(args) => list::run(&args),
     };
     match done {

@@ -325,3 +325,42 @@ fn a_graph_from_a_file() {
     assert!(stderr(&output).contains("give -n 3"), "{}", stderr(&output));
     std::fs::remove_file(&file).expect("it was there");
 }
+
+/// The oracle over traces comes to the simulator's verdict by the file alone, for every protocol, right and as printed.
+#[test]
+fn a_trace_is_judged_by_itself() {
+    let file = std::env::temp_dir().join(format!("kgate-judge-{}.ndjson", std::process::id()));
+    let path = file.display();
+    for line in [
+        "--protocol raymond -n 6 -k 2 --load high --hold 1",
+        "--protocol bas -n 8 -k 2 --load high --hold 1 --random-crashes 3",
+        "--protocol vcube -n 4 -k 2 --load high --latency uniform=0.1..2 --hold 1 --as-printed D2",
+        "--protocol robust -n 3 -k 1 --load high --hold 1 --as-printed D9",
+        "--protocol timer-free -n 2 -k 1 --load high --hold 1 --as-printed T1",
+        "--protocol tree-token -n 9 -k 2 --load high --hold 1 --random-recoveries 6 --down-for 3 --random-crashes 2",
+        "--protocol tree-token -n 8 -k 1 --load high --hold 2 --as-printed R1",
+        "--protocol stabilizing -n 6 -k 2 --load high --hold 1 --start random",
+    ] {
+        let report = json(&format!("sim {line} --duration 80 --json --trace {path}"));
+        let output = kgate(&format!("trace judge {path} --json"));
+        let verdict: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let safe = |value: &serde_json::Value| {
+            value["violations"]
+                .as_array()
+                .expect("a list")
+                .iter()
+                .all(|v| v["property"] != "at most k inside")
+        };
+        assert_eq!(safe(&report), safe(&verdict), "{line}: {}", stderr(&output));
+        assert_eq!(output.status.code(), Some(i32::from(!safe(&report))), "{line}: {}", stderr(&output));
+        assert_eq!(verdict["max_inside"], report["max_inside"], "{line}");
+        assert_eq!(verdict["waiting"], serde_json::json!([]), "{line}");
+        assert!(verdict["grants"].as_u64() >= report["grants"].as_u64(), "{line}");
+    }
+    std::fs::write(&file, "nothing\n").expect("a file");
+    let output = kgate(&format!("trace judge {path}"));
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("no header of a trace"), "{}", stderr(&output));
+    std::fs::remove_file(&file).expect("it is ours");
+    assert_eq!(kgate("trace judge nosuchfile").status.code(), Some(2));
+}

@@ -34,6 +34,11 @@ impl EveryoneServed {
         self.waiting.contains_key(&node)
     }
 
+    /// All who wait, in the order of ids.
+    pub fn who(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.waiting.keys().copied()
+    }
+
     /// How many wait.
     pub fn waiting(&self) -> usize {
         self.waiting.len()

@@ -5,6 +5,7 @@
 
 pub mod at_most_k;
 pub mod everyone_served;
+pub mod history;
 pub mod slot_fences;
 pub mod trace;
 mod violation;

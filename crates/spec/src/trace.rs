@@ -1,4 +1,4 @@
-//! Runs written down: one JSON object a line (NDJSON).
+//! Runs written down: one JSON object a line (NDJSON). `docs/TRACE.md` describes it for those who write or read it elsewhere.
 //!
 //! The first line is the header `{"trace":1,...}` with the version of this format and what was run; every other line is
 //! one event with its time in nanoseconds. Fields are only ever added within a version.
@@ -20,7 +20,14 @@ pub enum Event<'a> {
     /// The request leaves its process.
     Asked,
     /// The client goes in.
-    Granted,
+    Granted {
+        /// With which slots, where the protocol numbers them.
+        #[serde(skip_serializing_if = "<[u32]>::is_empty")]
+        slots: &'a [u32],
+        /// Under which fence, in hexadecimal, where there is one: JSON has no numbers of 128 bits.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        fence: Option<String>,
+    },
     /// The client comes out.
     Release,
     /// A message is handed to the network; `copies` of it, to `to` if it is one.
@@ -49,6 +56,8 @@ pub enum Event<'a> {
     Restart,
     /// The process's memory becomes anything.
     Fault,
+    /// The run has recovered from all transient faults; told once, of the process at which that was seen.
+    Recovered,
     /// The process holds another for crashed.
     Suspected {
         /// Whom.

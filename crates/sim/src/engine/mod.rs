@@ -586,7 +586,10 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
         let (from_request, from_broadcast) = self.judges.granted(node, self.now, slots, fence);
         self.stats.obtaining.push(from_request);
         self.stats.obtaining_from_broadcast.push(from_broadcast);
-        self.write(node, &trace::Event::Granted);
+        if self.trace.is_some() {
+            let (slots, fence) = (slots.unwrap_or_default(), fence.map(|fence| format!("{:#x}", fence.0)));
+            self.write(node, &trace::Event::Granted { slots, fence });
+        }
     }
 
     #[inline]

@@ -91,6 +91,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
             self.recovery.unsettled = None;
             self.recovery.settled_at = Some(self.now);
             self.judges.be_strict();
+            self.write(NodeId(0), &trace::Event::Recovered);
         }
     }
 }

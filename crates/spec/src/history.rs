@@ -1,0 +1,303 @@
+//! The independent oracle: judges a run by what was written down of it, and by nothing else.
+//!
+//! It reads the lines of a [`trace`](crate::trace), from the simulator or from anybody who writes that format, and knows no
+//! protocol: who asked, who went in with which slots and fence, who came out, who crashed and came back. A client that waits
+//! when its process crashes waits on if the process comes back; one that is inside is gone. Between a transient fault and the line that
+//! says that the run has recovered from it, safety is not judged.
+
+use std::collections::BTreeSet;
+use std::io::{self, BufRead};
+
+use kgate_core::{Fence, NodeId, Time};
+use serde::{Deserialize, Serialize};
+
+use crate::trace::VERSION;
+use crate::{AtMostK, EveryoneServed, SlotFences, Violation};
+
+/// What the oracle found.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Verdict {
+    /// The protocol, as the trace names it.
+    pub protocol: String,
+    /// How many processes.
+    pub n: u32,
+    /// How many units.
+    pub k: u32,
+    /// Lines after the header.
+    pub lines: u64,
+    /// Requests.
+    pub requests: u64,
+    /// Grants.
+    pub grants: u64,
+    /// The most inside at once.
+    pub max_inside: usize,
+    /// Whether k were ever inside at once: if not, little was shown.
+    pub k_inside_seen: bool,
+    /// Who still waits at the end and lives.
+    pub waiting: Vec<NodeId>,
+    /// What was not correct.
+    pub violations: Vec<Violation>,
+}
+
+/// Why a text cannot be judged; nothing was. Each says which line and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum NotATrace {
+    /// It cannot be read.
+    #[error("the trace cannot be read")]
+    Io(#[from] io::Error),
+    /// No header.
+    #[error(
+        "line 1 is no header of a trace: it begins with {{\"run\":{{..}},\"trace\":{VERSION}}}; write one with kgate sim --trace"
+    )]
+    Header(#[source] serde_json::Error),
+    /// Another format.
+    #[error(
+        "a trace of version {0}, and this kgate reads version {VERSION}: judge it with the kgate that wrote it"
+    )]
+    Version(u32),
+    /// A line that is no event.
+    #[error("line {0} is no event: each has t, node and event; the file may be cut off")]
+    Line(u64, #[source] serde_json::Error),
+    /// A line about nobody.
+    #[error("line {0} is about {1}, and there are n = {2} processes")]
+    Nobody(u64, NodeId, u32),
+    /// Time runs backwards.
+    #[error("line {0} is earlier than the line before: a trace is in the order of time")]
+    Backwards(u64),
+}
+
+#[derive(Deserialize)]
+struct Header {
+    trace: u32,
+    run: Run,
+}
+
+#[derive(Deserialize)]
+struct Run {
+    #[serde(default)]
+    protocol: String,
+    n: u32,
+    k: u32,
+}
+
+#[derive(Deserialize)]
+struct Line {
+    t: Time,
+    node: NodeId,
+    #[serde(flatten)]
+    what: What,
+}
+
+/// What the oracle listens to; it passes over everything else.
+#[derive(Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum What {
+    Acquire,
+    Granted {
+        #[serde(default)]
+        slots: Vec<u32>,
+        #[serde(default)]
+        fence: Option<String>,
+    },
+    Release,
+    Crash,
+    Restart,
+    Fault,
+    Recovered,
+    #[serde(other)]
+    Other,
+}
+
+/// A grant without a request, or a release by somebody outside.
+pub const NOTHING_FROM_NOTHING: &str = "who goes in has asked, and who comes out was in";
+
+/// Judges a whole trace.
+pub fn judge(text: impl BufRead) -> Result<Verdict, NotATrace> {
+    let mut lines = text.lines();
+    let first = lines.next().transpose()?.unwrap_or_default();
+    let header: Header = serde_json::from_str(&first).map_err(NotATrace::Header)?;
+    if header.trace != VERSION {
+        return Err(NotATrace::Version(header.trace));
+    }
+    let mut oracle = Oracle::new(header.run);
+    for (number, line) in (2..).zip(lines) {
+        let line: Line = serde_json::from_str(&line?).map_err(|error| NotATrace::Line(number, error))?;
+        let verdict = &oracle.verdict;
+        if line.node.0 >= verdict.n {
+            return Err(NotATrace::Nobody(number, line.node, verdict.n));
+        }
+        if line.t < oracle.now {
+            return Err(NotATrace::Backwards(number));
+        }
+        oracle.see(line);
+    }
+    Ok(oracle.end())
+}
+
+struct Oracle {
+    verdict: Verdict,
+    now: Time,
+    inside: AtMostK,
+    served: EveryoneServed,
+    fences: SlotFences,
+    down: BTreeSet<NodeId>,
+    excused: bool,
+}
+
+impl Oracle {
+    fn new(run: Run) -> Self {
+        Self {
+            inside: AtMostK::new(run.k),
+            verdict: Verdict { protocol: run.protocol, n: run.n, k: run.k, ..Verdict::default() },
+            now: Time::ZERO,
+            served: EveryoneServed::default(),
+            fences: SlotFences::default(),
+            down: BTreeSet::new(),
+            excused: false,
+        }
+    }
+
+    fn see(&mut self, Line { t, node, what }: Line) {
+        self.now = t;
+        self.verdict.lines += 1;
+        match what {
+            What::Acquire => {
+                self.verdict.requests += 1;
+                self.served.ask(node, t);
+            }
+            What::Granted { slots, fence } => self.granted(node, &slots, fence.as_deref()),
+            What::Release => {
+                self.fences.leave(node);
+                if !self.inside.leave(node) {
+                    self.wrong(node, format!("{node} came out and was not inside"));
+                }
+            }
+            What::Crash => {
+                self.inside.leave(node);
+                self.fences.leave(node);
+                self.down.insert(node);
+            }
+            What::Restart => {
+                self.down.remove(&node);
+            }
+            What::Fault => self.excused = true,
+            What::Recovered => {
+                self.excused = false;
+                self.inside.forget_most();
+            }
+            What::Other => {}
+        }
+    }
+
+    fn granted(&mut self, node: NodeId, slots: &[u32], fence: Option<&str>) {
+        self.verdict.grants += 1;
+        if !self.served.is_waiting(node) {
+            self.wrong(node, format!("{node} went in and had not asked"));
+        }
+        self.served.end(node);
+        let crowded = self.inside.enter(node, self.now).filter(|_| !self.excused);
+        self.verdict.violations.extend(crowded);
+        let fence =
+            fence.and_then(|text| u128::from_str_radix(text.trim_start_matches("0x"), 16).ok()).map(Fence);
+        for &slot in slots {
+            self.verdict.violations.extend(self.fences.grant(slot, fence, node, self.now));
+        }
+    }
+
+    fn wrong(&mut self, node: NodeId, text: String) {
+        let property = NOTHING_FROM_NOTHING;
+        self.verdict.violations.push(Violation { property, at_ns: self.now, nodes: vec![node], text });
+    }
+
+    fn end(mut self) -> Verdict {
+        for &node in &self.down {
+            self.served.end(node);
+        }
+        self.verdict.waiting = self.served.who().collect();
+        self.verdict.max_inside = self.inside.most();
+        self.verdict.k_inside_seen = self.inside.most() >= self.verdict.k as usize;
+        self.verdict
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trace(events: &[(u64, u32, &str)]) -> Result<Verdict, NotATrace> {
+        let mut text = "{\"run\":{\"n\":3,\"k\":1,\"protocol\":\"x\"},\"trace\":1}\n".to_owned();
+        for (t, node, event) in events {
+            text += &format!("{{\"t\":{t},\"node\":{node},\"event\":{event}}}\n");
+        }
+        judge(text.as_bytes())
+    }
+
+    fn properties(events: &[(u64, u32, &str)]) -> Vec<&'static str> {
+        trace(events).expect("a trace").violations.iter().map(|violation| violation.property).collect()
+    }
+
+    const ASK: &str = "\"acquire\"";
+    const IN: &str = "\"granted\"";
+    const OUT: &str = "\"release\"";
+
+    /// A run that is right, with a crash inside, a crash for good of one that waits, and lines of other kinds.
+    #[test]
+    fn a_right_history() {
+        let verdict = trace(&[
+            (0, 0, ASK),
+            (0, 1, ASK),
+            (1, 0, IN),
+            (2, 0, "\"crash\""),
+            (3, 1, IN),
+            (3, 2, ASK),
+            (4, 1, OUT),
+            (4, 2, "\"crash\""),
+            (4, 0, "\"restart\""),
+            (5, 0, "\"suspected\",\"whom\":2"),
+        ])
+        .expect("a trace");
+        assert_eq!((verdict.requests, verdict.grants, verdict.max_inside, verdict.lines), (3, 2, 1, 10));
+        assert!(
+            verdict.k_inside_seen && verdict.waiting.is_empty() && verdict.violations.is_empty(),
+            "{verdict:?}"
+        );
+    }
+
+    /// The planted bugs: two inside, in without asking, out without being in, a slot twice, an old fence; who waits at the end.
+    #[test]
+    fn wrong_histories_are_caught() {
+        assert_eq!(properties(&[(0, 0, ASK), (0, 1, ASK), (1, 0, IN), (2, 1, IN)]), [AtMostK::NAME]);
+        assert_eq!(properties(&[(1, 0, IN)]), [NOTHING_FROM_NOTHING]);
+        assert_eq!(properties(&[(1, 0, OUT)]), [NOTHING_FROM_NOTHING]);
+        let slot = |fence: &str| format!("\"granted\",\"slots\":[0],\"fence\":\"{fence}\"");
+        let (new, old) = (slot("0x20"), slot("0x1f"));
+        assert_eq!(properties(&[(0, 0, ASK), (1, 0, &old), (2, 0, OUT), (2, 1, ASK), (3, 1, &new)]), [""; 0]);
+        assert_eq!(
+            properties(&[(0, 0, ASK), (1, 0, &new), (2, 0, OUT), (2, 1, ASK), (3, 1, &old)]),
+            [SlotFences::NAME]
+        );
+        let waiting = trace(&[(0, 0, ASK), (0, 2, ASK), (1, 2, IN)]).expect("a trace").waiting;
+        assert_eq!(waiting, [NodeId(0)]);
+    }
+
+    /// A transient fault excuses until the run has recovered, and no longer.
+    #[test]
+    fn faults_excuse_for_a_time() {
+        let fault = [(0, 0, ASK), (0, 1, ASK), (0, 2, "\"fault\""), (1, 0, IN), (2, 1, IN)];
+        assert_eq!(properties(&fault), [""; 0]);
+        let mut late = fault.to_vec();
+        late.insert(3, (1, 2, "\"recovered\""));
+        assert_eq!(properties(&late), [AtMostK::NAME]);
+    }
+
+    /// What is no trace is refused with its line.
+    #[test]
+    fn junk_is_refused() {
+        assert!(matches!(judge(&b""[..]), Err(NotATrace::Header(_))));
+        assert!(matches!(judge(&b"{\"run\":{\"n\":3,\"k\":1},\"trace\":9}"[..]), Err(NotATrace::Version(9))));
+        assert!(matches!(trace(&[(0, 3, ASK)]), Err(NotATrace::Nobody(2, NodeId(3), 3))));
+        assert!(matches!(trace(&[(5, 0, ASK), (4, 0, IN)]), Err(NotATrace::Backwards(3))));
+        let cut = b"{\"run\":{\"n\":3,\"k\":1},\"trace\":1}\n{\"t\":0,\"no";
+        assert!(matches!(judge(&cut[..]), Err(NotATrace::Line(2, _))));
+    }
+}
