@@ -42,9 +42,16 @@ fn read(file: &Path) -> Result<Verdict, Failure> {
             opened.map_err(|error| Failure::Usage(format!("cannot read the trace {name}: {error}")))?;
         history::judge(BufReader::new(opened))
     };
-    judged.map_err(|error| match error {
-        NotATrace::Io(error) => Failure::Usage(format!("cannot read the trace {name}: {error}")),
-        other => Failure::Usage(format!("{name}: {other}")),
+    judged.map_err(|error| {
+        let why = match &error {
+            NotATrace::Io(error) => format!("cannot read the trace {name}: {error}"),
+            NotATrace::Header(_)
+            | NotATrace::Version(_)
+            | NotATrace::Line(..)
+            | NotATrace::Nobody(..)
+            | NotATrace::Backwards(_) => format!("{name}: {error}"),
+        };
+        Failure::Usage(why)
     })
 }
 
