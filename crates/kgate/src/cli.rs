@@ -22,6 +22,9 @@ pub(crate) enum Command {
     /// Simulate a protocol: processes ask for units again and again, and the run is measured and judged
     #[command(after_long_help = SIM_HELP)]
     Sim(Box<SimArgs>),
+    /// Explore every schedule of a few processes, and print one that goes wrong if there is any
+    #[command(after_long_help = CHECK_HELP)]
+    Check(CheckArgs),
     /// Look at a run that was written down with `kgate sim --trace`
     Trace(TraceArgs),
     /// List the protocols: what each costs, which crashes it bears, where it is published
@@ -201,6 +204,65 @@ pub(crate) struct SimArgs {
     /// Write requests, sends, deliveries, grants, crashes and suspicions to a file, one JSON object a line
     #[arg(long, value_name = "FILE", env = "KGATE_OPT_TRACE")]
     pub(crate) trace: Option<PathBuf>,
+}
+
+const CHECK_HELP: &str = "\
+Everything that can happen next is tried: which message arrives, who asks, who comes out, who crashes, who learns of a crash (each at \
+any time). Liveness is judged where nothing is under way any more: whoever waits then waits for ever. So a deadlock is found; a schedule \
+that goes on for ever without serving somebody is not looked for. The search stops at the first wrong state; one that was cut off says \
+that it is not exhaustive. Exit code 1 means that a property does not hold.
+
+Examples:
+  Two entries each, all schedules:
+    kgate check --protocol raymond -n 3 -k 1 --entries 2
+  A crash that everybody learns of some time:
+    kgate check --protocol vcube -n 3 -k 1 --crashes 1
+  A published algorithm deadlocks without a fault:
+    kgate check --protocol vcube -n 2 -k 1 --entries 2 --as-printed D1 --shortest";
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// Which protocol; `kgate protocols` lists them
+    #[arg(long, value_name = "NAME", default_value = "raymond", env = "KGATE_OPT_PROTOCOL")]
+    pub(crate) protocol: String,
+    /// How many processes there are
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=16), env = "KGATE_OPT_PROCESSES")]
+    pub(crate) processes: u32,
+    /// How many units they share
+    #[arg(short = 'k', long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), env = "KGATE_OPT_UNITS")]
+    pub(crate) units: u32,
+    /// How often each process asks
+    #[arg(long, value_name = "E", default_value_t = 1, env = "KGATE_OPT_ENTRIES")]
+    pub(crate) entries: u32,
+    /// How many processes may crash for good
+    #[arg(long, value_name = "F", default_value_t = 0, env = "KGATE_OPT_CRASHES")]
+    pub(crate) crashes: u32,
+    /// How many requests may be withdrawn
+    #[arg(long, value_name = "W", default_value_t = 0, env = "KGATE_OPT_WITHDRAWALS")]
+    pub(crate) withdrawals: u32,
+    /// Whether messages from one process to another keep their order
+    #[arg(long, value_enum, value_name = "HOW", default_value = "fifo", env = "KGATE_OPT_CHANNELS")]
+    pub(crate) channels: ChannelsArg,
+    /// Run a published defect as printed instead of repaired, e.g. D1
+    #[arg(long, value_name = "ID", env = "KGATE_OPT_AS_PRINTED")]
+    pub(crate) as_printed: Option<String>,
+    /// Visit the nearest states first: more memory, and a shortest schedule
+    #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_SHORTEST")]
+    pub(crate) shortest: bool,
+    /// Stop after so many states
+    #[arg(long, value_name = "M", default_value_t = 20_000_000, env = "KGATE_OPT_MAX_STATES")]
+    pub(crate) max_states: usize,
+    /// Print one JSON object
+    #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_JSON")]
+    pub(crate) json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ChannelsArg {
+    /// they do
+    Fifo,
+    /// any of them may arrive next
+    Unordered,
 }
 
 #[derive(Debug, Args)]

@@ -3,6 +3,7 @@
 //! Data goes to stdout, words to stderr. Exit codes: 0 done; 1 a run was not correct; 2 the command line cannot be meant;
 //! 125 kgate itself failed.
 
+mod check;
 mod cli;
 mod list;
 mod parse;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
             let given = matches.subcommand_matches("sim").expect("that is what was matched");
             sim::run(&args, given)
         }
+        Command::Check(args) => check::run(&args),
         Command::Trace(args) => trace::run(&args),
         Command::Protocols(args) => list::run(&args),
     };

@@ -364,3 +364,30 @@ fn a_trace_is_judged_by_itself() {
     std::fs::remove_file(&file).expect("it is ours");
     assert_eq!(kgate("trace judge nosuchfile").status.code(), Some(2));
 }
+
+/// Every schedule: the repaired protocol holds, the printed one is caught with a schedule, and a cut-off search says so.
+#[test]
+fn schedules_are_explored() {
+    let found = json("check --protocol raymond -n 3 -k 1 --entries 2 --json");
+    assert_eq!((&found["unique"], &found["complete"]), (&25_674.into(), &true.into()));
+    let holds = |found: &serde_json::Value| {
+        found["properties"].as_array().expect("a list").iter().all(|property| property["holds"] == true)
+    };
+    assert!(holds(&found) && holds(&json("check --protocol tree-token -n 3 -k 1 --crashes 1 --json")));
+    let output = kgate("check --protocol vcube -n 2 -k 1 --entries 2 --as-printed D1 --shortest");
+    assert_eq!(output.status.code(), Some(1));
+    let text = stdout(&output);
+    assert!(text.contains("DOES NOT HOLD") && text.contains("p1 asks"), "{text}");
+    let cut = json("check --protocol raymond -n 4 -k 2 --entries 3 --max-states 5000 --json");
+    assert_eq!(cut["complete"], false);
+    for (line, says) in [
+        ("check --protocol stabilizing", "have no end"),
+        ("check -n 3 -k 3", "choose k below n"),
+        ("check -n 3 --crashes 3", "let one live"),
+        ("check --as-printed D1", "raymond: it has none"),
+    ] {
+        let output = kgate(line);
+        assert_eq!(output.status.code(), Some(2), "{line}");
+        assert!(stderr(&output).contains(says), "{line}: {}", stderr(&output));
+    }
+}

@@ -1,0 +1,125 @@
+//! Every schedule of small systems: repaired, all properties hold; as printed, the checker finds the defect by itself.
+
+use kgate_core::{NodeId, Printed, Protocol, Setup, Span};
+use kgate_protocols::permission::Permission;
+use kgate_protocols::spread::{Direct, Sta, Tree};
+use kgate_protocols::timer_free::TimerFree;
+use kgate_protocols::{defects, timer_free};
+use kgate_spec::{AtMostK, EveryoneServed};
+
+use crate::{Bounds, Channels, News, Order, Outcome, explore};
+
+fn search<P: Protocol>(
+    nodes: u32,
+    permits: u32,
+    entries: u32,
+    crashes: u32,
+    printed: Printed,
+    order: Order,
+) -> Outcome {
+    let setup = Setup {
+        me: NodeId(0),
+        nodes,
+        permits,
+        detect_interval: Span::UNIT,
+        detect_timeout: Span::UNIT,
+        printed,
+        tolerate: 0,
+        refresh: None,
+        graph: None,
+    };
+    let channels = Channels::Fifo;
+    let bounds = Bounds {
+        entries,
+        crashes,
+        withdrawals: 0,
+        bears: crashes,
+        news: News::AnyOrder,
+        channels,
+        max_states: None,
+    };
+    explore::<P>(setup, bounds, order)
+}
+
+fn holds<P: Protocol>(nodes: u32, permits: u32, entries: u32, crashes: u32) -> Outcome {
+    let outcome = search::<P>(nodes, permits, entries, crashes, Printed::NONE, Order::Depth);
+    assert!(outcome.complete);
+    for finding in &outcome.properties {
+        assert!(finding.holds, "{finding:?}");
+    }
+    outcome
+}
+
+fn breaks<P: Protocol>(
+    nodes: u32,
+    permits: u32,
+    entries: u32,
+    crashes: u32,
+    printed: Printed,
+    property: &str,
+) {
+    let outcome = search::<P>(nodes, permits, entries, crashes, printed, Order::Breadth);
+    let finding = outcome.properties.iter().find(|finding| finding.name == property).expect("a property");
+    assert!(!finding.holds && finding.schedule.is_some(), "{outcome:?}");
+}
+
+/// Raymond is Ricart and Agrawala's algorithm for k = 1; the numbers of states are pinned, so that a change of the world shows.
+#[test]
+fn raymond_holds() {
+    assert_eq!(holds::<Permission<Direct>>(3, 1, 2, 0).unique, 25_674);
+    assert_eq!(holds::<Permission<Direct>>(3, 2, 1, 0).unique, 7_227);
+}
+
+/// With a crash that everybody learns of at any time.
+#[test]
+fn crashes_are_borne() {
+    holds::<Permission<Direct>>(3, 1, 1, 1);
+    holds::<Permission<Tree>>(3, 1, 1, 1);
+    holds::<Permission<Sta>>(3, 1, 1, 1);
+}
+
+/// Without suspicions, which every schedule would make wrong.
+#[test]
+fn timer_free_holds() {
+    holds::<TimerFree>(3, 1, 1, 0);
+    holds::<TimerFree>(2, 1, 3, 0);
+}
+
+/// From the printed code alone.
+#[test]
+fn printed_defects_are_found() {
+    breaks::<Permission<Tree>>(2, 1, 2, 0, defects::D1, EveryoneServed::NAME);
+    breaks::<Permission<Direct>>(3, 1, 1, 1, defects::D4, AtMostK::NAME);
+    breaks::<Permission<Sta>>(2, 1, 2, 0, defects::D6, EveryoneServed::NAME);
+    breaks::<Permission<Sta>>(3, 1, 1, 0, defects::D9, AtMostK::NAME);
+    breaks::<TimerFree>(2, 1, 1, 0, timer_free::defects::T1, AtMostK::NAME);
+    breaks::<TimerFree>(2, 1, 1, 0, timer_free::defects::T4, EveryoneServed::NAME);
+}
+
+/// A search that is cut off says so.
+#[test]
+fn bounds_are_told() {
+    let mut bounds = Bounds {
+        entries: 4,
+        crashes: 0,
+        withdrawals: 0,
+        bears: 0,
+        news: News::None,
+        channels: Channels::Unordered,
+        max_states: Some(1000),
+    };
+    let setup = |nodes| Setup {
+        me: NodeId(0),
+        nodes,
+        permits: 1,
+        detect_interval: Span::UNIT,
+        detect_timeout: Span::UNIT,
+        printed: Printed::NONE,
+        tolerate: 0,
+        refresh: None,
+        graph: None,
+    };
+    assert!(!explore::<Permission<Direct>>(setup(3), bounds, Order::Depth).complete);
+    bounds.max_states = None;
+    assert!(explore::<Permission<Direct>>(setup(2), bounds, Order::Depth).complete);
+}
