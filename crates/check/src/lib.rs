@@ -7,7 +7,7 @@
 //!
 //! - [`model`]: the world, and what can happen in it;
 //! - [`properties`]: what must hold in every state;
-//! - [`explore`]: the search, and what it found.
+//! - [`mod@explore`]: the search, and what it found.
 
 pub mod explore;
 pub mod model;
