@@ -1,6 +1,6 @@
 //! Every schedule of small systems: repaired, all properties hold; as printed, the checker finds the defect by itself.
 
-use kgate_core::{NodeId, Printed, Protocol, Setup, Span};
+use kgate_core::{Printed, Protocol, Setup};
 use kgate_protocols::permission::Permission;
 use kgate_protocols::spread::{Direct, Sta, Tree};
 use kgate_protocols::timer_free::TimerFree;
@@ -17,17 +17,7 @@ fn search<P: Protocol>(
     printed: Printed,
     order: Order,
 ) -> Outcome {
-    let setup = Setup {
-        me: NodeId(0),
-        nodes,
-        permits,
-        detect_interval: Span::UNIT,
-        detect_timeout: Span::UNIT,
-        printed,
-        tolerate: 0,
-        refresh: None,
-        graph: None,
-    };
+    let setup = Setup { printed, ..Setup::new(nodes, permits) };
     let channels = Channels::Fifo;
     let bounds = Bounds {
         entries,
@@ -108,17 +98,7 @@ fn bounds_are_told() {
         channels: Channels::Unordered,
         max_states: Some(1000),
     };
-    let setup = |nodes| Setup {
-        me: NodeId(0),
-        nodes,
-        permits: 1,
-        detect_interval: Span::UNIT,
-        detect_timeout: Span::UNIT,
-        printed: Printed::NONE,
-        tolerate: 0,
-        refresh: None,
-        graph: None,
-    };
+    let setup = |nodes| Setup::new(nodes, 1);
     assert!(!explore::<Permission<Direct>>(setup(3), bounds, Order::Depth).complete);
     bounds.max_states = None;
     assert!(explore::<Permission<Direct>>(setup(2), bounds, Order::Depth).complete);

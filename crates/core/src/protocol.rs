@@ -29,6 +29,23 @@ pub struct Setup {
     pub graph: Option<Arc<Graph>>,
 }
 
+impl Setup {
+    /// What process 0 of `nodes` knows that share `permits` units: times of one unit, nothing printed, no graph, no crash to bear.
+    pub fn new(nodes: u32, permits: u32) -> Self {
+        Self {
+            me: NodeId(0),
+            nodes,
+            permits,
+            detect_interval: Span::UNIT,
+            detect_timeout: Span::UNIT,
+            printed: Printed::NONE,
+            tolerate: 0,
+            refresh: None,
+            graph: None,
+        }
+    }
+}
+
 /// One algorithm as a state machine: a mutex, or a failure detector. See the laws in the crate's head.
 pub trait Protocol: Clone + Debug + Eq + Hash + Send + Sync + 'static {
     /// Its name in tables and on the command line.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use kgate_check::{Bounds, Channels, News, Order, Outcome as Found, explore};
-use kgate_core::{NodeId, Printed, Protocol, Setup, Span};
+use kgate_core::{Printed, Protocol, Setup};
 use kgate_protocols::registry::{self, Entry, Network, Visitor};
 use kgate_sim::Rng;
 
@@ -67,18 +67,8 @@ fn setup(args: &CheckArgs, entry: &Entry, printed: Printed) -> Result<Setup, Fai
             Some(Arc::new(built.map_err(|error| Failure::Usage(error.to_string()))?))
         }
     };
-    Ok(Setup {
-        me: NodeId(0),
-        nodes: args.processes,
-        permits: args.units,
-        detect_interval: Span::UNIT,
-        detect_timeout: Span::UNIT,
-        printed,
-        // Every schedule is tried, so whoever may be suspected would be, wrongly.
-        tolerate: 0,
-        refresh: None,
-        graph,
-    })
+    // Nobody may be suspected: every schedule is tried, so whoever could be would be, wrongly.
+    Ok(Setup { printed, graph, ..Setup::new(args.processes, args.units) })
 }
 
 fn bounds(args: &CheckArgs, entry: &Entry) -> Bounds {

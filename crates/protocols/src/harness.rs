@@ -17,17 +17,8 @@ pub(crate) const TIMEOUT: Span = Span(INTERVAL.0 / 64);
 
 /// What every process knows; `me` is filled in for each.
 pub(crate) fn setup(nodes: u32, permits: u32, printed: Printed) -> Setup {
-    Setup {
-        me: NodeId(0),
-        nodes,
-        permits,
-        detect_interval: INTERVAL,
-        detect_timeout: TIMEOUT,
-        printed,
-        tolerate: permits - 1,
-        refresh: None,
-        graph: None,
-    }
+    let (detect_interval, detect_timeout, tolerate) = (INTERVAL, TIMEOUT, permits - 1);
+    Setup { detect_interval, detect_timeout, printed, tolerate, ..Setup::new(nodes, permits) }
 }
 
 /// When something happens, and after what else that happens then.

@@ -2,21 +2,12 @@
 
 use std::sync::Arc;
 
-use kgate_core::{Graph, NodeId, Printed, Rules, Setup, Span, Step, Survey, View};
+use kgate_core::{Graph, NodeId, Printed, Rules, Setup, Step, Survey, View};
 
 /// What every process knows.
 pub(crate) fn setups(graph: &Arc<Graph>, permits: u32, printed: Printed) -> Vec<Setup> {
-    let setup = |me| Setup {
-        me: NodeId(me),
-        nodes: graph.nodes(),
-        permits,
-        detect_interval: Span::UNIT,
-        detect_timeout: Span::UNIT,
-        printed,
-        tolerate: 0,
-        refresh: None,
-        graph: Some(Arc::clone(graph)),
-    };
+    let known = Setup { printed, graph: Some(Arc::clone(graph)), ..Setup::new(graph.nodes(), permits) };
+    let setup = |me| Setup { me: NodeId(me), ..known.clone() };
     (0..graph.nodes()).map(setup).collect()
 }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use kgate_core::{Graph, NodeId, Rules, Setup, Span, Step, View};
+use kgate_core::{Graph, NodeId, Rules, Setup, Step, View};
 
 use super::StateConfig;
 
@@ -30,17 +30,9 @@ pub(super) struct World<R: Rules> {
 impl<R: Rules> World<R> {
     pub(super) fn new(config: &StateConfig, mut start: impl FnMut(&Setup) -> R::State) -> Self {
         let graph = Arc::clone(&config.graph);
-        let setup = |me| Setup {
-            me,
-            nodes: graph.nodes(),
-            permits: config.permits,
-            detect_interval: Span::UNIT,
-            detect_timeout: Span::UNIT,
-            printed: config.printed,
-            tolerate: 0,
-            refresh: None,
-            graph: Some(Arc::clone(&graph)),
-        };
+        let (printed, shape) = (config.printed, Some(Arc::clone(&graph)));
+        let known = Setup { printed, graph: shape, ..Setup::new(graph.nodes(), config.permits) };
+        let setup = |me| Setup { me, ..known.clone() };
         let setups: Vec<Setup> = (0..graph.nodes()).map(NodeId).map(setup).collect();
         let states = setups.iter().map(&mut start).collect();
         let nodes = setups.len();
