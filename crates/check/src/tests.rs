@@ -1,13 +1,13 @@
 //! Every schedule of small systems: repaired, all properties hold; as printed, the checker finds the defect by itself.
 
-use kgate_core::{Printed, Protocol, Setup};
+use kgate_core::{InputOf, Never, Observation, Outbox, Printed, Protocol, Refusal, Setup, Time};
 use kgate_protocols::permission::Permission;
 use kgate_protocols::spread::{Direct, Sta, Tree};
 use kgate_protocols::timer_free::TimerFree;
 use kgate_protocols::{defects, timer_free};
 use kgate_spec::{AtMostK, EveryoneServed};
 
-use crate::{Bounds, Channels, News, Order, Outcome, explore};
+use crate::{Bounds, Channels, News, Order, Outcome, explore, properties};
 
 fn search<P: Protocol>(
     nodes: u32,
@@ -102,4 +102,40 @@ fn bounds_are_told() {
     assert!(!explore::<Permission<Direct>>(setup(3), bounds, Order::Depth).complete);
     bounds.max_states = None;
     assert!(explore::<Permission<Direct>>(setup(2), bounds, Order::Depth).complete);
+}
+
+/// The planted bug of non-vacuity: if nobody ever asks, everything holds but that k are inside some time.
+#[test]
+fn nothing_shown_is_told() {
+    let outcome = search::<Permission<Direct>>(2, 1, 0, 0, Printed::NONE, Order::Depth);
+    let broken: Vec<&str> = outcome.properties.iter().filter(|f| !f.holds).map(|f| f.name).collect();
+    assert_eq!((outcome.complete, broken), (true, vec![properties::K_INSIDE]));
+}
+
+/// The planted bug of refusals: a crash that is told to a process that takes no such news.
+#[test]
+fn a_refusal_is_caught() {
+    #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+    struct Deaf;
+    impl Protocol for Deaf {
+        const NAME: &'static str = "deaf";
+        type Message = Never;
+        type Timer = Never;
+        type Durable = Never;
+        fn start(_setup: &Setup, _restored: Option<Never>, _out: &mut Outbox<Self>) -> Self {
+            Self
+        }
+        fn handle(
+            &mut self,
+            _now: Time,
+            _input: InputOf<Self>,
+            _out: &mut Outbox<Self>,
+        ) -> Result<(), Refusal> {
+            Err(Refusal::Unsupported { protocol: Self::NAME, what: "anything" })
+        }
+        fn observe(&self) -> Observation {
+            Observation::default()
+        }
+    }
+    breaks::<Deaf>(2, 1, 0, 1, Printed::NONE, properties::NOT_REFUSED);
 }

@@ -7,6 +7,7 @@ use kgate_core::{
     Refusal, Setup, Span, Time,
 };
 
+use super::tests::Accuser;
 use super::{Bucket, run};
 use crate::{Claims, Config, Crash, Down, Latency, Report, Think, Transient};
 
@@ -92,34 +93,11 @@ fn crash(at: u64, back: u64) -> Config {
 }
 
 fn report<M: Protocol>(config: &Config) -> Report {
-    run::<M, Silent, Bucket>("slow", config, None).expect("a run")
+    run::<M, Accuser<false>, Bucket>("slow", config, None).expect("a run")
 }
 
 fn properties(report: &Report) -> Vec<&str> {
     report.violations.iter().map(|violation| violation.property).collect()
-}
-
-/// No detector.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Silent;
-
-impl Protocol for Silent {
-    const NAME: &'static str = "silent";
-    type Message = Never;
-    type Timer = Never;
-    type Durable = Never;
-
-    fn start(_setup: &Setup, _restored: Option<Never>, _out: &mut Outbox<Self>) -> Self {
-        Self
-    }
-
-    fn handle(&mut self, _now: Time, _input: InputOf<Self>, _out: &mut Outbox<Self>) -> Result<(), Refusal> {
-        Ok(())
-    }
-
-    fn observe(&self) -> Observation {
-        Observation::default()
-    }
 }
 
 /// Without faults: granted at 1, 8 and 15, each time inside for 5 of 20.
@@ -188,8 +166,9 @@ fn a_run_that_never_recovers_is_caught() {
 /// What a protocol does not claim is refused.
 #[test]
 fn claims_are_checked() {
-    let refused =
-        |config: &Config| run::<Slow<false>, Silent, Bucket>("slow", config, None).unwrap_err().to_string();
+    let refused = |config: &Config| {
+        run::<Slow<false>, Accuser<false>, Bucket>("slow", config, None).unwrap_err().to_string()
+    };
     let mut crashes = crash(1, 6);
     crashes.down = Down::Kept;
     crashes.claims.recovers = false;

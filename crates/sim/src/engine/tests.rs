@@ -48,7 +48,7 @@ impl<const BUG: u8> Protocol for Planted<BUG> {
 
 /// A detector that suspects p0 after a while, or nobody.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Accuser<const WRONGLY: bool> {
+pub(super) struct Accuser<const WRONGLY: bool> {
     me: NodeId,
 }
 
