@@ -1,42 +1,15 @@
 //! The search: all states within the bounds, and the schedule that leads to a wrong one.
 
-use std::time::Instant;
-
 use kgate_core::{Protocol, Setup};
+use kgate_spec::Step;
 use serde::Serialize;
-use stateright::{Checker, Expectation, HasDiscoveries, Model};
+use stateright::{Checker, Expectation, HasDiscoveries, Model, Path};
 
-use crate::model::{Channels, World};
-
-/// How often what may happen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
-    /// How often each client asks.
-    pub entries: u32,
-    /// How many processes crash.
-    pub crashes: u32,
-    /// How many requests are withdrawn.
-    pub withdrawals: u32,
-    /// How many crashes the protocol claims to bear.
-    pub bears: u32,
-    /// Whether processes are told of crashes.
-    pub news: News,
-    /// Whether messages keep their order.
-    pub channels: Channels,
-    /// After how many states to stop.
-    pub max_states: Option<usize>,
-}
-
-/// Whether processes are told of crashes: perfectly, and each at any time after the crash.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum News {
-    /// Nobody is told.
-    None,
-    /// Everybody is, of several crashes in any order.
-    AnyOrder,
-    /// Everybody is, in the order of the crashes, as from an agreed log.
-    InOrder,
-}
+use crate::action::{self, Action, ActionOf};
+use crate::bounds::Bounds;
+use crate::brake::{Limits, Stopped};
+use crate::model::World;
+use crate::state::State;
 
 /// In which order states are visited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,15 +20,33 @@ pub enum Order {
     Breadth,
 }
 
+/// A step of a schedule, and what the message says if it is about one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Told {
+    /// The step, in the words of a schedule.
+    #[serde(serialize_with = "as_text")]
+    pub step: Step,
+    /// What the message says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+fn as_text<S: serde::Serializer>(step: &Step, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(step)
+}
+
 /// What the search found of one property.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// The property.
     pub name: &'static str,
-    /// Whether it holds in all that was visited.
+    /// Whether it holds in all that was visited; of what must be reached at all, whether it was reached.
     pub holds: bool,
-    /// A schedule that shows that it does not; for what must be reached at all, one that reaches it.
-    pub schedule: Option<Vec<String>>,
+    /// A schedule that shows that it does not hold.
+    pub counterexample: Option<Vec<Told>>,
+    /// Where the counterexample goes round for ever: the steps from this one on, counted from 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cycle: Option<usize>,
 }
 
 /// What the search found.
@@ -69,49 +60,83 @@ pub struct Outcome {
     pub depth: usize,
     /// Whether every state within the bounds was visited.
     pub complete: bool,
+    /// Why not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<Stopped>,
     /// Each property.
     pub properties: Vec<Finding>,
     /// Seconds that took.
     pub seconds: f64,
 }
 
-/// Explores `P` in that setting.
-#[allow(clippy::disallowed_methods)] // How long it took is told; nothing depends on it.
-pub fn explore<P: Protocol>(setup: Setup, bounds: Bounds, order: Order) -> Outcome {
-    let started = Instant::now();
-    let world = World::<P>::new(setup, bounds);
-    let builder = world.checker().threads(1).finish_when(HasDiscoveries::AnyFailures);
-    let builder = match bounds.max_states {
-        Some(most) => builder.target_state_count(most),
-        None => builder,
-    };
-    match order {
-        Order::Depth => outcome(builder.spawn_dfs().join(), bounds, started),
-        Order::Breadth => outcome(builder.spawn_bfs().join(), bounds, started),
+impl Outcome {
+    /// Whether something is shown to be wrong.
+    pub fn is_wrong(&self) -> bool {
+        let shown = |finding: &Finding| finding.counterexample.is_some() || self.complete;
+        self.properties.iter().any(|finding| !finding.holds && shown(finding))
     }
 }
 
-fn outcome<P: Protocol>(checker: impl Checker<World<P>>, bounds: Bounds, started: Instant) -> Outcome {
+/// Explores `P` in that setting.
+pub fn explore<P: Protocol>(setup: Setup, bounds: Bounds, limits: Limits, order: Order) -> Outcome {
+    let world = World::<P>::new(setup, bounds).with_limits(limits);
+    let builder = world.checker().threads(1).finish_when(HasDiscoveries::AnyFailures);
+    match order {
+        Order::Depth => outcome(&builder.spawn_dfs().join()),
+        Order::Breadth => outcome(&builder.spawn_bfs().join()),
+    }
+}
+
+fn outcome<P: Protocol>(checker: &impl Checker<World<P>>) -> Outcome {
+    let (limit, seconds) = (checker.model().brake.stopped(), checker.model().brake.seconds());
+    checker.model().brake.release();
     let mut properties = Vec::new();
     for property in checker.model().properties() {
         let found = checker.discovery(property.name);
-        let schedule = found
-            .map(|path| path.into_actions().iter().map(|action| format!("{action:?}")).collect::<Vec<_>>());
-        let holds = match property.expectation {
-            Expectation::Always | Expectation::Eventually => schedule.is_none(),
-            Expectation::Sometimes => schedule.is_some(),
+        let (holds, found) = match property.expectation {
+            Expectation::Always | Expectation::Eventually => (found.is_none(), found),
+            Expectation::Sometimes => (found.is_some(), None),
         };
-        properties.push(Finding { name: property.name, holds, schedule });
+        let counterexample = found.map(tell::<P>);
+        properties.push(Finding { name: property.name, holds, counterexample, cycle: None });
     }
-    // The search stops at the first wrong state, or at the bound of states.
-    let wrong = properties.iter().any(|finding| !finding.holds && finding.schedule.is_some());
-    let stopped = wrong || bounds.max_states.is_some_and(|most| checker.state_count() >= most);
+    let wrong = properties.iter().any(|finding| finding.counterexample.is_some());
+    let stopped = if wrong { Some(Stopped::Found) } else { limit };
     Outcome {
         states: checker.state_count(),
         unique: checker.unique_state_count(),
         depth: checker.max_depth(),
-        complete: checker.is_done() && !stopped,
+        complete: checker.is_done() && stopped.is_none(),
+        stopped,
         properties,
-        seconds: started.elapsed().as_secs_f64(),
+        seconds,
     }
+}
+
+/// A path in the words of a schedule.
+fn tell<P: Protocol>(path: Path<State<P>, ActionOf<P>>) -> Vec<Told> {
+    let steps = path.into_vec().into_iter();
+    steps.filter_map(|(state, action)| Some(told(&state, &action?))).collect()
+}
+
+/// One action in the words of a schedule.
+pub(crate) fn told<P: Protocol>(before: &State<P>, action: &ActionOf<P>) -> Told {
+    let message = match action {
+        Action::Fly(_, _, (_, _, message)) => Some(format!("{message:?}")),
+        Action::Acquire(..)
+        | Action::Withdraw(_)
+        | Action::Release(_)
+        | Action::Expire(..)
+        | Action::Crash(_)
+        | Action::Down(_)
+        | Action::Restart(_)
+        | Action::Tell(..)
+        | Action::Resize(..) => None,
+    };
+    Told { step: action::step(before, action), message }
+}
+
+/// Serves stateright's Explorer on that address: walk through the states by hand. Returns when the server ends.
+pub fn serve<P: Protocol>(setup: Setup, bounds: Bounds, address: std::net::SocketAddr) {
+    World::<P>::new(setup, bounds).shown().checker().serve(address);
 }

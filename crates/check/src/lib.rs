@@ -5,15 +5,22 @@
 //! arrives, who asks, who comes out, who crashes, who learns of a crash. News of crashes are perfect and reach each
 //! process at any time after the crash.
 //!
-//! - [`model`]: the world, and what can happen in it;
+//! - [`bounds`]: how often what may happen; [`brake`]: what stops a search before its end;
+//! - [`state`], [`action`], [`model`]: the world, and what can happen in it;
 //! - [`properties`]: what must hold in every state;
 //! - [`mod@explore`]: the search, and what it found.
 
+pub mod action;
+pub mod bounds;
+pub mod brake;
 pub mod explore;
 pub mod model;
 pub mod properties;
+pub mod state;
 
-pub use explore::{Bounds, Finding, News, Order, Outcome, explore};
-pub use model::Channels;
+pub use bounds::{Bears, Bounds, Channels, Down, News};
+pub use brake::{Limits, Stopped};
+pub use explore::{Finding, Order, Outcome, Told, explore};
+pub use model::World;
 #[cfg(test)]
 mod tests;

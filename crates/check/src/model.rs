@@ -1,274 +1,313 @@
 //! The world of a few processes, and what can happen in it next.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use kgate_core::{
-    Effect, GrantId, Incarnation, Input, InputOf, NodeId, Notice, Outbox, Phase, Protocol, Refusal, Setup,
-    Time, To,
+    Effect, Incarnation, Input, InputOf, NodeId, Notice, Outbox, Phase, Protocol, Setup, Time, To,
 };
+use kgate_spec::Fate;
+use smallvec::SmallVec;
 use stateright::{Model, Property};
 
-use crate::explore::{Bounds, News};
+use crate::action::{Action, ActionOf};
+use crate::bounds::{Bounds, Channels, Down, News};
+use crate::brake::{Brake, Limits};
 use crate::properties;
-
-/// Whether messages of one process to another keep their order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Channels {
-    /// They do.
-    Fifo,
-    /// Any of them may arrive next.
-    Unordered,
-}
+use crate::state::{Client, Process, Spent, State};
 
 /// What is explored: a protocol, its setting, and how often what may happen.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct World<P> {
     /// What every process knows; `me` is filled in for each.
     pub setup: Setup,
     /// How often what may happen.
     pub bounds: Bounds,
+    pub(crate) brake: Brake,
+    /// Set when k were first seen inside: a search need not write that down again in each of millions of states.
+    k_seen: AtomicBool,
+    /// Whether properties are shown for single states, each as often as somebody looks at it.
+    shown: bool,
     _protocol: std::marker::PhantomData<fn() -> P>,
-}
-
-/// Everything at one moment.
-#[derive(Clone, Debug)]
-pub struct State<P: Protocol> {
-    /// The processes; shared with the states before in which they were the same.
-    pub nodes: Vec<Arc<P>>,
-    /// What is on its way, for each pair with anything.
-    pub channels: BTreeMap<(NodeId, NodeId), VecDeque<P::Message>>,
-    /// Timers that run.
-    pub timers: BTreeSet<(NodeId, P::Timer)>,
-    /// How often each client has asked.
-    pub asked: Vec<u32>,
-    /// The grants that are inside.
-    pub inside: BTreeMap<NodeId, GrantId>,
-    /// Who has crashed; in that order where news come in order, else in the order of ids.
-    pub crashed: Vec<NodeId>,
-    /// Who does not know of which crash yet.
-    pub untold: BTreeSet<(NodeId, NodeId)>,
-    /// How many requests were withdrawn.
-    pub withdrawn: u32,
-    /// An input that a process refused.
-    pub refused: Option<(NodeId, Refusal)>,
-}
-
-impl<P: Protocol> PartialEq for State<P> {
-    fn eq(&self, other: &Self) -> bool {
-        self.nodes == other.nodes
-            && self.channels == other.channels
-            && (&self.timers, &self.asked, &self.inside) == (&other.timers, &other.asked, &other.inside)
-            && (&self.crashed, &self.untold, self.withdrawn)
-                == (&other.crashed, &other.untold, other.withdrawn)
-            && self.refused == other.refused
-    }
-}
-
-impl<P: Protocol> Hash for State<P> {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.nodes.iter().for_each(|node| node.hash(state));
-        self.channels.hash(state);
-        (&self.timers, &self.asked, &self.inside).hash(state);
-        (&self.crashed, &self.untold, self.withdrawn, &self.refused).hash(state);
-    }
-}
-
-/// One thing that can happen.
-#[derive(Clone, PartialEq, Eq)]
-pub enum Action<M, T> {
-    /// A client wants in.
-    Acquire(NodeId),
-    /// A client that waits gives up.
-    Withdraw(NodeId),
-    /// A client comes out.
-    Release(NodeId),
-    /// The message at that place of a channel arrives.
-    Deliver(NodeId, NodeId, usize, M),
-    /// A timer runs out.
-    Expire(NodeId, T),
-    /// A process crashes.
-    Crash(NodeId),
-    /// A process learns of a crash.
-    Tell(NodeId, NodeId),
-}
-
-impl<M: fmt::Debug, T: fmt::Debug> fmt::Debug for Action<M, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Acquire(node) => write!(f, "{node} asks"),
-            Self::Withdraw(node) => write!(f, "{node} gives up"),
-            Self::Release(node) => write!(f, "{node} comes out"),
-            Self::Deliver(from, to, 0, message) => write!(f, "{from} -> {to}: {message:?}"),
-            Self::Deliver(from, to, place, message) => {
-                write!(f, "{from} -> {to}: {message:?}, before {place} earlier ones")
-            }
-            Self::Expire(node, timer) => write!(f, "{node}: {timer:?} runs out"),
-            Self::Crash(node) => write!(f, "{node} crashes"),
-            Self::Tell(node, of) => write!(f, "{node} learns that {of} has crashed"),
-        }
-    }
-}
-
-impl<P: Protocol> State<P> {
-    /// Whether a client of `node` waits.
-    pub fn waits(&self, node: NodeId) -> bool {
-        !self.crashed.contains(&node) && self.nodes[node.index()].observe().phase == Phase::Waiting
-    }
-
-    /// The processes, in order.
-    pub fn ids(&self) -> impl Iterator<Item = NodeId> + use<P> {
-        (0..u32::try_from(self.nodes.len()).expect("few")).map(NodeId)
-    }
 }
 
 impl<P: Protocol> World<P> {
     /// A world of that setting.
     pub fn new(setup: Setup, bounds: Bounds) -> Self {
-        Self { setup, bounds, _protocol: std::marker::PhantomData }
+        let brake = Brake::new(Limits::default());
+        let k_seen = AtomicBool::new(false);
+        Self { setup, bounds, brake, k_seen, shown: false, _protocol: std::marker::PhantomData }
+    }
+
+    /// The same, searched only within limits.
+    pub fn with_limits(self, limits: Limits) -> Self {
+        Self { brake: Brake::new(limits), ..self }
+    }
+
+    /// The same, for somebody who walks through it by hand.
+    pub fn shown(self) -> Self {
+        Self { shown: true, ..self }
+    }
+
+    /// Whether k are inside, the first time that they are.
+    pub(crate) fn k_inside(&self, state: &State<P>) -> bool {
+        state.units() == self.setup.permits && (self.shown || !self.k_seen.swap(true, Ordering::Relaxed))
+    }
+
+    /// The most units that anybody who takes part still believes in.
+    pub fn permits(&self, state: &State<P>) -> u32 {
+        let known = |client: &Client| match client.resized {
+            0 => self.setup.permits,
+            heard => self.bounds.resizes[usize::from(heard) - 1],
+        };
+        state.clients.iter().map(known).max().unwrap_or(self.setup.permits)
     }
 
     fn handle(&self, state: &mut State<P>, node: NodeId, input: InputOf<P>) {
         let mut out = Outbox::new();
-        let mut process = P::clone(&state.nodes[node.index()]);
-        if let Err(refusal) = process.handle(Time::ZERO, input, &mut out) {
+        let before = &state.processes[node.index()];
+        let mut protocol = before.protocol.clone();
+        if let Err(refusal) = protocol.handle(Time::ZERO, input, &mut out) {
             state.refused = Some((node, refusal));
         }
-        state.nodes[node.index()] = Arc::new(process);
-        self.carry_out(state, node, out);
+        let stored = before.stored.clone();
+        self.carry_out(state, node, protocol, stored, out);
     }
 
-    fn carry_out(&self, state: &mut State<P>, from: NodeId, mut out: Outbox<P>) {
+    /// Process `node` has become `protocol`: does what it wants done.
+    fn carry_out(
+        &self,
+        state: &mut State<P>,
+        node: NodeId,
+        protocol: P,
+        mut stored: Option<P::Durable>,
+        mut out: Outbox<P>,
+    ) {
         while let Some(effect) = out.pop() {
             match effect {
-                Effect::Send { to: To::One(to), message } => send(state, from, to, message),
+                Effect::Send { to: To::One(to), message } => state.send(node, to, message),
                 Effect::Send { to: To::Many(nodes), message } => {
-                    nodes.iter().for_each(|&to| send(state, from, to, message.clone()));
+                    nodes.iter().for_each(|&to| state.send(node, to, message.clone()));
                 }
                 Effect::Send { to: To::All, message } => {
-                    let others = (0..self.setup.nodes).map(NodeId).filter(|&to| to != from);
-                    others.for_each(|to| send(state, from, to, message.clone()));
+                    let others = (0..self.setup.nodes).map(NodeId).filter(|&to| to != node);
+                    others.for_each(|to| state.send(node, to, message.clone()));
                 }
-                Effect::Arm { timer, .. } => drop(state.timers.insert((from, timer))),
-                Effect::Disarm(timer) => drop(state.timers.remove(&(from, timer))),
+                Effect::Arm { timer, .. } => arm(state, (node, timer)),
+                Effect::Disarm(timer) => state.timers.retain(|running| *running != (node, timer.clone())),
                 Effect::Notify(notice) => match *notice {
-                    Notice::Granted { grant, .. } => drop(state.inside.insert(from, grant)),
-                    Notice::Asked | Notice::Lost { .. } | Notice::Suspected(..) => {}
+                    Notice::Granted { grant, .. } => state.clients[node.index()].inside = Some(grant),
+                    Notice::Lost { .. } => state.clients[node.index()].inside = None,
+                    Notice::Asked | Notice::Suspected(..) => {}
                 },
-                Effect::Persist(_) => {}
+                Effect::Persist(durable) => stored = Some(durable),
+            }
+        }
+        state.processes[node.index()] = Arc::new(Process::new(protocol, stored));
+    }
+
+    /// What clients and fate may do to a process that takes part.
+    fn actions_of(&self, state: &State<P>, node: NodeId, actions: &mut Vec<ActionOf<P>>) {
+        let (bounds, client) = (&self.bounds, &state.clients[node.index()]);
+        let phase = state.phase(node);
+        if phase == Phase::Idle && u32::from(client.asked) < bounds.entries_of(node.index()) {
+            actions.extend((1..=bounds.weight_max).map(|weight| Action::Acquire(node, small(weight))));
+        }
+        if phase == Phase::Waiting && u32::from(state.spent.withdrawals) < bounds.withdrawals {
+            actions.push(Action::Withdraw(node));
+        }
+        if client.inside.is_some() {
+            actions.push(Action::Release(node));
+        }
+        if let Some(&k) = bounds.resizes.get(usize::from(client.resized)) {
+            actions.push(Action::Resize(node, k));
+        }
+        let lost = u32::try_from(state.crashed.len()).expect("few");
+        if lost < bounds.crashes && lost + 1 < self.setup.nodes {
+            actions.push(Action::Crash(node));
+        }
+        if u32::from(state.spent.restarts) < bounds.restarts {
+            actions.push(Action::Down(node));
+        }
+    }
+
+    /// What may happen to messages on their way.
+    fn actions_in_flight(&self, state: &State<P>, actions: &mut Vec<ActionOf<P>>) {
+        let mut first = 0;
+        for (place, flying) in state.flying.iter().enumerate() {
+            if flying.way() != state.flying[first].way() {
+                first = place;
+            }
+            if self.bounds.channels == Channels::Fifo && place > first
+                || !state.down.is_empty()
+                    && self.bounds.down == Down::Kept
+                    && state.down.contains(&flying.to)
+                // Of equal messages any is as good as another.
+                || state.flying[first..place].contains(flying)
+            {
+                continue;
+            }
+            let mut may = |fate| {
+                actions.push(Action::Fly(place, fate, (flying.from, flying.to, flying.message.clone())));
+            };
+            may(Fate::Arrives);
+            if u32::from(state.spent.losses) < self.bounds.losses {
+                may(Fate::Lost);
+            }
+            if u32::from(state.spent.duplicates) < self.bounds.duplicates {
+                may(Fate::Doubled);
             }
         }
     }
 
-    /// Which messages of a channel of that length may arrive next.
-    fn next(&self, length: usize) -> usize {
-        match self.bounds.channels {
-            Channels::Fifo => length.min(1),
-            Channels::Unordered => length,
+    fn news(&self, state: &State<P>, actions: &mut Vec<ActionOf<P>>) {
+        let is_next = |node: NodeId, of: NodeId| {
+            let first = state.crashed.iter().find(|&&crashed| state.untold.contains(&(node, crashed)));
+            self.bounds.news != News::InOrder || first == Some(&of)
+        };
+        let news = state.untold.iter().filter(|&&(node, of)| state.is_up(node) && is_next(node, of));
+        actions.extend(news.map(|&(node, of)| Action::Tell(node, of)));
+    }
+
+    fn fly(&self, state: &mut State<P>, place: usize, fate: Fate) {
+        let flying = state.flying.remove(place);
+        match fate {
+            Fate::Arrives if state.down.contains(&flying.to) => {}
+            Fate::Arrives => {
+                let (from, message) = (flying.from, flying.message);
+                self.handle(state, flying.to, Input::Deliver { from, message });
+            }
+            Fate::Lost => state.spent.losses += 1,
+            Fate::Doubled => {
+                state.spent.duplicates += 1;
+                state.flying.insert(place, flying.clone());
+                state.send(flying.from, flying.to, flying.message);
+            }
+        }
+    }
+
+    fn restart(&self, state: &mut State<P>, node: NodeId) {
+        state.down.retain(|down| *down != node);
+        let stored = state.processes[node.index()].stored.clone();
+        let mut out = Outbox::new();
+        let protocol = P::start(&Setup { me: node, ..self.setup.clone() }, stored.clone(), &mut out);
+        self.carry_out(state, node, protocol, stored, out);
+    }
+
+    /// The process is gone for good: its client, its timers, what is on its way to it. What it has sent still arrives.
+    fn crash(&self, state: &mut State<P>, node: NodeId) {
+        leave(state, node);
+        state.crashed.push(node);
+        if self.bounds.news != News::InOrder {
+            state.crashed.sort_unstable();
+        }
+        state.flying.retain(|flying| flying.to != node);
+        state.untold.retain(|news| news.0 != node);
+        if self.bounds.news != News::None {
+            let others =
+                state.ids().filter(|other| !state.crashed.contains(other)).map(|other| (other, node));
+            state.untold.extend(others.collect::<SmallVec<[_; 4]>>());
+            state.untold.sort_unstable();
         }
     }
 }
 
-/// What is sent to the dead is lost.
-fn send<P: Protocol>(state: &mut State<P>, from: NodeId, to: NodeId, message: P::Message) {
-    if !state.crashed.contains(&to) {
-        state.channels.entry((from, to)).or_default().push_back(message);
+fn small(number: u32) -> u8 {
+    u8::try_from(number).expect("bounds are small")
+}
+
+fn arm<P: Protocol>(state: &mut State<P>, timer: (NodeId, P::Timer)) {
+    if let Err(place) = state.timers.binary_search(&timer) {
+        state.timers.insert(place, timer);
     }
+}
+
+/// The process no longer takes part: its client and its timers are gone.
+fn leave<P: Protocol>(state: &mut State<P>, node: NodeId) {
+    state.clients[node.index()].inside = None;
+    state.timers.retain(|timer| timer.0 != node);
 }
 
 impl<P: Protocol> Model for World<P> {
     type State = State<P>;
-    type Action = Action<P::Message, P::Timer>;
+    type Action = ActionOf<P>;
 
     fn init_states(&self) -> Vec<State<P>> {
-        let nodes = self.setup.nodes as usize;
+        let ids = || (0..self.setup.nodes).map(NodeId);
+        let starts = ids().map(|me| {
+            let mut out = Outbox::new();
+            (me, P::start(&Setup { me, ..self.setup.clone() }, None, &mut out), out)
+        });
+        let starts: Vec<_> = starts.collect();
         let mut state = State {
-            nodes: Vec::with_capacity(nodes),
-            channels: BTreeMap::new(),
-            timers: BTreeSet::new(),
-            asked: vec![0; nodes],
-            inside: BTreeMap::new(),
-            crashed: Vec::new(),
-            untold: BTreeSet::new(),
-            withdrawn: 0,
+            processes: starts.iter().map(|start| Arc::new(Process::new(start.1.clone(), None))).collect(),
+            clients: ids().map(|_| Client::default()).collect(),
+            flying: Vec::new(),
+            timers: Vec::new(),
+            crashed: SmallVec::new(),
+            down: SmallVec::new(),
+            untold: SmallVec::new(),
+            spent: Spent::default(),
             refused: None,
         };
-        for me in (0..self.setup.nodes).map(NodeId) {
-            let mut out = Outbox::new();
-            state.nodes.push(Arc::new(P::start(&Setup { me, ..self.setup.clone() }, None, &mut out)));
-            self.carry_out(&mut state, me, out);
+        for (me, protocol, out) in starts {
+            self.carry_out(&mut state, me, protocol, None, out);
         }
         vec![state]
     }
 
     fn actions(&self, state: &State<P>, actions: &mut Vec<Self::Action>) {
-        let bounds = &self.bounds;
-        for node in state.ids().filter(|node| !state.crashed.contains(node)) {
-            let phase = state.nodes[node.index()].observe().phase;
-            if phase == Phase::Idle && state.asked[node.index()] < bounds.entries {
-                actions.push(Action::Acquire(node));
-            }
-            if phase == Phase::Waiting && state.withdrawn < bounds.withdrawals {
-                actions.push(Action::Withdraw(node));
-            }
-            if state.inside.contains_key(&node) {
-                actions.push(Action::Release(node));
-            }
-            let lost = u32::try_from(state.crashed.len()).expect("few");
-            if lost < bounds.crashes && lost + 1 < self.setup.nodes {
-                actions.push(Action::Crash(node));
+        if !self.brake.allows() {
+            return;
+        }
+        for node in state.ids() {
+            if state.is_up(node) {
+                self.actions_of(state, node, actions);
+            } else if state.down.contains(&node) {
+                actions.push(Action::Restart(node));
             }
         }
-        for (&(from, to), channel) in &state.channels {
-            for place in 0..self.next(channel.len()) {
-                // Of equal messages any is as good as another.
-                if !channel.iter().take(place).any(|earlier| *earlier == channel[place]) {
-                    actions.push(Action::Deliver(from, to, place, channel[place].clone()));
-                }
-            }
-        }
+        self.actions_in_flight(state, actions);
         actions.extend(state.timers.iter().map(|(node, timer)| Action::Expire(*node, timer.clone())));
-        let is_next = |node: NodeId, of: NodeId| {
-            let first = state.crashed.iter().find(|&&crashed| state.untold.contains(&(node, crashed)));
-            bounds.news != News::InOrder || first == Some(&of)
-        };
-        let news = state.untold.iter().filter(|&&(node, of)| is_next(node, of));
-        actions.extend(news.map(|&(node, of)| Action::Tell(node, of)));
+        self.news(state, actions);
     }
 
     fn next_state(&self, before: &State<P>, action: Self::Action) -> Option<State<P>> {
-        let (mut state, bounds) = (before.clone(), &self.bounds);
+        let mut state = before.clone();
         match action {
-            Action::Acquire(node) => {
-                state.asked[node.index()] += 1;
-                self.handle(&mut state, node, Input::Acquire { weight: 1 });
+            Action::Acquire(node, weight) => {
+                let client = &mut state.clients[node.index()];
+                (client.asked, client.weight) = (client.asked + 1, weight);
+                self.handle(&mut state, node, Input::Acquire { weight: u32::from(weight) });
             }
             Action::Withdraw(node) => {
-                state.withdrawn += 1;
+                state.spent.withdrawals += 1;
                 self.handle(&mut state, node, Input::Withdraw);
             }
             Action::Release(node) => {
-                let grant = state.inside.remove(&node)?;
+                let grant = state.clients[node.index()].inside.take()?;
                 self.handle(&mut state, node, Input::Release { grant });
             }
-            Action::Deliver(from, to, place, message) => {
-                let channel = state.channels.get_mut(&(from, to))?;
-                channel.remove(place)?;
-                if channel.is_empty() {
-                    state.channels.remove(&(from, to));
-                }
-                self.handle(&mut state, to, Input::Deliver { from, message });
-            }
+            Action::Fly(place, fate, _) => self.fly(&mut state, place, fate),
             Action::Expire(node, timer) => {
-                state.timers.remove(&(node, timer.clone()));
+                state.timers.retain(|running| *running != (node, timer.clone()));
                 self.handle(&mut state, node, Input::Expire(timer));
             }
-            Action::Crash(node) => crash(&mut state, node, bounds.news),
+            Action::Crash(node) => self.crash(&mut state, node),
+            Action::Down(node) => {
+                state.spent.restarts += 1;
+                leave(&mut state, node);
+                state.down.push(node);
+                state.down.sort_unstable();
+            }
+            Action::Restart(node) => self.restart(&mut state, node),
             Action::Tell(node, of) => {
-                state.untold.remove(&(node, of));
+                state.untold.retain(|news| *news != (node, of));
                 self.handle(&mut state, node, Input::Crashed(of, Incarnation::default()));
+            }
+            Action::Resize(node, k) => {
+                state.clients[node.index()].resized += 1;
+                self.handle(&mut state, node, Input::Resize(k));
             }
         }
         Some(state)
@@ -277,21 +316,8 @@ impl<P: Protocol> Model for World<P> {
     fn properties(&self) -> Vec<Property<Self>> {
         properties::all()
     }
-}
 
-/// The process is gone: its client, its timers, what is on its way to it. What it has sent still arrives.
-fn crash<P: Protocol>(state: &mut State<P>, node: NodeId, news: News) {
-    state.crashed.push(node);
-    if news != News::InOrder {
-        state.crashed.sort_unstable();
+    fn within_boundary(&self, state: &State<P>) -> bool {
+        !self.bounds.responsive || !properties::suspects_the_living(state)
     }
-    state.inside.remove(&node);
-    state.timers.retain(|timer| timer.0 != node);
-    state.channels.retain(|way, _| way.1 != node);
-    state.untold.retain(|news| news.0 != node);
-    if news == News::None {
-        return;
-    }
-    let others: Vec<NodeId> = state.ids().filter(|other| !state.crashed.contains(other)).collect();
-    state.untold.extend(others.into_iter().map(|other| (other, node)));
 }

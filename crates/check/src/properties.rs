@@ -4,7 +4,8 @@ use kgate_core::Protocol;
 use kgate_spec::{AtMostK, EveryoneServed};
 use stateright::Property;
 
-use crate::model::{State, World};
+use crate::model::World;
+use crate::state::State;
 
 /// Non-vacuity: some schedule has k inside at once.
 pub const K_INSIDE: &str = "sometimes k inside";
@@ -15,17 +16,29 @@ pub const NOT_REFUSED: &str = "no input is refused";
 pub fn all<P: Protocol>() -> Vec<Property<World<P>>> {
     vec![
         Property::always(AtMostK::NAME, |world: &World<P>, state: &State<P>| {
-            state.inside.len() <= world.setup.permits as usize
+            state.units() <= world.permits(state)
         }),
-        // Liveness by quiescence: nothing is on its way, nobody is inside, all news are told; then whoever waits does so for ever.
+        // Liveness by quiescence: whoever waits when nothing can happen any more waits for ever.
         Property::always(EveryoneServed::NAME, |world: &World<P>, state: &State<P>| {
-            let quiet = state.channels.is_empty() && state.timers.is_empty() && state.untold.is_empty();
-            let borne = state.crashed.len() <= world.bounds.bears as usize;
-            !(quiet && borne && state.inside.is_empty() && state.ids().any(|node| state.waits(node)))
+            !(state.is_quiet() && is_borne(world, state) && state.ids().any(|node| state.waits(node)))
         }),
         Property::always(NOT_REFUSED, |_, state: &State<P>| state.refused.is_none()),
-        Property::sometimes(K_INSIDE, |world: &World<P>, state: &State<P>| {
-            state.inside.len() == world.setup.permits as usize
-        }),
+        Property::sometimes(K_INSIDE, World::k_inside),
     ]
+}
+
+/// Whether no more has failed than the protocol claims to bear.
+pub fn is_borne<P: Protocol>(world: &World<P>, state: &State<P>) -> bool {
+    let bears = &world.bounds.bears;
+    state.crashed.len() <= bears.crashes as usize
+        && (bears.loss || state.spent.losses == 0)
+        && (bears.duplicates || state.spent.duplicates == 0)
+}
+
+/// Whether somebody holds another for crashed that is not.
+pub fn suspects_the_living<P: Protocol>(state: &State<P>) -> bool {
+    let suspects = |process: &crate::state::Process<P>| {
+        process.seen.crashed.iter().any(|suspect| !state.crashed.contains(suspect))
+    };
+    state.processes.iter().any(|process| suspects(process))
 }

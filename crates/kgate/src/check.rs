@@ -1,16 +1,18 @@
 //! `kgate check`: every schedule of a few processes.
 
+mod text;
+
 use std::io::{self, Write};
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
-use kgate_check::{Bounds, Channels, News, Order, Outcome as Found, explore};
+use kgate_check::{Bears, Bounds, Channels, Down, Limits, News, Order, Outcome as Found, explore};
 use kgate_core::{Printed, Protocol, Setup};
-use kgate_protocols::registry::{self, Entry, Network, Visitor};
-use kgate_sim::Rng;
+use kgate_protocols::registry::{self, Entry, Visitor};
 
-use crate::cli::{ChannelsArg, CheckArgs};
+use crate::cli::{ChannelsArg, CheckArgs, DownArg};
+use crate::sim::graph;
 use crate::{Failure, Outcome};
 
 pub(crate) fn run(args: &CheckArgs) -> Outcome {
@@ -19,64 +21,70 @@ pub(crate) fn run(args: &CheckArgs) -> Outcome {
         None => Printed::NONE,
         Some(id) => entry.as_printed(id).map_err(|error| Failure::Usage(error.to_string()))?,
     };
-    check(args, entry)?;
-    let search =
-        Search { setup: setup(args, entry, printed)?, bounds: bounds(args, entry), order: order(args) };
-    let found = registry::visit(entry, false, search);
+    refuse(args, entry)?;
+    let (setup, bounds) = (setup(args, entry, printed)?, bounds(args, entry));
+    if let Some(address) = args.explore {
+        return serve(entry, setup, bounds, address);
+    }
+    let order = if args.shortest { Order::Breadth } else { Order::Depth };
+    let found = registry::visit(entry, false, Search { setup, bounds, limits: limits(args), order });
     let mut stdout = io::stdout().lock();
     if args.json {
         writeln!(stdout, "{}", serde_json::to_string_pretty(&found).context("printing JSON")?)?;
     } else {
-        print(&mut stdout, &found)?;
+        text::print(&mut stdout, &found)?;
     }
     stdout.flush()?;
-    let wrong = found
-        .properties
-        .iter()
-        .any(|finding| !finding.holds && (finding.schedule.is_some() || found.complete));
-    Ok(if wrong { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if found.is_wrong() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn check(args: &CheckArgs, entry: &Entry) -> Result<(), Failure> {
-    if args.units >= args.processes {
-        let (k, n) = (args.units, args.processes);
-        return Err(Failure::Usage(format!("k = {k} with n = {n}: nothing is excluded; choose k below n")));
-    }
-    if entry.heals {
-        return Err(Failure::Usage(format!(
-            "{} never rests, so its schedules have no end: run kgate sim --protocol {} --model state",
-            entry.name, entry.name
-        )));
-    }
-    if args.crashes >= args.processes {
-        return Err(Failure::Usage(format!(
-            "{} crashes with n = {}: let one live",
-            args.crashes, args.processes
-        )));
-    }
-    Ok(())
+/// What cannot be meant, or what this protocol has no part in.
+fn refuse(args: &CheckArgs, entry: &Entry) -> Result<(), Failure> {
+    let (k, n, name) = (args.units, args.processes, entry.name);
+    let text = if k >= n {
+        format!("k = {k} with n = {n}: nothing is excluded; choose k below n")
+    } else if entry.heals {
+        format!(
+            "{name} never rests, so its schedules have no end: run kgate sim --protocol {name} --model state"
+        )
+    } else if args.crashes >= n {
+        format!("{} crashes with n = {n}: let one live", args.crashes)
+    } else if args.restarts > 0 && !entry.recovers {
+        format!("processes of {name} do not come back from a crash: give --crashes, or choose tree-token")
+    } else if args.tolerate.is_some() && !entry.told_to_tolerate {
+        format!("{name} is not told how many crashes to bear: leave out --tolerate")
+    } else if args.tolerate.is_some_and(|f| f >= k) {
+        format!(
+            "--tolerate with k = {k}: so many crashed processes could keep every unit for ever; choose at most {}",
+            k - 1
+        )
+    } else if args.entries.len() > n as usize {
+        format!("{} numbers of entries with n = {n}: give one for each process at most", args.entries.len())
+    } else {
+        return Ok(());
+    };
+    Err(Failure::Usage(text))
 }
 
 fn setup(args: &CheckArgs, entry: &Entry, printed: Printed) -> Result<Setup, Failure> {
-    let graph = match entry.network {
-        Network::Everybody => None,
-        Network::Tree | Network::Graph => {
-            let mut dice = Rng::fork(1, "graph");
-            let shape = entry.network.usual_shape().expect("it has a network");
-            let built = shape.build(args.processes, &mut |bound| dice.below(bound));
-            Some(Arc::new(built.map_err(|error| Failure::Usage(error.to_string()))?))
-        }
-    };
-    // Nobody may be suspected: every schedule is tried, so whoever could be would be, wrongly.
-    Ok(Setup { printed, graph, ..Setup::new(args.processes, args.units) })
+    let graph = graph::build(entry, args.graph.as_deref(), args.processes, 1)?;
+    let tolerate = args.tolerate.unwrap_or(args.crashes.min(args.units - 1));
+    Ok(Setup { printed, graph, tolerate, ..Setup::new(args.processes, args.units) })
 }
 
 fn bounds(args: &CheckArgs, entry: &Entry) -> Bounds {
     Bounds {
-        entries: args.entries,
+        entries: args.entries.clone(),
         crashes: args.crashes,
+        restarts: args.restarts,
+        down: match args.down {
+            DownArg::Lost => Down::Lost,
+            DownArg::Kept => Down::Kept,
+        },
         withdrawals: args.withdrawals,
-        bears: entry.bears(args.processes, args.units),
+        losses: args.loss,
+        duplicates: args.duplicates,
+        bears: Bears { crashes: entry.bears(args.processes, args.units), loss: false, duplicates: false },
         news: match entry.detector {
             None => News::None,
             Some(registry::LOG) => News::InOrder,
@@ -86,47 +94,54 @@ fn bounds(args: &CheckArgs, entry: &Entry) -> Bounds {
             ChannelsArg::Fifo => Channels::Fifo,
             ChannelsArg::Unordered => Channels::Unordered,
         },
-        max_states: Some(args.max_states),
+        responsive: entry.told_to_tolerate,
+        ..Bounds::new(1)
     }
 }
 
-fn order(args: &CheckArgs) -> Order {
-    if args.shortest { Order::Breadth } else { Order::Depth }
+fn limits(args: &CheckArgs) -> Limits {
+    Limits {
+        states: args.max_states,
+        time: args.max_seconds.map(Duration::from_secs),
+        memory: Some(args.max_memory << 30),
+    }
 }
 
 /// Hands the chosen protocol to the explorer; crashes are told by an oracle, so it needs no detector.
 struct Search {
     setup: Setup,
     bounds: Bounds,
+    limits: Limits,
     order: Order,
 }
 
 impl Visitor for Search {
     type Output = Found;
     fn visit<M: Protocol, D: Protocol>(self) -> Found {
-        explore::<M>(self.setup, self.bounds, self.order)
+        explore::<M>(self.setup, self.bounds, self.limits, self.order)
     }
 }
 
-fn print(to: &mut impl Write, found: &Found) -> io::Result<()> {
-    let wrong = found.properties.iter().any(|finding| !finding.holds && finding.schedule.is_some());
-    let exhaustive = match (found.complete, wrong) {
-        (true, _) => "exhaustive",
-        (false, true) => "stopped at the first wrong state",
-        (false, false) => "not exhaustive, stopped by --max-states",
-    };
-    writeln!(
-        to,
-        "{exhaustive}: {} different states of {} generated, schedules of up to {} steps, {:.1} s",
-        found.unique, found.states, found.depth, found.seconds
-    )?;
-    for finding in &found.properties {
-        let reached = finding.name == kgate_check::properties::K_INSIDE;
-        let word = if finding.holds { "holds" } else { "DOES NOT HOLD" };
-        writeln!(to, "{:<45} {word}", finding.name)?;
-        for (step, what) in (1..).zip(finding.schedule.iter().flatten()).filter(|_| !reached) {
-            writeln!(to, "  {step:>3}  {what}")?;
-        }
+/// Serves the Explorer until somebody interrupts it.
+fn serve(entry: &Entry, setup: Setup, bounds: Bounds, address: std::net::SocketAddr) -> Outcome {
+    // The library panics if it cannot listen there.
+    drop(std::net::TcpListener::bind(address).map_err(|error| {
+        Failure::Usage(format!("cannot listen on {address}: {error}; give another address to --explore"))
+    })?);
+    eprintln!("kgate: open http://{address}/ in a browser; interrupt with Ctrl-C");
+    registry::visit(entry, false, Walk { setup, bounds, address });
+    Ok(ExitCode::SUCCESS)
+}
+
+struct Walk {
+    setup: Setup,
+    bounds: Bounds,
+    address: std::net::SocketAddr,
+}
+
+impl Visitor for Walk {
+    type Output = ();
+    fn visit<M: Protocol, D: Protocol>(self) {
+        kgate_check::explore::serve::<M>(self.setup, self.bounds, self.address);
     }
-    Ok(())
 }

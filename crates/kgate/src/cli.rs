@@ -208,15 +208,17 @@ pub(crate) struct SimArgs {
 
 const CHECK_HELP: &str = "\
 Everything that can happen next is tried: which message arrives, who asks, who comes out, who crashes, who learns of a crash (each at \
-any time). Liveness is judged where nothing is under way any more: whoever waits then waits for ever. So a deadlock is found; a schedule \
-that goes on for ever without serving somebody is not looked for. The search stops at the first wrong state; one that was cut off says \
-that it is not exhaustive. Exit code 1 means that a property does not hold.
+any time). Liveness is judged where nothing is under way any more: whoever waits then waits for ever. With --fair, schedules that go \
+on for ever are judged too: one that leaves somebody waiting although everything that could happen does happen in the end is wrong. The \
+search stops at the first wrong state; one that was cut off says that it is not exhaustive. Exit code 1 means that a property does not hold.
 
 Examples:
   Two entries each, all schedules:
     kgate check --protocol raymond -n 3 -k 1 --entries 2
   A crash that everybody learns of some time:
     kgate check --protocol vcube -n 3 -k 1 --crashes 1
+  Processes that crash and come back, on a path:
+    kgate check --protocol tree-token -n 3 --graph path --restarts 1
   A published algorithm deadlocks without a fault:
     kgate check --protocol vcube -n 2 -k 1 --entries 2 --as-printed D1 --shortest";
 
@@ -229,29 +231,66 @@ pub(crate) struct CheckArgs {
     #[arg(short = 'n', long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=16), env = "KGATE_OPT_PROCESSES")]
     pub(crate) processes: u32,
     /// How many units they share
-    #[arg(short = 'k', long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), env = "KGATE_OPT_UNITS")]
+    #[arg(short = 'k', long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16), env = "KGATE_OPT_UNITS")]
     pub(crate) units: u32,
-    /// How often each process asks
-    #[arg(long, value_name = "E", default_value_t = 1, env = "KGATE_OPT_ENTRIES")]
-    pub(crate) entries: u32,
+    /// How often each process asks; several numbers: p0, p1, .., the last for all further ones
+    #[arg(
+        long, value_name = "E,..", default_value = "1", value_delimiter = ',',
+        value_parser = clap::value_parser!(u32).range(..=100), env = "KGATE_OPT_ENTRIES"
+    )]
+    pub(crate) entries: Vec<u32>,
     /// How many processes may crash for good
-    #[arg(long, value_name = "F", default_value_t = 0, env = "KGATE_OPT_CRASHES")]
+    #[arg(long, value_name = "F", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=16), env = "KGATE_OPT_CRASHES")]
     pub(crate) crashes: u32,
+    /// How often a process may crash and come back (tree-token)
+    #[arg(long, value_name = "R", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=16), env = "KGATE_OPT_RESTARTS")]
+    pub(crate) restarts: u32,
+    /// What becomes of messages to a process that is down and will come back
+    #[arg(long, value_enum, value_name = "HOW", default_value = "lost", env = "KGATE_OPT_DOWN")]
+    pub(crate) down: DownArg,
     /// How many requests may be withdrawn
-    #[arg(long, value_name = "W", default_value_t = 0, env = "KGATE_OPT_WITHDRAWALS")]
+    #[arg(long, value_name = "W", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=100), env = "KGATE_OPT_WITHDRAWALS")]
     pub(crate) withdrawals: u32,
+    /// How many messages may be lost
+    #[arg(long, value_name = "L", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=100), env = "KGATE_OPT_LOSS")]
+    pub(crate) loss: u32,
+    /// How many messages may arrive twice
+    #[arg(long, value_name = "D", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=100), env = "KGATE_OPT_DUPLICATES")]
+    pub(crate) duplicates: u32,
     /// Whether messages from one process to another keep their order
     #[arg(long, value_enum, value_name = "HOW", default_value = "fifo", env = "KGATE_OPT_CHANNELS")]
     pub(crate) channels: ChannelsArg,
+    /// The network of tree-token: radial, balanced, path, star, caterpillar, random [default: radial]
+    #[arg(long, value_name = "SHAPE", env = "KGATE_OPT_GRAPH")]
+    pub(crate) graph: Option<String>,
+    /// How many crashes the protocol is told to bear (timer-free) [default: --crashes]. Schedules in which somebody suspects a
+    /// process that lives are left out then: the paper assumes that there are none (responsiveness)
+    #[arg(long, value_name = "F", env = "KGATE_OPT_TOLERATE")]
+    pub(crate) tolerate: Option<u32>,
     /// Run a published defect as printed instead of repaired, e.g. D1
     #[arg(long, value_name = "ID", env = "KGATE_OPT_AS_PRINTED")]
     pub(crate) as_printed: Option<String>,
     /// Visit the nearest states first: more memory, and a shortest schedule
     #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_SHORTEST")]
     pub(crate) shortest: bool,
+    /// Look for schedules that go on for ever and starve somebody, too: more memory
+    #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_FAIR")]
+    pub(crate) fair: bool,
     /// Stop after so many states
-    #[arg(long, value_name = "M", default_value_t = 20_000_000, env = "KGATE_OPT_MAX_STATES")]
-    pub(crate) max_states: usize,
+    #[arg(long, value_name = "M", env = "KGATE_OPT_MAX_STATES")]
+    pub(crate) max_states: Option<usize>,
+    /// Stop after so many seconds
+    #[arg(long, value_name = "S", env = "KGATE_OPT_MAX_SECONDS")]
+    pub(crate) max_seconds: Option<u64>,
+    /// Stop when so many GiB of memory are in use
+    #[arg(long, value_name = "GIB", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=1 << 20), env = "KGATE_OPT_MAX_MEMORY")]
+    pub(crate) max_memory: u64,
+    /// Walk through the states by hand: serves stateright's Explorer on that address until interrupted
+    #[arg(
+        long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "127.0.0.1:3000",
+        conflicts_with_all = ["json", "fair", "shortest"], env = "KGATE_OPT_EXPLORE"
+    )]
+    pub(crate) explore: Option<std::net::SocketAddr>,
     /// Print one JSON object
     #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_JSON")]
     pub(crate) json: bool,

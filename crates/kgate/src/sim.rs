@@ -1,6 +1,6 @@
 //! `kgate sim`.
 
-mod graph;
+pub(crate) mod graph;
 mod options;
 mod replay;
 mod state;
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &SimArgs, given: &ArgMatches) -> Outcome {
             args,
             entry,
             |seed| {
-                let graph = graph::build(args, entry, seed)?;
+                let graph = graph::build(entry, args.graph.as_deref(), args.processes, seed)?;
                 simulate(args, entry, &config(args, entry, printed, seed, graph))
             },
             |report| &report.violations,

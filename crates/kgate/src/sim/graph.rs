@@ -8,23 +8,27 @@ use kgate_protocols::topology::graphs::{self, SHAPES, Shape};
 use kgate_sim::Rng;
 
 use crate::Failure;
-use crate::cli::SimArgs;
 
 /// A named shape with what is random in it drawn from the seed, or a file; none where everybody talks to everybody.
-pub(crate) fn build(args: &SimArgs, entry: &Entry, seed: u64) -> Result<Option<Arc<Graph>>, Failure> {
+pub(crate) fn build(
+    entry: &Entry,
+    wanted: Option<&str>,
+    processes: u32,
+    seed: u64,
+) -> Result<Option<Arc<Graph>>, Failure> {
     let Some(usual) = entry.network.usual_shape() else {
-        return match &args.graph {
+        return match wanted {
             None => Ok(None),
             Some(_) => usage(format!("in {} everybody talks to everybody: leave out --graph", entry.name)),
         };
     };
-    if args.processes < 2 {
-        return usage(format!("n is {}: at least 2 processes are needed", args.processes));
+    if processes < 2 {
+        return usage(format!("n is {}: at least 2 processes are needed", processes));
     }
     let named = |name: &str| SHAPES.iter().find(|(known, _)| *known == name).map(|(_, shape)| *shape);
-    let graph = match args.graph.as_deref().map(|name| (name, named(name))) {
-        None => shape(args, entry, seed, usual)?,
-        Some((_, Some(wanted))) => shape(args, entry, seed, wanted)?,
+    let graph = match wanted.map(|name| (name, named(name))) {
+        None => shape(entry, processes, seed, usual)?,
+        Some((_, Some(wanted))) => shape(entry, processes, seed, wanted)?,
         Some((path, None)) => read(path, entry)?,
     };
     if entry.network == Network::Tree && !graph.is_tree() {
@@ -39,7 +43,7 @@ pub(crate) fn build(args: &SimArgs, entry: &Entry, seed: u64) -> Result<Option<A
 /// A graph of so many edges takes a gigabyte or two.
 const MOST_EDGES: u64 = 50_000_000;
 
-fn shape(args: &SimArgs, entry: &Entry, seed: u64, wanted: Shape) -> Result<Graph, Failure> {
+fn shape(entry: &Entry, processes: u32, seed: u64, wanted: Shape) -> Result<Graph, Failure> {
     let wanted = match (entry.network, wanted) {
         (Network::Tree, Shape::Random) => Shape::RandomTree,
         (Network::Tree, wanted) if !wanted.is_tree() => {
@@ -53,18 +57,16 @@ fn shape(args: &SimArgs, entry: &Entry, seed: u64, wanted: Shape) -> Result<Grap
         }
         (_, wanted) => wanted,
     };
-    let nodes = u64::from(args.processes);
+    let nodes = u64::from(processes);
     let edges = if wanted == Shape::Complete { nodes.pow(2) / 2 } else { 2 * nodes };
     if edges > MOST_EDGES {
         return usage(format!(
             "{wanted} with n = {} has {edges} edges: choose n so that there are at most {MOST_EDGES}",
-            args.processes
+            processes
         ));
     }
     let mut dice = Rng::fork(seed, "graph");
-    wanted
-        .build(args.processes, &mut |bound| dice.below(bound))
-        .map_err(|error| Failure::Usage(error.to_string()))
+    wanted.build(processes, &mut |bound| dice.below(bound)).map_err(|error| Failure::Usage(error.to_string()))
 }
 
 fn read(path: &str, entry: &Entry) -> Result<Graph, Failure> {

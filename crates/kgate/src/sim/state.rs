@@ -19,7 +19,7 @@ pub(crate) fn simulate(
     printed: Printed,
     seed: u64,
 ) -> Result<StateReport, Failure> {
-    let Some(network) = graph::build(args, entry, seed)? else {
+    let Some(network) = graph::build(entry, args.graph.as_deref(), args.processes, seed)? else {
         return Err(Failure::Usage(format!("{} has no state model: leave out --model", entry.name)));
     };
     if network.nodes() != args.processes {

@@ -91,6 +91,8 @@ impl Eq for Deferred {}
 
 impl Hash for Deferred {
     fn hash<H: Hasher>(&self, state: &mut H) {
+        // With its length: else what follows could be taken for an entry, and different states for one.
+        state.write_usize(self.iter().count());
         self.iter().for_each(|entry| entry.hash(state));
     }
 }

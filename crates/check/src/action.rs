@@ -1,0 +1,81 @@
+//! One thing that can happen next.
+
+use std::fmt;
+
+use kgate_core::{Message, NodeId, Protocol};
+use kgate_spec::{Fate, Step};
+
+use crate::state::State;
+
+/// One thing that can happen.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Action<M, T> {
+    /// A client wants so many units.
+    Acquire(NodeId, u8),
+    /// A client that waits gives up.
+    Withdraw(NodeId),
+    /// A client comes out.
+    Release(NodeId),
+    /// Something happens to the message at that place of what is on its way.
+    Fly(usize, Fate, (NodeId, NodeId, M)),
+    /// A timer runs out.
+    Expire(NodeId, T),
+    /// A process crashes for good.
+    Crash(NodeId),
+    /// A process crashes and will come back.
+    Down(NodeId),
+    /// A process that was down is back.
+    Restart(NodeId),
+    /// A process learns of a crash.
+    Tell(NodeId, NodeId),
+    /// A process learns what k is now.
+    Resize(NodeId, u32),
+}
+
+/// The actions of a protocol.
+pub type ActionOf<P> = Action<<P as Protocol>::Message, <P as Protocol>::Timer>;
+
+impl<M: fmt::Debug, T: fmt::Debug> fmt::Debug for Action<M, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Acquire(node, 1) => write!(f, "{node} asks"),
+            Self::Acquire(node, weight) => write!(f, "{node} asks for {weight}"),
+            Self::Withdraw(node) => write!(f, "{node} gives up"),
+            Self::Release(node) => write!(f, "{node} comes out"),
+            Self::Fly(_, fate, (from, to, message)) => {
+                write!(f, "{from} -> {to}: {message:?}")?;
+                f.write_str(match fate {
+                    Fate::Arrives => "",
+                    Fate::Lost => " lost",
+                    Fate::Doubled => " doubled",
+                })
+            }
+            Self::Expire(node, timer) => write!(f, "{node}: {timer:?} runs out"),
+            Self::Crash(node) | Self::Down(node) => write!(f, "{node} crashes"),
+            Self::Restart(node) => write!(f, "{node} is back"),
+            Self::Tell(node, of) => write!(f, "{node} learns that {of} has crashed"),
+            Self::Resize(node, k) => write!(f, "{node} sets k to {k}"),
+        }
+    }
+}
+
+/// An action in the words of a schedule; `before` is the state in which it happens.
+pub fn step<P: Protocol>(before: &State<P>, action: &ActionOf<P>) -> Step {
+    match action {
+        Action::Acquire(node, weight) => Step::Ask { node: *node, weight: u32::from(*weight) },
+        Action::Withdraw(node) => Step::Withdraw(*node),
+        Action::Release(node) => Step::Release(*node),
+        Action::Fly(place, fate, (from, to, message)) => {
+            let earlier = before.flying[..*place].iter();
+            let alike =
+                earlier.filter(|other| other.way() == (*from, *to) && other.message.kind() == message.kind());
+            let kind = P::Message::kind_name(message.kind()).to_owned();
+            Step::Message { from: *from, to: *to, kind, which: 1 + alike.count(), fate: *fate }
+        }
+        Action::Expire(node, timer) => Step::Expire { node: *node, timer: format!("{timer:?}") },
+        Action::Crash(node) | Action::Down(node) => Step::Crash(*node),
+        Action::Restart(node) => Step::Restart(*node),
+        Action::Tell(node, of) => Step::Tell { node: *node, of: *of },
+        Action::Resize(node, permits) => Step::Resize { node: *node, permits: *permits },
+    }
+}

@@ -1,0 +1,100 @@
+//! How often what may happen: the box that is searched.
+
+use serde::Serialize;
+
+/// How often what may happen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Bounds {
+    /// How often each client asks; the last number is for all further processes too.
+    pub entries: Vec<u32>,
+    /// The most units that a client asks for at once.
+    pub weight_max: u32,
+    /// How many processes crash for good.
+    pub crashes: u32,
+    /// How many processes crash and come back.
+    pub restarts: u32,
+    /// What becomes of messages to a process that is down.
+    pub down: Down,
+    /// How many requests are withdrawn.
+    pub withdrawals: u32,
+    /// What k becomes, one value after the other; each process learns of each at any time, in this order.
+    pub resizes: Vec<u32>,
+    /// How many messages are lost.
+    pub losses: u32,
+    /// How many messages are doubled.
+    pub duplicates: u32,
+    /// What the protocol claims to bear. Beyond, liveness is not judged.
+    pub bears: Bears,
+    /// Whether processes are told of crashes.
+    pub news: News,
+    /// Whether messages keep their order.
+    pub channels: Channels,
+    /// Leaves out schedules in which a process suspects another that lives: what a protocol that finds crashes by itself assumes.
+    pub responsive: bool,
+}
+
+impl Bounds {
+    /// Every client asks `entries` times, nothing fails.
+    pub fn new(entries: u32) -> Self {
+        Self {
+            entries: vec![entries],
+            weight_max: 1,
+            crashes: 0,
+            restarts: 0,
+            down: Down::Lost,
+            withdrawals: 0,
+            resizes: Vec::new(),
+            losses: 0,
+            duplicates: 0,
+            bears: Bears::default(),
+            news: News::AnyOrder,
+            channels: Channels::Fifo,
+            responsive: false,
+        }
+    }
+
+    /// How often the client of that process asks.
+    pub(crate) fn entries_of(&self, index: usize) -> u32 {
+        self.entries.get(index).or(self.entries.last()).copied().unwrap_or(0)
+    }
+}
+
+/// What a protocol claims to bear.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Bears {
+    /// So many crashes for good.
+    pub crashes: u32,
+    /// Lost messages.
+    pub loss: bool,
+    /// Doubled messages.
+    pub duplicates: bool,
+}
+
+/// Whether processes are told of crashes: perfectly, and each at any time after the crash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum News {
+    /// Nobody is told.
+    None,
+    /// Everybody is, of several crashes in any order.
+    AnyOrder,
+    /// Everybody is, in the order of the crashes, as from an agreed log.
+    InOrder,
+}
+
+/// Whether messages of one process to another keep their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Channels {
+    /// They do.
+    Fifo,
+    /// Any of them may arrive next.
+    Unordered,
+}
+
+/// What becomes of a message to a process that is down and will come back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Down {
+    /// It is lost if it arrives meanwhile; it may also arrive later.
+    Lost,
+    /// It arrives later.
+    Kept,
+}

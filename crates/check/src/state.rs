@@ -1,0 +1,161 @@
+//! Everything at one moment.
+//!
+//! Millions of these are made, compared and hashed a second, so what they share is shared (a step changes one process), what is
+//! small lies inline, and what an unchanged process says of itself is asked for once.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use kgate_core::{GrantId, NodeId, Observation, Phase, Protocol, Refusal};
+use smallvec::SmallVec;
+
+/// A row with an element a process.
+pub type Row<T> = SmallVec<[T; 4]>;
+
+/// Everything at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct State<P: Protocol> {
+    /// The processes; shared with the states before in which they were the same.
+    pub processes: Row<Arc<Process<P>>>,
+    /// Their clients.
+    pub clients: Row<Client>,
+    /// What is on its way: channel by channel, in the order of sending.
+    pub flying: Vec<Flying<P::Message>>,
+    /// Timers that run, in order.
+    pub timers: Vec<(NodeId, P::Timer)>,
+    /// Who has crashed for good; in that order where news come in order, else in the order of ids.
+    pub crashed: SmallVec<[NodeId; 4]>,
+    /// Who is down and will come back.
+    pub down: SmallVec<[NodeId; 4]>,
+    /// Who does not know of which crash yet, in order.
+    pub untold: SmallVec<[(NodeId, NodeId); 2]>,
+    /// What has been used up of the bounds.
+    pub spent: Spent,
+    /// An input that a process refused.
+    pub refused: Option<(NodeId, Refusal)>,
+}
+
+/// What has been used up of the bounds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Spent {
+    /// Requests withdrawn.
+    pub withdrawals: u8,
+    /// Processes that went down to come back.
+    pub restarts: u8,
+    /// Messages lost.
+    pub losses: u8,
+    /// Messages doubled.
+    pub duplicates: u8,
+}
+
+/// A message on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Flying<M> {
+    /// From whom.
+    pub from: NodeId,
+    /// To whom.
+    pub to: NodeId,
+    /// What it says.
+    pub message: M,
+}
+
+impl<M> Flying<M> {
+    /// Its channel.
+    pub fn way(&self) -> (NodeId, NodeId) {
+        (self.from, self.to)
+    }
+}
+
+/// The client of a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Client {
+    /// How often it has asked.
+    pub asked: u8,
+    /// For how many units it asked last.
+    pub weight: u8,
+    /// How many changes of k its process has heard of.
+    pub resized: u8,
+    /// The grant with which it is inside.
+    pub inside: Option<GrantId>,
+}
+
+/// One process, with what it says of itself and its hash.
+#[derive(Clone, Debug)]
+pub struct Process<P: Protocol> {
+    /// The very protocol.
+    pub protocol: P,
+    /// What it has on stable storage.
+    pub stored: Option<P::Durable>,
+    /// What it says of itself.
+    pub seen: Observation,
+    digest: u64,
+}
+
+impl<P: Protocol> Process<P> {
+    /// A process as it is now.
+    pub fn new(protocol: P, stored: Option<P::Durable>) -> Self {
+        let mut hasher = DefaultHasher::new();
+        (&protocol, &stored).hash(&mut hasher);
+        Self { seen: protocol.observe(), protocol, stored, digest: hasher.finish() }
+    }
+}
+
+impl<P: Protocol> PartialEq for Process<P> {
+    fn eq(&self, other: &Self) -> bool {
+        self.digest == other.digest && self.protocol == other.protocol && self.stored == other.stored
+    }
+}
+
+impl<P: Protocol> Eq for Process<P> {}
+
+impl<P: Protocol> Hash for Process<P> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.digest);
+    }
+}
+
+impl<P: Protocol> State<P> {
+    /// The processes, in order.
+    pub fn ids(&self) -> impl Iterator<Item = NodeId> + use<P> {
+        (0..u32::try_from(self.processes.len()).expect("few")).map(NodeId)
+    }
+
+    /// Whether a process takes part now.
+    pub fn is_up(&self, node: NodeId) -> bool {
+        !self.crashed.contains(&node) && !self.down.contains(&node)
+    }
+
+    /// Where a process stands.
+    pub fn phase(&self, node: NodeId) -> Phase {
+        self.processes[node.index()].seen.phase
+    }
+
+    /// Whether a client of `node` waits.
+    pub fn waits(&self, node: NodeId) -> bool {
+        !self.crashed.contains(&node) && self.phase(node) == Phase::Waiting
+    }
+
+    /// Units that are in use.
+    pub fn units(&self) -> u32 {
+        let inside = self.clients.iter().filter(|client| client.inside.is_some());
+        inside.map(|client| u32::from(client.weight)).sum()
+    }
+
+    /// Nothing is on its way, nobody is inside, all news are told: what waits now waits for ever.
+    pub fn is_quiet(&self) -> bool {
+        self.flying.is_empty()
+            && self.timers.is_empty()
+            && self.untold.is_empty()
+            && self.down.is_empty()
+            && self.clients.iter().all(|client| client.inside.is_none())
+    }
+
+    /// Puts a message on its way, behind those of its channel.
+    pub(crate) fn send(&mut self, from: NodeId, to: NodeId, message: P::Message) {
+        // What is sent to the dead is lost.
+        if !self.crashed.contains(&to) {
+            let place = self.flying.partition_point(|flying| flying.way() <= (from, to));
+            self.flying.insert(place, Flying { from, to, message });
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! What a search found, for people.
+
+use std::io::{self, Write};
+
+use kgate_check::{Finding, Outcome, Stopped};
+
+pub(super) fn print(to: &mut impl Write, found: &Outcome) -> io::Result<()> {
+    let exhaustive = match found.stopped {
+        None => "exhaustive",
+        Some(Stopped::Found) => "stopped at the first wrong state",
+        Some(Stopped::States) => "not exhaustive, stopped by --max-states",
+        Some(Stopped::Time) => "not exhaustive, stopped by --max-seconds",
+        Some(Stopped::Memory) => "not exhaustive, stopped by --max-memory",
+    };
+    writeln!(
+        to,
+        "{exhaustive}: {} different states of {} generated, schedules of up to {} steps, {:.1} s",
+        found.unique,
+        found.states,
+        found.depth.saturating_sub(1),
+        found.seconds
+    )?;
+    for finding in &found.properties {
+        writeln!(to, "{:<45} {}", finding.name, word(found, finding))?;
+        let steps = finding.counterexample.iter().flatten();
+        for (number, told) in (1..).zip(steps) {
+            if finding.cycle == Some(number - 1) {
+                writeln!(to, "       from here on, again and again:")?;
+            }
+            let step = told.step.to_string();
+            match &told.message {
+                Some(message) => writeln!(to, "  {number:>3}  {step:<28} {message}")?,
+                None => writeln!(to, "  {number:>3}  {step}")?,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The verdict on a property. A search that was cut off has not shown that something is never reached.
+fn word(found: &Outcome, finding: &Finding) -> &'static str {
+    match (finding.holds, finding.counterexample.is_some() || found.complete) {
+        (true, _) if found.complete => "holds",
+        (true, _) => "holds so far",
+        (false, true) => "DOES NOT HOLD",
+        (false, false) => "not seen so far",
+    }
+}
