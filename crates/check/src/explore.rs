@@ -8,6 +8,7 @@ use stateright::{Checker, Expectation, HasDiscoveries, Model, Path};
 use crate::action::{self, Action, ActionOf};
 use crate::bounds::Bounds;
 use crate::brake::{Limits, Stopped};
+use crate::fair;
 use crate::model::World;
 use crate::state::State;
 
@@ -85,6 +86,19 @@ pub fn explore<P: Protocol>(setup: Setup, bounds: Bounds, limits: Limits, order:
         Order::Depth => outcome(&builder.spawn_dfs().join()),
         Order::Breadth => outcome(&builder.spawn_bfs().join()),
     }
+}
+
+/// The same, and then schedules without end if nothing else was wrong.
+pub fn explore_fair<P: Protocol>(setup: Setup, bounds: Bounds, limits: Limits, order: Order) -> Outcome {
+    let mut outcome = explore::<P>(setup.clone(), bounds.clone(), limits, order);
+    if outcome.stopped.is_none() {
+        let (finding, stopped, seconds) = fair::search::<P>(setup, bounds, limits);
+        outcome.complete &= stopped.is_none();
+        outcome.stopped = stopped;
+        outcome.properties.push(finding);
+        outcome.seconds += seconds;
+    }
+    outcome
 }
 
 fn outcome<P: Protocol>(checker: &impl Checker<World<P>>) -> Outcome {

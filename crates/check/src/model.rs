@@ -1,7 +1,7 @@
 //! The world of a few processes, and what can happen in it next.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use kgate_core::{
     Effect, Incarnation, Input, InputOf, NodeId, Notice, Outbox, Phase, Protocol, Setup, Time, To,
@@ -24,8 +24,9 @@ pub struct World<P> {
     /// How often what may happen.
     pub bounds: Bounds,
     pub(crate) brake: Brake,
-    /// Set when k were first seen inside: a search need not write that down again in each of millions of states.
-    k_seen: AtomicBool,
+    /// What was seen already, a bit a property. A search writes down where it saw something each time that it does: only the first one is
+    /// the nearest, and of what is right there are millions.
+    seen: AtomicU32,
     /// Whether properties are shown for single states, each as often as somebody looks at it.
     shown: bool,
     _protocol: std::marker::PhantomData<fn() -> P>,
@@ -35,8 +36,8 @@ impl<P: Protocol> World<P> {
     /// A world of that setting.
     pub fn new(setup: Setup, bounds: Bounds) -> Self {
         let brake = Brake::new(Limits::default());
-        let k_seen = AtomicBool::new(false);
-        Self { setup, bounds, brake, k_seen, shown: false, _protocol: std::marker::PhantomData }
+        let seen = AtomicU32::new(0);
+        Self { setup, bounds, brake, seen, shown: false, _protocol: std::marker::PhantomData }
     }
 
     /// The same, searched only within limits.
@@ -49,9 +50,9 @@ impl<P: Protocol> World<P> {
         Self { shown: true, ..self }
     }
 
-    /// Whether k are inside, the first time that they are.
-    pub(crate) fn k_inside(&self, state: &State<P>) -> bool {
-        state.units() == self.setup.permits && (self.shown || !self.k_seen.swap(true, Ordering::Relaxed))
+    /// Whether `it` is so, for the first time; `bit` tells apart what is looked for.
+    pub(crate) fn first(&self, bit: u32, it: bool) -> bool {
+        it && (self.shown || self.seen.fetch_or(1 << bit, Ordering::Relaxed) & 1 << bit == 0)
     }
 
     /// The most units that anybody who takes part still believes in.

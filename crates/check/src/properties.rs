@@ -12,19 +12,25 @@ pub const K_INSIDE: &str = "sometimes k inside";
 /// No correct process sends what another must refuse.
 pub const NOT_REFUSED: &str = "no input is refused";
 
-/// All properties.
+/// All properties. Of each, only the first state counts in which it is broken (or, of what is to be reached, reached).
 pub fn all<P: Protocol>() -> Vec<Property<World<P>>> {
     vec![
-        Property::always(AtMostK::NAME, |world: &World<P>, state: &State<P>| {
-            state.units() <= world.permits(state)
+        Property::always(AtMostK::NAME, |world, state| !world.first(0, crowded(world, state))),
+        Property::always(EveryoneServed::NAME, |world, state| !world.first(1, stuck(world, state))),
+        Property::always(NOT_REFUSED, |world, state: &State<P>| !world.first(2, state.refused.is_some())),
+        Property::sometimes(K_INSIDE, |world, state: &State<P>| {
+            world.first(3, state.units() == world.setup.permits)
         }),
-        // Liveness by quiescence: whoever waits when nothing can happen any more waits for ever.
-        Property::always(EveryoneServed::NAME, |world: &World<P>, state: &State<P>| {
-            !(state.is_quiet() && is_borne(world, state) && state.ids().any(|node| state.waits(node)))
-        }),
-        Property::always(NOT_REFUSED, |_, state: &State<P>| state.refused.is_none()),
-        Property::sometimes(K_INSIDE, World::k_inside),
     ]
+}
+
+fn crowded<P: Protocol>(world: &World<P>, state: &State<P>) -> bool {
+    state.units() > world.permits(state)
+}
+
+/// Liveness by quiescence: whoever waits when nothing can happen any more waits for ever.
+fn stuck<P: Protocol>(world: &World<P>, state: &State<P>) -> bool {
+    state.is_quiet() && is_borne(world, state) && state.ids().any(|node| state.waits(node))
 }
 
 /// Whether no more has failed than the protocol claims to bear.

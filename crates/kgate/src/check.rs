@@ -7,7 +7,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use kgate_check::{Bears, Bounds, Channels, Down, Limits, News, Order, Outcome as Found, explore};
+use kgate_check::{
+    Bears, Bounds, Channels, Down, Limits, News, Order, Outcome as Found, explore, explore_fair,
+};
 use kgate_core::{Printed, Protocol, Setup};
 use kgate_protocols::registry::{self, Entry, Visitor};
 
@@ -27,7 +29,8 @@ pub(crate) fn run(args: &CheckArgs) -> Outcome {
         return serve(entry, setup, bounds, address);
     }
     let order = if args.shortest { Order::Breadth } else { Order::Depth };
-    let found = registry::visit(entry, false, Search { setup, bounds, limits: limits(args), order });
+    let search = Search { setup, bounds, limits: limits(args), order, fair: args.fair };
+    let found = registry::visit(entry, false, search);
     let mut stdout = io::stdout().lock();
     if args.json {
         writeln!(stdout, "{}", serde_json::to_string_pretty(&found).context("printing JSON")?)?;
@@ -113,12 +116,14 @@ struct Search {
     bounds: Bounds,
     limits: Limits,
     order: Order,
+    fair: bool,
 }
 
 impl Visitor for Search {
     type Output = Found;
     fn visit<M: Protocol, D: Protocol>(self) -> Found {
-        explore::<M>(self.setup, self.bounds, self.limits, self.order)
+        let search = if self.fair { explore_fair::<M> } else { explore::<M> };
+        search(self.setup, self.bounds, self.limits, self.order)
     }
 }
 

@@ -1,0 +1,137 @@
+//! All states and steps, numbered: what the search for cycles needs to know of them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use kgate_core::{NodeId, Protocol};
+use kgate_spec::Fate;
+use stateright::Model;
+
+use crate::action::{Action, ActionOf};
+use crate::bounds::Channels;
+use crate::model::World;
+use crate::properties;
+
+/// A step: where it leads, which of the actions of its state it is, and what it makes happen, if that must happen in the end.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Edge {
+    pub(super) to: u32,
+    pub(super) action: u32,
+    pub(super) class: Option<u32>,
+}
+
+/// All states, by number.
+#[derive(Debug, Default)]
+pub(super) struct Graph {
+    /// The steps of each state: where they begin among all steps.
+    first: Vec<usize>,
+    edges: Vec<Edge>,
+    /// Who waits in each state, a bit a process; nobody where more has failed than is borne.
+    waiting: Vec<u16>,
+    /// From which state each was first reached, and by which of its actions; the first one from itself.
+    pub(super) reached: Vec<(u32, u32)>,
+}
+
+impl Graph {
+    /// Visits every state; none if a limit was reached.
+    pub(super) fn build<P: Protocol>(world: &World<P>) -> Option<Self> {
+        let mut graph = Self::default();
+        let mut numbers = BTreeMap::new();
+        let mut classes = BTreeMap::new();
+        let mut todo = VecDeque::new();
+        for state in world.init_states() {
+            numbers.insert(digest(&state), 0);
+            graph.reached.push((0, 0));
+            todo.push_back(state);
+        }
+        let mut from = 0;
+        let mut actions = Vec::new();
+        while let Some(state) = todo.pop_front() {
+            graph.first.push(graph.edges.len());
+            let borne = properties::is_borne(world, &state);
+            let waiting = state.ids().filter(|&node| borne && state.waits(node));
+            graph.waiting.push(waiting.fold(0, |mask, node| mask | 1 << node.0));
+            world.actions(&state, &mut actions);
+            for (action, what) in (0..).zip(actions.drain(..)) {
+                let class = class(world, &what).map(|key| {
+                    let fresh = u32::try_from(classes.len()).expect("few");
+                    *classes.entry(key).or_insert(fresh)
+                });
+                let next = world.next_state(&state, what).filter(|next| world.within_boundary(next));
+                let Some(next) = next else { continue };
+                let fresh = u32::try_from(numbers.len()).expect("below four billion states");
+                let to = *numbers.entry(digest(&next)).or_insert(fresh);
+                if to == fresh {
+                    graph.reached.push((from, action));
+                    todo.push_back(next);
+                }
+                graph.edges.push(Edge { to, action, class });
+            }
+            from += 1;
+        }
+        graph.first.push(graph.edges.len());
+        world.brake.stopped().is_none().then_some(graph)
+    }
+
+    pub(super) fn states(&self) -> u32 {
+        u32::try_from(self.waiting.len()).expect("counted in u32")
+    }
+
+    pub(super) fn edges(&self, state: u32) -> &[Edge] {
+        &self.edges[self.first[state as usize]..self.first[state as usize + 1]]
+    }
+
+    pub(super) fn waits(&self, state: u32, who: NodeId) -> bool {
+        self.waiting[state as usize] & 1 << who.0 != 0
+    }
+
+    fn is_possible(&self, state: u32, class: u32) -> bool {
+        self.edges(state).iter().any(|edge| edge.class == Some(class))
+    }
+
+    /// What can happen in every state of a component.
+    pub(super) fn always_possible(&self, component: &[u32]) -> Vec<u32> {
+        let mut classes: Vec<u32> = self.edges(component[0]).iter().filter_map(|edge| edge.class).collect();
+        classes.sort_unstable();
+        classes.dedup();
+        classes.retain(|&class| component.iter().all(|&state| self.is_possible(state, class)));
+        classes
+    }
+
+    /// Whether something happens on a step inside a component (sorted).
+    pub(super) fn happens_inside(&self, component: &[u32], class: u32) -> bool {
+        component.iter().any(|&state| self.step_inside(component, state, class).is_some())
+    }
+
+    /// A step from `state` inside a component (sorted) by which that happens.
+    pub(super) fn step_inside(&self, component: &[u32], state: u32, class: u32) -> Option<Edge> {
+        let inside = |edge: &&Edge| component.binary_search(&edge.to).is_ok();
+        self.edges(state).iter().find(|edge| edge.class == Some(class) && inside(edge)).copied()
+    }
+}
+
+fn digest(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// What must happen in the end if it can all the time, by name; none for what need not.
+fn class<P: Protocol>(world: &World<P>, action: &ActionOf<P>) -> Option<u64> {
+    match action {
+        Action::Fly(_, Fate::Arrives, (from, to, message)) => match world.bounds.channels {
+            Channels::Fifo => Some(digest(&(0, from, to))),
+            Channels::Unordered => Some(digest(&(0, from, to, message))),
+        },
+        Action::Release(node) => Some(digest(&(1, node))),
+        Action::Expire(node, timer) => Some(digest(&(2, node, timer))),
+        Action::Restart(node) => Some(digest(&(3, node))),
+        Action::Tell(node, of) => Some(digest(&(4, node, of))),
+        Action::Resize(node, _) => Some(digest(&(5, node))),
+        Action::Acquire(..)
+        | Action::Withdraw(_)
+        | Action::Fly(_, Fate::Lost | Fate::Doubled, _)
+        | Action::Crash(_)
+        | Action::Down(_) => None,
+    }
+}

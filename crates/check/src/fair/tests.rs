@@ -1,0 +1,107 @@
+//! Planted schedules without end: one that starves somebody is found, one that is unfair is not held against a protocol.
+
+use kgate_core::{
+    GrantId, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Phase, Protocol, Refusal, Setup,
+    Time,
+};
+use serde::{Deserialize, Serialize};
+
+use super::*;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+enum Ball {
+    Thrown,
+    Grant,
+}
+kgate_core::kinds!(Ball { Thrown => "thrown", Grant => "grant" });
+
+/// Who asks throws a ball to the next process, which throws it back, and so on. Process 1 also answers the first one with a grant, if `GRANTS`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Throw<const GRANTS: bool> {
+    me: NodeId,
+    phase: Phase,
+    grants: u64,
+}
+
+impl<const GRANTS: bool> Protocol for Throw<GRANTS> {
+    const NAME: &'static str = "throw";
+    type Message = Ball;
+    type Timer = Never;
+    type Durable = Never;
+    fn start(setup: &Setup, _restored: Option<Never>, _out: &mut Outbox<Self>) -> Self {
+        Self { me: setup.me, phase: Phase::Idle, grants: 0 }
+    }
+    fn handle(&mut self, _now: Time, input: InputOf<Self>, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+        let other = NodeId(1 - self.me.0);
+        match input {
+            Input::Acquire { .. } => {
+                self.phase = Phase::Waiting;
+                out.send(other, Ball::Thrown);
+            }
+            Input::Deliver { message: Ball::Thrown, .. } => {
+                // The grant goes with another message that is on its way all the time until it is handed over.
+                if GRANTS && self.me == NodeId(1) && self.grants == 0 {
+                    self.grants = 1;
+                    out.send(other, Ball::Grant);
+                }
+                out.send(other, Ball::Thrown);
+            }
+            Input::Deliver { message: Ball::Grant, .. } if self.phase == Phase::Waiting => {
+                self.phase = Phase::Holding;
+                out.notify(Notice::Granted { grant: GrantId(1), slots: None, fence: None });
+            }
+            Input::Release { .. } => self.phase = Phase::Idle,
+            Input::Deliver { .. }
+            | Input::Withdraw
+            | Input::Resize(_)
+            | Input::Lease(_)
+            | Input::Expire(_)
+            | Input::Crashed(..)
+            | Input::Joined(..) => {}
+        }
+        Ok(())
+    }
+    fn observe(&self) -> Observation {
+        Observation { phase: self.phase, ..Observation::default() }
+    }
+}
+
+fn throw<const GRANTS: bool>(channels: crate::Channels) -> Finding {
+    let bounds = Bounds { channels, ..Bounds { entries: vec![1, 0], ..Bounds::new(1) } };
+    let (finding, _, _) = search::<Throw<GRANTS>>(Setup::new(2, 1), bounds, Limits::default());
+    finding
+}
+
+/// The planted bug: messages fly to and fro for ever and nobody is ever granted anything. Nothing is quiet, so no other judge sees it.
+#[test]
+fn an_endless_exchange_that_starves_is_found() {
+    let found = throw::<false>(crate::Channels::Fifo);
+    let steps: Vec<String> =
+        found.counterexample.expect("it starves").iter().map(|told| told.step.to_string()).collect();
+    assert_eq!(
+        (steps, found.cycle),
+        (["p0 asks", "p0 -> p1: thrown", "p1 -> p0: thrown"].map(String::from).to_vec(), Some(1),)
+    );
+    let whole = crate::explore::<Throw<false>>(
+        Setup::new(2, 1),
+        Bounds { entries: vec![1, 0], ..Bounds::new(1) },
+        Limits::default(),
+        crate::Order::Depth,
+    );
+    assert!(whole.properties.iter().all(|finding| finding.counterexample.is_none()), "{whole:?}");
+}
+
+/// The only cycles in which the process waits leave a grant undelivered for ever: they are not fair, and nothing is wrong.
+#[test]
+fn an_unfair_cycle_is_no_starvation() {
+    assert!(throw::<true>(crate::Channels::Unordered).holds);
+    assert!(throw::<true>(crate::Channels::Fifo).holds);
+}
+
+/// A search that was cut off does not say that all is well.
+#[test]
+fn a_cut_off_search_says_so() {
+    let limits = Limits { states: Some(1), ..Limits::default() };
+    let (_, stopped, _) = search::<Throw<false>>(Setup::new(2, 1), Bounds::new(1), limits);
+    assert_eq!(stopped, Some(Stopped::States));
+}
