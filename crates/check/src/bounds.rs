@@ -7,6 +7,8 @@ use serde::Serialize;
 pub struct Bounds {
     /// How often each client asks; the last number is for all further processes too.
     pub entries: Vec<u32>,
+    /// Whether a client may ask again while it is inside.
+    pub asks_inside: bool,
     /// The most units that a client asks for at once.
     pub weight_max: u32,
     /// How many processes crash for good.
@@ -38,6 +40,7 @@ impl Bounds {
     pub fn new(entries: u32) -> Self {
         Self {
             entries: vec![entries],
+            asks_inside: false,
             weight_max: 1,
             crashes: 0,
             restarts: 0,

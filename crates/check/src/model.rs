@@ -55,8 +55,8 @@ impl<P: Protocol> World<P> {
         it && (self.shown || self.seen.fetch_or(1 << bit, Ordering::Relaxed) & 1 << bit == 0)
     }
 
-    /// The most units that anybody who takes part still believes in.
-    pub fn permits(&self, state: &State<P>) -> u32 {
+    /// The most units that anybody still believes in. A grant must fit into that; when k shrinks later, whoever is inside stays.
+    fn permits(&self, state: &State<P>) -> u32 {
         let known = |client: &Client| match client.resized {
             0 => self.setup.permits,
             heard => self.bounds.resizes[usize::from(heard) - 1],
@@ -97,7 +97,11 @@ impl<P: Protocol> World<P> {
                 Effect::Arm { timer, .. } => arm(state, (node, timer)),
                 Effect::Disarm(timer) => state.timers.retain(|running| *running != (node, timer.clone())),
                 Effect::Notify(notice) => match *notice {
-                    Notice::Granted { grant, .. } => state.clients[node.index()].inside = Some(grant),
+                    Notice::Granted { grant, .. } => {
+                        let client = &mut state.clients[node.index()];
+                        (client.waiting, client.inside) = (false, Some(grant));
+                        state.crowded |= state.units() > self.permits(state);
+                    }
                     Notice::Lost { .. } => state.clients[node.index()].inside = None,
                     Notice::Asked | Notice::Suspected(..) => {}
                 },
@@ -111,7 +115,8 @@ impl<P: Protocol> World<P> {
     fn actions_of(&self, state: &State<P>, node: NodeId, actions: &mut Vec<ActionOf<P>>) {
         let (bounds, client) = (&self.bounds, &state.clients[node.index()]);
         let phase = state.phase(node);
-        if phase == Phase::Idle && u32::from(client.asked) < bounds.entries_of(node.index()) {
+        let may_ask = phase == Phase::Idle || bounds.asks_inside && phase == Phase::Holding;
+        if may_ask && !client.waiting && u32::from(client.asked) < bounds.entries_of(node.index()) {
             actions.extend((1..=bounds.weight_max).map(|weight| Action::Acquire(node, small(weight))));
         }
         if phase == Phase::Waiting && u32::from(state.spent.withdrawals) < bounds.withdrawals {
@@ -249,6 +254,7 @@ impl<P: Protocol> Model for World<P> {
             down: SmallVec::new(),
             untold: SmallVec::new(),
             spent: Spent::default(),
+            crowded: false,
             refused: None,
         };
         for (me, protocol, out) in starts {
@@ -278,11 +284,12 @@ impl<P: Protocol> Model for World<P> {
         match action {
             Action::Acquire(node, weight) => {
                 let client = &mut state.clients[node.index()];
-                (client.asked, client.weight) = (client.asked + 1, weight);
+                (client.asked, client.weight, client.waiting) = (client.asked + 1, weight, true);
                 self.handle(&mut state, node, Input::Acquire { weight: u32::from(weight) });
             }
             Action::Withdraw(node) => {
                 state.spent.withdrawals += 1;
+                state.clients[node.index()].waiting = false;
                 self.handle(&mut state, node, Input::Withdraw);
             }
             Action::Release(node) => {

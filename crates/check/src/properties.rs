@@ -15,17 +15,13 @@ pub const NOT_REFUSED: &str = "no input is refused";
 /// All properties. Of each, only the first state counts in which it is broken (or, of what is to be reached, reached).
 pub fn all<P: Protocol>() -> Vec<Property<World<P>>> {
     vec![
-        Property::always(AtMostK::NAME, |world, state| !world.first(0, crowded(world, state))),
+        Property::always(AtMostK::NAME, |world, state: &State<P>| !world.first(0, state.crowded)),
         Property::always(EveryoneServed::NAME, |world, state| !world.first(1, stuck(world, state))),
         Property::always(NOT_REFUSED, |world, state: &State<P>| !world.first(2, state.refused.is_some())),
         Property::sometimes(K_INSIDE, |world, state: &State<P>| {
             world.first(3, state.units() == world.setup.permits)
         }),
     ]
-}
-
-fn crowded<P: Protocol>(world: &World<P>, state: &State<P>) -> bool {
-    state.units() > world.permits(state)
 }
 
 /// Liveness by quiescence: whoever waits when nothing can happen any more waits for ever.

@@ -31,6 +31,8 @@ pub struct State<P: Protocol> {
     pub untold: SmallVec<[(NodeId, NodeId); 2]>,
     /// What has been used up of the bounds.
     pub spent: Spent,
+    /// Whether a grant made more units in use than anybody believed to be there.
+    pub crowded: bool,
     /// An input that a process refused.
     pub refused: Option<(NodeId, Refusal)>,
 }
@@ -75,6 +77,8 @@ pub struct Client {
     pub weight: u8,
     /// How many changes of k its process has heard of.
     pub resized: u8,
+    /// Whether it waits. Its process may have forgotten that; the client has not.
+    pub waiting: bool,
     /// The grant with which it is inside.
     pub inside: Option<GrantId>,
 }
@@ -130,9 +134,9 @@ impl<P: Protocol> State<P> {
         self.processes[node.index()].seen.phase
     }
 
-    /// Whether a client of `node` waits.
+    /// Whether a client of `node` waits, which is not lost with its process.
     pub fn waits(&self, node: NodeId) -> bool {
-        !self.crashed.contains(&node) && self.phase(node) == Phase::Waiting
+        self.clients[node.index()].waiting && !self.crashed.contains(&node)
     }
 
     /// Units that are in use.

@@ -29,12 +29,25 @@ fn search<P: Protocol>(
     explore::<P>(setup, bounds, Limits::default(), order)
 }
 
-fn holds<P: Protocol>(nodes: u32, permits: u32, entries: u32, crashes: u32) -> Outcome {
-    let outcome = search::<P>(nodes, permits, entries, crashes, Printed::NONE, Order::Depth);
-    assert!(outcome.complete);
+mod faults;
+
+/// Every state was visited and every property holds.
+fn all_hold(outcome: &Outcome) {
+    assert!(outcome.complete, "{outcome:?}");
     for finding in &outcome.properties {
         assert!(finding.holds, "{finding:?}");
     }
+}
+
+/// The properties of which a counterexample was found.
+fn broken(outcome: &Outcome) -> Vec<&'static str> {
+    let broken = outcome.properties.iter().filter(|finding| finding.counterexample.is_some());
+    broken.map(|finding| finding.name).collect()
+}
+
+fn holds<P: Protocol>(nodes: u32, permits: u32, entries: u32, crashes: u32) -> Outcome {
+    let outcome = search::<P>(nodes, permits, entries, crashes, Printed::NONE, Order::Depth);
+    all_hold(&outcome);
     outcome
 }
 
@@ -47,8 +60,7 @@ fn breaks<P: Protocol>(
     property: &str,
 ) {
     let outcome = search::<P>(nodes, permits, entries, crashes, printed, Order::Breadth);
-    let finding = outcome.properties.iter().find(|finding| finding.name == property).expect("a property");
-    assert!(!finding.holds && finding.counterexample.is_some(), "{outcome:?}");
+    assert_eq!(broken(&outcome), [property], "{outcome:?}");
 }
 
 /// Raymond is Ricart and Agrawala's algorithm for k = 1; the numbers of states are pinned, so that a change of the world shows.
@@ -81,7 +93,23 @@ fn printed_defects_are_found() {
     breaks::<Permission<Sta>>(2, 1, 2, 0, defects::D6, EveryoneServed::NAME);
     breaks::<Permission<Sta>>(3, 1, 1, 0, defects::D9, AtMostK::NAME);
     breaks::<TimerFree>(2, 1, 1, 0, timer_free::defects::T1, AtMostK::NAME);
+    breaks::<TimerFree>(3, 2, 2, 0, timer_free::defects::T2, AtMostK::NAME);
     breaks::<TimerFree>(2, 1, 1, 0, timer_free::defects::T4, EveryoneServed::NAME);
+}
+
+/// The two that need four processes: who asks how often is chosen so that the search is short. Breadth first gives a shortest schedule.
+#[test]
+fn printed_defects_of_four_processes_are_found() {
+    let run = |permits, entries: &[u32], crashes, printed| {
+        let setup = Setup { printed, ..Setup::new(4, permits) };
+        let bears = Bears { crashes, ..Bears::default() };
+        let bounds = Bounds { entries: entries.to_vec(), crashes, bears, ..Bounds::new(1) };
+        let outcome = explore::<Permission<Tree>>(setup, bounds, Limits::default(), Order::Breadth);
+        let schedules = outcome.properties.iter().filter_map(|finding| finding.counterexample.as_ref());
+        (broken(&outcome), schedules.map(Vec::len).collect::<Vec<_>>())
+    };
+    assert_eq!(run(2, &[2, 1, 1, 0], 0, defects::D2), (vec![AtMostK::NAME], vec![25]));
+    assert_eq!(run(1, &[2, 0], 1, defects::D3), (vec![EveryoneServed::NAME], vec![22]));
 }
 
 /// A search that is cut off says so.

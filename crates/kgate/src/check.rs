@@ -54,6 +54,8 @@ fn refuse(args: &CheckArgs, entry: &Entry) -> Result<(), Failure> {
         format!("{} crashes with n = {n}: let one live", args.crashes)
     } else if args.restarts > 0 && !entry.recovers {
         format!("processes of {name} do not come back from a crash: give --crashes, or choose tree-token")
+    } else if args.ask_inside && !entry.asks_inside {
+        format!("{name} takes one request at a time: leave out --ask-inside, or choose tree-token")
     } else if args.tolerate.is_some() && !entry.told_to_tolerate {
         format!("{name} is not told how many crashes to bear: leave out --tolerate")
     } else if args.tolerate.is_some_and(|f| f >= k) {
@@ -78,6 +80,7 @@ fn setup(args: &CheckArgs, entry: &Entry, printed: Printed) -> Result<Setup, Fai
 fn bounds(args: &CheckArgs, entry: &Entry) -> Bounds {
     Bounds {
         entries: args.entries.clone(),
+        asks_inside: args.ask_inside,
         crashes: args.crashes,
         restarts: args.restarts,
         down: match args.down {

@@ -239,6 +239,9 @@ pub(crate) struct CheckArgs {
         value_parser = clap::value_parser!(u32).range(..=100), env = "KGATE_OPT_ENTRIES"
     )]
     pub(crate) entries: Vec<u32>,
+    /// Clients may ask again while they are inside (tree-token)
+    #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_ASK_INSIDE")]
+    pub(crate) ask_inside: bool,
     /// How many processes may crash for good
     #[arg(long, value_name = "F", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=16), env = "KGATE_OPT_CRASHES")]
     pub(crate) crashes: u32,

@@ -1,0 +1,147 @@
+//! What may go wrong in the world: restarts, losses, duplicates, weights, a changing k, suspicions.
+
+use std::sync::Arc;
+
+use kgate_core::{
+    GrantId, Graph, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Phase, Printed, Protocol,
+    Refusal, Setup, Time,
+};
+use kgate_protocols::permission::Permission;
+use kgate_protocols::spread::Direct;
+use kgate_protocols::timer_free::TimerFree;
+use kgate_protocols::topology::graphs::Shape;
+use kgate_protocols::tree_token::{TreeToken, defects as r};
+use kgate_spec::{AtMostK, EveryoneServed};
+
+use super::{all_hold, broken};
+use crate::{Bears, Bounds, Down, Limits, News, Order, explore};
+
+fn path(nodes: u32, printed: Printed) -> Setup {
+    let graph: Graph = Shape::Path.build(nodes, &mut |_| 0).expect("a path");
+    Setup { graph: Some(Arc::new(graph)), printed, ..Setup::new(nodes, 1) }
+}
+
+fn token(printed: Printed, bounds: Bounds) -> crate::Outcome {
+    let bounds = Bounds { news: News::InOrder, ..bounds };
+    explore::<TreeToken>(path(3, printed), bounds, Limits::default(), Order::Breadth)
+}
+
+/// tree-token-2019: a process that crashes and comes back keeps the token, its place in queues and its own request.
+#[test]
+fn restarts_are_borne() {
+    for down in [Down::Lost, Down::Kept] {
+        all_hold(&token(Printed::NONE, Bounds { restarts: 2, down, ..Bounds::new(1) }));
+    }
+}
+
+/// The printed tree-token recovery, and clients that ask while inside, from the printed code alone.
+#[test]
+fn printed_tree_tokens_are_found() {
+    let restarts = |entries| Bounds { restarts: 2, entries: vec![entries, 1], ..Bounds::new(1) };
+    for (id, printed) in [("R7", r::R7), ("R8", r::R8), ("R9", r::R9), ("R11", r::R11)] {
+        assert_eq!(broken(&token(printed, restarts(2))), [EveryoneServed::NAME], "{id}");
+    }
+    let inside = || Bounds { asks_inside: true, ..Bounds::new(2) };
+    assert_eq!(broken(&token(r::R5, inside())), [EveryoneServed::NAME], "R5");
+    assert_eq!(broken(&token(r::R1, inside())), [AtMostK::NAME], "R1");
+}
+
+/// Permission-based protocols need reliable channels: a lost request deadlocks. Where that is not claimed, it is not held against them.
+#[test]
+fn a_loss_is_judged_where_it_is_claimed() {
+    let lossy = |loss| {
+        let bears = Bears { loss, ..Bears::default() };
+        let bounds = Bounds { losses: 1, bears, ..Bounds::new(1) };
+        explore::<Permission<Direct>>(Setup::new(2, 1), bounds, Limits::default(), Order::Depth)
+    };
+    all_hold(&lossy(false));
+    assert_eq!(broken(&lossy(true)), [EveryoneServed::NAME]);
+}
+
+/// timer-free-2009: with f = 1 < k = 2 a crash is borne on every schedule in which nobody live is suspected.
+#[test]
+fn timer_free_bears_a_crash() {
+    let setup = Setup { tolerate: 1, ..Setup::new(3, 2) };
+    let bears = Bears { crashes: 1, ..Bears::default() };
+    let bounds = Bounds { crashes: 1, bears, news: News::None, responsive: true, ..Bounds::new(1) };
+    all_hold(&explore::<TimerFree>(setup, bounds, Limits::default(), Order::Depth));
+}
+
+/// Grants whatever is asked for as long as it knows of enough units: right for one process at a time, wrong for two.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Generous {
+    permits: u32,
+    held: u32,
+}
+
+impl Protocol for Generous {
+    const NAME: &'static str = "generous";
+    type Message = Never;
+    type Timer = Never;
+    type Durable = Never;
+    fn start(setup: &Setup, _restored: Option<Never>, _out: &mut Outbox<Self>) -> Self {
+        Self { permits: setup.permits, held: 0 }
+    }
+    fn handle(&mut self, _now: Time, input: InputOf<Self>, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+        match input {
+            Input::Acquire { weight } if weight <= self.permits => {
+                self.held = weight;
+                out.notify(Notice::Granted { grant: GrantId(1), slots: None, fence: None });
+            }
+            Input::Release { .. } => self.held = 0,
+            Input::Resize(permits) => self.permits = permits,
+            Input::Acquire { .. }
+            | Input::Withdraw
+            | Input::Lease(_)
+            | Input::Deliver { .. }
+            | Input::Expire(_)
+            | Input::Crashed(..)
+            | Input::Joined(..) => {}
+        }
+        Ok(())
+    }
+    fn observe(&self) -> Observation {
+        let phase = if self.held > 0 { Phase::Holding } else { Phase::Idle };
+        // Inside it holds process 0 for crashed, which it is not.
+        let crashed = if self.held > 0 { vec![NodeId(0)] } else { Vec::new() };
+        Observation { phase, crashed, ..Observation::default() }
+    }
+}
+
+/// The planted bugs of weights and of a changing k: units are counted, not clients, and a grant must fit what somebody still believes k to be.
+#[test]
+fn units_are_counted() {
+    let run = |entries: Vec<u32>, weight_max, resizes| {
+        let bounds = Bounds { entries, weight_max, resizes, ..Bounds::new(1) };
+        broken(&explore::<Generous>(Setup::new(2, 2), bounds, Limits::default(), Order::Breadth))
+    };
+    assert_eq!(run(vec![1, 0], 2, vec![]), [""; 0]);
+    assert_eq!(run(vec![1, 1], 1, vec![]), [""; 0]);
+    assert_eq!(run(vec![1, 1], 2, vec![]), [AtMostK::NAME]);
+    assert_eq!(run(vec![1, 1], 1, vec![1]), [AtMostK::NAME], "both believe in one unit, and both are inside");
+}
+
+/// Where nobody live may be suspected, schedules are left out in which somebody is.
+#[test]
+fn suspicions_are_left_out() {
+    let unique = |responsive| {
+        let bounds = Bounds { entries: vec![0, 1], responsive, ..Bounds::new(1) };
+        explore::<Generous>(Setup::new(2, 1), bounds, Limits::default(), Order::Depth).unique
+    };
+    assert_eq!((unique(false), unique(true)), (3, 1));
+}
+
+/// A message that arrives twice arrives twice, the second time behind what was sent meanwhile.
+#[test]
+fn duplicates_are_tried() {
+    let once = Bounds { entries: vec![1, 0], ..Bounds::new(1) };
+    let twice = Bounds { duplicates: 1, ..once.clone() };
+    let unique = |bounds| {
+        let found = explore::<Permission<Direct>>(Setup::new(2, 1), bounds, Limits::default(), Order::Depth);
+        assert!(found.complete);
+        found.unique
+    };
+    // Before, asked, replied to, inside, out. Each of the two messages may be doubled on its way.
+    assert_eq!(unique(once), 5);
+    assert!(unique(twice) > 10);
+}
