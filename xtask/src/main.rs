@@ -1,10 +1,12 @@
 //! All checks of the project by one command: `cargo xtask verify`.
 //!
 //! A check reads the tree and changes nothing in it. `verify` runs them one after another and stops at the
-//! first that fails; each can be run alone by its name. Exit code: 0 passed, 1 a check failed, 2 not understood.
+//! first that fails; each can be run alone by its name. A job is what takes more than Rust or more than minutes: it is run by
+//! its name alone. Exit code: 0 passed, 1 a check or a job failed, 2 not understood.
 
 mod cargo;
 mod deps;
+mod spin;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -30,6 +32,19 @@ const CHECKS: &[Check] = &[
 
 const TEST: &str = "test";
 
+struct Job {
+    name: &'static str,
+    about: &'static str,
+    run: fn(root: &Path, words: &[&str]) -> Result<()>,
+}
+
+/// Not run by `verify`.
+const JOBS: &[Job] = &[Job {
+    name: "spin",
+    about: "SPIN counts the same states as kgate check (needs spin, cc)",
+    run: spin::run,
+}];
+
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -39,6 +54,13 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Choice::Run(checks) => run(&checks),
+        Choice::Do(job) => match root().and_then(|root| (job.run)(&root, &words[1..])) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("xtask: `{}` failed: {error:#}", words.join(" "));
+                ExitCode::FAILURE
+            }
+        },
         Choice::Unknown => {
             eprint!("xtask: cannot run `{}`\n\n{}", words.join(" "), usage());
             ExitCode::from(2)
@@ -49,6 +71,7 @@ fn main() -> ExitCode {
 enum Choice {
     Help,
     Run(Vec<&'static Check>),
+    Do(&'static Job),
     Unknown,
 }
 
@@ -59,10 +82,14 @@ fn choose(words: &[&str]) -> Choice {
         ["verify", "--without-tests"] => Choice::Run(CHECKS.iter().filter(|c| c.name != TEST).collect()),
         [name] => match CHECKS.iter().find(|c| c.name == *name) {
             Some(check) => Choice::Run(vec![check]),
-            None => Choice::Unknown,
+            None => job(name),
         },
-        _ => Choice::Unknown,
+        [name, ..] => job(name),
     }
+}
+
+fn job(name: &str) -> Choice {
+    JOBS.iter().find(|job| job.name == name).map_or(Choice::Unknown, Choice::Do)
 }
 
 fn run(checks: &[&Check]) -> ExitCode {
@@ -92,6 +119,10 @@ fn usage() -> String {
     for check in CHECKS {
         text += &format!("cargo xtask {:<23} {}\n", check.name, check.about);
     }
+    text += "\nnot part of verify:\n";
+    for job in JOBS {
+        text += &format!("cargo xtask {:<23} {}\n", job.name, job.about);
+    }
     text
 }
 
@@ -119,6 +150,15 @@ mod tests {
         for check in CHECKS {
             assert_eq!(names(&[check.name]), [check.name]);
             assert!(usage().contains(&format!("cargo xtask {} ", check.name)));
+        }
+    }
+
+    #[test]
+    fn a_job_runs_by_its_name_and_not_with_verify() {
+        for job in JOBS {
+            assert!(matches!(choose(&[job.name, "--word"]), Choice::Do(found) if found.name == job.name));
+            assert!(!names(&["verify"]).contains(&job.name));
+            assert!(usage().contains(&format!("cargo xtask {} ", job.name)));
         }
     }
 
