@@ -50,8 +50,8 @@ pub(crate) fn kgate(root: &Path) -> Result<PathBuf> {
 
 fn executable(messages: &str) -> Option<PathBuf> {
     let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let paths = messages.filter_map(|message| Some(PathBuf::from(message["executable"].as_str()?)));
-    paths.filter(|path| path.file_stem().is_some_and(|stem| stem == "kgate")).next_back()
+    let mut paths = messages.filter_map(|message| Some(PathBuf::from(message["executable"].as_str()?)));
+    paths.rfind(|path| path.file_stem().is_some_and(|stem| stem == "kgate"))
 }
 
 fn run(root: &Path, env: &[(&str, &str)], args: &[&str]) -> Result<()> {

@@ -8,6 +8,7 @@ mod cargo;
 mod deps;
 mod spin;
 mod tidy;
+mod verification;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -27,6 +28,11 @@ const CHECKS: &[Check] = &[
     Check { name: "doc", about: "the API documentation builds without a warning", run: cargo::doc },
     Check { name: "deps", about: "packages depend only on what they may know of", run: deps::check },
     Check { name: "tidy", about: "the files keep the rules of style that no lint knows", run: tidy::check },
+    Check {
+        name: "verified",
+        about: "docs/VERIFICATION.md tells what was found, and that is as expected",
+        run: verification::check,
+    },
     Check { name: TEST, about: "the tests pass", run: cargo::test },
 ];
 
@@ -39,11 +45,18 @@ struct Job {
 }
 
 /// Not run by `verify`.
-const JOBS: &[Job] = &[Job {
-    name: "spin",
-    about: "SPIN counts the same states as kgate check (needs spin, cc)",
-    run: spin::run,
-}];
+const JOBS: &[Job] = &[
+    Job {
+        name: "spin",
+        about: "SPIN counts the same states as kgate check (needs spin, cc)",
+        run: spin::run,
+    },
+    Job {
+        name: "verification",
+        about: "run what docs/VERIFICATION.md tells and has no result yet [--only TEXT] [--minutes M] [--again]",
+        run: verification::run,
+    },
+];
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -141,8 +154,9 @@ mod tests {
 
     #[test]
     fn verify_runs_every_check_and_the_tests_last() {
-        assert_eq!(names(&["verify"]), ["fmt", "clippy", "doc", "deps", "tidy", "test"]);
-        assert_eq!(names(&["verify", "--without-tests"]), ["fmt", "clippy", "doc", "deps", "tidy"]);
+        assert_eq!(names(&["verify"]), ["fmt", "clippy", "doc", "deps", "tidy", "verified", "test"]);
+        let without = names(&["verify", "--without-tests"]);
+        assert_eq!(without, ["fmt", "clippy", "doc", "deps", "tidy", "verified"]);
     }
 
     #[test]
