@@ -82,7 +82,7 @@ fn resident_kibibytes(process: u32) -> Option<u64> {
 
 fn method(row: &Row) -> &'static str {
     if row.words().any(|word| word == "--shortest") {
-        "every schedule, the shortest first"
+        "every schedule, breadth first"
     } else {
         "every schedule"
     }
