@@ -1,9 +1,10 @@
 //! The checks that are one cargo command each, and how such a command is printed and run.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 
 pub(crate) fn fmt(root: &Path) -> Result<()> {
     run(root, &[], &["fmt", "--all", "--check"])
@@ -29,6 +30,30 @@ pub(crate) fn metadata(root: &Path) -> Result<String> {
     String::from_utf8(output.stdout).context("cargo metadata is not UTF-8")
 }
 
+/// Builds the binary in release mode and tells where it is.
+pub(crate) fn kgate(root: &Path) -> Result<PathBuf> {
+    let words = [
+        "build",
+        "--release",
+        "--locked",
+        "--package",
+        "kgate",
+        "--message-format",
+        "json-render-diagnostics",
+    ];
+    let output =
+        announce(root, &[], &words).stderr(Stdio::inherit()).output().context("cannot start cargo")?;
+    ensure!(output.status.success(), "cargo build: {}", output.status);
+    let text = String::from_utf8(output.stdout).context("cargo build is not UTF-8")?;
+    executable(&text).context("cargo build made no `kgate`")
+}
+
+fn executable(messages: &str) -> Option<PathBuf> {
+    let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut paths = messages.filter_map(|message| Some(PathBuf::from(message["executable"].as_str()?)));
+    paths.rfind(|path| path.file_stem().is_some_and(|stem| stem == "kgate"))
+}
+
 fn run(root: &Path, env: &[(&str, &str)], args: &[&str]) -> Result<()> {
     let status = announce(root, env, args).status().context("cannot start cargo")?;
     ensure!(status.success(), "cargo {}: {status}", args[0]);
@@ -51,6 +76,14 @@ fn as_typed(env: &[(&str, &str)], args: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_binary_is_found_among_cargos_messages() {
+        let messages =
+            "not JSON\n{\"executable\":null}\n{\"executable\":\"out/release/kgate\"}\n{\"success\":true}";
+        assert_eq!(executable(messages), Some(PathBuf::from("out/release/kgate")));
+        assert_eq!(executable("{\"executable\":\"out/xtask\"}"), None);
+    }
 
     #[test]
     fn a_printed_command_can_be_pasted_into_a_shell() {

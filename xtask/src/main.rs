@@ -1,11 +1,14 @@
 //! All checks of the project by one command: `cargo xtask verify`.
 //!
 //! A check reads the tree and changes nothing in it. `verify` runs them one after another and stops at the
-//! first that fails; each can be run alone by its name. Exit code: 0 passed, 1 a check failed, 2 not understood.
+//! first that fails; each can be run alone by its name. A job is what takes more than Rust or more than minutes: it is run by
+//! its name alone. Exit code: 0 passed, 1 a check or a job failed, 2 not understood.
 
 mod cargo;
 mod deps;
+mod spin;
 mod tidy;
+mod verification;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -25,10 +28,35 @@ const CHECKS: &[Check] = &[
     Check { name: "doc", about: "the API documentation builds without a warning", run: cargo::doc },
     Check { name: "deps", about: "packages depend only on what they may know of", run: deps::check },
     Check { name: "tidy", about: "the files keep the rules of style that no lint knows", run: tidy::check },
+    Check {
+        name: "verified",
+        about: "docs/VERIFICATION.md tells what was found, and that is as expected",
+        run: verification::check,
+    },
     Check { name: TEST, about: "the tests pass", run: cargo::test },
 ];
 
 const TEST: &str = "test";
+
+struct Job {
+    name: &'static str,
+    about: &'static str,
+    run: fn(root: &Path, words: &[&str]) -> Result<()>,
+}
+
+/// Not run by `verify`.
+const JOBS: &[Job] = &[
+    Job {
+        name: "spin",
+        about: "SPIN counts the same states as kgate check (needs spin, cc)",
+        run: spin::run,
+    },
+    Job {
+        name: "verification",
+        about: "run what docs/VERIFICATION.md tells and has no result yet [--only TEXT] [--minutes M] [--again]",
+        run: verification::run,
+    },
+];
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -39,6 +67,13 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Choice::Run(checks) => run(&checks),
+        Choice::Do(job) => match root().and_then(|root| (job.run)(&root, &words[1..])) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("xtask: `{}` failed: {error:#}", words.join(" "));
+                ExitCode::FAILURE
+            }
+        },
         Choice::Unknown => {
             eprint!("xtask: cannot run `{}`\n\n{}", words.join(" "), usage());
             ExitCode::from(2)
@@ -49,6 +84,7 @@ fn main() -> ExitCode {
 enum Choice {
     Help,
     Run(Vec<&'static Check>),
+    Do(&'static Job),
     Unknown,
 }
 
@@ -59,10 +95,14 @@ fn choose(words: &[&str]) -> Choice {
         ["verify", "--without-tests"] => Choice::Run(CHECKS.iter().filter(|c| c.name != TEST).collect()),
         [name] => match CHECKS.iter().find(|c| c.name == *name) {
             Some(check) => Choice::Run(vec![check]),
-            None => Choice::Unknown,
+            None => job(name),
         },
-        _ => Choice::Unknown,
+        [name, ..] => job(name),
     }
+}
+
+fn job(name: &str) -> Choice {
+    JOBS.iter().find(|job| job.name == name).map_or(Choice::Unknown, Choice::Do)
 }
 
 fn run(checks: &[&Check]) -> ExitCode {
@@ -92,6 +132,10 @@ fn usage() -> String {
     for check in CHECKS {
         text += &format!("cargo xtask {:<23} {}\n", check.name, check.about);
     }
+    text += "\nnot part of verify:\n";
+    for job in JOBS {
+        text += &format!("cargo xtask {:<23} {}\n", job.name, job.about);
+    }
     text
 }
 
@@ -110,8 +154,9 @@ mod tests {
 
     #[test]
     fn verify_runs_every_check_and_the_tests_last() {
-        assert_eq!(names(&["verify"]), ["fmt", "clippy", "doc", "deps", "tidy", "test"]);
-        assert_eq!(names(&["verify", "--without-tests"]), ["fmt", "clippy", "doc", "deps", "tidy"]);
+        assert_eq!(names(&["verify"]), ["fmt", "clippy", "doc", "deps", "tidy", "verified", "test"]);
+        let without = names(&["verify", "--without-tests"]);
+        assert_eq!(without, ["fmt", "clippy", "doc", "deps", "tidy", "verified"]);
     }
 
     #[test]
@@ -119,6 +164,15 @@ mod tests {
         for check in CHECKS {
             assert_eq!(names(&[check.name]), [check.name]);
             assert!(usage().contains(&format!("cargo xtask {} ", check.name)));
+        }
+    }
+
+    #[test]
+    fn a_job_runs_by_its_name_and_not_with_verify() {
+        for job in JOBS {
+            assert!(matches!(choose(&[job.name, "--word"]), Choice::Do(found) if found.name == job.name));
+            assert!(!names(&["verify"]).contains(&job.name));
+            assert!(usage().contains(&format!("cargo xtask {} ", job.name)));
         }
     }
 

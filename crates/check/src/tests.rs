@@ -7,13 +7,13 @@ use kgate_protocols::timer_free::TimerFree;
 use kgate_protocols::{defects, timer_free};
 use kgate_spec::{AtMostK, EveryoneServed};
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use stateright::Model;
+use crate::{Bears, Bounds, Channels, Limits, Order, Outcome, Stopped, explore, properties};
 
-use crate::state::State;
-use crate::{Bears, Bounds, Channels, Limits, Order, Outcome, Stopped, World, explore, properties};
+mod faults;
+mod fingerprints;
+mod spin;
 
 fn search<P: Protocol>(
     nodes: u32,
@@ -28,8 +28,6 @@ fn search<P: Protocol>(
     let bounds = Bounds { crashes, bears, ..Bounds::new(entries) };
     explore::<P>(setup, bounds, Limits::default(), order)
 }
-
-mod faults;
 
 /// Every state was visited and every property holds.
 fn all_hold(outcome: &Outcome) {
@@ -163,26 +161,4 @@ fn a_refusal_is_caught() {
         }
     }
     breaks::<Deaf>(2, 1, 0, 1, Printed::NONE, properties::NOT_REFUSED);
-}
-
-/// The search keeps 64 bits of a state: no two states are taken for one. A search that compares whole states finds as many. (A list that
-/// was hashed without its length once made two states of these one.)
-#[test]
-fn fingerprints_tell_states_apart() {
-    let world = World::<Permission<Direct>>::new(Setup::new(3, 2), Bounds::new(1));
-    let mut todo = world.init_states();
-    let mut seen = vec![Vec::new(); 1 << 12];
-    let mut count = 0;
-    while let Some(state) = todo.pop() {
-        let mut hasher = DefaultHasher::new();
-        (&state.flying, &state.clients).hash(&mut hasher);
-        let row: &mut Vec<State<_>> = &mut seen[usize::try_from(hasher.finish() % (1 << 12)).expect("small")];
-        if !row.contains(&state) {
-            todo.extend(world.next_steps(&state).into_iter().map(|(_, next)| next));
-            row.push(state);
-            count += 1;
-        }
-    }
-    assert_eq!(count, 7_228);
-    assert_eq!(holds::<Permission<Direct>>(3, 2, 1, 0).unique, count);
 }

@@ -91,9 +91,9 @@ impl Eq for Deferred {}
 
 impl Hash for Deferred {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // With its length: else what follows could be taken for an entry, and different states for one.
-        state.write_usize(self.iter().count());
-        self.iter().for_each(|entry| entry.hash(state));
+        let mut settled = self.clone();
+        settled.settle();
+        settled.entries.hash(state); // With its length: else a debt could be taken for whatever is hashed next.
     }
 }
 
@@ -119,6 +119,28 @@ mod tests {
         assert!(sparse.pay().eq([(NodeId(2), 5), (NodeId(9000), 9)]), "few of many processes");
         assert_eq!(debts, owed(&[(4, 1), (2, 5), (7, 9)]));
         assert_ne!(debts, owed(&[(4, 1), (2, 5), (7, 8)]));
+    }
+
+    /// What is hashed says where it ends, so that a debt less here and the same words elsewhere is another state.
+    #[test]
+    fn hashed_with_its_length() {
+        struct Words(Vec<u8>);
+        impl Hasher for Words {
+            fn finish(&self) -> u64 {
+                0
+            }
+            fn write(&mut self, bytes: &[u8]) {
+                self.0.extend(bytes);
+            }
+        }
+        let words = |debts: &Deferred| {
+            let mut words = Words(Vec::new());
+            debts.hash(&mut words);
+            words.0
+        };
+        let (none, one, two) = (words(&owed(&[])), words(&owed(&[(2, 5)])), words(&owed(&[(2, 5), (4, 1)])));
+        assert!(!one.starts_with(&none) && !two.starts_with(&one));
+        assert_eq!(two, words(&owed(&[(4, 1), (2, 3), (2, 5)])), "in whatever order they came");
     }
 
     /// A process that asks a thousand times while it is put off is one debt, not a thousand.

@@ -1,0 +1,79 @@
+//! A state that is taken for another is never visited, so what is hashed must tell states apart.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use kgate_core::{Protocol, Setup};
+use kgate_protocols::registry::{self, ENTRIES, Entry, Visitor};
+use stateright::Model;
+
+use crate::model::World;
+use crate::{Bounds, News};
+
+/// Like the hasher of `stateright` it takes every number for a word, so that it does not see widths: what follows a list without a
+/// length can be taken for its next entry.
+#[derive(Default)]
+struct Words(DefaultHasher);
+
+impl Hasher for Words {
+    fn finish(&self) -> u64 {
+        self.0.finish()
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.write(bytes);
+    }
+    fn write_u8(&mut self, number: u8) {
+        self.0.write_u64(number.into());
+    }
+    fn write_u16(&mut self, number: u16) {
+        self.0.write_u64(number.into());
+    }
+    fn write_u32(&mut self, number: u32) {
+        self.0.write_u64(number.into());
+    }
+}
+
+struct Compare(Setup, Bounds);
+
+impl Visitor for Compare {
+    type Output = usize;
+
+    /// Visits every state and compares it, field by field, with the one that has the same fingerprint.
+    fn visit<M: Protocol, D: Protocol>(self) -> usize {
+        let world = World::<M>::new(self.0, self.1);
+        let (mut seen, mut ahead, mut actions) = (BTreeMap::new(), world.init_states(), Vec::new());
+        while let Some(state) = ahead.pop() {
+            let mut hasher = Words::default();
+            state.hash(&mut hasher);
+            if let Some(known) = seen.get(&hasher.finish()) {
+                assert!(*known == state, "one fingerprint, two states:\n{known:?}\n{state:?}");
+                continue;
+            }
+            world.actions(&state, &mut actions);
+            ahead.extend(actions.drain(..).filter_map(|action| world.next_state(&state, action)));
+            seen.insert(hasher.finish(), state);
+        }
+        seen.len()
+    }
+}
+
+fn compare(entry: &Entry, nodes: u32, permits: u32, crashes: u32) -> usize {
+    let shape = entry.network.usual_shape();
+    let graph = shape.map(|shape| Arc::new(shape.build(nodes, &mut |_| 0).expect("a graph")));
+    let setup = Setup { graph, ..Setup::new(nodes, permits) };
+    let news = if entry.detector == Some(registry::LOG) { News::InOrder } else { News::AnyOrder };
+    let bounds = Bounds { crashes, news, ..Bounds::new(1) };
+    registry::visit(entry, false, Compare(setup, bounds))
+}
+
+/// Of every protocol that comes to rest, without crashes and with one. (`timer-free` takes no news of crashes.)
+#[test]
+fn one_fingerprint_one_state() {
+    for entry in ENTRIES.iter().filter(|entry| !entry.heals) {
+        assert!(compare(entry, 3, 2, 0) > 1000, "{}", entry.name);
+        if entry.detector.is_some() {
+            assert!(compare(entry, 2, 1, 1) > 100, "{}", entry.name);
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! The table of `docs/VERIFICATION.md`, between its marks.
+
+use anyhow::{Context, Result};
+
+use super::results::{self, Outcome};
+use super::rows::Row;
+
+const MARK: &str = "<!-- table -->";
+
+/// The page with this table instead of the one that it has.
+pub(super) fn put_into(page: &str, table: &str) -> Result<String> {
+    let missing = || format!("the page needs two lines `{MARK}`, around its table");
+    let (before, rest) = page.split_once(MARK).with_context(missing)?;
+    let (_, after) = rest.split_once(MARK).with_context(missing)?;
+    Ok(format!("{before}{MARK}\n\n{table}\n{MARK}{after}"))
+}
+
+/// In the order of the rows; a row without a result says so.
+pub(super) fn render(rows: &[Row], results: &[Outcome]) -> String {
+    let mut text = String::from(
+        "| protocol | bounds | properties | method | different states | exhaustive? | time | commit |\n\
+         |---|---|---|---|---|---|---|---|\n",
+    );
+    for row in rows {
+        let (protocol, bounds) = (protocol(row), bounds(row));
+        let cells = match results::of(results, row) {
+            Some(outcome) => [
+                properties(outcome),
+                outcome.method.clone(),
+                outcome.found.as_ref().map_or("-".to_owned(), |found| thousands(found.unique)),
+                exhaustive(outcome),
+                outcome.found.as_ref().map_or("-".to_owned(), |found| time(found.seconds)),
+                outcome.commit.clone(),
+            ],
+            None => ["not run yet", "", "", "", "", ""].map(str::to_owned),
+        };
+        text += &format!("| {protocol} | {bounds} | {} |\n", cells.join(" | "));
+    }
+    text
+}
+
+/// One result in a line.
+pub(super) fn told(outcome: &Outcome) -> String {
+    let states = outcome.found.as_ref().map_or(String::new(), |found| {
+        format!("; {} different states, {}", thousands(found.unique), time(found.seconds))
+    });
+    format!("{}; exhaustive: {}{states}", properties(outcome), exhaustive(outcome))
+}
+
+fn protocol(row: &Row) -> String {
+    let printed = row.option("--as-printed").map_or(String::new(), |id| format!(" as printed, {id}"));
+    format!("`{}`{printed}", row.option("--protocol").unwrap_or("?"))
+}
+
+/// All other options, as typed.
+fn bounds(row: &Row) -> String {
+    let mut bounds = Vec::new();
+    let mut words = row.words().skip(1);
+    while let Some(word) = words.next() {
+        match word {
+            "--protocol" | "--as-printed" => drop(words.next()),
+            "--shortest" => {}
+            word => bounds.push(word),
+        }
+    }
+    format!("`{}`", bounds.join(" "))
+}
+
+fn properties(outcome: &Outcome) -> String {
+    let Some(found) = &outcome.found else { return "none was seen to break".to_owned() };
+    let violated: Vec<String> = found
+        .violated()
+        .map(|property| match property.steps {
+            Some(steps) => format!("**violated**: {}, in {steps} steps", property.name),
+            None => format!("**violated**: {}", property.name),
+        })
+        .collect();
+    if violated.is_empty() { "all hold".to_owned() } else { violated.join("; ") }
+}
+
+fn exhaustive(outcome: &Outcome) -> String {
+    match (&outcome.stopped, &outcome.found) {
+        (Some(why), _) => format!("**no**: {why}"),
+        (None, Some(found)) if found.complete => "yes".to_owned(),
+        (None, _) => "up to the first wrong state".to_owned(),
+    }
+}
+
+fn time(seconds: f64) -> String {
+    if seconds < 120.0 { format!("{seconds:.1} s") } else { format!("{:.0} min", seconds / 60.0) }
+}
+
+fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
