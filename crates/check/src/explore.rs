@@ -76,10 +76,15 @@ pub struct Outcome {
 }
 
 /// Explores `P` in that setting.
-#[allow(clippy::disallowed_methods)] // How long it took is told; nothing depends on it.
 pub fn explore<P: Protocol>(setup: Setup, bounds: Bounds, order: Order) -> Outcome {
+    explore_world(World::<P>::new(setup, bounds), order)
+}
+
+/// Explores a world, for instance one that is judged by some properties alone.
+#[allow(clippy::disallowed_methods)] // How long it took is told; nothing depends on it.
+pub fn explore_world<P: Protocol>(world: World<P>, order: Order) -> Outcome {
     let started = Instant::now();
-    let world = World::<P>::new(setup, bounds);
+    let bounds = world.bounds;
     let builder = world.checker().threads(1).finish_when(HasDiscoveries::AnyFailures);
     let builder = match bounds.max_states {
         Some(most) => builder.target_state_count(most),

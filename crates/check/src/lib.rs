@@ -6,14 +6,15 @@
 //! process at any time after the crash.
 //!
 //! - [`model`]: the world, and what can happen in it;
-//! - [`properties`]: what must hold in every state;
+//! - [`properties`]: what must hold in every state; [`ghost`]: what judges remember besides;
 //! - [`mod@explore`]: the search, and what it found.
 
 pub mod explore;
+pub mod ghost;
 pub mod model;
 pub mod properties;
 
-pub use explore::{Bounds, Finding, News, Order, Outcome, explore};
-pub use model::Channels;
+pub use explore::{Bounds, Finding, News, Order, Outcome, explore, explore_world};
+pub use model::{Channels, World};
 #[cfg(test)]
 mod tests;

@@ -6,12 +6,13 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use kgate_core::{
-    Effect, GrantId, Incarnation, Input, InputOf, NodeId, Notice, Outbox, Phase, Protocol, Refusal, Setup,
-    Time, To,
+    Effect, GrantId, Incarnation, Input, InputOf, Means, NodeId, Notice, Outbox, Phase, Protocol, Refusal,
+    Setup, Stamp, Time, To,
 };
 use stateright::{Model, Property};
 
 use crate::explore::{Bounds, News};
+use crate::ghost::Ghost;
 use crate::properties;
 
 /// Whether messages of one process to another keep their order.
@@ -30,6 +31,8 @@ pub struct World<P> {
     pub setup: Setup,
     /// How often what may happen.
     pub bounds: Bounds,
+    /// The names of the properties that are judged; all, if none. The search stops at the first that is broken.
+    pub judged: Option<&'static [&'static str]>,
     _protocol: std::marker::PhantomData<fn() -> P>,
 }
 
@@ -54,6 +57,8 @@ pub struct State<P: Protocol> {
     pub withdrawn: u32,
     /// An input that a process refused.
     pub refused: Option<(NodeId, Refusal)>,
+    /// What judges remember of the schedule.
+    pub ghost: Ghost,
 }
 
 impl<P: Protocol> PartialEq for State<P> {
@@ -64,6 +69,7 @@ impl<P: Protocol> PartialEq for State<P> {
             && (&self.crashed, &self.untold, self.withdrawn)
                 == (&other.crashed, &other.untold, other.withdrawn)
             && self.refused == other.refused
+            && self.ghost == other.ghost
     }
 }
 
@@ -73,6 +79,7 @@ impl<P: Protocol> Hash for State<P> {
         self.channels.hash(state);
         (&self.timers, &self.asked, &self.inside).hash(state);
         (&self.crashed, &self.untold, self.withdrawn, &self.refused).hash(state);
+        self.ghost.hash(state);
     }
 }
 
@@ -118,6 +125,17 @@ impl<P: Protocol> State<P> {
         !self.crashed.contains(&node) && self.nodes[node.index()].observe().phase == Phase::Waiting
     }
 
+    /// Tells the ghost of a grant, with the stamps of those that live and wait.
+    fn note_grant(&mut self, node: NodeId, permits: u32) {
+        if P::MEANS == Means::Permissions {
+            let stamp = self.nodes[node.index()].observe().stamp;
+            let waiting = self.ids().filter(|&other| self.waits(other));
+            let stamps: Vec<Stamp> =
+                waiting.filter_map(|other| self.nodes[other.index()].observe().stamp).collect();
+            self.ghost.granted(node, stamp, stamps.into_iter(), permits);
+        }
+    }
+
     /// The processes, in order.
     pub fn ids(&self) -> impl Iterator<Item = NodeId> + use<P> {
         (0..u32::try_from(self.nodes.len()).expect("few")).map(NodeId)
@@ -127,11 +145,17 @@ impl<P: Protocol> State<P> {
 impl<P: Protocol> World<P> {
     /// A world of that setting.
     pub fn new(setup: Setup, bounds: Bounds) -> Self {
-        Self { setup, bounds, _protocol: std::marker::PhantomData }
+        Self { setup, bounds, judged: None, _protocol: std::marker::PhantomData }
+    }
+
+    /// The same world, judged by these properties alone.
+    pub fn judging(self, names: &'static [&'static str]) -> Self {
+        Self { judged: Some(names), ..self }
     }
 
     fn handle(&self, state: &mut State<P>, node: NodeId, input: InputOf<P>) {
         let mut out = Outbox::new();
+        state.ghost.input::<P>(node, &input);
         let mut process = P::clone(&state.nodes[node.index()]);
         if let Err(refusal) = process.handle(Time::ZERO, input, &mut out) {
             state.refused = Some((node, refusal));
@@ -154,8 +178,13 @@ impl<P: Protocol> World<P> {
                 Effect::Arm { timer, .. } => drop(state.timers.insert((from, timer))),
                 Effect::Disarm(timer) => drop(state.timers.remove(&(from, timer))),
                 Effect::Notify(notice) => match *notice {
-                    Notice::Granted { grant, .. } => drop(state.inside.insert(from, grant)),
-                    Notice::Asked | Notice::Lost { .. } | Notice::Suspected(..) => {}
+                    Notice::Granted { grant, .. } => {
+                        state.inside.insert(from, grant);
+                        state.note_grant(from, self.setup.permits);
+                    }
+                    Notice::Asked => state.ghost.asked(state.nodes[from.index()].observe().stamp),
+                    Notice::Suspected(of, _) => state.ghost.told(from, of),
+                    Notice::Lost { .. } => {}
                 },
                 Effect::Persist(_) => {}
             }
@@ -194,6 +223,7 @@ impl<P: Protocol> Model for World<P> {
             untold: BTreeSet::new(),
             withdrawn: 0,
             refused: None,
+            ghost: Ghost::new::<P>(&self.setup),
         };
         for me in (0..self.setup.nodes).map(NodeId) {
             let mut out = Outbox::new();
@@ -275,7 +305,9 @@ impl<P: Protocol> Model for World<P> {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        properties::all()
+        let mut all = properties::all();
+        all.retain(|property| self.judged.is_none_or(|names| names.contains(&property.name)));
+        all
     }
 }
 
@@ -286,6 +318,7 @@ fn crash<P: Protocol>(state: &mut State<P>, node: NodeId, news: News) {
         state.crashed.sort_unstable();
     }
     state.inside.remove(&node);
+    state.ghost.crashed(node);
     state.timers.retain(|timer| timer.0 != node);
     state.channels.retain(|way, _| way.1 != node);
     state.untold.retain(|news| news.0 != node);

@@ -1,22 +1,20 @@
 //! Every schedule of small systems: repaired, all properties hold; as printed, the checker finds the defect by itself.
 
-use kgate_core::{InputOf, Never, Observation, Outbox, Printed, Protocol, Refusal, Setup, Time};
+use std::sync::Arc;
+
+use kgate_core::{
+    Graph, InputOf, Never, NodeId, Observation, Outbox, Printed, Protocol, Refusal, Setup, Time,
+};
 use kgate_protocols::permission::Permission;
 use kgate_protocols::spread::{Direct, Sta, Tree};
 use kgate_protocols::timer_free::TimerFree;
-use kgate_protocols::{defects, timer_free};
-use kgate_spec::{AtMostK, EveryoneServed};
+use kgate_protocols::tree_token::TreeToken;
+use kgate_protocols::{defects, timer_free, tree_token};
+use kgate_spec::{AtMostK, EntryOrder, EveryoneServed, NoDeadlock, OneToken, Permissions};
 
-use crate::{Bounds, Channels, News, Order, Outcome, explore, properties};
+use crate::{Bounds, Channels, News, Order, Outcome, World, explore, explore_world, properties};
 
-fn search<P: Protocol>(
-    nodes: u32,
-    permits: u32,
-    entries: u32,
-    crashes: u32,
-    printed: Printed,
-    order: Order,
-) -> Outcome {
+fn world<P: Protocol>(nodes: u32, permits: u32, entries: u32, crashes: u32, printed: Printed) -> World<P> {
     let setup = Setup { printed, ..Setup::new(nodes, permits) };
     let channels = Channels::Fifo;
     let bounds = Bounds {
@@ -28,7 +26,18 @@ fn search<P: Protocol>(
         channels,
         max_states: None,
     };
-    explore::<P>(setup, bounds, order)
+    World::new(setup, bounds)
+}
+
+fn search<P: Protocol>(
+    nodes: u32,
+    permits: u32,
+    entries: u32,
+    crashes: u32,
+    printed: Printed,
+    order: Order,
+) -> Outcome {
+    explore_world(world::<P>(nodes, permits, entries, crashes, printed), order)
 }
 
 fn holds<P: Protocol>(nodes: u32, permits: u32, entries: u32, crashes: u32) -> Outcome {
@@ -46,9 +55,12 @@ fn breaks<P: Protocol>(
     entries: u32,
     crashes: u32,
     printed: Printed,
-    property: &str,
+    property: &'static str,
 ) {
-    let outcome = search::<P>(nodes, permits, entries, crashes, printed, Order::Breadth);
+    // By that property alone: another may be broken by a shorter schedule.
+    let names: &'static [&'static str] = vec![property].leak();
+    let world = world::<P>(nodes, permits, entries, crashes, printed).judging(names);
+    let outcome = explore_world(world, Order::Breadth);
     let finding = outcome.properties.iter().find(|finding| finding.name == property).expect("a property");
     assert!(!finding.holds && finding.schedule.is_some(), "{outcome:?}");
 }
@@ -84,6 +96,35 @@ fn printed_defects_are_found() {
     breaks::<Permission<Sta>>(3, 1, 1, 0, defects::D9, AtMostK::NAME);
     breaks::<TimerFree>(2, 1, 1, 0, timer_free::defects::T1, AtMostK::NAME);
     breaks::<TimerFree>(2, 1, 1, 0, timer_free::defects::T4, EveryoneServed::NAME);
+}
+
+/// The judges of means find them too, each by itself: a permission that counts for another request or beside a crash, a later request that
+/// goes first, and two that wait for each other.
+#[test]
+fn printed_defects_are_found_by_their_means() {
+    breaks::<Permission<Direct>>(3, 1, 1, 1, defects::D4, Permissions::NAME);
+    breaks::<Permission<Direct>>(3, 1, 1, 1, defects::D4, EntryOrder::NAME);
+    breaks::<TimerFree>(3, 2, 2, 0, timer_free::defects::T2, Permissions::NAME);
+    breaks::<Permission<Sta>>(3, 1, 1, 0, defects::D9, EntryOrder::NAME);
+    breaks::<TimerFree>(2, 1, 1, 0, timer_free::defects::T4, NoDeadlock::NAME);
+}
+
+/// R1 makes two tokens: one in use, one on its way. Repaired, there is one; and if that judge is switched off, none is asked.
+#[test]
+fn a_second_token_is_found() {
+    let graph = Graph::new(2, &[(NodeId(0), NodeId(1))], NodeId(0)).expect("a tree");
+    let judged = |printed, names: Option<&'static [&'static str]>| {
+        let mut world = world::<TreeToken>(2, 1, 1, 0, printed);
+        world.setup.graph = Some(Arc::new(graph.clone()));
+        world.judged = names;
+        explore_world(world, Order::Depth)
+    };
+    let wrong = |outcome: &Outcome| outcome.properties.iter().any(|finding| !finding.holds);
+    const ONE: &[&str] = &[OneToken::NAME];
+    assert!(wrong(&judged(tree_token::defects::R1, Some(ONE))));
+    assert!(!wrong(&judged(tree_token::defects::R1, Some(&[]))), "switched off");
+    let repaired = judged(Printed::NONE, None);
+    assert!(repaired.complete && !wrong(&repaired), "{repaired:?}");
 }
 
 /// A search that is cut off says so.
