@@ -85,3 +85,11 @@ fn defects_are_named_and_exist() {
     known.sort_unstable();
     assert_eq!(named, known);
 }
+
+/// Who claims to serve in the order of stamps: those that exclude by permissions, with k = 1 alone (D10).
+#[test]
+fn who_serves_in_order() {
+    let claim = |permits| ENTRIES.iter().filter(move |entry| entry.in_order(permits)).map(|entry| entry.name);
+    assert_eq!(claim(1).collect::<Vec<_>>(), ["raymond", "bas", "vcube", "robust", "timer-free"]);
+    assert_eq!(claim(2).count(), 0);
+}

@@ -59,6 +59,10 @@ impl Brake {
         }
     }
 
+    pub(crate) fn limits(&self) -> Limits {
+        self.limits
+    }
+
     /// The search is over: whoever walks a schedule once more is not stopped.
     pub(crate) fn release(&self) {
         self.released.store(true, Ordering::Relaxed);

@@ -80,7 +80,11 @@ impl Outcome {
 
 /// Explores `P` in that setting.
 pub fn explore<P: Protocol>(setup: Setup, bounds: Bounds, limits: Limits, order: Order) -> Outcome {
-    let world = World::<P>::new(setup, bounds).with_limits(limits);
+    explore_world(World::<P>::new(setup, bounds).with_limits(limits), order)
+}
+
+/// Explores a world, for instance one that is judged by some properties alone.
+pub fn explore_world<P: Protocol>(world: World<P>, order: Order) -> Outcome {
     let builder = world.checker().threads(1).finish_when(HasDiscoveries::AnyFailures);
     match order {
         Order::Depth => outcome(&builder.spawn_dfs().join()),
@@ -89,10 +93,11 @@ pub fn explore<P: Protocol>(setup: Setup, bounds: Bounds, limits: Limits, order:
 }
 
 /// The same, and then schedules without end if nothing else was wrong.
-pub fn explore_fair<P: Protocol>(setup: Setup, bounds: Bounds, limits: Limits, order: Order) -> Outcome {
-    let mut outcome = explore::<P>(setup.clone(), bounds.clone(), limits, order);
+pub fn explore_fair<P: Protocol>(world: World<P>, order: Order) -> Outcome {
+    let again = world.anew();
+    let mut outcome = explore_world(world, order);
     if outcome.stopped.is_none() {
-        let (finding, stopped, seconds) = fair::search::<P>(setup, bounds, limits);
+        let (finding, stopped, seconds) = fair::search(&again);
         outcome.complete &= stopped.is_none();
         outcome.stopped = stopped;
         outcome.properties.push(finding);

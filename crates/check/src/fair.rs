@@ -12,10 +12,9 @@ mod components;
 mod graph;
 mod walk;
 
-use kgate_core::{NodeId, Protocol, Setup};
+use kgate_core::{NodeId, Protocol};
 
-use crate::bounds::Bounds;
-use crate::brake::{Limits, Stopped};
+use crate::brake::Stopped;
 use crate::explore::{Finding, Told};
 use crate::model::World;
 use graph::Graph;
@@ -24,13 +23,12 @@ use graph::Graph;
 pub const NAME: &str = "no fair schedule starves a live process";
 
 /// Searches all schedules. Where a limit stops that before all states are known, nothing is found.
-pub fn search<P: Protocol>(setup: Setup, bounds: Bounds, limits: Limits) -> (Finding, Option<Stopped>, f64) {
-    let world = World::<P>::new(setup, bounds).with_limits(limits);
-    let graph = Graph::build(&world);
+pub fn search<P: Protocol>(world: &World<P>) -> (Finding, Option<Stopped>, f64) {
+    let graph = Graph::build(world);
     let stopped = world.brake.stopped();
     let starved = graph.and_then(|graph| {
         let everybody = (0..world.setup.nodes).map(NodeId);
-        everybody.into_iter().find_map(|who| starved(&world, &graph, who))
+        everybody.into_iter().find_map(|who| starved(world, &graph, who))
     });
     let finding = match starved {
         None => Finding { name: NAME, holds: true, counterexample: None, cycle: None },

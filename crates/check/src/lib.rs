@@ -7,7 +7,7 @@
 //!
 //! - [`bounds`]: how often what may happen; [`brake`]: what stops a search before its end;
 //! - [`state`], [`action`], [`model`]: the world, and what can happen in it;
-//! - [`properties`]: what must hold in every state;
+//! - [`properties`]: what must hold in every state; [`ghost`]: what judges remember besides;
 //! - [`mod@explore`]: the search, and what it found;
 //! - [`fair`]: schedules without end.
 
@@ -16,13 +16,14 @@ pub mod bounds;
 pub mod brake;
 pub mod explore;
 pub mod fair;
+pub mod ghost;
 pub mod model;
 pub mod properties;
 pub mod state;
 
 pub use bounds::{Bears, Bounds, Channels, Down, News};
 pub use brake::{Limits, Stopped};
-pub use explore::{Finding, Order, Outcome, Told, explore, explore_fair};
+pub use explore::{Finding, Order, Outcome, Told, explore, explore_fair, explore_world};
 pub use model::World;
 #[cfg(test)]
 mod tests;

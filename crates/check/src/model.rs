@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use kgate_core::{
-    Effect, Incarnation, Input, InputOf, NodeId, Notice, Outbox, Phase, Protocol, Setup, Time, To,
+    Effect, Incarnation, Input, InputOf, Means, NodeId, Notice, Outbox, Phase, Protocol, Setup, Stamp, Time,
+    To,
 };
 use kgate_spec::Fate;
 use smallvec::SmallVec;
@@ -13,8 +14,9 @@ use stateright::{Model, Property};
 use crate::action::{Action, ActionOf};
 use crate::bounds::{Bounds, Channels, Down, News};
 use crate::brake::{Brake, Limits};
+use crate::ghost::Ghost;
 use crate::properties;
-use crate::state::{Client, Process, Spent, State};
+use crate::state::{Client, Hashed, Process, Row, Spent, State};
 
 /// What is explored: a protocol, its setting, and how often what may happen.
 #[derive(Debug)]
@@ -23,6 +25,8 @@ pub struct World<P> {
     pub setup: Setup,
     /// How often what may happen.
     pub bounds: Bounds,
+    /// The names of the properties that are judged; all, if none. The search stops at the first that is broken.
+    pub judged: Option<Vec<&'static str>>,
     pub(crate) brake: Brake,
     /// What was seen already, a bit a property. A search writes down where it saw something each time that it does: only the first one is
     /// the nearest, and of what is right there are millions.
@@ -37,12 +41,23 @@ impl<P: Protocol> World<P> {
     pub fn new(setup: Setup, bounds: Bounds) -> Self {
         let brake = Brake::new(Limits::default());
         let seen = AtomicU32::new(0);
-        Self { setup, bounds, brake, seen, shown: false, _protocol: std::marker::PhantomData }
+        Self { setup, bounds, judged: None, brake, seen, shown: false, _protocol: std::marker::PhantomData }
+    }
+
+    /// The same, judged by these properties alone.
+    pub fn judging(self, names: impl Into<Vec<&'static str>>) -> Self {
+        Self { judged: Some(names.into()), ..self }
     }
 
     /// The same, searched only within limits.
     pub fn with_limits(self, limits: Limits) -> Self {
         Self { brake: Brake::new(limits), ..self }
+    }
+
+    /// The same, for another search.
+    pub fn anew(&self) -> Self {
+        let fresh = Self::new(self.setup.clone(), self.bounds.clone()).with_limits(self.brake.limits());
+        Self { judged: self.judged.clone(), shown: self.shown, ..fresh }
     }
 
     /// The same, for somebody who walks through it by hand.
@@ -66,12 +81,15 @@ impl<P: Protocol> World<P> {
 
     fn handle(&self, state: &mut State<P>, node: NodeId, input: InputOf<P>) {
         let mut out = Outbox::new();
+        if Ghost::minds::<P>(&input) {
+            state.note(|ghost| ghost.input::<P>(node, &input));
+        }
         let before = &state.processes[node.index()];
-        let mut protocol = before.protocol.clone();
+        let mut protocol = before.protocol().clone();
         if let Err(refusal) = protocol.handle(Time::ZERO, input, &mut out) {
             state.refused = Some((node, refusal));
         }
-        let stored = before.stored.clone();
+        let stored = before.stored().cloned();
         self.carry_out(state, node, protocol, stored, out);
     }
 
@@ -101,14 +119,29 @@ impl<P: Protocol> World<P> {
                         let client = &mut state.clients[node.index()];
                         (client.waiting, client.inside) = (false, Some(grant));
                         state.crowded |= state.units() > self.permits(state);
+                        self.note_grant(state, node, &protocol);
                     }
                     Notice::Lost { .. } => state.clients[node.index()].inside = None,
-                    Notice::Asked | Notice::Suspected(..) => {}
+                    Notice::Asked => {
+                        state.note(|ghost| ghost.asked(protocol.observe().stamp));
+                    }
+                    Notice::Suspected(of, _) => state.note(|ghost| ghost.told(node, of)),
                 },
                 Effect::Persist(durable) => stored = Some(durable),
             }
         }
         state.processes[node.index()] = Arc::new(Process::new(protocol, stored));
+    }
+
+    /// Tells the judges' memory of a grant, with the stamps of those that live and wait.
+    fn note_grant(&self, state: &mut State<P>, node: NodeId, protocol: &P) {
+        if P::MEANS == Means::Permissions {
+            let stamp = protocol.observe().stamp;
+            let others = state.ids().filter(|&other| other != node && state.waits(other));
+            let stamps: Row<Stamp> =
+                others.filter_map(|other| state.processes[other.index()].seen.stamp).collect();
+            state.note(|ghost| ghost.granted(node, stamp, stamps.into_iter(), self.setup.permits));
+        }
     }
 
     /// What clients and fate may do to a process that takes part.
@@ -194,7 +227,7 @@ impl<P: Protocol> World<P> {
 
     fn restart(&self, state: &mut State<P>, node: NodeId) {
         state.down.retain(|down| *down != node);
-        let stored = state.processes[node.index()].stored.clone();
+        let stored = state.processes[node.index()].stored().cloned();
         let mut out = Outbox::new();
         let protocol = P::start(&Setup { me: node, ..self.setup.clone() }, stored.clone(), &mut out);
         self.carry_out(state, node, protocol, stored, out);
@@ -203,6 +236,7 @@ impl<P: Protocol> World<P> {
     /// The process is gone for good: its client, its timers, what is on its way to it. What it has sent still arrives.
     fn crash(&self, state: &mut State<P>, node: NodeId) {
         leave(state, node);
+        state.note(|ghost| ghost.crashed(node));
         state.crashed.push(node);
         if self.bounds.news != News::InOrder {
             state.crashed.sort_unstable();
@@ -256,6 +290,7 @@ impl<P: Protocol> Model for World<P> {
             spent: Spent::default(),
             crowded: false,
             refused: None,
+            ghost: Arc::new(Hashed::new(Ghost::new::<P>(&self.setup))),
         };
         for (me, protocol, out) in starts {
             self.carry_out(&mut state, me, protocol, None, out);
@@ -322,7 +357,9 @@ impl<P: Protocol> Model for World<P> {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        properties::all()
+        let mut all = properties::all();
+        all.retain(|property| self.judged.as_ref().is_none_or(|names| names.contains(&property.name)));
+        all
     }
 
     fn within_boundary(&self, state: &State<P>) -> bool {

@@ -1,32 +1,68 @@
 //! What must hold in every state that can be reached, and what must be reached at all.
 
-use kgate_core::Protocol;
-use kgate_spec::{AtMostK, EveryoneServed};
+use kgate_core::{Cargo, Means, Message, Protocol};
+use kgate_spec::{AtMostK, EntryOrder, EveryoneServed, OneToken, Permissions, SometimesK};
 use stateright::Property;
 
 use crate::model::World;
 use crate::state::State;
 
 /// Non-vacuity: some schedule has k inside at once.
-pub const K_INSIDE: &str = "sometimes k inside";
+pub const K_INSIDE: &str = SometimesK::NAME;
 /// No correct process sends what another must refuse.
 pub const NOT_REFUSED: &str = "no input is refused";
 
-/// All properties. Of each, only the first state counts in which it is broken (or, of what is to be reached, reached).
+/// All properties: those of every protocol, and those that its means of exclusion call for. Of each, only the first state counts in which it
+/// is broken (or, of what is to be reached, reached).
 pub fn all<P: Protocol>() -> Vec<Property<World<P>>> {
+    let mut all = of_every_protocol();
+    match P::MEANS {
+        Means::Permissions => all.extend([
+            Property::always(Permissions::NAME, |world: &World<P>, state: &State<P>| {
+                !world.first(4, state.ghost.value.has_broken(Permissions::NAME))
+            }),
+            // Promised for k = 1 alone; the ghost knows.
+            Property::always(EntryOrder::NAME, |world, state: &State<P>| {
+                !world.first(5, state.ghost.value.has_broken(EntryOrder::NAME))
+            }),
+        ]),
+        Means::Tokens => all.push(Property::always(OneToken::NAME, |world: &World<P>, state: &State<P>| {
+            !world.first(6, two_of_a_token(state))
+        })),
+        Means::Other => {}
+    }
+    all
+}
+
+fn of_every_protocol<P: Protocol>() -> Vec<Property<World<P>>> {
     vec![
         Property::always(AtMostK::NAME, |world, state: &State<P>| !world.first(0, state.crowded)),
         Property::always(EveryoneServed::NAME, |world, state| !world.first(1, stuck(world, state))),
         Property::always(NOT_REFUSED, |world, state: &State<P>| !world.first(2, state.refused.is_some())),
         Property::sometimes(K_INSIDE, |world, state: &State<P>| {
-            world.first(3, state.units() == world.setup.permits)
+            world.first(3, SometimesK::shown(world.setup.permits, state.units() as usize))
         }),
     ]
 }
 
-/// Liveness by quiescence: whoever waits when nothing can happen any more waits for ever.
+/// Liveness by quiescence: whoever waits when nothing can happen any more waits for ever. Where every schedule is tried, that is a deadlock;
+/// starvation while others go in and out is a schedule without end, for [`fair`](crate::fair).
 fn stuck<P: Protocol>(world: &World<P>, state: &State<P>) -> bool {
     state.is_quiet() && is_borne(world, state) && state.ids().any(|node| state.waits(node))
+}
+
+/// Whether there is a token twice: with the living, or on its way.
+fn two_of_a_token<P: Protocol>(state: &State<P>) -> bool {
+    let live = state.ids().filter(|node| !state.crashed.contains(node));
+    let held = live.flat_map(|node| {
+        let tokens = state.processes[node.index()].seen.tokens.iter();
+        tokens.map(move |token| (node, *token))
+    });
+    let flying = state.flying.iter().filter_map(|flying| match flying.message.cargo() {
+        Some(Cargo::Token(token)) => Some((flying.to, token)),
+        Some(Cargo::Permission { .. }) | None => None,
+    });
+    OneToken::doubled(held, flying).is_some()
 }
 
 /// Whether no more has failed than the protocol claims to bear.

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use kgate_core::{GrantId, NodeId, Observation, Phase, Protocol, Refusal};
 use smallvec::SmallVec;
 
+use crate::ghost::Ghost;
+
 /// A row with an element a process.
 pub type Row<T> = SmallVec<[T; 4]>;
 
@@ -35,6 +37,8 @@ pub struct State<P: Protocol> {
     pub crowded: bool,
     /// An input that a process refused.
     pub refused: Option<(NodeId, Refusal)>,
+    /// What judges remember of the schedule.
+    pub ghost: Arc<Hashed<Ghost>>,
 }
 
 /// What has been used up of the bounds.
@@ -83,36 +87,66 @@ pub struct Client {
     pub inside: Option<GrantId>,
 }
 
-/// One process, with what it says of itself and its hash.
+/// One process, with what it says of itself.
 #[derive(Clone, Debug)]
 pub struct Process<P: Protocol> {
-    /// The very protocol.
-    pub protocol: P,
-    /// What it has on stable storage.
-    pub stored: Option<P::Durable>,
+    /// The very protocol, and what it has on stable storage.
+    memory: Hashed<(P, Option<P::Durable>)>,
     /// What it says of itself.
     pub seen: Observation,
-    digest: u64,
 }
 
 impl<P: Protocol> Process<P> {
     /// A process as it is now.
     pub fn new(protocol: P, stored: Option<P::Durable>) -> Self {
-        let mut hasher = DefaultHasher::new();
-        (&protocol, &stored).hash(&mut hasher);
-        Self { seen: protocol.observe(), protocol, stored, digest: hasher.finish() }
+        let seen = protocol.observe();
+        Self { memory: Hashed::new((protocol, stored)), seen }
+    }
+
+    /// The very protocol.
+    pub fn protocol(&self) -> &P {
+        &self.memory.value.0
+    }
+
+    /// What it has on stable storage.
+    pub fn stored(&self) -> Option<&P::Durable> {
+        self.memory.value.1.as_ref()
     }
 }
 
+/// What a process says of itself follows from the rest.
 impl<P: Protocol> PartialEq for Process<P> {
     fn eq(&self, other: &Self) -> bool {
-        self.digest == other.digest && self.protocol == other.protocol && self.stored == other.stored
+        self.memory == other.memory
     }
 }
 
 impl<P: Protocol> Eq for Process<P> {}
 
 impl<P: Protocol> Hash for Process<P> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.memory.hash(state);
+    }
+}
+
+/// Something that is shared by many states, hashed once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hashed<T> {
+    digest: u64,
+    /// It.
+    pub value: T,
+}
+
+impl<T: Hash> Hashed<T> {
+    /// Hashes it.
+    pub fn new(value: T) -> Self {
+        let mut hasher = DefaultHasher::new();
+        value.hash(&mut hasher);
+        Self { digest: hasher.finish(), value }
+    }
+}
+
+impl<T> Hash for Hashed<T> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.digest);
     }
@@ -137,6 +171,13 @@ impl<P: Protocol> State<P> {
     /// Whether a client of `node` waits, which is not lost with its process.
     pub fn waits(&self, node: NodeId) -> bool {
         self.clients[node.index()].waiting && !self.crashed.contains(&node)
+    }
+
+    /// Lets the judges' memory take note of something.
+    pub(crate) fn note(&mut self, note: impl FnOnce(&mut Ghost)) {
+        let mut ghost = self.ghost.value.clone();
+        note(&mut ghost);
+        self.ghost = Arc::new(Hashed::new(ghost));
     }
 
     /// Units that are in use.

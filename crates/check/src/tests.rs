@@ -1,15 +1,22 @@
 //! Every schedule of small systems: repaired, all properties hold; as printed, the checker finds the defect by itself.
 
-use kgate_core::{InputOf, Never, Observation, Outbox, Printed, Protocol, Refusal, Setup, Time};
+use std::sync::Arc;
+
+use kgate_core::{
+    Graph, InputOf, Never, NodeId, Observation, Outbox, Printed, Protocol, Refusal, Setup, Time,
+};
 use kgate_protocols::permission::Permission;
 use kgate_protocols::spread::{Direct, Sta, Tree};
 use kgate_protocols::timer_free::TimerFree;
-use kgate_protocols::{defects, timer_free};
-use kgate_spec::{AtMostK, EveryoneServed};
+use kgate_protocols::tree_token::TreeToken;
+use kgate_protocols::{defects, timer_free, tree_token};
+use kgate_spec::{AtMostK, EntryOrder, EveryoneServed, OneToken, Permissions};
 
 use std::time::Duration;
 
-use crate::{Bears, Bounds, Channels, Limits, Order, Outcome, Stopped, explore, properties};
+use crate::{
+    Bears, Bounds, Channels, Limits, Order, Outcome, Stopped, World, explore, explore_world, properties,
+};
 
 mod faults;
 mod fingerprints;
@@ -23,10 +30,13 @@ fn search<P: Protocol>(
     printed: Printed,
     order: Order,
 ) -> Outcome {
+    explore_world(world::<P>(nodes, permits, entries, crashes, printed), order)
+}
+
+fn world<P: Protocol>(nodes: u32, permits: u32, entries: u32, crashes: u32, printed: Printed) -> World<P> {
     let setup = Setup { printed, ..Setup::new(nodes, permits) };
     let bears = Bears { crashes, ..Bears::default() };
-    let bounds = Bounds { crashes, bears, ..Bounds::new(entries) };
-    explore::<P>(setup, bounds, Limits::default(), order)
+    World::new(setup, Bounds { crashes, bears, ..Bounds::new(entries) })
 }
 
 /// Every state was visited and every property holds.
@@ -55,9 +65,11 @@ fn breaks<P: Protocol>(
     entries: u32,
     crashes: u32,
     printed: Printed,
-    property: &str,
+    property: &'static str,
 ) {
-    let outcome = search::<P>(nodes, permits, entries, crashes, printed, Order::Breadth);
+    // By that property alone: another may be broken by a shorter schedule.
+    let world = world::<P>(nodes, permits, entries, crashes, printed).judging([property]);
+    let outcome = explore_world(world, Order::Breadth);
     assert_eq!(broken(&outcome), [property], "{outcome:?}");
 }
 
@@ -98,16 +110,48 @@ fn printed_defects_are_found() {
 /// The two that need four processes: who asks how often is chosen so that the search is short. Breadth first gives a shortest schedule.
 #[test]
 fn printed_defects_of_four_processes_are_found() {
-    let run = |permits, entries: &[u32], crashes, printed| {
+    let run = |permits, entries: &[u32], crashes, printed, judged| {
         let setup = Setup { printed, ..Setup::new(4, permits) };
         let bears = Bears { crashes, ..Bears::default() };
         let bounds = Bounds { entries: entries.to_vec(), crashes, bears, ..Bounds::new(1) };
-        let outcome = explore::<Permission<Tree>>(setup, bounds, Limits::default(), Order::Breadth);
+        let world = World::<Permission<Tree>>::new(setup, bounds).judging(judged);
+        let outcome = explore_world(world, Order::Breadth);
         let schedules = outcome.properties.iter().filter_map(|finding| finding.counterexample.as_ref());
         (broken(&outcome), schedules.map(Vec::len).collect::<Vec<_>>())
     };
-    assert_eq!(run(2, &[2, 1, 1, 0], 0, defects::D2), (vec![AtMostK::NAME], vec![25]));
-    assert_eq!(run(1, &[2, 0], 1, defects::D3), (vec![EveryoneServed::NAME], vec![22]));
+    const SAFETY: &[&str] = &[AtMostK::NAME];
+    const LIVENESS: &[&str] = &[EveryoneServed::NAME];
+    const MEANS: &[&str] = &[Permissions::NAME];
+    assert_eq!(run(2, &[2, 1, 1, 0], 0, defects::D2, SAFETY), (SAFETY.to_vec(), vec![25]));
+    assert_eq!(run(2, &[2, 1, 1, 0], 0, defects::D2, MEANS), (MEANS.to_vec(), vec![14]));
+    assert_eq!(run(1, &[2, 0], 1, defects::D3, LIVENESS), (LIVENESS.to_vec(), vec![22]));
+}
+
+/// The judges of means find them too, each by itself: a permission that counts for another request or beside a crash, a later request that
+/// goes first.
+#[test]
+fn printed_defects_are_found_by_their_means() {
+    breaks::<Permission<Direct>>(3, 1, 1, 1, defects::D4, Permissions::NAME);
+    breaks::<Permission<Direct>>(3, 1, 1, 1, defects::D4, EntryOrder::NAME);
+    breaks::<TimerFree>(3, 2, 2, 0, timer_free::defects::T2, Permissions::NAME);
+    breaks::<Permission<Sta>>(3, 1, 1, 0, defects::D9, EntryOrder::NAME);
+}
+
+/// R1 makes two tokens: one in use, one on its way. Repaired, there is one; and if that judge is switched off, none is asked.
+#[test]
+fn a_second_token_is_found() {
+    let graph = Graph::new(2, &[(NodeId(0), NodeId(1))], NodeId(0)).expect("a tree");
+    let judged = |printed, names: Option<Vec<&'static str>>| {
+        let mut world = world::<TreeToken>(2, 1, 1, 0, printed);
+        world.setup.graph = Some(Arc::new(graph.clone()));
+        world.judged = names;
+        explore_world(world, Order::Depth)
+    };
+    let wrong = |outcome: &Outcome| outcome.properties.iter().any(|finding| !finding.holds);
+    assert!(wrong(&judged(tree_token::defects::R1, Some(vec![OneToken::NAME]))));
+    assert!(!wrong(&judged(tree_token::defects::R1, Some(vec![]))), "switched off");
+    let repaired = judged(Printed::NONE, None);
+    assert!(repaired.complete && !wrong(&repaired), "{repaired:?}");
 }
 
 /// A search that is cut off says so.

@@ -14,9 +14,37 @@ pub trait Message: Clone + Debug + Eq + Hash + Send + Sync + Serialize + Deseria
     fn kind(&self) -> usize;
     /// The name of a kind, for instance `request`.
     fn kind_name(kind: usize) -> &'static str;
+    /// What it carries that judges count; most often nothing.
+    fn cargo(&self) -> Option<Cargo> {
+        None
+    }
 }
 
-/// Implements [`Message`] for an enum: one kind a variant, in this order, each with its name.
+/// What a message carries that judges count. It is there for whoever watches a run; no protocol reads it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Cargo {
+    /// The receiver may enter, as far as the sender is concerned.
+    Permission {
+        /// The clock of the receiver's request that this permits.
+        clock: u64,
+    },
+    /// A token itself.
+    Token(Token),
+}
+
+/// A numbered token, as it is held or on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Token {
+    /// Which one.
+    pub id: u32,
+    /// Greater each time that it was lost and made anew.
+    pub epoch: u32,
+    /// How far it has come in this epoch: greater with every hand-over, so that an old copy is known.
+    pub version: u64,
+}
+
+/// Implements [`Message`] for an enum: one kind a variant, in this order, each with its name. With `, cargo F` at the end, `F(&message)`
+/// says what a message carries.
 ///
 /// ```
 /// # use serde::{Deserialize, Serialize};
@@ -31,7 +59,7 @@ pub trait Message: Clone + Debug + Eq + Hash + Send + Sync + Serialize + Deseria
 /// ```
 #[macro_export]
 macro_rules! kinds {
-    ($type:ty { $($variant:ident => $name:literal),+ $(,)? }) => {
+    ($type:ty { $($variant:ident => $name:literal),+ $(,)? } $(, cargo $cargo:expr)?) => {
         const _: () = {
             enum Kind { $($variant),+ }
             const NAMES: &[&str] = &[$($name),+];
@@ -43,6 +71,9 @@ macro_rules! kinds {
                 fn kind_name(kind: usize) -> &'static str {
                     NAMES[kind]
                 }
+                $(fn cargo(&self) -> Option<$crate::Cargo> {
+                    $cargo(self)
+                })?
             }
         };
     };

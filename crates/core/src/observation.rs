@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{GrantId, NodeId, Stamp};
+use crate::{GrantId, NodeId, Stamp, Token};
 
 /// Where a process stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -33,4 +33,6 @@ pub struct Observation {
     pub owing: Vec<NodeId>,
     /// Whom it holds for crashed.
     pub crashed: Vec<NodeId>,
+    /// Which tokens are here, in use or not, where the protocol has tokens.
+    pub tokens: Vec<Token>,
 }

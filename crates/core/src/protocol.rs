@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use core::fmt::Debug;
 use core::hash::Hash;
 
-use crate::{Graph, InputOf, Message, NodeId, Observation, Outbox, Printed, Refusal, Span, Time};
+use crate::{Graph, InputOf, Means, Message, NodeId, Observation, Outbox, Printed, Refusal, Span, Time};
 
 /// What a process knows when it starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +50,8 @@ impl Setup {
 pub trait Protocol: Clone + Debug + Eq + Hash + Send + Sync + 'static {
     /// Its name in tables and on the command line.
     const NAME: &'static str;
+    /// By what it excludes.
+    const MEANS: Means = Means::Other;
     /// Its messages.
     type Message: Message;
     /// Its timers; each variant says when it fires and who disarms it.

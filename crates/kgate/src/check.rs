@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use kgate_check::{
-    Bears, Bounds, Channels, Down, Limits, News, Order, Outcome as Found, explore, explore_fair,
+    Bears, Bounds, Channels, Down, Limits, News, Order, Outcome as Found, World, explore_fair, explore_world,
 };
 use kgate_core::{Printed, Protocol, Setup};
 use kgate_protocols::registry::{self, Entry, Visitor};
@@ -29,8 +29,9 @@ pub(crate) fn run(args: &CheckArgs) -> Outcome {
         return serve(entry, setup, bounds, address);
     }
     let order = if args.shortest { Order::Breadth } else { Order::Depth };
-    let search = Search { setup, bounds, limits: limits(args), order, fair: args.fair };
-    let found = registry::visit(entry, false, search);
+    let search =
+        Search { setup, bounds, limits: limits(args), order, fair: args.fair, wanted: &args.property };
+    let found = registry::visit(entry, false, search)?;
     let mut stdout = io::stdout().lock();
     if args.json {
         writeln!(stdout, "{}", serde_json::to_string_pretty(&found).context("printing JSON")?)?;
@@ -114,20 +115,34 @@ fn limits(args: &CheckArgs) -> Limits {
 }
 
 /// Hands the chosen protocol to the explorer; crashes are told by an oracle, so it needs no detector.
-struct Search {
+struct Search<'a> {
     setup: Setup,
     bounds: Bounds,
     limits: Limits,
     order: Order,
     fair: bool,
+    wanted: &'a [String],
 }
 
-impl Visitor for Search {
-    type Output = Found;
-    fn visit<M: Protocol, D: Protocol>(self) -> Found {
-        let search = if self.fair { explore_fair::<M> } else { explore::<M> };
-        search(self.setup, self.bounds, self.limits, self.order)
+impl Visitor for Search<'_> {
+    type Output = Result<Found, Failure>;
+    fn visit<M: Protocol, D: Protocol>(self) -> Self::Output {
+        let mut world = World::<M>::new(self.setup, self.bounds).with_limits(self.limits);
+        if !self.wanted.is_empty() {
+            let names = kgate_check::properties::all::<M>().iter().map(|property| property.name).collect();
+            world = world.judging(chosen(names, self.wanted)?);
+        }
+        Ok(if self.fair { explore_fair(world, self.order) } else { explore_world(world, self.order) })
     }
+}
+
+/// The properties whose names have one of the texts in them.
+fn chosen(names: Vec<&'static str>, wanted: &[String]) -> Result<Vec<&'static str>, Failure> {
+    if let Some(text) = wanted.iter().find(|text| !names.iter().any(|name| name.contains(text.as_str()))) {
+        let names = names.join("; ");
+        return Err(Failure::Usage(format!("no property has '{text}' in its name: choose of {names}")));
+    }
+    Ok(names.into_iter().filter(|name| wanted.iter().any(|text| name.contains(text.as_str()))).collect())
 }
 
 /// Serves the Explorer until somebody interrupts it.

@@ -276,6 +276,9 @@ pub(crate) struct CheckArgs {
     /// Visit the nearest states first: more memory, and a shortest schedule
     #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_SHORTEST")]
     pub(crate) shortest: bool,
+    /// Judge by this property alone, or by several; given by name or a part of it
+    #[arg(long, value_name = "NAME", env = "KGATE_OPT_PROPERTY")]
+    pub(crate) property: Vec<String>,
     /// Look for schedules that go on for ever and starve somebody, too: more memory
     #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_FAIR")]
     pub(crate) fair: bool,

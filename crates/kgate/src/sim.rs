@@ -17,7 +17,7 @@ use std::sync::Arc;
 use kgate_core::{Graph, Printed, Protocol, Span};
 use kgate_protocols::registry::{self, Entry, Visitor};
 use kgate_sim::{
-    Bucket, Claims, Config, Cost, Detection, Detector as DetectorSize, Heap, Latency, Load, OpenTrace,
+    Audit, Bucket, Claims, Config, Cost, Detection, Detector as DetectorSize, Heap, Latency, Load, OpenTrace,
     Report, RunError, Think, Transient,
 };
 use kgate_spec::Violation;
@@ -132,6 +132,7 @@ fn config(args: &SimArgs, entry: &Entry, printed: Printed, seed: u64, graph: Opt
         refresh: args.refresh,
         graph,
         claims: claims(args, entry),
+        audit: Audit::default(),
         duration: args.duration,
     }
 }

@@ -7,7 +7,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use kgate_core::{Printed, Protocol, Rules};
+use kgate_core::{Means, Printed, Protocol, Rules};
 
 use crate::defects::{self, Defect};
 use crate::detect::{Heartbeat, HiAdsd, NoDetector, VCube};
@@ -95,6 +95,25 @@ impl Entry {
             Crashes::AllButOne => nodes - 1,
             Crashes::None => 0,
         }
+    }
+}
+
+impl Entry {
+    /// By what it excludes.
+    pub fn means(&self) -> Means {
+        struct Ask;
+        impl Visitor for Ask {
+            type Output = Means;
+            fn visit<M: Protocol, D: Protocol>(self) -> Means {
+                M::MEANS
+            }
+        }
+        visit(self, false, Ask)
+    }
+
+    /// Whether it grants in the order of the requests' stamps, if k is 1. vcube-2018, Lemma 7.3, claims it for any k; that is D10.
+    pub fn in_order(&self, permits: u32) -> bool {
+        permits == 1 && self.means() == Means::Permissions
     }
 }
 

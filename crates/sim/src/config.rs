@@ -46,6 +46,21 @@ pub struct Claims {
     pub asks_inside: bool,
 }
 
+/// Whether the judges sit that look at messages and at what processes show: of permissions, of the order of entry, of tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Audit {
+    /// In runs of at most 64 processes.
+    #[default]
+    Small,
+    /// In every run.
+    Always,
+    /// In none.
+    Never,
+}
+
+/// Up to so many processes a run is audited unless asked otherwise.
+const AUDITED: u32 = 64;
+
 /// A run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -83,6 +98,8 @@ pub struct Config {
     pub graph: Option<Arc<Graph>>,
     /// What the protocol claims.
     pub claims: Claims,
+    /// Which runs are judged by what messages carry.
+    pub audit: Audit,
     /// How long it runs. What is asked by then is given time to be answered, but no longer measured.
     pub duration: Span,
 }
@@ -318,7 +335,17 @@ impl Config {
             refresh: None,
             graph: None,
             claims: Claims::default(),
+            audit: Audit::default(),
             duration: tenths(10_000),
+        }
+    }
+
+    /// Whether messages and what processes show are judged in this run.
+    pub(crate) fn audited(&self) -> bool {
+        match self.audit {
+            Audit::Small => self.nodes <= AUDITED,
+            Audit::Always => true,
+            Audit::Never => false,
         }
     }
 

@@ -27,7 +27,7 @@ mod rng;
 pub mod state;
 mod stats;
 
-pub use config::{Claims, Config, ConfigError, Detection, Detector};
+pub use config::{Audit, Claims, Config, ConfigError, Detection, Detector};
 pub use cost::{Cost, ReceiveCost, SendCost};
 pub use engine::{Bucket, Engine, Heap, OpenTrace, RunError, run};
 pub use faults::{Crash, Down, Transient};

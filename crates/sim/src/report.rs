@@ -83,6 +83,8 @@ pub struct Report {
     pub max_inside: usize,
     /// The most inside at once in the whole run.
     pub max_inside_overall: usize,
+    /// Whether k were inside at once at some time: if not, little was shown.
+    pub k_inside_seen: bool,
     /// Grants a time unit (timer-free-2009: CS bandwidth).
     pub cs_bandwidth: f64,
     /// How many units are in use over time.
@@ -130,6 +132,7 @@ pub(crate) struct Rest {
     pub(crate) duration: Span,
     pub(crate) max_inside: usize,
     pub(crate) max_inside_overall: usize,
+    pub(crate) k_inside_seen: bool,
     pub(crate) crashes: u32,
     pub(crate) recoveries: u32,
     pub(crate) detection: Vec<Span>,
@@ -162,6 +165,7 @@ impl Report {
             messages,
             max_inside: rest.max_inside,
             max_inside_overall: rest.max_inside_overall,
+            k_inside_seen: rest.k_inside_seen,
             cs_bandwidth: per(stats.grants, rest.duration.units()).unwrap_or(0.0),
             units_in_use: stats.inside.course(),
             waiting_queue: stats.waiting.course(),

@@ -50,6 +50,11 @@ impl AtMostK {
         self.most = self.inside.len();
     }
 
+    /// How many are inside now.
+    pub fn now(&self) -> usize {
+        self.inside.len()
+    }
+
     /// The most that were ever inside at once.
     pub fn most(&self) -> usize {
         self.most

@@ -8,11 +8,11 @@
 use std::collections::BTreeSet;
 use std::io::{self, BufRead};
 
-use kgate_core::{Fence, NodeId, Time};
+use kgate_core::{Fence, NodeId, Stamp, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::trace::VERSION;
-use crate::{AtMostK, EveryoneServed, SlotFences, Violation};
+use crate::{AtMostK, EntryOrder, EveryoneServed, SlotFences, SometimesK, Violation};
 
 /// What the oracle found.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -98,6 +98,8 @@ enum What {
         slots: Vec<u32>,
         #[serde(default)]
         fence: Option<String>,
+        #[serde(default)]
+        stamp: Option<u64>,
     },
     Release,
     Crash,
@@ -140,6 +142,8 @@ struct Oracle {
     inside: AtMostK,
     served: EveryoneServed,
     fences: SlotFences,
+    some: SometimesK,
+    order: EntryOrder,
     down: BTreeSet<NodeId>,
     excused: bool,
 }
@@ -152,6 +156,8 @@ impl Oracle {
             now: Time::ZERO,
             served: EveryoneServed::default(),
             fences: SlotFences::default(),
+            some: SometimesK::new(run.k),
+            order: EntryOrder::default(),
             down: BTreeSet::new(),
             excused: false,
         }
@@ -165,7 +171,10 @@ impl Oracle {
                 self.verdict.requests += 1;
                 self.served.ask(node, t);
             }
-            What::Granted { slots, fence } => self.granted(node, &slots, fence.as_deref()),
+            What::Granted { slots, fence, stamp } => {
+                self.granted(node, &slots, fence.as_deref());
+                self.ordered(stamp.map(|clock| Stamp { clock, node }));
+            }
             What::Release => {
                 self.fences.leave(node);
                 if !self.inside.leave(node) {
@@ -184,6 +193,8 @@ impl Oracle {
             What::Recovered => {
                 self.excused = false;
                 self.inside.forget_most();
+                self.some.forget();
+                self.some.see(self.inside.now());
             }
             What::Other => {}
         }
@@ -197,11 +208,18 @@ impl Oracle {
         self.served.end(node);
         let crowded = self.inside.enter(node, self.now).filter(|_| !self.excused);
         self.verdict.violations.extend(crowded);
+        self.some.see(self.inside.now());
         let fence =
             fence.and_then(|text| u128::from_str_radix(text.trim_start_matches("0x"), 16).ok()).map(Fence);
         for &slot in slots {
             self.verdict.violations.extend(self.fences.grant(slot, fence, node, self.now));
         }
+    }
+
+    /// Only who stamps its requests and claims to serve them in that order writes stamps; and the claim is for k = 1.
+    fn ordered(&mut self, stamp: Option<Stamp>) {
+        let Some(stamp) = stamp.filter(|_| self.verdict.k == 1 && !self.excused) else { return };
+        self.verdict.violations.extend(self.order.granted(stamp, self.now));
     }
 
     fn wrong(&mut self, node: NodeId, text: String) {
@@ -215,7 +233,7 @@ impl Oracle {
         }
         self.verdict.waiting = self.served.who().collect();
         self.verdict.max_inside = self.inside.most();
-        self.verdict.k_inside_seen = self.inside.most() >= self.verdict.k as usize;
+        self.verdict.k_inside_seen = self.some.seen();
         self.verdict
     }
 }
@@ -288,6 +306,17 @@ mod tests {
         let mut late = fault.to_vec();
         late.insert(3, (1, 2, "\"recovered\""));
         assert_eq!(properties(&late), [AtMostK::NAME]);
+    }
+
+    /// The planted bug of order: a trace with stamps in which the later request goes in first; without stamps nothing is claimed.
+    #[test]
+    fn order_is_judged_where_stamps_are_told() {
+        let stamped = |clock: u64| format!("\"granted\",\"stamp\":{clock}");
+        let (first, second) = (stamped(3), stamped(4));
+        let course = |a, b| [(0, 0, ASK), (0, 1, ASK), (1, 0, a), (2, 0, OUT), (3, 1, b), (4, 1, OUT)];
+        assert_eq!(properties(&course(&first, &second)), [""; 0]);
+        assert_eq!(properties(&course(&second, &first)), [EntryOrder::NAME]);
+        assert_eq!(properties(&course(IN, &first)), [""; 0]);
     }
 
     /// What is no trace is refused with its line.

@@ -1,19 +1,30 @@
 //! What a correct run is.
 //!
 //! One file a property, each an independent judge over what can be seen from outside: who asked, who went in, who
-//! came out, who crashed. No judge looks into a protocol. [`trace`] is the format in which a run is written down,
+//! came out, who crashed, and what a protocol shows of itself and its messages (`Observation`, `Cargo`). No judge looks into a
+//! protocol. `docs/JUDGES.md` lists them all. [`trace`] is the format in which a run is written down,
 //! [`schedule`] the words in which one is prescribed.
 
 pub mod at_most_k;
+pub mod entry_order;
 pub mod everyone_served;
 pub mod history;
+pub mod no_deadlock;
+pub mod one_token;
+pub mod permissions;
 pub mod schedule;
 pub mod slot_fences;
+pub mod sometimes_k;
 pub mod trace;
 mod violation;
 
 pub use at_most_k::AtMostK;
+pub use entry_order::EntryOrder;
 pub use everyone_served::EveryoneServed;
+pub use no_deadlock::NoDeadlock;
+pub use one_token::OneToken;
+pub use permissions::Permissions;
 pub use schedule::{Fate, Step};
 pub use slot_fences::SlotFences;
+pub use sometimes_k::SometimesK;
 pub use violation::Violation;

@@ -27,6 +27,9 @@ pub enum Event<'a> {
         /// Under which fence, in hexadecimal, where there is one: JSON has no numbers of 128 bits.
         #[serde(skip_serializing_if = "Option::is_none")]
         fence: Option<String>,
+        /// The clock of its request, where the protocol claims to serve requests in the order of their stamps.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        stamp: Option<u64>,
     },
     /// The client comes out.
     Release,

@@ -7,6 +7,7 @@ use kgate_core::{
 use serde::{Deserialize, Serialize};
 
 use super::*;
+use crate::{Bounds, Limits};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 enum Ball {
@@ -68,7 +69,7 @@ impl<const GRANTS: bool> Protocol for Throw<GRANTS> {
 
 fn throw<const GRANTS: bool>(channels: crate::Channels) -> Finding {
     let bounds = Bounds { channels, ..Bounds { entries: vec![1, 0], ..Bounds::new(1) } };
-    let (finding, _, _) = search::<Throw<GRANTS>>(Setup::new(2, 1), bounds, Limits::default());
+    let (finding, _, _) = search(&World::<Throw<GRANTS>>::new(Setup::new(2, 1), bounds));
     finding
 }
 
@@ -102,6 +103,7 @@ fn an_unfair_cycle_is_no_starvation() {
 #[test]
 fn a_cut_off_search_says_so() {
     let limits = Limits { states: Some(1), ..Limits::default() };
-    let (_, stopped, _) = search::<Throw<false>>(Setup::new(2, 1), Bounds::new(1), limits);
+    let (_, stopped, _) =
+        search(&World::<Throw<false>>::new(Setup::new(2, 1), Bounds::new(1)).with_limits(limits));
     assert_eq!(stopped, Some(Stopped::States));
 }

@@ -33,8 +33,8 @@ pub use message::PermissionMessage;
 use alloc::boxed::Box;
 
 use kgate_core::{
-    GrantId, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Phase, Printed, Protocol, Refusal,
-    Setup, Stamp, Time,
+    GrantId, Input, InputOf, Means, Never, NodeId, Notice, Observation, Outbox, Phase, Printed, Protocol,
+    Refusal, Setup, Stamp, Time,
 };
 
 use crate::collections::NodeList;
@@ -252,6 +252,7 @@ fn comes_first(mine: Stamp, theirs: Stamp, printed: Printed) -> bool {
 
 impl<S: Spread> Protocol for Permission<S> {
     const NAME: &'static str = "permission";
+    const MEANS: Means = Means::Permissions;
     type Message = PermissionMessage<S::Message>;
     type Timer = Never;
     type Durable = Never;
@@ -323,6 +324,7 @@ impl<S: Spread> Protocol for Permission<S> {
                 .map(|request| request.deferred.iter().map(|entry| entry.0).collect())
                 .unwrap_or_default(),
             crashed: self.crashed.iter().collect(),
+            ..Observation::default()
         }
     }
 }

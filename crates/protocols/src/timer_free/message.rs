@@ -1,6 +1,6 @@
 //! What processes say to each other, by the names of the paper.
 
-use kgate_core::Message;
+use kgate_core::{Cargo, Message};
 use serde::{Deserialize, Serialize};
 
 use crate::collections::NodeList;
@@ -48,5 +48,12 @@ impl Message for TimerFreeMessage {
 
     fn kind_name(kind: usize) -> &'static str {
         ["request", "query", "perm", "noperm"][kind]
+    }
+
+    fn cargo(&self) -> Option<Cargo> {
+        match self {
+            Self::Reply { clock, permission: true, .. } => Some(Cargo::Permission { clock: *clock }),
+            Self::Request { .. } | Self::Query { .. } | Self::Reply { permission: false, .. } => None,
+        }
     }
 }

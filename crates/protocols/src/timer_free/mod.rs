@@ -50,7 +50,7 @@ pub use message::TimerFreeMessage;
 use alloc::boxed::Box;
 
 use kgate_core::{
-    GrantId, Incarnation, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Phase, Printed,
+    GrantId, Incarnation, Input, InputOf, Means, Never, NodeId, Notice, Observation, Outbox, Phase, Printed,
     Protocol, Refusal, Setup, Span, Stamp, Time, To,
 };
 
@@ -342,6 +342,7 @@ fn comes_first(mine: Stamp, theirs: Stamp, printed: Printed) -> bool {
 
 impl Protocol for TimerFree {
     const NAME: &'static str = "timer-free";
+    const MEANS: Means = Means::Permissions;
     type Message = TimerFreeMessage;
     type Timer = TimerFreeTimer;
     type Durable = Never;
@@ -427,6 +428,7 @@ impl Protocol for TimerFree {
                 .map(|request| request.pending.iter().map(|entry| entry.0).collect())
                 .unwrap_or_default(),
             crashed: self.crashed.iter().collect(),
+            ..Observation::default()
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use alloc::boxed::Box;
 
-use kgate_core::kinds;
+use kgate_core::{Cargo, kinds};
 use serde::{Deserialize, Serialize};
 
 use super::place::Revision;
@@ -101,4 +101,13 @@ kinds!(TreeTokenMessage {
     Token => "token",
     Restart => "restart",
     Advise => "advise",
-});
+}, cargo TreeTokenMessage::carries);
+
+impl TreeTokenMessage {
+    fn carries(&self) -> Option<Cargo> {
+        match self {
+            Self::Token { slot, revision, .. } => Some(Cargo::Token(revision.of(*slot))),
+            Self::Initialize | Self::Request { .. } | Self::Restart { .. } | Self::Advise { .. } => None,
+        }
+    }
+}

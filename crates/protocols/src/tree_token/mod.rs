@@ -71,8 +71,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use kgate_core::{
-    GrantId, Graph, Input, InputOf, Never, NodeId, Observation, Outbox, Phase, Printed, Protocol, Refusal,
-    Setup, Time,
+    GrantId, Graph, Input, InputOf, Means, Never, NodeId, Observation, Outbox, Phase, Printed, Protocol,
+    Refusal, Setup, Time,
 };
 use serde::{Deserialize, Serialize};
 
@@ -245,6 +245,7 @@ impl TreeToken {
 
 impl Protocol for TreeToken {
     const NAME: &'static str = "tree-token";
+    const MEANS: Means = Means::Tokens;
     type Message = TreeTokenMessage;
     type Timer = Never;
     type Durable = Durable;
@@ -317,6 +318,9 @@ impl Protocol for TreeToken {
             (None, false) => Phase::Idle,
         };
         let asked = self.links.iter().filter(|link| link.outstanding() > 0 && phase == Phase::Waiting);
+        let used = self.held.map(|held| held.slot);
+        let tokens = (0..).zip(&self.places);
+        let here = tokens.filter(|(slot, place)| place.towards == self.me || used == Some(*slot));
         Observation {
             phase,
             stamp: None,
@@ -324,6 +328,7 @@ impl Protocol for TreeToken {
             lacking: asked.map(|link| link.node).collect(),
             owing: self.queue.iter().copied().filter(|&entry| entry != self.me).collect(),
             crashed: self.lost.iter().collect(),
+            tokens: here.map(|(slot, place)| place.revision.of(slot)).collect(),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! A process knows of a token that it is here, or which neighbour is on the way to it. The revision tells new knowledge from
 //! old, and the token from old copies of it: it grows whenever the token crosses an edge, is granted, or is made anew.
 
-use kgate_core::{Fence, NodeId};
+use kgate_core::{Fence, NodeId, Token};
 use serde::{Deserialize, Serialize};
 
 /// How far a token has come. Later is greater: first by epoch, then by version.
@@ -22,6 +22,11 @@ impl Revision {
     /// After one more crossing or grant.
     pub(super) fn next(self) -> Self {
         Self { version: self.version + 1, ..self }
+    }
+
+    /// The token of that slot, in this revision.
+    pub(super) fn of(self, slot: u32) -> Token {
+        Token { id: slot, epoch: self.epoch, version: self.version }
     }
 
     /// The fence of a grant of this revision.

@@ -49,6 +49,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         self.write(node, &trace::Event::Crash);
         let was_inside = self.leave(node);
         self.judges.released(node);
+        self.judges.audit.crashed(node);
         self.mutex_timers.retain(|(at, _), _| *at != node);
         self.absent.insert(node, was_inside && !self.judges.is_waiting(node));
     }
@@ -77,6 +78,9 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         let stored = self.stored.get(&node).cloned();
         self.mutexes[node.index()] = M::start(&self.config.setup(node), stored, &mut self.mutex_out);
         self.carry_out_mutex(node);
+        if self.judges.audit.looks() {
+            self.look_at_tokens(node);
+        }
         for (from, message) in self.kept.remove(&node).unwrap_or_default() {
             self.queue.push(self.now, Event::Deliver { from, to: node, message });
         }
@@ -114,6 +118,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
 
     /// `node` holds `crashed` for crashed; the judges check that it is.
     pub(super) fn learn(&mut self, node: NodeId, crashed: NodeId) {
+        self.judges.audit.told(node, crashed);
         if !self.awareness.learn(node, crashed, self.now) {
             self.stats.false_suspicions += 1;
             self.judges.wrongly_suspected(node, crashed, self.now);

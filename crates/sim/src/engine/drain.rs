@@ -32,7 +32,12 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
             }
         }
         if self.judges.waiting() > 0 && self.crashed <= self.config.claims.bears {
-            if stalled { self.judges.stalled(self.now) } else { self.judges.starved(self.now) }
+            if stalled {
+                self.judges.stalled(self.now);
+            } else {
+                self.judges.quiet(self.now);
+                self.judges.starved(self.now);
+            }
         }
         if self.recovery.pending() {
             self.judges.never_recovered(self.now);
@@ -55,7 +60,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
     }
 
     /// Every live process knows of every crash, or will never hear of any.
-    fn nothing_to_find(&self) -> bool {
+    pub(super) fn nothing_to_find(&self) -> bool {
         self.awareness.complete() || self.config.claims.detector.is_none()
     }
 

@@ -1,8 +1,9 @@
 //! The run as its judges see it: requests, grants, releases and crashes, with their times.
 
-use kgate_core::{Fence, NodeId, Refusal, Span, Time};
-use kgate_spec::{AtMostK, EveryoneServed, SlotFences, Violation};
+use kgate_core::{Fence, NodeId, Protocol, Refusal, Span, Stamp, Time};
+use kgate_spec::{AtMostK, EveryoneServed, NoDeadlock, SlotFences, SometimesK, Violation};
 
+use super::audit::Audit;
 use crate::config::Config;
 use crate::stats::Requester;
 
@@ -13,6 +14,9 @@ pub(super) struct Judges {
     inside: AtMostK,
     served: EveryoneServed,
     fences: SlotFences,
+    deadlock: NoDeadlock,
+    some: SometimesK,
+    pub(super) audit: Audit,
     /// A transient fault has struck and the run has not recovered: what is unsafe now is no violation.
     excused: bool,
     /// The most inside before it had recovered.
@@ -22,11 +26,14 @@ pub(super) struct Judges {
 }
 
 impl Judges {
-    pub(super) fn new(config: &Config) -> Self {
+    pub(super) fn new<M: Protocol>(config: &Config) -> Self {
         Self {
             inside: AtMostK::new(config.permits),
             served: EveryoneServed::default(),
             fences: SlotFences::default(),
+            deadlock: NoDeadlock::default(),
+            some: SometimesK::new(config.permits),
+            audit: Audit::new::<M>(config),
             excused: false,
             before: 0,
             requesters: vec![Requester::default(); config.load.requesters as usize],
@@ -52,10 +59,15 @@ impl Judges {
         now: Time,
         slots: Option<&[u32]>,
         fence: Option<Fence>,
+        stamp: Option<Stamp>,
     ) -> (Span, Span) {
         self.served.end(node);
         let violation = self.inside.enter(node, now);
+        self.some.see(self.inside.now());
         self.note(violation.filter(|_| !self.excused));
+        if self.audit.sits() {
+            self.audit.granted(node, stamp, now).into_iter().for_each(|violation| self.note(violation));
+        }
         for &slot in slots.unwrap_or_default() {
             let violation = self.fences.grant(slot, fence, node, now);
             self.note(violation);
@@ -84,6 +96,8 @@ impl Judges {
         self.excused = false;
         self.before = self.before.max(self.inside.most());
         self.inside.forget_most();
+        self.some.forget();
+        self.some.see(self.inside.now());
     }
 
     /// The run was given all the time it could use, and has not recovered.
@@ -97,6 +111,7 @@ impl Judges {
     }
 
     pub(super) fn crashed(&mut self, node: NodeId) {
+        self.audit.crashed(node);
         self.released(node);
         self.served.end(node);
     }
@@ -107,6 +122,12 @@ impl Judges {
 
     pub(super) fn waiting(&self) -> usize {
         self.served.waiting()
+    }
+
+    /// Nothing is under way: is it a deadlock?
+    pub(super) fn quiet(&mut self, now: Time) {
+        let violation = self.deadlock.quiet(self.inside.now(), self.served.who(), now);
+        self.note(violation);
     }
 
     /// Those who wait will wait for ever.
@@ -143,10 +164,14 @@ impl Judges {
         }));
     }
 
-    fn note(&mut self, violation: Option<Violation>) {
+    pub(super) fn note(&mut self, violation: Option<Violation>) {
         if self.violations.len() < LISTED {
             self.violations.extend(violation);
         }
+    }
+
+    pub(super) fn k_inside_seen(&self) -> bool {
+        self.some.seen()
     }
 
     pub(super) fn most_inside(&self) -> usize {

@@ -3,12 +3,14 @@
 //! - `event.rs`: what can happen;
 //! - `network.rs`: what a send costs and when its copies arrive;
 //! - `judges.rs`: who is inside and who waits, told to the judges of `kgate-spec`;
+//! - `audit.rs`: the judges that look at messages and at what processes show;
 //! - `crashes.rs`: who crashes, who comes back, and who learns of it; `awareness.rs`: how long that takes;
 //! - `transient.rs`: memory and channels that become anything, and when the run has recovered from that;
 //! - `drain.rs`: after the measured time, whether every request of a live process is answered.
 //!
 //! A crash acts after everything else scheduled at its instant: the loop runs up to the crash's time, then applies it.
 
+mod audit;
 mod awareness;
 mod crashes;
 mod drain;
@@ -23,7 +25,8 @@ use std::time::Instant;
 
 use fixedbitset::FixedBitSet;
 use kgate_core::{
-    Effect, Fence, GrantId, Input, InputOf, Message, NodeId, Notice, Outbox, Protocol, Span, Time,
+    Cargo, Effect, Fence, GrantId, Input, InputOf, Means, Message, NodeId, Notice, Outbox, Protocol, Span,
+    Stamp, Time, To,
 };
 use kgate_spec::trace;
 
@@ -103,6 +106,7 @@ pub fn run<M: Protocol, D: Protocol, Q: Engine>(
         duration: config.duration,
         max_inside: simulation.judges.most_inside(),
         max_inside_overall: simulation.judges.most_inside_overall(),
+        k_inside_seen: simulation.judges.k_inside_seen(),
         crashes: simulation.crashed,
         unanswered,
         violations: simulation.judges.into_violations(),
@@ -225,7 +229,7 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
             recovery: Recovery::new(config),
             probes: 0,
             network: Network::new(config),
-            judges: Judges::new(config),
+            judges: Judges::new::<M>(config),
             stats: Stats {
                 events: 0,
                 delivered: 0,
@@ -395,11 +399,24 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
         if let Some(asks) = self.absent.get_mut(&node) {
             *asks = true; // It asks as soon as it is back.
         } else if self.asking && self.alive.contains(node.index()) {
+            self.look_for_deadlock();
             self.stats.requests += 1;
             self.stats.waiting.change(self.now, 1);
             self.judges.asked(node, self.now);
             self.write(node, &trace::Event::Acquire);
             self.mutex_input(node, Label::bare(5), Input::Acquire { weight: 1 });
+        }
+    }
+
+    /// Before a client makes something happen: could anything happen without it?
+    fn look_for_deadlock(&mut self) {
+        let stands_still = self.judges.waiting() > 0 && self.held.is_empty() && self.absent.is_empty();
+        if stands_still && self.crashed <= self.config.claims.bears && self.nothing_to_find() {
+            // Disarmed timers are still in the queue, so a deadlock may be noticed later; but never wrongly.
+            let asking = self.due.count_ones(..);
+            if self.queue.len() == self.probes + asking && !self.network.is_stuck(self.now) {
+                self.judges.quiet(self.now);
+            }
         }
     }
 
@@ -445,6 +462,9 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
             let (kind, text) = (M::Message::kind_name(message.kind()), format!("{message:?}"));
             self.write(to, &trace::Event::Deliver { kind, from, message: &text });
         }
+        if M::MEANS == Means::Permissions && self.judges.audit.sits() {
+            self.judges.audit.delivered(from, to, message.cargo());
+        }
         self.live_mutex_input(to, Label::of(1, from, content), Input::Deliver { from, message });
     }
 
@@ -478,6 +498,32 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
         if !self.mutex_out.is_empty() {
             self.carry_out_mutex(node);
         }
+        if M::MEANS == Means::Tokens && self.judges.audit.looks() {
+            self.look_at_tokens(node);
+        }
+    }
+
+    /// A token leaves, for the judge of tokens. They are sent to one process at a time.
+    #[inline(never)]
+    fn look_at_send(&mut self, to: &To, cargo: Option<Cargo>) {
+        if let To::One(to) = to {
+            let violation = self.judges.audit.sent(*to, cargo, self.now);
+            self.judges.note(violation);
+        }
+    }
+
+    /// Which tokens a process shows, for the judge of tokens.
+    #[inline(never)]
+    fn look_at_tokens(&mut self, node: NodeId) {
+        let held = self.mutexes[node.index()].observe().tokens;
+        let violation = self.judges.audit.holds(node, held, self.now);
+        self.judges.note(violation);
+    }
+
+    /// The stamp that a process shows, where a judge or a trace wants it.
+    fn stamp_of(&self, node: NodeId) -> Option<Stamp> {
+        let wanted = M::MEANS == Means::Permissions && (self.judges.audit.sits() || self.trace.is_some());
+        wanted.then(|| self.mutexes[node.index()].observe().stamp).flatten()
     }
 
     #[inline]
@@ -503,7 +549,12 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
     fn carry_out_mutex(&mut self, node: NodeId) {
         while let Some(effect) = self.mutex_out.pop() {
             match effect {
-                Effect::Send { to, message } => self.send(node, to, message),
+                Effect::Send { to, message } => {
+                    if M::MEANS == Means::Tokens && self.judges.audit.looks() {
+                        self.look_at_send(&to, message.cargo());
+                    }
+                    self.send(node, to, message);
+                }
                 Effect::Notify(notice) => self.noted(node, &notice),
                 Effect::Arm { timer, least, most } => {
                     let (at, ticket) = self.arm(least, most);
@@ -563,6 +614,8 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
             }
             Notice::Asked => {
                 self.judges.broadcast(node, self.now);
+                let stamp = self.stamp_of(node);
+                self.judges.audit.asked(stamp);
                 self.write(node, &trace::Event::Asked);
             }
             // The mutex finds crashes by itself.
@@ -583,12 +636,14 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
         if self.config.load.ask_inside {
             self.ask_again(node);
         }
-        let (from_request, from_broadcast) = self.judges.granted(node, self.now, slots, fence);
+        let stamp = self.stamp_of(node);
+        let (from_request, from_broadcast) = self.judges.granted(node, self.now, slots, fence, stamp);
         self.stats.obtaining.push(from_request);
         self.stats.obtaining_from_broadcast.push(from_broadcast);
         if self.trace.is_some() {
             let (slots, fence) = (slots.unwrap_or_default(), fence.map(|fence| format!("{:#x}", fence.0)));
-            self.write(node, &trace::Event::Granted { slots, fence });
+            let stamp = stamp.map(|stamp| stamp.clock);
+            self.write(node, &trace::Event::Granted { slots, fence, stamp });
         }
     }
 

@@ -38,6 +38,8 @@ pub(super) struct Network {
     /// When the last message from one process to another arrives, where order must be kept by force.
     last: BTreeMap<(NodeId, NodeId), Time>,
     latest: Option<Time>,
+    /// Until when a message sits in the send queue of a process that crashes before it leaves. It is in no event queue.
+    stuck_until: Option<Time>,
 }
 
 impl Network {
@@ -59,12 +61,18 @@ impl Network {
             receive: cost.receive,
             last: BTreeMap::new(),
             latest: config.transient.any().then_some(Time::ZERO),
+            stuck_until: None,
         }
     }
 
     /// When the last message arrives of those sent so far; kept only where transient faults are to come.
     pub(super) fn latest(&self) -> Time {
         self.latest.unwrap_or_default()
+    }
+
+    /// Whether a message is in a send queue that it will never leave.
+    pub(super) fn is_stuck(&self, now: Time) -> bool {
+        self.stuck_until >= Some(now)
     }
 
     fn note_arrival(&mut self, at: Time) {
@@ -215,6 +223,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         assert!(to.0 < self.config.nodes && to != from, "{from} sends to {to} at t={}", self.now);
         let departure = leave.next();
         if departure > end {
+            self.network.stuck_until = self.network.stuck_until.max(Some(end));
             return;
         }
         self.count_sent(kind, 1, departure);

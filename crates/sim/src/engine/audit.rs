@@ -1,0 +1,101 @@
+//! The judges that look at more than who asks and who is inside: at what messages carry and at what processes show of themselves.
+//!
+//! They cost a look at every message and, with tokens, at a process after every input. So it is decided once a run whether they sit
+//! ([`Config::audited`](crate::Config)): always in small runs, in large ones if asked for. They never change a run or its hash.
+
+use kgate_core::{Cargo, Means, NodeId, Protocol, Stamp, Time, Token};
+use kgate_spec::{EntryOrder, OneToken, Permissions, Violation};
+
+use crate::config::Config;
+
+/// The judges that a protocol's means of exclusion call for.
+pub(super) enum Audit {
+    /// None, or the run is too large.
+    None,
+    /// For `Means::Permissions`; the order of entry is promised for k = 1 only.
+    Permissions { permissions: Permissions, order: Option<EntryOrder> },
+    /// For `Means::Tokens`.
+    Tokens(OneToken),
+}
+
+impl Audit {
+    pub(super) fn new<M: Protocol>(config: &Config) -> Self {
+        match M::MEANS {
+            Means::Permissions if config.audited() => Self::Permissions {
+                permissions: Permissions::new(config.nodes, config.permits),
+                order: (config.permits == 1).then(EntryOrder::default),
+            },
+            Means::Tokens if config.audited() => Self::Tokens(OneToken::default()),
+            Means::Permissions | Means::Tokens | Means::Other => Self::None,
+        }
+    }
+
+    /// Whether anybody sits.
+    #[inline]
+    pub(super) fn sits(&self) -> bool {
+        !matches!(self, Self::None)
+    }
+
+    pub(super) fn asked(&mut self, stamp: Option<Stamp>) {
+        if let (Self::Permissions { permissions, .. }, Some(stamp)) = (self, stamp) {
+            permissions.asked(stamp);
+        }
+    }
+
+    pub(super) fn sent(&mut self, to: NodeId, cargo: Option<Cargo>, now: Time) -> Option<Violation> {
+        match (self, cargo) {
+            (Self::Tokens(tokens), Some(Cargo::Token(token))) => tokens.sent(to, token, now),
+            (Self::Tokens(_), Some(Cargo::Permission { .. }) | None)
+            | (Self::Permissions { .. } | Self::None, _) => None,
+        }
+    }
+
+    pub(super) fn delivered(&mut self, from: NodeId, to: NodeId, cargo: Option<Cargo>) {
+        if let (Self::Permissions { permissions, .. }, Some(Cargo::Permission { clock })) = (self, cargo) {
+            permissions.delivered(from, to, clock);
+        }
+    }
+
+    pub(super) fn told(&mut self, node: NodeId, crashed: NodeId) {
+        if let Self::Permissions { permissions, .. } = self {
+            permissions.told(node, crashed);
+        }
+    }
+
+    /// A grant, under the stamp that the process shows: not one of these protocols grants without one.
+    pub(super) fn granted(
+        &mut self,
+        node: NodeId,
+        stamp: Option<Stamp>,
+        now: Time,
+    ) -> [Option<Violation>; 2] {
+        match self {
+            Self::Permissions { permissions, order } => {
+                let stamp = stamp.unwrap_or(Stamp { clock: 0, node });
+                [permissions.granted(stamp, now), order.as_mut().and_then(|order| order.granted(stamp, now))]
+            }
+            Self::Tokens(_) | Self::None => [None, None],
+        }
+    }
+
+    /// Whether a process must be looked at after every input.
+    #[inline]
+    pub(super) fn looks(&self) -> bool {
+        matches!(self, Self::Tokens(_))
+    }
+
+    pub(super) fn holds(&mut self, node: NodeId, held: Vec<Token>, now: Time) -> Option<Violation> {
+        match self {
+            Self::Tokens(tokens) => tokens.holds(node, held, now),
+            Self::Permissions { .. } | Self::None => None,
+        }
+    }
+
+    pub(super) fn crashed(&mut self, node: NodeId) {
+        match self {
+            Self::Permissions { permissions, .. } => permissions.crashed(node),
+            Self::Tokens(tokens) => tokens.crashed(node),
+            Self::None => {}
+        }
+    }
+}

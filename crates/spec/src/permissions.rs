@@ -1,0 +1,156 @@
+//! Permissions: each counts once, and for the request that it was given for.
+//!
+//! When p goes in with the request of stamp s, all but k-1 of the others have permitted s, by a message that has arrived, or are known to
+//! p to have crashed.
+//!
+//! Source: the invariant of every permission-based algorithm: Ricart and Agrawala 1981, Raymond 1989, vcube-2018 Algorithm 7.1 lines 15-16,
+//! robust-2012 Algorithm 2 line 12, timer-free-2009 lines 15-16. From it "at most k inside" follows, but the breach shows here at once, and
+//! there only if the unlucky others happen to be inside: D2, D4 and T2 (a late or a dead permission counts once more) are caught here.
+//!
+//! Not judged: whether the permitter was right to permit (D9, T1: that is for "at most k inside" and the order of entry); whether the
+//! crash is real (that is for the accuracy of detection); algorithms that exclude by other means.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kgate_core::{NodeId, Stamp, Time};
+
+use crate::Violation;
+
+/// Keeps, for each request that is out, who has permitted it, and who knows of whose crash.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Permissions {
+    nodes: u32,
+    k: u32,
+    requests: BTreeMap<NodeId, Request>,
+    known: BTreeMap<NodeId, BTreeSet<NodeId>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Request {
+    clock: u64,
+    given: BTreeSet<NodeId>,
+}
+
+impl Permissions {
+    /// The property's name.
+    pub const NAME: &'static str = "each permission counts once, for its request";
+
+    /// Nobody has asked.
+    pub fn new(nodes: u32, k: u32) -> Self {
+        Self { nodes, k, requests: BTreeMap::new(), known: BTreeMap::new() }
+    }
+
+    /// A request leaves its process.
+    pub fn asked(&mut self, stamp: Stamp) {
+        self.requests.insert(stamp.node, Request { clock: stamp.clock, given: BTreeSet::new() });
+    }
+
+    /// A permission for the request of that clock arrives at `to`.
+    pub fn delivered(&mut self, from: NodeId, to: NodeId, clock: u64) {
+        if self.knows(to, from) {
+            return;
+        }
+        if let Some(request) = self.requests.get_mut(&to).filter(|request| request.clock == clock) {
+            request.given.insert(from);
+        }
+    }
+
+    /// `node` learns that `crashed` has crashed.
+    pub fn told(&mut self, node: NodeId, crashed: NodeId) {
+        self.known.entry(node).or_default().insert(crashed);
+        if let Some(request) = self.requests.get_mut(&node) {
+            request.given.remove(&crashed);
+        }
+    }
+
+    /// The request of that stamp is granted.
+    pub fn granted(&mut self, stamp: Stamp, now: Time) -> Option<Violation> {
+        let node = stamp.node;
+        let request = self.requests.remove(&node).filter(|request| request.clock == stamp.clock);
+        let given = request.map(|request| request.given).unwrap_or_default();
+        let others = (0..self.nodes).map(NodeId).filter(|&other| other != node);
+        let lacking: Vec<NodeId> =
+            others.filter(|other| !given.contains(other) && !self.knows(node, *other)).collect();
+        if lacking.len() < self.k as usize {
+            return None;
+        }
+        let text = format!(
+            "{node} went in with {stamp:?} and lacked {} permissions for it where at most {} may be lacking: of {lacking:?}",
+            lacking.len(),
+            self.k - 1
+        );
+        Some(Violation { property: Self::NAME, at_ns: now, nodes: vec![node], text })
+    }
+
+    /// `node`'s request has ended in another way: it gave up.
+    pub fn ended(&mut self, node: NodeId) {
+        self.requests.remove(&node);
+    }
+
+    /// `node` has crashed.
+    pub fn crashed(&mut self, node: NodeId) {
+        self.requests.remove(&node);
+        self.known.remove(&node);
+    }
+
+    fn knows(&self, node: NodeId, crashed: NodeId) -> bool {
+        self.known.get(&node).is_some_and(|known| known.contains(&crashed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const P: NodeId = NodeId(0);
+
+    fn judge(clock: u64) -> Permissions {
+        let mut judge = Permissions::new(4, 2);
+        judge.asked(Stamp { clock, node: P });
+        judge
+    }
+
+    fn go_in(judge: &mut Permissions, clock: u64) -> bool {
+        judge.granted(Stamp { clock, node: P }, Time(9)).is_none()
+    }
+
+    /// All but k-1 of three others: two permissions are enough, one and a known crash too.
+    #[test]
+    fn enough_is_enough() {
+        let mut permitted = judge(5);
+        permitted.delivered(NodeId(1), P, 5);
+        permitted.delivered(NodeId(3), P, 5);
+        assert!(go_in(&mut permitted, 5));
+        let mut crashed = judge(5);
+        crashed.told(P, NodeId(1));
+        crashed.delivered(NodeId(3), P, 5);
+        assert!(go_in(&mut crashed, 5));
+    }
+
+    /// The planted bugs: too few; one that counts twice; one for an earlier request (D2, T2); one of a process that is known to have
+    /// crashed, counted beside the crash (D4); a crash that somebody else knows of.
+    #[test]
+    fn catches_what_does_not_count() {
+        let mut few = judge(5);
+        few.delivered(NodeId(1), P, 5);
+        few.delivered(NodeId(1), P, 5);
+        assert!(!go_in(&mut few, 5), "one process, twice");
+        let mut late = judge(5);
+        late.delivered(NodeId(1), P, 5);
+        late.delivered(NodeId(2), P, 4);
+        assert!(!go_in(&mut late, 5), "for the request before");
+        let mut dead = judge(5);
+        dead.delivered(NodeId(1), P, 5);
+        dead.told(P, NodeId(1));
+        assert!(!go_in(&mut dead, 5), "p1 counts once");
+        let mut elsewhere = judge(5);
+        elsewhere.told(NodeId(2), NodeId(1));
+        elsewhere.delivered(NodeId(3), P, 5);
+        assert!(!go_in(&mut elsewhere, 5), "p0 does not know of it");
+        let mut ended = judge(5);
+        ended.delivered(NodeId(1), P, 5);
+        ended.delivered(NodeId(2), P, 5);
+        ended.ended(P);
+        assert!(!go_in(&mut ended, 5), "it had given up");
+    }
+}
