@@ -11,7 +11,7 @@ use kgate_protocols::spread::Direct;
 use kgate_protocols::timer_free::TimerFree;
 use kgate_protocols::topology::graphs::Shape;
 use kgate_protocols::tree_token::{TreeToken, defects as r};
-use kgate_spec::{AtMostK, EveryoneServed};
+use kgate_spec::{AtMostK, EveryoneServed, OneToken};
 
 use super::{all_hold, broken};
 use crate::{Bears, Bounds, Down, Limits, News, Order, explore};
@@ -43,7 +43,7 @@ fn printed_tree_tokens_are_found() {
     }
     let inside = || Bounds { asks_inside: true, ..Bounds::new(2) };
     assert_eq!(broken(&token(r::R5, inside())), [EveryoneServed::NAME], "R5");
-    assert_eq!(broken(&token(r::R1, inside())), [AtMostK::NAME], "R1");
+    assert_eq!(broken(&token(r::R1, inside())), [AtMostK::NAME, OneToken::NAME], "R1");
 }
 
 /// Permission-based protocols need reliable channels: a lost request deadlocks. Where that is not claimed, it is not held against them.
