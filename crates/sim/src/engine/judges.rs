@@ -70,6 +70,11 @@ impl Judges {
         self.fences.leave(node);
     }
 
+    /// The client gives up.
+    pub(super) fn withdrawn(&mut self, node: NodeId) {
+        self.served.end(node);
+    }
+
     pub(super) fn is_waiting(&self, node: NodeId) -> bool {
         self.served.is_waiting(node)
     }
@@ -107,6 +112,16 @@ impl Judges {
 
     pub(super) fn waiting(&self) -> usize {
         self.served.waiting()
+    }
+
+    /// All who wait, in the order of ids.
+    pub(super) fn who_waits(&self) -> Vec<NodeId> {
+        self.served.who().collect()
+    }
+
+    /// What was found, in order.
+    pub(super) fn violations(&self) -> &[Violation] {
+        &self.violations
     }
 
     /// Those who wait will wait for ever.

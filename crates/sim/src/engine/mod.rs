@@ -5,7 +5,8 @@
 //! - `judges.rs`: who is inside and who waits, told to the judges of `kgate-spec`;
 //! - `crashes.rs`: who crashes, who comes back, and who learns of it; `awareness.rs`: how long that takes;
 //! - `transient.rs`: memory and channels that become anything, and when the run has recovered from that;
-//! - `drain.rs`: after the measured time, whether every request of a live process is answered.
+//! - `drain.rs`: after the measured time, whether every request of a live process is answered;
+//! - `script.rs`: a run in which every step is prescribed.
 //!
 //! A crash acts after everything else scheduled at its instant: the loop runs up to the crash's time, then applies it.
 
@@ -15,6 +16,7 @@ mod drain;
 mod event;
 mod judges;
 mod network;
+mod script;
 mod transient;
 
 use std::collections::BTreeMap;
@@ -25,7 +27,7 @@ use fixedbitset::FixedBitSet;
 use kgate_core::{
     Effect, Fence, GrantId, Input, InputOf, Message, NodeId, Notice, Outbox, Protocol, Span, Time,
 };
-use kgate_spec::trace;
+use kgate_spec::{Violation, trace};
 
 use crate::config::{Config, ConfigError};
 use crate::faults::{Change, Plan};
@@ -42,6 +44,8 @@ use event::{Event, EventOf};
 use judges::Judges;
 use network::Network;
 use transient::Recovery;
+
+pub use script::{Impossible, PlayError, Played, Script, play};
 
 #[cfg(test)]
 mod fault_tests;
@@ -88,6 +92,7 @@ pub fn run<M: Protocol, D: Protocol, Q: Engine>(
     simulation.start();
     let (stats, wall_seconds) = simulation.measure();
     let unanswered = simulation.drain();
+    simulation.write_violations();
     if let Some(trace) = simulation.trace.take() {
         trace.finish().map_err(RunError::Trace)?;
     }
@@ -186,6 +191,8 @@ struct Simulation<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> {
     stats: Stats,
     hash: RunHash,
     trace: Option<trace::Writer<'a>>,
+    /// How many violations stand in the trace.
+    written: usize,
     /// False once the measured time is over.
     asking: bool,
     timer_dice: Rng,
@@ -242,6 +249,7 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
             },
             hash: RunHash::new(),
             trace,
+            written: 0,
             asking: true,
             timer_dice: Rng::fork(config.seed, "timers"),
             think_dice: Rng::fork(config.seed, "think"),
@@ -395,12 +403,16 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
         if let Some(asks) = self.absent.get_mut(&node) {
             *asks = true; // It asks as soon as it is back.
         } else if self.asking && self.alive.contains(node.index()) {
-            self.stats.requests += 1;
-            self.stats.waiting.change(self.now, 1);
-            self.judges.asked(node, self.now);
-            self.write(node, &trace::Event::Acquire);
-            self.mutex_input(node, Label::bare(5), Input::Acquire { weight: 1 });
+            self.ask(node, 1);
         }
+    }
+
+    fn ask(&mut self, node: NodeId, weight: u32) {
+        self.stats.requests += 1;
+        self.stats.waiting.change(self.now, 1);
+        self.judges.asked(node, self.now);
+        self.write(node, &trace::Event::Acquire);
+        self.mutex_input(node, Label::bare(5), Input::Acquire { weight });
     }
 
     /// A client comes out, unless its process has crashed since it went in.
@@ -589,6 +601,18 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
         if self.trace.is_some() {
             let (slots, fence) = (slots.unwrap_or_default(), fence.map(|fence| format!("{:#x}", fence.0)));
             self.write(node, &trace::Event::Granted { slots, fence });
+            self.write_violations();
+        }
+    }
+
+    /// Writes down what the judges have found since the last time.
+    fn write_violations(&mut self) {
+        let Some(trace) = &mut self.trace else { return };
+        for violation in &self.judges.violations()[self.written..] {
+            let Violation { property, nodes, text, .. } = violation;
+            let node = nodes.first().copied().unwrap_or(NodeId(0));
+            trace.write(self.now, node, &trace::Event::Violated { property, nodes, text });
+            self.written += 1;
         }
     }
 
