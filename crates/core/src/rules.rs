@@ -4,6 +4,8 @@
 //! daemon chooses who acts. The rules are pure functions, so that a state-model engine runs them exactly as their paper
 //! does, and a refinement layer runs them over messages.
 
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Debug;
 use core::hash::Hash;
@@ -94,6 +96,16 @@ pub trait Rules: Clone + Debug + Eq + Hash + Send + Sync + 'static {
 
     /// All enabled actions, into `steps`, which is empty.
     fn enabled(view: View<'_, Self::State>, steps: &mut Vec<Step<Self::State>>);
+
+    /// The state that a person has written down; none if it is not one.
+    fn parse_state(_text: &str) -> Option<Self::State> {
+        None
+    }
+
+    /// A state in words that [`parse_state`](Self::parse_state) reads back.
+    fn print_state(state: &Self::State) -> String {
+        format!("{state:?}")
+    }
 
     /// The configuration seen from outside; `setups` and `states` have one entry a process.
     fn survey(setups: &[Setup], states: &[Self::State]) -> Survey;

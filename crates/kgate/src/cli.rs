@@ -25,6 +25,9 @@ pub(crate) enum Command {
     /// Explore every schedule of a few processes, and print one that goes wrong if there is any
     #[command(after_long_help = CHECK_HELP)]
     Check(CheckArgs),
+    /// Play scenarios: stories in which every step is prescribed, compared with what they tell
+    #[command(after_long_help = SCENARIO_HELP)]
+    Scenario(ScenarioArgs),
     /// Look at a run that was written down with `kgate sim --trace`
     Trace(TraceArgs),
     /// List the protocols: what each costs, which crashes it bears, where it is published
@@ -298,6 +301,43 @@ pub(crate) struct CheckArgs {
     )]
     pub(crate) explore: Option<std::net::SocketAddr>,
     /// Print one JSON object
+    #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_JSON")]
+    pub(crate) json: bool,
+}
+
+const SCENARIO_HELP: &str = "\
+A scenario is a small text file: its story, what is run, the steps, and below each step what followed from it. It is played by the \
+simulator and judged by its judges. Where a published defect is switched on, the same steps are played once more with the repair, as \
+far as they are possible then, and nothing may go wrong. docs/SCENARIOS.md describes the format. To write one, write the header and the \
+first steps and let --rewrite tell what follows; a step that is not possible is refused with those that are. Exit code 1 means that \
+something came otherwise than told.
+
+Examples:
+  All stories of the repository:
+    kgate scenario scenarios
+  Tell anew what follows from each step:
+    kgate scenario --rewrite scenarios/vcube/d1.txt
+  Look at it:
+    kgate scenario scenarios/vcube/d1.txt --diagram d1.svg
+  Judge it by its trace alone:
+    kgate scenario scenarios/raymond/two-of-three.txt --trace run.ndjson
+    kgate trace judge run.ndjson";
+
+#[derive(Debug, Args)]
+pub(crate) struct ScenarioArgs {
+    /// Scenarios; of a directory, all its *.txt and those of the directories in it
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Write into each file what really followed from each step
+    #[arg(long)]
+    pub(crate) rewrite: bool,
+    /// Write what happened to a file, one JSON object a line (one scenario only)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Draw it as a space-time diagram into an SVG file (one scenario only)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) diagram: Option<PathBuf>,
+    /// Print one JSON object a scenario
     #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_JSON")]
     pub(crate) json: bool,
 }

@@ -7,6 +7,7 @@ mod check;
 mod cli;
 mod list;
 mod parse;
+mod scenario;
 mod sim;
 mod trace;
 
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
             sim::run(&args, given)
         }
         Command::Check(args) => check::run(&args),
+        Command::Scenario(args) => scenario::run(&args),
         Command::Trace(args) => trace::run(&args),
         Command::Protocols(args) => list::run(&args),
     };

@@ -29,10 +29,14 @@ mod stats;
 
 pub use config::{Audit, Claims, Config, ConfigError, Detection, Detector};
 pub use cost::{Cost, ReceiveCost, SendCost};
-pub use engine::{Bucket, Engine, Heap, OpenTrace, RunError, run};
+pub use engine::{
+    Bucket, Engine, Heap, Impossible, OpenTrace, PlayError, Played, RunError, Script, play, run,
+};
 pub use faults::{Crash, Down, Transient};
 pub use latency::{Grid, Latency};
 pub use load::{Load, Think};
 pub use report::Report;
 pub use rng::Rng;
-pub use state::{Daemon, Start, StateConfig, StateError, StateReport, run_rules};
+pub use state::{
+    Daemon, Start, StateConfig, StateError, StatePlayed, StateReport, StateScript, play_rules, run_rules,
+};

@@ -72,12 +72,22 @@ struct Header {
     run: Run,
 }
 
-#[derive(Deserialize)]
-struct Run {
+/// What was run, as the header tells it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Run {
+    /// The protocol.
     #[serde(default)]
-    protocol: String,
-    n: u32,
-    k: u32,
+    pub protocol: String,
+    /// How many processes.
+    pub n: u32,
+    /// How many units.
+    pub k: u32,
+}
+
+/// Reads the header, the first line of a trace.
+pub(crate) fn header(line: &str) -> Result<Run, NotATrace> {
+    let header: Header = serde_json::from_str(line).map_err(NotATrace::Header)?;
+    if header.trace == VERSION { Ok(header.run) } else { Err(NotATrace::Version(header.trace)) }
 }
 
 #[derive(Deserialize)]
@@ -102,6 +112,7 @@ enum What {
         stamp: Option<u64>,
     },
     Release,
+    Withdraw,
     Crash,
     Restart,
     Fault,
@@ -117,11 +128,7 @@ pub const NOTHING_FROM_NOTHING: &str = "who goes in has asked, and who comes out
 pub fn judge(text: impl BufRead) -> Result<Verdict, NotATrace> {
     let mut lines = text.lines();
     let first = lines.next().transpose()?.unwrap_or_default();
-    let header: Header = serde_json::from_str(&first).map_err(NotATrace::Header)?;
-    if header.trace != VERSION {
-        return Err(NotATrace::Version(header.trace));
-    }
-    let mut oracle = Oracle::new(header.run);
+    let mut oracle = Oracle::new(header(&first)?);
     for (number, line) in (2..).zip(lines) {
         let line: Line = serde_json::from_str(&line?).map_err(|error| NotATrace::Line(number, error))?;
         let verdict = &oracle.verdict;
@@ -181,6 +188,7 @@ impl Oracle {
                     self.wrong(node, format!("{node} came out and was not inside"));
                 }
             }
+            What::Withdraw => self.served.end(node),
             What::Crash => {
                 self.inside.leave(node);
                 self.fences.leave(node);
@@ -294,8 +302,8 @@ mod tests {
             properties(&[(0, 0, ASK), (1, 0, &new), (2, 0, OUT), (2, 1, ASK), (3, 1, &old)]),
             [SlotFences::NAME]
         );
-        let waiting = trace(&[(0, 0, ASK), (0, 2, ASK), (1, 2, IN)]).expect("a trace").waiting;
-        assert_eq!(waiting, [NodeId(0)]);
+        let waiting = trace(&[(0, 0, ASK), (0, 2, ASK), (0, 1, ASK), (1, 2, IN), (1, 1, "\"withdraw\"")]);
+        assert_eq!(waiting.expect("a trace").waiting, [NodeId(0)]);
     }
 
     /// A transient fault excuses until the run has recovered, and no longer.

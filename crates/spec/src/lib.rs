@@ -2,19 +2,22 @@
 //!
 //! One file a property, each an independent judge over what can be seen from outside: who asked, who went in, who
 //! came out, who crashed, and what a protocol shows of itself and its messages (`Observation`, `Cargo`). No judge looks into a
-//! protocol. `docs/JUDGES.md` lists them all. [`trace`] is the format in which a run is written down,
-//! [`schedule`] the words in which one is prescribed.
+//! protocol. `docs/JUDGES.md` lists them all. [`trace`] is the format in which a run is written down and [`told`] reads it,
+//! [`schedule`] has the words in which one is prescribed, and a [`scenario`] is a file of both. [`diagram`] draws a trace.
 
 pub mod at_most_k;
+pub mod diagram;
 pub mod entry_order;
 pub mod everyone_served;
 pub mod history;
 pub mod no_deadlock;
 pub mod one_token;
 pub mod permissions;
+pub mod scenario;
 pub mod schedule;
 pub mod slot_fences;
 pub mod sometimes_k;
+pub mod told;
 pub mod trace;
 mod violation;
 
@@ -24,6 +27,7 @@ pub use everyone_served::EveryoneServed;
 pub use no_deadlock::NoDeadlock;
 pub use one_token::OneToken;
 pub use permissions::Permissions;
+pub use scenario::Scenario;
 pub use schedule::{Fate, Step};
 pub use slot_fences::SlotFences;
 pub use sometimes_k::SometimesK;

@@ -33,12 +33,17 @@ pub enum Event<'a> {
     },
     /// The client comes out.
     Release,
-    /// A message is handed to the network; `copies` of it, to `to` if it is one.
+    /// A client that waits gives up.
+    Withdraw,
+    /// A message is handed to the network; `copies` of it, to `to` if it is one, to everybody else if neither says to whom.
     Send {
         /// Its kind.
         kind: &'a str,
         /// To whom, if to one.
         to: Option<NodeId>,
+        /// To whom, if to some.
+        #[serde(skip_serializing_if = "<[NodeId]>::is_empty")]
+        to_many: &'a [NodeId],
         /// To how many.
         copies: u32,
         /// What it says.
@@ -50,6 +55,24 @@ pub enum Event<'a> {
         kind: &'a str,
         /// From whom.
         from: NodeId,
+        /// What it says.
+        message: &'a str,
+    },
+    /// A message to this process is lost on its way, or comes while the process is down.
+    Lost {
+        /// Its kind.
+        kind: &'a str,
+        /// From whom.
+        from: NodeId,
+        /// What it says.
+        message: &'a str,
+    },
+    /// The network doubles a message of this process.
+    Doubled {
+        /// Its kind.
+        kind: &'a str,
+        /// To whom.
+        to: NodeId,
         /// What it says.
         message: &'a str,
     },
@@ -65,6 +88,29 @@ pub enum Event<'a> {
     Suspected {
         /// Whom.
         whom: NodeId,
+    },
+    /// In the state model: the process takes an action.
+    Moved {
+        /// The action's name.
+        action: &'a str,
+        /// Its state after it.
+        state: &'a str,
+    },
+    /// In the state model: from now on the process can take these actions.
+    Can {
+        /// Their names.
+        actions: &'a [&'a str],
+        /// Whether it has the privilege: it may be inside until it moves.
+        inside: bool,
+    },
+    /// A judge has found that the run is not correct; told of the first process that it concerns.
+    Violated {
+        /// The property that does not hold.
+        property: &'a str,
+        /// Whom it concerns.
+        nodes: &'a [NodeId],
+        /// In a sentence.
+        text: &'a str,
     },
 }
 

@@ -20,7 +20,7 @@
 //! Cost: four variables a process; a wave takes O(height of the tree + l) rounds.
 //!
 //! - `state.rs`: the variables; `macros.rs`: the paper's macros; `root.rs`: a1 .. a5; `others.rs`: a6 .. a11;
-//! - `survey.rs`: INC and the number of tokens; `service.rs`: Theorem 4.3; `defects.rs`: the switches.
+//! - `text.rs`: a state in the paper's letters; `survey.rs`: INC and the number of tokens; `service.rs`: Theorem 4.3; `defects.rs`: the switches.
 //!
 //! # What the paper claims, and what holds
 //!
@@ -80,10 +80,12 @@ mod root;
 mod service;
 mod state;
 mod survey;
+mod text;
 
 pub use service::waves_to_serve;
 pub use state::{Phase, State};
 
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use kgate_core::{Rules, Setup, Step, Survey, View};
@@ -114,6 +116,14 @@ impl Rules for Exclusion {
         } else {
             others::enabled(view, steps);
         }
+    }
+
+    fn parse_state(text: &str) -> Option<State> {
+        text::parse(text)
+    }
+
+    fn print_state(state: &State) -> String {
+        state.to_string()
     }
 
     fn survey(setups: &[Setup], states: &[State]) -> Survey {

@@ -1,6 +1,6 @@
 //! Who crashes, who comes back, and who learns of it: by a detector, by the oracle that takes its place, or by itself.
 
-use kgate_core::{Incarnation, Input, NodeId, Phase, Protocol, Span, Time};
+use kgate_core::{Incarnation, Input, Message, NodeId, Phase, Protocol, Span, Time};
 use kgate_spec::trace;
 
 use super::event::{Event, EventOf};
@@ -105,6 +105,16 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
     pub(super) fn keep(&mut self, from: NodeId, to: NodeId, message: M::Message) {
         if self.config.down == Down::Kept && self.absent.contains_key(&to) {
             self.kept.entry(to).or_default().push((from, message));
+        } else {
+            self.write_lost(from, to, &message);
+        }
+    }
+
+    /// A message does not reach `to`.
+    pub(super) fn write_lost(&mut self, from: NodeId, to: NodeId, message: &M::Message) {
+        if self.trace.is_some() {
+            let (kind, text) = (M::Message::kind_name(message.kind()), format!("{message:?}"));
+            self.write(to, &trace::Event::Lost { kind, from, message: &text });
         }
     }
 

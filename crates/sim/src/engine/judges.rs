@@ -82,6 +82,11 @@ impl Judges {
         self.fences.leave(node);
     }
 
+    /// The client gives up.
+    pub(super) fn withdrawn(&mut self, node: NodeId) {
+        self.served.end(node);
+    }
+
     pub(super) fn is_waiting(&self, node: NodeId) -> bool {
         self.served.is_waiting(node)
     }
@@ -128,6 +133,16 @@ impl Judges {
     pub(super) fn quiet(&mut self, now: Time) {
         let violation = self.deadlock.quiet(self.inside.now(), self.served.who(), now);
         self.note(violation);
+    }
+
+    /// All who wait, in the order of ids.
+    pub(super) fn who_waits(&self) -> Vec<NodeId> {
+        self.served.who().collect()
+    }
+
+    /// What was found, in order.
+    pub(super) fn violations(&self) -> &[Violation] {
+        &self.violations
     }
 
     /// Those who wait will wait for ever.

@@ -6,7 +6,8 @@
 //! - `audit.rs`: the judges that look at messages and at what processes show;
 //! - `crashes.rs`: who crashes, who comes back, and who learns of it; `awareness.rs`: how long that takes;
 //! - `transient.rs`: memory and channels that become anything, and when the run has recovered from that;
-//! - `drain.rs`: after the measured time, whether every request of a live process is answered.
+//! - `drain.rs`: after the measured time, whether every request of a live process is answered;
+//! - `script.rs`: a run in which every step is prescribed.
 //!
 //! A crash acts after everything else scheduled at its instant: the loop runs up to the crash's time, then applies it.
 
@@ -17,6 +18,7 @@ mod drain;
 mod event;
 mod judges;
 mod network;
+mod script;
 mod transient;
 
 use std::collections::BTreeMap;
@@ -28,7 +30,7 @@ use kgate_core::{
     Cargo, Effect, Fence, GrantId, Input, InputOf, Means, Message, NodeId, Notice, Outbox, Protocol, Span,
     Stamp, Time, To,
 };
-use kgate_spec::trace;
+use kgate_spec::{Violation, trace};
 
 use crate::config::{Config, ConfigError};
 use crate::faults::{Change, Plan};
@@ -45,6 +47,8 @@ use event::{Event, EventOf};
 use judges::Judges;
 use network::Network;
 use transient::Recovery;
+
+pub use script::{Impossible, PlayError, Played, Script, play};
 
 #[cfg(test)]
 mod fault_tests;
@@ -91,6 +95,7 @@ pub fn run<M: Protocol, D: Protocol, Q: Engine>(
     simulation.start();
     let (stats, wall_seconds) = simulation.measure();
     let unanswered = simulation.drain();
+    simulation.write_violations();
     if let Some(trace) = simulation.trace.take() {
         trace.finish().map_err(RunError::Trace)?;
     }
@@ -190,6 +195,8 @@ struct Simulation<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> {
     stats: Stats,
     hash: RunHash,
     trace: Option<trace::Writer<'a>>,
+    /// How many violations stand in the trace.
+    written: usize,
     /// False once the measured time is over.
     asking: bool,
     timer_dice: Rng,
@@ -246,6 +253,7 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
             },
             hash: RunHash::new(),
             trace,
+            written: 0,
             asking: true,
             timer_dice: Rng::fork(config.seed, "timers"),
             think_dice: Rng::fork(config.seed, "think"),
@@ -400,12 +408,16 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
             *asks = true; // It asks as soon as it is back.
         } else if self.asking && self.alive.contains(node.index()) {
             self.look_for_deadlock();
-            self.stats.requests += 1;
-            self.stats.waiting.change(self.now, 1);
-            self.judges.asked(node, self.now);
-            self.write(node, &trace::Event::Acquire);
-            self.mutex_input(node, Label::bare(5), Input::Acquire { weight: 1 });
+            self.ask(node, 1);
         }
+    }
+
+    fn ask(&mut self, node: NodeId, weight: u32) {
+        self.stats.requests += 1;
+        self.stats.waiting.change(self.now, 1);
+        self.judges.asked(node, self.now);
+        self.write(node, &trace::Event::Acquire);
+        self.mutex_input(node, Label::bare(5), Input::Acquire { weight });
     }
 
     /// Before a client makes something happen: could anything happen without it?
@@ -644,6 +656,18 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
             let (slots, fence) = (slots.unwrap_or_default(), fence.map(|fence| format!("{:#x}", fence.0)));
             let stamp = stamp.map(|stamp| stamp.clock);
             self.write(node, &trace::Event::Granted { slots, fence, stamp });
+            self.write_violations();
+        }
+    }
+
+    /// Writes down what the judges have found since the last time.
+    fn write_violations(&mut self) {
+        let Some(trace) = &mut self.trace else { return };
+        for violation in &self.judges.violations()[self.written..] {
+            let Violation { property, nodes, text, .. } = violation;
+            let node = nodes.first().copied().unwrap_or(NodeId(0));
+            trace.write(self.now, node, &trace::Event::Violated { property, nodes, text });
+            self.written += 1;
         }
     }
 

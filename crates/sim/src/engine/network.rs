@@ -295,11 +295,11 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
 
     fn write_send(&mut self, from: NodeId, to: &To, kind: &str, message: &impl std::fmt::Debug) {
         let text = format!("{message:?}");
-        let (to, copies) = match to {
-            To::One(to) => (Some(*to), 1),
-            To::Many(nodes) => (None, u32::try_from(nodes.len()).unwrap_or(u32::MAX)),
-            To::All => (None, self.config.nodes - 1),
+        let (to, to_many, copies) = match to {
+            To::One(to) => (Some(*to), &[][..], 1),
+            To::Many(nodes) => (None, &nodes[..], u32::try_from(nodes.len()).unwrap_or(u32::MAX)),
+            To::All => (None, &[][..], self.config.nodes - 1),
         };
-        self.write(from, &trace::Event::Send { kind, to, copies, message: &text });
+        self.write(from, &trace::Event::Send { kind, to, to_many, copies, message: &text });
     }
 }

@@ -6,7 +6,8 @@
 //!
 //! - `world.rs`: the states, and who is enabled;
 //! - `daemon.rs`: who moves; `rounds.rs`: when a round is over;
-//! - `judge.rs`: what is judged after each step; `report.rs`: what was measured.
+//! - `judge.rs`: what is judged after each step; `report.rs`: what was measured;
+//! - `script.rs`: a run in which the movers are prescribed.
 //!
 //! A run of more than 64 processes is judged at the end of each round instead: the judges look at everybody.
 
@@ -14,6 +15,7 @@ mod daemon;
 mod judge;
 mod report;
 mod rounds;
+mod script;
 mod world;
 
 use std::collections::BTreeMap;
@@ -32,6 +34,7 @@ use world::World;
 pub use daemon::{DAEMONS, Daemon};
 pub use judge::{AT_MOST_L_TOKENS, SOMEBODY_CAN_MOVE};
 pub use report::{StateReport, Wait, published_bound};
+pub use script::{StatePlayed, StateScript, play_rules};
 
 #[cfg(test)]
 mod tests;
@@ -154,14 +157,18 @@ pub struct Run<R: Rules> {
 
 impl<R: Rules> Run<R> {
     /// The start.
-    #[allow(clippy::disallowed_methods)] // How long it took is reported; nothing depends on it.
     pub fn new(config: &StateConfig) -> Result<Self, StateError> {
-        config.check()?;
         let mut dice = Rng::fork(config.seed, "start");
-        let start = |setup: &Setup| match config.start {
+        Self::from(config, |setup| match config.start {
             Start::Clean => R::clean(setup),
             Start::Random => R::arbitrary(setup, &mut |bound| dice.below(bound)),
-        };
+        })
+    }
+
+    /// The start, from any states.
+    #[allow(clippy::disallowed_methods)] // How long it took is reported; nothing depends on it.
+    fn from(config: &StateConfig, start: impl FnMut(&Setup) -> R::State) -> Result<Self, StateError> {
+        config.check()?;
         let world = World::<R>::new(config, start);
         let mut to_corrupt = config.corrupt.clone();
         to_corrupt.sort_by_key(|&(node, round)| std::cmp::Reverse((round, node)));
@@ -200,12 +207,18 @@ impl<R: Rules> Run<R> {
             return false;
         }
         self.chooser.choose(&self.world, self.steps, &mut self.chosen);
-        self.steps += 1;
         self.moving.clear();
         for &node in &self.chosen {
             let steps = self.world.steps(node);
             self.moving.push((node, steps[self.chooser.action(steps.len())]));
         }
+        self.move_chosen();
+        true
+    }
+
+    /// Those who are chosen take the actions that are chosen for them.
+    fn move_chosen(&mut self) {
+        self.steps += 1;
         self.count();
         self.world.apply(&self.moving, self.steps);
         let over = self.rounds.step(&self.world, &self.chosen);
@@ -215,7 +228,6 @@ impl<R: Rules> Run<R> {
         if over {
             self.corrupt();
         }
-        true
     }
 
     /// What the movers do goes into the hash and the counters.

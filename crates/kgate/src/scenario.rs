@@ -1,0 +1,184 @@
+//! `kgate scenario`: stories that are played and compared with what they tell.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use kgate_lab::scenario::{self, Failed, Outcome as Came};
+use kgate_spec::{Scenario, diagram, told};
+use serde::Serialize;
+
+use crate::cli::ScenarioArgs;
+use crate::{Failure, Outcome};
+
+pub(crate) fn run(args: &ScenarioArgs) -> Outcome {
+    let mut files = Vec::new();
+    for path in &args.files {
+        collect(path, &mut files)?;
+    }
+    if files.is_empty() {
+        return Err(Failure::Usage(
+            "no scenarios there: name a file, or a directory with *.txt in it".into(),
+        ));
+    }
+    if files.len() > 1 && (args.trace.is_some() || args.diagram.is_some()) {
+        return Err(Failure::Usage("a trace or a diagram tells one scenario: name one file".into()));
+    }
+    let mut stdout = io::stdout().lock();
+    let mut wrong = 0;
+    for file in &files {
+        let (came, right) = play(args, file)?;
+        wrong += usize::from(!right);
+        if args.json {
+            writeln!(stdout, "{}", serde_json::to_string(&Line::new(file, &came)).context("printing JSON")?)?;
+        } else {
+            print(&mut stdout, file, &came)?;
+        }
+    }
+    if !args.json && files.len() > 1 {
+        writeln!(stdout, "{} scenarios, {wrong} of them not as told", files.len())?;
+    }
+    stdout.flush()?;
+    Ok(if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The file itself, or all *.txt below the directory, sorted.
+fn collect(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
+    let unreadable =
+        |error: io::Error| Failure::Usage(format!("cannot read the scenario {}: {error}", path.display()));
+    if !path.is_dir() {
+        files.push(path.to_owned());
+        return Ok(());
+    }
+    let entries = fs::read_dir(path).map_err(unreadable)?;
+    let mut below = entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>()?;
+    below.sort();
+    for path in below {
+        if path.is_dir() || path.extension().is_some_and(|extension| extension == "txt") {
+            collect(&path, files)?;
+        }
+    }
+    Ok(())
+}
+
+/// What came of one file.
+type Played = Result<Came, Failed>;
+
+/// Plays one file and writes what was asked for; also whether it came as told.
+fn play(args: &ScenarioArgs, file: &Path) -> Result<(Played, bool), Failure> {
+    let name = file.display();
+    let text = fs::read_to_string(file)
+        .map_err(|error| Failure::Usage(format!("cannot read the scenario {name}: {error}")))?;
+    let told: Scenario = text.parse().map_err(|error| Failure::Usage(format!("{name}: {error}")))?;
+    let mut came = scenario::run(&told);
+    if let Ok(came) = &mut came {
+        if args.rewrite {
+            let rewritten = came.scenario.to_string();
+            if rewritten != text {
+                fs::write(file, rewritten).with_context(|| format!("cannot write {name}"))?;
+            }
+            came.difference.clear();
+        } else if came.difference.is_empty() {
+            came.difference = scenario::difference::between(&text, &came.scenario.to_string());
+        }
+        if let Some(path) = &args.trace {
+            write(path, &came.trace)?;
+        }
+        if let Some(path) = &args.diagram {
+            let (run, told) = told::read(&came.trace[..]).context("reading our own trace")?;
+            let title = came.scenario.story.first().map(String::as_str).unwrap_or_default();
+            write(path, diagram::draw(&run, &told, title).as_bytes())?;
+        }
+    }
+    let right = came.as_ref().is_ok_and(Came::is_right);
+    Ok((came, right))
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    fs::write(path, bytes)
+        .map_err(|error| Failure::Usage(format!("cannot write {}: {error}", path.display())))
+}
+
+fn print(to: &mut impl Write, file: &Path, came: &Played) -> io::Result<()> {
+    let name = file.display();
+    let came = match came {
+        Ok(came) => came,
+        Err(error) => return writeln!(to, "{name}: {error}"),
+    };
+    let steps = came.scenario.steps.len();
+    let verdict = match came.violations.first() {
+        Some(violation) => format!("violates \"{}\"", violation.property),
+        None => "correct".into(),
+    };
+    let repaired = match &came.repaired {
+        Some(repaired) if repaired.violations.is_empty() => {
+            format!("; repaired correct, {} of the steps skipped", repaired.skipped)
+        }
+        Some(_) => "; repaired NOT CORRECT".into(),
+        None => String::new(),
+    };
+    let word = if came.is_right() { "as told" } else { "NOT AS TOLD" };
+    writeln!(to, "{name}: {word}: {steps} steps, {verdict}{repaired}")?;
+    if let Some(why) = &came.unexpected {
+        writeln!(to, "  {why}")?;
+    }
+    for violation in came.repaired.iter().flat_map(|repaired| &repaired.violations) {
+        writeln!(to, "  repaired: {violation}")?;
+    }
+    if !came.difference.is_empty() {
+        writeln!(to, "--- {name}, as told\n+++ {name}, as it came")?;
+    }
+    came.difference.iter().try_for_each(|line| writeln!(to, "{line}"))
+}
+
+/// A scenario in JSON.
+#[derive(Serialize)]
+struct Line<'a> {
+    file: String,
+    right: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    protocol: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    as_printed: Option<&'a str>,
+    steps: usize,
+    violations: Vec<&'a kgate_spec::Violation>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unexpected: Option<&'a str>,
+    difference: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repaired: Option<Again<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hash: Option<String>,
+}
+
+/// The same without the defect.
+#[derive(Serialize)]
+struct Again<'a> {
+    skipped: usize,
+    violations: &'a [kgate_spec::Violation],
+}
+
+impl<'a> Line<'a> {
+    fn new(file: &Path, came: &'a Played) -> Self {
+        let ok = came.as_ref().ok();
+        Self {
+            file: file.display().to_string(),
+            right: ok.is_some_and(Came::is_right),
+            error: came.as_ref().err().map(ToString::to_string),
+            protocol: ok.map(|came| came.scenario.protocol.as_str()),
+            as_printed: ok.and_then(|came| came.scenario.as_printed.as_deref()),
+            steps: ok.map_or(0, |came| came.scenario.steps.len()),
+            violations: ok.iter().flat_map(|came| &came.violations).collect(),
+            unexpected: ok.and_then(|came| came.unexpected.as_deref()),
+            difference: ok.map_or(&[], |came| &came.difference),
+            repaired: ok
+                .and_then(|came| came.repaired.as_ref())
+                .map(|repaired| Again { skipped: repaired.skipped, violations: &repaired.violations }),
+            hash: ok.map(|came| format!("{:#018x}", came.hash)),
+        }
+    }
+}

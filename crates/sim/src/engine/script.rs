@@ -1,0 +1,430 @@
+//! A run in which every step is prescribed, by the very simulator and its judges.
+//!
+//! It differs from other runs in its event queue alone: nothing there has a time. What is sent, each timer that is armed, each piece of news and
+//! each client inside waits until a step of the [`Script`] picks it. Step number i happens at time i, in time units. After the last
+//! step, if so wanted, everything takes its way in a fixed order, round after round: what was under way at the start of the round arrives, the
+//! oldest first; who was inside comes out; who had not heard of a crash does. Timers run out in a round in which nothing else is left
+//! to do while somebody waits. So who waits at the end waits for ever.
+//!
+//! - `possible.rs`: what is under way, and what could happen next.
+
+mod possible;
+
+use kgate_core::{Incarnation, Input, InputOf, Message, Never, NodeId, Observation, Outbox};
+use kgate_core::{Protocol, Refusal, Setup, Span, Time};
+use kgate_spec::{Fate, Step, Violation, trace};
+
+use super::event::{Event, EventOf};
+use super::{Label, OpenTrace, RunError, Simulation};
+use crate::config::{Config, ConfigError, Detector};
+use crate::cost::{Cost, ReceiveCost, SendCost};
+use crate::faults::{Down, Plan};
+use crate::hash::RunHash;
+use crate::latency::Latency;
+use crate::load::{Load, Think};
+use possible::UnderWay;
+
+#[cfg(test)]
+mod tests;
+
+/// What is prescribed.
+#[derive(Clone, Debug)]
+pub struct Script<'a> {
+    /// Whom it is played by. Costs, loads, times and faults in it do not count: they are the script's own.
+    pub config: Config,
+    /// The steps.
+    pub steps: &'a [Step],
+    /// Whether only the oldest message of a channel can arrive.
+    pub fifo: bool,
+    /// Whether a step that is not possible is skipped instead of ending the run.
+    pub lenient: bool,
+    /// Whether everything takes its way after the last step, so that it can be judged who waits for ever.
+    pub go_on: bool,
+}
+
+/// A script that was played.
+#[derive(Clone, Debug)]
+pub struct Played {
+    /// What was not correct, in the order in which it was seen.
+    pub violations: Vec<Violation>,
+    /// Who waits at the end and lives.
+    pub waiting: Vec<NodeId>,
+    /// Who is inside at the end.
+    pub inside: Vec<NodeId>,
+    /// Which steps were skipped, from 0 on.
+    pub skipped: Vec<usize>,
+    /// How many steps came after the last one.
+    pub steps_after: u64,
+    /// Whether nothing was under way at the end, timers of processes without a wish aside.
+    pub quiet: bool,
+    /// Of every step and all that came after.
+    pub hash: u64,
+}
+
+/// Why a script was not played to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum PlayError {
+    /// It cannot start, or its trace cannot be written.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// It begins where nobody can be.
+    #[error("{0}")]
+    Start(String),
+    /// A step that cannot happen where it stands.
+    #[error(transparent)]
+    Impossible(Impossible),
+}
+
+impl From<ConfigError> for PlayError {
+    fn from(error: ConfigError) -> Self {
+        Self::Run(error.into())
+    }
+}
+
+/// A step that cannot happen where it stands.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not possible here: {why}. Possible are: {}", possible.join("; "))]
+pub struct Impossible {
+    /// Which step, from 0 on.
+    pub step: usize,
+    /// Its text.
+    pub text: String,
+    /// Why not.
+    pub why: String,
+    /// What could happen instead.
+    pub possible: Vec<String>,
+}
+
+/// So many steps without a grant, after the last one of the script, are enough to say that it goes on for ever.
+const PATIENCE: u64 = 10_000;
+
+/// Plays a script with `M`, which is called `name`; a trace is written if asked for.
+pub fn play<M: Protocol>(
+    name: &str,
+    script: &Script<'_>,
+    trace: Option<OpenTrace<'_>>,
+) -> Result<Played, PlayError> {
+    let config = script.config();
+    config.check()?;
+    let plan = Plan::draw(&config)?;
+    let header = serde_json::json!({ "protocol": name, "n": config.nodes, "k": config.permits });
+    let trace = trace.map(|open| open()).transpose().map_err(RunError::OpenTrace)?;
+    let trace = trace.map(|to| trace::Writer::new(to, &header));
+    let mut run = Simulation::<M, Silent, Waiting<M>>::new(&config, plan, trace);
+    run.start();
+    let mut skipped = Vec::new();
+    for (index, step) in script.steps.iter().enumerate() {
+        run.now += Span::UNIT;
+        match run.take(name, step, &script.steps[index + 1..], script.fifo) {
+            Ok(()) => run.write_violations(),
+            Err(_) if script.lenient => skipped.push(index),
+            Err(why) => {
+                let (text, possible) = (step.to_string(), run.possible(script.fifo));
+                return Err(PlayError::Impossible(Impossible { step: index, text, why, possible }));
+            }
+        }
+    }
+    let steps_after = if script.go_on { run.go_on() } else { 0 };
+    run.write_violations();
+    if let Some(trace) = run.trace.take() {
+        trace.finish().map_err(RunError::Trace)?;
+    }
+    Ok(Played {
+        waiting: run.judges.who_waits(),
+        inside: run.held.keys().copied().collect(),
+        skipped,
+        steps_after,
+        quiet: run.is_quiet(),
+        hash: run.hash.value(),
+        violations: run.judges.into_violations(),
+    })
+}
+
+impl Script<'_> {
+    /// The configuration of a run in which nothing happens by itself.
+    fn config(&self) -> Config {
+        let mut config = self.config.clone();
+        let zero = Span::ZERO;
+        config.cost = Cost {
+            send: zero,
+            latency: Latency::Constant(zero),
+            receive: zero,
+            send_cost: SendCost::Flat,
+            receive_cost: ReceiveCost::Parallel,
+            fifo: false,
+        };
+        config.load = Load {
+            requesters: config.nodes,
+            first_request: zero,
+            hold: Span::UNIT,
+            think: Think::Constant(zero),
+            entries: Some(0),
+            ask_inside: false,
+        };
+        // News wait for their steps as everything does.
+        config.detection.oracle = config.claims.detector.map(|_| zero);
+        config.detection.interval = config.detection.interval.max(Span::UNIT);
+        (config.crashes, config.random_crashes, config.random_recoveries) = (Vec::new(), 0, 0);
+        config.transient = crate::Transient::default();
+        config.duration = Span::UNIT.times(1 << 20);
+        config
+    }
+}
+
+/// What waits for its step, in a run of `M`.
+type Waiting<M> = UnderWay<EventOf<M, Silent>>;
+
+/// Why a step cannot happen.
+type Why = String;
+
+impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
+    /// One step happens, or nothing does.
+    fn take(&mut self, name: &str, step: &Step, rest: &[Step], fifo: bool) -> Result<(), Why> {
+        match step {
+            Step::Ask { node, weight } => self.take_ask(*node, *weight),
+            Step::Withdraw(node) => self.take_withdraw(*node),
+            Step::Release(node) => self.take_release(*node),
+            Step::Message { from, to, kind, which, fate } => {
+                self.take_message((*from, *to), kind, *which, *fate, fifo)
+            }
+            Step::Expire { node, timer } => self.take_expire(*node, timer),
+            Step::Crash(node) => self.take_crash(*node, rest.contains(&Step::Restart(*node))),
+            Step::Restart(node) => self.take_restart(*node),
+            Step::Tell { node, of } => self.take_tell(name, *node, *of),
+            Step::Welcome { node, of } => self.take_welcome(*node, *of),
+            Step::Resize { node, permits } => self.take_resize(*node, *permits),
+        }
+    }
+
+    fn take_ask(&mut self, node: NodeId, weight: u32) -> Result<(), Why> {
+        self.check_up(node)?;
+        if self.judges.is_waiting(node) {
+            return Err(format!("a client of {node} waits already"));
+        }
+        if self.held.contains_key(&node) && !self.config.claims.asks_inside {
+            return Err(format!("the client of {node} is inside"));
+        }
+        self.ask(node, weight);
+        Ok(())
+    }
+
+    fn take_withdraw(&mut self, node: NodeId) -> Result<(), Why> {
+        self.check_up(node)?;
+        if !self.judges.is_waiting(node) {
+            return Err(format!("no client of {node} waits"));
+        }
+        self.stats.waiting.change(self.now, -1);
+        self.judges.withdrawn(node);
+        self.write(node, &trace::Event::Withdraw);
+        self.mutex_input(node, Label::bare(12), Input::Withdraw);
+        Ok(())
+    }
+
+    fn take_release(&mut self, node: NodeId) -> Result<(), Why> {
+        self.check_up(node)?;
+        let grant = *self.held.get(&node).ok_or_else(|| format!("no client of {node} is inside"))?;
+        self.queue.remove_where(|event| matches!(event, Event::Release { node: of, .. } if *of == node));
+        self.release(node, grant);
+        Ok(())
+    }
+
+    fn take_message(
+        &mut self,
+        (from, to): (NodeId, NodeId),
+        kind: &str,
+        which: usize,
+        fate: Fate,
+        fifo: bool,
+    ) -> Result<(), Why> {
+        self.check_exists(from)?;
+        self.check_exists(to)?;
+        let channel = self.channel(from, to);
+        let mut alike = channel.iter().copied().filter(|&place| self.kind_at(place) == Some(kind));
+        let place = alike.nth(which - 1).ok_or_else(|| match which {
+            1 => format!("no {kind} is on its way from {from} to {to}"),
+            _ => format!("there are not {which} messages {kind} on their way from {from} to {to}"),
+        })?;
+        if fate == Fate::Arrives {
+            if fifo && channel.first() != Some(&place) {
+                return Err(format!("an earlier message from {from} to {to} comes first"));
+            }
+            if self.config.down == Down::Kept && self.absent.contains_key(&to) {
+                return Err(format!("{to} is down, and what comes is kept until it is back"));
+            }
+        }
+        let event = self.queue.remove(place);
+        let Event::Deliver { message, .. } = &event else { unreachable!("a place in a channel") };
+        match fate {
+            Fate::Arrives => self.step(self.now, event),
+            Fate::Lost => {
+                self.count(to, Label::of(13, from, RunHash::of(message)));
+                self.write_lost(from, to, message);
+            }
+            Fate::Doubled => {
+                self.count(to, Label::of(14, from, RunHash::of(message)));
+                let (kind, text) = (M::Message::kind_name(message.kind()), format!("{message:?}"));
+                self.write(from, &trace::Event::Doubled { kind, to, message: &text });
+                self.queue.insert(place, event.clone());
+                self.queue.insert(self.queue.events().len(), event);
+            }
+        }
+        Ok(())
+    }
+
+    fn take_expire(&mut self, node: NodeId, timer: &str) -> Result<(), Why> {
+        self.check_up(node)?;
+        let place = self.timers().into_iter().find(|(_, whose, name)| *whose == node && name == timer);
+        let (place, ..) = place.ok_or_else(|| format!("{node} has no such timer armed"))?;
+        let event = self.queue.remove(place);
+        self.step(self.now, event);
+        Ok(())
+    }
+
+    /// For good, unless a later step says that it is back.
+    fn take_crash(&mut self, node: NodeId, comes_back: bool) -> Result<(), Why> {
+        self.check_up(node)?;
+        if comes_back && self.config.claims.recovers {
+            self.go_down(node)
+        } else {
+            self.crash(node)
+        }
+        Ok(())
+    }
+
+    fn take_restart(&mut self, node: NodeId) -> Result<(), Why> {
+        self.check_exists(node)?;
+        if !self.absent.contains_key(&node) {
+            let down = !self.alive.contains(node.index());
+            return Err(match (down, self.config.claims.recovers) {
+                (false, _) => format!("{node} is up"),
+                (true, false) => "its processes do not come back from a crash".into(),
+                (true, true) => format!("{node} crashed for good"),
+            });
+        }
+        self.come_back(node);
+        Ok(())
+    }
+
+    fn take_tell(&mut self, name: &str, node: NodeId, of: NodeId) -> Result<(), Why> {
+        self.check_up(node)?;
+        self.check_exists(of)?;
+        let Some(detector) = self.config.claims.detector else {
+            return Err(format!("{name} hears of crashes from nobody"));
+        };
+        let news = self.news_to(node);
+        if let Some(&(place, _)) = news.iter().find(|(_, crashed)| *crashed == of) {
+            if detector == Detector::Log && news[0].1 != of {
+                return Err(format!(
+                    "losses are told in one order, and {node} learns of {} first",
+                    news[0].1
+                ));
+            }
+            let event = self.queue.remove(place);
+            self.step(self.now, event);
+            return Ok(());
+        }
+        let lives = self.alive.contains(of.index()) || self.absent.contains_key(&of);
+        match (lives, detector) {
+            (false, _) => Err(format!("{node} knows it already")),
+            (true, Detector::Log) => Err(format!("{of} is not lost for good")),
+            // What a detector must never do; a judge will say so.
+            (true, Detector::Sparse | Detector::AllToAll) => {
+                self.tell(node, of);
+                Ok(())
+            }
+        }
+    }
+
+    fn take_welcome(&mut self, node: NodeId, of: NodeId) -> Result<(), Why> {
+        self.check_up(node)?;
+        self.check_up(of)?;
+        let life = Incarnation(self.life_of(of));
+        self.mutex_input(node, Label::of(15, of, 0), Input::Joined(of, life));
+        Ok(())
+    }
+
+    fn take_resize(&mut self, node: NodeId, permits: u32) -> Result<(), Why> {
+        self.check_up(node)?;
+        self.mutex_input(node, Label::of(16, NodeId(permits), 0), Input::Resize(permits));
+        Ok(())
+    }
+
+    /// Everything takes its way, round after round; how many steps that took.
+    fn go_on(&mut self) -> u64 {
+        let begun = self.now;
+        let (mut grants, mut since) = (self.stats.grants, self.now);
+        let mut stalled = false;
+        while !self.is_over() && !stalled {
+            self.round();
+            if grants != self.stats.grants {
+                (grants, since) = (self.stats.grants, self.now);
+            }
+            stalled = self.now.since(since) > Span::UNIT.times(PATIENCE);
+        }
+        let steps = self.now.since(begun).0 / Span::UNIT.0;
+        self.now += Span::UNIT; // The verdict is no part of the last step.
+        if self.judges.waiting() > 0 && self.crashed <= self.config.claims.bears {
+            if stalled { self.judges.stalled(self.now) } else { self.judges.starved(self.now) }
+        }
+        steps
+    }
+
+    /// Nothing is left to happen; what never rests is let go when nobody waits or is inside.
+    fn is_over(&self) -> bool {
+        let content = self.judges.waiting() == 0 && self.held.is_empty();
+        self.is_quiet() || self.config.claims.heals && content
+    }
+
+    /// What was under way when the round began happens, in its order.
+    fn round(&mut self) {
+        let all = self.queue.remove_where(|_| true);
+        let rank = |event: &EventOf<M, Silent>| match event {
+            Event::Deliver { .. } => 0,
+            Event::Release { .. } => 1,
+            Event::News { .. } => 2,
+            Event::Timer { .. } => 3,
+            Event::DeliverAll { .. }
+            | Event::Arrive(_)
+            | Event::Probe { .. }
+            | Event::ProbeAll { .. }
+            | Event::ProbeTimer { .. }
+            | Event::Acquire { .. }
+            | Event::Received(_) => unreachable!("not in a script"),
+        };
+        let only_timers = all.iter().all(|event| rank(event) == 3 || !self.is_live(event));
+        for turn in 0..4 {
+            for event in all.iter().filter(|event| rank(event) == turn) {
+                if turn == 3 && !only_timers {
+                    self.queue.insert(self.queue.events().len(), event.clone());
+                } else if self.is_live(event) {
+                    self.now += Span::UNIT;
+                    self.step(self.now, event.clone());
+                    self.write_violations();
+                }
+            }
+        }
+    }
+}
+
+/// In the place of a detector: crashes are told by steps.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Silent;
+
+impl Protocol for Silent {
+    const NAME: &'static str = "silent";
+    type Message = Never;
+    type Timer = Never;
+    type Durable = Never;
+
+    fn start(_setup: &Setup, _restored: Option<Never>, _out: &mut Outbox<Self>) -> Self {
+        Self
+    }
+
+    fn handle(&mut self, _now: Time, _input: InputOf<Self>, _out: &mut Outbox<Self>) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    fn observe(&self) -> Observation {
+        Observation::default()
+    }
+}

@@ -1,0 +1,236 @@
+//! A run of the state model in which the daemon's choices are prescribed, from states that are prescribed too.
+//!
+//! Step number i happens at time i, in time units. After the last one, if so wanted, everybody who can moves, step after step, until the
+//! system has stabilised and everybody was served since, or for [`ROUNDS`] rounds.
+
+use std::collections::BTreeSet;
+
+use kgate_core::{NodeId, Rules, Setup, Span, Step, Time};
+use kgate_spec::scenario::Movers;
+use kgate_spec::{Violation, trace};
+
+use super::{Run, StateConfig};
+use crate::engine::{Impossible, OpenTrace, PlayError, RunError};
+use crate::state::StateError;
+
+/// So long it goes on after the last step of a script.
+const ROUNDS: u64 = 1000;
+
+/// What is prescribed.
+#[derive(Clone, Debug)]
+pub struct StateScript<'a> {
+    /// The network, l and the defects; start, daemon and faults are the script's own.
+    pub config: StateConfig,
+    /// Who does not start clean, and how, as [`Rules::parse_state`] reads it.
+    pub states: &'a [(NodeId, String)],
+    /// Who moves in each step.
+    pub steps: &'a [Movers],
+    /// Whether a mover that is not enabled is passed over instead of ending the run.
+    pub lenient: bool,
+    /// Whether it goes on after the last step.
+    pub go_on: bool,
+}
+
+/// A script that was played.
+#[derive(Clone, Debug)]
+pub struct StatePlayed {
+    /// What was not correct.
+    pub violations: Vec<Violation>,
+    /// In how many steps nobody who was to move could.
+    pub skipped: Vec<usize>,
+    /// How many steps came after the last one.
+    pub steps_after: u64,
+    /// Whether it has stabilised.
+    pub stabilized: bool,
+    /// Of every step.
+    pub hash: u64,
+}
+
+/// Plays a script with the rules `R`; a trace is written if asked for.
+pub fn play_rules<R: Rules>(
+    name: &str,
+    script: &StateScript<'_>,
+    trace: Option<OpenTrace<'_>>,
+) -> Result<StatePlayed, PlayError> {
+    let config = &script.config;
+    let states = parsed::<R>(script)?;
+    let state_of = |setup: &Setup| {
+        let found = states.iter().find(|(node, _)| *node == setup.me);
+        found.map_or_else(|| R::clean(setup), |(_, state)| *state)
+    };
+    let run = Run::<R>::from(config, state_of).map_err(|error| refused(error.to_string()))?;
+    let header = serde_json::json!({ "protocol": name, "n": config.graph.nodes(), "k": config.permits });
+    let trace = trace.map(|open| open()).transpose().map_err(RunError::OpenTrace)?;
+    let trace = trace.map(|to| trace::Writer::new(to, &header));
+    let can = vec![Vec::new(); run.states().len()];
+    let mut player = Player { run, trace, now: Time::ZERO, can, written: 0 };
+    player.write_can();
+    let mut skipped = Vec::new();
+    for (index, movers) in script.steps.iter().enumerate() {
+        player.now += Span::UNIT;
+        match player.choose(movers, script.lenient) {
+            Ok(moving) if moving.is_empty() => skipped.push(index),
+            Ok(moving) => player.take(moving),
+            Err(why) => return Err(player.impossible(index, movers, why)),
+        }
+    }
+    let steps_after = if script.go_on { player.go_on() } else { 0 };
+    if let Some(trace) = player.trace.take() {
+        trace.finish().map_err(RunError::Trace)?;
+    }
+    let run = player.run;
+    Ok(StatePlayed {
+        skipped,
+        steps_after,
+        stabilized: run.stabilized_at_round().is_some(),
+        hash: run.hash.value(),
+        violations: run.judge.violations,
+    })
+}
+
+/// The states that are written down; each fits its process.
+fn parsed<R: Rules>(script: &StateScript<'_>) -> Result<Vec<(NodeId, R::State)>, PlayError> {
+    let StateConfig { graph, permits, printed, .. } = &script.config;
+    let nodes = graph.nodes();
+    let parse = |(node, text): &(NodeId, String)| {
+        if node.0 >= nodes {
+            return Err(refused(StateError::Nobody(*node, nodes).to_string()));
+        }
+        let known = Setup::new(nodes, *permits);
+        let setup = Setup { me: *node, graph: Some(graph.clone()), printed: *printed, ..known };
+        let state = R::parse_state(text).filter(|state| R::in_domain(&setup, state)).ok_or_else(|| {
+            let clean = R::print_state(&R::clean(&setup));
+            refused(format!("`{text}` is no state of {node}: write for instance {clean}"))
+        });
+        state.map(|state| (*node, state))
+    };
+    script.states.iter().map(parse).collect()
+}
+
+fn refused(why: String) -> PlayError {
+    PlayError::Start(why)
+}
+
+struct Player<'a, R: Rules> {
+    run: Run<R>,
+    trace: Option<trace::Writer<'a>>,
+    now: Time,
+    /// What each process could do when it was written down last.
+    can: Vec<Vec<&'static str>>,
+    /// How many violations stand in the trace.
+    written: usize,
+}
+
+/// Who moves, and by which action.
+type Moving<R> = Vec<(NodeId, Step<<R as Rules>::State>)>;
+
+impl<R: Rules> Player<'_, R> {
+    /// The actions of a step, or why it cannot be.
+    fn choose(&self, movers: &Movers, lenient: bool) -> Result<Moving<R>, String> {
+        let world = &self.run.world;
+        let (asked, passes_over) = match movers {
+            Movers::All => {
+                let enabled: BTreeSet<NodeId> = world.enabled().iter().copied().collect();
+                if enabled.is_empty() && !lenient {
+                    return Err("nobody can move".into());
+                }
+                (enabled.into_iter().map(|node| (node, None)).collect(), true)
+            }
+            Movers::These(these) => (these.clone(), lenient),
+        };
+        let mut moving: Moving<R> = Vec::new();
+        for (node, action) in asked {
+            if node.index() >= world.states.len() {
+                return Err(format!("there is no {node}"));
+            }
+            if moving.iter().any(|(other, _)| *other == node) {
+                return Err(format!("{node} moves once in a step"));
+            }
+            let fits = |step: &&Step<R::State>| action.as_deref().is_none_or(|action| action == step.name);
+            let fitting: Vec<_> = world.steps(node).iter().filter(fits).collect();
+            match fitting[..] {
+                [] if passes_over => {}
+                [] => return Err(format!("{node} cannot do that")),
+                [step] => moving.push((node, *step)),
+                [first, ..] if passes_over => moving.push((node, *first)),
+                [first, second, ..] => {
+                    let (first, second) = (first.name, second.name);
+                    return Err(format!("{node} has a choice: write {node}({first}) or {node}({second})"));
+                }
+            }
+        }
+        Ok(moving)
+    }
+
+    fn impossible(&self, step: usize, movers: &Movers, why: String) -> PlayError {
+        let world = &self.run.world;
+        let enabled: BTreeSet<NodeId> = world.enabled().iter().copied().collect();
+        let action = |node: NodeId| move |step: &Step<R::State>| format!("{node}({}) moves", step.name);
+        let possible =
+            enabled.into_iter().flat_map(|node| world.steps(node).iter().map(action(node))).collect();
+        PlayError::Impossible(Impossible { step, text: movers.to_string(), why, possible })
+    }
+
+    fn take(&mut self, moving: Moving<R>) {
+        self.run.chosen = moving.iter().map(|(node, _)| *node).collect();
+        if let Some(trace) = &mut self.trace {
+            for (node, step) in &moving {
+                let state = R::print_state(&step.next);
+                trace.write(self.now, *node, &trace::Event::Moved { action: step.name, state: &state });
+            }
+        }
+        self.run.moving = moving;
+        self.run.move_chosen();
+        self.write_can();
+        self.write_violations();
+    }
+
+    /// Everybody who can moves, until there is nothing more to be seen; how many steps that took.
+    fn go_on(&mut self) -> u64 {
+        let mut steps = 0;
+        while !self.is_over() {
+            self.now += Span::UNIT;
+            let moving = self.choose(&Movers::All, true).expect("who is not enabled is passed over");
+            if moving.is_empty() {
+                self.run.judge.terminal(self.run.rounds.now());
+                self.write_violations();
+                break;
+            }
+            self.take(moving);
+            steps += 1;
+        }
+        steps
+    }
+
+    fn is_over(&self) -> bool {
+        let served = self.run.judge.served_after.iter().all(|&times| times > 0);
+        let seen = self.run.stabilized_at_round().is_some() && served || self.run.rounds() >= ROUNDS;
+        seen && !self.run.world.enabled().is_empty()
+    }
+
+    /// Who can do what from now on, where that has changed.
+    fn write_can(&mut self) {
+        for node in (0..self.run.config.graph.nodes()).map(NodeId) {
+            let steps = self.run.world.steps(node);
+            let actions: Vec<&'static str> = steps.iter().map(|step| step.name).collect();
+            let inside = steps.iter().any(|step| step.privileged);
+            let before = &mut self.can[node.index()];
+            if *before != actions {
+                if let Some(trace) = &mut self.trace {
+                    trace.write(self.now, node, &trace::Event::Can { actions: &actions, inside });
+                }
+                *before = actions;
+            }
+        }
+    }
+
+    fn write_violations(&mut self) {
+        let Some(trace) = &mut self.trace else { return };
+        for violation in &self.run.judge.violations[self.written..] {
+            let Violation { property, nodes, text, .. } = violation;
+            let node = nodes.first().copied().unwrap_or(NodeId(0));
+            trace.write(self.now, node, &trace::Event::Violated { property, nodes, text });
+            self.written += 1;
+        }
+    }
+}

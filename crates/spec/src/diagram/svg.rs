@@ -1,0 +1,329 @@
+//! The picture.
+
+use std::fmt::Write;
+
+use kgate_core::NodeId;
+
+use super::label::{Area, Taken, width};
+use super::legend;
+use super::scene::{End, Message, Scene, Sign};
+
+/// Where the lines begin, beside the names of the processes.
+const LEFT: f64 = 64.0;
+/// Where the first line is, below title and times.
+const TOP: f64 = 104.0;
+/// Half the height of a bar.
+const BAR: f64 = 6.0;
+/// The size of labels, and of the smaller print.
+pub(super) const SIZE: f64 = 11.0;
+pub(super) const SMALL: f64 = 9.5;
+
+/// Okabe and Ito's colours, which the colour-blind tell apart, without those that look like a violation or vanish on white.
+const COLOURS: [&str; 6] = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#000000"];
+pub(super) const WAITING: &str = "#CFCFCF";
+pub(super) const INSIDE: &str = "#3D3D3D";
+pub(super) const WRONG: &str = "#C00000";
+const LINE: &str = "#8A8A8A";
+
+/// The colour of a kind of messages, and the dashes of those beyond the colours.
+pub(super) fn style(kind: usize) -> (&'static str, &'static str) {
+    let dashes = ["", "6 3", "2 2"][(kind / COLOURS.len()).min(2)];
+    (COLOURS[kind % COLOURS.len()], dashes)
+}
+
+pub(super) fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// A text of one line; `anchor` is start, middle or end.
+pub(super) fn text(out: &mut String, x: f64, y: f64, size: f64, colour: &str, anchor: &str, said: &str) {
+    let said = escape(said);
+    let _ = writeln!(
+        out,
+        "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{size}\" fill=\"{colour}\" text-anchor=\"{anchor}\">{said}</text>"
+    );
+}
+
+pub(super) fn draw(scene: &Scene, title: &str) -> String {
+    let mut picture = Picture::new(scene);
+    picture.violations();
+    picture.lines();
+    picture.bars();
+    picture.messages();
+    picture.marks();
+    picture.labels();
+    picture.page(title)
+}
+
+struct Picture<'a> {
+    scene: &'a Scene,
+    column: f64,
+    lane: f64,
+    body: String,
+    /// Texts come last, above everything.
+    texts: String,
+    taken: Taken,
+}
+
+impl<'a> Picture<'a> {
+    fn new(scene: &'a Scene) -> Self {
+        let longest = scene.messages.iter().map(|message| width(&message.label, SIZE)).fold(0.0, f64::max);
+        let column = if scene.moves { 128.0 } else { (longest * 0.75).clamp(48.0, 84.0) };
+        let lane = match scene.run.n {
+            0..=3 => 116.0,
+            4..=6 => 96.0,
+            7..=10 => 76.0,
+            _ => 60.0,
+        };
+        let lane = if scene.moves { 64.0 } else { lane };
+        let (body, texts) = (String::new(), String::new());
+        Self { scene, column, lane, body, texts, taken: Taken::default() }
+    }
+
+    #[allow(clippy::cast_precision_loss)] // Columns are few.
+    fn x(&self, column: usize) -> f64 {
+        LEFT + 40.0 + self.column * column as f64
+    }
+
+    fn y(&self, node: NodeId) -> f64 {
+        TOP + self.lane * f64::from(node.0)
+    }
+
+    fn right(&self) -> f64 {
+        self.x(self.scene.columns() - 1) + 56.0
+    }
+
+    fn bottom(&self) -> f64 {
+        self.y(NodeId(self.scene.run.n.saturating_sub(1))) + 34.0
+    }
+
+    fn put(&mut self, element: &str) {
+        self.body.push_str(element);
+        self.body.push('\n');
+    }
+
+    /// A red band through everybody at each violation.
+    fn violations(&mut self) {
+        let mut columns: Vec<usize> = self.scene.violations.iter().map(|(column, _)| *column).collect();
+        columns.dedup();
+        for column in columns {
+            let (x, top, height) = (self.x(column) - 9.0, TOP - 34.0, self.bottom() - TOP + 40.0);
+            self.put(&format!(
+                "<rect x=\"{x:.1}\" y=\"{top:.1}\" width=\"18\" height=\"{height:.1}\" fill=\"{WRONG}\" fill-opacity=\"0.22\"/>"
+            ));
+        }
+    }
+
+    /// The processes: solid while they live, dashed while they are down. Above, the time of each column.
+    fn lines(&mut self) {
+        let (left, right) = (LEFT, self.right());
+        for (column, time) in self.scene.times.iter().enumerate() {
+            let (x, bottom) = (self.x(column), self.bottom());
+            let top = TOP - 30.0;
+            self.put(&format!(
+                "<path d=\"M{x:.1} {top:.1}V{bottom:.1}\" stroke=\"#F0F0F0\" stroke-width=\"1\"/>"
+            ));
+            text(&mut self.texts, x, TOP - 36.0, SMALL, LINE, "middle", &time.to_string());
+        }
+        for node in (0..self.scene.run.n).map(NodeId) {
+            let y = self.y(node);
+            text(&mut self.texts, LEFT - 12.0, y + 4.0, 14.0, "#000000", "end", &node.to_string());
+            let mut from = left;
+            let downs: Vec<_> = self.scene.down.iter().filter(|(who, ..)| *who == node).copied().collect();
+            for (_, since, until) in downs {
+                let (crash, back) = (self.x(since), until.map_or(right, |until| self.x(until)));
+                self.put(&format!(
+                    "<path d=\"M{from:.1} {y:.1}H{crash:.1}\" stroke=\"{LINE}\" stroke-width=\"1.5\"/>"
+                ));
+                self.put(&format!(
+                    "<path d=\"M{crash:.1} {y:.1}H{back:.1}\" stroke=\"#C8C8C8\" stroke-width=\"1.2\" stroke-dasharray=\"2 5\"/>"
+                ));
+                from = back;
+            }
+            if from < right {
+                self.put(&format!(
+                    "<path d=\"M{from:.1} {y:.1}H{right:.1}\" stroke=\"{LINE}\" stroke-width=\"1.5\"/>"
+                ));
+            }
+            self.taken.take(Area { x: 0.0, y: y - BAR - 1.0, width: right, height: 2.0 * BAR + 2.0 });
+        }
+    }
+
+    fn bars(&mut self) {
+        for bar in &self.scene.bars {
+            let (from, y) = (self.x(bar.from), self.y(bar.node) - BAR);
+            let until = if bar.open { self.right() } else { self.x(bar.until) };
+            let (wide, high) = ((until - from).max(3.0), 2.0 * BAR);
+            let colour = if bar.inside { INSIDE } else { WAITING };
+            self.put(&format!(
+                "<rect x=\"{from:.1}\" y=\"{y:.1}\" width=\"{wide:.1}\" height=\"{high:.1}\" fill=\"{colour}\"/>"
+            ));
+        }
+    }
+
+    /// Where a message leaves and where it ends.
+    fn ends(&self, message: &Message) -> [(f64, f64); 2] {
+        let (from, to) = (self.y(message.from), self.y(message.to));
+        let down = (to - from).signum();
+        let start = (self.x(message.sent), from + down * BAR);
+        let (column, share) = match message.end {
+            End::Arrived(column) => (self.x(column), 1.0),
+            End::Lost(column) => (self.x(column), 0.8),
+            End::Open => (self.right() - 8.0, 0.6),
+        };
+        let end = (column, to - down * (BAR + 1.0));
+        let part = |a: f64, b: f64| a + (b - a) * share;
+        [start, (part(start.0, end.0), part(start.1, end.1))]
+    }
+
+    fn messages(&mut self) {
+        for message in &self.scene.messages {
+            let [(ax, ay), (bx, by)] = self.ends(message);
+            let (colour, dashes) = style(message.kind);
+            let head = if matches!(message.end, End::Arrived(_)) {
+                format!(" marker-end=\"url(#head{})\"", message.kind)
+            } else {
+                String::new()
+            };
+            let said = escape(&format!("{} to {}: {}", message.from, message.to, message.text));
+            self.put(&format!(
+                "<path d=\"M{ax:.1} {ay:.1}L{bx:.1} {by:.1}\" stroke=\"{colour}\" stroke-width=\"1.6\" \
+                 stroke-dasharray=\"{dashes}\"{head}><title>{said}</title></path>"
+            ));
+            match message.end {
+                End::Arrived(_) => {}
+                End::Lost(_) => self.cross(bx, by, 4.5, colour),
+                End::Open => self.put(&format!(
+                    "<circle cx=\"{bx:.1}\" cy=\"{by:.1}\" r=\"3.2\" fill=\"#FFFFFF\" stroke=\"{colour}\" stroke-width=\"1.6\"/>"
+                )),
+            }
+        }
+    }
+
+    fn cross(&mut self, x: f64, y: f64, arm: f64, colour: &str) {
+        let wide = 2.0 * arm;
+        let (left, top, bottom) = (x - arm, y - arm, y + arm);
+        self.put(&format!(
+            "<path d=\"M{left:.1} {top:.1}l{wide} {wide}M{left:.1} {bottom:.1}l{wide} -{wide}\" stroke=\"{colour}\" stroke-width=\"2.2\"/>"
+        ));
+    }
+
+    fn marks(&mut self) {
+        for mark in &self.scene.marks {
+            let (x, y) = (self.x(mark.at), self.y(mark.node));
+            match mark.sign {
+                Sign::Crash => self.cross(x, y, 8.0, "#000000"),
+                Sign::Restart => self.put(&legend::restart(x, y)),
+                Sign::Suspicion => self.put(&legend::suspicion(x, y)),
+                Sign::Withdrawal => self.put(&legend::withdrawal(x, y)),
+                Sign::Fault => self.put(&legend::fault(x, y)),
+                Sign::Recovery | Sign::Move => self.put(&legend::dot(x, y)),
+            }
+        }
+    }
+
+    /// Labels of marks beside their marks, labels of messages along their arrows.
+    fn labels(&mut self) {
+        for mark in &self.scene.marks {
+            let Some(label) = &mark.label else { continue };
+            let (x, y) = (self.x(mark.at), self.y(mark.node));
+            let (above, below) = (y - BAR - 8.0, y + BAR + 9.0);
+            let wide = width(label, SMALL) / 2.0;
+            let places = if mark.sign == Sign::Move {
+                vec![(x, above), (x, below)]
+            } else {
+                vec![
+                    (x + wide, above),
+                    (x - wide, above),
+                    (x + wide, below),
+                    (x - wide, below),
+                    (x, above - 12.0),
+                ]
+            };
+            let place = self.taken.place(places.into_iter().map(|(x, y)| Area::of(label, SMALL, x, y)));
+            self.label(place, SMALL, "#333333", label);
+        }
+        // Short ways first: they have fewer places for a label.
+        let mut order: Vec<&Message> = self.scene.messages.iter().collect();
+        let length = |message: &&Message| {
+            let [(ax, ay), (bx, by)] = self.ends(message);
+            (bx - ax).hypot(by - ay)
+        };
+        order.sort_by(|a, b| length(a).total_cmp(&length(b)));
+        for message in order {
+            let [(ax, ay), (bx, by)] = self.ends(message);
+            let along = [0.5, 0.4, 0.6, 0.3, 0.7, 0.22, 0.78, 0.15, 0.85];
+            let aside = [0.0, 14.0, -14.0, 26.0, -26.0];
+            let label = &message.label;
+            let places = aside.iter().flat_map(|aside| {
+                along.iter().map(move |part| {
+                    Area::of(label, SIZE, ax + (bx - ax) * part + aside, ay + (by - ay) * part)
+                })
+            });
+            let place = self.taken.place(places);
+            self.label(place, SIZE, style(message.kind).0, label);
+        }
+    }
+
+    /// White behind the letters, so that what they cross does not make them unreadable.
+    fn label(&mut self, place: Area, size: f64, colour: &str, said: &str) {
+        let (x, y, said) = (place.x + place.width / 2.0, place.y + size * 0.85, escape(said));
+        let _ = writeln!(
+            self.texts,
+            "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{size}\" fill=\"{colour}\" text-anchor=\"middle\" stroke=\"#FFFFFF\" \
+             stroke-width=\"3\" stroke-linejoin=\"round\" paint-order=\"stroke\">{said}</text>"
+        );
+    }
+
+    fn page(mut self, title: &str) -> String {
+        let run = &self.scene.run;
+        let wide = self.right().max(560.0) + 16.0;
+        let heading = format!("{}, n = {}, k = {}", run.protocol, run.n, run.k);
+        text(&mut self.texts, 16.0, 26.0, 16.0, "#000000", "start", &heading);
+        text(&mut self.texts, 16.0, 46.0, 12.0, "#444444", "start", title);
+        let mut y = self.bottom() + 24.0;
+        for (column, said) in &self.scene.violations {
+            let time = self.scene.times[*column];
+            for (row, line) in wrapped(&format!("VIOLATED at {time}: {said}"), wide - 32.0).iter().enumerate()
+            {
+                let indent = if row == 0 { 16.0 } else { 32.0 };
+                text(&mut self.texts, indent, y, 12.0, WRONG, "start", line);
+                y += 16.0;
+            }
+        }
+        y = legend::draw(&mut self.texts, self.scene, y + 8.0, wide);
+        let mut heads = String::new();
+        for kind in 0..self.scene.kinds.len() {
+            let (colour, _) = style(kind);
+            let _ = writeln!(
+                heads,
+                "<marker id=\"head{kind}\" viewBox=\"0 0 10 10\" refX=\"9\" refY=\"5\" markerWidth=\"7\" markerHeight=\"7\" \
+                 orient=\"auto\"><path d=\"M0 1L10 5L0 9Z\" fill=\"{colour}\"/></marker>"
+            );
+        }
+        let high = y + 12.0;
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{wide:.0}\" height=\"{high:.0}\" viewBox=\"0 0 {wide:.0} {high:.0}\" \
+             font-family=\"Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif\">\n<defs>\n{heads}</defs>\n\
+             <rect width=\"100%\" height=\"100%\" fill=\"#FFFFFF\"/>\n<g fill=\"none\">\n{}</g>\n{}</svg>\n",
+            self.body, self.texts
+        )
+    }
+}
+
+/// Lines of about that width, broken between words.
+fn wrapped(said: &str, most: f64) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in said.split(' ') {
+        let line = lines.last_mut().expect("there is a line");
+        if !line.is_empty() && width(line, 12.0) + width(word, 12.0) > most {
+            lines.push(word.to_owned());
+        } else {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines
+}

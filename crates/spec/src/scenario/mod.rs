@@ -1,0 +1,170 @@
+//! A scenario: a story that can be played. A small text file that prescribes every step of a run, and tells what follows from each.
+//!
+//! `docs/SCENARIOS.md` describes the format for those who write one. Comment lines at the top tell the story; header lines say what is run
+//! and what is expected; then, after an empty line, come the steps in the words of [`schedule`](crate::schedule), one a line, and indented
+//! below each what it led to. `parse.rs` reads such a file, `print.rs` writes it, `lines.rs` tells in words what a trace says.
+//! The printed form is the only one that the checks accept: a file is the same after reading and printing it.
+
+mod lines;
+mod parse;
+mod print;
+
+use std::fmt;
+
+use kgate_core::NodeId;
+
+use crate::schedule::Step;
+
+pub use lines::{Next, after, tell};
+pub use parse::NotAScenario;
+
+/// A scenario.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scenario {
+    /// The story and its source, line by line.
+    pub story: Vec<String>,
+    /// The protocol's name.
+    pub protocol: String,
+    /// n.
+    pub processes: u32,
+    /// k.
+    pub permits: u32,
+    /// Messages, or guarded commands.
+    pub model: Model,
+    /// The network: the name of a shape, or edges such as `0-1 1-2`.
+    pub graph: Option<String>,
+    /// The network's root, if not p0.
+    pub root: Option<NodeId>,
+    /// Which message of a channel may arrive.
+    pub channels: Channels,
+    /// What becomes of messages to a process that is down.
+    pub down: Down,
+    /// How many crashes the protocol is told to bear.
+    pub tolerate: Option<u32>,
+    /// Whether idle processes have a timer after which they speak.
+    pub refresh: bool,
+    /// The published defect that is switched on.
+    pub as_printed: Option<String>,
+    /// In the state model: who does not start clean, and how.
+    pub states: Vec<(NodeId, String)>,
+    /// What comes after the last step.
+    pub then: Then,
+    /// What is expected.
+    pub expect: Expect,
+    /// Whether the same steps with the defect repaired must be correct.
+    pub repaired: bool,
+    /// What followed from the start, before the first step.
+    pub start: Vec<String>,
+    /// The steps.
+    pub steps: Vec<Entry>,
+    /// Comment lines before the end.
+    pub end_notes: Vec<String>,
+    /// What followed after the last step.
+    pub end: Vec<String>,
+}
+
+/// A step with what followed from it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its line in the file.
+    pub line: usize,
+    /// Comment lines before it.
+    pub notes: Vec<String>,
+    /// What happens.
+    pub act: Act,
+    /// What followed.
+    pub followed: Vec<String>,
+}
+
+/// What happens in a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// Over messages.
+    Step(Step),
+    /// In the state model.
+    Move(Movers),
+}
+
+impl fmt::Display for Act {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Step(step) => step.fmt(f),
+            Self::Move(movers) => movers.fmt(f),
+        }
+    }
+}
+
+/// Whom the daemon chooses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Movers {
+    /// Everybody who can.
+    All,
+    /// These, each by its one enabled action or by the one that is named.
+    These(Vec<(NodeId, Option<String>)>),
+}
+
+impl fmt::Display for Movers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self::These(movers) = self else { return f.write_str("all move") };
+        for (node, action) in movers {
+            match action {
+                Some(action) => write!(f, "{node}({action}) ")?,
+                None => write!(f, "{node} ")?,
+            }
+        }
+        f.write_str(if movers.len() == 1 { "moves" } else { "move" })
+    }
+}
+
+/// Messages, or guarded commands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Model {
+    /// Processes send each other messages.
+    #[default]
+    Messages,
+    /// A process reads its neighbours' states.
+    State,
+}
+
+/// Which message of a channel may arrive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Channels {
+    /// The oldest.
+    #[default]
+    Fifo,
+    /// Any.
+    Unordered,
+}
+
+/// What becomes of a message that comes to a process that is down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Down {
+    /// It is lost.
+    #[default]
+    Lost,
+    /// It waits until the process is back.
+    Kept,
+}
+
+/// What comes after the last step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Then {
+    /// Everything goes its way until nothing is left to happen, so that it can be judged who waits for ever.
+    #[default]
+    GoOn,
+    /// Nothing: only what happened up to here is judged.
+    Stop,
+}
+
+/// What is expected of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Expect {
+    /// No judge complains.
+    #[default]
+    Correct,
+    /// The first complaint of a judge is that this property does not hold.
+    Violated(String),
+}
+
+#[cfg(test)]
+mod tests;

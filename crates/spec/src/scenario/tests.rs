@@ -1,0 +1,90 @@
+//! Reading, printing and refusing.
+
+use super::*;
+
+const FULL: &str = "\
+# A story.
+#
+# Source: nobody.
+protocol tree-token
+processes 3
+permits 1
+graph 0-1 1-2
+root p1
+channels unordered
+down kept
+tolerate 0
+refresh
+as-printed R7
+then stop
+expect \"at most k inside\"
+repaired none
+
+start
+    p1 sends initialize to p0: Initialize
+p0 asks
+    p0 sends request to p1: Request
+# The network loses it.
+p0 -> p1: request lost
+p2: Refresh runs out
+# So nobody hears of it.
+end
+    p0 waits
+";
+
+const STATES: &str = "\
+protocol stabilizing
+processes 3
+permits 1
+model state
+state p1 T=Tok S=- P=p0 L=1
+expect correct
+
+p1 moves
+p0(a1) p2 move
+all move
+end
+";
+
+/// What is printed is read as the same, and the other way round; every header is there once.
+#[test]
+fn the_printed_form_is_canonical() {
+    for text in [FULL, STATES] {
+        let scenario: Scenario = text.parse().expect(text);
+        assert_eq!(scenario.to_string(), text);
+    }
+    let full: Scenario = FULL.parse().unwrap();
+    assert_eq!((full.steps.len(), full.steps[1].line, full.steps[1].notes.len()), (3, 23, 1));
+    assert_eq!((full.root, full.repaired, full.refresh), (Some(NodeId(1)), false, true));
+}
+
+/// What is usual may be said, and is not printed: the defaults are those of the format's description.
+#[test]
+fn what_is_usual_need_not_be_said() {
+    let short = "protocol vcube\nprocesses 2\npermits 1\nas-printed D1\nexpect correct\n\nend\n";
+    let long = "protocol vcube\nprocesses  2\npermits 1\nmodel messages\nchannels fifo\ndown lost\nas-printed d1\n\
+                then go on\nexpect correct\nrepaired correct\n\n\n";
+    let scenario: Scenario = long.parse().unwrap();
+    assert_eq!(scenario.to_string(), short);
+    assert!(scenario.repaired);
+}
+
+/// What is no scenario is refused with its line.
+#[test]
+fn nonsense_is_refused() {
+    let with = |header: &str, body: &str| {
+        format!("protocol vcube\nprocesses 2\npermits 1\n{header}expect correct\n\n{body}")
+            .parse::<Scenario>()
+    };
+    assert!(with("", "").is_ok());
+    assert!(matches!(with("channel fifo\n", ""), Err(NotAScenario::Header(4, _))));
+    assert!(matches!(with("permits 2\n", ""), Err(NotAScenario::Twice(4, _))));
+    assert!(matches!(with("repaired none\n", ""), Err(NotAScenario::Together(_))));
+    assert!(matches!(with("state p0 x\n", ""), Err(NotAScenario::Together(_))));
+    assert!(matches!(with("", "    p0 enters\n"), Err(NotAScenario::BelowNothing(6))));
+    assert!(matches!(with("", "p0 asks\np0 sleeps\n"), Err(NotAScenario::Step(7, _))));
+    assert!(matches!(with("", "p0 asks\nstart\n"), Err(NotAScenario::Order(7))));
+    assert!(matches!(with("", "end\np0 asks\n"), Err(NotAScenario::Order(7))));
+    assert!(matches!(with("model state\n", "p0 asks\n"), Err(NotAScenario::Move(7, _))));
+    assert_eq!("processes 2\n".parse::<Scenario>(), Err(NotAScenario::Missing("protocol NAME")));
+}

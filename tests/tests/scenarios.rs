@@ -1,0 +1,153 @@
+//! Every story under `scenarios/` is played as it is told; and a story that is told wrongly is caught.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use kgate_lab::scenario::{Failed, Outcome, run};
+use kgate_protocols::registry;
+use kgate_spec::Scenario;
+use kgate_spec::history;
+
+/// All scenarios, sorted, with their texts.
+fn all() -> Vec<(PathBuf, String)> {
+    let mut files = Vec::new();
+    collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios"), &mut files);
+    files.into_iter().map(|path| (path.clone(), fs::read_to_string(&path).expect("a text"))).collect()
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+    let entries = fs::read_dir(folder).expect("the scenarios stand beside the tests");
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    paths.sort();
+    for path in paths {
+        if path.is_dir() {
+            collect(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "txt") {
+            files.push(path);
+        }
+    }
+}
+
+fn played(path: &Path, text: &str) -> Outcome {
+    let scenario: Scenario = text.parse().unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    run(&scenario).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// As told, canonical, and correct once its defect is repaired; and each has a story with a source.
+#[test]
+fn every_story_is_as_it_is_told() {
+    let all = all();
+    assert!(all.len() >= 4);
+    for (path, text) in all {
+        let (name, came) = (path.display(), played(&path, &text));
+        assert_eq!(came.unexpected, None, "{name}");
+        assert!(came.difference.is_empty(), "{name}:\n{}", came.difference.join("\n"));
+        assert_eq!(came.scenario.to_string(), text, "{name}: not as it is printed: kgate scenario --rewrite");
+        assert_eq!(text.parse::<Scenario>().expect("read before"), came.scenario, "{name}");
+        let repaired = came.repaired.iter().flat_map(|repaired| &repaired.violations);
+        assert_eq!(repaired.collect::<Vec<_>>(), Vec::<&kgate_spec::Violation>::new(), "{name}, repaired");
+        assert!(
+            came.scenario.story.iter().any(|line| line.starts_with("Source: ")),
+            "{name}: whose story is it?"
+        );
+        assert!(came.is_right());
+    }
+}
+
+/// The independent oracle agrees with the simulator's judges on the safety of each story over messages.
+#[test]
+fn the_oracle_agrees() {
+    for (path, text) in all() {
+        let came = played(&path, &text);
+        if came.scenario.model == kgate_spec::scenario::Model::Messages {
+            let verdict = history::judge(&came.trace[..]).expect("a trace");
+            let unsafe_ = |violations: &[kgate_spec::Violation]| {
+                violations.iter().any(|violation| violation.property == kgate_spec::AtMostK::NAME)
+            };
+            assert_eq!(unsafe_(&verdict.violations), unsafe_(&came.violations), "{}", path.display());
+        }
+    }
+}
+
+/// The hash of a story is the same in every run.
+#[test]
+fn the_same_story_twice() {
+    for (path, text) in all() {
+        assert_eq!(played(&path, &text).hash, played(&path, &text).hash, "{}", path.display());
+    }
+}
+
+fn story(of: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios").join(of);
+    fs::read_to_string(path).expect("a story")
+}
+
+fn changed(of: &str, from: &str, to: &str) -> Outcome {
+    let text = story(of);
+    assert!(text.contains(from), "{of} has no `{from}`");
+    played(Path::new(of), &text.replacen(from, to, 1))
+}
+
+/// The planted lies: another line below a step, another expectation, a defect that is not repaired.
+#[test]
+fn a_wrong_story_is_caught() {
+    let lie = changed("vcube/d1.txt", "    p1 enters\n", "    p0 enters\n");
+    assert!(!lie.is_right());
+    let difference = lie.difference.join("\n");
+    assert!(difference.contains("-    p0 enters\n+    p1 enters"), "{difference}");
+    let lie =
+        changed("vcube/d1.txt", "expect \"every request of a live process is granted\"", "expect correct");
+    assert!(!lie.is_right() && lie.unexpected.is_some_and(|why| why.contains("expected correct")));
+    let lie = changed("raymond/two-of-three.txt", "expect correct", "expect \"at most k inside\"");
+    assert!(lie.unexpected.is_some_and(|why| why.contains("nothing was")));
+    let lie = changed("tree-token/r1.txt", "at most k inside", "nobody live is suspected");
+    assert!(lie.unexpected.is_some_and(|why| why.contains("violated first")));
+}
+
+/// What cannot be played is refused: an impossible step with its line and what is possible, a state that is none, a protocol that is none.
+#[test]
+fn what_cannot_be_played() {
+    let refused = |of: &str, from: &str, to: &str| {
+        let text = story(of);
+        assert!(text.contains(from), "{of} has no `{from}`");
+        run(&text.replacen(from, to, 1).parse().expect("a scenario")).map(drop).expect_err("not possible")
+    };
+    let Failed::Step { line, error } = refused("vcube/d1.txt", "\np0 -> p1: reply\n", "\np0 -> p1: token\n")
+    else {
+        panic!("a step");
+    };
+    assert_eq!(story("vcube/d1.txt").lines().nth(line - 1), Some("p0 -> p1: reply"));
+    assert!(error.possible.contains(&"p0 -> p1: reply".to_owned()), "{error}");
+    let text = |failed: Failed| failed.to_string();
+    assert!(text(refused("vcube/d1.txt", "protocol vcube", "protocol cube")).contains("choose one of"));
+    assert!(
+        text(refused("vcube/d1.txt", "as-printed D1", "as-printed D6"))
+            .contains("not a published defect of vcube")
+    );
+    assert!(text(refused("vcube/d1.txt", "permits 1", "permits 2")).contains("nothing is excluded"));
+    assert!(
+        text(refused("vcube/d1.txt", "permits 1", "permits 1\ntolerate 1")).contains("leave out `tolerate`")
+    );
+    assert!(
+        text(refused("vcube/d1.txt", "permits 1", "permits 1\ngraph path")).contains("leave out `graph`")
+    );
+    assert!(text(refused("tree-token/r1.txt", "graph path", "graph 0-x")).contains("write edges such as"));
+    let state = |state: &str| {
+        text(refused("stabilizing/c1.txt", "as-printed", &format!("state {state}\nas-printed")))
+    };
+    assert!(state("p1 T=R S=- P=- L=1").contains("is no state of p1"));
+    assert!(state("p4 T=C S=- P=- L=1").contains("p4 cannot"));
+    let moves = text(refused("stabilizing/c1.txt", "\nall move\n", "\np2 moves\n"));
+    assert!(moves.contains("p2 cannot do that") && moves.contains("p0(a1) moves"), "{moves}");
+}
+
+/// A story stands in the folder of its protocol.
+#[test]
+fn folders_are_protocols() {
+    for (path, text) in all() {
+        let scenario: Scenario = text.parse().expect("a scenario");
+        let folder = path.parent().and_then(Path::file_name).expect("a folder");
+        assert_eq!(folder.to_string_lossy(), scenario.protocol, "{}", path.display());
+        assert!(registry::entry(&scenario.protocol).is_ok());
+    }
+}
