@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
+use kgate_core::{Span, Time};
 use kgate_lab::scenario::{self, Failed, Outcome as Came};
 use kgate_spec::{Scenario, diagram, told};
 use serde::Serialize;
@@ -89,7 +90,8 @@ fn play(args: &ScenarioArgs, file: &Path) -> Result<(Played, bool), Failure> {
         if let Some(path) = &args.diagram {
             let (run, told) = told::read(&came.trace[..]).context("reading our own trace")?;
             let title = came.scenario.story.first().map(String::as_str).unwrap_or_default();
-            write(path, diagram::draw(&run, &told, title).as_bytes())?;
+            let last = Time::ZERO + Span::UNIT.times(came.scenario.steps.len() as u64);
+            write(path, diagram::draw(&run, &told, title, Some(last)).as_bytes())?;
         }
     }
     let right = came.as_ref().is_ok_and(Came::is_right);

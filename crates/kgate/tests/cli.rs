@@ -391,3 +391,41 @@ fn schedules_are_explored() {
         assert!(stderr(&output).contains(says), "{line}: {}", stderr(&output));
     }
 }
+
+/// A story is played: exit 0 as told; 1 with the difference if not, which --rewrite mends; 2 if it is none. Trace and diagram are written.
+#[test]
+fn scenarios_are_played_and_compared() {
+    let folder = std::env::temp_dir().join(format!("kgate-scenario-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let path = |name: &str| folder.join(name).display().to_string();
+    let file = path("story.txt");
+    let story =
+        "# Alone.\nprotocol raymond\nprocesses 2\npermits 1\nexpect correct\n\np0 asks\np0 -> p1: request\n";
+    std::fs::write(&file, story).expect("written");
+    let output = kgate(&format!("scenario {file}"));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stdout(&output).contains("+    p0 enters"), "{}", stdout(&output));
+    assert_eq!(kgate(&format!("scenario --rewrite {file}")).status.code(), Some(0));
+    let (trace, diagram) = (path("story.ndjson"), path("story.svg"));
+    let output = kgate(&format!("scenario {file} --trace {trace} --diagram {diagram}"));
+    assert_eq!(output.status.code(), Some(0), "{}", stdout(&output));
+    assert_eq!(kgate(&format!("trace judge {trace}")).status.code(), Some(0));
+    assert!(std::fs::read_to_string(&diagram).expect("a picture").starts_with("<svg "));
+    let report = json(&format!("scenario --json {file}"));
+    assert_eq!((&report["right"], &report["steps"]), (&true.into(), &2.into()));
+    let told = std::fs::read_to_string(&file).expect("rewritten");
+    std::fs::write(&file, told.replace("p0 -> p1: request", "p0 -> p1: reply")).expect("written");
+    let output = kgate(&format!("scenario {}", folder.display()));
+    assert_eq!(output.status.code(), Some(1));
+    let says = stdout(&output);
+    assert!(
+        says.contains("line 9: `p0 -> p1: reply` is not possible here") && says.contains("p0 -> p1: request"),
+        "{says}"
+    );
+    std::fs::write(&file, "protocol raymond\nsleep\n").expect("written");
+    let output = kgate(&format!("scenario {file}"));
+    assert_eq!((output.status.code(), stdout(&output)), (Some(2), String::new()));
+    assert!(stderr(&output).contains("line 2: `sleep` is no header"));
+    assert_eq!(kgate("scenario no-such-file.txt").status.code(), Some(2));
+    std::fs::remove_dir_all(folder).expect("removed");
+}

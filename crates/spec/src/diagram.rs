@@ -13,11 +13,13 @@ mod legend;
 mod scene;
 mod svg;
 
+use kgate_core::Time;
+
 use crate::told::{Run, Told};
 
-/// The picture of a run, as SVG. `title` says in a line what it shows.
-pub fn draw(run: &Run, told: &[Told], title: &str) -> String {
-    svg::draw(&scene::Scene::new(run, told), title)
+/// The picture of a run, as SVG. `title` says in a line what it shows; what came after the time `last`, if there is any, is set off.
+pub fn draw(run: &Run, told: &[Told], title: &str, last: Option<Time>) -> String {
+    svg::draw(&scene::Scene::new(run, told), title, last)
 }
 
 #[cfg(test)]

@@ -12,8 +12,12 @@ pub(super) struct Area {
 impl Area {
     /// The area of a text of one line around its middle.
     pub(super) fn of(text: &str, size: f64, x: f64, y: f64) -> Self {
-        let width = width(text, size);
-        Self { x: x - width / 2.0, y: y - size / 2.0, width, height: size }
+        let (width, height) = (width(text, size), size + 3.0);
+        Self { x: x - width / 2.0, y: y - height / 2.0, width, height }
+    }
+
+    fn holds(&self, (x, y): Point) -> bool {
+        (self.x..self.x + self.width).contains(&x) && (self.y..self.y + self.height).contains(&y)
     }
 
     /// How much of it another one covers.
@@ -23,26 +27,70 @@ impl Area {
     }
 }
 
+/// A place on paper.
+pub(super) type Point = (f64, f64);
+
+/// From one point to another, with a bend.
+pub(super) struct Arrow {
+    pub(super) from: Point,
+    pub(super) bend: Point,
+    pub(super) to: Point,
+}
+
+impl Arrow {
+    /// The point at that part of the way.
+    pub(super) fn at(&self, part: f64) -> Point {
+        let (a, b, c) = ((1.0 - part).powi(2), 2.0 * part * (1.0 - part), part.powi(2));
+        let along = |from: f64, bend: f64, to: f64| a * from + b * bend + c * to;
+        (along(self.from.0, self.bend.0, self.to.0), along(self.from.1, self.bend.1, self.to.1))
+    }
+
+    /// How long it is, about.
+    pub(super) fn length(&self) -> f64 {
+        (self.to.0 - self.from.0).hypot(self.to.1 - self.from.1)
+    }
+}
+
 /// How wide a text is, about: fonts differ.
 #[allow(clippy::cast_precision_loss)] // Texts are short.
 pub(super) fn width(text: &str, size: f64) -> f64 {
     text.chars().count() as f64 * size * 0.56 + 4.0
 }
 
-/// The areas that are taken.
+/// What is on paper already.
 #[derive(Default)]
-pub(super) struct Taken(Vec<Area>);
+pub(super) struct Taken {
+    areas: Vec<Area>,
+    /// Points along every arrow, with the arrow's number.
+    arrows: Vec<(usize, Point)>,
+}
+
+/// How far the points along an arrow are apart, and how bad it is to cover one, as an area.
+const APART: f64 = 5.0;
+const CROSSED: f64 = 12.0;
 
 impl Taken {
     pub(super) fn take(&mut self, area: Area) {
-        self.0.push(area);
+        self.areas.push(area);
     }
 
-    /// The first of these places that covers nothing, or the one that covers least; it is taken from now on.
-    pub(super) fn place(&mut self, candidates: impl Iterator<Item = Area>) -> Area {
+    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)] // A page is small.
+    pub(super) fn take_arrow(&mut self, number: usize, arrow: &Arrow) {
+        let points = (arrow.length() / APART) as usize + 1;
+        let along = |point| arrow.at(point as f64 / points as f64);
+        self.arrows.extend((0..=points).map(|point| (number, along(point))));
+    }
+
+    /// The first of these places that covers nothing, or the one that covers least; it is taken from now on. A label may cover the arrow that
+    /// it belongs to.
+    pub(super) fn place(&mut self, own: Option<usize>, candidates: impl Iterator<Item = Area>) -> Area {
         let mut best: Option<(f64, Area)> = None;
         for area in candidates {
-            let covers: f64 = self.0.iter().map(|taken| taken.overlap(&area)).sum();
+            let covered: f64 = self.areas.iter().map(|taken| taken.overlap(&area)).sum();
+            let others =
+                self.arrows.iter().filter(|(number, point)| Some(*number) != own && area.holds(*point));
+            #[allow(clippy::cast_precision_loss)] // Few points fit into a label.
+            let covers = covered + CROSSED * others.count() as f64;
             if best.is_none_or(|(least, _)| covers < least) {
                 best = Some((covers, area));
             }

@@ -2,16 +2,16 @@
 
 use std::fmt::Write;
 
-use kgate_core::NodeId;
+use kgate_core::{NodeId, Time};
 
-use super::label::{Area, Taken, width};
+use super::label::{Area, Arrow, Taken, width};
 use super::legend;
 use super::scene::{End, Message, Scene, Sign};
 
 /// Where the lines begin, beside the names of the processes.
 const LEFT: f64 = 64.0;
 /// Where the first line is, below title and times.
-const TOP: f64 = 104.0;
+const TOP: f64 = 116.0;
 /// Half the height of a bar.
 const BAR: f64 = 6.0;
 /// The size of labels, and of the smaller print.
@@ -20,6 +20,8 @@ pub(super) const SMALL: f64 = 9.5;
 
 /// Okabe and Ito's colours, which the colour-blind tell apart, without those that look like a violation or vanish on white.
 const COLOURS: [&str; 6] = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#000000"];
+/// The same, darker, for letters.
+const INKS: [&str; 6] = ["#005A8E", "#8F6300", "#00694C", "#8E3F69", "#1F6E9C", "#000000"];
 pub(super) const WAITING: &str = "#CFCFCF";
 pub(super) const INSIDE: &str = "#3D3D3D";
 pub(super) const WRONG: &str = "#C00000";
@@ -44,8 +46,9 @@ pub(super) fn text(out: &mut String, x: f64, y: f64, size: f64, colour: &str, an
     );
 }
 
-pub(super) fn draw(scene: &Scene, title: &str) -> String {
+pub(super) fn draw(scene: &Scene, title: &str, last: Option<Time>) -> String {
     let mut picture = Picture::new(scene);
+    picture.after(last);
     picture.violations();
     picture.lines();
     picture.bars();
@@ -100,6 +103,18 @@ impl<'a> Picture<'a> {
     fn put(&mut self, element: &str) {
         self.body.push_str(element);
         self.body.push('\n');
+    }
+
+    /// What came after the last step of a script is set off.
+    fn after(&mut self, last: Option<Time>) {
+        let after = |last: Time| self.scene.times.iter().position(|time| *time > last);
+        let Some(column) = last.and_then(after) else { return };
+        let (x, top) = (self.x(column) - self.column / 2.0, TOP - 50.0);
+        let (wide, high) = (self.right() - x, self.bottom() - top);
+        self.put(&format!(
+            "<rect x=\"{x:.1}\" y=\"{top:.1}\" width=\"{wide:.1}\" height=\"{high:.1}\" fill=\"#F6F6F6\"/>"
+        ));
+        text(&mut self.texts, x + 4.0, TOP - 50.0 - 3.0, SMALL, "#666666", "start", "after the last step");
     }
 
     /// A red band through everybody at each violation.
@@ -161,8 +176,8 @@ impl<'a> Picture<'a> {
         }
     }
 
-    /// Where a message leaves and where it ends.
-    fn ends(&self, message: &Message) -> [(f64, f64); 2] {
+    /// The way of a message. One that passes by others bends a little, so that it does not lie on one that goes to these.
+    fn way(&self, message: &Message) -> Arrow {
         let (from, to) = (self.y(message.from), self.y(message.to));
         let down = (to - from).signum();
         let start = (self.x(message.sent), from + down * BAR);
@@ -172,13 +187,18 @@ impl<'a> Picture<'a> {
             End::Open => (self.right() - 8.0, 0.6),
         };
         let end = (column, to - down * (BAR + 1.0));
-        let part = |a: f64, b: f64| a + (b - a) * share;
-        [start, (part(start.0, end.0), part(start.1, end.1))]
+        let part = |a: f64, b: f64, share: f64| a + (b - a) * share;
+        let end = (part(start.0, end.0, share), part(start.1, end.1, share));
+        let passed = f64::from(message.from.0.abs_diff(message.to.0).saturating_sub(1));
+        let bend = (part(start.0, end.0, 0.5) + (18.0 * passed).min(48.0), part(start.1, end.1, 0.5));
+        Arrow { from: start, bend, to: end }
     }
 
     fn messages(&mut self) {
-        for message in &self.scene.messages {
-            let [(ax, ay), (bx, by)] = self.ends(message);
+        for (number, message) in self.scene.messages.iter().enumerate() {
+            let arrow = self.way(message);
+            self.taken.take_arrow(number, &arrow);
+            let Arrow { from: (ax, ay), bend: (cx, cy), to: (bx, by) } = arrow;
             let (colour, dashes) = style(message.kind);
             let head = if matches!(message.end, End::Arrived(_)) {
                 format!(" marker-end=\"url(#head{})\"", message.kind)
@@ -187,7 +207,7 @@ impl<'a> Picture<'a> {
             };
             let said = escape(&format!("{} to {}: {}", message.from, message.to, message.text));
             self.put(&format!(
-                "<path d=\"M{ax:.1} {ay:.1}L{bx:.1} {by:.1}\" stroke=\"{colour}\" stroke-width=\"1.6\" \
+                "<path d=\"M{ax:.1} {ay:.1}Q{cx:.1} {cy:.1} {bx:.1} {by:.1}\" stroke=\"{colour}\" stroke-width=\"1.6\" \
                  stroke-dasharray=\"{dashes}\"{head}><title>{said}</title></path>"
             ));
             match message.end {
@@ -240,44 +260,43 @@ impl<'a> Picture<'a> {
                     (x, above - 12.0),
                 ]
             };
-            let place = self.taken.place(places.into_iter().map(|(x, y)| Area::of(label, SMALL, x, y)));
+            let places = places.into_iter().map(|(x, y)| Area::of(label, SMALL, x, y));
+            let place = self.taken.place(None, places);
             self.label(place, SMALL, "#333333", label);
         }
         // Short ways first: they have fewer places for a label.
-        let mut order: Vec<&Message> = self.scene.messages.iter().collect();
-        let length = |message: &&Message| {
-            let [(ax, ay), (bx, by)] = self.ends(message);
-            (bx - ax).hypot(by - ay)
-        };
-        order.sort_by(|a, b| length(a).total_cmp(&length(b)));
-        for message in order {
-            let [(ax, ay), (bx, by)] = self.ends(message);
-            let along = [0.5, 0.4, 0.6, 0.3, 0.7, 0.22, 0.78, 0.15, 0.85];
+        let mut order: Vec<(usize, &Message)> = self.scene.messages.iter().enumerate().collect();
+        let length = |message: &Message| self.way(message).length();
+        order.sort_by(|a, b| length(a.1).total_cmp(&length(b.1)));
+        for (number, message) in order {
+            let arrow = self.way(message);
+            let along =
+                [0.5, 0.42, 0.58, 0.34, 0.66, 0.26, 0.74, 0.18, 0.82, 0.1, 0.9].map(|part| arrow.at(part));
             let aside = [0.0, 14.0, -14.0, 26.0, -26.0];
             let label = &message.label;
-            let places = aside.iter().flat_map(|aside| {
-                along.iter().map(move |part| {
-                    Area::of(label, SIZE, ax + (bx - ax) * part + aside, ay + (by - ay) * part)
-                })
-            });
-            let place = self.taken.place(places);
-            self.label(place, SIZE, style(message.kind).0, label);
+            let places = aside
+                .iter()
+                .flat_map(|aside| along.iter().map(move |(x, y)| Area::of(label, SIZE, x + aside, *y)));
+            let place = self.taken.place(Some(number), places);
+            self.label(place, SIZE, INKS[message.kind % INKS.len()], label);
         }
     }
 
     /// White behind the letters, so that what they cross does not make them unreadable.
     fn label(&mut self, place: Area, size: f64, colour: &str, said: &str) {
-        let (x, y, said) = (place.x + place.width / 2.0, place.y + size * 0.85, escape(said));
+        let (x, y, said) = (place.x + place.width / 2.0, place.y + 1.5 + size * 0.85, escape(said));
+        let Area { x: left, y: top, width, height } = place;
         let _ = writeln!(
             self.texts,
-            "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{size}\" fill=\"{colour}\" text-anchor=\"middle\" stroke=\"#FFFFFF\" \
+            "<rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" rx=\"3\" fill=\"#FFFFFF\" \
+             fill-opacity=\"0.8\"/><text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{size}\" fill=\"{colour}\" text-anchor=\"middle\" stroke=\"#FFFFFF\" \
              stroke-width=\"3\" stroke-linejoin=\"round\" paint-order=\"stroke\">{said}</text>"
         );
     }
 
     fn page(mut self, title: &str) -> String {
         let run = &self.scene.run;
-        let wide = self.right().max(560.0) + 16.0;
+        let wide = self.right().max(560.0).max(width(title, 12.0) + 16.0) + 16.0;
         let heading = format!("{}, n = {}, k = {}", run.protocol, run.n, run.k);
         text(&mut self.texts, 16.0, 26.0, 16.0, "#000000", "start", &heading);
         text(&mut self.texts, 16.0, 46.0, 12.0, "#444444", "start", title);

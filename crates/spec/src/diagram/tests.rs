@@ -2,7 +2,7 @@
 
 use kgate_core::{NodeId, Time};
 
-use super::label::{Area, Taken, short};
+use super::label::{Area, Arrow, Taken, short};
 use super::scene::{End, Scene, Sign};
 use crate::told::{Run, Told, What};
 
@@ -75,7 +75,12 @@ fn bars_and_marks() {
 #[test]
 fn a_picture_of_its_own() {
     let wrong = What::Violated { property: "p".into(), nodes: vec![], text: "a & b".into() };
-    let svg = super::draw(&run(), &told(vec![(1, 0, send(1)), (2, 1, deliver(0)), (3, 0, wrong)]), "title");
+    let svg = super::draw(
+        &run(),
+        &told(vec![(1, 0, send(1)), (2, 1, deliver(0)), (3, 0, wrong)]),
+        "title",
+        Some(Time(2)),
+    );
     assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
     for part in [
         "x&lt;y, n = 3, k = 1",
@@ -87,7 +92,7 @@ fn a_picture_of_its_own() {
         assert!(svg.contains(part), "{part}");
     }
     assert!(!svg.contains("is inside") && !svg.contains("href") && !svg.contains("x<y"));
-    assert!(super::draw(&run(), &[], "").ends_with("</svg>\n"), "of nothing at all");
+    assert!(super::draw(&run(), &[], "", None).ends_with("</svg>\n"), "of nothing at all");
 }
 
 /// A label is the kind and the plain fields of the outermost structure.
@@ -102,12 +107,15 @@ fn short_labels() {
     assert_eq!(short("long", "Long { text: abcdefghijklmnopqrstuvwxyz }"), "long abcdefghijklmnop..");
 }
 
-/// Of several places the first free one is taken, or the one that covers least.
+/// Of several places the first free one is taken, or the one that covers least; a label may cover its own arrow.
 #[test]
 fn labels_give_way() {
     let mut taken = Taken::default();
     let at = |x: f64| Area { x, y: 0.0, width: 10.0, height: 10.0 };
-    assert_eq!(taken.place([at(0.0), at(50.0)].into_iter()), at(0.0));
-    assert_eq!(taken.place([at(5.0), at(50.0)].into_iter()), at(50.0));
-    assert_eq!(taken.place([at(2.0), at(48.0), at(8.0)].into_iter()), at(8.0));
+    assert_eq!(taken.place(None, [at(0.0), at(50.0)].into_iter()), at(0.0));
+    assert_eq!(taken.place(None, [at(5.0), at(50.0)].into_iter()), at(50.0));
+    assert_eq!(taken.place(None, [at(2.0), at(48.0), at(8.0)].into_iter()), at(8.0));
+    taken.take_arrow(7, &Arrow { from: (100.0, 5.0), bend: (110.0, 5.0), to: (120.0, 5.0) });
+    assert_eq!(taken.place(None, [at(100.0), at(200.0)].into_iter()), at(200.0));
+    assert_eq!(taken.place(Some(7), [at(100.0), at(300.0)].into_iter()), at(100.0));
 }
