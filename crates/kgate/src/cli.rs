@@ -53,6 +53,8 @@ Examples:
   A published algorithm lets three through a gate for two:
     kgate sim -n 4 -k 2 --load high --latency uniform=0.1..2 --hold 1 \\
         --as-printed D2
+  A thousand settings of every protocol, each drawn from a seed:
+    kgate sim --swarm --seeds 1000
   robust-2012, section 5, up to the fifth crash:
     kgate sim --protocol raymond -n 16 -k 5 --load first=5 --hold 0.8 \\
         --first-request 0.9 --send 0 --latency constant=0.01 --receive 0 \\
@@ -198,6 +200,16 @@ pub(crate) struct SimArgs {
         env = "KGATE_OPT_RUNS"
     )]
     pub(crate) runs: u32,
+    /// Run many settings, each drawn whole from a seed with the faults that the protocol bears; shrink and save what fails.
+    /// Takes --protocol (or `all`, the default here), --seeds, --seed, --as-printed, --save and --json, nothing else
+    #[arg(long)]
+    pub(crate) swarm: bool,
+    /// How many seeds a swarm runs of each protocol, from --seed on [default: 1000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) seeds: Option<u64>,
+    /// Where a swarm saves what fails, a file each [default: seeds]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) save: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_JSON")]
     pub(crate) json: bool,

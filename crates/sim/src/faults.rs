@@ -123,6 +123,21 @@ impl Plan {
     }
 }
 
+impl Config {
+    /// The very same run with every drawn crash named, so that they can be looked at one by one.
+    pub fn with_named_crashes(&self) -> Result<Self, ConfigError> {
+        let plan = Plan::draw(self)?;
+        let named = plan.crashes.iter().flat_map(|(&node, downs)| {
+            downs.iter().map(move |&(from, until)| Crash {
+                node,
+                at: from.since(Time::ZERO),
+                back: (until != Time::NEVER).then(|| until.since(Time::ZERO)),
+            })
+        });
+        Ok(Self { crashes: named.collect(), random_crashes: 0, random_recoveries: 0, ..self.clone() })
+    }
+}
+
 fn check(config: &Config, crash: &Crash) -> Result<(), ConfigError> {
     let Crash { node, at, back } = *crash;
     if node.0 >= config.nodes {

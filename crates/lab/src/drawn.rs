@@ -5,7 +5,7 @@ use kgate_protocols::registry::Network;
 use kgate_protocols::topology::graphs::{SHAPES, Shape};
 use kgate_sim::{Down, Grid, Latency, Load, ReceiveCost, Rng, SendCost, Think};
 
-use crate::{Case, claims_of, graph, t};
+use crate::{Case, t};
 
 /// A whole setting drawn at random: size (mostly no power of two), k, costs, latency (also one that reorders), load,
 /// detector or oracle, and as many crashes as the protocol bears.
@@ -46,7 +46,8 @@ pub fn drawn(protocol: &str, seed: u64) -> Case {
     config.detection.timeout = config.cost.longest_delay().unwrap_or_default().times(2).max(t("1"));
     config.detection.interval = Span(pick(1, 12) * 1_000_000_000);
     config.tolerate = config.permits - 1;
-    config.claims = claims_of(case.entry, nodes, config.permits);
+    case.config.claims = case.claims();
+    let config = &mut case.config;
     let spared = if config.load.requesters == nodes { 1 } else { config.load.requesters };
     config.random_crashes =
         u32::try_from(pick(0, u64::from(config.claims.bears.min(nodes - spared)))).expect("small");
@@ -79,8 +80,8 @@ fn responsive(case: &mut Case, dice: &mut Rng) {
     config.nodes = nodes;
     config.permits = small(dice.within(1, u64::from(nodes - 1).min(5)));
     config.tolerate = small(dice.within(0, u64::from((config.permits - 1).min(size - 1))));
-    config.claims = claims_of(case.entry, nodes, config.permits);
-    config.claims.bears = config.tolerate;
+    case.config.claims = case.claims();
+    let config = &mut case.config;
     config.refresh = (dice.below(2) == 0).then(|| t("3"));
     config.load.requesters = small(dice.within(1, u64::from(nodes)));
     config.cost.send = Span::ZERO;
@@ -93,13 +94,13 @@ fn responsive(case: &mut Case, dice: &mut Rng) {
 
 /// Any tree, crashes with recovery, adjacent ones too, messages to the down lost or kept, and losses for good.
 fn tree(case: &mut Case, dice: &mut Rng) {
-    let config = &mut case.config;
     let trees: Vec<Shape> = SHAPES.iter().map(|(_, shape)| *shape).filter(|shape| shape.is_tree()).collect();
     let shape = match dice.below(2) {
         0 => Shape::RandomTree,
         _ => trees[usize::try_from(dice.below(trees.len() as u64)).expect("small")],
     };
-    config.graph = Some(graph(shape, config.nodes, config.seed));
+    case.put_on(shape);
+    let config = &mut case.config;
     config.down_for = Span(dice.within(1, 80) * 100_000_000);
     config.random_recoveries = small(dice.within(0, 12));
     if config.nodes <= 4 {
@@ -119,12 +120,14 @@ fn corrupted(case: &mut Case, dice: &mut Rng) {
     config.nodes = small(dice.within(2, 10));
     config.permits = config.permits.min(config.nodes - 1);
     config.tolerate = config.permits - 1;
-    config.claims = claims_of(case.entry, config.nodes, config.permits);
+    case.config.claims = case.claims();
+    let config = &mut case.config;
     config.random_crashes = 0;
     config.detection.oracle = None;
     config.load.requesters = config.nodes;
     let shape = SHAPES[usize::try_from(dice.below(SHAPES.len() as u64)).expect("small")].1;
-    config.graph = Some(graph(shape, config.nodes, config.seed));
+    case.put_on(shape);
+    let config = &mut case.config;
     // Repeating states must leave the send queue time for news.
     config.refresh = Some(t("1") + config.cost.send.times(4 * u64::from(config.nodes)));
     config.transient.start = dice.below(2) == 0;

@@ -1,0 +1,15 @@
+//! The laboratory: what joins the registry of protocols with the drivers that name none.
+//!
+//! - [`case`]: a run of a named system, and [`command`](mod@command), the line that makes it again;
+//! - [`drawn`](mod@drawn): whole settings drawn from a seed;
+//! - [`swarm`]: many of those, each judged; [`shrink`]: a failing one made smaller.
+
+pub mod case;
+pub mod command;
+pub mod drawn;
+pub mod shrink;
+pub mod swarm;
+
+pub use case::{Case, claims_of, graph, t};
+pub use command::command;
+pub use drawn::drawn;
