@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::BoolishValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use kgate_core::{NodeId, Span};
-use kgate_sim::{Down, Latency, ReceiveCost, SendCost, Think};
+use kgate_sim::{Chance, Down, Latency, Partition, Pause, ReceiveCost, SendCost, Think};
 
 use crate::parse;
 
@@ -48,6 +48,8 @@ Examples:
     kgate sim --protocol bas -n 32 --random-crashes 3
   Tokens on a tree, processes that crash and come back:
     kgate sim --protocol tree-token -n 22 --load high --random-recoveries 20
+  A process that stops, and two that are cut off:
+    kgate sim --detector oracle=5 --pause 1@50..80 --partition 0+3@100..150
   From any memory at all to a working gate:
     kgate sim --protocol stabilizing -n 12 --load high --hold 1 --start random
   A published algorithm lets three through a gate for two:
@@ -143,6 +145,19 @@ pub(crate) struct SimArgs {
     /// What becomes of messages to a process that is down and will come back
     #[arg(long, value_enum, value_name = "HOW", default_value = "lost", env = "KGATE_OPT_DOWN")]
     pub(crate) down: DownArg,
+    /// Processes that stop for a time and go on, as process@time..time
+    #[arg(long, value_name = "P@T..T,..", value_delimiter = ',', env = "KGATE_OPT_PAUSE")]
+    pub(crate) pause: Vec<Pause>,
+    /// Processes cut off for a time: P+P@T..T both ways, P+P>@T..T what they send, >P+P@T..T what is sent to them. What would cross
+    /// arrives when the cut heals, or is lost where the protocol bears loss
+    #[arg(long, value_name = "P+P@T..T,..", value_delimiter = ',', env = "KGATE_OPT_PARTITION")]
+    pub(crate) partition: Vec<Partition>,
+    /// How likely a message is lost, as in 0.05, within the measured time (stabilizing)
+    #[arg(long, value_name = "X", default_value = "0", env = "KGATE_OPT_LOSS")]
+    pub(crate) loss: Chance,
+    /// How likely a message arrives twice (stabilizing)
+    #[arg(long, value_name = "X", default_value = "0", env = "KGATE_OPT_DUPLICATES")]
+    pub(crate) duplicates: Chance,
     /// How many crashes the protocol is told to bear, below k (timer-free) [default: k-1]
     #[arg(long, value_name = "F", env = "KGATE_OPT_TOLERATE")]
     pub(crate) tolerate: Option<u32>,

@@ -17,7 +17,8 @@ use kgate_lab::Case;
 use kgate_lab::case::Queue;
 use kgate_protocols::registry::{self, Entry};
 use kgate_sim::{
-    Claims, Config, Cost, Detection, Latency, Load, OpenTrace, Report, RunError, Think, Transient,
+    Claims, Config, Cost, Detection, Disturbance, Latency, Load, OpenTrace, Report, RunError, Think,
+    Transient,
 };
 use kgate_spec::Violation;
 use serde::Serialize;
@@ -145,6 +146,12 @@ fn config(args: &SimArgs, printed: Printed, seed: u64) -> Config {
             start: args.start == StartArg::Random,
             strikes: args.corrupt.clone(),
             forged: args.forged,
+        },
+        disturbance: Disturbance {
+            pauses: args.pause.clone(),
+            partitions: args.partition.clone(),
+            loss: args.loss,
+            duplicates: args.duplicates,
         },
         tolerate: args.tolerate.unwrap_or(args.units.saturating_sub(1)),
         refresh: args.refresh,

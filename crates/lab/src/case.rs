@@ -142,6 +142,9 @@ pub fn claims_of(entry: &Entry, nodes: u32, permits: u32) -> Claims {
         recovers: entry.recovers,
         heals: entry.heals,
         asks_inside: entry.asks_inside,
+        bears_delay: entry.bears_delay,
+        bears_loss: entry.bears_loss,
+        bears_duplicates: entry.bears_duplicates,
     }
 }
 

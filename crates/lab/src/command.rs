@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use kgate_core::NodeId;
-use kgate_sim::{Crash, Down, ReceiveCost, SendCost};
+use kgate_sim::{Chance, Crash, Disturbance, Down, ReceiveCost, SendCost};
 
 use crate::Case;
 
@@ -86,6 +86,7 @@ fn faults(case: &Case) -> Vec<String> {
             Down::Kept => "--down kept".into(),
         });
     }
+    words.extend(disturbance(&config.disturbance));
     let transient = &config.transient;
     words.extend(transient.start.then(|| "--start random".into()));
     words.extend(list("--corrupt", &transient.strikes, |&(node, when)| at(node, when)));
@@ -93,6 +94,17 @@ fn faults(case: &Case) -> Vec<String> {
         words.push(format!("--forged {}", transient.forged));
     }
     words
+}
+
+fn disturbance(disturbance: &Disturbance) -> Vec<String> {
+    let chance = |flag: &str, chance: Chance| (chance > Chance::NEVER).then(|| format!("{flag} {chance}"));
+    let words = [
+        list("--pause", &disturbance.pauses, ToString::to_string),
+        list("--partition", &disturbance.partitions, ToString::to_string),
+        chance("--loss", disturbance.loss),
+        chance("--duplicates", disturbance.duplicates),
+    ];
+    words.into_iter().flatten().collect()
 }
 
 /// What only some systems are told, and what is switched on.

@@ -1,9 +1,15 @@
 //! Settings drawn from a seed.
+//!
+//! [`drawn`] is a setting with the faults of the papers: crashes, recoveries, corruption. [`disturbed`] adds what the papers leave out: processes that
+//! stop for a time, partitions, loss and duplicates, as far as the protocol claims to bear them. Half of the seeds are left as they are.
 
-use kgate_core::Span;
+use kgate_core::{NodeId, Span};
 use kgate_protocols::registry::Network;
 use kgate_protocols::topology::graphs::{SHAPES, Shape};
-use kgate_sim::{Down, Grid, Latency, Load, ReceiveCost, Rng, SendCost, Think};
+use kgate_sim::{
+    Chance, Config, Detector, Down, Grid, Latency, Load, Partition, Pause, ReceiveCost, Rng, SendCost, Think,
+    Way,
+};
 
 use crate::{Case, t};
 
@@ -65,6 +71,64 @@ fn particular(case: &mut Case, seed: u64) {
         Network::Tree => tree(case, &mut dice),
         Network::Graph => corrupted(case, &mut dice),
     }
+}
+
+/// The setting of [`drawn`], in every second seed with pauses, partitions, loss and duplicates.
+pub fn disturbed(protocol: &str, seed: u64) -> Case {
+    let mut case = drawn(protocol, seed);
+    let mut dice = Rng::fork(seed, "disturbance");
+    if dice.below(2) == 0 {
+        return case;
+    }
+    let Config { claims, detection, nodes, duration, .. } = case.config;
+    let goes_by_time = detection.oracle.is_none() && claims.detector.is_some_and(|own| own != Detector::Log);
+    let disturbance = &mut case.config.disturbance;
+    if claims.bears_delay && !goes_by_time {
+        for _ in 0..dice.below(4) {
+            let (node, (from, until)) = (node(&mut dice, nodes), interval(&mut dice, duration));
+            if disturbance.pauses.iter().all(|pause| pause.node != node) {
+                disturbance.pauses.push(Pause { node, from, until });
+            }
+        }
+        for _ in 0..dice.below(3) {
+            disturbance.partitions.push(partition(&mut dice, nodes, duration));
+        }
+    }
+    let chance = |dice: &mut Rng| Chance(small(dice.below(4) * 100_000));
+    if claims.bears_loss {
+        disturbance.loss = chance(&mut dice);
+    }
+    if claims.bears_duplicates {
+        disturbance.duplicates = chance(&mut dice);
+    }
+    case
+}
+
+fn partition(dice: &mut Rng, nodes: u32, duration: Span) -> Partition {
+    let first = node(dice, nodes); // One is cut off at least, and one is not.
+    let spared = NodeId((first.0 + 1) % nodes);
+    let others = (0..nodes).map(NodeId).filter(|&other| other != first && other != spared);
+    let mut cut: Vec<NodeId> = others.filter(|_| dice.below(2) == 0).chain([first]).collect();
+    cut.sort_unstable();
+    let way = match dice.below(4) {
+        0 => Way::Out,
+        1 => Way::In,
+        _ => Way::Both,
+    };
+    let (from, until) = interval(dice, duration);
+    Partition { nodes: cut, way, from, until }
+}
+
+fn node(dice: &mut Rng, nodes: u32) -> NodeId {
+    NodeId(small(dice.below(u64::from(nodes))))
+}
+
+/// Up to a third of the run, in tenths of a unit.
+fn interval(dice: &mut Rng, duration: Span) -> (Span, Span) {
+    let tenth = Span(Span::UNIT.0 / 10);
+    let tenths = duration.0 / tenth.0;
+    let from = dice.below(tenths);
+    (tenth.times(from), tenth.times(from + dice.within(1, tenths / 3)))
 }
 
 fn small(number: u64) -> u32 {
@@ -134,7 +198,7 @@ fn corrupted(case: &mut Case, dice: &mut Rng) {
     config.transient.forged = small(dice.below(4));
     config.duration = t("200");
     for _ in 0..dice.below(4) {
-        let node = kgate_core::NodeId(small(dice.below(u64::from(config.nodes))));
+        let node = node(dice, config.nodes);
         config.transient.strikes.push((node, Span(dice.below(config.duration.0))));
     }
 }

@@ -12,4 +12,4 @@ pub mod swarm;
 
 pub use case::{Case, claims_of, graph, t};
 pub use command::command;
-pub use drawn::drawn;
+pub use drawn::{disturbed, drawn};

@@ -7,7 +7,7 @@
 //! A smaller case is another run: everything random falls out differently. So each way is tried with a few other seeds too.
 
 use kgate_core::{NodeId, Span};
-use kgate_sim::{Latency, ReceiveCost, SendCost, Think};
+use kgate_sim::{Chance, Latency, ReceiveCost, SendCost, Think};
 
 use crate::swarm::{Judge, Wrong, wrong_once};
 use crate::{Case, command, t};
@@ -50,7 +50,12 @@ pub fn faults(case: &Case) -> usize {
     let transient = usize::from(config.transient.start) + config.transient.strikes.len();
     // A crash with recovery is two events.
     let back = config.crashes.iter().filter(|crash| crash.back.is_some()).count();
-    config.crashes.len() + back + 2 * drawn + transient
+    let disturbance = &config.disturbance;
+    let chances = [disturbance.loss, disturbance.duplicates];
+    let disturbed = disturbance.pauses.len()
+        + disturbance.partitions.iter().map(|cut| cut.nodes.len()).sum::<usize>()
+        + chances.iter().filter(|chance| **chance > Chance::NEVER).count();
+    config.crashes.len() + back + 2 * drawn + transient + disturbed
 }
 
 /// Makes `case` smaller as long as the property that is `wrong` is still violated.
@@ -118,10 +123,8 @@ fn with(case: &Case, change: impl FnOnce(&mut Case)) -> Case {
 fn fewer_processes(case: &Case) -> Vec<Case> {
     let nodes = case.config.nodes;
     let Latency::Grid(grid) = case.config.cost.latency else {
-        return [nodes / 2, nodes * 3 / 4, nodes - 1]
-            .into_iter()
-            .map(|fewer| of_nodes(case, fewer))
-            .collect();
+        let fewer = [nodes / 2, nodes * 3 / 4, nodes - 1].map(|fewer| fewer.max(2));
+        return fewer.into_iter().flat_map(|fewer| [of_nodes(case, fewer), last_of(case, fewer)]).collect();
     };
     let shapes = [(grid.clusters - 1, grid.size), (grid.clusters, grid.size - 1)];
     let of_shape = |(clusters, size): (u32, u32)| {
@@ -142,6 +145,11 @@ fn last_of(case: &Case, nodes: u32) -> Case {
         let name = |node: &mut NodeId| node.0 = node.0.saturating_sub(gone);
         case.config.crashes.iter_mut().for_each(|crash| name(&mut crash.node));
         case.config.transient.strikes.iter_mut().for_each(|strike| name(&mut strike.0));
+        case.config.disturbance.pauses.iter_mut().for_each(|pause| name(&mut pause.node));
+        for cut in &mut case.config.disturbance.partitions {
+            cut.nodes.iter_mut().for_each(name);
+            cut.nodes.dedup();
+        }
     });
     of_nodes(&renamed, nodes)
 }
@@ -157,6 +165,11 @@ fn of_nodes(case: &Case, nodes: u32) -> Case {
         config.tolerate = config.tolerate.min(config.permits - 1);
         config.crashes.retain(|crash| there(crash.node));
         config.transient.strikes.retain(|strike| there(strike.0));
+        config.disturbance.pauses.retain(|pause| there(pause.node));
+        for cut in &mut config.disturbance.partitions {
+            cut.nodes.retain(|&node| there(node));
+        }
+        config.disturbance.partitions.retain(|cut| !cut.nodes.is_empty());
         case.config.claims = case.claims();
         if let Some(shape) = case.shape() {
             case.put_on(shape);
@@ -184,6 +197,33 @@ fn fewer_faults(case: &Case) -> Vec<Case> {
         ways.push(with(case, |case| {
             case.config.transient.strikes.remove(index);
         }));
+    }
+    ways.extend(fewer_disturbances(case));
+    ways
+}
+
+fn fewer_disturbances(case: &Case) -> Vec<Case> {
+    let disturbance = &case.config.disturbance;
+    let mut ways = vec![
+        with(case, |case| case.config.disturbance.pauses.clear()),
+        with(case, |case| case.config.disturbance.partitions.clear()),
+        with(case, |case| case.config.disturbance.loss = Chance::NEVER),
+        with(case, |case| case.config.disturbance.duplicates = Chance::NEVER),
+    ];
+    for index in 0..disturbance.pauses.len() {
+        ways.push(with(case, |case| {
+            case.config.disturbance.pauses.remove(index);
+        }));
+    }
+    for (index, cut) in disturbance.partitions.iter().enumerate() {
+        ways.push(with(case, |case| {
+            case.config.disturbance.partitions.remove(index);
+        }));
+        for member in 0..cut.nodes.len() {
+            ways.push(with(case, |case| {
+                case.config.disturbance.partitions[index].nodes.remove(member);
+            }));
+        }
     }
     ways
 }
@@ -261,6 +301,18 @@ fn rounder(case: &Case) -> Vec<Case> {
             ways.push(with(case, |case| {
                 let strike = &mut case.config.transient.strikes[index];
                 strike.1 = round(strike.1);
+            }));
+        }
+        for index in 0..case.config.disturbance.pauses.len() {
+            ways.push(with(case, |case| {
+                let pause = &mut case.config.disturbance.pauses[index];
+                (pause.from, pause.until) = (round(pause.from), round(pause.until) + Span(grain));
+            }));
+        }
+        for index in 0..case.config.disturbance.partitions.len() {
+            ways.push(with(case, |case| {
+                let cut = &mut case.config.disturbance.partitions[index];
+                (cut.from, cut.until) = (round(cut.from), round(cut.until) + Span(grain));
             }));
         }
     }

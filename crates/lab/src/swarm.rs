@@ -15,7 +15,7 @@ use kgate_sim::{Report, RunError};
 use serde::Serialize;
 
 use crate::case::Queue;
-use crate::{Case, command, drawn, shrink};
+use crate::{Case, command, disturbed, shrink};
 
 /// What to run of one system.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +74,14 @@ pub struct Tally {
     pub recoveries: u64,
     /// Processes whose memory became anything.
     pub corruptions: u64,
+    /// Times that a process was stopped and went on.
+    pub pauses: u64,
+    /// Partitions.
+    pub partitions: u64,
+    /// Messages lost.
+    pub lost: u64,
+    /// Messages doubled.
+    pub doubled: u64,
 }
 
 impl Tally {
@@ -87,6 +95,10 @@ impl Tally {
         self.crashes += u64::from(report.crashes);
         self.recoveries += u64::from(report.recoveries);
         self.corruptions += start + transient.strikes.len() as u64;
+        self.pauses += u64::from(report.pauses);
+        self.partitions += u64::from(report.partitions);
+        self.lost += report.lost;
+        self.doubled += report.doubled;
     }
 
     fn add(&mut self, other: &Self) {
@@ -97,11 +109,23 @@ impl Tally {
         self.crashes += other.crashes;
         self.recoveries += other.recoveries;
         self.corruptions += other.corruptions;
+        self.pauses += other.pauses;
+        self.partitions += other.partitions;
+        self.lost += other.lost;
+        self.doubled += other.doubled;
     }
 
     /// The faults by kind.
-    pub fn faults(&self) -> [(&'static str, u64); 3] {
-        [("crashes", self.crashes), ("recoveries", self.recoveries), ("corruptions", self.corruptions)]
+    pub fn faults(&self) -> [(&'static str, u64); 7] {
+        [
+            ("crashes", self.crashes),
+            ("recoveries", self.recoveries),
+            ("corruptions", self.corruptions),
+            ("pauses", self.pauses),
+            ("partitions", self.partitions),
+            ("messages lost", self.lost),
+            ("messages doubled", self.doubled),
+        ]
     }
 }
 
@@ -208,7 +232,7 @@ impl Failure {
 impl Swarm<'_> {
     /// The setting of one seed.
     pub fn case(&self, seed: u64) -> Case {
-        let case = drawn(self.entry.name, seed);
+        let case = disturbed(self.entry.name, seed);
         match self.as_printed {
             Some(id) => case.as_printed(id),
             None => case,

@@ -59,6 +59,10 @@ pub(crate) enum Change {
     Lost,
     /// A transient fault strikes it.
     Strike,
+    /// It stops.
+    Pause,
+    /// It goes on.
+    Resume,
 }
 
 /// All faults of a run: those named, and those drawn.
@@ -108,6 +112,15 @@ impl Plan {
                 return Err(ConfigError::Strike { node, at, nodes, duration });
             }
             changes.push((Time::ZERO + at, node, Change::Strike));
+        }
+        let mut pauses = config.disturbance.pauses.clone();
+        pauses.sort_by_key(|pause| pause.from);
+        for pause in pauses {
+            let until = (Time::ZERO + pause.until).min(end);
+            changes.extend([
+                (Time::ZERO + pause.from, pause.node, Change::Pause),
+                (until, pause.node, Change::Resume),
+            ]);
         }
         changes.sort_by_key(|&(at, node, _)| (at, node)); // Stable: down comes before back.
         Ok(Self { changes, crashes })

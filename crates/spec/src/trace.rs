@@ -58,6 +58,24 @@ pub enum Event<'a> {
     Fault,
     /// The run has recovered from all transient faults; told once, of the process at which that was seen.
     Recovered,
+    /// The process is stopped: nothing happens to it.
+    Pause,
+    /// The process goes on.
+    Resume,
+    /// A copy of a message that the process sent will not arrive.
+    Lost {
+        /// Its kind.
+        kind: &'a str,
+        /// To whom.
+        to: NodeId,
+    },
+    /// A copy of a message that the process sent will arrive twice.
+    Doubled {
+        /// Its kind.
+        kind: &'a str,
+        /// To whom.
+        to: NodeId,
+    },
     /// The process holds another for crashed.
     Suspected {
         /// Whom.

@@ -8,7 +8,11 @@ use crate::Failure;
 use crate::cli::{ModelArg, SimArgs, StartArg};
 
 /// What only messages, clients and detectors know of.
-const MESSAGES_ONLY: [&str; 21] = [
+const MESSAGES_ONLY: [&str; 25] = [
+    "pause",
+    "partition",
+    "loss",
+    "duplicates",
     "load",
     "hold",
     "think",

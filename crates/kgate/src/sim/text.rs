@@ -65,6 +65,9 @@ fn print_page(
     if report.recoveries > 0 {
         writeln!(to, "recoveries  {} times a process crashed and came back", report.recoveries)?;
     }
+    if let Some(disturbed) = disturbed(report) {
+        writeln!(to, "disturbed   {disturbed}")?;
+    }
     if let Some(at) = report.stabilized_at {
         writeln!(to, "stabilized  at {at:.3} t.u.; since then at most {} inside", report.max_inside)?;
     }
@@ -91,6 +94,23 @@ fn print_page(
         report.hash
     )?;
     writeln!(to, "replay      {command}")
+}
+
+/// What befell processes and messages beside crashes, if anything did.
+fn disturbed(report: &Report) -> Option<String> {
+    let counts = [
+        (u64::from(report.pauses), "pauses"),
+        (u64::from(report.partitions), "partitions"),
+        (report.delayed, "messages held up by them"),
+        (report.lost, "messages lost"),
+        (report.doubled, "messages doubled"),
+    ];
+    let words: Vec<String> = counts
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    (!words.is_empty()).then(|| words.join(", "))
 }
 
 fn asking(count: u32) -> String {

@@ -5,12 +5,14 @@
 //! - `judges.rs`: who is inside and who waits, told to the judges of `kgate-spec`;
 //! - `crashes.rs`: who crashes, who comes back, and who learns of it; `awareness.rs`: how long that takes;
 //! - `transient.rs`: memory and channels that become anything, and when the run has recovered from that;
+//! - `disturbed.rs`: processes that are stopped, messages that are late, lost or doubled;
 //! - `drain.rs`: after the measured time, whether every request of a live process is answered.
 //!
 //! A crash acts after everything else scheduled at its instant: the loop runs up to the crash's time, then applies it.
 
 mod awareness;
 mod crashes;
+mod disturbed;
 mod drain;
 mod event;
 mod judges;
@@ -38,6 +40,7 @@ use crate::report::{Report, Rest};
 use crate::rng::Rng;
 use crate::stats::{Counts, Stats};
 use awareness::Awareness;
+pub(crate) use disturbed::Disturbed;
 use event::{Event, EventOf};
 use judges::Judges;
 use network::Network;
@@ -104,6 +107,8 @@ pub fn run<M: Protocol, D: Protocol, Q: Engine>(
         max_inside: simulation.judges.most_inside(),
         max_inside_overall: simulation.judges.most_inside_overall(),
         crashes: simulation.crashed,
+        disturbed: simulation.disturbed,
+        partitions: u32::try_from(config.disturbance.partitions.len()).unwrap_or(u32::MAX),
         unanswered,
         violations: simulation.judges.into_violations(),
         wall_seconds,
@@ -179,6 +184,9 @@ struct Simulation<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> {
     /// The grants that are inside.
     held: BTreeMap<NodeId, GrantId>,
     recovery: Recovery,
+    /// What waits for each process that is stopped, in order.
+    stopped: BTreeMap<NodeId, Vec<EventOf<M, D>>>,
+    disturbed: Disturbed,
     /// Events in the queue that are the detector's, which goes on for ever.
     probes: usize,
     network: Network,
@@ -223,6 +231,8 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
             due: FixedBitSet::with_capacity(config.load.requesters as usize),
             held: BTreeMap::new(),
             recovery: Recovery::new(config),
+            stopped: BTreeMap::new(),
+            disturbed: Disturbed::default(),
             probes: 0,
             network: Network::new(config),
             judges: Judges::new(config),
@@ -287,6 +297,8 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
                 Change::Down => self.go_down(node),
                 Change::Back => self.come_back(node),
                 Change::Strike => self.strike(node),
+                Change::Pause => self.pause(node),
+                Change::Resume => self.resume(node),
             }
         }
         self.run_until(self.end);
@@ -314,6 +326,9 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
     #[inline]
     fn step(&mut self, at: Time, event: EventOf<M, D>) {
         self.now = at;
+        if !self.stopped.is_empty() && self.waits(&event) {
+            return;
+        }
         self.happen(event);
         if self.recovery.pending() {
             self.look_whether_settled();
