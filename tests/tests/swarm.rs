@@ -3,7 +3,8 @@
 use kgate_lab::shrink::{faults, size};
 use kgate_lab::swarm::{Summary, Swarm, Wrong, examine, judge};
 use kgate_protocols::registry;
-use kgate_tests::{command, drawn};
+use kgate_sim::Chance;
+use kgate_tests::{command, disturbed, drawn};
 
 fn swarm(protocol: &str, as_printed: Option<&'static str>, seeds: u64) -> Swarm<'static> {
     let entry = registry::entry(protocol).expect("a protocol");
@@ -17,7 +18,7 @@ fn run(swarm: &Swarm<'_>) -> Summary {
 /// The planted bugs D2 and D4: found, shrunk to a run that is no larger and violates the same property.
 #[test]
 fn a_printed_defect_is_caught_and_shrunk() {
-    for (protocol, id, nodes) in [("vcube", "D2", 5), ("bas", "D4", 5)] {
+    for (protocol, id, nodes) in [("vcube", "D2", 4), ("bas", "D4", 8)] {
         let summary = run(&swarm(protocol, Some(id), 40));
         assert!(summary.wrong > 0 && !summary.succeeded(), "{protocol} {id}");
         let failure = &summary.failures[0];
@@ -65,10 +66,35 @@ fn a_vacuous_swarm_is_no_success() {
     assert!(summary.succeeded() && summary.nothing_shown().is_none());
     summary.tally.grants = 0;
     assert_eq!(summary.nothing_shown(), Some("nobody ever entered"));
-    let calm = (1..).find(|&seed| drawn("raymond", seed).config.random_crashes == 0).expect("some are calm");
+    let is_calm = |&seed: &u64| faults(&disturbed("raymond", seed)) == 0;
+    let calm = (1..).find(is_calm).expect("some are calm");
     let summary = run(&Swarm { first: calm, ..swarm("raymond", None, 1) });
     assert!(summary.wrong == 0 && !summary.succeeded());
     assert_eq!(summary.nothing_shown(), Some("no fault ever happened"));
+}
+
+/// A protocol bears what it claims, by the thousand seeds of `seeds.rs`; and what it does not claim it does not bear, or the claim would be
+/// too small: with loss somebody waits for ever, and who takes the late for crashed is harmed by a pause.
+#[test]
+fn what_is_not_claimed_is_not_borne() {
+    for entry in registry::ENTRIES.iter().filter(|entry| !entry.bears_loss) {
+        let harmed = (1..=60).any(|seed| {
+            let mut case = drawn(entry.name, seed);
+            case.config.claims.bears_loss = true;
+            case.config.disturbance.loss = Chance(50_000);
+            judge(&case.run()).is_some()
+        });
+        assert!(harmed, "{} bears loss", entry.name);
+    }
+    for entry in registry::ENTRIES.iter().filter(|entry| !entry.bears_delay) {
+        let harmed = (1..=60).any(|seed| {
+            let mut case = drawn(entry.name, seed);
+            case.config.claims.bears_delay = true;
+            case.config.disturbance.pauses = vec!["1@5..25".parse().expect("a pause")];
+            judge(&case.run()).is_some()
+        });
+        assert!(harmed, "{} bears delay", entry.name);
+    }
 }
 
 /// A case whose drawn crashes are named is the very same run.

@@ -155,7 +155,7 @@ pub(crate) struct SimArgs {
     /// How likely a message is lost, as in 0.05, within the measured time (stabilizing)
     #[arg(long, value_name = "X", default_value = "0", env = "KGATE_OPT_LOSS")]
     pub(crate) loss: Chance,
-    /// How likely a message arrives twice (stabilizing)
+    /// How likely a message arrives twice, within the measured time
     #[arg(long, value_name = "X", default_value = "0", env = "KGATE_OPT_DUPLICATES")]
     pub(crate) duplicates: Chance,
     /// How many crashes the protocol is told to bear, below k (timer-free) [default: k-1]

@@ -124,7 +124,11 @@ fn fewer_processes(case: &Case) -> Vec<Case> {
     let nodes = case.config.nodes;
     let Latency::Grid(grid) = case.config.cost.latency else {
         let fewer = [nodes / 2, nodes * 3 / 4, nodes - 1].map(|fewer| fewer.max(2));
-        return fewer.into_iter().flat_map(|fewer| [of_nodes(case, fewer), last_of(case, fewer)]).collect();
+        let ways = |fewer: u32| {
+            let last = last_of(case, fewer);
+            [of_nodes(case, fewer), sooner(&last, fewer, nodes), last]
+        };
+        return fewer.into_iter().flat_map(ways).collect();
     };
     let shapes = [(grid.clusters - 1, grid.size), (grid.clusters, grid.size - 1)];
     let of_shape = |(clusters, size): (u32, u32)| {
@@ -256,7 +260,29 @@ fn shorter(case: &Case) -> Vec<Case> {
     let now = case.config.duration.0;
     let whole = |span: u64| Span(span.div_ceil(Span::UNIT.0) * Span::UNIT.0);
     let shorter = [now / 4, now / 2, now * 3 / 4, now.saturating_sub(Span::UNIT.0)].map(whole);
-    shorter.into_iter().map(|duration| with(case, |case| case.config.duration = duration)).collect()
+    let cut = shorter.into_iter().map(|duration| with(case, |case| case.config.duration = duration));
+    cut.chain([(1, 4), (1, 2), (3, 4), (9, 10)].map(|(part, of)| sooner(case, part, of))).collect()
+}
+
+/// Everything happens in `part` of `of` of the time, in tenths of a unit: fewer who wait need less time.
+fn sooner(case: &Case, part: u32, of: u32) -> Case {
+    let tenth = Span::UNIT.0 / 10;
+    let scaled = |span: Span| Span((span.0 / tenth * u64::from(part)).div_ceil(u64::from(of)) * tenth);
+    with(case, |case| {
+        let config = &mut case.config;
+        config.duration = Span(scaled(config.duration).0.div_ceil(Span::UNIT.0) * Span::UNIT.0);
+        for crash in &mut config.crashes {
+            crash.at = scaled(crash.at);
+            crash.back = crash.back.map(|back| scaled(back) + Span(tenth));
+        }
+        config.transient.strikes.iter_mut().for_each(|strike| strike.1 = scaled(strike.1));
+        for pause in &mut config.disturbance.pauses {
+            (pause.from, pause.until) = (scaled(pause.from), scaled(pause.until) + Span(tenth));
+        }
+        for cut in &mut config.disturbance.partitions {
+            (cut.from, cut.until) = (scaled(cut.from), scaled(cut.until) + Span(tenth));
+        }
+    })
 }
 
 /// Plain costs and times. Where a protocol's assumptions rest on the costs (timer-free-2009: responsiveness), those stay.

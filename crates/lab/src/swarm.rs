@@ -15,7 +15,7 @@ use kgate_sim::{Report, RunError};
 use serde::Serialize;
 
 use crate::case::Queue;
-use crate::{Case, command, disturbed, shrink};
+use crate::{Case, command, disturbed, drawn, shrink};
 
 /// What to run of one system.
 #[derive(Clone, Copy, Debug)]
@@ -230,12 +230,11 @@ impl Failure {
 }
 
 impl Swarm<'_> {
-    /// The setting of one seed.
+    /// The setting of one seed. What runs as printed meets the faults of its paper only: it never claimed to bear more.
     pub fn case(&self, seed: u64) -> Case {
-        let case = disturbed(self.entry.name, seed);
         match self.as_printed {
-            Some(id) => case.as_printed(id),
-            None => case,
+            Some(id) => drawn(self.entry.name, seed).as_printed(id),
+            None => disturbed(self.entry.name, seed),
         }
     }
 

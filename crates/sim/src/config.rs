@@ -218,7 +218,7 @@ pub enum ConfigError {
     LossNotBorne,
     /// Duplicates for a protocol over reliable channels.
     #[error(
-        "this protocol needs channels that deliver each message once: leave out --duplicates, or choose stabilizing"
+        "this protocol needs channels that deliver each message once: leave out --duplicates, or choose another protocol"
     )]
     DuplicatesNotBorne,
     /// A pause or partition of nobody, or one that would come too late to matter.

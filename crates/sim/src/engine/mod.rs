@@ -47,6 +47,8 @@ use network::Network;
 use transient::Recovery;
 
 #[cfg(test)]
+mod disturbed_tests;
+#[cfg(test)]
 mod fault_tests;
 #[cfg(test)]
 mod tests;
