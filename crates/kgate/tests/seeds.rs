@@ -37,7 +37,7 @@ fn stored_seeds_do_as_they_say() {
 fn first_violation(line: &str) -> Option<String> {
     let [once, again] = ["bucket", "heap"].map(|engine| report(&format!("{line} --engine {engine}")));
     assert_eq!(once["hash"], again["hash"], "{line}");
-    assert!(once["grants"].as_u64() > Some(0), "{line}: nobody entered");
+    assert!(once["requests"].as_u64() > Some(0), "{line}: nobody asked");
     once["violations"][0]["property"].as_str().map(str::to_owned)
 }
 

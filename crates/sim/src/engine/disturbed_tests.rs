@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::tests::Accuser;
 use super::{Bucket, Heap, run};
-use crate::{Chance, Claims, Config, Crash, Detector, Latency, Report, Think};
+use crate::{Chance, Claims, Config, Crash, Detector, Down, Latency, Report, Think};
 
 /// p1 echoes what it hears; p0 asks with each wish and goes in with the first answer to it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -135,6 +135,18 @@ fn a_crash_ends_a_pause() {
     assert_eq!((report.pauses, report.crashes, report.grants, report.unanswered), (1, 1, 0, 1));
 }
 
+/// One that comes back is not stopped: down from 3 to 4, p1 is handed the request that was kept for it at 4.
+#[test]
+fn who_comes_back_is_not_stopped() {
+    let mut config = config(1);
+    config.claims.recovers = true;
+    config.down = Down::Kept;
+    config.disturbance.pauses = vec!["1@0.5..9".parse().expect("a pause")];
+    config.crashes =
+        vec![Crash { node: NodeId(1), at: Span::UNIT.times(3), back: Some(Span::UNIT.times(4)) }];
+    assert_eq!(report(&config).obtaining.max, Some(5.0));
+}
+
 /// What would arrive across a cut arrives when it heals: the request, the answer, or both, by the way of the cut.
 #[test]
 fn a_cut_holds_up_what_crosses_it() {
@@ -193,13 +205,14 @@ fn duplicates_arrive_twice() {
 /// Only what is borne may befall a run, and it must make sense.
 #[test]
 fn claims_are_checked() {
-    let refused = |change: fn(&mut Config)| {
+    type Change = fn(&mut Config);
+    let refused = |change: Change| {
         let mut config = config(1);
         config.disturbance.pauses = vec!["1@2..5".parse().expect("a pause")];
         change(&mut config);
         run::<Echo, Accuser<false>, Bucket>("echo", &config, None).expect_err("refused").to_string()
     };
-    let says: [(fn(&mut Config), &str); 9] = [
+    let says: [(Change, &str); 9] = [
         (|config| config.claims.bears_delay = false, "leave out --pause and --partition"),
         (|config| config.claims.detector = Some(Detector::Sparse), "--detector oracle=T"),
         (|config| config.disturbance.loss = Chance(1), "lose nothing"),
