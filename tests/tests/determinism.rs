@@ -1,7 +1,7 @@
 //! Same seed, same run: on both engines, twice, in debug and in release builds.
 
 use kgate_sim::Latency;
-use kgate_tests::{Case, drawn, t};
+use kgate_tests::{Case, disturbed, drawn, t};
 
 const PROTOCOLS: [&str; 7] = ["raymond", "bas", "vcube", "robust", "timer-free", "tree-token", "stabilizing"];
 
@@ -10,7 +10,7 @@ const PROTOCOLS: [&str; 7] = ["raymond", "bas", "vcube", "robust", "timer-free",
 fn engines_agree() {
     for protocol in PROTOCOLS {
         for seed in 1..=100 {
-            let case = drawn(protocol, seed);
+            let case = disturbed(protocol, seed);
             let (bucket, heap, again) = (case.run(), case.run_on_heap(), case.run());
             assert_eq!(bucket.hash, heap.hash, "{protocol}, seed {seed}");
             assert_eq!(bucket.hash, again.hash, "{protocol}, seed {seed}");

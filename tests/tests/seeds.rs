@@ -1,6 +1,9 @@
-//! A thousand settings a protocol, drawn from their seeds: safety always, an answer for every live process in the end.
+//! A thousand settings a protocol, drawn from their seeds: safety always, an answer for every live process in the end. And a hundred fresh
+//! ones for every commit, so that the thousand are not all that is ever tried.
 
-use kgate_tests::drawn;
+use kgate_lab::swarm::{Swarm, judge};
+use kgate_protocols::registry::{self, ENTRIES};
+use kgate_tests::{command, disturbed};
 
 /// A thousand, or as many as `KGATE_TEST_SEEDS` says: the slow sweep.
 fn seeds() -> u64 {
@@ -20,21 +23,52 @@ const USUAL: Worth = Worth { grants: 20, full: 30 };
 /// Safety and liveness (vcube-2018 section 7.4, Lemmas 7.1 and 7.2; the same in every paper), with random faults, sizes,
 /// k, costs and latencies; and the setting is worth something: units are granted, contended for, and faults happen.
 fn check(protocol: &str, worth: Worth) {
-    let (mut grants, mut full, mut faults) = (0, 0, 0);
+    let (mut grants, mut full, mut faults, mut disturbed_runs) = (0, 0, 0, 0);
+    let bears_delay = registry::entry(protocol).expect("a protocol").bears_delay;
     let seeds = seeds();
     for seed in 1..=seeds {
-        let case = drawn(protocol, seed);
+        let case = disturbed(protocol, seed);
         let report = case.run();
-        assert!(report.violations.is_empty(), "seed {seed}: {:#?}\n{case:#?}", report.violations);
+        assert!(
+            report.violations.is_empty(),
+            "seed {seed}: {:#?}\nREPRODUCE WITH: {}",
+            report.violations,
+            command(&case)
+        );
         assert!(report.max_inside <= case.config.permits as usize, "seed {seed}");
         assert_eq!(report.unanswered, 0, "seed {seed}");
         grants += report.grants;
         full += u64::from(report.max_inside == case.config.permits as usize);
         faults += u64::from(report.crashes + report.recoveries) + u64::from(report.stabilized_at.is_some());
+        disturbed_runs += u64::from(report.pauses > 0) + u64::from(report.delayed + report.lost > 0);
     }
     assert!(grants > worth.grants * seeds, "{grants} grants");
     assert!(full > seeds * worth.full / 100, "only {full} runs had k inside");
     assert!(faults > seeds * 3 / 10, "only {faults} faults");
+    assert!(disturbed_runs > seeds / 10 || !bears_delay, "only {disturbed_runs} pauses and partitions");
+}
+
+/// Where the fresh seeds begin: `KGATE_FRESH_SEED`, a number or 0x.., which `.ci/run` takes from the commit's hash. Without it, always the same.
+fn first_fresh_seed() -> u64 {
+    let Ok(text) = std::env::var("KGATE_FRESH_SEED") else { return 0x6b67_6174_6500 };
+    let number = match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    number.expect("KGATE_FRESH_SEED is a number below 2^64")
+}
+
+/// A hundred seeds a protocol that nobody has seen, each on both engines with equal hashes. What fails is shrunk and comes with its command.
+#[test]
+fn fresh_seeds() {
+    let first = first_fresh_seed();
+    for entry in ENTRIES {
+        let summary = Swarm { entry, first, seeds: 100, as_printed: None, judge }.run(&|_| ());
+        for failure in &summary.failures {
+            eprintln!("seed {:#x}: {}\nREPRODUCE WITH: {}", failure.seed, failure.text, failure.command);
+        }
+        assert!(summary.succeeded(), "{}, from seed {first:#x}: {:?}", entry.name, summary.tally);
+    }
 }
 
 /// `raymond`, at most k-1 crashes.

@@ -91,7 +91,11 @@ fn bounds(args: &CheckArgs, entry: &Entry) -> Bounds {
         withdrawals: args.withdrawals,
         losses: args.loss,
         duplicates: args.duplicates,
-        bears: Bears { crashes: entry.bears(args.processes, args.units), loss: false, duplicates: false },
+        bears: Bears {
+            crashes: entry.bears(args.processes, args.units),
+            loss: entry.bears_loss,
+            duplicates: entry.bears_duplicates,
+        },
         news: match entry.detector {
             None => News::None,
             Some(registry::LOG) => News::InOrder,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::BoolishValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use kgate_core::{NodeId, Span};
-use kgate_sim::{Down, Latency, ReceiveCost, SendCost, Think};
+use kgate_sim::{Chance, Down, Latency, Partition, Pause, ReceiveCost, SendCost, Think};
 
 use crate::parse;
 
@@ -51,11 +51,15 @@ Examples:
     kgate sim --protocol bas -n 32 --random-crashes 3
   Tokens on a tree, processes that crash and come back:
     kgate sim --protocol tree-token -n 22 --load high --random-recoveries 20
+  A process that stops, and two that are cut off:
+    kgate sim --detector oracle=5 --pause 1@50..80 --partition 0+3@100..150
   From any memory at all to a working gate:
     kgate sim --protocol stabilizing -n 12 --load high --hold 1 --start random
   A published algorithm lets three through a gate for two:
     kgate sim -n 4 -k 2 --load high --latency uniform=0.1..2 --hold 1 \\
         --as-printed D2
+  A thousand settings of every protocol, each drawn from a seed:
+    kgate sim --swarm --seeds 1000
   robust-2012, section 5, up to the fifth crash:
     kgate sim --protocol raymond -n 16 -k 5 --load first=5 --hold 0.8 \\
         --first-request 0.9 --send 0 --latency constant=0.01 --receive 0 \\
@@ -144,6 +148,19 @@ pub(crate) struct SimArgs {
     /// What becomes of messages to a process that is down and will come back
     #[arg(long, value_enum, value_name = "HOW", default_value = "lost", env = "KGATE_OPT_DOWN")]
     pub(crate) down: DownArg,
+    /// Processes that stop for a time and go on, as process@time..time
+    #[arg(long, value_name = "P@T..T,..", value_delimiter = ',', env = "KGATE_OPT_PAUSE")]
+    pub(crate) pause: Vec<Pause>,
+    /// Processes cut off for a time: P+P@T..T both ways, P+P>@T..T what they send, >P+P@T..T what is sent to them. What would cross
+    /// arrives when the cut heals, or is lost where the protocol bears loss
+    #[arg(long, value_name = "P+P@T..T,..", value_delimiter = ',', env = "KGATE_OPT_PARTITION")]
+    pub(crate) partition: Vec<Partition>,
+    /// How likely a message is lost, as in 0.05, within the measured time (stabilizing)
+    #[arg(long, value_name = "X", default_value = "0", env = "KGATE_OPT_LOSS")]
+    pub(crate) loss: Chance,
+    /// How likely a message arrives twice, within the measured time
+    #[arg(long, value_name = "X", default_value = "0", env = "KGATE_OPT_DUPLICATES")]
+    pub(crate) duplicates: Chance,
     /// How many crashes the protocol is told to bear, below k (timer-free) [default: k-1]
     #[arg(long, value_name = "F", env = "KGATE_OPT_TOLERATE")]
     pub(crate) tolerate: Option<u32>,
@@ -201,6 +218,16 @@ pub(crate) struct SimArgs {
         env = "KGATE_OPT_RUNS"
     )]
     pub(crate) runs: u32,
+    /// Run many settings, each drawn whole from a seed with the faults that the protocol bears; shrink and save what fails.
+    /// Takes --protocol (or `all`, the default here), --seeds, --seed, --as-printed, --save and --json, nothing else
+    #[arg(long)]
+    pub(crate) swarm: bool,
+    /// How many seeds a swarm runs of each protocol, from --seed on [default: 1000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) seeds: Option<u64>,
+    /// Where a swarm saves what fails, a file each [default: seeds]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) save: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_JSON")]
     pub(crate) json: bool,

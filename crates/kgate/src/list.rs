@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use kgate_protocols::registry::ENTRIES;
+use kgate_protocols::registry::{ENTRIES, Entry, LOG};
 
 use crate::cli::ProtocolsArgs;
 use crate::{Failure, Outcome};
@@ -30,7 +30,8 @@ fn print_json(to: &mut impl Write) -> Result<(), Failure> {
                 .collect();
             serde_json::json!({
                 "name": entry.name, "title": entry.title, "spread": entry.spread, "detector": entry.detector,
-                "tolerates": entry.tolerates, "messages": entry.messages, "delays": entry.delays,
+                "tolerates": entry.tolerates, "bears_delay": entry.bears_delay, "bears_loss": entry.bears_loss,
+                "bears_duplicates": entry.bears_duplicates, "messages": entry.messages, "delays": entry.delays,
                 "citation": entry.citation, "defects": defects,
             })
         })
@@ -47,6 +48,7 @@ fn print_text(to: &mut impl Write) -> io::Result<()> {
         writeln!(to, "  messages an entry  {}", entry.messages)?;
         writeln!(to, "  delays             {} when nobody else asks", entry.delays)?;
         writeln!(to, "  bears              {}", entry.tolerates)?;
+        writeln!(to, "  of the network     {}", network(entry))?;
         writeln!(to, "  broadcast          {}", entry.spread)?;
         writeln!(to, "  detector           {}", entry.detector.unwrap_or("none"))?;
         writeln!(to, "  published          {}", entry.citation)?;
@@ -56,4 +58,16 @@ fn print_text(to: &mut impl Write) -> io::Result<()> {
         writeln!(to)?;
     }
     writeln!(to, "Run one with: kgate sim --protocol NAME")
+}
+
+/// What it bears of the network.
+fn network(entry: &Entry) -> String {
+    let delays = match (entry.bears_delay, entry.detector.is_some_and(|name| name != LOG)) {
+        (true, false) => "pauses and partitions",
+        (true, true) => "pauses and partitions (with --detector oracle=T)",
+        (false, _) => "no pauses, no partitions",
+    };
+    let loss = if entry.bears_loss { "loss" } else { "no loss" };
+    let duplicates = if entry.bears_duplicates { "duplicates" } else { "no duplicates" };
+    format!("{delays}, {loss}, {duplicates}")
 }

@@ -2,8 +2,8 @@
 
 pub(crate) mod graph;
 mod options;
-mod replay;
 mod state;
+mod swarm;
 mod text;
 
 use std::fs::File;
@@ -12,13 +12,13 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::ArgMatches;
-use std::sync::Arc;
-
-use kgate_core::{Graph, Printed, Protocol, Span};
-use kgate_protocols::registry::{self, Entry, Visitor};
+use kgate_core::{Printed, Span};
+use kgate_lab::Case;
+use kgate_lab::case::Queue;
+use kgate_protocols::registry::{self, Entry};
 use kgate_sim::{
-    Audit, Bucket, Claims, Config, Cost, Detection, Detector as DetectorSize, Heap, Latency, Load, OpenTrace,
-    Report, RunError, Think, Transient,
+    Audit, Claims, Config, Cost, Detection, Disturbance, Latency, Load, OpenTrace, Report, RunError, Think,
+    Transient,
 };
 use kgate_spec::Violation;
 use serde::Serialize;
@@ -27,6 +27,9 @@ use crate::cli::{Asking, Detector, EngineArg, ModelArg, SimArgs, StartArg};
 use crate::{Failure, Outcome};
 
 pub(crate) fn run(args: &SimArgs, given: &ArgMatches) -> Outcome {
+    if args.swarm {
+        return swarm::run(args, given);
+    }
     let entry = registry::entry(&args.protocol).map_err(|error| Failure::Usage(error.to_string()))?;
     let printed = match &args.as_printed {
         None => Printed::NONE,
@@ -40,19 +43,18 @@ pub(crate) fn run(args: &SimArgs, given: &ArgMatches) -> Outcome {
         ModelArg::Messages => run_all(
             args,
             entry,
-            |seed| {
-                let graph = graph::build(entry, args.graph.as_deref(), args.processes, seed)?;
-                simulate(args, entry, &config(args, entry, printed, seed, graph))
-            },
+            |seed| simulate(args, case(args, entry, printed, seed)),
+            |seed| command(args, &case(args, entry, printed, seed)),
             |report| &report.violations,
-            |to, report| text::print(to, args, entry, report),
+            |to, report, command| text::print(to, args, entry, report, command),
         ),
         ModelArg::State => run_all(
             args,
             entry,
             |seed| state::simulate(args, entry, printed, seed),
+            |seed| state::command(args, entry, seed),
             |report| &report.violations,
-            |to, report| state::print(to, args, entry, report),
+            |to, report, command| state::print(to, args, entry, report, command),
         ),
     }
 }
@@ -62,8 +64,9 @@ fn run_all<R: Serialize>(
     args: &SimArgs,
     entry: &Entry,
     simulate: impl Fn(u64) -> Result<R, Failure>,
+    command: impl Fn(u64) -> String,
     violations: impl Fn(&R) -> &[Violation],
-    print: impl Fn(&mut StdoutLock<'_>, &R) -> io::Result<()>,
+    print: impl Fn(&mut StdoutLock<'_>, &R, &str) -> io::Result<()>,
 ) -> Outcome {
     let mut stdout = io::stdout().lock();
     let mut reports = Vec::new();
@@ -71,10 +74,10 @@ fn run_all<R: Serialize>(
         let seed = args.seed.wrapping_add(u64::from(run));
         let report = simulate(seed)?;
         if !violations(&report).is_empty() {
-            complain(args, entry, violations(&report), seed);
+            complain(entry, violations(&report), &command(seed));
         }
         if !args.json {
-            print(&mut stdout, &report)?;
+            print(&mut stdout, &report, &command(seed))?;
         }
         reports.push(report);
     }
@@ -88,8 +91,24 @@ fn run_all<R: Serialize>(
     Ok(if violated == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The run that the command line asks for.
-fn config(args: &SimArgs, entry: &Entry, printed: Printed, seed: u64, graph: Option<Arc<Graph>>) -> Config {
+/// The command that makes the same run again.
+fn command(args: &SimArgs, case: &Case) -> String {
+    let engine = match args.engine {
+        EngineArg::Bucket => "",
+        EngineArg::Heap => " --engine heap",
+    };
+    kgate_lab::command(case) + engine
+}
+
+/// The run that the command line asks for, but for its graph, which may be large.
+fn case(args: &SimArgs, entry: &'static Entry, printed: Printed, seed: u64) -> Case {
+    let usual = entry.network.usual_shape().map(|shape| shape.to_string());
+    let mut case = Case { entry, config: config(args, printed, seed), graph: args.graph.clone().or(usual) };
+    case.config.claims = case.claims();
+    case
+}
+
+fn config(args: &SimArgs, printed: Printed, seed: u64) -> Config {
     let load = Load {
         requesters: match args.load {
             Asking::Low => args.units,
@@ -128,30 +147,18 @@ fn config(args: &SimArgs, entry: &Entry, printed: Printed, seed: u64, graph: Opt
             strikes: args.corrupt.clone(),
             forged: args.forged,
         },
+        disturbance: Disturbance {
+            pauses: args.pause.clone(),
+            partitions: args.partition.clone(),
+            loss: args.loss,
+            duplicates: args.duplicates,
+        },
         tolerate: args.tolerate.unwrap_or(args.units.saturating_sub(1)),
         refresh: args.refresh,
-        graph,
-        claims: claims(args, entry),
+        graph: None,
+        claims: Claims::default(),
         audit: Audit::default(),
         duration: args.duration,
-    }
-}
-
-/// What the registry says of a protocol, for this run.
-fn claims(args: &SimArgs, entry: &Entry) -> Claims {
-    // A registry entry speaks of sensible sizes; the configuration is checked before anybody listens to it.
-    let sensible = args.units > 0 && args.processes > 0;
-    let bears = if sensible { entry.bears(args.processes, args.units) } else { 0 };
-    Claims {
-        bears: if entry.told_to_tolerate { args.tolerate.unwrap_or(bears) } else { bears },
-        detector: entry.detector.map(|name| match name {
-            registry::LOG => DetectorSize::Log,
-            _ if entry.all_to_all => DetectorSize::AllToAll,
-            _ => DetectorSize::Sparse,
-        }),
-        recovers: entry.recovers,
-        heals: entry.heals,
-        asks_inside: entry.asks_inside,
     }
 }
 
@@ -191,12 +198,16 @@ const DEFAULT_THINK: Span = Span(100_000_000);
 /// Ours: four times the longest delay of vcube-2018's setting.
 const LEAST_TIMEOUT: Span = Span(4_000_000_000);
 
-fn simulate(args: &SimArgs, entry: &Entry, config: &Config) -> Result<Report, Failure> {
+fn simulate(args: &SimArgs, mut case: Case) -> Result<Report, Failure> {
+    case.config.graph = graph::build(case.entry, args.graph.as_deref(), args.processes, case.config.seed)?;
     let trace = args.trace.as_ref().map(|path| -> OpenTrace<'_> {
         Box::new(move || Ok(Box::new(BufWriter::new(File::create(path)?)) as Box<dyn Write>))
     });
-    let run = Run { name: entry.name, config, engine: args.engine, trace };
-    match registry::visit(entry, config.detection.oracle.is_none(), run) {
+    let queue = match args.engine {
+        EngineArg::Bucket => Queue::Bucket,
+        EngineArg::Heap => Queue::Heap,
+    };
+    match case.try_run(queue, trace) {
         Ok(mut report) => {
             report.as_printed = args.as_printed.as_ref().map(|id| id.to_ascii_uppercase());
             Ok(report)
@@ -210,26 +221,8 @@ fn simulate(args: &SimArgs, entry: &Entry, config: &Config) -> Result<Report, Fa
     }
 }
 
-/// Hands the types of the chosen protocol to the simulator.
-struct Run<'a> {
-    name: &'a str,
-    config: &'a Config,
-    engine: EngineArg,
-    trace: Option<OpenTrace<'a>>,
-}
-
-impl Visitor for Run<'_> {
-    type Output = Result<Report, RunError>;
-    fn visit<M: Protocol, D: Protocol>(self) -> Self::Output {
-        match self.engine {
-            EngineArg::Bucket => kgate_sim::run::<M, D, Bucket>(self.name, self.config, self.trace),
-            EngineArg::Heap => kgate_sim::run::<M, D, Heap>(self.name, self.config, self.trace),
-        }
-    }
-}
-
 /// A failure is a gift-wrapped bug report: the property first, then how to see it again.
-fn complain(args: &SimArgs, entry: &Entry, violations: &[Violation], seed: u64) {
+fn complain(entry: &Entry, violations: &[Violation], command: &str) {
     for violation in violations {
         eprintln!("kgate: {violation}");
     }
@@ -241,7 +234,7 @@ fn complain(args: &SimArgs, entry: &Entry, violations: &[Violation], seed: u64) 
             entry.name
         );
     }
-    eprintln!("REPRODUCE WITH: {}", replay::command(args, seed));
+    eprintln!("REPRODUCE WITH: {command}");
 }
 
 /// One object: the report of one run, or a list of several.

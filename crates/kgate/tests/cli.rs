@@ -92,6 +92,27 @@ fn bad_input_is_refused_with_advice() {
         ("sim --protocol raymond -n 4000000 -k 3 --load high", "choose a smaller n or fewer requesters"),
         ("sim --protocol bas -n 3 -k 2 --load high --hold 0 --think 0 --random-crashes 1", "stand still"),
         ("sim --trace /nowhere/at/all", "cannot write the trace"),
+        ("sim --pause 1@5..9", "give --detector oracle=T"),
+        ("sim --protocol timer-free --pause 1@5..9", "leave out --pause and --partition"),
+        ("sim --protocol raymond --pause 16@5..9", "p0 .. p15"),
+        ("sim --protocol raymond --pause 1@9..5", "T1 before T2"),
+        ("sim --protocol raymond --pause 1@1000..1001", "before the run's end at 1000"),
+        ("sim --protocol raymond --pause 1@5..9,1@8..12", "while it is stopped"),
+        ("sim --protocol raymond --pause 1@5", "not a pause"),
+        ("sim --protocol raymond -n 2 -k 1 --partition 0+1@5..9", "leave some on either side"),
+        ("sim --protocol raymond --partition 0>1@5..9", "not a partition"),
+        ("sim --protocol raymond --loss 0.1", "lose nothing"),
+        ("sim --duplicates 1.5", "not a probability"),
+        ("sim --protocol stabilizing --loss 2", "not a probability"),
+        ("sim --protocol stabilizing --model state --loss 0.1", "--loss means nothing in the state model"),
+        ("sim --swarm --seeds 0", "0 is not in"),
+        ("sim --swarm -n 5", "a swarm draws every setting by itself: leave out -n"),
+        ("sim --swarm --crash 3@5", "leave out --crash"),
+        ("sim --seeds 5", "is for a swarm: give --swarm"),
+        ("sim --save x", "is for a swarm: give --swarm"),
+        ("sim --swarm --protocol paxos", "unknown protocol 'paxos'"),
+        ("sim --swarm --protocol raymond --as-printed D2", "raymond: it has none"),
+        ("sim --swarm --as-printed X1", "not a published defect of any protocol"),
         ("simulate", "unrecognized subcommand"),
     ] {
         let output = kgate(line);
@@ -166,6 +187,8 @@ fn the_printed_command_gives_the_same_run() {
          --down kept --crash 3@20..25,4@30 --think gaussian=1,0.5",
         "sim --protocol tree-token -n 9 --load high --hold 1 --ask-inside",
         "sim --protocol stabilizing -n 9 --graph star --start random --corrupt 3@500 --forged 1 --refresh 4",
+        "sim --protocol vcube -n 9 --load high --detector oracle=2 --pause 3@5..9,4@7..8 --partition 0+1@20..30,2>@40..50",
+        "sim --protocol stabilizing -n 9 --load high --loss 0.2 --duplicates 0.05 --partition >3@100..200",
         "sim --protocol vcube -n 9 --detector oracle=2 --random-crashes 2 --send-cost flat --transmit 0.3 --engine heap",
     ] {
         let page = stdout(&kgate(line));
@@ -363,6 +386,41 @@ fn a_trace_is_judged_by_itself() {
     assert!(stderr(&output).contains("no header of a trace"), "{}", stderr(&output));
     std::fs::remove_file(&file).expect("it is ours");
     assert_eq!(kgate("trace judge nosuchfile").status.code(), Some(2));
+}
+
+/// A swarm tells a line a protocol; one that finds something exits with 1 and saves a seed whose command shows it; one that shows nothing
+/// does not look like success.
+#[test]
+fn a_swarm_finds_saves_and_tells() {
+    let folder = std::env::temp_dir().join(format!("kgate-seeds-{}", std::process::id()));
+    let good = kgate(&format!("sim --swarm --seeds 8 --save {}", folder.display()));
+    assert_eq!(good.status.code(), Some(0), "{}", stderr(&good));
+    assert_eq!(
+        stdout(&good).lines().filter(|line| line.contains("8 runs") && line.ends_with("all correct")).count(),
+        7
+    );
+    assert!(!folder.exists(), "nothing to save");
+    let line = format!(
+        "sim --swarm --protocol vcube --as-printed D2 --seed 30 --seeds 1 --save {}",
+        folder.display()
+    );
+    let found = kgate(&format!("{line} --json"));
+    assert_eq!(found.status.code(), Some(1), "{}", stderr(&found));
+    let summary: serde_json::Value = serde_json::from_slice(&found.stdout).expect("one object");
+    let failure = &summary["swarm"][0]["failures"][0];
+    assert_eq!(failure["property"], "at most k inside");
+    let command =
+        failure["command"].as_str().and_then(|line| line.strip_prefix("kgate ")).expect("a command");
+    let again = json(&format!("{command} --json"));
+    assert_eq!(again["violations"][0]["property"], failure["property"]);
+    let text =
+        std::fs::read_to_string(folder.join("vcube-d2-at-most-k-inside-0x1e.txt")).expect("a saved seed");
+    assert!(text.contains(command) && text.contains("# expect: VIOLATED at most k inside"), "{text}");
+    std::fs::remove_dir_all(&folder).expect("it is ours");
+    let calm = (1..100).map(|seed| kgate(&format!("sim --swarm --protocol raymond --seeds 1 --seed {seed}")));
+    let calm =
+        calm.into_iter().find(|output| output.status.code() == Some(1)).expect("some seed has no fault");
+    assert!(stdout(&calm).contains("NOTHING SHOWN: no fault ever happened"), "{}", stdout(&calm));
 }
 
 /// Every schedule: the repaired protocol holds, the printed one is caught with a schedule, and a cut-off search says so.

@@ -1,3 +1,17 @@
-//! The laboratory: experiments that bring protocols, simulator and judges together, for the binary and for tests alike.
+//! The laboratory: what joins the registry of protocols with the drivers that name none.
+//!
+//! - [`case`]: a run of a named system, and [`command`](mod@command), the line that makes it again;
+//! - [`drawn`](mod@drawn): whole settings drawn from a seed;
+//! - [`swarm`]: many of those, each judged; [`shrink`]: a failing one made smaller;
+//! - [`scenario`]: stories that are played and compared with what they tell.
 
+pub mod case;
+pub mod command;
+pub mod drawn;
 pub mod scenario;
+pub mod shrink;
+pub mod swarm;
+
+pub use case::{Case, claims_of, graph, t};
+pub use command::command;
+pub use drawn::{disturbed, drawn};

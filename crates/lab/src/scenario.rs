@@ -103,9 +103,9 @@ fn unexpected(expect: &Expect, violations: &[Violation]) -> Option<String> {
         (Expect::Violated(property), None) => {
             Some(format!("expected that \"{property}\" is violated, but nothing was"))
         }
-        (Expect::Violated(property), Some(violation)) if property == violation.property => None,
+        (Expect::Violated(property), Some(_)) if violations.iter().any(|v| v.property == property) => None,
         (Expect::Violated(property), Some(violation)) => {
-            Some(format!("expected that \"{property}\" is violated first, but {violation}"))
+            Some(format!("expected that \"{property}\" is violated, but only {violation}"))
         }
     }
 }

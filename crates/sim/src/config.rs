@@ -5,6 +5,7 @@ use std::sync::Arc;
 use kgate_core::{Graph, NodeId, Printed, Setup, Span};
 
 use crate::cost::{Cost, ReceiveCost, SendCost};
+use crate::disturbance::Disturbance;
 use crate::faults::{Crash, Down, Transient};
 use crate::latency::Latency;
 use crate::load::{Load, Think};
@@ -44,6 +45,12 @@ pub struct Claims {
     pub heals: bool,
     /// Whether a client may ask again while it is inside.
     pub asks_inside: bool,
+    /// Whether it bears processes that stop for a time and messages that are late beyond any bound. A detector that goes by time does not.
+    pub bears_delay: bool,
+    /// Whether it bears messages that are lost.
+    pub bears_loss: bool,
+    /// Whether it bears messages that arrive twice.
+    pub bears_duplicates: bool,
 }
 
 /// Whether the judges sit that look at messages and at what processes show: of permissions, of the order of entry, of tokens.
@@ -90,6 +97,8 @@ pub struct Config {
     pub down: Down,
     /// Transient faults.
     pub transient: Transient,
+    /// Pauses, partitions, loss and duplicates.
+    pub disturbance: Disturbance,
     /// How many crashes the protocol is told to bear, where it must know.
     pub tolerate: u32,
     /// How often an idle process says something, where the protocol would else fall silent.
@@ -210,6 +219,54 @@ pub enum ConfigError {
     /// A client asks while inside, and the protocol takes one request at a time.
     #[error("this protocol takes one request at a time: leave out --ask-inside, or choose tree-token")]
     OneAtATime,
+    /// Delays for a protocol that takes the late for crashed.
+    #[error(
+        "this protocol takes whoever answers late for crashed: leave out --pause and --partition, or choose another protocol"
+    )]
+    DelayNotBorne,
+    /// Delays with a detector that goes by time.
+    #[error(
+        "the detector would hold a process that is stopped or cut off for crashed: give --detector oracle=T, or leave out \
+         --pause and --partition"
+    )]
+    WouldSuspect,
+    /// Loss for a protocol over reliable channels.
+    #[error("this protocol needs channels that lose nothing: leave out --loss, or choose stabilizing")]
+    LossNotBorne,
+    /// Duplicates for a protocol over reliable channels.
+    #[error(
+        "this protocol needs channels that deliver each message once: leave out --duplicates, or choose another protocol"
+    )]
+    DuplicatesNotBorne,
+    /// A pause or partition of nobody, or one that would come too late to matter.
+    #[error(
+        "{node} is to be stopped or cut off from {from} to {until}: write T1..T2 with T1 before T2 and before the run's end at \
+         {duration}, of processes p0 .. p{}", nodes - 1
+    )]
+    Disturbance {
+        /// Who.
+        node: NodeId,
+        /// From when on.
+        from: Span,
+        /// Until when.
+        until: Span,
+        /// n.
+        nodes: u32,
+        /// When the run ends.
+        duration: Span,
+    },
+    /// Two pauses of one process at one time.
+    #[error("{node} is to stop while it is stopped: name one pause only, or let it go on before")]
+    PauseTwice {
+        /// Who.
+        node: NodeId,
+    },
+    /// A cut with nobody on one side.
+    #[error("a partition of nobody or of all {nodes} processes cuts nothing: leave some on either side")]
+    PartitionOfAll {
+        /// n.
+        nodes: u32,
+    },
     /// As many crashes as units.
     #[error(
         "--tolerate {tolerate} with k = {permits}: so many crashed processes could keep every unit for ever; choose at most {}",
@@ -331,6 +388,7 @@ impl Config {
             down_for: tenths(100),
             down: Down::Lost,
             transient: Transient::default(),
+            disturbance: Disturbance::default(),
             tolerate: permits.saturating_sub(1),
             refresh: None,
             graph: None,
@@ -380,6 +438,7 @@ impl Config {
         .chain([detection.interval, detection.timeout, detection.oracle.unwrap_or_default()])
         .chain(crashes)
         .chain(strikes)
+        .chain(self.disturbance.times())
     }
 
     /// Checks all that does not depend on the protocol's types or on the machine.
@@ -409,6 +468,7 @@ impl Config {
             return Err(ConfigError::TooLong(longest));
         }
         self.check_claims()?;
+        self.disturbance.check(self)?;
         self.check_shape()?;
         if self.own_detector().is_some() {
             let longest = self.cost.longest_delay().ok_or(ConfigError::Unbounded)?;

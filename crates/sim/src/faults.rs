@@ -59,6 +59,10 @@ pub(crate) enum Change {
     Lost,
     /// A transient fault strikes it.
     Strike,
+    /// It stops.
+    Pause,
+    /// It goes on.
+    Resume,
 }
 
 /// All faults of a run: those named, and those drawn.
@@ -109,6 +113,15 @@ impl Plan {
             }
             changes.push((Time::ZERO + at, node, Change::Strike));
         }
+        let mut pauses = config.disturbance.pauses.clone();
+        pauses.sort_by_key(|pause| pause.from);
+        for pause in pauses {
+            let until = (Time::ZERO + pause.until).min(end);
+            changes.extend([
+                (Time::ZERO + pause.from, pause.node, Change::Pause),
+                (until, pause.node, Change::Resume),
+            ]);
+        }
         changes.sort_by_key(|&(at, node, _)| (at, node)); // Stable: down comes before back.
         Ok(Self { changes, crashes })
     }
@@ -120,6 +133,21 @@ impl Plan {
         }
         let downs = self.crashes.get(&node).map(Vec::as_slice).unwrap_or_default();
         downs.iter().map(|down| down.0).find(|&from| from >= now).unwrap_or(Time::NEVER)
+    }
+}
+
+impl Config {
+    /// The very same run with every drawn crash named, so that they can be looked at one by one.
+    pub fn with_named_crashes(&self) -> Result<Self, ConfigError> {
+        let plan = Plan::draw(self)?;
+        let named = plan.crashes.iter().flat_map(|(&node, downs)| {
+            downs.iter().map(move |&(from, until)| Crash {
+                node,
+                at: from.since(Time::ZERO),
+                back: (until != Time::NEVER).then(|| until.since(Time::ZERO)),
+            })
+        });
+        Ok(Self { crashes: named.collect(), random_crashes: 0, random_recoveries: 0, ..self.clone() })
     }
 }
 

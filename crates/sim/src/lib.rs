@@ -5,7 +5,7 @@
 //!
 //! - [`queue`]: what happens next (a fast bucket queue, and a heap that checks it);
 //! - [`cost`]: how long a message takes (the papers' t_s, t_t, t_r in three readings) and [`latency`];
-//! - [`load`]: who asks when; [`faults`]: who crashes when;
+//! - [`load`]: who asks when; [`faults`]: who crashes when; [`disturbance`]: who stops, what is cut off, lost, doubled;
 //! - [`engine`]: the loop that drives the protocols and carries out their effects;
 //! - [`report`]: what was measured, in one place;
 //! - [`state`]: the state model, with guarded commands, daemons and rounds in place of messages and time.
@@ -14,6 +14,7 @@
 
 pub mod config;
 pub mod cost;
+pub mod disturbance;
 pub mod engine;
 pub mod faults;
 pub mod gauge;
@@ -29,6 +30,7 @@ mod stats;
 
 pub use config::{Audit, Claims, Config, ConfigError, Detection, Detector};
 pub use cost::{Cost, ReceiveCost, SendCost};
+pub use disturbance::{Chance, Disturbance, Partition, Pause, Way};
 pub use engine::{
     Bucket, Engine, Heap, Impossible, OpenTrace, PlayError, Played, RunError, Script, play, run,
 };

@@ -6,6 +6,7 @@ use kgate_core::{Span, Time};
 use kgate_spec::Violation;
 use serde::Serialize;
 
+use crate::engine::Disturbed;
 use crate::gauge::Course;
 use crate::stats::Stats;
 
@@ -95,6 +96,16 @@ pub struct Report {
     pub crashes: u32,
     /// Crashes from which a process came back.
     pub recoveries: u32,
+    /// Times that a process was stopped and went on.
+    pub pauses: u32,
+    /// Partitions.
+    pub partitions: u32,
+    /// Messages of the mutex that a partition held up.
+    pub delayed: u64,
+    /// Messages of the mutex that were lost.
+    pub lost: u64,
+    /// Messages of the mutex that set out twice.
+    pub doubled: u64,
     /// Suspicions told.
     pub suspicions: u64,
     /// Of those, such of processes that live.
@@ -134,6 +145,8 @@ pub(crate) struct Rest {
     pub(crate) max_inside_overall: usize,
     pub(crate) k_inside_seen: bool,
     pub(crate) crashes: u32,
+    pub(crate) disturbed: Disturbed,
+    pub(crate) partitions: u32,
     pub(crate) recoveries: u32,
     pub(crate) detection: Vec<Span>,
     pub(crate) undetected: u64,
@@ -171,6 +184,11 @@ impl Report {
             waiting_queue: stats.waiting.course(),
             crashes: rest.crashes,
             recoveries: rest.recoveries,
+            pauses: rest.disturbed.pauses,
+            partitions: rest.partitions,
+            delayed: rest.disturbed.delayed,
+            lost: rest.disturbed.lost,
+            doubled: rest.disturbed.doubled,
             suspicions: stats.suspicions,
             false_suspicions: stats.false_suspicions,
             detection: Distribution::of(rest.detection),

@@ -84,6 +84,10 @@ pub enum Event<'a> {
     Fault,
     /// The run has recovered from all transient faults; told once, of the process at which that was seen.
     Recovered,
+    /// The process is stopped: nothing happens to it.
+    Pause,
+    /// The process goes on.
+    Resume,
     /// The process holds another for crashed.
     Suspected {
         /// Whom.

@@ -8,7 +8,11 @@ use crate::Failure;
 use crate::cli::{ModelArg, SimArgs, StartArg};
 
 /// What only messages, clients and detectors know of.
-const MESSAGES_ONLY: [&str; 21] = [
+const MESSAGES_ONLY: [&str; 25] = [
+    "pause",
+    "partition",
+    "loss",
+    "duplicates",
     "load",
     "hold",
     "think",
@@ -33,9 +37,12 @@ const MESSAGES_ONLY: [&str; 21] = [
 ];
 
 pub(crate) fn check(args: &SimArgs, given: &ArgMatches, entry: &Entry) -> Result<(), Failure> {
-    // What stands in the environment may be meant for other runs.
-    let typed = |id: &str| given.value_source(id) == Some(ValueSource::CommandLine);
-    let flag = |id: &str| format!("--{}", id.replace('_', "-"));
+    let typed = |id: &str| typed(given, id);
+    for id in ["seeds", "save"] {
+        if typed(id) {
+            return usage(format!("--{id} is for a swarm: give --swarm, or leave it out"));
+        }
+    }
     let state = args.model == ModelArg::State;
     let recoveries = args.random_recoveries > 0 || args.crash.iter().any(|crash| crash.back.is_some());
     let faults = args.start == StartArg::Random || !args.corrupt.is_empty();
@@ -92,6 +99,35 @@ pub(crate) fn check(args: &SimArgs, given: &ArgMatches, entry: &Entry) -> Result
     match rules.into_iter().find(|(broken, _)| *broken) {
         Some((_, text)) => usage(text),
         None => Ok(()),
+    }
+}
+
+/// What a swarm takes; everything else it draws.
+const SWARM: [&str; 7] = ["swarm", "seeds", "seed", "protocol", "as_printed", "save", "json"];
+
+/// Refuses what a swarm draws by itself.
+pub(crate) fn check_swarm(given: &ArgMatches) -> Result<(), Failure> {
+    let group = <SimArgs as clap::Args>::group_id(); // Of all the options together; clap counts it as one of them.
+    let options = given.ids().filter(|id| Some(*id) != group.as_ref()).map(clap::Id::as_str);
+    match options.filter(|id| !SWARM.contains(id)).find(|id| typed(given, id)) {
+        None => Ok(()),
+        Some(id) => usage(format!(
+            "a swarm draws every setting by itself: leave out {}, or leave out --swarm",
+            flag(id)
+        )),
+    }
+}
+
+/// What stands in the environment may be meant for other runs.
+pub(crate) fn typed(given: &ArgMatches, id: &str) -> bool {
+    given.value_source(id) == Some(ValueSource::CommandLine)
+}
+
+fn flag(id: &str) -> String {
+    match id {
+        "processes" => "-n".into(),
+        "units" => "-k".into(),
+        id => format!("--{}", id.replace('_', "-")),
     }
 }
 

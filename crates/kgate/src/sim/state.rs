@@ -8,7 +8,7 @@ use kgate_protocols::registry::{self, Entry, RulesVisitor};
 use kgate_protocols::stabilizing::waves_to_serve;
 use kgate_sim::{Daemon, Start, StateConfig, StateError, StateReport, run_rules};
 
-use super::{graph, replay};
+use super::graph;
 use crate::Failure;
 use crate::cli::{DaemonArg, SimArgs, StartArg};
 
@@ -53,11 +53,42 @@ pub(crate) fn simulate(
     Ok(report)
 }
 
-pub(crate) fn daemon(args: &SimArgs) -> DaemonArg {
+/// The command that makes the same run again, every option spelled out that the state model knows.
+pub(crate) fn command(args: &SimArgs, entry: &Entry, seed: u64) -> String {
+    let graph = args.graph.clone().unwrap_or_else(|| usual_name(entry));
+    let daemon = match daemon(args) {
+        DaemonArg::Synchronous => "synchronous",
+        DaemonArg::Central => "central",
+        DaemonArg::Distributed => "distributed",
+        DaemonArg::Unfair => "unfair",
+    };
+    let start = match args.start {
+        StartArg::Clean => "clean",
+        StartArg::Random => "random",
+    };
+    let mut line = format!(
+        "kgate sim --protocol {} --model state -n {} -k {} --seed {seed:#x} --graph {graph} --daemon {daemon} \
+         --rounds {} --start {start}",
+        entry.name,
+        args.processes,
+        args.units,
+        rounds(args)
+    );
+    let strikes: Vec<String> = args.corrupt.iter().map(|(node, at)| format!("{}@{at}", node.0)).collect();
+    if !strikes.is_empty() {
+        line += &format!(" --corrupt {}", strikes.join(","));
+    }
+    if let Some(id) = &args.as_printed {
+        line += &format!(" --as-printed {id}");
+    }
+    line
+}
+
+fn daemon(args: &SimArgs) -> DaemonArg {
     args.daemon.unwrap_or(DaemonArg::Distributed)
 }
 
-pub(crate) fn rounds(args: &SimArgs) -> u64 {
+fn rounds(args: &SimArgs) -> u64 {
     args.rounds.unwrap_or(1000)
 }
 
@@ -87,8 +118,9 @@ pub(crate) fn print(
     args: &SimArgs,
     entry: &Entry,
     report: &StateReport,
+    command: &str,
 ) -> io::Result<()> {
-    if args.runs > 1 { print_line(to, report) } else { print_page(to, args, entry, report) }
+    if args.runs > 1 { print_line(to, report) } else { print_page(to, entry, report, command) }
 }
 
 fn print_line(to: &mut impl Write, report: &StateReport) -> io::Result<()> {
@@ -107,7 +139,7 @@ fn print_line(to: &mut impl Write, report: &StateReport) -> io::Result<()> {
     )
 }
 
-fn print_page(to: &mut impl Write, args: &SimArgs, entry: &Entry, report: &StateReport) -> io::Result<()> {
+fn print_page(to: &mut impl Write, entry: &Entry, report: &StateReport, command: &str) -> io::Result<()> {
     writeln!(
         to,
         "{} processes on {} share {} tokens; {} daemon, {} rounds in {} steps",
@@ -150,7 +182,7 @@ fn print_page(to: &mut impl Write, args: &SimArgs, entry: &Entry, report: &State
     writeln!(to, "moves       {} ({})", report.moves, actions.join(", "))?;
     writeln!(to, "verdict     {}", verdict(report))?;
     writeln!(to, "simulated   in {:.3} s; hash {}", report.wall_seconds, report.hash)?;
-    writeln!(to, "replay      {}", replay::command(args, report.seed))
+    writeln!(to, "replay      {command}")
 }
 
 fn round(number: Option<u64>) -> String {

@@ -6,12 +6,17 @@ use kgate_protocols::registry::Entry;
 use kgate_sim::Report;
 use kgate_sim::report::Distribution;
 
-use super::replay;
 use crate::cli::{Asking, SimArgs};
 
 /// A page for one run, a line for one of several.
-pub(crate) fn print(to: &mut impl Write, args: &SimArgs, entry: &Entry, report: &Report) -> io::Result<()> {
-    if args.runs > 1 { print_line(to, report) } else { print_page(to, args, entry, report) }
+pub(crate) fn print(
+    to: &mut impl Write,
+    args: &SimArgs,
+    entry: &Entry,
+    report: &Report,
+    command: &str,
+) -> io::Result<()> {
+    if args.runs > 1 { print_line(to, report) } else { print_page(to, args, entry, report, command) }
 }
 
 fn print_line(to: &mut impl Write, report: &Report) -> io::Result<()> {
@@ -27,7 +32,13 @@ fn print_line(to: &mut impl Write, report: &Report) -> io::Result<()> {
     )
 }
 
-fn print_page(to: &mut impl Write, args: &SimArgs, entry: &Entry, report: &Report) -> io::Result<()> {
+fn print_page(
+    to: &mut impl Write,
+    args: &SimArgs,
+    entry: &Entry,
+    report: &Report,
+    command: &str,
+) -> io::Result<()> {
     let who = match args.load {
         Asking::High => "all of them ask".to_owned(),
         Asking::Low => asking(args.units),
@@ -54,6 +65,9 @@ fn print_page(to: &mut impl Write, args: &SimArgs, entry: &Entry, report: &Repor
     if report.recoveries > 0 {
         writeln!(to, "recoveries  {} times a process crashed and came back", report.recoveries)?;
     }
+    if let Some(disturbed) = disturbed(report) {
+        writeln!(to, "disturbed   {disturbed}")?;
+    }
     if let Some(at) = report.stabilized_at {
         writeln!(to, "stabilized  at {at:.3} t.u.; since then at most {} inside", report.max_inside)?;
     }
@@ -79,7 +93,24 @@ fn print_page(to: &mut impl Write, args: &SimArgs, entry: &Entry, report: &Repor
         report.events_per_second / 1e6,
         report.hash
     )?;
-    writeln!(to, "replay      {}", replay::command(args, report.seed))
+    writeln!(to, "replay      {command}")
+}
+
+/// What befell processes and messages beside crashes, if anything did.
+fn disturbed(report: &Report) -> Option<String> {
+    let counts = [
+        (u64::from(report.pauses), "pauses"),
+        (u64::from(report.partitions), "partitions"),
+        (report.delayed, "messages held up by them"),
+        (report.lost, "messages lost"),
+        (report.doubled, "messages doubled"),
+    ];
+    let words: Vec<String> = counts
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    (!words.is_empty()).then(|| words.join(", "))
 }
 
 fn asking(count: u32) -> String {

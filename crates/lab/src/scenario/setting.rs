@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use kgate_core::{Graph, Printed, Span};
-use kgate_protocols::registry::{self, Entry, Network};
+use kgate_protocols::registry::{Entry, Network};
 use kgate_protocols::topology::graphs::{self, SHAPES};
-use kgate_sim::{Claims, Config, Detector, Down, Rng, Start, StateConfig};
+use kgate_sim::{Claims, Config, Down, Rng, Start, StateConfig};
 use kgate_spec::Scenario;
 use kgate_spec::scenario::Down as ToTheDown;
 
 use super::Failed;
+use crate::claims_of;
 
 pub(super) fn refused(why: impl ToString) -> Failed {
     Failed::Setting(why.to_string())
@@ -44,19 +45,9 @@ pub(super) fn config(scenario: &Scenario, entry: &Entry, repaired: bool) -> Resu
         ToTheDown::Lost => Down::Lost,
         ToTheDown::Kept => Down::Kept,
     };
-    let sensible = nodes > 0 && permits > 0;
-    let bears = if sensible { entry.bears(nodes, permits) } else { 0 };
-    config.claims = Claims {
-        bears: if entry.told_to_tolerate { config.tolerate } else { bears },
-        detector: entry.detector.map(|name| match name {
-            registry::LOG => Detector::Log,
-            _ if entry.all_to_all => Detector::AllToAll,
-            _ => Detector::Sparse,
-        }),
-        recovers: entry.recovers,
-        heals: entry.heals,
-        asks_inside: entry.asks_inside,
-    };
+    let claims = claims_of(entry, nodes, permits);
+    let bears = if entry.told_to_tolerate { config.tolerate } else { claims.bears };
+    config.claims = Claims { bears, ..claims };
     Ok(config)
 }
 

@@ -57,6 +57,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
     /// A process no longer takes part; whether a client of it was inside.
     fn leave(&mut self, node: NodeId) -> bool {
         self.alive.remove(node.index());
+        self.hand_over(node);
         let was_inside = self.held.remove(&node).is_some();
         if was_inside {
             self.stats.inside.change(self.now, -1);

@@ -37,6 +37,21 @@ pub(super) enum Event<M, T, DM, DT> {
 }
 
 impl<M, T, DM, DT> Event<M, T, DM, DT> {
+    /// Whom it happens to; none if to many, which is not so where processes stop.
+    pub(super) fn whose(&self) -> Option<NodeId> {
+        match *self {
+            Self::Deliver { to, .. } | Self::Probe { to, .. } => Some(to),
+            Self::Timer { node, .. }
+            | Self::ProbeTimer { node, .. }
+            | Self::Acquire { node }
+            | Self::Release { node, .. }
+            | Self::News { node, .. } => Some(node),
+            Self::Arrive(ref arrived) => Some(arrived.1),
+            Self::Received(ref received) => Some(received.1),
+            Self::DeliverAll { .. } | Self::ProbeAll { .. } => None,
+        }
+    }
+
     /// Whether it is the detector's.
     pub(super) fn is_probe(&self) -> bool {
         matches!(self, Self::Probe { .. } | Self::ProbeAll { .. } | Self::ProbeTimer { .. })

@@ -6,6 +6,7 @@
 //! - `audit.rs`: the judges that look at messages and at what processes show;
 //! - `crashes.rs`: who crashes, who comes back, and who learns of it; `awareness.rs`: how long that takes;
 //! - `transient.rs`: memory and channels that become anything, and when the run has recovered from that;
+//! - `disturbed.rs`: processes that are stopped, messages that are late, lost or doubled;
 //! - `drain.rs`: after the measured time, whether every request of a live process is answered;
 //! - `script.rs`: a run in which every step is prescribed.
 //!
@@ -14,6 +15,7 @@
 mod audit;
 mod awareness;
 mod crashes;
+mod disturbed;
 mod drain;
 mod event;
 mod judges;
@@ -43,6 +45,7 @@ use crate::report::{Report, Rest};
 use crate::rng::Rng;
 use crate::stats::{Counts, Stats};
 use awareness::Awareness;
+pub(crate) use disturbed::Disturbed;
 use event::{Event, EventOf};
 use judges::Judges;
 use network::Network;
@@ -50,6 +53,8 @@ use transient::Recovery;
 
 pub use script::{Impossible, PlayError, Played, Script, play};
 
+#[cfg(test)]
+mod disturbed_tests;
 #[cfg(test)]
 mod fault_tests;
 #[cfg(test)]
@@ -113,6 +118,8 @@ pub fn run<M: Protocol, D: Protocol, Q: Engine>(
         max_inside_overall: simulation.judges.most_inside_overall(),
         k_inside_seen: simulation.judges.k_inside_seen(),
         crashes: simulation.crashed,
+        disturbed: simulation.disturbed,
+        partitions: u32::try_from(config.disturbance.partitions.len()).unwrap_or(u32::MAX),
         unanswered,
         violations: simulation.judges.into_violations(),
         wall_seconds,
@@ -188,6 +195,9 @@ struct Simulation<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> {
     /// The grants that are inside.
     held: BTreeMap<NodeId, GrantId>,
     recovery: Recovery,
+    /// What waits for each process that is stopped, in order.
+    stopped: BTreeMap<NodeId, Vec<EventOf<M, D>>>,
+    disturbed: Disturbed,
     /// Events in the queue that are the detector's, which goes on for ever.
     probes: usize,
     network: Network,
@@ -234,6 +244,8 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
             due: FixedBitSet::with_capacity(config.load.requesters as usize),
             held: BTreeMap::new(),
             recovery: Recovery::new(config),
+            stopped: BTreeMap::new(),
+            disturbed: Disturbed::default(),
             probes: 0,
             network: Network::new(config),
             judges: Judges::new::<M>(config),
@@ -299,6 +311,8 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
                 Change::Down => self.go_down(node),
                 Change::Back => self.come_back(node),
                 Change::Strike => self.strike(node),
+                Change::Pause => self.pause(node),
+                Change::Resume => self.resume(node),
             }
         }
         self.run_until(self.end);
@@ -326,6 +340,9 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
     #[inline]
     fn step(&mut self, at: Time, event: EventOf<M, D>) {
         self.now = at;
+        if !self.stopped.is_empty() && self.waits(&event) {
+            return;
+        }
         self.happen(event);
         if self.recovery.pending() {
             self.look_whether_settled();

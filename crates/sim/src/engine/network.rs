@@ -6,6 +6,7 @@ use kgate_core::{Message, NodeId, Protocol, Span, Time, To};
 use kgate_spec::trace;
 
 use super::Simulation;
+use super::disturbed::Trouble;
 use super::event::{Event, EventOf};
 use crate::config::Config;
 use crate::cost::{Cost, ReceiveCost, SendCost};
@@ -40,6 +41,8 @@ pub(super) struct Network {
     latest: Option<Time>,
     /// Until when a message sits in the send queue of a process that crashes before it leaves. It is in no event queue.
     stuck_until: Option<Time>,
+    /// What befalls messages, if anything does.
+    pub(super) trouble: Option<Trouble>,
 }
 
 impl Network {
@@ -51,7 +54,7 @@ impl Network {
         let overtaking = cost.latency.reorders() || staggered;
         let force_order = cost.fifo && overtaking;
         Self {
-            at_once: cost.send == Span::ZERO && parallel && !force_order,
+            at_once: cost.send == Span::ZERO && parallel && !force_order && !config.disturbance.any(),
             force_order,
             seed: config.seed,
             dice: Rng::fork(config.seed, "latency"),
@@ -62,6 +65,7 @@ impl Network {
             last: BTreeMap::new(),
             latest: config.transient.any().then_some(Time::ZERO),
             stuck_until: None,
+            trouble: Trouble::new(config),
         }
     }
 
@@ -75,7 +79,7 @@ impl Network {
         self.stuck_until >= Some(now)
     }
 
-    fn note_arrival(&mut self, at: Time) {
+    pub(super) fn note_arrival(&mut self, at: Time) {
         if let Some(latest) = &mut self.latest {
             *latest = at.max(*latest);
         }
@@ -100,10 +104,34 @@ impl Network {
     /// When does a copy that leaves at `departure` arrive?
     #[inline]
     fn arrival(&mut self, cost: &Cost, from: NodeId, to: NodeId, departure: Time) -> Time {
+        let at = self.unhindered(cost, from, to, departure);
+        self.in_order(from, to, at)
+    }
+
+    /// The same in a network that fails, and whether it is late; none if it never arrives.
+    pub(super) fn arrival_in_trouble(
+        &mut self,
+        cost: &Cost,
+        from: NodeId,
+        to: NodeId,
+        departure: Time,
+    ) -> Option<(Time, bool)> {
+        let planned = self.unhindered(cost, from, to, departure);
+        let at = self.trouble.as_ref().map_or(Some(planned), |trouble| trouble.through(from, to, planned))?;
+        Some((self.in_order(from, to, at), at > planned))
+    }
+
+    #[inline]
+    fn unhindered(&mut self, cost: &Cost, from: NodeId, to: NodeId, departure: Time) -> Time {
         let mut at = departure + cost.latency.draw(&mut self.dice, self.seed, from, to);
         if cost.receive_cost == ReceiveCost::Parallel {
             at += cost.receive;
         }
+        at
+    }
+
+    #[inline]
+    fn in_order(&mut self, from: NodeId, to: NodeId, mut at: Time) -> Time {
         if self.force_order {
             let last = self.last.entry((from, to)).or_default();
             at = at.max(*last);
@@ -227,6 +255,9 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
             return;
         }
         self.count_sent(kind, 1, departure);
+        if self.network.trouble.is_some() {
+            return self.send_in_trouble(from, to, kind, &message, departure);
+        }
         let at = self.network.arrival(&self.config.cost, from, to, departure);
         self.network.note_arrival(at);
         let event = match self.config.cost.receive_cost {

@@ -37,6 +37,13 @@ impl Recovery {
         self.unsettled.is_some()
     }
 
+    /// Something that was under way arrives only now.
+    pub(super) fn not_before(&mut self, now: Time) {
+        if let Some(arrived) = &mut self.unsettled {
+            *arrived = now.max(*arrived);
+        }
+    }
+
     /// When it had recovered from the last fault; none if it has not, or was never struck.
     pub(super) fn settled_at(&self) -> Option<Time> {
         self.settled_at.filter(|_| self.unsettled.is_none())
@@ -87,7 +94,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
     /// The judges are strict from the moment on at which the run has recovered.
     pub(super) fn look_whether_settled(&mut self) {
         let quiet = self.recovery.unsettled.is_some_and(|arrived| self.now > arrived);
-        if quiet && self.recovery.ahead == 0 && M::settled(&self.mutexes) {
+        if quiet && self.stopped.is_empty() && self.recovery.ahead == 0 && M::settled(&self.mutexes) {
             self.recovery.unsettled = None;
             self.recovery.settled_at = Some(self.now);
             self.judges.be_strict();

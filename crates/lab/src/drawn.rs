@@ -1,11 +1,17 @@
 //! Settings drawn from a seed.
+//!
+//! [`drawn`] is a setting with the faults of the papers: crashes, recoveries, corruption. [`disturbed`] adds what the papers leave out: processes that
+//! stop for a time, partitions, loss and duplicates, as far as the protocol claims to bear them. Half of the seeds are left as they are.
 
-use kgate_core::Span;
+use kgate_core::{NodeId, Span};
 use kgate_protocols::registry::Network;
 use kgate_protocols::topology::graphs::{SHAPES, Shape};
-use kgate_sim::{Down, Grid, Latency, Load, ReceiveCost, Rng, SendCost, Think};
+use kgate_sim::{
+    Chance, Config, Detector, Down, Grid, Latency, Load, Partition, Pause, ReceiveCost, Rng, SendCost, Think,
+    Way,
+};
 
-use crate::{Case, claims_of, graph, t};
+use crate::{Case, t};
 
 /// A whole setting drawn at random: size (mostly no power of two), k, costs, latency (also one that reorders), load,
 /// detector or oracle, and as many crashes as the protocol bears.
@@ -46,7 +52,8 @@ pub fn drawn(protocol: &str, seed: u64) -> Case {
     config.detection.timeout = config.cost.longest_delay().unwrap_or_default().times(2).max(t("1"));
     config.detection.interval = Span(pick(1, 12) * 1_000_000_000);
     config.tolerate = config.permits - 1;
-    config.claims = claims_of(case.entry, nodes, config.permits);
+    case.config.claims = case.claims();
+    let config = &mut case.config;
     let spared = if config.load.requesters == nodes { 1 } else { config.load.requesters };
     config.random_crashes =
         u32::try_from(pick(0, u64::from(config.claims.bears.min(nodes - spared)))).expect("small");
@@ -66,6 +73,64 @@ fn particular(case: &mut Case, seed: u64) {
     }
 }
 
+/// The setting of [`drawn`], in every second seed with pauses, partitions, loss and duplicates.
+pub fn disturbed(protocol: &str, seed: u64) -> Case {
+    let mut case = drawn(protocol, seed);
+    let mut dice = Rng::fork(seed, "disturbance");
+    if dice.below(2) == 0 {
+        return case;
+    }
+    let Config { claims, detection, nodes, duration, .. } = case.config;
+    let goes_by_time = detection.oracle.is_none() && claims.detector.is_some_and(|own| own != Detector::Log);
+    let disturbance = &mut case.config.disturbance;
+    if claims.bears_delay && !goes_by_time {
+        for _ in 0..dice.below(4) {
+            let (node, (from, until)) = (node(&mut dice, nodes), interval(&mut dice, duration));
+            if disturbance.pauses.iter().all(|pause| pause.node != node) {
+                disturbance.pauses.push(Pause { node, from, until });
+            }
+        }
+        for _ in 0..dice.below(3) {
+            disturbance.partitions.push(partition(&mut dice, nodes, duration));
+        }
+    }
+    let chance = |dice: &mut Rng| Chance(small(dice.below(4) * 100_000));
+    if claims.bears_loss {
+        disturbance.loss = chance(&mut dice);
+    }
+    if claims.bears_duplicates {
+        disturbance.duplicates = chance(&mut dice);
+    }
+    case
+}
+
+fn partition(dice: &mut Rng, nodes: u32, duration: Span) -> Partition {
+    let first = node(dice, nodes); // One is cut off at least, and one is not.
+    let spared = NodeId((first.0 + 1) % nodes);
+    let others = (0..nodes).map(NodeId).filter(|&other| other != first && other != spared);
+    let mut cut: Vec<NodeId> = others.filter(|_| dice.below(2) == 0).chain([first]).collect();
+    cut.sort_unstable();
+    let way = match dice.below(4) {
+        0 => Way::Out,
+        1 => Way::In,
+        _ => Way::Both,
+    };
+    let (from, until) = interval(dice, duration);
+    Partition { nodes: cut, way, from, until }
+}
+
+fn node(dice: &mut Rng, nodes: u32) -> NodeId {
+    NodeId(small(dice.below(u64::from(nodes))))
+}
+
+/// Up to a third of the run, in tenths of a unit.
+fn interval(dice: &mut Rng, duration: Span) -> (Span, Span) {
+    let tenth = Span(Span::UNIT.0 / 10);
+    let tenths = duration.0 / tenth.0;
+    let from = dice.below(tenths);
+    (tenth.times(from), tenth.times(from + dice.within(1, tenths / 3)))
+}
+
 fn small(number: u64) -> u32 {
     u32::try_from(number).expect("small")
 }
@@ -79,8 +144,8 @@ fn responsive(case: &mut Case, dice: &mut Rng) {
     config.nodes = nodes;
     config.permits = small(dice.within(1, u64::from(nodes - 1).min(5)));
     config.tolerate = small(dice.within(0, u64::from((config.permits - 1).min(size - 1))));
-    config.claims = claims_of(case.entry, nodes, config.permits);
-    config.claims.bears = config.tolerate;
+    case.config.claims = case.claims();
+    let config = &mut case.config;
     config.refresh = (dice.below(2) == 0).then(|| t("3"));
     config.load.requesters = small(dice.within(1, u64::from(nodes)));
     config.cost.send = Span::ZERO;
@@ -93,13 +158,13 @@ fn responsive(case: &mut Case, dice: &mut Rng) {
 
 /// Any tree, crashes with recovery, adjacent ones too, messages to the down lost or kept, and losses for good.
 fn tree(case: &mut Case, dice: &mut Rng) {
-    let config = &mut case.config;
     let trees: Vec<Shape> = SHAPES.iter().map(|(_, shape)| *shape).filter(|shape| shape.is_tree()).collect();
     let shape = match dice.below(2) {
         0 => Shape::RandomTree,
         _ => trees[usize::try_from(dice.below(trees.len() as u64)).expect("small")],
     };
-    config.graph = Some(graph(shape, config.nodes, config.seed));
+    case.put_on(shape);
+    let config = &mut case.config;
     config.down_for = Span(dice.within(1, 80) * 100_000_000);
     config.random_recoveries = small(dice.within(0, 12));
     if config.nodes <= 4 {
@@ -119,19 +184,21 @@ fn corrupted(case: &mut Case, dice: &mut Rng) {
     config.nodes = small(dice.within(2, 10));
     config.permits = config.permits.min(config.nodes - 1);
     config.tolerate = config.permits - 1;
-    config.claims = claims_of(case.entry, config.nodes, config.permits);
+    case.config.claims = case.claims();
+    let config = &mut case.config;
     config.random_crashes = 0;
     config.detection.oracle = None;
     config.load.requesters = config.nodes;
     let shape = SHAPES[usize::try_from(dice.below(SHAPES.len() as u64)).expect("small")].1;
-    config.graph = Some(graph(shape, config.nodes, config.seed));
+    case.put_on(shape);
+    let config = &mut case.config;
     // Repeating states must leave the send queue time for news.
     config.refresh = Some(t("1") + config.cost.send.times(4 * u64::from(config.nodes)));
     config.transient.start = dice.below(2) == 0;
     config.transient.forged = small(dice.below(4));
     config.duration = t("200");
     for _ in 0..dice.below(4) {
-        let node = kgate_core::NodeId(small(dice.below(u64::from(config.nodes))));
+        let node = node(dice, config.nodes);
         config.transient.strikes.push((node, Span(dice.below(config.duration.0))));
     }
 }

@@ -1,0 +1,52 @@
+//! Every stored seed is run again: a bug that was found leaves its seed behind, and must stay repaired.
+//!
+//! A file of `seeds/` has comment lines, one of them `# expect: correct` or `# expect: VIOLATED <property>` (a published defect that must
+//! show), and one command. Commands with `--as-printed` must be correct without it.
+
+use std::path::Path;
+use std::process::Command;
+
+/// Stored seeds do as they say: twice, on both engines, with equal hashes.
+#[test]
+fn stored_seeds_do_as_they_say() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../seeds");
+    let mut files: Vec<_> =
+        std::fs::read_dir(folder).expect("seeds").map(|file| file.expect("a file").path()).collect();
+    files.sort();
+    assert!(files.len() >= 4, "only {} stored seeds", files.len());
+    for file in files {
+        let text = std::fs::read_to_string(&file).expect("text");
+        let find = |start: &str| text.lines().find_map(|line| line.strip_prefix(start)).map(str::trim);
+        let name = file.display();
+        let line = find("kgate ").unwrap_or_else(|| panic!("{name}: no command"));
+        let expected = match find("# expect: ").unwrap_or_else(|| panic!("{name}: no line `# expect: `")) {
+            "correct" => None,
+            other => {
+                Some(other.strip_prefix("VIOLATED ").unwrap_or_else(|| panic!("{name}: expects {other}?")))
+            }
+        };
+        assert_eq!(first_violation(line).as_deref(), expected, "{name}");
+        if let Some((before, after)) = line.split_once(" --as-printed ") {
+            let after = after.split_once(' ').map_or("", |(_, after)| after);
+            assert_eq!(first_violation(&format!("{before} {after}")), None, "{name}, repaired");
+        }
+    }
+}
+
+/// What a run violates first, if anything; both engines give the same run.
+fn first_violation(line: &str) -> Option<String> {
+    let [once, again] = ["bucket", "heap"].map(|engine| report(&format!("{line} --engine {engine}")));
+    assert_eq!(once["hash"], again["hash"], "{line}");
+    assert!(once["requests"].as_u64() > Some(0), "{line}: nobody asked");
+    once["violations"][0]["property"].as_str().map(str::to_owned)
+}
+
+fn report(line: &str) -> serde_json::Value {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kgate"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("KGATE_OPT_")) {
+        command.env_remove(name); // A developer's own settings are not part of the test.
+    }
+    let output = command.args(line.split_whitespace()).arg("--json").output().expect("kgate runs");
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{line}: {error}: {}", String::from_utf8_lossy(&output.stderr)))
+}

@@ -1,0 +1,172 @@
+//! A run to be made: a system of the registry and the setting it runs in.
+
+use std::sync::Arc;
+
+use kgate_core::{Graph, NodeId, Protocol, Span};
+use kgate_protocols::registry::{self, Entry, Visitor};
+use kgate_protocols::topology::graphs::{SHAPES, Shape};
+use kgate_sim::{
+    Bucket, Claims, Config, Crash, Detection, Detector, Heap, Latency, OpenTrace, Report, Rng, RunError,
+};
+
+/// A length of time as on the command line.
+pub fn t(text: &str) -> Span {
+    text.parse().expect("a time")
+}
+
+/// A run to be made.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// The system.
+    pub entry: &'static Entry,
+    /// The run.
+    pub config: Config,
+    /// How the graph of the run is called: a shape or a file, as on the command line; none where everybody talks to everybody.
+    pub graph: Option<String>,
+}
+
+/// Which event queue drives a run; the result is the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queue {
+    /// The fast one.
+    Bucket,
+    /// The simple one.
+    Heap,
+}
+
+impl Case {
+    /// vcube-2018 section 8.1 with LOW load and no faults; the same as `kgate sim --protocol P -n N`.
+    pub fn vcube_2018(protocol: &str, nodes: u32) -> Self {
+        let entry = registry::entry(protocol).expect("a protocol");
+        let config = Config { claims: claims_of(entry, nodes, 3), ..Config::new(nodes, 3) };
+        let mut case = Self { entry, config, graph: None };
+        if let Some(shape) = entry.network.usual_shape() {
+            case.put_on(shape);
+        }
+        case
+    }
+
+    /// robust-2012 section 5: n = 16, k = 5, p0 .. p4 ask, p15 .. p1 crash at 5, 10, .., 75.
+    pub fn robust_2012(protocol: &str) -> Self {
+        let mut case = Self::vcube_2018(protocol, 16);
+        let config = &mut case.config;
+        config.permits = 5;
+        config.cost.send = Span::ZERO;
+        config.cost.latency = Latency::Constant(t("0.01"));
+        config.cost.receive = Span::ZERO;
+        config.load.requesters = 5;
+        config.load.first_request = t("0.9");
+        config.load.hold = t("0.8");
+        config.tolerate = 4;
+        config.detection = Detection { interval: t("1"), timeout: t("0.04"), oracle: None };
+        config.crashes = (1..=15u32)
+            .map(|i| Crash { node: NodeId(16 - i), at: t("5").times(u64::from(i)), back: None })
+            .collect();
+        config.claims = claims_of(case.entry, 16, 5);
+        config.duration = t("100.9");
+        case
+    }
+
+    /// Everybody asks.
+    pub fn high(mut self) -> Self {
+        self.config.load.requesters = self.config.nodes;
+        self
+    }
+
+    /// With another seed.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.config.seed = seed;
+        self
+    }
+
+    /// With a published defect.
+    pub fn as_printed(mut self, id: &str) -> Self {
+        self.config.printed = self.entry.as_printed(id).expect("a defect of this protocol");
+        self
+    }
+
+    /// Puts it on a graph of that shape, with whatever is random in it drawn from the seed.
+    pub fn put_on(&mut self, shape: Shape) {
+        self.config.graph = Some(graph(shape, self.config.nodes, self.config.seed));
+        self.graph = Some(shape.to_string());
+    }
+
+    /// The shape it was put on; none if it is on no graph, or on one from elsewhere.
+    pub fn shape(&self) -> Option<Shape> {
+        let named = self.graph.as_deref()?;
+        let shape = SHAPES.iter().find(|(name, _)| *name == named)?.1;
+        let tree = self.entry.network == registry::Network::Tree;
+        Some(if tree && shape == Shape::Random { Shape::RandomTree } else { shape })
+    }
+
+    /// What its system claims in a run of this size.
+    pub fn claims(&self) -> Claims {
+        let config = &self.config;
+        let claims = claims_of(self.entry, config.nodes, config.permits);
+        let bears = if self.entry.told_to_tolerate { config.tolerate } else { claims.bears };
+        Claims { bears, ..claims }
+    }
+
+    /// Runs it with the fast engine.
+    pub fn run(&self) -> Report {
+        self.run_on(Queue::Bucket)
+    }
+
+    /// Runs it with the simple engine.
+    pub fn run_on_heap(&self) -> Report {
+        self.run_on(Queue::Heap)
+    }
+
+    fn run_on(&self, queue: Queue) -> Report {
+        self.try_run(queue, None).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// Runs it, if it can be run.
+    pub fn try_run<'a>(&'a self, queue: Queue, trace: Option<OpenTrace<'a>>) -> Result<Report, RunError> {
+        let own_detector = self.config.detection.oracle.is_none();
+        registry::visit(self.entry, own_detector, Runner { case: self, queue, trace })
+    }
+}
+
+/// What the simulator needs to know of a system. A size that makes no sense is refused later, by the simulator.
+pub fn claims_of(entry: &Entry, nodes: u32, permits: u32) -> Claims {
+    let detector = entry.detector.map(|name| match name {
+        registry::LOG => Detector::Log,
+        _ if entry.all_to_all => Detector::AllToAll,
+        _ => Detector::Sparse,
+    });
+    let sensible = nodes > 0 && permits > 0;
+    Claims {
+        bears: if sensible { entry.bears(nodes, permits) } else { 0 },
+        detector,
+        recovers: entry.recovers,
+        heals: entry.heals,
+        asks_inside: entry.asks_inside,
+        bears_delay: entry.bears_delay,
+        bears_loss: entry.bears_loss,
+        bears_duplicates: entry.bears_duplicates,
+    }
+}
+
+/// A graph of that shape, with whatever is random in it drawn from the seed.
+pub fn graph(shape: Shape, nodes: u32, seed: u64) -> Arc<Graph> {
+    let mut dice = Rng::fork(seed, "graph");
+    Arc::new(shape.build(nodes, &mut |bound| dice.below(bound)).expect("a graph"))
+}
+
+struct Runner<'a> {
+    case: &'a Case,
+    queue: Queue,
+    trace: Option<OpenTrace<'a>>,
+}
+
+impl Visitor for Runner<'_> {
+    type Output = Result<Report, RunError>;
+    fn visit<M: Protocol, D: Protocol>(self) -> Self::Output {
+        let (name, config) = (self.case.entry.name, &self.case.config);
+        match self.queue {
+            Queue::Bucket => kgate_sim::run::<M, D, Bucket>(name, config, self.trace),
+            Queue::Heap => kgate_sim::run::<M, D, Heap>(name, config, self.trace),
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! The command line that makes the same run again.
+
+use std::fmt::Display;
+
+use kgate_core::NodeId;
+use kgate_sim::{Chance, Crash, Disturbance, Down, ReceiveCost, SendCost};
+
+use crate::Case;
+
+/// Every option that a run depends on, spelled out, so that a later change of a default does not change the run.
+pub fn command(case: &Case) -> String {
+    let mut words = vec!["kgate sim".to_owned()];
+    for part in [size(case), load(case), cost(case), detection(case), faults(case), told(case)] {
+        words.extend(part);
+    }
+    words.join(" ")
+}
+
+fn size(case: &Case) -> Vec<String> {
+    let config = &case.config;
+    vec![
+        format!("--protocol {} -n {} -k {}", case.entry.name, config.nodes, config.permits),
+        format!("--seed {:#x} --duration {}", config.seed, config.duration),
+    ]
+}
+
+fn load(case: &Case) -> Vec<String> {
+    let load = &case.config.load;
+    let mut words = vec![
+        if load.requesters == case.config.nodes {
+            "--load high".into()
+        } else {
+            format!("--load first={}", load.requesters)
+        },
+        format!("--hold {} --first-request {}", load.hold, load.first_request),
+        if load.ask_inside { "--ask-inside".into() } else { format!("--think {}", load.think) },
+    ];
+    words.extend(load.entries.map(|entries| format!("--entries {entries}")));
+    words
+}
+
+fn cost(case: &Case) -> Vec<String> {
+    let cost = &case.config.cost;
+    let send_cost = match cost.send_cost {
+        SendCost::Queue => "queue",
+        SendCost::Staggered => "staggered",
+        SendCost::Flat => "flat",
+    };
+    let receive_cost = match cost.receive_cost {
+        ReceiveCost::Parallel => "parallel",
+        ReceiveCost::Queue => "queue",
+    };
+    let mut words = vec![
+        format!("--latency {} --send {} --receive {}", cost.latency, cost.send, cost.receive),
+        format!("--send-cost {send_cost} --receive-cost {receive_cost}"),
+    ];
+    words.extend(cost.fifo.then(|| "--fifo".into()));
+    words
+}
+
+fn detection(case: &Case) -> Vec<String> {
+    let detection = &case.config.detection;
+    let times = format!("--detect-interval {} --detect-timeout {}", detection.interval, detection.timeout);
+    let oracle = detection.oracle.map(|within| format!("--detector oracle={within}"));
+    [Some(times), oracle].into_iter().flatten().collect()
+}
+
+fn faults(case: &Case) -> Vec<String> {
+    let config = &case.config;
+    let mut words = Vec::new();
+    let crash = |crash: &Crash| match crash.back {
+        None => at(crash.node, crash.at),
+        Some(back) => at(crash.node, format!("{}..{back}", crash.at)),
+    };
+    words.extend(list("--crash", &config.crashes, crash));
+    if config.random_crashes > 0 {
+        words.push(format!("--random-crashes {}", config.random_crashes));
+    }
+    if config.random_recoveries > 0 {
+        words
+            .push(format!("--random-recoveries {} --down-for {}", config.random_recoveries, config.down_for));
+    }
+    if config.random_recoveries > 0 || config.crashes.iter().any(|crash| crash.back.is_some()) {
+        words.push(match config.down {
+            Down::Lost => "--down lost".into(),
+            Down::Kept => "--down kept".into(),
+        });
+    }
+    words.extend(disturbance(&config.disturbance));
+    let transient = &config.transient;
+    words.extend(transient.start.then(|| "--start random".into()));
+    words.extend(list("--corrupt", &transient.strikes, |&(node, when)| at(node, when)));
+    if transient.start || !transient.strikes.is_empty() {
+        words.push(format!("--forged {}", transient.forged));
+    }
+    words
+}
+
+fn disturbance(disturbance: &Disturbance) -> Vec<String> {
+    let chance = |flag: &str, chance: Chance| (chance > Chance::NEVER).then(|| format!("{flag} {chance}"));
+    let words = [
+        list("--pause", &disturbance.pauses, ToString::to_string),
+        list("--partition", &disturbance.partitions, ToString::to_string),
+        chance("--loss", disturbance.loss),
+        chance("--duplicates", disturbance.duplicates),
+    ];
+    words.into_iter().flatten().collect()
+}
+
+/// What only some systems are told, and what is switched on.
+fn told(case: &Case) -> Vec<String> {
+    let config = &case.config;
+    let mut words = Vec::new();
+    words.extend(case.graph.as_ref().map(|graph| format!("--graph {graph}")));
+    words.extend(case.entry.told_to_tolerate.then(|| format!("--tolerate {}", config.tolerate)));
+    words.extend(config.refresh.map(|every| format!("--refresh {every}")));
+    let printed = case.entry.published_defects().find(|defect| config.printed.has(defect.switch));
+    words.extend(printed.map(|defect| format!("--as-printed {}", defect.id)));
+    words
+}
+
+fn at(node: NodeId, when: impl Display) -> String {
+    format!("{}@{when}", node.0)
+}
+
+/// `--flag a,b,c`, if there is any.
+fn list<T>(flag: &str, items: &[T], word: impl Fn(&T) -> String) -> Option<String> {
+    let words: Vec<String> = items.iter().map(word).collect();
+    (!words.is_empty()).then(|| format!("{flag} {}", words.join(",")))
+}

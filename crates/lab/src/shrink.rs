@@ -1,0 +1,346 @@
+//! A failing case made smaller, so that a person can follow it.
+//!
+//! Greedy: of the ways to make the case simpler, the first that still violates the same property is taken, until none does. Simpler means
+//! fewer processes; if as many, fewer faults; then fewer requesters, units and entries, a shorter run, and at last a shorter command
+//! line (rounder times, plainer costs). Every step makes it simpler, so this comes to an end; it also stops after a number of runs.
+//!
+//! A smaller case is another run: everything random falls out differently. So each way is tried with a few other seeds too.
+
+use kgate_core::{NodeId, Span};
+use kgate_sim::{Chance, Latency, ReceiveCost, SendCost, Think};
+
+use crate::swarm::{Judge, Wrong, wrong_once};
+use crate::{Case, command, t};
+
+/// Runs that may be spent on one case.
+const RUNS: u32 = 4000;
+/// Other seeds that each way is tried with: 1, 2, ..
+const OTHER_SEEDS: u64 = 4;
+
+/// What is left of a case.
+#[derive(Clone, Debug)]
+pub struct Shrunk {
+    /// The case.
+    pub case: Case,
+    /// What is wrong with it.
+    pub wrong: Wrong,
+    /// How many runs that took.
+    pub runs: u32,
+}
+
+/// How large a case is; fewer processes weigh more than anything else, and so on.
+pub fn size(case: &Case) -> impl Ord + Copy + std::fmt::Debug + use<> {
+    let config = &case.config;
+    let entries = config.load.entries.unwrap_or(u32::MAX);
+    (
+        config.nodes,
+        faults(case),
+        config.load.requesters,
+        config.permits,
+        entries,
+        config.duration,
+        command(case).len(),
+    )
+}
+
+/// How many faults a case has.
+pub fn faults(case: &Case) -> usize {
+    let config = &case.config;
+    let drawn = (config.random_crashes + config.random_recoveries) as usize;
+    let transient = usize::from(config.transient.start) + config.transient.strikes.len();
+    // A crash with recovery is two events.
+    let back = config.crashes.iter().filter(|crash| crash.back.is_some()).count();
+    let disturbance = &config.disturbance;
+    let chances = [disturbance.loss, disturbance.duplicates];
+    let disturbed = disturbance.pauses.len()
+        + disturbance.partitions.iter().map(|cut| cut.nodes.len()).sum::<usize>()
+        + chances.iter().filter(|chance| **chance > Chance::NEVER).count();
+    config.crashes.len() + back + 2 * drawn + transient + disturbed
+}
+
+/// Makes `case` smaller as long as the property that is `wrong` is still violated.
+pub fn shrink(case: &Case, wrong: &Wrong, judge: Judge) -> Shrunk {
+    let mut best = Shrunk { case: case.clone(), wrong: wrong.clone(), runs: 0 };
+    if let Ok(named) = case.config.with_named_crashes() {
+        best.case.config = named; // The same run; its crashes can now be left out one by one.
+    }
+    loop {
+        let before = size(&best.case);
+        for ways in &WAYS {
+            while take_one(&mut best, *ways, judge) {}
+        }
+        if size(&best.case) == before || best.runs >= RUNS {
+            return best;
+        }
+    }
+}
+
+/// Takes the first of `ways` that is simpler and still wrong.
+fn take_one(best: &mut Shrunk, ways: Ways, judge: Judge) -> bool {
+    let now = size(&best.case);
+    for way in ways(&best.case).into_iter().filter(|way| size(way) < now) {
+        let own = way.config.seed;
+        for seed in std::iter::once(own).chain(1..=OTHER_SEEDS) {
+            let candidate = reseeded(way.clone(), seed);
+            if best.runs >= RUNS {
+                return false;
+            }
+            if size(&candidate) >= now {
+                continue;
+            }
+            best.runs += 1;
+            let found = wrong_once(&candidate, &best.wrong.property, judge);
+            if let Some(wrong) = found.filter(|wrong| wrong.property == best.wrong.property) {
+                (best.case, best.wrong) = (candidate, wrong);
+                return true;
+            }
+        }
+    }
+    false
+}
+
+/// With another seed, and the graph that it draws.
+fn reseeded(mut case: Case, seed: u64) -> Case {
+    case.config.seed = seed;
+    if let Some(shape) = case.shape() {
+        case.put_on(shape);
+    }
+    case
+}
+
+type Ways = fn(&Case) -> Vec<Case>;
+
+/// The ways to make a case simpler, the most rewarding first.
+const WAYS: [Ways; 8] =
+    [fewer_processes, fewer_faults, fewer_requesters, fewer_units, fewer_entries, shorter, plainer, rounder];
+
+fn with(case: &Case, change: impl FnOnce(&mut Case)) -> Case {
+    let mut changed = case.clone();
+    change(&mut changed);
+    changed
+}
+
+fn fewer_processes(case: &Case) -> Vec<Case> {
+    let nodes = case.config.nodes;
+    let Latency::Grid(grid) = case.config.cost.latency else {
+        let fewer = [nodes / 2, nodes * 3 / 4, nodes - 1].map(|fewer| fewer.max(2));
+        let ways = |fewer: u32| {
+            let last = last_of(case, fewer);
+            [of_nodes(case, fewer), sooner(&last, fewer, nodes), last]
+        };
+        return fewer.into_iter().flat_map(ways).collect();
+    };
+    let shapes = [(grid.clusters - 1, grid.size), (grid.clusters, grid.size - 1)];
+    let of_shape = |(clusters, size): (u32, u32)| {
+        let mut smaller = of_nodes(case, clusters * size);
+        let config = &mut smaller.config;
+        config.cost.latency = Latency::Grid(kgate_sim::Grid { clusters, size, ..grid });
+        config.tolerate = config.tolerate.min(size.saturating_sub(1));
+        smaller.config.claims = smaller.claims();
+        smaller
+    };
+    shapes.into_iter().filter(|&(clusters, size)| clusters > 0 && size > 0).map(of_shape).collect()
+}
+
+/// The case with `nodes` processes whose faults happen to the last ones, as they did.
+fn last_of(case: &Case, nodes: u32) -> Case {
+    let gone = case.config.nodes.saturating_sub(nodes);
+    let renamed = with(case, |case| {
+        let name = |node: &mut NodeId| node.0 = node.0.saturating_sub(gone);
+        case.config.crashes.iter_mut().for_each(|crash| name(&mut crash.node));
+        case.config.transient.strikes.iter_mut().for_each(|strike| name(&mut strike.0));
+        case.config.disturbance.pauses.iter_mut().for_each(|pause| name(&mut pause.node));
+        for cut in &mut case.config.disturbance.partitions {
+            cut.nodes.iter_mut().for_each(name);
+            cut.nodes.dedup();
+        }
+    });
+    of_nodes(&renamed, nodes)
+}
+
+/// The case with the first `nodes` processes only.
+fn of_nodes(case: &Case, nodes: u32) -> Case {
+    with(case, |case| {
+        let there = |node: NodeId| node.0 < nodes;
+        let config = &mut case.config;
+        config.nodes = nodes;
+        config.permits = config.permits.min(nodes - 1);
+        config.load.requesters = config.load.requesters.min(nodes);
+        config.tolerate = config.tolerate.min(config.permits - 1);
+        config.crashes.retain(|crash| there(crash.node));
+        config.transient.strikes.retain(|strike| there(strike.0));
+        config.disturbance.pauses.retain(|pause| there(pause.node));
+        for cut in &mut config.disturbance.partitions {
+            cut.nodes.retain(|&node| there(node));
+        }
+        config.disturbance.partitions.retain(|cut| !cut.nodes.is_empty());
+        case.config.claims = case.claims();
+        if let Some(shape) = case.shape() {
+            case.put_on(shape);
+        }
+    })
+}
+
+fn fewer_faults(case: &Case) -> Vec<Case> {
+    let config = &case.config;
+    let mut ways = vec![
+        with(case, |case| case.config.crashes.clear()),
+        with(case, |case| case.config.transient.strikes.clear()),
+        with(case, |case| case.config.transient.start = false),
+    ];
+    let halves = |count: usize| [(0, count / 2), (count / 2, count)];
+    for (from, to) in halves(config.crashes.len()) {
+        ways.push(with(case, |case| drop(case.config.crashes.drain(from..to))));
+    }
+    for index in 0..config.crashes.len() {
+        ways.push(with(case, |case| {
+            case.config.crashes.remove(index);
+        }));
+    }
+    for index in 0..config.transient.strikes.len() {
+        ways.push(with(case, |case| {
+            case.config.transient.strikes.remove(index);
+        }));
+    }
+    ways.extend(fewer_disturbances(case));
+    ways
+}
+
+fn fewer_disturbances(case: &Case) -> Vec<Case> {
+    let disturbance = &case.config.disturbance;
+    let mut ways = vec![
+        with(case, |case| case.config.disturbance.pauses.clear()),
+        with(case, |case| case.config.disturbance.partitions.clear()),
+        with(case, |case| case.config.disturbance.loss = Chance::NEVER),
+        with(case, |case| case.config.disturbance.duplicates = Chance::NEVER),
+    ];
+    for index in 0..disturbance.pauses.len() {
+        ways.push(with(case, |case| {
+            case.config.disturbance.pauses.remove(index);
+        }));
+    }
+    for (index, cut) in disturbance.partitions.iter().enumerate() {
+        ways.push(with(case, |case| {
+            case.config.disturbance.partitions.remove(index);
+        }));
+        for member in 0..cut.nodes.len() {
+            ways.push(with(case, |case| {
+                case.config.disturbance.partitions[index].nodes.remove(member);
+            }));
+        }
+    }
+    ways
+}
+
+fn fewer_requesters(case: &Case) -> Vec<Case> {
+    let now = case.config.load.requesters;
+    let fewer = [1, 2, now / 2, now - 1].into_iter().filter(|&count| count > 0);
+    fewer.map(|count| with(case, |case| case.config.load.requesters = count)).collect()
+}
+
+fn fewer_units(case: &Case) -> Vec<Case> {
+    let fewer = [1, case.config.permits - 1].into_iter().filter(|&count| count > 0);
+    let of = |count: u32| {
+        with(case, |case| {
+            case.config.permits = count;
+            case.config.tolerate = case.config.tolerate.min(count - 1);
+            case.config.claims = case.claims();
+        })
+    };
+    fewer.map(of).collect()
+}
+
+fn fewer_entries(case: &Case) -> Vec<Case> {
+    let now = case.config.load.entries;
+    let few = [1, 2, 3, 5, 10].into_iter().filter(|&count| now.is_none_or(|now| count < now));
+    few.map(|count| with(case, |case| case.config.load.entries = Some(count))).collect()
+}
+
+fn shorter(case: &Case) -> Vec<Case> {
+    let now = case.config.duration.0;
+    let whole = |span: u64| Span(span.div_ceil(Span::UNIT.0) * Span::UNIT.0);
+    let shorter = [now / 4, now / 2, now * 3 / 4, now.saturating_sub(Span::UNIT.0)].map(whole);
+    let cut = shorter.into_iter().map(|duration| with(case, |case| case.config.duration = duration));
+    cut.chain([(1, 4), (1, 2), (3, 4), (9, 10)].map(|(part, of)| sooner(case, part, of))).collect()
+}
+
+/// Everything happens in `part` of `of` of the time, in tenths of a unit: fewer who wait need less time.
+fn sooner(case: &Case, part: u32, of: u32) -> Case {
+    let tenth = Span::UNIT.0 / 10;
+    let scaled = |span: Span| Span((span.0 / tenth * u64::from(part)).div_ceil(u64::from(of)) * tenth);
+    with(case, |case| {
+        let config = &mut case.config;
+        config.duration = Span(scaled(config.duration).0.div_ceil(Span::UNIT.0) * Span::UNIT.0);
+        for crash in &mut config.crashes {
+            crash.at = scaled(crash.at);
+            crash.back = crash.back.map(|back| scaled(back) + Span(tenth));
+        }
+        config.transient.strikes.iter_mut().for_each(|strike| strike.1 = scaled(strike.1));
+        for pause in &mut config.disturbance.pauses {
+            (pause.from, pause.until) = (scaled(pause.from), scaled(pause.until) + Span(tenth));
+        }
+        for cut in &mut config.disturbance.partitions {
+            (cut.from, cut.until) = (scaled(cut.from), scaled(cut.until) + Span(tenth));
+        }
+    })
+}
+
+/// Plain costs and times. Where a protocol's assumptions rest on the costs (timer-free-2009: responsiveness), those stay.
+fn plainer(case: &Case) -> Vec<Case> {
+    let mut ways = Vec::new();
+    let mut way = |change: fn(&mut Case)| ways.push(with(case, change));
+    if !case.entry.told_to_tolerate {
+        way(|case| case.config.cost.latency = Latency::Constant(t("1")));
+        way(|case| case.config.cost.latency = Latency::Uniform(t("0"), t("2")));
+        way(|case| case.config.cost.latency = Latency::Uniform(t("0.1"), t("2")));
+        way(|case| case.config.cost.latency = Latency::Exponential(t("1")));
+        way(|case| case.config.cost.send = Span::ZERO);
+        way(|case| case.config.cost.receive = Span::ZERO);
+        way(|case| case.config.cost.receive_cost = ReceiveCost::Queue);
+        way(|case| case.config.cost.send_cost = SendCost::Flat);
+        way(|case| case.config.cost.send_cost = SendCost::Queue);
+    }
+    way(|case| case.config.cost.fifo = false);
+    way(|case| case.config.load.first_request = Span::ZERO);
+    way(|case| case.config.load.hold = t("1"));
+    way(|case| case.config.load.think = Think::Constant(t("1")));
+    way(|case| case.config.load.ask_inside = false);
+    way(|case| case.config.transient.forged = 0);
+    way(|case| case.config.detection.oracle = case.config.detection.oracle.map(|_| t("1")));
+    way(|case| case.config.detection.interval = t("1"));
+    ways
+}
+
+/// Times of faults in tenths or whole units.
+fn rounder(case: &Case) -> Vec<Case> {
+    let mut ways = Vec::new();
+    for grain in [Span::UNIT.0, Span::UNIT.0 / 10] {
+        let round = move |span: Span| Span(span.0 / grain * grain);
+        for index in 0..case.config.crashes.len() {
+            ways.push(with(case, |case| {
+                let crash = &mut case.config.crashes[index];
+                crash.at = round(crash.at);
+                crash.back = crash.back.map(|back| round(back) + Span(grain));
+            }));
+        }
+        for index in 0..case.config.transient.strikes.len() {
+            ways.push(with(case, |case| {
+                let strike = &mut case.config.transient.strikes[index];
+                strike.1 = round(strike.1);
+            }));
+        }
+        for index in 0..case.config.disturbance.pauses.len() {
+            ways.push(with(case, |case| {
+                let pause = &mut case.config.disturbance.pauses[index];
+                (pause.from, pause.until) = (round(pause.from), round(pause.until) + Span(grain));
+            }));
+        }
+        for index in 0..case.config.disturbance.partitions.len() {
+            ways.push(with(case, |case| {
+                let cut = &mut case.config.disturbance.partitions[index];
+                (cut.from, cut.until) = (round(cut.from), round(cut.until) + Span(grain));
+            }));
+        }
+    }
+    ways
+}

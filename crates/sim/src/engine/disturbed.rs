@@ -1,0 +1,184 @@
+//! Processes that are stopped, and messages that are held up, lost or doubled.
+
+use fixedbitset::FixedBitSet;
+use kgate_core::{Message, NodeId, Protocol, Time};
+use kgate_spec::trace;
+
+use super::event::EventOf;
+use super::{Label, Simulation};
+use crate::config::Config;
+use crate::cost::ReceiveCost;
+use crate::disturbance::{Chance, Way};
+use crate::queue::EventQueue;
+use crate::rng::Rng;
+
+/// What befalls messages.
+pub(super) struct Trouble {
+    dice: Rng,
+    loss: Chance,
+    duplicates: Chance,
+    cuts: Vec<Cut>,
+    /// What would cross a cut is lost instead of late.
+    loses: bool,
+    /// Nothing is lost or doubled any more after that.
+    end: Time,
+}
+
+struct Cut {
+    inside: FixedBitSet,
+    way: Way,
+    from: Time,
+    until: Time,
+}
+
+/// What was disturbed so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Disturbed {
+    pub(crate) pauses: u32,
+    pub(crate) lost: u64,
+    pub(crate) doubled: u64,
+    pub(crate) delayed: u64,
+}
+
+impl Trouble {
+    /// None if messages are left alone.
+    pub(super) fn new(config: &Config) -> Option<Self> {
+        let disturbance = &config.disturbance;
+        let end = Time::ZERO + config.duration;
+        let cuts = disturbance.partitions.iter().map(|partition| {
+            let mut inside = FixedBitSet::with_capacity(config.nodes as usize);
+            inside.extend(partition.nodes.iter().map(|node| node.index()));
+            let (from, until) = (Time::ZERO + partition.from, (Time::ZERO + partition.until).min(end));
+            Cut { inside, way: partition.way, from, until }
+        });
+        disturbance.troubles_network().then(|| Self {
+            dice: Rng::fork(config.seed, "trouble"),
+            loss: disturbance.loss,
+            duplicates: disturbance.duplicates,
+            cuts: cuts.collect(),
+            loses: config.claims.bears_loss,
+            end,
+        })
+    }
+
+    /// How many copies of a message that leaves at `departure` set out: none if it is lost.
+    fn copies(&mut self, departure: Time) -> u32 {
+        if departure > self.end {
+            return 1;
+        }
+        if self.loss.happens(&mut self.dice) {
+            return 0;
+        }
+        if self.duplicates.happens(&mut self.dice) { 2 } else { 1 }
+    }
+
+    /// When a message that would arrive at `at` does arrive; never, if a cut swallows it. It never overtakes by this.
+    pub(super) fn through(&self, from: NodeId, to: NodeId, mut at: Time) -> Option<Time> {
+        while let Some(cut) = self.cuts.iter().find(|cut| cut.holds_up(from, to, at)) {
+            if self.loses {
+                return None;
+            }
+            at = cut.until;
+        }
+        Some(at)
+    }
+}
+
+impl Cut {
+    fn holds_up(&self, from: NodeId, to: NodeId, at: Time) -> bool {
+        let inside = |node: NodeId| self.inside.contains(node.index());
+        let crosses = match self.way {
+            Way::Both => inside(from) != inside(to),
+            Way::Out => inside(from) && !inside(to),
+            Way::In => !inside(from) && inside(to),
+        };
+        crosses && self.from <= at && at < self.until
+    }
+}
+
+impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D, Q> {
+    /// A process stops, unless it has crashed.
+    pub(super) fn pause(&mut self, node: NodeId) {
+        if self.alive.contains(node.index()) {
+            self.count(node, Label::bare(12));
+            self.write(node, &trace::Event::Pause);
+            self.disturbed.pauses += 1;
+            self.stopped.insert(node, Vec::new());
+        }
+    }
+
+    /// A process goes on, unless it has crashed meanwhile.
+    pub(super) fn resume(&mut self, node: NodeId) {
+        if self.stopped.contains_key(&node) {
+            self.count(node, Label::bare(13));
+            self.write(node, &trace::Event::Resume);
+            self.hand_over(node);
+        }
+    }
+
+    /// What waited for a stopped process happens now, in order. If it has just crashed, that is what it finds.
+    pub(super) fn hand_over(&mut self, node: NodeId) {
+        let waited = self.stopped.remove(&node).unwrap_or_default();
+        if !waited.is_empty() {
+            self.recovery.not_before(self.now);
+        }
+        for event in waited {
+            if event.is_probe() { self.push_probe(self.now, event) } else { self.queue.push(self.now, event) }
+        }
+    }
+
+    /// Whether an event has to wait because its process is stopped; then it waits.
+    #[cold]
+    pub(super) fn waits(&mut self, event: &EventOf<M, D>) -> bool {
+        let Some(waiting) = event.whose().and_then(|node| self.stopped.get_mut(&node)) else { return false };
+        waiting.push(event.clone());
+        if event.is_probe() {
+            self.probes -= 1;
+        }
+        true
+    }
+
+    /// One copy of a message sets out in a network that fails.
+    #[cold]
+    pub(super) fn send_in_trouble(
+        &mut self,
+        from: NodeId,
+        to: NodeId,
+        kind: usize,
+        message: &M::Message,
+        departure: Time,
+    ) {
+        let trouble = self.network.trouble.as_mut().expect("there is trouble");
+        let copies = trouble.copies(departure);
+        let name = M::Message::kind_name(kind);
+        if copies == 2 {
+            self.disturbed.doubled += 1;
+            if self.trace.is_some() {
+                let text = format!("{message:?}");
+                self.write(from, &trace::Event::Doubled { kind: name, to, message: &text });
+            }
+        }
+        let mut lost = copies == 0;
+        for _ in 0..copies {
+            match self.network.arrival_in_trouble(&self.config.cost, from, to, departure) {
+                None => lost = true,
+                Some((at, late)) => {
+                    self.disturbed.delayed += u64::from(late);
+                    self.network.note_arrival(at);
+                    let event = match self.config.cost.receive_cost {
+                        ReceiveCost::Parallel => super::Event::Deliver { from, to, message: message.clone() },
+                        ReceiveCost::Queue => super::Event::Arrive(Box::new((from, to, message.clone()))),
+                    };
+                    self.queue.push(at, event);
+                }
+            }
+        }
+        if lost {
+            self.disturbed.lost += 1;
+            if self.trace.is_some() {
+                let text = format!("{message:?}");
+                self.write(to, &trace::Event::Lost { kind: name, from, message: &text });
+            }
+        }
+    }
+}
