@@ -6,6 +6,9 @@
 //! [`schedule`] the words in which one is prescribed.
 
 pub mod at_most_k;
+pub mod broadcast;
+pub mod convergence;
+pub mod detection;
 pub mod entry_order;
 pub mod everyone_served;
 pub mod history;
@@ -19,6 +22,9 @@ pub mod trace;
 mod violation;
 
 pub use at_most_k::AtMostK;
+pub use broadcast::Broadcast;
+pub use convergence::Convergence;
+pub use detection::{Accuracy, Completeness, Loss};
 pub use entry_order::EntryOrder;
 pub use everyone_served::EveryoneServed;
 pub use no_deadlock::NoDeadlock;
