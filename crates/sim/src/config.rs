@@ -419,6 +419,29 @@ impl Config {
         self.detection.oracle.or(log)
     }
 
+    /// Within what time a crash is known to every live process, as the detector or the oracle claims, if so many crash; none if
+    /// nothing is claimed.
+    pub(crate) fn known_within(&self, crashes: u32) -> Option<Span> {
+        let Detection { interval, timeout, .. } = self.detection;
+        // A round that is not over when the next is due takes its place as well; a timeout ends an instant after its time.
+        let rounds_of = |length: Span| interval.times(length.0.div_ceil(interval.0).max(1));
+        let instant = Span(1);
+        match self.own_detector() {
+            None => self.news_within(),
+            Some(Detector::AllToAll) => {
+                let look = rounds_of(timeout + instant);
+                Some(look.times(2) + timeout + instant + self.cost.longest_delay()?)
+            }
+            // In the longest round (Hi-ADSD's) each cluster's test and each dead process takes a timeout, one after the other.
+            Some(Detector::Sparse) => {
+                let log = u64::from(self.nodes.next_power_of_two().ilog2());
+                let round = (timeout + instant).times(log + u64::from(crashes));
+                Some(rounds_of(round).times(log * log + 1))
+            }
+            Some(Detector::Log) => None,
+        }
+    }
+
     fn times(&self) -> impl Iterator<Item = Span> {
         let (load, cost, detection) = (&self.load, &self.cost, &self.detection);
         let crashes = self.crashes.iter().flat_map(|crash| [crash.at, crash.back.unwrap_or_default()]);

@@ -6,6 +6,9 @@
 //! [`schedule`] has the words in which one is prescribed, and a [`scenario`] is a file of both. [`diagram`] draws a trace.
 
 pub mod at_most_k;
+pub mod broadcast;
+pub mod convergence;
+pub mod detection;
 pub mod diagram;
 pub mod entry_order;
 pub mod everyone_served;
@@ -22,6 +25,9 @@ pub mod trace;
 mod violation;
 
 pub use at_most_k::AtMostK;
+pub use broadcast::Broadcast;
+pub use convergence::Convergence;
+pub use detection::{Accuracy, Completeness, Loss};
 pub use entry_order::EntryOrder;
 pub use everyone_served::EveryoneServed;
 pub use no_deadlock::NoDeadlock;

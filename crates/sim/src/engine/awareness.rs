@@ -56,6 +56,18 @@ impl Awareness {
         self.untold == 0
     }
 
+    /// All losses, for their judge.
+    pub(super) fn losses(&self) -> Vec<kgate_spec::Loss> {
+        let id = |index| NodeId(u32::try_from(index).expect("a node's index"));
+        let losses = self.losses.iter().map(|loss| kgate_spec::Loss {
+            node: loss.node,
+            at: loss.at,
+            known_at: loss.took.map(|took| loss.at + took),
+            unaware: loss.unaware.ones().map(id).collect(),
+        });
+        losses.collect()
+    }
+
     /// For each loss that all came to know of, how long that took; and how many losses somebody does not know of.
     pub(super) fn times(&self) -> (Vec<Span>, u64) {
         let times: Vec<Span> = self.losses.iter().filter_map(|loss| loss.took).collect();

@@ -130,10 +130,9 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
     /// `node` holds `crashed` for crashed; the judges check that it is.
     pub(super) fn learn(&mut self, node: NodeId, crashed: NodeId) {
         self.judges.audit.told(node, crashed);
-        if !self.awareness.learn(node, crashed, self.now) {
-            self.stats.false_suspicions += 1;
-            self.judges.wrongly_suspected(node, crashed, self.now);
-        }
+        let lives = !self.awareness.learn(node, crashed, self.now);
+        self.stats.false_suspicions += u64::from(lives);
+        self.judges.suspected(node, crashed, lives, self.now);
         self.write(node, &trace::Event::Suspected { whom: crashed });
     }
 }

@@ -163,6 +163,19 @@ fn a_run_that_never_recovers_is_caught() {
     );
 }
 
+/// The planted bug of closure: it says that it has recovered, and then lets two in.
+#[test]
+fn a_recovery_that_does_not_last_is_caught() {
+    let mut config = config();
+    config.graph = Some(Arc::new(Graph::new(2, &[(NodeId(0), NodeId(1))], NodeId(0)).unwrap()));
+    config.transient = Transient { start: false, strikes: vec![(NodeId(0), Span::UNIT)], forged: 0 };
+    config.load.requesters = 2;
+    config.load.hold = Span::UNIT.times(2);
+    let report = report::<Slow<false>>(&config);
+    assert!(report.stabilized_at.is_some());
+    assert!(properties(&report).contains(&kgate_spec::Convergence::CLOSURE), "{:?}", properties(&report));
+}
+
 /// What a protocol does not claim is refused.
 #[test]
 fn claims_are_checked() {

@@ -1,13 +1,16 @@
 //! The run as its judges see it: requests, grants, releases and crashes, with their times.
 
 use kgate_core::{Fence, NodeId, Protocol, Refusal, Span, Stamp, Time};
-use kgate_spec::{AtMostK, EveryoneServed, NoDeadlock, SlotFences, SometimesK, Violation};
+use kgate_spec::{
+    Accuracy, AtMostK, Completeness, Convergence, EveryoneServed, Loss, NoDeadlock, SlotFences, SometimesK,
+    Violation,
+};
 
 use super::audit::Audit;
 use crate::config::Config;
 use crate::stats::Requester;
 
-/// Violations beyond these are not listed: the first ones tell the story.
+/// Violations beyond these are not listed, unless they are the first of their property: the first ones tell the story.
 const LISTED: usize = 8;
 
 pub(super) struct Judges {
@@ -16,6 +19,7 @@ pub(super) struct Judges {
     fences: SlotFences,
     deadlock: NoDeadlock,
     some: SometimesK,
+    convergence: Convergence,
     pub(super) audit: Audit,
     /// A transient fault has struck and the run has not recovered: what is unsafe now is no violation.
     excused: bool,
@@ -33,6 +37,7 @@ impl Judges {
             fences: SlotFences::default(),
             deadlock: NoDeadlock::default(),
             some: SometimesK::new(config.permits),
+            convergence: Convergence::default(),
             audit: Audit::new::<M>(config),
             excused: false,
             before: 0,
@@ -64,7 +69,9 @@ impl Judges {
         self.served.end(node);
         let violation = self.inside.enter(node, now);
         self.some.see(self.inside.now());
+        let reopened = self.convergence.see(false, violation.is_none(), now.0);
         self.note(violation.filter(|_| !self.excused));
+        self.note(reopened);
         if self.audit.sits() {
             self.audit.granted(node, stamp, now).into_iter().for_each(|violation| self.note(violation));
         }
@@ -92,13 +99,15 @@ impl Judges {
     }
 
     /// A transient fault has struck.
-    pub(super) fn excuse(&mut self) {
+    pub(super) fn excuse(&mut self, now: Time) {
         self.excused = true;
+        self.convergence.fault(now.0);
     }
 
     /// The run has recovered.
-    pub(super) fn be_strict(&mut self) {
+    pub(super) fn be_strict(&mut self, now: Time) {
         self.excused = false;
+        self.convergence.see(true, true, now.0);
         self.before = self.before.max(self.inside.most());
         self.inside.forget_most();
         self.some.forget();
@@ -107,12 +116,7 @@ impl Judges {
 
     /// The run was given all the time it could use, and has not recovered.
     pub(super) fn never_recovered(&mut self, now: Time) {
-        self.note(Some(Violation {
-            property: "the run recovers from transient faults",
-            at_ns: now,
-            nodes: Vec::new(),
-            text: "no configuration was reached from which everything is correct".into(),
-        }));
+        self.note(self.convergence.verdict(now.0, true));
     }
 
     pub(super) fn crashed(&mut self, node: NodeId) {
@@ -159,14 +163,15 @@ impl Judges {
         );
     }
 
-    /// vcube-2018 section 3: the detector must never suspect the living.
-    pub(super) fn wrongly_suspected(&mut self, by: NodeId, whom: NodeId, now: Time) {
-        self.note(Some(Violation {
-            property: "nobody live is suspected",
-            at_ns: now,
-            nodes: vec![by, whom],
-            text: format!("{by} suspects {whom}, which lives"),
-        }));
+    /// A detector suspects somebody.
+    pub(super) fn suspected(&mut self, by: NodeId, whom: NodeId, lives: bool, now: Time) {
+        self.note(Accuracy::suspected(by, whom, lives, now));
+    }
+
+    /// The measured time is over: were all crashes known in time?
+    pub(super) fn detected(&mut self, losses: &[Loss], bound: Span, now: Time) {
+        let judge = Completeness::new(bound);
+        losses.iter().for_each(|loss| self.note(judge.verdict(loss, now)));
     }
 
     /// No correct process sends what another must refuse.
@@ -180,8 +185,10 @@ impl Judges {
     }
 
     pub(super) fn note(&mut self, violation: Option<Violation>) {
-        if self.violations.len() < LISTED {
-            self.violations.extend(violation);
+        let Some(violation) = violation else { return };
+        let listed = |property| self.violations.iter().any(|other| other.property == property);
+        if self.violations.len() < LISTED || !listed(violation.property) {
+            self.violations.push(violation);
         }
     }
 

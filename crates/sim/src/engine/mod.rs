@@ -316,8 +316,18 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
             }
         }
         self.run_until(self.end);
+        self.judge_detection();
         self.asking = false;
         (self.stats.clone(), started.elapsed().as_secs_f64())
+    }
+
+    /// Were the crashes known in time? Who comes back learns of them later, so that a run with recoveries has no bound.
+    fn judge_detection(&mut self) {
+        let bound =
+            self.config.known_within(self.crashed).filter(|_| self.recoveries == 0 && self.absent.is_empty());
+        if let Some(bound) = bound {
+            self.judges.detected(&self.awareness.losses(), bound, self.end);
+        }
     }
 
     fn run_until(&mut self, until: Time) {

@@ -6,7 +6,7 @@ use kgate_core::{
 };
 
 use super::{Bucket, Heap, run};
-use crate::{Claims, Config, Detection, Detector, Latency, Load, Report, Think};
+use crate::{Claims, Config, Crash, Detection, Detector, Latency, Load, Report, Think};
 
 /// What a [`Planted`] mutex does when its client asks.
 const GRANT: u8 = 0;
@@ -77,6 +77,10 @@ impl<const WRONGLY: bool> Protocol for Accuser<WRONGLY> {
 
 /// Three of four processes ask once and hold for long; k is as given.
 fn report<M: Protocol, D: Protocol>(permits: u32) -> Report {
+    report_of::<M, D>(config(permits))
+}
+
+fn config(permits: u32) -> Config {
     let mut config = Config::new(4, permits);
     config.cost.send = Span::ZERO;
     config.cost.receive = Span::ZERO;
@@ -91,6 +95,10 @@ fn report<M: Protocol, D: Protocol>(permits: u32) -> Report {
     config.detection = Detection { interval: Span::UNIT, timeout: Span::UNIT, oracle: None };
     config.claims = Claims { bears: 3, detector: Some(Detector::Sparse), ..Claims::default() };
     config.duration = Span::UNIT.times(10);
+    config
+}
+
+fn report_of<M: Protocol, D: Protocol>(config: Config) -> Report {
     let report = run::<M, D, Bucket>("planted", &config, None).expect("a run");
     assert_eq!(report.hash, run::<M, D, Heap>("planted", &config, None).expect("a run").hash);
     report
@@ -125,6 +133,19 @@ fn a_livelock_is_caught() {
 #[test]
 fn a_wrong_suspicion_is_caught() {
     assert_eq!(properties(&report::<Planted<GRANT>, Accuser<true>>(3)), ["nobody live is suspected"]);
+}
+
+/// A detector never finds a crash; it is told when the bound is over, here 5 rounds of 4 time units, and not before.
+#[test]
+fn a_crash_that_nobody_finds_is_caught() {
+    let crashed = |duration| {
+        let mut config = config(3);
+        config.crashes = vec![Crash { node: NodeId(3), at: Span::UNIT, back: None }];
+        config.duration = Span::UNIT.times(duration);
+        report_of::<Planted<GRANT>, Accuser<false>>(config)
+    };
+    assert_eq!(properties(&crashed(21)), [""; 0]);
+    assert_eq!(properties(&crashed(22)), ["every crash is known within the bound"]);
 }
 
 /// A protocol refuses what it must take.

@@ -71,7 +71,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         assert!(struck, "only protocols that claim to recover are struck");
         let arrived = self.forge(node).max(self.network.latest());
         self.recovery.unsettled = Some(arrived.max(self.recovery.unsettled.unwrap_or_default()));
-        self.judges.excuse();
+        self.judges.excuse(self.now);
     }
 
     /// Puts messages that nobody sent into the channels to `node`; when the last one arrives.
@@ -97,7 +97,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         if quiet && self.stopped.is_empty() && self.recovery.ahead == 0 && M::settled(&self.mutexes) {
             self.recovery.unsettled = None;
             self.recovery.settled_at = Some(self.now);
-            self.judges.be_strict();
+            self.judges.be_strict(self.now);
             self.write(NodeId(0), &trace::Event::Recovered);
         }
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use kgate_core::{NodeId, Span, Survey, Time};
-use kgate_spec::{AtMostK, EveryoneServed, Violation};
+use kgate_spec::{AtMostK, Convergence, EveryoneServed, Violation};
 
 /// There are at most l tokens in the network, from the first start configuration on.
 pub const AT_MOST_L_TOKENS: &str = "at most l tokens";
@@ -20,7 +20,6 @@ pub(super) struct Episode {
     pub(super) abnormal_again: u64,
     pub(super) abnormal_until: Option<u64>,
     pub(super) start_at: Option<u64>,
-    pub(super) stabilized_at: Option<u64>,
     /// Waves begun before everybody had joined.
     pub(super) waves_before: Option<u64>,
     pub(super) tokens_max: u32,
@@ -31,6 +30,7 @@ pub(super) struct Judge {
     permits: u32,
     served_within: Option<u64>,
     pub(super) episode: Episode,
+    convergence: Convergence,
     pub(super) inside_max: u32,
     pub(super) waves: u64,
     /// How often each process has taken a privileged action; since it stabilised; and in which wave the last time.
@@ -48,6 +48,7 @@ impl Judge {
             permits,
             served_within,
             episode: Episode::default(),
+            convergence: Convergence::default(),
             inside_max: 0,
             waves: 0,
             served: vec![0; nodes],
@@ -61,6 +62,7 @@ impl Judge {
     /// A fault at the end of round `round`: what was reached counts no more.
     pub(super) fn fault(&mut self, round: u64) {
         self.episode = Episode { since: round, ..Episode::default() };
+        self.convergence.fault(round);
         self.reported.clear();
     }
 
@@ -79,8 +81,10 @@ impl Judge {
         if survey.start {
             episode.start_at.get_or_insert(after);
         }
-        if survey.start && survey.joined && episode.stabilized_at.is_none() {
-            episode.stabilized_at = Some(after);
+        let before = self.convergence.reached();
+        let right = survey.tokens <= self.permits && survey.privileged <= self.permits;
+        let reopened = self.convergence.see(survey.start && survey.joined, right, round);
+        if before != self.convergence.reached() {
             episode.waves_before = Some(self.waves);
             self.served_after.fill(0);
             self.last.fill(self.waves);
@@ -99,6 +103,14 @@ impl Judge {
             let text = format!("{} processes have the privilege, l is {most}", survey.privileged);
             self.report(AtMostK::NAME, round, Vec::new(), text);
         }
+        if let Some(violation) = reopened {
+            self.report(violation.property, round, Vec::new(), violation.text);
+        }
+    }
+
+    /// The round in which it stabilised, from the start or the last fault.
+    pub(super) fn stabilized_at(&self) -> Option<u64> {
+        self.convergence.reached()
     }
 
     /// `node` takes a privileged action.
@@ -111,7 +123,7 @@ impl Judge {
     /// A wave begins: everybody must have been served in one of so many before it, once the system has stabilised.
     pub(super) fn wave(&mut self, round: u64) {
         self.waves += 1;
-        let Some(within) = self.served_within.filter(|_| self.episode.stabilized_at.is_some()) else {
+        let Some(within) = self.served_within.filter(|_| self.stabilized_at().is_some()) else {
             return;
         };
         let before = self.waves - 1;

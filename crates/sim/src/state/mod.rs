@@ -290,7 +290,7 @@ impl<R: Rules> Run<R> {
 
     /// The round in which it stabilised, from the start or the last fault.
     pub fn stabilized_at_round(&self) -> Option<u64> {
-        self.judge.episode.stabilized_at
+        self.judge.stabilized_at()
     }
 
     /// The processes' states.
@@ -325,7 +325,7 @@ impl<R: Rules> Run<R> {
             abnormal_again: judge.episode.abnormal_again,
             abnormal_until_round: judge.episode.abnormal_until,
             inc_at_round: judge.episode.start_at,
-            stabilized_at_round: judge.episode.stabilized_at,
+            stabilized_at_round: judge.stabilized_at(),
             published_bound: published_bound(&config.graph, config.permits),
             waves: judge.waves,
             waves_until_stabilized: judge.episode.waves_before,
@@ -333,7 +333,7 @@ impl<R: Rules> Run<R> {
             max_inside: judge.episode.inside_max,
             max_inside_overall: judge.inside_max,
             served: least(&judge.served),
-            served_after_stabilization: judge.episode.stabilized_at.map(|_| least(&judge.served_after)),
+            served_after_stabilization: judge.stabilized_at().map(|_| least(&judge.served_after)),
             terminal: self.terminal,
             longest_wait,
             every_step_judged: config.graph.nodes() <= JUDGED_EACH_STEP,

@@ -1,0 +1,114 @@
+//! Broadcast: what a live source broadcasts reaches everybody alive, once, and nothing else is delivered.
+//!
+//! - *Validity*: if a process that lives broadcasts m, every process that lives delivers m (vcube-2018 section 6, Lemma 6.1; robust-2012
+//!   section 3.2).
+//! - *Integrity*: m is delivered only if it was broadcast (no creation), and once by each process (no duplication): Lemma 6.2.
+//! - *Termination*: the source learns that its broadcast has ended, so that it can start its next (Algorithm 6.1 line 5).
+//!
+//! These are of a best-effort broadcast (Hadzilacos and Toueg 1993).
+//!
+//! Not judged: agreement. If the source crashes, some may have its last broadcast and others not; best effort promises no more. Nor the order of
+//! deliveries.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kgate_core::{NodeId, Stamp, Time};
+
+use crate::Violation;
+
+/// Keeps what was broadcast and who has delivered it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Broadcast {
+    sent: BTreeSet<Stamp>,
+    delivered: BTreeMap<Stamp, BTreeSet<NodeId>>,
+}
+
+impl Broadcast {
+    /// The name of validity.
+    pub const VALIDITY: &'static str = "a broadcast of a live source reaches every live process";
+    /// The name of no creation.
+    pub const CREATION: &'static str = "only what was broadcast is delivered";
+    /// The name of no duplication.
+    pub const DUPLICATION: &'static str = "a broadcast is delivered once";
+    /// The name of termination.
+    pub const TERMINATION: &'static str = "a broadcast of a live source ends";
+
+    /// A source broadcasts.
+    pub fn sent(&mut self, what: Stamp) {
+        self.sent.insert(what);
+    }
+
+    /// `node` delivers a broadcast.
+    pub fn delivered(&mut self, node: NodeId, what: Stamp, now: Time) -> Option<Violation> {
+        if !self.sent.contains(&what) {
+            return violation(
+                Self::CREATION,
+                now,
+                vec![node],
+                format!("{node} delivered {what:?}, which nobody sent"),
+            );
+        }
+        if !self.delivered.entry(what).or_default().insert(node) {
+            return violation(Self::DUPLICATION, now, vec![node], format!("{node} delivered {what:?} again"));
+        }
+        None
+    }
+
+    /// The verdict when nothing is under way any more: `live` processes, and of those who are `busy` with a broadcast that has not ended.
+    pub fn verdict(&self, live: &[NodeId], busy: &[NodeId], now: Time) -> Option<Violation> {
+        if let Some(&node) = busy.iter().find(|node| live.contains(node)) {
+            return violation(
+                Self::TERMINATION,
+                now,
+                vec![node],
+                format!("{node} waits for ever for its broadcast to end"),
+            );
+        }
+        let nobody = BTreeSet::new();
+        self.sent.iter().filter(|what| live.contains(&what.node)).find_map(|what| {
+            let delivered = self.delivered.get(what).unwrap_or(&nobody);
+            let others = live.iter().copied().filter(|&node| node != what.node);
+            let without: Vec<NodeId> = others.filter(|node| !delivered.contains(node)).collect();
+            if without.is_empty() {
+                return None;
+            }
+            let text = format!("{without:?} never delivered {what:?}");
+            violation(Self::VALIDITY, now, without, text)
+        })
+    }
+}
+
+fn violation(property: &'static str, at_ns: Time, nodes: Vec<NodeId>, text: String) -> Option<Violation> {
+    Some(Violation { property, at_ns, nodes, text })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIVE: [NodeId; 3] = [NodeId(0), NodeId(1), NodeId(2)];
+
+    fn property(violation: Option<Violation>) -> Option<&'static str> {
+        violation.map(|violation| violation.property)
+    }
+
+    /// The planted bugs: one that does not get it, one that gets it twice, one that gets what nobody sent, a source that waits for ever. A dead
+    /// source's broadcast may reach some.
+    #[test]
+    fn catches_each_breach() {
+        let (ours, dead) = (Stamp { clock: 1, node: NodeId(0) }, Stamp { clock: 1, node: NodeId(3) });
+        let mut judge = Broadcast::default();
+        judge.sent(ours);
+        judge.sent(dead);
+        assert_eq!(judge.delivered(NodeId(1), ours, Time(1)), None);
+        assert_eq!(judge.delivered(NodeId(2), dead, Time(1)), None);
+        let lost = judge.verdict(&LIVE, &[], Time(2)).expect("p2 has not got it");
+        assert_eq!((lost.property, lost.nodes), (Broadcast::VALIDITY, vec![NodeId(2)]));
+        assert_eq!(judge.delivered(NodeId(2), ours, Time(3)), None);
+        assert_eq!(judge.verdict(&LIVE, &[NodeId(3)], Time(4)), None, "p3 is dead");
+        assert_eq!(property(judge.verdict(&LIVE, &[NodeId(0)], Time(4))), Some(Broadcast::TERMINATION));
+        assert_eq!(property(judge.delivered(NodeId(2), ours, Time(5))), Some(Broadcast::DUPLICATION));
+        let forged = Stamp { clock: 9, node: NodeId(0) };
+        assert_eq!(property(judge.delivered(NodeId(2), forged, Time(5))), Some(Broadcast::CREATION));
+    }
+}

@@ -1,0 +1,105 @@
+//! Self-stabilization: from any start a legitimate configuration is reached (convergence), and from then on everything stays right
+//! (closure).
+//!
+//! Source: Dijkstra 1974; stabilizing-2014 section 4. What is legitimate is for the protocol to say, which alone knows its invariant; who asks
+//! it is the driver, which sees all processes at once. In stabilizing-2014 it is the first clean start of a wave in which everybody has
+//! joined the tree; from then on there are at most l tokens, and at most l have the privilege. (That no process becomes abnormal again, its
+//! Corollary 4.1, is false, and so is the bound of its Lemma 4.12: `tests/tests/stabilizing_2014/claims.rs`. So neither is asked for.) Time is counted
+//! in whatever the driver counts: rounds of the state model, or nanoseconds.
+//!
+//! Not judged: what happens before it is reached, where anything may; that it is reached at all in a run that was not given a bound.
+
+use kgate_core::{NodeId, Time};
+
+use crate::Violation;
+
+/// Watches one run from its start, or from its last fault.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Convergence {
+    /// When it has to be reached at the latest, counted from the last fault; not judged if none.
+    bound: Option<u64>,
+    since: u64,
+    reached: Option<u64>,
+    broken: bool,
+}
+
+impl Convergence {
+    /// The name of convergence.
+    pub const NAME: &'static str = "the run recovers from transient faults";
+    /// The name of closure.
+    pub const CLOSURE: &'static str = "a run that has recovered stays right";
+
+    /// From the start on, with that bound.
+    pub fn new(bound: Option<u64>) -> Self {
+        Self { bound, ..Self::default() }
+    }
+
+    /// A fault at that time: what was reached counts no more.
+    pub fn fault(&mut self, at: u64) {
+        *self = Self { bound: self.bound, since: at, ..Self::default() };
+    }
+
+    /// When a legitimate configuration was reached, counted from the last fault; none if it was not.
+    pub fn reached(&self) -> Option<u64> {
+        self.reached
+    }
+
+    /// A configuration: is it one from which everything is right, and if one was reached before, is everything right? Told once.
+    pub fn see(&mut self, legitimate: bool, right: bool, at: u64) -> Option<Violation> {
+        if self.reached.is_none() {
+            if legitimate {
+                self.reached = Some(at - self.since);
+            }
+            return None;
+        }
+        if right || self.broken {
+            return None;
+        }
+        self.broken = true;
+        let text = format!("it had recovered after {:?}, and is wrong again at {at}", self.reached);
+        Some(violation(Self::CLOSURE, at, text))
+    }
+
+    /// The verdict when the run has come to `at`; `at_last` if it was given all the time that it could use.
+    pub fn verdict(&self, at: u64, at_last: bool) -> Option<Violation> {
+        let waited = at - self.since;
+        let over = |bound| self.reached.map_or(waited > bound, |reached| reached > bound);
+        let never = at_last && self.reached.is_none();
+        (never || self.bound.is_some_and(over)).then(|| {
+            let text = match (self.reached, self.bound) {
+                (Some(reached), Some(bound)) => format!("it took {reached}, the bound is {bound}"),
+                _ => format!("no configuration was reached in {waited} from which everything is correct"),
+            };
+            violation(Self::NAME, at, text)
+        })
+    }
+}
+
+fn violation(property: &'static str, at: u64, text: String) -> Violation {
+    let nodes: Vec<NodeId> = Vec::new();
+    Violation { property, at_ns: Time(at), nodes, text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The planted bugs: it never gets there, it gets there too late, and it does not stay there; a fault starts anew.
+    #[test]
+    fn catches_what_does_not_settle() {
+        let mut judge = Convergence::new(Some(10));
+        judge.see(false, false, 5);
+        assert_eq!(judge.verdict(5, false), None, "there is time");
+        assert_eq!(judge.verdict(11, false).expect("too late").property, Convergence::NAME);
+        assert!(
+            Convergence::new(None).verdict(99, false).is_none()
+                && Convergence::new(None).verdict(99, true).is_some()
+        );
+        judge.see(true, true, 12);
+        assert!(judge.verdict(12, true).is_some(), "late is late");
+        assert_eq!(judge.see(false, false, 13).expect("wrong again").property, Convergence::CLOSURE);
+        judge.fault(20);
+        assert_eq!((judge.see(true, false, 24), judge.reached()), (None, Some(4)));
+        assert_eq!((judge.see(false, true, 25), judge.verdict(99, true)), (None, None));
+    }
+}
