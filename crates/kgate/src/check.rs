@@ -1,5 +1,6 @@
 //! `kgate check`: every schedule of a few processes.
 
+mod replay;
 mod text;
 
 use std::io::{self, Write};
@@ -39,6 +40,14 @@ pub(crate) fn run(args: &CheckArgs) -> Outcome {
         text::print(&mut stdout, &found)?;
     }
     stdout.flush()?;
+    match (replay::play(args, &found)?, replay::wanted(args)) {
+        (Some(replayed), _) => {
+            eprintln!("kgate: {}", replayed.verdict());
+            replayed.write(args)?;
+        }
+        (None, Some(path)) => eprintln!("kgate: no counterexample, so {} is not written", path.display()),
+        (None, None) => {}
+    }
     Ok(if found.is_wrong() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 

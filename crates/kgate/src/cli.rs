@@ -250,7 +250,10 @@ Examples:
   Processes that crash and come back, on a path:
     kgate check --protocol tree-token -n 3 --graph path --restarts 1
   A published algorithm deadlocks without a fault:
-    kgate check --protocol vcube -n 2 -k 1 --entries 2 --as-printed D1 --shortest";
+    kgate check --protocol vcube -n 2 -k 1 --entries 2 --as-printed D1 --shortest
+  A published algorithm lets three in where two may be: its shortest way there, drawn:
+    kgate check --protocol vcube -n 4 -k 2 --entries 2,1,1,0 --as-printed D2 \\
+        --property 'at most k' --shortest --diagram d2.svg";
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
@@ -321,6 +324,12 @@ pub(crate) struct CheckArgs {
     /// Stop when so many GiB of memory are in use
     #[arg(long, value_name = "GIB", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=1 << 20), env = "KGATE_OPT_MAX_MEMORY")]
     pub(crate) max_memory: u64,
+    /// Write the counterexample as a scenario, for kgate scenario
+    #[arg(long, value_name = "FILE", env = "KGATE_OPT_SCENARIO")]
+    pub(crate) scenario: Option<PathBuf>,
+    /// Draw the counterexample as a space-time diagram (SVG)
+    #[arg(long, value_name = "FILE", env = "KGATE_OPT_DIAGRAM")]
+    pub(crate) diagram: Option<PathBuf>,
     /// Walk through the states by hand: serves stateright's Explorer on that address until interrupted
     #[arg(
         long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "127.0.0.1:3000",

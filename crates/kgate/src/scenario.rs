@@ -88,17 +88,22 @@ fn play(args: &ScenarioArgs, file: &Path) -> Result<(Played, bool), Failure> {
             write(path, &came.trace)?;
         }
         if let Some(path) = &args.diagram {
-            let (run, told) = told::read(&came.trace[..]).context("reading our own trace")?;
-            let title = came.scenario.story.first().map(String::as_str).unwrap_or_default();
-            let last = Time::ZERO + Span::UNIT.times(came.scenario.steps.len() as u64);
-            write(path, diagram::draw(&run, &told, title, Some(last)).as_bytes())?;
+            draw(came, path)?;
         }
     }
     let right = came.as_ref().is_ok_and(Came::is_right);
     Ok((came, right))
 }
 
-fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+/// Draws what was played.
+pub(crate) fn draw(came: &Came, path: &Path) -> Result<(), Failure> {
+    let (run, told) = told::read(&came.trace[..]).context("reading our own trace")?;
+    let title = came.scenario.story.first().map(String::as_str).unwrap_or_default();
+    let last = Time::ZERO + Span::UNIT.times(came.scenario.steps.len() as u64);
+    write(path, diagram::draw(&run, &told, title, Some(last)).as_bytes())
+}
+
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     fs::write(path, bytes)
         .map_err(|error| Failure::Usage(format!("cannot write {}: {error}", path.display())))
 }

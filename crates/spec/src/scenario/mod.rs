@@ -162,7 +162,7 @@ pub enum Expect {
     /// No judge complains.
     #[default]
     Correct,
-    /// The first complaint of a judge is that this property does not hold.
+    /// A judge complains that this property does not hold; others may complain too.
     Violated(String),
 }
 

@@ -1,0 +1,143 @@
+//! A counterexample as a scenario: played by the simulator, written down, drawn.
+
+use std::path::Path;
+
+use kgate_check::{Finding, Outcome};
+use kgate_lab::scenario::{self, Outcome as Came};
+use kgate_spec::Scenario;
+use kgate_spec::scenario::{Act, Channels, Down, Entry, Expect, Model, Then};
+
+use crate::Failure;
+use crate::cli::{ChannelsArg, CheckArgs, DownArg};
+
+/// What the simulator and its judges make of a counterexample.
+pub(super) struct Replayed {
+    came: Came,
+    property: &'static str,
+}
+
+/// Plays the counterexample, if one was found; it must come to the same there.
+pub(super) fn play(args: &CheckArgs, found: &Outcome) -> Result<Option<Replayed>, Failure> {
+    let Some(finding) = found.properties.iter().find(|finding| finding.counterexample.is_some()) else {
+        return Ok(None);
+    };
+    let told = scenario(args, finding);
+    match scenario::run(&told) {
+        Ok(came) if came.unexpected.is_none() => Ok(Some(Replayed { came, property: finding.name })),
+        Ok(came) => Err(disagree(finding, &came.unexpected.unwrap_or_default())),
+        Err(error) => Err(disagree(finding, &error.to_string())),
+    }
+}
+
+/// Two drivers of the same protocol: if they disagree, one of them is wrong.
+fn disagree(finding: &Finding, how: &str) -> Failure {
+    Failure::Broken(anyhow::anyhow!(
+        "the explorer found that '{}' does not hold, and the simulator disagrees: {how}; this is a bug of kgate, please report it with the command",
+        finding.name
+    ))
+}
+
+impl Replayed {
+    /// What the judges said, in a line.
+    pub(super) fn verdict(&self) -> String {
+        match self.came.violations.iter().find(|violation| violation.property == self.property) {
+            Some(violation) => format!("the simulator agrees: {violation}"),
+            None => "the simulator plays it too; what goes round for ever it cannot judge".into(),
+        }
+    }
+
+    /// Writes what was asked for.
+    pub(super) fn write(&self, args: &CheckArgs) -> Result<(), Failure> {
+        if let Some(path) = &args.scenario {
+            crate::scenario::write(path, self.came.scenario.to_string().as_bytes())?;
+        }
+        if let Some(path) = &args.diagram {
+            crate::scenario::draw(&self.came, path)?;
+        }
+        Ok(())
+    }
+}
+
+fn scenario(args: &CheckArgs, finding: &Finding) -> Scenario {
+    let steps = finding.counterexample.iter().flatten();
+    let safety = finding.name != kgate_spec::EveryoneServed::NAME;
+    let endless = finding.cycle.is_some();
+    let story = match &args.as_printed {
+        Some(id) => {
+            format!("{}: \"{}\" does not hold of {}.", id.to_ascii_uppercase(), finding.name, args.protocol)
+        }
+        None => format!("\"{}\" does not hold of {}.", finding.name, args.protocol),
+    };
+    Scenario {
+        story: vec![story, String::new(), format!("Source: {}", command(args))],
+        protocol: args.protocol.clone(),
+        processes: args.processes,
+        permits: args.units,
+        model: Model::Messages,
+        graph: args.graph.clone(),
+        root: None,
+        channels: match args.channels {
+            ChannelsArg::Fifo => Channels::Fifo,
+            ChannelsArg::Unordered => Channels::Unordered,
+        },
+        down: match args.down {
+            DownArg::Lost => Down::Lost,
+            DownArg::Kept => Down::Kept,
+        },
+        tolerate: args.tolerate,
+        refresh: false,
+        as_printed: args.as_printed.as_ref().map(|id| id.to_ascii_uppercase()),
+        states: Vec::new(),
+        then: if safety || endless { Then::Stop } else { Then::GoOn },
+        expect: if endless { Expect::Correct } else { Expect::Violated(finding.name.into()) },
+        repaired: args.as_printed.is_some() && !endless,
+        start: Vec::new(),
+        steps: steps.map(|told| entry(Act::Step(told.step.clone()))).collect(),
+        end_notes: Vec::new(),
+        end: Vec::new(),
+    }
+}
+
+fn entry(act: Act) -> Entry {
+    Entry { line: 0, notes: Vec::new(), act, followed: Vec::new() }
+}
+
+/// The search that found it.
+fn command(args: &CheckArgs) -> String {
+    let entries: Vec<String> = args.entries.iter().map(u32::to_string).collect();
+    let mut words = vec![format!(
+        "kgate check --protocol {} -n {} -k {} --entries {}",
+        args.protocol,
+        args.processes,
+        args.units,
+        entries.join(",")
+    )];
+    let numbers = [
+        ("crashes", args.crashes),
+        ("restarts", args.restarts),
+        ("withdrawals", args.withdrawals),
+        ("loss", args.loss),
+        ("duplicates", args.duplicates),
+    ];
+    words.extend(
+        numbers.iter().filter(|(_, number)| *number > 0).map(|(flag, number)| format!("--{flag} {number}")),
+    );
+    let flags = [("ask-inside", args.ask_inside), ("shortest", args.shortest), ("fair", args.fair)];
+    words.extend(flags.iter().filter(|(_, on)| *on).map(|(flag, _)| format!("--{flag}")));
+    if args.channels == ChannelsArg::Unordered {
+        words.push("--channels unordered".into());
+    }
+    if args.down == DownArg::Kept {
+        words.push("--down kept".into());
+    }
+    words.extend(args.graph.iter().map(|shape| format!("--graph {shape}")));
+    words.extend(args.tolerate.iter().map(|f| format!("--tolerate {f}")));
+    words.extend(args.property.iter().map(|name| format!("--property '{name}'")));
+    words.extend(args.as_printed.iter().map(|id| format!("--as-printed {id}")));
+    words.join(" ")
+}
+
+/// Whether anything is to be written, and where.
+pub(super) fn wanted(args: &CheckArgs) -> Option<&Path> {
+    args.scenario.as_deref().or(args.diagram.as_deref())
+}
