@@ -101,7 +101,7 @@ fn a_wrong_story_is_caught() {
     let lie = changed("raymond/two-of-three.txt", "expect correct", "expect \"at most k inside\"");
     assert!(lie.unexpected.is_some_and(|why| why.contains("nothing was")));
     let lie = changed("tree-token/r1.txt", "at most k inside", "nobody live is suspected");
-    assert!(lie.unexpected.is_some_and(|why| why.contains("violated first")));
+    assert!(lie.unexpected.is_some_and(|why| why.contains("but only")));
 }
 
 /// What cannot be played is refused: an impossible step with its line and what is possible, a state that is none, a protocol that is none.
