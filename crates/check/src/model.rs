@@ -117,8 +117,9 @@ impl<P: Protocol> World<P> {
                 Effect::Notify(notice) => match *notice {
                     Notice::Granted { grant, .. } => {
                         let client = &mut state.clients[node.index()];
-                        (client.waiting, client.inside) = (false, Some(grant));
-                        state.crowded |= state.units() > self.permits(state);
+                        client.waiting = false;
+                        let twice = client.inside.replace(grant).is_some();
+                        state.crowded |= twice || state.units() > self.permits(state);
                         self.note_grant(state, node, &protocol);
                     }
                     Notice::Lost { .. } => state.clients[node.index()].inside = None,

@@ -33,7 +33,7 @@ pub struct State<P: Protocol> {
     pub untold: SmallVec<[(NodeId, NodeId); 2]>,
     /// What has been used up of the bounds.
     pub spent: Spent,
-    /// Whether a grant made more units in use than anybody believed to be there.
+    /// Whether a grant made more units in use than anybody believed to be there, or let somebody in who was inside.
     pub crowded: bool,
     /// An input that a process refused.
     pub refused: Option<(NodeId, Refusal)>,

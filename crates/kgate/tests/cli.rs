@@ -413,7 +413,8 @@ fn a_swarm_finds_saves_and_tells() {
     let command =
         failure["command"].as_str().and_then(|line| line.strip_prefix("kgate ")).expect("a command");
     let again = json(&format!("{command} --json"));
-    assert_eq!(again["violations"][0]["property"], failure["property"]);
+    let violations = again["violations"].as_array().expect("a list");
+    assert!(violations.iter().any(|violation| violation["property"] == failure["property"]), "{again}");
     let text =
         std::fs::read_to_string(folder.join("vcube-d2-at-most-k-inside-0x1e.txt")).expect("a saved seed");
     assert!(text.contains(command) && text.contains("# expect: VIOLATED at most k inside"), "{text}");

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use kgate_protocols::registry::Entry;
 use kgate_sim::{Report, RunError};
+use kgate_spec::AtMostK;
 use serde::Serialize;
 
 use crate::case::Queue;

@@ -42,6 +42,7 @@ fn printed_tree_tokens_are_found() {
         assert_eq!(broken(&token(printed, restarts(2))), [EveryoneServed::NAME], "{id}");
     }
     let inside = || Bounds { asks_inside: true, ..Bounds::new(2) };
+    assert_eq!(broken(&token(r::R4, inside())), [AtMostK::NAME], "R4: in twice");
     assert_eq!(broken(&token(r::R5, inside())), [EveryoneServed::NAME], "R5");
     assert_eq!(broken(&token(r::R1, inside())), [AtMostK::NAME, OneToken::NAME], "R1");
 }
