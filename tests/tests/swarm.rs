@@ -21,8 +21,9 @@ fn a_printed_defect_is_caught_and_shrunk() {
     for (protocol, id, nodes) in [("vcube", "D2", 4), ("bas", "D4", 8)] {
         let summary = run(&swarm(protocol, Some(id), 40));
         assert!(summary.wrong > 0 && !summary.succeeded(), "{protocol} {id}");
-        let failure = &summary.failures[0];
-        assert_eq!(failure.property, kgate_spec::AtMostK::NAME);
+        // The judge of permissions sees it in more runs than the one that counts who is inside.
+        let crowded = summary.failures.iter().find(|failure| failure.property == kgate_spec::AtMostK::NAME);
+        let failure = crowded.expect("too many inside");
         let (found, shrunk) = (&failure.found, &failure.shrunk);
         assert!(size(shrunk) < size(found) && faults(shrunk) <= faults(found), "{}", failure.command);
         assert!(shrunk.config.load.requesters <= found.config.load.requesters);

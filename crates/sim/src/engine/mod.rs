@@ -321,10 +321,11 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
         (self.stats.clone(), started.elapsed().as_secs_f64())
     }
 
-    /// Were the crashes known in time? Who comes back learns of them later, so that a run with recoveries has no bound.
+    /// Were the crashes known in time? Who comes back, or goes on after a pause, learns of them later: such runs have no bound.
     fn judge_detection(&mut self) {
-        let bound =
-            self.config.known_within(self.crashed).filter(|_| self.recoveries == 0 && self.absent.is_empty());
+        let prompt =
+            self.recoveries == 0 && self.absent.is_empty() && self.config.disturbance.pauses.is_empty();
+        let bound = self.config.known_within(self.crashed).filter(|_| prompt);
         if let Some(bound) = bound {
             self.judges.detected(&self.awareness.losses(), bound, self.end);
         }
@@ -449,7 +450,8 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
 
     /// Before a client makes something happen: could anything happen without it?
     fn look_for_deadlock(&mut self) {
-        let stands_still = self.judges.waiting() > 0 && self.held.is_empty() && self.absent.is_empty();
+        let all_take_part = self.absent.is_empty() && self.stopped.is_empty();
+        let stands_still = self.judges.waiting() > 0 && self.held.is_empty() && all_take_part;
         if stands_still && self.crashed <= self.config.claims.bears && self.nothing_to_find() {
             // Disarmed timers are still in the queue, so a deadlock may be noticed later; but never wrongly.
             let asking = self.due.count_ones(..);
