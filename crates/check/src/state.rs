@@ -3,9 +3,10 @@
 //! Millions of these are made, compared and hashed a second, so what they share is shared (a step changes one process), what is
 //! small lies inline, and what an unchanged process says of itself is asked for once.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use ahash::RandomState;
 use kgate_core::{GrantId, NodeId, Observation, Phase, Protocol, Refusal};
 use smallvec::SmallVec;
 
@@ -129,6 +130,12 @@ impl<P: Protocol> Hash for Process<P> {
     }
 }
 
+/// 64 bits of anything, the same in every run: twice as fast as the standard library's hasher, and the search uses the same one.
+pub(crate) fn digest(value: &impl Hash) -> u64 {
+    RandomState::with_seeds(0x6b67_6174_6531, 0x6b67_6174_6532, 0x6b67_6174_6533, 0x6b67_6174_6534)
+        .hash_one(value)
+}
+
 /// Something that is shared by many states, hashed once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hashed<T> {
@@ -140,9 +147,7 @@ pub struct Hashed<T> {
 impl<T: Hash> Hashed<T> {
     /// Hashes it.
     pub fn new(value: T) -> Self {
-        let mut hasher = DefaultHasher::new();
-        value.hash(&mut hasher);
-        Self { digest: hasher.finish(), value }
+        Self { digest: digest(&value), value }
     }
 }
 

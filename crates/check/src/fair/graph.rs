@@ -1,7 +1,6 @@
 //! All states and steps, numbered: what the search for cycles needs to know of them.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 use kgate_core::{NodeId, Protocol};
 use kgate_spec::Fate;
@@ -11,6 +10,7 @@ use crate::action::{Action, ActionOf};
 use crate::bounds::Channels;
 use crate::model::World;
 use crate::properties;
+use crate::state::digest;
 
 /// A step: where it leads, which of the actions of its state it is, and what it makes happen, if that must happen in the end.
 #[derive(Clone, Copy, Debug)]
@@ -108,12 +108,6 @@ impl Graph {
         let inside = |edge: &&Edge| component.binary_search(&edge.to).is_ok();
         self.edges(state).iter().find(|edge| edge.class == Some(class) && inside(edge)).copied()
     }
-}
-
-fn digest(value: &impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    value.hash(&mut hasher);
-    hasher.finish()
 }
 
 /// What must happen in the end if it can all the time, by name; none for what need not.
