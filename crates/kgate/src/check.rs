@@ -149,8 +149,9 @@ impl Visitor for Search<'_> {
     }
 }
 
-/// The properties whose names have one of the texts in them.
+/// The properties whose names have one of the texts in them; `at-most-k` is as good as 'at most k'.
 fn chosen(names: Vec<&'static str>, wanted: &[String]) -> Result<Vec<&'static str>, Failure> {
+    let wanted: Vec<String> = wanted.iter().map(|text| text.replace('-', " ")).collect();
     if let Some(text) = wanted.iter().find(|text| !names.iter().any(|name| name.contains(text.as_str()))) {
         let names = names.join("; ");
         return Err(Failure::Usage(format!("no property has '{text}' in its name: choose of {names}")));

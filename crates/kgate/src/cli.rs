@@ -253,7 +253,7 @@ Examples:
     kgate check --protocol vcube -n 2 -k 1 --entries 2 --as-printed D1 --shortest
   A published algorithm lets three in where two may be: its shortest way there, drawn:
     kgate check --protocol vcube -n 4 -k 2 --entries 2,1,1,0 --as-printed D2 \\
-        --property 'at most k' --shortest --diagram d2.svg";
+        --property at-most-k --shortest --diagram d2.svg";
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
@@ -309,7 +309,7 @@ pub(crate) struct CheckArgs {
     /// Visit the nearest states first: more memory, and a shortest schedule
     #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_SHORTEST")]
     pub(crate) shortest: bool,
-    /// Judge by this property alone, or by several; given by name or a part of it
+    /// Judge by this property alone, or by several; given by its name or a part of it, such as at-most-k
     #[arg(long, value_name = "NAME", env = "KGATE_OPT_PROPERTY")]
     pub(crate) property: Vec<String>,
     /// Look for schedules that go on for ever and starve somebody, too: more memory

@@ -132,7 +132,7 @@ fn command(args: &CheckArgs) -> String {
     }
     words.extend(args.graph.iter().map(|shape| format!("--graph {shape}")));
     words.extend(args.tolerate.iter().map(|f| format!("--tolerate {f}")));
-    words.extend(args.property.iter().map(|name| format!("--property '{name}'")));
+    words.extend(args.property.iter().map(|name| format!("--property {}", name.replace(' ', "-"))));
     words.extend(args.as_printed.iter().map(|id| format!("--as-printed {id}")));
     words.join(" ")
 }
