@@ -51,7 +51,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     let results = results::parse(&read(root, RESULTS)?)?;
     let mut found = offences(&rows, &results);
     let page = read(root, PAGE)?;
-    if table::put_into(&page, &table::render(&rows, &results))? != page {
+    if table::put_into(&page, &table::render(&rows, &results), &table::schedules(&rows, &results))? != page {
         found.push(format!("{PAGE}: its table is not that of {RESULTS}: run cargo xtask verification"));
     }
     crate::report(&found)
@@ -72,7 +72,11 @@ fn offence(row: &Row, outcome: Option<&Outcome>) -> Option<String> {
 
 fn write_page(root: &Path, rows: &[Row]) -> Result<()> {
     let results = results::parse(&read(root, RESULTS)?)?;
-    let page = table::put_into(&read(root, PAGE)?, &table::render(rows, &results))?;
+    let page = table::put_into(
+        &read(root, PAGE)?,
+        &table::render(rows, &results),
+        &table::schedules(rows, &results),
+    )?;
     fs::write(root.join(PAGE), page).with_context(|| format!("cannot write {PAGE}"))
 }
 

@@ -104,12 +104,22 @@ pub(super) fn found(text: &str) -> Result<Found> {
 }
 
 fn property(told: &Value) -> Result<Property> {
-    let schedule = ["counterexample", "schedule"].iter().find_map(|key| told[key].as_array());
+    let schedule = told["counterexample"].as_array();
     Ok(Property {
         name: told["name"].as_str().context("a property without a name")?.to_owned(),
         holds: told["holds"].as_bool().context("a property without `holds`")?,
         steps: schedule.map(Vec::len),
+        schedule: schedule.into_iter().flatten().map(step).collect(),
     })
+}
+
+/// A step, and what its message says if it is about one.
+fn step(told: &Value) -> String {
+    let step = told["step"].as_str().unwrap_or_default();
+    match told["message"].as_str() {
+        Some(message) => format!("{step:<28} {message}"),
+        None => step.to_owned(),
+    }
 }
 
 /// What a command printed.

@@ -42,6 +42,9 @@ pub(super) struct Property {
     pub(super) holds: bool,
     /// The length of the schedule that shows it: a counterexample; or an example, of what must be reached.
     pub(super) steps: Option<usize>,
+    /// The counterexample itself, step by step.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) schedule: Vec<String>,
 }
 
 impl Found {

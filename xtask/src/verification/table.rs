@@ -5,14 +5,19 @@ use anyhow::{Context, Result};
 use super::results::{self, Outcome};
 use super::rows::Row;
 
-const MARK: &str = "<!-- table -->";
+const TABLE: &str = "<!-- table -->";
+const SCHEDULES: &str = "<!-- schedules -->";
 
-/// The page with this table instead of the one that it has.
-pub(super) fn put_into(page: &str, table: &str) -> Result<String> {
-    let missing = || format!("the page needs two lines `{MARK}`, around its table");
-    let (before, rest) = page.split_once(MARK).with_context(missing)?;
-    let (_, after) = rest.split_once(MARK).with_context(missing)?;
-    Ok(format!("{before}{MARK}\n\n{table}\n{MARK}{after}"))
+/// The page with this table and these schedules instead of those that it has.
+pub(super) fn put_into(page: &str, table: &str, schedules: &str) -> Result<String> {
+    between(&between(page, TABLE, table)?, SCHEDULES, schedules)
+}
+
+fn between(page: &str, mark: &str, text: &str) -> Result<String> {
+    let missing = || format!("the page needs two lines `{mark}`");
+    let (before, rest) = page.split_once(mark).with_context(missing)?;
+    let (_, after) = rest.split_once(mark).with_context(missing)?;
+    Ok(format!("{before}{mark}\n\n{text}\n{mark}{after}"))
 }
 
 /// In the order of the rows; a row without a result says so.
@@ -35,6 +40,25 @@ pub(super) fn render(rows: &[Row], results: &[Outcome]) -> String {
             None => ["not run yet", "", "", "", "", ""].map(str::to_owned),
         };
         text += &format!("| {protocol} | {bounds} | {} |\n", cells.join(" | "));
+    }
+    text
+}
+
+/// The schedules that were found, each under its command.
+pub(super) fn schedules(rows: &[Row], results: &[Outcome]) -> String {
+    let mut text = String::new();
+    for row in rows {
+        let found = results::of(results, row).and_then(|outcome| outcome.found.as_ref());
+        let Some(property) =
+            found.and_then(|found| found.violated().find(|property| !property.schedule.is_empty()))
+        else {
+            continue;
+        };
+        text += &format!("**{}**: {}\n\n```text\n$ {}\n", protocol(row), property.name, row.command);
+        for (number, step) in (1..).zip(&property.schedule) {
+            text += &format!("{number:>3}  {step}\n");
+        }
+        text += "```\n\n";
     }
     text
 }

@@ -17,6 +17,7 @@ fn outcome(command: &str, complete: bool, violated: Option<&str>) -> Outcome {
         name: name.to_owned(),
         holds: violated != Some(name),
         steps: (violated == Some(name)).then_some(5),
+        schedule: if violated == Some(name) { vec!["p0 asks".to_owned()] } else { Vec::new() },
     };
     let properties = vec![property("at most k inside"), property("served")];
     let found = Found { states: 5_489, unique: 2_049, depth: 19, complete, properties, seconds: 0.2 };
@@ -70,18 +71,14 @@ fn a_result_survives_its_line() {
 
 #[test]
 fn what_kgate_check_prints_is_understood() {
-    let text = |key: &str| {
-        format!(
-            r#"{{"states": 9, "unique": 7, "depth": 4, "complete": false, "seconds": 0.5, "properties":
-            [{{"name": "served", "holds": false, "{key}": ["p0 asks", "p1 asks"]}}, {{"name": "k", "holds": true, "{key}": null}}]}}"#
-        )
-    };
-    for key in ["schedule", "counterexample"] {
-        let found = process::found(&text(key)).unwrap();
-        assert_eq!((found.states, found.unique, found.depth, found.complete), (9, 7, 4, false));
-        let steps: Vec<_> = found.properties.iter().map(|property| property.steps).collect();
-        assert_eq!(steps, [Some(2), None]);
-    }
+    let text = r#"{"states": 9, "unique": 7, "depth": 4, "complete": false, "seconds": 0.5, "properties":
+        [{"name": "served", "holds": false, "counterexample": [{"step": "p0 asks"}, {"step": "p0 -> p1: ask", "message": "Ask"}]},
+        {"name": "k", "holds": true, "counterexample": null}]}"#;
+    let found = process::found(text).unwrap();
+    assert_eq!((found.states, found.unique, found.depth, found.complete), (9, 7, 4, false));
+    let steps: Vec<_> = found.properties.iter().map(|property| property.steps).collect();
+    assert_eq!(steps, [Some(2), None]);
+    assert_eq!(found.properties[0].schedule, ["p0 asks", "p0 -> p1: ask                Ask"]);
     assert!(process::found("{}").is_err());
 }
 
@@ -107,7 +104,8 @@ fn a_result_that_is_not_as_expected_is_an_offence_and_so_is_none() {
 fn what_was_never_reached_counts_when_the_search_is_complete() {
     let mut reached = outcome("a", true, None);
     let found = reached.found.as_mut().unwrap();
-    found.properties[0] = Property { name: "sometimes k inside".to_owned(), holds: false, steps: None };
+    found.properties[0] =
+        Property { name: "sometimes k inside".to_owned(), holds: false, steps: None, schedule: Vec::new() };
     assert!(!reached.meets(&Expected::Holds));
     reached.found.as_mut().unwrap().complete = false;
     assert!(reached.meets(&Expected::Holds));
@@ -121,12 +119,25 @@ fn the_table_replaces_what_stands_between_the_marks_and_nothing_else() {
     let line = "| `raymond` | `-n 3 -k 1` | all hold | every schedule | 2,049 | yes | 0.2 s | abc1234 |";
     assert!(table.contains(line), "{table}");
     assert!(table.contains("| `robust` as printed, D9 | `-n 3 -k 1` | not run yet |"), "{table}");
-    let page = table::put_into("before\n<!-- table -->\nold\n<!-- table -->\nafter\n", &table).unwrap();
+    let marked =
+        "before\n<!-- table -->\nold\n<!-- table -->\nafter\n<!-- schedules -->\n<!-- schedules -->\n";
+    let page = table::put_into(marked, &table, "steps").unwrap();
+    assert!(page.starts_with("before\n<!-- table -->\n\n| protocol"), "{page}");
     assert!(
-        page.starts_with("before\n<!-- table -->\n\n| protocol") && page.ends_with("<!-- table -->\nafter\n")
+        page.ends_with("<!-- table -->\nafter\n<!-- schedules -->\n\nsteps\n<!-- schedules -->\n"),
+        "{page}"
     );
-    assert_eq!(table::put_into(&page, &table).unwrap(), page);
-    assert!(table::put_into("no marks", &table).is_err());
+    assert_eq!(table::put_into(&page, &table, "steps").unwrap(), page);
+    assert!(table::put_into("no marks", &table, "steps").is_err());
+}
+
+#[test]
+fn a_schedule_stands_under_its_command() {
+    let rows = rows();
+    let printed = rows.iter().find(|row| row.option("--as-printed").is_some()).expect("a printed one");
+    let results = [outcome(&printed.command, false, Some("at most k inside"))];
+    let text = table::schedules(&rows, &results);
+    assert!(text.contains(&format!("$ {}\n  1  p0 asks\n", printed.command)), "{text}");
 }
 
 #[test]
