@@ -1,7 +1,7 @@
 //! The search: all states within the bounds, and the schedule that leads to a wrong one.
 
 use kgate_core::{Protocol, Setup};
-use kgate_spec::Step;
+use kgate_spec::scenario::Act;
 use serde::Serialize;
 use stateright::{Checker, Expectation, HasDiscoveries, Model, Path};
 
@@ -21,18 +21,18 @@ pub enum Order {
     Breadth,
 }
 
-/// A step of a schedule, and what the message says if it is about one.
+/// A step of a schedule, and what the message says if it is about one; in the state model, what the movers' states are then.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Told {
     /// The step, in the words of a schedule.
     #[serde(serialize_with = "as_text")]
-    pub step: Step,
-    /// What the message says.
+    pub step: Act,
+    /// What the message says; in the state model, the states of those that have moved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
-fn as_text<S: serde::Serializer>(step: &Step, serializer: S) -> Result<S::Ok, S::Error> {
+fn as_text<S: serde::Serializer>(step: &Act, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(step)
 }
 
@@ -48,22 +48,35 @@ pub struct Finding {
     /// Where the counterexample goes round for ever: the steps from this one on, counted from 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cycle: Option<usize>,
+    /// Where the counterexample begins, if not at the one start: the state of each process, a line each. It may have no step at all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<Vec<String>>,
+}
+
+impl Finding {
+    /// It holds in all that was visited.
+    pub(crate) fn holds(name: &'static str) -> Self {
+        Self { name, holds: true, counterexample: None, cycle: None, from: None }
+    }
 }
 
 /// What the search found.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
-    /// States generated, the same ones each time.
+    /// States generated, the same ones each time; in the state model, steps of all daemons.
     pub states: usize,
-    /// Different states.
+    /// Different states; in the state model, configurations.
     pub unique: usize,
-    /// The longest schedule visited.
+    /// The longest schedule visited; in the state model, the most rounds until normal (0 if that may never be).
     pub depth: usize,
     /// Whether every state within the bounds was visited.
     pub complete: bool,
     /// Why not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopped: Option<Stopped>,
+    /// In the state model: the most that are ever inside at once, from a clean start of a wave on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inside_max: Option<u32>,
     /// Each property.
     pub properties: Vec<Finding>,
     /// Seconds that took.
@@ -117,7 +130,7 @@ fn outcome<P: Protocol>(checker: &impl Checker<World<P>>) -> Outcome {
             Expectation::Sometimes => (found.is_some(), None),
         };
         let counterexample = found.map(tell::<P>);
-        properties.push(Finding { name: property.name, holds, counterexample, cycle: None });
+        properties.push(Finding { name: property.name, holds, counterexample, cycle: None, from: None });
     }
     let wrong = properties.iter().any(|finding| finding.counterexample.is_some());
     let stopped = if wrong { Some(Stopped::Found) } else { limit };
@@ -127,6 +140,7 @@ fn outcome<P: Protocol>(checker: &impl Checker<World<P>>) -> Outcome {
         depth: checker.max_depth(),
         complete: checker.is_done() && stopped.is_none(),
         stopped,
+        inside_max: None,
         properties,
         seconds,
     }
@@ -152,7 +166,7 @@ pub(crate) fn told<P: Protocol>(before: &State<P>, action: &ActionOf<P>) -> Told
         | Action::Tell(..)
         | Action::Resize(..) => None,
     };
-    Told { step: action::step(before, action), message }
+    Told { step: Act::Step(action::step(before, action)), message }
 }
 
 /// Serves stateright's Explorer on that address: walk through the states by hand. Returns when the server ends.

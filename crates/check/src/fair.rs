@@ -8,7 +8,7 @@
 //! some step inside; then walking around all of it, again and again, is a fair schedule that starves the process. If it is not, no part of it
 //! is. So nothing is missed and nothing is found that is not there.
 
-mod components;
+pub(crate) mod components;
 mod graph;
 mod walk;
 
@@ -31,9 +31,10 @@ pub fn search<P: Protocol>(world: &World<P>) -> (Finding, Option<Stopped>, f64) 
         everybody.into_iter().find_map(|who| starved(world, &graph, who))
     });
     let finding = match starved {
-        None => Finding { name: NAME, holds: true, counterexample: None, cycle: None },
+        None => Finding::holds(NAME),
         Some((schedule, cycle)) => {
-            Finding { name: NAME, holds: false, counterexample: Some(schedule), cycle: Some(cycle) }
+            let (counterexample, cycle) = (Some(schedule), Some(cycle));
+            Finding { name: NAME, holds: false, counterexample, cycle, from: None }
         }
     };
     let stopped = if finding.holds { stopped } else { Some(Stopped::Found) };
@@ -42,7 +43,8 @@ pub fn search<P: Protocol>(world: &World<P>) -> (Finding, Option<Stopped>, f64) 
 
 /// A schedule that starves `who`: the way into a cycle and once around it, and where the cycle begins.
 fn starved<P: Protocol>(world: &World<P>, graph: &Graph, who: NodeId) -> Option<(Vec<Told>, usize)> {
-    let components = components::of(graph, |state| graph.waits(state, who));
+    let edges = |state| graph.edges(state).iter().map(|edge| edge.to);
+    let components = components::of(graph.states(), edges, |state| graph.waits(state, who));
     let fair = components.iter().find(|component| {
         let owed = graph.always_possible(component);
         owed.iter().all(|class| graph.happens_inside(component, *class))

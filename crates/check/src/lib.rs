@@ -9,7 +9,8 @@
 //! - [`state`], [`action`], [`model`]: the world, and what can happen in it;
 //! - [`properties`]: what must hold in every state; [`ghost`]: what judges remember besides;
 //! - [`mod@explore`]: the search, and what it found;
-//! - [`fair`]: schedules without end.
+//! - [`fair`]: schedules without end;
+//! - [`rules`]: the state model, every configuration instead of every schedule.
 
 pub mod action;
 pub mod bounds;
@@ -19,11 +20,13 @@ pub mod fair;
 pub mod ghost;
 pub mod model;
 pub mod properties;
+pub mod rules;
 pub mod state;
 
 pub use bounds::{Bears, Bounds, Channels, Down, News};
 pub use brake::{Limits, Stopped};
 pub use explore::{Finding, Order, Outcome, Told, explore, explore_fair, explore_world};
 pub use model::World;
+pub use rules::explore_rules;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! `kgate check`: every schedule of a few processes.
 
 mod replay;
+mod rules;
 mod text;
 
 use std::io::{self, Write};
@@ -8,6 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
+use clap::ArgMatches;
 use kgate_check::{
     Bears, Bounds, Channels, Down, Limits, News, Order, Outcome as Found, World, explore_fair, explore_world,
 };
@@ -18,13 +20,16 @@ use crate::cli::{ChannelsArg, CheckArgs, DownArg};
 use crate::sim::graph;
 use crate::{Failure, Outcome};
 
-pub(crate) fn run(args: &CheckArgs) -> Outcome {
+pub(crate) fn run(args: &CheckArgs, given: &ArgMatches) -> Outcome {
     let entry = registry::entry(&args.protocol).map_err(|error| Failure::Usage(error.to_string()))?;
     let printed = match &args.as_printed {
         None => Printed::NONE,
         Some(id) => entry.as_printed(id).map_err(|error| Failure::Usage(error.to_string()))?,
     };
-    refuse(args, entry)?;
+    refuse(args, given, entry)?;
+    if entry.heals {
+        return rules::run(args, entry, printed);
+    }
     let (setup, bounds) = (setup(args, entry, printed)?, bounds(args, entry));
     if let Some(address) = args.explore {
         return serve(entry, setup, bounds, address);
@@ -52,14 +57,14 @@ pub(crate) fn run(args: &CheckArgs) -> Outcome {
 }
 
 /// What cannot be meant, or what this protocol has no part in.
-fn refuse(args: &CheckArgs, entry: &Entry) -> Result<(), Failure> {
+fn refuse(args: &CheckArgs, given: &ArgMatches, entry: &Entry) -> Result<(), Failure> {
     let (k, n, name) = (args.units, args.processes, entry.name);
     let text = if k >= n {
         format!("k = {k} with n = {n}: nothing is excluded; choose k below n")
-    } else if entry.heals {
-        format!(
-            "{name} never rests, so its schedules have no end: run kgate sim --protocol {name} --model state"
-        )
+    } else if entry.heals
+        && let Some(flag) = rules::meaningless(given)
+    {
+        format!("{name} is explored in the state model, where {flag} means nothing: leave it out")
     } else if args.crashes >= n {
         format!("{} crashes with n = {n}: let one live", args.crashes)
     } else if args.restarts > 0 && !entry.recovers {

@@ -22,7 +22,7 @@ pub(crate) enum Command {
     /// Simulate a protocol: processes ask for units again and again, and the run is measured and judged
     #[command(after_long_help = SIM_HELP)]
     Sim(Box<SimArgs>),
-    /// Explore every schedule of a few processes, and print one that goes wrong if there is any
+    /// Explore every schedule of a few processes (of stabilizing, every configuration), and print one that goes wrong if there is any
     #[command(after_long_help = CHECK_HELP)]
     Check(CheckArgs),
     /// Play scenarios: stories in which every step is prescribed, compared with what they tell
@@ -242,6 +242,9 @@ any time). Liveness is judged where nothing is under way any more: whoever waits
 on for ever are judged too: one that leaves somebody waiting although everything that could happen does happen in the end is wrong. The \
 search stops at the first wrong state; one that was cut off says that it is not exhaustive. Exit code 1 means that a property does not hold.
 
+The protocol stabilizing never rests, so its schedules have no end. It is explored in the state model instead: every configuration of the \
+network, reached or not, and every step of every daemon from there. Clients, crashes, channels and schedules mean nothing then.
+
 Examples:
   Two entries each, all schedules:
     kgate check --protocol raymond -n 3 -k 1 --entries 2
@@ -249,6 +252,8 @@ Examples:
     kgate check --protocol vcube -n 3 -k 1 --crashes 1
   Processes that crash and come back, on a path:
     kgate check --protocol tree-token -n 3 --graph path --restarts 1
+  From any memory at all, under any daemon:
+    kgate check --protocol stabilizing -n 3 -k 2 --graph path
   A published algorithm deadlocks without a fault:
     kgate check --protocol vcube -n 2 -k 1 --entries 2 --as-printed D1 --shortest
   A published algorithm lets three in where two may be: its shortest way there, drawn:
@@ -296,7 +301,8 @@ pub(crate) struct CheckArgs {
     /// Whether messages from one process to another keep their order
     #[arg(long, value_enum, value_name = "HOW", default_value = "fifo", env = "KGATE_OPT_CHANNELS")]
     pub(crate) channels: ChannelsArg,
-    /// The network of tree-token: radial, balanced, path, star, caterpillar, random [default: radial]
+    /// The network of tree-token (radial, balanced, path, star, caterpillar, random) [default: radial] or of stabilizing (these, ring, grid
+    /// and complete) [default: grid]; or a file of edges
     #[arg(long, value_name = "SHAPE", env = "KGATE_OPT_GRAPH")]
     pub(crate) graph: Option<String>,
     /// How many crashes the protocol is told to bear (timer-free) [default: --crashes]. Schedules in which somebody suspects a

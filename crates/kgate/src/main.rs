@@ -28,7 +28,10 @@ fn main() -> ExitCode {
             let given = matches.subcommand_matches("sim").expect("that is what was matched");
             sim::run(&args, given)
         }
-        Command::Check(args) => check::run(&args),
+        Command::Check(args) => {
+            let given = matches.subcommand_matches("check").expect("that is what was matched");
+            check::run(&args, given)
+        }
         Command::Scenario(args) => scenario::run(&args),
         Command::Trace(args) => trace::run(&args),
         Command::Protocols(args) => list::run(&args),

@@ -1,7 +1,7 @@
 //! `kgate sim`.
 
 pub(crate) mod graph;
-mod options;
+pub(crate) mod options;
 mod state;
 mod swarm;
 mod text;

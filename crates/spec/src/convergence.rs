@@ -13,6 +13,13 @@ use kgate_core::{NodeId, Time};
 
 use crate::Violation;
 
+/// There are at most l tokens in the network, from the first start configuration on (stabilizing-2014 Theorem 4.2).
+pub const AT_MOST_L_TOKENS: &str = "at most l tokens";
+/// In every configuration somebody can move.
+pub const SOMEBODY_CAN_MOVE: &str = "somebody can move";
+/// No process is in an abnormal state any more after n rounds (stabilizing-2014 Theorem 4.1 with D = n-1).
+pub const NORMAL_IN_TIME: &str = "normal within n rounds";
+
 /// Watches one run from its start, or from its last fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Convergence {

@@ -20,6 +20,8 @@ pub struct SometimesK {
 impl SometimesK {
     /// The property's name.
     pub const NAME: &'static str = "sometimes k inside";
+    /// The least that can be asked, of a system that does not promise to use all units at once.
+    pub const SOMEBODY: &'static str = "sometimes somebody inside";
 
     /// Nobody was inside.
     pub fn new(k: u32) -> Self {

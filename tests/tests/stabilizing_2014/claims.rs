@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use kgate_check::rules::space::{enabled, setups};
 use kgate_core::{Graph, NodeId, Printed, Rules, Setup};
 use kgate_protocols::stabilizing::defects::C14;
 use kgate_protocols::stabilizing::{Exclusion, Phase, State};
@@ -10,7 +11,6 @@ use kgate_protocols::topology::graphs::Shape;
 use kgate_sim::state::{Run, published_bound};
 use kgate_sim::{Daemon, Start, StateConfig};
 
-use crate::space::{enabled, setups};
 use crate::starts::settled;
 use crate::{graph, properties, run, shaped};
 

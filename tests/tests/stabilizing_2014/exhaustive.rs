@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use kgate_check::rules::Space;
+use kgate_check::rules::laws::{fair_circle, rounds_until, terminal};
 use kgate_core::{Graph, Printed};
 use kgate_protocols::stabilizing::Exclusion;
 
-use crate::graph;
-use crate::laws::{fair_circle, rounds_until, terminal};
-use crate::space::Space;
+use crate::{graph, space};
 
 /// Every connected network of 2 or 3 processes with every root, up to names.
 pub(crate) fn small() -> [(&'static str, Arc<Graph>); 4] {
@@ -22,8 +22,8 @@ pub(crate) fn small() -> [(&'static str, Arc<Graph>); 4] {
 fn each(check: impl Fn(&str, &Space<Exclusion>)) {
     for (name, graph) in small() {
         for permits in 1..=3 {
-            let space = Space::new(&graph, permits, Printed::NONE);
-            check(&format!("{name}, l = {permits}, {} configurations", space.len()), &space);
+            let space = space(&graph, permits, Printed::NONE);
+            check(&format!("{name}, l = {permits}, {} configurations", space.size()), &space);
         }
     }
 }
@@ -38,8 +38,8 @@ fn somebody_can_always_move() {
 #[test]
 fn normal_within_n_rounds() {
     each(|name, space| {
-        let rounds = rounds_until(space, |at| space.surveys[at].normal, 10);
-        assert!(rounds.is_some_and(|rounds| rounds <= space.setups.len()), "{name}: {rounds:?}");
+        let rounds = rounds_until(space, |at| space.surveys[at].normal);
+        assert!(rounds.is_some_and(|rounds| rounds <= space.processes()), "{name}: {rounds:?}");
     });
 }
 
@@ -48,7 +48,7 @@ fn normal_within_n_rounds() {
 fn at_most_l_tokens_after_a_start() {
     each(|name, space| {
         let permits = space.setups[0].permits;
-        let starts: Vec<usize> = (0..space.len()).filter(|&at| space.surveys[at].start).collect();
+        let starts: Vec<usize> = (0..space.size()).filter(|&at| space.surveys[at].start).collect();
         assert!(starts.iter().all(|&at| space.surveys[at].tokens == permits), "{name}: Remark 4.1");
         for at in space.reachable(starts) {
             let survey = space.surveys[at];
@@ -66,13 +66,13 @@ fn at_most_l_tokens_after_a_start() {
 #[test]
 fn everybody_is_served_for_ever() {
     each(|name, space| {
-        for node in 0..space.setups.len() {
+        for node in 0..space.processes() {
             let unserved = fair_circle(space, |_, edge| edge.privileged >> node & 1 == 0);
-            assert_eq!(unserved.map(|at| space.states(at)), None, "{name}: p{node} starves");
+            assert_eq!(unserved.map(|way| space.states(way.from)), None, "{name}: p{node} starves");
         }
         let stable = |at: usize| space.surveys[at].start && space.surveys[at].joined;
         let never = fair_circle(space, |at, edge| !stable(at) && !stable(edge.to));
-        assert_eq!(never.map(|at| space.states(at)), None, "{name}: never stabilises");
+        assert_eq!(never.map(|way| space.states(way.from)), None, "{name}: never stabilises");
     });
 }
 
@@ -84,7 +84,7 @@ fn normal_stays_normal_on_trees() {
             return;
         }
         let normal = |at: usize| space.surveys[at].normal;
-        for at in (0..space.len()).filter(|&at| normal(at)) {
+        for at in (0..space.size()).filter(|&at| normal(at)) {
             let broken = space.edges(at).into_iter().find(|edge| !normal(edge.to));
             assert!(broken.is_none(), "{name}: {:?}, {broken:?}", space.states(at));
         }
@@ -96,9 +96,9 @@ fn normal_stays_normal_on_trees() {
 #[test]
 fn actions_do_not_compete() {
     each(|name, space| {
-        for at in 0..space.len() {
-            for node in 0..space.setups.len() {
-                let names: Vec<_> = space.moves(at, node).iter().map(|step| step.name).collect();
+        for at in 0..space.size() {
+            for node in 0..space.processes() {
+                let names: Vec<_> = space.moves(at, node).map(|step| step.name).collect();
                 assert!(names.len() <= 1 || names == ["a6", "a7"], "{name}: {names:?}");
             }
         }

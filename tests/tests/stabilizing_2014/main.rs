@@ -5,18 +5,18 @@
 //! - `claims.rs`: what the paper claims and what is not so;
 //! - `printed.rs`: each correction taken back, and what goes wrong then.
 //!
-//! `space.rs` and `laws.rs` are the tools of the first.
+//! The tools of the first are those of `kgate check` (`kgate_check::rules`).
 
 mod claims;
 mod exhaustive;
-mod laws;
 mod printed;
-mod space;
 mod starts;
 
 use std::sync::Arc;
 
-use kgate_core::{Graph, NodeId};
+use kgate_check::Limits;
+use kgate_check::rules::Space;
+use kgate_core::{Graph, NodeId, Printed};
 use kgate_protocols::stabilizing::Exclusion;
 use kgate_protocols::topology::graphs::Shape;
 use kgate_sim::{Rng, StateConfig, StateReport, run_rules};
@@ -25,6 +25,11 @@ use kgate_sim::{Rng, StateConfig, StateReport, run_rules};
 fn graph(nodes: u32, edges: &[(u32, u32)], root: u32) -> Arc<Graph> {
     let edges: Vec<_> = edges.iter().map(|&(a, b)| (NodeId(a), NodeId(b))).collect();
     Arc::new(Graph::new(nodes, &edges, NodeId(root)).expect("a graph"))
+}
+
+/// Every configuration of it.
+fn space(graph: &Arc<Graph>, permits: u32, printed: Printed) -> Space<Exclusion> {
+    Space::new(graph, permits, printed, Limits::default()).expect("small enough")
 }
 
 /// The network of this shape with the root at p0, as on the command line; a random one is drawn from `seed`.

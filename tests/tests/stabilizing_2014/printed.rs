@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use kgate_check::rules::Space;
+use kgate_check::rules::laws::{fair_circle, terminal};
 use kgate_core::{Graph, Printed};
 use kgate_protocols::stabilizing::Exclusion;
 use kgate_protocols::stabilizing::defects::{self, C1, C3, C5, C6, C7, C8, C9, C10, C11, C14};
@@ -9,13 +11,7 @@ use kgate_protocols::topology::graphs::Shape;
 use kgate_sim::state::SOMEBODY_CAN_MOVE;
 use kgate_sim::{Daemon, Start, StateConfig};
 
-use crate::laws::{fair_circle, terminal};
-use crate::space::Space;
-use crate::{graph, properties, run, shaped};
-
-fn space(graph: &Arc<Graph>, permits: u32, printed: Printed) -> Space<Exclusion> {
-    Space::new(graph, permits, printed)
-}
+use crate::{graph, properties, run, shaped, space};
 
 /// A terminal configuration is reached from a clean start under every fair daemon; with the correction never.
 fn deadlocks_from_a_clean_start(graph: &Arc<Graph>, permits: u32, printed: Printed) {

@@ -81,7 +81,9 @@ fn resident_kibibytes(process: u32) -> Option<u64> {
 }
 
 fn method(row: &Row) -> &'static str {
-    if row.words().any(|word| word == "--shortest") {
+    if row.option("--protocol") == Some("stabilizing") {
+        "every configuration, every daemon"
+    } else if row.words().any(|word| word == "--shortest") {
         "every schedule, breadth first"
     } else {
         "every schedule"

@@ -1,7 +1,5 @@
 //! Strongly connected components with a cycle in them (Tarjan 1972), without recursion: schedules are long.
 
-use super::graph::Graph;
-
 const NEW: u32 = u32::MAX;
 
 struct Search {
@@ -12,44 +10,48 @@ struct Search {
     next: u32,
 }
 
-/// The components of the states that `belongs` chooses, each sorted; those without a cycle are left out.
-pub(super) fn of(graph: &Graph, belongs: impl Fn(u32) -> bool) -> Vec<Vec<u32>> {
-    let states = graph.states() as usize;
+/// The components of the states 0, 1, .. that `belongs` chooses, each sorted; those without a cycle are left out. `edges` tells where the
+/// steps of a state lead.
+pub(crate) fn of<I: Iterator<Item = u32>>(
+    states: u32,
+    edges: impl Fn(u32) -> I,
+    belongs: impl Fn(u32) -> bool,
+) -> Vec<Vec<u32>> {
+    let size = states as usize;
     let mut search = Search {
-        index: vec![NEW; states],
-        low: vec![0; states],
-        on_stack: vec![false; states],
+        index: vec![NEW; size],
+        low: vec![0; size],
+        on_stack: vec![false; size],
         stack: Vec::new(),
         next: 0,
     };
     let mut components = Vec::new();
-    for root in (0..graph.states()).filter(|&state| belongs(state)) {
+    for root in (0..states).filter(|&state| belongs(state)) {
         if search.index[root as usize] == NEW {
-            visit(graph, &belongs, &mut search, root, &mut components);
+            visit(&edges, &belongs, &mut search, root, &mut components);
         }
     }
     components
 }
 
-fn visit(
-    graph: &Graph,
+fn visit<I: Iterator<Item = u32>>(
+    edges: &impl Fn(u32) -> I,
     belongs: &impl Fn(u32) -> bool,
     search: &mut Search,
     root: u32,
     components: &mut Vec<Vec<u32>>,
 ) {
-    let mut path = vec![(root, 0)];
+    let mut path = vec![(root, edges(root))];
     search.enter(root);
-    while let Some(&mut (state, ref mut tried)) = path.last_mut() {
-        if let Some(edge) = graph.edges(state).get(*tried) {
-            *tried += 1;
-            let to = edge.to as usize;
-            if !belongs(edge.to) {
+    while let Some(&mut (state, ref mut rest)) = path.last_mut() {
+        if let Some(next) = rest.next() {
+            let to = next as usize;
+            if !belongs(next) {
                 continue;
             }
             if search.index[to] == NEW {
-                search.enter(edge.to);
-                path.push((edge.to, 0));
+                search.enter(next);
+                path.push((next, edges(next)));
             } else if search.on_stack[to] {
                 search.low[state as usize] = search.low[state as usize].min(search.index[to]);
             }
@@ -61,7 +63,7 @@ fn visit(
         }
         if search.low[state as usize] == search.index[state as usize] {
             let component = search.leave(state);
-            if component.len() > 1 || graph.edges(state).iter().any(|edge| edge.to == state) {
+            if component.len() > 1 || edges(state).any(|to| to == state) {
                 components.push(component);
             }
         }

@@ -92,7 +92,7 @@ fn scenario(args: &CheckArgs, finding: &Finding) -> Scenario {
         expect: if endless { Expect::Correct } else { Expect::Violated(finding.name.into()) },
         repaired: args.as_printed.is_some() && !endless,
         start: Vec::new(),
-        steps: steps.map(|told| entry(Act::Step(told.step.clone()))).collect(),
+        steps: steps.map(|told| entry(told.step.clone())).collect(),
         end_notes: Vec::new(),
         end: Vec::new(),
     }

@@ -4,24 +4,55 @@ use std::io::{self, Write};
 
 use kgate_check::{Finding, Outcome, Stopped};
 
+/// Of all schedules.
 pub(super) fn print(to: &mut impl Write, found: &Outcome) -> io::Result<()> {
-    let exhaustive = match found.stopped {
-        None => "exhaustive",
-        Some(Stopped::Found) => "stopped at the first wrong state",
-        Some(Stopped::States) => "not exhaustive, stopped by --max-states",
-        Some(Stopped::Time) => "not exhaustive, stopped by --max-seconds",
-        Some(Stopped::Memory) => "not exhaustive, stopped by --max-memory",
-    };
     writeln!(
         to,
-        "{exhaustive}: {} different states of {} generated, schedules of up to {} steps, {:.1} s",
+        "{}: {} different states of {} generated, schedules of up to {} steps, {:.1} s",
+        exhaustive(found),
         found.unique,
         found.states,
         found.depth.saturating_sub(1),
         found.seconds
     )?;
+    print_properties(to, found)
+}
+
+/// Of all configurations.
+pub(super) fn print_rules(to: &mut impl Write, found: &Outcome, units: u32) -> io::Result<()> {
+    write!(
+        to,
+        "{}: {} configurations, {} steps of all daemons",
+        exhaustive(found),
+        found.unique,
+        found.states
+    )?;
+    if found.depth > 0 {
+        write!(to, ", normal after {} rounds at most", found.depth)?;
+    }
+    if let Some(most) = found.inside_max {
+        write!(to, ", up to {most} inside at once (k = {units})")?;
+    }
+    writeln!(to, ", {:.1} s", found.seconds)?;
+    print_properties(to, found)
+}
+
+fn exhaustive(found: &Outcome) -> &'static str {
+    match found.stopped {
+        None => "exhaustive",
+        Some(Stopped::Found) => "stopped at the first wrong state",
+        Some(Stopped::States) => "not exhaustive, stopped by --max-states",
+        Some(Stopped::Time) => "not exhaustive, stopped by --max-seconds",
+        Some(Stopped::Memory) => "not exhaustive, stopped by --max-memory",
+    }
+}
+
+fn print_properties(to: &mut impl Write, found: &Outcome) -> io::Result<()> {
     for finding in &found.properties {
         writeln!(to, "{:<45} {}", finding.name, word(found, finding))?;
+        for state in finding.from.iter().flatten() {
+            writeln!(to, "       {state}")?;
+        }
         let steps = finding.counterexample.iter().flatten();
         for (number, told) in (1..).zip(steps) {
             if finding.cycle == Some(number - 1) {

@@ -123,7 +123,8 @@ pub(crate) fn typed(given: &ArgMatches, id: &str) -> bool {
     given.value_source(id) == Some(ValueSource::CommandLine)
 }
 
-fn flag(id: &str) -> String {
+/// An option as one types it.
+pub(crate) fn flag(id: &str) -> String {
     match id {
         "processes" => "-n".into(),
         "units" => "-k".into(),

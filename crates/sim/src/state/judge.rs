@@ -4,12 +4,8 @@
 use std::collections::BTreeSet;
 
 use kgate_core::{NodeId, Span, Survey, Time};
+use kgate_spec::convergence::{AT_MOST_L_TOKENS, SOMEBODY_CAN_MOVE};
 use kgate_spec::{AtMostK, Convergence, EveryoneServed, Violation};
-
-/// There are at most l tokens in the network, from the first start configuration on.
-pub const AT_MOST_L_TOKENS: &str = "at most l tokens";
-/// In every configuration somebody can move.
-pub const SOMEBODY_CAN_MOVE: &str = "somebody can move";
 
 /// What was seen since the start, or since the last fault. Rounds are counted from there.
 #[derive(Clone, Debug, Default)]

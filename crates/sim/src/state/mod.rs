@@ -32,7 +32,7 @@ use rounds::Rounds;
 use world::World;
 
 pub use daemon::{DAEMONS, Daemon};
-pub use judge::{AT_MOST_L_TOKENS, SOMEBODY_CAN_MOVE};
+pub use kgate_spec::convergence::{AT_MOST_L_TOKENS, SOMEBODY_CAN_MOVE};
 pub use report::{StateReport, Wait, published_bound};
 pub use script::{StatePlayed, StateScript, play_rules};
 

@@ -1,0 +1,174 @@
+//! The state model: every configuration of a small network, and every step of every daemon.
+//!
+//! [`Rules`] have no schedules with a start and an end: a run may begin in any configuration and never rests. But the domains of a process's
+//! variables are finite, so that all configurations can be looked at, reached or not. What is asked of them are not states at the end
+//! of a schedule but laws of the whole [`Space`], each decided for every start at once:
+//!
+//! - somebody can move: no configuration is terminal;
+//! - normal within n rounds, under any daemon (stabilizing-2014 Theorem 4.1 with D = n-1);
+//! - it recovers: no weakly fair daemon keeps it for ever from a configuration in which a wave starts cleanly and everybody has joined;
+//! - closure: from any configuration in which a wave starts cleanly (INC) on, at most l tokens and at most l inside (Theorem 4.2);
+//! - nobody starves: no weakly fair daemon goes round for ever without the privilege of some process (Theorems 4.3 and 4.5);
+//! - sometimes somebody inside, from INC on, so that closure says something.
+//!
+//! That k are inside at once is told and not judged: the paper does not promise it. On a path and on a star of 3 one token is used up before
+//! the next is sent, so that with l = 2 never more than one is inside; on a triangle two are.
+//!
+//! `space.rs` numbers the configurations, `laws.rs` decides. A counterexample begins where nothing says that a run begins, so it tells its
+//! first configuration.
+
+pub mod laws;
+pub mod space;
+
+use std::sync::Arc;
+
+use kgate_core::{Graph, NodeId, Printed, Rules, Survey};
+use kgate_spec::convergence::{AT_MOST_L_TOKENS, NORMAL_IN_TIME, SOMEBODY_CAN_MOVE};
+use kgate_spec::scenario::{Act, Movers};
+use kgate_spec::{AtMostK, Convergence, SometimesK};
+
+use crate::brake::Limits;
+use crate::explore::{Finding, Outcome, Told};
+use crate::fair;
+use laws::Way;
+pub use space::{Space, TooLarge};
+
+/// Every property, in the order in which they are judged.
+pub const PROPERTIES: [&str; 7] = [
+    SOMEBODY_CAN_MOVE,
+    NORMAL_IN_TIME,
+    Convergence::NAME,
+    AT_MOST_L_TOKENS,
+    AtMostK::NAME,
+    fair::NAME,
+    SometimesK::SOMEBODY,
+];
+
+/// Explores `R` on that network. A property that a limit left no time for is not among those of the outcome.
+pub fn explore_rules<R: Rules>(
+    graph: &Arc<Graph>,
+    permits: u32,
+    printed: Printed,
+    limits: Limits,
+) -> Result<Outcome, TooLarge> {
+    let space = Space::<R>::new(graph, permits, printed, limits)?;
+    let mut outcome = Outcome {
+        states: 0,
+        unique: space.size(),
+        depth: 0,
+        complete: false,
+        stopped: None,
+        inside_max: None,
+        properties: Vec::new(),
+        seconds: 0.0,
+    };
+    if space.stopped().is_none() {
+        outcome.states = (0..space.size()).map(|number| space.steps(number)).sum();
+        for name in PROPERTIES {
+            let finding = judge(&space, name, &mut outcome);
+            // What was found while everything came to a stop is not to be trusted.
+            if space.stopped().is_some() {
+                break;
+            }
+            outcome.properties.push(finding);
+        }
+    }
+    outcome.stopped = space.stopped();
+    outcome.complete = outcome.stopped.is_none();
+    outcome.seconds = space.brake.seconds();
+    Ok(outcome)
+}
+
+fn judge<R: Rules>(space: &Space<R>, name: &'static str, outcome: &mut Outcome) -> Finding {
+    let permits = space.setups[0].permits;
+    match name {
+        SOMEBODY_CAN_MOVE => wrong(space, name, stuck(space)),
+        NORMAL_IN_TIME => {
+            let normal = |number: usize| space.surveys[number].normal;
+            let most = laws::rounds_until(space, normal);
+            outcome.depth = most.unwrap_or(0);
+            let late = most.is_none_or(|most| most > space.processes());
+            wrong(space, name, late.then(|| laws::kept_away(space, normal, space.processes())).flatten())
+        }
+        Convergence::NAME => {
+            let stable = |number: usize| space.surveys[number].start && space.surveys[number].joined;
+            let never = laws::fair_circle(space, |from, edge| !stable(from) && !stable(edge.to));
+            circle(space, name, never.or_else(|| standstill(space, |number| !stable(number))))
+        }
+        AT_MOST_L_TOKENS => wrong(space, name, from_a_start(space, |survey| survey.tokens > permits)),
+        AtMostK::NAME => wrong(space, name, from_a_start(space, |survey| survey.privileged > permits)),
+        fair::NAME => {
+            let starves = |at: usize| laws::fair_circle(space, |_, edge| edge.privileged >> at & 1 == 0);
+            let starved = (0..space.processes()).find_map(starves);
+            circle(space, name, starved.or_else(|| standstill(space, |_| true)))
+        }
+        SometimesK::SOMEBODY => {
+            let inside = |number: usize| space.surveys[number].privileged;
+            outcome.inside_max = space.reachable(starts(space)).into_iter().map(inside).max();
+            Finding { holds: outcome.inside_max > Some(0), ..Finding::holds(name) }
+        }
+        name => unreachable!("'{name}' is listed and not judged"),
+    }
+}
+
+/// A way into a configuration in which nobody can move: from the clean start if there is one, else the configuration itself.
+fn stuck<R: Rules>(space: &Space<R>) -> Option<Way> {
+    let number = laws::terminal(space)?;
+    let terminal = |number: usize| space.enabled(number) == 0;
+    Some(laws::way(space, [space.clean()], terminal, |_, _| true).unwrap_or_else(|| Way::at(number)))
+}
+
+/// The shortest way from a configuration of INC to one that looks like that.
+fn from_a_start<R: Rules>(space: &Space<R>, is: impl Fn(&Survey) -> bool) -> Option<Way> {
+    laws::way(space, starts(space), |number| is(&space.surveys[number]), |_, _| true)
+}
+
+/// The configurations of INC.
+fn starts<R: Rules>(space: &Space<R>) -> impl Iterator<Item = usize> + '_ {
+    (0..space.size()).filter(|&number| space.surveys[number].start)
+}
+
+/// One of those configurations in which nobody can move: a run that comes there is in it for ever.
+fn standstill<R: Rules>(space: &Space<R>, is: impl Fn(usize) -> bool) -> Option<Way> {
+    (0..space.size()).find(|&number| space.enabled(number) == 0 && is(number)).map(Way::at)
+}
+
+fn circle<R: Rules>(space: &Space<R>, name: &'static str, way: Option<Way>) -> Finding {
+    let cycle = way.as_ref().filter(|way| !way.steps.is_empty()).map(|_| 0);
+    Finding { cycle, ..wrong(space, name, way) }
+}
+
+/// It does not hold if there is such a way.
+fn wrong<R: Rules>(space: &Space<R>, name: &'static str, way: Option<Way>) -> Finding {
+    let Some(way) = way else { return Finding::holds(name) };
+    let everybody = (1u32 << space.processes()) - 1;
+    let from = Some(tell_states(space, way.from, everybody));
+    Finding { holds: false, counterexample: Some(tell(space, &way)), from, ..Finding::holds(name) }
+}
+
+/// A way in the words of a scenario.
+fn tell<R: Rules>(space: &Space<R>, way: &Way) -> Vec<Told> {
+    let mut at = way.from;
+    let mut told = Vec::new();
+    for edge in &way.steps {
+        let mover = |process: usize| {
+            let action = space.taken(at, *edge, process)?;
+            Some((space.setups[process].me, Some(action.name.to_owned())))
+        };
+        let movers: Vec<(NodeId, Option<String>)> = (0..space.processes()).filter_map(mover).collect();
+        let states = tell_states(space, edge.to, edge.movers).join("; ");
+        told.push(Told { step: Act::Move(Movers::These(movers)), message: Some(states) });
+        at = edge.to;
+    }
+    told
+}
+
+/// The states of those processes.
+fn tell_states<R: Rules>(space: &Space<R>, number: usize, whose: u32) -> Vec<String> {
+    let all = space.setups.iter().zip(space.states(number));
+    let wanted = all.filter(|(setup, _)| whose >> setup.me.0 & 1 == 1);
+    wanted.map(|(setup, state)| format!("{} {}", setup.me, R::print_state(&state))).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,230 @@
+//! What is asked of a whole [`Space`]: each answer is a proof for that network, or shows a way that goes wrong.
+
+use std::collections::VecDeque;
+
+use kgate_core::Rules;
+
+use super::space::{Edge, Space};
+use crate::fair::components;
+
+/// Steps of a daemon, from a configuration on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// Where it begins.
+    pub from: usize,
+    /// Its steps.
+    pub steps: Vec<Edge>,
+}
+
+impl Way {
+    /// No step.
+    pub fn at(from: usize) -> Self {
+        Self { from, steps: Vec::new() }
+    }
+
+    /// Where it ends.
+    pub fn end(&self) -> usize {
+        self.steps.last().map_or(self.from, |edge| edge.to)
+    }
+}
+
+/// A configuration in which nobody can move.
+pub fn terminal<R: Rules>(space: &Space<R>) -> Option<usize> {
+    (0..space.size()).find(|&number| space.enabled(number) == 0)
+}
+
+/// The shortest way from one of `starts` to a configuration of `goal`, by steps that `may` be taken.
+pub fn way<R: Rules>(
+    space: &Space<R>,
+    starts: impl IntoIterator<Item = usize>,
+    goal: impl Fn(usize) -> bool,
+    may: impl Fn(usize, Edge) -> bool,
+) -> Option<Way> {
+    let mut came = Came::new(space.size());
+    let mut open: VecDeque<usize> = starts.into_iter().filter(|&start| came.start(start)).collect();
+    while let Some(number) = open.pop_front() {
+        if goal(number) {
+            let known = came.way(number);
+            let step = |pair: &[usize]| {
+                let fits = |edge: &Edge| edge.to == pair[1] && may(pair[0], *edge);
+                space.edges(pair[0]).into_iter().find(fits)
+            };
+            // Not all are found once a limit is reached; what is told then is not told to anybody.
+            return Some(Way { from: known[0], steps: known.windows(2).map_while(step).collect() });
+        }
+        for edge in space.edges(number).into_iter().filter(|edge| may(number, *edge)) {
+            if came.from(edge.to, number) {
+                open.push_back(edge.to);
+            }
+        }
+    }
+    None
+}
+
+/// The most rounds that any daemon can keep a run from ever being in a configuration of `goal`; none if for ever.
+///
+/// A round is over when everybody who was enabled at its start has moved or was disabled for a moment; at once if nobody was.
+pub fn rounds_until<R: Rules>(space: &Space<R>, goal: impl Fn(usize) -> bool) -> Option<usize> {
+    let mut starts = outside(space, &goal);
+    let mut rounds = 0;
+    while !starts.is_empty() {
+        let ends = after_a_round(space, &starts, &goal);
+        // Where one can be after a round is a part of where one could be before it: if it is all of that, so it is for ever.
+        if ends.len() == starts.len() {
+            return None;
+        }
+        starts = ends;
+        rounds += 1;
+    }
+    Some(rounds)
+}
+
+/// A way of so many whole rounds that is never in a configuration of `goal`.
+pub fn kept_away<R: Rules>(space: &Space<R>, goal: impl Fn(usize) -> bool, rounds: usize) -> Option<Way> {
+    let mut layers = vec![outside(space, &goal)];
+    for round in 0..rounds {
+        layers.push(after_a_round(space, &layers[round], &goal));
+    }
+    // From its end back to its start, a round after the other.
+    let mut way = Way::at(*layers.pop()?.first()?);
+    while let Some(starts) = layers.pop() {
+        let mut came = Came::new(space.size() << space.processes());
+        round(space, &starts, &goal, |place, before| match before {
+            Some(before) => came.from(place, before),
+            None => came.start(place),
+        });
+        let places = came.way(way.from << space.processes());
+        let (split, step) = (
+            |place| split(space, place),
+            |pair: &[(usize, u32)]| {
+                let [(number, pending), (to, left)] = *pair else { return None };
+                let fits =
+                    |edge: &Edge| edge.to == to && pending & !edge.movers & space.enabled(edge.to) == left;
+                space.edges(number).into_iter().find(fits)
+            },
+        );
+        let places: Vec<(usize, u32)> = places.into_iter().map(split).collect();
+        let mut steps: Vec<Edge> = places.windows(2).map_while(step).collect();
+        steps.append(&mut way.steps);
+        way = Way { from: places[0].0, steps };
+    }
+    Some(way)
+}
+
+fn outside<R: Rules>(space: &Space<R>, goal: impl Fn(usize) -> bool) -> Vec<usize> {
+    (0..space.size()).filter(|&number| !goal(number)).collect()
+}
+
+/// Where a round from one of `starts` can end that is never in `goal`.
+fn after_a_round<R: Rules>(space: &Space<R>, starts: &[usize], goal: impl Fn(usize) -> bool) -> Vec<usize> {
+    let mut seen = vec![false; space.size() << space.processes()];
+    round(space, starts, goal, |place, _| !std::mem::replace(&mut seen[place], true));
+    (0..space.size()).filter(|number| seen[number << space.processes()]).collect()
+}
+
+/// Goes through all rounds from `starts` on that are never in `goal`. A place is a configuration and who has still to move; it is met from the
+/// place before, if it is no start, and `meet` tells whether it is new. Where nobody has to move any more a round is over.
+fn round<R: Rules>(
+    space: &Space<R>,
+    starts: &[usize],
+    goal: impl Fn(usize) -> bool,
+    mut meet: impl FnMut(usize, Option<usize>) -> bool,
+) {
+    let place = |number: usize, pending: u32| number << space.processes() | pending as usize;
+    let begin = |&start: &usize| place(start, space.enabled(start));
+    let mut open: VecDeque<usize> = starts.iter().map(begin).filter(|&start| meet(start, None)).collect();
+    while let Some(before) = open.pop_front() {
+        let (number, pending) = split(space, before);
+        if pending == 0 {
+            continue;
+        }
+        for Edge { movers, to, .. } in space.edges(number) {
+            let after = place(to, pending & !movers & space.enabled(to));
+            if !goal(to) && meet(after, Some(before)) {
+                open.push_back(after);
+            }
+        }
+    }
+}
+
+fn split<R: Rules>(space: &Space<R>, place: usize) -> (usize, u32) {
+    let pending = place & ((1 << space.processes()) - 1);
+    (place >> space.processes(), u32::try_from(pending).expect("a bit a process"))
+}
+
+/// A circle that a weakly fair daemon can follow for ever using only configurations and steps that `may` be used. None if there is none.
+///
+/// A strongly connected part is enough: a run can visit all of it again and again, and that is weakly fair if everybody moves
+/// somewhere in it or is somewhere disabled.
+pub fn fair_circle<R: Rules>(space: &Space<R>, may: impl Fn(usize, Edge) -> bool) -> Option<Way> {
+    let may = &may;
+    let number = |state: u32| state as usize;
+    let steps = |from: usize| space.edges(from).into_iter().filter(move |edge| may(from, *edge));
+    let small = |number: usize| u32::try_from(number).expect("few enough");
+    let edges = |state: u32| steps(number(state)).map(|edge| small(edge.to)).collect::<Vec<_>>().into_iter();
+    let parts = components::of(small(space.size()), edges, |_| true);
+    let everybody = (1u32 << space.processes()) - 1;
+    let calm = |part: &&Vec<u32>| {
+        let inside = |edge: &Edge| part.binary_search(&small(edge.to)).is_ok();
+        let moved = |from| steps(from).filter(inside).fold(0, |mask, edge| mask | edge.movers);
+        part.iter().fold(0, |mask, &state| mask | moved(number(state)) | !space.enabled(number(state)))
+    };
+    let part = parts.iter().find(|part| calm(part) & everybody == everybody)?;
+    let inside = |from: usize, edge: Edge| may(from, edge) && part.binary_search(&small(edge.to)).is_ok();
+    around(space, number(part[0]), inside)
+}
+
+/// Once around by steps that are `inside`, so that everybody moves or is disabled on the way.
+fn around<R: Rules>(space: &Space<R>, from: usize, inside: impl Fn(usize, Edge) -> bool) -> Option<Way> {
+    let mut circle = Way::at(from);
+    let take = |number: usize, who: u32| {
+        space.edges(number).into_iter().find(|edge| edge.movers & who != 0 && inside(number, *edge))
+    };
+    for who in (0..space.processes()).map(|at| 1 << at) {
+        let is_calm = |number: usize| space.enabled(number) & who == 0;
+        let there = |number: usize| is_calm(number) || take(number, who).is_some();
+        circle.steps.extend(way(space, [circle.end()], there, &inside)?.steps);
+        if !is_calm(circle.end()) {
+            circle.steps.extend(take(circle.end(), who));
+        }
+    }
+    if circle.steps.is_empty() {
+        circle.steps.extend(take(from, u32::MAX));
+    }
+    circle.steps.extend(way(space, [circle.end()], |number| number == from, &inside)?.steps);
+    Some(circle)
+}
+
+/// From where each place was first met.
+struct Came(Vec<usize>);
+
+impl Came {
+    const NEVER: usize = usize::MAX;
+    const START: usize = usize::MAX - 1;
+
+    fn new(places: usize) -> Self {
+        Self(vec![Self::NEVER; places])
+    }
+
+    /// Whether it is new.
+    fn start(&mut self, place: usize) -> bool {
+        self.from(place, Self::START)
+    }
+
+    /// Whether it is new.
+    fn from(&mut self, place: usize, before: usize) -> bool {
+        let new = self.0[place] == Self::NEVER;
+        if new {
+            self.0[place] = before;
+        }
+        new
+    }
+
+    /// From a start to that place, both included.
+    fn way(&self, place: usize) -> Vec<usize> {
+        let before = |place: &usize| Some(self.0[*place]).filter(|before| *before < Self::START);
+        let mut back: Vec<usize> = std::iter::successors(Some(place), before).collect();
+        back.reverse();
+        back
+    }
+}

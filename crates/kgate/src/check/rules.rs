@@ -1,0 +1,82 @@
+//! `kgate check` of a protocol that is made of rules: every configuration of a small network, in the state model.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context;
+use clap::ArgMatches;
+use kgate_check::rules::{self, TooLarge};
+use kgate_check::{Limits, Outcome as Found, explore_rules};
+use kgate_core::{Graph, Printed, Rules};
+use kgate_protocols::registry::{self, Entry, RulesVisitor};
+
+use super::{chosen, limits, text};
+use crate::cli::CheckArgs;
+use crate::sim::graph;
+use crate::sim::options::{flag, typed};
+use crate::{Failure, Outcome};
+
+/// What only messages, clients and schedules know of. Counterexamples are the shortest anyway, and fairness is always asked for.
+const MESSAGES_ONLY: [&str; 15] = [
+    "entries",
+    "ask_inside",
+    "crashes",
+    "restarts",
+    "down",
+    "withdrawals",
+    "loss",
+    "duplicates",
+    "channels",
+    "tolerate",
+    "shortest",
+    "fair",
+    "scenario",
+    "diagram",
+    "explore",
+];
+
+/// An option that was given and means nothing in the state model.
+pub(super) fn meaningless(given: &ArgMatches) -> Option<String> {
+    MESSAGES_ONLY.iter().find(|id| typed(given, id)).map(|id| flag(id))
+}
+
+pub(super) fn run(args: &CheckArgs, entry: &Entry, printed: Printed) -> Outcome {
+    let wanted = match args.property.as_slice() {
+        [] => rules::PROPERTIES.to_vec(),
+        some => chosen(rules::PROPERTIES.to_vec(), some)?,
+    };
+    let none = || Failure::Usage(format!("{} has no state model", entry.name));
+    let graph = graph::build(entry, args.graph.as_deref(), args.processes, 1)?.ok_or_else(none)?;
+    if graph.nodes() != args.processes {
+        let (has, n) = (graph.nodes(), args.processes);
+        return Err(Failure::Usage(format!("a graph of {has} processes with n = {n}: give -n {has}")));
+    }
+    let search = Search { graph: &graph, permits: args.units, printed, limits: limits(args) };
+    let found = registry::visit_rules(entry, search).ok_or_else(none)?;
+    let mut found = found.map_err(|error| Failure::Usage(error.to_string()))?;
+    found.properties.retain(|finding| wanted.contains(&finding.name));
+    let mut stdout = io::stdout().lock();
+    if args.json {
+        writeln!(stdout, "{}", serde_json::to_string_pretty(&found).context("printing JSON")?)?;
+    } else {
+        text::print_rules(&mut stdout, &found, args.units)?;
+    }
+    stdout.flush()?;
+    Ok(if found.is_wrong() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Hands the chosen protocol's rules to the explorer.
+struct Search<'a> {
+    graph: &'a Arc<Graph>,
+    permits: u32,
+    printed: Printed,
+    limits: Limits,
+}
+
+impl RulesVisitor for Search<'_> {
+    type Output = Result<Found, TooLarge>;
+    fn visit<R: Rules>(self) -> Self::Output {
+        explore_rules::<R>(self.graph, self.permits, self.printed, self.limits)
+    }
+}
