@@ -11,6 +11,7 @@ use crate::brake::{Limits, Stopped};
 use crate::fair;
 use crate::model::World;
 use crate::state::State;
+use crate::symmetry;
 
 /// In which order states are visited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,9 +97,12 @@ pub fn explore<P: Protocol>(setup: Setup, bounds: Bounds, limits: Limits, order:
     explore_world(World::<P>::new(setup, bounds).with_limits(limits), order)
 }
 
-/// Explores a world, for instance one that is judged by some properties alone.
+/// Explores a world, for instance one that is judged by some properties alone. With symmetry, depth first only: the search library knows none
+/// in breadth.
 pub fn explore_world<P: Protocol>(world: World<P>, order: Order) -> Outcome {
+    let symmetric = world.renamings.is_some();
     let builder = world.checker().threads(1).finish_when(HasDiscoveries::AnyFailures);
+    let builder = if symmetric { builder.symmetry_fn(symmetry::representative::<P>) } else { builder };
     match order {
         Order::Depth => outcome(&builder.spawn_dfs().join()),
         Order::Breadth => outcome(&builder.spawn_bfs().join()),

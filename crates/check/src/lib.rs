@@ -9,7 +9,7 @@
 //! - [`state`], [`action`], [`model`]: the world, and what can happen in it;
 //! - [`properties`]: what must hold in every state; [`ghost`]: what judges remember besides;
 //! - [`mod@explore`]: the search, and what it found;
-//! - [`fair`]: schedules without end;
+//! - [`symmetry`]: states that differ in names only; [`fair`]: schedules without end;
 //! - [`rules`]: the state model, every configuration instead of every schedule.
 
 pub mod action;
@@ -22,6 +22,7 @@ pub mod model;
 pub mod properties;
 pub mod rules;
 pub mod state;
+pub mod symmetry;
 
 pub use bounds::{Bears, Bounds, Channels, Down, News};
 pub use brake::{Limits, Stopped};

@@ -16,7 +16,8 @@ use crate::bounds::{Bounds, Channels, Down, News};
 use crate::brake::{Brake, Limits};
 use crate::ghost::Ghost;
 use crate::properties;
-use crate::state::{Client, Hashed, Process, Row, Spent, State};
+use crate::state::{Aside, Client, Hashed, Process, Row, Spent, State};
+use crate::symmetry::{self, NoSymmetry, Renamings};
 
 /// What is explored: a protocol, its setting, and how often what may happen.
 #[derive(Debug)]
@@ -27,6 +28,8 @@ pub struct World<P> {
     pub bounds: Bounds,
     /// The names of the properties that are judged; all, if none. The search stops at the first that is broken.
     pub judged: Option<Vec<&'static str>>,
+    /// Renamings that make no difference, if the search is to use them.
+    pub(crate) renamings: Option<Renamings>,
     pub(crate) brake: Brake,
     /// What was seen already, a bit a property. A search writes down where it saw something each time that it does: only the first one is
     /// the nearest, and of what is right there are millions.
@@ -41,12 +44,32 @@ impl<P: Protocol> World<P> {
     pub fn new(setup: Setup, bounds: Bounds) -> Self {
         let brake = Brake::new(Limits::default());
         let seen = AtomicU32::new(0);
-        Self { setup, bounds, judged: None, brake, seen, shown: false, _protocol: std::marker::PhantomData }
+        Self {
+            setup,
+            bounds,
+            judged: None,
+            renamings: None,
+            brake,
+            seen,
+            shown: false,
+            _protocol: std::marker::PhantomData,
+        }
     }
 
     /// The same, judged by these properties alone.
     pub fn judging(self, names: impl Into<Vec<&'static str>>) -> Self {
         Self { judged: Some(names.into()), ..self }
+    }
+
+    /// The same, with states that differ in names only taken for one.
+    pub fn with_symmetry(self) -> Result<Self, NoSymmetry> {
+        let renamings = Some(symmetry::of(&self)?);
+        Ok(Self { renamings, ..self })
+    }
+
+    /// How it begins.
+    pub(crate) fn first_state(&self) -> State<P> {
+        self.init_states().swap_remove(0)
     }
 
     /// The same, searched only within limits.
@@ -57,7 +80,7 @@ impl<P: Protocol> World<P> {
     /// The same, for another search.
     pub fn anew(&self) -> Self {
         let fresh = Self::new(self.setup.clone(), self.bounds.clone()).with_limits(self.brake.limits());
-        Self { judged: self.judged.clone(), shown: self.shown, ..fresh }
+        Self { judged: self.judged.clone(), renamings: self.renamings.clone(), shown: self.shown, ..fresh }
     }
 
     /// The same, for somebody who walks through it by hand.
@@ -292,6 +315,7 @@ impl<P: Protocol> Model for World<P> {
             crowded: false,
             refused: None,
             ghost: Arc::new(Hashed::new(Ghost::new::<P>(&self.setup))),
+            renamings: Aside(self.renamings.clone()),
         };
         for (me, protocol, out) in starts {
             self.carry_out(&mut state, me, protocol, None, out);

@@ -11,6 +11,7 @@ use kgate_core::{GrantId, NodeId, Observation, Phase, Protocol, Refusal};
 use smallvec::SmallVec;
 
 use crate::ghost::Ghost;
+use crate::symmetry::Renamings;
 
 /// A row with an element a process.
 pub type Row<T> = SmallVec<[T; 4]>;
@@ -40,6 +41,24 @@ pub struct State<P: Protocol> {
     pub refused: Option<(NodeId, Refusal)>,
     /// What judges remember of the schedule.
     pub ghost: Arc<Hashed<Ghost>>,
+    /// Renamings that make no difference, if the search uses them.
+    pub renamings: Aside<Option<Renamings>>,
+}
+
+/// Something that a state carries and that is the same in all of them.
+#[derive(Clone, Debug)]
+pub struct Aside<T>(pub T);
+
+impl<T> PartialEq for Aside<T> {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl<T> Eq for Aside<T> {}
+
+impl<T> Hash for Aside<T> {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
 /// What has been used up of the bounds.

@@ -21,6 +21,7 @@ use crate::{
 mod faults;
 mod fingerprints;
 mod spin;
+mod symmetry;
 
 fn search<P: Protocol>(
     nodes: u32,

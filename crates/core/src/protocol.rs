@@ -86,4 +86,20 @@ pub trait Protocol: Clone + Debug + Eq + Hash + Send + Sync + 'static {
     fn forge(_setup: &Setup, _from: NodeId, _below: &mut dyn FnMut(u64) -> u64) -> Option<Self::Message> {
         None
     }
+
+    /// The same process under other names: as it would be if every process p were called `names[p]`. None if the algorithm compares names, so
+    /// that another naming is another run.
+    fn renamed(&self, _names: &[NodeId]) -> Option<Self> {
+        None
+    }
+
+    /// The same of what a process has stored.
+    fn stored_renamed(_stored: &Self::Durable, _names: &[NodeId]) -> Option<Self::Durable> {
+        None
+    }
+
+    /// The same of a message.
+    fn message_renamed(_message: &Self::Message, _names: &[NodeId]) -> Option<Self::Message> {
+        None
+    }
 }

@@ -35,8 +35,15 @@ pub(crate) fn run(args: &CheckArgs, given: &ArgMatches) -> Outcome {
         return serve(entry, setup, bounds, address);
     }
     let order = if args.shortest { Order::Breadth } else { Order::Depth };
-    let search =
-        Search { setup, bounds, limits: limits(args), order, fair: args.fair, wanted: &args.property };
+    let search = Search {
+        setup,
+        bounds,
+        limits: limits(args),
+        order,
+        fair: args.fair,
+        symmetry: args.symmetry,
+        wanted: &args.property,
+    };
     let found = registry::visit(entry, false, search)?;
     let mut stdout = io::stdout().lock();
     if args.json {
@@ -139,6 +146,7 @@ struct Search<'a> {
     limits: Limits,
     order: Order,
     fair: bool,
+    symmetry: bool,
     wanted: &'a [String],
 }
 
@@ -149,6 +157,9 @@ impl Visitor for Search<'_> {
         if !self.wanted.is_empty() {
             let names = kgate_check::properties::all::<M>().iter().map(|property| property.name).collect();
             world = world.judging(chosen(names, self.wanted)?);
+        }
+        if self.symmetry {
+            world = world.with_symmetry().map_err(|error| Failure::Usage(error.to_string()))?;
         }
         Ok(if self.fair { explore_fair(world, self.order) } else { explore_world(world, self.order) })
     }

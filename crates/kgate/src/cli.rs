@@ -315,6 +315,12 @@ pub(crate) struct CheckArgs {
     /// Visit the nearest states first: more memory, and a shortest schedule
     #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_SHORTEST")]
     pub(crate) shortest: bool,
+    /// Take states for one that differ only in the names of processes, where the protocol does not compare names (tree-token with
+    /// k = 1); not together with --fair, nor with --shortest
+    #[arg(
+        long, value_parser = BoolishValueParser::new(), conflicts_with_all = ["fair", "shortest"], env = "KGATE_OPT_SYMMETRY"
+    )]
+    pub(crate) symmetry: bool,
     /// Judge by this property alone, or by several; given by its name or a part of it, such as at-most-k
     #[arg(long, value_name = "NAME", env = "KGATE_OPT_PROPERTY")]
     pub(crate) property: Vec<String>,

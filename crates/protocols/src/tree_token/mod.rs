@@ -61,6 +61,7 @@ mod message;
 mod place;
 mod printed;
 mod recovery;
+mod renaming;
 
 pub use message::{Lives, Said, Side, Statement, TreeTokenMessage};
 pub use place::{Place, Revision};
@@ -309,6 +310,18 @@ impl Protocol for TreeToken {
             Input::Joined(..) => unsupported("news of who is back: it says so itself, with RESTART"),
             Input::Expire(never) => match never {},
         }
+    }
+
+    fn renamed(&self, names: &[NodeId]) -> Option<Self> {
+        self.under(names)
+    }
+
+    fn stored_renamed(stored: &Durable, names: &[NodeId]) -> Option<Durable> {
+        stored.under(names)
+    }
+
+    fn message_renamed(message: &TreeTokenMessage, _names: &[NodeId]) -> Option<TreeTokenMessage> {
+        message.under()
     }
 
     fn observe(&self) -> Observation {

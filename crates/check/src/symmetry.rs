@@ -1,0 +1,119 @@
+//! Symmetry: states that differ only in the names of their processes count as one.
+//!
+//! Sound where the algorithm does not compare names ([`Protocol::renamed`]), for renamings that leave the network and the bounds as they are:
+//! then whatever can happen in a state can happen, under other names, in every state that it stands for, and every property says the same of
+//! both. The search visits the first state of each kind that it meets, so that a counterexample is a schedule as it can happen. A schedule
+//! without end cannot be judged that way: what goes round among kinds need not go round among states.
+
+use std::sync::Arc;
+
+use kgate_core::{Graph, NodeId, Protocol};
+
+use crate::bounds::Bounds;
+use crate::model::World;
+use crate::state::{Flying, Process, State, digest};
+
+/// Renamings: for each, the new name of every process. The first one changes nothing.
+pub type Renamings = Arc<[Vec<NodeId>]>;
+
+/// Why a world has no symmetry that may be used. Each text says what to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoSymmetry {
+    /// The algorithm compares names.
+    #[error(
+        "this protocol compares names in this setting, so that another naming is another run: leave out --symmetry, or choose tree-token with k = 1"
+    )]
+    Names,
+    /// No renaming leaves everything as it is.
+    #[error(
+        "no two processes of this network and these bounds can change places: leave out --symmetry, or choose --graph star"
+    )]
+    None,
+    /// Losses are told in an order and mended by name.
+    #[error("processes lost for good are mended by name: leave out --symmetry or --crashes")]
+    Losses,
+}
+
+/// The renamings under which a world looks the same.
+pub fn of<P: Protocol>(world: &World<P>) -> Result<Renamings, NoSymmetry> {
+    if world.bounds.crashes > 0 {
+        return Err(NoSymmetry::Losses);
+    }
+    let graph = world.setup.graph.as_deref();
+    let mut renamings = Vec::new();
+    let mut names: Vec<NodeId> = (0..world.setup.nodes).map(NodeId).collect();
+    permutations(&mut names, 0, &mut |names| {
+        if graph.is_none_or(|graph| fits(graph, names)) && same_entries(&world.bounds, names) {
+            renamings.push(names.to_vec());
+        }
+    });
+    let start = world.first_state();
+    if renamings.iter().any(|names| renamed(&start, names).is_none()) {
+        return Err(NoSymmetry::Names);
+    }
+    if renamings.len() < 2 { Err(NoSymmetry::None) } else { Ok(renamings.into()) }
+}
+
+/// Of all namings of a state, the one with the least fingerprint.
+pub(crate) fn representative<P: Protocol>(state: &State<P>) -> State<P> {
+    let Some(renamings) = &state.renamings.0 else { return state.clone() };
+    let all = renamings.iter().map(|names| renamed(state, names).expect("names do not matter here"));
+    all.min_by_key(digest).expect("at least the names that it has")
+}
+
+fn permutations(names: &mut [NodeId], from: usize, each: &mut impl FnMut(&[NodeId])) {
+    if from == names.len() {
+        return each(names);
+    }
+    for with in from..names.len() {
+        names.swap(from, with);
+        permutations(names, from + 1, each);
+        names.swap(from, with);
+    }
+}
+
+/// Whether a renaming leaves the network and its root as they are.
+fn fits(graph: &Graph, names: &[NodeId]) -> bool {
+    let nodes = || (0..graph.nodes()).map(NodeId);
+    let name = |node: NodeId| names[node.index()];
+    name(graph.root()) == graph.root()
+        && nodes().all(|node| {
+            let around = graph.neighbours(node);
+            around.iter().all(|&other| graph.neighbours(name(node)).contains(&name(other)))
+        })
+}
+
+/// Whether those that change places ask equally often.
+fn same_entries(bounds: &Bounds, names: &[NodeId]) -> bool {
+    names.iter().enumerate().all(|(old, new)| bounds.entries_of(old) == bounds.entries_of(new.index()))
+}
+
+/// The same state under other names.
+fn renamed<P: Protocol>(state: &State<P>, names: &[NodeId]) -> Option<State<P>> {
+    let name = |node: NodeId| names[node.index()];
+    let mut renamed = state.clone();
+    for (old, process) in state.processes.iter().enumerate() {
+        let stored = match process.stored() {
+            Some(stored) => Some(P::stored_renamed(stored, names)?),
+            None => None,
+        };
+        let process = Process::new(process.protocol().renamed(names)?, stored);
+        renamed.processes[names[old].index()] = Arc::new(process);
+        renamed.clients[names[old].index()] = state.clients[old];
+    }
+    for flying in &mut renamed.flying {
+        let message = P::message_renamed(&flying.message, names)?;
+        *flying = Flying { from: name(flying.from), to: name(flying.to), message };
+    }
+    renamed.flying.sort_by_key(Flying::way); // Keeps the order within a channel.
+    for timer in &mut renamed.timers {
+        timer.0 = name(timer.0);
+    }
+    renamed.timers.sort();
+    renamed.down.iter_mut().for_each(|node| *node = name(*node));
+    renamed.down.sort_unstable();
+    if let Some((node, _)) = &mut renamed.refused {
+        *node = name(*node);
+    }
+    Some(renamed)
+}

@@ -1,0 +1,71 @@
+//! Symmetry: as many kinds of states as there are, the same verdicts, and refused where names matter.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use kgate_core::{Printed, Protocol, Setup};
+use kgate_protocols::permission::Permission;
+use kgate_protocols::spread::Direct;
+use kgate_protocols::topology::graphs::Shape;
+use kgate_protocols::tree_token::{TreeToken, defects as r};
+use kgate_spec::AtMostK;
+use stateright::Model;
+
+use super::{all_hold, broken};
+use crate::state::digest;
+use crate::symmetry::{NoSymmetry, representative};
+use crate::{Bounds, News, Order, World, explore_world};
+
+fn star(nodes: u32, permits: u32, bounds: Bounds, printed: Printed) -> World<TreeToken> {
+    let graph = Shape::Star.build(nodes, &mut |_| 0).expect("a star");
+    let setup = Setup { graph: Some(Arc::new(graph)), printed, ..Setup::new(nodes, permits) };
+    World::new(setup, Bounds { news: News::InOrder, ..bounds })
+}
+
+/// All states, each by its kind: how many states, and how many kinds.
+fn kinds<P: Protocol>(world: &World<P>) -> (usize, usize) {
+    let (mut states, mut kinds) = (BTreeSet::new(), BTreeSet::new());
+    let mut ahead = vec![world.first_state()];
+    while let Some(state) = ahead.pop() {
+        if states.insert(digest(&state)) {
+            kinds.insert(digest(&representative(&state)));
+            ahead.extend(world.next_steps(&state).into_iter().map(|(_, next)| next));
+        }
+    }
+    (states.len(), kinds.len())
+}
+
+/// The leaves of a star can change places. A search by kinds visits each kind that a search of all states meets, and no other: were the
+/// algorithm to compare names, some would be missed.
+#[test]
+fn every_kind_is_visited_once() {
+    for bounds in [Bounds::new(1), Bounds { restarts: 1, ..Bounds::new(1) }] {
+        let world = star(4, 1, bounds.clone(), Printed::NONE).with_symmetry().expect("a symmetry");
+        let (states, kinds) = kinds(&world);
+        let found = explore_world(world, Order::Depth);
+        all_hold(&found);
+        assert_eq!(found.unique, kinds);
+        assert!(states > 4 * kinds, "six namings of most of {kinds} kinds, and {states} states");
+        assert_eq!(explore_world(star(4, 1, bounds, Printed::NONE), Order::Depth).unique, states);
+    }
+}
+
+/// The planted bug is found by kinds too, with a schedule that can happen.
+#[test]
+fn a_defect_is_found_by_its_kind() {
+    let world =
+        star(3, 1, Bounds::new(1), r::R1).with_symmetry().expect("a symmetry").judging([AtMostK::NAME]);
+    assert_eq!(broken(&explore_world(world, Order::Depth)), [AtMostK::NAME]);
+}
+
+/// Stamps are compared by name, several tokens are asked for by name, losses are mended by name; and who asks more often is not like another.
+#[test]
+fn refused_where_names_matter() {
+    let raymond = World::<Permission<Direct>>::new(Setup::new(3, 1), Bounds::new(1));
+    assert_eq!(raymond.with_symmetry().err(), Some(NoSymmetry::Names));
+    let tokens = |permits, bounds| star(4, permits, bounds, Printed::NONE).with_symmetry().err();
+    assert_eq!(tokens(2, Bounds::new(1)), Some(NoSymmetry::Names));
+    assert_eq!(tokens(1, Bounds { crashes: 1, ..Bounds::new(1) }), Some(NoSymmetry::Losses));
+    assert_eq!(tokens(1, Bounds { entries: vec![1, 2, 3, 4], ..Bounds::new(1) }), Some(NoSymmetry::None));
+    assert_eq!(tokens(1, Bounds::new(1)), None);
+}

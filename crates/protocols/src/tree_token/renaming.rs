@@ -1,0 +1,53 @@
+//! The same algorithm under other names.
+//!
+//! With one token, no process compares names: it looks at who is a neighbour, who asked first and on which side the token is. So a renaming
+//! that leaves the tree and its root as they are turns a run into another one. With several tokens, a process that may ask in several
+//! directions takes the smallest name; and whoever makes a lost token anew is chosen by name. There a renaming is refused.
+
+use kgate_core::NodeId;
+
+use super::message::TreeTokenMessage;
+use super::{Durable, Place, TreeToken};
+
+fn places(places: &[Place], names: &[NodeId]) -> Option<alloc::boxed::Box<[Place]>> {
+    let renamed = |place: &Place| Place { towards: names[place.towards.index()], ..*place };
+    (places.len() == 1).then(|| places.iter().map(renamed).collect())
+}
+
+impl TreeToken {
+    pub(super) fn under(&self, names: &[NodeId]) -> Option<Self> {
+        if !self.lost.is_empty() || !self.questions.is_empty() || self.as_printed.is_some() {
+            return None;
+        }
+        let mut renamed = Self {
+            me: names[self.me.index()],
+            places: places(&self.places, names)?,
+            queue: self.queue.iter().map(|node| names[node.index()]).collect(),
+            ..self.clone()
+        };
+        for link in &mut renamed.links {
+            link.node = names[link.node.index()];
+        }
+        renamed.links.sort_by_key(|link| link.node);
+        Some(renamed)
+    }
+}
+
+impl Durable {
+    pub(super) fn under(&self, names: &[NodeId]) -> Option<Self> {
+        let places = places(&self.places, names)?;
+        self.lost.is_empty().then(|| Self { places, ..self.clone() })
+    }
+}
+
+impl TreeTokenMessage {
+    /// Messages name nobody but the lost.
+    pub(super) fn under(&self) -> Option<Self> {
+        let lost = match self {
+            Self::Token { lost, .. } => Some(lost),
+            Self::Restart { statement, .. } | Self::Advise { statement, .. } => Some(&statement.lost),
+            Self::Initialize | Self::Request { .. } => None,
+        };
+        lost.is_none_or(|lost| lost.is_empty()).then(|| self.clone())
+    }
+}
