@@ -444,11 +444,43 @@ fn schedules_are_explored() {
         ("check -n 3 -k 3", "choose k below n"),
         ("check -n 3 --crashes 3", "let one live"),
         ("check --as-printed D1", "raymond: it has none"),
+        ("check --restarts 1", "do not come back from a crash"),
+        ("check --graph path", "leave out --graph"),
+        ("check --tolerate 1", "leave out --tolerate"),
+        ("check --ask-inside", "takes one request at a time"),
+        ("check --entries 1,1,1,1", "give one for each process at most"),
+        ("check --symmetry", "compares names"),
+        ("check --symmetry --fair", "cannot be used with"),
+        ("check --property speed", "choose of at most k inside;"),
+        ("check --protocol tree-token --graph ring", "ring is none"),
     ] {
         let output = kgate(line);
         assert_eq!(output.status.code(), Some(2), "{line}");
         assert!(stderr(&output).contains(says), "{line}: {}", stderr(&output));
     }
+}
+
+/// A counterexample is played by the simulator, and written down as a story that plays and as a picture.
+#[test]
+fn a_counterexample_is_written_down() {
+    let folder = std::env::temp_dir().join(format!("kgate-check-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let (story, picture) = (folder.join("t1.txt"), folder.join("t1.svg"));
+    let files = format!("--scenario {} --diagram {}", story.display(), picture.display());
+    let found = kgate(&format!("check --protocol timer-free -n 2 --as-printed t1 --shortest {files}"));
+    assert_eq!(found.status.code(), Some(1), "{}", stderr(&found));
+    assert!(stderr(&found).contains("the simulator agrees: at most k inside"), "{}", stderr(&found));
+    let played = kgate(&format!("scenario {}", story.display()));
+    assert_eq!(played.status.code(), Some(0), "{}", stdout(&played));
+    assert!(
+        stdout(&played).contains("6 steps") && stdout(&played).contains("repaired correct"),
+        "{}",
+        stdout(&played)
+    );
+    assert!(std::fs::read_to_string(&picture).expect("a picture").contains("VIOLATED at 6"));
+    std::fs::remove_dir_all(&folder).expect("it is ours");
+    let none = kgate(&format!("check --protocol timer-free -n 2 {files}"));
+    assert!(none.status.success() && stderr(&none).contains("no counterexample") && !folder.exists());
 }
 
 /// Every configuration, in the state model: the corrected rules hold; as printed they are caught, with the configuration in which it begins;
