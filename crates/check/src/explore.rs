@@ -1,5 +1,7 @@
 //! The search: all states within the bounds, and the schedule that leads to a wrong one.
 
+use std::time::Duration;
+
 use kgate_core::{Protocol, Setup};
 use kgate_spec::scenario::Act;
 use serde::Serialize;
@@ -46,6 +48,9 @@ pub struct Finding {
     pub holds: bool,
     /// A schedule that shows that it does not hold.
     pub counterexample: Option<Vec<Told>>,
+    /// Where it was not judged, if anywhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
     /// Where the counterexample goes round for ever: the steps from this one on, counted from 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cycle: Option<usize>,
@@ -57,7 +62,7 @@ pub struct Finding {
 impl Finding {
     /// It holds in all that was visited.
     pub(crate) fn holds(name: &'static str) -> Self {
-        Self { name, holds: true, counterexample: None, cycle: None, from: None }
+        Self { name, holds: true, counterexample: None, cycle: None, from: None, note: None }
     }
 }
 
@@ -111,14 +116,20 @@ pub fn explore_world<P: Protocol>(world: World<P>, order: Order) -> Outcome {
 
 /// The same, and then schedules without end if nothing else was wrong.
 pub fn explore_fair<P: Protocol>(world: World<P>, order: Order) -> Outcome {
-    let again = world.anew();
+    let (again, limits) = (world.anew(), world.brake.limits());
     let mut outcome = explore_world(world, order);
     if outcome.stopped.is_none() {
-        let (finding, stopped, seconds) = fair::search(&again);
+        // Both searches together have the time that was given.
+        let spent = Duration::from_secs_f64(outcome.seconds);
+        let time = limits.time.map(|time| time.saturating_sub(spent));
+        let (finding, stopped, seconds) = fair::search(&again.with_limits(Limits { time, ..limits }));
         outcome.complete &= stopped.is_none();
         outcome.stopped = stopped;
         outcome.properties.push(finding);
         outcome.seconds += seconds;
+    } else {
+        let note = Some("not searched: the search before it was stopped".into());
+        outcome.properties.push(Finding { note, ..Finding::holds(fair::NAME) });
     }
     outcome
 }
@@ -134,7 +145,14 @@ fn outcome<P: Protocol>(checker: &impl Checker<World<P>>) -> Outcome {
             Expectation::Sometimes => (found.is_some(), None),
         };
         let counterexample = found.map(tell::<P>);
-        properties.push(Finding { name: property.name, holds, counterexample, cycle: None, from: None });
+        properties.push(Finding {
+            name: property.name,
+            holds,
+            counterexample,
+            cycle: None,
+            from: None,
+            note: None,
+        });
     }
     let wrong = properties.iter().any(|finding| finding.counterexample.is_some());
     let stopped = if wrong { Some(Stopped::Found) } else { limit };

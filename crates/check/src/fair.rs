@@ -34,7 +34,7 @@ pub fn search<P: Protocol>(world: &World<P>) -> (Finding, Option<Stopped>, f64) 
         None => Finding::holds(NAME),
         Some((schedule, cycle)) => {
             let (counterexample, cycle) = (Some(schedule), Some(cycle));
-            Finding { name: NAME, holds: false, counterexample, cycle, from: None }
+            Finding { name: NAME, holds: false, counterexample, cycle, from: None, note: None }
         }
     };
     let stopped = if finding.holds { stopped } else { Some(Stopped::Found) };

@@ -49,8 +49,9 @@ impl Ghost {
         match input {
             Input::Deliver { from, message } => self.delivered(*from, node, message.cargo()),
             Input::Crashed(of, _) => self.told(node, *of),
-            Input::Release { .. } | Input::Withdraw => self.released(node),
-            Input::Acquire { .. }
+            Input::Withdraw => self.released(node),
+            Input::Release { .. }
+            | Input::Acquire { .. }
             | Input::Resize(_)
             | Input::Lease(_)
             | Input::Expire(_)
@@ -98,7 +99,7 @@ impl Ghost {
         }
     }
 
-    /// `node` comes out, or gives up.
+    /// `node` gives up.
     pub fn released(&mut self, node: NodeId) {
         if let Some(permissions) = &mut self.permissions {
             permissions.ended(node);

@@ -30,7 +30,11 @@ pub(crate) fn run(args: &CheckArgs, given: &ArgMatches) -> Outcome {
     if entry.heals {
         return rules::run(args, entry, printed);
     }
-    let (setup, bounds) = (setup(args, entry, printed)?, bounds(args, entry));
+    let setup = setup(args, entry, printed)?;
+    let bounds = bounds(args, entry, setup.tolerate);
+    replay::check_targets(args)?;
+    let played = replay::Setting::new(args, entry, &setup, &bounds);
+    let unjudged = unjudged(entry, &bounds);
     if let Some(address) = args.explore {
         return serve(entry, setup, bounds, address);
     }
@@ -44,7 +48,11 @@ pub(crate) fn run(args: &CheckArgs, given: &ArgMatches) -> Outcome {
         symmetry: args.symmetry,
         wanted: &args.property,
     };
-    let found = registry::visit(entry, false, search)?;
+    let mut found = registry::visit(entry, false, search)?;
+    let liveness = [kgate_spec::EveryoneServed::NAME, kgate_check::fair::NAME];
+    for finding in found.properties.iter_mut().filter(|finding| liveness.contains(&finding.name)) {
+        finding.note = finding.note.take().or_else(|| unjudged.clone());
+    }
     let mut stdout = io::stdout().lock();
     if args.json {
         writeln!(stdout, "{}", serde_json::to_string_pretty(&found).context("printing JSON")?)?;
@@ -52,7 +60,7 @@ pub(crate) fn run(args: &CheckArgs, given: &ArgMatches) -> Outcome {
         text::print(&mut stdout, &found)?;
     }
     stdout.flush()?;
-    match (replay::play(args, &found)?, replay::wanted(args)) {
+    match (replay::play(args, &played, &found)?, replay::wanted(args)) {
         (Some(replayed), _) => {
             eprintln!("kgate: {}", replayed.verdict());
             replayed.write(args)?;
@@ -87,19 +95,54 @@ fn refuse(args: &CheckArgs, given: &ArgMatches, entry: &Entry) -> Result<(), Fai
         )
     } else if args.entries.len() > n as usize {
         format!("{} numbers of entries with n = {n}: give one for each process at most", args.entries.len())
+    } else if !entry.heals && askers(args) < k {
+        format!(
+            "{} of the processes ask, and k = {k}: k can never be inside at once; let more of them ask",
+            askers(args)
+        )
     } else {
         return Ok(());
     };
     Err(Failure::Usage(text))
 }
 
+/// How many processes ask at all.
+fn askers(args: &CheckArgs) -> u32 {
+    let last = args.entries.last().copied().unwrap_or(0);
+    let further =
+        args.processes - u32::try_from(args.entries.len()).unwrap_or(args.processes).min(args.processes);
+    let named = args.entries.iter().filter(|entries| **entries > 0).count();
+    u32::try_from(named).unwrap_or(u32::MAX) + if last > 0 { further } else { 0 }
+}
+
+/// Beyond what a protocol claims to bear nobody is promised an answer: says from where on that is so, if the bounds reach so far.
+fn unjudged(entry: &Entry, bounds: &Bounds) -> Option<String> {
+    let mut beyond = Vec::new();
+    if bounds.crashes > bounds.bears.crashes {
+        beyond.push(format!("with more than {} crashes", bounds.bears.crashes));
+    }
+    if bounds.losses > 0 && !bounds.bears.loss {
+        beyond.push("once a message is lost".into());
+    }
+    if bounds.duplicates > 0 && !bounds.bears.duplicates {
+        beyond.push("once a message is doubled".into());
+    }
+    (!beyond.is_empty())
+        .then(|| format!("not judged {}: {} does not claim to bear that", beyond.join(" or "), entry.name))
+}
+
 fn setup(args: &CheckArgs, entry: &Entry, printed: Printed) -> Result<Setup, Failure> {
     let graph = graph::build(entry, args.graph.as_deref(), args.processes, 1)?;
-    let tolerate = args.tolerate.unwrap_or(args.crashes.min(args.units - 1));
+    if let Some(has) = graph.as_ref().map(|graph| graph.nodes()).filter(|has| *has != args.processes) {
+        let n = args.processes;
+        return Err(Failure::Usage(format!("a graph of {has} processes with n = {n}: give -n {has}")));
+    }
+    let told = args.tolerate.unwrap_or(args.crashes.min(args.units - 1));
+    let tolerate = if entry.told_to_tolerate { told } else { 0 };
     Ok(Setup { printed, graph, tolerate, ..Setup::new(args.processes, args.units) })
 }
 
-fn bounds(args: &CheckArgs, entry: &Entry) -> Bounds {
+fn bounds(args: &CheckArgs, entry: &Entry, tolerate: u32) -> Bounds {
     Bounds {
         entries: args.entries.clone(),
         asks_inside: args.ask_inside,
@@ -113,7 +156,7 @@ fn bounds(args: &CheckArgs, entry: &Entry) -> Bounds {
         losses: args.loss,
         duplicates: args.duplicates,
         bears: Bears {
-            crashes: entry.bears(args.processes, args.units),
+            crashes: if entry.told_to_tolerate { tolerate } else { entry.bears(args.processes, args.units) },
             loss: entry.bears_loss,
             duplicates: entry.bears_duplicates,
         },

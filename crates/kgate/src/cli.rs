@@ -256,7 +256,7 @@ Examples:
     kgate check --protocol stabilizing -n 3 -k 2 --graph path
   A published algorithm deadlocks without a fault:
     kgate check --protocol vcube -n 2 -k 1 --entries 2 --as-printed D1 --shortest
-  A published algorithm lets three in where two may be: its shortest way there, drawn:
+  A published algorithm lets three in where two may be: its shortest way there, drawn (some 10 s, a million states):
     kgate check --protocol vcube -n 4 -k 2 --entries 2,1,1,0 --as-printed D2 \\
         --property at-most-k --shortest --diagram d2.svg";
 
@@ -286,13 +286,13 @@ pub(crate) struct CheckArgs {
     /// How often a process may crash and come back (tree-token)
     #[arg(long, value_name = "R", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=16), env = "KGATE_OPT_RESTARTS")]
     pub(crate) restarts: u32,
-    /// What becomes of messages to a process that is down and will come back
+    /// What becomes of messages to a process that is down and will come back, with --restarts
     #[arg(long, value_enum, value_name = "HOW", default_value = "lost", env = "KGATE_OPT_DOWN")]
     pub(crate) down: DownArg,
     /// How many requests may be withdrawn
     #[arg(long, value_name = "W", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=100), env = "KGATE_OPT_WITHDRAWALS")]
     pub(crate) withdrawals: u32,
-    /// How many messages may be lost
+    /// How many messages may be lost. Where a protocol does not claim to bear what may go wrong, liveness is not judged, and that is told
     #[arg(long, value_name = "L", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=100), env = "KGATE_OPT_LOSS")]
     pub(crate) loss: u32,
     /// How many messages may arrive twice
@@ -345,7 +345,10 @@ pub(crate) struct CheckArgs {
     /// Walk through the states by hand: serves stateright's Explorer on that address until interrupted
     #[arg(
         long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "127.0.0.1:3000",
-        conflicts_with_all = ["json", "fair", "shortest"], env = "KGATE_OPT_EXPLORE"
+        conflicts_with_all = [
+            "json", "fair", "shortest", "symmetry", "property", "scenario", "diagram", "max_states", "max_seconds"
+        ],
+        env = "KGATE_OPT_EXPLORE"
     )]
     pub(crate) explore: Option<std::net::SocketAddr>,
     /// Print one JSON object

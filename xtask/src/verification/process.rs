@@ -40,14 +40,18 @@ pub(super) fn run(root: &Path, kgate: &Path, row: &Row, limits: Limits, commit: 
         let ended = matches!(status.code(), Some(0 | 1));
         ensure!(ended, "{}: {status}", row.command);
         let text = fs::read_to_string(&said).with_context(|| format!("cannot read {}", said.display()))?;
-        Some(found(&text).with_context(|| row.command.clone())?)
+        let found = found(&text).with_context(|| row.command.clone())?;
+        if !found.complete && found.violated().next().is_none() {
+            let memory = text.contains("\"stopped\": \"memory\"");
+            let why = if memory {
+                format!("at {} GiB", limits.gibibytes)
+            } else {
+                format!("after {} min", limits.minutes)
+            };
+            stopped = Some(format!("stopped {why}"));
+        }
+        Some(found)
     };
-    if let Some(found) = &found
-        && !found.complete
-        && found.violated().next().is_none()
-    {
-        stopped = Some(format!("stopped after {} min", limits.minutes));
-    }
     let method = method(row).to_owned();
     Ok(Outcome { command: row.command.clone(), commit: commit.to_owned(), method, stopped, found })
 }

@@ -99,7 +99,11 @@ fn properties(outcome: &Outcome) -> String {
             None => format!("**violated**: {}", property.name),
         })
         .collect();
-    if violated.is_empty() { "all hold".to_owned() } else { violated.join("; ") }
+    match (violated.is_empty(), found.complete) {
+        (true, true) => "all hold".to_owned(),
+        (true, false) => "none was seen to break".to_owned(),
+        (false, _) => violated.join("; "),
+    }
 }
 
 fn exhaustive(outcome: &Outcome) -> String {

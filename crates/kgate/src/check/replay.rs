@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
-use kgate_check::{Finding, Outcome};
+use kgate_check::{Bounds, Finding, Outcome};
+use kgate_core::{Graph, NodeId, Setup};
 use kgate_lab::scenario::{self, Outcome as Came};
-use kgate_spec::Scenario;
+use kgate_protocols::registry;
 use kgate_spec::scenario::{Act, Channels, Down, Entry, Expect, Model, Then};
+use kgate_spec::{EntryOrder, EveryoneServed, Scenario};
 
 use crate::Failure;
 use crate::cli::{ChannelsArg, CheckArgs, DownArg};
@@ -16,14 +18,67 @@ pub(super) struct Replayed {
     property: &'static str,
 }
 
+/// What was explored, in the words of a scenario.
+pub(super) struct Setting {
+    graph: Option<String>,
+    root: Option<NodeId>,
+    tolerate: Option<u32>,
+    /// Nothing may go wrong that the protocol does not claim to bear, so that it must be right without a defect.
+    borne: bool,
+}
+
+impl Setting {
+    pub(super) fn new(args: &CheckArgs, entry: &registry::Entry, setup: &Setup, bounds: &Bounds) -> Self {
+        let graph = setup.graph.as_ref().filter(|_| args.graph.is_some());
+        Self {
+            graph: graph.map(|graph| edges(graph)),
+            root: graph.map(|graph| graph.root()).filter(|root| root.0 != 0),
+            tolerate: entry.told_to_tolerate.then_some(setup.tolerate),
+            borne: super::unjudged(entry, bounds).is_none(),
+        }
+    }
+}
+
+/// The edges of a network, as a scenario has them.
+fn edges(graph: &Graph) -> String {
+    let nodes = (0..graph.nodes()).map(NodeId);
+    let edges = nodes.flat_map(|node| {
+        let later = graph.neighbours(node).iter().filter(move |other| **other > node);
+        later.map(move |other| format!("{}-{}", node.0, other.0))
+    });
+    edges.collect::<Vec<_>>().join(" ")
+}
+
+/// Files that could not be written, or would overwrite each other, are refused before the search, which may be long.
+pub(super) fn check_targets(args: &CheckArgs) -> Result<(), Failure> {
+    if args.scenario.is_some() && args.scenario == args.diagram {
+        return Err(Failure::Usage("--scenario and --diagram name the same file: give two".into()));
+    }
+    for path in args.scenario.iter().chain(&args.diagram) {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if path.is_dir() || folder.is_some_and(|folder| !folder.is_dir()) {
+            let text = format!("cannot write {}: it is a folder, or its folder is not there", path.display());
+            return Err(Failure::Usage(text));
+        }
+    }
+    Ok(())
+}
+
 /// Plays the counterexample, if one was found; it must come to the same there.
-pub(super) fn play(args: &CheckArgs, found: &Outcome) -> Result<Option<Replayed>, Failure> {
+pub(super) fn play(
+    args: &CheckArgs,
+    setting: &Setting,
+    found: &Outcome,
+) -> Result<Option<Replayed>, Failure> {
     let Some(finding) = found.properties.iter().find(|finding| finding.counterexample.is_some()) else {
         return Ok(None);
     };
-    let told = scenario(args, finding);
+    let told = scenario(args, setting, finding);
     match scenario::run(&told) {
-        Ok(came) if came.unexpected.is_none() => Ok(Some(Replayed { came, property: finding.name })),
+        // The simulator tells that somebody was overtaken when that one is granted, which may never be.
+        Ok(came) if came.unexpected.is_none() || finding.name == EntryOrder::NAME => {
+            Ok(Some(Replayed { came, property: finding.name }))
+        }
         Ok(came) => Err(disagree(finding, &came.unexpected.unwrap_or_default())),
         Err(error) => Err(disagree(finding, &error.to_string())),
     }
@@ -42,7 +97,7 @@ impl Replayed {
     pub(super) fn verdict(&self) -> String {
         match self.came.violations.iter().find(|violation| violation.property == self.property) {
             Some(violation) => format!("the simulator agrees: {violation}"),
-            None => "the simulator plays it too; what goes round for ever it cannot judge".into(),
+            None => "the simulator plays it too, and cannot judge it: it goes round for ever, or who was overtaken is never granted".into(),
         }
     }
 
@@ -58,9 +113,9 @@ impl Replayed {
     }
 }
 
-fn scenario(args: &CheckArgs, finding: &Finding) -> Scenario {
+fn scenario(args: &CheckArgs, setting: &Setting, finding: &Finding) -> Scenario {
     let steps = finding.counterexample.iter().flatten();
-    let safety = finding.name != kgate_spec::EveryoneServed::NAME;
+    let safety = ![EveryoneServed::NAME, EntryOrder::NAME].contains(&finding.name);
     let endless = finding.cycle.is_some();
     let story = match &args.as_printed {
         Some(id) => {
@@ -74,8 +129,8 @@ fn scenario(args: &CheckArgs, finding: &Finding) -> Scenario {
         processes: args.processes,
         permits: args.units,
         model: Model::Messages,
-        graph: args.graph.clone(),
-        root: None,
+        graph: setting.graph.clone(),
+        root: setting.root,
         channels: match args.channels {
             ChannelsArg::Fifo => Channels::Fifo,
             ChannelsArg::Unordered => Channels::Unordered,
@@ -84,13 +139,13 @@ fn scenario(args: &CheckArgs, finding: &Finding) -> Scenario {
             DownArg::Lost => Down::Lost,
             DownArg::Kept => Down::Kept,
         },
-        tolerate: args.tolerate,
+        tolerate: setting.tolerate,
         refresh: false,
         as_printed: args.as_printed.as_ref().map(|id| id.to_ascii_uppercase()),
         states: Vec::new(),
         then: if safety || endless { Then::Stop } else { Then::GoOn },
         expect: if endless { Expect::Correct } else { Expect::Violated(finding.name.into()) },
-        repaired: args.as_printed.is_some() && !endless,
+        repaired: args.as_printed.is_some() && !endless && setting.borne,
         start: Vec::new(),
         steps: steps.map(|told| entry(told.step.clone())).collect(),
         end_notes: Vec::new(),

@@ -49,7 +49,8 @@ fn exhaustive(found: &Outcome) -> &'static str {
 
 fn print_properties(to: &mut impl Write, found: &Outcome) -> io::Result<()> {
     for finding in &found.properties {
-        writeln!(to, "{:<45} {}", finding.name, word(found, finding))?;
+        let note = finding.note.as_ref().map_or(String::new(), |note| format!("; {note}"));
+        writeln!(to, "{:<45} {}{note}", finding.name, word(found, finding))?;
         for state in finding.from.iter().flatten() {
             writeln!(to, "       {state}")?;
         }

@@ -91,6 +91,7 @@ impl Judges {
 
     /// The client gives up.
     pub(super) fn withdrawn(&mut self, node: NodeId) {
+        self.audit.withdrawn(node);
         self.served.end(node);
     }
 
