@@ -119,6 +119,8 @@ const EMPTY: u8 = 6;
 const TOKEN: u8 = 7;
 /// There are four abnormal values, and each is mended by the one before it.
 const LATE: u8 = 8;
+/// p0 hops between two abnormal values until p1 has 1, which p1 can take only while p0 is at one of them.
+const HOPPING: u8 = 9;
 
 impl<const BUG: u8> Rules for Toy<BUG> {
     const NAME: &'static str = "toy";
@@ -132,6 +134,7 @@ impl<const BUG: u8> Rules for Toy<BUG> {
         let values = match BUG {
             LATE => 7,
             ABNORMAL => 4,
+            HOPPING => 5,
             _ => 3,
         };
         u8::try_from(below(values)).expect("small")
@@ -144,7 +147,12 @@ impl<const BUG: u8> Rules for Toy<BUG> {
     fn enabled(view: View<'_, u8>, steps: &mut Vec<Step<u8>>) {
         let (own, other, first) = (*view.own, view.neighbours[0], view.me() == NodeId(0));
         let privileged = BUG != EMPTY && (first || BUG != STARVED);
-        if own > 2 {
+        if BUG == HOPPING && first && own > 2 {
+            let next = if other == 1 { 0 } else { 7 - own };
+            steps.push(Step { name: "hop", next, privileged: false });
+        } else if BUG == HOPPING && other == 3 && own < 3 && own != 1 {
+            steps.push(Step { name: "help", next: 1, privileged: false });
+        } else if own > 2 {
             let next = if BUG == ABNORMAL { own } else { own - 1 };
             steps.push(Step { name: "mend", next, privileged: false });
         } else if other > 2 {
@@ -186,6 +194,12 @@ fn planted_bugs_break_each_law() {
     assert_eq!(of::<EMPTY>(), [fair::NAME, SometimesK::SOMEBODY]);
     assert_eq!(of::<TOKEN>(), [AT_MOST_L_TOKENS]);
     assert_eq!(of::<LATE>(), [NORMAL_IN_TIME]);
+    let hopping = [NORMAL_IN_TIME, Convergence::NAME, fair::NAME];
+    assert_eq!(
+        of::<HOPPING>(),
+        hopping,
+        "who is disabled for a moment need not move, in a round or for fairness"
+    );
 }
 
 /// Rounds are counted, and what is late is shown for as long as it may take: n rounds, none of them in a normal configuration.
@@ -198,6 +212,8 @@ fn late_is_shown() {
     assert!(steps.len() >= 2 && steps.iter().all(|told| told.step.to_string().contains("mend")), "{steps:?}");
     let never = explore::<Toy<ABNORMAL>>(Shape::Path, 2, 1, Printed::NONE);
     assert_eq!((never.depth, never.properties[1].holds), (0, false));
+    let hopping = explore::<Toy<HOPPING>>(Shape::Path, 2, 1, Printed::NONE);
+    assert_eq!(hopping.depth, 0, "never: a round does not wait for who was disabled for a moment");
 }
 
 /// A circle comes back to where it begins, everybody moves on it or is disabled, and the starved one is never inside.
