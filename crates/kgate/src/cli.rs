@@ -24,7 +24,7 @@ pub(crate) enum Command {
     Sim(Box<SimArgs>),
     /// Explore every schedule of a few processes (of stabilizing, every configuration), and print one that goes wrong if there is any
     #[command(after_long_help = CHECK_HELP)]
-    Check(CheckArgs),
+    Check(Box<CheckArgs>),
     /// Play scenarios: stories in which every step is prescribed, compared with what they tell
     #[command(after_long_help = SCENARIO_HELP)]
     Scenario(ScenarioArgs),

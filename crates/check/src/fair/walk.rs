@@ -65,10 +65,10 @@ fn go(graph: &Graph, component: &[u32], at: &mut u32, goal: u32, actions: &mut V
     let mut todo = VecDeque::from([*at]);
     while let Some(state) = todo.pop_front().filter(|&state| state != goal) {
         for edge in graph.edges(state).iter().filter(|edge| component.binary_search(&edge.to).is_ok()) {
-            if !reached.contains_key(&edge.to) {
-                reached.insert(edge.to, (state, edge.action));
+            reached.entry(edge.to).or_insert_with(|| {
                 todo.push_back(edge.to);
-            }
+                (state, edge.action)
+            });
         }
     }
     let (mut back, mut state) = (Vec::new(), goal);

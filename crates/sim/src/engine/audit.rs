@@ -62,6 +62,13 @@ impl Audit {
         }
     }
 
+    /// The client of `node` gives up.
+    pub(super) fn withdrawn(&mut self, node: NodeId) {
+        if let Self::Permissions { permissions, .. } = self {
+            permissions.ended(node);
+        }
+    }
+
     /// A grant, under the stamp that the process shows: not one of these protocols grants without one.
     pub(super) fn granted(
         &mut self,

@@ -59,6 +59,29 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         self.mutex_is_quiet() && self.nothing_to_find()
     }
 
+    /// Were the crashes known in time? Who comes back, or goes on after a pause, learns of them later: such runs have no bound.
+    pub(super) fn judge_detection(&mut self) {
+        let prompt =
+            self.recoveries == 0 && self.absent.is_empty() && self.config.disturbance.pauses.is_empty();
+        let bound = self.config.known_within(self.crashed).filter(|_| prompt);
+        if let Some(bound) = bound {
+            self.judges.detected(&self.awareness.losses(), bound, self.end);
+        }
+    }
+
+    /// Before a client makes something happen: could anything happen without it?
+    pub(super) fn look_for_deadlock(&mut self) {
+        let all_take_part = self.absent.is_empty() && self.stopped.is_empty();
+        let stands_still = self.judges.waiting() > 0 && self.held.is_empty() && all_take_part;
+        if stands_still && self.crashed <= self.config.claims.bears && self.nothing_to_find() {
+            // Disarmed timers are still in the queue, so a deadlock may be noticed later; but never wrongly.
+            let asking = self.due.count_ones(..);
+            if self.queue.len() == self.probes + asking && !self.network.is_stuck(self.now) {
+                self.judges.quiet(self.now);
+            }
+        }
+    }
+
     /// Every live process knows of every crash, or will never hear of any.
     pub(super) fn nothing_to_find(&self) -> bool {
         self.awareness.complete() || self.config.claims.detector.is_none()

@@ -321,16 +321,6 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
         (self.stats.clone(), started.elapsed().as_secs_f64())
     }
 
-    /// Were the crashes known in time? Who comes back, or goes on after a pause, learns of them later: such runs have no bound.
-    fn judge_detection(&mut self) {
-        let prompt =
-            self.recoveries == 0 && self.absent.is_empty() && self.config.disturbance.pauses.is_empty();
-        let bound = self.config.known_within(self.crashed).filter(|_| prompt);
-        if let Some(bound) = bound {
-            self.judges.detected(&self.awareness.losses(), bound, self.end);
-        }
-    }
-
     fn run_until(&mut self, until: Time) {
         while let Some((at, event)) = self.queue.pop(until) {
             self.step(at, event);
@@ -446,19 +436,6 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
         self.judges.asked(node, self.now);
         self.write(node, &trace::Event::Acquire);
         self.mutex_input(node, Label::bare(5), Input::Acquire { weight });
-    }
-
-    /// Before a client makes something happen: could anything happen without it?
-    fn look_for_deadlock(&mut self) {
-        let all_take_part = self.absent.is_empty() && self.stopped.is_empty();
-        let stands_still = self.judges.waiting() > 0 && self.held.is_empty() && all_take_part;
-        if stands_still && self.crashed <= self.config.claims.bears && self.nothing_to_find() {
-            // Disarmed timers are still in the queue, so a deadlock may be noticed later; but never wrongly.
-            let asking = self.due.count_ones(..);
-            if self.queue.len() == self.probes + asking && !self.network.is_stuck(self.now) {
-                self.judges.quiet(self.now);
-            }
-        }
     }
 
     /// A client comes out, unless its process has crashed since it went in.
