@@ -451,12 +451,36 @@ fn schedules_are_explored() {
         ("check --entries 1,1,1,1", "give one for each process at most"),
         ("check --symmetry", "compares names"),
         ("check --symmetry --fair", "cannot be used with"),
+        ("check -k 2 --entries 1,0", "let more of them ask"),
         ("check --property speed", "choose of at most k inside;"),
         ("check --protocol tree-token --graph ring", "ring is none"),
     ] {
         let output = kgate(line);
         assert_eq!(output.status.code(), Some(2), "{line}");
         assert!(stderr(&output).contains(says), "{line}: {}", stderr(&output));
+    }
+}
+
+/// Where a protocol claims nothing, its liveness is not judged, and that is told; what is found is played in the very setting of the search.
+#[test]
+fn claims_and_settings_are_kept() {
+    for (bounds, note) in
+        [("--loss 1", "once a message is lost"), ("--crashes 1", "with more than 0 crashes")]
+    {
+        let found = kgate(&format!("check --protocol raymond -n 3 {bounds}"));
+        assert!(found.status.success() && stdout(&found).contains(note), "{bounds}: {}", stdout(&found));
+    }
+    let cut = stdout(&kgate("check --fair --max-states 100"));
+    assert!(cut.contains("not searched: the search before it was stopped"), "{cut}");
+    for line in [
+        "--protocol timer-free -n 3 -k 2 --entries 2 --crashes 1 --as-printed T3",
+        "--protocol tree-token -n 4 --graph random --as-printed R1",
+        "--protocol timer-free -n 3 --entries 2,1 --as-printed T1 --property order",
+        "--protocol robust -n 3 --as-printed D9 --loss 1 --property at-most-k",
+    ] {
+        let found = kgate(&format!("check {line}"));
+        assert_eq!(found.status.code(), Some(1), "{line}: {}", stderr(&found));
+        assert!(stderr(&found).contains("the simulator agrees"), "{line}: {}", stderr(&found));
     }
 }
 
