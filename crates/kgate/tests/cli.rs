@@ -502,9 +502,12 @@ fn a_counterexample_is_written_down() {
         stdout(&played)
     );
     assert!(std::fs::read_to_string(&picture).expect("a picture").contains("VIOLATED at 6"));
+    let other = folder.join("none.txt");
+    let none = kgate(&format!("check --protocol timer-free -n 2 --scenario {}", other.display()));
+    assert!(none.status.success() && stderr(&none).contains("no counterexample") && !other.exists());
     std::fs::remove_dir_all(&folder).expect("it is ours");
-    let none = kgate(&format!("check --protocol timer-free -n 2 {files}"));
-    assert!(none.status.success() && stderr(&none).contains("no counterexample") && !folder.exists());
+    let nowhere = kgate(&format!("check --protocol timer-free -n 2 {files}"));
+    assert_eq!(nowhere.status.code(), Some(2), "{}", stderr(&nowhere));
 }
 
 /// Every configuration, in the state model: the corrected rules hold; as printed they are caught, with the configuration in which it begins;
