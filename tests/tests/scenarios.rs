@@ -151,3 +151,28 @@ fn folders_are_protocols() {
         assert!(registry::entry(&scenario.protocol).is_ok());
     }
 }
+
+/// Many processes need many steps before the first of them goes in: that is no standstill.
+#[test]
+fn a_crowd_is_not_taken_for_a_standstill() {
+    let asks: String = (0..120).map(|node| format!("p{node} asks\n")).collect();
+    let text = format!("protocol raymond\nprocesses 120\npermits 1\nexpect correct\n\n{asks}");
+    let came = run(&text.parse().expect("a scenario")).expect("played");
+    assert_eq!(came.unexpected, None);
+    assert!(
+        came.violations.is_empty() && came.scenario.end.last().is_some_and(|end| end.contains("nothing"))
+    );
+}
+
+/// A header is refused in the words of a scenario, not in those of the command line.
+#[test]
+fn headers_are_refused_in_their_own_words() {
+    for (header, says) in [
+        ("timer-free\nprocesses 4\npermits 2\ntolerate 9", "`tolerate 9` with `permits 2`"),
+        ("stabilizing\nprocesses 2\npermits 1\nmodel state\nstate p4 T=C S=- P=- L=1", "p4 cannot start"),
+    ] {
+        let text = format!("protocol {header}\nexpect correct\n\n");
+        let error = run(&text.parse().expect("a scenario")).map(drop).expect_err("refused").to_string();
+        assert!(error.contains(says) && !error.contains("--") && !error.contains("corrupted"), "{error}");
+    }
+}

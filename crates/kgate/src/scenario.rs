@@ -1,5 +1,6 @@
 //! `kgate scenario`: stories that are played and compared with what they tell.
 
+use std::fmt;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -27,11 +28,13 @@ pub(crate) fn run(args: &ScenarioArgs) -> Outcome {
     if files.len() > 1 && (args.trace.is_some() || args.diagram.is_some()) {
         return Err(Failure::Usage("a trace or a diagram tells one scenario: name one file".into()));
     }
+    check_paths(args, &files)?;
     let mut stdout = io::stdout().lock();
-    let mut wrong = 0;
+    let (mut wrong, mut unplayed) = (0, 0);
     for file in &files {
-        let (came, right) = play(args, file)?;
-        wrong += usize::from(!right);
+        let came = play(args, file)?;
+        wrong += usize::from(came.as_ref().is_ok_and(|came| !came.is_right()));
+        unplayed += usize::from(came.is_err());
         if args.json {
             writeln!(stdout, "{}", serde_json::to_string(&Line::new(file, &came)).context("printing JSON")?)?;
         } else {
@@ -39,10 +42,42 @@ pub(crate) fn run(args: &ScenarioArgs) -> Outcome {
         }
     }
     if !args.json && files.len() > 1 {
-        writeln!(stdout, "{} scenarios, {wrong} of them not as told", files.len())?;
+        writeln!(stdout, "{} scenarios, {wrong} of them not as told, {unplayed} not played", files.len())?;
     }
     stdout.flush()?;
-    Ok(if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(match (unplayed, wrong) {
+        (0, 0) => ExitCode::SUCCESS,
+        (0, _) => ExitCode::FAILURE,
+        (_, _) => ExitCode::from(2),
+    })
+}
+
+/// Nothing is written over the story, and no file is written twice.
+fn check_paths(args: &ScenarioArgs, files: &[PathBuf]) -> Result<(), Failure> {
+    let mut taken: Vec<PathBuf> = files.iter().map(|file| place(file)).collect();
+    for path in args.trace.iter().chain(&args.diagram) {
+        let place = place(path);
+        if taken.contains(&place) {
+            return Err(Failure::Usage(format!(
+                "{} is named twice: give the story, the trace and the diagram a file each",
+                path.display()
+            )));
+        }
+        taken.push(place);
+    }
+    Ok(())
+}
+
+/// Where a path leads, whether or not the file is there yet.
+fn place(path: &Path) -> PathBuf {
+    if let Ok(place) = path.canonicalize() {
+        return place;
+    }
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match (parent.canonicalize(), path.file_name()) {
+        (Ok(parent), Some(name)) => parent.join(name),
+        (Ok(_), None) | (Err(_), _) => path.to_owned(),
+    }
 }
 
 /// The file itself, or all *.txt below the directory, sorted.
@@ -65,14 +100,36 @@ fn collect(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
 }
 
 /// What came of one file.
-type Played = Result<Came, Failed>;
+type Played = Result<Came, Unplayed>;
 
-/// Plays one file and writes what was asked for; also whether it came as told.
-fn play(args: &ScenarioArgs, file: &Path) -> Result<(Played, bool), Failure> {
+/// Why nothing came of it.
+enum Unplayed {
+    /// It cannot be read, or is no scenario.
+    NoScenario(String),
+    /// It cannot be meant.
+    Refused(Failed),
+}
+
+impl fmt::Display for Unplayed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoScenario(why) => f.write_str(why),
+            Self::Refused(failed) => failed.fmt(f),
+        }
+    }
+}
+
+/// Plays one file and writes what was asked for.
+fn play(args: &ScenarioArgs, file: &Path) -> Result<Played, Failure> {
     let name = file.display();
-    let text = fs::read_to_string(file)
-        .map_err(|error| Failure::Usage(format!("cannot read the scenario {name}: {error}")))?;
-    let told: Scenario = text.parse().map_err(|error| Failure::Usage(format!("{name}: {error}")))?;
+    let text = match fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(error) => return Ok(Err(Unplayed::NoScenario(format!("cannot read the scenario: {error}")))),
+    };
+    let told: Scenario = match text.parse::<Scenario>() {
+        Ok(told) => told,
+        Err(error) => return Ok(Err(Unplayed::NoScenario(error.to_string()))),
+    };
     let mut came = scenario::run(&told);
     if let Ok(came) = &mut came {
         if args.rewrite {
@@ -91,8 +148,7 @@ fn play(args: &ScenarioArgs, file: &Path) -> Result<(Played, bool), Failure> {
             draw(came, path)?;
         }
     }
-    let right = came.as_ref().is_ok_and(Came::is_right);
-    Ok((came, right))
+    Ok(came.map_err(Unplayed::Refused))
 }
 
 /// Draws what was played.
@@ -112,7 +168,11 @@ fn print(to: &mut impl Write, file: &Path, came: &Played) -> io::Result<()> {
     let name = file.display();
     let came = match came {
         Ok(came) => came,
-        Err(error) => return writeln!(to, "{name}: {error}"),
+        Err(error @ Unplayed::Refused(_)) => return writeln!(to, "{name}: {error}"),
+        Err(error @ Unplayed::NoScenario(_)) => {
+            eprintln!("kgate: {name}: {error}");
+            return Ok(());
+        }
     };
     let steps = came.scenario.steps.len();
     let verdict = match came.violations.first() {

@@ -585,3 +585,85 @@ fn scenarios_are_played_and_compared() {
     assert_eq!(kgate("scenario no-such-file.txt").status.code(), Some(2));
     std::fs::remove_dir_all(folder).expect("removed");
 }
+
+/// What cannot be played exits with 2, what comes otherwise than told with 1; of several files all are told, and 2 outweighs 1.
+#[test]
+fn a_scenario_that_cannot_be_meant_is_bad_usage() {
+    let folder = std::env::temp_dir().join(format!("kgate-unplayed-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let put = |name: &str, header: &str, steps: &str| {
+        let file = folder.join(name);
+        let text = format!("protocol {header}\nexpect correct\n\n{steps}");
+        std::fs::write(&file, text).expect("written");
+        file.display().to_string()
+    };
+    for (header, steps, says) in [
+        ("raymond\nprocesses 0\npermits 1", "", "0"),
+        ("raymond\nprocesses 2\npermits 2", "", "nothing is excluded"),
+        ("raymond\nprocesses 2\npermits 1\ngraph path", "", "leave out `graph`"),
+        ("tree-token\nprocesses 4\npermits 1\ngraph 0-1 2-3", "", "must be connected"),
+        ("tree-token\nprocesses 2\npermits 1\nroot p7", "", "p7 is not a process"),
+        ("timer-free\nprocesses 4\npermits 2\ntolerate 9", "", "`tolerate 9`"),
+        (
+            "stabilizing\nprocesses 2\npermits 1\nmodel state\nstate p1 T=R S=- P=- L=1",
+            "",
+            "is no state of p1",
+        ),
+        ("raymond\nprocesses 2\npermits 1", "p0 comes out\n", "is not possible here"),
+    ] {
+        let output = kgate(&format!("scenario {}", put("a.txt", header, steps)));
+        assert_eq!(output.status.code(), Some(2), "{header}: {}", stdout(&output));
+        assert!(stdout(&output).contains(says), "{header}: {}", stdout(&output));
+    }
+    put("b.txt", "raymond\nsleep", "");
+    put("c.txt", "raymond\nprocesses 2\npermits 1", "p0 asks\n");
+    let output = kgate(&format!("scenario {}", folder.display()));
+    assert_eq!(output.status.code(), Some(2));
+    let says = stdout(&output);
+    assert!(says.contains("a.txt: line ") && says.contains("c.txt: NOT AS TOLD"), "{says}");
+    assert!(says.contains("3 scenarios, 1 of them not as told, 2 not played"), "{says}");
+    assert!(stderr(&output).contains("`sleep` is no header"), "{}", stderr(&output));
+    std::fs::remove_dir_all(folder).expect("removed");
+}
+
+/// No file is written over the story, and none twice.
+#[test]
+fn a_story_is_not_written_over() {
+    let folder = std::env::temp_dir().join(format!("kgate-twice-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let (at, story) = (folder.display(), "protocol raymond\nprocesses 2\npermits 1\nexpect correct\n\nend\n");
+    std::fs::write(folder.join("story.txt"), story).expect("written");
+    for files in [
+        format!("--diagram {at}/story.txt"),
+        format!("--trace {at}/./story.txt"),
+        format!("--trace {at}/x --diagram {at}/./x"),
+    ] {
+        let output = kgate(&format!("scenario {at}/story.txt {files}"));
+        assert_eq!(output.status.code(), Some(2), "{files}");
+        assert!(stderr(&output).contains("is named twice"), "{}", stderr(&output));
+        assert_eq!(std::fs::read_to_string(folder.join("story.txt")).expect("a story"), story);
+        assert!(!folder.join("x").exists());
+    }
+    std::fs::remove_dir_all(folder).expect("removed");
+}
+
+/// Where nothing can be saved, a swarm does not begin; and a save that fails later loses no finding.
+#[test]
+fn a_swarm_tells_before_it_saves() {
+    let folder = std::env::temp_dir().join(format!("kgate-unsaved-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::write(folder.join("file"), "").expect("written");
+    let swarm = "sim --swarm --protocol vcube --as-printed D2 --seed 30 --seeds 1 --save";
+    for path in ["file", "file/below"] {
+        let output = kgate(&format!("{swarm} {}/{path}", folder.display()));
+        assert_eq!((output.status.code(), stdout(&output)), (Some(2), String::new()), "{path}");
+        assert!(stderr(&output).contains("cannot save to"), "{}", stderr(&output));
+    }
+    // A folder stands where the file should.
+    std::fs::create_dir_all(folder.join("vcube-d2-at-most-k-inside-0x1e.txt")).expect("a folder");
+    let output = kgate(&format!("{swarm} {}", folder.display()));
+    assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));
+    assert!(stderr(&output).contains("REPRODUCE WITH: kgate sim"), "{}", stderr(&output));
+    assert!(stdout(&output).contains("at most k inside"), "{}", stdout(&output));
+    std::fs::remove_dir_all(folder).expect("removed");
+}

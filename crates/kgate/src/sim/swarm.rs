@@ -20,6 +20,7 @@ const SEEDS: u64 = 1000;
 pub(crate) fn run(args: &SimArgs, given: &ArgMatches) -> Outcome {
     options::check_swarm(given)?;
     let folder = args.save.clone().unwrap_or_else(|| PathBuf::from("seeds"));
+    check_folder(&folder)?;
     let mut stdout = io::stdout().lock();
     let mut summaries = Vec::new();
     for entry in entries(args, given)? {
@@ -31,11 +32,12 @@ pub(crate) fn run(args: &SimArgs, given: &ArgMatches) -> Outcome {
             judge: swarm::judge,
         };
         let summary = quietly(|| swarm.run(&progress(entry, swarm.seeds)));
-        let files = save(&folder, &summary)?;
+        // What was found is told before it is saved: a disk that is full loses no finding.
         if !args.json {
-            print(&mut stdout, &summary, &files)?;
+            print(&mut stdout, &summary, &folder)?;
+            stdout.flush()?;
         }
-        complain(&summary, &files);
+        complain(&summary);
         summaries.push(summary);
     }
     if args.json {
@@ -43,6 +45,9 @@ pub(crate) fn run(args: &SimArgs, given: &ArgMatches) -> Outcome {
         writeln!(stdout, "{}", text.context("printing JSON")?)?;
     }
     stdout.flush()?;
+    for summary in &summaries {
+        save(&folder, summary)?;
+    }
     let good = summaries.iter().all(Summary::succeeded);
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -88,20 +93,41 @@ fn progress(entry: &'static Entry, seeds: u64) -> impl Fn(u64) + Sync {
     }
 }
 
-/// Writes each failure to its file; the paths, in order.
-fn save(folder: &Path, summary: &Summary) -> Result<Vec<PathBuf>, Failure> {
-    let mut files = Vec::new();
+/// Refuses a folder that is none, or that cannot be made; leaves behind nothing that was not there.
+fn check_folder(folder: &Path) -> Result<(), Failure> {
+    let refused = |why: &dyn std::fmt::Display| {
+        Failure::Usage(format!("cannot save to {}: {why}; give --save another folder", folder.display()))
+    };
+    if folder.is_dir() {
+        return Ok(());
+    }
+    if folder.symlink_metadata().is_ok() {
+        return Err(refused(&"it is no folder"));
+    }
+    let missing: Vec<&Path> = folder
+        .ancestors()
+        .take_while(|path| !path.as_os_str().is_empty() && path.symlink_metadata().is_err())
+        .collect();
+    let made = fs::create_dir_all(folder);
+    for path in missing {
+        let _ = fs::remove_dir(path); // Only if empty: a swarm that finds nothing makes no folder.
+    }
+    made.map_err(|error| refused(&error))
+}
+
+/// Writes each failure to its file.
+fn save(folder: &Path, summary: &Summary) -> Result<(), Failure> {
     for failure in &summary.failures {
         fs::create_dir_all(folder).with_context(|| format!("making the folder {}", folder.display()))?;
         let file = folder.join(failure.file_name());
         fs::write(&file, failure.file_text()).with_context(|| format!("writing {}", file.display()))?;
-        files.push(file);
+        eprintln!("saved as {}", file.display());
     }
-    Ok(files)
+    Ok(())
 }
 
 /// A line a protocol, and one for each property that does not hold.
-fn print(to: &mut impl Write, summary: &Summary, files: &[PathBuf]) -> io::Result<()> {
+fn print(to: &mut impl Write, summary: &Summary, folder: &Path) -> io::Result<()> {
     let tally = &summary.tally;
     let faults: Vec<String> = tally
         .faults()
@@ -120,7 +146,7 @@ fn print(to: &mut impl Write, summary: &Summary, files: &[PathBuf]) -> io::Resul
         "{:<12} {} runs, {} grants, {faults}; k inside in {} runs; {verdict}",
         summary.protocol, tally.runs, tally.grants, tally.full
     )?;
-    for (failure, file) in summary.failures.iter().zip(files) {
+    for failure in &summary.failures {
         writeln!(
             to,
             "  {} of them: {} (seed {:#x}, shrunk in {} runs): {}",
@@ -128,16 +154,15 @@ fn print(to: &mut impl Write, summary: &Summary, files: &[PathBuf]) -> io::Resul
             failure.property,
             failure.seed,
             failure.shrunk_in_runs,
-            file.display()
+            folder.join(failure.file_name()).display()
         )?;
     }
     Ok(())
 }
 
-fn complain(summary: &Summary, files: &[PathBuf]) {
-    for (failure, file) in summary.failures.iter().zip(files) {
+fn complain(summary: &Summary) {
+    for failure in &summary.failures {
         eprintln!("kgate: {}: {}", summary.protocol, failure.text);
-        eprintln!("saved as {}", file.display());
         eprintln!("REPRODUCE WITH: {}", failure.command);
     }
     if let (0, Some(why)) = (summary.wrong, summary.nothing_shown()) {

@@ -36,6 +36,13 @@ pub(super) fn config(scenario: &Scenario, entry: &Entry, repaired: bool) -> Resu
         )));
     }
     let (nodes, permits) = (scenario.processes, scenario.permits);
+    if let Some(tolerate) = scenario.tolerate.filter(|&tolerate| tolerate > 0 && tolerate >= permits) {
+        return Err(refused(format!(
+            "`tolerate {tolerate}` with `permits {permits}`: so many crashed processes could keep every unit for ever; \
+             choose at most {}",
+            permits.saturating_sub(1)
+        )));
+    }
     let mut config = Config::new(nodes, permits);
     config.printed = printed(scenario, entry, repaired)?;
     config.graph = graph(scenario, entry)?;
@@ -60,6 +67,13 @@ pub(super) fn state_config(
     let Some(graph) = graph(scenario, entry)? else {
         return Err(no_state_model(entry));
     };
+    if let Some((node, _)) = scenario.states.iter().find(|(node, _)| node.0 >= scenario.processes) {
+        let n = scenario.processes;
+        return Err(refused(format!(
+            "{node} cannot start anywhere: with `processes {n}` there are p0 .. p{}",
+            n.saturating_sub(1)
+        )));
+    }
     let mut config = StateConfig::new(graph, scenario.permits, 1);
     config.start = Start::Clean;
     config.printed = printed(scenario, entry, repaired)?;

@@ -95,8 +95,12 @@ pub struct Impossible {
     pub possible: Vec<String>,
 }
 
-/// So many steps without a grant, after the last one of the script, are enough to say that it goes on for ever.
-const PATIENCE: u64 = 10_000;
+/// So many steps without a grant, after the last one of the script, are enough to say that it goes on for ever. If everybody asks everybody,
+/// one round alone has n² steps; the bound keeps the trace of a run that never ends in memory.
+fn patience(nodes: u32) -> u64 {
+    let nodes = u64::from(nodes);
+    10_000 + (100 * nodes * nodes).min(10_000_000)
+}
 
 /// Plays a script with `M`, which is called `name`; a trace is written if asked for.
 pub fn play<M: Protocol>(
@@ -353,13 +357,14 @@ impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
     fn go_on(&mut self) -> u64 {
         let begun = self.now;
         let (mut grants, mut since) = (self.stats.grants, self.now);
+        let patience = Span::UNIT.times(patience(self.config.nodes));
         let mut stalled = false;
         while !self.is_over() && !stalled {
             self.round();
             if grants != self.stats.grants {
                 (grants, since) = (self.stats.grants, self.now);
             }
-            stalled = self.now.since(since) > Span::UNIT.times(PATIENCE);
+            stalled = self.now.since(since) > patience;
         }
         let steps = self.now.since(begun).0 / Span::UNIT.0;
         self.now += Span::UNIT; // The verdict is no part of the last step.

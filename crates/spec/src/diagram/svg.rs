@@ -34,7 +34,13 @@ pub(super) fn style(kind: usize) -> (&'static str, &'static str) {
 }
 
 pub(super) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    // XML has no way to write these, not even escaped.
+    let never = |c: char| c.is_control() || matches!(c, '\u{FFFE}' | '\u{FFFF}');
+    text.replace(never, "\u{FFFD}")
+        .replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
 }
 
 /// A text of one line; `anchor` is start, middle or end.
@@ -345,4 +351,15 @@ fn wrapped(said: &str, most: f64) -> Vec<String> {
         }
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// XML 1.0, section 2.2: control characters are no characters of a document.
+    #[test]
+    fn what_xml_has_no_word_for_is_replaced() {
+        assert_eq!(escape("a\u{1}\u{1b}[K\u{ffff}<\"&é"), "a\u{FFFD}\u{FFFD}[K\u{FFFD}&lt;&quot;&amp;é");
+    }
 }

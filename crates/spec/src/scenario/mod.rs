@@ -13,10 +13,38 @@ use std::fmt;
 
 use kgate_core::NodeId;
 
+use crate::convergence::{AT_MOST_L_TOKENS, SOMEBODY_CAN_MOVE};
 use crate::schedule::Step;
+use crate::{
+    Accuracy, AtMostK, Completeness, Convergence, EntryOrder, EveryoneServed, NoDeadlock, OneToken,
+    Permissions,
+};
+use crate::{SlotFences, SometimesK};
 
 pub use lines::{Next, after, tell};
 pub use parse::NotAScenario;
+
+/// A story has no more processes than these: nobody could read it, and everything in it is kept in memory.
+pub const MOST_PROCESSES: u32 = 1000;
+
+/// What a story can expect to be violated: the properties that its judges, over messages and in the state model, can complain of.
+pub const PROPERTIES: [&str; 15] = [
+    AtMostK::NAME,
+    SometimesK::NAME,
+    SlotFences::NAME,
+    EveryoneServed::NAME,
+    NoDeadlock::NAME,
+    "something is granted in time",
+    "no input is refused",
+    Accuracy::NAME,
+    Completeness::NAME,
+    OneToken::NAME,
+    Permissions::NAME,
+    EntryOrder::NAME,
+    Convergence::NAME,
+    AT_MOST_L_TOKENS,
+    SOMEBODY_CAN_MOVE,
+];
 
 /// A scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]

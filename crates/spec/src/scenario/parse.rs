@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use kgate_core::NodeId;
 
-use super::{Act, Channels, Down, Entry, Expect, Model, Movers, Scenario, Then};
+use super::{Act, Channels, Down, Entry, Expect, MOST_PROCESSES, Model, Movers, PROPERTIES, Scenario, Then};
 use crate::schedule::NoStep;
 
 /// Why a text is no scenario. Each says which line and what to do.
@@ -21,6 +21,12 @@ pub enum NotAScenario {
     /// A header that must be there.
     #[error("there is no line `{0}` before the first empty line: add it")]
     Missing(&'static str),
+    /// Too many processes.
+    #[error("line {0}: {1} processes are too many for a story: write at most {most}", most = MOST_PROCESSES)]
+    TooMany(usize, u32),
+    /// A property that no judge knows.
+    #[error("line {0}: no judge knows \"{1}\": expect one of {known}", known = known())]
+    Property(usize, String),
     /// Headers that do not go together.
     #[error("{0}")]
     Together(&'static str),
@@ -59,6 +65,11 @@ impl FromStr for Scenario {
     }
 }
 
+/// The properties, as a story writes them.
+fn known() -> String {
+    PROPERTIES.map(|name| format!("\"{name}\"")).join(", ")
+}
+
 /// What stands behind the `#`.
 fn comment(line: &str) -> String {
     let text = line.strip_prefix('#').unwrap_or(line);
@@ -92,7 +103,13 @@ impl Header {
         let words: Vec<&str> = rest.split_whitespace().collect();
         let new = match (key, words.as_slice()) {
             ("protocol", [name]) => put(&mut self.protocol, (*name).to_owned()),
-            ("processes", [count]) => put(&mut self.processes, count.parse().map_err(|_| wrong())?),
+            ("processes", [count]) => {
+                let count: u32 = count.parse().map_err(|_| wrong())?;
+                if count > MOST_PROCESSES {
+                    return Err(NotAScenario::TooMany(number, count));
+                }
+                put(&mut self.processes, count)
+            }
             ("permits", [count]) => put(&mut self.permits, count.parse().map_err(|_| wrong())?),
             ("model", ["messages"]) => put(&mut self.model, Model::Messages),
             ("model", ["state"]) => put(&mut self.model, Model::State),
@@ -117,7 +134,11 @@ impl Header {
             ("expect", ["correct"]) => put(&mut self.expect, Expect::Correct),
             ("expect", [_, ..]) => {
                 let property = rest.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
-                put(&mut self.expect, Expect::Violated(property.ok_or_else(wrong)?.to_owned()))
+                let property = property.ok_or_else(wrong)?.to_owned();
+                if !PROPERTIES.contains(&property.as_str()) {
+                    return Err(NotAScenario::Property(number, property));
+                }
+                put(&mut self.expect, Expect::Violated(property))
             }
             ("repaired", ["correct"]) => put(&mut self.repaired, true),
             ("repaired", ["none"]) => put(&mut self.repaired, false),

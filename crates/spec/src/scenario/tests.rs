@@ -86,5 +86,23 @@ fn nonsense_is_refused() {
     assert!(matches!(with("", "p0 asks\nstart\n"), Err(NotAScenario::Order(7))));
     assert!(matches!(with("", "end\np0 asks\n"), Err(NotAScenario::Order(7))));
     assert!(matches!(with("model state\n", "p0 asks\n"), Err(NotAScenario::Move(7, _))));
+    let too_many = "protocol vcube\nprocesses 1001\npermits 1\nexpect correct\n\n".parse::<Scenario>();
+    assert_eq!(too_many, Err(NotAScenario::TooMany(2, 1001)));
+    assert!(too_many.unwrap_err().to_string().contains("at most 1000"));
+    assert!("protocol vcube\nprocesses 1000\npermits 1\nexpect correct\n\n".parse::<Scenario>().is_ok());
     assert_eq!("processes 2\n".parse::<Scenario>(), Err(NotAScenario::Missing("protocol NAME")));
+}
+
+/// An expectation that no judge could ever meet is refused with those that one can; each of these is taken.
+#[test]
+fn a_property_is_known() {
+    let expecting = |property: &str| {
+        format!("protocol vcube\nprocesses 2\npermits 1\nexpect \"{property}\"\n\n").parse::<Scenario>()
+    };
+    let refused = expecting("nonsense").unwrap_err();
+    assert_eq!(refused, NotAScenario::Property(4, "nonsense".into()));
+    for property in PROPERTIES {
+        assert!(expecting(property).is_ok(), "{property}");
+        assert!(refused.to_string().contains(&format!("\"{property}\"")), "{refused}");
+    }
 }
