@@ -548,7 +548,7 @@ fn configurations_are_explored() {
     }
 }
 
-/// A story is played: exit 0 as told; 1 with the difference if not, which --rewrite mends; 2 if it is none. Trace and diagram are written.
+/// A story is played: exit 0 as told; 1 with the difference if not, which --rewrite mends; 2 if it is none or cannot be played. Trace and diagram are written.
 #[test]
 fn scenarios_are_played_and_compared() {
     let folder = std::env::temp_dir().join(format!("kgate-scenario-{}", std::process::id()));
@@ -572,7 +572,7 @@ fn scenarios_are_played_and_compared() {
     let told = std::fs::read_to_string(&file).expect("rewritten");
     std::fs::write(&file, told.replace("p0 -> p1: request", "p0 -> p1: reply")).expect("written");
     let output = kgate(&format!("scenario {}", folder.display()));
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     let says = stdout(&output);
     assert!(
         says.contains("line 9: `p0 -> p1: reply` is not possible here") && says.contains("p0 -> p1: request"),
