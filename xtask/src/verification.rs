@@ -34,7 +34,7 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
         for (number, row) in (1..).zip(&chosen) {
             println!("{number} of {}: {}", chosen.len(), row.command);
             let limits = options.minutes.map_or(row.limits, |minutes| rows::Limits { minutes, ..row.limits });
-            let outcome = process::run(root, &kgate, row, limits, &commit)?;
+            let outcome = process::run(&kgate, row, limits, &commit)?;
             println!("  {}", table::told(&outcome));
             results::append(&root.join(RESULTS), &outcome)?;
             write_page(root, &rows)?;

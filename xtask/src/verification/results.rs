@@ -20,9 +20,9 @@ pub(super) struct Outcome {
     pub(super) method: String,
     /// Which limit ended it, if one did.
     pub(super) stopped: Option<String>,
-    /// What it found; nothing if it was killed.
+    /// What it found.
     #[serde(flatten)]
-    pub(super) found: Option<Found>,
+    pub(super) found: Found,
 }
 
 /// What `kgate check --json` tells.
@@ -57,14 +57,9 @@ impl Found {
 
 impl Outcome {
     pub(super) fn meets(&self, expected: &Expected) -> bool {
-        match (&self.found, expected) {
-            // Killed: nothing was found to be wrong, and the table says that it is not exhaustive.
-            (None, Expected::Holds) => true,
-            (None, Expected::Violated(_)) => false,
-            (Some(found), Expected::Holds) => found.violated().next().is_none(),
-            (Some(found), Expected::Violated(name)) => {
-                found.violated().any(|property| property.name == *name)
-            }
+        match expected {
+            Expected::Holds => self.found.violated().next().is_none(),
+            Expected::Violated(name) => self.found.violated().any(|property| property.name == *name),
         }
     }
 }

@@ -32,9 +32,9 @@ pub(super) fn render(rows: &[Row], results: &[Outcome]) -> String {
             Some(outcome) => [
                 properties(outcome),
                 outcome.method.clone(),
-                outcome.found.as_ref().map_or("-".to_owned(), |found| thousands(found.unique)),
+                thousands(outcome.found.unique),
                 exhaustive(outcome),
-                outcome.found.as_ref().map_or("-".to_owned(), |found| time(found.seconds)),
+                time(outcome.found.seconds),
                 outcome.commit.clone(),
             ],
             None => ["not run yet", "", "", "", "", ""].map(str::to_owned),
@@ -48,7 +48,7 @@ pub(super) fn render(rows: &[Row], results: &[Outcome]) -> String {
 pub(super) fn schedules(rows: &[Row], results: &[Outcome]) -> String {
     let mut text = String::new();
     for row in rows {
-        let found = results::of(results, row).and_then(|outcome| outcome.found.as_ref());
+        let found = results::of(results, row).map(|outcome| &outcome.found);
         let Some(property) =
             found.and_then(|found| found.violated().find(|property| !property.schedule.is_empty()))
         else {
@@ -65,10 +65,8 @@ pub(super) fn schedules(rows: &[Row], results: &[Outcome]) -> String {
 
 /// One result in a line.
 pub(super) fn told(outcome: &Outcome) -> String {
-    let states = outcome.found.as_ref().map_or(String::new(), |found| {
-        format!("; {} different states, {}", thousands(found.unique), time(found.seconds))
-    });
-    format!("{}; exhaustive: {}{states}", properties(outcome), exhaustive(outcome))
+    let (states, time) = (thousands(outcome.found.unique), time(outcome.found.seconds));
+    format!("{}; exhaustive: {}; {states} different states, {time}", properties(outcome), exhaustive(outcome))
 }
 
 fn protocol(row: &Row) -> String {
@@ -91,7 +89,7 @@ fn bounds(row: &Row) -> String {
 }
 
 fn properties(outcome: &Outcome) -> String {
-    let Some(found) = &outcome.found else { return "none was seen to break".to_owned() };
+    let found = &outcome.found;
     let violated: Vec<String> = found
         .violated()
         .map(|property| match property.steps {
@@ -107,10 +105,10 @@ fn properties(outcome: &Outcome) -> String {
 }
 
 fn exhaustive(outcome: &Outcome) -> String {
-    match (&outcome.stopped, &outcome.found) {
+    match (&outcome.stopped, outcome.found.complete) {
         (Some(why), _) => format!("**no**: {why}"),
-        (None, Some(found)) if found.complete => "yes".to_owned(),
-        (None, _) => "up to the first wrong state".to_owned(),
+        (None, true) => "yes".to_owned(),
+        (None, false) => "up to the first wrong state".to_owned(),
     }
 }
 

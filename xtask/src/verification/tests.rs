@@ -1,7 +1,7 @@
 //! Rows, results and the table, each from its text alone.
 
 use super::results::{Found, Property};
-use super::rows::Expected;
+use super::rows::{Expected, Limits};
 use super::*;
 
 const TEXT: &str = "# what is run\n\nholds | kgate check --protocol raymond  -n 3 -k 1\n\
@@ -26,7 +26,7 @@ fn outcome(command: &str, complete: bool, violated: Option<&str>) -> Outcome {
         commit: "abc1234".to_owned(),
         method: "every schedule".to_owned(),
         stopped: (!complete && violated.is_none()).then(|| "stopped after 10 min".to_owned()),
-        found: Some(found),
+        found,
     }
 }
 
@@ -60,9 +60,8 @@ fn a_row_that_cannot_be_run_or_judged_is_an_error() {
 
 #[test]
 fn a_result_survives_its_line() {
-    let killed =
-        Outcome { stopped: Some("killed at 16 GiB".to_owned()), found: None, ..outcome("c", true, None) };
-    for outcome in [outcome("a", true, None), outcome("b", false, Some("served")), killed] {
+    let cut = Outcome { stopped: Some("stopped at 16 GiB".to_owned()), ..outcome("c", false, None) };
+    for outcome in [outcome("a", true, None), outcome("b", false, Some("served")), cut] {
         let line = serde_json::to_string(&outcome).unwrap();
         assert_eq!(results::parse(&line).unwrap(), [outcome], "{line}");
     }
@@ -95,19 +94,28 @@ fn a_result_that_is_not_as_expected_is_an_offence_and_so_is_none() {
     assert!(offence(broken, Some(&result(broken, Some("served")))).is_some(), "another one was");
     let unfinished = outcome(&holding.command, false, None);
     assert!(offence(holding, Some(&unfinished)).is_none(), "not exhaustive, and said to be so");
-    let killed = Outcome { found: None, ..unfinished };
-    assert!(offence(holding, Some(&killed)).is_none() && offence(broken, Some(&killed)).is_some());
+    let unfinished = outcome(&broken.command, false, None);
+    assert!(offence(broken, Some(&unfinished)).is_some(), "cut off before the defect was found");
+}
+
+/// A search tells which limit stopped it; the table says so with the limit's size.
+#[test]
+fn the_limit_that_stopped_a_search_is_told() {
+    let limits = Limits { minutes: 10, gibibytes: 16 };
+    let stopped = |why: &str| process::stopped(&format!(r#"{{"stopped": {why}}}"#), limits).unwrap();
+    assert_eq!(stopped(r#""time""#).as_deref(), Some("stopped after 10 min"));
+    assert_eq!(stopped(r#""memory""#).as_deref(), Some("stopped at 16 GiB"));
+    assert_eq!((stopped(r#""found""#), stopped("null")), (None, None));
 }
 
 /// What must be reached and was not is wrong only if everything was visited.
 #[test]
 fn what_was_never_reached_counts_when_the_search_is_complete() {
     let mut reached = outcome("a", true, None);
-    let found = reached.found.as_mut().unwrap();
-    found.properties[0] =
+    reached.found.properties[0] =
         Property { name: "sometimes k inside".to_owned(), holds: false, steps: None, schedule: Vec::new() };
     assert!(!reached.meets(&Expected::Holds));
-    reached.found.as_mut().unwrap().complete = false;
+    reached.found.complete = false;
     assert!(reached.meets(&Expected::Holds));
 }
 
