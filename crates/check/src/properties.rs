@@ -1,6 +1,7 @@
 //! What must hold in every state that can be reached, and what must be reached at all.
 
 use kgate_core::{Cargo, Means, Message, Protocol};
+pub use kgate_spec::NOT_REFUSED;
 use kgate_spec::{AtMostK, EntryOrder, EveryoneServed, OneToken, Permissions, SometimesK};
 use stateright::Property;
 
@@ -9,8 +10,6 @@ use crate::state::State;
 
 /// Non-vacuity: some schedule has k inside at once.
 pub const K_INSIDE: &str = SometimesK::NAME;
-/// No correct process sends what another must refuse.
-pub const NOT_REFUSED: &str = "no input is refused";
 
 /// All properties: those of every protocol, and those that its means of exclusion call for. Of each, only the first state counts in which it
 /// is broken (or, of what is to be reached, reached).

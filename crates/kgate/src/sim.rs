@@ -20,7 +20,7 @@ use kgate_sim::{
     Audit, Claims, Config, Cost, Detection, Disturbance, Latency, Load, OpenTrace, Report, RunError, Think,
     Transient,
 };
-use kgate_spec::Violation;
+use kgate_spec::{Accuracy, Violation};
 use serde::Serialize;
 
 use crate::cli::{Asking, Detector, EngineArg, ModelArg, SimArgs, StartArg};
@@ -226,7 +226,7 @@ fn complain(entry: &Entry, violations: &[Violation], command: &str) {
     for violation in violations {
         eprintln!("kgate: {violation}");
     }
-    let suspected = violations.iter().any(|violation| violation.property == "nobody live is suspected");
+    let suspected = violations.iter().any(|violation| violation.property == Accuracy::NAME);
     if suspected && entry.told_to_tolerate {
         eprintln!(
             "{} assumes that a process's neighbours always answer it among the first n-f (responsiveness): give --latency grid= \

@@ -37,4 +37,4 @@ pub use scenario::Scenario;
 pub use schedule::{Fate, Step};
 pub use slot_fences::SlotFences;
 pub use sometimes_k::SometimesK;
-pub use violation::Violation;
+pub use violation::{GRANTED_IN_TIME, NOT_REFUSED, Violation};

@@ -2,8 +2,8 @@
 
 use kgate_core::{Fence, NodeId, Protocol, Refusal, Span, Stamp, Time};
 use kgate_spec::{
-    Accuracy, AtMostK, Completeness, Convergence, EveryoneServed, Loss, NoDeadlock, SlotFences, SometimesK,
-    Violation,
+    Accuracy, AtMostK, Completeness, Convergence, EveryoneServed, GRANTED_IN_TIME, Loss, NOT_REFUSED,
+    NoDeadlock, SlotFences, SometimesK, Violation,
 };
 
 use super::audit::Audit;
@@ -159,9 +159,7 @@ impl Judges {
     /// Something is still under way, but nobody has been granted anything for longer than any grant can take.
     pub(super) fn stalled(&mut self, now: Time) {
         let waiting = self.served.verdict(now);
-        self.note(
-            waiting.map(|violation| Violation { property: "something is granted in time", ..violation }),
-        );
+        self.note(waiting.map(|violation| Violation { property: GRANTED_IN_TIME, ..violation }));
     }
 
     /// A detector suspects somebody.
@@ -178,7 +176,7 @@ impl Judges {
     /// No correct process sends what another must refuse.
     pub(super) fn refused(&mut self, node: NodeId, now: Time, refusal: Refusal) {
         self.note(Some(Violation {
-            property: "no input is refused",
+            property: NOT_REFUSED,
             at_ns: now,
             nodes: vec![node],
             text: format!("{node} refused an input: {refusal}"),

@@ -16,10 +16,9 @@ use kgate_core::NodeId;
 use crate::convergence::{AT_MOST_L_TOKENS, SOMEBODY_CAN_MOVE};
 use crate::schedule::Step;
 use crate::{
-    Accuracy, AtMostK, Completeness, Convergence, EntryOrder, EveryoneServed, NoDeadlock, OneToken,
-    Permissions,
+    Accuracy, AtMostK, Completeness, Convergence, EntryOrder, EveryoneServed, GRANTED_IN_TIME, NOT_REFUSED,
+    NoDeadlock, OneToken, Permissions, SlotFences, SometimesK,
 };
-use crate::{SlotFences, SometimesK};
 
 pub use lines::{Next, after, tell};
 pub use parse::NotAScenario;
@@ -34,8 +33,8 @@ pub const PROPERTIES: [&str; 15] = [
     SlotFences::NAME,
     EveryoneServed::NAME,
     NoDeadlock::NAME,
-    "something is granted in time",
-    "no input is refused",
+    GRANTED_IN_TIME,
+    NOT_REFUSED,
     Accuracy::NAME,
     Completeness::NAME,
     OneToken::NAME,
