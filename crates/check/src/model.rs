@@ -146,6 +146,7 @@ impl<P: Protocol> World<P> {
                         self.note_grant(state, node, &protocol);
                     }
                     Notice::Lost { .. } => state.clients[node.index()].inside = None,
+                    Notice::TooLarge { .. } => state.clients[node.index()].waiting = false,
                     Notice::Asked => {
                         state.note(|ghost| ghost.asked(protocol.observe().stamp));
                     }

@@ -28,7 +28,7 @@ pub fn all<P: Protocol>() -> Vec<Property<World<P>>> {
         Means::Tokens => all.push(Property::always(OneToken::NAME, |world: &World<P>, state: &State<P>| {
             !world.first(6, two_of_a_token(state))
         })),
-        Means::Other => {}
+        Means::Slots | Means::Other => {}
     }
     all
 }

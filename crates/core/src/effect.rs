@@ -35,6 +35,13 @@ pub enum Notice {
         /// Which grant.
         grant: GrantId,
     },
+    /// A request cannot be granted any more, because k has become less than it wants. It has ended.
+    TooLarge {
+        /// What it wants.
+        weight: u32,
+        /// What there is.
+        most: u32,
+    },
     /// A detector holds that life of that node for crashed.
     Suspected(NodeId, Incarnation),
 }

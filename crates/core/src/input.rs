@@ -13,7 +13,7 @@ pub enum Input<M, T> {
         /// How many units, at least 1.
         weight: u32,
     },
-    /// The client no longer wants what it asked for and has not got.
+    /// The client no longer wants what it asked for and has not got: of several that wait here, the one that asked last.
     Withdraw,
     /// The client gives back what it was granted.
     Release {
@@ -35,7 +35,8 @@ pub enum Input<M, T> {
     Expire(T),
     /// That life of that node has ended; the detector is sure.
     Crashed(NodeId, Incarnation),
-    /// A node takes part (again), in this life.
+    /// A node takes part (again), in this life. Where it is told to everybody in one order, lives are numbered through all nodes, so that
+    /// the number also names the view which it begins.
     Joined(NodeId, Incarnation),
 }
 

@@ -11,4 +11,7 @@ pub enum Means {
     Permissions,
     /// Who goes in holds a numbered token. Its messages tell which token they carry, and its observation which it holds.
     Tokens,
+    /// Requests are stamped and decided in the order of their stamps; who goes in holds numbered slots. Its observation shows the stamp of the
+    /// request that waits, and the slots that are here.
+    Slots,
 }

@@ -336,12 +336,12 @@ impl Protocol for TreeToken {
         let here = tokens.filter(|(slot, place)| place.towards == self.me || used == Some(*slot));
         Observation {
             phase,
-            stamp: None,
             grant: self.held.map(|held| held.grant),
             lacking: asked.map(|link| link.node).collect(),
             owing: self.queue.iter().copied().filter(|&entry| entry != self.me).collect(),
             crashed: self.lost.iter().collect(),
             tokens: here.map(|(slot, place)| place.revision.of(slot)).collect(),
+            ..Observation::default()
         }
     }
 }

@@ -26,7 +26,7 @@ impl Audit {
                 order: (config.permits == 1).then(EntryOrder::default),
             },
             Means::Tokens if config.audited() => Self::Tokens(OneToken::default()),
-            Means::Permissions | Means::Tokens | Means::Other => Self::None,
+            Means::Permissions | Means::Tokens | Means::Slots | Means::Other => Self::None,
         }
     }
 

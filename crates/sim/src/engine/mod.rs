@@ -598,7 +598,10 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
                 Effect::Send { to, message } => self.send_probe(node, to, message),
                 Effect::Notify(notice) => match *notice {
                     Notice::Suspected(whom, _) => news.push(whom),
-                    Notice::Granted { .. } | Notice::Asked | Notice::Lost { .. } => {}
+                    Notice::Granted { .. }
+                    | Notice::Asked
+                    | Notice::Lost { .. }
+                    | Notice::TooLarge { .. } => {}
                 },
                 Effect::Arm { timer, least, most } => {
                     let (at, ticket) = self.arm(least, most);
@@ -641,7 +644,7 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
                 self.stats.suspicions += 1;
                 self.learn(node, *whom);
             }
-            Notice::Lost { .. } => {}
+            Notice::Lost { .. } | Notice::TooLarge { .. } => {}
         }
     }
 
