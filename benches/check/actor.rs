@@ -81,7 +81,8 @@ impl Node {
                         state.inside = Some(grant);
                         out.set_timer(Client::ComeOut, model_timeout());
                     }
-                    Notice::Asked | Notice::Lost { .. } | Notice::Suspected(..) => {}
+                    Notice::Asked | Notice::Lost { .. } | Notice::TooLarge { .. } | Notice::Suspected(..) => {
+                    }
                 },
                 Effect::Arm { timer, .. } | Effect::Disarm(timer) => match timer {},
                 Effect::Persist(durable) => match durable {},

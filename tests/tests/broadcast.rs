@@ -185,7 +185,7 @@ impl<S: Spread> World<S> {
                         let what = Stamp { clock: grant.0, node: NodeId(slots.expect("a source")[0]) };
                         wrong = wrong.or(self.judge.delivered(node, what, Time::ZERO));
                     }
-                    Notice::Lost { .. } | Notice::Suspected(..) => {}
+                    Notice::Lost { .. } | Notice::TooLarge { .. } | Notice::Suspected(..) => {}
                 },
                 Effect::Persist(never) => match never {},
                 Effect::Arm { timer: never, .. } | Effect::Disarm(never) => match never {},
