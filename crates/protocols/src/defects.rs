@@ -5,7 +5,7 @@
 
 use kgate_core::Printed;
 
-use crate::{stabilizing, timer_free, tree_token};
+use crate::{slots, stabilizing, timer_free, tree_token};
 
 /// A published defect: its number, what the paper prints, and what goes wrong.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +45,7 @@ pub fn all() -> impl Iterator<Item = &'static Defect> {
         .chain(&timer_free::defects::ALL)
         .chain(&tree_token::defects::ALL)
         .chain(&stabilizing::defects::ALL)
+        .chain(&slots::defects::ALL)
 }
 
 /// Those of the permission-based papers, in order.

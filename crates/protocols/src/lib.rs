@@ -25,6 +25,7 @@ pub mod detect;
 mod harness;
 pub mod permission;
 pub mod registry;
+pub mod slots;
 pub mod spread;
 pub mod stabilizing;
 pub mod timer_free;

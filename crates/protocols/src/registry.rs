@@ -12,6 +12,7 @@ use kgate_core::{Means, Printed, Protocol, Rules};
 use crate::defects::{self, Defect};
 use crate::detect::{Heartbeat, HiAdsd, NoDetector, VCube};
 use crate::permission::Permission;
+use crate::slots::Lanes;
 use crate::spread::{Direct, Sta, Tree};
 use crate::stabilizing::Exclusion;
 use crate::stabilizing::refined::Refined;
@@ -46,6 +47,8 @@ pub struct Entry {
     pub network: Network,
     /// Whether its processes come back from a crash with what they had stored.
     pub recovers: bool,
+    /// Whether its processes come back from a crash with nothing, in a new life, of which everybody is told.
+    pub returns: bool,
     /// Whether it recovers from transient faults, whatever they have left in memory and channels.
     pub heals: bool,
     /// Whether a client may ask again while it is inside.
@@ -143,6 +146,8 @@ const STABILIZING: &str =
 const TREE_TOKEN: &str = "Raymond: A tree-based algorithm for distributed mutual exclusion, ACM TOCS 7(1), 1989, as in \
                           Tupini, Berti: Distributed mutual exclusion, 2019";
 
+const SLOTS: &str = "ours: docs/SLOTS.md";
+
 /// The name of the detector that is none: losses are decided elsewhere and told to everybody in one order.
 pub const LOG: &str = "log";
 
@@ -161,6 +166,7 @@ pub const ENTRIES: &[Entry] = &[
         defects: &[],
         network: Network::Everybody,
         recovers: false,
+        returns: false,
         heals: false,
         asks_inside: false,
         bears_delay: true,
@@ -183,6 +189,7 @@ pub const ENTRIES: &[Entry] = &[
         defects: &["D4"],
         network: Network::Everybody,
         recovers: false,
+        returns: false,
         heals: false,
         asks_inside: false,
         bears_delay: true,
@@ -205,6 +212,7 @@ pub const ENTRIES: &[Entry] = &[
         defects: &["D1", "D2", "D3", "D4", "D5"],
         network: Network::Everybody,
         recovers: false,
+        returns: false,
         heals: false,
         asks_inside: false,
         bears_delay: true,
@@ -227,6 +235,7 @@ pub const ENTRIES: &[Entry] = &[
         defects: &["D4", "D6", "D7", "D8", "D9"],
         network: Network::Everybody,
         recovers: false,
+        returns: false,
         heals: false,
         asks_inside: false,
         bears_delay: true,
@@ -249,6 +258,7 @@ pub const ENTRIES: &[Entry] = &[
         defects: &["T1", "T2", "T3", "T4", "T7"],
         network: Network::Everybody,
         recovers: false,
+        returns: false,
         heals: false,
         asks_inside: false,
         bears_delay: false,
@@ -271,6 +281,7 @@ pub const ENTRIES: &[Entry] = &[
         defects: &["R1", "R2", "R3", "R4", "R5", "R6", "R7", "R8", "R9", "R10", "R11"],
         network: Network::Tree,
         recovers: true,
+        returns: false,
         heals: false,
         asks_inside: true,
         bears_delay: true,
@@ -293,6 +304,7 @@ pub const ENTRIES: &[Entry] = &[
         defects: &["C1", "C3", "C5", "C6", "C7", "C8", "C9", "C10", "C11", "C14"],
         network: Network::Graph,
         recovers: false,
+        returns: false,
         heals: true,
         asks_inside: false,
         bears_delay: true,
@@ -301,6 +313,31 @@ pub const ENTRIES: &[Entry] = &[
         slots: false,
         told_to_tolerate: false,
         crashes: Crashes::None,
+    },
+    Entry {
+        name: "slots",
+        title: "numbered, fenced slots in the order of requests: weights, resizing, answers put together on a tree",
+        spread: "direct up to 32 processes, beyond along trees in a virtual hypercube",
+        detector: Some(LOG),
+        all_to_all: false,
+        tolerates: "any number of crashes and returns that everybody is told of in one order",
+        messages: "2(n-1)",
+        delays: "2, on the tree 2 log2(n); 0 to use a kept slot again",
+        citation: SLOTS,
+        defects: &[
+            "S1", "S2", "S3", "S4", "S5", "S6", "S7", "S8", "S9", "S10", "S11", "S12", "S13", "SP1", "SP2",
+        ],
+        network: Network::Everybody,
+        recovers: false,
+        returns: true,
+        heals: false,
+        asks_inside: true,
+        bears_delay: true,
+        bears_loss: true,
+        bears_duplicates: true,
+        slots: true,
+        told_to_tolerate: false,
+        crashes: Crashes::AllButOne,
     },
 ];
 
@@ -369,6 +406,7 @@ pub trait Visitor {
 /// Hands the types of `entry` to the visitor: its own detector, or none where the driver knows of crashes by itself.
 pub fn visit<V: Visitor>(entry: &Entry, own_detector: bool, visitor: V) -> V::Output {
     match (entry.name, own_detector) {
+        ("slots", _) => visitor.visit::<Lanes, NoDetector>(),
         ("tree-token", _) => visitor.visit::<TreeToken, NoDetector>(),
         ("stabilizing", _) => visitor.visit::<Refined<Exclusion>, NoDetector>(),
         ("timer-free", _) => visitor.visit::<TimerFree, NoDetector>(),

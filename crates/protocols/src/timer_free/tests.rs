@@ -23,7 +23,7 @@ fn ids(nodes: &[u32]) -> NodeList {
 fn suspicions(net: &Mutex) -> Vec<(u32, u32)> {
     let told = net.told.iter().filter_map(|(_, at, notice)| match notice {
         Notice::Suspected(node, _) => Some((at.0, node.0)),
-        Notice::Asked | Notice::Granted { .. } | Notice::Lost { .. } => None,
+        Notice::Asked | Notice::Granted { .. } | Notice::Lost { .. } | Notice::TooLarge { .. } => None,
     });
     told.collect()
 }

@@ -317,9 +317,10 @@ fn a_token_is_not_made_anew_while_it_may_be_alive() {
 fn fence_of(notice: &kgate_core::Notice) -> Option<u128> {
     match notice {
         kgate_core::Notice::Granted { fence, .. } => fence.map(|fence| fence.0),
-        kgate_core::Notice::Asked | kgate_core::Notice::Lost { .. } | kgate_core::Notice::Suspected(..) => {
-            None
-        }
+        kgate_core::Notice::Asked
+        | kgate_core::Notice::Lost { .. }
+        | kgate_core::Notice::TooLarge { .. }
+        | kgate_core::Notice::Suspected(..) => None,
     }
 }
 

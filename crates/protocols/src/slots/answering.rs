@@ -1,0 +1,173 @@
+//! Requests of others: what they are told, what they are owed, and the relays of the tree.
+
+use alloc::boxed::Box;
+
+use kgate_core::NodeId;
+
+use super::debts::Debt;
+use super::defects::{S1, S8, SP2};
+use super::message::{About, Answers, Report, Scope, SlotsMessage};
+use super::relay::Relay;
+use super::stamp::Stamp;
+use super::{Out, Slots, SlotsTimer};
+use crate::collections::NodeList;
+
+impl Slots {
+    /// The snapshot: what of this process stands in the way of a request.
+    fn report(&self, stamp: Stamp) -> Report {
+        Report {
+            node: self.me,
+            life: self.life.unwrap_or(0),
+            version: self.version,
+            holds: self.grants.older_than(stamp),
+            ahead: self.pending.as_ref().is_some_and(|pending| pending.stamp < stamp),
+        }
+    }
+
+    pub(super) fn on_request(&mut self, parent: NodeId, about: About, scope: Scope, out: &mut Out) {
+        let root = about.stamp.node;
+        if self.moved_on(about) {
+            self.answer_nothing(about, parent, out);
+            return;
+        }
+        if !self.printed.has(SP2) {
+            self.clock = self.clock.max(about.stamp.clock); // What is asked from here on comes behind.
+        }
+        let older = |relay: &mut Relay| relay.about.stamp.node == root && relay.about.stamp < about.stamp;
+        for relay in self.relays.take(older) {
+            self.answer_nothing(relay.about, relay.parent, out);
+        }
+        self.drop_kept(|_| true, out);
+        let report = self.report(about.stamp);
+        let puts_off = self.options.defer && self.flat() && report.ahead;
+        self.owe(about, &report, !puts_off);
+        if puts_off || self.relays.has(about, parent) {
+            return;
+        }
+        self.pass_down(parent, about, scope, report, out);
+    }
+
+    /// Whether a newer request of the same process is known here: nobody waits for an answer to this one.
+    fn moved_on(&self, about: About) -> bool {
+        let owed = self.debts.of(about.stamp.node);
+        owed.is_some_and(|debt| debt.about.stamp > about.stamp) || self.relays.has_newer(about)
+    }
+
+    /// A relay that waits for an answer gets an empty one. Whoever asks for itself has moved on.
+    fn answer_nothing(&self, about: About, parent: NodeId, out: &mut Out) {
+        if parent != about.stamp.node && !self.printed.has(S8) {
+            self.send_answers(about, parent, Answers::default(), out);
+        }
+    }
+
+    fn send_answers(&self, about: About, to: NodeId, answers: Answers, out: &mut Out) {
+        out.send(to, SlotsMessage::Agg { head: self.head(), about, answers: Box::new(answers) });
+    }
+
+    fn owe(&mut self, about: About, report: &Report, sent: bool) {
+        if report.is_empty() {
+            self.debts.clear(about.stamp.node);
+        } else {
+            self.debts.set(Debt { about, holds: report.holds.clone(), ahead: report.ahead, sent });
+        }
+    }
+
+    /// Passes a request on to the children, if it has any; without, the answer goes back at once.
+    fn pass_down(&mut self, parent: NodeId, about: About, scope: Scope, report: Report, out: &mut Out) {
+        let mut wait = NodeList::default();
+        if let Scope::Clusters(height) = scope {
+            let head = self.head();
+            let neighbours = self.fleet.neighbours(self.me, height).into_iter();
+            for (child, cluster) in neighbours.filter(|(child, _)| *child != about.stamp.node) {
+                let scope = Scope::Clusters(cluster - 1);
+                out.send(child, SlotsMessage::Request { head, about, scope });
+                wait.insert(child);
+            }
+        }
+        let answers = Answers::of(report);
+        if wait.is_empty() {
+            self.send_answers(about, parent, answers, out);
+            return;
+        }
+        if self.relays.is_empty() {
+            self.arm(SlotsTimer::PassOn, out);
+        }
+        self.relays.push(Relay { about, parent, wait, answers, aged: false });
+    }
+
+    pub(super) fn on_agg(&mut self, from: NodeId, about: About, answers: Answers, out: &mut Out) {
+        if about.stamp.node != self.me {
+            self.relays.answered(about, from, &answers);
+            self.flush(out);
+            return;
+        }
+        let Some(pending) = self.pending.as_mut().filter(|pending| pending.stamp == about.stamp) else {
+            return;
+        };
+        pending.take(answers, &self.fleet, !self.printed.has(S1));
+        pending.wait.remove(from);
+        self.cover(out);
+        self.settle(out);
+    }
+
+    pub(super) fn on_update(&mut self, about: About, report: Report, out: &mut Out) {
+        let Some(pending) = self.pending.as_mut().filter(|pending| pending.stamp == about.stamp) else {
+            return;
+        };
+        pending.take_report(report, &self.fleet, !self.printed.has(S1));
+        self.settle(out);
+    }
+
+    /// Answers that are complete go up the tree.
+    pub(super) fn flush(&mut self, out: &mut Out) {
+        for relay in self.relays.take(|relay| relay.wait.is_empty()) {
+            self.send_answers(relay.about, relay.parent, relay.answers, out);
+            if self.relays.is_empty() && self.options.ask_again.is_some() {
+                out.disarm(SlotsTimer::PassOn);
+            }
+        }
+    }
+
+    /// On links that lose messages: what has come goes up if nothing more has for a while; the root asks the rest itself.
+    pub(super) fn pass_on(&mut self, out: &mut Out) {
+        for relay in self.relays.take(|relay| core::mem::replace(&mut relay.aged, true)) {
+            self.send_answers(relay.about, relay.parent, relay.answers, out);
+        }
+        if !self.relays.is_empty() {
+            self.arm(SlotsTimer::PassOn, out);
+        }
+    }
+
+    /// Something has changed: whoever was told otherwise is told now, if it can make use of that.
+    pub(super) fn update(&mut self, out: &mut Out) {
+        if self.debts.is_empty() {
+            return;
+        }
+        let mut debts = core::mem::take(&mut self.debts);
+        debts.retain(|debt| {
+            let report = self.report(debt.about.stamp);
+            let known = debt.sent && (report.ahead, &report.holds) == (debt.ahead, &debt.holds);
+            // Who waits for this process to be decided waits on, whatever else has changed.
+            let waits_on = report.ahead && (debt.ahead || !debt.sent);
+            // Decided, and nothing is left for anybody: nobody can use that.
+            let was_ahead = debt.ahead || !debt.sent;
+            let useless =
+                self.options.quiet && !report.ahead && was_ahead && report.holds.len() >= self.permits;
+            if known || waits_on || useless {
+                return true;
+            }
+            let (head, about) = (self.head(), debt.about);
+            (debt.holds, debt.ahead) = (report.holds.clone(), report.ahead);
+            let owed = !report.is_empty();
+            let message = if debt.sent {
+                SlotsMessage::Update { head, about, report: Box::new(report) }
+            } else {
+                SlotsMessage::Agg { head, about, answers: Box::new(Answers::of(report)) }
+            };
+            debt.sent = true;
+            out.send(about.stamp.node, message);
+            owed
+        });
+        self.debts = debts;
+    }
+}

@@ -1,0 +1,363 @@
+//! Clients of this process, its request, the decision, and what becomes of slots that are given back.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use kgate_core::{GrantId, NodeId, Notice, Refusal, To};
+
+use super::defects::{S7, S9, S10, S11, S13, SP1};
+use super::grants::Grant;
+use super::lanes::{LANE_AT, Lane};
+use super::message::{About, Scope, SlotsMessage};
+use super::pending::Pending;
+use super::slot_set::SlotSet;
+use super::stamp::Stamp;
+use super::{Out, Slots, SlotsTimer};
+
+/// For so many units a process asks at once, at most: each part of it has a fence of its own.
+const LONGEST_BATCH: u16 = 1 << 12;
+
+impl Slots {
+    pub(super) fn on_acquire(&mut self, weight: u32, out: &mut Out) -> Result<(), Refusal> {
+        if weight == 0 || weight > self.permits {
+            return Err(Refusal::Weight { weight, most: self.permits });
+        }
+        self.wishes.push_back(weight);
+        self.settle(out);
+        Ok(())
+    }
+
+    /// Does for the clients that wait what can be done now: the request that is out is decided, a kept grant is taken up, or a request goes
+    /// out. One is out at a time.
+    pub(super) fn settle(&mut self, out: &mut Out) {
+        loop {
+            self.decide(out);
+            let Some(&weight) = self.wishes.front() else { return };
+            if self.pending.is_some() || !self.is_member() {
+                return;
+            }
+            if self.lease && self.grants.kept(weight, self.permits).is_some() {
+                self.wishes.pop_front();
+                let id = self.next_grant();
+                let grant = self.grants.kept(weight, self.permits).expect("just seen");
+                grant.use_again(grant.count + 1, id);
+                tell(grant, id, self.lane, out);
+            } else {
+                self.ask(out);
+            }
+        }
+    }
+
+    /// A request goes out: for the client that waits longest, and with it for those behind as far as the batch has room.
+    fn ask(&mut self, out: &mut Out) {
+        self.drop_kept(|_| true, out);
+        let mut parts = VecDeque::new();
+        let mut units = 0;
+        while let Some(&weight) = self.wishes.front()
+            && (units == 0
+                || units + weight <= self.options.batch.min(self.permits).min(LONGEST_BATCH.into()))
+        {
+            units += weight;
+            parts.extend(self.wishes.pop_front());
+        }
+        self.clock.tick();
+        self.version += 1;
+        let stamp = Stamp { clock: self.clock, node: self.me };
+        let mut pending = Box::new(Pending::new(stamp, parts, &self.fleet));
+        out.notify(Notice::Asked);
+        let (head, about) = (self.head(), self.about(stamp));
+        if self.flat() {
+            let request = SlotsMessage::Request { head, about, scope: Scope::Yourself };
+            if self.fleet.is_full() {
+                out.send_to(To::All, request);
+            } else {
+                out.send_to(To::Many(self.fleet.others(self.me).collect()), request);
+            }
+        } else {
+            for (child, cluster) in self.fleet.neighbours(self.me, self.fleet.dimension()) {
+                let scope = Scope::Clusters(cluster - 1);
+                out.send(child, SlotsMessage::Request { head, about, scope });
+                pending.wait.insert(child);
+            }
+        }
+        self.pending = Some(pending);
+        self.arm(SlotsTimer::AskAgain, out);
+    }
+
+    pub(super) fn about(&self, stamp: Stamp) -> About {
+        About { stamp, life: self.life.unwrap_or(0) }
+    }
+
+    pub(super) fn arm(&self, timer: SlotsTimer, out: &mut Out) {
+        if let Some(after) = self.options.ask_again {
+            out.arm_within(timer, after, after.times(2));
+        }
+    }
+
+    /// The tree is done and somebody has not answered: asks it directly.
+    pub(super) fn cover(&mut self, out: &mut Out) {
+        if self.flat() || self.printed.has(S13) {
+            return;
+        }
+        let Some(pending) = &mut self.pending else { return };
+        if !pending.wait.is_empty() || !pending.is_lacking() {
+            return;
+        }
+        let lacking: Box<[NodeId]> = pending.lacking(&self.fleet).collect();
+        lacking.iter().for_each(|&node| {
+            pending.wait.insert(node);
+        });
+        let about = self.about(self.pending.as_ref().expect("just seen").stamp);
+        out.send_to(
+            To::Many(lacking),
+            SlotsMessage::Request { head: self.head(), about, scope: Scope::Yourself },
+        );
+    }
+
+    /// On links that lose messages: asks everybody again who has not answered or stands in the way.
+    pub(super) fn ask_again(&mut self, out: &mut Out) {
+        self.join_again(out);
+        if let Some(pending) = &self.pending {
+            let unsettled: Box<[NodeId]> = pending.unsettled(&self.fleet).collect();
+            let about = self.about(pending.stamp);
+            if !unsettled.is_empty() {
+                let request = SlotsMessage::Request { head: self.head(), about, scope: Scope::Yourself };
+                out.send_to(To::Many(unsettled), request);
+            }
+        }
+        if self.pending.is_some() || self.joining.is_some() {
+            self.arm(SlotsTimer::AskAgain, out);
+        }
+    }
+
+    /// Grants what can be granted: everybody has answered, nobody is ahead, and enough slots are free for the client that waits longest.
+    fn decide(&mut self, out: &mut Out) {
+        let mut decided = false;
+        while self.lease
+            && let Some(pending) = &self.pending
+            && pending.is_first(!self.printed.has(SP1))
+            && let Some(&weight) = pending.parts.front()
+        {
+            let mut taken = pending.taken();
+            self.grants.iter().for_each(|grant| taken.extend(&grant.slots));
+            let Some(slots) = SlotSet::lowest(weight, self.permits, taken.as_slice()) else { break };
+            self.grant_part(slots, out);
+            decided = true;
+        }
+        if decided {
+            self.version += 1;
+            self.update(out);
+        }
+    }
+
+    /// The client that waits longest gets these slots; the request ends with its last client.
+    fn grant_part(&mut self, slots: SlotSet, out: &mut Out) {
+        let id = self.next_grant();
+        let pending = self.pending.as_mut().expect("a request is decided");
+        let (stamp, count) = (pending.stamp, pending.uses);
+        pending.parts.pop_front();
+        pending.uses = pending.uses.checked_add(1).expect("a batch is smaller");
+        let grant = Grant { id: Some(id), stamp, slots, count, passed: 0 };
+        tell(&grant, id, self.lane, out);
+        self.grants.push(grant);
+        if self.pending.as_ref().is_some_and(|pending| pending.parts.is_empty()) {
+            self.end_request(out);
+        }
+    }
+
+    fn end_request(&mut self, out: &mut Out) {
+        self.pending = None;
+        if self.options.ask_again.is_some() {
+            out.disarm(SlotsTimer::AskAgain);
+        }
+    }
+
+    fn next_grant(&mut self) -> GrantId {
+        self.granted += 1;
+        self.name(self.granted)
+    }
+
+    /// Names are never used twice, whatever the life and the lane.
+    fn name(&self, grant: u64) -> GrantId {
+        GrantId(u64::from(self.life.unwrap_or(0)) << 40 | u64::from(self.lane.number) << LANE_AT | grant)
+    }
+
+    pub(super) fn on_release(&mut self, id: GrantId, out: &mut Out) -> Result<(), Refusal> {
+        self.grants.in_use(id).ok_or(Refusal::NoSuchRequest)?;
+        if self.hand_over(id, out) || self.keep(id) {
+            return Ok(());
+        }
+        self.grants.remove(|grant| grant.id == Some(id));
+        self.version += 1;
+        self.update(out);
+        self.settle(out);
+        Ok(())
+    }
+
+    /// The slots go to the next client of this process, if it wants just as many; while others wait, only so often.
+    fn hand_over(&mut self, id: GrantId, out: &mut Out) -> bool {
+        let others_wait = !self.debts.is_empty();
+        let first = self.pending.as_ref().and_then(|pending| pending.parts.front());
+        let next = first.or(self.wishes.front()).copied();
+        let (permits, cohort) = (self.permits, self.options.cohort);
+        let new = self.name(self.granted + 1);
+        let grant = self.grants.in_use(id).expect("seen by the caller");
+        // Of a request that is granted part by part, all fences have different counts.
+        let uses = self
+            .pending
+            .as_mut()
+            .filter(|pending| pending.stamp == grant.stamp)
+            .map(|pending| &mut pending.uses);
+        let count = uses.as_ref().map_or(grant.count, |uses| **uses - 1);
+        let may = cohort > 0
+            && self.lease
+            && next == Some(grant.slots.len())
+            && grant.is_lasting(permits)
+            && count < u16::MAX - 2 * LONGEST_BATCH
+            && (!others_wait || grant.passed < cohort);
+        if !may {
+            return false;
+        }
+        self.granted += 1;
+        grant.passed += u16::from(others_wait);
+        grant.use_again(count + 1, new);
+        tell(grant, new, self.lane, out);
+        if let Some(uses) = uses {
+            *uses += 1;
+        }
+        match &mut self.pending {
+            None => drop(self.wishes.pop_front()),
+            Some(pending) => {
+                pending.parts.pop_front();
+                if pending.parts.is_empty() {
+                    self.give_up(out);
+                    self.settle(out);
+                }
+            }
+        }
+        true
+    }
+
+    /// The slots stay here, unused, if nobody waits for anything.
+    fn keep(&mut self, id: GrantId) -> bool {
+        let wanted = !self.debts.is_empty() || self.pending.is_some() && !self.printed.has(S10);
+        let permits = self.permits;
+        let grant = self.grants.in_use(id).expect("seen by the caller");
+        let keeps = self.options.keep && !wanted && grant.is_lasting(permits);
+        if keeps {
+            (grant.id, grant.passed) = (None, 0);
+        }
+        keeps
+    }
+
+    /// Gives back what is kept and picked; whoever waits for it is told.
+    pub(super) fn drop_kept(&mut self, pick: impl Fn(&Grant) -> bool, out: &mut Out) {
+        if self.grants.remove(|grant| grant.id.is_none() && pick(grant)) > 0 {
+            self.version += 1;
+            self.update(out);
+        }
+    }
+
+    /// How many grants are in use.
+    pub(super) fn in_use(&self) -> usize {
+        self.grants.iter().filter(|grant| grant.id.is_some()).count()
+    }
+
+    /// Whether a client that wants so many gets them at once.
+    pub(super) fn keeps(&self, weight: u32) -> bool {
+        self.lease && self.waiting() == 0 && self.grants.keeps(weight, self.permits)
+    }
+
+    /// How many clients wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.pending.as_ref().map_or(0, |pending| pending.parts.len()) + self.wishes.len()
+    }
+
+    /// The last client that asked and waits gives up.
+    pub(super) fn on_withdraw(&mut self, out: &mut Out) -> Result<(), Refusal> {
+        let last = self.waiting().checked_sub(1).ok_or(Refusal::NoSuchRequest)?;
+        self.drop_client(last, out);
+        self.settle(out);
+        Ok(())
+    }
+
+    /// The client at that place of those that wait gives up. The caller settles what follows.
+    pub(super) fn drop_client(&mut self, place: usize, out: &mut Out) {
+        let parts = self.pending.as_mut().map(|pending| &mut pending.parts);
+        let out_now = parts.as_ref().map_or(0, |parts| parts.len());
+        if place >= out_now {
+            self.wishes.remove(place - out_now);
+            return;
+        }
+        let parts = parts.expect("it has so many");
+        parts.remove(place);
+        if parts.is_empty() {
+            self.give_up(out);
+        }
+    }
+
+    /// Nobody wants any more what the request is for: it ends, and whoever waits for that is told.
+    fn give_up(&mut self, out: &mut Out) {
+        self.end_request(out);
+        self.version += 1;
+        if !self.printed.has(S7) {
+            self.update(out);
+        }
+    }
+
+    pub(super) fn on_resize(&mut self, permits: u32, out: &mut Out) {
+        self.permits = permits;
+        if !self.printed.has(S9) {
+            self.update(out);
+        }
+        self.drop_kept(|grant| !grant.slots.all_below(permits), out);
+        self.fail_too_large(out);
+        self.settle(out);
+    }
+
+    /// Whoever wants more than there is fails.
+    fn fail_too_large(&mut self, out: &mut Out) {
+        let most = self.permits;
+        let mut fails = |weight: &u32| {
+            if *weight > most {
+                out.notify(Notice::TooLarge { weight: *weight, most });
+            }
+            *weight <= most
+        };
+        let mut ends = false;
+        if !self.printed.has(S11)
+            && let Some(pending) = &mut self.pending
+        {
+            pending.parts.retain(&mut fails);
+            ends = pending.parts.is_empty();
+        }
+        self.wishes.retain(&mut fails);
+        if ends {
+            self.give_up(out);
+        }
+    }
+
+    pub(super) fn on_lease(&mut self, valid: bool, out: &mut Out) {
+        self.lease = valid;
+        self.settle(out);
+    }
+
+    /// This process is a member no longer: its clients must stop, and those that wait will be asked for anew.
+    pub(super) fn lose_everything(&mut self, out: &mut Out) {
+        let ids: Vec<GrantId> = self.grants.iter().filter_map(|grant| grant.id).collect();
+        ids.into_iter().for_each(|grant| out.notify(Notice::Lost { grant }));
+        self.grants.remove(|_| true);
+        if let Some(pending) = self.pending.take() {
+            pending.parts.iter().rev().for_each(|&weight| self.wishes.push_front(weight));
+            if self.options.ask_again.is_some() {
+                out.disarm(SlotsTimer::AskAgain);
+            }
+        }
+    }
+}
+
+fn tell(grant: &Grant, id: GrantId, lane: Lane, out: &mut Out) {
+    let slots = Some(grant.slots.as_slice().iter().map(|slot| lane.global(*slot)).collect());
+    out.notify(Notice::Granted { grant: id, slots, fence: Some(grant.fence()) });
+}

@@ -1,0 +1,63 @@
+//! What this process has told others about their requests: whoever was told that something stands in its way is owed any change.
+
+use alloc::vec::Vec;
+
+use kgate_core::NodeId;
+
+use super::message::About;
+use super::slot_set::SlotSet;
+
+/// What one process was told.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Debt {
+    pub(super) about: About,
+    pub(super) holds: SlotSet,
+    pub(super) ahead: bool,
+    /// Whether it was told at all; otherwise the answer itself is owed.
+    pub(super) sent: bool,
+}
+
+/// The debts, by who is owed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Debts(Vec<Debt>);
+
+impl Debts {
+    fn place(&self, root: NodeId) -> Result<usize, usize> {
+        self.0.binary_search_by_key(&root, |debt| debt.about.stamp.node)
+    }
+
+    /// What is owed to `root`.
+    pub(super) fn of(&self, root: NodeId) -> Option<&Debt> {
+        self.place(root).ok().map(|at| &self.0[at])
+    }
+
+    /// The only debt to that process from now on.
+    pub(super) fn set(&mut self, debt: Debt) {
+        match self.place(debt.about.stamp.node) {
+            Ok(at) => self.0[at] = debt,
+            Err(at) => self.0.insert(at, debt),
+        }
+    }
+
+    /// Nothing is owed to `root` any more.
+    pub(super) fn clear(&mut self, root: NodeId) {
+        if let Ok(at) = self.place(root) {
+            self.0.remove(at);
+        }
+    }
+
+    /// Whether nothing is owed to anybody.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Keeps those for which `keep` says so; it may change them.
+    pub(super) fn retain(&mut self, keep: impl FnMut(&mut Debt) -> bool) {
+        self.0.retain_mut(keep);
+    }
+
+    /// To whom, in the order of ids.
+    pub(super) fn whom(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.0.iter().map(|debt| debt.about.stamp.node)
+    }
+}

@@ -1,0 +1,142 @@
+//! What goes wrong without one of the rules, each a switch at the line that differs. These are counterexamples that were found while the
+//! protocol was made; nobody has published them.
+
+use kgate_core::Printed;
+
+use crate::defects::Defect;
+
+/// The last report that arrives counts, not the newest.
+pub const S1: Printed = Printed(1 << 1);
+/// A process that comes back asks at once, with a clock of 0.
+pub const S2: Printed = Printed(1 << 2);
+/// Without a log: one round of JOIN.
+pub const S3: Printed = Printed(1 << 3);
+/// JOIN instead of the log, though nobody is left who remembers.
+pub const S4: Printed = Printed(1 << 4);
+/// Without a log: any message of a new life exempts it from being asked, and news of a former life are taken for news of this one.
+pub const S5: Printed = Printed(1 << 5);
+/// The clock is not raised by the view.
+pub const S6: Printed = Printed(1 << 6);
+/// Who withdraws tells nobody.
+pub const S7: Printed = Printed(1 << 7);
+/// A relay that hears of a request too late gets no answer from its children.
+pub const S8: Printed = Printed(1 << 8);
+/// What was kept quiet is not told when k grows.
+pub const S9: Printed = Printed(1 << 9);
+/// A slot is kept while a request of the same process is out.
+pub const S10: Printed = Printed(1 << 10);
+/// A request that no longer fits into k stays.
+pub const S11: Printed = Printed(1 << 11);
+/// Messages of former lives count.
+pub const S12: Printed = Printed(1 << 12);
+/// Whoever no relay has reached is not asked.
+pub const S13: Printed = Printed(1 << 13);
+/// Planted: whoever is ahead is not waited for.
+pub const SP1: Printed = Printed(1 << 14);
+/// Planted: a request does not move the receiver's clock.
+pub const SP2: Printed = Printed(1 << 15);
+
+/// All, in order.
+pub const ALL: [Defect; 15] = [
+    Defect {
+        id: "S1",
+        switch: S1,
+        place: "slots, reports",
+        story: "an UPDATE overtakes the answer that it corrects, and the last that arrives counts: the asker waits for ever for somebody \
+                who is done. Repair: reports are snapshots with a version, and the newest counts",
+    },
+    Defect {
+        id: "S2",
+        switch: S2,
+        place: "slots, restart",
+        story: "a process comes back with nothing and asks at once: its stamps are lower than those of requests that are out and never \
+                asked it; two have a slot. Repair: it asks once it has installed the view that adds it, and clocks begin above in each view",
+    },
+    Defect {
+        id: "S3",
+        switch: S3,
+        place: "slots, JOIN",
+        story: "an answer to JOIN is given before its sender has seen a request that is decided without the joiner; its owner dies, and the \
+                joiner's fence is lower. Repair: a second round, or views",
+    },
+    Defect {
+        id: "S4",
+        switch: S4,
+        place: "slots, JOIN",
+        story: "all processes come back and only tell each other so: nobody remembers the last fence. Nothing helps without a log or a \
+                stable store; views pass",
+    },
+    Defect {
+        id: "S5",
+        switch: S5,
+        place: "slots, JOIN",
+        story: "whoever shows a new life by any message is exempt from being asked, though its clock may be low. Repair: only JOIN or the log \
+                exempts, and a detector speaks of a process in one life",
+    },
+    Defect {
+        id: "S6",
+        switch: S6,
+        place: "slots, views",
+        story: "clocks go on as they were when a view is installed: who is added may have a lower stamp than requests that did not ask it. \
+                Repair: the view is the high part of the clock",
+    },
+    Defect {
+        id: "S7",
+        switch: S7,
+        place: "slots, withdraw",
+        story: "who gives up tells nobody: those behind wait for it for ever. Repair: it is told as every change is",
+    },
+    Defect {
+        id: "S8",
+        switch: S8,
+        place: "slots, tree",
+        story: "a request reaches a relay late, its children have heard of a newer one and ignore it: the relay waits for ever. Repair: an \
+                empty answer",
+    },
+    Defect {
+        id: "S9",
+        switch: S9,
+        place: "slots, quiet",
+        story: "a decision that left nothing free was not told, then k grows: nobody learns that there is something now. Repair: look \
+                again when k changes",
+    },
+    Defect {
+        id: "S10",
+        switch: S10,
+        place: "slots, idle keep",
+        story: "a process keeps a slot that nobody asked for while its own request is out, and that needs the slot: it waits for itself. \
+                Repair: keep only without a request",
+    },
+    Defect {
+        id: "S11",
+        switch: S11,
+        place: "slots, resize",
+        story: "k becomes less than a request wants: it waits for ever, and everybody behind it. Repair: it fails",
+    },
+    Defect {
+        id: "S12",
+        switch: S12,
+        place: "slots, lives",
+        story: "a message of a former life counts for the present one: its version is greater than all that follow. Repair: each message \
+                says which life speaks",
+    },
+    Defect {
+        id: "S13",
+        switch: S13,
+        place: "slots, tree",
+        story: "a member that no relay knew of, or that was below one that died, is never asked. Repair: when the tree is done, whoever \
+                has not answered is asked directly",
+    },
+    Defect {
+        id: "SP1",
+        switch: SP1,
+        place: "slots, planted",
+        story: "whoever is ahead is not waited for: planted, to see that the judges work",
+    },
+    Defect {
+        id: "SP2",
+        switch: SP2,
+        place: "slots, planted",
+        story: "a request does not move the clock of who receives it: planted, to see that the judges work",
+    },
+];

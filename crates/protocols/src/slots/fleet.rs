@@ -1,0 +1,91 @@
+//! Who takes part, as one process knows it: the members, each in one life, and the view.
+
+use alloc::vec::Vec;
+
+use kgate_core::NodeId;
+
+use crate::collections::{NodeList, SortedMap};
+use crate::topology::{self, Members, Order, first_member};
+
+/// Who takes part. Sparse: everybody is a member in its first life unless said otherwise.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Fleet {
+    /// Ids are below that.
+    pub(super) nodes: u32,
+    /// The last view that was installed; lives are numbered by the views that began them.
+    pub(super) view: u32,
+    /// Who is no member.
+    absent: NodeList,
+    /// The latest life of each that was heard of, where it is not the first.
+    lives: SortedMap<NodeId, u32>,
+}
+
+impl Fleet {
+    /// Everybody, in its first life.
+    pub(super) fn new(nodes: u32) -> Self {
+        Self { nodes, view: 0, absent: NodeList::default(), lives: SortedMap::default() }
+    }
+
+    /// The life in which `node` is a member.
+    pub(super) fn life(&self, node: NodeId) -> Option<u32> {
+        (node.0 < self.nodes && !self.absent.contains(node)).then(|| self.latest(node))
+    }
+
+    /// The latest life of `node` that was heard of, over or not.
+    pub(super) fn latest(&self, node: NodeId) -> u32 {
+        if self.lives.is_empty() { 0 } else { self.lives.get(node).unwrap_or(0) }
+    }
+
+    /// `node` is a member in that life.
+    pub(super) fn add(&mut self, node: NodeId, life: u32) {
+        for gap in self.nodes..node.0 {
+            self.absent.insert(NodeId(gap));
+        }
+        self.nodes = self.nodes.max(node.0 + 1);
+        self.absent.remove(node);
+        if life > 0 {
+            self.lives.insert(node, life);
+        }
+    }
+
+    /// `node` is no member any more, and was last in that life.
+    pub(super) fn remove(&mut self, node: NodeId, life: u32) {
+        self.absent.insert(node);
+        if life > self.latest(node) {
+            self.lives.insert(node, life);
+        }
+    }
+
+    /// How many members there are in a range of ids.
+    pub(super) fn count_in(&self, low: u32, high: u32) -> u32 {
+        let high = high.min(self.nodes);
+        high.saturating_sub(low) - self.absent.count_in(low, high)
+    }
+
+    /// Whether every id is a member's.
+    pub(super) fn is_full(&self) -> bool {
+        self.absent.is_empty()
+    }
+
+    /// All members but `me`, in the order of their ids.
+    pub(super) fn others(&self, me: NodeId) -> impl Iterator<Item = NodeId> + '_ {
+        (0..self.nodes).map(NodeId).filter(move |&node| node != me && !self.absent.contains(node))
+    }
+
+    /// Who is no member.
+    pub(super) fn absent(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.absent.iter()
+    }
+
+    /// The number of clusters of each process.
+    pub(super) fn dimension(&self) -> u8 {
+        u8::try_from(topology::dimension(self.nodes)).expect("at most 32")
+    }
+
+    /// The first member of each of the clusters 1 .. `height` of `me`, with its cluster's number.
+    pub(super) fn neighbours(&self, me: NodeId, height: u8) -> Vec<(NodeId, u8)> {
+        let members = Members::new(self.nodes, &self.absent);
+        let first = |s: u8| Some((first_member(me, u32::from(s), Order::VCube, &members)?, s));
+        (1..=height).filter_map(first).collect()
+    }
+}

@@ -1,0 +1,87 @@
+//! The slots that are here: in use, or kept since nobody asks for them.
+
+use alloc::vec::Vec;
+
+use kgate_core::{Fence, GrantId};
+
+use super::slot_set::SlotSet;
+use super::stamp::Stamp;
+
+/// Slots that one request was granted.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Grant {
+    /// Names it to its client; none while it is kept.
+    pub(super) id: Option<GrantId>,
+    pub(super) stamp: Stamp,
+    pub(super) slots: SlotSet,
+    /// The last part of its fence: greater each time it is used again.
+    pub(super) count: u16,
+    /// How often it went to the next client of this process while others waited.
+    pub(super) passed: u16,
+}
+
+impl Grant {
+    /// Its fence.
+    pub(super) fn fence(&self) -> Fence {
+        self.stamp.fence(self.count)
+    }
+
+    /// The next client has it: the same slots under a greater fence.
+    pub(super) fn use_again(&mut self, count: u16, id: GrantId) {
+        debug_assert!(count > self.count, "a fence grows");
+        (self.count, self.id) = (count, Some(id));
+    }
+
+    /// Whether it may be used again, by a process that knows of `permits` slots.
+    pub(super) fn is_lasting(&self, permits: u32) -> bool {
+        self.count < u16::MAX && self.slots.all_below(permits)
+    }
+}
+
+/// All grants of this process, in the order in which they were made.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Grants(Vec<Grant>);
+
+impl Grants {
+    /// The slots of grants older than `stamp`.
+    pub(super) fn older_than(&self, stamp: Stamp) -> SlotSet {
+        let mut slots = SlotSet::default();
+        self.0.iter().filter(|grant| grant.stamp < stamp).for_each(|grant| slots.extend(&grant.slots));
+        slots
+    }
+
+    pub(super) fn push(&mut self, grant: Grant) {
+        self.0.push(grant);
+    }
+
+    /// The grant that a client knows by that name.
+    pub(super) fn in_use(&mut self, id: GrantId) -> Option<&mut Grant> {
+        self.0.iter_mut().find(|grant| grant.id == Some(id))
+    }
+
+    /// A kept grant of exactly so many slots that may be used again.
+    pub(super) fn kept(&mut self, weight: u32, permits: u32) -> Option<&mut Grant> {
+        let fits = |grant: &&mut Grant| {
+            grant.id.is_none() && grant.slots.len() == weight && grant.is_lasting(permits)
+        };
+        self.0.iter_mut().find(fits)
+    }
+
+    /// Whether there is such a grant.
+    pub(super) fn keeps(&self, weight: u32, permits: u32) -> bool {
+        let fits =
+            |grant: &Grant| grant.id.is_none() && grant.slots.len() == weight && grant.is_lasting(permits);
+        self.0.iter().any(fits)
+    }
+
+    /// Takes out those for which `pick` says so; how many.
+    pub(super) fn remove(&mut self, pick: impl Fn(&Grant) -> bool) -> usize {
+        let before = self.0.len();
+        self.0.retain(|grant| !pick(grant));
+        before - self.0.len()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Grant> + '_ {
+        self.0.iter()
+    }
+}

@@ -1,0 +1,160 @@
+//! Lives and views, as the log tells them.
+//!
+//! Whoever is added begins a view, and clocks begin above in each view. So a new member's stamps are greater than all that were made before, and
+//! requests that are out need not ask it: it asks everybody, and hears of them as ahead. A process that comes back needs to
+//! learn nothing but the log, and asks only once it has installed the view that adds it. Requests of a view that is not
+//! installed here are kept until it is: otherwise a clock would run ahead of its view.
+
+use kgate_core::{Fence, Membership, NodeId, Refusal};
+
+use super::defects::{S2, S5, S6, S12};
+use super::message::{About, Head, SlotsMessage};
+use super::stamp::Clock;
+use super::{Out, Slots};
+
+/// Requests kept for a view that is slow to come. Beyond, they are dropped as if the network had lost them.
+const KEPT: usize = 1 << 16;
+
+impl Slots {
+    /// This process comes back with nothing: it waits for the log to tell that it takes part, or tells the others so itself.
+    pub(super) fn begin_return(&mut self, life: u32, out: &mut Out) {
+        match self.membership() {
+            Membership::Log => self.life = None,
+            Membership::Join => self.begin_join(life, out),
+        }
+    }
+
+    /// Whether a message counts: its sender, and the process that asks, are members in those lives.
+    pub(super) fn hears(&mut self, from: NodeId, head: Head, about: About, out: &mut Out) -> bool {
+        if self.life.is_none() {
+            return false;
+        }
+        if self.printed.has(S12) || self.printed.has(S2) {
+            return self.fleet.life(from).is_some();
+        }
+        self.notice_life(from, head.life, out);
+        let root = about.stamp.node;
+        let of_root = if root == self.me { self.life } else { self.fleet.life(root) };
+        self.fleet.life(from) == Some(head.life) && of_root == Some(about.life)
+    }
+
+    /// Keeps a request until its view is installed. Of one process by one way, only the newest matters.
+    pub(super) fn keep_for_later(&mut self, from: NodeId, request: SlotsMessage) {
+        let about = |message: &SlotsMessage| match message {
+            SlotsMessage::Request { about, .. } => Some(about.stamp),
+            SlotsMessage::Agg { .. }
+            | SlotsMessage::Update { .. }
+            | SlotsMessage::Join { .. }
+            | SlotsMessage::Welcome { .. } => None,
+        };
+        let Some(stamp) = about(&request) else { return };
+        let older = |(parent, other): &(NodeId, SlotsMessage)| {
+            *parent == from && about(other).is_some_and(|other| other.node == stamp.node && other <= stamp)
+        };
+        self.kept.retain(|kept| !older(kept));
+        if self.kept.len() < KEPT {
+            self.kept.push((from, request));
+            self.kept.sort_by_key(|(parent, message)| (about(message), *parent));
+        }
+    }
+
+    /// A view was installed: what waited for it happens.
+    fn open_kept(&mut self, out: &mut Out) {
+        for (from, message) in core::mem::take(&mut self.kept) {
+            // It was looked at when it came.
+            let _ = self.on_deliver(from, message, out);
+        }
+    }
+
+    pub(super) fn on_crashed(&mut self, node: NodeId, life: u32, out: &mut Out) -> Result<(), Refusal> {
+        if node.0 >= self.fleet.nodes {
+            return Err(Refusal::Stranger(node));
+        }
+        if node == self.me {
+            if self.life == Some(life) {
+                self.leave(life, out);
+            }
+            return Ok(());
+        }
+        let speaks_of_it = life >= self.fleet.latest(node) || self.printed.has(S5) || self.printed.has(S2);
+        if speaks_of_it {
+            self.gone(node, life, out);
+        }
+        Ok(())
+    }
+
+    /// This process was evicted: it takes part again once the log says so.
+    fn leave(&mut self, life: u32, out: &mut Out) {
+        self.fleet.remove(self.me, life);
+        self.life = None;
+        self.returns = 1;
+        self.debts = super::Debts::default();
+        self.relays = super::Relays::default();
+        self.lose_everything(out);
+    }
+
+    /// `node` takes part no more: it holds nothing, asks nothing, answers nothing.
+    pub(super) fn gone(&mut self, node: NodeId, life: u32, out: &mut Out) {
+        let was = self.fleet.life(node).is_some();
+        self.fleet.remove(node, life);
+        if !was {
+            return;
+        }
+        self.debts.clear(node);
+        self.relays.gone(node);
+        if let Some(pending) = &mut self.pending {
+            pending.gone(node);
+        }
+        self.joined_without(node, out);
+        self.flush(out);
+        self.cover(out);
+        self.settle(out);
+    }
+
+    /// `node` takes part in that life. Requests that are out need not ask it if its stamps are sure to be greater.
+    pub(super) fn added(&mut self, node: NodeId, life: u32, exempt: bool, out: &mut Out) {
+        if self.fleet.life(node).is_some() {
+            let former = self.fleet.latest(node);
+            self.gone(node, former, out);
+        }
+        self.fleet.add(node, life);
+        if let Some(pending) = &mut self.pending {
+            pending.added(node, exempt);
+        }
+        self.join_with(node, out);
+    }
+
+    pub(super) fn on_joined(&mut self, node: NodeId, life: u32, out: &mut Out) -> Result<(), Refusal> {
+        if node.0 >= Fence::NODES {
+            return Err(Refusal::Stranger(node));
+        }
+        if self.membership() == Membership::Join {
+            return Ok(()); // Whoever is back says so itself.
+        }
+        if self.printed.has(S2) {
+            if node != self.me {
+                self.added(node, 0, true, out);
+            }
+            return Ok(());
+        }
+        if life <= self.fleet.view {
+            return Ok(()); // Known: a log may be told twice.
+        }
+        if node == self.me {
+            self.fleet.add(node, life);
+            self.returns = self.returns.saturating_sub(1);
+            if self.returns == 0 && self.life.is_none() {
+                self.life = Some(life);
+            }
+        } else {
+            self.added(node, life, true, out);
+        }
+        self.fleet.view = life;
+        if !self.printed.has(S6) {
+            self.clock = self.clock.max(Clock { view: life, ticks: 0 });
+        }
+        self.open_kept(out);
+        self.settle(out);
+        Ok(())
+    }
+}

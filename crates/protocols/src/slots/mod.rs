@@ -1,0 +1,311 @@
+//! `slots`: numbered, fenced slots in the order of requests; ours. `docs/SLOTS.md` tells it with proofs, costs and pictures.
+//!
+//! k slots, numbered 0 .. k-1. A process stamps its request with its logical clock and asks everybody. Each answers with a **snapshot**: which slots it
+//! holds by older requests, and whether it is *ahead*, that is, has asked before and waits too. Whoever was told that something stands in its
+//! way is owed any change. A request is decided by its own process once everybody has answered and nobody is ahead: it takes the lowest slots
+//! that nobody holds, as soon as there are enough for what its client wants.
+//!
+//! Invariant: after p has received a request, p's clock has passed it, so whatever p asks for later comes behind. Hence what p holds or will hold before
+//! that request ends is within its last report; an empty report is final; and **requests are decided in the order of their stamps**.
+//! So a slot has one holder, its fence (the stamp of the request, then a count of re-uses) grows for ever, and a request for many is never overtaken.
+//!
+//! Cost: 2(n-1) messages and two delays when nobody else asks, one delay after a release, none to use a kept slot again. On the tree of the virtual
+//! hypercube the answers are put together on their way back: log2 n messages reach the asker, after 2 log2 n delays. An idle process keeps its clock and a few words.
+//!
+//! - `asking.rs`: clients, the request, the decision, what becomes of slots that are given back;
+//! - `answering.rs`: requests of others, debts, relays of the tree;
+//! - `membership.rs`: lives and views, from the log; `join.rs`: without one;
+//! - `lanes.rs`: several independent queues under one roof.
+//!
+//! Deviations from the design (`docs/SLOTS.md`): no process remembers the last request of every other one; a debt is replaced only by a newer one, which is
+//! all that is needed. Who is ahead and was known to be ahead does not tell what else has changed: the asker waits anyway. A request for
+//! several clients is granted part by part. Answers of a higher view are taken at once, only requests of one are kept.
+
+mod answering;
+mod asking;
+mod debts;
+pub mod defects;
+mod fleet;
+mod grants;
+mod join;
+mod lanes;
+mod membership;
+mod message;
+mod pending;
+mod ranges;
+mod relay;
+mod slot_set;
+mod stamp;
+
+pub use lanes::{Lanes, LanesMessage, LanesTimer};
+pub use message::{About, Answers, Head, Report, Scope, SlotsMessage};
+pub use ranges::Ranges;
+pub use slot_set::SlotSet;
+pub use stamp::{Clock, Stamp};
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use kgate_core::{
+    Dissemination, Fence, Input, InputOf, Means, Membership, Never, NodeId, Observation, Outbox, Phase,
+    Printed, Protocol, Refusal, Setup, SlotOptions, Time,
+};
+
+use crate::collections::NodeList;
+use debts::Debts;
+use defects::{S2, S4};
+use fleet::Fleet;
+use grants::Grants;
+use join::Joining;
+use lanes::Lane;
+use pending::Pending;
+use relay::Relays;
+
+/// Up to so many processes a request goes straight to each: measured in `docs/SLOTS.md`.
+pub const FLAT_UP_TO: u32 = 32;
+
+/// `slots` at one process.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Slots {
+    me: NodeId,
+    /// Which of several independent queues this is.
+    lane: Lane,
+    /// k, as far as it was told.
+    permits: u32,
+    printed: Printed,
+    options: SlotOptions,
+    /// How many of its own returns the log still has to tell before it takes part; 0 from the first start on.
+    returns: u32,
+    /// In which life it takes part; none while it does not.
+    life: Option<u32>,
+    fleet: Fleet,
+    clock: Clock,
+    /// How often what others may have to know has changed.
+    version: u64,
+    /// How many grants there were in this life.
+    granted: u64,
+    /// Whether it may decide and hand over.
+    lease: bool,
+    /// What clients want whose request is not out yet, in their order.
+    wishes: VecDeque<u32>,
+    pending: Option<Box<Pending>>,
+    grants: Grants,
+    debts: Debts,
+    relays: Relays,
+    /// Requests of a view that is not installed here yet.
+    kept: Vec<(NodeId, SlotsMessage)>,
+    joining: Option<Box<Joining>>,
+    /// Without a log: whose new life has shown, and has not said JOIN here.
+    noticed: NodeList,
+}
+
+/// Timers run only where messages may be lost ([`SlotOptions::ask_again`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SlotsTimer {
+    /// While a request or a JOIN is out: whoever has not answered is asked again. Runs on until nothing is out.
+    AskAgain,
+    /// While answers are put together: what has come is passed on at the second expiry. Runs on until nothing is relayed.
+    PassOn,
+}
+
+type Out = Outbox<Slots>;
+
+impl Slots {
+    fn flat(&self) -> bool {
+        match self.options.dissemination {
+            Dissemination::Flat => true,
+            Dissemination::Tree => false,
+            Dissemination::Auto => self.fleet.nodes <= FLAT_UP_TO,
+        }
+    }
+
+    fn membership(&self) -> Membership {
+        if self.printed.has(S4) { Membership::Join } else { self.options.membership }
+    }
+
+    fn head(&self) -> Head {
+        Head { life: self.life.unwrap_or(0), view: self.fleet.view }
+    }
+
+    /// Whether it takes part fully: it may ask.
+    fn is_member(&self) -> bool {
+        self.life.is_some() && self.joining.is_none()
+    }
+
+    fn check_peer(&self, from: NodeId) -> Result<(), Refusal> {
+        if from == self.me || from.0 >= self.fleet.nodes { Err(Refusal::Stranger(from)) } else { Ok(()) }
+    }
+
+    /// Bytes from the network: whatever a message says is possible, or it is refused.
+    fn check(&self, from: NodeId, message: &SlotsMessage) -> Result<(), Refusal> {
+        self.check_peer(from)?;
+        let (head, about) = match message {
+            SlotsMessage::Join { .. } => return Ok(()),
+            SlotsMessage::Welcome { clock, .. } => {
+                return sound(clock.ticks <= Clock::LAST_TICK, "a clock out of reach");
+            }
+            SlotsMessage::Request { head, about, .. }
+            | SlotsMessage::Agg { head, about, .. }
+            | SlotsMessage::Update { head, about, .. } => (head, about),
+        };
+        let root = about.stamp.node;
+        if root.0 >= self.fleet.nodes {
+            return Err(Refusal::Stranger(root));
+        }
+        let clock = about.stamp.clock;
+        sound(clock.ticks <= Clock::LAST_TICK, "a clock out of reach")?;
+        match message {
+            SlotsMessage::Request { scope, .. } => {
+                sound(root != self.me, "my own request")?;
+                sound(clock.view <= head.view, "a stamp of a view that its sender has not installed")?;
+                let height = match scope {
+                    Scope::Yourself => 0,
+                    Scope::Clusters(height) => *height,
+                };
+                sound(height <= self.fleet.dimension(), "more clusters than there are")
+            }
+            SlotsMessage::Agg { answers, .. } => {
+                sound(answers.empty.is_sound(self.fleet.nodes), "ranges out of order")?;
+                sound(answers.reports.len() <= self.fleet.nodes as usize, "more reports than processes")?;
+                answers.reports.iter().try_for_each(|report| self.check_report(report))
+            }
+            SlotsMessage::Update { report, .. } => {
+                sound(root == self.me, "an update about another's request")?;
+                sound(report.node == from, "an update about another process")?;
+                self.check_report(report)
+            }
+            SlotsMessage::Join { .. } | SlotsMessage::Welcome { .. } => Ok(()),
+        }
+    }
+
+    fn check_report(&self, report: &Report) -> Result<(), Refusal> {
+        if report.node.0 >= self.fleet.nodes {
+            return Err(Refusal::Stranger(report.node));
+        }
+        sound(report.holds.is_sound(), "slots out of order")
+    }
+
+    fn on_deliver(&mut self, from: NodeId, message: SlotsMessage, out: &mut Out) -> Result<(), Refusal> {
+        self.check(from, &message)?;
+        match message {
+            SlotsMessage::Join { life, round } => self.on_join(from, life, round, out),
+            SlotsMessage::Welcome { head, life, round, clock } => {
+                self.on_welcome(from, head, life, round, clock, out)
+            }
+            SlotsMessage::Request { head, .. } if head.view > self.fleet.view => {
+                self.keep_for_later(from, message)
+            }
+            SlotsMessage::Request { head, about, scope } => {
+                if self.hears(from, head, about, out) {
+                    self.on_request(from, about, scope, out);
+                }
+            }
+            SlotsMessage::Agg { head, about, answers } => {
+                if self.hears(from, head, about, out) {
+                    self.on_agg(from, about, *answers, out);
+                }
+            }
+            SlotsMessage::Update { head, about, report } => {
+                if self.hears(from, head, about, out) {
+                    self.on_update(about, *report, out);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn on_expire(&mut self, timer: SlotsTimer, out: &mut Out) {
+        match timer {
+            SlotsTimer::AskAgain => self.ask_again(out),
+            SlotsTimer::PassOn => self.pass_on(out),
+        }
+    }
+}
+
+fn sound(it_is: bool, why: &'static str) -> Result<(), Refusal> {
+    if it_is { Ok(()) } else { Err(Refusal::Junk(why)) }
+}
+
+impl Protocol for Slots {
+    const NAME: &'static str = "slots";
+    const MEANS: Means = Means::Slots;
+    type Message = SlotsMessage;
+    type Timer = SlotsTimer;
+    type Durable = Never;
+
+    fn start(setup: &Setup, restored: Option<Never>, out: &mut Out) -> Self {
+        assert!(
+            restored.is_none() && setup.nodes <= Fence::NODES,
+            "at most 2^24 processes have room in a fence"
+        );
+        let mut slots = Self {
+            me: setup.me,
+            lane: Lane::ONLY,
+            permits: setup.permits,
+            printed: setup.printed,
+            options: setup.slots,
+            returns: if setup.printed.has(S2) { 0 } else { setup.life.0 },
+            life: Some(0),
+            fleet: Fleet::new(setup.nodes),
+            clock: Clock::default(),
+            version: 0,
+            granted: 0,
+            lease: true,
+            wishes: VecDeque::new(),
+            pending: None,
+            grants: Grants::default(),
+            debts: Debts::default(),
+            relays: Relays::default(),
+            kept: Vec::new(),
+            joining: None,
+            noticed: NodeList::default(),
+        };
+        if slots.returns > 0 {
+            slots.begin_return(setup.life.0, out);
+        }
+        slots
+    }
+
+    fn handle(&mut self, _now: Time, input: InputOf<Self>, out: &mut Out) -> Result<(), Refusal> {
+        match input {
+            Input::Acquire { weight } => return self.on_acquire(weight, out),
+            Input::Withdraw => return self.on_withdraw(out),
+            Input::Release { grant } => return self.on_release(grant, out),
+            Input::Deliver { from, message } => return self.on_deliver(from, message, out),
+            Input::Crashed(node, life) => return self.on_crashed(node, life.0, out),
+            Input::Joined(node, life) => return self.on_joined(node, life.0, out),
+            Input::Resize(permits) => self.on_resize(permits, out),
+            Input::Lease(valid) => self.on_lease(valid, out),
+            Input::Expire(timer) => self.on_expire(timer, out),
+        }
+        Ok(())
+    }
+
+    fn observe(&self) -> Observation {
+        let pending = self.pending.as_ref();
+        let waits = pending.is_some() || !self.wishes.is_empty();
+        let in_use = self.grants.iter().filter_map(|grant| grant.id).next();
+        let here = self.grants.iter().flat_map(|grant| {
+            grant.slots.as_slice().iter().map(move |slot| (self.lane.global(*slot), grant.fence()))
+        });
+        Observation {
+            phase: match (waits, in_use) {
+                (true, _) => Phase::Waiting,
+                (false, Some(_)) => Phase::Holding,
+                (false, None) => Phase::Idle,
+            },
+            stamp: pending.map(|pending| pending.stamp.shown()),
+            grant: in_use,
+            lacking: pending.map(|pending| pending.unsettled(&self.fleet).collect()).unwrap_or_default(),
+            owing: self.debts.whom().collect(),
+            crashed: self.fleet.absent().filter(|&node| node != self.me).collect(),
+            tokens: Vec::new(),
+            slots: here.collect(),
+            relaying: self.relays.roots().collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,143 @@
+//! The request of this process that is out and undecided.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use kgate_core::NodeId;
+
+use super::fleet::Fleet;
+use super::message::{Answers, Report};
+use super::ranges::Ranges;
+use super::slot_set::SlotSet;
+use super::stamp::Stamp;
+use crate::collections::NodeList;
+
+/// A request that is out.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Pending {
+    pub(super) stamp: Stamp,
+    /// What the clients that it is for want, in their order. Mostly it is for one.
+    pub(super) parts: VecDeque<u32>,
+    /// The count of the next fence under this stamp: one request may be granted part by part.
+    pub(super) uses: u16,
+    /// Who has answered; some of them may have left since.
+    heard: Ranges,
+    /// What stands in its way, of those that have answered, by their ids.
+    reports: Vec<Report>,
+    /// How many members have not answered, and how many are ahead.
+    lacking: u32,
+    ahead: u32,
+    /// The children in the tree that have not answered.
+    pub(super) wait: NodeList,
+}
+
+impl Pending {
+    /// Just made, by a process that is itself a member.
+    pub(super) fn new(stamp: Stamp, parts: VecDeque<u32>, fleet: &Fleet) -> Self {
+        let (lacking, wait) = (fleet.count_in(0, fleet.nodes) - 1, NodeList::default());
+        let mut heard = Ranges::default();
+        heard.insert_one(stamp.node);
+        Self { stamp, parts, uses: 0, heard, reports: Vec::new(), lacking, ahead: 0, wait }
+    }
+
+    /// Takes answers in. Those of former lives do not count; a request asks only who is a member, and whoever comes
+    /// later is exempt, so that an empty answer needs no life beside it.
+    pub(super) fn take(&mut self, answers: Answers, fleet: &Fleet, newest: bool) {
+        for range in answers.empty.iter() {
+            self.heard.insert(range, |new| self.lacking -= fleet.count_in(new.start, new.end));
+        }
+        if !self.reports.is_empty() {
+            let settled = |report: &Report| answers.empty.contains(report.node);
+            let ahead = self.reports.iter().filter(|report| settled(report) && report.ahead).count();
+            self.ahead -= u32::try_from(ahead).expect("no more than processes");
+            self.reports.retain(|report| !settled(report));
+        }
+        for report in answers.reports {
+            self.take_report(report, fleet, newest);
+        }
+    }
+
+    /// Takes one report in: the newest one of each process counts. Without `newest`, the last that arrives does (S1).
+    pub(super) fn take_report(&mut self, report: Report, fleet: &Fleet, newest: bool) {
+        if fleet.life(report.node) != Some(report.life) {
+            return;
+        }
+        let place = self.reports.binary_search_by_key(&report.node, |known| known.node);
+        let heard = self.heard.contains(report.node);
+        match place {
+            Ok(at) if newest && report.version < self.reports[at].version => return,
+            Err(_) if newest && heard => return, // An empty answer is final.
+            Ok(at) => {
+                self.ahead -= u32::from(self.reports[at].ahead);
+                self.reports.remove(at);
+            }
+            Err(_) => {}
+        }
+        if !heard {
+            self.heard.insert_one(report.node);
+            self.lacking -= 1;
+        }
+        if !report.is_empty() {
+            self.ahead += u32::from(report.ahead);
+            let at = self.reports.partition_point(|known| known.node < report.node);
+            self.reports.insert(at, report);
+        }
+    }
+
+    /// `node`, a member until now, is none any more.
+    pub(super) fn gone(&mut self, node: NodeId) {
+        if !self.heard.contains(node) {
+            self.lacking -= 1;
+        }
+        self.heard.remove(node);
+        if let Ok(at) = self.reports.binary_search_by_key(&node, |known| known.node) {
+            self.ahead -= u32::from(self.reports.remove(at).ahead);
+        }
+        self.wait.remove(node);
+    }
+
+    /// `node` is a new member. Its stamps are greater than this one's, so it need not be asked; unless it is not sure that they are.
+    pub(super) fn added(&mut self, node: NodeId, exempt: bool) {
+        if exempt {
+            self.heard.insert_one(node);
+        } else {
+            self.heard.remove(node); // A late answer of a former life may have put it there.
+            self.lacking += 1;
+        }
+    }
+
+    /// `node`, a member that was not exempt, is so now.
+    pub(super) fn exempt(&mut self, node: NodeId) {
+        if !self.heard.contains(node) {
+            self.heard.insert_one(node);
+            self.lacking -= 1;
+        }
+    }
+
+    /// The members that have not answered.
+    pub(super) fn lacking<'a>(&'a self, fleet: &'a Fleet) -> impl Iterator<Item = NodeId> + 'a {
+        fleet.others(self.stamp.node).filter(|&node| !self.heard.contains(node))
+    }
+
+    /// Whether some member has not answered.
+    pub(super) fn is_lacking(&self) -> bool {
+        self.lacking > 0
+    }
+
+    /// Those that have not answered, or in whose report something stands in the way.
+    pub(super) fn unsettled<'a>(&'a self, fleet: &'a Fleet) -> impl Iterator<Item = NodeId> + 'a {
+        self.lacking(fleet).chain(self.reports.iter().map(|report| report.node))
+    }
+
+    /// Whether everybody has answered and nobody is ahead.
+    pub(super) fn is_first(&self, heed_ahead: bool) -> bool {
+        self.lacking == 0 && (self.ahead == 0 || !heed_ahead)
+    }
+
+    /// The slots that others hold, in order.
+    pub(super) fn taken(&self) -> SlotSet {
+        let mut taken = SlotSet::default();
+        self.reports.iter().for_each(|report| taken.extend(&report.holds));
+        taken
+    }
+}

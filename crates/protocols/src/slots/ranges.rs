@@ -1,0 +1,104 @@
+//! A set of processes as ranges: all that have answered below one node of the tree are one range, so that it stays small however many they are.
+
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::Range;
+
+use kgate_core::NodeId;
+use serde::{Deserialize, Serialize};
+
+/// Ranges of ids in ascending order, with a gap between any two.
+#[derive(Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Ranges(Vec<Range<u32>>);
+
+impl Ranges {
+    /// Whether `node` is in it.
+    pub(super) fn contains(&self, node: NodeId) -> bool {
+        let after = self.0.partition_point(|range| range.end <= node.0);
+        self.0.get(after).is_some_and(|range| range.start <= node.0)
+    }
+
+    /// Adds a range; what of it was not there yet is handed to `new`, piece by piece.
+    pub(super) fn insert(&mut self, range: Range<u32>, mut new: impl FnMut(Range<u32>)) {
+        if range.is_empty() {
+            return;
+        }
+        let first = self.0.partition_point(|other| other.end < range.start);
+        let last = self.0.partition_point(|other| other.start <= range.end);
+        let (mut merged, mut from) = (range.clone(), range.start);
+        for touched in &self.0[first..last] {
+            if from < touched.start.min(range.end) {
+                new(from..touched.start.min(range.end));
+            }
+            from = from.max(touched.end);
+            merged = merged.start.min(touched.start)..merged.end.max(touched.end);
+        }
+        if from < range.end {
+            new(from..range.end);
+        }
+        self.0.splice(first..last, [merged]);
+    }
+
+    /// Adds one.
+    pub(super) fn insert_one(&mut self, node: NodeId) {
+        self.insert(node.0..node.0 + 1, |_| {});
+    }
+
+    /// Takes one out.
+    pub(super) fn remove(&mut self, node: NodeId) {
+        let at = self.0.partition_point(|range| range.end <= node.0);
+        let Some(range) = self.0.get(at).filter(|range| range.start <= node.0).cloned() else { return };
+        let halves = [range.start..node.0, node.0 + 1..range.end];
+        self.0.splice(at..=at, halves.into_iter().filter(|half| !half.is_empty()));
+    }
+
+    /// Adds all of another set.
+    pub(super) fn extend(&mut self, other: &Self) {
+        other.iter().for_each(|range| self.insert(range, |_| {}));
+    }
+
+    /// All ranges, in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Range<u32>> + '_ {
+        self.0.iter().cloned()
+    }
+
+    /// Whether it is what [`Ranges`] says, of ids below `nodes`.
+    pub(super) fn is_sound(&self, nodes: u32) -> bool {
+        let apart = self.0.windows(2).all(|pair| pair[0].end < pair[1].start);
+        apart && self.0.iter().all(|range| range.start < range.end && range.end <= nodes)
+    }
+}
+
+impl fmt::Debug for Ranges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.0).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeSet;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// It is a set of numbers in all that can be seen of it, says of each number once that it is new, and stays sound.
+        #[test]
+        fn agrees_with_a_set(pieces in prop::collection::vec((0u32..60, 0u32..9), 0..40)) {
+            let (mut ours, mut model) = (Ranges::default(), BTreeSet::new());
+            for (start, length) in pieces {
+                let mut new = BTreeSet::new();
+                ours.insert(start..start + length, |range| new.extend(range));
+                let added: BTreeSet<u32> = (start..start + length).filter(|one| model.insert(*one)).collect();
+                prop_assert_eq!(new, added);
+                ours.remove(NodeId(start + 2));
+                model.remove(&(start + 2));
+                prop_assert!(ours.is_sound(70));
+            }
+            for one in 0..70 {
+                prop_assert_eq!(ours.contains(NodeId(one)), model.contains(&one));
+            }
+        }
+    }
+}

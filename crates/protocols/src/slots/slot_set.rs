@@ -1,0 +1,83 @@
+//! A set of numbered slots.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Slots in ascending order, each once. Mostly none or a few.
+#[derive(Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SlotSet(Vec<u32>);
+
+impl SlotSet {
+    /// The lowest `count` slots below `permits` that are not in `taken`, which is in order; none if there are not so many.
+    pub(super) fn lowest(count: u32, permits: u32, taken: &[u32]) -> Option<Self> {
+        let mut taken = taken.iter().copied().peekable();
+        let mut free = Vec::new();
+        for slot in 0..permits {
+            while taken.next_if(|other| *other < slot).is_some() {}
+            if taken.peek() != Some(&slot) {
+                free.push(slot);
+                if free.len() == count as usize {
+                    return Some(Self(free));
+                }
+            }
+        }
+        None
+    }
+
+    /// Adds those of another set.
+    pub(super) fn extend(&mut self, other: &Self) {
+        self.0.extend_from_slice(&other.0);
+        self.0.sort_unstable();
+        self.0.dedup();
+    }
+
+    /// Whether it is what [`SlotSet`] says: whatever a peer sends is looked at before it is used.
+    pub(super) fn is_sound(&self) -> bool {
+        self.0.is_sorted_by(|a, b| a < b)
+    }
+
+    /// How many there are.
+    #[allow(clippy::cast_possible_truncation)] // Slots are numbered by 32 bits, and each is in it once.
+    pub(super) fn len(&self) -> u32 {
+        self.0.len() as u32
+    }
+
+    /// Whether there is none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether all are below `permits`.
+    pub(super) fn all_below(&self, permits: u32) -> bool {
+        self.0.last().is_none_or(|last| *last < permits)
+    }
+
+    /// All, in order.
+    pub(super) fn as_slice(&self) -> &[u32] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for SlotSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(&self.0).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lowest free slots are taken, and only if there are enough below k.
+    #[test]
+    fn the_lowest_free_ones() {
+        let lowest = |count, permits, taken: &[u32]| SlotSet::lowest(count, permits, taken).map(|set| set.0);
+        assert_eq!(lowest(2, 4, &[0, 2]), Some([1, 3].to_vec()));
+        assert_eq!(lowest(1, 4, &[0, 1, 2, 3, 7]), None);
+        assert_eq!(lowest(2, 3, &[1, 9]), Some([0, 2].to_vec()));
+        assert_eq!(lowest(3, 3, &[5]), Some([0, 1, 2].to_vec()));
+    }
+}

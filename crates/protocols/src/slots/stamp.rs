@@ -1,0 +1,56 @@
+//! When a request was made, in an order that all processes agree on.
+
+use core::fmt;
+
+use kgate_core::{Fence, NodeId, Stamp as Shown};
+use serde::{Deserialize, Serialize};
+
+/// A logical clock that begins anew, and above, in every view: the view first, then the ticks within it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Clock {
+    /// The view in which it ticked last.
+    pub view: u32,
+    /// How often.
+    pub ticks: u64,
+}
+
+impl Clock {
+    /// Beyond this no peer's clock can be: it leaves room for 2^32 requests of one's own before a fence overflows.
+    pub const LAST_TICK: u64 = Fence::TICKS - (1 << 32);
+
+    /// The next tick.
+    pub(super) fn tick(&mut self) {
+        self.ticks += 1;
+        assert!(self.ticks < Fence::TICKS, "2^32 requests above what any peer may say");
+    }
+}
+
+/// The clock of a request and whose it is; ties go to the smaller id.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Stamp {
+    /// The clock of its process when it asked.
+    pub clock: Clock,
+    /// Who asked.
+    pub node: NodeId,
+}
+
+impl Stamp {
+    /// The fence of a grant by this request that was used again so often.
+    pub(super) fn fence(self, count: u16) -> Fence {
+        Fence::of_slot(self.clock.view, self.clock.ticks, self.node, count)
+    }
+
+    /// As judges and screens see it.
+    pub(super) fn shown(self) -> Shown {
+        Shown::in_view(self.clock.view, self.clock.ticks, self.node)
+    }
+}
+
+impl fmt::Debug for Stamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.clock.view > 0 {
+            write!(f, "{}/", self.clock.view)?;
+        }
+        write!(f, "{}@{}", self.clock.ticks, self.node)
+    }
+}
