@@ -223,20 +223,26 @@ pub enum ConfigError {
     #[error("processes of this protocol come back with nothing, in a new life: leave out --down kept")]
     NothingKept,
     /// Nobody would know what was granted.
-    #[error("with --membership join some process must never crash, for what was granted is known to the living alone: spare one")]
+    #[error(
+        "with --membership join some process must never crash, for what was granted is known to the living alone: spare one"
+    )]
     NobodyStays,
     /// What only protocols with numbered slots know of.
-    #[error("this protocol grants one unit at a time to the one client of a process, of a fixed k: leave out {0}, or choose slots")]
+    #[error(
+        "this protocol grants one unit at a time to the one client of a process, of a fixed k: leave out {0}, or choose slots"
+    )]
     NoSlots(&'static str),
     /// Nobody could ask.
     #[error("0 clients, or a weight of 0: give at least 1")]
     NoClients,
     /// More at once than there ever are.
-    #[error("--weight-max {weight} with at most {most} units: nobody could be granted so many; choose at most {most}")]
+    #[error(
+        "--weight-max {weight}: nobody could be granted more than {most} units at once; choose at most {most}"
+    )]
     TooHeavy {
         /// The most that is asked for at once.
         weight: u32,
-        /// The most that there ever are.
+        /// The most that can be granted at once.
         most: u32,
     },
     /// A resize that makes no sense.
@@ -588,6 +594,7 @@ impl Config {
             return Err(ConfigError::Resize { k, at, duration });
         }
         let most = self.resizes.iter().map(|resize| resize.1).chain([self.permits]).max().unwrap_or_default();
+        let most = self.most_at_once(most);
         if load.weight_max > most {
             return Err(ConfigError::TooHeavy { weight: load.weight_max, most });
         }
@@ -606,6 +613,11 @@ impl Config {
             return Err(ConfigError::GraphSize { graph: graph.nodes(), nodes: self.nodes });
         }
         Ok(())
+    }
+
+    /// How many of k units can be granted at once: with lanes, those of one lane.
+    pub(crate) fn most_at_once(&self, k: u32) -> u32 {
+        k.div_ceil(self.slots.lanes.max(1))
     }
 
     /// Whether a new life begins with what others tell it, so that somebody must know.

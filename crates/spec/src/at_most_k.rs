@@ -162,7 +162,8 @@ mod tests {
     #[test]
     fn catches_one_unit_too_many() {
         let mut judge = AtMostK::new(4);
-        let mut enter = |node, grant, count| judge.enter_with(NodeId(node), GrantId(grant), count, &[], Time(1));
+        let mut enter =
+            |node, grant, count| judge.enter_with(NodeId(node), GrantId(grant), count, &[], Time(1));
         assert_eq!(enter(0, 1, 2), None);
         assert!(enter(0, 1, 1).is_some(), "in use");
         assert_eq!(enter(0, 2, 1), None, "inside twice, with three units");

@@ -2,8 +2,8 @@
 //! faults are over. One is starved though others are served; if *nobody* can be served, it is a [deadlock](crate::NoDeadlock) besides.
 //!
 //! Judged on a run that was given time to end: no new requests, holders release, faults are over. A request that
-//! still waits when nothing is under way any more will wait for ever. A process may have several requests that wait: they are served in the order in
-//! which they were asked, and the last is the first to be taken back.
+//! still waits when nothing is under way any more will wait for ever. A process may have several requests that wait, in the order in which they
+//! were asked.
 
 use std::collections::BTreeMap;
 
@@ -34,10 +34,15 @@ impl EveryoneServed {
         while self.end_first(node).is_some() {}
     }
 
-    /// The first request of `node` that waits has ended; since when it waited. It was granted, or cannot be.
+    /// The first request of `node` that waits has ended; since when it waited.
     pub fn end_first(&mut self, node: NodeId) -> Option<Time> {
-        let first = *self.of(node).next()?.0;
-        self.waiting.remove(&first)
+        self.end_at(node, 0)
+    }
+
+    /// The request of `node` at that place of those that wait has ended; since when it waited.
+    pub fn end_at(&mut self, node: NodeId, place: usize) -> Option<Time> {
+        let key = *self.of(node).nth(place)?.0;
+        self.waiting.remove(&key)
     }
 
     /// The last request of `node` that waits was taken back.
@@ -109,6 +114,8 @@ mod tests {
         judge.end_last(NodeId(1));
         assert_eq!((judge.waiting(), judge.who().collect::<Vec<_>>()), (1, vec![NodeId(1)]));
         assert!(judge.verdict(Time(9)).expect("p1 waits").text.contains("p1 since t=0.000000002"));
+        judge.ask(NodeId(1), Time(4));
+        assert_eq!((judge.end_at(NodeId(1), 1), judge.end_at(NodeId(1), 1)), (Some(Time(4)), None));
         assert_eq!(judge.end_first(NodeId(1)), Some(Time(2)));
         assert_eq!((judge.end_first(NodeId(1)), judge.verdict(Time(9))), (None, None));
     }

@@ -123,7 +123,9 @@ enum What {
         grant: Option<u64>,
     },
     Withdraw,
-    TooLarge,
+    TooLarge {
+        weight: u32,
+    },
     Resize {
         k: u32,
     },
@@ -211,10 +213,7 @@ impl Oracle {
                 self.served.end_last(node);
                 self.weights.get_mut(&node).and_then(VecDeque::pop_back);
             }
-            What::TooLarge => {
-                self.served.end_first(node);
-                self.weights.get_mut(&node).and_then(VecDeque::pop_front);
-            }
+            What::TooLarge { weight } => self.end_of_weight(node, weight),
             What::Resize { k } => {
                 self.resized.insert(node, k);
                 self.believe();
@@ -277,13 +276,15 @@ impl Oracle {
 
     fn granted(&mut self, node: NodeId, slots: &[u32], fence: Option<&str>, grant: Option<GrantId>) {
         self.verdict.grants += 1;
-        if self.served.end_first(node).is_none() {
+        if !self.served.is_waiting(node) {
             self.wrong(node, format!("{node} went in and had not asked"));
         }
-        let weight = self.weights.get_mut(&node).and_then(VecDeque::pop_front).unwrap_or(1);
         let crowded = match grant {
-            Some(grant) => self.numbered(node, grant, weight, slots),
-            None => self.inside.enter(node, self.now),
+            Some(grant) => self.numbered(node, grant, slots),
+            None => {
+                self.end_of_weight(node, 1);
+                self.inside.enter(node, self.now)
+            }
         };
         self.verdict.violations.extend(crowded.filter(|_| !self.excused));
         self.some.see(self.inside.now());
@@ -294,11 +295,24 @@ impl Oracle {
         }
     }
 
+    /// The first request of that weight has ended; if there is none, the first.
+    fn end_of_weight(&mut self, node: NodeId, weight: u32) {
+        let weights = self.weights.entry(node).or_default();
+        let place = weights.iter().position(|other| *other == weight).unwrap_or(0);
+        weights.remove(place);
+        self.served.end_at(node, place);
+    }
+
     /// A grant of a process that may have several at once: as many slots as were asked for, and none beyond k.
-    fn numbered(&mut self, node: NodeId, grant: GrantId, weight: u32, slots: &[u32]) -> Option<Violation> {
-        if slots.len() != weight as usize {
-            self.wrong(node, format!("{node} went in with {} slots and had asked for {weight}", slots.len()));
+    fn numbered(&mut self, node: NodeId, grant: GrantId, slots: &[u32]) -> Option<Violation> {
+        let weight = u32::try_from(slots.len()).unwrap_or(u32::MAX);
+        if self.weights.get(&node).is_some_and(|weights| !weights.is_empty() && !weights.contains(&weight)) {
+            self.wrong(
+                node,
+                format!("{node} went in with {weight} slots, and nobody here had asked for so many"),
+            );
         }
+        self.end_of_weight(node, weight);
         let beyond = WithinK::verdict(slots, self.known_to(node), node, self.now);
         self.verdict.violations.extend(beyond);
         self.inside.enter_with(node, grant, weight, slots, self.now)
@@ -431,7 +445,11 @@ mod tests {
         assert_eq!(course(&[(0, ask(1)), (0, enter(1, "[0]")), (0, out(2))]), [NOTHING_FROM_NOTHING]);
         let life = || "\"restart\",\"life\":1".to_owned();
         let gone = [(0, ask(1)), (0, "\"crash\"".into()), (0, life()), (0, ask(2)), (0, resize(2))];
-        assert_eq!(course(&[&gone[..], &[(0, enter(1, "[0,1]"))]].concat()), [""; 0], "the first ask is gone");
+        assert_eq!(
+            course(&[&gone[..], &[(0, enter(1, "[0,1]"))]].concat()),
+            [""; 0],
+            "the first ask is gone"
+        );
         let shrunk = [(0, "\"too_large\",\"weight\":2,\"most\":1".into()), (0, enter(1, "[0]"))];
         assert_eq!(course(&[&[(0, ask(2)), (0, ask(1))], &shrunk[..]].concat()), [""; 0]);
     }

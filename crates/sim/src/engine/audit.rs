@@ -16,8 +16,8 @@ pub(super) enum Audit {
     Permissions { permissions: Permissions, order: Option<EntryOrder> },
     /// For `Means::Tokens`.
     Tokens(OneToken),
-    /// For `Means::Slots`; the order of decisions is promised within a lane, and is judged where there is one.
-    Slots { strict: bool },
+    /// For `Means::Slots`; with several lanes, which have an order each, no stamp is shown.
+    Slots,
 }
 
 impl Audit {
@@ -28,7 +28,7 @@ impl Audit {
                 order: (config.permits == 1).then(EntryOrder::default),
             },
             Means::Tokens if config.audited() => Self::Tokens(OneToken::default()),
-            Means::Slots if config.audited() => Self::Slots { strict: config.slots.lanes <= 1 },
+            Means::Slots if config.audited() => Self::Slots,
             Means::Permissions | Means::Tokens | Means::Slots | Means::Other => Self::None,
         }
     }
@@ -49,7 +49,7 @@ impl Audit {
         match (self, cargo) {
             (Self::Tokens(tokens), Some(Cargo::Token(token))) => tokens.sent(to, token, now),
             (Self::Tokens(_), Some(Cargo::Permission { .. }) | None)
-            | (Self::Permissions { .. } | Self::Slots { .. } | Self::None, _) => None,
+            | (Self::Permissions { .. } | Self::Slots | Self::None, _) => None,
         }
     }
 
@@ -84,7 +84,7 @@ impl Audit {
                 let stamp = stamp.unwrap_or(Stamp { clock: 0, node });
                 [permissions.granted(stamp, now), order.as_mut().and_then(|order| order.granted(stamp, now))]
             }
-            Self::Tokens(_) | Self::Slots { .. } | Self::None => [None, None],
+            Self::Tokens(_) | Self::Slots | Self::None => [None, None],
         }
     }
 
@@ -96,9 +96,10 @@ impl Audit {
         live: &[(NodeId, Observation)],
         now: Time,
     ) -> [Option<Violation>; 2] {
-        let Self::Slots { strict } = *self else { return [None, None] };
+        if !matches!(self, Self::Slots) {
+            return [None, None];
+        }
         let waiting = live.iter().filter_map(|(_, shown)| shown.stamp);
-        let fence = fence.filter(|_| strict);
         let overtaken = fence.and_then(|fence| StrictOrder::verdict(node, fence, waiting, now));
         let slots = live.iter().flat_map(|(node, shown)| shown.slots.iter().map(|slot| (*node, slot.0)));
         [overtaken, SlotFences::shown_twice(slots, now)]
@@ -113,7 +114,7 @@ impl Audit {
     pub(super) fn holds(&mut self, node: NodeId, held: Vec<Token>, now: Time) -> Option<Violation> {
         match self {
             Self::Tokens(tokens) => tokens.holds(node, held, now),
-            Self::Permissions { .. } | Self::Slots { .. } | Self::None => None,
+            Self::Permissions { .. } | Self::Slots | Self::None => None,
         }
     }
 
@@ -121,7 +122,7 @@ impl Audit {
         match self {
             Self::Permissions { permissions, .. } => permissions.crashed(node),
             Self::Tokens(tokens) => tokens.crashed(node),
-            Self::Slots { .. } | Self::None => {}
+            Self::Slots | Self::None => {}
         }
     }
 }

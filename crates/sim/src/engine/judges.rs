@@ -38,8 +38,8 @@ pub(super) struct Judges {
 pub(super) struct Numbered<'a> {
     pub(super) node: NodeId,
     pub(super) grant: GrantId,
-    /// How many units were asked for; none if nothing was.
-    pub(super) asked_for: Option<u32>,
+    /// Whose wish it fulfils, of those that wait at that process, and its weight; none if nobody asked.
+    pub(super) wish: Option<(usize, u32)>,
     pub(super) slots: Option<&'a [u32]>,
     pub(super) fence: Option<Fence>,
 }
@@ -48,7 +48,7 @@ impl Numbered<'_> {
     /// How many units it is of.
     pub(super) fn units(&self) -> u32 {
         let shown = self.slots.map(|slots| u32::try_from(slots.len()).unwrap_or(u32::MAX));
-        shown.or(self.asked_for).unwrap_or(1)
+        shown.or(self.wish.map(|(_, weight)| weight)).unwrap_or(1)
     }
 }
 
@@ -117,10 +117,14 @@ impl Judges {
         shown: &[(NodeId, Observation)],
     ) -> (Span, Span) {
         let (node, slots) = (of.node, of.slots.unwrap_or_default());
-        let since = self.served.end_first(node);
-        if of.asked_for != Some(of.units()) {
-            let asked = of.asked_for.map_or("nothing".into(), |weight| weight.to_string());
-            self.wrong(node, now, format!("{node} was granted {} units and had asked for {asked}", of.units()));
+        let since = of.wish.and_then(|(place, _)| self.served.end_at(node, place));
+        if of.wish.is_none_or(|(_, weight)| weight != of.units()) {
+            let asked = of.wish.map_or("nothing".into(), |(_, weight)| weight.to_string());
+            self.wrong(
+                node,
+                now,
+                format!("{node} was granted {} units and had asked for {asked}", of.units()),
+            );
         }
         if self.k_changes {
             self.inside.resize(live.ones().map(|at| self.known[at]).max().unwrap_or(0));
@@ -146,12 +150,21 @@ impl Judges {
         self.fences.leave_with(node, grant);
     }
 
-    /// The client that has waited longest is told that k, now `most`, is less than it wants.
-    pub(super) fn too_large(&mut self, node: NodeId, wanted: Option<u32>, told: (u32, u32), now: Time) {
-        self.served.end_first(node);
-        if wanted != Some(told.0) || told.0 <= told.1 {
-            let text = format!("{node} was refused {} of {} units and had asked for {wanted:?}", told.0, told.1);
-            self.wrong(node, now, text);
+    /// A client is told that k, now `most`, is less than it wants.
+    pub(super) fn too_large(
+        &mut self,
+        node: NodeId,
+        wish: Option<(usize, u32)>,
+        (weight, most): (u32, u32),
+        now: Time,
+    ) {
+        wish.and_then(|(place, _)| self.served.end_at(node, place));
+        if wish.is_none_or(|(_, wanted)| wanted != weight) || weight <= most {
+            self.wrong(
+                node,
+                now,
+                format!("{node} was refused {weight} of {most} units, and nobody asked for more"),
+            );
         }
     }
 

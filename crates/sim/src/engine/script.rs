@@ -157,8 +157,7 @@ impl Script<'_> {
             receive_cost: ReceiveCost::Parallel,
             fifo: false,
         };
-        config.load =
-            Load { requesters: config.nodes, hold: Span::UNIT, entries: Some(0), ..Load::PLAIN };
+        config.load = Load { requesters: config.nodes, hold: Span::UNIT, entries: Some(0), ..Load::PLAIN };
         config.resizes = Vec::new();
         // News wait for their steps as everything does.
         config.detection.oracle = config.claims.detector.map(|_| zero);
@@ -199,9 +198,9 @@ impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
     fn take_ask(&mut self, node: NodeId, weight: u32) -> Result<(), Why> {
         self.check_up(node)?;
         if self.config.claims.slots {
-            let most = self.judges.known(node).unwrap_or(self.config.permits);
+            let most = self.most_at_once(node);
             if weight == 0 || weight > most {
-                return Err(format!("{node} knows of {most} units: ask for at least 1 and at most {most}"));
+                return Err(format!("a client of {node} can have {most} units at once: ask for 1 .. {most}"));
             }
             self.ask(node, weight);
             return Ok(());
@@ -232,11 +231,9 @@ impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
             1 => format!("no client of {node} is inside"),
             _ => format!("there are not {which} clients of {node} inside"),
         })?;
-        let ends = |event: &EventOf<M, Silent>| match event {
-            Event::Release { node: of, grant: other } => *of == node && *other == grant,
-            _ => false,
-        };
-        self.queue.remove_where(ends);
+        let ends = (node, grant);
+        self.queue
+            .remove_where(|event| matches!(event, Event::Release { node, grant } if (*node, *grant) == ends));
         self.release(node, grant);
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! What only numbered slots know of: requests of several units, several clients of one process, clients that give up, and a k that changes.
 //!
-//! Of several clients that wait at one process, the one that asked first is served first, and the one that asked last is taken back first. So
-//! they need no names: when one loses its patience, the one that asked last goes.
+//! Of several clients that wait at one process, the one that asked first is served first (with several lanes: of those that want as many), and the one
+//! that asked last is taken back first. So they need no names: when one loses its patience, the one that asked last goes.
 
 use std::collections::BTreeMap;
 
@@ -57,23 +57,27 @@ impl Wishes {
         self.due_events
     }
 
-    fn first(&mut self, node: NodeId) -> Option<u32> {
-        let key = *self.of(node).next()?;
-        self.waiting.remove(&key)
+    /// The first wish of a process; of that weight, if one is given and there is any. Its place among those that wait, and its weight.
+    fn take(&mut self, node: NodeId, weight: Option<u32>) -> Option<(usize, u32)> {
+        let fits = |(_, (_, other)): &(usize, (&(NodeId, u64), &u32))| weight == Some(**other);
+        let found = self.of(node).enumerate().find(fits).or(self.of(node).enumerate().next());
+        let (place, key, weight) = found.map(|(place, (key, weight))| (place, *key, *weight))?;
+        self.waiting.remove(&key);
+        Some((place, weight))
     }
 
-    fn last(&mut self, node: NodeId) -> Option<u32> {
-        let key = *self.of(node).next_back()?;
-        self.waiting.remove(&key)
+    fn take_last(&mut self, node: NodeId) {
+        let last = self.of(node).next_back().map(|(key, _)| *key);
+        last.map(|key| self.waiting.remove(&key));
     }
 
-    fn of(&self, node: NodeId) -> impl DoubleEndedIterator<Item = &(NodeId, u64)> {
-        self.waiting.range((node, 0)..=(node, u64::MAX)).map(|(key, _)| key)
+    fn of(&self, node: NodeId) -> impl DoubleEndedIterator<Item = (&(NodeId, u64), &u32)> {
+        self.waiting.range((node, 0)..=(node, u64::MAX))
     }
 
     /// All clients of `node` are gone.
     pub(super) fn forget(&mut self, node: NodeId) {
-        while self.first(node).is_some() {}
+        while self.take(node, None).is_some() {}
         self.due.remove(&node);
     }
 }
@@ -89,12 +93,16 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         there
     }
 
-    /// How many units a client asks for: no more than its process knows of.
+    /// How many units a client asks for: no more than its process can be granted at once.
     pub(super) fn draw_weight(&mut self, node: NodeId) -> u32 {
         let most = self.config.load.weight_max;
         let drawn = if most == 1 { 1 } else { self.wishes.weight_dice.within(1, u64::from(most)) };
-        let known = self.judges.known(node).unwrap_or(self.config.permits);
-        u32::try_from(drawn).unwrap_or(most).min(known)
+        u32::try_from(drawn).unwrap_or(most).min(self.most_at_once(node))
+    }
+
+    /// How many units a client may ask for at once, by the k that its process was told last.
+    pub(super) fn most_at_once(&self, node: NodeId) -> u32 {
+        self.config.most_at_once(self.judges.known(node).unwrap_or(self.config.permits))
     }
 
     /// A client waits from now on; it may lose its patience.
@@ -119,7 +127,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
 
     /// The client of `node` that asked last waits no longer.
     pub(super) fn withdraw(&mut self, node: NodeId) {
-        self.wishes.last(node);
+        self.wishes.take_last(node);
         self.stats.withdrawals += 1;
         self.stats.waiting.change(self.now, -1);
         self.judges.withdrawn(node);
@@ -127,7 +135,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         self.mutex_input(node, Label::bare(12), Input::Withdraw);
     }
 
-    /// The client that has waited longest goes in.
+    /// A client goes in.
     pub(super) fn granted_slots(
         &mut self,
         node: NodeId,
@@ -135,11 +143,13 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         slots: Option<&[u32]>,
         fence: Option<Fence>,
     ) {
-        let asked_for = self.wishes.first(node);
-        let granted = Numbered { node, grant, asked_for, slots, fence };
+        let lanes = self.config.slots.lanes > 1;
+        let weight = slots.filter(|_| lanes).and_then(|slots| u32::try_from(slots.len()).ok());
+        let wish = self.wishes.take(node, weight);
+        let granted = Numbered { node, grant, wish, slots, fence };
         let units = granted.units();
         self.stats.grants += 1;
-        self.stats.waiting.change(self.now, if asked_for.is_some() { -1 } else { 0 });
+        self.stats.waiting.change(self.now, if wish.is_some() { -1 } else { 0 });
         let before = self.held.insert((node, grant), units).unwrap_or(0);
         self.stats.inside.change(self.now, i64::from(units) - i64::from(before));
         if self.config.load.ask_inside {
@@ -157,12 +167,12 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         self.alive.ones().map(|at| (id(at), self.mutexes[at].observe())).collect()
     }
 
-    /// The request that has waited longest has ended: k has become less than it wants.
+    /// A request has ended: k has become less than it wants.
     pub(super) fn too_large(&mut self, node: NodeId, weight: u32, most: u32) {
-        let wanted = self.wishes.first(node);
+        let wish = self.wishes.take(node, Some(weight));
         self.stats.refused += 1;
-        self.stats.waiting.change(self.now, if wanted.is_some() { -1 } else { 0 });
-        self.judges.too_large(node, wanted, (weight, most), self.now);
+        self.stats.waiting.change(self.now, if wish.is_some() { -1 } else { 0 });
+        self.judges.too_large(node, wish, (weight, most), self.now);
         self.write(node, &trace::Event::TooLarge { weight, most });
         self.ask_again(node);
     }

@@ -134,7 +134,9 @@ impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
                     && self.mutex_timers.get(&(*node, timer.clone())) == Some(ticket)
             }
             Event::Release { node, grant } => self.held.contains_key(&(*node, *grant)),
-            Event::News { node, life, .. } | Event::Hear { node, life, .. } | Event::Resized { node, life, .. } => {
+            Event::News { node, life, .. }
+            | Event::Hear { node, life, .. }
+            | Event::Resized { node, life, .. } => {
                 self.alive.contains(node.index()) && self.life_of(*node) == *life
             }
             Event::Deliver { .. }
@@ -178,7 +180,8 @@ impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
             if waits {
                 steps.push(Step::Withdraw(node));
             }
-            if self.config.claims.slots || !waits && (!self.is_inside(node) || self.config.claims.asks_inside) {
+            if self.config.claims.slots || !waits && (!self.is_inside(node) || self.config.claims.asks_inside)
+            {
                 steps.push(Step::Ask { node, weight: 1 });
             }
         }
