@@ -2,6 +2,7 @@
 
 mod replay;
 mod rules;
+pub(crate) mod slots;
 mod text;
 
 use std::io::{self, Write};
