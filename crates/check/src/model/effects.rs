@@ -70,7 +70,10 @@ impl<P: Protocol> World<P> {
             // It ends the request that waits first.
             Notice::TooLarge { .. } if !client.waiting.is_empty() => drop(client.waiting.remove(0)),
             Notice::TooLarge { .. } => {}
-            Notice::Asked => state.note(|ghost| ghost.asked(protocol.observe().stamp)),
+            Notice::Asked if P::MEANS == Means::Permissions => {
+                state.note(|ghost| ghost.asked(protocol.observe().stamp));
+            }
+            Notice::Asked => {}
             Notice::Suspected(of, _) => state.note(|ghost| ghost.told(node, of)),
         }
     }
