@@ -1,4 +1,7 @@
-//! Tests.
+//! `slots` by hand-driven networks: costs, order, views, the tree, JOIN, junk, and a world in which anything may happen.
+
+mod random;
+mod world;
 
 /// Law 6: an idle process is a few hundred bytes, so that a million fit into memory.
 #[test]
