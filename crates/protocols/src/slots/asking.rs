@@ -14,6 +14,7 @@ use super::pending::Pending;
 use super::slot_set::SlotSet;
 use super::stamp::Stamp;
 use super::{Out, Slots, SlotsTimer};
+use crate::collections::NodeList;
 
 /// For so many units a process asks at once, at most: each part of it has a fence of its own.
 const LONGEST_BATCH: u16 = 1 << 12;
@@ -63,6 +64,7 @@ impl Slots {
         }
         self.clock.tick();
         self.version += 1;
+        self.noticed = NodeList::default(); // Whoever is asked by this must answer it.
         let stamp = Stamp { clock: self.clock, node: self.me };
         let mut pending = Box::new(Pending::new(stamp, parts, &self.fleet));
         out.notify(Notice::Asked);
@@ -232,8 +234,8 @@ impl Slots {
                 pending.parts.pop_front();
                 if pending.parts.is_empty() {
                     self.give_up(out);
-                    self.settle(out);
                 }
+                self.settle(out); // Who is first now may want less.
             }
         }
         true
