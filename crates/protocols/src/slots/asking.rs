@@ -154,7 +154,9 @@ impl Slots {
                 self.ask_directly(keepers, out);
                 break;
             };
-            self.crowd = crowd;
+            if self.options.keep {
+                self.crowd = crowd;
+            }
             self.grant_part(slots, out);
             decided = true;
         }
