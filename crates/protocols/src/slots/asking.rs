@@ -230,8 +230,8 @@ impl Slots {
                 pending.parts.pop_front();
                 if pending.parts.is_empty() {
                     self.give_up(out);
-                    self.settle(out);
                 }
+                self.settle(out); // Who is first now may want less.
             }
         }
         true
