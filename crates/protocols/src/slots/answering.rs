@@ -152,7 +152,7 @@ impl Slots {
             // Decided, and nothing is left for anybody: nobody can use that.
             let was_ahead = debt.ahead || !debt.sent;
             let useless =
-                self.options.quiet && !report.ahead && was_ahead && report.holds.len() >= self.permits;
+                self.options.quiet && !report.ahead && was_ahead && report.holds.covers(self.permits);
             if known || waits_on || useless {
                 return true;
             }
