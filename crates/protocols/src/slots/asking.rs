@@ -13,6 +13,7 @@ use super::pending::Pending;
 use super::slot_set::SlotSet;
 use super::stamp::Stamp;
 use super::{Out, Slots, SlotsTimer};
+use crate::collections::NodeList;
 
 /// For so many units a process asks at once, at most: each part of it has a fence of its own.
 const LONGEST_BATCH: u32 = 1 << 12;
@@ -61,6 +62,7 @@ impl Slots {
         }
         self.clock.tick();
         self.version += 1;
+        self.noticed = NodeList::default(); // Whoever is asked by this must answer it.
         let stamp = Stamp { clock: self.clock, node: self.me };
         let mut pending = Box::new(Pending::new(stamp, parts, &self.fleet));
         out.notify(Notice::Asked);
