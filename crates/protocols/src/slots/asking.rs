@@ -16,7 +16,7 @@ use super::{Out, Slots, SlotsTimer};
 use crate::collections::NodeList;
 
 /// For so many units a process asks at once, at most: each part of it has a fence of its own.
-const LONGEST_BATCH: u32 = 1 << 12;
+const LONGEST_BATCH: u16 = 1 << 12;
 
 impl Slots {
     pub(super) fn on_acquire(&mut self, weight: u32, out: &mut Out) -> Result<(), Refusal> {
@@ -55,7 +55,8 @@ impl Slots {
         let mut parts = VecDeque::new();
         let mut units = 0;
         while let Some(&weight) = self.wishes.front()
-            && (units == 0 || units + weight <= self.options.batch.min(self.permits).min(LONGEST_BATCH))
+            && (units == 0
+                || units + weight <= self.options.batch.min(self.permits).min(u32::from(LONGEST_BATCH)))
         {
             units += weight;
             parts.extend(self.wishes.pop_front());
@@ -214,7 +215,7 @@ impl Slots {
             && self.lease
             && next == Some(grant.slots.len())
             && grant.is_lasting(permits)
-            && count < u16::MAX - 2 * LONGEST_BATCH as u16
+            && count < u16::MAX - 2 * LONGEST_BATCH
             && (!others_wait || grant.passed < cohort);
         if !may {
             return false;

@@ -143,6 +143,50 @@ fn a_late_join_does_not_exempt_who_was_asked() {
     assert_eq!(net.inside(), [0]);
 }
 
+/// A joiner learns from the answer of the last one it waits for that this is in a new life: the end of the former life ends no round.
+#[test]
+fn a_new_life_ends_no_round() {
+    let mut net = net(2, 1, options());
+    net.crash(0);
+    net.tell_gone([1], 0, 0);
+    net.return_in(0, 1);
+    net.deliver_all();
+    enter(&mut net, 1, 1, &[0]);
+    let (_, before) = last(&net, 1);
+    net.crash(1);
+    net.tell_gone([0], 1, 0);
+    net.sent.clear();
+    net.return_in(1, 1); // It believes that p0 is in its first life.
+    acquire(&mut net, 1, 1);
+    net.deliver(1, 0);
+    net.deliver(0, 1);
+    assert_eq!((net.inside().len(), net.sent("request").len()), (0, 0));
+    net.deliver_all();
+    assert_eq!(net.inside(), [1]);
+    assert!(last(&net, 1).1 > before);
+}
+
+/// A relay passes on a request of a life that is unknown here: it shows that life as a message of its own would, and is answered.
+#[test]
+fn a_new_life_is_seen_in_what_is_passed_on() {
+    let mut net = net(3, 1, SlotOptions { dissemination: Dissemination::Tree, ..options() });
+    net.crash(2);
+    net.tell_gone([0, 1], 2, 0);
+    net.return_in(2, 1);
+    net.deliver_all();
+    net.crash(0);
+    net.tell_gone([1, 2], 0, 0);
+    net.return_in(0, 1); // It believes that p2 is in its first life.
+    net.deliver(0, 1);
+    acquire(&mut net, 2, 1);
+    net.deliver_kind(2, 1, "request");
+    net.deliver_kind(1, 0, "request");
+    assert_eq!(net.sent("agg"), [(0, 1)]);
+    net.deliver_all();
+    assert_eq!(net.inside(), [2]);
+    nothing_is_left(&net);
+}
+
 /// An answer to a JOIN of a former life does not count.
 #[test]
 fn a_welcome_for_a_former_life_does_not_count() {

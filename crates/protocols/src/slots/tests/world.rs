@@ -240,7 +240,7 @@ impl World {
             return Ok(());
         }
         tell!(self, "p{node} crashes");
-        if b % 2 == 0 {
+        if b.is_multiple_of(2) {
             self.net.keep_sent(node, |sent| (b / 2) as usize % (sent + 1));
         }
         self.net.crash(node);
