@@ -57,7 +57,7 @@ impl Slots {
         let mut units = 0;
         while let Some(&weight) = self.wishes.front()
             && (units == 0
-                || units + weight <= self.options.batch.min(self.permits).min(LONGEST_BATCH.into()))
+                || units + weight <= self.options.batch.min(self.permits).min(u32::from(LONGEST_BATCH)))
         {
             units += weight;
             parts.extend(self.wishes.pop_front());

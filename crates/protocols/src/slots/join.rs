@@ -74,7 +74,7 @@ impl Slots {
         } else if noticed && let Some(pending) = &mut self.pending {
             pending.exempt(from);
         }
-        self.settle(out);
+        self.go_on(out);
         let (head, clock) = (self.head(), self.clock);
         out.send(from, SlotsMessage::Welcome { head, life, round, clock });
     }
@@ -104,9 +104,10 @@ impl Slots {
 
     /// A message shows a life that was not heard of: the former one is over. That alone exempts nobody from being asked.
     pub(super) fn notice_life(&mut self, node: NodeId, life: u32, out: &mut Out) {
-        if self.membership() == Membership::Join && life > self.fleet.latest(node) {
+        if self.membership() == Membership::Join && node != self.me && life > self.fleet.latest(node) {
             self.noticed.insert(node);
             self.added(node, life, self.printed.has(S5), out);
+            self.go_on(out);
         }
     }
 

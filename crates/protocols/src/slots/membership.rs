@@ -32,8 +32,9 @@ impl Slots {
         if self.printed.has(S12) || self.printed.has(S2) {
             return self.fleet.life(from).is_some();
         }
-        self.notice_life(from, head.life, out);
         let root = about.stamp.node;
+        self.notice_life(from, head.life, out);
+        self.notice_life(root, about.life, out);
         let of_root = if root == self.me { self.life } else { self.fleet.life(root) };
         self.fleet.life(from) == Some(head.life) && of_root == Some(about.life)
     }
@@ -96,26 +97,37 @@ impl Slots {
     /// `node` takes part no more: it holds nothing, asks nothing, answers nothing.
     pub(super) fn gone(&mut self, node: NodeId, life: u32, out: &mut Out) {
         let was = self.fleet.life(node).is_some();
+        self.forget(node, life);
+        if was {
+            self.joined_without(node, out);
+            self.go_on(out);
+        }
+    }
+
+    fn forget(&mut self, node: NodeId, life: u32) {
+        let was = self.fleet.life(node).is_some();
         self.fleet.remove(node, life);
-        if !was {
-            return;
+        if was {
+            self.debts.clear(node);
+            self.relays.gone(node);
+            if let Some(pending) = &mut self.pending {
+                pending.gone(node);
+            }
         }
-        self.debts.clear(node);
-        self.relays.gone(node);
-        if let Some(pending) = &mut self.pending {
-            pending.gone(node);
-        }
-        self.joined_without(node, out);
+    }
+
+    /// Members have changed: does what waited for that.
+    pub(super) fn go_on(&mut self, out: &mut Out) {
         self.flush(out);
         self.cover(out);
         self.settle(out);
     }
 
-    /// `node` takes part in that life. Requests that are out need not ask it if its stamps are sure to be greater.
+    /// `node` takes part in that life. Requests that are out need not ask it if its stamps are sure to be greater. Nothing may happen between
+    /// the end of its former life and that: a joiner would believe that nobody is there. So the caller goes on, not this.
     pub(super) fn added(&mut self, node: NodeId, life: u32, exempt: bool, out: &mut Out) {
-        if self.fleet.life(node).is_some() {
-            let former = self.fleet.latest(node);
-            self.gone(node, former, out);
+        if let Some(former) = self.fleet.life(node) {
+            self.forget(node, former);
         }
         self.fleet.add(node, life);
         if let Some(pending) = &mut self.pending {
@@ -134,6 +146,7 @@ impl Slots {
         if self.printed.has(S2) {
             if node != self.me {
                 self.added(node, 0, true, out);
+                self.go_on(out);
             }
             return Ok(());
         }
@@ -154,7 +167,7 @@ impl Slots {
             self.clock = self.clock.max(Clock { view: life, ticks: 0 });
         }
         self.open_kept(out);
-        self.settle(out);
+        self.go_on(out);
         Ok(())
     }
 }

@@ -98,7 +98,7 @@ pub struct Slots {
     /// Requests of a view that is not installed here yet.
     kept: Vec<(NodeId, SlotsMessage)>,
     joining: Option<Box<Joining>>,
-    /// Without a log: whose new life has shown, and has not said JOIN here.
+    /// Without a log: whose new life has shown, has not said JOIN here, and was not asked since.
     noticed: NodeList,
 }
 
@@ -143,8 +143,9 @@ impl Slots {
     fn check(&self, from: NodeId, message: &SlotsMessage) -> Result<(), Refusal> {
         self.check_peer(from)?;
         let (head, about) = match message {
-            SlotsMessage::Join { .. } => return Ok(()),
-            SlotsMessage::Welcome { clock, .. } => {
+            SlotsMessage::Join { round, .. } => return sound((1..=2).contains(round), "no such round"),
+            SlotsMessage::Welcome { clock, round, .. } => {
+                sound((1..=2).contains(round), "no such round")?;
                 return sound(clock.ticks <= Clock::LAST_TICK, "a clock out of reach");
             }
             SlotsMessage::Request { head, about, .. }

@@ -1,7 +1,97 @@
 //! `slots` by hand-driven networks: costs, order, views, the tree, JOIN, junk, and a world in which anything may happen.
 
+mod costs;
+mod join;
+mod junk;
+mod order;
 mod random;
+mod resize;
+mod tree;
+mod views;
+mod withdraw;
 mod world;
+
+use alloc::vec::Vec;
+
+use kgate_core::{Dissemination, Fence, GrantId, Input, Notice, Printed, Protocol, SlotOptions};
+
+use crate::harness::{Net, setup};
+use crate::slots::Slots;
+
+/// Straight to each, with all that makes it cheap.
+fn flat() -> SlotOptions {
+    SlotOptions { dissemination: Dissemination::Flat, ..SlotOptions::default() }
+}
+
+/// Down the tree.
+fn tree() -> SlotOptions {
+    SlotOptions { dissemination: Dissemination::Tree, ..SlotOptions::default() }
+}
+
+/// Straight to each, and nothing else.
+fn plain() -> SlotOptions {
+    SlotOptions { defer: false, quiet: false, keep: false, cohort: 0, ..flat() }
+}
+
+fn net(nodes: u32, permits: u32, options: SlotOptions) -> Net<Slots> {
+    printed(nodes, permits, options, Printed::NONE)
+}
+
+fn printed(nodes: u32, permits: u32, slots: SlotOptions, switches: Printed) -> Net<Slots> {
+    let mut known = setup(nodes, permits, switches);
+    known.slots = slots;
+    Net::with(known)
+}
+
+/// What one process has granted, ever.
+fn grants(net: &Net<Slots>, of: u32) -> Vec<(GrantId, Vec<u32>, Fence)> {
+    let granted = net.told.iter().filter_map(|(_, node, notice)| match notice {
+        Notice::Granted { grant, slots: Some(slots), fence: Some(fence) } if node.0 == of => {
+            Some((*grant, slots.to_vec(), *fence))
+        }
+        Notice::Granted { .. }
+        | Notice::Asked
+        | Notice::Lost { .. }
+        | Notice::TooLarge { .. }
+        | Notice::Suspected(..) => None,
+    });
+    granted.collect()
+}
+
+/// The slots and the fence that it granted last.
+fn last(net: &Net<Slots>, of: u32) -> (Vec<u32>, Fence) {
+    let (_, slots, fence) = grants(net, of).pop().expect("something was granted");
+    (slots, fence)
+}
+
+fn acquire(net: &mut Net<Slots>, at: u32, weight: u32) {
+    net.input(at, Input::Acquire { weight }).unwrap();
+}
+
+fn release(net: &mut Net<Slots>, at: u32, grant: GrantId) {
+    net.input(at, Input::Release { grant }).unwrap();
+}
+
+fn withdraw(net: &mut Net<Slots>, at: u32) {
+    net.input(at, Input::Withdraw).unwrap();
+}
+
+/// Asks for `weight`, everything arrives, and it is granted these slots.
+fn enter(net: &mut Net<Slots>, at: u32, weight: u32, slots: &[u32]) {
+    acquire(net, at, weight);
+    net.deliver_all();
+    assert_eq!(last(net, at).0, slots);
+}
+
+/// P5: nobody that lives waits or relays anything, or owes anything but news of slots that it keeps.
+fn nothing_is_left(net: &Net<Slots>) {
+    for node in net.living() {
+        let shown = net.nodes[node as usize].observe();
+        assert_eq!(shown.stamp, None, "p{node} waits");
+        let owing = if shown.slots.is_empty() { shown.owing.as_slice() } else { &[] };
+        assert_eq!((owing, shown.relaying.as_slice()), (&[][..], &[][..]), "of p{node}");
+    }
+}
 
 /// Law 6: an idle process is a few hundred bytes, so that a million fit into memory.
 #[test]

@@ -67,8 +67,8 @@ struct Place {
     returns: u32,
     /// How much of the log it has been told.
     told: usize,
-    /// Crashes that its detector has not told (JOIN).
-    news: Vec<(u32, u32)>,
+    /// Crashes that its detector has not told (JOIN), each with whether it has run since before.
+    news: Vec<(u32, u32, bool)>,
     /// The k that it was told last.
     permits: u32,
     leased: bool,
@@ -82,8 +82,6 @@ pub(super) struct World {
     places: Vec<Place>,
     log: Vec<Entry>,
     adds: u32,
-    /// All crashes, for detectors (JOIN).
-    dead: Vec<(u32, u32)>,
     /// The greatest fence of each slot.
     fences: BTreeMap<u32, Fence>,
     /// How much of what the processes told was judged.
@@ -124,7 +122,6 @@ impl World {
             places: vec![place; count],
             log: Vec::new(),
             adds: 0,
-            dead: Vec::new(),
             fences: BTreeMap::new(),
             judged: 0,
             story: None,
@@ -243,16 +240,15 @@ impl World {
             return Ok(());
         }
         tell!(self, "p{node} crashes");
-        if b % 2 == 0 {
+        if b.is_multiple_of(2) {
             self.net.keep_sent(node, |sent| (b / 2) as usize % (sent + 1));
         }
         self.net.crash(node);
         self.clients[node as usize] = Clients::default();
         if self.joins() {
-            let crash = (node, self.places[node as usize].returns);
-            self.dead.push(crash);
-            for other in (0..self.config.nodes).filter(|&other| other != node) {
-                self.places[other as usize].news.push(crash);
+            let crash = self.places[node as usize].returns;
+            for other in self.net.living() {
+                self.places[other as usize].news.push((node, crash, true));
             }
         } else {
             let place = &mut self.places[node as usize];
@@ -279,9 +275,15 @@ impl World {
         (place.told, place.permits, place.leased) = (0, self.config.permits, true);
         if self.config.options.membership == Membership::Join {
             place.returns += 1;
-            place.news = self.dead.iter().copied().filter(|(dead, _)| *dead != node).collect();
             let life = place.returns;
             self.net.return_in(node, life);
+            // A detector that begins anew tells of those that are down, and only while they are.
+            let down = (0..self.config.nodes).filter(|&other| !self.net.is_up(other));
+            let news = down.map(|other| (other, self.places[other as usize].returns, false)).collect();
+            self.places[node as usize].news = news;
+            for place in &mut self.places {
+                place.news.retain(|(dead, _, since)| *dead != node || *since);
+            }
         } else {
             let life = place.returns + 1;
             self.net.return_in(node, life);
@@ -327,7 +329,7 @@ impl World {
         if self.joins() {
             let news = &mut self.places[at].news;
             if !news.is_empty() {
-                let (dead, life) = news.swap_remove(b as usize % news.len());
+                let (dead, life, _) = news.swap_remove(b as usize % news.len());
                 tell!(self, "p{node} hears that p{dead} of life {life} is gone");
                 self.net.tell_gone([node], dead, life);
             }
@@ -474,7 +476,8 @@ impl World {
         }
         for node in self.net.living() {
             let shown = self.net.nodes[node as usize].observe();
-            if !shown.owing.is_empty() || !shown.relaying.is_empty() {
+            let owes = !shown.owing.is_empty() && shown.slots.is_empty(); // Who keeps slots owes news of them.
+            if owes || !shown.relaying.is_empty() {
                 return Err(format!(
                     "p{node} owes {:?} and relays {:?} for ever",
                     shown.owing, shown.relaying

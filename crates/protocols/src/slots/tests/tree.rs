@@ -1,0 +1,172 @@
+//! Requests down the tree, answers back up (`docs/SLOTS.md`, section 3 and S1, S8, S13).
+
+use kgate_core::Span;
+
+use super::*;
+use crate::slots::SlotsTimer;
+use crate::slots::defects::{S1, S8, S13};
+
+/// On the tree, and nothing else.
+fn bare() -> SlotOptions {
+    SlotOptions { dissemination: Dissemination::Tree, ..plain() }
+}
+
+fn lossy(options: SlotOptions) -> SlotOptions {
+    SlotOptions { ask_again: Some(Span::UNIT), ..options }
+}
+
+/// Section 3, `cover?`: an inner node dies before or after it has passed the request on; those below it are asked straight.
+#[test]
+fn an_inner_node_dies() {
+    for passed_on in [false, true] {
+        let mut net = net(8, 1, bare());
+        acquire(&mut net, 0, 1);
+        if passed_on {
+            net.deliver(0, 4);
+        }
+        net.crash(4);
+        net.deliver_all();
+        assert!(net.inside().is_empty(), "p4 .. p7 have not answered");
+        net.sent.clear();
+        net.tell_crash([0, 1, 2, 3, 5, 6, 7], 4);
+        assert_eq!(net.sent("request"), [(0, 5), (0, 6), (0, 7)]);
+        net.deliver_all();
+        assert_eq!(net.inside(), [0]);
+        assert_eq!(net.sent.len(), 6);
+        nothing_is_left(&net);
+    }
+}
+
+/// S13: without that, whoever was below is never asked.
+#[test]
+fn s13_as_it_was() {
+    let mut net = printed(8, 1, bare(), S13);
+    acquire(&mut net, 0, 1);
+    net.crash(4);
+    net.deliver_all();
+    net.tell_crash([0, 1, 2, 3, 5, 6, 7], 4);
+    net.deliver_all();
+    assert!(net.inside().is_empty());
+}
+
+/// Section 5: a relay that has heard of a loss before the asker has passes the request on to who comes next; the asker misses the dead one alone.
+#[test]
+fn a_relay_knows_more() {
+    let mut net = net(8, 1, bare());
+    net.crash(6);
+    net.tell_crash([4, 5, 7], 6);
+    acquire(&mut net, 0, 1);
+    net.deliver_all();
+    assert_eq!(net.sent("request"), [(0, 1), (0, 2), (0, 4), (0, 6), (2, 3), (4, 5), (4, 7)]);
+    assert!(net.inside().is_empty(), "p6 was asked straight when the tree was done, and does not answer");
+    net.tell_crash([0, 1, 2, 3], 6);
+    assert_eq!(net.inside(), [0]);
+}
+
+/// S1: an UPDATE overtakes the answer that it corrects, which a relay still has. The newest report counts; as it was, the asker waits for ever.
+#[test]
+fn s1_as_it_was_and_repaired() {
+    for (switches, inside) in [(Printed::NONE, [0].as_slice()), (S1, &[])] {
+        let mut net = printed(4, 1, bare(), switches);
+        enter(&mut net, 3, 1, &[0]);
+        acquire(&mut net, 0, 1);
+        net.deliver(0, 2);
+        net.deliver(2, 3);
+        net.release(3);
+        net.deliver(3, 0);
+        assert_eq!(net.sent("update"), [(3, 0)]);
+        net.deliver_all();
+        assert_eq!(net.inside(), inside);
+    }
+}
+
+/// A relay whose asker has moved on drains: a newer request supersedes it, and a late answer finds nothing.
+#[test]
+fn a_relay_is_superseded() {
+    let mut net = net(4, 1, bare());
+    acquire(&mut net, 0, 1);
+    net.deliver(0, 2);
+    assert_eq!(net.nodes[2].observe().relaying.len(), 1);
+    withdraw(&mut net, 0);
+    acquire(&mut net, 0, 1);
+    net.deliver(0, 2);
+    assert_eq!(net.nodes[2].observe().relaying.len(), 1, "the newer one alone");
+    net.deliver_all();
+    assert_eq!(net.inside(), [0]);
+    nothing_is_left(&net);
+}
+
+/// S8: a request reaches a relay late; its child has heard of a newer one. It says so by an empty answer; as it was, the relay waits for ever.
+#[test]
+fn s8_as_it_was_and_repaired() {
+    for (switches, left) in [(Printed::NONE, 0), (S8, 1)] {
+        let mut net = printed(4, 1, bare(), switches);
+        enter(&mut net, 3, 1, &[0]);
+        acquire(&mut net, 0, 1);
+        let late = net.flights.pop_last().expect("the request to p2");
+        assert_eq!(late.1.to.0, 2);
+        withdraw(&mut net, 0);
+        acquire(&mut net, 0, 1);
+        net.deliver_all();
+        net.flights.insert(late.0, late.1);
+        net.deliver_all();
+        assert_eq!(net.nodes[2].observe().relaying.len(), left);
+        net.release(3);
+        net.deliver_all();
+        assert_eq!(net.inside(), [0]);
+    }
+}
+
+/// Where messages may be lost: whichever one is lost, timers repair it, whether it asked, answered or told a change.
+#[test]
+fn any_message_may_be_lost() {
+    for options in [lossy(bare()), lossy(tree()), lossy(plain()), lossy(flat())] {
+        for lost in 0.. {
+            let mut net = net(4, 1, options);
+            enter(&mut net, 3, 1, &[0]);
+            let before = net.sent.len();
+            acquire(&mut net, 0, 1);
+            let lose_one = |net: &mut Net<Slots>| {
+                while !net.flights.is_empty() {
+                    let sent = net.sent.len() - before;
+                    if sent - net.flights.len() == lost { net.lose_nth(0) } else { net.deliver_nth(0) }
+                }
+            };
+            lose_one(&mut net);
+            net.release(3);
+            lose_one(&mut net);
+            let all = net.sent.len() - before;
+            for _ in 0..4 {
+                let timers: Vec<_> = net.timers.keys().copied().collect();
+                timers.into_iter().for_each(|(node, timer)| net.expire(node.0, timer));
+                net.deliver_all();
+            }
+            assert_eq!(net.inside(), [0], "message {lost} lost, {options:?}");
+            assert!(net.timers.is_empty(), "{:?}", net.timers);
+            net.release(0);
+            nothing_is_left(&net);
+            if lost >= all {
+                break;
+            }
+        }
+    }
+}
+
+/// `SlotsTimer::PassOn`: a relay passes on what has come at the second expiry, not at the first; the asker asks the rest itself.
+#[test]
+fn passed_on_at_the_second_expiry() {
+    let mut net = net(4, 1, lossy(bare()));
+    acquire(&mut net, 0, 1);
+    net.deliver(0, 1);
+    net.deliver(0, 2);
+    net.deliver(1, 0);
+    net.lose(2, 3);
+    net.expire(2, SlotsTimer::PassOn);
+    assert!(net.flights.is_empty());
+    net.expire(2, SlotsTimer::PassOn);
+    net.deliver_kind(2, 0, "agg");
+    net.deliver_kind(0, 3, "request");
+    net.deliver_kind(3, 0, "agg");
+    assert_eq!(net.inside(), [0]);
+    assert!(net.timers.is_empty(), "{:?}", net.timers);
+}

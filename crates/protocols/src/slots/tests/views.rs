@@ -1,0 +1,222 @@
+//! Lives and views by the log (`docs/SLOTS.md` section 5).
+
+use kgate_core::Observation;
+
+use super::*;
+use crate::slots::defects::S6;
+
+fn shown(net: &Net<Slots>, of: u32) -> Observation {
+    net.nodes[of as usize].observe()
+}
+
+/// Section 5: who comes back asks once it has heard that it takes part, and not before; a wish is kept until then.
+#[test]
+fn asks_only_after_its_own_view() {
+    for options in [flat(), tree()] {
+        let mut net = net(3, 1, options);
+        net.crash(1);
+        net.return_in(1, 1);
+        acquire(&mut net, 1, 1);
+        net.tell_gone([1], 1, 0);
+        assert!(net.sent.is_empty());
+        net.tell_joined([1], 1, 1);
+        assert_eq!(net.sent("request").len(), 2);
+        net.tell_gone([0, 2], 1, 0);
+        net.tell_joined([0, 2], 1, 1);
+        net.deliver_all();
+        assert_eq!(net.inside(), [1]);
+    }
+}
+
+/// Section 5: the log tells a process of its former lives too. It takes part from its present one on.
+#[test]
+fn a_former_return_does_not_count() {
+    let mut net = net(2, 1, flat());
+    net.crash(1);
+    net.tell_gone([0], 1, 0);
+    net.return_in(1, 1);
+    net.tell_joined([0], 1, 1);
+    net.crash(1);
+    net.tell_gone([0], 1, 1);
+    net.return_in(1, 2);
+    acquire(&mut net, 1, 1);
+    net.tell_gone([1], 1, 0);
+    net.tell_joined([1], 1, 1);
+    net.tell_gone([1], 1, 1);
+    assert!(net.sent.is_empty());
+    net.tell_joined([1, 0], 1, 2);
+    net.deliver_all();
+    assert_eq!(net.inside(), [1]);
+}
+
+/// Section 2, the filter: a request of a view that is not installed is kept and answered when it is; the clock does not run ahead of the view.
+#[test]
+fn requests_of_a_higher_view_are_kept() {
+    let mut net = net(3, 1, plain());
+    net.crash(2);
+    net.return_in(2, 1);
+    net.tell_gone([1], 2, 0);
+    net.tell_joined([1], 2, 1);
+    acquire(&mut net, 1, 1);
+    net.deliver_all();
+    assert!(net.sent("agg").is_empty(), "neither p0 nor p2 has heard of the view");
+    acquire(&mut net, 0, 1);
+    net.deliver_all();
+    net.tell_gone([0, 2], 2, 0);
+    net.tell_joined([0], 2, 1);
+    assert_eq!(net.sent("agg").iter().filter(|sent| **sent == (0, 1)).count(), 1);
+    net.tell_joined([2], 2, 1);
+    net.deliver_all();
+    assert_eq!(net.inside(), [0], "it asked in the view before");
+    assert!(shown(&net, 0).stamp.is_none());
+    net.release(0);
+    net.deliver_all();
+    assert_eq!(net.inside(), [1]);
+    assert!(last(&net, 1).1 > last(&net, 0).1);
+}
+
+/// Section 2, the filter: what a former life has said or asked does not count.
+#[test]
+fn messages_of_a_former_life_are_ignored() {
+    let mut net = net(3, 1, plain());
+    acquire(&mut net, 1, 1); // Its requests are still under way when it is back.
+    net.crash(1);
+    net.return_in(1, 1);
+    net.tell_gone(0..3, 1, 0);
+    net.tell_joined(0..3, 1, 1);
+    enter(&mut net, 0, 1, &[0]);
+    assert!(shown(&net, 0).owing.is_empty());
+    assert_eq!(net.sent("agg"), [(1, 0), (2, 0)]);
+    assert!(shown(&net, 1).stamp.is_none(), "nobody waits there");
+}
+
+/// Section 5, P2: all come back at once and nobody remembers anything but the log: fences still grow.
+#[test]
+fn everybody_comes_back_at_once() {
+    for options in [flat(), tree()] {
+        let mut net = net(4, 1, options);
+        for node in [0, 3, 1] {
+            enter(&mut net, node, 1, &[0]);
+            net.release(node);
+            net.deliver_all();
+        }
+        enter(&mut net, 2, 1, &[0]);
+        let (_, before) = last(&net, 2);
+        (0..4).for_each(|node| net.crash(node));
+        (0..4).for_each(|node| net.return_in(node, 1));
+        (0..4).for_each(|node| acquire(&mut net, node, 1));
+        for gone in 0..4 {
+            net.tell_gone(0..4, gone, 0);
+        }
+        for (life, back) in [(1, 2), (2, 0), (3, 3), (4, 1)] {
+            net.tell_joined((0..4).rev(), back, life);
+            net.deliver_all();
+        }
+        let mut former = before;
+        for _ in 0..4 {
+            net.deliver_all();
+            let inside = net.inside();
+            assert_eq!(inside.len(), 1);
+            let (_, fence) = last(&net, inside[0]);
+            assert!(fence > former, "{options:?}");
+            former = fence;
+            net.release(inside[0]);
+        }
+        net.deliver_all();
+        nothing_is_left(&net);
+    }
+}
+
+/// S6: a request that is out need not ask who is added, since that one's stamps are greater. As it was they are not: it is overtaken.
+#[test]
+fn s6_as_it_was_and_repaired() {
+    for (switches, inside) in [(Printed::NONE, [0].as_slice()), (S6, &[0, 1])] {
+        let mut net = printed(3, 1, plain(), switches);
+        for _ in 0..3 {
+            enter(&mut net, 0, 1, &[0]);
+            net.release(0);
+        }
+        net.deliver_all();
+        net.crash(1);
+        net.tell_gone([0, 2], 1, 0);
+        net.return_in(1, 1);
+        acquire(&mut net, 0, 1); // Asks p2 alone.
+        net.deliver(0, 2);
+        net.tell_gone([1], 1, 0);
+        net.tell_joined([0, 1, 2], 1, 1);
+        acquire(&mut net, 1, 1);
+        net.deliver(1, 0);
+        net.deliver(1, 2);
+        net.deliver_all();
+        assert_eq!(net.inside(), inside);
+    }
+}
+
+/// Section 5: who was exempt is heard as ahead: a process that is added while a request is out waits for it.
+#[test]
+fn who_is_added_hears_of_those_ahead() {
+    let mut net = net(3, 1, plain());
+    net.crash(1);
+    net.tell_gone([0, 2], 1, 0);
+    net.return_in(1, 1);
+    acquire(&mut net, 0, 1);
+    net.tell_gone([1], 1, 0);
+    net.tell_joined(0..3, 1, 1);
+    acquire(&mut net, 1, 1);
+    net.deliver(1, 0);
+    net.deliver(0, 1);
+    assert!(grants(&net, 1).is_empty());
+    net.deliver_all();
+    assert_eq!(net.inside(), [0]);
+    net.release(0);
+    net.deliver_all();
+    assert_eq!(net.inside(), [1]);
+}
+
+/// Own eviction: the clients inside must stop, each is told; those that wait are asked for anew once the process takes part again.
+#[test]
+fn thrown_out() {
+    for options in [flat(), tree()] {
+        let mut net = net(3, 3, options);
+        enter(&mut net, 0, 1, &[0]);
+        enter(&mut net, 0, 1, &[1]);
+        enter(&mut net, 1, 1, &[2]);
+        acquire(&mut net, 0, 2);
+        acquire(&mut net, 0, 1);
+        net.deliver_all();
+        let former = shown(&net, 0).stamp.expect("it waits");
+        net.told.clear();
+        net.tell_gone([0], 0, 0);
+        let lost = net.told.iter().filter(|(_, _, notice)| matches!(notice, Notice::Lost { .. })).count();
+        assert_eq!((lost, shown(&net, 0).slots.len(), shown(&net, 0).stamp), (2, 0, None));
+        net.sent.clear();
+        net.tell_gone([1, 2], 0, 0);
+        acquire(&mut net, 2, 2);
+        net.deliver_all();
+        assert_eq!(last(&net, 2).0, [0, 1], "its slots are free");
+        assert!(net.sent.iter().all(|copy| copy.from.0 != 0 && copy.to.0 != 0), "it takes no part");
+        net.tell_joined([0, 1, 2], 0, 1);
+        net.deliver_all();
+        assert!(shown(&net, 0).stamp.expect("asked anew") > former);
+        net.release(2);
+        net.deliver_all();
+        assert_eq!(grants(&net, 0)[0].1, [0, 1]);
+        net.release(1);
+        net.deliver_all();
+        assert_eq!(grants(&net, 0)[1].1, [2]);
+    }
+}
+
+/// Grants have names that are never used twice, whatever the life.
+#[test]
+fn names_of_grants_are_never_used_twice() {
+    let mut net = net(2, 1, flat());
+    enter(&mut net, 0, 1, &[0]);
+    net.crash(0);
+    net.tell_gone([1], 0, 0);
+    net.return_in(0, 1);
+    net.tell_joined([1, 0], 0, 1);
+    enter(&mut net, 0, 1, &[0]);
+    let [(first, ..), (second, ..)] = grants(&net, 0).try_into().expect("two");
+    assert!(first < second);
+}
