@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use kgate_core::{Message, NodeId, Protocol};
+use kgate_core::{GrantId, Message, NodeId, Protocol};
 use kgate_spec::{Fate, Step};
 
 use crate::state::State;
@@ -14,8 +14,8 @@ pub enum Action<M, T> {
     Acquire(NodeId, u8),
     /// A client that waits gives up.
     Withdraw(NodeId),
-    /// A client comes out.
-    Release(NodeId),
+    /// Whoever is inside by that grant comes out.
+    Release(NodeId, GrantId),
     /// Something happens to the message at that place of what is on its way.
     Fly(usize, Fate, (NodeId, NodeId, M)),
     /// A timer runs out.
@@ -26,8 +26,10 @@ pub enum Action<M, T> {
     Down(NodeId),
     /// A process that was down is back.
     Restart(NodeId),
-    /// A process learns of a crash.
-    Tell(NodeId, NodeId),
+    /// A process learns of a crash: whose, and in which life.
+    Tell(NodeId, NodeId, u8),
+    /// A process learns that another takes part again, or it does so itself.
+    Welcome(NodeId, NodeId),
     /// A process learns what k is now.
     Resize(NodeId, u32),
 }
@@ -41,7 +43,7 @@ impl<M: fmt::Debug, T: fmt::Debug> fmt::Debug for Action<M, T> {
             Self::Acquire(node, 1) => write!(f, "{node} asks"),
             Self::Acquire(node, weight) => write!(f, "{node} asks for {weight}"),
             Self::Withdraw(node) => write!(f, "{node} gives up"),
-            Self::Release(node) => write!(f, "{node} comes out"),
+            Self::Release(node, _) => write!(f, "{node} comes out"),
             Self::Fly(_, fate, (from, to, message)) => {
                 write!(f, "{from} -> {to}: {message:?}")?;
                 f.write_str(match fate {
@@ -53,29 +55,30 @@ impl<M: fmt::Debug, T: fmt::Debug> fmt::Debug for Action<M, T> {
             Self::Expire(node, timer) => write!(f, "{node}: {timer:?} runs out"),
             Self::Crash(node) | Self::Down(node) => write!(f, "{node} crashes"),
             Self::Restart(node) => write!(f, "{node} is back"),
-            Self::Tell(node, of) => write!(f, "{node} learns that {of} has crashed"),
+            Self::Tell(node, of, _) => write!(f, "{node} learns that {of} has crashed"),
+            Self::Welcome(node, of) => write!(f, "{node} learns that {of} is back"),
             Self::Resize(node, k) => write!(f, "{node} sets k to {k}"),
         }
     }
 }
 
-/// An action in the words of a schedule; `before` is the state in which it happens.
+/// An action in the words of a schedule; `before` is the state in which it happens, with messages in the order of sending.
 pub fn step<P: Protocol>(before: &State<P>, action: &ActionOf<P>) -> Step {
     match action {
         Action::Acquire(node, weight) => Step::Ask { node: *node, weight: u32::from(*weight) },
         Action::Withdraw(node) => Step::Withdraw(*node),
-        Action::Release(node) => Step::Release(*node),
+        Action::Release(node, _) => Step::Release(*node),
         Action::Fly(place, fate, (from, to, message)) => {
-            let earlier = before.flying[..*place].iter();
-            let alike =
-                earlier.filter(|other| other.way() == (*from, *to) && other.message.kind() == message.kind());
+            let earlier = before.flying[..*place].iter().filter(|other| other.way() == (*from, *to));
+            let alike = earlier.filter(|other| other.message.value.kind() == message.kind());
             let kind = P::Message::kind_name(message.kind()).to_owned();
             Step::Message { from: *from, to: *to, kind, which: 1 + alike.count(), fate: *fate }
         }
         Action::Expire(node, timer) => Step::Expire { node: *node, timer: format!("{timer:?}") },
         Action::Crash(node) | Action::Down(node) => Step::Crash(*node),
         Action::Restart(node) => Step::Restart(*node),
-        Action::Tell(node, of) => Step::Tell { node: *node, of: *of },
+        Action::Tell(node, of, _) => Step::Tell { node: *node, of: *of },
+        Action::Welcome(node, of) => Step::Welcome { node: *node, of: *of },
         Action::Resize(node, permits) => Step::Resize { node: *node, permits: *permits },
     }
 }

@@ -9,12 +9,16 @@ pub struct Bounds {
     pub entries: Vec<u32>,
     /// Whether a client may ask again while it is inside.
     pub asks_inside: bool,
+    /// How many clients a process has: so many may wait at once.
+    pub clients: u32,
     /// The most units that a client asks for at once.
     pub weight_max: u32,
     /// How many processes crash for good.
     pub crashes: u32,
-    /// How many processes crash and come back.
+    /// How often a process crashes and comes back.
     pub restarts: u32,
+    /// Whether who comes back has nothing, and is another life; else it has what it had stored, and its client waits on.
+    pub returns: bool,
     /// What becomes of messages to a process that is down.
     pub down: Down,
     /// How many requests are withdrawn.
@@ -25,6 +29,8 @@ pub struct Bounds {
     pub losses: u32,
     /// How many messages are doubled.
     pub duplicates: u32,
+    /// How often timers run out in all; as often as they like, if none. Where one still runs, something is under way.
+    pub expiries: Option<u32>,
     /// What the protocol claims to bear. Beyond, liveness is not judged.
     pub bears: Bears,
     /// Whether processes are told of crashes.
@@ -41,14 +47,17 @@ impl Bounds {
         Self {
             entries: vec![entries],
             asks_inside: false,
+            clients: 1,
             weight_max: 1,
             crashes: 0,
             restarts: 0,
+            returns: false,
             down: Down::Lost,
             withdrawals: 0,
             resizes: Vec::new(),
             losses: 0,
             duplicates: 0,
+            expiries: None,
             bears: Bears::default(),
             news: News::AnyOrder,
             channels: Channels::Fifo,
@@ -78,10 +87,13 @@ pub struct Bears {
 pub enum News {
     /// Nobody is told.
     None,
-    /// Everybody is, of several crashes in any order.
+    /// Everybody is, of several crashes in any order. Of those that come back with nothing, each life is told of by itself, and who comes back
+    /// is told of all lives that have ended. Somebody in its first life is always up then.
     AnyOrder,
     /// Everybody is, in the order of the crashes, as from an agreed log.
     InOrder,
+    /// Everybody is, of crashes and returns, by an agreed log ([`log`](crate::log)). All may be down at once.
+    Log,
 }
 
 /// Whether messages of one process to another keep their order.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use kgate_core::{Protocol, Setup};
 use kgate_spec::scenario::Act;
 use serde::Serialize;
-use stateright::{Checker, Expectation, HasDiscoveries, Model, Path};
+use stateright::{Checker, Expectation, HasDiscoveries, Model};
 
 use crate::action::{self, Action, ActionOf};
 use crate::bounds::Bounds;
@@ -144,7 +144,7 @@ fn outcome<P: Protocol>(checker: &impl Checker<World<P>>) -> Outcome {
             Expectation::Always | Expectation::Eventually => (found.is_none(), found),
             Expectation::Sometimes => (found.is_some(), None),
         };
-        let counterexample = found.map(tell::<P>);
+        let counterexample = found.map(|path| tell(checker.model(), path.into_actions()));
         properties.push(Finding {
             name: property.name,
             holds,
@@ -168,24 +168,36 @@ fn outcome<P: Protocol>(checker: &impl Checker<World<P>>) -> Outcome {
     }
 }
 
-/// A path in the words of a schedule.
-fn tell<P: Protocol>(path: Path<State<P>, ActionOf<P>>) -> Vec<Told> {
-    let steps = path.into_vec().into_iter();
-    steps.filter_map(|(state, action)| Some(told(&state, &action?))).collect()
+/// A path in the words of a schedule. These count messages in the order of sending, so that it is gone once more, in that order.
+pub(crate) fn tell<P: Protocol>(world: &World<P>, actions: Vec<ActionOf<P>>) -> Vec<Told> {
+    let world = world.as_sent();
+    let mut state = world.first_state();
+    let mut schedule = Vec::new();
+    for mut action in actions {
+        if let Action::Fly(place, _, (from, to, message)) = &mut action {
+            let mut all = state.flying.iter();
+            let same = all.position(|other| other.way() == (*from, *to) && other.message.value == *message);
+            *place = same.expect("it is on its way");
+        }
+        schedule.push(told(&state, &action));
+        state = world.next_state(&state, action).expect("it was possible");
+    }
+    schedule
 }
 
 /// One action in the words of a schedule.
-pub(crate) fn told<P: Protocol>(before: &State<P>, action: &ActionOf<P>) -> Told {
+fn told<P: Protocol>(before: &State<P>, action: &ActionOf<P>) -> Told {
     let message = match action {
         Action::Fly(_, _, (_, _, message)) => Some(format!("{message:?}")),
         Action::Acquire(..)
         | Action::Withdraw(_)
-        | Action::Release(_)
+        | Action::Release(..)
         | Action::Expire(..)
         | Action::Crash(_)
         | Action::Down(_)
         | Action::Restart(_)
         | Action::Tell(..)
+        | Action::Welcome(..)
         | Action::Resize(..) => None,
     };
     Told { step: Act::Step(action::step(before, action)), message }

@@ -4,23 +4,46 @@
 //! protocols keep the same set themselves, so this adds no states; one as printed may have lost count, and then the ghost tells its
 //! states apart. What a grant has broken is remembered too, since it shows at the grant only. Algorithms of other means have an empty ghost.
 //!
+//! Of an algorithm with numbered slots: the greatest fence of each slot. Who holds which slot stands with the clients, and with the processes
+//! themselves.
+//!
 //! The order of entry needs no memory here: when one is granted, nobody alive may wait with an earlier stamp.
 
-use kgate_core::{Cargo, Input, InputOf, Means, Message, NodeId, Protocol, Setup, Stamp, Time};
-use kgate_spec::{EntryOrder, Permissions};
+use kgate_core::{Cargo, Fence, Input, InputOf, Means, Message, NodeId, Protocol, Setup, Stamp, Time};
+use kgate_spec::{EntryOrder, Permissions, SlotFences, StrictOrder, WithinK};
+
+use crate::client;
 
 /// The ghost state of one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Ghost {
     permissions: Option<Permissions>,
+    /// The greatest fence of each slot, over all time.
+    fences: Vec<Option<Fence>>,
     broken: Vec<&'static str>,
+}
+
+/// A grant of numbered slots, and what is so at that moment.
+#[derive(Clone, Copy, Debug)]
+pub struct SlotGrant<'a> {
+    /// Which slots.
+    pub slots: &'a [u32],
+    /// Under which fence.
+    pub fence: Option<Fence>,
+    /// Slots that are in use by others that live, a bit each.
+    pub held: u32,
+    /// The k that the granting process was last told.
+    pub known: u32,
+    /// The stamps of others that live and wait.
+    pub waiting: &'a [Stamp],
 }
 
 impl Ghost {
     /// At the start.
     pub fn new<P: Protocol>(setup: &Setup) -> Self {
         let judged = P::MEANS == Means::Permissions;
-        Self { permissions: judged.then(|| Permissions::new(setup.nodes, setup.permits)), broken: Vec::new() }
+        let permissions = judged.then(|| Permissions::new(setup.nodes, setup.permits));
+        Self { permissions, ..Self::default() }
     }
 
     /// Whether a grant has broken that property.
@@ -92,7 +115,38 @@ impl Ghost {
         let stamp = stamp.unwrap_or(Stamp { clock: 0, node });
         let counted = permissions.granted(stamp, Time::ZERO).is_none();
         let in_turn = permits > 1 || EntryOrder::overtaken(stamp, waiting).is_none();
-        for (holds, property) in [(counted, Permissions::NAME), (in_turn, EntryOrder::NAME)] {
+        self.judge([(counted, Permissions::NAME), (in_turn, EntryOrder::NAME)]);
+    }
+
+    /// Numbered slots are granted.
+    pub fn slots_granted(&mut self, grant: &SlotGrant<'_>) {
+        let free = client::bits(grant.slots).is_some_and(|slots| slots & grant.held == 0);
+        let mut grows = grant.fence.is_some();
+        // A slot without a place among those in use is one that nobody could know of.
+        for slot in
+            grant.slots.iter().filter_map(|slot| usize::try_from(*slot).ok()).filter(|slot| *slot < 32)
+        {
+            if self.fences.len() <= slot {
+                self.fences.resize(slot + 1, None);
+            }
+            grows &= grant.fence > self.fences[slot];
+            self.fences[slot] = grant.fence.max(self.fences[slot]);
+        }
+        let overtaken = |fence| StrictOrder::overtaken(fence, grant.waiting.iter().copied());
+        self.judge([
+            (free && grows, SlotFences::NAME),
+            (grant.fence.and_then(overtaken).is_none(), StrictOrder::NAME),
+            (WithinK::beyond(grant.slots, grant.known).is_none(), WithinK::NAME),
+        ]);
+    }
+
+    /// Two processes that live show the same slot as theirs.
+    pub fn shown_twice(&mut self) {
+        self.judge([(false, SlotFences::NAME)]);
+    }
+
+    fn judge<const N: usize>(&mut self, verdicts: [(bool, &'static str); N]) {
+        for (holds, property) in verdicts {
             if !holds && !self.has_broken(property) {
                 self.broken.push(property);
             }

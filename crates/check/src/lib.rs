@@ -6,7 +6,7 @@
 //! process at any time after the crash.
 //!
 //! - [`bounds`]: how often what may happen; [`brake`]: what stops a search before its end;
-//! - [`state`], [`action`], [`model`]: the world, and what can happen in it;
+//! - [`state`], [`client`], [`log`], [`action`], [`model`]: the world, and what can happen in it;
 //! - [`properties`]: what must hold in every state; [`ghost`]: what judges remember besides;
 //! - [`mod@explore`]: the search, and what it found;
 //! - [`symmetry`]: states that differ in names only; [`fair`]: schedules without end;
@@ -15,9 +15,11 @@
 pub mod action;
 pub mod bounds;
 pub mod brake;
+pub mod client;
 pub mod explore;
 pub mod fair;
 pub mod ghost;
+pub mod log;
 pub mod model;
 pub mod properties;
 pub mod rules;

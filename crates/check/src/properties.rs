@@ -1,8 +1,11 @@
 //! What must hold in every state that can be reached, and what must be reached at all.
 
-use kgate_core::{Cargo, Means, Message, Protocol};
+use kgate_core::{Cargo, Means, Message, NodeId, Protocol};
 pub use kgate_spec::NOT_REFUSED;
-use kgate_spec::{AtMostK, EntryOrder, EveryoneServed, OneToken, Permissions, SometimesK};
+use kgate_spec::{
+    AtMostK, EntryOrder, EveryoneServed, NoResidue, OneToken, Permissions, SlotFences, SometimesK,
+    StrictOrder, WithinK,
+};
 use stateright::Property;
 
 use crate::model::World;
@@ -28,9 +31,27 @@ pub fn all<P: Protocol>() -> Vec<Property<World<P>>> {
         Means::Tokens => all.push(Property::always(OneToken::NAME, |world: &World<P>, state: &State<P>| {
             !world.first(6, two_of_a_token(state))
         })),
-        Means::Slots | Means::Other => {}
+        Means::Slots => all.extend(of_slots()),
+        Means::Other => {}
     }
     all
+}
+
+fn of_slots<P: Protocol>() -> [Property<World<P>>; 4] {
+    [
+        Property::always(SlotFences::NAME, |world: &World<P>, state: &State<P>| {
+            !world.first(7, state.ghost.value.has_broken(SlotFences::NAME))
+        }),
+        Property::always(StrictOrder::NAME, |world, state: &State<P>| {
+            !world.first(8, state.ghost.value.has_broken(StrictOrder::NAME))
+        }),
+        Property::always(WithinK::NAME, |world, state: &State<P>| {
+            !world.first(9, state.ghost.value.has_broken(WithinK::NAME))
+        }),
+        Property::always(NoResidue::NAME, |world, state: &State<P>| {
+            !world.first(10, has_residue(world, state))
+        }),
+    ]
 }
 
 fn of_every_protocol<P: Protocol>() -> Vec<Property<World<P>>> {
@@ -39,7 +60,7 @@ fn of_every_protocol<P: Protocol>() -> Vec<Property<World<P>>> {
         Property::always(EveryoneServed::NAME, |world, state| !world.first(1, stuck(world, state))),
         Property::always(NOT_REFUSED, |world, state: &State<P>| !world.first(2, state.refused.is_some())),
         Property::sometimes(K_INSIDE, |world, state: &State<P>| {
-            world.first(3, SometimesK::shown(world.setup.permits, state.units() as usize))
+            world.first(3, SometimesK::shown(world.setup.permits, state.units(world.setup.permits) as usize))
         }),
     ]
 }
@@ -47,7 +68,32 @@ fn of_every_protocol<P: Protocol>() -> Vec<Property<World<P>>> {
 /// Liveness by quiescence: whoever waits when nothing can happen any more waits for ever. Where every schedule is tried, that is a deadlock;
 /// starvation while others go in and out is a schedule without end, for [`fair`](crate::fair).
 fn stuck<P: Protocol>(world: &World<P>, state: &State<P>) -> bool {
-    state.is_quiet() && is_borne(world, state) && state.ids().any(|node| state.waits(node))
+    is_quiet(world, state) && is_borne(world, state) && state.ids().any(|node| state.waits(node))
+}
+
+/// Nothing is on its way, no timer runs, nobody is inside or down, all news are told: what waits now waits for ever.
+fn is_quiet<P: Protocol>(world: &World<P>, state: &State<P>) -> bool {
+    state.flying.is_empty()
+        && state.timers.is_empty()
+        && state.untold.is_empty()
+        && state.down.is_empty()
+        && state.clients.iter().all(|client| client.inside.is_empty())
+        && state.ids().all(|node| !state.is_up(node) || is_told(world, state, node))
+}
+
+/// Whether a process has heard of everything.
+fn is_told<P: Protocol>(world: &World<P>, state: &State<P>, node: NodeId) -> bool {
+    let client = &state.clients[node.index()];
+    usize::from(client.told) == state.log.len() && usize::from(client.resized) == world.bounds.resizes.len()
+}
+
+/// Whether something is left in a quiet moment in which nobody waits either.
+fn has_residue<P: Protocol>(world: &World<P>, state: &State<P>) -> bool {
+    let live = state.ids().filter(|&node| state.is_up(node));
+    is_quiet(world, state)
+        && is_borne(world, state)
+        && !state.ids().any(|node| state.waits(node))
+        && NoResidue::left(live.map(|node| (node, &state.processes[node.index()].seen))).is_some()
 }
 
 /// Whether there is a token twice: with the living, or on its way.
@@ -57,7 +103,7 @@ fn two_of_a_token<P: Protocol>(state: &State<P>) -> bool {
         let tokens = state.processes[node.index()].seen.tokens.iter();
         tokens.map(move |token| (node, *token))
     });
-    let flying = state.flying.iter().filter_map(|flying| match flying.message.cargo() {
+    let flying = state.flying.iter().filter_map(|flying| match flying.message.value.cargo() {
         Some(Cargo::Token(token)) => Some((flying.to, token)),
         Some(Cargo::Permission { .. }) | None => None,
     });

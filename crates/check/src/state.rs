@@ -7,10 +7,12 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use ahash::RandomState;
-use kgate_core::{GrantId, NodeId, Observation, Phase, Protocol, Refusal};
+use kgate_core::{NodeId, Observation, Phase, Protocol, Refusal};
 use smallvec::SmallVec;
 
+use crate::client::Client;
 use crate::ghost::Ghost;
+use crate::log::Log;
 use crate::symmetry::Renamings;
 
 /// A row with an element a process.
@@ -23,7 +25,8 @@ pub struct State<P: Protocol> {
     pub processes: Row<Arc<Process<P>>>,
     /// Their clients.
     pub clients: Row<Client>,
-    /// What is on its way: channel by channel, in the order of sending.
+    /// What is on its way: channel by channel, in the order of sending; where that order is nothing to anybody, in one that depends on the
+    /// messages alone.
     pub flying: Vec<Flying<P::Message>>,
     /// Timers that run, in order.
     pub timers: Vec<(NodeId, P::Timer)>,
@@ -31,8 +34,10 @@ pub struct State<P: Protocol> {
     pub crashed: SmallVec<[NodeId; 4]>,
     /// Who is down and will come back.
     pub down: SmallVec<[NodeId; 4]>,
-    /// Who does not know of which crash yet, in order.
-    pub untold: SmallVec<[(NodeId, NodeId); 2]>,
+    /// Who does not know of which crash yet, of whom in which life; in order.
+    pub untold: SmallVec<[(NodeId, NodeId, u8); 2]>,
+    /// The agreed log of crashes and returns, where there is one.
+    pub log: Log,
     /// What has been used up of the bounds.
     pub spent: Spent,
     /// Whether a grant made more units in use than anybody believed to be there, or let somebody in who was inside.
@@ -72,17 +77,19 @@ pub struct Spent {
     pub losses: u8,
     /// Messages doubled.
     pub duplicates: u8,
+    /// Timers run out, if that is bounded.
+    pub expiries: u8,
 }
 
 /// A message on its way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Flying<M> {
     /// From whom.
     pub from: NodeId,
     /// To whom.
     pub to: NodeId,
     /// What it says.
-    pub message: M,
+    pub message: Hashed<M>,
 }
 
 impl<M> Flying<M> {
@@ -90,21 +97,6 @@ impl<M> Flying<M> {
     pub fn way(&self) -> (NodeId, NodeId) {
         (self.from, self.to)
     }
-}
-
-/// The client of a process.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Client {
-    /// How often it has asked.
-    pub asked: u8,
-    /// For how many units it asked last.
-    pub weight: u8,
-    /// How many changes of k its process has heard of.
-    pub resized: u8,
-    /// Whether it waits. Its process may have forgotten that; the client has not.
-    pub waiting: bool,
-    /// The grant with which it is inside.
-    pub inside: Option<GrantId>,
 }
 
 /// One process, with what it says of itself.
@@ -158,7 +150,7 @@ pub(crate) fn digest(value: &impl Hash) -> u64 {
 /// Something that is shared by many states, hashed once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hashed<T> {
-    digest: u64,
+    pub(crate) digest: u64,
     /// It.
     pub value: T,
 }
@@ -194,7 +186,7 @@ impl<P: Protocol> State<P> {
 
     /// Whether a client of `node` waits, which is not lost with its process.
     pub fn waits(&self, node: NodeId) -> bool {
-        self.clients[node.index()].waiting && !self.crashed.contains(&node)
+        !self.clients[node.index()].waiting.is_empty() && !self.crashed.contains(&node)
     }
 
     /// Lets the judges' memory take note of something.
@@ -204,27 +196,8 @@ impl<P: Protocol> State<P> {
         self.ghost = Arc::new(Hashed::new(ghost));
     }
 
-    /// Units that are in use.
-    pub fn units(&self) -> u32 {
-        let inside = self.clients.iter().filter(|client| client.inside.is_some());
-        inside.map(|client| u32::from(client.weight)).sum()
-    }
-
-    /// Nothing is on its way, nobody is inside, all news are told: what waits now waits for ever.
-    pub fn is_quiet(&self) -> bool {
-        self.flying.is_empty()
-            && self.timers.is_empty()
-            && self.untold.is_empty()
-            && self.down.is_empty()
-            && self.clients.iter().all(|client| client.inside.is_none())
-    }
-
-    /// Puts a message on its way, behind those of its channel.
-    pub(crate) fn send(&mut self, from: NodeId, to: NodeId, message: P::Message) {
-        // What is sent to the dead is lost.
-        if !self.crashed.contains(&to) {
-            let place = self.flying.partition_point(|flying| flying.way() <= (from, to));
-            self.flying.insert(place, Flying { from, to, message });
-        }
+    /// Units that are in use, where k is believed to be that.
+    pub fn units(&self, k: u32) -> u32 {
+        self.clients.iter().flat_map(|client| &client.inside).map(|held| held.units(k)).sum()
     }
 }

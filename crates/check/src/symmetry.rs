@@ -11,7 +11,7 @@ use kgate_core::{Graph, NodeId, Protocol};
 
 use crate::bounds::Bounds;
 use crate::model::World;
-use crate::state::{Flying, Process, State, digest};
+use crate::state::{Flying, Hashed, Process, State, digest};
 
 /// Renamings: for each, the new name of every process. The first one changes nothing.
 pub type Renamings = Arc<[Vec<NodeId>]>;
@@ -99,10 +99,10 @@ fn renamed<P: Protocol>(state: &State<P>, names: &[NodeId]) -> Option<State<P>> 
         };
         let process = Process::new(process.protocol().renamed(names)?, stored);
         renamed.processes[names[old].index()] = Arc::new(process);
-        renamed.clients[names[old].index()] = state.clients[old];
+        renamed.clients[names[old].index()] = state.clients[old].clone();
     }
     for flying in &mut renamed.flying {
-        let message = P::message_renamed(&flying.message, names)?;
+        let message = Hashed::new(P::message_renamed(&flying.message.value, names)?);
         *flying = Flying { from: name(flying.from), to: name(flying.to), message };
     }
     renamed.flying.sort_by_key(Flying::way); // Keeps the order within a channel.

@@ -14,10 +14,10 @@ use clap::ArgMatches;
 use kgate_check::{
     Bears, Bounds, Channels, Down, Limits, News, Order, Outcome as Found, World, explore_fair, explore_world,
 };
-use kgate_core::{Dissemination, Printed, Protocol, Setup};
+use kgate_core::{Membership, Printed, Protocol, Setup, Span};
 use kgate_protocols::registry::{self, Entry, Visitor};
 
-use crate::cli::{ChannelsArg, CheckArgs, DisseminationArg, DownArg};
+use crate::cli::{ChannelsArg, CheckArgs, DownArg};
 use crate::sim::graph;
 use crate::{Failure, Outcome};
 
@@ -32,7 +32,7 @@ pub(crate) fn run(args: &CheckArgs, given: &ArgMatches) -> Outcome {
         return rules::run(args, entry, printed);
     }
     let setup = setup(args, entry, printed)?;
-    let bounds = bounds(args, entry, setup.tolerate);
+    let bounds = bounds(args, entry, &setup);
     replay::check_targets(args)?;
     let played = replay::Setting::new(args, entry, &setup, &bounds);
     let unjudged = unjudged(entry, &bounds);
@@ -75,7 +75,7 @@ pub(crate) fn run(args: &CheckArgs, given: &ArgMatches) -> Outcome {
 /// What cannot be meant, or what this protocol has no part in.
 fn refuse(args: &CheckArgs, given: &ArgMatches, entry: &Entry) -> Result<(), Failure> {
     let (k, n, name) = (args.units, args.processes, entry.name);
-    let text = if k >= n {
+    let text = if k >= n && !entry.slots {
         format!("k = {k} with n = {n}: nothing is excluded; choose k below n")
     } else if entry.heals
         && let Some(flag) = rules::meaningless(given)
@@ -83,14 +83,16 @@ fn refuse(args: &CheckArgs, given: &ArgMatches, entry: &Entry) -> Result<(), Fai
         format!("{name} is explored in the state model, where {flag} means nothing: leave it out")
     } else if args.crashes >= n {
         format!("{} crashes with n = {n}: let one live", args.crashes)
-    } else if args.restarts > 0 && !entry.recovers {
-        format!("processes of {name} do not come back from a crash: give --crashes, or choose tree-token")
-    } else if args.ask_inside && !entry.asks_inside {
-        format!("{name} takes one request at a time: leave out --ask-inside, or choose tree-token")
-    } else if let Some(flag) = slots_only(args).filter(|_| !entry.slots) {
+    } else if args.restarts > 0 && !entry.recovers && !entry.returns {
         format!(
-            "{name} has neither weights nor a k that changes nor a choice of dissemination: leave out {flag}"
+            "processes of {name} do not come back from a crash: give --crashes, or choose tree-token or slots"
         )
+    } else if args.down == DownArg::Kept && entry.returns {
+        format!("processes of {name} come back with nothing, in a new life: leave out --down kept")
+    } else if args.ask_inside && !entry.asks_inside {
+        format!("{name} takes one request at a time: leave out --ask-inside, or choose tree-token or slots")
+    } else if let Some(flag) = slots_only(args).filter(|_| !entry.slots) {
+        format!("{name} has no numbered slots: leave out {flag}, or choose slots")
     } else if args.weight_max > most_units(args) {
         format!("--weight-max {} with k = {k}: nobody could ever be granted so many", args.weight_max)
     } else if args.tolerate.is_some() && !entry.told_to_tolerate {
@@ -102,7 +104,7 @@ fn refuse(args: &CheckArgs, given: &ArgMatches, entry: &Entry) -> Result<(), Fai
         )
     } else if args.entries.len() > n as usize {
         format!("{} numbers of entries with n = {n}: give one for each process at most", args.entries.len())
-    } else if !entry.heals && askers(args) < k {
+    } else if !entry.heals && most_asked(args) < k {
         format!(
             "{} of the processes ask, and k = {k}: k can never be inside at once; let more of them ask",
             askers(args)
@@ -118,14 +120,23 @@ fn slots_only(args: &CheckArgs) -> Option<&'static str> {
     let given = [
         (args.weight_max > 1, "--weight-max"),
         (!args.resize.is_empty(), "--resize"),
-        (args.dissemination.is_some(), "--dissemination"),
+        (args.clients > 1, "--clients"),
+        (args.ask_again, "--ask-again"),
     ];
-    given.into_iter().find(|(given, _)| *given).map(|(_, flag)| flag)
+    let given = given.into_iter().find(|(given, _)| *given).map(|(_, flag)| flag);
+    given.or_else(|| args.slots.given())
 }
 
 /// The most units that there ever are.
 fn most_units(args: &CheckArgs) -> u32 {
     args.resize.iter().copied().fold(args.units, u32::max)
+}
+
+/// How many units may be wanted at once.
+fn most_asked(args: &CheckArgs) -> u32 {
+    let entries = |index: usize| args.entries.get(index).or(args.entries.last()).copied().unwrap_or(0);
+    let at_once = |entries: u32| if args.ask_inside { entries } else { entries.min(args.clients) };
+    (0..args.processes as usize).map(|index| at_once(entries(index)) * args.weight_max).sum()
 }
 
 /// How many processes ask at all.
@@ -161,23 +172,22 @@ fn setup(args: &CheckArgs, entry: &Entry, printed: Printed) -> Result<Setup, Fai
     }
     let told = args.tolerate.unwrap_or(args.crashes.min(args.units - 1));
     let tolerate = if entry.told_to_tolerate { told } else { 0 };
-    let mut setup = Setup { printed, graph, tolerate, ..Setup::new(args.processes, args.units) };
-    setup.slots.dissemination = match args.dissemination {
-        None => Dissemination::Auto,
-        Some(DisseminationArg::Flat) => Dissemination::Flat,
-        Some(DisseminationArg::Tree) => Dissemination::Tree,
-    };
-    Ok(setup)
+    // How long a timer runs is nothing to the explorer.
+    let slots = args.slots.options(args.ask_again.then_some(Span::UNIT));
+    Ok(Setup { printed, graph, tolerate, slots, ..Setup::new(args.processes, args.units) })
 }
 
-fn bounds(args: &CheckArgs, entry: &Entry, tolerate: u32) -> Bounds {
+fn bounds(args: &CheckArgs, entry: &Entry, setup: &Setup) -> Bounds {
     Bounds {
         entries: args.entries.clone(),
         asks_inside: args.ask_inside,
+        clients: args.clients,
         weight_max: args.weight_max,
         resizes: args.resize.clone(),
         crashes: args.crashes,
         restarts: args.restarts,
+        returns: entry.returns,
+        expiries: args.expiries,
         down: match args.down {
             DownArg::Lost => Down::Lost,
             DownArg::Kept => Down::Kept,
@@ -186,13 +196,18 @@ fn bounds(args: &CheckArgs, entry: &Entry, tolerate: u32) -> Bounds {
         losses: args.loss,
         duplicates: args.duplicates,
         bears: Bears {
-            crashes: if entry.told_to_tolerate { tolerate } else { entry.bears(args.processes, args.units) },
+            crashes: if entry.told_to_tolerate {
+                setup.tolerate
+            } else {
+                entry.bears(args.processes, args.units)
+            },
             loss: entry.bears_loss,
             duplicates: entry.bears_duplicates,
         },
         news: match entry.detector {
             None => News::None,
-            Some(registry::LOG) => News::InOrder,
+            Some(registry::LOG) if entry.returns && setup.slots.membership == Membership::Log => News::Log,
+            Some(registry::LOG) if !entry.returns => News::InOrder,
             Some(_) => News::AnyOrder,
         },
         channels: match args.channels {

@@ -303,9 +303,12 @@ pub(crate) struct CheckArgs {
         value_parser = clap::value_parser!(u32).range(..=100), env = "KGATE_OPT_ENTRIES"
     )]
     pub(crate) entries: Vec<u32>,
-    /// Clients may ask again while they are inside (tree-token)
+    /// Clients may ask again while they are inside (tree-token, slots)
     #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_ASK_INSIDE")]
     pub(crate) ask_inside: bool,
+    /// How many clients a process has: so many may wait there at once (slots)
+    #[arg(long, value_name = "C", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=8), env = "KGATE_OPT_CLIENTS")]
+    pub(crate) clients: u32,
     /// The most units that a client asks for at once, where the protocol weighs requests: each asks for any number up to it
     #[arg(long, value_name = "H", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16), env = "KGATE_OPT_WEIGHT_MAX")]
     pub(crate) weight_max: u32,
@@ -314,13 +317,18 @@ pub(crate) struct CheckArgs {
         long, value_name = "K,..", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=16), env = "KGATE_OPT_RESIZE"
     )]
     pub(crate) resize: Vec<u32>,
-    /// How requests reach everybody, where the protocol leaves the choice [default: as suits n]
-    #[arg(long, value_enum, value_name = "HOW", env = "KGATE_OPT_DISSEMINATION")]
-    pub(crate) dissemination: Option<DisseminationArg>,
+    #[command(flatten)]
+    pub(crate) slots: SlotArgs,
+    /// Processes ask again whoever has not answered, whenever a timer runs out (slots, with --expiries)
+    #[arg(long, value_parser = BoolishValueParser::new(), requires = "expiries", env = "KGATE_OPT_ASK_AGAIN")]
+    pub(crate) ask_again: bool,
+    /// How often timers may run out in all [default: as often as they like]. Where one still runs, liveness is not judged
+    #[arg(long, value_name = "T", value_parser = clap::value_parser!(u32).range(..=100), env = "KGATE_OPT_EXPIRIES")]
+    pub(crate) expiries: Option<u32>,
     /// How many processes may crash for good
     #[arg(long, value_name = "F", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=16), env = "KGATE_OPT_CRASHES")]
     pub(crate) crashes: u32,
-    /// How often a process may crash and come back (tree-token)
+    /// How often a process may crash and come back (tree-token, with what it had stored; slots, with nothing)
     #[arg(long, value_name = "R", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=16), env = "KGATE_OPT_RESTARTS")]
     pub(crate) restarts: u32,
     /// What becomes of messages to a process that is down and will come back, with --restarts

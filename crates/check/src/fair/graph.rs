@@ -117,10 +117,11 @@ fn class<P: Protocol>(world: &World<P>, action: &ActionOf<P>) -> Option<u64> {
             Channels::Fifo => Some(digest(&(0, from, to))),
             Channels::Unordered => Some(digest(&(0, from, to, message))),
         },
-        Action::Release(node) => Some(digest(&(1, node))),
+        Action::Release(node, grant) => Some(digest(&(1, node, grant))),
         Action::Expire(node, timer) => Some(digest(&(2, node, timer))),
         Action::Restart(node) => Some(digest(&(3, node))),
-        Action::Tell(node, of) => Some(digest(&(4, node, of))),
+        Action::Tell(node, of, life) => Some(digest(&(4, node, of, life))),
+        Action::Welcome(node, of) => Some(digest(&(6, node, of))),
         Action::Resize(node, _) => Some(digest(&(5, node))),
         Action::Acquire(..)
         | Action::Withdraw(_)

@@ -6,7 +6,7 @@ use kgate_core::Protocol;
 use stateright::Model;
 
 use super::graph::{Edge, Graph};
-use crate::explore::{Told, told};
+use crate::explore::{self, Told};
 use crate::model::World;
 
 /// The schedule, and the place at which its cycle begins.
@@ -84,14 +84,14 @@ fn go(graph: &Graph, component: &[u32], at: &mut u32, goal: u32, actions: &mut V
 /// Numbered actions, from the first state on, in the words of a schedule.
 fn tell<P: Protocol>(world: &World<P>, numbers: &[u32]) -> Vec<Told> {
     world.brake.release();
-    let mut state = world.init_states().swap_remove(0);
+    let mut state = world.first_state();
     let mut schedule = Vec::new();
     for &number in numbers {
         let mut actions = Vec::new();
         world.actions(&state, &mut actions);
         let action = actions.swap_remove(number as usize);
-        schedule.push(told(&state, &action));
+        schedule.push(action.clone());
         state = world.next_state(&state, action).expect("it was possible");
     }
-    schedule
+    explore::tell(world, schedule)
 }

@@ -177,7 +177,22 @@ fn command(args: &CheckArgs) -> String {
     words.extend(
         numbers.iter().filter(|(_, number)| *number > 0).map(|(flag, number)| format!("--{flag} {number}")),
     );
-    let flags = [("ask-inside", args.ask_inside), ("shortest", args.shortest), ("fair", args.fair)];
+    let from_one = [("weight-max", args.weight_max), ("clients", args.clients)];
+    words.extend(
+        from_one.iter().filter(|(_, number)| *number > 1).map(|(flag, number)| format!("--{flag} {number}")),
+    );
+    words.extend(args.expiries.iter().map(|most| format!("--expiries {most}")));
+    if !args.resize.is_empty() {
+        let values: Vec<String> = args.resize.iter().map(u32::to_string).collect();
+        words.push(format!("--resize {}", values.join(",")));
+    }
+    words.extend(args.slots.words());
+    let flags = [
+        ("ask-inside", args.ask_inside),
+        ("ask-again", args.ask_again),
+        ("shortest", args.shortest),
+        ("fair", args.fair),
+    ];
     words.extend(flags.iter().filter(|(_, on)| *on).map(|(flag, _)| format!("--{flag}")));
     if args.channels == ChannelsArg::Unordered {
         words.push("--channels unordered".into());

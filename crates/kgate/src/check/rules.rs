@@ -18,12 +18,22 @@ use crate::sim::options::{flag, typed};
 use crate::{Failure, Outcome};
 
 /// What only messages, clients and schedules know of. Counterexamples are the shortest anyway, and fairness is always asked for.
-const MESSAGES_ONLY: [&str; 18] = [
+const MESSAGES_ONLY: [&str; 28] = [
     "entries",
     "ask_inside",
     "weight_max",
     "resize",
+    "clients",
     "dissemination",
+    "membership",
+    "defer",
+    "quiet",
+    "keep",
+    "cohort",
+    "batch",
+    "lanes",
+    "ask_again",
+    "expiries",
     "crashes",
     "restarts",
     "down",

@@ -1,0 +1,139 @@
+//! What can happen next.
+
+use kgate_core::{NodeId, Phase, Protocol};
+use kgate_spec::Fate;
+
+use super::World;
+use crate::action::{Action, ActionOf};
+use crate::bounds::{Channels, Down, News};
+use crate::client::Client;
+use crate::state::State;
+
+impl<P: Protocol> World<P> {
+    /// Everything that can happen next.
+    pub(super) fn everything_possible(&self, state: &State<P>, actions: &mut Vec<ActionOf<P>>) {
+        for node in state.ids() {
+            if state.is_up(node) {
+                self.of_clients(state, node, actions);
+                self.of_fate(state, node, actions);
+            } else if state.down.contains(&node) {
+                actions.push(Action::Restart(node));
+            }
+        }
+        self.in_flight(state, actions);
+        if self.bounds.expiries.is_none_or(|most| u32::from(state.spent.expiries) < most) {
+            actions.extend(state.timers.iter().map(|(node, timer)| Action::Expire(*node, timer.clone())));
+        }
+        self.news(state, actions);
+    }
+
+    /// The k that a process believes in.
+    pub(super) fn known(&self, client: &Client) -> u32 {
+        match client.resized {
+            0 => self.setup.permits,
+            heard => self.bounds.resizes[usize::from(heard) - 1],
+        }
+    }
+
+    /// Whether somebody more may ask at a process.
+    fn may_ask(&self, client: &Client, phase: Phase) -> bool {
+        let (bounds, waiting) = (&self.bounds, client.waiting.len());
+        if bounds.clients > 1 {
+            let inside = if bounds.asks_inside { 0 } else { client.inside.len() };
+            return waiting + inside < bounds.clients as usize;
+        }
+        waiting == 0 && (phase == Phase::Idle || bounds.asks_inside && phase == Phase::Holding)
+    }
+
+    /// What clients may do at a process that takes part.
+    fn of_clients(&self, state: &State<P>, node: NodeId, actions: &mut Vec<ActionOf<P>>) {
+        let (bounds, client) = (&self.bounds, &state.clients[node.index()]);
+        let phase = state.phase(node);
+        if u32::from(client.asked) < bounds.entries_of(node.index()) && self.may_ask(client, phase) {
+            let most = bounds.weight_max.min(self.known(client));
+            actions.extend((1..=most).map(|weight| Action::Acquire(node, small(weight))));
+        }
+        if phase == Phase::Waiting && u32::from(state.spent.withdrawals) < bounds.withdrawals {
+            actions.push(Action::Withdraw(node));
+        }
+        actions.extend(client.inside.iter().map(|held| Action::Release(node, held.grant)));
+    }
+
+    /// What may befall a process that takes part.
+    fn of_fate(&self, state: &State<P>, node: NodeId, actions: &mut Vec<ActionOf<P>>) {
+        let (bounds, client) = (&self.bounds, &state.clients[node.index()]);
+        if let Some(&k) = bounds.resizes.get(usize::from(client.resized)) {
+            actions.push(Action::Resize(node, k));
+        }
+        let lost = u32::try_from(state.crashed.len()).expect("few");
+        if lost < bounds.crashes && lost + 1 < self.setup.nodes && self.can_do_without(state, node) {
+            actions.push(Action::Crash(node));
+        }
+        if u32::from(state.spent.restarts) < bounds.restarts && self.can_do_without(state, node) {
+            actions.push(Action::Down(node));
+        }
+    }
+
+    /// Whether enough is left without a process: where those that come back learn from others, one that was always there.
+    fn can_do_without(&self, state: &State<P>, node: NodeId) -> bool {
+        let always_up = |other: NodeId| state.is_up(other) && state.clients[other.index()].life == 0;
+        !self.bounds.returns
+            || self.bounds.news != News::AnyOrder
+            || state.ids().any(|other| other != node && always_up(other))
+    }
+
+    /// What may happen to messages on their way.
+    fn in_flight(&self, state: &State<P>, actions: &mut Vec<ActionOf<P>>) {
+        let mut first = 0;
+        for (place, flying) in state.flying.iter().enumerate() {
+            if flying.way() != state.flying[first].way() {
+                first = place;
+            }
+            if self.bounds.channels == Channels::Fifo && place > first
+                || !state.down.is_empty()
+                    && self.bounds.down == Down::Kept
+                    && state.down.contains(&flying.to)
+                // Of equal messages any is as good as another.
+                || state.flying[first..place].contains(flying)
+            {
+                continue;
+            }
+            let mut may = |fate| {
+                let message = flying.message.value.clone();
+                actions.push(Action::Fly(place, fate, (flying.from, flying.to, message)));
+            };
+            may(Fate::Arrives);
+            if u32::from(state.spent.losses) < self.bounds.losses {
+                may(Fate::Lost);
+            }
+            if u32::from(state.spent.duplicates) < self.bounds.duplicates {
+                may(Fate::Doubled);
+            }
+        }
+    }
+
+    /// What may be told.
+    fn news(&self, state: &State<P>, actions: &mut Vec<ActionOf<P>>) {
+        if self.bounds.news == News::Log {
+            for node in state.ids().filter(|&node| state.is_up(node)) {
+                actions.extend(state.next_entry(node).map(|entry| match entry.adds {
+                    true => Action::Welcome(node, entry.node),
+                    false => Action::Tell(node, entry.node, entry.life),
+                }));
+            }
+            return;
+        }
+        let is_next = |node: NodeId, of: NodeId| {
+            let untold =
+                |crashed: &NodeId| state.untold.iter().any(|news| (news.0, news.1) == (node, *crashed));
+            self.bounds.news != News::InOrder
+                || state.crashed.iter().find(|crashed| untold(crashed)) == Some(&of)
+        };
+        let news = state.untold.iter().filter(|&&(node, of, _)| state.is_up(node) && is_next(node, of));
+        actions.extend(news.map(|&(node, of, life)| Action::Tell(node, of, life)));
+    }
+}
+
+fn small(number: u32) -> u8 {
+    u8::try_from(number).expect("bounds are small")
+}

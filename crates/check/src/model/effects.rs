@@ -1,0 +1,167 @@
+//! A process is handed an input, and what it wants done is done.
+
+use std::sync::Arc;
+
+use kgate_core::{
+    Effect, Fence, GrantId, InputOf, Means, NodeId, Notice, Outbox, Phase, Protocol, Stamp, Time, To,
+};
+
+use super::World;
+use crate::client;
+use crate::ghost::{Ghost, SlotGrant};
+use crate::state::{Flying, Hashed, Process, Row, State};
+
+impl<P: Protocol> World<P> {
+    pub(super) fn handle(&self, state: &mut State<P>, node: NodeId, input: InputOf<P>) {
+        let mut out = Outbox::new();
+        if Ghost::minds::<P>(&input) {
+            state.note(|ghost| ghost.input::<P>(node, &input));
+        }
+        let before = &state.processes[node.index()];
+        let mut protocol = before.protocol().clone();
+        if let Err(refusal) = protocol.handle(Time::ZERO, input, &mut out) {
+            state.refused = Some((node, refusal));
+        }
+        let stored = before.stored().cloned();
+        self.carry_out(state, node, protocol, stored, out);
+    }
+
+    /// Process `node` has become `protocol`: does what it wants done.
+    pub(super) fn carry_out(
+        &self,
+        state: &mut State<P>,
+        node: NodeId,
+        protocol: P,
+        mut stored: Option<P::Durable>,
+        mut out: Outbox<P>,
+    ) {
+        while let Some(effect) = out.pop() {
+            match effect {
+                Effect::Send { to: To::One(to), message } => self.send(state, node, to, Hashed::new(message)),
+                Effect::Send { to: To::Many(nodes), message } => {
+                    let message = Hashed::new(message);
+                    nodes.iter().for_each(|&to| self.send(state, node, to, message.clone()));
+                }
+                Effect::Send { to: To::All, message } => {
+                    let message = Hashed::new(message);
+                    let others = state.ids().filter(|&to| to != node);
+                    others.for_each(|to| self.send(state, node, to, message.clone()));
+                }
+                Effect::Arm { timer, .. } => arm(state, (node, timer)),
+                Effect::Disarm(timer) => state.timers.retain(|running| *running != (node, timer.clone())),
+                Effect::Notify(notice) => self.notified(state, node, &protocol, *notice),
+                Effect::Persist(durable) => stored = Some(durable),
+            }
+        }
+        let process = Process::new(protocol, stored);
+        if P::MEANS == Means::Slots && shows_what_another_shows(state, node, &process) {
+            state.note(Ghost::shown_twice);
+        }
+        state.processes[node.index()] = Arc::new(process);
+    }
+
+    fn notified(&self, state: &mut State<P>, node: NodeId, protocol: &P, notice: Notice) {
+        let client = &mut state.clients[node.index()];
+        match notice {
+            Notice::Granted { grant, slots, fence } => {
+                self.granted(state, node, protocol, grant, slots.as_deref().unwrap_or_default(), fence);
+            }
+            Notice::Lost { grant } => drop(client.leave(grant)),
+            // It ends the request that waits first.
+            Notice::TooLarge { .. } if !client.waiting.is_empty() => drop(client.waiting.remove(0)),
+            Notice::TooLarge { .. } => {}
+            Notice::Asked if P::MEANS == Means::Permissions => {
+                state.note(|ghost| ghost.asked(protocol.observe().stamp));
+            }
+            Notice::Asked => {}
+            Notice::Suspected(of, _) => state.note(|ghost| ghost.told(node, of)),
+        }
+    }
+
+    fn granted(
+        &self,
+        state: &mut State<P>,
+        node: NodeId,
+        protocol: &P,
+        grant: GrantId,
+        slots: &[u32],
+        fence: Option<Fence>,
+    ) {
+        let numbered = P::MEANS == Means::Slots;
+        if numbered {
+            self.note_slots(state, node, slots, fence);
+        }
+        let client = &mut state.clients[node.index()];
+        let twice = !numbered && !client.inside.is_empty();
+        client.enter(grant, if numbered { client::bits(slots).unwrap_or(0) } else { 0 });
+        let k = self.permits(state);
+        state.crowded |= twice || state.units(k) > k;
+        if P::MEANS == Means::Permissions {
+            let stamp = protocol.observe().stamp;
+            let others = state.ids().filter(|&other| other != node && state.waits(other));
+            let stamps: Row<Stamp> =
+                others.filter_map(|other| state.processes[other.index()].seen.stamp).collect();
+            state.note(|ghost| ghost.granted(node, stamp, stamps.into_iter(), self.setup.permits));
+        }
+    }
+
+    /// Tells the judges' memory of numbered slots that are granted, before whoever is granted them goes in.
+    fn note_slots(&self, state: &mut State<P>, node: NodeId, slots: &[u32], fence: Option<Fence>) {
+        let held = state.clients.iter().flat_map(|client| &client.inside);
+        let held = held.fold(0, |all, held| all | held.slots);
+        let waiting = state.ids().filter(|&other| other != node && state.is_up(other));
+        let waiting = waiting.map(|other| &state.processes[other.index()].seen);
+        let waiting: Row<Stamp> =
+            waiting.filter(|seen| seen.phase == Phase::Waiting).filter_map(|seen| seen.stamp).collect();
+        let grant = SlotGrant {
+            slots,
+            fence,
+            held,
+            known: self.known(&state.clients[node.index()]),
+            // Each lane has an order of its own.
+            waiting: if self.setup.slots.lanes > 1 { &[] } else { &waiting },
+        };
+        state.note(|ghost| ghost.slots_granted(&grant));
+    }
+
+    /// The most units that anybody who is up still believes in. A grant must fit into that; when k shrinks later, whoever is inside stays.
+    fn permits(&self, state: &State<P>) -> u32 {
+        let up = state.ids().filter(|&node| state.is_up(node));
+        up.map(|node| self.known(&state.clients[node.index()])).max().unwrap_or(self.setup.permits)
+    }
+
+    /// Puts a message on its way, behind those of its channel.
+    pub(super) fn send(&self, state: &mut State<P>, from: NodeId, to: NodeId, message: Hashed<P::Message>) {
+        // What is sent to the dead is lost.
+        if state.crashed.contains(&to) {
+            return;
+        }
+        let place = if self.keeps_order() {
+            state.flying.partition_point(|flying| flying.way() <= (from, to))
+        } else {
+            let here = (from, to, message.digest);
+            state.flying.partition_point(|flying| (flying.from, flying.to, flying.message.digest) <= here)
+        };
+        state.flying.insert(place, Flying { from, to, message });
+    }
+}
+
+fn arm<P: Protocol>(state: &mut State<P>, timer: (NodeId, P::Timer)) {
+    if let Err(place) = state.timers.binary_search(&timer) {
+        state.timers.insert(place, timer);
+    }
+}
+
+/// Whether a slot is with two that are up, as they show it themselves.
+fn shows_what_another_shows<P: Protocol>(state: &State<P>, node: NodeId, process: &Process<P>) -> bool {
+    let mine = &process.seen.slots;
+    let shows = |other: NodeId, slot: u32| {
+        state.processes[other.index()].seen.slots.iter().any(|(theirs, _)| *theirs == slot)
+    };
+    let twice_here =
+        |(place, slot): (usize, &(u32, Fence))| mine[..place].iter().any(|other| other.0 == slot.0);
+    mine.iter().enumerate().any(twice_here)
+        || mine.iter().any(|(slot, _)| {
+            state.ids().any(|other| other != node && state.is_up(other) && shows(other, *slot))
+        })
+}

@@ -1,0 +1,157 @@
+//! What befalls processes and messages: losses, copies, crashes, returns, news of them, timers.
+
+use std::sync::Arc;
+
+use kgate_core::{Incarnation, Input, NodeId, Outbox, Protocol};
+use kgate_spec::Fate;
+use smallvec::SmallVec;
+
+use super::World;
+use crate::bounds::News;
+use crate::client::Client;
+use crate::state::{Process, State};
+
+impl<P: Protocol> World<P> {
+    pub(super) fn fly(&self, state: &mut State<P>, place: usize, fate: Fate) {
+        let flying = state.flying.remove(place);
+        match fate {
+            Fate::Arrives if state.down.contains(&flying.to) => {}
+            Fate::Arrives => {
+                let (from, message) = (flying.from, flying.message.value);
+                self.handle(state, flying.to, Input::Deliver { from, message });
+            }
+            Fate::Lost => state.spent.losses += 1,
+            Fate::Doubled => {
+                state.spent.duplicates += 1;
+                state.flying.insert(place, flying.clone());
+                self.send(state, flying.from, flying.to, flying.message);
+            }
+        }
+    }
+
+    pub(super) fn expire(&self, state: &mut State<P>, node: NodeId, timer: P::Timer) {
+        state.timers.retain(|running| *running != (node, timer.clone()));
+        if self.bounds.expiries.is_some() {
+            state.spent.expiries += 1;
+        }
+        self.handle(state, node, Input::Expire(timer));
+    }
+
+    /// The process is gone for good: its client, its timers, what is on its way to it. What it has sent still arrives.
+    pub(super) fn crash(&self, state: &mut State<P>, node: NodeId) {
+        self.leave(state, node);
+        state.note(|ghost| ghost.crashed(node));
+        state.crashed.push(node);
+        if self.bounds.news != News::InOrder {
+            state.crashed.sort_unstable();
+        }
+        state.flying.retain(|flying| flying.to != node);
+        state.untold.retain(|news| news.0 != node);
+        self.spread_news(state, node);
+    }
+
+    /// The process crashes and will come back.
+    pub(super) fn go_down(&self, state: &mut State<P>, node: NodeId) {
+        state.spent.restarts += 1;
+        self.leave(state, node);
+        state.down.push(node);
+        state.down.sort_unstable();
+        if self.bounds.returns {
+            self.spread_news(state, node);
+        }
+    }
+
+    /// A process that was down is back: with what it had stored; or with nothing, as another life that is told everything anew.
+    pub(super) fn restart(&self, state: &mut State<P>, node: NodeId) {
+        state.down.retain(|down| *down != node);
+        let stored = state.processes[node.index()].stored().cloned();
+        if self.bounds.returns {
+            state.clients[node.index()].life += 1;
+            match self.bounds.news {
+                News::Log => {
+                    state.clients[node.index()].told = 0;
+                    state.add(node);
+                }
+                News::AnyOrder => tell_of_all_ended(state, node),
+                News::None | News::InOrder => {}
+            }
+        }
+        let mut out = Outbox::new();
+        let setup = self.setup_of(node, state.clients[node.index()].life);
+        let protocol = P::start(&setup, stored.clone(), &mut out);
+        self.carry_out(state, node, protocol, stored, out);
+    }
+
+    pub(super) fn tell(&self, state: &mut State<P>, node: NodeId, of: NodeId, life: u8) {
+        if self.bounds.news == News::Log {
+            return self.tell_entry(state, node);
+        }
+        state.untold.retain(|news| *news != (node, of, life));
+        self.handle(state, node, Input::Crashed(of, Incarnation(u32::from(life))));
+    }
+
+    /// A process is told the next entry of the log.
+    pub(super) fn tell_entry(&self, state: &mut State<P>, node: NodeId) {
+        let entry = state.next_entry(node).expect("there is something to tell");
+        state.clients[node.index()].told += 1;
+        self.handle(state, node, entry.input::<P>());
+        self.forget_told(state);
+    }
+
+    /// The process no longer takes part: its client and its timers are gone, and all of it where it keeps nothing.
+    fn leave(&self, state: &mut State<P>, node: NodeId) {
+        state.timers.retain(|timer| timer.0 != node);
+        let client = &mut state.clients[node.index()];
+        client.inside.clear();
+        if self.bounds.returns {
+            let Client { asked, life, added, .. } = *client;
+            *client = Client { asked, life, added, ..Client::default() };
+            state.processes[node.index()] = self.gone(node);
+        }
+    }
+
+    /// What is left of a process that keeps nothing.
+    fn gone(&self, node: NodeId) -> Arc<Process<P>> {
+        let blank = |node| {
+            let blank = P::start(&self.setup_of(node, 0), None, &mut Outbox::new());
+            Arc::new(Process::new(blank, None))
+        };
+        let gone = self.gone.get_or_init(|| (0..self.setup.nodes).map(NodeId).map(blank).collect());
+        gone[node.index()].clone()
+    }
+
+    /// Everybody will be told that this life of a process has ended.
+    fn spread_news(&self, state: &mut State<P>, node: NodeId) {
+        match self.bounds.news {
+            News::None => {}
+            News::Log => {
+                state.evict(node);
+                self.forget_told(state);
+            }
+            News::AnyOrder | News::InOrder => {
+                let life = state.clients[node.index()].life;
+                let others = state.ids().filter(|other| *other != node && !state.crashed.contains(other));
+                let news = others.map(|other| (other, node, life)).collect::<SmallVec<[_; 4]>>();
+                state.untold.extend(news);
+                state.untold.sort_unstable();
+            }
+        }
+    }
+
+    fn forget_told(&self, state: &mut State<P>) {
+        if state.down.is_empty() && u32::from(state.spent.restarts) == self.bounds.restarts {
+            state.forget_told();
+        }
+    }
+}
+
+/// Who comes back is told of every life of another that has ended, be it that an earlier life of its own was told already.
+fn tell_of_all_ended<P: Protocol>(state: &mut State<P>, node: NodeId) {
+    state.untold.retain(|news| news.0 != node);
+    let others: SmallVec<[NodeId; 4]> = state.ids().filter(|&other| other != node).collect();
+    for other in others {
+        let lives = state.clients[other.index()].life + u8::from(!state.is_up(other));
+        state.untold.extend((0..lives).map(|life| (node, other, life)));
+    }
+    state.untold.sort_unstable();
+}
