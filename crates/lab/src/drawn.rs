@@ -11,7 +11,7 @@ use kgate_sim::{
     Way,
 };
 
-use crate::{Case, t};
+use crate::{Case, numbered, t};
 
 /// A whole setting drawn at random: size (mostly no power of two), k, costs, latency (also one that reorders), load,
 /// detector or oracle, and as many crashes as the protocol bears.
@@ -66,6 +66,7 @@ fn particular(case: &mut Case, seed: u64) {
     let mut dice = Rng::fork(seed, "particular");
     match case.entry.network {
         Network::Everybody if case.entry.told_to_tolerate => responsive(case, &mut dice),
+        Network::Everybody if case.entry.slots => numbered::draw(case, &mut Rng::fork(seed, "slots")),
         Network::Everybody => {}
         Network::Tree => tree(case, &mut dice),
         Network::Graph => corrupted(case, &mut dice),
@@ -130,7 +131,7 @@ fn interval(dice: &mut Rng, duration: Span) -> (Span, Span) {
     (tenth.times(from), tenth.times(from + dice.within(1, tenths / 3)))
 }
 
-fn small(number: u64) -> u32 {
+pub(crate) fn small(number: u64) -> u32 {
     u32::try_from(number).expect("small")
 }
 

@@ -1,13 +1,14 @@
 //! The laboratory: what joins the registry of protocols with the drivers that name none.
 //!
 //! - [`case`]: a run of a named system, and [`command`](mod@command), the line that makes it again;
-//! - [`drawn`](mod@drawn): whole settings drawn from a seed;
+//! - [`drawn`](mod@drawn): whole settings drawn from a seed; `numbered.rs`: those of numbered slots;
 //! - [`swarm`]: many of those, each judged; [`shrink`]: a failing one made smaller;
 //! - [`scenario`]: stories that are played and compared with what they tell.
 
 pub mod case;
 pub mod command;
 pub mod drawn;
+mod numbered;
 pub mod scenario;
 pub mod shrink;
 pub mod swarm;

@@ -6,7 +6,7 @@
 //!
 //! A smaller case is another run: everything random falls out differently. So each way is tried with a few other seeds too.
 
-use kgate_core::{NodeId, Span};
+use kgate_core::{Dissemination, Membership, NodeId, Span};
 use kgate_sim::{Chance, Latency, ReceiveCost, SendCost, Think};
 
 use crate::swarm::{Judge, Wrong, wrong_once};
@@ -35,7 +35,7 @@ pub fn size(case: &Case) -> impl Ord + Copy + std::fmt::Debug + use<> {
     (
         config.nodes,
         faults(case),
-        config.load.requesters,
+        config.load.requesters * config.load.clients,
         config.permits,
         entries,
         config.duration,
@@ -55,7 +55,8 @@ pub fn faults(case: &Case) -> usize {
     let disturbed = disturbance.pauses.len()
         + disturbance.partitions.iter().map(|cut| cut.nodes.len()).sum::<usize>()
         + chances.iter().filter(|chance| **chance > Chance::NEVER).count();
-    config.crashes.len() + back + 2 * drawn + transient + disturbed
+    let withdrawn = usize::from(config.load.withdraw > Chance::NEVER);
+    config.crashes.len() + back + 2 * drawn + transient + disturbed + config.resizes.len() + withdrawn
 }
 
 /// Makes `case` smaller as long as the property that is `wrong` is still violated.
@@ -164,7 +165,9 @@ fn of_nodes(case: &Case, nodes: u32) -> Case {
         let there = |node: NodeId| node.0 < nodes;
         let config = &mut case.config;
         config.nodes = nodes;
-        config.permits = config.permits.min(nodes - 1);
+        if !case.entry.slots {
+            config.permits = config.permits.min(nodes - 1);
+        }
         config.load.requesters = config.load.requesters.min(nodes);
         config.tolerate = config.tolerate.min(config.permits - 1);
         config.crashes.retain(|crash| there(crash.node));
@@ -187,7 +190,14 @@ fn fewer_faults(case: &Case) -> Vec<Case> {
         with(case, |case| case.config.crashes.clear()),
         with(case, |case| case.config.transient.strikes.clear()),
         with(case, |case| case.config.transient.start = false),
+        with(case, |case| case.config.resizes.clear()),
+        with(case, |case| case.config.load.withdraw = Chance::NEVER),
     ];
+    for index in 0..config.resizes.len() {
+        ways.push(with(case, |case| {
+            case.config.resizes.remove(index);
+        }));
+    }
     let halves = |count: usize| [(0, count / 2), (count / 2, count)];
     for (from, to) in halves(config.crashes.len()) {
         ways.push(with(case, |case| drop(case.config.crashes.drain(from..to))));
@@ -235,7 +245,9 @@ fn fewer_disturbances(case: &Case) -> Vec<Case> {
 fn fewer_requesters(case: &Case) -> Vec<Case> {
     let now = case.config.load.requesters;
     let fewer = [1, 2, now / 2, now - 1].into_iter().filter(|&count| count > 0);
-    fewer.map(|count| with(case, |case| case.config.load.requesters = count)).collect()
+    let clients = with(case, |case| case.config.load.clients = 1);
+    let fewer = fewer.map(|count| with(case, |case| case.config.load.requesters = count));
+    fewer.chain([clients]).collect()
 }
 
 fn fewer_units(case: &Case) -> Vec<Case> {
@@ -244,6 +256,7 @@ fn fewer_units(case: &Case) -> Vec<Case> {
         with(case, |case| {
             case.config.permits = count;
             case.config.tolerate = case.config.tolerate.min(count - 1);
+            case.config.load.weight_max = case.config.load.weight_max.min(count);
             case.config.claims = case.claims();
         })
     };
@@ -276,6 +289,7 @@ fn sooner(case: &Case, part: u32, of: u32) -> Case {
             crash.back = crash.back.map(|back| scaled(back) + Span(tenth));
         }
         config.transient.strikes.iter_mut().for_each(|strike| strike.1 = scaled(strike.1));
+        config.resizes.iter_mut().for_each(|resize| resize.0 = scaled(resize.0));
         for pause in &mut config.disturbance.pauses {
             (pause.from, pause.until) = (scaled(pause.from), scaled(pause.until) + Span(tenth));
         }
@@ -308,6 +322,30 @@ fn plainer(case: &Case) -> Vec<Case> {
     way(|case| case.config.transient.forged = 0);
     way(|case| case.config.detection.oracle = case.config.detection.oracle.map(|_| t("1")));
     way(|case| case.config.detection.interval = t("1"));
+    if case.entry.slots {
+        ways.extend(plainer_slots(case));
+    }
+    ways
+}
+
+/// Numbered slots, plainly.
+fn plainer_slots(case: &Case) -> Vec<Case> {
+    let mut ways = Vec::new();
+    let mut way = |change: fn(&mut Case)| ways.push(with(case, change));
+    way(|case| case.config.load.weight_max = 1);
+    way(|case| case.config.load.patience = t("1"));
+    way(|case| case.config.slots.dissemination = Dissemination::Auto);
+    way(|case| case.config.slots.membership = Membership::Log);
+    way(|case| case.config.slots.defer = true);
+    way(|case| case.config.slots.quiet = true);
+    way(|case| case.config.slots.keep = true);
+    way(|case| case.config.slots.batch = 1);
+    way(|case| case.config.slots.lanes = 1);
+    way(|case| {
+        case.config.slots.ask_again = None;
+        case.config.claims = case.claims();
+    });
+    way(|case| case.config.slots.ask_again = case.config.slots.ask_again.map(|_| t("5")));
     ways
 }
 
@@ -327,6 +365,12 @@ fn rounder(case: &Case) -> Vec<Case> {
             ways.push(with(case, |case| {
                 let strike = &mut case.config.transient.strikes[index];
                 strike.1 = round(strike.1);
+            }));
+        }
+        for index in 0..case.config.resizes.len() {
+            ways.push(with(case, |case| {
+                let resize = &mut case.config.resizes[index];
+                resize.0 = round(resize.0);
             }));
         }
         for index in 0..case.config.disturbance.pauses.len() {

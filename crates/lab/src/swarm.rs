@@ -85,6 +85,10 @@ pub struct Tally {
     pub lost: u64,
     /// Messages doubled.
     pub doubled: u64,
+    /// Requests that were taken back.
+    pub withdrawals: u64,
+    /// Requests that ended because k had become too small for them.
+    pub refused: u64,
 }
 
 impl Tally {
@@ -102,6 +106,8 @@ impl Tally {
         self.partitions += u64::from(report.partitions);
         self.lost += report.lost;
         self.doubled += report.doubled;
+        self.withdrawals += report.withdrawals;
+        self.refused += report.refused;
     }
 
     fn add(&mut self, other: &Self) {
@@ -116,6 +122,13 @@ impl Tally {
         self.partitions += other.partitions;
         self.lost += other.lost;
         self.doubled += other.doubled;
+        self.withdrawals += other.withdrawals;
+        self.refused += other.refused;
+    }
+
+    /// How requests ended, beside grants.
+    pub fn ended(&self) -> [(&'static str, u64); 2] {
+        [("given up", self.withdrawals), ("too large after a resize", self.refused)]
     }
 
     /// The faults by kind.

@@ -78,6 +78,9 @@ pub struct Report {
     /// Requests that ended because k had become too small for them.
     #[serde(skip_serializing_if = "is_zero")]
     pub refused: u64,
+    /// How often k was changed.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub resizes: u64,
     /// From request to grant.
     pub obtaining: Distribution,
     /// From the start of the request's broadcast to the grant.
@@ -158,6 +161,7 @@ pub(crate) struct Rest {
     pub(crate) crashes: u32,
     pub(crate) disturbed: Disturbed,
     pub(crate) partitions: u32,
+    pub(crate) resizes: u64,
     pub(crate) recoveries: u32,
     pub(crate) detection: Vec<Span>,
     pub(crate) undetected: u64,
@@ -185,6 +189,7 @@ impl Report {
             grants: stats.grants,
             withdrawals: stats.withdrawals,
             refused: stats.refused,
+            resizes: rest.resizes,
             obtaining: Distribution::of(stats.obtaining),
             obtaining_from_broadcast: Distribution::of(stats.obtaining_from_broadcast),
             messages_per_grant: per(messages.total, stats.grants as f64),

@@ -135,6 +135,12 @@ fn print(to: &mut impl Write, summary: &Summary, folder: &Path) -> io::Result<()
         .filter(|(_, count)| *count > 0)
         .map(|(kind, count)| format!("{count} {kind}"))
         .collect();
+    let ended: Vec<String> = tally
+        .ended()
+        .iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(how, count)| format!(", {count} {how}"))
+        .collect();
     let faults = if faults.is_empty() { "no faults".into() } else { faults.join(", ") };
     let verdict = match (summary.wrong, summary.nothing_shown()) {
         (0, None) => "all correct".into(),
@@ -143,8 +149,12 @@ fn print(to: &mut impl Write, summary: &Summary, folder: &Path) -> io::Result<()
     };
     writeln!(
         to,
-        "{:<12} {} runs, {} grants, {faults}; k inside in {} runs; {verdict}",
-        summary.protocol, tally.runs, tally.grants, tally.full
+        "{:<12} {} runs, {} grants{}, {faults}; k inside in {} runs; {verdict}",
+        summary.protocol,
+        tally.runs,
+        tally.grants,
+        ended.concat(),
+        tally.full
     )?;
     for failure in &summary.failures {
         writeln!(

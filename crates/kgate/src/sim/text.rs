@@ -164,10 +164,11 @@ fn verdict(report: &Report) -> String {
     match report.unanswered {
         0 => {
             let since = if report.stabilized_at.is_some() { " since it had stabilized" } else { "" };
-            format!(
-                "correct: never more than {} inside{since}, every request of a live process answered",
-                report.k
-            )
+            let inside = match report.resizes {
+                0 => format!("never more than {} inside", report.k),
+                _ => "never more units in use than there were".into(),
+            };
+            format!("correct: {inside}{since}, every request of a live process answered")
         }
         waiting => format!(
             "never more than {} inside; {waiting} of the living wait for ever, since more crashed than this protocol bears",

@@ -126,6 +126,7 @@ pub fn run<M: Protocol, D: Protocol, Q: Engine>(
         crashes: simulation.crashed,
         disturbed: simulation.disturbed,
         partitions: u32::try_from(config.disturbance.partitions.len()).unwrap_or(u32::MAX),
+        resizes: config.resizes.len() as u64,
         unanswered,
         violations: simulation.judges.into_violations(),
         wall_seconds,
