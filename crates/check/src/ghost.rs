@@ -9,10 +9,11 @@
 //!
 //! The order of entry needs no memory here: when one is granted, nobody alive may wait with an earlier stamp.
 
-use kgate_core::{Cargo, Fence, Input, InputOf, Means, Message, NodeId, Protocol, Setup, Stamp, Time};
+use kgate_core::{Cargo, Fence, Input, Means, Message, NodeId, Protocol, Setup, Stamp, Time};
 use kgate_spec::{EntryOrder, Permissions, SlotFences, StrictOrder, WithinK};
 
 use crate::client;
+use crate::model::Given;
 
 /// The ghost state of one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -52,10 +53,10 @@ impl Ghost {
     }
 
     /// Whether an input is anything to take note of.
-    pub fn minds<P: Protocol>(input: &InputOf<P>) -> bool {
+    pub(crate) fn minds<P: Protocol>(input: &Given<P>) -> bool {
         P::MEANS == Means::Permissions
             && match input {
-                Input::Deliver { message, .. } => message.cargo().is_some(),
+                Input::Deliver { message, .. } => message.value.cargo().is_some(),
                 Input::Crashed(..) | Input::Withdraw => true,
                 // A grant has ended the request.
                 Input::Release { .. }
@@ -68,9 +69,9 @@ impl Ghost {
     }
 
     /// An input is about to be handed to `node`.
-    pub fn input<P: Protocol>(&mut self, node: NodeId, input: &InputOf<P>) {
+    pub(crate) fn input<P: Protocol>(&mut self, node: NodeId, input: &Given<P>) {
         match input {
-            Input::Deliver { from, message } => self.delivered(*from, node, message.cargo()),
+            Input::Deliver { from, message } => self.delivered(*from, node, message.value.cargo()),
             Input::Crashed(of, _) => self.told(node, *of),
             Input::Withdraw => self.released(node),
             Input::Release { .. }
