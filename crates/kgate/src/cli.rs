@@ -59,6 +59,9 @@ Examples:
   A published algorithm lets three through a gate for two:
     kgate sim -n 4 -k 2 --load high --latency uniform=0.1..2 --hold 1 \\
         --as-printed D2
+  Numbered slots, requests of up to three, processes that come back with nothing, a k that changes:
+    kgate sim --protocol slots -n 8 -k 4 --load high --hold 1 --weight-max 3 \
+        --random-recoveries 20 --resize 2@300,6@600
   A thousand settings of every protocol, each drawn from a seed:
     kgate sim --swarm --seeds 1000
   robust-2012, section 5, up to the fifth crash:
@@ -97,9 +100,31 @@ pub(crate) struct SimArgs {
     /// How often each process asks [default: until the run ends]
     #[arg(long, value_name = "E", value_parser = clap::value_parser!(u32).range(1..), env = "KGATE_OPT_ENTRIES")]
     pub(crate) entries: Option<u32>,
-    /// Each process asks again while it is still inside, halfway through (tree-token)
+    /// Each process asks again while it is still inside, halfway through (tree-token, slots)
     #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_ASK_INSIDE")]
     pub(crate) ask_inside: bool,
+    /// How many clients each of these processes has, each asking by itself (slots)
+    #[arg(long, value_name = "C", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000), env = "KGATE_OPT_CLIENTS")]
+    pub(crate) clients: u32,
+    /// The most units that a client asks for at once: each request draws a number up to it (slots)
+    #[arg(long, value_name = "H", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), env = "KGATE_OPT_WEIGHT_MAX")]
+    pub(crate) weight_max: u32,
+    /// How likely a client gives up while it waits, as in 0.1 (slots)
+    #[arg(long, value_name = "X", default_value = "0", env = "KGATE_OPT_WITHDRAW")]
+    pub(crate) withdraw: Chance,
+    /// How long such a client waits at most, with --withdraw
+    #[arg(long, value_name = "T", default_value = "10", value_parser = parse::span, env = "KGATE_OPT_PATIENCE")]
+    pub(crate) patience: Span,
+    /// What k becomes, as units@time; each process learns of it within the time of news (slots)
+    #[arg(
+        long, value_name = "K@T,..", value_delimiter = ',', value_parser = parse::resize, env = "KGATE_OPT_RESIZE"
+    )]
+    pub(crate) resize: Vec<(Span, u32)>,
+    #[command(flatten)]
+    pub(crate) slots: SlotArgs,
+    /// How often a process asks again whoever has not answered: --loss needs it (slots) [default: never]
+    #[arg(long, value_name = "T", value_parser = parse::refresh, env = "KGATE_OPT_ASK_AGAIN")]
+    pub(crate) ask_again: Option<Span>,
     /// Time to send a message (t_s)
     #[arg(long, value_name = "T", default_value = "0.1", value_parser = parse::span, env = "KGATE_OPT_SEND")]
     pub(crate) send: Span,
@@ -128,8 +153,8 @@ pub(crate) struct SimArgs {
     /// What everything random comes from; decimal or 0x..
     #[arg(long, default_value = "1", value_parser = parse::seed, env = "KGATE_OPT_SEED")]
     pub(crate) seed: u64,
-    /// Crashes: for good as process@time, with recovery as process@time..time (tree-token; who is down at the end of the
-    /// measured time is back then)
+    /// Crashes: for good as process@time, with recovery as process@time..time (tree-token, with what was stored; slots, with nothing;
+    /// who is down at the end of the measured time is back then)
     #[arg(
         long, value_name = "P@T,..", value_delimiter = ',', value_parser = parse::crash, env = "KGATE_OPT_CRASH"
     )]
@@ -137,7 +162,7 @@ pub(crate) struct SimArgs {
     /// More crashes at random times; unless all ask, of processes that do not ask
     #[arg(long, value_name = "F", default_value_t = 0, env = "KGATE_OPT_RANDOM_CRASHES")]
     pub(crate) random_crashes: u32,
-    /// Crashes with recovery, at random times, of any process (tree-token)
+    /// Crashes with recovery, at random times, of any process (tree-token, slots)
     #[arg(
         long, value_name = "R", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=1_000_000),
         env = "KGATE_OPT_RANDOM_RECOVERIES"
@@ -156,7 +181,7 @@ pub(crate) struct SimArgs {
     /// arrives when the cut heals, or is lost where the protocol bears loss
     #[arg(long, value_name = "P+P@T..T,..", value_delimiter = ',', env = "KGATE_OPT_PARTITION")]
     pub(crate) partition: Vec<Partition>,
-    /// How likely a message is lost, as in 0.05, within the measured time (stabilizing)
+    /// How likely a message is lost, as in 0.05, within the measured time (stabilizing; slots with --ask-again)
     #[arg(long, value_name = "X", default_value = "0", env = "KGATE_OPT_LOSS")]
     pub(crate) loss: Chance,
     /// How likely a message arrives twice, within the measured time

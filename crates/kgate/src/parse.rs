@@ -70,6 +70,14 @@ pub(crate) fn crash(text: &str) -> Result<Crash, String> {
     }
 }
 
+/// `2@300`: there are 2 units from time 300 on.
+pub(crate) fn resize(text: &str) -> Result<(Span, u32), String> {
+    let wrong = || format!("not a resize: write units@time such as 2@300, not '{text}'");
+    let (units, when) = text.split_once('@').ok_or_else(wrong)?;
+    let units = units.parse().ok().filter(|&units| units > 0).ok_or_else(wrong)?;
+    Ok((span(when).map_err(|_| wrong())?, units))
+}
+
 /// `3@50`: a transient fault strikes process 3 at time 50.
 pub(crate) fn strike(text: &str) -> Result<(NodeId, Span), String> {
     let wrong = || format!("not a fault: write process@time such as 3@50, not '{text}'");
@@ -110,6 +118,10 @@ mod tests {
             assert!(think(text).is_err(), "{text:?}");
         }
         assert!(rho("-1").is_err() && rho("x").is_err() && rho("nan").is_err() && rho("2.5") == Ok(2.5));
+        assert_eq!(resize("2@300"), Ok((Span::UNIT.times(300), 2)));
+        for text in ["2", "0@5", "x@5", "2@", "2@x"] {
+            assert!(resize(text).unwrap_err().contains("2@300"), "{text:?}");
+        }
         assert!(refresh("0").is_err() && strike("3").is_err());
         assert!(seed("abc").is_err() && detector("oracle").is_err() && span("1s").is_err());
     }

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::ArgMatches;
-use kgate_core::{Printed, SlotOptions, Span};
+use kgate_core::{Printed, Span};
 use kgate_lab::Case;
 use kgate_lab::case::Queue;
 use kgate_protocols::registry::{self, Entry};
@@ -120,6 +120,10 @@ fn config(args: &SimArgs, printed: Printed, seed: u64) -> Config {
         think: think(args),
         entries: args.entries,
         ask_inside: args.ask_inside,
+        clients: args.clients,
+        weight_max: args.weight_max,
+        withdraw: args.withdraw,
+        patience: args.patience,
     };
     let detection = Detection {
         interval: args.detect_interval,
@@ -155,12 +159,20 @@ fn config(args: &SimArgs, printed: Printed, seed: u64) -> Config {
         },
         tolerate: args.tolerate.unwrap_or(args.units.saturating_sub(1)),
         refresh: args.refresh,
-        slots: SlotOptions::default(),
+        slots: args.slots.options(args.ask_again),
+        resizes: sorted(&args.resize),
         graph: None,
         claims: Claims::default(),
         audit: Audit::default(),
         duration: args.duration,
     }
+}
+
+/// In the order of time.
+fn sorted(resizes: &[(Span, u32)]) -> Vec<(Span, u32)> {
+    let mut resizes = resizes.to_vec();
+    resizes.sort_by_key(|resize| resize.0);
+    resizes
 }
 
 /// The pause that was asked for.

@@ -104,7 +104,9 @@ impl Case {
         let config = &self.config;
         let claims = claims_of(self.entry, config.nodes, config.permits);
         let bears = if self.entry.told_to_tolerate { config.tolerate } else { claims.bears };
-        Claims { bears, ..claims }
+        // Whoever is not asked again waits for ever for what was lost.
+        let bears_loss = claims.bears_loss && (!claims.slots || config.slots.ask_again.is_some());
+        Claims { bears, bears_loss, ..claims }
     }
 
     /// Runs it with the fast engine.
@@ -140,6 +142,8 @@ pub fn claims_of(entry: &Entry, nodes: u32, permits: u32) -> Claims {
         bears: if sensible { entry.bears(nodes, permits) } else { 0 },
         detector,
         recovers: entry.recovers,
+        returns: entry.returns,
+        slots: entry.slots,
         heals: entry.heals,
         asks_inside: entry.asks_inside,
         bears_delay: entry.bears_delay,

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use kgate_core::NodeId;
+use kgate_core::{Dissemination, Membership, NodeId};
 use kgate_sim::{Chance, Crash, Disturbance, Down, ReceiveCost, SendCost};
 
 use crate::Case;
@@ -10,7 +10,7 @@ use crate::Case;
 /// Every option that a run depends on, spelled out, so that a later change of a default does not change the run.
 pub fn command(case: &Case) -> String {
     let mut words = vec!["kgate sim".to_owned()];
-    for part in [size(case), load(case), cost(case), detection(case), faults(case), told(case)] {
+    for part in [size(case), load(case), cost(case), detection(case), faults(case), slots(case), told(case)] {
         words.extend(part);
     }
     words.join(" ")
@@ -105,6 +105,34 @@ fn disturbance(disturbance: &Disturbance) -> Vec<String> {
         chance("--duplicates", disturbance.duplicates),
     ];
     words.into_iter().flatten().collect()
+}
+
+/// What only numbered slots know of.
+fn slots(case: &Case) -> Vec<String> {
+    let (config, load) = (&case.config, &case.config.load);
+    if !case.entry.slots {
+        return Vec::new();
+    }
+    let on = |flag: &str, on: bool| format!("--{flag} {}", if on { "on" } else { "off" });
+    let options = &config.slots;
+    let mut words = vec![format!("--clients {} --weight-max {}", load.clients, load.weight_max)];
+    if load.withdraw > Chance::NEVER {
+        words.push(format!("--withdraw {} --patience {}", load.withdraw, load.patience));
+    }
+    words.extend(list("--resize", &config.resizes, |&(at, k)| format!("{k}@{at}")));
+    words.extend(match options.dissemination {
+        Dissemination::Auto => None,
+        Dissemination::Flat => Some("--dissemination flat".into()),
+        Dissemination::Tree => Some("--dissemination tree".into()),
+    });
+    words.push(match options.membership {
+        Membership::Log => "--membership log".into(),
+        Membership::Join => "--membership join".into(),
+    });
+    words.extend([on("defer", options.defer), on("quiet", options.quiet), on("keep", options.keep)]);
+    words.push(format!("--cohort {} --batch {} --lanes {}", options.cohort, options.batch, options.lanes));
+    words.extend(options.ask_again.map(|after| format!("--ask-again {after}")));
+    words
 }
 
 /// What only some systems are told, and what is switched on.

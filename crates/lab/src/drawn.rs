@@ -27,8 +27,7 @@ pub fn drawn(protocol: &str, seed: u64) -> Case {
         first_request: Span(pick(0, 1) * 500_000_000),
         hold: Span(pick(0, 4) * 700_000_000),
         think: Think::Constant(Span(pick(1, 30) * 100_000_000)),
-        entries: None,
-        ask_inside: false,
+        ..Load::PLAIN
     };
     config.cost.send = Span(pick(0, 3) * 50_000_000);
     config.cost.receive = Span(pick(0, 2) * 50_000_000);

@@ -91,6 +91,21 @@ impl<P: Protocol> Net<P> {
         self.carry_out(me, out);
     }
 
+    /// A crashed process starts again with nothing, in that life.
+    pub(crate) fn return_in(&mut self, node: u32, life: u32) {
+        let me = NodeId(node);
+        assert!(self.crashed.contains(&me), "{me} has not crashed");
+        self.crashed.retain(|&crashed| crashed != me);
+        let mut out = Outbox::new();
+        let setup = Setup { me, life: Incarnation(life), ..self.setup.clone() };
+        self.nodes[me.index()] = P::start(&setup, None, &mut out);
+        self.carry_out(me, out);
+    }
+
+    pub(crate) fn is_up(&self, node: u32) -> bool {
+        !self.crashed.contains(&NodeId(node))
+    }
+
     /// One input at one process, with all its effects.
     pub(crate) fn input(&mut self, at: u32, input: InputOf<P>) -> Result<(), Refusal> {
         assert!(!self.crashed.contains(&NodeId(at)), "p{at} has crashed");
@@ -138,6 +153,56 @@ impl<P: Protocol> Net<P> {
         for at in at {
             self.input(at, Input::Crashed(NodeId(of), Incarnation::default())).unwrap();
         }
+    }
+
+    /// These are told that `of` takes part in that life.
+    pub(crate) fn tell_joined(&mut self, at: impl IntoIterator<Item = u32>, of: u32, life: u32) {
+        for at in at {
+            self.input(at, Input::Joined(NodeId(of), Incarnation(life))).unwrap();
+        }
+    }
+
+    /// These are told that that life of `of` is over.
+    pub(crate) fn tell_gone(&mut self, at: impl IntoIterator<Item = u32>, of: u32, life: u32) {
+        for at in at {
+            self.input(at, Input::Crashed(NodeId(of), Incarnation(life))).unwrap();
+        }
+    }
+
+    /// The oldest message of that kind in one channel arrives, whatever was sent before it.
+    pub(crate) fn deliver_kind(&mut self, from: u32, to: u32, kind: &str) {
+        let ours = |copy: &Copy<P::Message>| {
+            (copy.from.0, copy.to.0) == (from, to) && P::Message::kind_name(copy.message.kind()) == kind
+        };
+        let place = self.flights.values().position(ours);
+        self.deliver_nth(place.unwrap_or_else(|| panic!("no {kind} is in flight from p{from} to p{to}")));
+    }
+
+    /// The oldest message of one channel is lost.
+    pub(crate) fn lose(&mut self, from: u32, to: u32) {
+        let place = self.flights.values().position(|copy| (copy.from.0, copy.to.0) == (from, to));
+        self.lose_nth(place.unwrap_or_else(|| panic!("nothing is in flight from p{from} to p{to}")));
+    }
+
+    /// The n-th oldest message in flight is lost.
+    pub(crate) fn lose_nth(&mut self, place: usize) {
+        let due = *self.flights.keys().nth(place).expect("that many are in flight");
+        self.flights.remove(&due);
+    }
+
+    /// The n-th oldest message in flight arrives twice: a copy of it is in flight from now on.
+    pub(crate) fn double_nth(&mut self, place: usize) {
+        let Copy { from, to, message } = self.flights.values().nth(place).expect("that many are in flight");
+        let copy = Copy { from: *from, to: *to, message: message.clone() };
+        let due = self.due_in(Span::ZERO);
+        self.flights.insert(due, copy);
+    }
+
+    /// A timer that is armed runs out.
+    pub(crate) fn expire(&mut self, at: u32, timer: P::Timer) {
+        let armed = self.timers.remove(&(NodeId(at), timer.clone()));
+        assert!(armed.is_some(), "{timer:?} of p{at} is not armed");
+        self.input(at, Input::Expire(timer)).unwrap();
     }
 
     /// The oldest message of one channel arrives.

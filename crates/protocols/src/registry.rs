@@ -12,7 +12,7 @@ use kgate_core::{Means, Printed, Protocol, Rules};
 use crate::defects::{self, Defect};
 use crate::detect::{Heartbeat, HiAdsd, NoDetector, VCube};
 use crate::permission::Permission;
-use crate::slots::Slots;
+use crate::slots::Lanes;
 use crate::spread::{Direct, Sta, Tree};
 use crate::stabilizing::Exclusion;
 use crate::stabilizing::refined::Refined;
@@ -406,7 +406,7 @@ pub trait Visitor {
 /// Hands the types of `entry` to the visitor: its own detector, or none where the driver knows of crashes by itself.
 pub fn visit<V: Visitor>(entry: &Entry, own_detector: bool, visitor: V) -> V::Output {
     match (entry.name, own_detector) {
-        ("slots", _) => visitor.visit::<Slots, NoDetector>(),
+        ("slots", _) => visitor.visit::<Lanes, NoDetector>(),
         ("tree-token", _) => visitor.visit::<TreeToken, NoDetector>(),
         ("stabilizing", _) => visitor.visit::<Refined<Exclusion>, NoDetector>(),
         ("timer-free", _) => visitor.visit::<TimerFree, NoDetector>(),

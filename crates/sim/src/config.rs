@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kgate_core::{Graph, Incarnation, NodeId, Printed, Setup, SlotOptions, Span};
+use kgate_core::{Graph, Incarnation, Membership, NodeId, Printed, Setup, SlotOptions, Span};
 
 use crate::cost::{Cost, ReceiveCost, SendCost};
 use crate::disturbance::Disturbance;
@@ -41,6 +41,10 @@ pub struct Claims {
     pub detector: Option<Detector>,
     /// Whether its processes come back from a crash with what they had stored.
     pub recovers: bool,
+    /// Whether its processes come back from a crash with nothing, in a new life.
+    pub returns: bool,
+    /// Whether it grants numbered slots: several at once, to several clients of a process, of a k that may change.
+    pub slots: bool,
     /// Whether it recovers from transient faults.
     pub heals: bool,
     /// Whether a client may ask again while it is inside.
@@ -105,6 +109,8 @@ pub struct Config {
     pub refresh: Option<Span>,
     /// How a protocol with numbered slots goes about it.
     pub slots: SlotOptions,
+    /// What k becomes, and when; each process is told of each within the time of news.
+    pub resizes: Vec<(Span, u32)>,
     /// Who is whose neighbour, where the protocol wants to know.
     pub graph: Option<Arc<Graph>>,
     /// What the protocol claims.
@@ -210,9 +216,45 @@ pub enum ConfigError {
     },
     /// Recovery of a protocol that stores nothing.
     #[error(
-        "processes of this protocol do not come back from a crash: crash them for good (P@T), or choose tree-token"
+        "processes of this protocol do not come back from a crash: crash them for good (P@T), or choose tree-token or slots"
     )]
     NoRecovery,
+    /// What is kept, for a process that comes back with nothing.
+    #[error("processes of this protocol come back with nothing, in a new life: leave out --down kept")]
+    NothingKept,
+    /// Nobody would know what was granted.
+    #[error(
+        "with --membership join some process must never crash, for what was granted is known to the living alone: spare one"
+    )]
+    NobodyStays,
+    /// What only protocols with numbered slots know of.
+    #[error(
+        "this protocol grants one unit at a time to the one client of a process, of a fixed k: leave out {0}, or choose slots"
+    )]
+    NoSlots(&'static str),
+    /// Nobody could ask.
+    #[error("0 clients, or a weight of 0: give at least 1")]
+    NoClients,
+    /// More at once than there ever are.
+    #[error(
+        "--weight-max {weight}: nobody could be granted more than {most} units at once; choose at most {most}"
+    )]
+    TooHeavy {
+        /// The most that is asked for at once.
+        weight: u32,
+        /// The most that can be granted at once.
+        most: u32,
+    },
+    /// A resize that makes no sense.
+    #[error("a resize to {k} at {at}: give at least 1 unit, before the run's end at {duration}")]
+    Resize {
+        /// To how many.
+        k: u32,
+        /// When.
+        at: Span,
+        /// When the run ends.
+        duration: Span,
+    },
     /// Transient faults for a protocol that does not recover from them.
     #[error(
         "this protocol does not recover from corrupted memory: leave out --start random and --corrupt, or choose stabilizing"
@@ -377,11 +419,9 @@ impl Config {
             },
             load: Load {
                 requesters: permits,
-                first_request: Span::ZERO,
                 hold: Span(Span::UNIT.0 / 5000),
                 think: Think::Constant(tenths(1)),
-                entries: None,
-                ask_inside: false,
+                ..Load::PLAIN
             },
             detection: Detection { interval: tenths(100), timeout: tenths(40), oracle: None },
             crashes: Vec::new(),
@@ -394,6 +434,7 @@ impl Config {
             tolerate: permits.saturating_sub(1),
             refresh: None,
             slots: SlotOptions::default(),
+            resizes: Vec::new(),
             graph: None,
             claims: Claims::default(),
             audit: Audit::default(),
@@ -465,6 +506,8 @@ impl Config {
         .chain(crashes)
         .chain(strikes)
         .chain(self.disturbance.times())
+        .chain([load.patience, self.slots.ask_again.unwrap_or_default()])
+        .chain(self.resizes.iter().map(|resize| resize.0))
     }
 
     /// Checks all that does not depend on the protocol's types or on the machine.
@@ -475,7 +518,7 @@ impl Config {
         if self.permits == 0 {
             return Err(ConfigError::NoPermits);
         }
-        if self.permits >= self.nodes {
+        if self.permits >= self.nodes && !self.claims.slots {
             return Err(ConfigError::NothingExcluded { permits: self.permits, nodes: self.nodes });
         }
         let requesters = self.load.requesters;
@@ -515,9 +558,10 @@ impl Config {
             return Err(ConfigError::NoDetector);
         }
         let back = self.random_recoveries > 0 || self.crashes.iter().any(|crash| crash.back.is_some());
-        if back && !claims.recovers {
+        if back && !claims.recovers && !claims.returns {
             return Err(ConfigError::NoRecovery);
         }
+        self.check_slots()?;
         if self.transient.any() && !claims.heals {
             return Err(ConfigError::NoHealing);
         }
@@ -526,6 +570,33 @@ impl Config {
         }
         if self.tolerate >= self.permits {
             return Err(ConfigError::Tolerate { tolerate: self.tolerate, permits: self.permits });
+        }
+        Ok(())
+    }
+
+    /// Weights, clients and resizes are for numbered slots, and can be meant.
+    fn check_slots(&self) -> Result<(), ConfigError> {
+        let (claims, load) = (&self.claims, &self.load);
+        if claims.returns && self.down == Down::Kept {
+            return Err(ConfigError::NothingKept);
+        }
+        if load.clients == 0 || load.weight_max == 0 {
+            return Err(ConfigError::NoClients);
+        }
+        if !claims.slots && load.needs_slots() {
+            return Err(ConfigError::NoSlots("--clients, --weight-max and --withdraw"));
+        }
+        if !claims.slots && !self.resizes.is_empty() {
+            return Err(ConfigError::NoSlots("--resize"));
+        }
+        let duration = self.duration;
+        if let Some(&(at, k)) = self.resizes.iter().find(|(at, k)| *k == 0 || *at > duration) {
+            return Err(ConfigError::Resize { k, at, duration });
+        }
+        let most = self.resizes.iter().map(|resize| resize.1).chain([self.permits]).max().unwrap_or_default();
+        let most = self.most_at_once(most);
+        if load.weight_max > most {
+            return Err(ConfigError::TooHeavy { weight: load.weight_max, most });
         }
         Ok(())
     }
@@ -542,6 +613,16 @@ impl Config {
             return Err(ConfigError::GraphSize { graph: graph.nodes(), nodes: self.nodes });
         }
         Ok(())
+    }
+
+    /// How many of k units can be granted at once: with lanes, those of one lane.
+    pub(crate) fn most_at_once(&self, k: u32) -> u32 {
+        k.div_ceil(self.slots.lanes.max(1))
+    }
+
+    /// Whether a new life begins with what others tell it, so that somebody must know.
+    pub(crate) fn somebody_must_stay(&self) -> bool {
+        self.claims.returns && self.slots.membership == Membership::Join
     }
 
     pub(crate) fn setup(&self, me: NodeId) -> Setup {

@@ -2,6 +2,8 @@
 //!
 //! A crash acts after everything else that is scheduled at its instant (robust-2012's totals come out exactly so). What has
 //! not left the send queue of a process by then is never sent.
+//!
+//! Where a new life begins with what others tell it, nothing drawn befalls the last process, so that somebody always knows.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +12,7 @@ use kgate_core::{NodeId, Span, Time};
 use crate::config::{Config, ConfigError};
 use crate::rng::Rng;
 
-/// A crash: for good, or until the process comes back with what it had stored.
+/// A crash: for good, or until the process comes back, with what it had stored or with nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crash {
     /// Who.
@@ -93,6 +95,9 @@ impl Plan {
         }
         draw_losses(config, &mut crashes)?;
         draw_recoveries(config, &mut crashes)?;
+        if config.somebody_must_stay() && (0..config.nodes).all(|node| crashes.contains_key(&NodeId(node))) {
+            return Err(ConfigError::NobodyStays);
+        }
         let end = Time::ZERO + config.duration;
         let mut changes = Vec::new();
         for (&node, downs) in &crashes {
@@ -176,11 +181,16 @@ fn insert(crashes: &mut Crashes, node: NodeId, from: Time, until: Time) -> bool 
     free
 }
 
+/// From this one on nobody is struck by what is drawn.
+fn spared(config: &Config) -> u32 {
+    if config.somebody_must_stay() { config.nodes - 1 } else { config.nodes }
+}
+
 fn draw_losses(config: &Config, crashes: &mut Crashes) -> Result<(), ConfigError> {
     let everybody_asks = config.load.requesters >= config.nodes;
     let first = if everybody_asks { 0 } else { config.load.requesters };
     let mut candidates: Vec<u32> =
-        (first..config.nodes).filter(|&node| !crashes.contains_key(&NodeId(node))).collect();
+        (first..spared(config)).filter(|&node| !crashes.contains_key(&NodeId(node))).collect();
     let lost = crashes.values().filter(|downs| downs.iter().any(|down| down.1 == Time::NEVER)).count();
     let living = u64::from(config.nodes) - lost as u64;
     if living == 0 {
@@ -204,7 +214,7 @@ fn draw_recoveries(config: &Config, crashes: &mut Crashes) -> Result<(), ConfigE
     for fit in 0..config.random_recoveries {
         let mut placed = false;
         for _ in 0..TRIES {
-            let node = NodeId(u32::try_from(rng.below(u64::from(config.nodes))).expect("a process"));
+            let node = NodeId(u32::try_from(rng.below(u64::from(spared(config)))).expect("a process"));
             let from = Time(rng.within(0, config.duration.0));
             let until = from + Span(rng.within(1, config.down_for.0.max(1)));
             placed = insert(crashes, node, from, until);

@@ -4,6 +4,7 @@ use std::fmt;
 
 use kgate_core::Span;
 
+use crate::disturbance::Chance;
 use crate::rng::Rng;
 
 /// The first `requesters` processes ask, hold, pause and ask again.
@@ -21,6 +22,43 @@ pub struct Load {
     pub entries: Option<u32>,
     /// Whether each asks again while it is still inside, halfway through, instead of after a pause.
     pub ask_inside: bool,
+    /// How many clients ask at each of these processes, each in a loop of its own.
+    pub clients: u32,
+    /// The most units that a client asks for at once: each request draws from 1 to this, or to the k that its process knows.
+    pub weight_max: u32,
+    /// How likely a client gives up before it is granted what it asked for.
+    pub withdraw: Chance,
+    /// How long such a client waits at most; drawn from 0 to this.
+    pub patience: Span,
+}
+
+impl Load {
+    /// One client a process, which asks for one unit and waits as long as it takes.
+    pub const PLAIN: Self = Self {
+        requesters: 1,
+        first_request: Span::ZERO,
+        hold: Span::ZERO,
+        think: Think::Constant(Span::ZERO),
+        entries: None,
+        ask_inside: false,
+        clients: 1,
+        weight_max: 1,
+        withdraw: Chance::NEVER,
+        patience: Span::UNIT,
+    };
+
+    /// How long after the time of the first request a client asks for the first time.
+    pub(crate) fn first_pause(&self, dice: &mut Rng) -> Span {
+        match self.think {
+            Think::Constant(_) => Span::ZERO,
+            drawn @ Think::Gaussian { .. } => drawn.draw(dice),
+        }
+    }
+
+    /// Whether it asks for what only protocols with numbered slots know.
+    pub(crate) fn needs_slots(&self) -> bool {
+        self.clients > 1 || self.weight_max > 1 || self.withdraw > Chance::NEVER
+    }
 }
 
 /// A pause.

@@ -72,6 +72,12 @@ pub struct Report {
     pub requests: u64,
     /// Units allocated.
     pub grants: u64,
+    /// Requests that were taken back.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub withdrawals: u64,
+    /// Requests that ended because k had become too small for them.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub refused: u64,
     /// From request to grant.
     pub obtaining: Distribution,
     /// From the start of the request's broadcast to the grant.
@@ -135,6 +141,11 @@ pub struct Report {
     pub hash: String,
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref)] // So serde calls it.
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 /// What the engine knows beside its counters.
 pub(crate) struct Rest {
     pub(crate) n: u32,
@@ -172,6 +183,8 @@ impl Report {
             duration: rest.duration.units(),
             requests: stats.requests,
             grants: stats.grants,
+            withdrawals: stats.withdrawals,
+            refused: stats.refused,
             obtaining: Distribution::of(stats.obtaining),
             obtaining_from_broadcast: Distribution::of(stats.obtaining_from_broadcast),
             messages_per_grant: per(messages.total, stats.grants as f64),

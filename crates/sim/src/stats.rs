@@ -39,6 +39,10 @@ pub(crate) struct Stats {
     pub(crate) delivered: u64,
     pub(crate) requests: u64,
     pub(crate) grants: u64,
+    /// Requests that were taken back.
+    pub(crate) withdrawals: u64,
+    /// Requests that ended because k had become too small for them.
+    pub(crate) refused: u64,
     /// Obtaining times, from the request.
     pub(crate) obtaining: Vec<Span>,
     /// Obtaining times, from the start of the request's broadcast.

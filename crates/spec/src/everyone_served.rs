@@ -2,7 +2,8 @@
 //! faults are over. One is starved though others are served; if *nobody* can be served, it is a [deadlock](crate::NoDeadlock) besides.
 //!
 //! Judged on a run that was given time to end: no new requests, holders release, faults are over. A request that
-//! still waits when nothing is under way any more will wait for ever.
+//! still waits when nothing is under way any more will wait for ever. A process may have several requests that wait, in the order in which they
+//! were asked.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,9 @@ use crate::Violation;
 /// Keeps who waits, and since when.
 #[derive(Clone, Debug, Default)]
 pub struct EveryoneServed {
-    waiting: BTreeMap<NodeId, Time>,
+    /// By process and, of one process, in the order of asking.
+    waiting: BTreeMap<(NodeId, u64), Time>,
+    asked: u64,
 }
 
 impl EveryoneServed {
@@ -22,41 +25,66 @@ impl EveryoneServed {
 
     /// `node` asks.
     pub fn ask(&mut self, node: NodeId, now: Time) {
-        self.waiting.insert(node, now);
+        self.waiting.insert((node, self.asked), now);
+        self.asked += 1;
     }
 
-    /// `node` waits no longer: granted, withdrawn or crashed.
+    /// `node` waits no longer, with all its requests: it has crashed.
     pub fn end(&mut self, node: NodeId) {
-        self.waiting.remove(&node);
+        while self.end_first(node).is_some() {}
+    }
+
+    /// The first request of `node` that waits has ended; since when it waited.
+    pub fn end_first(&mut self, node: NodeId) -> Option<Time> {
+        self.end_at(node, 0)
+    }
+
+    /// The request of `node` at that place of those that wait has ended; since when it waited.
+    pub fn end_at(&mut self, node: NodeId, place: usize) -> Option<Time> {
+        let key = *self.of(node).nth(place)?.0;
+        self.waiting.remove(&key)
+    }
+
+    /// The last request of `node` that waits was taken back.
+    pub fn end_last(&mut self, node: NodeId) {
+        let last = self.of(node).next_back().map(|(key, _)| *key);
+        last.map(|last| self.waiting.remove(&last));
+    }
+
+    /// How many requests of `node` wait.
+    pub fn waiting_of(&self, node: NodeId) -> usize {
+        self.of(node).count()
     }
 
     /// Whether `node` waits.
     pub fn is_waiting(&self, node: NodeId) -> bool {
-        self.waiting.contains_key(&node)
+        self.of(node).next().is_some()
     }
 
     /// All who wait, in the order of ids.
     pub fn who(&self) -> impl Iterator<Item = NodeId> + '_ {
-        self.waiting.keys().copied()
+        let mut last = None;
+        self.waiting.keys().map(|(node, _)| *node).filter(move |&node| last.replace(node) != Some(node))
     }
 
-    /// How many wait.
+    /// How many requests wait.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
     /// The verdict at the end of a run in which nothing is under way any more.
     pub fn verdict(&self, now: Time) -> Option<Violation> {
-        let (first, since) = self.waiting.iter().min_by_key(|(_, since)| **since)?;
-        Some(Violation {
-            property: Self::NAME,
-            at_ns: now,
-            nodes: self.waiting.keys().copied().collect(),
-            text: format!(
-                "{} live process(es) wait for ever, {first} since t={since}, though every holder has released",
-                self.waiting.len()
-            ),
-        })
+        let ((first, _), since) = self.waiting.iter().min_by_key(|(_, since)| **since)?;
+        let nodes: Vec<NodeId> = self.who().collect();
+        let text = format!(
+            "{} live process(es) wait for ever, {first} since t={since}, though every holder has released",
+            nodes.len()
+        );
+        Some(Violation { property: Self::NAME, at_ns: now, nodes, text })
+    }
+
+    fn of(&self, node: NodeId) -> impl DoubleEndedIterator<Item = (&(NodeId, u64), &Time)> {
+        self.waiting.range((node, 0)..=(node, u64::MAX))
     }
 }
 
@@ -75,5 +103,20 @@ mod tests {
         assert_eq!(violation.nodes, [NodeId(2)]);
         judge.end(NodeId(2));
         assert_eq!(judge.verdict(Time(9)), None);
+    }
+
+    /// The planted bug: the second of three requests of one process is never granted.
+    #[test]
+    fn catches_one_request_of_several() {
+        let mut judge = EveryoneServed::default();
+        (1..=3).for_each(|at| judge.ask(NodeId(1), Time(at)));
+        assert_eq!(judge.end_first(NodeId(1)), Some(Time(1)));
+        judge.end_last(NodeId(1));
+        assert_eq!((judge.waiting(), judge.who().collect::<Vec<_>>()), (1, vec![NodeId(1)]));
+        assert!(judge.verdict(Time(9)).expect("p1 waits").text.contains("p1 since t=0.000000002"));
+        judge.ask(NodeId(1), Time(4));
+        assert_eq!((judge.end_at(NodeId(1), 1), judge.end_at(NodeId(1), 1)), (Some(Time(4)), None));
+        assert_eq!(judge.end_first(NodeId(1)), Some(Time(2)));
+        assert_eq!((judge.end_first(NodeId(1)), judge.verdict(Time(9))), (None, None));
     }
 }

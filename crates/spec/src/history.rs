@@ -2,17 +2,19 @@
 //!
 //! It reads the lines of a [`trace`](crate::trace), from the simulator or from anybody who writes that format, and knows no
 //! protocol: who asked, who went in with which slots and fence, who came out, who crashed and came back. A client that waits
-//! when its process crashes waits on if the process comes back; one that is inside is gone. Between a transient fault and the line that
-//! says that the run has recovered from it, safety is not judged.
+//! when its process crashes waits on if the process comes back, unless that is a new life; one that is inside is gone. Between a transient fault
+//! and the line that says that the run has recovered from it, safety is not judged. Where k changes, it is the greatest that any process up
+//! has heard of.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, BufRead};
 
-use kgate_core::{Fence, NodeId, Stamp, Time};
+use kgate_core::{Fence, GrantId, NodeId, Stamp, Time};
 use serde::{Deserialize, Serialize};
 
+use crate::told::one;
 use crate::trace::VERSION;
-use crate::{AtMostK, EntryOrder, EveryoneServed, SlotFences, SometimesK, Violation};
+use crate::{AtMostK, EntryOrder, EveryoneServed, SlotFences, SometimesK, Violation, WithinK};
 
 /// What the oracle found.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -102,7 +104,10 @@ struct Line {
 #[derive(Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 enum What {
-    Acquire,
+    Acquire {
+        #[serde(default = "one")]
+        weight: u32,
+    },
     Granted {
         #[serde(default)]
         slots: Vec<u32>,
@@ -110,18 +115,32 @@ enum What {
         fence: Option<String>,
         #[serde(default)]
         stamp: Option<u64>,
+        #[serde(default)]
+        grant: Option<u64>,
     },
-    Release,
+    Release {
+        #[serde(default)]
+        grant: Option<u64>,
+    },
     Withdraw,
+    TooLarge {
+        weight: u32,
+    },
+    Resize {
+        k: u32,
+    },
     Crash,
-    Restart,
+    Restart {
+        #[serde(default)]
+        life: Option<u32>,
+    },
     Fault,
     Recovered,
     #[serde(other)]
     Other,
 }
 
-/// A grant without a request, or a release by somebody outside.
+/// A grant without a request or of another weight, or a release by somebody outside.
 pub const NOTHING_FROM_NOTHING: &str = "who goes in has asked, and who comes out was in";
 
 /// Judges a whole trace.
@@ -152,6 +171,10 @@ struct Oracle {
     some: SometimesK,
     order: EntryOrder,
     down: BTreeSet<NodeId>,
+    /// What each process wants that waits, the first first.
+    weights: BTreeMap<NodeId, VecDeque<u32>>,
+    /// What each process has heard of k, where it is not as at the start.
+    resized: BTreeMap<NodeId, u32>,
     excused: bool,
 }
 
@@ -166,6 +189,8 @@ impl Oracle {
             some: SometimesK::new(run.k),
             order: EntryOrder::default(),
             down: BTreeSet::new(),
+            weights: BTreeMap::new(),
+            resized: BTreeMap::new(),
             excused: false,
         }
     }
@@ -174,28 +199,39 @@ impl Oracle {
         self.now = t;
         self.verdict.lines += 1;
         match what {
-            What::Acquire => {
+            What::Acquire { weight } => {
                 self.verdict.requests += 1;
                 self.served.ask(node, t);
+                self.weights.entry(node).or_default().push_back(weight);
             }
-            What::Granted { slots, fence, stamp } => {
-                self.granted(node, &slots, fence.as_deref());
+            What::Granted { slots, fence, stamp, grant } => {
+                self.granted(node, &slots, fence.as_deref(), grant.map(GrantId));
                 self.ordered(stamp.map(|clock| Stamp { clock, node }));
             }
-            What::Release => {
-                self.fences.leave(node);
-                if !self.inside.leave(node) {
-                    self.wrong(node, format!("{node} came out and was not inside"));
-                }
+            What::Release { grant } => self.released(node, grant.map(GrantId)),
+            What::Withdraw => {
+                self.served.end_last(node);
+                self.weights.get_mut(&node).and_then(VecDeque::pop_back);
             }
-            What::Withdraw => self.served.end(node),
+            What::TooLarge { weight } => self.end_of_weight(node, weight),
+            What::Resize { k } => {
+                self.resized.insert(node, k);
+                self.believe();
+            }
             What::Crash => {
                 self.inside.leave(node);
                 self.fences.leave(node);
                 self.down.insert(node);
+                self.believe();
             }
-            What::Restart => {
+            What::Restart { life } => {
                 self.down.remove(&node);
+                if life.is_some() {
+                    self.served.end(node);
+                    self.weights.remove(&node);
+                    self.resized.remove(&node);
+                    self.believe();
+                }
             }
             What::Fault => self.excused = true,
             What::Recovered => {
@@ -208,20 +244,78 @@ impl Oracle {
         }
     }
 
-    fn granted(&mut self, node: NodeId, slots: &[u32], fence: Option<&str>) {
+    /// k is the greatest that any process up has heard of.
+    fn believe(&mut self) {
+        if self.resized.is_empty() {
+            return self.inside.resize(self.verdict.k);
+        }
+        let up = (0..self.verdict.n).map(NodeId).filter(|node| !self.down.contains(node));
+        let greatest = up.map(|node| self.known_to(node)).max();
+        self.inside.resize(greatest.unwrap_or(self.verdict.k));
+    }
+
+    fn known_to(&self, node: NodeId) -> u32 {
+        self.resized.get(&node).copied().unwrap_or(self.verdict.k)
+    }
+
+    fn released(&mut self, node: NodeId, grant: Option<GrantId>) {
+        let was_inside = match grant {
+            Some(grant) => {
+                self.fences.leave_with(node, grant);
+                self.inside.leave_with(node, grant)
+            }
+            None => {
+                self.fences.leave(node);
+                self.inside.leave(node)
+            }
+        };
+        if !was_inside {
+            self.wrong(node, format!("{node} came out and was not inside"));
+        }
+    }
+
+    fn granted(&mut self, node: NodeId, slots: &[u32], fence: Option<&str>, grant: Option<GrantId>) {
         self.verdict.grants += 1;
         if !self.served.is_waiting(node) {
             self.wrong(node, format!("{node} went in and had not asked"));
         }
-        self.served.end(node);
-        let crowded = self.inside.enter(node, self.now).filter(|_| !self.excused);
-        self.verdict.violations.extend(crowded);
+        let crowded = match grant {
+            Some(grant) => self.numbered(node, grant, slots),
+            None => {
+                self.end_of_weight(node, 1);
+                self.inside.enter(node, self.now)
+            }
+        };
+        self.verdict.violations.extend(crowded.filter(|_| !self.excused));
         self.some.see(self.inside.now());
         let fence =
             fence.and_then(|text| u128::from_str_radix(text.trim_start_matches("0x"), 16).ok()).map(Fence);
         for &slot in slots {
-            self.verdict.violations.extend(self.fences.grant(slot, fence, node, self.now));
+            self.verdict.violations.extend(self.fences.grant(slot, fence, (node, grant), self.now));
         }
+    }
+
+    /// The first request of that weight has ended; if there is none, the first.
+    fn end_of_weight(&mut self, node: NodeId, weight: u32) {
+        let weights = self.weights.entry(node).or_default();
+        let place = weights.iter().position(|other| *other == weight).unwrap_or(0);
+        weights.remove(place);
+        self.served.end_at(node, place);
+    }
+
+    /// A grant of a process that may have several at once: as many slots as were asked for, and none beyond k.
+    fn numbered(&mut self, node: NodeId, grant: GrantId, slots: &[u32]) -> Option<Violation> {
+        let weight = u32::try_from(slots.len()).unwrap_or(u32::MAX);
+        if self.weights.get(&node).is_some_and(|weights| !weights.is_empty() && !weights.contains(&weight)) {
+            self.wrong(
+                node,
+                format!("{node} went in with {weight} slots, and nobody here had asked for so many"),
+            );
+        }
+        self.end_of_weight(node, weight);
+        let beyond = WithinK::verdict(slots, self.known_to(node), node, self.now);
+        self.verdict.violations.extend(beyond);
+        self.inside.enter_with(node, grant, weight, slots, self.now)
     }
 
     /// Only who stamps its requests and claims to serve them in that order writes stamps; and the claim is for k = 1.
@@ -325,6 +419,39 @@ mod tests {
         assert_eq!(properties(&course(&first, &second)), [""; 0]);
         assert_eq!(properties(&course(&second, &first)), [EntryOrder::NAME]);
         assert_eq!(properties(&course(IN, &first)), [""; 0]);
+    }
+
+    /// Several grants at once, weights, a k that changes and a new life: a right history, and the planted bugs of each.
+    #[test]
+    fn numbered_slots() {
+        let ask = |weight: u32| format!("\"acquire\",\"weight\":{weight}");
+        let enter = |grant: u64, slots: &str| {
+            format!("\"granted\",\"slots\":{slots},\"fence\":\"{:#x}\",\"grant\":{grant}", grant + 16)
+        };
+        let out = |grant: u64| format!("\"release\",\"grant\":{grant}");
+        let resize = |k: u32| format!("\"resize\",\"k\":{k}");
+        let course = |events: &[(u32, String)]| {
+            let events: Vec<(u64, u32, &str)> =
+                (0..).zip(events).map(|(at, (node, event))| (at, *node, event.as_str())).collect();
+            properties(&events)
+        };
+        let grown = [0, 1, 2].map(|node| (node, resize(3)));
+        let right = [(0, ask(2)), (0, ask(1)), (0, enter(1, "[0,1]")), (0, enter(2, "[2]")), (0, out(1))];
+        assert_eq!(course(&[&grown[..], &right[..]].concat()), [""; 0]);
+        assert_eq!(course(&[(0, ask(2)), (0, resize(3)), (0, enter(1, "[0]"))]), [NOTHING_FROM_NOTHING]);
+        assert_eq!(course(&[(0, ask(1)), (0, enter(1, "[1]"))]), [WithinK::NAME]);
+        let twice = [(0, ask(1)), (0, ask(1)), (0, enter(1, "[0]")), (0, enter(2, "[0]"))];
+        assert_eq!(course(&twice), [AtMostK::NAME, SlotFences::NAME]);
+        assert_eq!(course(&[(0, ask(1)), (0, enter(1, "[0]")), (0, out(2))]), [NOTHING_FROM_NOTHING]);
+        let life = || "\"restart\",\"life\":1".to_owned();
+        let gone = [(0, ask(1)), (0, "\"crash\"".into()), (0, life()), (0, ask(2)), (0, resize(2))];
+        assert_eq!(
+            course(&[&gone[..], &[(0, enter(1, "[0,1]"))]].concat()),
+            [""; 0],
+            "the first ask is gone"
+        );
+        let shrunk = [(0, "\"too_large\",\"weight\":2,\"most\":1".into()), (0, enter(1, "[0]"))];
+        assert_eq!(course(&[&[(0, ask(2)), (0, ask(1))], &shrunk[..]].concat()), [""; 0]);
     }
 
     /// What is no trace is refused with its line.

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | a client asks | `p0 asks`, `p0 asks for 2` |
 //! | a client that waits gives up | `p0 gives up` |
-//! | a client comes out | `p0 comes out` |
+//! | a client comes out | `p0 comes out`, of several inside `p0 comes out 2` (the second that went in) |
 //! | a message arrives | `p0 -> p1: reply`, `p0 -> p1: reply 2` (the second one on its way) |
 //! | a message is lost | `p0 -> p1: reply lost`, `p0 -> p1: reply 2 lost` |
 //! | a message is doubled: its copy is on its way too, as the last | `p0 -> p1: reply doubled` |
@@ -33,8 +33,15 @@ pub enum Step {
     },
     /// A client that waits gives up.
     Withdraw(NodeId),
-    /// A client comes out.
+    /// A client comes out; of several inside, the one that went in first.
     Release(NodeId),
+    /// One of several clients inside comes out.
+    ReleaseOne {
+        /// Of which process.
+        node: NodeId,
+        /// Which of those inside, in the order in which they went in, from 1 on.
+        which: usize,
+    },
     /// Something happens to a message on its way.
     Message {
         /// From whom.
@@ -99,7 +106,8 @@ impl fmt::Display for Step {
             Self::Ask { node, weight: 1 } => write!(f, "{node} asks"),
             Self::Ask { node, weight } => write!(f, "{node} asks for {weight}"),
             Self::Withdraw(node) => write!(f, "{node} gives up"),
-            Self::Release(node) => write!(f, "{node} comes out"),
+            Self::Release(node) | Self::ReleaseOne { node, which: 1 } => write!(f, "{node} comes out"),
+            Self::ReleaseOne { node, which } => write!(f, "{node} comes out {which}"),
             Self::Message { from, to, kind, which, fate } => {
                 write!(f, "{from} -> {to}: {kind}")?;
                 if *which != 1 {
@@ -146,6 +154,10 @@ fn parse(text: &str) -> Option<Step> {
         [node, "asks", "for", weight] => Step::Ask { node: id(node)?, weight: weight.parse().ok()? },
         [node, "gives", "up"] => Step::Withdraw(id(node)?),
         [node, "comes", "out"] => Step::Release(id(node)?),
+        [node, "comes", "out", which] => {
+            let which = which.parse().ok().filter(|&which| which > 1)?;
+            Step::ReleaseOne { node: id(node)?, which }
+        }
         [node, "crashes"] => Step::Crash(id(node)?),
         [node, "is", "back"] => Step::Restart(id(node)?),
         [node, "learns", "that", of, "has", "crashed"] => Step::Tell { node: id(node)?, of: id(of)? },
@@ -186,7 +198,7 @@ mod tests {
     /// Every form of the table above is read and printed as the same words.
     #[test]
     fn steps_are_read_as_they_are_printed() {
-        let all = "p0 asks\np0 asks for 2\np0 gives up\np0 comes out\np0 -> p1: reply\np0 -> p1: reply 2\n\
+        let all = "p0 asks\np0 asks for 2\np0 gives up\np0 comes out\np0 comes out 2\np0 -> p1: reply\np0 -> p1: reply 2\n\
                    p0 -> p1: reply lost\np0 -> p1: reply 2 lost\np0 -> p1: reply doubled\np0: Refresh runs out\n\
                    p3: Again { of: p1 } runs out\np0 crashes\np0 is back\np0 learns that p1 has crashed\n\
                    p0 learns that p1 is back\np0 sets k to 3";
@@ -206,6 +218,7 @@ mod tests {
             "p0 asks for many",
             "p0 -> p1 reply",
             "p0 -> p1: reply 0",
+            "p0 comes out 0",
             "p0 -> p1: reply 1 eaten",
         ] {
             assert_eq!(line.parse::<Step>(), Err(NoStep(line.into())), "{line}");

@@ -2,27 +2,37 @@
 
 use std::collections::BTreeMap;
 
-use kgate_core::{Fence, NodeId, Time};
+use kgate_core::{Fence, GrantId, NodeId, Time};
 
 use crate::Violation;
 
 /// Keeps who holds each slot, and its greatest fence. A holder that crashes holds nothing.
 #[derive(Clone, Debug, Default)]
 pub struct SlotFences {
-    holders: BTreeMap<u32, NodeId>,
+    holders: BTreeMap<u32, Holder>,
     fences: BTreeMap<u32, Fence>,
 }
+
+/// A process, and which of its grants, where it may have several at once.
+type Holder = (NodeId, Option<GrantId>);
 
 impl SlotFences {
     /// The property's name.
     pub const NAME: &'static str = "a slot has one holder and a growing fence";
 
-    /// `node` goes in with `slot` under `fence`.
-    pub fn grant(&mut self, slot: u32, fence: Option<Fence>, node: NodeId, now: Time) -> Option<Violation> {
+    /// `node` goes in with `slot` under `fence`; with which grant, where it may have several at once.
+    pub fn grant(
+        &mut self,
+        slot: u32,
+        fence: Option<Fence>,
+        (node, grant): (NodeId, Option<GrantId>),
+        now: Time,
+    ) -> Option<Violation> {
         let wrong = |nodes: Vec<NodeId>, text: String| {
             Some(Violation { property: Self::NAME, at_ns: now, nodes, text })
         };
-        if let Some(other) = self.holders.insert(slot, node).filter(|&other| other != node) {
+        let another = |&(other, of): &Holder| other != node || of != grant;
+        if let Some((other, _)) = self.holders.insert(slot, (node, grant)).filter(another) {
             return wrong(vec![other, node], format!("{node} was granted slot {slot}, which {other} holds"));
         }
         let fence = fence?;
@@ -36,7 +46,24 @@ impl SlotFences {
 
     /// `node` comes out, or crashes.
     pub fn leave(&mut self, node: NodeId) {
-        self.holders.retain(|_, holder| *holder != node);
+        self.holders.retain(|_, (holder, _)| *holder != node);
+    }
+
+    /// The client of that grant comes out.
+    pub fn leave_with(&mut self, node: NodeId, grant: GrantId) {
+        self.holders.retain(|_, holder| *holder != (node, Some(grant)));
+    }
+
+    /// Looks at what all live processes show to be with them, in use or kept: two show the same slot.
+    pub fn shown_twice(shown: impl Iterator<Item = (NodeId, u32)>, now: Time) -> Option<Violation> {
+        let mut where_is = BTreeMap::new();
+        for (node, slot) in shown {
+            if let Some(other) = where_is.insert(slot, node) {
+                let text = format!("slot {slot} is with {other} and with {node}");
+                return Some(Violation { property: Self::NAME, at_ns: now, nodes: vec![other, node], text });
+            }
+        }
+        None
     }
 }
 
@@ -48,14 +75,35 @@ mod tests {
     #[test]
     fn catches_two_holders_and_old_fences() {
         let mut judge = SlotFences::default();
-        let mut grant = |node, fence| judge.grant(1, Some(Fence(fence)), NodeId(node), Time(1));
+        let mut grant = |node, fence| judge.grant(1, Some(Fence(fence)), (NodeId(node), None), Time(1));
         assert_eq!(grant(4, 10), None);
         assert_eq!(grant(5, 11).expect("p4 holds it").nodes, [NodeId(4), NodeId(5)]);
         judge.leave(NodeId(5));
-        let mut grant = |node, fence| judge.grant(1, Some(Fence(fence)), NodeId(node), Time(1));
+        let mut grant = |node, fence| judge.grant(1, Some(Fence(fence)), (NodeId(node), None), Time(1));
         assert_eq!(grant(6, 12), None);
         judge.leave(NodeId(6));
-        let mut grant = |node, fence| judge.grant(1, Some(Fence(fence)), NodeId(node), Time(1));
+        let mut grant = |node, fence| judge.grant(1, Some(Fence(fence)), (NodeId(node), None), Time(1));
         assert!(grant(7, 12).is_some());
+    }
+
+    /// The planted bug: one process grants a slot to a second client of its own while the first has it.
+    #[test]
+    fn catches_two_clients_of_one_process() {
+        let mut judge = SlotFences::default();
+        let holder = |grant| (NodeId(4), Some(GrantId(grant)));
+        assert_eq!(judge.grant(1, Some(Fence(10)), holder(1), Time(1)), None);
+        assert_eq!(judge.grant(2, Some(Fence(10)), holder(1), Time(1)), None);
+        assert!(judge.grant(1, Some(Fence(11)), holder(2), Time(1)).is_some());
+        judge.leave_with(NodeId(4), GrantId(2));
+        judge.leave_with(NodeId(4), GrantId(1));
+        assert_eq!(judge.grant(2, Some(Fence(12)), holder(3), Time(1)), None);
+    }
+
+    /// The planted bug: two live processes show one slot.
+    #[test]
+    fn catches_a_slot_that_is_with_two() {
+        let shown = |slots: [u32; 3]| SlotFences::shown_twice((0..).map(NodeId).zip(slots), Time(1));
+        assert_eq!(shown([0, 1, 2]), None);
+        assert_eq!(shown([0, 1, 0]).expect("twice").nodes, [NodeId(0), NodeId(2)]);
     }
 }

@@ -4,7 +4,9 @@
 //! holders come out. A slot that is used again at its process, handed over or kept, is outside the order; its fence tells
 //! ([`Fence::count`]).
 
-use kgate_core::{Fence, Stamp};
+use kgate_core::{Fence, NodeId, Stamp, Time};
+
+use crate::Violation;
 
 /// Looks at one decision; it needs no memory.
 #[derive(Clone, Copy, Debug)]
@@ -21,12 +23,23 @@ impl StrictOrder {
         }
         waiting.filter(|other| *other < granted.stamp()).min()
     }
+
+    /// The verdict on a grant of `node`.
+    pub fn verdict(
+        node: NodeId,
+        granted: Fence,
+        waiting: impl Iterator<Item = Stamp>,
+        now: Time,
+    ) -> Option<Violation> {
+        let other = Self::overtaken(granted, waiting)?;
+        let text = format!("{:?} was granted while {other:?} waits", granted.stamp());
+        Some(Violation { property: Self::NAME, at_ns: now, nodes: vec![node, other.node], text })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kgate_core::NodeId;
 
     /// The planted bug: a later request is decided first, for instance because it wants less. A slot used again is outside the order.
     #[test]

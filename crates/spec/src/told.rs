@@ -25,16 +25,31 @@ pub struct Told {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum What {
-    Acquire,
+    Acquire {
+        #[serde(default = "one")]
+        weight: u32,
+    },
     Asked,
     Granted {
         #[serde(default)]
         slots: Vec<u32>,
         #[serde(default)]
         fence: Option<String>,
+        #[serde(default)]
+        grant: Option<u64>,
     },
-    Release,
+    Release {
+        #[serde(default)]
+        grant: Option<u64>,
+    },
     Withdraw,
+    TooLarge {
+        weight: u32,
+        most: u32,
+    },
+    Resize {
+        k: u32,
+    },
     Send {
         kind: String,
         to: Option<NodeId>,
@@ -59,10 +74,16 @@ pub enum What {
         message: String,
     },
     Crash,
-    Restart,
+    Restart {
+        #[serde(default)]
+        life: Option<u32>,
+    },
     Fault,
     Recovered,
     Suspected {
+        whom: NodeId,
+    },
+    Joined {
         whom: NodeId,
     },
     Moved {
@@ -81,6 +102,11 @@ pub enum What {
     /// A kind that this kgate does not know.
     #[serde(other)]
     Other,
+}
+
+/// A client asks for one unit unless it says otherwise.
+pub(crate) fn one() -> u32 {
+    1
 }
 
 impl Told {
@@ -125,11 +151,14 @@ mod tests {
     fn what_is_written_is_read() {
         let (message, kind, from, to) = ("Reply", "reply", NodeId(1), NodeId(2));
         let events = [
-            Event::Acquire,
+            Event::Acquire { weight: 1 },
+            Event::Acquire { weight: 2 },
             Event::Asked,
-            Event::Granted { slots: &[3], fence: Some("0x1".into()), stamp: None },
-            Event::Release,
+            Event::Granted { slots: &[3], fence: Some("0x1".into()), stamp: None, grant: Some(4) },
+            Event::Release { grant: None },
             Event::Withdraw,
+            Event::TooLarge { weight: 3, most: 2 },
+            Event::Resize { k: 2 },
             Event::Send { kind, to: Some(to), to_many: &[], copies: 1, message },
             Event::Send { kind, to: None, to_many: &[NodeId(3), NodeId(1)], copies: 2, message },
             Event::Send { kind, to: None, to_many: &[], copies: 3, message },
@@ -137,10 +166,11 @@ mod tests {
             Event::Lost { kind, from, message },
             Event::Doubled { kind, to, message },
             Event::Crash,
-            Event::Restart,
+            Event::Restart { life: Some(1) },
             Event::Fault,
             Event::Recovered,
             Event::Suspected { whom: to },
+            Event::Joined { whom: to },
             Event::Moved { action: "a1", state: "T=C" },
             Event::Can { actions: &["a1"], inside: true },
             Event::Violated { property: "p", nodes: &[to], text: "t" },

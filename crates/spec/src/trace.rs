@@ -16,7 +16,11 @@ pub const VERSION: u32 = 1;
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event<'a> {
     /// A client wants in.
-    Acquire,
+    Acquire {
+        /// With how many units.
+        #[serde(skip_serializing_if = "is_one")]
+        weight: u32,
+    },
     /// The request leaves its process.
     Asked,
     /// The client goes in.
@@ -30,11 +34,30 @@ pub enum Event<'a> {
         /// The clock of its request, where the protocol claims to serve requests in the order of their stamps.
         #[serde(skip_serializing_if = "Option::is_none")]
         stamp: Option<u64>,
+        /// Which grant of this process, where it may have several at once.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        grant: Option<u64>,
     },
     /// The client comes out.
-    Release,
-    /// A client that waits gives up.
+    Release {
+        /// Of which grant, where the process may have several at once.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        grant: Option<u64>,
+    },
+    /// A client that waits gives up; of several, the one that asked last.
     Withdraw,
+    /// The client that has waited longest here is told that its request cannot be granted any more.
+    TooLarge {
+        /// How many units it wants.
+        weight: u32,
+        /// How many there are.
+        most: u32,
+    },
+    /// The process learns that there are k units from now on.
+    Resize {
+        /// How many.
+        k: u32,
+    },
     /// A message is handed to the network; `copies` of it, to `to` if it is one, to everybody else if neither says to whom.
     Send {
         /// Its kind.
@@ -79,7 +102,11 @@ pub enum Event<'a> {
     /// The process crashes.
     Crash,
     /// The process starts again.
-    Restart,
+    Restart {
+        /// Its number, if it is a new life that begins with nothing: whoever waited here is gone.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        life: Option<u32>,
+    },
     /// The process's memory becomes anything.
     Fault,
     /// The run has recovered from all transient faults; told once, of the process at which that was seen.
@@ -91,6 +118,11 @@ pub enum Event<'a> {
     /// The process holds another for crashed.
     Suspected {
         /// Whom.
+        whom: NodeId,
+    },
+    /// The process learns that another takes part again.
+    Joined {
+        /// Which.
         whom: NodeId,
     },
     /// In the state model: the process takes an action.
@@ -116,6 +148,11 @@ pub enum Event<'a> {
         /// In a sentence.
         text: &'a str,
     },
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // So serde calls it.
+fn is_one(weight: &u32) -> bool {
+    *weight == 1
 }
 
 #[derive(Serialize)]

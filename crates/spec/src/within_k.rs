@@ -2,6 +2,10 @@
 //!
 //! Source: `slots`, resizing. Who was inside with such a slot when it heard of the new k stays until it comes out.
 
+use kgate_core::{NodeId, Time};
+
+use crate::Violation;
+
 /// Looks at one grant; it needs no memory.
 #[derive(Clone, Copy, Debug)]
 pub struct WithinK;
@@ -13,6 +17,13 @@ impl WithinK {
     /// The first slot that is granted though the granting process knows of no more than `known`.
     pub fn beyond(slots: &[u32], known: u32) -> Option<u32> {
         slots.iter().copied().find(|slot| *slot >= known)
+    }
+
+    /// The verdict on a grant of `node`.
+    pub fn verdict(slots: &[u32], known: u32, node: NodeId, now: Time) -> Option<Violation> {
+        let slot = Self::beyond(slots, known)?;
+        let text = format!("{node} was granted slot {slot} and knows that k is {known}");
+        Some(Violation { property: Self::NAME, at_ns: now, nodes: vec![node], text })
     }
 }
 

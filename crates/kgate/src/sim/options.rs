@@ -3,9 +3,29 @@
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use kgate_protocols::registry::{Entry, Network};
+use kgate_sim::Chance;
 
 use crate::Failure;
+use crate::check::slots::SlotArgs;
 use crate::cli::{ModelArg, SimArgs, StartArg};
+
+/// What only protocols with numbered slots know of.
+const SLOTS_ONLY: [&str; 14] = [
+    "clients",
+    "weight_max",
+    "withdraw",
+    "patience",
+    "resize",
+    "dissemination",
+    "membership",
+    "defer",
+    "quiet",
+    "keep",
+    "cohort",
+    "batch",
+    "lanes",
+    "ask_again",
+];
 
 /// What only messages, clients and detectors know of.
 const MESSAGES_ONLY: [&str; 25] = [
@@ -50,6 +70,21 @@ pub(crate) fn check(args: &SimArgs, given: &ArgMatches, entry: &Entry) -> Result
         return usage(format!(
             "{} means nothing in the state model: leave it out, or leave out --model",
             flag(id)
+        ));
+    }
+    if !entry.slots
+        && let Some(id) = SLOTS_ONLY.iter().find(|id| typed(id))
+    {
+        let (flag, name) = (flag(id), entry.name);
+        return usage(format!("{name} has no numbered slots: leave out {flag}, or choose slots"));
+    }
+    if typed("patience") && args.withdraw == Chance::NEVER {
+        return usage("--patience is for clients that give up, and there are none: give --withdraw".into());
+    }
+    if entry.slots && args.loss > Chance::NEVER && args.ask_again.is_none() {
+        return usage(format!(
+            "{} bears loss if it asks again: give --ask-again, or leave out --loss",
+            entry.name
         ));
     }
     for id in ["down", "down_for"] {
@@ -107,8 +142,9 @@ const SWARM: [&str; 7] = ["swarm", "seeds", "seed", "protocol", "as_printed", "s
 
 /// Refuses what a swarm draws by itself.
 pub(crate) fn check_swarm(given: &ArgMatches) -> Result<(), Failure> {
-    let group = <SimArgs as clap::Args>::group_id(); // Of all the options together; clap counts it as one of them.
-    let options = given.ids().filter(|id| Some(*id) != group.as_ref()).map(clap::Id::as_str);
+    // Of all the options together; clap counts each as one of them.
+    let groups = [<SimArgs as clap::Args>::group_id(), <SlotArgs as clap::Args>::group_id()];
+    let options = given.ids().filter(|id| !groups.contains(&Some((*id).clone()))).map(clap::Id::as_str);
     match options.filter(|id| !SWARM.contains(id)).find(|id| typed(given, id)) {
         None => Ok(()),
         Some(id) => usage(format!(

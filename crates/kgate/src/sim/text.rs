@@ -71,7 +71,7 @@ fn print_page(
     if let Some(at) = report.stabilized_at {
         writeln!(to, "stabilized  at {at:.3} t.u.; since then at most {} inside", report.max_inside)?;
     }
-    writeln!(to, "granted     {} of {} requests", report.grants, report.requests)?;
+    writeln!(to, "granted     {} of {} requests{}", report.grants, report.requests, ended_otherwise(report))?;
     writeln!(
         to,
         "inside      at most {} at once, {:.2} on average, while {:.2} waited; {:.3} grants a t.u.",
@@ -94,6 +94,14 @@ fn print_page(
         report.hash
     )?;
     writeln!(to, "replay      {command}")
+}
+
+/// Requests that ended before they were granted.
+fn ended_otherwise(report: &Report) -> String {
+    let counts = [(report.withdrawals, "given up"), (report.refused, "too large after a resize")];
+    let words =
+        counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!(", {count} {what}"));
+    words.collect()
 }
 
 /// What befell processes and messages beside crashes, if anything did.

@@ -8,6 +8,7 @@ use kgate_core::{GrantId, NodeId, Notice, Refusal, To};
 
 use super::defects::{S7, S9, S10, S11, S13, SP1};
 use super::grants::Grant;
+use super::lanes::{LANE_AT, Lane};
 use super::message::{About, Scope, SlotsMessage};
 use super::pending::Pending;
 use super::slot_set::SlotSet;
@@ -15,7 +16,7 @@ use super::stamp::Stamp;
 use super::{Out, Slots, SlotsTimer};
 
 /// For so many units a process asks at once, at most: each part of it has a fence of its own.
-const LONGEST_BATCH: u32 = 1 << 12;
+const LONGEST_BATCH: u16 = 1 << 12;
 
 impl Slots {
     pub(super) fn on_acquire(&mut self, weight: u32, out: &mut Out) -> Result<(), Refusal> {
@@ -41,7 +42,7 @@ impl Slots {
                 let id = self.next_grant();
                 let grant = self.grants.kept(weight, self.permits).expect("just seen");
                 grant.use_again(grant.count + 1, id);
-                tell(grant, id, out);
+                tell(grant, id, self.lane, out);
             } else {
                 self.ask(out);
             }
@@ -54,7 +55,8 @@ impl Slots {
         let mut parts = VecDeque::new();
         let mut units = 0;
         while let Some(&weight) = self.wishes.front()
-            && (units == 0 || units + weight <= self.options.batch.min(self.permits).min(LONGEST_BATCH))
+            && (units == 0
+                || units + weight <= self.options.batch.min(self.permits).min(LONGEST_BATCH.into()))
         {
             units += weight;
             parts.extend(self.wishes.pop_front());
@@ -157,7 +159,7 @@ impl Slots {
         pending.parts.pop_front();
         pending.uses = pending.uses.checked_add(1).expect("a batch is smaller");
         let grant = Grant { id: Some(id), stamp, slots, count, passed: 0 };
-        tell(&grant, id, out);
+        tell(&grant, id, self.lane, out);
         self.grants.push(grant);
         if self.pending.as_ref().is_some_and(|pending| pending.parts.is_empty()) {
             self.end_request(out);
@@ -176,9 +178,9 @@ impl Slots {
         self.name(self.granted)
     }
 
-    /// Names are never used twice, whatever the life.
+    /// Names are never used twice, whatever the life and the lane.
     fn name(&self, grant: u64) -> GrantId {
-        GrantId(u64::from(self.life.unwrap_or(0)) << 40 | grant)
+        GrantId(u64::from(self.life.unwrap_or(0)) << 40 | u64::from(self.lane.number) << LANE_AT | grant)
     }
 
     pub(super) fn on_release(&mut self, id: GrantId, out: &mut Out) -> Result<(), Refusal> {
@@ -212,7 +214,7 @@ impl Slots {
             && self.lease
             && next == Some(grant.slots.len())
             && grant.is_lasting(permits)
-            && count < u16::MAX - 2 * LONGEST_BATCH as u16
+            && count < u16::MAX - 2 * LONGEST_BATCH
             && (!others_wait || grant.passed < cohort);
         if !may {
             return false;
@@ -220,7 +222,7 @@ impl Slots {
         self.granted += 1;
         grant.passed += u16::from(others_wait);
         grant.use_again(count + 1, new);
-        tell(grant, new, out);
+        tell(grant, new, self.lane, out);
         if let Some(uses) = uses {
             *uses += 1;
         }
@@ -257,18 +259,42 @@ impl Slots {
         }
     }
 
+    /// How many grants are in use.
+    pub(super) fn in_use(&self) -> usize {
+        self.grants.iter().filter(|grant| grant.id.is_some()).count()
+    }
+
+    /// Whether a client that wants so many gets them at once.
+    pub(super) fn keeps(&self, weight: u32) -> bool {
+        self.lease && self.waiting() == 0 && self.grants.keeps(weight, self.permits)
+    }
+
+    /// How many clients wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.pending.as_ref().map_or(0, |pending| pending.parts.len()) + self.wishes.len()
+    }
+
     /// The last client that asked and waits gives up.
     pub(super) fn on_withdraw(&mut self, out: &mut Out) -> Result<(), Refusal> {
-        if self.wishes.pop_back().is_some() {
-            return Ok(());
-        }
-        let pending = self.pending.as_mut().ok_or(Refusal::NoSuchRequest)?;
-        pending.parts.pop_back();
-        if pending.parts.is_empty() {
-            self.give_up(out);
-        }
+        let last = self.waiting().checked_sub(1).ok_or(Refusal::NoSuchRequest)?;
+        self.drop_client(last, out);
         self.settle(out);
         Ok(())
+    }
+
+    /// The client at that place of those that wait gives up. The caller settles what follows.
+    pub(super) fn drop_client(&mut self, place: usize, out: &mut Out) {
+        let parts = self.pending.as_mut().map(|pending| &mut pending.parts);
+        let out_now = parts.as_ref().map_or(0, |parts| parts.len());
+        if place >= out_now {
+            self.wishes.remove(place - out_now);
+            return;
+        }
+        let parts = parts.expect("it has so many");
+        parts.remove(place);
+        if parts.is_empty() {
+            self.give_up(out);
+        }
     }
 
     /// Nobody wants any more what the request is for: it ends, and whoever waits for that is told.
@@ -280,10 +306,7 @@ impl Slots {
         }
     }
 
-    pub(super) fn on_resize(&mut self, permits: u32, out: &mut Out) -> Result<(), Refusal> {
-        if permits == 0 {
-            return Err(Refusal::Weight { weight: 0, most: self.permits });
-        }
+    pub(super) fn on_resize(&mut self, permits: u32, out: &mut Out) {
         self.permits = permits;
         if !self.printed.has(S9) {
             self.update(out);
@@ -291,7 +314,6 @@ impl Slots {
         self.drop_kept(|grant| !grant.slots.all_below(permits), out);
         self.fail_too_large(out);
         self.settle(out);
-        Ok(())
     }
 
     /// Whoever wants more than there is fails.
@@ -335,7 +357,7 @@ impl Slots {
     }
 }
 
-fn tell(grant: &Grant, id: GrantId, out: &mut Out) {
-    let slots = Some(grant.slots.as_slice().into());
+fn tell(grant: &Grant, id: GrantId, lane: Lane, out: &mut Out) {
+    let slots = Some(grant.slots.as_slice().iter().map(|slot| lane.global(*slot)).collect());
     out.notify(Notice::Granted { grant: id, slots, fence: Some(grant.fence()) });
 }

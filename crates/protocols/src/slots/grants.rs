@@ -67,6 +67,13 @@ impl Grants {
         self.0.iter_mut().find(fits)
     }
 
+    /// Whether there is such a grant.
+    pub(super) fn keeps(&self, weight: u32, permits: u32) -> bool {
+        let fits =
+            |grant: &Grant| grant.id.is_none() && grant.slots.len() == weight && grant.is_lasting(permits);
+        self.0.iter().any(fits)
+    }
+
     /// Takes out those for which `pick` says so; how many.
     pub(super) fn remove(&mut self, pick: impl Fn(&Grant) -> bool) -> usize {
         let before = self.0.len();

@@ -28,6 +28,7 @@ pub mod defects;
 mod fleet;
 mod grants;
 mod join;
+mod lanes;
 mod membership;
 mod message;
 mod pending;
@@ -36,6 +37,7 @@ mod relay;
 mod slot_set;
 mod stamp;
 
+pub use lanes::{Lanes, LanesMessage, LanesTimer};
 pub use message::{About, Answers, Head, Report, Scope, SlotsMessage};
 pub use ranges::Ranges;
 pub use slot_set::SlotSet;
@@ -56,6 +58,7 @@ use defects::{S2, S4};
 use fleet::Fleet;
 use grants::Grants;
 use join::Joining;
+use lanes::Lane;
 use pending::Pending;
 use relay::Relays;
 
@@ -66,6 +69,8 @@ pub const FLAT_UP_TO: u32 = 32;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Slots {
     me: NodeId,
+    /// Which of several independent queues this is.
+    lane: Lane,
     /// k, as far as it was told.
     permits: u32,
     printed: Printed,
@@ -236,6 +241,7 @@ impl Protocol for Slots {
         );
         let mut slots = Self {
             me: setup.me,
+            lane: Lane::ONLY,
             permits: setup.permits,
             printed: setup.printed,
             options: setup.slots,
@@ -267,9 +273,9 @@ impl Protocol for Slots {
             Input::Withdraw => return self.on_withdraw(out),
             Input::Release { grant } => return self.on_release(grant, out),
             Input::Deliver { from, message } => return self.on_deliver(from, message, out),
-            Input::Resize(permits) => return self.on_resize(permits, out),
             Input::Crashed(node, life) => return self.on_crashed(node, life.0, out),
             Input::Joined(node, life) => return self.on_joined(node, life.0, out),
+            Input::Resize(permits) => self.on_resize(permits, out),
             Input::Lease(valid) => self.on_lease(valid, out),
             Input::Expire(timer) => self.on_expire(timer, out),
         }
@@ -280,10 +286,9 @@ impl Protocol for Slots {
         let pending = self.pending.as_ref();
         let waits = pending.is_some() || !self.wishes.is_empty();
         let in_use = self.grants.iter().filter_map(|grant| grant.id).next();
-        let here = self
-            .grants
-            .iter()
-            .flat_map(|grant| grant.slots.as_slice().iter().map(move |slot| (*slot, grant.fence())));
+        let here = self.grants.iter().flat_map(|grant| {
+            grant.slots.as_slice().iter().map(move |slot| (self.lane.global(*slot), grant.fence()))
+        });
         Observation {
             phase: match (waits, in_use) {
                 (true, _) => Phase::Waiting,

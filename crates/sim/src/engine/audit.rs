@@ -1,10 +1,10 @@
 //! The judges that look at more than who asks and who is inside: at what messages carry and at what processes show of themselves.
 //!
-//! They cost a look at every message and, with tokens, at a process after every input. So it is decided once a run whether they sit
+//! They cost a look at every message and, with tokens, at a process after every input, with slots at all processes after every grant. So it is decided once a run whether they sit
 //! ([`Config::audited`](crate::Config)): always in small runs, in large ones if asked for. They never change a run or its hash.
 
-use kgate_core::{Cargo, Means, NodeId, Protocol, Stamp, Time, Token};
-use kgate_spec::{EntryOrder, OneToken, Permissions, Violation};
+use kgate_core::{Cargo, Fence, Means, NodeId, Observation, Protocol, Stamp, Time, Token};
+use kgate_spec::{EntryOrder, OneToken, Permissions, SlotFences, StrictOrder, Violation};
 
 use crate::config::Config;
 
@@ -16,6 +16,8 @@ pub(super) enum Audit {
     Permissions { permissions: Permissions, order: Option<EntryOrder> },
     /// For `Means::Tokens`.
     Tokens(OneToken),
+    /// For `Means::Slots`; with several lanes, which have an order each, no stamp is shown.
+    Slots,
 }
 
 impl Audit {
@@ -26,6 +28,7 @@ impl Audit {
                 order: (config.permits == 1).then(EntryOrder::default),
             },
             Means::Tokens if config.audited() => Self::Tokens(OneToken::default()),
+            Means::Slots if config.audited() => Self::Slots,
             Means::Permissions | Means::Tokens | Means::Slots | Means::Other => Self::None,
         }
     }
@@ -46,7 +49,7 @@ impl Audit {
         match (self, cargo) {
             (Self::Tokens(tokens), Some(Cargo::Token(token))) => tokens.sent(to, token, now),
             (Self::Tokens(_), Some(Cargo::Permission { .. }) | None)
-            | (Self::Permissions { .. } | Self::None, _) => None,
+            | (Self::Permissions { .. } | Self::Slots | Self::None, _) => None,
         }
     }
 
@@ -81,8 +84,25 @@ impl Audit {
                 let stamp = stamp.unwrap_or(Stamp { clock: 0, node });
                 [permissions.granted(stamp, now), order.as_mut().and_then(|order| order.granted(stamp, now))]
             }
-            Self::Tokens(_) | Self::None => [None, None],
+            Self::Tokens(_) | Self::Slots | Self::None => [None, None],
         }
+    }
+
+    /// A grant under that fence, and what all live processes show after it.
+    pub(super) fn granted_slots(
+        &self,
+        node: NodeId,
+        fence: Option<Fence>,
+        live: &[(NodeId, Observation)],
+        now: Time,
+    ) -> [Option<Violation>; 2] {
+        if !matches!(self, Self::Slots) {
+            return [None, None];
+        }
+        let waiting = live.iter().filter_map(|(_, shown)| shown.stamp);
+        let overtaken = fence.and_then(|fence| StrictOrder::verdict(node, fence, waiting, now));
+        let slots = live.iter().flat_map(|(node, shown)| shown.slots.iter().map(|slot| (*node, slot.0)));
+        [overtaken, SlotFences::shown_twice(slots, now)]
     }
 
     /// Whether a process must be looked at after every input.
@@ -94,7 +114,7 @@ impl Audit {
     pub(super) fn holds(&mut self, node: NodeId, held: Vec<Token>, now: Time) -> Option<Violation> {
         match self {
             Self::Tokens(tokens) => tokens.holds(node, held, now),
-            Self::Permissions { .. } | Self::None => None,
+            Self::Permissions { .. } | Self::Slots | Self::None => None,
         }
     }
 
@@ -102,7 +122,7 @@ impl Audit {
         match self {
             Self::Permissions { permissions, .. } => permissions.crashed(node),
             Self::Tokens(tokens) => tokens.crashed(node),
-            Self::None => {}
+            Self::Slots | Self::None => {}
         }
     }
 }

@@ -45,6 +45,16 @@ impl Awareness {
         true
     }
 
+    /// `who` begins anew some time, and knows of nothing then.
+    pub(super) fn forgets(&mut self, who: NodeId) {
+        for loss in self.losses.iter_mut().filter(|loss| loss.node != who) {
+            if !loss.unaware.put(who.index()) {
+                loss.left += 1;
+                self.untold += 1;
+            }
+        }
+    }
+
     /// Of whom `who` has not been told, in the order of losses.
     pub(super) fn untold_to(&self, who: NodeId) -> Vec<NodeId> {
         let unknown = self.losses.iter().filter(|loss| loss.unaware.contains(who.index()));
@@ -83,7 +93,7 @@ impl Loss {
             self.left -= 1;
             *untold -= 1;
             if self.left == 0 && self.learnt {
-                self.took = Some(now.since(self.at));
+                self.took.get_or_insert(now.since(self.at));
             }
         }
     }
@@ -111,5 +121,14 @@ mod tests {
         assert_eq!(awareness.untold_to(NodeId(2)), [NodeId(0), NodeId(3)]);
         awareness.learn(NodeId(2), NodeId(0), Time(50));
         assert_eq!(awareness.times(), (vec![Span(40)], 1));
+        awareness.learn(NodeId(1), NodeId(3), Time(51));
+        awareness.learn(NodeId(2), NodeId(3), Time(51));
+        assert!(awareness.complete());
+        awareness.forgets(NodeId(2));
+        awareness.forgets(NodeId(2));
+        assert_eq!((awareness.complete(), awareness.untold_to(NodeId(2)).len()), (false, 2));
+        awareness.learn(NodeId(2), NodeId(0), Time(60));
+        awareness.learn(NodeId(2), NodeId(3), Time(60));
+        assert_eq!((awareness.complete(), awareness.times()), (true, (vec![Span(40), Span(21)], 0)));
     }
 }

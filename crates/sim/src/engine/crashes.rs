@@ -4,6 +4,7 @@ use kgate_core::{Incarnation, Input, Message, NodeId, Phase, Protocol, Span, Tim
 use kgate_spec::trace;
 
 use super::event::{Event, EventOf};
+use super::lives::Happened;
 use super::{Label, Simulation};
 use crate::config::Detector;
 use crate::faults::Down;
@@ -14,15 +15,14 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
     pub(super) fn crash(&mut self, node: NodeId) {
         self.count(node, Label::bare(7));
         self.write(node, &trace::Event::Crash);
-        self.leave(node);
-        if self.judges.is_waiting(node) {
-            self.stats.waiting.change(self.now, -1);
-        }
-        self.judges.crashed(node);
+        self.end_life(node);
         self.crashed += 1;
         let mut others = self.alive.clone();
         others.extend(self.absent.keys().map(|absent| absent.index()));
         self.awareness.lost(node, self.now, others);
+        if self.config.claims.returns {
+            return self.record(node, Happened::Lost);
+        }
         if let Some(within) = self.config.news_within() {
             for other in self.alive.ones().collect::<Vec<_>>() {
                 let other = NodeId(u32::try_from(other).expect("a node's index"));
@@ -45,6 +45,9 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
 
     /// A process crashes and will be back. Its client, if it waits, waits on; if it is inside, it is gone.
     pub(super) fn go_down(&mut self, node: NodeId) {
+        if self.config.claims.returns {
+            return self.fall(node);
+        }
         self.count(node, Label::bare(9));
         self.write(node, &trace::Event::Crash);
         let was_inside = self.leave(node);
@@ -55,21 +58,24 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
     }
 
     /// A process no longer takes part; whether a client of it was inside.
-    fn leave(&mut self, node: NodeId) -> bool {
+    pub(super) fn leave(&mut self, node: NodeId) -> bool {
         self.alive.remove(node.index());
         self.hand_over(node);
-        let was_inside = self.held.remove(&node).is_some();
-        if was_inside {
-            self.stats.inside.change(self.now, -1);
+        let units = self.forget_grants(node);
+        if units > 0 {
+            self.stats.inside.change(self.now, -i64::from(units));
         }
-        was_inside
+        units > 0
     }
 
     /// A process starts again with what it had stored, and is handed what was kept for it.
     pub(super) fn come_back(&mut self, node: NodeId) {
+        if self.config.claims.returns {
+            return self.return_anew(node);
+        }
         self.recoveries += 1;
         self.count(node, Label::bare(10));
-        self.write(node, &trace::Event::Restart);
+        self.write(node, &trace::Event::Restart { life: None });
         let asks = self.absent.remove(&node).expect("it was down");
         self.alive.insert(node.index());
         // What was under way to this process or waited in its queues belongs to its life before.

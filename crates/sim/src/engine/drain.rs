@@ -3,7 +3,7 @@
 //! Nobody asks any more, holders release, no further process crashes. The run goes on until nobody waits. If nothing but
 //! detectors is under way and every live process knows of every crash, whoever still waits does so for ever.
 
-use kgate_core::{Protocol, Span, Time};
+use kgate_core::{Means, Protocol, Span, Time};
 
 use super::Simulation;
 use super::event::EventOf;
@@ -16,7 +16,9 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         let mut grants = self.stats.grants;
         let mut give_up = self.now + self.patience();
         let mut stalled = false;
-        while (self.judges.waiting() > 0 || self.recovery.pending()) && !self.settled() {
+        // Where it is judged what is left behind, everything takes its way to the end.
+        let to_the_end = M::MEANS == Means::Slots;
+        while (self.judges.waiting() > 0 || self.recovery.pending() || to_the_end) && !self.settled() {
             let Some((at, event)) = self.queue.pop(give_up) else {
                 stalled = true;
                 break;
@@ -42,7 +44,20 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         if self.recovery.pending() {
             self.judges.never_recovered(self.now);
         }
+        if to_the_end && self.settled() {
+            self.look_at_what_is_left();
+        }
         self.judges.waiting()
+    }
+
+    /// Nobody asks any more: if nothing is left to happen, nothing may be left behind. What was lost is another matter.
+    pub(super) fn look_at_what_is_left(&mut self) {
+        let content = self.judges.waiting() == 0 && self.held.is_empty();
+        let borne = self.crashed <= self.config.claims.bears && self.disturbed.lost == 0;
+        if content && borne && self.judges.audit.sits() {
+            let shown = self.all_shown();
+            self.judges.left_behind(&shown, self.now);
+        }
     }
 
     /// Detectors go on only while they have something to find: nobody crashes any more.
@@ -75,7 +90,8 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         let stands_still = self.judges.waiting() > 0 && self.held.is_empty() && all_take_part;
         if stands_still && self.crashed <= self.config.claims.bears && self.nothing_to_find() {
             // Disarmed timers are still in the queue, so a deadlock may be noticed later; but never wrongly.
-            let asking = self.due.count_ones(..);
+            let asking =
+                if self.config.claims.slots { self.wishes.due_events() } else { self.due.count_ones(..) };
             if self.queue.len() == self.probes + asking && !self.network.is_stuck(self.now) {
                 self.judges.quiet(self.now);
             }
@@ -103,7 +119,9 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         let oracle = self.config.detection.oracle.unwrap_or(Span::ZERO);
         // Tokens that take turns down a tree come to its end once in as many waves as it has ends, which may double each level.
         let waves = if self.config.claims.heals { 1 << nodes.min(12) } else { 1 };
+        let patience = self.config.load.patience + self.config.slots.ask_again.unwrap_or_default().times(8);
         detection.times(rounds * waves)
+            + if self.config.claims.slots { patience } else { Span::ZERO }
             + queues
             + delays
             + oracle

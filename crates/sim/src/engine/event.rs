@@ -27,11 +27,17 @@ pub(super) enum Event<M, T, DM, DT> {
     /// A timer of the detector runs out, likewise.
     ProbeTimer { node: NodeId, ticket: u64, timer: DT },
     /// A client wants in.
-    Acquire { node: NodeId },
+    Acquire { node: NodeId, life: u32 },
     /// A client comes out.
     Release { node: NodeId, grant: GrantId },
     /// The oracle tells a process of a crash, in this life of it.
     News { node: NodeId, crashed: NodeId, life: u32 },
+    /// A process hears of a crash or a return, in this life of it; `place` is where that is recorded.
+    Hear { node: NodeId, life: u32, place: u32 },
+    /// A process learns of another k, in this life of it; `place` is that among the resizes.
+    Resized { node: NodeId, life: u32, place: u32 },
+    /// A client gives up, if the request of that number still waits.
+    GiveUp { node: NodeId, number: u64 },
     /// A message leaves the receive queue of a process that may have crashed since it entered.
     Received(Box<(NodeId, NodeId, M, u32)>),
 }
@@ -43,8 +49,11 @@ impl<M, T, DM, DT> Event<M, T, DM, DT> {
             Self::Deliver { to, .. } | Self::Probe { to, .. } => Some(to),
             Self::Timer { node, .. }
             | Self::ProbeTimer { node, .. }
-            | Self::Acquire { node }
+            | Self::Acquire { node, .. }
             | Self::Release { node, .. }
+            | Self::Hear { node, .. }
+            | Self::Resized { node, .. }
+            | Self::GiveUp { node, .. }
             | Self::News { node, .. } => Some(node),
             Self::Arrive(ref arrived) => Some(arrived.1),
             Self::Received(ref received) => Some(received.1),

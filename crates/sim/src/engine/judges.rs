@@ -1,9 +1,11 @@
 //! The run as its judges see it: requests, grants, releases and crashes, with their times.
 
-use kgate_core::{Fence, NodeId, Protocol, Refusal, Span, Stamp, Time};
+use fixedbitset::FixedBitSet;
+use kgate_core::{Fence, GrantId, NodeId, Observation, Protocol, Refusal, Span, Stamp, Time};
+use kgate_spec::history::NOTHING_FROM_NOTHING;
 use kgate_spec::{
     Accuracy, AtMostK, Completeness, Convergence, EveryoneServed, GRANTED_IN_TIME, Loss, NOT_REFUSED,
-    NoDeadlock, SlotFences, SometimesK, Violation,
+    NoDeadlock, NoResidue, SlotFences, SometimesK, Violation, WithinK,
 };
 
 use super::audit::Audit;
@@ -26,7 +28,28 @@ pub(super) struct Judges {
     /// The most inside before it had recovered.
     before: usize,
     requesters: Vec<Requester>,
+    /// The k that each process was told last, where slots are numbered; and whether that was ever another one.
+    known: Vec<u32>,
+    k_changes: bool,
     violations: Vec<Violation>,
+}
+
+/// A grant of numbered slots.
+pub(super) struct Numbered<'a> {
+    pub(super) node: NodeId,
+    pub(super) grant: GrantId,
+    /// Whose wish it fulfils, of those that wait at that process, and its weight; none if nobody asked.
+    pub(super) wish: Option<(usize, u32)>,
+    pub(super) slots: Option<&'a [u32]>,
+    pub(super) fence: Option<Fence>,
+}
+
+impl Numbered<'_> {
+    /// How many units it is of.
+    pub(super) fn units(&self) -> u32 {
+        let shown = self.slots.map(|slots| u32::try_from(slots.len()).unwrap_or(u32::MAX));
+        shown.or(self.wish.map(|(_, weight)| weight)).unwrap_or(1)
+    }
 }
 
 impl Judges {
@@ -42,6 +65,8 @@ impl Judges {
             excused: false,
             before: 0,
             requesters: vec![Requester::default(); config.load.requesters as usize],
+            known: if config.claims.slots { vec![config.permits; config.nodes as usize] } else { Vec::new() },
+            k_changes: false,
             violations: Vec::new(),
         }
     }
@@ -76,11 +101,99 @@ impl Judges {
             self.audit.granted(node, stamp, now).into_iter().for_each(|violation| self.note(violation));
         }
         for &slot in slots.unwrap_or_default() {
-            let violation = self.fences.grant(slot, fence, node, now);
+            let violation = self.fences.grant(slot, fence, (node, None), now);
             self.note(violation);
         }
         let requester = &self.requesters[node.index()];
         (now.since(requester.asked_for), now.since(requester.broadcast))
+    }
+
+    /// The same of numbered slots. `live` are those who live, and `shown` what they show, if that is looked at.
+    pub(super) fn granted_slots(
+        &mut self,
+        now: Time,
+        of: &Numbered<'_>,
+        live: &FixedBitSet,
+        shown: &[(NodeId, Observation)],
+    ) -> (Span, Span) {
+        let (node, slots) = (of.node, of.slots.unwrap_or_default());
+        let since = of.wish.and_then(|(place, _)| self.served.end_at(node, place));
+        if of.wish.is_none_or(|(_, weight)| weight != of.units()) {
+            let asked = of.wish.map_or("nothing".into(), |(_, weight)| weight.to_string());
+            self.wrong(
+                node,
+                now,
+                format!("{node} was granted {} units and had asked for {asked}", of.units()),
+            );
+        }
+        if self.k_changes {
+            self.inside.resize(live.ones().map(|at| self.known[at]).max().unwrap_or(0));
+        }
+        self.note(WithinK::verdict(slots, self.known[node.index()], node, now));
+        let violation = self.inside.enter_with(node, of.grant, of.units(), slots, now);
+        self.note(violation);
+        self.some.see(self.inside.now());
+        for &slot in slots {
+            let violation = self.fences.grant(slot, of.fence, (node, Some(of.grant)), now);
+            self.note(violation);
+        }
+        let seen = self.audit.granted_slots(node, of.fence, shown, now);
+        seen.into_iter().for_each(|violation| self.note(violation));
+        let since = since.unwrap_or(now);
+        let broadcast = self.requesters[node.index()].broadcast;
+        (now.since(since), now.since(since.max(broadcast)))
+    }
+
+    /// The client of that grant came out.
+    pub(super) fn released_slots(&mut self, node: NodeId, grant: GrantId) {
+        self.inside.leave_with(node, grant);
+        self.fences.leave_with(node, grant);
+    }
+
+    /// A client is told that k, now `most`, is less than it wants.
+    pub(super) fn too_large(
+        &mut self,
+        node: NodeId,
+        wish: Option<(usize, u32)>,
+        (weight, most): (u32, u32),
+        now: Time,
+    ) {
+        wish.and_then(|(place, _)| self.served.end_at(node, place));
+        if wish.is_none_or(|(_, wanted)| wanted != weight) || weight <= most {
+            self.wrong(
+                node,
+                now,
+                format!("{node} was refused {weight} of {most} units, and nobody asked for more"),
+            );
+        }
+    }
+
+    /// A process is told of another k, or begins anew with that of the start.
+    pub(super) fn resized(&mut self, node: NodeId, k: u32) {
+        if let Some(known) = self.known.get_mut(node.index()) {
+            self.k_changes |= *known != k;
+            *known = k;
+        }
+    }
+
+    /// The k that a process was told last; none where it cannot change.
+    pub(super) fn known(&self, node: NodeId) -> Option<u32> {
+        self.known.get(node.index()).copied()
+    }
+
+    /// Nothing is under way, nobody waits or is inside: what is left?
+    pub(super) fn left_behind(&mut self, live: &[(NodeId, Observation)], now: Time) {
+        let left = NoResidue::left(live.iter().map(|(node, shown)| (*node, shown)));
+        self.note(left.map(|node| Violation {
+            property: NoResidue::NAME,
+            at_ns: now,
+            nodes: vec![node],
+            text: format!("nobody wants anything any more, and {node} still owes or puts together an answer"),
+        }));
+    }
+
+    fn wrong(&mut self, node: NodeId, now: Time, text: String) {
+        self.note(Some(Violation { property: NOTHING_FROM_NOTHING, at_ns: now, nodes: vec![node], text }));
     }
 
     /// The client came out, or is gone with its process.
@@ -89,10 +202,14 @@ impl Judges {
         self.fences.leave(node);
     }
 
-    /// The client gives up.
+    /// The client gives up; of several, the one that asked last.
     pub(super) fn withdrawn(&mut self, node: NodeId) {
         self.audit.withdrawn(node);
-        self.served.end(node);
+        self.served.end_last(node);
+    }
+
+    pub(super) fn waiting_of(&self, node: NodeId) -> i64 {
+        i64::try_from(self.served.waiting_of(node)).expect("few")
     }
 
     pub(super) fn is_waiting(&self, node: NodeId) -> bool {

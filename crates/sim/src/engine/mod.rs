@@ -4,7 +4,9 @@
 //! - `network.rs`: what a send costs and when its copies arrive;
 //! - `judges.rs`: who is inside and who waits, told to the judges of `kgate-spec`;
 //! - `audit.rs`: the judges that look at messages and at what processes show;
-//! - `crashes.rs`: who crashes, who comes back, and who learns of it; `awareness.rs`: how long that takes;
+//! - `clients.rs`: who asks, goes in and comes out; `slots.rs`: with what weight, and who gives up;
+//! - `crashes.rs`: who crashes, who comes back, and who learns of it; `awareness.rs`: how long that takes; `lives.rs`: who comes back with
+//!   nothing, and what it is told;
 //! - `transient.rs`: memory and channels that become anything, and when the run has recovered from that;
 //! - `disturbed.rs`: processes that are stopped, messages that are late, lost or doubled;
 //! - `drain.rs`: after the measured time, whether every request of a live process is answered;
@@ -14,13 +16,16 @@
 
 mod audit;
 mod awareness;
+mod clients;
 mod crashes;
 mod disturbed;
 mod drain;
 mod event;
 mod judges;
+mod lives;
 mod network;
 mod script;
+mod slots;
 mod transient;
 
 use std::collections::BTreeMap;
@@ -29,8 +34,8 @@ use std::time::Instant;
 
 use fixedbitset::FixedBitSet;
 use kgate_core::{
-    Cargo, Effect, Fence, GrantId, Input, InputOf, Means, Message, NodeId, Notice, Outbox, Protocol, Span,
-    Stamp, Time, To,
+    Cargo, Effect, GrantId, Input, InputOf, Means, Message, NodeId, Notice, Outbox, Protocol, Span, Stamp,
+    Time, To,
 };
 use kgate_spec::{Violation, trace};
 
@@ -38,7 +43,6 @@ use crate::config::{Config, ConfigError};
 use crate::faults::{Change, Plan};
 use crate::gauge::Gauge;
 use crate::hash::RunHash;
-use crate::load::Think;
 use crate::memory;
 use crate::queue::{BucketQueue, EventQueue, HeapQueue};
 use crate::report::{Report, Rest};
@@ -48,7 +52,9 @@ use awareness::Awareness;
 pub(crate) use disturbed::Disturbed;
 use event::{Event, EventOf};
 use judges::Judges;
+use lives::Lives;
 use network::Network;
+use slots::Wishes;
 use transient::Recovery;
 
 pub use script::{Impossible, PlayError, Played, Script, play};
@@ -192,8 +198,10 @@ struct Simulation<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> {
     last_news: BTreeMap<NodeId, Time>,
     /// Whose client will ask at a time that is set.
     due: FixedBitSet,
-    /// The grants that are inside.
-    held: BTreeMap<NodeId, GrantId>,
+    /// The grants that are inside, with their units. Only where slots are numbered may a process have several.
+    held: BTreeMap<(NodeId, GrantId), u32>,
+    wishes: Wishes,
+    returns: Lives,
     recovery: Recovery,
     /// What waits for each process that is stopped, in order.
     stopped: BTreeMap<NodeId, Vec<EventOf<M, D>>>,
@@ -243,6 +251,8 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
             last_news: BTreeMap::new(),
             due: FixedBitSet::with_capacity(config.load.requesters as usize),
             held: BTreeMap::new(),
+            wishes: Wishes::new(config),
+            returns: Lives::new(config),
             recovery: Recovery::new(config),
             stopped: BTreeMap::new(),
             disturbed: Disturbed::default(),
@@ -254,6 +264,8 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
                 delivered: 0,
                 requests: 0,
                 grants: 0,
+                withdrawals: 0,
+                refused: 0,
                 obtaining: Vec::new(),
                 obtaining_from_broadcast: Vec::new(),
                 mutex_messages: Counts::new::<M::Message>(),
@@ -289,12 +301,14 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
         let first = Time::ZERO + self.config.load.first_request;
         if self.config.load.entries != Some(0) {
             for node in (0..self.config.load.requesters).map(NodeId) {
-                let pause = match self.config.load.think {
-                    Think::Constant(_) => Span::ZERO,
-                    drawn @ Think::Gaussian { .. } => drawn.draw(&mut self.think_dice),
-                };
-                self.ask_at(first + pause, node);
+                for _ in 0..self.config.load.clients {
+                    let pause = self.config.load.first_pause(&mut self.think_dice);
+                    self.ask_at(first + pause, node);
+                }
             }
+        }
+        if !self.config.resizes.is_empty() {
+            (0..self.config.nodes).map(NodeId).for_each(|node| self.announce_resizes(node));
         }
         self.scramble_all();
     }
@@ -366,12 +380,13 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
             }
             Event::Arrive(arrived) => {
                 let (from, to, message) = *arrived;
-                if self.config.claims.recovers && !self.alive.contains(to.index()) {
+                let lives = self.config.claims.recovers || self.config.claims.returns;
+                if lives && !self.alive.contains(to.index()) {
                     self.keep(from, to, message);
                     return;
                 }
                 let received = self.network.receive(to, at);
-                if self.config.claims.recovers {
+                if lives {
                     let life = self.life_of(to);
                     self.queue.push(received, Event::Received(Box::new((from, to, message, life))));
                 } else {
@@ -403,13 +418,16 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
                     self.detector_input(node, Label::bare(4), Input::Expire(key.1));
                 }
             }
-            Event::Acquire { node } => self.acquire(node),
+            Event::Acquire { node, life } => self.acquire(node, life),
             Event::Release { node, grant } => self.release(node, grant),
             Event::News { node, crashed, life } => {
                 if self.life_of(node) == life {
                     self.tell(node, crashed);
                 }
             }
+            Event::Hear { node, life, place } => self.hear(node, life, place),
+            Event::Resized { node, life, place } => self.hear_of_resize(node, life, place),
+            Event::GiveUp { node, number } => self.give_up(node, number),
             Event::Received(received) => {
                 let (from, to, message, life) = *received;
                 if self.life_of(to) == life {
@@ -418,55 +436,6 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
                 }
             }
         }
-    }
-
-    fn acquire(&mut self, node: NodeId) {
-        self.due.remove(node.index());
-        if let Some(asks) = self.absent.get_mut(&node) {
-            *asks = true; // It asks as soon as it is back.
-        } else if self.asking && self.alive.contains(node.index()) {
-            self.look_for_deadlock();
-            self.ask(node, 1);
-        }
-    }
-
-    fn ask(&mut self, node: NodeId, weight: u32) {
-        self.stats.requests += 1;
-        self.stats.waiting.change(self.now, 1);
-        self.judges.asked(node, self.now);
-        self.write(node, &trace::Event::Acquire);
-        self.mutex_input(node, Label::bare(5), Input::Acquire { weight });
-    }
-
-    /// A client comes out, unless its process has crashed since it went in.
-    fn release(&mut self, node: NodeId, grant: GrantId) {
-        if self.held.get(&node) != Some(&grant) {
-            return;
-        }
-        self.held.remove(&node);
-        self.stats.inside.change(self.now, -1);
-        self.judges.released(node);
-        self.write(node, &trace::Event::Release);
-        self.mutex_input(node, Label::bare(6), Input::Release { grant });
-        if !self.config.load.ask_inside {
-            self.ask_again(node);
-        }
-    }
-
-    /// The client means to ask once more, after a pause.
-    fn ask_again(&mut self, node: NodeId) {
-        let load = &self.config.load;
-        let more = load.entries.is_none_or(|most| self.judges.requests_of(node) < most);
-        if self.asking && more {
-            let pause =
-                if load.ask_inside { Span(load.hold.0 / 2) } else { load.think.draw(&mut self.think_dice) };
-            self.ask_at(self.now + pause, node);
-        }
-    }
-
-    fn ask_at(&mut self, at: Time, node: NodeId) {
-        self.due.insert(node.index());
-        self.queue.push(at, Event::Acquire { node });
     }
 
     #[inline(always)]
@@ -624,49 +593,6 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
         let after = if least == most { least } else { Span(self.timer_dice.within(least.0, most.0)) };
         self.tickets += 1;
         (self.now + after, self.tickets)
-    }
-
-    /// A mutex tells a fact to its client.
-    fn noted(&mut self, node: NodeId, notice: &Notice) {
-        match notice {
-            Notice::Granted { grant, slots, fence } => {
-                self.granted(node, *grant, slots.as_deref(), *fence);
-                self.queue.push(self.now + self.config.load.hold, Event::Release { node, grant: *grant });
-            }
-            Notice::Asked => {
-                self.judges.broadcast(node, self.now);
-                let stamp = self.stamp_of(node);
-                self.judges.audit.asked(stamp);
-                self.write(node, &trace::Event::Asked);
-            }
-            // The mutex finds crashes by itself.
-            Notice::Suspected(whom, _) => {
-                self.stats.suspicions += 1;
-                self.learn(node, *whom);
-            }
-            Notice::Lost { .. } | Notice::TooLarge { .. } => {}
-        }
-    }
-
-    fn granted(&mut self, node: NodeId, grant: GrantId, slots: Option<&[u32]>, fence: Option<Fence>) {
-        self.stats.grants += 1;
-        self.stats.waiting.change(self.now, -1);
-        if self.held.insert(node, grant).is_none() {
-            self.stats.inside.change(self.now, 1);
-        }
-        if self.config.load.ask_inside {
-            self.ask_again(node);
-        }
-        let stamp = self.stamp_of(node);
-        let (from_request, from_broadcast) = self.judges.granted(node, self.now, slots, fence, stamp);
-        self.stats.obtaining.push(from_request);
-        self.stats.obtaining_from_broadcast.push(from_broadcast);
-        if self.trace.is_some() {
-            let (slots, fence) = (slots.unwrap_or_default(), fence.map(|fence| format!("{:#x}", fence.0)));
-            let stamp = stamp.map(|stamp| stamp.clock);
-            self.write(node, &trace::Event::Granted { slots, fence, stamp });
-            self.write_violations();
-        }
     }
 
     /// Writes down what the judges have found since the last time.

@@ -10,7 +10,7 @@
 
 mod possible;
 
-use kgate_core::{Incarnation, Input, InputOf, Message, Never, NodeId, Observation, Outbox};
+use kgate_core::{Incarnation, Input, InputOf, Means, Message, Never, NodeId, Observation, Outbox};
 use kgate_core::{Protocol, Refusal, Setup, Span, Time};
 use kgate_spec::{Fate, Step, Violation, trace};
 
@@ -21,7 +21,7 @@ use crate::cost::{Cost, ReceiveCost, SendCost};
 use crate::faults::{Down, Plan};
 use crate::hash::RunHash;
 use crate::latency::Latency;
-use crate::load::{Load, Think};
+use crate::load::Load;
 use possible::UnderWay;
 
 #[cfg(test)]
@@ -135,7 +135,7 @@ pub fn play<M: Protocol>(
     }
     Ok(Played {
         waiting: run.judges.who_waits(),
-        inside: run.held.keys().copied().collect(),
+        inside: run.who_is_inside(),
         skipped,
         steps_after,
         quiet: run.is_quiet(),
@@ -157,14 +157,8 @@ impl Script<'_> {
             receive_cost: ReceiveCost::Parallel,
             fifo: false,
         };
-        config.load = Load {
-            requesters: config.nodes,
-            first_request: zero,
-            hold: Span::UNIT,
-            think: Think::Constant(zero),
-            entries: Some(0),
-            ask_inside: false,
-        };
+        config.load = Load { requesters: config.nodes, hold: Span::UNIT, entries: Some(0), ..Load::PLAIN };
+        config.resizes = Vec::new();
         // News wait for their steps as everything does.
         config.detection.oracle = config.claims.detector.map(|_| zero);
         config.detection.interval = config.detection.interval.max(Span::UNIT);
@@ -187,7 +181,8 @@ impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
         match step {
             Step::Ask { node, weight } => self.take_ask(*node, *weight),
             Step::Withdraw(node) => self.take_withdraw(*node),
-            Step::Release(node) => self.take_release(*node),
+            Step::Release(node) => self.take_release(*node, 1),
+            Step::ReleaseOne { node, which } => self.take_release(*node, *which),
             Step::Message { from, to, kind, which, fate } => {
                 self.take_message((*from, *to), kind, *which, *fate, fifo)
             }
@@ -202,10 +197,18 @@ impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
 
     fn take_ask(&mut self, node: NodeId, weight: u32) -> Result<(), Why> {
         self.check_up(node)?;
+        if self.config.claims.slots {
+            let most = self.most_at_once(node);
+            if weight == 0 || weight > most {
+                return Err(format!("a client of {node} can have {most} units at once: ask for 1 .. {most}"));
+            }
+            self.ask(node, weight);
+            return Ok(());
+        }
         if self.judges.is_waiting(node) {
             return Err(format!("a client of {node} waits already"));
         }
-        if self.held.contains_key(&node) && !self.config.claims.asks_inside {
+        if self.is_inside(node) && !self.config.claims.asks_inside {
             return Err(format!("the client of {node} is inside"));
         }
         self.ask(node, weight);
@@ -217,17 +220,20 @@ impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
         if !self.judges.is_waiting(node) {
             return Err(format!("no client of {node} waits"));
         }
-        self.stats.waiting.change(self.now, -1);
-        self.judges.withdrawn(node);
-        self.write(node, &trace::Event::Withdraw);
-        self.mutex_input(node, Label::bare(12), Input::Withdraw);
+        self.withdraw(node);
         Ok(())
     }
 
-    fn take_release(&mut self, node: NodeId) -> Result<(), Why> {
+    /// The client that went in first, or the second of those inside, and so on.
+    fn take_release(&mut self, node: NodeId, which: usize) -> Result<(), Why> {
         self.check_up(node)?;
-        let grant = *self.held.get(&node).ok_or_else(|| format!("no client of {node} is inside"))?;
-        self.queue.remove_where(|event| matches!(event, Event::Release { node: of, .. } if *of == node));
+        let grant = self.grants_of(node).nth(which - 1).ok_or_else(|| match which {
+            1 => format!("no client of {node} is inside"),
+            _ => format!("there are not {which} clients of {node} inside"),
+        })?;
+        let ends = (node, grant);
+        self.queue
+            .remove_where(|event| matches!(event, Event::Release { node, grant } if (*node, *grant) == ends));
         self.release(node, grant);
         Ok(())
     }
@@ -261,6 +267,7 @@ impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
         match fate {
             Fate::Arrives => self.step(self.now, event),
             Fate::Lost => {
+                self.disturbed.lost += 1;
                 self.count(to, Label::of(13, from, RunHash::of(message)));
                 self.write_lost(from, to, message);
             }
@@ -287,7 +294,7 @@ impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
     /// For good, unless a later step says that it is back.
     fn take_crash(&mut self, node: NodeId, comes_back: bool) -> Result<(), Why> {
         self.check_up(node)?;
-        if comes_back && self.config.claims.recovers {
+        if comes_back && (self.config.claims.recovers || self.config.claims.returns) {
             self.go_down(node)
         } else {
             self.crash(node)
@@ -299,7 +306,7 @@ impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
         self.check_exists(node)?;
         if !self.absent.contains_key(&node) {
             let down = !self.alive.contains(node.index());
-            return Err(match (down, self.config.claims.recovers) {
+            return Err(match (down, self.config.claims.recovers || self.config.claims.returns) {
                 (false, _) => format!("{node} is up"),
                 (true, false) => "its processes do not come back from a crash".into(),
                 (true, true) => format!("{node} crashed for good"),
@@ -312,6 +319,9 @@ impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
     fn take_tell(&mut self, name: &str, node: NodeId, of: NodeId) -> Result<(), Why> {
         self.check_up(node)?;
         self.check_exists(of)?;
+        if self.config.claims.returns {
+            return self.take_news(node, &Step::Tell { node, of });
+        }
         let Some(detector) = self.config.claims.detector else {
             return Err(format!("{name} hears of crashes from nobody"));
         };
@@ -341,15 +351,42 @@ impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
 
     fn take_welcome(&mut self, node: NodeId, of: NodeId) -> Result<(), Why> {
         self.check_up(node)?;
+        self.check_exists(of)?;
+        if self.config.claims.returns {
+            return self.take_news(node, &Step::Welcome { node, of });
+        }
         self.check_up(of)?;
         let life = Incarnation(self.life_of(of));
         self.mutex_input(node, Label::of(15, of, 0), Input::Joined(of, life));
         Ok(())
     }
 
+    /// Where processes come back with nothing, a log tells everything in one order; without one, crashes are told in any.
+    fn take_news(&mut self, node: NodeId, step: &Step) -> Result<(), Why> {
+        let news = self.hears_of(node);
+        let place = if self.returns.in_one_order() {
+            let (place, first) = news.first().ok_or_else(|| format!("{node} has heard the whole log"))?;
+            if first != step {
+                return Err(format!("the log is told in one order, and `{first}` comes first"));
+            }
+            *place
+        } else if matches!(step, Step::Welcome { .. }) {
+            return Err("with membership=join nobody is told of returns: who is back says so itself".into());
+        } else {
+            let found = news.iter().find(|(_, other)| other == step);
+            found.ok_or_else(|| format!("{node} has heard of every such crash"))?.0
+        };
+        let event = self.queue.remove(place);
+        self.step(self.now, event);
+        Ok(())
+    }
+
     fn take_resize(&mut self, node: NodeId, permits: u32) -> Result<(), Why> {
         self.check_up(node)?;
-        self.mutex_input(node, Label::of(16, NodeId(permits), 0), Input::Resize(permits));
+        if permits == 0 {
+            return Err("nobody could ever enter: set k to at least 1".into());
+        }
+        self.resize(node, permits);
         Ok(())
     }
 
@@ -371,6 +408,9 @@ impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
         if self.judges.waiting() > 0 && self.crashed <= self.config.claims.bears {
             if stalled { self.judges.stalled(self.now) } else { self.judges.starved(self.now) }
         }
+        if M::MEANS == Means::Slots && self.is_quiet() {
+            self.look_at_what_is_left();
+        }
         steps
     }
 
@@ -386,7 +426,7 @@ impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
         let rank = |event: &EventOf<M, Silent>| match event {
             Event::Deliver { .. } => 0,
             Event::Release { .. } => 1,
-            Event::News { .. } => 2,
+            Event::News { .. } | Event::Hear { .. } => 2,
             Event::Timer { .. } => 3,
             Event::DeliverAll { .. }
             | Event::Arrive(_)
@@ -394,6 +434,8 @@ impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
             | Event::ProbeAll { .. }
             | Event::ProbeTimer { .. }
             | Event::Acquire { .. }
+            | Event::Resized { .. }
+            | Event::GiveUp { .. }
             | Event::Received(_) => unreachable!("not in a script"),
         };
         let only_timers = all.iter().all(|event| rank(event) == 3 || !self.is_live(event));

@@ -51,6 +51,7 @@ fn lines(scene: &Scene) -> Vec<Line> {
     add(sign(Sign::Crash), cross(8.0, "#000000"), "crashes");
     add(sign(Sign::Restart), restart(12.0, 0.0), "is back");
     add(sign(Sign::Suspicion), suspicion(12.0, 0.0), "holds another for crashed");
+    add(sign(Sign::News), dot(12.0, 0.0), "learns of a return, or of another k");
     add(sign(Sign::Withdrawal), withdrawal(12.0, 0.0), "gives up");
     add(sign(Sign::Fault), fault(12.0, 0.0), "a transient fault");
     add(sign(Sign::Move), dot(12.0, 0.0), "moves: action and state after it");

@@ -70,6 +70,7 @@ pub(super) enum Sign {
     Crash,
     Restart,
     Suspicion,
+    News,
     Withdrawal,
     Fault,
     Recovery,
@@ -94,6 +95,7 @@ impl Scene {
             },
             waiting: BTreeMap::new(),
             inside: BTreeMap::new(),
+            counts: BTreeMap::new(),
             under_way: BTreeMap::new(),
             at: 0,
         };
@@ -119,6 +121,8 @@ struct Teller {
     scene: Scene,
     waiting: BTreeMap<NodeId, usize>,
     inside: BTreeMap<NodeId, usize>,
+    /// How many clients of a process wait, and how many are inside, where it may have several at once.
+    counts: BTreeMap<NodeId, (u32, u32)>,
     under_way: UnderWay,
     at: usize,
 }
@@ -127,17 +131,31 @@ impl Teller {
     fn see(&mut self, told: &Told) {
         let node = told.node;
         match &told.what {
-            What::Acquire => drop(self.waiting.insert(node, self.at)),
-            What::Granted { .. } => {
-                self.end_bar(node, false);
-                self.end_bar(node, true);
-                self.inside.insert(node, self.at);
+            What::Acquire { .. } => {
+                self.counts.entry(node).or_default().0 += 1;
+                self.waiting.entry(node).or_insert(self.at);
             }
-            What::Release => self.end_bar(node, true),
+            What::Granted { grant, .. } => {
+                self.waits_no_longer(node);
+                if self.goes_in(node) || grant.is_none() {
+                    self.end_bar(node, true);
+                    self.inside.insert(node, self.at);
+                }
+            }
+            What::Release { grant } => {
+                if self.comes_out(node) || grant.is_none() {
+                    self.end_bar(node, true);
+                }
+            }
             What::Withdraw => {
-                self.end_bar(node, false);
+                self.waits_no_longer(node);
                 self.mark(node, Sign::Withdrawal, None);
             }
+            What::TooLarge { weight, most } => {
+                self.waits_no_longer(node);
+                self.mark(node, Sign::Withdrawal, Some(format!("{weight} wanted, k is {most}")));
+            }
+            What::Resize { k } => self.mark(node, Sign::News, Some(format!("k is {k}"))),
             What::Send { kind, message, .. } => {
                 for to in told.receivers(self.scene.run.n) {
                     self.send(node, to, kind, message);
@@ -147,12 +165,13 @@ impl Teller {
             What::Lost { from, message, .. } => self.arrive(*from, node, message, End::Lost(self.at)),
             What::Doubled { kind, to, message } => self.double(node, *to, kind, message),
             What::Crash => {
+                self.counts.remove(&node);
                 self.end_bar(node, true);
                 self.end_bar(node, false);
                 self.scene.down.push((node, self.at, None));
                 self.mark(node, Sign::Crash, None);
             }
-            What::Restart => {
+            What::Restart { .. } => {
                 let down = self.scene.down.iter_mut().rev().find(|(who, ..)| *who == node);
                 if let Some((_, _, until)) = down {
                     *until = Some(self.at);
@@ -164,6 +183,7 @@ impl Teller {
             What::Suspected { whom } => {
                 self.mark(node, Sign::Suspicion, Some(format!("{whom} has crashed")));
             }
+            What::Joined { whom } => self.mark(node, Sign::News, Some(format!("{whom} is back"))),
             What::Moved { action, state } => {
                 self.mark(node, Sign::Move, Some(format!("{action}: {state}")));
             }
@@ -173,6 +193,29 @@ impl Teller {
             }
             What::Asked | What::Other => {}
         }
+    }
+
+    /// One client of a process waits no longer; its bar ends with the last.
+    fn waits_no_longer(&mut self, node: NodeId) {
+        let waiting = &mut self.counts.entry(node).or_default().0;
+        *waiting = waiting.saturating_sub(1);
+        if *waiting == 0 {
+            self.end_bar(node, false);
+        }
+    }
+
+    /// A client goes in; whether it is the only one of its process.
+    fn goes_in(&mut self, node: NodeId) -> bool {
+        let inside = &mut self.counts.entry(node).or_default().1;
+        *inside += 1;
+        *inside == 1
+    }
+
+    /// A client comes out; whether it was the last one of its process.
+    fn comes_out(&mut self, node: NodeId) -> bool {
+        let inside = &mut self.counts.entry(node).or_default().1;
+        *inside = inside.saturating_sub(1);
+        *inside == 0
     }
 
     fn send(&mut self, from: NodeId, to: NodeId, kind: &str, message: &str) {

@@ -243,7 +243,7 @@ impl<'a> Picture<'a> {
                 Sign::Suspicion => self.put(&legend::suspicion(x, y)),
                 Sign::Withdrawal => self.put(&legend::withdrawal(x, y)),
                 Sign::Fault => self.put(&legend::fault(x, y)),
-                Sign::Recovery | Sign::Move => self.put(&legend::dot(x, y)),
+                Sign::Recovery | Sign::Move | Sign::News => self.put(&legend::dot(x, y)),
             }
         }
     }

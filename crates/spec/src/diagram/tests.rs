@@ -50,15 +50,15 @@ fn arrivals_find_their_sends() {
 /// Waiting ends with the entry, inside with the exit, both with a crash; what has not ended reaches to the edge.
 #[test]
 fn bars_and_marks() {
-    let granted = || What::Granted { slots: vec![], fence: None };
+    let granted = || What::Granted { slots: vec![], fence: None, grant: None };
     let events = vec![
-        (1, 0, What::Acquire),
+        (1, 0, What::Acquire { weight: 1 }),
         (2, 0, granted()),
-        (3, 0, What::Release),
-        (4, 1, What::Acquire),
+        (3, 0, What::Release { grant: None }),
+        (4, 1, What::Acquire { weight: 1 }),
         (5, 1, What::Crash),
-        (6, 1, What::Restart),
-        (6, 2, What::Acquire),
+        (6, 1, What::Restart { life: None }),
+        (6, 2, What::Acquire { weight: 1 }),
         (7, 2, What::Suspected { whom: NodeId(1) }),
     ];
     let scene = Scene::new(&run(), &told(events));

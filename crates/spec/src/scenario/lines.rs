@@ -19,11 +19,14 @@ pub fn tell(act: Option<&Act>, told: &[Told], nodes: u32) -> Vec<String> {
 pub fn after(told: &[Told]) -> Vec<String> {
     let worth_telling = |told: &&Told| match told.what {
         What::Granted { .. }
-        | What::Release
+        | What::Release { .. }
+        | What::TooLarge { .. }
         | What::Suspected { .. }
+        | What::Joined { .. }
+        | What::Resize { .. }
         | What::Recovered
         | What::Violated { .. } => true,
-        What::Acquire
+        What::Acquire { .. }
         | What::Asked
         | What::Withdraw
         | What::Send { .. }
@@ -31,7 +34,7 @@ pub fn after(told: &[Told]) -> Vec<String> {
         | What::Lost { .. }
         | What::Doubled { .. }
         | What::Crash
-        | What::Restart
+        | What::Restart { .. }
         | What::Fault
         | What::Moved { .. }
         | What::Can { .. }
@@ -47,7 +50,7 @@ fn line(act: Option<&Act>, told: &Told, nodes: u32) -> Option<String> {
         Some(Act::Move(_)) | None => None,
     };
     Some(match &told.what {
-        What::Granted { slots, fence } => {
+        What::Granted { slots, fence, .. } => {
             let slots = list(slots, "slot", "slots");
             let fence = fence.as_ref().map(|fence| format!(", fence {fence}")).unwrap_or_default();
             format!("{node} enters{slots}{fence}")
@@ -56,7 +59,10 @@ fn line(act: Option<&Act>, told: &Told, nodes: u32) -> Option<String> {
             let to: Vec<String> = told.receivers(nodes).iter().map(NodeId::to_string).collect();
             format!("{node} sends {kind} to {}: {message}", to.join(" "))
         }
-        What::Release if step.is_none() => format!("{node} comes out"),
+        What::Release { .. } if step.is_none() => format!("{node} comes out"),
+        What::TooLarge { weight, most } => format!("{node} is refused: {weight} wanted, k is {most}"),
+        What::Resize { k } if step.is_none() => format!("{node} sets k to {k}"),
+        What::Joined { whom } if step.is_none() => format!("{node} learns that {whom} is back"),
         What::Suspected { .. } if matches!(step, Some(Step::Tell { .. })) => return None,
         What::Suspected { whom } => format!("{node} suspects {whom}"),
         What::Lost { .. } if matches!(step, Some(Step::Message { fate: Fate::Lost, .. })) => return None,
@@ -65,14 +71,16 @@ fn line(act: Option<&Act>, told: &Told, nodes: u32) -> Option<String> {
         What::Recovered => "the run has recovered".to_owned(),
         What::Moved { action, state } => format!("{node} {action}: {state}"),
         What::Violated { property, text, .. } => format!("VIOLATED {property}: {text}"),
-        What::Acquire
+        What::Acquire { .. }
         | What::Asked
-        | What::Release
+        | What::Release { .. }
+        | What::Resize { .. }
+        | What::Joined { .. }
         | What::Withdraw
         | What::Deliver { .. }
         | What::Doubled { .. }
         | What::Crash
-        | What::Restart
+        | What::Restart { .. }
         | What::Can { .. }
         | What::Other => return None,
     })

@@ -8,6 +8,7 @@ use kgate_spec::{Fate, Step};
 
 use super::super::Simulation;
 use super::super::event::{Event, EventOf};
+use super::super::lives::Happened;
 use super::{Silent, Waiting, Why};
 use crate::faults::Down;
 use crate::queue::EventQueue;
@@ -104,6 +105,27 @@ impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
         self.queue.events().iter().enumerate().filter_map(news).collect()
     }
 
+    /// What `node` will hear of crashes and returns, in order, as steps, with the places of the news.
+    pub(super) fn hears_of(&self, node: NodeId) -> Vec<(usize, Step)> {
+        let news = |(at, event): (usize, &EventOf<M, Silent>)| {
+            let Event::Hear { node: to, place, .. } = event else { return None };
+            let record = self.returns.record(*place);
+            let step = match record.what {
+                Happened::Fell | Happened::Lost => Step::Tell { node, of: record.of },
+                Happened::Returned => Step::Welcome { node, of: record.of },
+            };
+            (*to == node && self.is_live(event)).then_some((at, step))
+        };
+        self.queue.events().iter().enumerate().filter_map(news).collect()
+    }
+
+    /// Who is inside, each once.
+    pub(super) fn who_is_inside(&self) -> Vec<NodeId> {
+        let mut who: Vec<NodeId> = self.held.keys().map(|(node, _)| *node).collect();
+        who.dedup();
+        who
+    }
+
     /// Whether an event is still to happen: a timer may have been disarmed, a client gone, a process be down.
     pub(super) fn is_live(&self, event: &EventOf<M, Silent>) -> bool {
         match event {
@@ -111,8 +133,10 @@ impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
                 self.alive.contains(node.index())
                     && self.mutex_timers.get(&(*node, timer.clone())) == Some(ticket)
             }
-            Event::Release { node, grant } => self.held.get(node) == Some(grant),
-            Event::News { node, life, .. } => {
+            Event::Release { node, grant } => self.held.contains_key(&(*node, *grant)),
+            Event::News { node, life, .. }
+            | Event::Hear { node, life, .. }
+            | Event::Resized { node, life, .. } => {
                 self.alive.contains(node.index()) && self.life_of(*node) == *life
             }
             Event::Deliver { .. }
@@ -122,6 +146,7 @@ impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
             | Event::ProbeAll { .. }
             | Event::ProbeTimer { .. }
             | Event::Acquire { .. }
+            | Event::GiveUp { .. }
             | Event::Received(_) => true,
         }
     }
@@ -140,16 +165,23 @@ impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
         for &node in &up {
             let news = self.news_to(node);
             steps.extend(news.iter().map(|&(_, of)| Step::Tell { node, of }));
+            let most = if self.returns.in_one_order() { 1 } else { usize::MAX };
+            steps.extend(self.hears_of(node).into_iter().map(|(_, step)| step).take(most));
         }
         steps.extend(self.timers().into_iter().map(|(_, node, timer)| Step::Expire { node, timer }));
         for &node in &up {
-            if self.held.contains_key(&node) {
-                steps.push(Step::Release(node));
+            for which in 1..=self.grants_of(node).count() {
+                steps.push(match which {
+                    1 => Step::Release(node),
+                    _ => Step::ReleaseOne { node, which },
+                });
             }
             let waits = self.judges.is_waiting(node);
             if waits {
                 steps.push(Step::Withdraw(node));
-            } else if !self.held.contains_key(&node) || self.config.claims.asks_inside {
+            }
+            if self.config.claims.slots || !waits && (!self.is_inside(node) || self.config.claims.asks_inside)
+            {
                 steps.push(Step::Ask { node, weight: 1 });
             }
         }

@@ -1,0 +1,412 @@
+//! Lanes: the slots of a gate split into independent queues, for more than one decision a delay.
+//!
+//! In one queue in strict order a waiter must hear of the decision before it: at most one decision a one-way delay, in the whole system. With L lanes there are
+//! L: slot x belongs to lane x mod L, each lane is a `slots` of its own, and whoever waits stands in one queue of them. The order is strict within a
+//! lane; between lanes it is not, and nobody can have more units at once than a lane has. At most k holds as before: each slot is in one lane.
+//!
+//! Who waits is placed by what its process knows, without a message: where a slot of its weight is kept; else where the fewest clients of this process wait or
+//! are inside; of equals, in turn. **A free lane never starves a full one for good**: whoever still waits after a while (`ask_again`, or
+//! `PATIENCE`) asks in one more lane as well, at last in all of them; when one grants, it leaves the other queues.
+//!
+//! Cost: each lane that is asked costs what `slots` costs. With one lane everything is handed through.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use kgate_core::{
+    Effect, GrantId, Input, InputOf, Means, Message, Never, Notice, Observation, Outbox, Phase, Protocol,
+    Refusal, Setup, Span, Time,
+};
+use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
+
+use super::{Slots, SlotsMessage, SlotsTimer};
+
+/// How long a waiter is content with the lanes that it has asked in, unless told.
+pub(super) const PATIENCE: Span = Span(10 * Span::UNIT.0);
+
+/// Where a grant's name has its lane; below it there is room for 2^34 grants of one life.
+pub(super) const LANE_AT: u32 = 34;
+
+/// The most lanes: so many have room in a grant's name.
+const MOST: u32 = 64;
+
+/// Which of several lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Lane {
+    pub(super) number: u8,
+    of: u8,
+}
+
+impl Lane {
+    /// There is only one.
+    pub(super) const ONLY: Self = Self { number: 0, of: 1 };
+
+    /// A slot of this lane as everybody calls it.
+    pub(super) fn global(self, slot: u32) -> u32 {
+        slot * u32::from(self.of) + u32::from(self.number)
+    }
+
+    /// How many of `permits` slots are in this lane.
+    fn share(self, permits: u32) -> u32 {
+        (permits + u32::from(self.of) - 1 - u32::from(self.number)) / u32::from(self.of)
+    }
+}
+
+/// A message within a lane.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct LanesMessage {
+    /// Which.
+    pub lane: u8,
+    /// What it says there.
+    pub message: SlotsMessage,
+}
+
+impl Message for LanesMessage {
+    const KINDS: usize = SlotsMessage::KINDS;
+    fn kind(&self) -> usize {
+        self.message.kind()
+    }
+    fn kind_name(kind: usize) -> &'static str {
+        SlotsMessage::kind_name(kind)
+    }
+}
+
+/// A timer of one lane, or of those that wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LanesTimer {
+    /// A lane's own.
+    Of(u8, SlotsTimer),
+    /// Whoever has waited since the last time asks in one more lane. Runs while somebody waits that has not asked in all; only with several lanes.
+    Widen,
+}
+
+/// A client that waits, where there are several lanes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Waiter {
+    weight: u32,
+    /// In which lanes it has asked, in this order.
+    lanes: SmallVec<[u8; 4]>,
+    /// Whether it waited already when the timer last ran out.
+    aged: bool,
+}
+
+/// `slots` in lanes, at one process.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Lanes {
+    lanes: SmallVec<[Slots; 1]>,
+    several: Option<alloc::boxed::Box<Several>>,
+}
+
+/// What is needed where there are several.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Several {
+    permits: u32,
+    patience: Span,
+    /// In the order in which they asked. In each lane they wait in the same order, but for those that came to it later.
+    waiters: VecDeque<(u64, Waiter)>,
+    /// Who waits in each lane, in that lane's order, by number.
+    queues: Vec<VecDeque<u64>>,
+    asked: u64,
+}
+
+type Out = Outbox<Lanes>;
+
+impl Lanes {
+    /// Hands one input to one lane and carries out what it wants done.
+    fn at(&mut self, lane: u8, now: Time, input: InputOf<Slots>, out: &mut Out) -> Result<(), Refusal> {
+        let mut inner = Outbox::new();
+        self.lanes[usize::from(lane)].handle(now, input, &mut inner)?;
+        self.carry_out(lane, inner, out);
+        Ok(())
+    }
+
+    fn all(&mut self, now: Time, input: &InputOf<Slots>, out: &mut Out) -> Result<(), Refusal> {
+        (0..self.count()).try_for_each(|lane| self.at(lane, now, input.clone(), out))
+    }
+
+    #[allow(clippy::cast_possible_truncation)] // At most 64.
+    fn count(&self) -> u8 {
+        self.lanes.len() as u8
+    }
+
+    /// Carries out what a lane wants done. Its queue here goes along with its own before anything else happens: only then do those that it has
+    /// granted leave the other queues, and those for which it has become too small look for another one.
+    fn carry_out(&mut self, lane: u8, mut inner: Outbox<Slots>, out: &mut Out) {
+        let (mut served, mut outgrown) = (Vec::new(), Vec::new());
+        while let Some(effect) = inner.pop() {
+            match effect {
+                Effect::Send { to, message } => out.send_to(to, LanesMessage { lane, message }),
+                Effect::Arm { timer, least, most } => {
+                    out.arm_within(LanesTimer::Of(lane, timer), least, most)
+                }
+                Effect::Disarm(timer) => out.disarm(LanesTimer::Of(lane, timer)),
+                Effect::Persist(never) => match never {},
+                Effect::Notify(notice) => match (&mut self.several, *notice) {
+                    (None, notice) => out.notify(notice),
+                    (Some(several), notice @ Notice::Granted { .. }) => {
+                        served.push(several.served(lane));
+                        out.notify(notice);
+                    }
+                    (Some(several), Notice::TooLarge { weight, .. }) => {
+                        outgrown.extend(several.outgrown(lane, weight));
+                    }
+                    // Asked, and again in another lane: it counts once.
+                    (Some(_), Notice::Asked) => {}
+                    (Some(_), notice @ (Notice::Lost { .. } | Notice::Suspected(..))) => out.notify(notice),
+                },
+            }
+        }
+        if !served.is_empty() {
+            self.leave(&served, out);
+        }
+        outgrown.into_iter().for_each(|number| self.place_anew(number, lane, out));
+    }
+
+    fn several(&mut self) -> &mut Several {
+        self.several.as_mut().expect("several lanes")
+    }
+
+    /// Those who wait no longer leave all queues; then the lanes serve whoever is first now.
+    fn leave(&mut self, gone: &[(u64, Waiter)], out: &mut Out) {
+        let mut left = Vec::new();
+        for lane in 0..self.count() {
+            let mut inner = Outbox::new();
+            for (number, _) in gone.iter().filter(|(_, waiter)| waiter.lanes.contains(&lane)) {
+                let queue = &mut self.several().queues[usize::from(lane)];
+                if let Some(place) = queue.iter().position(|other| other == number) {
+                    queue.remove(place);
+                    self.lanes[usize::from(lane)].drop_client(place, &mut inner);
+                }
+            }
+            if gone.iter().any(|(_, waiter)| waiter.lanes.contains(&lane)) {
+                left.push((lane, inner));
+            }
+        }
+        for (lane, mut inner) in left {
+            self.lanes[usize::from(lane)].settle(&mut inner);
+            self.carry_out(lane, inner, out);
+        }
+    }
+
+    /// The lane has become too small for a client that waits: it waits in others, or fails.
+    fn place_anew(&mut self, number: u64, lane: u8, out: &mut Out) {
+        let Some(waiter) = self.several().find(number).filter(|waiter| waiter.lanes.is_empty()) else {
+            return;
+        };
+        let weight = waiter.weight;
+        if let Some(lane) = self.placed(weight, &[lane]) {
+            self.join(number, weight, lane, out);
+        } else {
+            let most = self.widest();
+            self.several().remove(number);
+            out.notify(Notice::TooLarge { weight, most });
+        }
+    }
+
+    /// The most units that one lane has.
+    fn widest(&self) -> u32 {
+        let several = self.several.as_ref().expect("several lanes");
+        self.lanes[0].lane.share(several.permits)
+    }
+
+    /// The lane for a client: one that keeps what it wants, else where the fewest of this process are, of equals in turn; but none of `besides`.
+    fn placed(&self, weight: u32, besides: &[u8]) -> Option<u8> {
+        let several = self.several.as_ref().expect("several lanes");
+        let count = u64::from(self.count());
+        let rank = |lane: &u8| {
+            let slots = &self.lanes[usize::from(*lane)];
+            let in_turn = (several.asked + u64::from(slots.me.0) + u64::from(*lane)) % count;
+            (!slots.keeps(weight), slots.waiting() + slots.in_use(), in_turn)
+        };
+        let wide_enough = |lane: &u8| self.lanes[usize::from(*lane)].lane.share(several.permits) >= weight;
+        (0..self.count()).filter(|lane| !besides.contains(lane) && wide_enough(lane)).min_by_key(rank)
+    }
+
+    /// A client asks in that lane.
+    fn join(&mut self, number: u64, weight: u32, lane: u8, out: &mut Out) {
+        let several = self.several();
+        several.waiter(number).lanes.push(lane);
+        several.queues[usize::from(lane)].push_back(number);
+        let asked = self.at(lane, Time::ZERO, Input::Acquire { weight }, out);
+        assert_eq!(asked, Ok(()), "the lane is wide enough");
+    }
+
+    fn on_acquire(&mut self, weight: u32, out: &mut Out) -> Result<(), Refusal> {
+        let refusal = Refusal::Weight { weight, most: self.widest() };
+        let lane = self.placed(weight, &[]).filter(|_| weight > 0).ok_or(refusal)?;
+        let several = self.several();
+        several.asked += 1;
+        let number = several.asked;
+        let patience = several.patience;
+        if several.waiters.is_empty() {
+            out.arm_within(LanesTimer::Widen, patience, patience);
+        }
+        several.waiters.push_back((number, Waiter { weight, lanes: SmallVec::new(), aged: false }));
+        out.notify(Notice::Asked);
+        self.join(number, weight, lane, out);
+        self.rest(out);
+        Ok(())
+    }
+
+    /// The timer rests while nobody waits.
+    fn rest(&mut self, out: &mut Out) {
+        if self.several().waiters.is_empty() {
+            out.disarm(LanesTimer::Widen);
+        }
+    }
+
+    /// Whoever has waited since the last time asks in one more lane.
+    fn widen(&mut self, out: &mut Out) {
+        let numbers: Vec<u64> = self.several().waiters.iter().map(|(number, _)| *number).collect();
+        for number in numbers {
+            // It may have been granted just now, when one before it left a queue.
+            let Some(waiter) = self.several().find(number) else { continue };
+            if !core::mem::replace(&mut waiter.aged, true) {
+                continue;
+            }
+            let (weight, lanes) = (waiter.weight, waiter.lanes.clone());
+            if let Some(lane) = self.placed(weight, &lanes) {
+                self.join(number, weight, lane, out);
+            }
+        }
+        let count = usize::from(self.count());
+        let several = self.several();
+        if several.waiters.iter().any(|(_, waiter)| waiter.lanes.len() < count) {
+            out.arm_within(LanesTimer::Widen, several.patience, several.patience);
+        }
+    }
+
+    fn on_withdraw(&mut self, out: &mut Out) -> Result<(), Refusal> {
+        let last = self.several().waiters.pop_back().ok_or(Refusal::NoSuchRequest)?;
+        self.leave(&[last], out);
+        self.rest(out);
+        Ok(())
+    }
+
+    fn on_resize(&mut self, permits: u32, now: Time, out: &mut Out) -> Result<(), Refusal> {
+        self.several().permits = permits;
+        (0..self.count()).try_for_each(|lane| {
+            let share = self.lanes[usize::from(lane)].lane.share(permits);
+            self.at(lane, now, Input::Resize(share), out)
+        })?;
+        self.rest(out);
+        Ok(())
+    }
+
+    /// The lane that granted.
+    fn lane_of(&self, grant: GrantId) -> Result<u8, Refusal> {
+        let lane = u8::try_from(grant.0 >> LANE_AT & u64::from(MOST - 1)).expect("6 bits");
+        if lane < self.count() { Ok(lane) } else { Err(Refusal::NoSuchRequest) }
+    }
+}
+
+impl Several {
+    /// The first that waits in that lane has been granted.
+    fn served(&mut self, lane: u8) -> (u64, Waiter) {
+        let number = self.queues[usize::from(lane)].pop_front().expect("whoever is granted waited");
+        (number, self.remove(number))
+    }
+
+    /// The first of that weight that waits in that lane cannot be granted there any more.
+    fn outgrown(&mut self, lane: u8, weight: u32) -> Option<u64> {
+        let weighs = |number: u64| {
+            self.waiters.iter().any(|(other, waiter)| *other == number && waiter.weight == weight)
+        };
+        let place = self.queues[usize::from(lane)].iter().position(|&number| weighs(number))?;
+        let number = self.queues[usize::from(lane)].remove(place)?;
+        self.waiter(number).lanes.retain(|other| *other != lane);
+        Some(number)
+    }
+
+    fn find(&mut self, number: u64) -> Option<&mut Waiter> {
+        let place = self.waiters.binary_search_by_key(&number, |(other, _)| *other).ok()?;
+        Some(&mut self.waiters[place].1)
+    }
+
+    fn waiter(&mut self, number: u64) -> &mut Waiter {
+        self.find(number).expect("it waits")
+    }
+
+    fn remove(&mut self, number: u64) -> Waiter {
+        let place = self.waiters.binary_search_by_key(&number, |(other, _)| *other).expect("it waits");
+        self.waiters.remove(place).expect("just found").1
+    }
+}
+
+impl Protocol for Lanes {
+    const NAME: &'static str = "slots";
+    const MEANS: Means = Means::Slots;
+    type Message = LanesMessage;
+    type Timer = LanesTimer;
+    type Durable = Never;
+
+    fn start(setup: &Setup, restored: Option<Never>, out: &mut Out) -> Self {
+        let of = u8::try_from(setup.slots.lanes.clamp(1, MOST)).expect("at most 64");
+        let several = (of > 1).then(|| Several {
+            permits: setup.permits,
+            patience: setup.slots.ask_again.unwrap_or(PATIENCE),
+            waiters: VecDeque::new(),
+            queues: (0..of).map(|_| VecDeque::new()).collect(),
+            asked: 0,
+        });
+        let mut lanes = Self { lanes: SmallVec::new(), several: several.map(Into::into) };
+        for number in 0..of {
+            let lane = Lane { number, of };
+            let mut inner = Outbox::new();
+            let share = Setup { permits: lane.share(setup.permits), ..setup.clone() };
+            let slots = Slots::start(&share, restored, &mut inner);
+            lanes.lanes.push(Slots { lane, ..slots });
+            lanes.carry_out(number, inner, out);
+        }
+        lanes
+    }
+
+    fn handle(&mut self, now: Time, input: InputOf<Self>, out: &mut Out) -> Result<(), Refusal> {
+        let several = self.several.is_some();
+        match input {
+            Input::Acquire { weight } if several => self.on_acquire(weight, out),
+            Input::Withdraw if several => self.on_withdraw(out),
+            Input::Resize(0) => Err(Refusal::Weight { weight: 0, most: 0 }),
+            Input::Resize(permits) if several => self.on_resize(permits, now, out),
+            Input::Acquire { weight } => self.at(0, now, Input::Acquire { weight }, out),
+            Input::Withdraw => self.at(0, now, Input::Withdraw, out),
+            Input::Resize(permits) => self.at(0, now, Input::Resize(permits), out),
+            Input::Release { grant } => self.at(self.lane_of(grant)?, now, Input::Release { grant }, out),
+            Input::Deliver { from, message: LanesMessage { lane, message } } => {
+                if lane >= self.count() {
+                    return Err(Refusal::Junk("no such lane"));
+                }
+                self.at(lane, now, Input::Deliver { from, message }, out)
+            }
+            Input::Expire(LanesTimer::Of(lane, timer)) => self.at(lane, now, Input::Expire(timer), out),
+            Input::Expire(LanesTimer::Widen) => {
+                self.widen(out);
+                Ok(())
+            }
+            Input::Lease(valid) => self.all(now, &Input::Lease(valid), out),
+            Input::Crashed(node, life) => self.all(now, &Input::Crashed(node, life), out),
+            Input::Joined(node, life) => self.all(now, &Input::Joined(node, life), out),
+        }
+    }
+
+    /// With several lanes no stamp is shown: the order is strict within a lane only.
+    fn observe(&self) -> Observation {
+        let mut all = self.lanes.iter().map(Slots::observe);
+        let mut whole = all.next().expect("a lane");
+        for lane in all {
+            whole.stamp = None;
+            whole.phase = match (whole.phase, lane.phase) {
+                (Phase::Waiting, _) | (_, Phase::Waiting) => Phase::Waiting,
+                (Phase::Holding, _) | (_, Phase::Holding) => Phase::Holding,
+                (Phase::Idle, Phase::Idle) => Phase::Idle,
+            };
+            whole.grant = whole.grant.or(lane.grant);
+            whole.lacking.extend(lane.lacking);
+            whole.owing.extend(lane.owing);
+            whole.slots.extend(lane.slots);
+            whole.relaying.extend(lane.relaying);
+        }
+        whole
+    }
+}

@@ -1,0 +1,159 @@
+//! Runs drawn from seeds. One that fails is told with its seed and the shortest list of steps that still fails.
+
+extern crate std;
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use kgate_core::{Dissemination, Membership, Printed, SlotOptions};
+
+use super::world::{Config, MOST, SOON, Step, World};
+use crate::slots::defects::{S1, S6, S7, S10, S12, S13, SP1, SP2};
+
+/// Numbers from a seed (splitmix64).
+struct Dice(u64);
+
+impl Dice {
+    fn draw(&mut self) -> u32 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        u32::try_from(mixed >> 32).expect("32 bits")
+    }
+
+    fn below(&mut self, bound: u32) -> u32 {
+        self.draw() % bound
+    }
+
+    fn coin(&mut self) -> bool {
+        self.below(2) == 0
+    }
+}
+
+fn config(dice: &mut Dice, membership: Membership, printed: Printed) -> Config {
+    let options = SlotOptions {
+        dissemination: if dice.coin() { Dissemination::Flat } else { Dissemination::Tree },
+        membership,
+        defer: dice.coin(),
+        quiet: dice.coin(),
+        keep: dice.coin(),
+        cohort: u16::try_from(dice.below(4)).expect("small"),
+        batch: 1 + dice.below(4),
+        lanes: 1,
+        ask_again: (dice.below(4) == 0).then_some(SOON),
+    };
+    Config {
+        nodes: 2 + dice.below(8),
+        permits: 1 + dice.below(MOST),
+        options,
+        printed,
+        haste: 20 + dice.below(60),
+        crashes: dice.below(3) > 0,
+        evictions: dice.coin(),
+        withdrawals: dice.coin(),
+        resizes: dice.coin(),
+        leases: dice.below(3) == 0,
+        doubles: dice.below(3) == 0,
+        losses: dice.coin(),
+    }
+}
+
+fn drawn(seed: u64, membership: Membership, printed: Printed) -> (Config, Vec<Step>) {
+    let mut dice = Dice(seed);
+    let config = config(&mut dice, membership, printed);
+    let steps = 40 + dice.below(400);
+    (config, (0..steps).map(|_| [dice.draw() >> 8, dice.draw() >> 8, dice.draw() >> 8]).collect())
+}
+
+/// What is wrong with a run, a panic included; otherwise how many grants there were.
+fn play(world: &mut World, steps: &[Step]) -> Result<u32, String> {
+    let verdict = catch_unwind(AssertUnwindSafe(|| world.run(steps)));
+    match verdict {
+        Ok(Ok(())) => Ok(world.grants),
+        Ok(Err(wrong)) => Err(wrong),
+        Err(panic) => {
+            let said = panic.downcast_ref::<String>().cloned();
+            Err(said.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string)).unwrap_or_default())
+        }
+    }
+}
+
+/// Leaves out whatever steps a failing run does not need, and tells the rest.
+fn told(seed: u64, config: Config, mut steps: Vec<Step>) -> String {
+    let mut size = steps.len().div_ceil(2);
+    while size > 0 {
+        let mut at = 0;
+        while at < steps.len() {
+            let mut fewer = steps.clone();
+            fewer.drain(at..(at + size).min(steps.len()));
+            if play(&mut World::new(config), &fewer).is_err() {
+                steps = fewer;
+            } else {
+                at += size;
+            }
+        }
+        size /= 2;
+    }
+    let mut world = World::new(config);
+    world.story = Some(Vec::new());
+    let wrong = play(&mut world, &steps).expect_err("it failed before");
+    let story = world.story.take().unwrap_or_default().join("\n");
+    format!("seed {seed}: {wrong}\n{config:?}\n{story}\n=> {wrong}")
+}
+
+fn all_is_well(seeds: core::ops::Range<u64>, membership: Membership) {
+    let mut grants = 0;
+    for seed in seeds.clone() {
+        let (config, steps) = drawn(seed, membership, Printed::NONE);
+        match play(&mut World::new(config), &steps) {
+            Ok(granted) => grants += u64::from(granted),
+            Err(_) => panic!("{}", told(seed, config, steps)),
+        }
+    }
+    assert!(grants > (seeds.end - seeds.start) * 10, "only {grants} grants: that tests nothing");
+}
+
+/// How many seeds a test tries; more by the environment, for a long night.
+fn seeds() -> core::ops::Range<u64> {
+    let given = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let first = given("KGATE_FIRST_SEED").unwrap_or(0);
+    first..first + given("KGATE_TEST_SEEDS").unwrap_or(1500)
+}
+
+/// `docs/SLOTS.md`, P1 to P5, members by the log: a slot has one holder, its fences grow, decisions go in the order of stamps, the first that
+/// waits does not fit, everybody is served, and nothing is left behind; whatever is crashed, thrown out, withdrawn, resized, doubled or lost.
+#[test]
+fn whatever_happens_with_a_log() {
+    all_is_well(seeds(), Membership::Log);
+}
+
+/// The same without a log, as long as somebody is up who remembers.
+#[test]
+fn whatever_happens_without_a_log() {
+    all_is_well(seeds(), Membership::Join);
+}
+
+/// Planted bugs and the counterexamples of `docs/SLOTS.md` section 7: the world above finds each, and each only where it is switched on.
+#[test]
+fn each_defect_is_found() {
+    let switches = [
+        ("SP1", SP1),
+        ("SP2", SP2),
+        ("S1", S1),
+        ("S6", S6),
+        ("S7", S7),
+        ("S10", S10),
+        ("S12", S12),
+        ("S13", S13),
+    ];
+    for (name, switch) in switches {
+        let fails = |seed: &u64| {
+            let (config, steps) = drawn(*seed, Membership::Log, switch);
+            play(&mut World::new(config), &steps).is_err()
+        };
+        let found = (0..3000).find(fails);
+        assert!(found.is_some(), "{name} is found by no seed");
+    }
+}

@@ -1,0 +1,534 @@
+//! A world in which anything may happen to `slots`, with a judge that shares nothing with it.
+//!
+//! A run is a list of steps, each three numbers, so that a run that fails can be made shorter by leaving steps out. The clients, the log,
+//! the detector and the judge are here; the processes and what is between them are a [`Net`]. After the steps all that is wrong ends: who is to
+//! be told is told, and then whoever waits must be served.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use kgate_core::{
+    Fence, GrantId, Incarnation, Input, Membership, NodeId, Notice, Printed, Protocol, SlotOptions, Span,
+};
+
+use crate::harness::{Net, setup};
+use crate::slots::Slots;
+
+/// What the steps of a run may be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Config {
+    pub(super) nodes: u32,
+    pub(super) permits: u32,
+    pub(super) options: SlotOptions,
+    pub(super) printed: Printed,
+    /// How many steps of a hundred deliver a message, at least.
+    pub(super) haste: u32,
+    pub(super) crashes: bool,
+    pub(super) evictions: bool,
+    pub(super) withdrawals: bool,
+    pub(super) resizes: bool,
+    pub(super) leases: bool,
+    pub(super) doubles: bool,
+    pub(super) losses: bool,
+}
+
+/// Which kind of step, and two numbers to choose by.
+pub(super) type Step = [u32; 3];
+
+/// An entry of the log.
+#[derive(Clone, Copy, Debug)]
+enum Entry {
+    Evict(u32, u32),
+    Add(u32, u32),
+}
+
+/// Greatest k of any run.
+pub(super) const MOST: u32 = 4;
+
+/// The clients of one process.
+#[derive(Clone, Debug, Default)]
+struct Clients {
+    /// What those want that wait, in their order.
+    waiting: VecDeque<u32>,
+    holding: Vec<(GrantId, Vec<u32>)>,
+}
+
+/// Where a process stands, as the log and the detector have it.
+#[derive(Clone, Debug)]
+struct Place {
+    /// The life in which it is a member at the end of the log.
+    member: Option<u32>,
+    /// The life that is over, as long as the log does not say so.
+    over: Option<u32>,
+    /// How often it was added (log) or came back (JOIN).
+    returns: u32,
+    /// How much of the log it has been told.
+    told: usize,
+    /// Crashes that its detector has not told (JOIN).
+    news: Vec<(u32, u32)>,
+    /// The k that it was told last.
+    permits: u32,
+    leased: bool,
+}
+
+/// Everything.
+pub(super) struct World {
+    config: Config,
+    net: Net<Slots>,
+    clients: Vec<Clients>,
+    places: Vec<Place>,
+    log: Vec<Entry>,
+    adds: u32,
+    /// All crashes, for detectors (JOIN).
+    dead: Vec<(u32, u32)>,
+    /// The greatest fence of each slot.
+    fences: BTreeMap<u32, Fence>,
+    /// How much of what the processes told was judged.
+    judged: usize,
+    /// What happened, if anybody wants to know.
+    pub(super) story: Option<Vec<String>>,
+    /// Decisions and grants by slots used again: a run without is no test.
+    pub(super) grants: u32,
+}
+
+/// What is wrong.
+type Verdict = Result<(), String>;
+
+macro_rules! tell {
+    ($world:expr, $($what:tt)*) => {
+        if let Some(story) = &mut $world.story { story.push(format!($($what)*)); }
+    };
+}
+
+impl World {
+    pub(super) fn new(config: Config) -> Self {
+        let mut known = setup(config.nodes, config.permits, config.printed);
+        known.slots = config.options;
+        let place = Place {
+            member: Some(0),
+            over: None,
+            returns: 0,
+            told: 0,
+            news: Vec::new(),
+            permits: config.permits,
+            leased: true,
+        };
+        let count = config.nodes as usize;
+        Self {
+            config,
+            net: Net::with(known),
+            clients: vec![Clients::default(); count],
+            places: vec![place; count],
+            log: Vec::new(),
+            adds: 0,
+            dead: Vec::new(),
+            fences: BTreeMap::new(),
+            judged: 0,
+            story: None,
+            grants: 0,
+        }
+    }
+
+    /// All steps, and then everything is put right.
+    pub(super) fn run(&mut self, steps: &[Step]) -> Verdict {
+        for step in steps {
+            self.act(*step)?;
+        }
+        self.put_right()
+    }
+
+    fn joins(&self) -> bool {
+        self.config.options.membership == Membership::Join
+    }
+
+    fn act(&mut self, [kind, a, b]: Step) -> Verdict {
+        let config = self.config;
+        let node = a % config.nodes;
+        let kind = kind % 100;
+        if kind < config.haste {
+            return self.deliver(a);
+        }
+        match (kind - config.haste) * 100 / (100 - config.haste) {
+            0..30 => self.acquire(node, b),
+            30..58 => self.release(a, b),
+            58..63 if config.withdrawals => self.withdraw(node),
+            63..68 if config.resizes => self.resize(node, 1 + b % MOST),
+            68..71 if config.crashes => self.crash(node, b),
+            71..74 if config.crashes => self.bury(node),
+            74..78 if config.crashes => self.come_back(node),
+            78..82 if config.crashes => self.add(node),
+            82..91 => self.tell(node, b),
+            91..93 if config.leases => self.lease(node, b % 3 > 0),
+            93..94 if config.evictions => self.evict(node),
+            94..96 if config.doubles => self.double(a),
+            96..98 if config.losses => self.lose(a),
+            98..100 => self.expire(a),
+            _ => self.deliver(a),
+        }
+    }
+
+    fn deliver(&mut self, a: u32) -> Verdict {
+        if self.net.flights.is_empty() {
+            return Ok(());
+        }
+        let place = a as usize % self.net.flights.len();
+        if self.story.is_some() {
+            let copy = self.net.flights.values().nth(place).expect("below the length");
+            tell!(self, "deliver p{} -> p{}: {:?}", copy.from.0, copy.to.0, copy.message);
+        }
+        self.net.deliver_nth(place);
+        self.judge()
+    }
+
+    fn acquire(&mut self, node: u32, b: u32) -> Verdict {
+        let at = node as usize;
+        if !self.net.is_up(node) || self.clients[at].waiting.len() > 2 {
+            return Ok(());
+        }
+        let weight = 1 + b % self.places[at].permits;
+        tell!(self, "p{node} acquires {weight}");
+        self.clients[at].waiting.push_back(weight);
+        self.net.input(node, Input::Acquire { weight }).unwrap();
+        self.judge()
+    }
+
+    fn release(&mut self, a: u32, b: u32) -> Verdict {
+        let holders: Vec<u32> =
+            (0..self.config.nodes).filter(|&node| !self.clients[node as usize].holding.is_empty()).collect();
+        if holders.is_empty() {
+            return Ok(());
+        }
+        let node = holders[a as usize % holders.len()];
+        let holding = &mut self.clients[node as usize].holding;
+        let (grant, slots) = holding.swap_remove(b as usize % holding.len());
+        tell!(self, "p{node} releases {slots:?}");
+        self.net.input(node, Input::Release { grant }).unwrap();
+        self.judge()
+    }
+
+    fn withdraw(&mut self, node: u32) -> Verdict {
+        if self.clients[node as usize].waiting.pop_back().is_some() {
+            tell!(self, "p{node} withdraws");
+            self.net.input(node, Input::Withdraw).unwrap();
+        }
+        self.judge()
+    }
+
+    fn resize(&mut self, node: u32, permits: u32) -> Verdict {
+        if self.net.is_up(node) {
+            tell!(self, "p{node} hears that k is {permits}");
+            self.places[node as usize].permits = permits;
+            self.net.input(node, Input::Resize(permits)).unwrap();
+        }
+        self.judge()
+    }
+
+    fn lease(&mut self, node: u32, valid: bool) -> Verdict {
+        if self.net.is_up(node) && self.places[node as usize].leased != valid {
+            tell!(self, "p{node} has a lease: {valid}");
+            self.places[node as usize].leased = valid;
+            self.net.input(node, Input::Lease(valid)).unwrap();
+        }
+        self.judge()
+    }
+
+    /// The process stops with its clients. Without a log, somebody must remain who remembers.
+    fn crash(&mut self, node: u32, b: u32) -> Verdict {
+        let remembers =
+            |other: u32| other != node && self.net.is_up(other) && self.net.nodes[other as usize].is_member();
+        if !self.net.is_up(node) || self.joins() && !(0..self.config.nodes).any(remembers) {
+            return Ok(());
+        }
+        tell!(self, "p{node} crashes");
+        if b % 2 == 0 {
+            self.net.keep_sent(node, |sent| (b / 2) as usize % (sent + 1));
+        }
+        self.net.crash(node);
+        self.clients[node as usize] = Clients::default();
+        if self.joins() {
+            let crash = (node, self.places[node as usize].returns);
+            self.dead.push(crash);
+            for other in (0..self.config.nodes).filter(|&other| other != node) {
+                self.places[other as usize].news.push(crash);
+            }
+        } else {
+            let place = &mut self.places[node as usize];
+            place.over = place.member.take().or(place.over);
+        }
+        Ok(())
+    }
+
+    /// The log says that a crashed process is gone.
+    fn bury(&mut self, node: u32) -> Verdict {
+        if let Some(life) = self.places[node as usize].over.take() {
+            tell!(self, "log: p{node} of life {life} is gone");
+            self.log.push(Entry::Evict(node, life));
+        }
+        Ok(())
+    }
+
+    fn come_back(&mut self, node: u32) -> Verdict {
+        if self.net.is_up(node) {
+            return Ok(());
+        }
+        tell!(self, "p{node} is back");
+        let place = &mut self.places[node as usize];
+        (place.told, place.permits, place.leased) = (0, self.config.permits, true);
+        if self.config.options.membership == Membership::Join {
+            place.returns += 1;
+            place.news = self.dead.iter().copied().filter(|(dead, _)| *dead != node).collect();
+            let life = place.returns;
+            self.net.return_in(node, life);
+        } else {
+            let life = place.returns + 1;
+            self.net.return_in(node, life);
+        }
+        self.judge()
+    }
+
+    /// The log says that a process takes part which is up again, or was thrown out.
+    fn add(&mut self, node: u32) -> Verdict {
+        if self.joins() || !self.net.is_up(node) {
+            return Ok(());
+        }
+        let place = &mut self.places[node as usize];
+        if (place.member, place.over) == (None, None) {
+            self.adds += 1;
+            (place.member, place.returns) = (Some(self.adds), place.returns + 1);
+            tell!(self, "log: p{node} takes part in life {}", self.adds);
+            self.log.push(Entry::Add(node, self.adds));
+        }
+        Ok(())
+    }
+
+    /// A process that lives is thrown out. It hears of it first: that is what leases are for.
+    fn evict(&mut self, node: u32) -> Verdict {
+        if self.joins() || !self.net.is_up(node) {
+            return Ok(());
+        }
+        let Some(life) = self.places[node as usize].member.take() else { return Ok(()) };
+        tell!(self, "log: p{node} of life {life} is thrown out");
+        self.log.push(Entry::Evict(node, life));
+        while self.places[node as usize].told < self.log.len() {
+            self.tell(node, 0)?;
+        }
+        Ok(())
+    }
+
+    /// A process hears the next entry of the log, or any news of its detector.
+    fn tell(&mut self, node: u32, b: u32) -> Verdict {
+        let at = node as usize;
+        if !self.net.is_up(node) {
+            return Ok(());
+        }
+        if self.joins() {
+            let news = &mut self.places[at].news;
+            if !news.is_empty() {
+                let (dead, life) = news.swap_remove(b as usize % news.len());
+                tell!(self, "p{node} hears that p{dead} of life {life} is gone");
+                self.net.tell_gone([node], dead, life);
+            }
+            return self.judge();
+        }
+        if let Some(entry) = self.log.get(self.places[at].told).copied() {
+            self.places[at].told += 1;
+            tell!(self, "p{node} hears {entry:?}");
+            let input = match entry {
+                Entry::Evict(of, life) => Input::Crashed(NodeId(of), Incarnation(life)),
+                Entry::Add(of, life) => Input::Joined(NodeId(of), Incarnation(life)),
+            };
+            self.net.input(node, input).unwrap();
+        }
+        self.judge()
+    }
+
+    fn double(&mut self, a: u32) -> Verdict {
+        if !self.net.flights.is_empty() {
+            tell!(self, "a message is doubled");
+            self.net.double_nth(a as usize % self.net.flights.len());
+        }
+        Ok(())
+    }
+
+    fn lose(&mut self, a: u32) -> Verdict {
+        if !self.net.flights.is_empty() && self.config.options.ask_again.is_some() {
+            let place = a as usize % self.net.flights.len();
+            if self.story.is_some() {
+                let copy = self.net.flights.values().nth(place).expect("below the length");
+                tell!(self, "lost p{} -> p{}: {:?}", copy.from.0, copy.to.0, copy.message);
+            }
+            self.net.lose_nth(place);
+        }
+        Ok(())
+    }
+
+    fn expire(&mut self, a: u32) -> Verdict {
+        if !self.net.timers.is_empty() {
+            let (node, timer) =
+                *self.net.timers.keys().nth(a as usize % self.net.timers.len()).expect("below the length");
+            tell!(self, "{node} wakes: {timer:?}");
+            self.net.expire(node.0, timer);
+        }
+        self.judge()
+    }
+
+    /// Everything that a process told since, against what is allowed.
+    fn judge(&mut self) -> Verdict {
+        while let Some((_, node, notice)) = self.net.told.get(self.judged).cloned() {
+            self.judged += 1;
+            let clients = &mut self.clients[node.index()];
+            match notice {
+                Notice::Granted { grant, slots, fence } => {
+                    let (slots, fence) = (slots.ok_or("no slots")?, fence.ok_or("no fence")?);
+                    tell!(self, "  {node} is granted {slots:?} under {:?}.{}", fence.stamp(), fence.count());
+                    self.granted(node, grant, &slots, fence)?;
+                }
+                Notice::Lost { grant } => clients.holding.retain(|(held, _)| *held != grant),
+                Notice::TooLarge { weight, most } => {
+                    let first = clients.waiting.iter().position(|waits| *waits > most);
+                    let fails = first.and_then(|at| clients.waiting.remove(at));
+                    if fails != Some(weight) || most != self.places[node.index()].permits {
+                        return Err(format!("{node}: {weight} is too large, but {fails:?} waits first"));
+                    }
+                }
+                Notice::Asked => {}
+                Notice::Suspected(..) => return Err(format!("{node} suspects somebody")),
+            }
+        }
+        Ok(())
+    }
+
+    fn granted(&mut self, node: NodeId, grant: GrantId, slots: &[u32], fence: Fence) -> Verdict {
+        self.grants += 1;
+        let place = &self.places[node.index()];
+        if !place.leased {
+            return Err(format!("{node} grants without a lease"));
+        }
+        let weight = self.clients[node.index()].waiting.pop_front();
+        if weight != u32::try_from(slots.len()).ok() || !slots.is_sorted_by(|a, b| a < b) {
+            return Err(format!("{node} wants {weight:?} and is granted {slots:?}"));
+        }
+        for slot in slots {
+            if *slot >= place.permits {
+                return Err(format!("{node} takes slot {slot} and knows of {}", place.permits));
+            }
+            for (other, clients) in self.clients.iter().enumerate() {
+                if clients.holding.iter().any(|(_, held)| held.contains(slot)) {
+                    return Err(format!("slot {slot}: {node} is granted it, p{other} has it"));
+                }
+                if clients.holding.iter().any(|(held, _)| *held == grant) && other == node.index() {
+                    return Err(format!("{node} has two grants {grant:?}"));
+                }
+            }
+            if let Some(former) = self.fences.insert(*slot, fence)
+                && former >= fence
+            {
+                return Err(format!("slot {slot}: the fence {fence:?} of {node} after {former:?}"));
+            }
+        }
+        if fence.count() == 0 {
+            for other in self.net.living() {
+                if let Some(stamp) = self.net.nodes[other as usize].observe().stamp
+                    && stamp < fence.stamp()
+                {
+                    return Err(format!("{node} by {:?} overtakes {stamp:?}", fence.stamp()));
+                }
+            }
+        }
+        self.clients[node.index()].holding.push((grant, slots.to_vec()));
+        Ok(())
+    }
+
+    /// What is wrong ends; then clients leave one after the other, and everybody must be served.
+    fn put_right(&mut self) -> Verdict {
+        tell!(self, "all is put right");
+        for node in 0..self.config.nodes {
+            self.bury(node)?;
+            self.add(node)?;
+            self.lease(node, true)?;
+            self.resize(node, self.config.permits)?;
+        }
+        for node in 0..self.config.nodes {
+            while self.net.is_up(node)
+                && (self.places[node as usize].told < self.log.len()
+                    || !self.places[node as usize].news.is_empty())
+            {
+                self.tell(node, 0)?;
+            }
+        }
+        for turn in 0.. {
+            self.calm(turn)?;
+            self.least_does_not_fit()?;
+            if self.clients.iter().all(|clients| clients.holding.is_empty()) {
+                break;
+            }
+            self.release(turn * 7, turn)?;
+        }
+        for (node, clients) in (0u32..).zip(&self.clients) {
+            if !clients.waiting.is_empty() {
+                return Err(format!("p{node} waits for ever for {:?}", clients.waiting));
+            }
+        }
+        for node in self.net.living() {
+            let shown = self.net.nodes[node as usize].observe();
+            if !shown.owing.is_empty() || !shown.relaying.is_empty() {
+                return Err(format!(
+                    "p{node} owes {:?} and relays {:?} for ever",
+                    shown.owing, shown.relaying
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything arrives; where messages may be lost, timers run out a few times.
+    fn calm(&mut self, turn: u32) -> Verdict {
+        for round in 0..8 {
+            let mut place = turn;
+            while !self.net.flights.is_empty() {
+                place = place.wrapping_mul(17).wrapping_add(round + 5);
+                self.deliver(place)?;
+            }
+            if self.net.timers.is_empty() {
+                break;
+            }
+            for (node, timer) in self.net.timers.keys().copied().collect::<Vec<_>>() {
+                if self.net.timers.contains_key(&(node, timer)) {
+                    tell!(self, "{node} wakes: {timer:?}");
+                    self.net.expire(node.0, timer);
+                    self.judge()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing is under way: the first of those that wait does not fit into what is free.
+    fn least_does_not_fit(&self) -> Verdict {
+        let shown: Vec<_> = self
+            .net
+            .living()
+            .into_iter()
+            .map(|node| (node, self.net.nodes[node as usize].observe()))
+            .collect();
+        let taken: Vec<u32> =
+            shown.iter().flat_map(|(_, shown)| shown.slots.iter().map(|(slot, _)| *slot)).collect();
+        let free = (0..self.config.permits).filter(|slot| !taken.contains(slot)).count();
+        let least = shown.iter().filter_map(|(node, shown)| Some((shown.stamp?, *node))).min();
+        if let Some((stamp, node)) = least {
+            let wants = self.clients[node as usize].waiting.front();
+            if wants.is_none_or(|wants| *wants as usize <= free) {
+                return Err(format!(
+                    "p{node} by {stamp:?} wants {wants:?}, {free} are free, and nothing is under way"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Options with a timer, where messages may be lost.
+pub(super) const SOON: Span = Span::UNIT;

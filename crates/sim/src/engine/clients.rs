@@ -1,0 +1,171 @@
+//! Clients: who asks when, goes in and comes out. Each asks in a closed loop; of several at one process, whoever asked first is served first.
+
+use kgate_core::{Fence, GrantId, Input, NodeId, Notice, Protocol, Span, Time};
+use kgate_spec::trace;
+
+use super::event::{Event, EventOf};
+use super::{Label, Simulation};
+use crate::queue::EventQueue;
+
+impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D, Q> {
+    /// A client means to ask now. Where a new life begins with nothing, one of an earlier life is gone.
+    pub(super) fn acquire(&mut self, node: NodeId, life: u32) {
+        self.due.remove(node.index());
+        if self.config.claims.slots && !self.comes_to_ask(node, life) {
+            return;
+        }
+        if let Some(asks) = self.absent.get_mut(&node) {
+            *asks = true; // It asks as soon as it is back.
+        } else if self.asking && self.alive.contains(node.index()) {
+            self.look_for_deadlock();
+            let weight = if self.config.claims.slots { self.draw_weight(node) } else { 1 };
+            self.ask(node, weight);
+        }
+    }
+
+    pub(super) fn ask(&mut self, node: NodeId, weight: u32) {
+        self.stats.requests += 1;
+        self.stats.waiting.change(self.now, 1);
+        self.judges.asked(node, self.now);
+        self.write(node, &trace::Event::Acquire { weight });
+        if self.config.claims.slots {
+            self.wish(node, weight);
+        }
+        self.mutex_input(node, Label::of(5, NodeId(weight - 1), 0), Input::Acquire { weight });
+    }
+
+    /// A client comes out, unless its process has crashed since it went in.
+    pub(super) fn release(&mut self, node: NodeId, grant: GrantId) {
+        if self.take_back(node, grant) {
+            self.mutex_input(node, Label::bare(6), Input::Release { grant });
+            if !self.config.load.ask_inside {
+                self.ask_again(node);
+            }
+        }
+    }
+
+    /// A grant is inside no longer; false if it was not.
+    pub(super) fn take_back(&mut self, node: NodeId, grant: GrantId) -> bool {
+        let Some(units) = self.held.remove(&(node, grant)) else { return false };
+        self.stats.inside.change(self.now, -i64::from(units));
+        if self.config.claims.slots {
+            self.judges.released_slots(node, grant);
+            self.write(node, &trace::Event::Release { grant: Some(grant.0) });
+        } else {
+            self.judges.released(node);
+            self.write(node, &trace::Event::Release { grant: None });
+        }
+        true
+    }
+
+    /// The client means to ask once more, after a pause.
+    pub(super) fn ask_again(&mut self, node: NodeId) {
+        let load = &self.config.load;
+        let asked = self.judges.requests_of(node).saturating_add(self.wishes.due_at(node));
+        let more = load.entries.is_none_or(|most| asked < most.saturating_mul(load.clients));
+        if self.asking && more {
+            let pause =
+                if load.ask_inside { Span(load.hold.0 / 2) } else { load.think.draw(&mut self.think_dice) };
+            self.ask_at(self.now + pause, node);
+        }
+    }
+
+    pub(super) fn ask_at(&mut self, at: Time, node: NodeId) {
+        let mut life = 0;
+        if self.config.claims.slots {
+            life = self.life_of(node);
+            self.wishes.due(node);
+        }
+        self.due.insert(node.index());
+        self.queue.push(at, Event::Acquire { node, life });
+    }
+
+    /// A mutex tells a fact to its client.
+    pub(super) fn noted(&mut self, node: NodeId, notice: &Notice) {
+        match notice {
+            Notice::Granted { grant, slots, fence } => {
+                if self.config.claims.slots {
+                    self.granted_slots(node, *grant, slots.as_deref(), *fence);
+                } else {
+                    self.granted(node, *grant, slots.as_deref(), *fence);
+                }
+                self.queue.push(self.now + self.config.load.hold, Event::Release { node, grant: *grant });
+            }
+            Notice::Asked => {
+                self.judges.broadcast(node, self.now);
+                let stamp = self.stamp_of(node);
+                self.judges.audit.asked(stamp);
+                self.write(node, &trace::Event::Asked);
+            }
+            // The mutex finds crashes by itself.
+            Notice::Suspected(whom, _) => {
+                self.stats.suspicions += 1;
+                self.learn(node, *whom);
+            }
+            Notice::Lost { grant } => self.lost_grant(node, *grant),
+            Notice::TooLarge { weight, most } => self.too_large(node, *weight, *most),
+        }
+    }
+
+    fn granted(&mut self, node: NodeId, grant: GrantId, slots: Option<&[u32]>, fence: Option<Fence>) {
+        self.stats.grants += 1;
+        self.stats.waiting.change(self.now, -1);
+        let units = self.forget_grants(node);
+        self.held.insert((node, grant), 1);
+        if units == 0 {
+            self.stats.inside.change(self.now, 1);
+        }
+        if self.config.load.ask_inside {
+            self.ask_again(node);
+        }
+        let stamp = self.stamp_of(node);
+        let times = self.judges.granted(node, self.now, slots, fence, stamp);
+        self.write_granted(times, node, trace_of(slots, fence, stamp.map(|stamp| stamp.clock), None));
+    }
+
+    /// The obtaining times of a grant, and its line in the trace.
+    pub(super) fn write_granted<'e>(
+        &mut self,
+        (from_request, from_broadcast): (Span, Span),
+        node: NodeId,
+        event: impl FnOnce() -> trace::Event<'e>,
+    ) {
+        self.stats.obtaining.push(from_request);
+        self.stats.obtaining_from_broadcast.push(from_broadcast);
+        if self.trace.is_some() {
+            self.write(node, &event());
+            self.write_violations();
+        }
+    }
+
+    /// Whether a client of `node` is inside.
+    pub(super) fn is_inside(&self, node: NodeId) -> bool {
+        self.grants_of(node).next().is_some()
+    }
+
+    /// The grants of `node` that are inside, in the order of their numbers.
+    pub(super) fn grants_of(&self, node: NodeId) -> impl Iterator<Item = GrantId> + '_ {
+        self.held.range((node, GrantId(0))..=(node, GrantId(u64::MAX))).map(|((_, grant), _)| *grant)
+    }
+
+    /// The clients of `node` that are inside are gone; how many units they had.
+    pub(super) fn forget_grants(&mut self, node: NodeId) -> u32 {
+        let grants: Vec<GrantId> = self.grants_of(node).collect();
+        grants.iter().filter_map(|grant| self.held.remove(&(node, *grant))).sum()
+    }
+}
+
+/// A grant as a trace tells it.
+pub(super) fn trace_of<'e>(
+    slots: Option<&'e [u32]>,
+    fence: Option<Fence>,
+    stamp: Option<u64>,
+    grant: Option<GrantId>,
+) -> impl FnOnce() -> trace::Event<'e> {
+    move || trace::Event::Granted {
+        slots: slots.unwrap_or_default(),
+        fence: fence.map(|fence| format!("{:#x}", fence.0)),
+        stamp,
+        grant: grant.map(|grant| grant.0),
+    }
+}
