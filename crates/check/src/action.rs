@@ -68,7 +68,14 @@ pub fn step<P: Protocol>(before: &State<P>, action: &ActionOf<P>) -> Step {
     match action {
         Action::Acquire(node, weight) => Step::Ask { node: *node, weight: u32::from(*weight) },
         Action::Withdraw(node) => Step::Withdraw(*node),
-        Action::Release(node, _) => Step::Release(*node),
+        Action::Release(node, grant) => {
+            let earlier =
+                before.clients[node.index()].inside.iter().filter(|held| held.grant < *grant).count();
+            match earlier {
+                0 => Step::Release(*node),
+                _ => Step::ReleaseOne { node: *node, which: earlier + 1 },
+            }
+        }
         Action::Fly(place, fate, (from, to, message)) => {
             let earlier = before.flying[..*place].iter().filter(|other| other.way() == (*from, *to));
             let alike = earlier.filter(|other| other.message.value.kind() == message.value.kind());

@@ -10,6 +10,7 @@
 //! The order of entry needs no memory here: when one is granted, nobody alive may wait with an earlier stamp.
 
 use kgate_core::{Cargo, Fence, Input, Means, Message, NodeId, Protocol, Setup, Stamp, Time};
+use kgate_spec::history::NOTHING_FROM_NOTHING;
 use kgate_spec::{EntryOrder, Permissions, SlotFences, StrictOrder, WithinK};
 
 use crate::client;
@@ -31,6 +32,8 @@ pub struct SlotGrant<'a> {
     pub slots: &'a [u32],
     /// Under which fence.
     pub fence: Option<Fence>,
+    /// For how many units the client has asked that goes in; none if nobody has.
+    pub asked: Option<u32>,
     /// Slots that are in use by others that live, a bit each.
     pub held: u32,
     /// The k that the granting process was last told.
@@ -134,7 +137,9 @@ impl Ghost {
             self.fences[slot] = grant.fence.max(self.fences[slot]);
         }
         let overtaken = |fence| StrictOrder::overtaken(fence, grant.waiting.iter().copied());
+        let granted = u32::try_from(grant.slots.len()).ok();
         self.judge([
+            (grant.asked.is_some() && grant.asked == granted, NOTHING_FROM_NOTHING),
             (free && grows, SlotFences::NAME),
             (grant.fence.and_then(overtaken).is_none(), StrictOrder::NAME),
             (WithinK::beyond(grant.slots, grant.known).is_none(), WithinK::NAME),

@@ -98,11 +98,13 @@ impl<P: Protocol> World<P> {
         let waiting = waiting.map(|other| &state.processes[other.index()].seen);
         let waiting: Row<Stamp> =
             waiting.filter(|seen| seen.phase == Phase::Waiting).filter_map(|seen| seen.stamp).collect();
+        let client = &state.clients[node.index()];
         let grant = SlotGrant {
             slots,
             fence,
+            asked: client.waiting.first().map(|weight| u32::from(*weight)),
             held,
-            known: self.known(&state.clients[node.index()]),
+            known: self.known(client),
             // Each lane has an order of its own.
             waiting: if self.setup.slots.lanes > 1 { &[] } else { &waiting },
         };

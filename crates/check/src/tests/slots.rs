@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 
 use kgate_core::{NodeId, Printed, Setup};
+use kgate_spec::history::NOTHING_FROM_NOTHING;
 use kgate_spec::{AtMostK, EveryoneServed, NoResidue, SlotFences, StrictOrder, WithinK};
 use stateright::Model;
 
 use super::broken;
 use super::toy::{self, Toy};
-use crate::properties::NOT_REFUSED;
+use crate::properties::{NOT_LEFT_LYING, NOT_REFUSED};
 use crate::state::{State, digest};
 use crate::{Bears, Bounds, Channels, News, Order, Outcome, World, explore_world};
 
@@ -128,6 +129,22 @@ fn a_request_that_is_too_large_ends() {
     assert!(breaks(2, shrinks(), toy::WAITS_ON, EveryoneServed::NAME));
 }
 
+/// The planted bug of slots that are left lying: k grows while somebody is inside, and who waits is not looked at again. As long as k stays, the
+/// same waits rightly, until the other comes out.
+#[test]
+fn who_waits_for_what_is_free_is_found() {
+    let schedule = |resizes| {
+        let bounds = Bounds { entries: vec![2, 0], asks_inside: true, resizes, ..Bounds::new(1) };
+        let world = world(2, 1, bounds, Printed::NONE).judging([NOT_LEFT_LYING]);
+        let found = explore_world(world, Order::Breadth).properties.swap_remove(0);
+        let schedule = found.counterexample.expect("the toy does not look again").into_iter();
+        schedule.map(|told| told.step.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(schedule(vec![]), ["p0 asks", "p0 asks", "p0 comes out"]);
+    let grown = schedule(vec![2]);
+    assert!(grown.len() == 4 && !grown.contains(&"p0 comes out".to_owned()), "{grown:?}");
+}
+
 /// Who is told later of another k is under way: nobody waits for ever before.
 #[test]
 fn a_change_of_k_is_news() {
@@ -137,6 +154,13 @@ fn a_change_of_k_is_news() {
     let schedule = found.properties[0].counterexample.as_ref().expect("the toy does not look again");
     let told = schedule.iter().filter(|told| told.step.to_string().contains("sets k to 4")).count();
     assert_eq!(told, 2);
+}
+
+/// The planted bug of "who goes in has asked": for one, and gets two.
+#[test]
+fn more_than_was_asked_for_is_found() {
+    assert!(breaks(4, Bounds::new(1), toy::TAKES_MORE, NOTHING_FROM_NOTHING));
+    assert!(!breaks(4, Bounds::new(1), Printed::NONE, NOTHING_FROM_NOTHING));
 }
 
 /// The planted bug of what is left behind: a debt, when nobody wants anything any more.
@@ -258,6 +282,21 @@ fn a_schedule_counts_messages_as_they_were_sent() {
     };
     assert_eq!(steps(toy::REFUSES_FIRST), "p0 -> p1: note");
     assert_eq!(steps(toy::REFUSES_SECOND), "p0 -> p1: note 2");
+}
+
+/// Of several that are inside at one process, a schedule says which one comes out, by the order of their grants.
+#[test]
+fn a_schedule_says_who_comes_out() {
+    let bounds = Bounds { entries: vec![2, 0], asks_inside: true, ..Bounds::new(1) };
+    let world = world(2, 4, bounds, Printed::NONE);
+    let mut state = world.first_state();
+    for _ in 0..2 {
+        state = world.next_steps(&state).swap_remove(0).1;
+    }
+    let steps = world.next_steps(&state);
+    let told: Vec<String> =
+        steps.iter().map(|(action, _)| crate::action::step(&state, action).to_string()).collect();
+    assert_eq!(told, ["p0 comes out", "p0 comes out 2"]);
 }
 
 /// In whatever order two messages were sent, they make one state.

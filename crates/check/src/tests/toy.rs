@@ -12,6 +12,8 @@ pub(super) const SHARES: Printed = Printed(1);
 pub(super) const FORGETS: Printed = Printed(1 << 1);
 /// Shows slots that it has given back.
 pub(super) const CLINGS: Printed = Printed(1 << 2);
+/// Gets two slots where one was asked for.
+pub(super) const TAKES_MORE: Printed = Printed(1 << 11);
 /// p0 waits for ever, and others go in behind it.
 pub(super) const OVERTAKES: Printed = Printed(1 << 3);
 /// The same by handing over what it has.
@@ -78,7 +80,8 @@ impl Toy {
         self.granted += 1;
         let grant = GrantId(u64::from(self.life) << 32 | self.granted);
         self.held.push((grant, slot));
-        let (slots, fence) = (Some([slot].into()), Some(self.fence()));
+        let fence = Some(self.fence());
+        let slots = Some(if self.has(TAKES_MORE) { self.slots().into() } else { [slot].into() });
         out.notify(Notice::Granted { grant, slots, fence });
     }
 
