@@ -21,10 +21,18 @@ impl Slots {
             version: self.version,
             holds: self.grants.older_than(stamp),
             ahead: self.pending.as_ref().is_some_and(|pending| pending.stamp < stamp),
+            idle: self.grants.keeps_older_than(stamp),
         }
     }
 
-    pub(super) fn on_request(&mut self, parent: NodeId, about: About, scope: Scope, out: &mut Out) {
+    pub(super) fn on_request(
+        &mut self,
+        parent: NodeId,
+        about: About,
+        weight: u32,
+        scope: Scope,
+        out: &mut Out,
+    ) {
         let root = about.stamp.node;
         if self.moved_on(about) {
             self.answer_nothing(about, parent, out);
@@ -37,14 +45,17 @@ impl Slots {
         for relay in self.relays.take(older) {
             self.answer_nothing(relay.about, relay.parent, out);
         }
-        self.drop_kept(|_| true, out);
+        let called = self.debts.of(root).is_some_and(|debt| debt.about == about && debt.sent);
+        if called || !self.is_roomy(weight) {
+            self.drop_kept(|_| true, out);
+        }
         let report = self.report(about.stamp);
         let puts_off = self.options.defer && self.flat() && report.ahead;
-        self.owe(about, &report, !puts_off);
+        self.owe(about, weight, &report, !puts_off, called);
         if puts_off || self.relays.has(about, parent) {
             return;
         }
-        self.pass_down(parent, about, scope, report, out);
+        self.pass_down(parent, (about, weight, scope), report, out);
     }
 
     /// Whether a newer request of the same process is known here: nobody waits for an answer to this one.
@@ -64,23 +75,30 @@ impl Slots {
         out.send(to, SlotsMessage::Agg { head: self.head(), about, answers: Box::new(answers) });
     }
 
-    fn owe(&mut self, about: About, report: &Report, sent: bool) {
+    fn owe(&mut self, about: About, weight: u32, report: &Report, sent: bool, called: bool) {
         if report.is_empty() {
             self.debts.clear(about.stamp.node);
         } else {
-            self.debts.set(Debt { about, holds: report.holds.clone(), ahead: report.ahead, sent });
+            let (holds, ahead, idle) = (report.holds.clone(), report.ahead, report.idle);
+            self.debts.set(Debt { about, holds, ahead, idle, weight, called, sent });
         }
     }
 
     /// Passes a request on to the children, if it has any; without, the answer goes back at once.
-    fn pass_down(&mut self, parent: NodeId, about: About, scope: Scope, report: Report, out: &mut Out) {
+    fn pass_down(
+        &mut self,
+        parent: NodeId,
+        (about, weight, scope): (About, u32, Scope),
+        report: Report,
+        out: &mut Out,
+    ) {
         let mut wait = NodeList::default();
         if let Scope::Clusters(height) = scope {
             let head = self.head();
             let neighbours = self.fleet.neighbours(self.me, height).into_iter();
             for (child, cluster) in neighbours.filter(|(child, _)| *child != about.stamp.node) {
                 let scope = Scope::Clusters(cluster - 1);
-                out.send(child, SlotsMessage::Request { head, about, scope });
+                out.send(child, SlotsMessage::Request { head, about, weight, scope });
                 wait.insert(child);
             }
         }
@@ -146,18 +164,20 @@ impl Slots {
         let mut debts = core::mem::take(&mut self.debts);
         debts.retain(|debt| {
             let report = self.report(debt.about.stamp);
-            let known = debt.sent && (report.ahead, &report.holds) == (debt.ahead, &debt.holds);
+            let same = (report.ahead, &report.holds) == (debt.ahead, &debt.holds);
+            // That something is kept must be known to whoever may need it; that it is used again, it learns when it asks for it.
+            let known = debt.sent && same && (debt.idle || !report.idle);
             // Who waits for this process to be decided waits on, whatever else has changed.
             let waits_on = report.ahead && (debt.ahead || !debt.sent);
             // Decided, and nothing is left for anybody: nobody can use that.
             let was_ahead = debt.ahead || !debt.sent;
             let useless =
-                self.options.quiet && !report.ahead && was_ahead && report.holds.len() >= self.permits;
+                self.options.quiet && !report.ahead && was_ahead && report.holds.covers(self.permits);
             if known || waits_on || useless {
                 return true;
             }
             let (head, about) = (self.head(), debt.about);
-            (debt.holds, debt.ahead) = (report.holds.clone(), report.ahead);
+            (debt.holds, debt.ahead, debt.idle) = (report.holds.clone(), report.ahead, report.idle);
             let owed = !report.is_empty();
             let message = if debt.sent {
                 SlotsMessage::Update { head, about, report: Box::new(report) }

@@ -14,6 +14,7 @@ use super::pending::Pending;
 use super::slot_set::SlotSet;
 use super::stamp::Stamp;
 use super::{Out, Slots, SlotsTimer};
+use crate::collections::NodeList;
 
 /// For so many units a process asks at once, at most: each part of it has a fence of its own.
 const LONGEST_BATCH: u16 = 1 << 12;
@@ -63,12 +64,14 @@ impl Slots {
         }
         self.clock.tick();
         self.version += 1;
+        self.noticed = NodeList::default(); // Whoever is asked by this must answer it.
         let stamp = Stamp { clock: self.clock, node: self.me };
         let mut pending = Box::new(Pending::new(stamp, parts, &self.fleet));
         out.notify(Notice::Asked);
         let (head, about) = (self.head(), self.about(stamp));
+        let weight = pending.weight();
         if self.flat() {
-            let request = SlotsMessage::Request { head, about, scope: Scope::Yourself };
+            let request = SlotsMessage::Request { head, about, weight, scope: Scope::Yourself };
             if self.fleet.is_full() {
                 out.send_to(To::All, request);
             } else {
@@ -77,7 +80,7 @@ impl Slots {
         } else {
             for (child, cluster) in self.fleet.neighbours(self.me, self.fleet.dimension()) {
                 let scope = Scope::Clusters(cluster - 1);
-                out.send(child, SlotsMessage::Request { head, about, scope });
+                out.send(child, SlotsMessage::Request { head, about, weight, scope });
                 pending.wait.insert(child);
             }
         }
@@ -108,11 +111,18 @@ impl Slots {
         lacking.iter().for_each(|&node| {
             pending.wait.insert(node);
         });
-        let about = self.about(self.pending.as_ref().expect("just seen").stamp);
-        out.send_to(
-            To::Many(lacking),
-            SlotsMessage::Request { head: self.head(), about, scope: Scope::Yourself },
-        );
+        self.ask_directly(lacking, out);
+    }
+
+    /// Asks these for themselves, for the first time or once more.
+    fn ask_directly(&self, whom: Box<[NodeId]>, out: &mut Out) {
+        if let Some(pending) = self.pending.as_ref().filter(|_| !whom.is_empty()) {
+            let (head, about, weight) = (self.head(), self.about(pending.stamp), pending.weight());
+            out.send_to(
+                To::Many(whom),
+                SlotsMessage::Request { head, about, weight, scope: Scope::Yourself },
+            );
+        }
     }
 
     /// On links that lose messages: asks everybody again who has not answered or stands in the way.
@@ -120,28 +130,33 @@ impl Slots {
         self.join_again(out);
         if let Some(pending) = &self.pending {
             let unsettled: Box<[NodeId]> = pending.unsettled(&self.fleet).collect();
-            let about = self.about(pending.stamp);
-            if !unsettled.is_empty() {
-                let request = SlotsMessage::Request { head: self.head(), about, scope: Scope::Yourself };
-                out.send_to(To::Many(unsettled), request);
-            }
+            self.ask_directly(unsettled, out);
         }
         if self.pending.is_some() || self.joining.is_some() {
             self.arm(SlotsTimer::AskAgain, out);
         }
     }
 
-    /// Grants what can be granted: everybody has answered, nobody is ahead, and enough slots are free for the client that waits longest.
+    /// Grants what can be granted: everybody has answered, nobody is ahead, and enough slots are free for the client that waits longest. If
+    /// there are not, others are asked for what they only keep.
     fn decide(&mut self, out: &mut Out) {
         let mut decided = false;
         while self.lease
-            && let Some(pending) = &self.pending
+            && let Some(pending) = &mut self.pending
             && pending.is_first(!self.printed.has(SP1))
             && let Some(&weight) = pending.parts.front()
         {
             let mut taken = pending.taken();
+            let crowd = taken.len();
             self.grants.iter().for_each(|grant| taken.extend(&grant.slots));
-            let Some(slots) = SlotSet::lowest(weight, self.permits, taken.as_slice()) else { break };
+            let Some(slots) = SlotSet::lowest(weight, self.permits, taken.as_slice()) else {
+                let keepers = pending.call();
+                self.ask_directly(keepers, out);
+                break;
+            };
+            if self.options.keep {
+                self.crowd = crowd;
+            }
             self.grant_part(slots, out);
             decided = true;
         }
@@ -185,7 +200,7 @@ impl Slots {
 
     pub(super) fn on_release(&mut self, id: GrantId, out: &mut Out) -> Result<(), Refusal> {
         self.grants.in_use(id).ok_or(Refusal::NoSuchRequest)?;
-        if self.hand_over(id, out) || self.keep(id) {
+        if self.hand_over(id, out) || self.keep(id, out) {
             return Ok(());
         }
         self.grants.remove(|grant| grant.id == Some(id));
@@ -232,23 +247,35 @@ impl Slots {
                 pending.parts.pop_front();
                 if pending.parts.is_empty() {
                     self.give_up(out);
-                    self.settle(out);
                 }
+                self.settle(out); // Who is first now may want less.
             }
         }
         true
     }
 
-    /// The slots stay here, unused, if nobody waits for anything.
-    fn keep(&mut self, id: GrantId) -> bool {
-        let wanted = !self.debts.is_empty() || self.pending.is_some() && !self.printed.has(S10);
+    /// The slots stay here, unused, as long as nobody seems to need them.
+    fn keep(&mut self, id: GrantId, out: &mut Out) -> bool {
+        let wanted = !self.is_roomy(0) || self.pending.is_some() && !self.printed.has(S10);
         let permits = self.permits;
         let grant = self.grants.in_use(id).expect("seen by the caller");
         let keeps = self.options.keep && !wanted && grant.is_lasting(permits);
         if keeps {
             (grant.id, grant.passed) = (None, 0);
+            if !self.debts.is_empty() {
+                self.version += 1;
+                self.update(out);
+            }
         }
         keeps
+    }
+
+    /// Whether there seem to be slots for all that are known to want some, and for `more` units, beside those here. Whoever finds that there are not asks
+    /// again, and gets what is only kept.
+    pub(super) fn is_roomy(&self, more: u32) -> bool {
+        let here = self.grants.units() + u64::from(self.crowd) + u64::from(more);
+        let alone = more == 0 && self.debts.is_empty();
+        alone || self.debts.wanted().is_some_and(|wanted| here + wanted <= u64::from(self.permits))
     }
 
     /// Gives back what is kept and picked; whoever waits for it is told.

@@ -13,6 +13,12 @@ pub(super) struct Debt {
     pub(super) about: About,
     pub(super) holds: SlotSet,
     pub(super) ahead: bool,
+    /// Whether it knows that something is only kept.
+    pub(super) idle: bool,
+    /// How many units it wants.
+    pub(super) weight: u32,
+    /// Whether it has asked again: it needs what is here.
+    pub(super) called: bool,
     /// Whether it was told at all; otherwise the answer itself is owed.
     pub(super) sent: bool,
 }
@@ -44,6 +50,12 @@ impl Debts {
         if let Ok(at) = self.place(root) {
             self.0.remove(at);
         }
+    }
+
+    /// How many units all those want that are owed something; none if one of them has asked again.
+    pub(super) fn wanted(&self) -> Option<u64> {
+        let called = self.0.iter().any(|debt| debt.called);
+        (!called).then(|| self.0.iter().map(|debt| u64::from(debt.weight)).sum())
     }
 
     /// Whether nothing is owed to anybody.

@@ -50,6 +50,16 @@ impl Grants {
         slots
     }
 
+    /// Whether one of them is only kept.
+    pub(super) fn keeps_older_than(&self, stamp: Stamp) -> bool {
+        self.0.iter().any(|grant| grant.id.is_none() && grant.stamp < stamp)
+    }
+
+    /// How many slots there are.
+    pub(super) fn units(&self) -> u64 {
+        self.0.iter().map(|grant| u64::from(grant.slots.len())).sum()
+    }
+
     pub(super) fn push(&mut self, grant: Grant) {
         self.0.push(grant);
     }

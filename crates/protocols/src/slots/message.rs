@@ -50,6 +50,8 @@ pub struct Report {
     pub holds: SlotSet,
     /// Whether it has asked before, and that is not decided.
     pub ahead: bool,
+    /// Whether some of the slots are only kept: it gives them back if it is asked again.
+    pub idle: bool,
 }
 
 impl Report {
@@ -90,12 +92,14 @@ impl Answers {
 /// A message of `slots`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum SlotsMessage {
-    /// May I? Answered by `Agg`, at once unless the answer is put off.
+    /// May I? Answered by `Agg`, at once unless the answer is put off. Asked once more, it means: I need what you keep.
     Request {
         /// Who speaks.
         head: Head,
         /// Whose request it is.
         about: About,
+        /// How many units it wants.
+        weight: u32,
         /// To whom it is to be passed on.
         scope: Scope,
     },

@@ -93,6 +93,8 @@ pub struct Slots {
     grants: Grants,
     debts: Debts,
     relays: Relays,
+    /// How many slots others held when this process last decided: a guess at how crowded it is, on which nothing but speed depends.
+    crowd: u32,
     /// Requests of a view that is not installed here yet.
     kept: Vec<(NodeId, SlotsMessage)>,
     joining: Option<Box<Joining>>,
@@ -196,9 +198,9 @@ impl Slots {
             SlotsMessage::Request { head, .. } if head.view > self.fleet.view => {
                 self.keep_for_later(from, message)
             }
-            SlotsMessage::Request { head, about, scope } => {
+            SlotsMessage::Request { head, about, weight, scope } => {
                 if self.hears(from, head, about, out) {
-                    self.on_request(from, about, scope, out);
+                    self.on_request(from, about, weight, scope, out);
                 }
             }
             SlotsMessage::Agg { head, about, answers } => {
@@ -257,6 +259,7 @@ impl Protocol for Slots {
             grants: Grants::default(),
             debts: Debts::default(),
             relays: Relays::default(),
+            crowd: 0,
             kept: Vec::new(),
             joining: None,
             noticed: NodeList::default(),

@@ -1,5 +1,6 @@
 //! The request of this process that is out and undecided.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -29,6 +30,8 @@ pub(super) struct Pending {
     ahead: u32,
     /// The children in the tree that have not answered.
     pub(super) wait: NodeList,
+    /// Who was asked for what it keeps, and has not said anything since.
+    called: NodeList,
 }
 
 impl Pending {
@@ -37,7 +40,19 @@ impl Pending {
         let (lacking, wait) = (fleet.count_in(0, fleet.nodes) - 1, NodeList::default());
         let mut heard = Ranges::default();
         heard.insert_one(stamp.node);
-        Self { stamp, parts, uses: 0, heard, reports: Vec::new(), lacking, ahead: 0, wait }
+        let called = NodeList::default();
+        Self { stamp, parts, uses: 0, heard, reports: Vec::new(), lacking, ahead: 0, wait, called }
+    }
+
+    /// How many units it is for.
+    pub(super) fn weight(&self) -> u32 {
+        self.parts.iter().sum()
+    }
+
+    /// It is first, and there is too little: whoever keeps something is to be asked for it, each once.
+    pub(super) fn call(&mut self) -> Box<[NodeId]> {
+        let idle = self.reports.iter().filter(|report| report.idle).map(|report| report.node);
+        idle.filter(|&node| self.called.insert(node)).collect()
     }
 
     /// Takes answers in. Those of former lives do not count; a request asks only who is a member, and whoever comes
@@ -62,6 +77,7 @@ impl Pending {
         if fleet.life(report.node) != Some(report.life) {
             return;
         }
+        self.called.remove(report.node);
         let place = self.reports.binary_search_by_key(&report.node, |known| known.node);
         let heard = self.heard.contains(report.node);
         match place {

@@ -50,6 +50,11 @@ impl SlotSet {
         self.0.is_empty()
     }
 
+    /// Whether every slot below `permits` is in it; others may be too.
+    pub(super) fn covers(&self, permits: u32) -> bool {
+        permits == 0 || self.0.get(permits as usize - 1) == Some(&(permits - 1))
+    }
+
     /// Whether all are below `permits`.
     pub(super) fn all_below(&self, permits: u32) -> bool {
         self.0.last().is_none_or(|last| *last < permits)
