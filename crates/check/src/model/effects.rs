@@ -13,8 +13,8 @@ impl<P: Protocol> World<P> {
             state.note(|ghost| ghost.input::<P>(node, &input));
         }
         let made = self.memo.make(&state.processes[node.index()], input);
-        if let Some(refusal) = &made.refused {
-            state.refused = Some((node, refusal.clone()));
+        if let Some(refusal) = made.refused {
+            state.refused = Some((node, refusal));
         }
         self.carry_out(state, node, &made);
     }

@@ -13,13 +13,16 @@ use crate::state::{Hashed, Process, Sent, digest};
 /// An input with its message as it was on its way.
 pub(crate) type Given<P> = Input<Sent<P>, <P as Protocol>::Timer>;
 
+/// What is to be done, with messages as they go on their way.
+type Wanted<P> = Effect<Sent<P>, <P as Protocol>::Timer, <P as Protocol>::Durable>;
+
 /// What a process makes of something.
 #[derive(Debug)]
 pub(super) struct Made<P: Protocol> {
     /// The process afterwards.
     pub(super) after: Arc<Process<P>>,
     /// What is to be done, in order; what is to be stored is with the process already.
-    pub(super) effects: Box<[Effect<Sent<P>, P::Timer, P::Durable>]>,
+    pub(super) effects: Box<[Wanted<P>]>,
     /// Why it refused the input.
     pub(super) refused: Option<Refusal>,
 }
