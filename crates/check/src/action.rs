@@ -1,11 +1,12 @@
 //! One thing that can happen next.
 
 use std::fmt;
+use std::sync::Arc;
 
 use kgate_core::{GrantId, Message, NodeId, Protocol};
 use kgate_spec::{Fate, Step};
 
-use crate::state::State;
+use crate::state::{Hashed, Sent, State};
 
 /// One thing that can happen.
 #[derive(Clone, PartialEq, Eq)]
@@ -35,9 +36,9 @@ pub enum Action<M, T> {
 }
 
 /// The actions of a protocol.
-pub type ActionOf<P> = Action<<P as Protocol>::Message, <P as Protocol>::Timer>;
+pub type ActionOf<P> = Action<Sent<P>, <P as Protocol>::Timer>;
 
-impl<M: fmt::Debug, T: fmt::Debug> fmt::Debug for Action<M, T> {
+impl<M: fmt::Debug, T: fmt::Debug> fmt::Debug for Action<Arc<Hashed<M>>, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Acquire(node, 1) => write!(f, "{node} asks"),
@@ -45,7 +46,7 @@ impl<M: fmt::Debug, T: fmt::Debug> fmt::Debug for Action<M, T> {
             Self::Withdraw(node) => write!(f, "{node} gives up"),
             Self::Release(node, _) => write!(f, "{node} comes out"),
             Self::Fly(_, fate, (from, to, message)) => {
-                write!(f, "{from} -> {to}: {message:?}")?;
+                write!(f, "{from} -> {to}: {:?}", message.value)?;
                 f.write_str(match fate {
                     Fate::Arrives => "",
                     Fate::Lost => " lost",
@@ -67,11 +68,18 @@ pub fn step<P: Protocol>(before: &State<P>, action: &ActionOf<P>) -> Step {
     match action {
         Action::Acquire(node, weight) => Step::Ask { node: *node, weight: u32::from(*weight) },
         Action::Withdraw(node) => Step::Withdraw(*node),
-        Action::Release(node, _) => Step::Release(*node),
+        Action::Release(node, grant) => {
+            let earlier =
+                before.clients[node.index()].inside.iter().filter(|held| held.grant < *grant).count();
+            match earlier {
+                0 => Step::Release(*node),
+                _ => Step::ReleaseOne { node: *node, which: earlier + 1 },
+            }
+        }
         Action::Fly(place, fate, (from, to, message)) => {
             let earlier = before.flying[..*place].iter().filter(|other| other.way() == (*from, *to));
-            let alike = earlier.filter(|other| other.message.value.kind() == message.kind());
-            let kind = P::Message::kind_name(message.kind()).to_owned();
+            let alike = earlier.filter(|other| other.message.value.kind() == message.value.kind());
+            let kind = P::Message::kind_name(message.value.kind()).to_owned();
             Step::Message { from: *from, to: *to, kind, which: 1 + alike.count(), fate: *fate }
         }
         Action::Expire(node, timer) => Step::Expire { node: *node, timer: format!("{timer:?}") },

@@ -176,7 +176,7 @@ pub(crate) fn tell<P: Protocol>(world: &World<P>, actions: Vec<ActionOf<P>>) -> 
     for mut action in actions {
         if let Action::Fly(place, _, (from, to, message)) = &mut action {
             let mut all = state.flying.iter();
-            let same = all.position(|other| other.way() == (*from, *to) && other.message.value == *message);
+            let same = all.position(|other| other.way() == (*from, *to) && other.message == *message);
             *place = same.expect("it is on its way");
         }
         schedule.push(told(&state, &action));
@@ -188,7 +188,7 @@ pub(crate) fn tell<P: Protocol>(world: &World<P>, actions: Vec<ActionOf<P>>) -> 
 /// One action in the words of a schedule.
 fn told<P: Protocol>(before: &State<P>, action: &ActionOf<P>) -> Told {
     let message = match action {
-        Action::Fly(_, _, (_, _, message)) => Some(format!("{message:?}")),
+        Action::Fly(_, _, (_, _, message)) => Some(format!("{:?}", message.value)),
         Action::Acquire(..)
         | Action::Withdraw(_)
         | Action::Release(..)

@@ -9,10 +9,12 @@
 //!
 //! The order of entry needs no memory here: when one is granted, nobody alive may wait with an earlier stamp.
 
-use kgate_core::{Cargo, Fence, Input, InputOf, Means, Message, NodeId, Protocol, Setup, Stamp, Time};
+use kgate_core::{Cargo, Fence, Input, Means, Message, NodeId, Protocol, Setup, Stamp, Time};
+use kgate_spec::history::NOTHING_FROM_NOTHING;
 use kgate_spec::{EntryOrder, Permissions, SlotFences, StrictOrder, WithinK};
 
 use crate::client;
+use crate::model::Given;
 
 /// The ghost state of one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -30,6 +32,8 @@ pub struct SlotGrant<'a> {
     pub slots: &'a [u32],
     /// Under which fence.
     pub fence: Option<Fence>,
+    /// For how many units the client has asked that goes in; none if nobody has.
+    pub asked: Option<u32>,
     /// Slots that are in use by others that live, a bit each.
     pub held: u32,
     /// The k that the granting process was last told.
@@ -52,10 +56,10 @@ impl Ghost {
     }
 
     /// Whether an input is anything to take note of.
-    pub fn minds<P: Protocol>(input: &InputOf<P>) -> bool {
+    pub(crate) fn minds<P: Protocol>(input: &Given<P>) -> bool {
         P::MEANS == Means::Permissions
             && match input {
-                Input::Deliver { message, .. } => message.cargo().is_some(),
+                Input::Deliver { message, .. } => message.value.cargo().is_some(),
                 Input::Crashed(..) | Input::Withdraw => true,
                 // A grant has ended the request.
                 Input::Release { .. }
@@ -68,9 +72,9 @@ impl Ghost {
     }
 
     /// An input is about to be handed to `node`.
-    pub fn input<P: Protocol>(&mut self, node: NodeId, input: &InputOf<P>) {
+    pub(crate) fn input<P: Protocol>(&mut self, node: NodeId, input: &Given<P>) {
         match input {
-            Input::Deliver { from, message } => self.delivered(*from, node, message.cargo()),
+            Input::Deliver { from, message } => self.delivered(*from, node, message.value.cargo()),
             Input::Crashed(of, _) => self.told(node, *of),
             Input::Withdraw => self.released(node),
             Input::Release { .. }
@@ -133,7 +137,9 @@ impl Ghost {
             self.fences[slot] = grant.fence.max(self.fences[slot]);
         }
         let overtaken = |fence| StrictOrder::overtaken(fence, grant.waiting.iter().copied());
+        let granted = u32::try_from(grant.slots.len()).ok();
         self.judge([
+            (grant.asked.is_some() && grant.asked == granted, NOTHING_FROM_NOTHING),
             (free && grows, SlotFences::NAME),
             (grant.fence.and_then(overtaken).is_none(), StrictOrder::NAME),
             (WithinK::beyond(grant.slots, grant.known).is_none(), WithinK::NAME),

@@ -6,9 +6,10 @@
 //!
 //! Once nobody can come back any more, nobody will be told the beginning again: what everybody up has been told is forgotten then.
 
-use kgate_core::{Incarnation, Input, InputOf, NodeId, Protocol};
+use kgate_core::{Incarnation, Input, NodeId, Protocol};
 use smallvec::SmallVec;
 
+use crate::model::Given;
 use crate::state::State;
 
 /// One entry.
@@ -27,7 +28,7 @@ pub type Log = SmallVec<[Entry; 4]>;
 
 impl Entry {
     /// As it is told.
-    pub(crate) fn input<P: Protocol>(self) -> InputOf<P> {
+    pub(crate) fn input<P: Protocol>(self) -> Given<P> {
         let life = Incarnation(u32::from(self.life));
         if self.adds { Input::Joined(self.node, life) } else { Input::Crashed(self.node, life) }
     }

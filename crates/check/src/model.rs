@@ -3,6 +3,7 @@
 mod can;
 mod effects;
 mod faults;
+mod memo;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -20,6 +21,8 @@ use crate::log::Log;
 use crate::properties;
 use crate::state::{Aside, Hashed, Process, Row, Spent, State};
 use crate::symmetry::{self, NoSymmetry, Renamings};
+pub(crate) use memo::Given;
+use memo::{Made, Memo};
 
 /// What is explored: a protocol, its setting, and how often what may happen.
 #[derive(Debug)]
@@ -42,6 +45,7 @@ pub struct World<P: Protocol> {
     as_sent: bool,
     /// What is left of processes that crash and keep nothing: the same whatever they were.
     gone: OnceLock<Row<Arc<Process<P>>>>,
+    memo: Memo<P>,
 }
 
 impl<P: Protocol> World<P> {
@@ -59,6 +63,7 @@ impl<P: Protocol> World<P> {
             shown: false,
             as_sent: false,
             gone: OnceLock::new(),
+            memo: Memo::new(),
         }
     }
 
@@ -125,11 +130,12 @@ impl<P: Protocol> Model for World<P> {
         let ids = || (0..self.setup.nodes).map(NodeId);
         let starts = ids().map(|me| {
             let mut out = Outbox::new();
-            (me, P::start(&self.setup_of(me, 0), None, &mut out), out)
+            let protocol = P::start(&self.setup_of(me, 0), None, &mut out);
+            (me, Made::new(protocol, None, out))
         });
         let starts: Vec<_> = starts.collect();
         let mut state = State {
-            processes: starts.iter().map(|start| Arc::new(Process::new(start.1.clone(), None))).collect(),
+            processes: starts.iter().map(|(_, made)| made.after.clone()).collect(),
             clients: ids().map(|_| Client::default()).collect(),
             flying: Vec::new(),
             timers: Vec::new(),
@@ -143,8 +149,8 @@ impl<P: Protocol> Model for World<P> {
             ghost: Arc::new(Hashed::new(Ghost::new::<P>(&self.setup))),
             renamings: Aside(self.renamings.clone()),
         };
-        for (me, protocol, out) in starts {
-            self.carry_out(&mut state, me, protocol, None, out);
+        for (me, made) in starts {
+            self.carry_out(&mut state, me, &made);
         }
         vec![state]
     }

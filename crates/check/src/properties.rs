@@ -2,6 +2,7 @@
 
 use kgate_core::{Cargo, Means, Message, NodeId, Protocol};
 pub use kgate_spec::NOT_REFUSED;
+use kgate_spec::history::NOTHING_FROM_NOTHING;
 use kgate_spec::{
     AtMostK, EntryOrder, EveryoneServed, NoResidue, OneToken, Permissions, SlotFences, SometimesK,
     StrictOrder, WithinK,
@@ -13,6 +14,10 @@ use crate::state::State;
 
 /// Non-vacuity: some schedule has k inside at once.
 pub const K_INSIDE: &str = SometimesK::NAME;
+
+/// Numbered slots are not left lying: where nothing is under way, the first of those that wait wants more than is free. Who holds a slot may stay as
+/// long as it likes, so that a request which waits for no reason is seen even if the next release would wake it (`slots`, P4).
+pub const NOT_LEFT_LYING: &str = "nobody waits for what is free";
 
 /// All properties: those of every protocol, and those that its means of exclusion call for. Of each, only the first state counts in which it
 /// is broken (or, of what is to be reached, reached).
@@ -37,8 +42,14 @@ pub fn all<P: Protocol>() -> Vec<Property<World<P>>> {
     all
 }
 
-fn of_slots<P: Protocol>() -> [Property<World<P>>; 4] {
+fn of_slots<P: Protocol>() -> [Property<World<P>>; 6] {
     [
+        Property::always(NOT_LEFT_LYING, |world: &World<P>, state: &State<P>| {
+            !world.first(12, is_left_lying(world, state))
+        }),
+        Property::always(NOTHING_FROM_NOTHING, |world: &World<P>, state: &State<P>| {
+            !world.first(11, state.ghost.value.has_broken(NOTHING_FROM_NOTHING))
+        }),
         Property::always(SlotFences::NAME, |world: &World<P>, state: &State<P>| {
             !world.first(7, state.ghost.value.has_broken(SlotFences::NAME))
         }),
@@ -71,14 +82,36 @@ fn stuck<P: Protocol>(world: &World<P>, state: &State<P>) -> bool {
     is_quiet(world, state) && is_borne(world, state) && state.ids().any(|node| state.waits(node))
 }
 
-/// Nothing is on its way, no timer runs, nobody is inside or down, all news are told: what waits now waits for ever.
+/// Nothing is under way, and nobody is inside: what waits now waits for ever.
 fn is_quiet<P: Protocol>(world: &World<P>, state: &State<P>) -> bool {
+    is_still(world, state) && state.clients.iter().all(|client| client.inside.is_empty())
+}
+
+/// Nothing is on its way, no timer runs, nobody is down, all news are told: what happens next is up to clients, or a crash.
+fn is_still<P: Protocol>(world: &World<P>, state: &State<P>) -> bool {
     state.flying.is_empty()
         && state.timers.is_empty()
         && state.untold.is_empty()
         && state.down.is_empty()
-        && state.clients.iter().all(|client| client.inside.is_empty())
         && state.ids().all(|node| !state.is_up(node) || is_told(world, state, node))
+}
+
+/// Whether the first of those that wait could have what it wants, though nothing is under way. (Each lane has a first one of its own.)
+fn is_left_lying<P: Protocol>(world: &World<P>, state: &State<P>) -> bool {
+    if world.setup.slots.lanes > 1 || !is_still(world, state) || !is_borne(world, state) {
+        return false;
+    }
+    let waiting = state.ids().filter(|&node| state.is_up(node) && state.waits(node));
+    // Who has no stamp has not asked, for whatever reason, and comes last.
+    let first = waiting.min_by_key(|node| {
+        let stamp = state.processes[node.index()].seen.stamp;
+        (stamp.is_none(), stamp)
+    });
+    let k = world.bounds.resizes.last().copied().unwrap_or(world.setup.permits);
+    first.is_some_and(|node| {
+        let wanted = u32::from(state.clients[node.index()].waiting[0]);
+        state.units(k) + wanted <= k
+    })
 }
 
 /// Whether a process has heard of everything.

@@ -27,7 +27,7 @@ pub struct State<P: Protocol> {
     pub clients: Row<Client>,
     /// What is on its way: channel by channel, in the order of sending; where that order is nothing to anybody, in one that depends on the
     /// messages alone.
-    pub flying: Vec<Flying<P::Message>>,
+    pub flying: Vec<Flying<P>>,
     /// Timers that run, in order.
     pub timers: Vec<(NodeId, P::Timer)>,
     /// Who has crashed for good; in that order where news come in order, else in the order of ids.
@@ -81,18 +81,21 @@ pub struct Spent {
     pub expiries: u8,
 }
 
+/// What a message says; shared by all states in which it is on its way.
+pub type Sent<P> = Arc<Hashed<<P as Protocol>::Message>>;
+
 /// A message on its way.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Flying<M> {
+pub struct Flying<P: Protocol> {
     /// From whom.
     pub from: NodeId,
     /// To whom.
     pub to: NodeId,
     /// What it says.
-    pub message: Hashed<M>,
+    pub message: Sent<P>,
 }
 
-impl<M> Flying<M> {
+impl<P: Protocol> Flying<P> {
     /// Its channel.
     pub fn way(&self) -> (NodeId, NodeId) {
         (self.from, self.to)

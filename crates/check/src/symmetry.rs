@@ -102,7 +102,7 @@ fn renamed<P: Protocol>(state: &State<P>, names: &[NodeId]) -> Option<State<P>> 
         renamed.clients[names[old].index()] = state.clients[old].clone();
     }
     for flying in &mut renamed.flying {
-        let message = Hashed::new(P::message_renamed(&flying.message.value, names)?);
+        let message = Arc::new(Hashed::new(P::message_renamed(&flying.message.value, names)?));
         *flying = Flying { from: name(flying.from), to: name(flying.to), message };
     }
     renamed.flying.sort_by_key(Flying::way); // Keeps the order within a channel.

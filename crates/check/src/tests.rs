@@ -20,8 +20,10 @@ use crate::{
 
 mod faults;
 mod fingerprints;
+mod slots;
 mod spin;
 mod symmetry;
+mod toy;
 
 fn search<P: Protocol>(
     nodes: u32,

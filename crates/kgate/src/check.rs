@@ -215,7 +215,6 @@ fn bounds(args: &CheckArgs, entry: &Entry, setup: &Setup) -> Bounds {
             ChannelsArg::Unordered => Channels::Unordered,
         },
         responsive: entry.told_to_tolerate,
-        ..Bounds::new(1)
     }
 }
 

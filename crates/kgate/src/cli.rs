@@ -278,6 +278,8 @@ Examples:
     kgate check --protocol vcube -n 3 -k 1 --crashes 1
   Processes that crash and come back, on a path:
     kgate check --protocol tree-token -n 3 --graph path --restarts 1
+  Two units of which each asks for one or both, and a process that comes back with nothing:
+    kgate check --protocol slots -n 2 -k 2 --weight-max 2 --restarts 1 --channels unordered
   From any memory at all, under any daemon:
     kgate check --protocol stabilizing -n 3 -k 2 --graph path
   A published algorithm deadlocks without a fault:

@@ -451,6 +451,19 @@ fn schedules_are_explored() {
         ("check --weight-max 2", "leave out --weight-max"),
         ("check --resize 2,1", "leave out --resize"),
         ("check --dissemination tree", "leave out --dissemination"),
+        ("check --membership join", "leave out --membership"),
+        ("check --protocol vcube --defer off", "leave out --defer"),
+        ("check --quiet off", "leave out --quiet"),
+        ("check --keep off", "leave out --keep"),
+        ("check --cohort 1", "leave out --cohort"),
+        ("check --batch 2", "leave out --batch"),
+        ("check --lanes 2", "leave out --lanes"),
+        ("check --clients 2", "leave out --clients"),
+        ("check --ask-again --expiries 1", "leave out --ask-again"),
+        ("check --protocol slots --ask-again", "--expiries"),
+        ("check --protocol slots --restarts 1 --down kept", "leave out --down kept"),
+        ("check --protocol slots -k 1 --weight-max 2", "nobody could ever be granted so many"),
+        ("check --protocol slots -n 2 -k 3", "let more of them ask"),
         ("check --entries 1,1,1,1", "give one for each process at most"),
         ("check --symmetry", "compares names"),
         ("check --symmetry --fair", "cannot be used with"),
@@ -462,6 +475,28 @@ fn schedules_are_explored() {
         assert_eq!(output.status.code(), Some(2), "{line}");
         assert!(stderr(&output).contains(says), "{line}: {}", stderr(&output));
     }
+}
+
+/// `slots` within small bounds, with everything that only it knows of; and a rule left out is found.
+#[test]
+fn check_explores_numbered_slots() {
+    for bounds in [
+        "-n 2 -k 2 --entries 2 --ask-inside --weight-max 2",
+        "-n 2 -k 1 --restarts 1 --withdrawals 1 --channels unordered",
+        "-n 2 -k 1 --restarts 1 --membership join",
+        "-n 3 -k 1 --entries 1,1,0 --crashes 1 --dissemination tree --defer off --quiet off --keep off --cohort 0",
+        "-n 2 -k 2 --weight-max 2 --resize 1,2",
+        "-n 2 -k 2 --entries 2,1 --clients 2 --batch 2",
+        "-n 2 -k 1 --ask-again --expiries 1 --loss 1",
+    ] {
+        let found = json(&format!("check --protocol slots {bounds} --json"));
+        assert_eq!(found["complete"], true, "{bounds}");
+        let properties = found["properties"].as_array().unwrap();
+        assert!(properties.iter().all(|property| property["holds"] == true), "{bounds}: {found}");
+    }
+    let found = kgate("check --protocol slots -n 2 --as-printed SP2 --property order-of-stamps --shortest");
+    assert_eq!(found.status.code(), Some(1), "{}", stderr(&found));
+    assert!(stderr(&found).contains("the simulator agrees"), "{}", stderr(&found));
 }
 
 /// Where a protocol claims nothing, its liveness is not judged, and that is told; what is found is played in the very setting of the search.

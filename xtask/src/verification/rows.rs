@@ -1,6 +1,7 @@
 //! What is to be run, and what must come out: the lines of `verification/rows.txt`.
 //!
-//! A line is `EXPECTED | COMMAND` or `EXPECTED | LIMITS | COMMAND`. Empty lines and those that begin with `#` say nothing.
+//! A line is `EXPECTED | COMMAND` or `EXPECTED | LIMITS | COMMAND`. Empty lines and those that begin with `#` say nothing. Beside limits may stand
+//! how many states another model of the same has (`was=457009`).
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -9,6 +10,8 @@ use anyhow::{Context, Result, bail, ensure};
 pub(super) struct Row {
     pub(super) expected: Expected,
     pub(super) limits: Limits,
+    /// How many states the same row had in the throw-away model from which the protocol was made.
+    pub(super) was: Option<u64>,
     /// As one would type it, without limits. It is also the row's name in the results.
     pub(super) command: String,
 }
@@ -58,14 +61,14 @@ pub(super) fn parse(text: &str) -> Result<Vec<Row>> {
 
 fn row(line: &str) -> Result<Row> {
     let columns: Vec<&str> = line.split('|').map(str::trim).collect();
-    let (wanted, limits, command) = match columns[..] {
-        [wanted, command] => (wanted, USUAL, command),
+    let (wanted, (limits, was), command) = match columns[..] {
+        [wanted, command] => (wanted, (USUAL, None), command),
         [wanted, limits, command] => (wanted, parse_limits(limits)?, command),
         _ => bail!("a row is EXPECTED | COMMAND or EXPECTED | LIMITS | COMMAND"),
     };
     ensure!(command.starts_with("kgate check "), "only `kgate check` can be run yet");
     let command = command.split_whitespace().collect::<Vec<_>>().join(" ");
-    Ok(Row { expected: parse_expected(wanted)?, limits, command })
+    Ok(Row { expected: parse_expected(wanted)?, limits, was, command })
 }
 
 fn parse_expected(text: &str) -> Result<Expected> {
@@ -77,16 +80,18 @@ fn parse_expected(text: &str) -> Result<Expected> {
     Ok(Expected::Violated(property.to_owned()))
 }
 
-fn parse_limits(text: &str) -> Result<Limits> {
-    let mut limits = USUAL;
+fn parse_limits(text: &str) -> Result<(Limits, Option<u64>)> {
+    const FORM: &str = "limits are `minutes=M` and `gibibytes=G`; beside them `was=STATES`";
+    let (mut limits, mut was) = (USUAL, None);
     for word in text.split_whitespace() {
-        let (name, number) = word.split_once('=').context("limits are `minutes=M` and `gibibytes=G`")?;
+        let (name, number) = word.split_once('=').context(FORM)?;
         let number = number.parse().with_context(|| format!("`{number}` is not a number"))?;
         match name {
             "minutes" => limits.minutes = number,
             "gibibytes" => limits.gibibytes = number,
-            _ => bail!("limits are `minutes=M` and `gibibytes=G`"),
+            "was" => was = Some(number),
+            _ => bail!(FORM),
         }
     }
-    Ok(limits)
+    Ok((limits, was))
 }

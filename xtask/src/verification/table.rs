@@ -23,21 +23,23 @@ fn between(page: &str, mark: &str, text: &str) -> Result<String> {
 /// In the order of the rows; a row without a result says so.
 pub(super) fn render(rows: &[Row], results: &[Outcome]) -> String {
     let mut text = String::from(
-        "| protocol | bounds | properties | method | different states | exhaustive? | time | commit |\n\
-         |---|---|---|---|---|---|---|---|\n",
+        "| protocol | bounds | properties | method | different states | throw-away model | exhaustive? | time | commit |\n\
+         |---|---|---|---|---|---|---|---|---|\n",
     );
     for row in rows {
         let (protocol, bounds) = (protocol(row), bounds(row));
+        let was = row.was.map(thousands).unwrap_or_default();
         let cells = match results::of(results, row) {
             Some(outcome) => [
                 properties(outcome),
                 outcome.method.clone(),
                 thousands(outcome.found.unique),
+                was,
                 exhaustive(outcome),
                 time(outcome.found.seconds),
                 outcome.commit.clone(),
             ],
-            None => ["not run yet", "", "", "", "", ""].map(str::to_owned),
+            None => ["not run yet", "", "", &was, "", "", ""].map(str::to_owned),
         };
         text += &format!("| {protocol} | {bounds} | {} |\n", cells.join(" | "));
     }

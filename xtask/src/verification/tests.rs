@@ -5,7 +5,7 @@ use super::rows::{Expected, Limits};
 use super::*;
 
 const TEXT: &str = "# what is run\n\nholds | kgate check --protocol raymond  -n 3 -k 1\n\
-                    violated \"at most k inside\" | minutes=3 gibibytes=2 | kgate check --protocol robust -n 3 -k 1 --as-printed D9 --shortest\n";
+                    violated \"at most k inside\" | minutes=3 gibibytes=2 was=435680 | kgate check --protocol robust -n 3 -k 1 --as-printed D9 --shortest\n";
 
 fn rows() -> Vec<Row> {
     rows::parse(TEXT).unwrap()
@@ -41,6 +41,7 @@ fn rows_are_read_with_what_is_expected_and_their_limits() {
     assert_eq!(rows[0].command, "kgate check --protocol raymond -n 3 -k 1", "however many spaces are typed");
     assert_eq!(rows[1].expected, Expected::Violated("at most k inside".to_owned()));
     assert_eq!((rows[1].limits.minutes, rows[1].limits.gibibytes), (3, 2));
+    assert_eq!((rows[0].was, rows[1].was), (None, Some(435_680)));
 }
 
 #[test]
@@ -51,6 +52,7 @@ fn a_row_that_cannot_be_run_or_judged_is_an_error() {
         "violated at most k inside | kgate check -n 3",
         "holds | hours=1 | kgate check -n 3",
         "holds | minutes=x | kgate check -n 3",
+        "holds | was=many | kgate check -n 3",
         "holds | rm -r target",
         "holds | kgate check -n 3\nholds | kgate check  -n 3",
     ] {
@@ -124,9 +126,10 @@ fn the_table_replaces_what_stands_between_the_marks_and_nothing_else() {
     let rows = rows();
     let results = [outcome(&rows[0].command, true, None)];
     let table = table::render(&rows, &results);
-    let line = "| `raymond` | `-n 3 -k 1` | all hold | every schedule | 2,049 | yes | 0.2 s | abc1234 |";
+    let line = "| `raymond` | `-n 3 -k 1` | all hold | every schedule | 2,049 |  | yes | 0.2 s | abc1234 |";
     assert!(table.contains(line), "{table}");
-    assert!(table.contains("| `robust` as printed, D9 | `-n 3 -k 1` | not run yet |"), "{table}");
+    let missing = "| `robust` as printed, D9 | `-n 3 -k 1` | not run yet |  |  | 435,680 |";
+    assert!(table.contains(missing), "{table}");
     let marked =
         "before\n<!-- table -->\nold\n<!-- table -->\nafter\n<!-- schedules -->\n<!-- schedules -->\n";
     let page = table::put_into(marked, &table, "steps").unwrap();

@@ -99,7 +99,7 @@ impl<P: Protocol> World<P> {
                 continue;
             }
             let mut may = |fate| {
-                let message = flying.message.value.clone();
+                let message = flying.message.clone();
                 actions.push(Action::Fly(place, fate, (flying.from, flying.to, message)));
             };
             may(Fate::Arrives);

@@ -1,80 +1,65 @@
 //! A process is handed an input, and what it wants done is done.
 
-use std::sync::Arc;
+use kgate_core::{Effect, Fence, GrantId, Means, NodeId, Notice, Phase, Protocol, Stamp, To};
 
-use kgate_core::{
-    Effect, Fence, GrantId, InputOf, Means, NodeId, Notice, Outbox, Phase, Protocol, Stamp, Time, To,
-};
-
-use super::World;
+use super::{Given, Made, World};
 use crate::client;
 use crate::ghost::{Ghost, SlotGrant};
-use crate::state::{Flying, Hashed, Process, Row, State};
+use crate::state::{Flying, Process, Row, Sent, State};
 
 impl<P: Protocol> World<P> {
-    pub(super) fn handle(&self, state: &mut State<P>, node: NodeId, input: InputOf<P>) {
-        let mut out = Outbox::new();
+    pub(super) fn handle(&self, state: &mut State<P>, node: NodeId, input: Given<P>) {
         if Ghost::minds::<P>(&input) {
             state.note(|ghost| ghost.input::<P>(node, &input));
         }
-        let before = &state.processes[node.index()];
-        let mut protocol = before.protocol().clone();
-        if let Err(refusal) = protocol.handle(Time::ZERO, input, &mut out) {
+        let made = self.memo.make(&state.processes[node.index()], input);
+        if let Some(refusal) = made.refused {
             state.refused = Some((node, refusal));
         }
-        let stored = before.stored().cloned();
-        self.carry_out(state, node, protocol, stored, out);
+        self.carry_out(state, node, &made);
     }
 
-    /// Process `node` has become `protocol`: does what it wants done.
-    pub(super) fn carry_out(
-        &self,
-        state: &mut State<P>,
-        node: NodeId,
-        protocol: P,
-        mut stored: Option<P::Durable>,
-        mut out: Outbox<P>,
-    ) {
-        while let Some(effect) = out.pop() {
+    /// Does what process `node` wants done, and it becomes what it has become.
+    pub(super) fn carry_out(&self, state: &mut State<P>, node: NodeId, made: &Made<P>) {
+        for effect in &made.effects {
             match effect {
-                Effect::Send { to: To::One(to), message } => self.send(state, node, to, Hashed::new(message)),
+                Effect::Send { to: To::One(to), message } => self.send(state, node, *to, message.clone()),
                 Effect::Send { to: To::Many(nodes), message } => {
-                    let message = Hashed::new(message);
                     nodes.iter().for_each(|&to| self.send(state, node, to, message.clone()));
                 }
                 Effect::Send { to: To::All, message } => {
-                    let message = Hashed::new(message);
                     let others = state.ids().filter(|&to| to != node);
                     others.for_each(|to| self.send(state, node, to, message.clone()));
                 }
-                Effect::Arm { timer, .. } => arm(state, (node, timer)),
-                Effect::Disarm(timer) => state.timers.retain(|running| *running != (node, timer.clone())),
-                Effect::Notify(notice) => self.notified(state, node, &protocol, *notice),
-                Effect::Persist(durable) => stored = Some(durable),
+                Effect::Arm { timer, .. } => arm(state, (node, timer.clone())),
+                Effect::Disarm(timer) => {
+                    state.timers.retain(|(whose, running)| *whose != node || running != timer);
+                }
+                Effect::Notify(notice) => self.notified(state, node, &made.after, notice),
+                Effect::Persist(_) => {}
             }
         }
-        let process = Process::new(protocol, stored);
-        if P::MEANS == Means::Slots && shows_what_another_shows(state, node, &process) {
+        if P::MEANS == Means::Slots && shows_what_another_shows(state, node, &made.after) {
             state.note(Ghost::shown_twice);
         }
-        state.processes[node.index()] = Arc::new(process);
+        state.processes[node.index()] = made.after.clone();
     }
 
-    fn notified(&self, state: &mut State<P>, node: NodeId, protocol: &P, notice: Notice) {
+    fn notified(&self, state: &mut State<P>, node: NodeId, after: &Process<P>, notice: &Notice) {
         let client = &mut state.clients[node.index()];
         match notice {
             Notice::Granted { grant, slots, fence } => {
-                self.granted(state, node, protocol, grant, slots.as_deref().unwrap_or_default(), fence);
+                self.granted(state, node, after, *grant, slots.as_deref().unwrap_or_default(), *fence);
             }
-            Notice::Lost { grant } => drop(client.leave(grant)),
+            Notice::Lost { grant } => drop(client.leave(*grant)),
             // It ends the request that waits first.
             Notice::TooLarge { .. } if !client.waiting.is_empty() => drop(client.waiting.remove(0)),
             Notice::TooLarge { .. } => {}
             Notice::Asked if P::MEANS == Means::Permissions => {
-                state.note(|ghost| ghost.asked(protocol.observe().stamp));
+                state.note(|ghost| ghost.asked(after.seen.stamp));
             }
             Notice::Asked => {}
-            Notice::Suspected(of, _) => state.note(|ghost| ghost.told(node, of)),
+            Notice::Suspected(of, _) => state.note(|ghost| ghost.told(node, *of)),
         }
     }
 
@@ -82,7 +67,7 @@ impl<P: Protocol> World<P> {
         &self,
         state: &mut State<P>,
         node: NodeId,
-        protocol: &P,
+        after: &Process<P>,
         grant: GrantId,
         slots: &[u32],
         fence: Option<Fence>,
@@ -97,7 +82,7 @@ impl<P: Protocol> World<P> {
         let k = self.permits(state);
         state.crowded |= twice || state.units(k) > k;
         if P::MEANS == Means::Permissions {
-            let stamp = protocol.observe().stamp;
+            let stamp = after.seen.stamp;
             let others = state.ids().filter(|&other| other != node && state.waits(other));
             let stamps: Row<Stamp> =
                 others.filter_map(|other| state.processes[other.index()].seen.stamp).collect();
@@ -113,11 +98,13 @@ impl<P: Protocol> World<P> {
         let waiting = waiting.map(|other| &state.processes[other.index()].seen);
         let waiting: Row<Stamp> =
             waiting.filter(|seen| seen.phase == Phase::Waiting).filter_map(|seen| seen.stamp).collect();
+        let client = &state.clients[node.index()];
         let grant = SlotGrant {
             slots,
             fence,
+            asked: client.waiting.first().map(|weight| u32::from(*weight)),
             held,
-            known: self.known(&state.clients[node.index()]),
+            known: self.known(client),
             // Each lane has an order of its own.
             waiting: if self.setup.slots.lanes > 1 { &[] } else { &waiting },
         };
@@ -131,7 +118,7 @@ impl<P: Protocol> World<P> {
     }
 
     /// Puts a message on its way, behind those of its channel.
-    pub(super) fn send(&self, state: &mut State<P>, from: NodeId, to: NodeId, message: Hashed<P::Message>) {
+    pub(super) fn send(&self, state: &mut State<P>, from: NodeId, to: NodeId, message: Sent<P>) {
         // What is sent to the dead is lost.
         if state.crashed.contains(&to) {
             return;

@@ -6,7 +6,7 @@ use kgate_core::{Incarnation, Input, NodeId, Outbox, Protocol};
 use kgate_spec::Fate;
 use smallvec::SmallVec;
 
-use super::World;
+use super::{Made, World};
 use crate::bounds::News;
 use crate::client::Client;
 use crate::state::{Process, State};
@@ -17,7 +17,7 @@ impl<P: Protocol> World<P> {
         match fate {
             Fate::Arrives if state.down.contains(&flying.to) => {}
             Fate::Arrives => {
-                let (from, message) = (flying.from, flying.message.value);
+                let (from, message) = (flying.from, flying.message);
                 self.handle(state, flying.to, Input::Deliver { from, message });
             }
             Fate::Lost => state.spent.losses += 1,
@@ -79,7 +79,7 @@ impl<P: Protocol> World<P> {
         let mut out = Outbox::new();
         let setup = self.setup_of(node, state.clients[node.index()].life);
         let protocol = P::start(&setup, stored.clone(), &mut out);
-        self.carry_out(state, node, protocol, stored, out);
+        self.carry_out(state, node, &Made::new(protocol, stored, out));
     }
 
     pub(super) fn tell(&self, state: &mut State<P>, node: NodeId, of: NodeId, life: u8) {

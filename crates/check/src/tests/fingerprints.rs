@@ -62,8 +62,13 @@ fn compare(entry: &Entry, nodes: u32, permits: u32, crashes: u32) -> usize {
     let shape = entry.network.usual_shape();
     let graph = shape.map(|shape| Arc::new(shape.build(nodes, &mut |_| 0).expect("a graph")));
     let setup = Setup { graph, ..Setup::new(nodes, permits) };
-    let news = if entry.detector == Some(registry::LOG) { News::InOrder } else { News::AnyOrder };
-    let bounds = Bounds { crashes, news, ..Bounds::new(1) };
+    let news = match entry.detector {
+        Some(registry::LOG) if entry.returns => News::Log,
+        Some(registry::LOG) => News::InOrder,
+        _ => News::AnyOrder,
+    };
+    let restarts = if entry.returns { crashes } else { 0 };
+    let bounds = Bounds { crashes, restarts, returns: entry.returns, news, ..Bounds::new(1) };
     registry::visit(entry, false, Compare(setup, bounds))
 }
 

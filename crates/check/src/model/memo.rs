@@ -1,0 +1,107 @@
+//! What a process makes of an input, remembered.
+//!
+//! A protocol is a function of its state and an input, and in most steps of a search some process is where it was in many states before and is
+//! handed what it was handed there. So what came of it is kept, with everything that has to be hashed or looked at only once: the process
+//! as it is afterwards and what it wants done. The memory has a fixed size; of two steps that fall on one place the later one stays.
+
+use std::sync::{Arc, Mutex, OnceLock};
+
+use kgate_core::{Effect, Input, InputOf, Outbox, Protocol, Refusal, Time};
+
+use crate::state::{Hashed, Process, Sent, digest};
+
+/// An input with its message as it was on its way.
+pub(crate) type Given<P> = Input<Sent<P>, <P as Protocol>::Timer>;
+
+/// What is to be done, with messages as they go on their way.
+type Wanted<P> = Effect<Sent<P>, <P as Protocol>::Timer, <P as Protocol>::Durable>;
+
+/// What a process makes of something.
+#[derive(Debug)]
+pub(super) struct Made<P: Protocol> {
+    /// The process afterwards.
+    pub(super) after: Arc<Process<P>>,
+    /// What is to be done, in order; what is to be stored is with the process already.
+    pub(super) effects: Box<[Wanted<P>]>,
+    /// Why it refused the input.
+    pub(super) refused: Option<Refusal>,
+}
+
+impl<P: Protocol> Made<P> {
+    /// Of a process that has just become `protocol`.
+    pub(super) fn new(protocol: P, mut stored: Option<P::Durable>, mut out: Outbox<P>) -> Self {
+        let mut effects = Vec::new();
+        while let Some(effect) = out.pop() {
+            match effect {
+                Effect::Persist(durable) => stored = Some(durable),
+                Effect::Send { to, message } => {
+                    effects.push(Effect::Send { to, message: Arc::new(Hashed::new(message)) });
+                }
+                Effect::Arm { timer, least, most } => effects.push(Effect::Arm { timer, least, most }),
+                Effect::Disarm(timer) => effects.push(Effect::Disarm(timer)),
+                Effect::Notify(notice) => effects.push(Effect::Notify(notice)),
+            }
+        }
+        let after = Arc::new(Process::new(protocol, stored));
+        Self { after, effects: effects.into(), refused: None }
+    }
+
+    fn of(before: &Process<P>, input: &Given<P>) -> Self {
+        let mut out = Outbox::new();
+        let mut protocol = before.protocol().clone();
+        let refused = protocol.handle(Time::ZERO, plain::<P>(input), &mut out).err();
+        Self { refused, ..Self::new(protocol, before.stored().cloned(), out) }
+    }
+}
+
+/// The input as a process takes it.
+fn plain<P: Protocol>(input: &Given<P>) -> InputOf<P> {
+    match input {
+        Input::Deliver { from, message } => Input::Deliver { from: *from, message: message.value.clone() },
+        Input::Acquire { weight } => Input::Acquire { weight: *weight },
+        Input::Withdraw => Input::Withdraw,
+        Input::Release { grant } => Input::Release { grant: *grant },
+        Input::Resize(k) => Input::Resize(*k),
+        Input::Lease(valid) => Input::Lease(*valid),
+        Input::Expire(timer) => Input::Expire(timer.clone()),
+        Input::Crashed(node, life) => Input::Crashed(*node, *life),
+        Input::Joined(node, life) => Input::Joined(*node, *life),
+    }
+}
+
+/// So many steps are remembered.
+const PLACES: usize = 1 << 16;
+
+#[derive(Debug)]
+struct Step<P: Protocol> {
+    before: Arc<Process<P>>,
+    input: Given<P>,
+    made: Arc<Made<P>>,
+}
+
+/// Steps that were made, each at the place where its digest falls.
+#[derive(Debug)]
+pub(super) struct Memo<P: Protocol>(OnceLock<Mutex<Vec<Option<Step<P>>>>>);
+
+impl<P: Protocol> Memo<P> {
+    pub(super) fn new() -> Self {
+        Self(OnceLock::new())
+    }
+
+    /// What `before` makes of an input.
+    pub(super) fn make(&self, before: &Arc<Process<P>>, input: Given<P>) -> Arc<Made<P>> {
+        let steps = self.0.get_or_init(|| Mutex::new((0..PLACES).map(|_| None).collect()));
+        let lock = || steps.lock().expect("nobody panics while it is locked");
+        let place = usize::try_from(digest(&(&**before, &input)) % PLACES as u64).expect("below");
+        // Most often it is the very same process, not only an equal one.
+        let is_it = |step: &&Step<P>| {
+            (Arc::ptr_eq(&step.before, before) || step.before == *before) && step.input == input
+        };
+        if let Some(step) = lock()[place].as_ref().filter(is_it) {
+            return step.made.clone();
+        }
+        let made = Arc::new(Made::of(before, &input));
+        lock()[place] = Some(Step { before: before.clone(), input, made: made.clone() });
+        made
+    }
+}

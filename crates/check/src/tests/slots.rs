@@ -1,0 +1,319 @@
+//! Numbered slots: several grants a process, weights, a changing k, new lives, and a planted bug for each judge of them.
+
+use std::collections::BTreeSet;
+
+use kgate_core::{NodeId, Printed, Setup};
+use kgate_spec::history::NOTHING_FROM_NOTHING;
+use kgate_spec::{AtMostK, EveryoneServed, NoResidue, SlotFences, StrictOrder, WithinK};
+use stateright::Model;
+
+use super::broken;
+use super::toy::{self, Toy};
+use crate::properties::{NOT_LEFT_LYING, NOT_REFUSED};
+use crate::state::{State, digest};
+use crate::{Bears, Bounds, Channels, News, Order, Outcome, World, explore_world};
+
+fn world(nodes: u32, permits: u32, bounds: Bounds, printed: Printed) -> World<Toy> {
+    let bears = Bears { crashes: nodes - 1, ..Bears::default() };
+    let news = if bounds.news == News::InOrder { News::AnyOrder } else { News::Log };
+    let bounds = Bounds { returns: true, bears, news, ..bounds };
+    World::new(Setup { printed, ..Setup::new(nodes, permits) }, bounds)
+}
+
+fn search(permits: u32, bounds: Bounds, printed: Printed) -> Outcome {
+    explore_world(world(2, permits, bounds, printed), Order::Breadth)
+}
+
+/// By that property alone.
+fn breaks(permits: u32, bounds: Bounds, printed: Printed, property: &'static str) -> bool {
+    let world = world(2, permits, bounds, printed).judging([property]);
+    broken(&explore_world(world, Order::Breadth)) == [property]
+}
+
+/// All was tried; that k are ever inside is not asked of the toy.
+fn nothing_breaks(found: &Outcome) {
+    assert!(found.complete && broken(found).is_empty(), "{found:?}");
+}
+
+/// All states.
+fn states(world: &World<Toy>) -> Vec<State<Toy>> {
+    let (mut seen, mut ahead, mut all) = (BTreeSet::new(), vec![world.first_state()], Vec::new());
+    while let Some(state) = ahead.pop() {
+        if seen.insert(digest(&state)) {
+            ahead.extend(world.next_steps(&state).into_iter().map(|(_, next)| next));
+            all.push(state);
+        }
+    }
+    all
+}
+
+/// A client that asks again while inside goes in twice, and comes out of either first. Before; inside; out; inside twice, with the first alone and
+/// with the second alone; inside again with the same slot; and two ends, which fences tell apart.
+#[test]
+fn a_process_holds_several_grants() {
+    let twice = |asks_inside| Bounds { entries: vec![2, 0], asks_inside, ..Bounds::new(2) };
+    let found = search(4, twice(true), Printed::NONE);
+    assert_eq!((found.unique, broken(&found)), (9, vec![]));
+    let inside = |asks_inside| {
+        let states = states(&world(2, 4, twice(asks_inside), Printed::NONE));
+        states.iter().map(|state| state.clients[0].inside.len()).max()
+    };
+    assert_eq!((inside(true), inside(false)), (Some(2), Some(1)));
+}
+
+/// With several clients, so many wait at once; who asked last gives up first.
+#[test]
+fn several_clients_wait_at_once() {
+    let bounds = Bounds { entries: vec![3, 0], clients: 2, weight_max: 2, withdrawals: 1, ..Bounds::new(1) };
+    let all = states(&world(2, 4, bounds, Printed::NONE));
+    let waiting = |state: &State<Toy>| state.clients[0].waiting.len();
+    assert_eq!(all.iter().map(waiting).max(), Some(2));
+    assert!(all.iter().any(|state| state.spent.withdrawals == 1 && waiting(state) == 1));
+}
+
+/// The planted bugs of "a slot has one holder and a growing fence": granted to two; under an old fence, that of a former life; shown by two.
+#[test]
+fn a_slot_with_two_holders_or_an_old_fence_is_found() {
+    let once = Bounds::new(1);
+    assert!(breaks(2, once.clone(), toy::SHARES, SlotFences::NAME));
+    assert!(breaks(1, once.clone(), toy::SHARES, AtMostK::NAME));
+    let again = Bounds { entries: vec![2, 0], restarts: 1, ..Bounds::new(1) };
+    assert!(breaks(2, again.clone(), toy::FORGETS, SlotFences::NAME));
+    let clings = Printed(toy::SHARES.0 | toy::CLINGS.0);
+    let found = explore_world(world(2, 1, once, clings).judging([SlotFences::NAME]), Order::Breadth);
+    let schedule = found.properties[0].counterexample.as_ref().expect("found");
+    assert_eq!(schedule.len(), 2, "the shortest has both inside");
+    nothing_breaks(&search(2, again, Printed::NONE));
+}
+
+/// Two that show one slot are found though nobody is granted what another uses.
+#[test]
+fn a_slot_that_two_show_is_found() {
+    let one_after_the_other = |printed| {
+        let world = world(2, 2, Bounds { entries: vec![1, 1], ..Bounds::new(1) }, printed);
+        let mut state = world.first_state();
+        for words in ["p0 asks", "p0 comes out", "p1 asks"] {
+            let steps = world.next_steps(&state).into_iter();
+            state =
+                steps.map(|step| (format!("{:?}", step.0), step.1)).find(|step| step.0 == words).unwrap().1;
+        }
+        state.ghost.value.has_broken(SlotFences::NAME)
+    };
+    assert!(!one_after_the_other(toy::SHARES));
+    assert!(one_after_the_other(Printed(toy::SHARES.0 | toy::CLINGS.0)));
+}
+
+/// The planted bug of the strict order: p1 goes in with a later stamp while p0 waits. Handed over, a slot is outside the order.
+#[test]
+fn who_overtakes_is_found() {
+    assert!(breaks(2, Bounds::new(1), toy::OVERTAKES, StrictOrder::NAME));
+    assert!(!breaks(2, Bounds::new(1), toy::HANDS_OVER, StrictOrder::NAME));
+    assert!(!breaks(2, Bounds::new(1), Printed::NONE, StrictOrder::NAME));
+}
+
+/// The planted bug of a k that shrinks: a slot beyond it is taken. Who was inside before may stay, and does not count.
+#[test]
+fn a_slot_beyond_k_is_found() {
+    let shrinks = || Bounds { entries: vec![1, 1], resizes: vec![2], ..Bounds::new(1) };
+    assert!(breaks(4, shrinks(), toy::GRASPS, WithinK::NAME));
+    assert!(!breaks(4, Bounds::new(1), toy::GRASPS, WithinK::NAME));
+    assert!(!breaks(4, shrinks(), toy::GRASPS, AtMostK::NAME));
+    nothing_breaks(&search(4, shrinks(), Printed::NONE));
+}
+
+/// A request that has become too large ends; else whoever waits for it waits for ever. The planted bug: it waits on.
+#[test]
+fn a_request_that_is_too_large_ends() {
+    let shrinks = || Bounds { entries: vec![1, 0], weight_max: 2, resizes: vec![1], ..Bounds::new(1) };
+    assert!(!breaks(2, shrinks(), Printed::NONE, EveryoneServed::NAME));
+    assert!(breaks(2, shrinks(), toy::WAITS_ON, EveryoneServed::NAME));
+}
+
+/// The planted bug of slots that are left lying: k grows while somebody is inside, and who waits is not looked at again. As long as k stays, the
+/// same waits rightly, until the other comes out.
+#[test]
+fn who_waits_for_what_is_free_is_found() {
+    let schedule = |resizes| {
+        let bounds = Bounds { entries: vec![2, 0], asks_inside: true, resizes, ..Bounds::new(1) };
+        let world = world(2, 1, bounds, Printed::NONE).judging([NOT_LEFT_LYING]);
+        let found = explore_world(world, Order::Breadth).properties.swap_remove(0);
+        let schedule = found.counterexample.expect("the toy does not look again").into_iter();
+        schedule.map(|told| told.step.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(schedule(vec![]), ["p0 asks", "p0 asks", "p0 comes out"]);
+    let grown = schedule(vec![2]);
+    assert!(grown.len() == 4 && !grown.contains(&"p0 comes out".to_owned()), "{grown:?}");
+}
+
+/// Who is told later of another k is under way: nobody waits for ever before.
+#[test]
+fn a_change_of_k_is_news() {
+    let grows = Bounds { entries: vec![2, 0], asks_inside: true, resizes: vec![4], ..Bounds::new(1) };
+    let world = world(2, 2, grows, Printed::NONE).judging([EveryoneServed::NAME]);
+    let found = explore_world(world, Order::Breadth);
+    let schedule = found.properties[0].counterexample.as_ref().expect("the toy does not look again");
+    let told = schedule.iter().filter(|told| told.step.to_string().contains("sets k to 4")).count();
+    assert_eq!(told, 2);
+}
+
+/// The planted bug of "who goes in has asked": for one, and gets two.
+#[test]
+fn more_than_was_asked_for_is_found() {
+    assert!(breaks(4, Bounds::new(1), toy::TAKES_MORE, NOTHING_FROM_NOTHING));
+    assert!(!breaks(4, Bounds::new(1), Printed::NONE, NOTHING_FROM_NOTHING));
+}
+
+/// The planted bug of what is left behind: a debt, when nobody wants anything any more.
+#[test]
+fn what_is_left_behind_is_found() {
+    assert!(breaks(2, Bounds::new(1), toy::OWES, NoResidue::NAME));
+    assert!(!breaks(2, Bounds::new(1), Printed::NONE, NoResidue::NAME));
+}
+
+/// Everybody is told one log, in its order; who comes back, from its beginning. Lives are numbered through all processes. All may be down at once,
+/// and the log lives on.
+#[test]
+fn the_log_is_told_in_one_order() {
+    let bounds = Bounds { crashes: 1, restarts: 2, ..Bounds::new(0) };
+    let world = world(3, 1, bounds, Printed::NONE);
+    let all = states(&world);
+    let mut ends = 0;
+    for state in &all {
+        let log: Vec<_> =
+            state.log.iter().map(|entry| (entry.node, u32::from(entry.life), entry.adds)).collect();
+        let up = state.ids().filter(|&node| state.is_up(node));
+        let heard: Vec<&Toy> = up.map(|node| state.processes[node.index()].protocol()).collect();
+        if (state.spent.restarts, state.down.len()) != (2, 0) {
+            // Nothing is forgotten as long as somebody may come back.
+            assert!(heard.iter().all(|toy| log.starts_with(&toy.heard)), "{state:?}");
+            let added = log.iter().filter(|entry| entry.2).map(|entry| entry.1);
+            assert!(added.eq(1..=u32::try_from(log.iter().filter(|entry| entry.2).count()).unwrap()));
+        }
+        let done = world.next_steps(state).is_empty();
+        if done {
+            ends += 1;
+            assert!(log.is_empty(), "everybody was told");
+            assert!(heard.windows(2).all(|two| two[0].heard == two[1].heard), "in one order");
+            assert_eq!(heard[0].heard.len(), 5, "three were evicted, two added");
+        }
+    }
+    assert!(ends > 0);
+    assert!(all.iter().any(|state| state.down.len() + state.crashed.len() == 3), "all are gone at once");
+    assert!(all.iter().any(|state| state.clients.iter().any(|client| client.life == 2)), "twice the same");
+}
+
+/// Without a log: news of each life, in any order, also to who came back since; one process never goes down.
+#[test]
+fn news_of_lives_come_in_any_order() {
+    let bounds = Bounds { restarts: 2, news: News::InOrder, ..Bounds::new(0) };
+    let all = states(&world(3, 1, bounds, Printed::NONE));
+    let heard = |state: &State<Toy>, node: usize| state.processes[node].protocol().heard.clone();
+    let (first, second) = ((NodeId(1), 0, false), (NodeId(1), 1, false));
+    for order in [[first, second], [second, first]] {
+        assert!(all.iter().any(|state| heard(state, 0) == order), "{order:?}");
+    }
+    let told_anew = all.iter().any(|state| {
+        let toy = state.processes[0].protocol();
+        toy.life == 1 && toy.heard == [first]
+    });
+    assert!(told_anew, "p0, back again, hears of p1's crash, which its former life may have heard of");
+    let stays = |state: &State<Toy>| {
+        state.ids().any(|node| state.is_up(node) && state.clients[node.index()].life == 0)
+    };
+    assert!(all.iter().all(stays));
+    assert!(all.iter().all(|state| {
+        state.processes.iter().all(|process| process.protocol().heard.iter().all(|(_, _, back)| !back))
+    }));
+}
+
+/// Of a process that has crashed nothing is left, whatever it was doing; its client is gone with it, and another asks in the new life.
+#[test]
+fn who_crashes_keeps_nothing() {
+    let bounds = Bounds { entries: vec![2, 0], weight_max: 2, restarts: 1, ..Bounds::new(1) };
+    let world = world(2, 4, bounds, Printed::NONE);
+    let all = states(&world);
+    let down: Vec<&State<Toy>> = all.iter().filter(|state| !state.down.is_empty()).collect();
+    assert!(down.iter().all(|state| state.down[0].0 != 0 || state.clients[0].inside.is_empty()));
+    let gone = down.iter().filter(|state| state.down[0].0 == 0);
+    let processes: BTreeSet<u64> = gone.map(|state| digest(&state.processes[0])).collect();
+    assert_eq!(processes.len(), 1);
+    assert!(all.iter().any(|state| state.clients[0].life == 1 && !state.clients[0].inside.is_empty()));
+    let waiting = all.iter().filter(|state| state.processes[0].protocol().life == 1);
+    assert!(
+        waiting.clone().all(|state| state.clients[0].waiting.len() == usize::from(state.waits(NodeId(0))))
+    );
+    assert!(waiting.clone().any(|state| !state.waits(NodeId(0)) && state.clients[0].asked == 1));
+}
+
+/// Who comes back is told of every change of k anew.
+#[test]
+fn a_new_life_hears_of_k_again() {
+    let bounds = Bounds { entries: vec![0], restarts: 1, resizes: vec![3], ..Bounds::new(0) };
+    let all = states(&world(2, 2, bounds, Printed::NONE));
+    let p0 = |life, resized| {
+        all.iter().any(|state| (state.clients[0].life, state.clients[0].resized) == (life, resized))
+    };
+    assert!(p0(0, 1) && p0(1, 0) && p0(1, 1));
+}
+
+/// A timer that is armed again and again runs out so often; while it runs, nobody waits for ever.
+#[test]
+fn timers_run_out_a_bounded_number_of_times() {
+    let bounds =
+        |expiries| Bounds { entries: vec![1, 0], weight_max: 2, expiries: Some(expiries), ..Bounds::new(1) };
+    let unique = |expiries| {
+        let found = search(2, bounds(expiries), toy::TICKS);
+        nothing_breaks(&found);
+        found.unique
+    };
+    assert_eq!((unique(0), unique(3)), (4, 7));
+    assert!(breaks(2, bounds(3), Printed::NONE, EveryoneServed::NAME), "without the timer it waits for ever");
+}
+
+/// Where the order of messages is nothing to anybody it tells no states apart; a schedule still counts them in the order of sending.
+#[test]
+fn a_schedule_counts_messages_as_they_were_sent() {
+    let steps = |printed| {
+        let bounds = Bounds { entries: vec![1, 0], channels: Channels::Unordered, ..Bounds::new(1) };
+        let world = world(2, 2, bounds, printed).judging([NOT_REFUSED]);
+        let found = explore_world(world, Order::Breadth);
+        let schedule = found.properties[0].counterexample.clone().expect("one is refused");
+        schedule[1].step.to_string()
+    };
+    assert_eq!(steps(toy::REFUSES_FIRST), "p0 -> p1: note");
+    assert_eq!(steps(toy::REFUSES_SECOND), "p0 -> p1: note 2");
+}
+
+/// Of several that are inside at one process, a schedule says which one comes out, by the order of their grants.
+#[test]
+fn a_schedule_says_who_comes_out() {
+    let bounds = Bounds { entries: vec![2, 0], asks_inside: true, ..Bounds::new(1) };
+    let world = world(2, 4, bounds, Printed::NONE);
+    let mut state = world.first_state();
+    for _ in 0..2 {
+        state = world.next_steps(&state).swap_remove(0).1;
+    }
+    let steps = world.next_steps(&state);
+    let told: Vec<String> =
+        steps.iter().map(|(action, _)| crate::action::step(&state, action).to_string()).collect();
+    assert_eq!(told, ["p0 comes out", "p0 comes out 2"]);
+}
+
+/// In whatever order two messages were sent, they make one state.
+#[test]
+fn the_order_of_unordered_messages_makes_no_state() {
+    let unique = |channels| {
+        let bounds = Bounds { entries: vec![2, 0], asks_inside: true, channels, ..Bounds::new(1) };
+        states(&world(2, 4, bounds, toy::REFUSES_FIRST)).len()
+    };
+    let distinct = |channels| {
+        let bounds = Bounds { entries: vec![2, 0], asks_inside: true, channels, ..Bounds::new(1) };
+        let multiset = |state: &State<Toy>| {
+            let mut sorted = state.clone();
+            sorted.flying.sort_by_key(|flying| (flying.way(), flying.message.digest));
+            digest(&sorted)
+        };
+        states(&world(2, 4, bounds, toy::REFUSES_FIRST)).iter().map(multiset).collect::<BTreeSet<_>>().len()
+    };
+    assert_eq!(unique(Channels::Unordered), distinct(Channels::Unordered));
+}

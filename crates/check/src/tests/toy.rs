@@ -1,0 +1,173 @@
+//! A protocol with numbered slots that asks nobody, with a switch for each thing that it can do wrong.
+
+use kgate_core::{
+    Fence, GrantId, Input, InputOf, Means, NodeId, Notice, Observation, Outbox, Phase, Printed, Protocol,
+    Refusal, Setup, Span, Stamp, Time,
+};
+use serde::{Deserialize, Serialize};
+
+/// Takes slots that others take too.
+pub(super) const SHARES: Printed = Printed(1);
+/// Fences of a new life begin where those of the first one began.
+pub(super) const FORGETS: Printed = Printed(1 << 1);
+/// Shows slots that it has given back.
+pub(super) const CLINGS: Printed = Printed(1 << 2);
+/// Gets two slots where one was asked for.
+pub(super) const TAKES_MORE: Printed = Printed(1 << 11);
+/// p0 waits for ever, and others go in behind it.
+pub(super) const OVERTAKES: Printed = Printed(1 << 3);
+/// The same by handing over what it has.
+pub(super) const HANDS_OVER: Printed = Printed(1 << 4);
+/// Takes its highest slot, whatever k is.
+pub(super) const GRASPS: Printed = Printed(1 << 5);
+/// Owes something for ever.
+pub(super) const OWES: Printed = Printed(1 << 6);
+/// A request that has become too large waits on.
+pub(super) const WAITS_ON: Printed = Printed(1 << 7);
+/// A timer runs out and is armed again, for ever, while somebody waits.
+pub(super) const TICKS: Printed = Printed(1 << 8);
+/// Refuses the first note, or the second one, if it comes before the other.
+pub(super) const REFUSES_FIRST: Printed = Printed(1 << 9);
+pub(super) const REFUSES_SECOND: Printed = Printed(1 << 10);
+
+/// Process p has the slots p and n + p. Whoever asks for one gets it at once; who asks for more waits.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Toy {
+    me: NodeId,
+    nodes: u32,
+    permits: u32,
+    printed: Printed,
+    pub(super) life: u32,
+    granted: u64,
+    held: Vec<(GrantId, u32)>,
+    clings_to: Vec<u32>,
+    waiting: Vec<u32>,
+    /// News as they came: of whom, of which life, and whether it is back.
+    pub(super) heard: Vec<(NodeId, u32, bool)>,
+    notes: Vec<u8>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(super) enum Note {
+    Note(u8),
+}
+kgate_core::kinds!(Note { Note => "note" });
+
+impl Toy {
+    fn has(&self, switch: Printed) -> bool {
+        self.printed.has(switch)
+    }
+
+    fn slots(&self) -> [u32; 2] {
+        let first = if self.has(SHARES) { 0 } else { self.me.0 };
+        if self.has(GRASPS) { [first + self.nodes, first] } else { [first, first + self.nodes] }
+    }
+
+    fn fence(&self) -> Fence {
+        let view = if self.has(FORGETS) { 0 } else { self.life };
+        Fence::of_slot(view, 5 + self.granted, self.me, u16::from(self.has(HANDS_OVER)))
+    }
+
+    fn ask(&mut self, weight: u32, out: &mut Outbox<Self>) {
+        let stands = self.me.0 == 0 && (self.has(OVERTAKES) || self.has(HANDS_OVER));
+        let fits = |slot: &u32| *slot < self.permits || self.has(GRASPS);
+        let free = |slot: &u32| self.held.iter().all(|held| held.1 != *slot);
+        let slot = self.slots().into_iter().filter(fits).find(free);
+        let (1, false, Some(slot)) = (weight, stands, slot) else {
+            self.waiting.push(weight);
+            return;
+        };
+        self.granted += 1;
+        let grant = GrantId(u64::from(self.life) << 32 | self.granted);
+        self.held.push((grant, slot));
+        let fence = Some(self.fence());
+        let slots = Some(if self.has(TAKES_MORE) { self.slots().into() } else { [slot].into() });
+        out.notify(Notice::Granted { grant, slots, fence });
+    }
+
+    fn resize(&mut self, permits: u32, out: &mut Outbox<Self>) {
+        self.permits = permits;
+        if self.waiting.first().is_some_and(|weight| *weight > permits) && !self.has(WAITS_ON) {
+            let weight = self.waiting.remove(0);
+            out.notify(Notice::TooLarge { weight, most: permits });
+        }
+    }
+
+    fn note(&mut self, note: u8) -> Result<(), Refusal> {
+        let refused = [REFUSES_FIRST, REFUSES_SECOND][usize::from(note)];
+        if self.has(refused) && self.notes.is_empty() {
+            return Err(Refusal::Junk("the other one first"));
+        }
+        self.notes.push(note);
+        Ok(())
+    }
+}
+
+impl Protocol for Toy {
+    const NAME: &'static str = "toy";
+    const MEANS: Means = Means::Slots;
+    type Message = Note;
+    type Timer = ();
+    type Durable = ();
+
+    fn start(setup: &Setup, stored: Option<()>, _out: &mut Outbox<Self>) -> Self {
+        assert_eq!(stored, None, "who comes back has nothing");
+        Self {
+            me: setup.me,
+            nodes: setup.nodes,
+            permits: setup.permits,
+            printed: setup.printed,
+            life: setup.life.0,
+            granted: 0,
+            held: Vec::new(),
+            clings_to: Vec::new(),
+            waiting: Vec::new(),
+            heard: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    fn handle(&mut self, _now: Time, input: InputOf<Self>, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+        match input {
+            Input::Acquire { weight } => {
+                self.ask(weight, out);
+                if self.has(TICKS) && !self.waiting.is_empty() {
+                    out.arm((), Span::UNIT);
+                }
+                if self.has(REFUSES_FIRST) || self.has(REFUSES_SECOND) {
+                    out.send(NodeId(1), Note::Note(0));
+                    out.send(NodeId(1), Note::Note(1));
+                }
+            }
+            Input::Withdraw => drop(self.waiting.pop()),
+            Input::Release { grant } => {
+                let given_back = self.held.extract_if(.., |held| held.0 == grant).map(|held| held.1);
+                let given_back: Vec<u32> = given_back.filter(|_| self.printed.has(CLINGS)).collect();
+                self.clings_to.extend(given_back);
+            }
+            Input::Resize(permits) => self.resize(permits, out),
+            Input::Expire(()) => out.arm((), Span::UNIT),
+            Input::Deliver { message: Note::Note(note), .. } => return self.note(note),
+            Input::Crashed(node, life) => self.heard.push((node, life.0, false)),
+            Input::Joined(node, life) => self.heard.push((node, life.0, true)),
+            Input::Lease(_) => {}
+        }
+        Ok(())
+    }
+
+    fn observe(&self) -> Observation {
+        let held = self.held.iter().map(|held| held.1);
+        let clings_to = self.clings_to.iter().copied();
+        Observation {
+            phase: match (self.waiting.is_empty(), self.held.is_empty()) {
+                (false, _) => Phase::Waiting,
+                (true, false) => Phase::Holding,
+                (true, true) => Phase::Idle,
+            },
+            stamp: (!self.waiting.is_empty()).then_some(Stamp::in_view(0, 1, self.me)),
+            slots: held.chain(clings_to).map(|slot| (slot, self.fence())).collect(),
+            owing: if self.has(OWES) { vec![NodeId(1)] } else { Vec::new() },
+            ..Observation::default()
+        }
+    }
+}
