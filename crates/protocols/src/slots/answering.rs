@@ -1,6 +1,7 @@
 //! Requests of others: what they are told, what they are owed, and the relays of the tree.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 use kgate_core::NodeId;
 
@@ -156,12 +157,13 @@ impl Slots {
         }
     }
 
-    /// Something has changed: whoever was told otherwise is told now, if it can make use of that.
+    /// Something has changed: whoever was told otherwise is told now, if it can make use of that; first whoever has waited longest.
     pub(super) fn update(&mut self, out: &mut Out) {
         if self.debts.is_empty() {
             return;
         }
         let mut debts = core::mem::take(&mut self.debts);
+        let mut news = Vec::new();
         debts.retain(|debt| {
             let report = self.report(debt.about.stamp);
             let same = (report.ahead, &report.holds) == (debt.ahead, &debt.holds);
@@ -185,9 +187,11 @@ impl Slots {
                 SlotsMessage::Agg { head, about, answers: Box::new(Answers::of(report)) }
             };
             debt.sent = true;
-            out.send(about.stamp.node, message);
+            news.push((about.stamp, message));
             owed
         });
         self.debts = debts;
+        news.sort_unstable_by_key(|(stamp, _)| *stamp);
+        news.into_iter().for_each(|(stamp, message)| out.send(stamp.node, message));
     }
 }
