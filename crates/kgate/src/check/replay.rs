@@ -4,7 +4,7 @@ use std::path::Path;
 
 use kgate_check::properties::NOT_LEFT_LYING;
 use kgate_check::{Bounds, Finding, Outcome};
-use kgate_core::{Graph, NodeId, Setup};
+use kgate_core::{Graph, NodeId, Setup, SlotOptions};
 use kgate_lab::scenario::{self, Outcome as Came};
 use kgate_protocols::registry;
 use kgate_spec::scenario::{Act, Channels, Down, Entry, Expect, Model, Then};
@@ -27,6 +27,7 @@ pub(super) struct Setting {
     graph: Option<String>,
     root: Option<NodeId>,
     tolerate: Option<u32>,
+    options: SlotOptions,
     /// Nothing may go wrong that the protocol does not claim to bear, so that it must be right without a defect.
     borne: bool,
 }
@@ -38,6 +39,7 @@ impl Setting {
             graph: graph.map(|graph| edges(graph)),
             root: graph.map(|graph| graph.root()).filter(|root| root.0 != 0),
             tolerate: entry.told_to_tolerate.then_some(setup.tolerate),
+            options: setup.slots,
             borne: super::unjudged(entry, bounds).is_none(),
         }
     }
@@ -145,6 +147,7 @@ fn scenario(args: &CheckArgs, setting: &Setting, finding: &Finding) -> Scenario 
         },
         tolerate: setting.tolerate,
         refresh: false,
+        options: setting.options,
         as_printed: args.as_printed.as_ref().map(|id| id.to_ascii_uppercase()),
         states: Vec::new(),
         then: if safety || endless { Then::Stop } else { Then::GoOn },

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kgate_core::{Graph, Printed, Span};
+use kgate_core::{Graph, Printed, SlotOptions, Span};
 use kgate_protocols::registry::{Entry, Network};
 use kgate_protocols::topology::graphs::{self, SHAPES};
 use kgate_sim::{Claims, Config, Down, Rng, Start, StateConfig};
@@ -43,7 +43,11 @@ pub(super) fn config(scenario: &Scenario, entry: &Entry, repaired: bool) -> Resu
             permits.saturating_sub(1)
         )));
     }
+    if scenario.options != SlotOptions::default() && !entry.slots {
+        return Err(refused(format!("{} has no numbered slots: leave out `options`", entry.name)));
+    }
     let mut config = Config::new(nodes, permits);
+    config.slots = scenario.options;
     config.printed = printed(scenario, entry, repaired)?;
     config.graph = graph(scenario, entry)?;
     config.tolerate = scenario.tolerate.unwrap_or(0);

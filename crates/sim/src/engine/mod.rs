@@ -64,6 +64,8 @@ mod disturbed_tests;
 #[cfg(test)]
 mod fault_tests;
 #[cfg(test)]
+mod slots_tests;
+#[cfg(test)]
 mod tests;
 
 /// Which event queue drives a run. The result is the same; the hash says so.

@@ -2,22 +2,25 @@
 //!
 //! `docs/SCENARIOS.md` describes the format for those who write one. Comment lines at the top tell the story; header lines say what is run
 //! and what is expected; then, after an empty line, come the steps in the words of [`schedule`](crate::schedule), one a line, and indented
-//! below each what it led to. `parse.rs` reads such a file, `print.rs` writes it, `lines.rs` tells in words what a trace says.
+//! below each what it led to. `parse.rs` reads such a file, `print.rs` writes it, `lines.rs` tells in words what a trace says,
+//! `options.rs` has the line for numbered slots.
 //! The printed form is the only one that the checks accept: a file is the same after reading and printing it.
 
 mod lines;
+mod options;
 mod parse;
 mod print;
 
 use std::fmt;
 
-use kgate_core::NodeId;
+use kgate_core::{NodeId, SlotOptions};
 
 use crate::convergence::{AT_MOST_L_TOKENS, SOMEBODY_CAN_MOVE};
+use crate::history::NOTHING_FROM_NOTHING;
 use crate::schedule::Step;
 use crate::{
     Accuracy, AtMostK, Completeness, Convergence, EntryOrder, EveryoneServed, GRANTED_IN_TIME, NOT_REFUSED,
-    NoDeadlock, OneToken, Permissions, SlotFences, SometimesK,
+    NoDeadlock, NoResidue, OneToken, Permissions, SlotFences, SometimesK, StrictOrder, WithinK,
 };
 
 pub use lines::{Next, after, tell};
@@ -27,7 +30,7 @@ pub use parse::NotAScenario;
 pub const MOST_PROCESSES: u32 = 1000;
 
 /// What a story can expect to be violated: the properties that its judges, over messages and in the state model, can complain of.
-pub const PROPERTIES: [&str; 15] = [
+pub const PROPERTIES: [&str; 19] = [
     AtMostK::NAME,
     SometimesK::NAME,
     SlotFences::NAME,
@@ -43,6 +46,10 @@ pub const PROPERTIES: [&str; 15] = [
     Convergence::NAME,
     AT_MOST_L_TOKENS,
     SOMEBODY_CAN_MOVE,
+    StrictOrder::NAME,
+    WithinK::NAME,
+    NoResidue::NAME,
+    NOTHING_FROM_NOTHING,
 ];
 
 /// A scenario.
@@ -70,6 +77,8 @@ pub struct Scenario {
     pub tolerate: Option<u32>,
     /// Whether idle processes have a timer after which they speak.
     pub refresh: bool,
+    /// How numbered slots go about it.
+    pub options: SlotOptions,
     /// The published defect that is switched on.
     pub as_printed: Option<String>,
     /// In the state model: who does not start clean, and how.

@@ -2,8 +2,9 @@
 
 use std::str::FromStr;
 
-use kgate_core::NodeId;
+use kgate_core::{NodeId, SlotOptions};
 
+use super::options;
 use super::{Act, Channels, Down, Entry, Expect, MOST_PROCESSES, Model, Movers, PROPERTIES, Scenario, Then};
 use crate::schedule::NoStep;
 
@@ -88,6 +89,7 @@ struct Header {
     down: Option<Down>,
     tolerate: Option<u32>,
     refresh: Option<()>,
+    options: Option<SlotOptions>,
     as_printed: Option<String>,
     clean: Option<()>,
     states: Vec<(NodeId, String)>,
@@ -120,6 +122,7 @@ impl Header {
             ("down", ["lost"]) => put(&mut self.down, Down::Lost),
             ("down", ["kept"]) => put(&mut self.down, Down::Kept),
             ("tolerate", [count]) => put(&mut self.tolerate, count.parse().map_err(|_| wrong())?),
+            ("options", [_, ..]) => put(&mut self.options, options::parse(&words).ok_or_else(wrong)?),
             ("refresh", []) => put(&mut self.refresh, ()),
             ("as-printed", [id]) => put(&mut self.as_printed, id.to_ascii_uppercase()),
             ("start", ["clean"]) => put(&mut self.clean, ()),
@@ -178,6 +181,7 @@ impl Header {
             down: self.down.unwrap_or_default(),
             tolerate: self.tolerate,
             refresh: self.refresh.is_some(),
+            options: self.options.unwrap_or_default(),
             repaired: self.as_printed.is_some() && self.repaired.unwrap_or(true),
             as_printed: self.as_printed,
             states,

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::options;
 use super::{Channels, Down, Expect, Model, Scenario, Then};
 
 impl fmt::Display for Scenario {
@@ -49,6 +50,10 @@ impl Scenario {
         }
         if self.refresh {
             writeln!(f, "refresh")?;
+        }
+        let options = options::words(&self.options);
+        if !options.is_empty() {
+            writeln!(f, "options {}", options.join(" "))?;
         }
         if let Some(id) = &self.as_printed {
             writeln!(f, "as-printed {id}")?;

@@ -15,6 +15,7 @@ channels unordered
 down kept
 tolerate 0
 refresh
+options tree keep=off
 as-printed R7
 then stop
 expect \"at most k inside\"
@@ -54,7 +55,7 @@ fn the_printed_form_is_canonical() {
         assert_eq!(scenario.to_string(), text);
     }
     let full: Scenario = FULL.parse().unwrap();
-    assert_eq!((full.steps.len(), full.steps[1].line, full.steps[1].notes.len()), (3, 23, 1));
+    assert_eq!((full.steps.len(), full.steps[1].line, full.steps[1].notes.len()), (3, 24, 1));
     assert_eq!((full.root, full.repaired, full.refresh), (Some(NodeId(1)), false, true));
 }
 
@@ -78,6 +79,7 @@ fn nonsense_is_refused() {
     };
     assert!(with("", "").is_ok());
     assert!(matches!(with("channel fifo\n", ""), Err(NotAScenario::Header(4, _))));
+    assert!(matches!(with("options round\n", ""), Err(NotAScenario::Header(4, _))));
     assert!(matches!(with("permits 2\n", ""), Err(NotAScenario::Twice(4, _))));
     assert!(matches!(with("repaired none\n", ""), Err(NotAScenario::Together(_))));
     assert!(matches!(with("state p0 x\n", ""), Err(NotAScenario::Together(_))));

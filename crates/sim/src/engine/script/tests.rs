@@ -208,3 +208,53 @@ fn down_and_back() {
     let kept = with(config, false, later).expect("a script");
     assert_eq!(kept.waiting, [NodeId(1)], "p0 got the token back");
 }
+
+/// Where processes come back with nothing, the log is told to each in its order, and nothing else; without one, crashes in any order.
+#[test]
+fn news_of_lives() {
+    let mut config = config();
+    (config.claims.returns, config.claims.slots) = (true, true);
+    let play = |config: &Config, text: &str| with(config.clone(), false, text);
+    let why = |config: &Config, text: &str| match play(config, text) {
+        Err(PlayError::Impossible(impossible)) => impossible.why,
+        other => panic!("{other:?}"),
+    };
+    let lives = "p0 crashes\np0 is back\np1 crashes\np2 learns that p0 has crashed";
+    let told = format!(
+        "{lives}\np2 learns that p0 is back\np2 learns that p1 has crashed\np0 learns that p0 has crashed"
+    );
+    let played = play(&config, &told).expect("a script");
+    assert!(played.quiet && played.violations.is_empty(), "{:?}", played.violations);
+    assert!(
+        why(&config, &format!("{lives}\np2 learns that p1 has crashed"))
+            .contains("`p2 learns that p0 is back` comes first")
+    );
+    assert!(why(&config, "p0 learns that p1 has crashed").contains("the whole log"));
+    assert!(why(&config, "p0 crashes\np0 is back\np1 crashes\np1 is back\np0 is back").contains("p0 is up"));
+    config.slots.membership = kgate_core::Membership::Join;
+    let any = "p0 crashes\np1 crashes\np2 learns that p1 has crashed\np2 learns that p0 has crashed";
+    assert!(play(&config, any).is_ok());
+    assert!(why(&config, "p0 crashes\np0 is back\np2 learns that p0 is back").contains("membership=join"));
+    assert!(why(&config, &format!("{any}\np2 learns that p0 has crashed")).contains("every such crash"));
+}
+
+/// Several clients of a process wait and are inside; weights and another k are taken as they can be.
+#[test]
+fn several_clients() {
+    let mut config = config();
+    config.claims.slots = true;
+    let why = |text: &str| match with(config.clone(), false, text) {
+        Err(PlayError::Impossible(impossible)) => impossible.why,
+        other => panic!("{other:?}"),
+    };
+    assert!(why("p0 asks for 2").contains("ask for 1 .. 1"));
+    assert!(why("p0 sets k to 0").contains("at least 1"));
+    assert!(why("p0 asks\np0 comes out 2").contains("not 2 clients"));
+    let both = with(config.clone(), false, "p0 asks\np1 asks\np1 asks\np1 gives up\np0 comes out")
+        .expect("a script");
+    assert_eq!(
+        (both.waiting, both.inside),
+        (vec![NodeId(1)], vec![]),
+        "one gave up, and careless forgot the other"
+    );
+}

@@ -1,0 +1,335 @@
+//! Numbered slots, clients and new lives, with a tiny protocol that has them all to itself; and a planted bug for every judge.
+
+use std::collections::VecDeque;
+
+use kgate_core::{
+    Fence, GrantId, Incarnation, Input, InputOf, Means, Membership, Never, NodeId, Notice, Observation,
+    Outbox, Phase, Protocol, Refusal, Setup, Span, Stamp, Time,
+};
+use kgate_spec::history::NOTHING_FROM_NOTHING;
+use kgate_spec::{AtMostK, EveryoneServed, NoResidue, SlotFences, StrictOrder, WithinK};
+
+use super::tests::Accuser;
+use super::{Bucket, Heap, run};
+use crate::{Chance, Claims, Config, Crash, Detector, Down, Latency, Load, Report, Think};
+
+/// What a [`Desk`] does wrong.
+const HONEST: u8 = 0;
+const ONE_SLOT: u8 = 1;
+const BEYOND_K: u8 = 2;
+const TOO_FEW: u8 = 3;
+const OLD_FENCE: u8 = 4;
+const OVERTAKES: u8 = 5;
+const OWES: u8 = 6;
+const STAYS_LARGE: u8 = 7;
+const UNASKED: u8 = 8;
+const REFUSES: u8 = 9;
+const SHOWS_TWICE: u8 = 10;
+
+/// Hands out slots as if it were alone, so only p0 asks; and holds its driver to what it was promised of lives and news.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Desk<const BUG: u8> {
+    me: NodeId,
+    life: u32,
+    permits: u32,
+    waiting: VecDeque<u32>,
+    inside: Vec<(GrantId, Vec<u32>)>,
+    grants: u64,
+    /// What it has heard of lives: who, which, and whether that one came.
+    heard: Vec<(NodeId, u32, bool)>,
+    in_one_order: bool,
+}
+
+impl<const BUG: u8> Desk<BUG> {
+    fn serve(&mut self, out: &mut Outbox<Self>) {
+        let k = if BUG == BEYOND_K { self.permits + 1 } else { self.permits };
+        while let Some(&weight) = self.waiting.front() {
+            let taken: Vec<u32> = self.inside.iter().flat_map(|(_, slots)| slots.clone()).collect();
+            let free = (0..k).rev().filter(|slot| BUG == ONE_SLOT || !taken.contains(slot));
+            let count = if BUG == TOO_FEW { 1 } else { weight };
+            let slots: Vec<u32> = free.take(count as usize).collect();
+            if slots.len() < count as usize {
+                return;
+            }
+            self.waiting.pop_front();
+            self.enter(slots, out);
+        }
+    }
+
+    fn enter(&mut self, slots: Vec<u32>, out: &mut Outbox<Self>) {
+        self.grants += 1;
+        let grant = GrantId(u64::from(self.life) << 32 | self.grants);
+        let ticks = if BUG == OLD_FENCE { 1 } else { self.grants };
+        let fence = Some(Fence::of_slot(self.life, ticks, self.me, 0));
+        self.inside.push((grant, slots.clone()));
+        out.notify(Notice::Granted { grant, slots: Some(slots.into()), fence });
+    }
+
+    fn resize(&mut self, permits: u32, out: &mut Outbox<Self>) {
+        self.permits = permits;
+        if BUG != STAYS_LARGE {
+            let fits = |weight: &u32| *weight <= permits;
+            for weight in self.waiting.iter().filter(|weight| !fits(weight)) {
+                out.notify(Notice::TooLarge { weight: *weight, most: permits });
+            }
+            self.waiting.retain(fits);
+        }
+    }
+
+    /// The log tells each life once, its end before the next begins, and returns by their numbers.
+    fn hear(&mut self, of: NodeId, life: u32, joined: bool) {
+        assert!(!self.heard.contains(&(of, life, joined)), "{:?} twice", (of, life, joined));
+        if self.in_one_order {
+            let returns = self.heard.iter().filter(|(.., joined)| *joined).count();
+            let last = self.heard.iter().rev().find(|(other, ..)| *other == of);
+            match last {
+                _ if joined => assert_eq!(life as usize, returns + 1, "the next number"),
+                None => assert_eq!(life, 0, "its first life"),
+                Some(&(_, began, joined)) => assert_eq!((life, joined), (began, true), "the life that began"),
+            }
+            assert_eq!(joined, last.is_some_and(|(.., joined)| !joined), "it ends before it begins");
+        } else {
+            assert!(!joined && of != self.me, "nobody is told of returns, nor of itself");
+        }
+        self.heard.push((of, life, joined));
+    }
+}
+
+impl<const BUG: u8> Protocol for Desk<BUG> {
+    const NAME: &'static str = "desk";
+    const MEANS: Means = Means::Slots;
+    type Message = Never;
+    type Timer = Never;
+    type Durable = Never;
+
+    fn start(setup: &Setup, _restored: Option<Never>, _out: &mut Outbox<Self>) -> Self {
+        Self {
+            me: setup.me,
+            life: setup.life.0,
+            permits: setup.permits,
+            waiting: VecDeque::new(),
+            inside: Vec::new(),
+            grants: 0,
+            heard: Vec::new(),
+            in_one_order: setup.slots.membership == Membership::Log,
+        }
+    }
+
+    fn handle(&mut self, _now: Time, input: InputOf<Self>, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+        match input {
+            Input::Acquire { weight } if weight > self.permits => {
+                return Err(Refusal::Weight { weight, most: self.permits });
+            }
+            Input::Acquire { weight } if BUG == REFUSES => {
+                out.notify(Notice::TooLarge { weight, most: self.permits });
+            }
+            Input::Acquire { weight } => {
+                self.waiting.push_back(weight);
+                if BUG == UNASKED {
+                    self.enter(vec![0], out);
+                    self.enter(vec![1], out);
+                    self.waiting.clear();
+                }
+            }
+            Input::Withdraw => drop(self.waiting.pop_back().ok_or(Refusal::NoSuchRequest)?),
+            Input::Release { grant } => self.inside.retain(|(other, _)| *other != grant),
+            Input::Resize(permits) => self.resize(permits, out),
+            Input::Crashed(of, Incarnation(life)) => self.hear(of, life, false),
+            Input::Joined(of, Incarnation(life)) => self.hear(of, life, true),
+            Input::Lease(_) | Input::Deliver { .. } | Input::Expire(_) => {
+                unreachable!("nobody does that here")
+            }
+        }
+        self.serve(out);
+        Ok(())
+    }
+
+    fn observe(&self) -> Observation {
+        let overtaken = Stamp { clock: 0, node: self.me };
+        let shown = if BUG == SHOWS_TWICE { vec![(0, Fence(1))] } else { Vec::new() };
+        Observation {
+            phase: if self.waiting.is_empty() { Phase::Idle } else { Phase::Waiting },
+            stamp: (BUG == OVERTAKES && self.me == NodeId(1)).then_some(overtaken),
+            owing: if BUG == OWES { vec![NodeId(0)] } else { Vec::new() },
+            slots: shown,
+            ..Observation::default()
+        }
+    }
+}
+
+/// p0 of three has three clients, which ask for up to three of four units and hold them for 2.
+fn config() -> Config {
+    let mut config = Config::new(3, 4);
+    config.cost.latency = Latency::Constant(Span::UNIT);
+    config.load = Load {
+        requesters: 1,
+        hold: Span::UNIT.times(2),
+        think: Think::Constant(Span::UNIT),
+        clients: 3,
+        weight_max: 3,
+        ..Load::PLAIN
+    };
+    config.detection.oracle = Some(Span::UNIT.times(3));
+    config.claims = Claims {
+        bears: 2,
+        detector: Some(Detector::Log),
+        returns: true,
+        slots: true,
+        asks_inside: true,
+        ..Claims::default()
+    };
+    config.duration = Span::UNIT.times(60);
+    config
+}
+
+fn report<const BUG: u8>(config: &Config) -> Report {
+    let report = run::<Desk<BUG>, Accuser<false>, Bucket>("desk", config, None).expect("a run");
+    let again = run::<Desk<BUG>, Accuser<false>, Heap>("desk", config, None).expect("a run");
+    assert_eq!(report.hash, again.hash);
+    report
+}
+
+fn properties(report: &Report) -> Vec<&str> {
+    report.violations.iter().map(|violation| violation.property).collect()
+}
+
+fn first<const BUG: u8>(config: &Config) -> &'static str {
+    report::<BUG>(config).violations.first().expect("a violation").property
+}
+
+/// Units are counted, not clients; each client asks by itself; and asking while inside is one more in the queue.
+#[test]
+fn weights_and_clients() {
+    let mut config = config();
+    let report = report::<HONEST>(&config);
+    assert_eq!((properties(&report), report.max_inside, report.k_inside_seen), (vec![], 4, true));
+    assert!(report.grants > 25 && report.requests - report.grants <= 3, "{}", report.grants);
+    config.load.entries = Some(4);
+    config.load.ask_inside = true;
+    let inside = self::report::<HONEST>(&config);
+    assert_eq!((properties(&inside), inside.requests, inside.grants), (vec![], 12, 12));
+}
+
+/// Clients that lose their patience wait no longer, ask again, and leave nothing behind.
+#[test]
+fn withdrawals() {
+    let mut config = config();
+    config.load.withdraw = "0.5".parse().expect("a chance");
+    config.load.patience = Span::UNIT;
+    let report = report::<HONEST>(&config);
+    assert_eq!(properties(&report), [""; 0]);
+    assert!(report.withdrawals > 5 && report.grants > 20, "{} {}", report.withdrawals, report.grants);
+}
+
+/// k shrinks and grows: who wants too much is refused and asks for less, slots beyond k drain, and weights stay within what is known.
+#[test]
+fn resizes() {
+    let mut config = config();
+    config.resizes = [(5, 1), (20, 2), (30, 6)].map(|(at, k)| (Span::UNIT.times(at), k)).to_vec();
+    config.load.weight_max = 5;
+    let report = report::<HONEST>(&config);
+    assert_eq!((properties(&report), report.max_inside), (vec![], 6));
+    assert!(report.refused > 0, "{report:?}");
+    config.resizes.truncate(1);
+    assert_eq!(properties(&self::report::<STAYS_LARGE>(&config)).last(), Some(&EveryoneServed::NAME));
+}
+
+fn crashes(list: &[(u32, u64, Option<u64>)]) -> Vec<Crash> {
+    let units = |times| Span::UNIT.times(times);
+    list.iter()
+        .map(|&(node, at, back)| Crash { node: NodeId(node), at: units(at), back: back.map(units) })
+        .collect()
+}
+
+/// Processes come back with nothing, also all at once; clients are gone with them and ask anew. The desk checks what it is told.
+#[test]
+fn new_lives() {
+    let mut config = config();
+    config.crashes = crashes(&[
+        (0, 5, Some(10)),
+        (1, 6, Some(8)),
+        (2, 7, Some(9)),
+        (0, 20, Some(21)),
+        (2, 22, None),
+        (0, 40, Some(70)),
+    ]);
+    config.resizes = vec![(Span::UNIT.times(15), 3)];
+    let report = report::<HONEST>(&config);
+    assert_eq!((properties(&report), report.recoveries, report.crashes), (vec![], 5, 1));
+    assert!(report.grants > 15 && report.undetected == 0, "{}", report.grants);
+    config.slots.membership = Membership::Join;
+    config.crashes.retain(|crash| crash.node != NodeId(1));
+    let report = self::report::<HONEST>(&config);
+    assert_eq!((properties(&report), report.recoveries, report.crashes), (vec![], 4, 1));
+}
+
+/// Whatever is drawn keeps its promises too.
+#[test]
+fn drawn_lives() {
+    let mut config = config();
+    (config.random_recoveries, config.down_for) = (12, Span::UNIT.times(9));
+    for seed in 1..=40 {
+        config.seed = seed;
+        config.slots.membership = if seed % 2 == 0 { Membership::Join } else { Membership::Log };
+        assert_eq!(properties(&report::<HONEST>(&config)), [""; 0], "seed {seed}");
+    }
+}
+
+/// The planted bugs, each caught by its judge.
+#[test]
+fn planted_bugs_are_caught() {
+    let config = config();
+    let mut light = config.clone();
+    light.load.weight_max = 1;
+    assert_eq!(first::<ONE_SLOT>(&light), SlotFences::NAME);
+    assert_eq!(first::<OLD_FENCE>(&light), SlotFences::NAME);
+    assert_eq!(first::<BEYOND_K>(&light), WithinK::NAME);
+    assert_eq!(first::<TOO_FEW>(&config), NOTHING_FROM_NOTHING);
+    assert_eq!(first::<REFUSES>(&light), NOTHING_FROM_NOTHING);
+    assert_eq!(first::<OVERTAKES>(&light), StrictOrder::NAME);
+    assert_eq!(first::<SHOWS_TWICE>(&light), SlotFences::NAME);
+    assert_eq!(properties(&report::<OWES>(&light)), [NoResidue::NAME]);
+    assert!(properties(&report::<ONE_SLOT>(&light)).len() < 9, "the first ones tell the story");
+    light.load.entries = Some(2); // Each grant too many would ask again.
+    assert_eq!(first::<UNASKED>(&light), NOTHING_FROM_NOTHING);
+    light.load.clients = 6;
+    assert!(properties(&report::<ONE_SLOT>(&light)).contains(&AtMostK::NAME));
+}
+
+/// The same run unaudited: the judges that look at processes say nothing, and the hash is the same.
+#[test]
+fn audits_change_nothing() {
+    let mut config = config();
+    let seen = report::<OWES>(&config);
+    config.audit = crate::Audit::Never;
+    let unseen = report::<OWES>(&config);
+    assert_eq!((properties(&unseen), &unseen.hash), (vec![], &seen.hash));
+}
+
+/// What cannot be meant, or what others do not claim, is refused.
+#[test]
+fn claims_are_checked() {
+    let refused = |change: &dyn Fn(&mut Config)| {
+        let mut config = config();
+        change(&mut config);
+        run::<Desk<HONEST>, Accuser<false>, Bucket>("desk", &config, None).unwrap_err().to_string()
+    };
+    let other = |config: &mut Config| (config.claims.slots, config.nodes) = (false, 8);
+    assert!(refused(&other).contains("choose slots"));
+    assert!(refused(&|config| config.load.weight_max = 5).contains("choose at most 4"));
+    assert!(refused(&|config| config.load.clients = 0).contains("at least 1"));
+    assert!(
+        refused(&|config| config.resizes = vec![(Span::UNIT.times(61), 2)]).contains("a resize to 2 at 61")
+    );
+    assert!(refused(&|config| config.resizes = vec![(Span::UNIT, 0)]).contains("at least 1 unit"));
+    assert!(refused(&|config| config.down = Down::Kept).contains("with nothing"));
+    let all = |config: &mut Config| {
+        config.crashes = crashes(&[(0, 1, Some(2)), (1, 5, Some(6)), (2, 9, Some(10))]);
+        config.slots.membership = Membership::Join;
+    };
+    assert!(refused(&all).contains("some process must never crash"));
+    let mut unlucky = config();
+    (unlucky.claims.slots, unlucky.nodes) = (false, 8);
+    (unlucky.load.clients, unlucky.load.weight_max, unlucky.load.withdraw) = (1, 1, Chance(1));
+    assert!(matches!(unlucky.check(), Err(crate::ConfigError::NoSlots(_))));
+}
