@@ -1,0 +1,84 @@
+//! `kgate sim` with numbered slots: what is refused, and that every option is in the command that makes a run again.
+
+use std::process::{Command, Output};
+
+fn kgate(line: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kgate"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("KGATE_OPT_")) {
+        command.env_remove(name);
+    }
+    command.args(line.split_whitespace()).output().expect("kgate runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What only numbered slots know of is refused for others, each flag by its name; and what cannot be meant says what can.
+#[test]
+fn options_of_slots_are_refused() {
+    for flag in [
+        "--clients 2",
+        "--weight-max 2",
+        "--withdraw 0.1",
+        "--patience 3",
+        "--resize 2@5",
+        "--dissemination flat",
+        "--membership join",
+        "--defer off",
+        "--quiet off",
+        "--keep off",
+        "--cohort 0",
+        "--batch 2",
+        "--lanes 2",
+        "--ask-again 5",
+    ] {
+        let output = kgate(&format!("sim --protocol raymond {flag}"));
+        let name = flag.split(' ').next().unwrap_or_default();
+        let says = format!("raymond has no numbered slots: leave out {name}, or choose slots");
+        assert_eq!(output.status.code(), Some(2), "{flag}");
+        assert!(text(&output.stderr).contains(&says), "{flag}: {}", text(&output.stderr));
+    }
+    for (line, says) in [
+        ("--patience 3", "give --withdraw"),
+        ("--loss 0.1", "give --ask-again"),
+        ("--weight-max 4", "choose at most 3"),
+        ("--weight-max 2 --lanes 2 --resize 2@5", ""),
+        ("--resize 2", "units@time such as 2@300"),
+        ("--resize 2@1001", "before the run's end at 1000"),
+        ("--crash 1@5..9 --down kept", "leave out --down kept"),
+        ("-n 2 -k 1 --membership join --crash 0@5..9,1@20..25", "some process must never crash"),
+        ("--keep maybe", "possible values: on, off"),
+        ("--swarm --clients 2", "leave out --clients"),
+        ("--swarm --keep off", "leave out --keep"),
+    ] {
+        let output = kgate(&format!("sim --protocol slots {line}"));
+        let code = if says.is_empty() { 0 } else { 2 };
+        assert_eq!(output.status.code(), Some(code), "{line}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(says), "{line}: {}", text(&output.stderr));
+    }
+}
+
+/// The command that is printed makes the same run again, whatever was asked for; and its trace is judged right by itself.
+#[test]
+fn the_replay_is_complete() {
+    let folder = std::env::temp_dir().join(format!("kgate-slots-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let trace = folder.join("run.ndjson");
+    for line in [
+        "-n 6 -k 4 --load high --hold 1 --clients 2 --weight-max 3 --withdraw 0.2 --patience 4 --resize 2@40,5@60 --random-recoveries 6",
+        "-n 6 -k 4 --load high --hold 1 --dissemination tree --membership join --crash 1@9..12,2@30 --defer off --quiet off --keep off --cohort 0",
+        "-n 5 -k 6 --load high --hold 1 --lanes 3 --weight-max 2 --batch 4 --ask-again 3 --loss 0.1 --duplicates 0.1",
+    ] {
+        let first = kgate(&format!("sim --protocol slots --duration 100 {line} --trace {}", trace.display()));
+        assert!(first.status.success(), "{line}: {}", text(&first.stderr));
+        let page = text(&first.stdout);
+        let hash = |page: &str| page.split("hash ").nth(1).map(|rest| rest[..18].to_owned());
+        let replay = page.split("replay      kgate ").nth(1).expect("a command").trim().to_owned();
+        let again = kgate(&replay);
+        assert_eq!(hash(&text(&again.stdout)), hash(&page), "{replay}");
+        let judged = kgate(&format!("trace judge {}", trace.display()));
+        assert!(judged.status.success(), "{line}: {}{}", text(&judged.stdout), text(&judged.stderr));
+    }
+    std::fs::remove_dir_all(&folder).expect("the folder");
+}
