@@ -288,7 +288,10 @@ fn protocols_are_listed() {
     let list = json("protocols --json");
     let names: Vec<_> =
         list["protocols"].as_array().expect("a list").iter().map(|p| p["name"].clone()).collect();
-    assert_eq!(names, ["raymond", "bas", "vcube", "robust", "timer-free", "tree-token", "stabilizing"]);
+    assert_eq!(
+        names,
+        ["raymond", "bas", "vcube", "robust", "timer-free", "tree-token", "stabilizing", "slots"]
+    );
     let text = stdout(&kgate("protocols"));
     for word in ["raymond", "JPDC 2018", "--as-printed D7", "n-1 crashes"] {
         assert!(text.contains(word), "{word}");
@@ -398,7 +401,7 @@ fn a_swarm_finds_saves_and_tells() {
     assert_eq!(good.status.code(), Some(0), "{}", stderr(&good));
     assert_eq!(
         stdout(&good).lines().filter(|line| line.contains("8 runs") && line.ends_with("all correct")).count(),
-        7
+        8
     );
     assert!(!folder.exists(), "nothing to save");
     let line = format!(
