@@ -287,11 +287,8 @@ fn full_and_closed_outputs() {
 fn protocols_are_listed() {
     let list = json("protocols --json");
     let names: Vec<_> =
-        list["protocols"].as_array().expect("a list").iter().map(|p| p["name"].clone()).collect();
-    assert_eq!(
-        names,
-        ["raymond", "bas", "vcube", "robust", "timer-free", "tree-token", "stabilizing", "slots"]
-    );
+        list["protocols"].as_array().expect("a list").iter().filter_map(|p| p["name"].as_str()).collect();
+    assert_eq!(names.join(" "), "raymond bas vcube robust timer-free tree-token stabilizing slots");
     let text = stdout(&kgate("protocols"));
     for word in ["raymond", "JPDC 2018", "--as-printed D7", "n-1 crashes"] {
         assert!(text.contains(word), "{word}");
