@@ -477,28 +477,6 @@ fn schedules_are_explored() {
     }
 }
 
-/// `slots` within small bounds, with everything that only it knows of; and a rule left out is found.
-#[test]
-fn check_explores_numbered_slots() {
-    for bounds in [
-        "-n 2 -k 2 --entries 2 --ask-inside --weight-max 2",
-        "-n 2 -k 1 --restarts 1 --withdrawals 1 --channels unordered",
-        "-n 2 -k 1 --restarts 1 --membership join",
-        "-n 3 -k 1 --entries 1,1,0 --crashes 1 --dissemination tree --defer off --quiet off --keep off --cohort 0",
-        "-n 2 -k 2 --weight-max 2 --resize 1,2",
-        "-n 2 -k 2 --entries 2,1 --clients 2 --batch 2",
-        "-n 2 -k 1 --ask-again --expiries 1 --loss 1",
-    ] {
-        let found = json(&format!("check --protocol slots {bounds} --json"));
-        assert_eq!(found["complete"], true, "{bounds}");
-        let properties = found["properties"].as_array().unwrap();
-        assert!(properties.iter().all(|property| property["holds"] == true), "{bounds}: {found}");
-    }
-    let found = kgate("check --protocol slots -n 2 --as-printed SP2 --property order-of-stamps --shortest");
-    assert_eq!(found.status.code(), Some(1), "{}", stderr(&found));
-    assert!(stderr(&found).contains("the simulator agrees"), "{}", stderr(&found));
-}
-
 /// Where a protocol claims nothing, its liveness is not judged, and that is told; what is found is played in the very setting of the search.
 #[test]
 fn claims_and_settings_are_kept() {

@@ -1,0 +1,69 @@
+//! `kgate check --protocol slots` as its users meet it.
+
+use std::process::{Command, Output};
+
+fn kgate(line: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kgate"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("KGATE_OPT_")) {
+        command.env_remove(name); // A developer's own settings are not part of the test.
+    }
+    command.args(line.split_whitespace()).output().expect("kgate runs")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).expect("text")
+}
+
+fn json(line: &str) -> serde_json::Value {
+    let output = kgate(line);
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{line}: {error}: {}", stderr(&output)))
+}
+
+/// `slots` within small bounds, with everything that only it knows of; and a rule left out is found.
+#[test]
+fn check_explores_numbered_slots() {
+    for bounds in [
+        "-n 2 -k 2 --entries 2 --ask-inside --weight-max 2",
+        "-n 2 -k 1 --restarts 1 --withdrawals 1 --channels unordered",
+        "-n 2 -k 1 --restarts 1 --membership join",
+        "-n 3 -k 1 --entries 1,1,0 --crashes 1 --dissemination tree --defer off --quiet off --keep off --cohort 0",
+        "-n 2 -k 2 --weight-max 2 --resize 1,2",
+        "-n 2 -k 2 --entries 2,1 --clients 2 --batch 2",
+        "-n 2 -k 1 --ask-again --expiries 1 --loss 1",
+    ] {
+        let found = json(&format!("check --protocol slots {bounds} --json"));
+        assert_eq!(found["complete"], true, "{bounds}");
+        let properties = found["properties"].as_array().unwrap();
+        assert!(properties.iter().all(|property| property["holds"] == true), "{bounds}: {found}");
+    }
+}
+
+/// A rule left out is found, and the simulator, told the same options, comes to the same.
+#[test]
+fn a_rule_left_out_is_found() {
+    let off = "--channels unordered --defer off --quiet off --keep off --cohort 0";
+    for (bounds, agrees) in [
+        ("-n 3 --as-printed S1", true),
+        ("-n 2 --restarts 1 --as-printed S2", true),
+        ("-n 2 --restarts 2 --as-printed S4 --property growing-fence", true),
+        ("-n 2 --restarts 1 --as-printed S6", true),
+        ("-n 2 --withdrawals 1 --as-printed S7", true),
+        ("-n 3 --resize 2 --quiet on --as-printed S9 --property what-is-free", false),
+        ("-n 2 --entries 2,1 --ask-inside --keep on --as-printed S10 --property granted", true),
+        ("-n 2 -k 2 --weight-max 2 --resize 1 --as-printed S11 --property granted", true),
+        ("-n 3 --crashes 1 --dissemination tree --as-printed S13 --property granted", true),
+        ("-n 2 --as-printed SP1 --property order-of-stamps", true),
+        ("-n 2 --as-printed SP2 --property at-most-k", true),
+    ] {
+        // An option that is said twice is refused: what a row says stands for what is off.
+        let mut words: Vec<&str> = off.split(' ').collect();
+        for flag in ["--quiet", "--keep"].iter().filter(|flag| bounds.contains(**flag)) {
+            let place = words.iter().position(|word| word == flag).expect("it is there");
+            words.drain(place..place + 2);
+        }
+        let found = kgate(&format!("check --protocol slots {bounds} {} --shortest", words.join(" ")));
+        assert_eq!(found.status.code(), Some(1), "{bounds}: {}", stderr(&found));
+        assert_eq!(stderr(&found).contains("the simulator agrees"), agrees, "{bounds}: {}", stderr(&found));
+    }
+}
