@@ -4,8 +4,8 @@ use kgate_core::{Cargo, Means, Message, NodeId, Protocol};
 pub use kgate_spec::NOT_REFUSED;
 use kgate_spec::history::NOTHING_FROM_NOTHING;
 use kgate_spec::{
-    AtMostK, EntryOrder, EveryoneServed, NoResidue, OneToken, Permissions, SlotFences, SometimesK,
-    StrictOrder, WithinK,
+    AtMostK, EntryOrder, EveryoneServed, NoResidue, NotLeftLying, OneToken, Permissions, SlotFences,
+    SometimesK, StrictOrder, WithinK,
 };
 use stateright::Property;
 
@@ -17,7 +17,7 @@ pub const K_INSIDE: &str = SometimesK::NAME;
 
 /// Numbered slots are not left lying: where nothing is under way, the first of those that wait wants more than is free. Who holds a slot may stay as
 /// long as it likes, so that a request which waits for no reason is seen even if the next release would wake it (`slots`, P4).
-pub const NOT_LEFT_LYING: &str = "nobody waits for what is free";
+pub const NOT_LEFT_LYING: &str = NotLeftLying::NAME;
 
 /// All properties: those of every protocol, and those that its means of exclusion call for. Of each, only the first state counts in which it
 /// is broken (or, of what is to be reached, reached).

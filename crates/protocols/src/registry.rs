@@ -325,7 +325,8 @@ pub const ENTRIES: &[Entry] = &[
         delays: "2, on the tree 2 log2(n); 0 to use a kept slot again",
         citation: SLOTS,
         defects: &[
-            "S1", "S2", "S3", "S4", "S5", "S6", "S7", "S8", "S9", "S10", "S11", "S12", "S13", "SP1", "SP2",
+            "S1", "S2", "S3", "S4", "S5", "S6", "S7", "S8", "S9", "S10", "S11", "S12", "S13", "S15", "SP1",
+            "SP2",
         ],
         network: Network::Everybody,
         recovers: false,

@@ -8,7 +8,7 @@ use kgate_core::{Graph, NodeId, Setup, SlotOptions};
 use kgate_lab::scenario::{self, Outcome as Came};
 use kgate_protocols::registry;
 use kgate_spec::scenario::{Act, Channels, Down, Entry, Expect, Model, Then};
-use kgate_spec::{EntryOrder, EveryoneServed, Scenario};
+use kgate_spec::{EntryOrder, EveryoneServed, NoResidue, Scenario};
 
 use crate::Failure;
 use crate::cli::{ChannelsArg, CheckArgs, DownArg};
@@ -81,7 +81,8 @@ pub(super) fn play(
     };
     let told = scenario(args, setting, finding);
     match scenario::run(&told) {
-        // The simulator tells that somebody was overtaken when that one is granted, which may never be; and it does not ask what is left lying.
+        // The simulator tells that somebody was overtaken when that one is granted, which may never be; and it asks what is left lying
+        // only of the last step, and takes a slot that is kept for one in use.
         Ok(came) if came.unexpected.is_none() || UNTOLD.contains(&finding.name) => {
             Ok(Some(Replayed { came, property: finding.name }))
         }
@@ -121,7 +122,8 @@ impl Replayed {
 
 fn scenario(args: &CheckArgs, setting: &Setting, finding: &Finding) -> Scenario {
     let steps = finding.counterexample.iter().flatten();
-    let safety = ![EveryoneServed::NAME, EntryOrder::NAME].contains(&finding.name);
+    // These are judged when everything has taken its way.
+    let safety = ![EveryoneServed::NAME, EntryOrder::NAME, NoResidue::NAME].contains(&finding.name);
     let endless = finding.cycle.is_some();
     let story = match &args.as_printed {
         Some(id) => {

@@ -6,8 +6,9 @@ use alloc::vec::Vec;
 use kgate_core::NodeId;
 
 use super::debts::Debt;
-use super::defects::{S1, S8, SP2};
+use super::defects::{S1, S8, S12, S15, SP2};
 use super::message::{About, Answers, Report, Scope, SlotsMessage};
+use super::pending::Heed;
 use super::relay::Relay;
 use super::stamp::Stamp;
 use super::{Out, Slots, SlotsTimer};
@@ -114,26 +115,32 @@ impl Slots {
         self.relays.push(Relay { about, parent, wait, answers, aged: false });
     }
 
+    fn heed(&self) -> Heed {
+        Heed { newest: !self.printed.has(S1), lives: !self.printed.has(S12) }
+    }
+
     pub(super) fn on_agg(&mut self, from: NodeId, about: About, answers: Answers, out: &mut Out) {
         if about.stamp.node != self.me {
             self.relays.answered(about, from, &answers);
             self.flush(out);
             return;
         }
+        let heed = self.heed();
         let Some(pending) = self.pending.as_mut().filter(|pending| pending.stamp == about.stamp) else {
             return;
         };
-        pending.take(answers, &self.fleet, !self.printed.has(S1));
+        pending.take(answers, &self.fleet, heed);
         pending.wait.remove(from);
         self.cover(out);
         self.settle(out);
     }
 
     pub(super) fn on_update(&mut self, about: About, report: Report, out: &mut Out) {
+        let heed = self.heed();
         let Some(pending) = self.pending.as_mut().filter(|pending| pending.stamp == about.stamp) else {
             return;
         };
-        pending.take_report(report, &self.fleet, !self.printed.has(S1));
+        pending.take_report(report, &self.fleet, heed);
         self.settle(out);
     }
 
@@ -173,8 +180,9 @@ impl Slots {
             let waits_on = report.ahead && (debt.ahead || !debt.sent);
             // Decided, and nothing is left for anybody: nobody can use that.
             let was_ahead = debt.ahead || !debt.sent;
-            let useless =
-                self.options.quiet && !report.ahead && was_ahead && report.holds.covers(self.permits);
+            let all = report.holds.covers(self.permits)
+                || self.printed.has(S15) && report.holds.len() >= self.permits;
+            let useless = self.options.quiet && !report.ahead && was_ahead && all;
             if known || waits_on || useless {
                 return true;
             }

@@ -36,8 +36,11 @@ pub const SP1: Printed = Printed(1 << 14);
 /// Planted: a request does not move the receiver's clock.
 pub const SP2: Printed = Printed(1 << 15);
 
+/// What was kept quiet: any k slots held, not the first k.
+pub const S15: Printed = Printed(1 << 16);
+
 /// All, in order.
-pub const ALL: [Defect; 15] = [
+pub const ALL: [Defect; 16] = [
     Defect {
         id: "S1",
         switch: S1,
@@ -117,8 +120,9 @@ pub const ALL: [Defect; 15] = [
         id: "S12",
         switch: S12,
         place: "slots, lives",
-        story: "a message of a former life counts for the present one: its version is greater than all that follow. Repair: each message \
-                says which life speaks",
+        story: "a request of a former life counts for one of the present life. Without a log the clock may begin again below it: the present \
+                request seems to be an old one, and nobody answers it. Repair: each message says which life speaks. (With the log, \
+                views keep the clocks apart; and a late report does no harm, since whoever is back is exempt, and an empty answer is final)",
     },
     Defect {
         id: "S13",
@@ -126,6 +130,13 @@ pub const ALL: [Defect; 15] = [
         place: "slots, tree",
         story: "a member that no relay knew of, or that was below one that died, is never asked. Repair: when the tree is done, whoever \
                 has not answered is asked directly",
+    },
+    Defect {
+        id: "S15",
+        switch: S15,
+        place: "slots, quiet",
+        story: "k has shrunk, and who is decided has as many slots as there are, but some beyond k: it takes that for all of them and tells \
+                nobody, though one below k is free. Repair: quiet only if every slot below k is held",
     },
     Defect {
         id: "SP1",

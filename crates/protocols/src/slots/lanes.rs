@@ -12,6 +12,7 @@
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::fmt;
 
 use kgate_core::{
     Effect, GrantId, Input, InputOf, Means, Message, Never, Notice, Observation, Outbox, Phase, Protocol,
@@ -54,12 +55,20 @@ impl Lane {
 }
 
 /// A message within a lane.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LanesMessage {
     /// Which.
     pub lane: u8,
     /// What it says there.
     pub message: SlotsMessage,
+}
+
+/// As it is within its lane; the first lane, mostly the only one, is not named.
+impl fmt::Debug for LanesMessage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.message)?;
+        if self.lane > 0 { write!(f, ", lane {}", self.lane) } else { Ok(()) }
+    }
 }
 
 impl Message for LanesMessage {

@@ -1,7 +1,8 @@
-//! What processes say to each other.
+//! What processes say to each other, and how that is written in traces and pictures: short, and what is 0 or usual is left out.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::fmt;
 
 use kgate_core::NodeId;
 use serde::{Deserialize, Serialize};
@@ -11,7 +12,7 @@ use super::slot_set::SlotSet;
 use super::stamp::{Clock, Stamp};
 
 /// Who speaks: which life of the sender, and the last view that it has installed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Head {
     /// Which life.
     pub life: u32,
@@ -20,7 +21,7 @@ pub struct Head {
 }
 
 /// Whose request a message is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct About {
     /// Its stamp, which names its process.
     pub stamp: Stamp,
@@ -38,7 +39,7 @@ pub enum Scope {
 }
 
 /// What one process says of a request: a snapshot. A later one, of a greater version, replaces it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Report {
     /// Who says so.
     pub node: NodeId,
@@ -62,7 +63,7 @@ impl Report {
 }
 
 /// Answers of several processes to one request.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Answers {
     /// Those in whose way nothing is.
     pub empty: Ranges,
@@ -90,7 +91,7 @@ impl Answers {
 }
 
 /// A message of `slots`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum SlotsMessage {
     /// May I? Answered by `Agg`, at once unless the answer is put off. Asked once more, it means: I need what you keep.
     Request {
@@ -148,3 +149,119 @@ kgate_core::kinds!(SlotsMessage {
     Join => "join",
     Welcome => "welcome",
 });
+
+/// The sender's life and view, as the end of a message.
+impl fmt::Debug for Head {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.life > 0 {
+            write!(f, ", from life {}", self.life)?;
+        }
+        if self.view > 0 {
+            write!(f, ", in view {}", self.view)?;
+        }
+        Ok(())
+    }
+}
+
+/// `1@p0`, `2/1@p0 (life 2)`.
+impl fmt::Debug for About {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.stamp)?;
+        if self.life > 0 { write!(f, " (life {})", self.life) } else { Ok(()) }
+    }
+}
+
+/// `p1 v3 ahead holds {0} kept`; `clear` if nothing stands in the way.
+impl fmt::Debug for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.node)?;
+        if self.life > 0 {
+            write!(f, " (life {})", self.life)?;
+        }
+        write!(f, " v{}", self.version)?;
+        if self.is_empty() {
+            f.write_str(" clear")?;
+        }
+        if self.ahead {
+            f.write_str(" ahead")?;
+        }
+        if !self.holds.is_empty() {
+            write!(f, " holds {:?}", self.holds)?;
+        }
+        if self.idle { f.write_str(" kept") } else { Ok(()) }
+    }
+}
+
+/// `p1-p3 clear, p4 v1 ahead`; `nothing` of a relay that has nothing to say any more.
+impl fmt::Debug for Answers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut between = "";
+        if self.empty.iter().next().is_some() {
+            write!(f, "{:?} clear", self.empty)?;
+            between = ", ";
+        }
+        for report in &self.reports {
+            write!(f, "{between}{report:?}")?;
+            between = ", ";
+        }
+        if between.is_empty() { f.write_str("nothing") } else { Ok(()) }
+    }
+}
+
+/// `Request 1@p0 w1`; on the tree `h2`: to be passed on to clusters 1 and 2.
+impl fmt::Debug for SlotsMessage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Request { head, about, weight, scope } => {
+                write!(f, "Request {about:?} w{weight}")?;
+                if let Scope::Clusters(height) = scope {
+                    write!(f, " h{height}")?;
+                }
+                write!(f, "{head:?}")
+            }
+            Self::Agg { head, about, answers } => write!(f, "Agg {about:?}: {answers:?}{head:?}"),
+            Self::Update { head, about, report } => write!(f, "Update {about:?}: {report:?}{head:?}"),
+            Self::Join { life, round } => write!(f, "Join life {life} round {round}"),
+            Self::Welcome { head, life, round, clock } => {
+                write!(f, "Welcome life {life} round {round} clock {clock:?}{head:?}")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+
+    fn report(node: u32, ahead: bool, holds: Option<SlotSet>) -> Report {
+        let holds = holds.unwrap_or_default();
+        Report { node: NodeId(node), life: 0, version: 2, holds, ahead, idle: false }
+    }
+
+    /// How messages stand in traces: everything that is not usual is told.
+    #[test]
+    fn in_traces() {
+        let head = Head { life: 0, view: 0 };
+        let about = About { stamp: Stamp { clock: Clock { view: 0, ticks: 1 }, node: NodeId(0) }, life: 0 };
+        let request = |head, scope| SlotsMessage::Request { head, about, weight: 2, scope };
+        assert_eq!(format!("{:?}", request(head, Scope::Yourself)), "Request 1@p0 w2");
+        let later = Head { life: 1, view: 3 };
+        let down = format!("{:?}", request(later, Scope::Clusters(2)));
+        assert_eq!(down, "Request 1@p0 w2 h2, from life 1, in view 3");
+        let agg = |answers| format!("{:?}", SlotsMessage::Agg { head, about, answers: Box::new(answers) });
+        assert_eq!(agg(Answers::default()), "Agg 1@p0: nothing");
+        let mut answers = Answers::of(report(2, false, None));
+        answers.extend(Answers::of(report(3, false, None)));
+        answers.extend(Answers::of(report(5, true, SlotSet::lowest(1, 1, &[]))));
+        assert_eq!(agg(answers), "Agg 1@p0: p2-p3 clear, p5 v2 ahead holds {0}");
+        let mut kept = report(1, false, SlotSet::lowest(2, 2, &[]));
+        (kept.life, kept.idle) = (4, true);
+        let about = About { stamp: Stamp { clock: Clock { view: 4, ticks: 7 }, ..about.stamp }, life: 3 };
+        let update = SlotsMessage::Update { head, about, report: Box::new(kept) };
+        assert_eq!(format!("{update:?}"), "Update 4/7@p0 (life 3): p1 (life 4) v2 holds {0, 1} kept");
+        let welcome = SlotsMessage::Welcome { head, life: 1, round: 2, clock: about.stamp.clock };
+        assert_eq!(format!("{welcome:?}"), "Welcome life 1 round 2 clock 4/7");
+        assert_eq!(format!("{:?}", report(1, false, None)), "p1 v2 clear");
+    }
+}

@@ -13,6 +13,15 @@ use super::slot_set::SlotSet;
 use super::stamp::Stamp;
 use crate::collections::NodeList;
 
+/// What of a report is heeded: everything, but for defects.
+#[derive(Clone, Copy)]
+pub(super) struct Heed {
+    /// The newest report of a process counts; otherwise the last that arrives does (S1).
+    pub(super) newest: bool,
+    /// Those of former lives do not count; otherwise they do (S12).
+    pub(super) lives: bool,
+}
+
 /// A request that is out.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Pending {
@@ -57,7 +66,7 @@ impl Pending {
 
     /// Takes answers in. Those of former lives do not count; a request asks only who is a member, and whoever comes
     /// later is exempt, so that an empty answer needs no life beside it.
-    pub(super) fn take(&mut self, answers: Answers, fleet: &Fleet, newest: bool) {
+    pub(super) fn take(&mut self, answers: Answers, fleet: &Fleet, heed: Heed) {
         for range in answers.empty.iter() {
             self.heard.insert(range, |new| self.lacking -= fleet.count_in(new.start, new.end));
         }
@@ -68,21 +77,21 @@ impl Pending {
             self.reports.retain(|report| !settled(report));
         }
         for report in answers.reports {
-            self.take_report(report, fleet, newest);
+            self.take_report(report, fleet, heed);
         }
     }
 
-    /// Takes one report in: the newest one of each process counts. Without `newest`, the last that arrives does (S1).
-    pub(super) fn take_report(&mut self, report: Report, fleet: &Fleet, newest: bool) {
-        if fleet.life(report.node) != Some(report.life) {
+    /// Takes one report in: the newest one of each process counts.
+    pub(super) fn take_report(&mut self, report: Report, fleet: &Fleet, heed: Heed) {
+        if fleet.life(report.node).is_none_or(|life| heed.lives && life != report.life) {
             return;
         }
         self.called.remove(report.node);
         let place = self.reports.binary_search_by_key(&report.node, |known| known.node);
         let heard = self.heard.contains(report.node);
         match place {
-            Ok(at) if newest && report.version < self.reports[at].version => return,
-            Err(_) if newest && heard => return, // An empty answer is final.
+            Ok(at) if heed.newest && report.version < self.reports[at].version => return,
+            Err(_) if heed.newest && heard => return, // An empty answer is final.
             Ok(at) => {
                 self.ahead -= u32::from(self.reports[at].ahead);
                 self.reports.remove(at);

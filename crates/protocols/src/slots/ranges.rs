@@ -70,9 +70,17 @@ impl Ranges {
     }
 }
 
+/// `p0 p2-p5`.
 impl fmt::Debug for Ranges {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(&self.0).finish()
+        for (at, range) in self.0.iter().enumerate() {
+            let between = if at > 0 { " " } else { "" };
+            write!(f, "{between}p{}", range.start)?;
+            if range.len() > 1 {
+                write!(f, "-p{}", range.end - 1)?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -6,7 +6,7 @@ use kgate_core::{Fence, NodeId, Stamp as Shown};
 use serde::{Deserialize, Serialize};
 
 /// A logical clock that begins anew, and above, in every view: the view first, then the ticks within it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Clock {
     /// The view in which it ticked last.
     pub view: u32,
@@ -46,11 +46,19 @@ impl Stamp {
     }
 }
 
+/// `7`, and in view 2 `2/7`.
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.view > 0 {
+            write!(f, "{}/", self.view)?;
+        }
+        write!(f, "{}", self.ticks)
+    }
+}
+
+/// `7@p0`, and in view 2 `2/7@p0`.
 impl fmt::Debug for Stamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.clock.view > 0 {
-            write!(f, "{}/", self.clock.view)?;
-        }
-        write!(f, "{}@{}", self.clock.ticks, self.node)
+        write!(f, "{:?}@{}", self.clock, self.node)
     }
 }

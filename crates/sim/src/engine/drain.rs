@@ -4,6 +4,7 @@
 //! detectors is under way and every live process knows of every crash, whoever still waits does so for ever.
 
 use kgate_core::{Means, Protocol, Span, Time};
+use kgate_spec::NotLeftLying;
 
 use super::Simulation;
 use super::event::EventOf;
@@ -57,6 +58,23 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         if content && borne && self.judges.audit.sits() {
             let shown = self.all_shown();
             self.judges.left_behind(&shown, self.now);
+        }
+    }
+
+    /// Nothing is under way, though somebody may be inside: whoever waits first must want more than is free. Where everybody knows the same k, in one lane.
+    pub(super) fn look_at_what_is_free(&mut self) {
+        let borne = self.crashed <= self.config.claims.bears && self.disturbed.lost == 0;
+        let shown = self.all_shown();
+        let mut known = shown.iter().filter_map(|(node, _)| self.judges.known(*node));
+        let Some(k) = known.next().filter(|&k| known.all(|other| other == k)) else { return };
+        if borne && self.config.slots.lanes <= 1 && self.judges.audit.sits() {
+            let taken: Vec<u32> =
+                shown.iter().flat_map(|(_, shown)| &shown.slots).map(|(slot, _)| *slot).collect();
+            let waiting = shown
+                .iter()
+                .filter_map(|(node, shown)| Some((*node, shown.stamp, self.wishes.first(*node)?)));
+            let verdict = NotLeftLying::verdict(waiting, &taken, k, self.now);
+            self.judges.note(verdict);
         }
     }
 

@@ -128,6 +128,10 @@ pub fn play<M: Protocol>(
             }
         }
     }
+    if M::MEANS == Means::Slots && run.is_still() {
+        run.look_at_what_is_free();
+        run.write_violations();
+    }
     let steps_after = if script.go_on { run.go_on() } else { 0 };
     run.write_violations();
     if let Some(trace) = run.trace.take() {

@@ -66,6 +66,11 @@ impl Wishes {
         Some((place, weight))
     }
 
+    /// What the client of a process wants that waits longest.
+    pub(super) fn first(&self, node: NodeId) -> Option<u32> {
+        self.of(node).next().map(|(_, weight)| *weight)
+    }
+
     fn take_last(&mut self, node: NodeId) {
         let last = self.of(node).next_back().map(|(key, _)| *key);
         last.map(|key| self.waiting.remove(&key));

@@ -20,7 +20,7 @@ use crate::history::NOTHING_FROM_NOTHING;
 use crate::schedule::Step;
 use crate::{
     Accuracy, AtMostK, Completeness, Convergence, EntryOrder, EveryoneServed, GRANTED_IN_TIME, NOT_REFUSED,
-    NoDeadlock, NoResidue, OneToken, Permissions, SlotFences, SometimesK, StrictOrder, WithinK,
+    NoDeadlock, NoResidue, NotLeftLying, OneToken, Permissions, SlotFences, SometimesK, StrictOrder, WithinK,
 };
 
 pub use lines::{Next, after, tell};
@@ -30,7 +30,7 @@ pub use parse::NotAScenario;
 pub const MOST_PROCESSES: u32 = 1000;
 
 /// What a story can expect to be violated: the properties that its judges, over messages and in the state model, can complain of.
-pub const PROPERTIES: [&str; 19] = [
+pub const PROPERTIES: [&str; 20] = [
     AtMostK::NAME,
     SometimesK::NAME,
     SlotFences::NAME,
@@ -49,6 +49,7 @@ pub const PROPERTIES: [&str; 19] = [
     StrictOrder::NAME,
     WithinK::NAME,
     NoResidue::NAME,
+    NotLeftLying::NAME,
     NOTHING_FROM_NOTHING,
 ];
 

@@ -158,6 +158,12 @@ impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
         !self.queue.events().iter().any(matters)
     }
 
+    /// Nothing is under way, but somebody may be inside.
+    pub(super) fn is_still(&self) -> bool {
+        let comes_out = |event: &EventOf<M, Silent>| matches!(event, Event::Release { .. });
+        !self.queue.events().iter().any(|event| self.is_live(event) && !comes_out(event))
+    }
+
     /// What could happen next, crashes and losses of messages aside.
     pub(super) fn possible(&self, fifo: bool) -> Vec<String> {
         let mut steps = self.of_messages(fifo);
