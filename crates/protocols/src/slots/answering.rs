@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use kgate_core::NodeId;
+use smallvec::SmallVec;
 
 use super::debts::Debt;
 use super::defects::{S1, S8, S12, S15, SP2};
@@ -12,7 +13,6 @@ use super::pending::Heed;
 use super::relay::Relay;
 use super::stamp::Stamp;
 use super::{Out, Slots, SlotsTimer};
-use crate::collections::NodeList;
 
 impl Slots {
     /// The snapshot: what of this process stands in the way of a request.
@@ -94,25 +94,24 @@ impl Slots {
         report: Report,
         out: &mut Out,
     ) {
-        let mut wait = NodeList::default();
+        let mut wait = SmallVec::new();
         if let Scope::Clusters(height) = scope {
             let head = self.head();
             let neighbours = self.fleet.neighbours(self.me, height).into_iter();
             for (child, cluster) in neighbours.filter(|(child, _)| *child != about.stamp.node) {
                 let scope = Scope::Clusters(cluster - 1);
                 out.send(child, SlotsMessage::Request { head, about, weight, scope });
-                wait.insert(child);
+                wait.push(child);
             }
         }
-        let answers = Answers::of(report);
         if wait.is_empty() {
-            self.send_answers(about, parent, answers, out);
+            self.send_answers(about, parent, Answers::of(report), out);
             return;
         }
         if self.relays.is_empty() {
             self.arm(SlotsTimer::PassOn, out);
         }
-        self.relays.push(Relay { about, parent, wait, answers, aged: false });
+        self.relays.push(Relay::new(about, parent, wait, report));
     }
 
     fn heed(&self) -> Heed {
@@ -121,7 +120,7 @@ impl Slots {
 
     pub(super) fn on_agg(&mut self, from: NodeId, about: About, answers: Answers, out: &mut Out) {
         if about.stamp.node != self.me {
-            self.relays.answered(about, from, &answers);
+            self.relays.answered(about, self.me, from, &answers);
             self.flush(out);
             return;
         }
@@ -147,7 +146,7 @@ impl Slots {
     /// Answers that are complete go up the tree.
     pub(super) fn flush(&mut self, out: &mut Out) {
         for relay in self.relays.take(|relay| relay.wait.is_empty()) {
-            self.send_answers(relay.about, relay.parent, relay.answers, out);
+            self.send_answers(relay.about, relay.parent, relay.answers(self.me), out);
             if self.relays.is_empty() && self.options.ask_again.is_some() {
                 out.disarm(SlotsTimer::PassOn);
             }
@@ -157,7 +156,7 @@ impl Slots {
     /// On links that lose messages: what has come goes up if nothing more has for a while; the root asks the rest itself.
     pub(super) fn pass_on(&mut self, out: &mut Out) {
         for relay in self.relays.take(|relay| core::mem::replace(&mut relay.aged, true)) {
-            self.send_answers(relay.about, relay.parent, relay.answers, out);
+            self.send_answers(relay.about, relay.parent, relay.answers(self.me), out);
         }
         if !self.relays.is_empty() {
             self.arm(SlotsTimer::PassOn, out);

@@ -79,6 +79,13 @@ impl Answers {
         answers
     }
 
+    /// Of one process in whose way nothing is.
+    pub(super) fn nothing_of(node: NodeId) -> Self {
+        let mut answers = Self::default();
+        answers.empty.insert_one(node);
+        answers
+    }
+
     fn add(&mut self, report: Report) {
         if report.is_empty() { self.empty.insert_one(report.node) } else { self.reports.push(report) }
     }
