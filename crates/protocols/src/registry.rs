@@ -317,7 +317,7 @@ pub const ENTRIES: &[Entry] = &[
     Entry {
         name: "slots",
         title: "numbered, fenced slots in the order of requests: weights, resizing, answers put together on a tree",
-        spread: "direct up to 32 processes, beyond along trees in a virtual hypercube",
+        spread: "direct up to 128 processes, beyond along trees in a virtual hypercube",
         detector: Some(LOG),
         all_to_all: false,
         tolerates: "any number of crashes and returns that everybody is told of in one order",

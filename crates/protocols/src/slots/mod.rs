@@ -63,7 +63,7 @@ use pending::Pending;
 use relay::Relays;
 
 /// Up to so many processes a request goes straight to each: measured in `docs/SLOTS.md`.
-pub const FLAT_UP_TO: u32 = 32;
+pub const FLAT_UP_TO: u32 = 128;
 
 /// `slots` at one process.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
