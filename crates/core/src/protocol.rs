@@ -4,7 +4,10 @@ use alloc::sync::Arc;
 use core::fmt::Debug;
 use core::hash::Hash;
 
-use crate::{Graph, InputOf, Means, Message, NodeId, Observation, Outbox, Printed, Refusal, Span, Time};
+use crate::{
+    Graph, Incarnation, InputOf, Means, Message, NodeId, Observation, Outbox, Printed, Refusal, SlotOptions,
+    Span, Time,
+};
 
 /// What a process knows when it starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +30,10 @@ pub struct Setup {
     pub refresh: Option<Span>,
     /// Who is whose neighbour, where not everybody talks to everybody.
     pub graph: Option<Arc<Graph>>,
+    /// Which life of this process begins: 0 for its first, more after each crash from which it comes back with nothing.
+    pub life: Incarnation,
+    /// How an algorithm with numbered slots goes about it.
+    pub slots: SlotOptions,
 }
 
 impl Setup {
@@ -42,6 +49,8 @@ impl Setup {
             tolerate: 0,
             refresh: None,
             graph: None,
+            life: Incarnation::default(),
+            slots: SlotOptions::default(),
         }
     }
 }

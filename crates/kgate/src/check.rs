@@ -13,10 +13,10 @@ use clap::ArgMatches;
 use kgate_check::{
     Bears, Bounds, Channels, Down, Limits, News, Order, Outcome as Found, World, explore_fair, explore_world,
 };
-use kgate_core::{Printed, Protocol, Setup};
+use kgate_core::{Dissemination, Printed, Protocol, Setup};
 use kgate_protocols::registry::{self, Entry, Visitor};
 
-use crate::cli::{ChannelsArg, CheckArgs, DownArg};
+use crate::cli::{ChannelsArg, CheckArgs, DisseminationArg, DownArg};
 use crate::sim::graph;
 use crate::{Failure, Outcome};
 
@@ -86,6 +86,12 @@ fn refuse(args: &CheckArgs, given: &ArgMatches, entry: &Entry) -> Result<(), Fai
         format!("processes of {name} do not come back from a crash: give --crashes, or choose tree-token")
     } else if args.ask_inside && !entry.asks_inside {
         format!("{name} takes one request at a time: leave out --ask-inside, or choose tree-token")
+    } else if let Some(flag) = slots_only(args).filter(|_| !entry.slots) {
+        format!(
+            "{name} has neither weights nor a k that changes nor a choice of dissemination: leave out {flag}"
+        )
+    } else if args.weight_max > most_units(args) {
+        format!("--weight-max {} with k = {k}: nobody could ever be granted so many", args.weight_max)
     } else if args.tolerate.is_some() && !entry.told_to_tolerate {
         format!("{name} is not told how many crashes to bear: leave out --tolerate")
     } else if args.tolerate.is_some_and(|f| f >= k) {
@@ -104,6 +110,21 @@ fn refuse(args: &CheckArgs, given: &ArgMatches, entry: &Entry) -> Result<(), Fai
         return Ok(());
     };
     Err(Failure::Usage(text))
+}
+
+/// The first flag that only a protocol with numbered slots can make something of.
+fn slots_only(args: &CheckArgs) -> Option<&'static str> {
+    let given = [
+        (args.weight_max > 1, "--weight-max"),
+        (!args.resize.is_empty(), "--resize"),
+        (args.dissemination.is_some(), "--dissemination"),
+    ];
+    given.into_iter().find(|(given, _)| *given).map(|(_, flag)| flag)
+}
+
+/// The most units that there ever are.
+fn most_units(args: &CheckArgs) -> u32 {
+    args.resize.iter().copied().fold(args.units, u32::max)
 }
 
 /// How many processes ask at all.
@@ -139,13 +160,21 @@ fn setup(args: &CheckArgs, entry: &Entry, printed: Printed) -> Result<Setup, Fai
     }
     let told = args.tolerate.unwrap_or(args.crashes.min(args.units - 1));
     let tolerate = if entry.told_to_tolerate { told } else { 0 };
-    Ok(Setup { printed, graph, tolerate, ..Setup::new(args.processes, args.units) })
+    let mut setup = Setup { printed, graph, tolerate, ..Setup::new(args.processes, args.units) };
+    setup.slots.dissemination = match args.dissemination {
+        None => Dissemination::Auto,
+        Some(DisseminationArg::Flat) => Dissemination::Flat,
+        Some(DisseminationArg::Tree) => Dissemination::Tree,
+    };
+    Ok(setup)
 }
 
 fn bounds(args: &CheckArgs, entry: &Entry, tolerate: u32) -> Bounds {
     Bounds {
         entries: args.entries.clone(),
         asks_inside: args.ask_inside,
+        weight_max: args.weight_max,
+        resizes: args.resize.clone(),
         crashes: args.crashes,
         restarts: args.restarts,
         down: match args.down {

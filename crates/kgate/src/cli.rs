@@ -280,6 +280,17 @@ pub(crate) struct CheckArgs {
     /// Clients may ask again while they are inside (tree-token)
     #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_ASK_INSIDE")]
     pub(crate) ask_inside: bool,
+    /// The most units that a client asks for at once, where the protocol weighs requests: each asks for any number up to it
+    #[arg(long, value_name = "H", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16), env = "KGATE_OPT_WEIGHT_MAX")]
+    pub(crate) weight_max: u32,
+    /// What k becomes, one value after the other, where the protocol bears that; each process learns of each at any time
+    #[arg(
+        long, value_name = "K,..", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=16), env = "KGATE_OPT_RESIZE"
+    )]
+    pub(crate) resize: Vec<u32>,
+    /// How requests reach everybody, where the protocol leaves the choice [default: as suits n]
+    #[arg(long, value_enum, value_name = "HOW", env = "KGATE_OPT_DISSEMINATION")]
+    pub(crate) dissemination: Option<DisseminationArg>,
     /// How many processes may crash for good
     #[arg(long, value_name = "F", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=16), env = "KGATE_OPT_CRASHES")]
     pub(crate) crashes: u32,
@@ -391,6 +402,14 @@ pub(crate) struct ScenarioArgs {
     /// Print one JSON object a scenario
     #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_JSON")]
     pub(crate) json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DisseminationArg {
+    /// straight to each
+    Flat,
+    /// down a tree, and the answers, put together, back up
+    Tree,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::ArgMatches;
-use kgate_core::{Printed, Span};
+use kgate_core::{Printed, SlotOptions, Span};
 use kgate_lab::Case;
 use kgate_lab::case::Queue;
 use kgate_protocols::registry::{self, Entry};
@@ -155,6 +155,7 @@ fn config(args: &SimArgs, printed: Printed, seed: u64) -> Config {
         },
         tolerate: args.tolerate.unwrap_or(args.units.saturating_sub(1)),
         refresh: args.refresh,
+        slots: SlotOptions::default(),
         graph: None,
         claims: Claims::default(),
         audit: Audit::default(),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kgate_core::{Graph, NodeId, Printed, Setup, Span};
+use kgate_core::{Graph, Incarnation, NodeId, Printed, Setup, SlotOptions, Span};
 
 use crate::cost::{Cost, ReceiveCost, SendCost};
 use crate::disturbance::Disturbance;
@@ -103,6 +103,8 @@ pub struct Config {
     pub tolerate: u32,
     /// How often an idle process says something, where the protocol would else fall silent.
     pub refresh: Option<Span>,
+    /// How a protocol with numbered slots goes about it.
+    pub slots: SlotOptions,
     /// Who is whose neighbour, where the protocol wants to know.
     pub graph: Option<Arc<Graph>>,
     /// What the protocol claims.
@@ -391,6 +393,7 @@ impl Config {
             disturbance: Disturbance::default(),
             tolerate: permits.saturating_sub(1),
             refresh: None,
+            slots: SlotOptions::default(),
             graph: None,
             claims: Claims::default(),
             audit: Audit::default(),
@@ -552,6 +555,8 @@ impl Config {
             tolerate: self.tolerate,
             refresh: self.refresh,
             graph: self.graph.clone(),
+            life: Incarnation::default(),
+            slots: self.slots,
         }
     }
 }

@@ -18,9 +18,12 @@ use crate::sim::options::{flag, typed};
 use crate::{Failure, Outcome};
 
 /// What only messages, clients and schedules know of. Counterexamples are the shortest anyway, and fairness is always asked for.
-const MESSAGES_ONLY: [&str; 15] = [
+const MESSAGES_ONLY: [&str; 18] = [
     "entries",
     "ask_inside",
+    "weight_max",
+    "resize",
+    "dissemination",
     "crashes",
     "restarts",
     "down",
