@@ -199,7 +199,6 @@ fn bounds(args: &CheckArgs, entry: &Entry, tolerate: u32) -> Bounds {
             ChannelsArg::Unordered => Channels::Unordered,
         },
         responsive: entry.told_to_tolerate,
-        ..Bounds::new(1)
     }
 }
 
