@@ -72,7 +72,7 @@ impl<P: Protocol> World<P> {
                     state.clients[node.index()].told = 0;
                     state.add(node);
                 }
-                News::AnyOrder => tell_of_all_ended(state, node),
+                News::AnyOrder => tell_of_the_down(state, node),
                 News::None | News::InOrder => {}
             }
         }
@@ -145,13 +145,13 @@ impl<P: Protocol> World<P> {
     }
 }
 
-/// Who comes back is told of every life of another that has ended, be it that an earlier life of its own was told already.
-fn tell_of_all_ended<P: Protocol>(state: &mut State<P>, node: NodeId) {
+/// Who comes back is told of those that are down then: a detector that begins anew knows of no former lives.
+fn tell_of_the_down<P: Protocol>(state: &mut State<P>, node: NodeId) {
     state.untold.retain(|news| news.0 != node);
-    let others: SmallVec<[NodeId; 4]> = state.ids().filter(|&other| other != node).collect();
-    for other in others {
-        let lives = state.clients[other.index()].life + u8::from(!state.is_up(other));
-        state.untold.extend((0..lives).map(|life| (node, other, life)));
+    let down: SmallVec<[NodeId; 4]> =
+        state.ids().filter(|&other| other != node && !state.is_up(other)).collect();
+    for other in down {
+        state.untold.push((node, other, state.clients[other.index()].life));
     }
     state.untold.sort_unstable();
 }

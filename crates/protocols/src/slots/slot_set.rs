@@ -50,9 +50,9 @@ impl SlotSet {
         self.0.is_empty()
     }
 
-    /// Whether every slot below `permits` is in it; others may be too.
+    /// Whether it has something, and every slot below `permits`; others may be in it too.
     pub(super) fn covers(&self, permits: u32) -> bool {
-        permits == 0 || self.0.get(permits as usize - 1) == Some(&(permits - 1))
+        !self.is_empty() && (permits == 0 || self.0.get(permits as usize - 1) == Some(&(permits - 1)))
     }
 
     /// Whether all are below `permits`.

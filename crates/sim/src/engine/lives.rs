@@ -3,7 +3,8 @@
 //! With [`Membership::Log`] everybody is told of every crash and every return, in one order, each at a time of its own. The j-th return of all has
 //! incarnation j; who is back is told the whole log from its beginning. All may be down at once: the log lives on. With
 //! [`Membership::Join`] nobody is told of returns: who is back speaks for itself; crashes are told of a process and its life, in any order,
-//! to everybody who lives and, since it knows nothing, once more to whoever is back.
+//! to everybody who lives. Who is back is told only of those that are down then: a detector that begins anew knows of no former lives, and to be told of one
+//! would let a joiner do without a process that is up (`docs/SLOTS.md`).
 //!
 //! The clients of a process that crashes are gone with it, waiting or inside; new ones ask when it is back.
 
@@ -100,7 +101,9 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         self.returns.incarnations.insert(node, Incarnation(number));
         // First what was: the log is told from its beginning, its own return last.
         for place in 0..self.returns.records.len() {
-            self.let_hear(node, place);
+            if self.returns.in_one_order() || self.is_so_now(self.returns.records[place]) {
+                self.let_hear(node, place);
+            }
         }
         if self.returns.in_one_order() {
             self.record(node, Happened::Returned);
@@ -109,6 +112,12 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         if node.0 < self.config.load.requesters {
             (0..self.config.load.clients).for_each(|_| self.ask_again(node));
         }
+    }
+
+    /// Whether a process is down since that crash.
+    fn is_so_now(&self, Record { of, incarnation, .. }: Record) -> bool {
+        let present = self.returns.incarnations.get(&of).copied().unwrap_or_default();
+        !self.alive.contains(of.index()) && incarnation == present
     }
 
     /// Something has happened to `node`: all who live will hear of it.
