@@ -20,6 +20,11 @@ pub(crate) fn draw(case: &mut Case, dice: &mut Rng) {
     config.permits = small(dice.within(1, 8));
     config.tolerate = config.permits - 1;
     config.slots = options(dice, config.permits);
+    if let Some(after) = &mut config.slots.ask_again {
+        // Asking again must leave the queues time for what was asked before.
+        let messages = u64::from(4 * config.nodes * config.slots.lanes);
+        *after = *after + (config.cost.send + config.cost.receive).times(messages);
+    }
     resizes(case, dice);
     load(case, dice);
     case.config.claims = case.claims();
