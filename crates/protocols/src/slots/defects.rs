@@ -73,8 +73,9 @@ pub const ALL: [Defect; 16] = [
         id: "S5",
         switch: S5,
         place: "slots, JOIN",
-        story: "whoever shows a new life by any message is exempt from being asked, though its clock may be low. Repair: only JOIN or the log \
-                exempts, and a detector speaks of a process in one life",
+        story: "news that a former life has crashed are taken for news of the present one: who is back is struck off, its second JOIN is not \
+                answered, and it waits for ever. Besides, any message of a new life exempts it from being asked, though its clock may be low. \
+                Repair: a detector speaks of a process in one life, and only JOIN or the log exempts",
     },
     Defect {
         id: "S6",
