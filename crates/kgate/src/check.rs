@@ -93,7 +93,7 @@ fn refuse(args: &CheckArgs, given: &ArgMatches, entry: &Entry) -> Result<(), Fai
         format!("{name} takes one request at a time: leave out --ask-inside, or choose tree-token or slots")
     } else if let Some(flag) = slots_only(args).filter(|_| !entry.slots) {
         format!("{name} has no numbered slots: leave out {flag}, or choose slots")
-    } else if args.weight_max > most_units(args) {
+    } else if args.weight_max > most_at_once(args) {
         format!("--weight-max {} with k = {k}: nobody could ever be granted so many", args.weight_max)
     } else if args.tolerate.is_some() && !entry.told_to_tolerate {
         format!("{name} is not told how many crashes to bear: leave out --tolerate")
@@ -127,9 +127,9 @@ fn slots_only(args: &CheckArgs) -> Option<&'static str> {
     given.or_else(|| args.slots.given())
 }
 
-/// The most units that there ever are.
-fn most_units(args: &CheckArgs) -> u32 {
-    args.resize.iter().copied().fold(args.units, u32::max)
+/// The most units that somebody can have at once: as many as there ever are in the widest lane.
+fn most_at_once(args: &CheckArgs) -> u32 {
+    args.resize.iter().copied().fold(args.units, u32::max).div_ceil(args.slots.lanes.unwrap_or(1))
 }
 
 /// How many units may be wanted at once.

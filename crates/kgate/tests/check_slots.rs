@@ -43,18 +43,18 @@ fn check_explores_numbered_slots() {
 #[test]
 fn a_rule_left_out_is_found() {
     let off = "--channels unordered --defer off --quiet off --keep off --cohort 0";
-    for (bounds, agrees) in [
-        ("-n 3 --as-printed S1", true),
-        ("-n 2 --restarts 1 --as-printed S2", true),
-        ("-n 2 --restarts 2 --as-printed S4 --property growing-fence", true),
-        ("-n 2 --restarts 1 --as-printed S6", true),
-        ("-n 2 --withdrawals 1 --as-printed S7", true),
-        ("-n 3 --resize 2 --quiet on --as-printed S9 --property what-is-free", false),
-        ("-n 2 --entries 2,1 --ask-inside --keep on --as-printed S10 --property granted", true),
-        ("-n 2 -k 2 --weight-max 2 --resize 1 --as-printed S11 --property granted", true),
-        ("-n 3 --crashes 1 --dissemination tree --as-printed S13 --property granted", true),
-        ("-n 2 --as-printed SP1 --property order-of-stamps", true),
-        ("-n 2 --as-printed SP2 --property at-most-k", true),
+    for bounds in [
+        "-n 3 --as-printed S1",
+        "-n 2 --restarts 1 --as-printed S2",
+        "-n 2 --restarts 2 --as-printed S4 --property growing-fence",
+        "-n 2 --restarts 1 --as-printed S6",
+        "-n 2 --withdrawals 1 --as-printed S7",
+        "-n 3 --resize 2 --quiet on --as-printed S9 --property what-is-free",
+        "-n 2 --entries 2,1 --ask-inside --keep on --as-printed S10 --property granted",
+        "-n 2 -k 2 --weight-max 2 --resize 1 --as-printed S11 --property granted",
+        "-n 3 --crashes 1 --dissemination tree --as-printed S13 --property granted",
+        "-n 2 --as-printed SP1 --property order-of-stamps",
+        "-n 2 --as-printed SP2 --property at-most-k",
     ] {
         // An option that is said twice is refused: what a row says stands for what is off.
         let mut words: Vec<&str> = off.split(' ').collect();
@@ -64,6 +64,6 @@ fn a_rule_left_out_is_found() {
         }
         let found = kgate(&format!("check --protocol slots {bounds} {} --shortest", words.join(" ")));
         assert_eq!(found.status.code(), Some(1), "{bounds}: {}", stderr(&found));
-        assert_eq!(stderr(&found).contains("the simulator agrees"), agrees, "{bounds}: {}", stderr(&found));
+        assert!(stderr(&found).contains("the simulator agrees"), "{bounds}: {}", stderr(&found));
     }
 }

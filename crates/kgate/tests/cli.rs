@@ -463,6 +463,7 @@ fn schedules_are_explored() {
         ("check --protocol slots --ask-again", "--expiries"),
         ("check --protocol slots --restarts 1 --down kept", "leave out --down kept"),
         ("check --protocol slots -k 1 --weight-max 2", "nobody could ever be granted so many"),
+        ("check --protocol slots -k 2 --lanes 2 --weight-max 2", "nobody could ever be granted so many"),
         ("check --protocol slots -n 2 -k 3", "let more of them ask"),
         ("check --entries 1,1,1,1", "give one for each process at most"),
         ("check --symmetry", "compares names"),

@@ -50,7 +50,8 @@ impl<P: Protocol> World<P> {
         let (bounds, client) = (&self.bounds, &state.clients[node.index()]);
         let phase = state.phase(node);
         if u32::from(client.asked) < bounds.entries_of(node.index()) && self.may_ask(client, phase) {
-            let most = bounds.weight_max.min(self.known(client));
+            // Nobody can have more at once than the widest lane has.
+            let most = bounds.weight_max.min(self.known(client).div_ceil(self.setup.slots.lanes));
             actions.extend((1..=most).map(|weight| Action::Acquire(node, small(weight))));
         }
         if phase == Phase::Waiting && u32::from(state.spent.withdrawals) < bounds.withdrawals {

@@ -163,6 +163,18 @@ fn more_than_was_asked_for_is_found() {
     assert!(!breaks(4, Bounds::new(1), Printed::NONE, NOTHING_FROM_NOTHING));
 }
 
+/// Nobody asks for more than the widest lane has: it would be refused, and rightly.
+#[test]
+fn nobody_asks_for_more_than_a_lane_has() {
+    let asked = |lanes| {
+        let mut world = world(2, 3, Bounds { weight_max: 3, ..Bounds::new(1) }, Printed::NONE);
+        world.setup.slots.lanes = lanes;
+        let steps = world.next_steps(&world.first_state());
+        steps.iter().filter(|(action, _)| format!("{action:?}").starts_with("p0 asks")).count()
+    };
+    assert_eq!((asked(1), asked(2), asked(3)), (3, 2, 1));
+}
+
 /// The planted bug of what is left behind: a debt, when nobody wants anything any more.
 #[test]
 fn what_is_left_behind_is_found() {
