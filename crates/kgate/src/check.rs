@@ -2,7 +2,6 @@
 
 mod replay;
 mod rules;
-pub(crate) mod slots;
 mod text;
 
 use std::io::{self, Write};

@@ -7,8 +7,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use kgate_core::{NodeId, Span};
 use kgate_sim::{Chance, Down, Latency, Partition, Pause, ReceiveCost, SendCost, Think};
 
-use crate::check::slots::SlotArgs;
 use crate::parse;
+use crate::slots::SlotArgs;
 
 /// The gate that lets at most k through, anywhere, with no gatekeeper.
 #[derive(Debug, Parser)]

@@ -9,6 +9,7 @@ mod list;
 mod parse;
 mod scenario;
 mod sim;
+mod slots;
 mod trace;
 
 use std::process::ExitCode;

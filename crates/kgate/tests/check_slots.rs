@@ -1,24 +1,8 @@
 //! `kgate check --protocol slots` as its users meet it.
 
-use std::process::{Command, Output};
+mod common;
 
-fn kgate(line: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_kgate"));
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("KGATE_OPT_")) {
-        command.env_remove(name); // A developer's own settings are not part of the test.
-    }
-    command.args(line.split_whitespace()).output().expect("kgate runs")
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).expect("text")
-}
-
-fn json(line: &str) -> serde_json::Value {
-    let output = kgate(line);
-    serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|error| panic!("{line}: {error}: {}", stderr(&output)))
-}
+use common::{json, kgate, stderr};
 
 /// `slots` within small bounds, with everything that only it knows of; and a rule left out is found.
 #[test]

@@ -1,18 +1,8 @@
 //! `kgate sim` with numbered slots: what is refused, and that every option is in the command that makes a run again.
 
-use std::process::{Command, Output};
+mod common;
 
-fn kgate(line: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_kgate"));
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("KGATE_OPT_")) {
-        command.env_remove(name);
-    }
-    command.args(line.split_whitespace()).output().expect("kgate runs")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
+use common::{kgate, stderr, stdout};
 
 /// What only numbered slots know of is refused for others, each flag by its name; and what cannot be meant says what can.
 #[test]
@@ -37,7 +27,7 @@ fn options_of_slots_are_refused() {
         let name = flag.split(' ').next().unwrap_or_default();
         let says = format!("raymond has no numbered slots: leave out {name}, or choose slots");
         assert_eq!(output.status.code(), Some(2), "{flag}");
-        assert!(text(&output.stderr).contains(&says), "{flag}: {}", text(&output.stderr));
+        assert!(stderr(&output).contains(&says), "{flag}: {}", stderr(&output));
     }
     for (line, says) in [
         ("--patience 3", "give --withdraw"),
@@ -54,8 +44,8 @@ fn options_of_slots_are_refused() {
     ] {
         let output = kgate(&format!("sim --protocol slots {line}"));
         let code = if says.is_empty() { 0 } else { 2 };
-        assert_eq!(output.status.code(), Some(code), "{line}: {}", text(&output.stderr));
-        assert!(text(&output.stderr).contains(says), "{line}: {}", text(&output.stderr));
+        assert_eq!(output.status.code(), Some(code), "{line}: {}", stderr(&output));
+        assert!(stderr(&output).contains(says), "{line}: {}", stderr(&output));
     }
 }
 
@@ -71,14 +61,14 @@ fn the_replay_is_complete() {
         "-n 5 -k 6 --load high --hold 1 --lanes 3 --weight-max 2 --batch 4 --ask-again 3 --loss 0.1 --duplicates 0.1",
     ] {
         let first = kgate(&format!("sim --protocol slots --duration 100 {line} --trace {}", trace.display()));
-        assert!(first.status.success(), "{line}: {}", text(&first.stderr));
-        let page = text(&first.stdout);
+        assert!(first.status.success(), "{line}: {}", stderr(&first));
+        let page = stdout(&first);
         let hash = |page: &str| page.split("hash ").nth(1).map(|rest| rest[..18].to_owned());
         let replay = page.split("replay      kgate ").nth(1).expect("a command").trim().to_owned();
         let again = kgate(&replay);
-        assert_eq!(hash(&text(&again.stdout)), hash(&page), "{replay}");
+        assert_eq!(hash(&stdout(&again)), hash(&page), "{replay}");
         let judged = kgate(&format!("trace judge {}", trace.display()));
-        assert!(judged.status.success(), "{line}: {}{}", text(&judged.stdout), text(&judged.stderr));
+        assert!(judged.status.success(), "{line}: {}{}", stdout(&judged), stderr(&judged));
     }
     std::fs::remove_dir_all(&folder).expect("the folder");
 }

@@ -15,23 +15,16 @@ use super::{chosen, limits, text};
 use crate::cli::CheckArgs;
 use crate::sim::graph;
 use crate::sim::options::{flag, typed};
+use crate::slots::SlotArgs;
 use crate::{Failure, Outcome};
 
-/// What only messages, clients and schedules know of. Counterexamples are the shortest anyway, and fairness is always asked for.
-const MESSAGES_ONLY: [&str; 28] = [
+/// What only messages, clients and schedules know of, beside the options of numbered slots. Counterexamples are the shortest anyway, and fairness is always asked for.
+const MESSAGES_ONLY: [&str; 20] = [
     "entries",
     "ask_inside",
     "weight_max",
     "resize",
     "clients",
-    "dissemination",
-    "membership",
-    "defer",
-    "quiet",
-    "keep",
-    "cohort",
-    "batch",
-    "lanes",
     "ask_again",
     "expiries",
     "crashes",
@@ -51,7 +44,7 @@ const MESSAGES_ONLY: [&str; 28] = [
 
 /// An option that was given and means nothing in the state model.
 pub(super) fn meaningless(given: &ArgMatches) -> Option<String> {
-    MESSAGES_ONLY.iter().find(|id| typed(given, id)).map(|id| flag(id))
+    MESSAGES_ONLY.iter().chain(&SlotArgs::IDS).find(|id| typed(given, id)).map(|id| flag(id))
 }
 
 pub(super) fn run(args: &CheckArgs, entry: &Entry, printed: Printed) -> Outcome {

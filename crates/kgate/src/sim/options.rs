@@ -6,26 +6,11 @@ use kgate_protocols::registry::{Entry, Network};
 use kgate_sim::Chance;
 
 use crate::Failure;
-use crate::check::slots::SlotArgs;
 use crate::cli::{ModelArg, SimArgs, StartArg};
+use crate::slots::SlotArgs;
 
-/// What only protocols with numbered slots know of.
-const SLOTS_ONLY: [&str; 14] = [
-    "clients",
-    "weight_max",
-    "withdraw",
-    "patience",
-    "resize",
-    "dissemination",
-    "membership",
-    "defer",
-    "quiet",
-    "keep",
-    "cohort",
-    "batch",
-    "lanes",
-    "ask_again",
-];
+/// What only protocols with numbered slots know of, beside [`SlotArgs::IDS`].
+const SLOTS_ONLY: [&str; 6] = ["clients", "weight_max", "withdraw", "patience", "resize", "ask_again"];
 
 /// What only messages, clients and detectors know of.
 const MESSAGES_ONLY: [&str; 25] = [
@@ -73,7 +58,7 @@ pub(crate) fn check(args: &SimArgs, given: &ArgMatches, entry: &Entry) -> Result
         ));
     }
     if !entry.slots
-        && let Some(id) = SLOTS_ONLY.iter().find(|id| typed(id))
+        && let Some(id) = SLOTS_ONLY.iter().chain(&SlotArgs::IDS).find(|id| typed(id))
     {
         let (flag, name) = (flag(id), entry.name);
         return usage(format!("{name} has no numbered slots: leave out {flag}, or choose slots"));

@@ -3,7 +3,8 @@
 //! JOIN goes to all, and each answers with its clock and counts the joiner in. Then a second round: an answer of the first may have been given before
 //! its sender saw a request that is decided without the joiner. Only after that does the joiner ask. Losses are told by a perfect detector, which
 //! speaks of a process in one life; lives are counted by each process for itself. **Some process must always be up**: if all are down at once, nobody
-//! remembers the fences (S4). The log has no such limit, so this is for those who have none.
+//! remembers the fences (S4). And the detector of a joiner must tell it only of those that are down when it begins, or later: told of the end of a former
+//! life, it would do without a process that is up. The log has no such limits, so this is for those who have none.
 
 use alloc::boxed::Box;
 

@@ -51,6 +51,10 @@ pub(crate) enum Switch {
 }
 
 impl SlotArgs {
+    /// The names of all, as the parser knows them.
+    pub(crate) const IDS: [&str; 8] =
+        ["dissemination", "membership", "defer", "quiet", "keep", "cohort", "batch", "lanes"];
+
     /// The first flag that was given.
     pub(crate) fn given(&self) -> Option<&'static str> {
         let given = [
