@@ -106,6 +106,12 @@ impl<P: Protocol> World<P> {
         self.as_sent || self.bounds.channels == Channels::Fifo
     }
 
+    /// Whether messages that mean nothing any more are taken off their way at once. Not where others wait behind them, nor where a schedule counts
+    /// messages.
+    fn drops_outdated(&self) -> bool {
+        !self.keeps_order()
+    }
+
     /// What a process of that world knows when it starts, in that life.
     fn setup_of(&self, me: NodeId, life: u8) -> Setup {
         Setup { me, life: Incarnation(u32::from(life)), ..self.setup.clone() }

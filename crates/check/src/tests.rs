@@ -20,6 +20,7 @@ use crate::{
 
 mod faults;
 mod fingerprints;
+mod outdated;
 mod slots;
 mod spin;
 mod symmetry;

@@ -77,6 +77,12 @@ pub trait Protocol: Clone + Debug + Eq + Hash + Send + Sync + 'static {
     /// A read-only projection for judges and screens.
     fn observe(&self) -> Observation;
 
+    /// Whether a message to this process means nothing any more: delivered now or at any later time, it changes nothing and nothing comes of
+    /// it. An explorer need not tell apart when it arrives. False is always right.
+    fn is_outdated(&self, _from: NodeId, _message: &Self::Message) -> bool {
+        false
+    }
+
     /// A transient fault strikes this process: its variables become anything in their domain, except what it shares
     /// with its client (whether that waits or holds). `below(b)` draws a number below b. False if the algorithm does not
     /// claim to recover from that; then nothing has changed.

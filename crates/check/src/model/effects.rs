@@ -43,6 +43,12 @@ impl<P: Protocol> World<P> {
             state.note(Ghost::shown_twice);
         }
         state.processes[node.index()] = made.after.clone();
+        if self.drops_outdated() {
+            let after = made.after.protocol();
+            state
+                .flying
+                .retain(|flying| flying.to != node || !after.is_outdated(flying.from, &flying.message.value));
+        }
     }
 
     fn notified(&self, state: &mut State<P>, node: NodeId, after: &Process<P>, notice: &Notice) {
@@ -121,6 +127,9 @@ impl<P: Protocol> World<P> {
     pub(super) fn send(&self, state: &mut State<P>, from: NodeId, to: NodeId, message: Sent<P>) {
         // What is sent to the dead is lost.
         if state.crashed.contains(&to) {
+            return;
+        }
+        if self.drops_outdated() && state.processes[to.index()].protocol().is_outdated(from, &message.value) {
             return;
         }
         let place = if self.keeps_order() {

@@ -15,8 +15,8 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use kgate_core::{
-    Effect, GrantId, Input, InputOf, Means, Message, Never, Notice, Observation, Outbox, Phase, Protocol,
-    Refusal, Setup, Span, Time,
+    Effect, GrantId, Input, InputOf, Means, Message, Never, NodeId, Notice, Observation, Outbox, Phase,
+    Protocol, Refusal, Setup, Span, Time,
 };
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -397,6 +397,11 @@ impl Protocol for Lanes {
             Input::Crashed(node, life) => self.all(now, &Input::Crashed(node, life), out),
             Input::Joined(node, life) => self.all(now, &Input::Joined(node, life), out),
         }
+    }
+
+    fn is_outdated(&self, from: NodeId, message: &LanesMessage) -> bool {
+        let lane = self.lanes.get(usize::from(message.lane));
+        lane.is_some_and(|lane| lane.is_outdated(from, &message.message))
     }
 
     /// With several lanes no stamp is shown: the order is strict within a lane only.

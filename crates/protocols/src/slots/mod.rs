@@ -286,6 +286,21 @@ impl Protocol for Slots {
         Ok(())
     }
 
+    /// Answers to a request of this process that is not out: no stamp is ever used twice. Without a log any message may tell of a new life.
+    fn is_outdated(&self, _from: NodeId, message: &SlotsMessage) -> bool {
+        let about = match message {
+            SlotsMessage::Agg { about, .. } | SlotsMessage::Update { about, .. } => about,
+            SlotsMessage::Request { .. } | SlotsMessage::Join { .. } | SlotsMessage::Welcome { .. } => {
+                return false;
+            }
+        };
+        let is_out = |pending: &Pending| pending.stamp == about.stamp;
+        self.membership() == Membership::Log
+            && self.printed == Printed::NONE
+            && about.stamp.node == self.me
+            && !self.pending.as_deref().is_some_and(is_out)
+    }
+
     fn observe(&self) -> Observation {
         let pending = self.pending.as_ref();
         let waits = pending.is_some() || !self.wishes.is_empty();
