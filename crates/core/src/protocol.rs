@@ -4,6 +4,9 @@ use alloc::sync::Arc;
 use core::fmt::Debug;
 use core::hash::Hash;
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 use crate::{
     Graph, Incarnation, InputOf, Means, Message, NodeId, Observation, Outbox, Printed, Refusal, SlotOptions,
     Span, Time,
@@ -66,7 +69,7 @@ pub trait Protocol: Clone + Debug + Eq + Hash + Send + Sync + 'static {
     /// Its timers; each variant says when it fires and who disarms it.
     type Timer: Clone + Debug + Ord + Hash + Send + Sync + 'static;
     /// What survives a crash of its process.
-    type Durable: Clone + Debug + Eq + Hash + Send + Sync + 'static;
+    type Durable: Clone + Debug + Eq + Hash + Send + Sync + Serialize + DeserializeOwned + 'static;
 
     /// A process starts, or starts again with what it had stored.
     fn start(setup: &Setup, restored: Option<Self::Durable>, out: &mut Outbox<Self>) -> Self;
