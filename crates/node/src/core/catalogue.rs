@@ -1,0 +1,186 @@
+//! Which gates there are, and how a new one is made.
+//!
+//! All nodes must agree on what a gate is before anybody uses it. Gates of the configuration are the same at all nodes. Any other is made by whoever
+//! holds the permit of the *catalogue*, a gate with one slot that is always there: it asks all nodes whether they know the name, and tells all what it has
+//! made, or what it has learnt. So of two that make a gate at once one comes second and finds it; and what somebody
+//! told to a few before it crashed is found too.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kgate_core::NodeId;
+use serde::{Deserialize, Serialize};
+
+use super::letter::{GateId, Letter};
+
+/// What a gate is: the same at all nodes, for ever.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Definition {
+    /// Its number.
+    pub id: GateId,
+    /// Its name.
+    pub name: String,
+    /// k.
+    pub permits: u32,
+    /// By which protocol.
+    pub protocol: String,
+    /// Into how many queues its slots are split.
+    pub lanes: u32,
+    /// Who made it so, for people.
+    pub author: String,
+}
+
+impl Definition {
+    /// The longest name of a gate.
+    pub const LONGEST_NAME: usize = 128;
+    /// The most units of a gate.
+    pub const MOST: u32 = 1 << 16;
+
+    /// Whether a name may be a gate's; the text says what may.
+    pub fn check_name(name: &str) -> Result<(), String> {
+        let fine = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
+        if name.is_empty() || name.len() > Self::LONGEST_NAME || !name.chars().all(fine) {
+            return Err(format!(
+                "a gate's name has 1 to {} letters, digits, dots, dashes, underscores or slashes: not `{}`",
+                Self::LONGEST_NAME,
+                name.chars().take(40).collect::<String>().escape_debug(),
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// The number of the gate that guards the catalogue.
+pub const CATALOGUE: GateId = GateId(0);
+
+/// A gate that is being made here, by steps.
+#[derive(Debug)]
+pub(super) struct Making {
+    pub(super) name: String,
+    permits: u32,
+    round: u64,
+    /// Who has not answered in this round.
+    awaited: BTreeSet<NodeId>,
+    found: Option<Definition>,
+    last: GateId,
+    /// What is being told, after all have answered.
+    telling: Option<Definition>,
+}
+
+/// All gates that this node knows, and what it is making.
+#[derive(Debug, Default)]
+pub(super) struct Catalogue {
+    known: BTreeMap<String, Definition>,
+    last: u32,
+    rounds: u64,
+    /// Gates that somebody here wants and nobody knows, with the k of the first who asked; the first is being made once the permit is here.
+    wanted: Vec<(String, u32)>,
+    pub(super) making: Option<Making>,
+}
+
+impl Catalogue {
+    pub(super) fn get(&self, name: &str) -> Option<&Definition> {
+        self.known.get(name)
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Definition> {
+        self.known.values()
+    }
+
+    pub(super) fn last(&self) -> GateId {
+        GateId(self.last)
+    }
+
+    /// There is this gate; false if it is known already.
+    pub(super) fn insert(&mut self, definition: Definition) -> bool {
+        if self.known.contains_key(&definition.name) {
+            return false;
+        }
+        self.last = self.last.max(definition.id.0);
+        self.known.insert(definition.name.clone(), definition).is_none()
+    }
+
+    /// Somebody wants a gate that is not known. True if the permit of the catalogue must be asked for.
+    pub(super) fn want(&mut self, name: &str, permits: u32) -> bool {
+        if self.making.as_ref().is_some_and(|making| making.name == name)
+            || self.wanted.iter().any(|wanted| wanted.0 == name)
+        {
+            return false;
+        }
+        self.wanted.push((name.to_owned(), permits));
+        self.wanted.len() == 1 && self.making.is_none()
+    }
+
+    /// The permit is here: begins with the first gate that is wanted. None if there is none left that is not known.
+    pub(super) fn begin(&mut self, others: BTreeSet<NodeId>) -> Option<Letter> {
+        while !self.wanted.is_empty() {
+            let (name, permits) = self.wanted.remove(0);
+            if self.known.contains_key(&name) {
+                continue;
+            }
+            self.rounds += 1;
+            let (round, last) = (self.rounds, self.last());
+            let letter = Letter::Collect { round, name: name.clone() };
+            let making = Making { name, permits, round, awaited: others, found: None, last, telling: None };
+            self.making = Some(making);
+            return Some(letter);
+        }
+        None
+    }
+
+    /// A node has answered; or, with no answer, it has crashed and will not.
+    pub(super) fn answered(&mut self, from: NodeId, answer: Option<Answer>) {
+        let Some(making) = &mut self.making else { return };
+        match answer {
+            Some(Answer { round, .. }) if round != making.round => return,
+            Some(Answer { known: Some((definition, last)), .. }) => {
+                making.found = making.found.take().or(definition);
+                making.last = making.last.max(last);
+            }
+            Some(Answer { known: None, .. }) | None => {}
+        }
+        making.awaited.remove(&from);
+    }
+
+    /// The gate that is to be made anew, if all have answered and nobody knows it: its number, its name and its k.
+    pub(super) fn planned(&self) -> Option<(GateId, String, u32)> {
+        let making = self.making.as_ref()?;
+        let new = making.awaited.is_empty() && making.found.is_none() && making.telling.is_none();
+        new.then(|| (GateId(making.last.0 + 1), making.name.clone(), making.permits))
+    }
+
+    /// If all have answered: what is to be told to all next (what was found, or else the `plan`), or, once that is done too, the gate that
+    /// there is now.
+    pub(super) fn proceed(&mut self, others: BTreeSet<NodeId>, plan: Option<Definition>) -> Step {
+        let Some(making) = self.making.as_mut().filter(|making| making.awaited.is_empty()) else {
+            return Step::Wait;
+        };
+        let Some(definition) = making.found.take().or(plan) else {
+            let made = self.making.take().and_then(|making| making.telling);
+            return Step::Made(made.expect("all were told"));
+        };
+        self.rounds += 1;
+        making.round = self.rounds;
+        making.awaited = others;
+        making.telling = Some(definition.clone());
+        Step::Tell(Letter::Define { round: making.round, definition })
+    }
+}
+
+/// An answer to what was asked or told.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) round: u64,
+    /// To a question: the gate, if known, and the last number.
+    pub(super) known: Option<(Option<Definition>, GateId)>,
+}
+
+/// What comes next in making a gate.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// Nothing, until somebody answers.
+    Wait,
+    /// This is to be told to all others.
+    Tell(Letter),
+    /// The gate is made.
+    Made(Definition),
+}

@@ -1,0 +1,321 @@
+//! One gate at one node: its protocol, and the local clients that wait for it or hold something of it.
+//!
+//! A protocol with numbered slots knows all clients that wait here, in their order, and may ask for several at once. A protocol of the papers serves one
+//! client at a time: the others wait here until it is free.
+
+mod withdraw;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use kgate_core::{Fence, GrantId, Incarnation, NodeId, Notice, Observation, Phase, Span, Time, To};
+use kgate_net::driver::{Deed, Drive, NotTaken, Order, TimerKey};
+
+use super::RequestKey;
+use super::catalogue::Definition;
+use super::view::{Client, GateView, Process, age};
+
+/// What comes of something at a gate, in this order.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// A client may go in.
+    Granted { key: RequestKey, slots: Vec<u32>, fence: Option<Fence> },
+    /// A client must stop.
+    Lost(RequestKey),
+    /// A request cannot be granted any more: k is less than it wants.
+    TooLarge { key: RequestKey, weight: u32, most: u32 },
+    /// The protocol has a message for others.
+    Send(To, Vec<u8>),
+    /// A timer is to run.
+    Arm(TimerKey, Span, Span),
+    /// A timer is to stop.
+    Disarm(TimerKey),
+    /// This is to be on stable storage before anything later leaves.
+    Store(Vec<u8>),
+}
+
+/// Who waits here.
+#[derive(Debug)]
+struct Waiter {
+    /// None if nobody waits any more, and the protocol could not be told: what it grants is given back.
+    key: Option<RequestKey>,
+    weight: u32,
+    since: Time,
+    process: Process,
+    /// Whether the protocol knows of it.
+    handed: bool,
+}
+
+/// Who holds something here.
+#[derive(Debug)]
+struct Holder {
+    key: RequestKey,
+    weight: u32,
+    since: Time,
+    process: Process,
+    slots: Vec<u32>,
+    fence: Option<Fence>,
+}
+
+/// What has happened at a gate since this node started.
+#[derive(Clone, Debug, Default)]
+pub struct Counters {
+    /// Permits granted here.
+    pub grants: u64,
+    /// Permits lost here.
+    pub losses: u64,
+    /// The longest that anybody waited who got in, in nanoseconds.
+    pub longest_wait: u64,
+    /// Messages sent, by kind.
+    pub sent: BTreeMap<&'static str, u64>,
+    /// Messages that were refused.
+    pub junk: u64,
+}
+
+/// One gate at this node.
+pub(super) struct Gate {
+    pub(super) definition: Definition,
+    driver: Box<dyn Drive>,
+    /// How many other nodes a message to all reaches.
+    others: u64,
+    /// Whether the protocol knows all who wait; else it serves one client at a time.
+    numbered: bool,
+    waiting: VecDeque<Waiter>,
+    holding: BTreeMap<GrantId, Holder>,
+    pub(super) counters: Counters,
+}
+
+impl Gate {
+    pub(super) fn new(definition: Definition, driver: Box<dyn Drive>, nodes: u32, numbered: bool) -> Self {
+        Self {
+            definition,
+            driver,
+            others: u64::from(nodes) - 1,
+            numbered,
+            waiting: VecDeque::new(),
+            holding: BTreeMap::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// How many wait here.
+    pub(super) fn waiters(&self) -> usize {
+        self.waiting.iter().filter(|waiter| waiter.key.is_some()).count()
+    }
+
+    /// How many hold something here.
+    pub(super) fn holders(&self) -> usize {
+        self.holding.len()
+    }
+
+    /// How long the first of those who wait here has waited, in nanoseconds.
+    pub(super) fn longest_waiting(&self, now: Time) -> u64 {
+        self.waiting.iter().find(|waiter| waiter.key.is_some()).map_or(0, |waiter| age(now, waiter.since))
+    }
+
+    /// The most that can be asked for at once.
+    pub(super) fn widest(&self) -> u32 {
+        if self.numbered { self.definition.permits.div_ceil(self.definition.lanes.max(1)) } else { 1 }
+    }
+
+    pub(super) fn observe(&self) -> Observation {
+        self.driver.observe()
+    }
+
+    /// A client asks. Its weight was looked at.
+    pub(super) fn acquire(
+        &mut self,
+        now: Time,
+        key: RequestKey,
+        weight: u32,
+        process: Process,
+        out: &mut Vec<Outcome>,
+    ) -> Result<(), NotTaken> {
+        self.waiting.push_back(Waiter { key: Some(key), weight, since: now, process, handed: false });
+        self.hand_over(now, out).inspect_err(|_| drop(self.waiting.pop_back()))
+    }
+
+    /// Tells the protocol of those who wait, as many as it can bear to know.
+    fn hand_over(&mut self, now: Time, out: &mut Vec<Outcome>) -> Result<(), NotTaken> {
+        while let Some(next) = self.waiting.iter().position(|waiter| !waiter.handed) {
+            if !self.numbered && (next > 0 || !self.holding.is_empty()) {
+                return Ok(());
+            }
+            let weight = self.waiting[next].weight;
+            // First, since it may be granted at once.
+            self.waiting[next].handed = true;
+            let taken = self.order(now, Order::Acquire(weight), out);
+            if taken.is_err() {
+                self.waiting[next].handed = false;
+                return taken;
+            }
+        }
+        Ok(())
+    }
+
+    /// A client gives back what it was granted, after whatever it did is over; false if it holds nothing.
+    pub(super) fn release(&mut self, now: Time, key: RequestKey, out: &mut Vec<Outcome>) -> bool {
+        let Some((&grant, _)) = self.holding.iter().find(|(_, holder)| holder.key == key) else {
+            return false;
+        };
+        self.holding.remove(&grant);
+        self.give_back(now, grant, out);
+        true
+    }
+
+    fn give_back(&mut self, now: Time, grant: GrantId, out: &mut Vec<Outcome>) {
+        self.order(now, Order::Release(grant), out).expect("it was granted, and is given back once");
+        self.go_on(now, out);
+    }
+
+    /// The protocol may be free for the next client.
+    fn go_on(&mut self, now: Time, out: &mut Vec<Outcome>) {
+        self.hand_over(now, out).expect("what waits was looked at when it came");
+    }
+
+    fn order(&mut self, now: Time, order: Order, out: &mut Vec<Outcome>) -> Result<(), NotTaken> {
+        let mut deeds = Vec::new();
+        self.driver.order(now, order, &mut deeds)?;
+        self.carry_out(now, deeds, out);
+        Ok(())
+    }
+
+    /// What the protocol wanted done when it started. If it remembers a client of a former life that waited, that one is gone.
+    pub(super) fn started(&mut self, now: Time, deeds: Vec<Deed>, out: &mut Vec<Outcome>) {
+        if self.driver.observe().phase == Phase::Waiting {
+            let process = Process::default();
+            self.waiting.push_back(Waiter { key: None, weight: 1, since: now, process, handed: true });
+        }
+        self.carry_out(now, deeds, out);
+    }
+
+    /// That node has crashed.
+    pub(super) fn crashed(&mut self, now: Time, node: NodeId, out: &mut Vec<Outcome>) {
+        // A protocol that needs no such news says so, and nothing has changed.
+        let _ = self.order(now, Order::Crashed(node, Incarnation(0)), out);
+        self.go_on(now, out);
+    }
+
+    /// A message has come for the protocol. What it refuses is counted, and told to whoever keeps the logs.
+    pub(super) fn deliver(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        bytes: &[u8],
+        out: &mut Vec<Outcome>,
+    ) -> Result<(), NotTaken> {
+        let mut deeds = Vec::new();
+        self.driver.deliver(now, from, bytes, &mut deeds).inspect_err(|_| self.counters.junk += 1)?;
+        self.carry_out(now, deeds, out);
+        self.go_on(now, out);
+        Ok(())
+    }
+
+    /// A timer has run out.
+    pub(super) fn expire(&mut self, now: Time, timer: TimerKey, out: &mut Vec<Outcome>) {
+        let mut deeds = Vec::new();
+        self.driver.expire(now, timer, &mut deeds).expect("it was armed by the protocol itself");
+        self.carry_out(now, deeds, out);
+        self.go_on(now, out);
+    }
+
+    fn carry_out(&mut self, now: Time, deeds: Vec<Deed>, out: &mut Vec<Outcome>) {
+        for deed in deeds {
+            match deed {
+                Deed::Store(bytes) => out.push(Outcome::Store(bytes)),
+                Deed::Send { to, kind, bytes } => {
+                    let copies = match &to {
+                        To::One(_) => 1,
+                        To::Many(nodes) => nodes.len() as u64,
+                        To::All => self.others,
+                    };
+                    *self.counters.sent.entry(kind).or_default() += copies;
+                    out.push(Outcome::Send(to, bytes));
+                }
+                Deed::Arm(timer, least, most) => out.push(Outcome::Arm(timer, least, most)),
+                Deed::Disarm(timer) => out.push(Outcome::Disarm(timer)),
+                Deed::Tell(notice) => self.on_notice(now, notice, out),
+            }
+        }
+    }
+
+    fn on_notice(&mut self, now: Time, notice: Notice, out: &mut Vec<Outcome>) {
+        match notice {
+            Notice::Granted { grant, slots, fence } => {
+                let slots = slots.map_or_else(Vec::new, Vec::from);
+                self.on_granted(now, grant, slots, fence, out);
+            }
+            Notice::Lost { grant } => {
+                if let Some(holder) = self.holding.remove(&grant) {
+                    self.counters.losses += 1;
+                    out.push(Outcome::Lost(holder.key));
+                }
+            }
+            Notice::TooLarge { weight, most } => {
+                let wide = |waiter: &Waiter| waiter.handed && waiter.weight == weight;
+                if let Some(at) = self.waiting.iter().position(wide)
+                    && let Some(key) = self.waiting.remove(at).and_then(|waiter| waiter.key)
+                {
+                    out.push(Outcome::TooLarge { key, weight, most });
+                }
+            }
+            // A detector's; and that the request is out, which nobody here has to know.
+            Notice::Asked | Notice::Suspected(..) => {}
+        }
+    }
+
+    /// It is for the first of those who wait for as much: with several queues at a gate they are not served in their order.
+    fn on_granted(
+        &mut self,
+        now: Time,
+        grant: GrantId,
+        slots: Vec<u32>,
+        fence: Option<Fence>,
+        out: &mut Vec<Outcome>,
+    ) {
+        let units = if self.numbered { slots.len() } else { 1 };
+        let fits = |waiter: &Waiter| waiter.handed && waiter.weight as usize == units;
+        let at = self.waiting.iter().position(fits).expect("somebody asked for that");
+        let Waiter { key, weight, since, process, .. } = self.waiting.remove(at).expect("it is there");
+        let Some(key) = key else { return self.give_back(now, grant, out) };
+        self.counters.grants += 1;
+        self.counters.longest_wait = self.counters.longest_wait.max(age(now, since));
+        let holder = Holder { key, weight, since: now, process, slots: slots.clone(), fence };
+        self.holding.insert(grant, holder);
+        out.push(Outcome::Granted { key, slots, fence });
+    }
+
+    /// What people may see.
+    pub(super) fn view(&self, now: Time, me: NodeId, is_cut_off: impl Fn(RequestKey) -> bool) -> GateView {
+        let seen = self.driver.observe();
+        let holders = self.holding.values().map(|holder| Client {
+            node: me,
+            process: holder.process.clone(),
+            weight: holder.weight,
+            since: age(now, holder.since),
+            slots: holder.slots.clone(),
+            fence: holder.fence.map(|fence| format!("{:032x}", fence.0)),
+            stamp: None,
+            cut_off: is_cut_off(holder.key),
+        });
+        let stamp = seen.stamp.map(|stamp| (stamp.clock, stamp.node.0));
+        let waiting = self.waiting.iter().filter(|waiter| waiter.key.is_some()).map(|waiter| Client {
+            node: me,
+            process: waiter.process.clone(),
+            weight: waiter.weight,
+            since: age(now, waiter.since),
+            slots: Vec::new(),
+            fence: None,
+            stamp: stamp.filter(|_| waiter.handed),
+            cut_off: false,
+        });
+        GateView {
+            name: self.definition.name.clone(),
+            permits: self.definition.permits,
+            protocol: self.definition.protocol.clone(),
+            author: self.definition.author.clone(),
+            holders: holders.collect(),
+            waiting: waiting.collect(),
+            lacking: seen.lacking,
+        }
+    }
+}

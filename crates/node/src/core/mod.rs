@@ -1,0 +1,401 @@
+//! A node without its sockets: gates, sessions, the catalogue and the detector as one state machine.
+//!
+//! Whatever happens is handed over with the time; what is to be done is left in a list. No clock, no dice but its own seeded ones, no I/O: so a node can be
+//! driven by hand in a test, by a simulator, and by the shell with real sockets.
+//!
+//! - `gate.rs`: a protocol and its local clients; `catalogue.rs`: which gates there are;
+//! - `sessions.rs`: who is at the other end of a stream; `clients.rs`: what clients ask;
+//! - `peers.rs`: letters from other nodes, who of them has crashed; `letter.rs`: the letters;
+//! - `look.rs`: what people may see of all nodes together; `timers.rs`: what is due when.
+
+mod catalogue;
+mod clients;
+mod gate;
+mod letter;
+mod look;
+mod peers;
+mod sessions;
+mod timers;
+mod view;
+
+pub use catalogue::{CATALOGUE, Definition};
+pub use clients::{Ask, Tell, Why};
+pub use gate::Counters;
+pub use letter::{GateId, Letter};
+pub use look::Report;
+pub use sessions::Terms;
+pub use view::{Client, GateView, Process, Who};
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kgate_core::{Graph, NodeId, Protocol, Setup, SlotOptions, Span, Time, To};
+use kgate_net::driver::{Deed, Drive, Driver, Unreadable};
+use kgate_protocols::detect::{Heartbeat, HiAdsd, VCube};
+use kgate_protocols::registry::{self, Entry, Visitor};
+
+use catalogue::Catalogue;
+use gate::{Gate, Outcome};
+use sessions::Sessions;
+use timers::{Due, Timers};
+
+/// A stream of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientId(pub u64);
+
+/// A session; at this node and in this life of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId(pub u64);
+
+/// A request: of which session, by the client's own number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct RequestKey {
+    session: SessionId,
+    number: u64,
+}
+
+/// What happens at a peer's link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PeerEvent {
+    /// It can be talked to.
+    Up,
+    /// It cannot, for now.
+    Down,
+    /// It has sent a letter.
+    Letter(Vec<u8>),
+    /// The link could not keep what it must: it counts as crashed.
+    Broken,
+    /// It holds this node for crashed and will not talk to it again.
+    Shunned,
+}
+
+/// What is to be done, in this order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Send a letter.
+    Send(NodeId, Vec<u8>),
+    /// Tell a client.
+    Tell(ClientId, Tell),
+    /// Have this on stable storage before anything later leaves.
+    Store(GateId, Vec<u8>),
+    /// Hand a report to whoever asked for it.
+    Report(u64, Report),
+    /// That node is held for crashed: talk to it no more.
+    Shun(NodeId),
+    /// This node must stop; all its clients were told.
+    Stop(String),
+}
+
+/// By which detector nodes find out who has crashed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detection {
+    /// Tests along a virtual hypercube.
+    VCube,
+    /// All-to-all heartbeats.
+    Heartbeat,
+    /// Tests along Hi-ADSD clusters.
+    HiAdsd,
+    /// None.
+    Off,
+}
+
+/// What a node is told when it starts.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Who it is.
+    pub me: NodeId,
+    /// How many nodes there are.
+    pub nodes: u32,
+    /// The gates of the configuration, the same at all nodes.
+    pub fixed: Vec<Definition>,
+    /// Whether clients may make gates, and by which protocol.
+    pub new_gates: Option<&'static Entry>,
+    /// Who finds crashes.
+    pub detection: Detection,
+    /// How often the detector tests.
+    pub detect_interval: Span,
+    /// How long it waits for an answer.
+    pub detect_timeout: Span,
+    /// How long the word of a session counts.
+    pub terms: Terms,
+    /// How long a client that does not want to wait is let wait: as long as a free gate needs to answer.
+    pub patience: Span,
+    /// The most that may wait at a gate of this node.
+    pub queue_max: usize,
+    /// The most sessions at this node.
+    pub sessions_max: usize,
+    /// How gates with numbered slots go about it.
+    pub slots: SlotOptions,
+    /// How often an idle node of a self-healing gate says something.
+    pub refresh: Span,
+    /// Whence its dice are thrown.
+    pub seed: u64,
+}
+
+/// Why a node cannot start.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CannotStart {
+    /// What a protocol stored cannot be read.
+    #[error("gate `{0}`: {1}")]
+    Stored(String, Unreadable),
+    /// A gate's definition makes no sense.
+    #[error("gate `{name}`: {why}")]
+    Gate {
+        /// Which.
+        name: String,
+        /// What is wrong, and what would be right.
+        why: String,
+    },
+}
+
+/// A node.
+pub struct Core {
+    settings: Settings,
+    gates: BTreeMap<GateId, Gate>,
+    catalogue: Catalogue,
+    sessions: Sessions,
+    timers: Timers,
+    detector: Option<Box<dyn Drive>>,
+    /// Who can be talked to now.
+    up: BTreeSet<NodeId>,
+    /// Who was there at least once: the detector begins when all were.
+    met: BTreeSet<NodeId>,
+    crashed: BTreeSet<NodeId>,
+    /// Everybody else who has not crashed.
+    others: BTreeSet<NodeId>,
+    /// Gates of which a peer's configuration says something else, and what.
+    conflicts: BTreeMap<GateId, String>,
+    /// Messages for gates that are not known yet, as many as there is room for.
+    early: BTreeMap<GateId, Vec<(NodeId, Vec<u8>)>>,
+    /// Requests for gates that are being made.
+    unplaced: Vec<clients::Unplaced>,
+    looks: look::Looks,
+    stopped: bool,
+}
+
+impl Core {
+    /// A node starts, with what its gates have stored.
+    pub fn start(
+        now: Time,
+        settings: Settings,
+        stored: &BTreeMap<GateId, Vec<u8>>,
+        actions: &mut Vec<Action>,
+    ) -> Result<Self, CannotStart> {
+        let mut core = Self {
+            gates: BTreeMap::new(),
+            catalogue: Catalogue::default(),
+            sessions: Sessions::new(settings.terms),
+            timers: Timers::new(settings.seed),
+            detector: None,
+            up: BTreeSet::new(),
+            met: BTreeSet::new(),
+            crashed: BTreeSet::new(),
+            others: (0..settings.nodes).map(NodeId).filter(|node| *node != settings.me).collect(),
+            conflicts: BTreeMap::new(),
+            early: BTreeMap::new(),
+            unplaced: Vec::new(),
+            looks: look::Looks::default(),
+            stopped: false,
+            settings,
+        };
+        if core.settings.new_gates.is_some() {
+            let guard = Definition {
+                id: CATALOGUE,
+                name: "kgate/catalogue".into(),
+                permits: 1,
+                protocol: "slots".into(),
+                lanes: 1,
+                author: "kgate".into(),
+            };
+            core.open_gate(now, guard, None, actions)?;
+        }
+        for definition in core.settings.fixed.clone() {
+            let restored = stored.get(&definition.id).map(Vec::as_slice);
+            core.catalogue.insert(definition.clone());
+            core.open_gate(now, definition, restored, actions)?;
+        }
+        core.begin_detection(now, actions);
+        Ok(core)
+    }
+
+    /// When something is due next.
+    pub fn next_due(&self) -> Option<Time> {
+        self.timers.next().into_iter().chain(self.sessions.next()).min()
+    }
+
+    /// Does what is due.
+    pub fn tick(&mut self, now: Time, actions: &mut Vec<Action>) {
+        for session in self.sessions.over(now) {
+            self.end_session(now, session, actions);
+        }
+        while let Some(due) = self.timers.pop(now) {
+            match due {
+                Due::Gate(id, timer) => {
+                    self.at_gate(now, id, actions, |gate, out| gate.expire(now, timer, out));
+                }
+                Due::Detector(timer) => {
+                    let taken =
+                        self.detect(now, actions, |detector, deeds| detector.expire(now, timer, deeds));
+                    taken.expect("it was armed by the detector itself");
+                }
+                Due::Patience(key) => self.out_of_patience(now, key, actions),
+                Due::Look(question) => self.look_is_over(question, actions),
+            }
+        }
+    }
+
+    /// Sends a letter to all others.
+    fn tell_all(&self, letter: &Letter, actions: &mut Vec<Action>) {
+        let bytes = letter.bytes();
+        actions.extend(self.others.iter().map(|node| Action::Send(*node, bytes.clone())));
+    }
+
+    /// Something happens at a gate, and what comes of it is done.
+    fn at_gate<T>(
+        &mut self,
+        now: Time,
+        id: GateId,
+        actions: &mut Vec<Action>,
+        what: impl FnOnce(&mut Gate, &mut Vec<Outcome>) -> T,
+    ) -> Option<T> {
+        let mut outcomes = Vec::new();
+        let made = what(self.gates.get_mut(&id)?, &mut outcomes);
+        self.carry_out(now, id, outcomes, actions);
+        Some(made)
+    }
+
+    fn carry_out(&mut self, now: Time, id: GateId, outcomes: Vec<Outcome>, actions: &mut Vec<Action>) {
+        for outcome in outcomes {
+            match outcome {
+                Outcome::Send(to, bytes) => {
+                    let letter = Letter::Gate(id, bytes).bytes();
+                    self.send(to, &letter, actions);
+                }
+                Outcome::Arm(timer, least, most) => self.timers.arm(now, Due::Gate(id, timer), least, most),
+                Outcome::Disarm(timer) => self.timers.disarm(&Due::Gate(id, timer)),
+                Outcome::Store(bytes) => actions.push(Action::Store(id, bytes)),
+                Outcome::Granted { key, slots, fence } => {
+                    self.on_granted(now, id, key, slots, fence, actions);
+                }
+                Outcome::Lost(key) => {
+                    self.lose(key, "its node takes part no more".into(), actions);
+                }
+                Outcome::TooLarge { key, weight, most } => {
+                    let text =
+                        format!("{weight} permits at once were asked for, and the gate has {most} now");
+                    self.refuse(key, Why::TooLarge, text, actions);
+                }
+            }
+        }
+    }
+
+    fn send(&self, to: To, bytes: &[u8], actions: &mut Vec<Action>) {
+        let mut send = |node: NodeId| {
+            if !self.crashed.contains(&node) {
+                actions.push(Action::Send(node, bytes.to_vec()));
+            }
+        };
+        match to {
+            To::One(node) => send(node),
+            To::Many(nodes) => nodes.iter().copied().for_each(send),
+            To::All => self.others.iter().copied().for_each(send),
+        }
+    }
+
+    /// There is a gate from now on.
+    fn open_gate(
+        &mut self,
+        now: Time,
+        definition: Definition,
+        stored: Option<&[u8]>,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), CannotStart> {
+        let name = definition.name.clone();
+        let wrong = |why| CannotStart::Gate { name: name.clone(), why };
+        let entry = registry::entry(&definition.protocol).map_err(|error| wrong(error.to_string()))?;
+        check(&definition, entry, self.settings.nodes).map_err(wrong)?;
+        let graph = graph(entry, self.settings.nodes);
+        let slots = SlotOptions { lanes: definition.lanes, ..self.settings.slots };
+        let setup = Setup {
+            me: self.settings.me,
+            detect_interval: self.settings.detect_interval,
+            detect_timeout: self.settings.detect_timeout,
+            tolerate: definition.permits.saturating_sub(1).min(self.settings.nodes - 1),
+            refresh: entry.heals.then_some(self.settings.refresh),
+            graph: graph.map(Into::into),
+            slots,
+            ..Setup::new(self.settings.nodes, definition.permits)
+        };
+        let mut deeds = Vec::new();
+        let start = Start { setup: &setup, stored, deeds: &mut deeds };
+        let driver = registry::visit(entry, false, start)
+            .map_err(|unreadable| CannotStart::Stored(name.clone(), unreadable))?;
+        let id = definition.id;
+        self.gates.insert(id, Gate::new(definition, driver, self.settings.nodes, entry.slots));
+        self.at_gate(now, id, actions, |gate, out| gate.started(now, deeds, out));
+        for node in self.crashed.clone() {
+            if entry.detector.is_some() {
+                self.at_gate(now, id, actions, |gate, out| gate.crashed(now, node, out));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Hands a driver of the right type out of the registry.
+struct Start<'a> {
+    setup: &'a Setup,
+    stored: Option<&'a [u8]>,
+    deeds: &'a mut Vec<Deed>,
+}
+
+impl Visitor for Start<'_> {
+    type Output = Result<Box<dyn Drive>, Unreadable>;
+    fn visit<M: Protocol, D: Protocol>(self) -> Self::Output {
+        Ok(Box::new(Driver::<M>::start(self.setup, self.stored, self.deeds)?))
+    }
+}
+
+/// The detector, if there is one.
+fn detector(detection: Detection, setup: &Setup, deeds: &mut Vec<Deed>) -> Option<Box<dyn Drive>> {
+    fn start<P: Protocol>(setup: &Setup, deeds: &mut Vec<Deed>) -> Option<Box<dyn Drive>> {
+        let driver = Driver::<P>::start(setup, None, deeds);
+        Some(Box::new(driver.expect("nothing was stored")))
+    }
+    match detection {
+        Detection::VCube => start::<VCube>(setup, deeds),
+        Detection::Heartbeat => start::<Heartbeat>(setup, deeds),
+        Detection::HiAdsd => start::<HiAdsd>(setup, deeds),
+        Detection::Off => None,
+    }
+}
+
+/// Whether a definition makes sense at all; the text says what does not.
+fn check(definition: &Definition, entry: &Entry, nodes: u32) -> Result<(), String> {
+    let Definition { permits, lanes, .. } = *definition;
+    Definition::check_name(&definition.name)?;
+    if permits == 0 || permits > Definition::MOST {
+        return Err(format!("k is between 1 and {}, not {permits}", Definition::MOST));
+    }
+    if lanes == 0 || lanes > permits.min(64) {
+        return Err(format!("a gate with k = {permits} has 1 to {} lanes, not {lanes}", permits.min(64)));
+    }
+    if !entry.slots && lanes > 1 {
+        return Err(format!("only `slots` has lanes, not `{}`", entry.name));
+    }
+    if !entry.slots && entry.name != "tree-token" && permits > nodes {
+        let name = entry.name;
+        return Err(format!(
+            "with `{name}` k is at most the number of nodes, {nodes}, not {permits}; `slots` has no such bound"
+        ));
+    }
+    Ok(())
+}
+
+/// Who talks to whom, where a protocol asks for that: the same at every node.
+fn graph(entry: &Entry, nodes: u32) -> Option<Graph> {
+    let shape = entry.network.usual_shape()?;
+    Some(shape.build(nodes, &mut |_| 0).expect("any number of nodes has a graph of that shape"))
+}
+
+#[cfg(test)]
+mod tests;

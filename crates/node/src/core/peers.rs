@@ -1,0 +1,315 @@
+//! Other nodes: their letters, and who of them has crashed.
+//!
+//! Failures are crash-stop here: whoever is held for crashed takes part no more, and if it lives it is told so and stops. That is safe only where a silent
+//! node is a dead one. The detector begins when all nodes were there once, so that nobody is held for crashed who has not started yet.
+
+use std::collections::BTreeSet;
+
+use kgate_core::{Incarnation, NodeId, Notice, Setup, Time};
+use kgate_net::driver::{Deed, Drive, NotTaken};
+use kgate_protocols::registry;
+
+use super::catalogue::{Answer, CATALOGUE, Definition, Step};
+use super::clients::OURS;
+use super::letter::{GateId, Letter};
+use super::timers::Due;
+use super::{Action, Core, PeerEvent};
+
+/// So many bytes of messages for gates that are not known yet are kept, for each of them.
+const EARLY: usize = 1 << 20;
+/// Of so many gates.
+const EARLY_GATES: usize = 1 << 10;
+
+impl Core {
+    /// Something happens at a peer's link. An error is what no correct peer sends, for the logs.
+    pub fn peer(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        event: PeerEvent,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), String> {
+        if self.stopped || from == self.settings.me || from.0 >= self.settings.nodes {
+            return Ok(());
+        }
+        match event {
+            PeerEvent::Up if self.crashed.contains(&from) => {
+                actions.push(Action::Send(from, Letter::HeldForCrashed.bytes()));
+            }
+            PeerEvent::Up => {
+                self.up.insert(from);
+                self.met.insert(from);
+                actions.push(Action::Send(from, Letter::Fixed(self.settings.fixed.clone()).bytes()));
+                self.begin_detection(now, actions);
+            }
+            PeerEvent::Down => {
+                self.up.remove(&from);
+                self.looks.gone(from);
+            }
+            PeerEvent::Broken => self.crash(now, from, actions),
+            PeerEvent::Shunned => self.held_for_crashed(from, actions),
+            PeerEvent::Letter(bytes) => {
+                let letter = Letter::read(&bytes).ok_or("bytes that are no letter")?;
+                match letter {
+                    Letter::HeldForCrashed => self.held_for_crashed(from, actions),
+                    _ if self.crashed.contains(&from) => {
+                        actions.push(Action::Send(from, Letter::HeldForCrashed.bytes()));
+                    }
+                    letter => return self.letter(now, from, letter, actions),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn letter(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        letter: Letter,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), String> {
+        match letter {
+            Letter::Gate(id, bytes) => return self.message(now, from, id, bytes, actions),
+            Letter::Detector(bytes) => {
+                let taken = self.detect(now, actions, |it, deeds| it.deliver(now, from, &bytes, deeds));
+                return taken.map_err(|error| error.to_string());
+            }
+            Letter::Fixed(theirs) => self.compare(from, &theirs),
+            Letter::Collect { round, name } => {
+                let definition = self.catalogue.get(&name).cloned();
+                let known = Letter::Known { round, definition, last: self.catalogue.last() };
+                actions.push(Action::Send(from, known.bytes()));
+            }
+            Letter::Known { round, definition, last } => {
+                definition.iter().try_for_each(|definition| self.check(definition))?;
+                self.catalogue.answered(from, Some(Answer { round, known: Some((definition, last)) }));
+                self.make_on(now, actions);
+            }
+            Letter::Define { round, definition } => {
+                self.check(&definition)?;
+                self.learn(now, definition, actions);
+                actions.push(Action::Send(from, Letter::Defined { round }.bytes()));
+            }
+            Letter::Defined { round } => {
+                self.catalogue.answered(from, Some(Answer { round, known: None }));
+                self.make_on(now, actions);
+            }
+            Letter::WhatIs(id) => {
+                let definition = self.gates.get(&id).map(|gate| gate.definition.clone());
+                // Nobody waits for the answer to round 0.
+                let define = definition.map(|definition| Letter::Define { round: 0, definition }.bytes());
+                actions.extend(define.map(|bytes| Action::Send(from, bytes)));
+            }
+            Letter::Look { question, gate } => {
+                let gates = self.views(now, gate.as_deref());
+                let seen = Letter::Seen { question, gates, who: self.who() };
+                actions.push(Action::Send(from, seen.bytes()));
+            }
+            Letter::Seen { question, gates, who } => {
+                if who.node == from {
+                    self.looks.seen(question, who, gates);
+                    self.answer_looks(actions);
+                }
+            }
+            Letter::Leaving => self.crash(now, from, actions),
+            Letter::HeldForCrashed => unreachable!("answered before"),
+        }
+        Ok(())
+    }
+
+    /// A message for a gate. One that is not known yet will be, or the sender is asked what it is.
+    fn message(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        id: GateId,
+        bytes: Vec<u8>,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), String> {
+        if let Some(taken) = self.at_gate(now, id, actions, |gate, out| gate.deliver(now, from, &bytes, out))
+        {
+            return taken.map_err(|error| error.to_string());
+        }
+        if self.early.len() >= EARLY_GATES && !self.early.contains_key(&id) {
+            return Err(format!("a message for gate {}, which is not known, like too many others", id.0));
+        }
+        let early = self.early.entry(id).or_default();
+        if early.is_empty() {
+            actions.push(Action::Send(from, Letter::WhatIs(id).bytes()));
+        }
+        let kept: usize = early.iter().map(|(_, bytes)| bytes.len() + 32).sum();
+        if kept + bytes.len() > EARLY {
+            return Err(format!("too many messages for gate {}, which is not known", id.0));
+        }
+        early.push((from, bytes));
+        Ok(())
+    }
+
+    /// Whether somebody's definition of a gate can be true.
+    fn check(&self, definition: &Definition) -> Result<(), String> {
+        let entry = registry::entry(&definition.protocol).map_err(|error| error.to_string())?;
+        super::check(definition, entry, self.settings.nodes)?;
+        let known = self.gates.get(&definition.id).map(|gate| &gate.definition);
+        let named = self.catalogue.get(&definition.name);
+        match known.or(named).filter(|known| *known != definition) {
+            Some(known) => Err(format!("another definition of gate `{}`: {definition:?}", known.name)),
+            None => Ok(()),
+        }
+    }
+
+    /// There is a gate.
+    fn learn(&mut self, now: Time, definition: Definition, actions: &mut Vec<Action>) {
+        let (id, name) = (definition.id, definition.name.clone());
+        if self.gates.contains_key(&id) {
+            return;
+        }
+        self.open_gate(now, definition.clone(), None, actions).expect("it was looked at");
+        self.catalogue.insert(definition);
+        for (from, bytes) in self.early.remove(&id).unwrap_or_default() {
+            // What is no message of this gate is as good as lost.
+            let _ = self.message(now, from, id, bytes, actions);
+        }
+        self.place_all(now, &name, actions);
+    }
+
+    /// The permit of the catalogue is here.
+    pub(super) fn make_next(&mut self, now: Time, actions: &mut Vec<Action>) {
+        match self.catalogue.begin(self.others.clone()) {
+            Some(letter) => {
+                self.tell_all(&letter, actions);
+                self.make_on(now, actions);
+            }
+            None => {
+                self.at_gate(now, CATALOGUE, actions, |gate, out| gate.release(now, OURS, out));
+            }
+        }
+    }
+
+    /// Goes on with the gate that is being made, if all have answered.
+    fn make_on(&mut self, now: Time, actions: &mut Vec<Action>) {
+        loop {
+            let plan = self.catalogue.planned().map(|(id, name, permits)| self.plan(id, &name, permits));
+            match self.catalogue.proceed(self.others.clone(), plan) {
+                Step::Wait => return,
+                Step::Tell(letter) => self.tell_all(&letter, actions),
+                Step::Made(definition) => {
+                    self.learn(now, definition, actions);
+                    return self.make_next(now, actions);
+                }
+            }
+        }
+    }
+
+    /// Begins to look for crashes, once everybody was there.
+    pub(super) fn begin_detection(&mut self, now: Time, actions: &mut Vec<Action>) {
+        let all = self.met.len() + 1 == self.settings.nodes as usize;
+        if !all || self.detector.is_some() || self.settings.nodes == 1 {
+            return;
+        }
+        let setup = Setup {
+            me: self.settings.me,
+            detect_interval: self.settings.detect_interval,
+            detect_timeout: self.settings.detect_timeout,
+            ..Setup::new(self.settings.nodes, 1)
+        };
+        let mut deeds = Vec::new();
+        self.detector = super::detector(self.settings.detection, &setup, &mut deeds);
+        self.detected(now, deeds, actions);
+    }
+
+    /// Something happens at the detector.
+    pub(super) fn detect(
+        &mut self,
+        now: Time,
+        actions: &mut Vec<Action>,
+        what: impl FnOnce(&mut dyn Drive, &mut Vec<Deed>) -> Result<(), NotTaken>,
+    ) -> Result<(), NotTaken> {
+        // A test that comes before the detector has begun here is lost; there will be another.
+        let Some(detector) = &mut self.detector else { return Ok(()) };
+        let mut deeds = Vec::new();
+        what(&mut **detector, &mut deeds)?;
+        self.detected(now, deeds, actions);
+        Ok(())
+    }
+
+    fn detected(&mut self, now: Time, deeds: Vec<Deed>, actions: &mut Vec<Action>) {
+        for deed in deeds {
+            match deed {
+                Deed::Send { to, bytes, .. } => {
+                    self.send(to, &Letter::Detector(bytes).bytes(), actions);
+                }
+                Deed::Arm(timer, least, most) => self.timers.arm(now, Due::Detector(timer), least, most),
+                Deed::Disarm(timer) => self.timers.disarm(&Due::Detector(timer)),
+                Deed::Tell(Notice::Suspected(node, _)) => self.crash(now, node, actions),
+                Deed::Tell(_) | Deed::Store(_) => {}
+            }
+        }
+    }
+
+    /// A node is held for crashed, for good.
+    fn crash(&mut self, now: Time, node: NodeId, actions: &mut Vec<Action>) {
+        if !self.crashed.insert(node) {
+            return;
+        }
+        self.others.remove(&node);
+        self.up.remove(&node);
+        self.looks.gone(node);
+        actions.push(Action::Send(node, Letter::HeldForCrashed.bytes()));
+        actions.push(Action::Shun(node));
+        let tells = |gate: &super::Gate| {
+            registry::entry(&gate.definition.protocol).is_ok_and(|entry| entry.detector.is_some())
+        };
+        let told: Vec<GateId> =
+            self.gates.iter().filter(|(_, gate)| tells(gate)).map(|(id, _)| *id).collect();
+        for id in told {
+            self.at_gate(now, id, actions, |gate, out| gate.crashed(now, node, out));
+        }
+        // The detector itself may find crashes by others' silence alone, or want to be told.
+        let _ = self.detect(now, actions, |detector, deeds| {
+            detector.order(now, kgate_net::driver::Order::Crashed(node, Incarnation(0)), deeds)
+        });
+        self.catalogue.answered(node, None);
+        self.make_on(now, actions);
+        self.answer_looks(actions);
+    }
+
+    /// Another node holds this one for crashed. Of two parts that hold each other for crashed the smaller one stops; of equal ones, both.
+    fn held_for_crashed(&mut self, by: NodeId, actions: &mut Vec<Action>) {
+        let minority = 2 * self.crashed.len() >= self.settings.nodes as usize;
+        if !self.crashed.contains(&by) || minority {
+            let text = format!(
+                "node {} holds this node, {}, for crashed and has gone on without it: it was silent for too long. It can take part again when the \
+                 whole cluster is started anew",
+                by.0, self.settings.me.0
+            );
+            self.stop_all(&text, actions);
+        }
+    }
+
+    /// Gates of the configuration must be the same everywhere.
+    fn compare(&mut self, from: NodeId, theirs: &[Definition]) {
+        let known: BTreeSet<&str> = theirs.iter().map(|gate| gate.name.as_str()).collect();
+        for ours in self.settings.fixed.clone() {
+            let differs = theirs.iter().find(|gate| gate.name == ours.name && **gate != ours);
+            let text = match differs {
+                Some(other) => format!(
+                    "gate `{}` has k = {} by {} in the configuration of node {}, and k = {} by {} in that of node {}: make them the same and restart",
+                    ours.name,
+                    ours.permits,
+                    ours.protocol,
+                    self.settings.me.0,
+                    other.permits,
+                    other.protocol,
+                    from.0
+                ),
+                None if !known.contains(ours.name.as_str()) => format!(
+                    "gate `{}` is in the configuration of node {} and not in that of node {}: make them the same and restart",
+                    ours.name, self.settings.me.0, from.0
+                ),
+                None => continue,
+            };
+            self.conflicts.insert(ours.id, text);
+        }
+    }
+}

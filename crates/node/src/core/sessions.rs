@@ -1,0 +1,171 @@
+//! Sessions: who is at the other end, and until when its word counts (rules S1, S4 and S5 of the leases).
+//!
+//! A session outlives its stream. What it holds is freed when the client says that it is over, or when the time has passed that the client was last told,
+//! and a little more for clocks that run at other rates. The end of a stream frees nothing: a killed wrapper leaves a child.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kgate_core::{Span, Time};
+
+use super::letter::GateId;
+use super::view::Process;
+use super::{ClientId, RequestKey, SessionId};
+
+/// One session.
+#[derive(Debug)]
+pub(super) struct Session {
+    secret: u128,
+    /// Its stream, while it has one.
+    pub(super) client: Option<ClientId>,
+    pub(super) process: Process,
+    /// When it is counted gone, unless it is told something later; never, where it is bound to processes instead of time.
+    pub(super) until: Time,
+    /// What it waits for or holds, by the client's own numbers.
+    pub(super) requests: BTreeMap<u64, Request>,
+}
+
+/// One request of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Request {
+    /// At which gate; none while that is being made.
+    pub(super) gate: Option<GateId>,
+    pub(super) state: RequestState,
+}
+
+/// Where a request stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RequestState {
+    Waits,
+    Holds,
+}
+
+/// How long the word of a session counts.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// What a client is told: so long from when it asked. None: sessions are bound to processes, not to time.
+    pub valid_for: Option<Span>,
+    /// The greatest error of a clock's rate, in parts per thousand.
+    pub clock_error: u32,
+}
+
+impl Terms {
+    /// From when on a client that was answered at `now` is surely gone.
+    fn until(self, now: Time) -> Time {
+        let Some(span) = self.valid_for else { return Time::NEVER };
+        let (more, less) = (u64::from(1000 + self.clock_error), u64::from(1000 - self.clock_error));
+        let stretched = u128::from(span.0) * u128::from(more) / u128::from(less);
+        now + Span(u64::try_from(stretched).unwrap_or(u64::MAX).saturating_add(50_000_000))
+    }
+}
+
+/// All sessions of this node.
+#[derive(Debug)]
+pub(super) struct Sessions {
+    terms: Terms,
+    sessions: BTreeMap<SessionId, Session>,
+    streams: BTreeMap<ClientId, SessionId>,
+    /// Who is counted gone when.
+    ends: BTreeSet<(Time, SessionId)>,
+    opened: u64,
+}
+
+impl Sessions {
+    pub(super) fn new(terms: Terms) -> Self {
+        Self { terms, sessions: BTreeMap::new(), streams: BTreeMap::new(), ends: BTreeSet::new(), opened: 0 }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.sessions.len()
+    }
+
+    pub(super) fn terms(&self) -> Terms {
+        self.terms
+    }
+
+    /// A client begins a session.
+    pub(super) fn open(&mut self, now: Time, client: ClientId, secret: u128, process: Process) -> SessionId {
+        self.opened += 1;
+        let id = SessionId(self.opened);
+        let until = self.terms.until(now);
+        let session = Session { secret, client: Some(client), process, until, requests: BTreeMap::new() };
+        self.sessions.insert(id, session);
+        self.streams.insert(client, id);
+        self.ends.insert((until, id));
+        id
+    }
+
+    /// A client goes on with its session, by another stream; false if there is none, or it is another's.
+    pub(super) fn resume(&mut self, now: Time, client: ClientId, id: SessionId, secret: u128) -> bool {
+        let Some(session) = self.sessions.get_mut(&id).filter(|session| session.secret == secret) else {
+            return false;
+        };
+        if let Some(former) = session.client.replace(client) {
+            self.streams.remove(&former);
+        }
+        self.streams.insert(client, id);
+        self.renew(now, id);
+        true
+    }
+
+    /// The session is told that it counts from now on.
+    pub(super) fn renew(&mut self, now: Time, id: SessionId) {
+        let until = self.terms.until(now);
+        if let Some(session) = self.sessions.get_mut(&id) {
+            self.ends.remove(&(session.until, id));
+            session.until = until;
+            self.ends.insert((until, id));
+        }
+    }
+
+    pub(super) fn of(&self, client: ClientId) -> Option<SessionId> {
+        self.streams.get(&client).copied()
+    }
+
+    pub(super) fn get(&self, id: SessionId) -> Option<&Session> {
+        self.sessions.get(&id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: SessionId) -> Option<&mut Session> {
+        self.sessions.get_mut(&id)
+    }
+
+    /// Its stream has ended.
+    pub(super) fn cut(&mut self, client: ClientId) -> Option<SessionId> {
+        let id = self.streams.remove(&client)?;
+        self.sessions.get_mut(&id)?.client = None;
+        Some(id)
+    }
+
+    /// It is over.
+    pub(super) fn close(&mut self, id: SessionId) -> Option<Session> {
+        let session = self.sessions.remove(&id)?;
+        self.ends.remove(&(session.until, id));
+        if let Some(client) = session.client {
+            self.streams.remove(&client);
+        }
+        Some(session)
+    }
+
+    /// Whose time has passed.
+    pub(super) fn over(&self, now: Time) -> Vec<SessionId> {
+        self.ends.iter().take_while(|(until, _)| *until <= now).map(|(_, id)| *id).collect()
+    }
+
+    /// When the next one's time passes.
+    pub(super) fn next(&self) -> Option<Time> {
+        self.ends.first().map(|(until, _)| *until).filter(|until| *until < Time::NEVER)
+    }
+
+    /// All of them, with their streams and requests.
+    pub(super) fn all(&self) -> Vec<(SessionId, Option<ClientId>, Vec<(u64, RequestState)>)> {
+        let requests = |session: &Session| {
+            session.requests.iter().map(|(number, request)| (*number, request.state)).collect()
+        };
+        self.sessions.iter().map(|(id, session)| (*id, session.client, requests(session))).collect()
+    }
+
+    /// The stream of a request's session, while it has one.
+    pub(super) fn stream(&self, key: RequestKey) -> Option<ClientId> {
+        self.sessions.get(&key.session)?.client
+    }
+}

@@ -1,0 +1,35 @@
+//! Nodes without sockets, wired together by hand.
+
+mod catalogue;
+mod clients;
+mod crashes;
+mod fleet;
+
+use kgate_core::Span;
+
+use super::*;
+use fleet::Fleet;
+
+fn settings(nodes: u32) -> Settings {
+    Settings {
+        me: NodeId(0),
+        nodes,
+        fixed: Vec::new(),
+        new_gates: Some(registry::entry("slots").expect("ours")),
+        detection: Detection::VCube,
+        detect_interval: Span(500_000_000),
+        detect_timeout: Span(1_000_000_000),
+        terms: Terms { valid_for: Some(Span(4_000_000_000)), clock_error: 10 },
+        patience: Span(100_000_000),
+        queue_max: 100,
+        sessions_max: 100,
+        slots: SlotOptions { ask_again: Some(Span(300_000_000)), ..SlotOptions::default() },
+        refresh: Span(20_000_000),
+        seed: 1,
+    }
+}
+
+fn fixed(id: u32, name: &str, permits: u32, protocol: &str) -> Definition {
+    let (name, protocol) = (name.to_owned(), protocol.to_owned());
+    Definition { id: GateId(id), name, permits, protocol, lanes: 1, author: "the configuration".into() }
+}

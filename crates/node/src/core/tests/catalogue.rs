@@ -1,0 +1,98 @@
+//! Gates that come to be.
+
+use super::fleet::{granted, refused};
+use super::*;
+
+/// Two nodes make a gate at the same moment with different k: one wins, the other's clients are told of both.
+#[test]
+fn of_two_makers_one_wins() {
+    let mut fleet = Fleet::new(&settings(3));
+    for node in 0..2 {
+        fleet.hello(node, 1);
+    }
+    // Nothing arrives until both have asked.
+    let all: Vec<_> = (0..3).flat_map(|a| (0..3).map(move |b| (NodeId(a), NodeId(b)))).collect();
+    fleet.cut = Vec::new();
+    let mut actions = [Vec::new(), Vec::new()];
+    for (node, permits) in [(0_u32, 2), (1, 3)] {
+        let ask = Ask::Acquire {
+            number: 1,
+            gate: "gpu".into(),
+            weight: 1,
+            permits: Some(permits),
+            waits: true,
+            process: None,
+        };
+        let now = fleet.now;
+        let core = fleet.nodes.get_mut(&NodeId(node)).unwrap();
+        core.client(now, ClientId(1), ask, &mut actions[node as usize]);
+    }
+    assert_eq!(all.len(), 9);
+    for (node, actions) in actions.into_iter().enumerate() {
+        fleet.carry_out(NodeId(u32::try_from(node).unwrap()), actions);
+    }
+    fleet.run();
+    let (first, second) = (fleet.told(0, 1), fleet.told(1, 1));
+    let won = [granted(&first).is_some(), granted(&second).is_some()];
+    assert_eq!(won.iter().filter(|won| **won).count(), 1, "{first:?} {second:?}");
+    let (why, text) = refused(&first).or(refused(&second)).expect("the other one");
+    assert!(why == Why::Conflict && text.contains("k = 2") && text.contains("k = 3"), "{text}");
+}
+
+/// A gate that its maker told to one node before it crashed is found by the next maker, and not made again.
+#[test]
+fn what_was_told_to_a_few_is_found() {
+    let mut fleet = Fleet::new(&settings(3));
+    fleet.hello(0, 1);
+    // Node 0 reaches node 1 alone once it has the answers of both.
+    fleet.acquire(0, 1, 1, "warm-up", None);
+    fleet.cut = vec![(NodeId(0), NodeId(2))];
+    let definition = fixed(2, "gpu", 5, "slots");
+    let letter = Letter::Define { round: 99, definition }.bytes();
+    fleet.peer(NodeId(1), NodeId(0), PeerEvent::Letter(letter));
+    fleet.kill(0);
+    fleet.pass(Span(20_000_000_000));
+    fleet.hello(2, 1);
+    fleet.acquire(2, 1, 1, "gpu", Some(4));
+    let (why, text) = refused(&fleet.told(2, 1)).expect("refused");
+    assert!(why == Why::Conflict && text.contains("k = 5"), "{text}");
+    fleet.acquire(2, 1, 2, "other", None);
+    assert!(granted(&fleet.told(2, 1)).is_some(), "another gate gets another number");
+}
+
+/// A message of a gate that is not known here waits until somebody has said what it is.
+#[test]
+fn messages_wait_for_their_gate() {
+    let mut fleet = Fleet::new(&settings(2));
+    let now = fleet.now;
+    let mut actions = Vec::new();
+    let definition = fixed(1, "gpu", 1, "slots");
+    // Node 1 knows a gate that node 0 does not.
+    let letter = Letter::Define { round: 1, definition }.bytes();
+    fleet
+        .nodes
+        .get_mut(&NodeId(1))
+        .unwrap()
+        .peer(now, NodeId(0), PeerEvent::Letter(letter), &mut actions)
+        .unwrap();
+    fleet.hello(1, 1);
+    fleet.acquire(1, 1, 1, "gpu", None);
+    assert!(granted(&fleet.told(1, 1)).is_some(), "node 0 has asked what it is, and answered");
+    assert_eq!(fleet.junk, Vec::<String>::new());
+}
+
+/// Where the configurations of two nodes differ, nobody gets in, and is told both.
+#[test]
+fn configurations_must_be_the_same() {
+    let mut fleet =
+        Fleet::new(&Settings { new_gates: None, fixed: vec![fixed(1, "gpu", 2, "slots")], ..settings(2) });
+    let theirs = Letter::Fixed(vec![fixed(1, "gpu", 3, "slots")]).bytes();
+    fleet.peer(NodeId(0), NodeId(1), PeerEvent::Letter(theirs));
+    fleet.hello(0, 1);
+    fleet.acquire(0, 1, 1, "gpu", None);
+    let (why, text) = refused(&fleet.told(0, 1)).expect("refused");
+    assert!(why == Why::Conflict && text.contains("k = 2") && text.contains("k = 3"), "{text}");
+    fleet.acquire(0, 1, 2, "other", None);
+    let (why, text) = refused(&fleet.told(0, 1)).expect("refused");
+    assert!(why == Why::NoGate && text.contains("gpu"), "{text}");
+}

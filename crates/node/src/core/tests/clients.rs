@@ -1,0 +1,187 @@
+//! Clients and their sessions.
+
+use kgate_core::Span;
+
+use super::fleet::{granted, refused};
+use super::*;
+
+const SECOND: Span = Span(1_000_000_000);
+
+/// One after the other gets the only permit, at three nodes, in the order of asking; fences grow.
+#[test]
+fn the_only_permit_goes_round() {
+    let mut fleet = Fleet::new(&settings(3));
+    for node in 0..3 {
+        fleet.hello(node, 1);
+        fleet.acquire(node, 1, 5, "gpu", Some(1));
+    }
+    let mut fences = Vec::new();
+    for node in 0..3 {
+        let (slots, fence) = granted(&fleet.told(node, 1)).expect("its turn");
+        assert_eq!(slots, [0]);
+        fences.push(fence.expect("slots have fences"));
+        let others = (node + 1..3).filter(|other| granted(&fleet.told(*other, 1)).is_some());
+        assert_eq!(others.count(), 0, "nobody else");
+        fleet.ask(node, 1, Ask::Release { number: 5 });
+    }
+    assert!(fences.is_sorted() && fences[0] < fences[2], "{fences:?}");
+}
+
+/// Every protocol of the registry serves two clients of one node and one of another, one after the other.
+#[test]
+fn every_protocol_serves() {
+    for entry in registry::ENTRIES {
+        let fixed = vec![fixed(1, "gpu", 1, entry.name)];
+        let mut fleet = Fleet::new(&Settings { fixed, new_gates: None, ..settings(3) });
+        let clients = [(0, 1), (0, 2), (2, 1)];
+        for (node, client) in clients {
+            fleet.hello(node, client);
+            fleet.acquire(node, client, 1, "gpu", None);
+        }
+        let mut served = 0;
+        for _ in 0..50 {
+            fleet.pass(Span(100_000_000));
+            for (node, client) in clients {
+                if granted(&fleet.told(node, client)).is_some() {
+                    served += 1;
+                    fleet.ask(node, client, Ask::Release { number: 1 });
+                }
+                fleet.ask(node, client, Ask::Renew { sequence: 1 });
+            }
+        }
+        assert_eq!((served, &fleet.junk), (3, &vec![]), "{}", entry.name);
+    }
+}
+
+/// S4: the end of the stream frees nothing; the permit comes back when the time has passed that the client was told, and not before.
+#[test]
+fn a_permit_outlives_its_stream_and_not_its_session() {
+    let mut fleet = Fleet::new(&settings(2));
+    fleet.hello(0, 1);
+    fleet.acquire(0, 1, 1, "gpu", None);
+    fleet.hello(1, 2);
+    fleet.acquire(1, 2, 1, "gpu", None);
+    fleet.gone(0, 1);
+    fleet.pass(Span(4_000_000_000));
+    fleet.ask(1, 2, Ask::Renew { sequence: 1 });
+    assert_eq!(granted(&fleet.told(1, 2)), None, "valid for four seconds");
+    fleet.pass(Span(200_000_000));
+    assert!(granted(&fleet.told(1, 2)).is_some(), "a little more, for clocks of other rates");
+}
+
+/// S5: who comes back by its secret goes on holding; another secret is refused, and so is a session that is over.
+#[test]
+fn a_session_goes_on_by_its_secret() {
+    let mut fleet = Fleet::new(&settings(2));
+    let session = fleet.hello(0, 1);
+    fleet.acquire(0, 1, 9, "gpu", None);
+    fleet.gone(0, 1);
+    let back =
+        |secret| Ask::Hello { process: Process::default(), resume: Some((session, secret)), secret: 1 };
+    fleet.ask(0, 2, back(8));
+    assert_eq!(refused(&fleet.told(0, 2)).map(|it| it.0), Some(Why::NoSession));
+    fleet.ask(0, 3, back(7));
+    let welcome = fleet.told(0, 3).pop();
+    assert!(matches!(&welcome, Some(Tell::Welcome { holds, .. }) if *holds == [9]), "{welcome:?}");
+    for sequence in 0..10 {
+        fleet.pass(SECOND);
+        fleet.ask(0, 3, Ask::Renew { sequence });
+    }
+    assert_eq!(fleet.look(1, "gpu").seen.iter().map(|(_, gates)| gates[0].holders.len()).sum::<usize>(), 1);
+    fleet.gone(0, 3);
+    fleet.pass(SECOND.times(5));
+    fleet.ask(0, 4, back(7));
+    assert_eq!(refused(&fleet.told(0, 4)).map(|it| it.0), Some(Why::NoSession));
+}
+
+/// A client that gives up, at any place of the queue, leaves no trace; who wanted more behind it still gets it.
+#[test]
+fn whoever_gives_up_leaves_nothing() {
+    let mut fleet = Fleet::new(&settings(2));
+    fleet.hello(0, 1);
+    let ask = |number, weight| Ask::Acquire {
+        number,
+        gate: "gpu".into(),
+        weight,
+        permits: Some(3),
+        waits: true,
+        process: None,
+    };
+    for (number, weight) in [(0, 3), (1, 1), (2, 2), (3, 3), (4, 2)] {
+        fleet.ask(0, 1, ask(number, weight));
+    }
+    fleet.ask(0, 1, Ask::Withdraw { number: 2 });
+    assert!(fleet.told(0, 1).contains(&Tell::Withdrawn { number: 2 }));
+    let mut order = Vec::new();
+    fleet.ask(0, 1, Ask::Release { number: 0 });
+    for _ in 0..10 {
+        for tell in fleet.told(0, 1) {
+            if let Tell::Granted { number, slots, .. } = tell {
+                order.push((number, slots.len()));
+                fleet.ask(0, 1, Ask::Release { number });
+            }
+        }
+        fleet.pass(SECOND.times(1));
+        fleet.ask(0, 1, Ask::Renew { sequence: 0 });
+    }
+    assert_eq!(order, [(1, 1), (3, 3), (4, 2)]);
+}
+
+/// Without waiting: a free gate answers in time, a taken one is refused as busy.
+#[test]
+fn without_waiting() {
+    let mut fleet = Fleet::new(&settings(3));
+    let ask = |number| Ask::Acquire {
+        number,
+        gate: "gpu".into(),
+        weight: 1,
+        permits: None,
+        waits: false,
+        process: None,
+    };
+    fleet.hello(0, 1);
+    fleet.ask(0, 1, ask(1));
+    assert!(granted(&fleet.told(0, 1)).is_some());
+    fleet.hello(1, 1);
+    fleet.ask(1, 1, ask(2));
+    fleet.pass(Span(200_000_000));
+    assert_eq!(refused(&fleet.told(1, 1)).map(|it| it.0), Some(Why::Busy));
+    fleet.ask(0, 1, Ask::Release { number: 1 });
+    fleet.ask(1, 1, ask(3));
+    assert!(granted(&fleet.told(1, 1)).is_some(), "nothing was left behind");
+}
+
+/// What makes no sense is refused with a reason and changes nothing: another k, too many permits, a bad name, a full queue, no Hello.
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let mut fleet = Fleet::new(&Settings { queue_max: 2, ..settings(2) });
+    fleet.hello(0, 1);
+    fleet.acquire(0, 1, 1, "gpu", Some(2));
+    fleet.hello(1, 1);
+    let cases = [
+        ("gpu", 1, Some(3), Why::Conflict, "k = 2, set by a client of node 0, and you say k = 3"),
+        ("gpu", 3, None, Why::TooLarge, "1 to 2 permits at once, not 3"),
+        ("gpu", 0, None, Why::TooLarge, "not 0"),
+        ("a b", 1, None, Why::BadRequest, "letters, digits"),
+        ("", 1, None, Why::BadRequest, "letters, digits"),
+        ("new", 1, Some(0), Why::BadRequest, "k is between 1 and"),
+    ];
+    for (place, (gate, weight, permits, why, says)) in cases.into_iter().enumerate() {
+        let number = place as u64;
+        fleet.ask(
+            1,
+            1,
+            Ask::Acquire { number, gate: gate.into(), weight, permits, waits: true, process: None },
+        );
+        let (reason, text) = refused(&fleet.told(1, 1)).expect("refused");
+        assert!(reason == why && text.contains(says), "{reason:?} {text}");
+    }
+    for number in 10..15 {
+        fleet.acquire(1, 1, number, "gpu", None);
+    }
+    let full = fleet.told(1, 1);
+    let full = full.iter().filter(|tell| matches!(tell, Tell::Refused { why: Why::Full, .. })).count();
+    assert_eq!(full, 2, "one more was free, two wait");
+    fleet.ask(0, 9, Ask::Renew { sequence: 1 });
+    assert_eq!(refused(&fleet.told(0, 9)).map(|it| it.0), Some(Why::BadRequest));
+}

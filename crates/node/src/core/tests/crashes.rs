@@ -1,0 +1,83 @@
+//! Nodes that crash, in the crash-stop world.
+
+use super::fleet::{granted, refused};
+use super::*;
+
+const SECOND: Span = Span(1_000_000_000);
+
+/// A node that holds the only permit crashes: the next one gets it, once the detector is sure.
+#[test]
+fn what_a_crashed_node_held_is_free() {
+    let mut fleet = Fleet::new(&settings(3));
+    fleet.hello(0, 1);
+    fleet.acquire(0, 1, 1, "gpu", None);
+    fleet.hello(1, 1);
+    fleet.acquire(1, 1, 1, "gpu", None);
+    fleet.kill(0);
+    assert_eq!(granted(&fleet.told(1, 1)), None);
+    for sequence in 0..10 {
+        fleet.pass(SECOND);
+        fleet.ask(1, 1, Ask::Renew { sequence });
+    }
+    assert!(granted(&fleet.told(1, 1)).is_some());
+    let report = fleet.look(2, "gpu");
+    assert!(report.seen.iter().all(|(who, _)| who.crashed == [NodeId(0)]), "{report:?}");
+}
+
+/// A node that was only silent and is held for crashed stops, and its clients are told that they have lost their permits.
+#[test]
+fn who_is_held_for_crashed_stops() {
+    let mut fleet = Fleet::new(&settings(3));
+    fleet.hello(0, 1);
+    fleet.acquire(0, 1, 1, "gpu", None);
+    let silent = |a: u32, b: u32| (NodeId(a), NodeId(b));
+    fleet.cut = vec![silent(0, 1), silent(0, 2), silent(1, 0), silent(2, 0)];
+    for sequence in 0..4 {
+        fleet.pass(SECOND);
+        fleet.ask(0, 1, Ask::Renew { sequence });
+    }
+    fleet.cut.clear();
+    for other in [NodeId(1), NodeId(2)] {
+        fleet.peer(other, NodeId(0), PeerEvent::Up);
+        fleet.peer(NodeId(0), other, PeerEvent::Up);
+    }
+    fleet.run();
+    assert_eq!(fleet.stopped.len(), 1, "the others go on: {:?}", fleet.stopped);
+    assert!(fleet.stopped.iter().any(|(node, why)| *node == NodeId(0) && why.contains("for crashed")));
+    let told = fleet.told(0, 1);
+    assert!(told.iter().any(|tell| matches!(tell, Tell::Lost { number: 1, .. })), "{told:?}");
+    fleet.ask(0, 1, Ask::Renew { sequence: 9 });
+    assert_eq!(refused(&fleet.told(0, 1)).map(|it| it.0), Some(Why::NoNode));
+}
+
+/// Nobody is held for crashed who has not been there yet.
+#[test]
+fn detection_begins_when_all_were_there() {
+    let settings = settings(2);
+    let mut actions = Vec::new();
+    let mut core = Core::start(Time(1), settings, &BTreeMap::new(), &mut actions).unwrap();
+    assert_eq!(core.next_due(), None, "no test is due");
+    core.peer(Time(2), NodeId(1), PeerEvent::Up, &mut actions).unwrap();
+    assert!(core.next_due().is_some());
+}
+
+/// `tree-token`: a node that restarts with what it had stored takes part again, and the token is not lost.
+#[test]
+fn a_node_with_a_store_comes_back() {
+    let fixed = vec![fixed(1, "gpu", 1, "tree-token")];
+    let settings = Settings { fixed, new_gates: None, detection: Detection::Off, ..settings(3) };
+    let mut fleet = Fleet::new(&settings);
+    for round in 0..6 {
+        let node = round % 3;
+        fleet.hello(node, 10 + u64::from(round));
+        fleet.acquire(node, 10 + u64::from(round), 1, "gpu", None);
+        assert!(granted(&fleet.told(node, 10 + u64::from(round))).is_some(), "round {round}");
+        fleet.kill(node);
+        fleet.start(&Settings { me: NodeId(node), ..settings.clone() });
+        for other in (0..3).filter(|other| *other != node) {
+            fleet.peer(NodeId(other), NodeId(node), PeerEvent::Up);
+            fleet.peer(NodeId(node), NodeId(other), PeerEvent::Up);
+        }
+        fleet.run();
+    }
+}

@@ -1,0 +1,184 @@
+//! A fleet of nodes on a network that delivers at once and in order, with a clock that is set by hand.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use kgate_core::{NodeId, Span, Time};
+
+use super::super::*;
+
+pub(super) struct Fleet {
+    pub(super) now: Time,
+    pub(super) nodes: BTreeMap<NodeId, Core>,
+    flying: VecDeque<(NodeId, NodeId, Vec<u8>)>,
+    /// What clients were told, by node and stream.
+    told: BTreeMap<(NodeId, ClientId), Vec<Tell>>,
+    pub(super) reports: Vec<Report>,
+    pub(super) stopped: Vec<(NodeId, String)>,
+    pub(super) junk: Vec<String>,
+    /// Channels on which nothing arrives.
+    pub(super) cut: Vec<(NodeId, NodeId)>,
+    pub(super) stored: BTreeMap<(NodeId, GateId), Vec<u8>>,
+}
+
+impl Fleet {
+    /// All of them, connected.
+    pub(super) fn new(settings: &Settings) -> Self {
+        let mut fleet = Self {
+            now: Time(1),
+            nodes: BTreeMap::new(),
+            flying: VecDeque::new(),
+            told: BTreeMap::new(),
+            reports: Vec::new(),
+            stopped: Vec::new(),
+            junk: Vec::new(),
+            cut: Vec::new(),
+            stored: BTreeMap::new(),
+        };
+        let ids: Vec<NodeId> = (0..settings.nodes).map(NodeId).collect();
+        for &me in &ids {
+            fleet.start(&Settings { me, ..settings.clone() });
+        }
+        for &a in &ids {
+            for &b in ids.iter().filter(|b| **b != a) {
+                fleet.peer(a, b, PeerEvent::Up);
+            }
+        }
+        fleet.run();
+        fleet
+    }
+
+    pub(super) fn start(&mut self, settings: &Settings) {
+        let me = settings.me;
+        let stored = self.stored.iter().filter(|((node, _), _)| *node == me);
+        let stored = stored.map(|((_, gate), bytes)| (*gate, bytes.clone())).collect();
+        let mut actions = Vec::new();
+        let core = Core::start(self.now, settings.clone(), &stored, &mut actions).expect("it starts");
+        self.nodes.insert(me, core);
+        self.carry_out(me, actions);
+    }
+
+    /// A node is gone, with all that is on its way from it.
+    pub(super) fn kill(&mut self, node: u32) {
+        self.nodes.remove(&NodeId(node));
+        self.flying.retain(|(from, _, _)| *from != NodeId(node));
+        let others: Vec<NodeId> = self.nodes.keys().copied().collect();
+        others.into_iter().for_each(|other| self.peer(other, NodeId(node), PeerEvent::Down));
+    }
+
+    pub(super) fn peer(&mut self, at: NodeId, from: NodeId, event: PeerEvent) {
+        let Some(core) = self.nodes.get_mut(&at) else { return };
+        let mut actions = Vec::new();
+        if let Err(junk) = core.peer(self.now, from, event, &mut actions) {
+            self.junk.push(junk);
+        }
+        self.carry_out(at, actions);
+    }
+
+    /// A client says something, and everything that comes of it happens.
+    pub(super) fn ask(&mut self, node: u32, client: u64, ask: Ask) {
+        let at = NodeId(node);
+        let mut actions = Vec::new();
+        self.nodes.get_mut(&at).expect("up").client(self.now, ClientId(client), ask, &mut actions);
+        self.carry_out(at, actions);
+        self.run();
+    }
+
+    pub(super) fn hello(&mut self, node: u32, client: u64) -> SessionId {
+        self.ask(node, client, Ask::Hello { process: Process::default(), resume: None, secret: 7 });
+        match self.told(node, client).pop() {
+            Some(Tell::Welcome { session, .. }) => session,
+            other => panic!("no welcome: {other:?}"),
+        }
+    }
+
+    pub(super) fn acquire(&mut self, node: u32, client: u64, number: u64, gate: &str, permits: Option<u32>) {
+        let gate = gate.to_owned();
+        self.ask(node, client, Ask::Acquire { number, gate, weight: 1, permits, waits: true, process: None });
+    }
+
+    /// What a client was told since it was last asked for.
+    pub(super) fn told(&mut self, node: u32, client: u64) -> Vec<Tell> {
+        self.told.remove(&(NodeId(node), ClientId(client))).unwrap_or_default()
+    }
+
+    pub(super) fn gone(&mut self, node: u32, client: u64) {
+        let mut actions = Vec::new();
+        self.nodes.get_mut(&NodeId(node)).expect("up").client_gone(self.now, ClientId(client), &mut actions);
+        self.carry_out(NodeId(node), actions);
+        self.run();
+    }
+
+    pub(super) fn look(&mut self, node: u32, gate: &str) -> Report {
+        let mut actions = Vec::new();
+        self.nodes.get_mut(&NodeId(node)).expect("up").look(self.now, 1, Some(gate), &mut actions);
+        self.carry_out(NodeId(node), actions);
+        self.run();
+        self.pass(Span(1_000_000_000));
+        self.reports.pop().expect("a report within a second")
+    }
+
+    /// Everything that is on its way arrives; or much of it, where nodes never fall silent.
+    pub(super) fn run(&mut self) {
+        for _ in 0..300 {
+            let Some((from, to, bytes)) = self.flying.pop_front() else { return };
+            if !self.cut.contains(&(from, to)) {
+                self.peer(to, from, PeerEvent::Letter(bytes));
+            }
+        }
+    }
+
+    /// Time passes, and all that is due happens in its order.
+    pub(super) fn pass(&mut self, span: Span) {
+        let end = self.now + span;
+        loop {
+            let due = self.nodes.iter().filter_map(|(node, core)| Some((core.next_due()?, *node))).min();
+            let Some((at, node)) = due.filter(|due| due.0 <= end) else { break };
+            self.now = self.now.max(at);
+            let mut actions = Vec::new();
+            self.nodes.get_mut(&node).expect("up").tick(self.now, &mut actions);
+            self.carry_out(node, actions);
+            self.run();
+        }
+        self.now = end;
+    }
+
+    pub(super) fn carry_out(&mut self, node: NodeId, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Send(to, bytes) => self.flying.push_back((node, to, bytes)),
+                Action::Tell(client, tell) => self.told.entry((node, client)).or_default().push(tell),
+                Action::Store(gate, bytes) => drop(self.stored.insert((node, gate), bytes)),
+                Action::Report(_, report) => self.reports.push(report),
+                Action::Shun(_) => {}
+                Action::Stop(why) => self.stopped.push((node, why)),
+            }
+        }
+    }
+}
+
+/// The request was granted: its slots and its fence.
+pub(super) fn granted(told: &[Tell]) -> Option<(Vec<u32>, Option<u128>)> {
+    told.iter().find_map(|tell| match tell {
+        Tell::Granted { slots, fence, .. } => Some((slots.clone(), fence.map(|fence| fence.0))),
+        Tell::Welcome { .. }
+        | Tell::Refused { .. }
+        | Tell::Lost { .. }
+        | Tell::Withdrawn { .. }
+        | Tell::Released { .. }
+        | Tell::Renewed { .. }
+        | Tell::Closed { .. } => None,
+    })
+}
+
+/// Why it was refused.
+pub(super) fn refused(told: &[Tell]) -> Option<(Why, String)> {
+    told.iter().find_map(|tell| match tell {
+        Tell::Refused { why, text, .. } | Tell::Closed { why, text } => Some((*why, text.clone())),
+        Tell::Welcome { .. }
+        | Tell::Granted { .. }
+        | Tell::Lost { .. }
+        | Tell::Withdrawn { .. }
+        | Tell::Released { .. }
+        | Tell::Renewed { .. } => None,
+    })
+}

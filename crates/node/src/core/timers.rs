@@ -1,0 +1,93 @@
+//! What is due when.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kgate_core::{Span, Time};
+use kgate_net::driver::TimerKey;
+
+use super::RequestKey;
+use super::letter::GateId;
+
+/// What is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Due {
+    /// A timer of a gate's protocol.
+    Gate(GateId, TimerKey),
+    /// A timer of the detector.
+    Detector(TimerKey),
+    /// A client that does not want to wait has waited.
+    Patience(RequestKey),
+    /// Whoever was asked what it sees has had the time to answer.
+    Look(u64),
+}
+
+/// All timers that run. Each runs once at most; armed again, it starts anew.
+#[derive(Debug)]
+pub(super) struct Timers {
+    dice: u64,
+    queue: BTreeSet<(Time, Due)>,
+    when: BTreeMap<Due, Time>,
+}
+
+impl Timers {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { dice: seed, queue: BTreeSet::new(), when: BTreeMap::new() }
+    }
+
+    /// Due between `least` and `most` from now: where protocols ask for a range, so that not all act at once.
+    pub(super) fn arm(&mut self, now: Time, due: Due, least: Span, most: Span) {
+        self.disarm(&due);
+        let width = most.0.saturating_sub(least.0);
+        let drawn = if width == 0 { 0 } else { self.draw() % width.saturating_add(1) };
+        let at = now + least + Span(drawn);
+        self.queue.insert((at, due));
+        self.when.insert(due, at);
+    }
+
+    pub(super) fn disarm(&mut self, due: &Due) {
+        if let Some(at) = self.when.remove(due) {
+            self.queue.remove(&(at, *due));
+        }
+    }
+
+    /// The next that is due by now.
+    pub(super) fn pop(&mut self, now: Time) -> Option<Due> {
+        let &(at, due) = self.queue.first().filter(|first| first.0 <= now)?;
+        self.queue.remove(&(at, due));
+        self.when.remove(&due);
+        Some(due)
+    }
+
+    pub(super) fn next(&self) -> Option<Time> {
+        self.queue.first().map(|first| first.0)
+    }
+
+    /// SplitMix64 (Steele, Lea and Flood 2014): small, and good enough to spread timers.
+    fn draw(&mut self) -> u64 {
+        self.dice = self.dice.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.dice;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In the order of time; armed again it starts anew; disarmed it is gone; a range is kept.
+    #[test]
+    fn each_runs_once() {
+        let mut timers = Timers::new(1);
+        timers.arm(Time(0), Due::Look(1), Span(10), Span(10));
+        timers.arm(Time(0), Due::Look(2), Span(5), Span(8));
+        timers.arm(Time(0), Due::Look(3), Span(1), Span(1));
+        timers.disarm(&Due::Look(3));
+        timers.arm(Time(2), Due::Look(1), Span(1), Span(1));
+        assert_eq!((timers.next(), timers.pop(Time(2))), (Some(Time(3)), None));
+        assert_eq!(timers.pop(Time(20)), Some(Due::Look(1)));
+        assert!((Time(5)..=Time(8)).contains(&timers.next().unwrap()));
+        assert_eq!((timers.pop(Time(20)), timers.pop(Time(20))), (Some(Due::Look(2)), None));
+    }
+}
