@@ -26,16 +26,17 @@ use super::{Slots, SlotsMessage, SlotsTimer};
 /// How long a waiter is content with the lanes that it has asked in, unless told.
 pub(super) const PATIENCE: Span = Span(10 * Span::UNIT.0);
 
-/// Where a grant's name has its lane; below it there is room for 2^34 grants of one life.
-pub(super) const LANE_AT: u32 = 34;
+/// Where a grant's name has its life. Below it there is room for 2^40 grants of one life, over the number of lanes; beyond, names are those of the next life, which
+/// does no harm as long as no client of this one is left there.
+const LIFE_AT: u32 = 40;
 
-/// The most lanes: so many have room in a grant's name.
+/// The most lanes.
 const MOST: u32 = 64;
 
 /// Which of several lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Lane {
-    pub(super) number: u8,
+    number: u8,
     of: u8,
 }
 
@@ -50,7 +51,24 @@ impl Lane {
 
     /// How many of `permits` slots are in this lane.
     fn share(self, permits: u32) -> u32 {
-        (permits + u32::from(self.of) - 1 - u32::from(self.number)) / u32::from(self.of)
+        let of = u32::from(self.of);
+        permits / of + u32::from(permits % of > u32::from(self.number))
+    }
+
+    /// The name of a grant of this lane in that life: greater for each later one. The lowest bits are the lane's.
+    pub(super) fn name(self, life: u32, grant: u64) -> GrantId {
+        let within = grant << self.bits() | u64::from(self.number);
+        GrantId((u64::from(life) << LIFE_AT).wrapping_add(within))
+    }
+
+    /// Which lane a grant's name tells; of a name that was never given, there may be no such lane.
+    fn named(self, grant: GrantId) -> u8 {
+        u8::try_from(grant.0 & ((1 << self.bits()) - 1)).expect("at most 6 bits")
+    }
+
+    /// So many bits tell lanes apart.
+    fn bits(self) -> u32 {
+        self.of.next_power_of_two().trailing_zeros()
     }
 }
 
@@ -306,7 +324,7 @@ impl Lanes {
 
     /// The lane that granted.
     fn lane_of(&self, grant: GrantId) -> Result<u8, Refusal> {
-        let lane = u8::try_from(grant.0 >> LANE_AT & u64::from(MOST - 1)).expect("6 bits");
+        let lane = self.lanes[0].lane.named(grant);
         if lane < self.count() { Ok(lane) } else { Err(Refusal::NoSuchRequest) }
     }
 }
@@ -424,5 +442,22 @@ impl Protocol for Lanes {
             whole.relaying.extend(lane.relaying);
         }
         whole
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every slot is in one lane, whatever k is.
+    #[test]
+    fn lanes_share_all_slots() {
+        for permits in [0, 1, 2, 3, 7, 64, u32::MAX - 1, u32::MAX] {
+            for of in [1, 2, 3, 64] {
+                let shares = (0..of).map(|number| u64::from(Lane { number, of }.share(permits)));
+                assert_eq!(shares.sum::<u64>(), u64::from(permits));
+            }
+        }
+        assert_eq!([0, 1, 2].map(|number| Lane { number, of: 3 }.share(4)), [2, 1, 1]);
     }
 }

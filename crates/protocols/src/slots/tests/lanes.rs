@@ -124,6 +124,20 @@ fn time_outs_run_while_somebody_waits() {
     }
 }
 
+/// The names of grants last: a process that has granted 2^34 times still knows its grants.
+#[test]
+fn names_of_grants_last() {
+    for lanes_of in [1, 3, 64] {
+        let mut net = lanes(1, 64, SlotOptions { lanes: lanes_of, ..plain() });
+        net.nodes[0].lanes.iter_mut().for_each(|lane| lane.granted = (1 << 34) - 1);
+        (0..64).for_each(|_| net.acquire(0));
+        for (grant, _) in granted(&net, 0) {
+            net.input(0, Input::Release { grant }).unwrap();
+        }
+        assert!(net.nodes[0].observe().slots.is_empty());
+    }
+}
+
 impl Lanes {
     /// In which lanes the client that came last has asked.
     fn lanes_of_last(&self) -> Vec<u8> {
