@@ -146,6 +146,7 @@ impl Slots {
             SlotsMessage::Join { round, .. } => return sound((1..=2).contains(round), "no such round"),
             SlotsMessage::Welcome { clock, round, .. } => {
                 sound((1..=2).contains(round), "no such round")?;
+                sound(clock.view <= self.fleet.view, "a clock of a view that there is not without a log")?;
                 return sound(clock.ticks <= Clock::LAST_TICK, "a clock out of reach");
             }
             SlotsMessage::Request { head, about, .. }

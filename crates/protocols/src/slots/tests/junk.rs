@@ -78,6 +78,7 @@ fn every_field_out_of_range_is_refused() {
         update(mine, unsorted),
         update(mine, twice),
         SlotsMessage::Welcome { head: head(), life: 0, round: 1, clock: Clock { view: 0, ticks: far } },
+        SlotsMessage::Welcome { head: head(), life: 0, round: 1, clock: ahead_of_view.stamp.clock },
         SlotsMessage::Welcome { head: head(), life: 0, round: 3, clock: Clock::default() },
         SlotsMessage::Join { life: 1, round: 0 },
         SlotsMessage::Join { life: 1, round: 3 },
