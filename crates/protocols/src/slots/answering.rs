@@ -67,7 +67,7 @@ impl Slots {
     }
 
     /// A relay that waits for an answer gets an empty one. Whoever asks for itself has moved on.
-    fn answer_nothing(&self, about: About, parent: NodeId, out: &mut Out) {
+    pub(super) fn answer_nothing(&self, about: About, parent: NodeId, out: &mut Out) {
         if parent != about.stamp.node && !self.printed.has(S8) {
             self.send_answers(about, parent, Answers::default(), out);
         }

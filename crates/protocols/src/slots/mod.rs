@@ -198,7 +198,7 @@ impl Slots {
                 self.on_welcome(from, head, life, round, clock, out)
             }
             SlotsMessage::Request { head, .. } if head.view > self.fleet.view => {
-                self.keep_for_later(from, message)
+                self.keep_for_later(from, message, out)
             }
             SlotsMessage::Request { head, about, weight, scope } => {
                 if self.hears(from, head, about, out) {
