@@ -118,7 +118,9 @@ impl Slots {
         Heed { newest: !self.printed.has(S1), lives: !self.printed.has(S12) }
     }
 
-    pub(super) fn on_agg(&mut self, from: NodeId, about: About, answers: Answers, out: &mut Out) {
+    pub(super) fn on_agg(&mut self, from: NodeId, about: About, mut answers: Answers, out: &mut Out) {
+        // Of a higher view there may be some that nobody here has asked; whoever this is passed on to may not know them either.
+        answers.cut(self.fleet.nodes);
         if about.stamp.node != self.me {
             self.relays.answered(about, self.me, from, &answers);
             self.flush(out);
