@@ -49,6 +49,35 @@ fn a_former_return_does_not_count() {
     assert_eq!(net.inside(), [1]);
 }
 
+/// Section 5: a process that was thrown out and added again, and then crashes, comes back in the life after that: all its returns in the log count, not its
+/// crashes alone. Otherwise it would take part in its former life, with a clock that begins anew.
+#[test]
+fn a_return_without_a_crash_counts_too() {
+    let mut net = net(2, 1, plain());
+    net.tell_gone([1, 0], 1, 0);
+    net.tell_joined([0, 1], 1, 1);
+    for _ in 0..3 {
+        enter(&mut net, 0, 1, &[0]);
+        net.release(0);
+    }
+    acquire(&mut net, 0, 1);
+    net.deliver(0, 1); // Its answer is under way.
+    net.crash(1);
+    net.return_in(1, 2);
+    acquire(&mut net, 1, 1);
+    net.tell_gone([1], 1, 0);
+    net.tell_joined([1], 1, 1);
+    assert!(net.sent("request").iter().all(|(from, _)| *from == 0), "not in its former life");
+    net.deliver_all();
+    net.tell_gone([1, 0], 1, 1);
+    net.tell_joined([1, 0], 1, 2);
+    net.deliver_all();
+    assert_eq!(net.inside(), [0]);
+    net.release(0);
+    net.deliver_all();
+    assert_eq!(net.inside(), [1]);
+}
+
 /// Section 2, the filter: a request of a view that is not installed is kept and answered when it is; the clock does not run ahead of the view.
 #[test]
 fn requests_of_a_higher_view_are_kept() {
