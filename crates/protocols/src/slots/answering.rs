@@ -51,13 +51,16 @@ impl Slots {
         if called || !self.is_roomy(weight) {
             self.drop_kept(|_| true, out);
         }
+        if self.relays.has(about, parent) {
+            self.debts.call(root); // Not answered once more, so nothing else counts as told.
+            return;
+        }
         let report = self.report(about.stamp);
         let puts_off = self.options.defer && self.flat() && report.ahead;
         self.owe(about, weight, &report, !puts_off, called);
-        if puts_off || self.relays.has(about, parent) {
-            return;
+        if !puts_off {
+            self.pass_down(parent, (about, weight, scope), report, out);
         }
-        self.pass_down(parent, (about, weight, scope), report, out);
     }
 
     /// Whether a newer request of the same process is known here: nobody waits for an answer to this one.
