@@ -33,7 +33,9 @@ pub struct Setup {
     pub refresh: Option<Span>,
     /// Who is whose neighbour, where not everybody talks to everybody.
     pub graph: Option<Arc<Graph>>,
-    /// Which life of this process begins: 0 for its first, more after each crash from which it comes back with nothing.
+    /// Which life of this process begins: 0 for its first, one more after each crash from which it comes back with nothing. Where a log tells who takes part, each time
+    /// that it adds this process counts, be it after a crash or after an eviction that the process lived through: a smaller number would let it take part in a
+    /// former life.
     pub life: Incarnation,
     /// How an algorithm with numbered slots goes about it.
     pub slots: SlotOptions,

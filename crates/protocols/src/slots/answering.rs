@@ -51,13 +51,16 @@ impl Slots {
         if called || !self.is_roomy(weight) {
             self.drop_kept(|_| true, out);
         }
+        if self.relays.has(about, parent) {
+            self.debts.call(root); // Not answered once more, so nothing else counts as told.
+            return;
+        }
         let report = self.report(about.stamp);
         let puts_off = self.options.defer && self.flat() && report.ahead;
         self.owe(about, weight, &report, !puts_off, called);
-        if puts_off || self.relays.has(about, parent) {
-            return;
+        if !puts_off {
+            self.pass_down(parent, (about, weight, scope), report, out);
         }
-        self.pass_down(parent, (about, weight, scope), report, out);
     }
 
     /// Whether a newer request of the same process is known here: nobody waits for an answer to this one.
@@ -67,7 +70,7 @@ impl Slots {
     }
 
     /// A relay that waits for an answer gets an empty one. Whoever asks for itself has moved on.
-    fn answer_nothing(&self, about: About, parent: NodeId, out: &mut Out) {
+    pub(super) fn answer_nothing(&self, about: About, parent: NodeId, out: &mut Out) {
         if parent != about.stamp.node && !self.printed.has(S8) {
             self.send_answers(about, parent, Answers::default(), out);
         }
@@ -118,7 +121,9 @@ impl Slots {
         Heed { newest: !self.printed.has(S1), lives: !self.printed.has(S12) }
     }
 
-    pub(super) fn on_agg(&mut self, from: NodeId, about: About, answers: Answers, out: &mut Out) {
+    pub(super) fn on_agg(&mut self, from: NodeId, about: About, mut answers: Answers, out: &mut Out) {
+        // Of a higher view there may be some that nobody here has asked; whoever this is passed on to may not know them either.
+        answers.cut(self.fleet.nodes);
         if about.stamp.node != self.me {
             self.relays.answered(about, self.me, from, &answers);
             self.flush(out);

@@ -8,7 +8,7 @@ use kgate_core::{GrantId, NodeId, Notice, Refusal, To};
 
 use super::defects::{S7, S9, S10, S11, S13, SP1};
 use super::grants::Grant;
-use super::lanes::{LANE_AT, Lane};
+use super::lanes::Lane;
 use super::message::{About, Scope, SlotsMessage};
 use super::pending::Pending;
 use super::slot_set::SlotSet;
@@ -195,7 +195,7 @@ impl Slots {
 
     /// Names are never used twice, whatever the life and the lane.
     fn name(&self, grant: u64) -> GrantId {
-        GrantId(u64::from(self.life.unwrap_or(0)) << 40 | u64::from(self.lane.number) << LANE_AT | grant)
+        self.lane.name(self.life.unwrap_or(0), grant)
     }
 
     pub(super) fn on_release(&mut self, id: GrantId, out: &mut Out) -> Result<(), Refusal> {

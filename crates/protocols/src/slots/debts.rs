@@ -45,6 +45,13 @@ impl Debts {
         }
     }
 
+    /// Whoever is owed something has asked again.
+    pub(super) fn call(&mut self, root: NodeId) {
+        if let Ok(at) = self.place(root) {
+            self.0[at].called = true;
+        }
+    }
+
     /// Nothing is owed to `root` any more.
     pub(super) fn clear(&mut self, root: NodeId) {
         if let Ok(at) = self.place(root) {

@@ -26,16 +26,17 @@ use super::{Slots, SlotsMessage, SlotsTimer};
 /// How long a waiter is content with the lanes that it has asked in, unless told.
 pub(super) const PATIENCE: Span = Span(10 * Span::UNIT.0);
 
-/// Where a grant's name has its lane; below it there is room for 2^34 grants of one life.
-pub(super) const LANE_AT: u32 = 34;
+/// Where a grant's name has its life. Below it there is room for 2^40 grants of one life, over the number of lanes; beyond, names are those of the next life, which
+/// does no harm as long as no client of this one is left there.
+const LIFE_AT: u32 = 40;
 
-/// The most lanes: so many have room in a grant's name.
+/// The most lanes.
 const MOST: u32 = 64;
 
 /// Which of several lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Lane {
-    pub(super) number: u8,
+    number: u8,
     of: u8,
 }
 
@@ -50,7 +51,24 @@ impl Lane {
 
     /// How many of `permits` slots are in this lane.
     fn share(self, permits: u32) -> u32 {
-        (permits + u32::from(self.of) - 1 - u32::from(self.number)) / u32::from(self.of)
+        let of = u32::from(self.of);
+        permits / of + u32::from(permits % of > u32::from(self.number))
+    }
+
+    /// The name of a grant of this lane in that life: greater for each later one. The lowest bits are the lane's.
+    pub(super) fn name(self, life: u32, grant: u64) -> GrantId {
+        let within = grant << self.bits() | u64::from(self.number);
+        GrantId((u64::from(life) << LIFE_AT).wrapping_add(within))
+    }
+
+    /// Which lane a grant's name tells; of a name that was never given, there may be no such lane.
+    fn named(self, grant: GrantId) -> u8 {
+        u8::try_from(grant.0 & ((1 << self.bits()) - 1)).expect("at most 6 bits")
+    }
+
+    /// So many bits tell lanes apart.
+    fn bits(self) -> u32 {
+        self.of.next_power_of_two().trailing_zeros()
     }
 }
 
@@ -92,10 +110,10 @@ pub enum LanesTimer {
 
 /// A client that waits, where there are several lanes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Waiter {
+pub(super) struct Waiter {
     weight: u32,
     /// In which lanes it has asked, in this order.
-    lanes: SmallVec<[u8; 4]>,
+    pub(super) lanes: SmallVec<[u8; 4]>,
     /// Whether it waited already when the timer last ran out.
     aged: bool,
 }
@@ -103,20 +121,22 @@ struct Waiter {
 /// `slots` in lanes, at one process.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Lanes {
-    lanes: SmallVec<[Slots; 1]>,
-    several: Option<alloc::boxed::Box<Several>>,
+    pub(super) lanes: SmallVec<[Slots; 1]>,
+    pub(super) several: Option<alloc::boxed::Box<Several>>,
 }
 
 /// What is needed where there are several.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Several {
+pub(super) struct Several {
     permits: u32,
     patience: Span,
     /// In the order in which they asked. In each lane they wait in the same order, but for those that came to it later.
-    waiters: VecDeque<(u64, Waiter)>,
+    pub(super) waiters: VecDeque<(u64, Waiter)>,
     /// Who waits in each lane, in that lane's order, by number.
-    queues: Vec<VecDeque<u64>>,
+    pub(super) queues: Vec<VecDeque<u64>>,
     asked: u64,
+    /// Whether the timer runs. It may still, when whoever it was for has been granted.
+    timed: bool,
 }
 
 type Out = Outbox<Lanes>;
@@ -176,23 +196,23 @@ impl Lanes {
         self.several.as_mut().expect("several lanes")
     }
 
-    /// Those who wait no longer leave all queues; then the lanes serve whoever is first now.
+    /// Those who wait no longer leave all queues; then the lanes serve whoever is first now. What leaving brings about is carried out before that: to be
+    /// served may lead back here, and a timer that a lane disarms now must not be disarmed after that lane has asked anew.
     fn leave(&mut self, gone: &[(u64, Waiter)], out: &mut Out) {
-        let mut left = Vec::new();
-        for lane in 0..self.count() {
+        let concerns = |lane: &u8| gone.iter().any(|(_, waiter)| waiter.lanes.contains(lane));
+        for lane in (0..self.count()).filter(concerns) {
             let mut inner = Outbox::new();
-            for (number, _) in gone.iter().filter(|(_, waiter)| waiter.lanes.contains(&lane)) {
+            for (number, _) in gone {
                 let queue = &mut self.several().queues[usize::from(lane)];
                 if let Some(place) = queue.iter().position(|other| other == number) {
                     queue.remove(place);
                     self.lanes[usize::from(lane)].drop_client(place, &mut inner);
                 }
             }
-            if gone.iter().any(|(_, waiter)| waiter.lanes.contains(&lane)) {
-                left.push((lane, inner));
-            }
+            self.carry_out(lane, inner, out);
         }
-        for (lane, mut inner) in left {
+        for lane in (0..self.count()).filter(concerns) {
+            let mut inner = Outbox::new();
             self.lanes[usize::from(lane)].settle(&mut inner);
             self.carry_out(lane, inner, out);
         }
@@ -247,26 +267,29 @@ impl Lanes {
         let several = self.several();
         several.asked += 1;
         let number = several.asked;
-        let patience = several.patience;
-        if several.waiters.is_empty() {
-            out.arm_within(LanesTimer::Widen, patience, patience);
-        }
         several.waiters.push_back((number, Waiter { weight, lanes: SmallVec::new(), aged: false }));
         out.notify(Notice::Asked);
         self.join(number, weight, lane, out);
-        self.rest(out);
+        self.time_those_that_wait(out);
         Ok(())
     }
 
-    /// The timer rests while nobody waits.
-    fn rest(&mut self, out: &mut Out) {
-        if self.several().waiters.is_empty() {
-            out.disarm(LanesTimer::Widen);
+    /// The timer runs while somebody waits that has not asked in all lanes.
+    fn time_those_that_wait(&mut self, out: &mut Out) {
+        let count = usize::from(self.count());
+        let several = self.several();
+        // Mostly it is whoever came last.
+        let runs = several.waiters.iter().rev().any(|(_, waiter)| waiter.lanes.len() < count);
+        match (core::mem::replace(&mut several.timed, runs), runs) {
+            (false, true) => out.arm_within(LanesTimer::Widen, several.patience, several.patience),
+            (true, false) => out.disarm(LanesTimer::Widen),
+            (false, false) | (true, true) => {}
         }
     }
 
     /// Whoever has waited since the last time asks in one more lane.
     fn widen(&mut self, out: &mut Out) {
+        self.several().timed = false;
         let numbers: Vec<u64> = self.several().waiters.iter().map(|(number, _)| *number).collect();
         for number in numbers {
             // It may have been granted just now, when one before it left a queue.
@@ -279,17 +302,13 @@ impl Lanes {
                 self.join(number, weight, lane, out);
             }
         }
-        let count = usize::from(self.count());
-        let several = self.several();
-        if several.waiters.iter().any(|(_, waiter)| waiter.lanes.len() < count) {
-            out.arm_within(LanesTimer::Widen, several.patience, several.patience);
-        }
+        self.time_those_that_wait(out);
     }
 
     fn on_withdraw(&mut self, out: &mut Out) -> Result<(), Refusal> {
         let last = self.several().waiters.pop_back().ok_or(Refusal::NoSuchRequest)?;
         self.leave(&[last], out);
-        self.rest(out);
+        self.time_those_that_wait(out);
         Ok(())
     }
 
@@ -299,13 +318,13 @@ impl Lanes {
             let share = self.lanes[usize::from(lane)].lane.share(permits);
             self.at(lane, now, Input::Resize(share), out)
         })?;
-        self.rest(out);
+        self.time_those_that_wait(out);
         Ok(())
     }
 
     /// The lane that granted.
     fn lane_of(&self, grant: GrantId) -> Result<u8, Refusal> {
-        let lane = u8::try_from(grant.0 >> LANE_AT & u64::from(MOST - 1)).expect("6 bits");
+        let lane = self.lanes[0].lane.named(grant);
         if lane < self.count() { Ok(lane) } else { Err(Refusal::NoSuchRequest) }
     }
 }
@@ -358,6 +377,7 @@ impl Protocol for Lanes {
             waiters: VecDeque::new(),
             queues: (0..of).map(|_| VecDeque::new()).collect(),
             asked: 0,
+            timed: false,
         });
         let mut lanes = Self { lanes: SmallVec::new(), several: several.map(Into::into) };
         for number in 0..of {
@@ -422,5 +442,22 @@ impl Protocol for Lanes {
             whole.relaying.extend(lane.relaying);
         }
         whole
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every slot is in one lane, whatever k is.
+    #[test]
+    fn lanes_share_all_slots() {
+        for permits in [0, 1, 2, 3, 7, 64, u32::MAX - 1, u32::MAX] {
+            for of in [1, 2, 3, 64] {
+                let shares = (0..of).map(|number| u64::from(Lane { number, of }.share(permits)));
+                assert_eq!(shares.sum::<u64>(), u64::from(permits));
+            }
+        }
+        assert_eq!([0, 1, 2].map(|number| Lane { number, of: 3 }.share(4)), [2, 1, 1]);
     }
 }

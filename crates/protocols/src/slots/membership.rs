@@ -39,23 +39,31 @@ impl Slots {
         self.fleet.life(from) == Some(head.life) && of_root == Some(about.life)
     }
 
-    /// Keeps a request until its view is installed. Of one process by one way, only the newest matters.
-    pub(super) fn keep_for_later(&mut self, from: NodeId, request: SlotsMessage) {
+    /// Keeps a request until its view is installed. Of one process by one way, only the newest matters; a relay that has heard of an older one late
+    /// need not wait for that.
+    pub(super) fn keep_for_later(&mut self, from: NodeId, request: SlotsMessage, out: &mut Out) {
         let about = |message: &SlotsMessage| match message {
-            SlotsMessage::Request { about, .. } => Some(about.stamp),
+            SlotsMessage::Request { about, .. } => Some(*about),
             SlotsMessage::Agg { .. }
             | SlotsMessage::Update { .. }
             | SlotsMessage::Join { .. }
             | SlotsMessage::Welcome { .. } => None,
         };
-        let Some(stamp) = about(&request) else { return };
-        let older = |(parent, other): &(NodeId, SlotsMessage)| {
-            *parent == from && about(other).is_some_and(|other| other.node == stamp.node && other <= stamp)
+        let stamp = |message: &SlotsMessage| about(message).map(|about| about.stamp);
+        let Some(new) = about(&request) else { return };
+        let same_way = |(parent, other): &(NodeId, SlotsMessage)| {
+            *parent == from && stamp(other).is_some_and(|other| other.node == new.stamp.node)
         };
-        self.kept.retain(|kept| !older(kept));
+        if self.kept.iter().any(|kept| same_way(kept) && stamp(&kept.1) > Some(new.stamp)) {
+            self.answer_nothing(new, from, out);
+            return;
+        }
+        self.kept.retain(|kept| !same_way(kept));
         if self.kept.len() < KEPT {
-            self.kept.push((from, request));
-            self.kept.sort_by_key(|(parent, message)| (about(message), *parent));
+            let place = self
+                .kept
+                .partition_point(|(parent, message)| (stamp(message), *parent) < (Some(new.stamp), from));
+            self.kept.insert(place, (from, request));
         }
     }
 

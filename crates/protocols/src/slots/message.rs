@@ -90,6 +90,12 @@ impl Answers {
         if report.is_empty() { self.empty.insert_one(report.node) } else { self.reports.push(report) }
     }
 
+    /// Leaves out ids from `nodes` on.
+    pub(super) fn cut(&mut self, nodes: u32) {
+        self.empty.cut(nodes);
+        self.reports.retain(|report| report.node.0 < nodes);
+    }
+
     /// Puts those of another one to them.
     pub(super) fn extend(&mut self, other: Self) {
         self.empty.extend(&other.empty);

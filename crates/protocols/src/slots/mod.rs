@@ -53,6 +53,7 @@ use kgate_core::{
 };
 
 use crate::collections::NodeList;
+use crate::topology::dimension;
 use debts::Debts;
 use defects::{S2, S4};
 use fleet::Fleet;
@@ -135,17 +136,29 @@ impl Slots {
         self.life.is_some() && self.joining.is_none()
     }
 
-    fn check_peer(&self, from: NodeId) -> Result<(), Refusal> {
-        if from == self.me || from.0 >= self.fleet.nodes { Err(Refusal::Stranger(from)) } else { Ok(()) }
+    /// Ids are below that in a message: whoever has installed a view that is not installed here may know of more processes.
+    fn ids_below(&self, message: &SlotsMessage) -> u32 {
+        let head = match message {
+            SlotsMessage::Request { head, .. }
+            | SlotsMessage::Agg { head, .. }
+            | SlotsMessage::Update { head, .. } => head,
+            SlotsMessage::Join { .. } | SlotsMessage::Welcome { .. } => return self.fleet.nodes,
+        };
+        let is_later = self.membership() == Membership::Log && head.view > self.fleet.view;
+        if is_later { Fence::NODES } else { self.fleet.nodes }
     }
 
     /// Bytes from the network: whatever a message says is possible, or it is refused.
     fn check(&self, from: NodeId, message: &SlotsMessage) -> Result<(), Refusal> {
-        self.check_peer(from)?;
+        let nodes = self.ids_below(message);
+        if from == self.me || from.0 >= nodes {
+            return Err(Refusal::Stranger(from));
+        }
         let (head, about) = match message {
             SlotsMessage::Join { round, .. } => return sound((1..=2).contains(round), "no such round"),
             SlotsMessage::Welcome { clock, round, .. } => {
                 sound((1..=2).contains(round), "no such round")?;
+                sound(clock.view <= self.fleet.view, "a clock of a view that there is not without a log")?;
                 return sound(clock.ticks <= Clock::LAST_TICK, "a clock out of reach");
             }
             SlotsMessage::Request { head, about, .. }
@@ -153,7 +166,7 @@ impl Slots {
             | SlotsMessage::Update { head, about, .. } => (head, about),
         };
         let root = about.stamp.node;
-        if root.0 >= self.fleet.nodes {
+        if root.0 >= nodes {
             return Err(Refusal::Stranger(root));
         }
         let clock = about.stamp.clock;
@@ -166,27 +179,20 @@ impl Slots {
                     Scope::Yourself => 0,
                     Scope::Clusters(height) => *height,
                 };
-                sound(height <= self.fleet.dimension(), "more clusters than there are")
+                sound(u32::from(height) <= dimension(nodes), "more clusters than there are")
             }
             SlotsMessage::Agg { answers, .. } => {
-                sound(answers.empty.is_sound(self.fleet.nodes), "ranges out of order")?;
-                sound(answers.reports.len() <= self.fleet.nodes as usize, "more reports than processes")?;
-                answers.reports.iter().try_for_each(|report| self.check_report(report))
+                sound(answers.empty.is_sound(nodes), "ranges out of order")?;
+                sound(answers.reports.len() <= nodes as usize, "more reports than processes")?;
+                answers.reports.iter().try_for_each(|report| check_report(report, nodes))
             }
             SlotsMessage::Update { report, .. } => {
                 sound(root == self.me, "an update about another's request")?;
                 sound(report.node == from, "an update about another process")?;
-                self.check_report(report)
+                check_report(report, nodes)
             }
             SlotsMessage::Join { .. } | SlotsMessage::Welcome { .. } => Ok(()),
         }
-    }
-
-    fn check_report(&self, report: &Report) -> Result<(), Refusal> {
-        if report.node.0 >= self.fleet.nodes {
-            return Err(Refusal::Stranger(report.node));
-        }
-        sound(report.holds.is_sound(), "slots out of order")
     }
 
     fn on_deliver(&mut self, from: NodeId, message: SlotsMessage, out: &mut Out) -> Result<(), Refusal> {
@@ -197,7 +203,7 @@ impl Slots {
                 self.on_welcome(from, head, life, round, clock, out)
             }
             SlotsMessage::Request { head, .. } if head.view > self.fleet.view => {
-                self.keep_for_later(from, message)
+                self.keep_for_later(from, message, out)
             }
             SlotsMessage::Request { head, about, weight, scope } => {
                 if self.hears(from, head, about, out) {
@@ -224,6 +230,13 @@ impl Slots {
             SlotsTimer::PassOn => self.pass_on(out),
         }
     }
+}
+
+fn check_report(report: &Report, nodes: u32) -> Result<(), Refusal> {
+    if report.node.0 >= nodes {
+        return Err(Refusal::Stranger(report.node));
+    }
+    sound(report.holds.is_sound(), "slots out of order")
 }
 
 fn sound(it_is: bool, why: &'static str) -> Result<(), Refusal> {

@@ -53,6 +53,14 @@ impl Ranges {
         self.0.splice(at..=at, halves.into_iter().filter(|half| !half.is_empty()));
     }
 
+    /// Takes out all from `end` on.
+    pub(super) fn cut(&mut self, end: u32) {
+        self.0.retain_mut(|range| {
+            range.end = range.end.min(end);
+            range.start < range.end
+        });
+    }
+
     /// Adds all of another set.
     pub(super) fn extend(&mut self, other: &Self) {
         other.iter().for_each(|range| self.insert(range, |_| {}));

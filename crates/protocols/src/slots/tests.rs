@@ -3,6 +3,7 @@
 mod costs;
 mod join;
 mod junk;
+mod lanes;
 mod order;
 mod random;
 mod resize;

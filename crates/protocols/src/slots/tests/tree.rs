@@ -170,3 +170,29 @@ fn passed_on_at_the_second_expiry() {
     assert_eq!(net.inside(), [0]);
     assert!(net.timers.is_empty(), "{:?}", net.timers);
 }
+
+/// S9 on the tree: a request that comes twice while the first is still passed on is not answered a second time, so nothing counts as told by it. What was
+/// kept quiet is still told when k grows.
+#[test]
+fn a_copy_that_is_not_answered_tells_nothing() {
+    let mut net = net(4, 1, tree());
+    acquire(&mut net, 2, 1);
+    net.deliver(2, 0);
+    net.deliver(0, 1);
+    net.deliver(1, 0); // The answer of p0 and p1 is under way to p2.
+    acquire(&mut net, 0, 1);
+    let asks = |copy: &crate::harness::Copy<_>| (copy.from.0, copy.to.0) == (0, 2);
+    net.double_nth(net.flights.values().rposition(asks).expect("its request"));
+    net.deliver_kind(0, 2, "request"); // p2 is ahead, and passes it on to p3.
+    net.deliver_kind(0, 2, "agg");
+    net.deliver(2, 3);
+    net.deliver(3, 2);
+    assert_eq!(net.inside(), [2], "decided, and nothing is left for p0: it is not told");
+    net.deliver_kind(0, 2, "request");
+    net.deliver_all();
+    for node in 0..4 {
+        net.input(node, Input::Resize(2)).unwrap();
+    }
+    net.deliver_all();
+    assert_eq!(net.inside(), [0, 2]);
+}

@@ -1,6 +1,6 @@
 //! Lives and views by the log (`docs/SLOTS.md` section 5).
 
-use kgate_core::Observation;
+use kgate_core::{Incarnation, NodeId, Observation, Outbox, Setup};
 
 use super::*;
 use crate::slots::defects::S6;
@@ -45,6 +45,35 @@ fn a_former_return_does_not_count() {
     net.tell_gone([1], 1, 1);
     assert!(net.sent.is_empty());
     net.tell_joined([1, 0], 1, 2);
+    net.deliver_all();
+    assert_eq!(net.inside(), [1]);
+}
+
+/// Section 5: a process that was thrown out and added again, and then crashes, comes back in the life after that: all its returns in the log count, not its
+/// crashes alone. Otherwise it would take part in its former life, with a clock that begins anew.
+#[test]
+fn a_return_without_a_crash_counts_too() {
+    let mut net = net(2, 1, plain());
+    net.tell_gone([1, 0], 1, 0);
+    net.tell_joined([0, 1], 1, 1);
+    for _ in 0..3 {
+        enter(&mut net, 0, 1, &[0]);
+        net.release(0);
+    }
+    acquire(&mut net, 0, 1);
+    net.deliver(0, 1); // Its answer is under way.
+    net.crash(1);
+    net.return_in(1, 2);
+    acquire(&mut net, 1, 1);
+    net.tell_gone([1], 1, 0);
+    net.tell_joined([1], 1, 1);
+    assert!(net.sent("request").iter().all(|(from, _)| *from == 0), "not in its former life");
+    net.deliver_all();
+    net.tell_gone([1, 0], 1, 1);
+    net.tell_joined([1, 0], 1, 2);
+    net.deliver_all();
+    assert_eq!(net.inside(), [0]);
+    net.release(0);
     net.deliver_all();
     assert_eq!(net.inside(), [1]);
 }
@@ -219,4 +248,38 @@ fn names_of_grants_are_never_used_twice() {
     enter(&mut net, 0, 1, &[0]);
     let [(first, ..), (second, ..)] = grants(&net, 0).try_into().expect("two");
     assert!(first < second);
+}
+
+/// Section 2, the filter: the request of a process that is added beyond all known ids is kept until its view is installed, as any other.
+#[test]
+fn a_process_that_was_never_there_is_added() {
+    for options in [flat(), tree()] {
+        let mut net = net(3, 1, options);
+        add_a_fourth(&mut net, options);
+        net.tell_joined([3, 0], 3, 1);
+        acquire(&mut net, 3, 1);
+        net.deliver_all();
+        net.tell_joined([1, 2], 3, 1);
+        net.deliver_all();
+        assert_eq!(net.inside(), [3], "{options:?}");
+    }
+}
+
+/// The same with answers: who has installed the view passes a request on to the new process, and its answer does no harm to who has not.
+#[test]
+fn answers_of_a_process_that_was_never_there() {
+    let mut net = net(3, 1, tree());
+    add_a_fourth(&mut net, tree());
+    net.tell_joined([3, 2], 3, 1);
+    acquire(&mut net, 0, 1);
+    net.deliver_all();
+    assert!(net.sent("agg").contains(&(3, 2)), "p2 has asked it");
+    assert_eq!(net.inside(), [0]);
+}
+
+/// p3 begins, beyond the ids that all others know.
+fn add_a_fourth(net: &mut Net<Slots>, slots: SlotOptions) {
+    let (me, life) = (NodeId(3), Incarnation(1));
+    let known = Setup { me, life, slots, ..setup(4, 1, Printed::NONE) };
+    net.nodes.push(Slots::start(&known, None, &mut Outbox::new()));
 }
