@@ -1,6 +1,180 @@
 //! The node of kgate: a daemon as a library.
 //!
-//! - [`core`]: a node without its sockets.
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use kgate_node::{Config, Node};
+//!
+//! let node = Node::start(Config::read("node.toml".as_ref())?).await?;
+//! println!("clients ask at {:?}", node.api());
+//! node.stop().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! - [`core`]: a node without its sockets;
+//! - `shell.rs`: sockets, clock and disk around it; `store.rs`: what survives a restart;
+//! - `serve/`: the API, gRPC and HTTP; `metrics.rs`: its numbers;
+//! - [`Config`]: what it is told.
 #![forbid(unsafe_code)]
 
+mod config;
 pub mod core;
+mod metrics;
+mod serve;
+mod shell;
+mod store;
+
+pub use config::{BadConfig, Config, GateConfig, OneOrMore, Tls};
+pub use shell::Stopped;
+pub use store::StoreError;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use kgate_core::NodeId;
+use kgate_net::{LinkConfig, LinkLimits, Links};
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+
+use crate::core::{CannotStart, Core};
+use serve::{Desk, Door};
+use shell::Shell;
+use store::Store;
+
+/// Why a node did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum NotStarted {
+    /// Its configuration.
+    #[error(transparent)]
+    Config(#[from] BadConfig),
+    /// Its store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Its gates.
+    #[error(transparent)]
+    Core(#[from] CannotStart),
+    /// Its links.
+    #[error(transparent)]
+    Links(#[from] kgate_net::NotStarted),
+    /// An address.
+    #[error("cannot listen at {0}: {1}")]
+    Listen(String, std::io::Error),
+}
+
+/// Letters and questions that may wait for the core; beyond, whoever sends them waits.
+const QUEUE: usize = 4096;
+
+/// A node that runs. Dropped, it stops at once; [`Node::stop`] lets it say good-bye.
+#[derive(Debug)]
+pub struct Node {
+    api: Vec<String>,
+    peer: Option<SocketAddr>,
+    stop: watch::Sender<bool>,
+    shell: JoinHandle<Result<(), Stopped>>,
+}
+
+impl Node {
+    /// Starts a node.
+    pub async fn start(config: Config) -> Result<Self, NotStarted> {
+        let address = config.nodes.get(config.id as usize).cloned();
+        let listener = match address.filter(|_| config.nodes.len() > 1) {
+            Some(address) => {
+                let bound = TcpListener::bind(&address).await;
+                Some(bound.map_err(|error| NotStarted::Listen(address, error))?)
+            }
+            None => None,
+        };
+        Self::start_on(config, listener).await
+    }
+
+    /// The same on a listener for its peers that is there already.
+    pub async fn start_on(config: Config, listener: Option<TcpListener>) -> Result<Self, NotStarted> {
+        let settings = config.settings(random_seed())?;
+        let (store, incarnation, stored) = Store::open(config.data.as_deref())?;
+        let (link_events, received_events) = mpsc::channel(QUEUE);
+        let peer = listener.as_ref().and_then(|listener| listener.local_addr().ok());
+        let links = match listener {
+            Some(listener) => {
+                let peers = config.nodes.iter().zip(0..).map(|(address, id)| (NodeId(id), address.clone()));
+                let links = LinkConfig {
+                    cluster: config.cluster.clone(),
+                    me: config.me(),
+                    incarnation,
+                    peers: peers.filter(|(id, _)| *id != config.me()).collect(),
+                    security: config.security(),
+                    limits: LinkLimits { seed: random_seed(), ..LinkLimits::default() },
+                    accepts_returns: config.accepts_returns(),
+                };
+                Some(Links::start(links, listener, link_events).await?)
+            }
+            None => None,
+        };
+        let nodes = settings.nodes;
+        let mut actions = Vec::new();
+        let core = Core::start(shell::now(), settings, &stored, &mut actions)?;
+        let (commands, received) = mpsc::channel(QUEUE);
+        let (changes, changed) = watch::channel(0);
+        let (stop, stopping) = watch::channel(false);
+        let desk = Desk::new(commands, changed, config.id, nodes);
+        let mut api = Vec::new();
+        for address in config.api.all() {
+            let listen = |error| NotStarted::Listen(address.clone(), error);
+            let door = Door::open(&address).await.map_err(listen)?;
+            api.push(door.address().map_err(listen)?);
+            tokio::spawn(door.serve(desk.clone(), stopping.clone()));
+        }
+        drop(desk);
+        let shell = Shell {
+            core,
+            links,
+            store,
+            link_events: received_events,
+            commands: received,
+            streams: BTreeMap::new(),
+            looks: BTreeMap::new(),
+            looked: 0,
+            watchers: 0,
+            changes,
+            idle_stop: config.idle_stop(),
+        };
+        let shell = tokio::spawn(shell.run(actions, stopping));
+        Ok(Self { api, peer, stop, shell })
+    }
+
+    /// Where clients ask.
+    pub fn api(&self) -> &[String] {
+        &self.api
+    }
+
+    /// Where peers talk to it.
+    pub fn peer(&self) -> Option<SocketAddr> {
+        self.peer
+    }
+
+    /// Waits until it stops by itself, and says why.
+    pub async fn stopped(&mut self) -> Result<(), Stopped> {
+        let ended = (&mut self.shell).await;
+        self.stop.send_replace(true);
+        ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
+    }
+
+    /// Stops it: its clients lose what they hold, and its peers are told.
+    pub async fn stop(mut self) -> Result<(), Stopped> {
+        self.stop.send_replace(true);
+        self.stopped().await
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+        self.shell.abort();
+    }
+}
+
+fn random_seed() -> u64 {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).expect("the system has random bytes");
+    u64::from_be_bytes(bytes)
+}

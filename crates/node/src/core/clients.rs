@@ -159,6 +159,11 @@ type Refusal = (Why, String);
 impl Core {
     /// A client says something.
     pub fn client(&mut self, now: Time, client: ClientId, ask: Ask, actions: &mut Vec<Action>) {
+        self.on_ask(now, client, ask, actions);
+        self.note_changes(now);
+    }
+
+    fn on_ask(&mut self, now: Time, client: ClientId, ask: Ask, actions: &mut Vec<Action>) {
         if self.stopped {
             return close(client, Why::NoNode, "this node has stopped".into(), actions);
         }
@@ -266,6 +271,7 @@ impl Core {
     }
 
     fn set_gate(&mut self, key: RequestKey, gate: GateId) {
+        self.touch();
         let session = self.sessions.get_mut(key.session).expect("its request is under way");
         session.requests.get_mut(&key.number).expect("it is under way").gate = Some(gate);
     }
@@ -354,6 +360,7 @@ impl Core {
         if key == OURS {
             return self.make_next(now, actions);
         }
+        self.touch();
         self.timers.disarm(&Due::Patience(key));
         let stream = self.sessions.stream(key);
         let session = self.sessions.get_mut(key.session).expect("it waits as long as its session is");
@@ -366,6 +373,7 @@ impl Core {
     }
 
     fn forget(&mut self, key: RequestKey) -> Option<(Option<ClientId>, Request)> {
+        self.touch();
         self.timers.disarm(&Due::Patience(key));
         let session = self.sessions.get_mut(key.session)?;
         Some((session.client, session.requests.remove(&key.number)?))
@@ -419,6 +427,7 @@ impl Core {
     /// A client's stream has ended. What it waits for is taken back; what it holds stays, until its time has passed or it comes back.
     pub fn client_gone(&mut self, now: Time, client: ClientId, actions: &mut Vec<Action>) {
         let Some(id) = self.sessions.cut(client) else { return };
+        self.touch();
         let session = self.sessions.get(id).expect("just cut");
         let waiting = session.requests.iter().filter(|(_, request)| request.state == RequestState::Waits);
         let waiting: Vec<u64> = waiting.map(|(number, _)| *number).collect();
@@ -428,6 +437,7 @@ impl Core {
         if self.sessions.get(id).is_some_and(|session| session.requests.is_empty()) {
             self.sessions.close(id);
         }
+        self.note_changes(now);
     }
 
     /// A session is over: all that it waits for or holds is freed.

@@ -67,6 +67,10 @@ pub enum Letter {
         /// Who looked, where.
         who: Who,
     },
+    /// Whether somebody watches here: then I want to know of changes.
+    Watch(bool),
+    /// Something has changed here.
+    Changed,
     /// This node stops now, after its last grant was given back: it takes part no more.
     Leaving,
     /// I hold you for crashed: stop.

@@ -6,7 +6,7 @@
 //! - `gate.rs`: a protocol and its local clients; `catalogue.rs`: which gates there are;
 //! - `sessions.rs`: who is at the other end of a stream; `clients.rs`: what clients ask;
 //! - `peers.rs`: letters from other nodes, who of them has crashed; `letter.rs`: the letters;
-//! - `look.rs`: what people may see of all nodes together; `timers.rs`: what is due when.
+//! - `look.rs`: what people may see of all nodes together; `watch.rs`: when to look again; `timers.rs`: what is due when.
 
 mod catalogue;
 mod clients;
@@ -17,6 +17,7 @@ mod peers;
 mod sessions;
 mod timers;
 mod view;
+mod watch;
 
 pub use catalogue::{CATALOGUE, Definition};
 pub use clients::{Ask, Tell, Why};
@@ -81,6 +82,8 @@ pub enum Action {
     Report(u64, Report),
     /// That node is held for crashed: talk to it no more.
     Shun(NodeId),
+    /// Something has changed that people may see, here or at another node.
+    Changed,
     /// This node must stop; all its clients were told.
     Stop(String),
 }
@@ -169,6 +172,7 @@ pub struct Core {
     /// Requests for gates that are being made.
     unplaced: Vec<clients::Unplaced>,
     looks: look::Looks,
+    watching: watch::Watching,
     stopped: bool,
 }
 
@@ -194,6 +198,7 @@ impl Core {
             early: BTreeMap::new(),
             unplaced: Vec::new(),
             looks: look::Looks::default(),
+            watching: watch::Watching::default(),
             stopped: false,
             settings,
         };
@@ -239,8 +244,48 @@ impl Core {
                 }
                 Due::Patience(key) => self.out_of_patience(now, key, actions),
                 Due::Look(question) => self.look_is_over(question, actions),
+                Due::Change => self.tell_of_changes(actions),
             }
         }
+        self.note_changes(now);
+    }
+
+    /// How many sessions there are.
+    pub fn sessions(&self) -> usize {
+        self.sessions.count()
+    }
+
+    /// This node stops: everybody who holds something here loses it, and its peers are told.
+    pub fn leave(&mut self, actions: &mut Vec<Action>) {
+        if !self.stopped {
+            self.stop_all("its node stops", actions);
+            actions.pop_if(|action| matches!(action, Action::Stop(_)));
+            self.tell_all(&Letter::Leaving, actions);
+        }
+    }
+
+    /// Each gate with its name and what has happened at it, how many hold something and how many wait here, and how long the first of those has
+    /// waited, in nanoseconds.
+    pub fn numbers(&self, now: Time) -> impl Iterator<Item = (&str, &Counters, [u64; 3])> {
+        self.gates.values().map(move |gate| {
+            let counts = [gate.holders() as u64, gate.waiters() as u64, gate.longest_waiting(now)];
+            (gate.definition.name.as_str(), &gate.counters, counts)
+        })
+    }
+
+    /// Who is held for crashed.
+    pub fn crashed(&self) -> impl Iterator<Item = NodeId> {
+        self.crashed.iter().copied()
+    }
+
+    /// Who can be talked to.
+    pub fn connected(&self) -> usize {
+        self.up.len()
+    }
+
+    /// Who this is, and how many there are.
+    pub fn place(&self) -> (NodeId, u32) {
+        (self.settings.me, self.settings.nodes)
     }
 
     /// Sends a letter to all others.

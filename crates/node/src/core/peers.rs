@@ -29,6 +29,18 @@ impl Core {
         event: PeerEvent,
         actions: &mut Vec<Action>,
     ) -> Result<(), String> {
+        let taken = self.on_peer(now, from, event, actions);
+        self.note_changes(now);
+        taken
+    }
+
+    fn on_peer(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        event: PeerEvent,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), String> {
         if self.stopped || from == self.settings.me || from.0 >= self.settings.nodes {
             return Ok(());
         }
@@ -40,11 +52,15 @@ impl Core {
                 self.up.insert(from);
                 self.met.insert(from);
                 actions.push(Action::Send(from, Letter::Fixed(self.settings.fixed.clone()).bytes()));
+                actions.extend(self.watch_letter().map(|letter| Action::Send(from, letter.bytes())));
+                self.touch();
                 self.begin_detection(now, actions);
             }
             PeerEvent::Down => {
                 self.up.remove(&from);
                 self.looks.gone(from);
+                self.answer_looks(actions);
+                self.touch();
             }
             PeerEvent::Broken => self.crash(now, from, actions),
             PeerEvent::Shunned => self.held_for_crashed(from, actions),
@@ -112,6 +128,8 @@ impl Core {
                     self.answer_looks(actions);
                 }
             }
+            Letter::Watch(begins) => self.watched(from, begins),
+            Letter::Changed => actions.push(Action::Changed),
             Letter::Leaving => self.crash(now, from, actions),
             Letter::HeldForCrashed => unreachable!("answered before"),
         }
@@ -252,6 +270,8 @@ impl Core {
         if !self.crashed.insert(node) {
             return;
         }
+        self.touch();
+        self.watched(node, false);
         self.others.remove(&node);
         self.up.remove(&node);
         self.looks.gone(node);

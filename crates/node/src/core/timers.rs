@@ -19,6 +19,8 @@ pub(super) enum Due {
     Patience(RequestKey),
     /// Whoever was asked what it sees has had the time to answer.
     Look(u64),
+    /// What has changed is told.
+    Change,
 }
 
 /// All timers that run. Each runs once at most; armed again, it starts anew.
@@ -42,6 +44,10 @@ impl Timers {
         let at = now + least + Span(drawn);
         self.queue.insert((at, due));
         self.when.insert(due, at);
+    }
+
+    pub(super) fn runs(&self, due: &Due) -> bool {
+        self.when.contains_key(due)
     }
 
     pub(super) fn disarm(&mut self, due: &Due) {

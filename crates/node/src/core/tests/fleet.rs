@@ -149,7 +149,7 @@ impl Fleet {
                 Action::Tell(client, tell) => self.told.entry((node, client)).or_default().push(tell),
                 Action::Store(gate, bytes) => drop(self.stored.insert((node, gate), bytes)),
                 Action::Report(_, report) => self.reports.push(report),
-                Action::Shun(_) => {}
+                Action::Shun(_) | Action::Changed => {}
                 Action::Stop(why) => self.stopped.push((node, why)),
             }
         }

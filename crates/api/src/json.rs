@@ -1,0 +1,45 @@
+//! What people may see, as JSON: the same from a node by HTTP and from the command with `--json`.
+
+use serde_json::{Value, json};
+
+use crate::v1::{Client, GateStatus, StatusReply};
+
+/// All gates.
+pub fn status(reply: &StatusReply) -> Value {
+    json!({
+        "node": reply.node,
+        "nodes": reply.nodes,
+        "silent": reply.silent,
+        "crashed": reply.crashed,
+        "gates": reply.gates.iter().map(gate).collect::<Vec<_>>(),
+    })
+}
+
+/// One gate.
+pub fn gate(gate: &GateStatus) -> Value {
+    json!({
+        "name": gate.name,
+        "k": gate.k,
+        "protocol": gate.protocol,
+        "author": gate.author,
+        "holders": gate.holders.iter().map(client).collect::<Vec<_>>(),
+        "waiting": gate.waiting.iter().map(client).collect::<Vec<_>>(),
+        "lacking": gate.lacking,
+    })
+}
+
+fn client(client: &Client) -> Value {
+    let process = client.process.clone().unwrap_or_default();
+    json!({
+        "node": client.node,
+        "pid": process.pid,
+        "host": process.host,
+        "user": process.user,
+        "command": process.command,
+        "permits": client.permits,
+        "since_ms": client.since_ns / 1_000_000,
+        "slots": client.slots,
+        "fence": client.fence,
+        "cut_off": client.cut_off,
+    })
+}

@@ -1,0 +1,40 @@
+//! What can go wrong, for people and for programs.
+
+use kgate_api::v1;
+
+/// Why something did not work.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// No node answers there.
+    #[error("no kgate node at {address}: {why}")]
+    NoNode {
+        /// Where it should be.
+        address: String,
+        /// What happened.
+        why: String,
+    },
+    /// The node says no.
+    #[error("{}", .0.text)]
+    Refused(Refusal),
+    /// It took too long.
+    #[error("no permit within {0:?}")]
+    TimedOut(std::time::Duration),
+    /// The address makes no sense.
+    #[error("`{0}` is no address of a node: write http://HOST:PORT or unix:PATH")]
+    Address(String),
+}
+
+/// The node says no.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// What kind of reason.
+    pub why: v1::Why,
+    /// The reason.
+    pub text: String,
+}
+
+impl Refusal {
+    pub(crate) fn new(why: i32, text: String) -> Self {
+        Self { why: v1::Why::try_from(why).unwrap_or(v1::Why::Unknown), text }
+    }
+}

@@ -1,0 +1,312 @@
+//! What a node is told: `node.toml`.
+//!
+//! ```toml
+//! cluster = "fleet"                 # nodes of another cluster are refused
+//! id = 0                            # this node
+//! nodes = ["10.0.0.1:7401", "10.0.0.2:7401", "10.0.0.3:7401"]   # where nodes talk to each other, by id; the same list everywhere
+//! api = "127.0.0.1:7400"            # where clients ask; or "unix:/run/kgate/node.sock"
+//! data = "/var/lib/kgate"           # what must survive a restart
+//!
+//! [[gate]]
+//! name = "gpu"
+//! k = 3
+//! ```
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use kgate_core::{NodeId, SlotOptions, Span};
+use kgate_net::Security;
+use kgate_protocols::registry;
+use serde::Deserialize;
+
+use crate::core::{Definition, Detection, GateId, Settings, Terms};
+
+/// The configuration of a node.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// The name of the cluster.
+    #[serde(default = "cluster")]
+    pub cluster: String,
+    /// This node's id: its place in the list of nodes.
+    pub id: u32,
+    /// Where nodes talk to each other, by id.
+    pub nodes: Vec<String>,
+    /// Where clients ask: `HOST:PORT`, `unix:PATH`, or several.
+    #[serde(default = "api")]
+    pub api: OneOrMore,
+    /// The folder of what must survive a restart; nothing is kept if none.
+    pub data: Option<PathBuf>,
+    /// The gates that there are from the start.
+    #[serde(default, rename = "gate")]
+    pub gates: Vec<GateConfig>,
+    /// Whether clients may make gates.
+    #[serde(default = "yes")]
+    pub new_gates: bool,
+    /// The protocol of gates that clients make.
+    #[serde(default = "slots")]
+    pub protocol: String,
+    /// How crashes are found: `auto`, `vcube`, `heartbeat`, `hi-adsd`, `off`.
+    #[serde(default = "auto")]
+    pub detector: String,
+    /// How often the detector tests, in milliseconds.
+    #[serde(default = "detect_interval")]
+    pub detect_interval_ms: u64,
+    /// How long it waits for an answer, in milliseconds.
+    #[serde(default = "detect_timeout")]
+    pub detect_timeout_ms: u64,
+    /// How long the word of a session counts, in milliseconds; 0: sessions are bound to processes, not to time.
+    #[serde(default = "lease")]
+    pub lease_ms: u64,
+    /// The most that may wait at a gate of this node.
+    #[serde(default = "queue_max")]
+    pub queue_max: usize,
+    /// The most sessions.
+    #[serde(default = "sessions_max")]
+    pub sessions_max: usize,
+    /// The files for TLS between nodes.
+    pub tls: Option<Tls>,
+    /// Allows plain links to other machines, by name.
+    #[serde(default)]
+    pub plain_links: bool,
+    /// Stops when no client was there for so long, in milliseconds.
+    pub idle_stop_ms: Option<u64>,
+}
+
+/// One word or a list.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(untagged)]
+pub enum OneOrMore {
+    /// One.
+    One(String),
+    /// Several.
+    More(Vec<String>),
+}
+
+impl OneOrMore {
+    /// All of them.
+    pub fn all(&self) -> Vec<String> {
+        match self {
+            Self::One(one) => vec![one.clone()],
+            Self::More(more) => more.clone(),
+        }
+    }
+}
+
+/// A gate of the configuration.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GateConfig {
+    /// Its name.
+    pub name: String,
+    /// k.
+    pub k: u32,
+    /// By which protocol.
+    #[serde(default = "slots")]
+    pub protocol: String,
+    /// Into how many queues its slots are split.
+    #[serde(default = "one")]
+    pub lanes: u32,
+}
+
+/// The files for TLS.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tls {
+    /// The certificate of this node.
+    pub certificate: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+    /// Whose signature counts.
+    pub authority: PathBuf,
+}
+
+fn cluster() -> String {
+    "kgate".into()
+}
+fn api() -> OneOrMore {
+    OneOrMore::One("127.0.0.1:7400".into())
+}
+fn slots() -> String {
+    "slots".into()
+}
+fn auto() -> String {
+    "auto".into()
+}
+const fn yes() -> bool {
+    true
+}
+const fn one() -> u32 {
+    1
+}
+const fn detect_interval() -> u64 {
+    500
+}
+const fn detect_timeout() -> u64 {
+    2_000
+}
+const fn lease() -> u64 {
+    4_000
+}
+const fn queue_max() -> usize {
+    100_000
+}
+const fn sessions_max() -> usize {
+    100_000
+}
+
+/// Why a configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum BadConfig {
+    /// The file cannot be read.
+    #[error("cannot read {0}: {1}")]
+    Unreadable(PathBuf, std::io::Error),
+    /// It is not what a configuration looks like.
+    #[error("{0}: {1}")]
+    Text(PathBuf, Box<toml::de::Error>),
+    /// It makes no sense.
+    #[error("{0}")]
+    Senseless(String),
+}
+
+impl Config {
+    /// Reads a file.
+    pub fn read(path: &Path) -> Result<Self, BadConfig> {
+        let text = std::fs::read_to_string(path).map_err(|error| BadConfig::Unreadable(path.into(), error))?;
+        toml::from_str(&text).map_err(|error| BadConfig::Text(path.into(), Box::new(error)))
+    }
+
+    /// This node alone, for tests and for one machine: no peers.
+    pub fn alone(api: &str) -> Self {
+        let text = format!("id = 0\nnodes = [\"127.0.0.1:0\"]\napi = {api:?}\n");
+        toml::from_str(&text).expect("it is a configuration")
+    }
+
+    pub(crate) fn me(&self) -> NodeId {
+        NodeId(self.id)
+    }
+
+    /// Whether a node that restarts takes part again: only where every protocol remembers what it must.
+    pub(crate) fn accepts_returns(&self) -> bool {
+        let recovers = |gate: &GateConfig| registry::entry(&gate.protocol).is_ok_and(|entry| entry.recovers);
+        !self.new_gates && self.gates.iter().all(recovers)
+    }
+
+    pub(crate) fn security(&self) -> Security {
+        match &self.tls {
+            None => Security::Plain { allowed: self.plain_links },
+            Some(tls) => Security::Tls {
+                certificate: tls.certificate.clone(),
+                key: tls.key.clone(),
+                authority: tls.authority.clone(),
+            },
+        }
+    }
+
+    /// What the node's core is told.
+    pub(crate) fn settings(&self, seed: u64) -> Result<Settings, BadConfig> {
+        let wrong = |text: String| BadConfig::Senseless(text);
+        let nodes = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
+        if self.id >= nodes || nodes > 4096 {
+            return Err(wrong(format!(
+                "id = {} is no place in the list of {nodes} nodes: ids count from 0, and there are at most 4096",
+                self.id
+            )));
+        }
+        let ms = |ms: u64| Span(ms.saturating_mul(1_000_000));
+        if self.detect_timeout_ms == 0 || self.detect_interval_ms == 0 {
+            return Err(wrong("detect_interval_ms and detect_timeout_ms are at least 1".into()));
+        }
+        let entry = registry::entry(&self.protocol).map_err(|error| wrong(error.to_string()))?;
+        let fixed = self.gates.iter().zip(1..).map(|(gate, id)| Definition {
+            id: GateId(id),
+            name: gate.name.clone(),
+            permits: gate.k,
+            protocol: gate.protocol.clone(),
+            lanes: gate.lanes,
+            author: "the configuration".into(),
+        });
+        Ok(Settings {
+            me: self.me(),
+            nodes,
+            fixed: fixed.collect(),
+            new_gates: self.new_gates.then_some(entry),
+            detection: self.detection()?,
+            detect_interval: ms(self.detect_interval_ms),
+            detect_timeout: ms(self.detect_timeout_ms),
+            terms: Terms { valid_for: (self.lease_ms > 0).then(|| ms(self.lease_ms)), clock_error: 10 },
+            patience: ms(250),
+            queue_max: self.queue_max,
+            sessions_max: self.sessions_max,
+            slots: SlotOptions { ask_again: Some(ms(500)), batch: 64, ..SlotOptions::default() },
+            refresh: ms(20),
+            seed,
+        })
+    }
+
+    fn detection(&self) -> Result<Detection, BadConfig> {
+        let of = |name: &str| match name {
+            "vcube" => Some(Detection::VCube),
+            "heartbeat" => Some(Detection::Heartbeat),
+            "hi-adsd" => Some(Detection::HiAdsd),
+            "off" => Some(Detection::Off),
+            _ => None,
+        };
+        if self.detector != "auto" {
+            let text = format!("detector = `{}`: choose auto, vcube, heartbeat, hi-adsd or off", self.detector);
+            return of(&self.detector).ok_or(BadConfig::Senseless(text));
+        }
+        if self.accepts_returns() {
+            return Ok(Detection::Off);
+        }
+        // The one that the first gate's paper has.
+        let first = self.gates.iter().find_map(|gate| registry::entry(&gate.protocol).ok()?.detector);
+        Ok(first.and_then(of).unwrap_or(Detection::VCube))
+    }
+
+    /// How long nobody may be there.
+    pub(crate) fn idle_stop(&self) -> Option<Duration> {
+        self.idle_stop_ms.map(Duration::from_millis)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Config {
+        toml::from_str(text).expect("a configuration")
+    }
+
+    /// A small configuration says what is not usual, and gets the rest.
+    #[test]
+    fn most_can_be_left_out() {
+        let config = read("id = 1\nnodes = [\"a:1\", \"b:1\"]\n[[gate]]\nname = \"gpu\"\nk = 3\n");
+        let settings = config.settings(1).unwrap();
+        assert_eq!((settings.me, settings.nodes, settings.fixed[0].permits), (NodeId(1), 2, 3));
+        assert_eq!((settings.detection, config.accepts_returns()), (Detection::VCube, false));
+    }
+
+    /// What makes no sense is refused with the reason: an id beyond the list, an unknown detector or protocol, an unknown word.
+    #[test]
+    fn what_makes_no_sense() {
+        let nodes = "nodes = [\"a:1\", \"b:1\"]\n";
+        let why = |text: &str| read(&format!("{nodes}{text}")).settings(1).unwrap_err().to_string();
+        assert!(why("id = 2").contains("id = 2 is no place in the list of 2 nodes"));
+        assert!(why("id = 0\ndetector = \"x\"").contains("choose auto"));
+        assert!(why("id = 0\nprotocol = \"x\"").contains("unknown protocol"));
+        assert!(toml::from_str::<Config>(&format!("{nodes}id = 0\nkk = 1")).is_err());
+    }
+
+    /// `tree-token` alone may come back after a crash, and needs nobody who finds crashes.
+    #[test]
+    fn who_may_come_back() {
+        let gate = "[[gate]]\nname = \"g\"\nk = 1\nprotocol = \"tree-token\"\n";
+        let text = format!("id = 0\nnodes = [\"a:1\"]\nnew_gates = false\n{gate}");
+        let config = read(&text);
+        assert!(config.accepts_returns());
+        assert_eq!(config.settings(1).unwrap().detection, Detection::Off);
+        assert!(!read(&text.replace("false", "true")).accepts_returns());
+    }
+}

@@ -1,0 +1,59 @@
+//! When to look again: whoever watches is told of changes at all nodes, soon and not too often.
+
+use std::collections::BTreeSet;
+
+use kgate_core::{NodeId, Span, Time};
+
+use super::letter::Letter;
+use super::timers::Due;
+use super::{Action, Core};
+
+/// Changes within that time are told together.
+const TOGETHER: Span = Span(50_000_000);
+
+/// Who watches, and whether something has changed.
+#[derive(Debug, Default)]
+pub(super) struct Watching {
+    /// Whether somebody watches at this node.
+    here: bool,
+    /// At which other nodes somebody does.
+    elsewhere: BTreeSet<NodeId>,
+    changed: bool,
+}
+
+impl Core {
+    /// Somebody begins to watch at this node, or nobody does any more.
+    pub fn watch(&mut self, begins: bool, actions: &mut Vec<Action>) {
+        self.watching.here = begins;
+        self.tell_all(&Letter::Watch(begins), actions);
+    }
+
+    /// What a peer that has just come must be told.
+    pub(super) fn watch_letter(&self) -> Option<Letter> {
+        self.watching.here.then_some(Letter::Watch(true))
+    }
+
+    /// Somebody watches at another node, or no more.
+    pub(super) fn watched(&mut self, by: NodeId, begins: bool) {
+        if begins { self.watching.elsewhere.insert(by) } else { self.watching.elsewhere.remove(&by) };
+    }
+
+    /// Something has changed that people may see.
+    pub(super) fn touch(&mut self) {
+        self.watching.changed = true;
+    }
+
+    /// If something has changed, those who watch will be told.
+    pub(super) fn note_changes(&mut self, now: Time) {
+        let watched = self.watching.here || !self.watching.elsewhere.is_empty();
+        if std::mem::take(&mut self.watching.changed) && watched && !self.timers.runs(&Due::Change) {
+            self.timers.arm(now, Due::Change, TOGETHER, TOGETHER);
+        }
+    }
+
+    pub(super) fn tell_of_changes(&self, actions: &mut Vec<Action>) {
+        let letter = Letter::Changed.bytes();
+        actions.extend(self.watching.elsewhere.iter().map(|node| Action::Send(*node, letter.clone())));
+        actions.push(Action::Changed);
+    }
+}

@@ -1,0 +1,172 @@
+//! HTTP and JSON, for people with curl and for machines that watch machines.
+//!
+//! ```text
+//! GET  /healthz                      200 while the node runs
+//! GET  /metrics                      Prometheus' text form
+//! GET  /v1/status                    all gates: who holds what, who waits
+//! GET  /v1/gates/NAME                one gate
+//! GET  /v1/gates/NAME/explain        why somebody waits, in sentences
+//! GET  /v1/watch                     a line of JSON whenever something has changed
+//! PUT  /v1/gates/NAME/hold?k=&permits=   a permit for as long as the request's body goes on: each line renews it, the line `release` gives it back
+//! ```
+
+use std::convert::Infallible;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, Query, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, put};
+use kgate_api::{explain, json, v1};
+use serde::Deserialize;
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio_stream::StreamExt;
+use tokio_stream::wrappers::ReceiverStream;
+
+use super::{Desk, grpc, report};
+use crate::core::{Ask, Process, Tell};
+use crate::shell::Command;
+
+pub(super) fn routes(desk: Desk) -> Router {
+    Router::new()
+        .route("/healthz", get(healthz))
+        .route("/metrics", get(metrics))
+        .route("/v1/status", get(status))
+        .route("/v1/watch", get(watch))
+        .route("/v1/gates/{*name}", get(gate).put(hold))
+        .route("/v1/hold/{*name}", put(hold))
+        .with_state(desk)
+}
+
+fn stopped() -> Response {
+    (StatusCode::SERVICE_UNAVAILABLE, "this node has stopped\n").into_response()
+}
+
+async fn healthz() -> &'static str {
+    "ok\n"
+}
+
+async fn metrics(State(desk): State<Desk>) -> Response {
+    match desk.numbers().await {
+        Some(text) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response(),
+        None => stopped(),
+    }
+}
+
+async fn look(desk: &Desk, gate: Option<String>) -> Option<v1::StatusReply> {
+    Some(report::of(desk.look(gate).await?, desk))
+}
+
+async fn status(State(desk): State<Desk>) -> Response {
+    look(&desk, None).await.map_or_else(stopped, |reply| axum::Json(json::status(&reply)).into_response())
+}
+
+/// `NAME`, or `NAME/explain`: names of gates may have slashes.
+async fn gate(State(desk): State<Desk>, Path(path): Path<String>) -> Response {
+    let (name, explains) = match path.strip_suffix("/explain") {
+        Some(name) => (name.to_owned(), true),
+        None => (path, false),
+    };
+    let Some(reply) = look(&desk, Some(name.clone())).await else { return stopped() };
+    match reply.gates.first() {
+        None => (StatusCode::NOT_FOUND, format!("there is no gate `{name}`\n")).into_response(),
+        Some(gate) if explains => explain(&reply, gate).into_response(),
+        Some(gate) => axum::Json(json::gate(gate)).into_response(),
+    }
+}
+
+async fn watch(State(desk): State<Desk>) -> Response {
+    let (lines, stream) = mpsc::channel(1);
+    tokio::spawn(async move {
+        desk.watch(None, |reply| {
+            let lines = lines.clone();
+            async move { lines.send(line(&json::status(&reply))).await.is_ok() }
+        })
+        .await;
+    });
+    streamed(stream)
+}
+
+fn line(value: &serde_json::Value) -> Result<Bytes, Infallible> {
+    Ok(Bytes::from(format!("{value}\n")))
+}
+
+fn streamed(stream: mpsc::Receiver<Result<Bytes, Infallible>>) -> Response {
+    let body = Body::from_stream(ReceiverStream::new(stream));
+    ([(header::CONTENT_TYPE, "application/x-ndjson")], body).into_response()
+}
+
+#[derive(Debug, Deserialize)]
+struct Wish {
+    k: Option<u32>,
+    permits: Option<u32>,
+    #[serde(default)]
+    no_wait: bool,
+}
+
+async fn hold(
+    State(desk): State<Desk>,
+    Path(path): Path<String>,
+    Query(wish): Query<Wish>,
+    body: Body,
+) -> Response {
+    let gate = path.strip_suffix("/hold").unwrap_or(&path).to_owned();
+    let Some((client, mut told)) = desk.open().await else { return stopped() };
+    let process = Process { command: "HTTP".into(), ..Process::default() };
+    let secret = grpc::new_secret();
+    desk.send(Command::Ask(client, Ask::Hello { process, resume: None, secret })).await;
+    let acquire = Ask::Acquire {
+        number: 0,
+        gate,
+        weight: wish.permits.unwrap_or(1),
+        permits: wish.k,
+        waits: !wish.no_wait,
+        process: None,
+    };
+    desk.send(Command::Ask(client, acquire)).await;
+    tokio::spawn(renew(desk.clone(), client, body));
+    let (lines, stream) = mpsc::channel(16);
+    tokio::spawn(async move {
+        while let Some(tell) = told.recv().await {
+            let Some(value) = shown(&tell) else { continue };
+            if lines.send(line(&value)).await.is_err() {
+                return;
+            }
+        }
+    });
+    streamed(stream)
+}
+
+/// Each piece of the body says that the client is there; its end says nothing, and the session runs out by itself.
+async fn renew(desk: Desk, client: crate::core::ClientId, body: Body) {
+    let mut pieces = body.into_data_stream();
+    let mut sequence = 0;
+    while let Some(Ok(piece)) = pieces.next().await {
+        sequence += 1;
+        let released = piece.split(|byte| *byte == b'\n').any(|line| line.trim_ascii() == b"release");
+        let ask = if released { Ask::Bye } else { Ask::Renew { sequence } };
+        if !desk.send(Command::Ask(client, ask)).await || released {
+            return;
+        }
+    }
+    desk.send(Command::Gone(client)).await;
+}
+
+fn shown(tell: &Tell) -> Option<serde_json::Value> {
+    match tell {
+        Tell::Granted { slots, fence, permits, .. } => {
+            let fence = fence.map(|fence| format!("{:032x}", fence.0));
+            Some(json!({ "granted": { "slots": slots, "fence": fence, "k": permits } }))
+        }
+        Tell::Refused { why, text, .. } | Tell::Closed { why, text } => {
+            Some(json!({ "refused": { "why": grpc::kind(*why).as_str_name(), "text": text } }))
+        }
+        Tell::Lost { text, .. } => Some(json!({ "lost": { "text": text } })),
+        Tell::Renewed { valid_for, .. } => {
+            Some(json!({ "renewed": { "valid_for_ms": valid_for.map(|span| span.0 / 1_000_000) } }))
+        }
+        Tell::Welcome { .. } | Tell::Withdrawn { .. } | Tell::Released { .. } => None,
+    }
+}

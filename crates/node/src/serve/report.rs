@@ -1,0 +1,62 @@
+//! What all nodes see, put together for people: one list of holders by slot, one queue in order.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kgate_api::v1;
+
+use super::Desk;
+use crate::core::{Client, GateView, Process, Report};
+
+/// The answer to whoever asked.
+pub(super) fn of(report: Report, desk: &Desk) -> v1::StatusReply {
+    let mut crashed = BTreeSet::new();
+    let mut gates: BTreeMap<String, v1::GateStatus> = BTreeMap::new();
+    let mut queues: BTreeMap<String, Vec<Client>> = BTreeMap::new();
+    for (who, views) in report.seen {
+        crashed.extend(who.crashed.iter().map(|node| node.0));
+        for GateView { name, permits, protocol, author, holders, waiting, lacking } in views {
+            let status = v1::GateStatus { name: name.clone(), k: permits, protocol, author, ..Default::default() };
+            let status = gates.entry(name.clone()).or_insert(status);
+            status.holders.extend(holders.into_iter().map(client));
+            if !waiting.is_empty() {
+                status.lacking.extend(lacking.iter().map(|node| node.0));
+            }
+            queues.entry(name).or_default().extend(waiting);
+        }
+    }
+    for (name, status) in &mut gates {
+        status.holders.sort_by_key(|holder| (holder.slots.first().copied(), holder.node));
+        status.lacking.sort_unstable();
+        status.lacking.dedup();
+        let mut queue = queues.remove(name).unwrap_or_default();
+        // The stamp of a node's request orders nodes; those of one node come in their own order, which a stable sort keeps.
+        queue.sort_by_key(|waiter| (waiter.stamp.is_none(), waiter.stamp));
+        status.waiting = queue.into_iter().map(client).collect();
+    }
+    v1::StatusReply {
+        gates: gates.into_values().collect(),
+        silent: report.silent.iter().map(|node| node.0).filter(|node| !crashed.contains(node)).collect(),
+        crashed: crashed.into_iter().collect(),
+        node: desk.node,
+        nodes: desk.nodes,
+    }
+}
+
+/// Whether two answers say the same but for how long it has been so.
+pub(super) fn same(one: &v1::StatusReply, other: &v1::StatusReply) -> bool {
+    let timeless = |reply: &v1::StatusReply| {
+        let mut reply = reply.clone();
+        for gate in &mut reply.gates {
+            gate.holders.iter_mut().chain(&mut gate.waiting).for_each(|client| client.since_ns = 0);
+        }
+        reply
+    };
+    timeless(one) == timeless(other)
+}
+
+fn client(client: Client) -> v1::Client {
+    let Client { node, process, weight, since, slots, fence, stamp: _, cut_off } = client;
+    let Process { pid, host, user, command } = process;
+    let process = Some(v1::Process { pid, host, user, command });
+    v1::Client { node: node.0, process, permits: weight, since_ns: since, slots, fence, cut_off }
+}

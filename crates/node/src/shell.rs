@@ -1,0 +1,221 @@
+//! The shell around a node's core: sockets, clock, disk.
+//!
+//! One task owns the core. Whatever happens comes through queues; it is handed over with the time of the lease clock, and what the core wants done is done before the next.
+//! Everything that has come meanwhile is handled in one go, so that many letters share a write.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use kgate_api::LeaseInstant;
+use kgate_core::{NodeId, Time};
+use kgate_net::{LinkEvent, Links};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::core::{Action, Ask, ClientId, Core, PeerEvent, Report, Tell};
+use crate::store::{Store, StoreError};
+
+/// A peer that is refused with these words is held for crashed by this node.
+const HELD_FOR_CRASHED: &str = "it is held for crashed here";
+
+/// What may be unread of what a client was told; a client that reads so slowly is cut off.
+pub(crate) const UNREAD: usize = 4096;
+
+/// What the API asks of the core.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// A client has opened a stream, and reads what it is told there.
+    Open(ClientId, mpsc::Sender<Tell>),
+    /// It says something.
+    Ask(ClientId, Ask),
+    /// Its stream has ended.
+    Gone(ClientId),
+    /// Somebody wants to see a gate, or all.
+    Look(Option<String>, oneshot::Sender<Report>),
+    /// Somebody begins to watch, or ends.
+    Watch(bool),
+    /// Somebody wants the numbers of this node.
+    Numbers(oneshot::Sender<String>),
+}
+
+/// Why a node has stopped by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum Stopped {
+    /// It takes part no more.
+    #[error("{0}")]
+    OutOfCluster(String),
+    /// Its disk fails.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+pub(crate) struct Shell {
+    pub(crate) core: Core,
+    pub(crate) links: Option<Links>,
+    pub(crate) store: Store,
+    pub(crate) link_events: mpsc::Receiver<LinkEvent>,
+    pub(crate) commands: mpsc::Receiver<Command>,
+    pub(crate) streams: BTreeMap<ClientId, mpsc::Sender<Tell>>,
+    pub(crate) looks: BTreeMap<u64, oneshot::Sender<Report>>,
+    pub(crate) looked: u64,
+    pub(crate) watchers: usize,
+    /// Told whenever something has changed that people may see.
+    pub(crate) changes: watch::Sender<u64>,
+    pub(crate) idle_stop: Option<Duration>,
+}
+
+/// The time of the lease clock, as the core counts it.
+pub(crate) fn now() -> Time {
+    Time(LeaseInstant::now().0)
+}
+
+impl Shell {
+    /// Runs until `stop` says so, or the node must stop.
+    pub(crate) async fn run(mut self, first: Vec<Action>, mut stop: watch::Receiver<bool>) -> Result<(), Stopped> {
+        let mut actions = first;
+        let mut idle_since = now();
+        loop {
+            self.carry_out(&mut actions)?;
+            if !self.streams.is_empty() || self.core.sessions() > 0 {
+                idle_since = now();
+            }
+            let idle = self.idle_stop.map(|most| most.saturating_sub(since(idle_since)));
+            if idle == Some(Duration::ZERO) {
+                return Ok(self.leave().await);
+            }
+            let due = self.core.next_due().map(|at| Duration::from_nanos(at.since(now()).0));
+            let nap = due.into_iter().chain(idle).min().unwrap_or(Duration::from_secs(3600));
+            tokio::select! {
+                biased;
+                _ = stop.wait_for(|stop| *stop) => return Ok(self.leave().await),
+                Some(event) = self.link_events.recv() => self.on_link(event, &mut actions),
+                Some(command) = self.commands.recv() => self.on_command(command, &mut actions),
+                () = tokio::time::sleep(nap) => {}
+            }
+            while let Ok(event) = self.link_events.try_recv() {
+                self.on_link(event, &mut actions);
+            }
+            while let Ok(command) = self.commands.try_recv() {
+                self.on_command(command, &mut actions);
+            }
+            if self.core.next_due().is_some_and(|due| due <= now()) {
+                self.core.tick(now(), &mut actions);
+            }
+        }
+    }
+
+    /// A clean stop: peers are told, so that they need not find out.
+    async fn leave(mut self) {
+        let mut actions = Vec::new();
+        self.core.leave(&mut actions);
+        let _ = self.carry_out(&mut actions);
+        if let Some(links) = self.links.take() {
+            links.stop().await;
+        }
+    }
+
+    fn on_link(&mut self, event: LinkEvent, actions: &mut Vec<Action>) {
+        let (peer, event) = match event {
+            LinkEvent::Frame { from, bytes } => (from, PeerEvent::Letter(bytes.to_vec())),
+            LinkEvent::Up { peer, incarnation } => {
+                tracing::info!(peer = peer.0, incarnation = incarnation.0, "connected");
+                (peer, PeerEvent::Up)
+            }
+            LinkEvent::Down { peer } => {
+                tracing::warn!(peer = peer.0, "the connection is cut; dialling again");
+                (peer, PeerEvent::Down)
+            }
+            LinkEvent::Reborn { peer, was, now } => {
+                tracing::info!(peer = peer.0, was = was.0, now = now.0, "a new life of a peer");
+                if let Some(links) = &self.links {
+                    let _ = links.welcome(peer, now);
+                }
+                return;
+            }
+            LinkEvent::Broken { peer, why } => {
+                tracing::error!(peer = peer.0, %why, "the link is broken: the peer counts as crashed");
+                (peer, PeerEvent::Broken)
+            }
+            LinkEvent::Refused { peer, why } => {
+                tracing::warn!(peer = peer.map(|peer| peer.0), "{why}");
+                match peer.filter(|_| why.contains(HELD_FOR_CRASHED)) {
+                    Some(peer) => (peer, PeerEvent::Shunned),
+                    None => return,
+                }
+            }
+        };
+        if let Err(junk) = self.core.peer(now(), peer, event, actions) {
+            tracing::warn!(peer = peer.0, "{junk}");
+        }
+    }
+
+    fn on_command(&mut self, command: Command, actions: &mut Vec<Action>) {
+        match command {
+            Command::Open(client, tells) => drop(self.streams.insert(client, tells)),
+            Command::Ask(client, ask) => self.core.client(now(), client, ask, actions),
+            Command::Gone(client) => {
+                self.streams.remove(&client);
+                self.core.client_gone(now(), client, actions);
+            }
+            Command::Look(gate, answer) => {
+                self.looked += 1;
+                self.looks.insert(self.looked, answer);
+                self.core.look(now(), self.looked, gate.as_deref(), actions);
+            }
+            Command::Watch(begins) => {
+                let before = self.watchers;
+                self.watchers = if begins { before + 1 } else { before.saturating_sub(1) };
+                if (before == 0) != (self.watchers == 0) {
+                    self.core.watch(begins, actions);
+                }
+            }
+            Command::Numbers(answer) => drop(answer.send(crate::metrics::render(&self.core, now()))),
+        }
+    }
+
+    fn carry_out(&mut self, actions: &mut Vec<Action>) -> Result<(), Stopped> {
+        let mut stopped = None;
+        let mut cut = Vec::new();
+        for action in actions.drain(..) {
+            match action {
+                Action::Send(to, bytes) => self.send(to, bytes),
+                Action::Tell(client, tell) => {
+                    let closes = matches!(tell, Tell::Closed { .. });
+                    let full = self.streams.get(&client).is_some_and(|stream| stream.try_send(tell).is_err());
+                    if closes || full {
+                        cut.push(client);
+                    }
+                }
+                Action::Store(gate, bytes) => self.store.put(gate, &bytes)?,
+                Action::Report(question, report) => {
+                    if let Some(answer) = self.looks.remove(&question) {
+                        let _ = answer.send(report);
+                    }
+                }
+                Action::Shun(peer) => {
+                    tracing::error!(peer = peer.0, "held for crashed");
+                    if let Some(links) = &self.links {
+                        let _ = links.forget(peer, HELD_FOR_CRASHED);
+                    }
+                }
+                Action::Changed => self.changes.send_modify(|version| *version += 1),
+                Action::Stop(why) => stopped = Some(why),
+            }
+        }
+        for client in cut {
+            // Dropping the sender ends the stream; whoever reads it then says that it is gone.
+            self.streams.remove(&client);
+        }
+        stopped.map_or(Ok(()), |why| Err(Stopped::OutOfCluster(why)))
+    }
+
+    fn send(&self, to: NodeId, bytes: Vec<u8>) {
+        let Some(links) = &self.links else { return };
+        if let Err(error) = links.send(to, bytes) {
+            tracing::error!(peer = to.0, "{error}");
+        }
+    }
+}
+
+fn since(then: Time) -> Duration {
+    Duration::from_nanos(now().since(then).0)
+}
