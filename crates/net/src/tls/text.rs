@@ -16,7 +16,8 @@ pub(super) fn of(error: &io::Error, expected: Option<&str>) -> String {
         Error::InvalidCertificate(
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
         ) => format!("its certificate does not bear the name {}", expected.unwrap_or("that it should")),
-        Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+        // A bad signature: an authority of the same name, with another key.
+        Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
             "its certificate is not of the authority that this node trusts (`ca`)".into()
         }
         Error::InvalidCertificate(other) => format!("its certificate is not valid: {other}"),
