@@ -290,6 +290,25 @@ fn an_older_life_is_refused() {
     }
 }
 
+/// An older life that goes on calling does not cost the newer one its connection.
+#[test]
+fn an_older_life_does_not_disturb_the_newer() {
+    runtime().block_on(async {
+        let (mut zero, mut one, proxy) = pair(|config| config.incarnation = Incarnation(5)).await;
+        zero.up(1).await;
+        one.up(0).await;
+        let (listener, _) = listener().await;
+        let mut late = Node::start(config(0, 4, &[(1, proxy.address)]), listener).await;
+        assert!(late.refused().await.1.contains("stop the older one"));
+        assert!(one.refused().await.1.contains("p0 calls as incarnation 4"));
+        zero.send(1, 1);
+        match one.next().await {
+            LinkEvent::Frame { .. } => {}
+            other => panic!("the newer one was disturbed: {other:?}"),
+        }
+    });
+}
+
 /// A peer whose owner reads nothing delays nobody else, and loses nothing itself.
 #[test]
 fn a_stopped_reader_delays_nobody_else() {

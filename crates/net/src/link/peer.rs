@@ -105,7 +105,7 @@ impl Peer {
     }
 
     /// Whether the life that greets like this may be met, and if not, why.
-    pub(super) fn judge(&self, hello: &Hello, config: &LinkConfig) -> Result<(), String> {
+    pub(crate) fn judge(&self, hello: &Hello, config: &LinkConfig) -> Result<(), String> {
         let mut state = self.state();
         let (peer, now, me, mine) = (self.id, hello.incarnation.0, config.me, config.incarnation);
         if hello.of.is_some_and(|known| known > mine) {

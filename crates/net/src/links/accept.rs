@@ -92,7 +92,9 @@ impl Port {
             let shown = shown.is(hello.from, &config.cluster);
             shown.map_err(|why| format!("a call from {from} to {} was not taken: {why}", config.me))
         });
-        match (checked, peer) {
+        // Judged here too, so that a call that is refused does not cost the peer the connection that it has.
+        let judged = checked.and_then(|()| peer.map_or(Ok(()), |peer| peer.judge(&hello, config)));
+        match (judged, peer) {
             (Ok(()), Some(peer)) => {
                 // An error means that the link is being stopped.
                 let _ = peer.calls.send(Call { socket, decoder, hello }).await;
