@@ -302,10 +302,8 @@ fn an_older_life_does_not_disturb_the_newer() {
         assert!(late.refused().await.1.contains("stop the older one"));
         assert!(one.refused().await.1.contains("p0 calls as incarnation 4"));
         zero.send(1, 1);
-        match one.next().await {
-            LinkEvent::Frame { .. } => {}
-            other => panic!("the newer one was disturbed: {other:?}"),
-        }
+        let next = one.next().await;
+        assert!(matches!(next, LinkEvent::Frame { .. }), "the newer one was disturbed: {next:?}");
     });
 }
 

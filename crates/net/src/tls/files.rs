@@ -103,6 +103,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, NotLoaded> 
     Ok(read)
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "not our enum, and it says itself what is wrong")]
 fn file(path: &Path, error: &pem::Error) -> NotLoaded {
     let error = match error {
         pem::Error::NoItemsFound => "it holds no certificate or key in PEM form".to_owned(),

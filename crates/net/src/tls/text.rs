@@ -10,6 +10,7 @@ pub(super) fn is_of_tls(error: &io::Error) -> bool {
 }
 
 /// What it means; `expected` is the name that the other side's certificate should bear, if that is known.
+#[expect(clippy::wildcard_enum_match_arm, reason = "not our enum, and it says itself what is wrong")]
 pub(super) fn of(error: &io::Error, expected: Option<&str>) -> String {
     let Some(inner) = inner(error) else { return error.to_string() };
     match inner {

@@ -90,9 +90,9 @@ impl Node {
     }
 
     pub async fn up(&mut self, wanted: u32) -> u32 {
-        let up = |event: &LinkEvent| match event {
-            LinkEvent::Up { peer, incarnation } if *peer == NodeId(wanted) => Some(incarnation.0),
-            _ => None,
+        let up = |event: &LinkEvent| {
+            let LinkEvent::Up { peer, incarnation } = event else { return None };
+            (*peer == NodeId(wanted)).then_some(incarnation.0)
         };
         self.until(&format!("up of p{wanted}"), up).await
     }
@@ -104,19 +104,19 @@ impl Node {
 
     /// The next message: who and what.
     pub async fn frame(&mut self) -> (u32, u64) {
-        self.until("a message", |event| match event {
-            LinkEvent::Frame { from, bytes } => Some((from.0, value(bytes))),
-            _ => None,
-        })
-        .await
+        let message = |event: &LinkEvent| {
+            let LinkEvent::Frame { from, bytes } = event else { return None };
+            Some((from.0, value(bytes)))
+        };
+        self.until("a message", message).await
     }
 
     pub async fn refused(&mut self) -> (Option<u32>, String) {
-        self.until("a refusal", |event| match event {
-            LinkEvent::Refused { peer, why } => Some((peer.map(|peer| peer.0), why.clone())),
-            _ => None,
-        })
-        .await
+        let refusal = |event: &LinkEvent| {
+            let LinkEvent::Refused { peer, why } = event else { return None };
+            Some((peer.map(|peer| peer.0), why.clone()))
+        };
+        self.until("a refusal", refusal).await
     }
 }
 
