@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use kgate_core::{NodeId, Span};
 use kgate_sim::{Chance, Down, Latency, Partition, Pause, ReceiveCost, SendCost, Think};
 
+use crate::certs::CertsArgs;
 use crate::parse;
 use crate::slots::SlotArgs;
 
@@ -33,6 +34,8 @@ pub(crate) enum Command {
     Trace(TraceArgs),
     /// List the protocols: what each costs, which crashes it bears, where it is published
     Protocols(ProtocolsArgs),
+    /// Make certificates for the nodes and clients of a cluster
+    Certs(CertsArgs),
 }
 
 const SIM_HELP: &str = "\

@@ -3,6 +3,7 @@
 //! Data goes to stdout, words to stderr. Exit codes: 0 done; 1 a run was not correct; 2 the command line cannot be meant;
 //! 125 kgate itself failed.
 
+mod certs;
 mod check;
 mod cli;
 mod list;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
             check::run(&args, given)
         }
         Command::Scenario(args) => scenario::run(&args),
+        Command::Certs(args) => certs::run(&args),
         Command::Trace(args) => trace::run(&args),
         Command::Protocols(args) => list::run(&args),
     };

@@ -1,6 +1,13 @@
-//! kgate on a real network.
-//!
-//! - [`driver`]: any protocol behind one face, bytes in and bytes out.
-#![forbid(unsafe_code)]
+//! kgate on a real network: links between nodes, and the driver of any protocol, bytes in and bytes out.
 
-pub mod driver;
+mod channel;
+mod driver;
+mod link;
+mod links;
+mod tls;
+pub mod wire;
+
+pub use channel::{Broken, Channel, Greeting, Window};
+pub use driver::{Deed, Drive, Driver, NotTaken, Order, TimerKey, Unreadable};
+pub use links::{LinkConfig, LinkEvent, LinkLimits, Links, NotSent, NotStarted, check_cluster, check_plain};
+pub use tls::{NotLoaded, Security, client_name, node_name};

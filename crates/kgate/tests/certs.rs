@@ -1,0 +1,130 @@
+//! `kgate certs new`: two nodes link with its files, keys are private, nothing is overwritten.
+
+mod common;
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use common::{json, kgate, stderr, stdout};
+use kgate_core::{Incarnation, NodeId};
+use kgate_net::{LinkConfig, LinkEvent, LinkLimits, Links, Security};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+
+/// A folder that goes when it is dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        Self(std::env::temp_dir().join(format!("kgate-certs-{}-{name}", std::process::id())))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn security(dir: &Path, node: u32) -> Security {
+    let file = |kind: &str| dir.join(format!("node-{node}.{kind}"));
+    Security::Tls { chain: file("pem"), key: file("key"), ca: dir.join("ca.pem") }
+}
+
+/// The files are what links need: two nodes that use them hear each other.
+#[test]
+fn a_link_comes_up_with_them() {
+    let folder = Folder::new("link");
+    let dir = &folder.0;
+    let made = kgate(&format!("certs new --dir {} --cluster farm --nodes 2", dir.display()));
+    assert!(made.status.success(), "{}", stderr(&made));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let listeners = [
+            TcpListener::bind("127.0.0.1:0").await.unwrap(),
+            TcpListener::bind("127.0.0.1:0").await.unwrap(),
+        ];
+        let addresses = [0, 1].map(|at: usize| listeners[at].local_addr().unwrap().to_string());
+        let mut nodes = Vec::new();
+        for (me, listener) in (0..).zip(listeners) {
+            let other = 1 - me;
+            let config = LinkConfig {
+                cluster: "farm".into(),
+                me: NodeId(me),
+                incarnation: Incarnation(1),
+                peers: vec![(NodeId(other), addresses[other as usize].clone())],
+                security: security(dir, me),
+                limits: LinkLimits::default(),
+                accepts_returns: false,
+            };
+            let (sender, events) = mpsc::channel(16);
+            nodes.push((Links::start(config, listener, sender).await.unwrap(), events));
+        }
+        nodes[0].0.send(NodeId(1), b"hello".to_vec()).unwrap();
+        let heard = async {
+            loop {
+                if let LinkEvent::Frame { from, bytes } = nodes[1].1.recv().await.expect("links run") {
+                    return (from, bytes);
+                }
+            }
+        };
+        let heard = tokio::time::timeout(Duration::from_secs(20), heard).await.expect("a link");
+        assert_eq!(heard, (NodeId(0), "hello".into()));
+    });
+}
+
+/// Keys can be read by their owner only; names are those that links ask for; JSON says where everything is.
+#[test]
+fn files_names_and_modes() {
+    let folder = Folder::new("files");
+    let dir = folder.0.display();
+    let report =
+        json(&format!("certs new --dir {dir} --cluster farm --nodes 2 --client alice --client bob --json"));
+    assert_eq!(report["cluster"], "farm");
+    let certificates = report["certificates"].as_array().unwrap();
+    let names: Vec<_> = certificates.iter().map(|one| one["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["node-0.farm", "node-1.farm", "client-alice.farm", "client-bob.farm"]);
+    for one in certificates.iter().chain([&report["ca"]]) {
+        let key = std::fs::metadata(one["key"].as_str().unwrap()).unwrap();
+        assert_eq!(key.permissions().mode() & 0o777, 0o600, "{one}");
+        let chain = std::fs::read_to_string(one["chain"].as_str().unwrap()).unwrap();
+        assert!(chain.starts_with("-----BEGIN CERTIFICATE-----") && !chain.contains("PRIVATE"));
+    }
+}
+
+/// A second call touches nothing, even if only one file is in the way.
+#[test]
+fn nothing_is_overwritten() {
+    let folder = Folder::new("twice");
+    std::fs::create_dir(&folder.0).unwrap();
+    let key = folder.0.join("node-1.key");
+    std::fs::write(&key, "mine").unwrap();
+    let refused = kgate(&format!("certs new --dir {} --cluster farm --nodes 2", folder.0.display()));
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(stderr(&refused).contains("node-1.key is there already"), "{}", stderr(&refused));
+    assert_eq!(std::fs::read_to_string(&key).unwrap(), "mine");
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1, "something was written");
+}
+
+/// Names that no certificate can bear are refused with advice, and the help tells what to do with the files.
+#[test]
+fn names_and_help() {
+    for (line, says) in [
+        (
+            "certs new --dir nowhere --cluster Farm --nodes 2",
+            "\"Farm\" cannot be used: take 1 to 63 small letters",
+        ),
+        ("certs new --dir nowhere --cluster farm --nodes 2 --client a/b", "\"a/b\" cannot be used"),
+        ("certs new --dir nowhere --cluster farm --nodes 0", "0 is not in 1..=1000"),
+    ] {
+        let refused = kgate(line);
+        assert_eq!(refused.status.code(), Some(2), "{line}");
+        assert!(stderr(&refused).contains(says), "{line}: {}", stderr(&refused));
+    }
+    let help = stdout(&kgate("certs new --help"));
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" "); // It is wrapped to the terminal.
+    for part in ["node-2.farm", "ca.key goes nowhere", "Examples:"] {
+        assert!(help.contains(part), "{help}");
+    }
+}

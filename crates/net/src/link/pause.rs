@@ -1,0 +1,80 @@
+//! How long to wait before dialling again: twice as long each time, and a random half of it less.
+
+use std::time::Duration;
+
+use kgate_core::NodeId;
+
+use crate::links::LinkLimits;
+
+#[derive(Debug)]
+pub(super) struct Pause {
+    least: Duration,
+    most: Duration,
+    /// None before the very first attempt, which need not wait.
+    next: Option<Duration>,
+    dice: u64,
+}
+
+impl Pause {
+    /// Each link of each node throws its own dice.
+    pub(super) fn new(limits: &LinkLimits, me: NodeId, peer: NodeId) -> Self {
+        let dice = limits.seed ^ (u64::from(me.0) << 32 | u64::from(peer.0));
+        Self { least: limits.pause_least, most: limits.pause_most.max(limits.pause_least), next: None, dice }
+    }
+
+    /// The last attempt has led to a link.
+    pub(super) fn begin_anew(&mut self) {
+        self.next = Some(self.least);
+    }
+
+    /// How long to wait now.
+    pub(super) fn draw(&mut self) -> Duration {
+        let Some(now) = self.next else {
+            self.begin_anew();
+            return Duration::ZERO;
+        };
+        self.next = Some((now * 2).min(self.most));
+        let half = now / 2;
+        half + half.mul_f64(self.throw())
+    }
+
+    /// SplitMix64, as a number from 0 up to 1.
+    fn throw(&mut self) -> f64 {
+        self.dice = self.dice.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.dice;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
+        let fraction = ((z ^ z >> 31) >> 11) as f64;
+        fraction / (1u64 << 53) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// At once first, then doubling with at least half of it kept, up to the most; a link begins it anew; the seed decides.
+    #[test]
+    fn pauses_double_within_their_bounds() {
+        let limits = LinkLimits {
+            pause_least: Duration::from_millis(10),
+            pause_most: Duration::from_millis(100),
+            ..LinkLimits::default()
+        };
+        let mut pause = Pause::new(&limits, NodeId(0), NodeId(1));
+        let mut twin = Pause::new(&limits, NodeId(0), NodeId(1));
+        let mut other = Pause::new(&limits, NodeId(0), NodeId(2));
+        let (mut same, mut differs) = (true, false);
+        for most in [0, 10, 20, 40, 80, 100, 100] {
+            let drawn = pause.draw();
+            same &= drawn == twin.draw();
+            differs |= drawn != other.draw();
+            let most = Duration::from_millis(most);
+            assert!(drawn >= most / 2 && drawn <= most, "{drawn:?} of {most:?}");
+        }
+        assert!(same && differs);
+        pause.begin_anew();
+        assert!(pause.draw() <= limits.pause_least);
+    }
+}

@@ -1,0 +1,174 @@
+//! Links to all peers: one TCP connection a pair, kept up for as long as both live.
+//!
+//! The node with the smaller id dials; so there is never more than one connection, and nobody needs to decide which of
+//! two to drop. Each peer has a task of its own ([`link`](crate::link)) with its own connection and its own bounded
+//! [`Channel`](crate::Channel), so a peer that is slow or dead delays no other. One more task accepts connections and
+//! lets them greet ([`accept`]).
+//!
+//! To the owner a link is a pair of plain calls: [`Links::send`] never waits, and everything that happens comes as a
+//! [`LinkEvent`] through the owner's own queue. When the owner does not drain it, the tasks stop reading, and TCP stops the
+//! peers; nothing is dropped. When a peer does not read, its window fills, and the link [breaks](LinkEvent::Broken).
+//!
+//! **Promise.** The [`LinkEvent::Frame`]s of a peer are, between two lives, a prefix of what the other has sent, in order,
+//! each once. All of one life come after the `Up` that names it, and before the `Reborn` that names the next.
+
+mod accept;
+mod config;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kgate_core::{Incarnation, NodeId};
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use crate::channel::Broken;
+use crate::link::{Link, Peer, Shared};
+use crate::tls::Keys;
+use crate::wire::DATA_HEAD;
+pub use config::{LinkConfig, LinkLimits, NotStarted, check_cluster, check_plain};
+
+/// What happens on the links of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LinkEvent {
+    /// There is a connection to that life of the peer.
+    Up {
+        /// Which peer.
+        peer: NodeId,
+        /// Which life of it.
+        incarnation: Incarnation,
+    },
+    /// The connection is gone. What is sent is kept, and the link comes up again by itself.
+    Down {
+        /// Which peer.
+        peer: NodeId,
+    },
+    /// A message.
+    Frame {
+        /// Who has sent it.
+        from: NodeId,
+        /// What it is.
+        bytes: Bytes,
+    },
+    /// A new life of the peer. What was kept for the old one is dropped, and so is what is sent until the owner calls
+    /// [`Links::welcome`]: it was thought out for the old life.
+    Reborn {
+        /// Which peer.
+        peer: NodeId,
+        /// The life that is over.
+        was: Incarnation,
+        /// The one that begins.
+        now: Incarnation,
+    },
+    /// Messages to that life of the peer are lost: it counts as crashed. It is refused from now on.
+    Broken {
+        /// Which peer.
+        peer: NodeId,
+        /// Why.
+        why: Broken,
+    },
+    /// A link was refused, by this side or by the other. The same reason is told once, not at each attempt.
+    Refused {
+        /// Which peer, if it was possible to know.
+        peer: Option<NodeId>,
+        /// Why, and what to do.
+        why: String,
+    },
+}
+
+/// Why a message was not taken. It is the caller's mistake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotSent {
+    /// Nobody has that id, or it is this node's own.
+    #[error("there is no link to {0}: it is not among the peers")]
+    NoPeer(NodeId),
+    /// No frame can hold it.
+    #[error("a message of {length} bytes, where at most {limit} fit into a frame")]
+    TooLong {
+        /// Its length.
+        length: usize,
+        /// The most.
+        limit: usize,
+    },
+}
+
+/// The links of a node. Dropping it closes them all at once.
+#[derive(Debug)]
+pub struct Links {
+    shared: Arc<Shared>,
+    /// In the order of their ids.
+    peers: Arc<[Arc<Peer>]>,
+    stop: watch::Sender<bool>,
+    tasks: JoinSet<()>,
+}
+
+impl Links {
+    /// Begins to dial, and to accept on the listener. The events come through the owner's queue; its capacity is how
+    /// much may wait before reading pauses.
+    pub async fn start(
+        config: LinkConfig,
+        listener: TcpListener,
+        events: mpsc::Sender<LinkEvent>,
+    ) -> Result<Self, NotStarted> {
+        config::check(&config, listener.local_addr()?)?;
+        let keys = Keys::load(&config.security, config.me, &config.cluster)?;
+        let (stop, stopped) = watch::channel(false);
+        let mut addresses = config.peers.clone();
+        addresses.sort();
+        let shared = Arc::new(Shared { config, keys });
+        let mut tasks = JoinSet::new();
+        let peers = addresses.into_iter().map(|(id, address)| {
+            let (incoming, calls) = mpsc::channel(1);
+            let peer = Arc::new(Peer::new(id, address, incoming, &shared.config));
+            let link = Link::new(shared.clone(), peer.clone(), calls, events.clone(), stopped.clone());
+            tasks.spawn(link.run());
+            peer
+        });
+        let peers: Arc<[_]> = peers.collect();
+        tasks.spawn(accept::accept(shared.clone(), listener, peers.clone(), events, stopped));
+        Ok(Self { shared, peers, stop, tasks })
+    }
+
+    /// Sends a message. Never waits: it is kept until the peer has acknowledged it. If the peer's window is full, or
+    /// the link is broken already, it is dropped, and a [`LinkEvent::Broken`] says so once.
+    pub fn send(&self, to: NodeId, bytes: impl Into<Bytes>) -> Result<(), NotSent> {
+        let bytes = bytes.into();
+        let limit = self.shared.config.limits.frame_max - DATA_HEAD;
+        if bytes.len() > limit {
+            return Err(NotSent::TooLong { length: bytes.len(), limit });
+        }
+        self.peer(to)?.send(bytes);
+        Ok(())
+    }
+
+    /// The owner has taken note of the peer's new life: from now on, what it sends is meant for it.
+    pub fn welcome(&self, peer: NodeId, life: Incarnation) -> Result<(), NotSent> {
+        self.peer(peer)?.welcome(life);
+        Ok(())
+    }
+
+    /// The owner counts the peer's present life as crashed: what is kept for it is dropped, the connection closed, and that
+    /// life refused from now on, with this reason.
+    pub fn forget(&self, peer: NodeId, why: &str) -> Result<(), NotSent> {
+        self.peer(peer)?.break_off(Broken::GivenUp(why.to_owned()));
+        Ok(())
+    }
+
+    /// Why the link to a peer is broken, if it is.
+    pub fn broken(&self, peer: NodeId) -> Result<Option<Broken>, NotSent> {
+        Ok(self.peer(peer)?.broken())
+    }
+
+    /// Writes what was sent, as far as the peers take it within the time of a handshake, and closes all links.
+    pub async fn stop(mut self) {
+        self.stop.send_replace(true);
+        let all_end = async { while self.tasks.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(self.shared.config.limits.handshake, all_end).await;
+    }
+
+    fn peer(&self, id: NodeId) -> Result<&Peer, NotSent> {
+        let found = self.peers.binary_search_by_key(&id, |peer| peer.id);
+        found.map(|index| &*self.peers[index]).map_err(|_| NotSent::NoPeer(id))
+    }
+}

@@ -1,0 +1,61 @@
+//! Authorities and certificates, made on the spot.
+#![allow(unreachable_pub, reason = "a module of tests")]
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use kgate_net::Security;
+use rcgen::{
+    BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+};
+
+/// A folder that goes when it is dropped.
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    pub fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("kgate-tls-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+pub struct Authority {
+    name: &'static str,
+    issuer: Issuer<'static, KeyPair>,
+    certificate: String,
+}
+
+impl Authority {
+    pub fn new(name: &'static str) -> Self {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+        let certificate = params.self_signed(&key).unwrap().pem();
+        Self { name, issuer: Issuer::new(params, key), certificate }
+    }
+
+    /// The files of a certificate with that name.
+    pub fn files(&self, folder: &Path, name: &str) -> Security {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new([name.to_owned()]).unwrap();
+        params.extended_key_usages =
+            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        let [chain, private, ca] =
+            ["pem", "key", "ca"].map(|kind| folder.join(format!("{}-{name}.{kind}", self.name)));
+        std::fs::write(&chain, certificate.pem()).unwrap();
+        std::fs::write(&private, key.serialize_pem()).unwrap();
+        std::fs::write(&ca, &self.certificate).unwrap();
+        Security::Tls { chain, key: private, ca }
+    }
+}

@@ -1,0 +1,251 @@
+//! Nodes with real sockets, a proxy that cuts their connections, and waiting with a deadline.
+#![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use kgate_core::{Incarnation, NodeId};
+use kgate_net::{LinkConfig, LinkEvent, LinkLimits, Links, Security};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+
+/// Long enough for a busy machine; whoever waits for it fails.
+pub const DEADLINE: Duration = Duration::from_secs(20);
+
+pub fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+pub async fn listener() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
+/// Times of a test: short pauses, and a handshake that need not wait long for strangers.
+pub fn limits() -> LinkLimits {
+    LinkLimits {
+        pause_least: Duration::from_millis(5),
+        pause_most: Duration::from_millis(50),
+        ..LinkLimits::default()
+    }
+}
+
+pub fn config(me: u32, life: u32, peers: &[(u32, SocketAddr)]) -> LinkConfig {
+    LinkConfig {
+        cluster: "farm".into(),
+        me: NodeId(me),
+        incarnation: Incarnation(life),
+        peers: peers.iter().map(|(id, address)| (NodeId(*id), address.to_string())).collect(),
+        security: Security::Plain { asked_for: false },
+        limits: limits(),
+        accepts_returns: true,
+    }
+}
+
+pub struct Node {
+    pub links: Links,
+    pub events: mpsc::Receiver<LinkEvent>,
+}
+
+impl Node {
+    pub async fn start(config: LinkConfig, listener: TcpListener) -> Self {
+        Self::with_queue(config, listener, 1024).await
+    }
+
+    pub async fn with_queue(config: LinkConfig, listener: TcpListener, queue: usize) -> Self {
+        let (sender, events) = mpsc::channel(queue);
+        Self { links: Links::start(config, listener, sender).await.unwrap(), events }
+    }
+
+    pub fn send(&self, to: u32, value: u64) {
+        self.links.send(NodeId(to), value.to_le_bytes().to_vec()).unwrap();
+    }
+
+    pub async fn next(&mut self) -> LinkEvent {
+        in_time("an event", self.events.recv()).await.expect("the links run")
+    }
+
+    /// The first event that this takes; what comes before it is dropped.
+    pub async fn until<T>(&mut self, what: &str, mut take: impl FnMut(&LinkEvent) -> Option<T>) -> T {
+        let mut seen = Vec::new();
+        let search = async {
+            loop {
+                let event = self.events.recv().await.expect("the links run");
+                if let Some(found) = take(&event) {
+                    return found;
+                }
+                seen.push(event);
+            }
+        };
+        match tokio::time::timeout(DEADLINE, search).await {
+            Ok(found) => found,
+            Err(_) => panic!("waited too long for {what}; came instead: {seen:?}"),
+        }
+    }
+
+    pub async fn up(&mut self, wanted: u32) -> u32 {
+        let up = |event: &LinkEvent| {
+            let LinkEvent::Up { peer, incarnation } = event else { return None };
+            (*peer == NodeId(wanted)).then_some(incarnation.0)
+        };
+        self.until(&format!("up of p{wanted}"), up).await
+    }
+
+    pub async fn down(&mut self, wanted: u32) {
+        let down = |event: &LinkEvent| (*event == LinkEvent::Down { peer: NodeId(wanted) }).then_some(());
+        self.until(&format!("down of p{wanted}"), down).await;
+    }
+
+    /// The next message: who and what.
+    pub async fn frame(&mut self) -> (u32, u64) {
+        let message = |event: &LinkEvent| {
+            let LinkEvent::Frame { from, bytes } = event else { return None };
+            Some((from.0, value(bytes)))
+        };
+        self.until("a message", message).await
+    }
+
+    pub async fn refused(&mut self) -> (Option<u32>, String) {
+        let refusal = |event: &LinkEvent| {
+            let LinkEvent::Refused { peer, why } = event else { return None };
+            Some((peer.map(|peer| peer.0), why.clone()))
+        };
+        self.until("a refusal", refusal).await
+    }
+}
+
+pub fn value(bytes: &Bytes) -> u64 {
+    u64::from_le_bytes(bytes[..].try_into().expect("eight bytes"))
+}
+
+pub async fn in_time<T>(what: &str, wait: impl Future<Output = T>) -> T {
+    tokio::time::timeout(DEADLINE, wait).await.unwrap_or_else(|_| panic!("waited too long for {what}"))
+}
+
+/// Between a dialler and a node: passes bytes on until it is told to cut, to hold them, or to let nobody in.
+pub struct Proxy {
+    pub address: SocketAddr,
+    target: Arc<Mutex<SocketAddr>>,
+    state: watch::Sender<Way>,
+    pub accepted: Arc<AtomicUsize>,
+    /// Each connection carries at most so many bytes in each direction, drawn anew; 0: any number.
+    bound: Arc<AtomicU64>,
+    task: JoinHandle<()>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// The number changes with every cut.
+    Open(u32),
+    /// Connections stay, and nothing passes.
+    Held,
+    /// Nobody gets in.
+    Shut,
+}
+
+impl Proxy {
+    pub async fn to(target: SocketAddr) -> Self {
+        let (listener, address) = listener().await;
+        let (state, way) = watch::channel(Way::Open(0));
+        let (accepted, bound) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU64::new(0)));
+        let target = Arc::new(Mutex::new(target));
+        let task = tokio::spawn(serve(listener, target.clone(), way, accepted.clone(), bound.clone()));
+        Self { address, target, state, accepted, bound, task }
+    }
+
+    /// Later connections go there.
+    pub fn redirect(&self, target: SocketAddr) {
+        *self.target.lock().unwrap() = target;
+    }
+
+    pub fn cut(&self) {
+        self.state.send_modify(|way| *way = Way::Open(if let Way::Open(cuts) = way { *cuts + 1 } else { 0 }));
+    }
+
+    pub fn hold(&self) {
+        self.state.send_replace(Way::Held);
+    }
+
+    pub fn shut(&self) {
+        self.state.send_replace(Way::Shut);
+    }
+
+    pub fn open(&self) {
+        self.state.send_replace(Way::Open(0));
+    }
+
+    /// From now on, connections are cut after a random number of bytes up to this; 0 ends it.
+    pub fn cut_within(&self, bytes: u64) {
+        self.bound.store(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn serve(
+    listener: TcpListener,
+    target: Arc<Mutex<SocketAddr>>,
+    way: watch::Receiver<Way>,
+    accepted: Arc<AtomicUsize>,
+    bound: Arc<AtomicU64>,
+) {
+    let mut connections = tokio::task::JoinSet::new();
+    let mut dice = 1u64;
+    loop {
+        let (near, _) = listener.accept().await.unwrap();
+        if *way.borrow() == Way::Shut {
+            continue;
+        }
+        accepted.fetch_add(1, Ordering::Relaxed);
+        let mut draw = || match bound.load(Ordering::Relaxed) {
+            0 => u64::MAX,
+            most => {
+                dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                1 + (dice >> 33) % most
+            }
+        };
+        let mut way = way.clone();
+        let now = *way.borrow_and_update();
+        let (there, back) = (draw(), draw());
+        let target = *target.lock().unwrap();
+        connections.spawn(async move {
+            let Ok(far) = TcpStream::connect(target).await else { return };
+            let (near_in, near_out) = near.into_split();
+            let (far_in, far_out) = far.into_split();
+            tokio::select! {
+                () = pass(near_in, far_out, there, way.clone()) => {}
+                () = pass(far_in, near_out, back, way.clone()) => {}
+                _ = way.wait_for(|way| *way != now && *way != Way::Held) => {}
+            }
+        });
+    }
+}
+
+async fn pass(
+    mut from: tokio::net::tcp::OwnedReadHalf,
+    mut to: tokio::net::tcp::OwnedWriteHalf,
+    mut bytes: u64,
+    mut way: watch::Receiver<Way>,
+) {
+    let mut buffer = [0; 4096];
+    while bytes > 0 {
+        let _ = way.wait_for(|way| *way != Way::Held).await;
+        let most = usize::try_from(bytes).unwrap_or(usize::MAX).min(buffer.len());
+        let Ok(count @ 1..) = from.read(&mut buffer[..most]).await else { return };
+        let _ = way.wait_for(|way| *way != Way::Held).await;
+        if to.write_all(&buffer[..count]).await.is_err() {
+            return;
+        }
+        bytes -= count as u64;
+    }
+}
