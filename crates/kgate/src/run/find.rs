@@ -45,9 +45,9 @@ fn find_in(command: &OsStr, path: &OsStr) -> Result<(), Missing> {
 }
 
 fn look(file: &Path) -> Result<(), Missing> {
-    let data = std::fs::metadata(file).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => Missing::NotFound,
-        _ => Missing::NotExecutable,
+    let absent = [std::io::ErrorKind::NotFound, std::io::ErrorKind::NotADirectory];
+    let data = std::fs::metadata(file).map_err(|error| {
+        if absent.contains(&error.kind()) { Missing::NotFound } else { Missing::NotExecutable }
     })?;
     if !data.is_file() || access(file, Access::EXEC_OK).is_err() {
         return Err(Missing::NotExecutable);

@@ -82,6 +82,7 @@ pub(crate) struct Refusal {
 
 /// Each has its exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(dead_code, reason = "until there is a client of a node, only the tests' keeper tells them apart")]
 pub(crate) enum RefusalKind {
     /// All slots are taken, and nobody was to wait, or the wait is over.
     Occupied,

@@ -17,7 +17,6 @@ pub(crate) struct Margins {
 }
 
 impl Margins {
-    pub(crate) const GRACE: Duration = Duration::from_secs(1);
     pub(crate) const KILL: Duration = Duration::from_millis(250);
 
     pub(crate) fn term_at(self, until: LeaseInstant) -> LeaseInstant {
@@ -69,7 +68,7 @@ mod tests {
     /// A permit that knows no time is never judged by it; one that never counted is over at once.
     #[test]
     fn for_ever_and_never() {
-        let margins = Margins { grace: Margins::GRACE, kill: Margins::KILL };
+        let margins = Margins { grace: Duration::from_secs(1), kill: Margins::KILL };
         assert_eq!(margins.judge(LeaseInstant::FOR_EVER, LeaseInstant(u64::MAX - 1)), Verdict::Fine);
         assert_eq!(margins.judge(LeaseInstant::NEVER, LeaseInstant(1)), Verdict::Kill);
     }

@@ -180,13 +180,16 @@ fn both_are_frozen_one_after_the_other() {
 /// Both frozen beyond D is what two processes cannot cure; whoever wakes first kills at once.
 fn both_are_frozen_and_one_wakes() {
     for guard_wakes in [false, true] {
-        let (mut running, members) = start("''", Some("800"));
+        let (mut running, members) = start("''", Some("2000"));
         let (front, guard) = (running.front_pid(), running.guard_pid());
+        // Or the fake, once awake, would renew what a node would not.
+        running.order("silence");
+        running.expect_log("silent");
         running.send(front, Signal::STOP);
         running.send(guard, Signal::STOP);
         let begun = LeaseInstant::now();
         wait_for("the deadline to pass", || {
-            (LeaseInstant::now().after(begun) > Duration::from_millis(900)).then_some(())
+            (LeaseInstant::now().after(begun) > Duration::from_millis(2000)).then_some(())
         });
         running.send(if guard_wakes { guard } else { front }, Signal::CONT);
         running.expect_gone(&members);
