@@ -35,6 +35,11 @@ fn main() -> ExitCode {
             let given = matches.subcommand_matches("run").expect("that is what was matched");
             run::run(*args, given, run::absent::open).map_err(Failure::Usage)
         }
+        Command::Acquire(args) => {
+            let given = matches.subcommand_matches("acquire").expect("that is what was matched");
+            run::hold::acquire(&args, given).map_err(Failure::Usage)
+        }
+        Command::Release(args) => run::hold::release(&args).map_err(Failure::Usage),
         Command::Sim(args) => {
             let given = matches.subcommand_matches("sim").expect("that is what was matched");
             sim::run(&args, given)

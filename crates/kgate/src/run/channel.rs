@@ -26,6 +26,8 @@ pub(crate) enum ToGuard {
         /// Exit code of a wait that is over.
         occupied_code: u8,
         verbose: bool,
+        /// Nobody waits for the front: it says nothing more once CMD runs.
+        detached: bool,
         /// The front's process group, if CMD is to take the terminal from it.
         terminal_of: Option<i32>,
         /// Signals that were blocked before we blocked ours.

@@ -20,7 +20,7 @@ use nix::sys::signal::Signal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
     self, Pid, PidfdFlags, getpgrp, getpid, kill_current_process_group, kill_process, kill_process_group,
-    pidfd_open, set_child_subreaper,
+    pidfd_open, set_child_subreaper, set_parent_process_death_signal, setsid,
 };
 
 use super::alarm::Alarm;
@@ -42,6 +42,8 @@ pub(crate) struct Order {
     pub(crate) command: Vec<OsString>,
     pub(crate) occupied_code: u8,
     pub(crate) verbose: bool,
+    /// In a session of its own, for `kgate acquire`, which does not wait for us.
+    pub(crate) detached: bool,
 }
 
 /// Runs it to its end.
@@ -54,6 +56,7 @@ pub(crate) fn run(order: Order, open: OpenKeeper) -> io::Result<End> {
 
 struct Front {
     open: OpenKeeper,
+    detached: bool,
     margins: Margins,
     channel: Channel,
     guard: Pid,
@@ -83,6 +86,11 @@ enum Phase {
 
 impl Front {
     fn start(order: Order, open: OpenKeeper) -> io::Result<Self> {
+        if order.detached {
+            setsid()?;
+            // Whoever asked for it dies while we wait: nobody would know of the permit. Later this one means nothing.
+            set_parent_process_death_signal(Some(process::Signal::HUP))?;
+        }
         let blocked = blocked_before()?;
         let mut caught = not_ignored(&FORWARDED);
         caught.extend([Signal::SIGCHLD, Signal::SIGTTOU]);
@@ -98,12 +106,14 @@ impl Front {
             wish: order.wish,
             occupied_code: order.occupied_code,
             verbose: order.verbose,
+            detached: order.detached,
             terminal_of: terminal::is_all_ours().then(|| getpgrp().as_raw_nonzero().get()),
             blocked,
         };
         channel.send(&hello, &[io::stdin().as_fd(), page.as_fd()])?;
         Ok(Front {
             open,
+            detached: order.detached,
             margins,
             channel,
             guard,
@@ -159,6 +169,9 @@ impl Front {
                 Received::Message(ToFront::Started { process, ticket }, _) => {
                     self.command = Pid::from_raw(process);
                     self.ticket = ticket;
+                    if self.detached {
+                        super::fall_silent()?;
+                    }
                 }
                 Received::Message(ToFront::Stopped(signal), _) => self.on_stopped(signal),
                 Received::Message(ToFront::Stopping, _) => self.told = true,
@@ -255,6 +268,8 @@ impl Front {
             (Signal::SIGCONT, _) => self.go_on(),
             // Ctrl-Z while we wait: the guard goes on waiting.
             (Signal::SIGTSTP, None) => stop_by(|| kill_process(getpid(), process::Signal::TSTP)),
+            // `kgate acquire` has its token and is gone.
+            (Signal::SIGHUP, Some(_)) if self.detached => {}
             (_, Some(command)) => {
                 if let Some(signal) = to_send(signal as i32) {
                     let _gone = kill_process_group(command, signal);

@@ -52,6 +52,7 @@ struct Guard {
     wish: Wish,
     occupied_code: u8,
     verbose: bool,
+    detached: bool,
     terminal_of: Option<i32>,
     blocked: Vec<i32>,
     /// CMD's name, for people.
@@ -98,7 +99,7 @@ impl Guard {
         let channel = Channel::from_standard_input()?;
         let parent = getppid().ok_or_else(misuse)?;
         let Received::Message(hello, descriptors) = channel.wait()? else { return Err(misuse()) };
-        let ToGuard::Hello { wish, occupied_code, verbose, terminal_of, blocked } = hello else {
+        let ToGuard::Hello { wish, occupied_code, verbose, detached, terminal_of, blocked } = hello else {
             return Err(misuse());
         };
         let [standard_input, page] = <[OwnedFd; 2]>::try_from(descriptors).map_err(|_| misuse())?;
@@ -121,6 +122,7 @@ impl Guard {
             wish,
             occupied_code,
             verbose,
+            detached,
             terminal_of,
             blocked,
             name,
@@ -270,6 +272,8 @@ impl Guard {
             Phase::Asking { .. } if ENDING.iter().any(|ending| *ending as i32 == signal) => {
                 self.finish(End::Cancelled(signal));
             }
+            // `kgate acquire` has its token and is gone; the front heard of that first.
+            Phase::Running if self.detached && signal == Signal::SIGHUP as i32 => {}
             Phase::Running => {
                 if let Some(signal) = to_send(signal) {
                     let _gone = kill_process_group(self.command, signal);
@@ -322,6 +326,9 @@ impl Guard {
         let go = Go { variables, terminal_of: self.terminal_of, blocked: self.blocked.clone() };
         stage.send(&go, &descriptors)?;
         self.phase = Phase::Running;
+        if self.detached {
+            super::fall_silent()?;
+        }
         Ok(())
     }
 

@@ -16,6 +16,7 @@ mod exit;
 mod find;
 mod front;
 mod guard;
+pub(crate) mod hold;
 pub(crate) mod keeper;
 pub(crate) mod lease_clock;
 pub(crate) mod margins;
@@ -44,6 +45,7 @@ pub(crate) fn hidden(arguments: &[OsString], open: OpenKeeper) -> Option<ExitCod
     match name.to_str()? {
         "guard" => Some(guard::main(rest, open)),
         "stage" => Some(stage::main(rest)),
+        "hold" => Some(hold::main(rest)),
         _ => None,
     }
 }
@@ -60,6 +62,7 @@ pub(crate) fn run(args: RunArgs, given: &ArgMatches, open: OpenKeeper) -> Result
         command: args.command,
         occupied_code: args.ask.conflict_exit_code,
         verbose: args.ask.verbose,
+        detached: args.detached,
     };
     let end = match front::run(order, open) {
         Ok(end) => end,
@@ -89,6 +92,14 @@ fn not_there(command: &OsStr, missing: Missing) -> ExitCode {
 fn failed(text: &str) -> ExitCode {
     say(text);
     ExitCode::from(exit::FAILED)
+}
+
+/// Whoever reads our standard output or error to its end must not have to wait for us.
+fn fall_silent() -> std::io::Result<()> {
+    let nowhere = std::fs::File::options().write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdout(&nowhere)?;
+    rustix::stdio::dup2_stderr(&nowhere)?;
+    Ok(())
 }
 
 /// Nobody may be listening. That must not change the exit code.

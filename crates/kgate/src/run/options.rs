@@ -37,9 +37,41 @@ Examples:
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) ask: AskArgs,
+    /// For `kgate acquire`, which does not wait for CMD
+    #[arg(long, hide = true)]
+    pub(crate) detached: bool,
     /// What to run, and its arguments
     #[arg(value_name = "CMD", required = true, last = true)]
     pub(crate) command: Vec<OsString>,
+}
+
+/// Shown below `kgate acquire --help`.
+pub(crate) const ACQUIRE_HELP: &str = "\
+For scripts that cannot put their work into one command. A process in the background holds the permit until `kgate release TOKEN`; the \
+script itself is not stopped if the permit is lost, so prefer `kgate run`, or hand the fence to what you guard. Exit codes are those of \
+`kgate run`; 121 of `kgate release` says that the permit was lost before.
+
+Example:
+  token=$(kgate acquire deploy -k 1) || exit
+  ./deploy.sh
+  kgate release \"$token\"";
+
+/// `kgate acquire NAME ..`.
+#[derive(Debug, Args)]
+pub(crate) struct AcquireArgs {
+    #[command(flatten)]
+    pub(crate) ask: AskArgs,
+    /// Print one JSON object: token, gate, slots, k, fence, node
+    #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_JSON")]
+    pub(crate) json: bool,
+}
+
+/// `kgate release TOKEN`.
+#[derive(Debug, Args)]
+pub(crate) struct ReleaseArgs {
+    /// What `kgate acquire` printed
+    #[arg(value_name = "TOKEN")]
+    pub(crate) token: String,
 }
 
 /// What is asked for, by every command that asks for a permit.

@@ -10,6 +10,7 @@ mod run;
 mod ends;
 mod fake;
 mod faults;
+mod holds;
 mod jobs;
 mod scene;
 mod signals;
@@ -25,6 +26,8 @@ use clap::{CommandFactory, FromArgMatches, Parser};
 #[derive(Debug, Parser)]
 enum FakeKgate {
     Run(run::options::RunArgs),
+    Acquire(run::options::AcquireArgs),
+    Release(run::options::ReleaseArgs),
 }
 
 type Test = (&'static str, fn());
@@ -34,11 +37,11 @@ fn main() -> ExitCode {
     if let Some(code) = run::hidden(&arguments, fake::open) {
         return code;
     }
-    if arguments.get(1).is_some_and(|first| first == "run") {
+    if arguments.get(1).is_some_and(|first| first == "run" || first == "acquire" || first == "release") {
         return fake_kgate();
     }
     let filters: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    let all = [ends::TESTS, signals::TESTS, faults::TESTS, jobs::TESTS].concat();
+    let all = [ends::TESTS, signals::TESTS, faults::TESTS, jobs::TESTS, holds::TESTS].concat();
     if std::env::args().any(|word| word == "--list") {
         all.iter().for_each(|(name, _)| println!("{name}: test"));
         return ExitCode::SUCCESS;
@@ -50,9 +53,14 @@ fn main() -> ExitCode {
 
 fn fake_kgate() -> ExitCode {
     let matches = FakeKgate::command().get_matches();
-    let FakeKgate::Run(args) = FakeKgate::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    let given = matches.subcommand_matches("run").expect("the only command");
-    run::run(args, given, fake::open).unwrap_or_else(|text| {
+    let command = FakeKgate::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let (_, given) = matches.subcommand().expect("one of them");
+    let done = match command {
+        FakeKgate::Run(args) => run::run(args, given, fake::open),
+        FakeKgate::Acquire(args) => run::hold::acquire(&args, given),
+        FakeKgate::Release(args) => run::hold::release(&args),
+    };
+    done.unwrap_or_else(|text| {
         eprintln!("kgate: {text}");
         ExitCode::from(2)
     })

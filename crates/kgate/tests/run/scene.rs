@@ -26,6 +26,11 @@ pub(crate) struct Running {
 impl Scene {
     /// `kgate run gate OPTIONS` with the fake keeper; the rest is said before it starts.
     pub(crate) fn new(options: &[&str]) -> Self {
+        Scene::of("run", options)
+    }
+
+    /// The same with another command than `run`.
+    pub(crate) fn of(subcommand: &str, options: &[&str]) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("kgate-run-{}-{number}", std::process::id()));
@@ -33,7 +38,7 @@ impl Scene {
         let control = folder.join("control");
         mknodat(rustix::fs::CWD, &control, FileType::Fifo, Mode::RWXU, 0).expect("a named pipe");
         let mut command = Command::new(std::env::current_exe().expect("this binary"));
-        command.arg("run").args(options).current_dir(&folder);
+        command.arg(subcommand).args(options).current_dir(&folder);
         command.env("FAKE_LOG", folder.join("log")).env("FAKE_CONTROL", &control);
         command.env("FAKE_MARKER", folder.join("marker"));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -78,6 +83,12 @@ impl Drop for Scene {
 }
 
 impl Running {
+    /// The scene goes on without it.
+    pub(crate) fn into_scene(mut self) -> Scene {
+        let empty = Scene { folder: PathBuf::from("/nowhere"), command: Command::new("true") };
+        std::mem::replace(&mut self.scene, empty)
+    }
+
     pub(crate) fn order(&self, word: &str) {
         let mut pipe =
             File::options().read(true).write(true).open(self.scene.path("control")).expect("control");
