@@ -78,8 +78,8 @@ struct Front {
 enum Phase {
     /// CMD is not there, or runs as it should.
     Standing,
-    /// The deadline is past: we kill, and the guard should too.
-    Overdue(Sweep),
+    /// The deadline is past: we kill, and the guard should too. It has until then to tell the end.
+    Overdue { sweep: Sweep, patience: LeaseInstant },
     /// The guard is dead.
     Orphaned(Sweep),
 }
@@ -216,16 +216,18 @@ impl Front {
                 Verdict::Term => {}
                 Verdict::Kill => {
                     let tree = Tree::own_and_below(self.guard);
-                    self.phase = Phase::Overdue(Sweep::at_once(tree, self.command));
+                    // We may have been frozen too: then it has its time from now on.
+                    let patience = self.until.max(now) + self.margins.kill;
+                    self.phase = Phase::Overdue { sweep: Sweep::at_once(tree, self.command), patience };
                 }
             }
         }
         match &mut self.phase {
             Phase::Standing => Ok(None),
-            Phase::Overdue(sweep) => {
+            Phase::Overdue { sweep, patience } => {
                 let gone = sweep.is_done(now, latest);
-                if gone && now >= self.until + self.margins.kill {
-                    // It had until D and some more to tell the end itself: it is frozen, or as good as that.
+                if gone && now >= *patience {
+                    // It is frozen, or as good as that.
                     let _gone = kill_process(self.guard, process::Signal::KILL);
                     return Ok(Some(self.lost("it was not renewed in time, and the guard does not answer")));
                 }
@@ -258,7 +260,7 @@ impl Front {
             Phase::Standing if self.command.is_none() => LeaseInstant::FOR_EVER,
             Phase::Standing if self.told => latest,
             Phase::Standing => self.term_at(),
-            Phase::Overdue(sweep) | Phase::Orphaned(sweep) => sweep.wake_at(now, latest),
+            Phase::Overdue { sweep, .. } | Phase::Orphaned(sweep) => sweep.wake_at(now, latest),
         }
     }
 

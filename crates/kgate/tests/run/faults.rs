@@ -1,6 +1,7 @@
 //! LEASES section 5: whatever is lost, killed or frozen, no descendant of CMD outlives the permit, and it is given back only
 //! when they are gone.
 
+use std::io::Read;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
@@ -25,13 +26,15 @@ pub(crate) const TESTS: &[Test] = &[
     ("faults::renewals_keep_it_running", renewals_keep_it_running),
 ];
 
-const GRACE: &[&str] = &["gate", "--grace", "150ms", "--"];
-
 /// CMD and its grandchild in another session, both running.
 fn start(on_term: &str, lease_ms: Option<&str>) -> (Running, [Pid; 2]) {
+    start_with("150ms", on_term, lease_ms)
+}
+
+fn start_with(grace: &str, on_term: &str, lease_ms: Option<&str>) -> (Running, [Pid; 2]) {
     let family = family(on_term);
     let words = family.each_ref().map(String::as_str);
-    let mut scene = Scene::new(&[GRACE, &words].concat());
+    let mut scene = Scene::new(&[&["gate", "--grace", grace, "--"], &words[..]].concat());
     if let Some(lease) = lease_ms {
         scene = scene.with("FAKE_LEASE_MS", lease);
     }
@@ -48,7 +51,7 @@ fn released_once(running: &Running) {
 
 /// SIGTERM to all, also to those who left the group; 121. They end by themselves, so nobody waits for the grace.
 fn a_loss_ends_the_family() {
-    let (mut running, members) = start("'echo x >> heard; exit 0'", None);
+    let (mut running, members) = start_with("1h", "'echo x >> heard; exit 0'", None);
     running.order("lost");
     assert_eq!(running.code(), Some(121));
     running.expect_gone(&members);
@@ -95,6 +98,9 @@ fn a_late_grant_is_given_back() {
     let scene = Scene::new(&["gate", "--grace", "150ms", "--", "touch", "ran"]);
     let mut running = scene.with("FAKE_LEASE_MS", "300").start();
     assert_eq!(running.code(), Some(121), "300 ms are less than grace and kill together");
+    let mut error = String::new();
+    running.front.stderr.take().expect("piped").read_to_string(&mut error).expect("read");
+    assert!(error.contains("came too late"), "{error}");
     assert!(!running.scene.path("ran").exists());
     running.expect_log("released by guard");
 }
