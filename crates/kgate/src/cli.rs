@@ -9,6 +9,7 @@ use kgate_sim::{Chance, Down, Latency, Partition, Pause, ReceiveCost, SendCost, 
 
 use crate::certs::CertsArgs;
 use crate::parse;
+use crate::run::options::{ACQUIRE_HELP, AcquireArgs, RUN_HELP, ReleaseArgs, RunArgs};
 use crate::slots::SlotArgs;
 
 /// The gate that lets at most k through, anywhere, with no gatekeeper.
@@ -21,6 +22,14 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Run a command while holding a permit of a gate
+    #[command(after_long_help = RUN_HELP)]
+    Run(Box<RunArgs>),
+    /// Take a permit of a gate for a script, held in the background
+    #[command(after_long_help = ACQUIRE_HELP)]
+    Acquire(Box<AcquireArgs>),
+    /// Give back what kgate acquire took
+    Release(ReleaseArgs),
     /// Simulate a protocol: processes ask for units again and again, and the run is measured and judged
     #[command(after_long_help = SIM_HELP)]
     Sim(Box<SimArgs>),

@@ -1,13 +1,14 @@
 //! `kgate`: the one binary.
 //!
 //! Data goes to stdout, words to stderr. Exit codes: 0 done; 1 a run was not correct; 2 the command line cannot be meant;
-//! 125 kgate itself failed.
+//! 125 kgate itself failed. `kgate run` has more (`run/exit.rs`).
 
 mod certs;
 mod check;
 mod cli;
 mod list;
 mod parse;
+mod run;
 mod scenario;
 mod sim;
 mod slots;
@@ -23,9 +24,23 @@ use cli::{Cli, Command};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    // Before anything that takes time: these stand in the way of every command that is run.
+    if let Some(code) = run::hidden(&arguments, run::absent::open) {
+        return code;
+    }
     let matches = Cli::command().get_matches();
     let command = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()).command;
     let done = match command {
+        Command::Run(args) => {
+            let given = matches.subcommand_matches("run").expect("that is what was matched");
+            run::run(*args, given, run::absent::open).map_err(Failure::Usage)
+        }
+        Command::Acquire(args) => {
+            let given = matches.subcommand_matches("acquire").expect("that is what was matched");
+            run::hold::acquire(&args, given).map_err(Failure::Usage)
+        }
+        Command::Release(args) => run::hold::release(&args).map_err(Failure::Usage),
         Command::Sim(args) => {
             let given = matches.subcommand_matches("sim").expect("that is what was matched");
             sim::run(&args, given)

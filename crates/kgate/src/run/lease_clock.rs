@@ -1,0 +1,103 @@
+//! The one clock by which a permit lives and dies (LEASES section 1).
+//!
+//! `CLOCK_MONOTONIC_RAW + (CLOCK_BOOTTIME - CLOCK_MONOTONIC)`: no time service slews it, and it goes on while the machine
+//! sleeps. `std::time::Instant` does neither. The sum is the same in every process of one machine, so an instant that one
+//! process wrote down means the same to another.
+//!
+//! Timers only wake. Every decision reads this clock.
+
+use std::ops::{Add, Sub};
+use std::time::Duration;
+
+use rustix::time::{ClockId, Timespec, clock_gettime};
+
+/// A point of the lease clock, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct LeaseInstant(pub(crate) u64);
+
+impl LeaseInstant {
+    /// Before everything: no permit has counted yet.
+    pub(crate) const NEVER: LeaseInstant = LeaseInstant(0);
+    /// After everything: the permit of a gate on one machine, which knows no time.
+    pub(crate) const FOR_EVER: LeaseInstant = LeaseInstant(u64::MAX);
+
+    pub(crate) fn now() -> Self {
+        let asleep = time_asleep_ns();
+        LeaseInstant(nanoseconds(clock_gettime(ClockId::MonotonicRaw)).saturating_add(asleep))
+    }
+
+    /// How long until then; nothing if it is past.
+    pub(crate) fn after(self, earlier: LeaseInstant) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for LeaseInstant {
+    type Output = LeaseInstant;
+    fn add(self, span: Duration) -> LeaseInstant {
+        LeaseInstant(self.0.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+/// What lies before [`LeaseInstant::FOR_EVER`] by any span is still for ever.
+impl Sub<Duration> for LeaseInstant {
+    type Output = LeaseInstant;
+    fn sub(self, span: Duration) -> LeaseInstant {
+        if self == LeaseInstant::FOR_EVER {
+            return self;
+        }
+        LeaseInstant(self.0.saturating_sub(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+/// How far `CLOCK_BOOTTIME` is ahead. The two clocks are read one after the other, and a process may lose its processor in
+/// between: an offset that came out too large would make a sending time too late and a deadline with it, which is the unsafe
+/// direction. So the reading is taken between two of the other clock, and again until they lie close together.
+fn time_asleep_ns() -> u64 {
+    const CLOSE_NS: u64 = 10_000;
+    const TRIES: u32 = 20;
+    let mut best = (u64::MAX, 0);
+    for _ in 0..TRIES {
+        let before = nanoseconds(clock_gettime(ClockId::Monotonic));
+        let boot = nanoseconds(clock_gettime(ClockId::Boottime));
+        let after = nanoseconds(clock_gettime(ClockId::Monotonic));
+        let width = after.saturating_sub(before);
+        best = best.min((width, boot.saturating_sub(after)));
+        if width < CLOSE_NS {
+            break;
+        }
+    }
+    best.1
+}
+
+fn nanoseconds(time: Timespec) -> u64 {
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The clock never steps back, however often it is read.
+    #[test]
+    fn it_only_grows() {
+        let mut last = LeaseInstant::now();
+        for _ in 0..10_000 {
+            let next = LeaseInstant::now();
+            // Two readings of the offset may differ by the width of the window in which they were taken.
+            assert!(next + Duration::from_micros(10) >= last, "{next:?} after {last:?}");
+            last = next;
+        }
+    }
+
+    /// For ever stays for ever, and nothing lies before never.
+    #[test]
+    fn the_ends_hold() {
+        let second = Duration::from_secs(1);
+        assert_eq!(LeaseInstant::FOR_EVER - second, LeaseInstant::FOR_EVER);
+        assert_eq!(LeaseInstant::FOR_EVER + second, LeaseInstant::FOR_EVER);
+        assert_eq!(LeaseInstant::NEVER - second, LeaseInstant::NEVER);
+        assert_eq!(LeaseInstant(5).after(LeaseInstant(7)), Duration::ZERO);
+    }
+}

@@ -1,0 +1,214 @@
+//! LEASES section 5: whatever is lost, killed or frozen, no descendant of CMD outlives the permit, and it is given back only
+//! when they are gone.
+
+use std::io::Read;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal};
+
+use crate::Test;
+use crate::run::lease_clock::LeaseInstant;
+use crate::scene::{Running, Scene, family, is_gone, wait_for};
+
+pub(crate) const TESTS: &[Test] = &[
+    ("faults::a_loss_ends_the_family", a_loss_ends_the_family),
+    ("faults::a_family_that_ignores_term_is_killed", a_family_that_ignores_term_is_killed),
+    ("faults::a_stopped_family_is_killed", a_stopped_family_is_killed),
+    ("faults::silence_is_a_loss", silence_is_a_loss),
+    ("faults::a_late_grant_is_given_back", a_late_grant_is_given_back),
+    ("faults::the_front_is_killed", the_front_is_killed),
+    ("faults::the_guard_is_killed", the_guard_is_killed),
+    ("faults::the_front_is_frozen", the_front_is_frozen),
+    ("faults::the_guard_is_frozen", the_guard_is_frozen),
+    ("faults::the_guard_is_frozen_and_the_front_killed", the_guard_is_frozen_and_the_front_killed),
+    ("faults::both_are_frozen_one_after_the_other", both_are_frozen_one_after_the_other),
+    ("faults::both_are_frozen_and_one_wakes", both_are_frozen_and_one_wakes),
+    ("faults::renewals_keep_it_running", renewals_keep_it_running),
+];
+
+/// CMD and its grandchild in another session, both running.
+fn start(on_term: &str, lease_ms: Option<&str>) -> (Running, [Pid; 2]) {
+    start_with("150ms", on_term, lease_ms)
+}
+
+fn start_with(grace: &str, on_term: &str, lease_ms: Option<&str>) -> (Running, [Pid; 2]) {
+    let family = family(on_term);
+    let words = family.each_ref().map(String::as_str);
+    let mut scene = Scene::new(&[&["gate", "--grace", grace, "--"], &words[..]].concat());
+    if let Some(lease) = lease_ms {
+        scene = scene.with("FAKE_LEASE_MS", lease);
+    }
+    let running = scene.start();
+    let members = [running.pid_in("command"), running.pid_in("grandchild")];
+    (running, members)
+}
+
+fn released_once(running: &Running) {
+    let log = running.scene.log();
+    assert_eq!(log.matches("released").count(), 1, "{log}");
+    assert!(!log.contains("HELD"), "given back before the tree was gone: {log}");
+}
+
+/// SIGTERM to all, also to those who left the group; 121. They end by themselves, so nobody waits for the grace.
+fn a_loss_ends_the_family() {
+    let (mut running, members) = start_with("1h", "'echo x >> heard; exit 0'", None);
+    running.order("lost");
+    assert_eq!(running.code(), Some(121));
+    running.expect_gone(&members);
+    released_once(&running);
+    let heard = std::fs::read_to_string(running.scene.path("heard")).unwrap_or_default();
+    assert_eq!(heard, "x\nx\n", "each heard TERM once");
+}
+
+/// SIGKILL after the grace, and not before.
+fn a_family_that_ignores_term_is_killed() {
+    let (mut running, members) = start("''", None);
+    let begun = LeaseInstant::now();
+    running.order("lost");
+    assert_eq!(running.code(), Some(121));
+    assert!(LeaseInstant::now().after(begun) >= Duration::from_millis(150), "they had their grace");
+    running.expect_gone(&members);
+    released_once(&running);
+}
+
+/// A stopped process is woken to hear TERM, and KILL works on it anyhow.
+fn a_stopped_family_is_killed() {
+    let (mut running, members) = start("''", None);
+    members.iter().for_each(|member| running.send(*member, Signal::STOP));
+    running.order("lost");
+    assert_eq!(running.code(), Some(121));
+    running.expect_gone(&members);
+    released_once(&running);
+}
+
+/// LEASES S3: nothing but a renewal extends the deadline; the family is gone before it.
+fn silence_is_a_loss() {
+    let (mut running, members) = start("''", Some("1500"));
+    running.order("silence");
+    let latest = LeaseInstant::now() + Duration::from_millis(1500);
+    wait_for("the family's end", || members.iter().all(|member| is_gone(*member)).then_some(()));
+    assert!(LeaseInstant::now() < latest, "dead by D");
+    assert_eq!(running.code(), Some(121));
+    running.expect_gone(&members);
+    released_once(&running);
+}
+
+/// LEASES S2: a grant after D - G - K starts nothing.
+fn a_late_grant_is_given_back() {
+    let scene = Scene::new(&["gate", "--grace", "150ms", "--", "touch", "ran"]);
+    let mut running = scene.with("FAKE_LEASE_MS", "300").start();
+    assert_eq!(running.code(), Some(121), "300 ms are less than grace and kill together");
+    let mut error = String::new();
+    running.front.stderr.take().expect("piped").read_to_string(&mut error).expect("read");
+    assert!(error.contains("came too late"), "{error}");
+    assert!(!running.scene.path("ran").exists());
+    running.expect_log("released by guard");
+}
+
+/// kill -9 of the front: the guard stops CMD and gives the permit back.
+fn the_front_is_killed() {
+    let (mut running, members) = start("''", Some("60000"));
+    let guard = running.guard_pid();
+    running.send(running.front_pid(), Signal::KILL);
+    running.wait();
+    running.expect_gone(&members);
+    running.expect_log("released by guard, marker free");
+    wait_for("the guard's end", || is_gone(guard).then_some(()));
+    released_once(&running);
+}
+
+/// kill -9 of the guard: the front inherits the tree, ends it and gives the permit back by its ticket.
+fn the_guard_is_killed() {
+    let (mut running, members) = start("''", Some("60000"));
+    running.send(running.guard_pid(), Signal::KILL);
+    assert_eq!(running.code(), Some(121));
+    running.expect_gone(&members);
+    running.expect_log("released by front with ticket, marker free");
+    released_once(&running);
+}
+
+/// A frozen front is not missed: the guard kills by itself. Thawed, the front has the code.
+fn the_front_is_frozen() {
+    let (mut running, members) = start("''", Some("1500"));
+    running.send(running.front_pid(), Signal::STOP);
+    running.order("silence");
+    running.expect_gone(&members);
+    running.expect_log("released by guard, marker free");
+    running.send(running.front_pid(), Signal::CONT);
+    assert_eq!(running.code(), Some(121));
+    released_once(&running);
+}
+
+/// A frozen guard neither renews nor kills: the front kills at D - K, below the guard and outside of CMD's group.
+fn the_guard_is_frozen() {
+    let (mut running, members) = start("''", Some("1500"));
+    let guard = running.guard_pid();
+    running.send(guard, Signal::STOP);
+    let latest = LeaseInstant::now() + Duration::from_millis(1500);
+    wait_for("the family's end", || members.iter().all(|member| is_gone(*member)).then_some(()));
+    assert!(LeaseInstant::now() < latest, "dead by D");
+    assert_eq!(running.code(), Some(121));
+    running.expect_gone(&members);
+    wait_for("the guard's end", || is_gone(guard).then_some(()));
+    running.expect_log("released by front with ticket, marker free");
+    released_once(&running);
+}
+
+/// The guard finds the front dead as soon as it thaws.
+fn the_guard_is_frozen_and_the_front_killed() {
+    let (mut running, members) = start("''", Some("60000"));
+    let guard = running.guard_pid();
+    running.send(guard, Signal::STOP);
+    running.send(running.front_pid(), Signal::KILL);
+    running.wait();
+    running.send(guard, Signal::CONT);
+    running.expect_gone(&members);
+    running.expect_log("released by guard, marker free");
+}
+
+/// First the front sleeps through renewals, then the guard through the deadline.
+fn both_are_frozen_one_after_the_other() {
+    let (mut running, members) = start("''", Some("1500"));
+    let (front, guard) = (running.front_pid(), running.guard_pid());
+    running.send(front, Signal::STOP);
+    let begun = LeaseInstant::now();
+    wait_for("the first deadline to pass", || {
+        (LeaseInstant::now().after(begun) > Duration::from_millis(1800)).then_some(())
+    });
+    assert!(members.iter().all(|member| !is_gone(*member)), "the guard renewed all the while");
+    running.send(front, Signal::CONT);
+    running.send(guard, Signal::STOP);
+    assert_eq!(running.code(), Some(121));
+    running.expect_gone(&members);
+    released_once(&running);
+}
+
+/// Both frozen beyond D is what two processes cannot cure; whoever wakes first kills at once.
+fn both_are_frozen_and_one_wakes() {
+    for guard_wakes in [false, true] {
+        let (mut running, members) = start("''", Some("2000"));
+        let (front, guard) = (running.front_pid(), running.guard_pid());
+        // Or the fake, once awake, would renew what a node would not.
+        running.order("silence");
+        running.expect_log("silent");
+        running.send(front, Signal::STOP);
+        running.send(guard, Signal::STOP);
+        let begun = LeaseInstant::now();
+        wait_for("the deadline to pass", || {
+            (LeaseInstant::now().after(begun) > Duration::from_millis(2000)).then_some(())
+        });
+        running.send(if guard_wakes { guard } else { front }, Signal::CONT);
+        running.expect_gone(&members);
+        running.send(front, Signal::CONT);
+        assert_eq!(running.code(), Some(121));
+        released_once(&running);
+    }
+}
+
+/// The other side: as long as it is renewed, nothing happens at any number of deadlines.
+fn renewals_keep_it_running() {
+    let scene = Scene::new(&["gate", "--grace", "150ms", "--", "sh", "-c", "sleep 2.5; exit 6"]);
+    let mut running = scene.with("FAKE_LEASE_MS", "800").start();
+    assert_eq!(running.code(), Some(6));
+    released_once(&running);
+}

@@ -1,0 +1,141 @@
+//! At a terminal, below an interactive shell: Ctrl-C, Ctrl-Z, fg, and who has the terminal.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+use crate::Test;
+use crate::scene::wait_for;
+
+pub(crate) const TESTS: &[Test] = &[
+    ("jobs::ctrl_c_reaches_the_command", ctrl_c_reaches_the_command),
+    ("jobs::ctrl_z_stops_the_job_and_fg_goes_on", ctrl_z_stops_the_job_and_fg_goes_on),
+    ("jobs::the_command_is_the_foreground_group", the_command_is_the_foreground_group),
+    (
+        "jobs::in_a_pipeline_the_terminal_comes_when_asked_for",
+        in_a_pipeline_the_terminal_comes_when_asked_for,
+    ),
+    ("jobs::a_script_behind_us_has_the_terminal_again", a_script_behind_us_has_the_terminal_again),
+];
+
+/// An interactive bash on a terminal of its own.
+struct Shell {
+    bash: Child,
+    keys: File,
+    shown: Arc<Mutex<String>>,
+}
+
+impl Shell {
+    fn start() -> Self {
+        let keys = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pseudo-terminal");
+        grantpt(&keys).expect("granted");
+        unlockpt(&keys).expect("unlocked");
+        let name = ptsname(&keys, Vec::new()).expect("its name").into_string().expect("plain");
+        let side =
+            || Stdio::from(File::options().read(true).write(true).open(&name).expect("its other side"));
+        let mut bash = Command::new("setsid");
+        bash.args(["--ctty", "--wait", "bash", "--norc", "--noprofile", "-i"]).process_group(0);
+        bash.env("PS1", "ready> ").env("KGATE", std::env::current_exe().expect("this binary"));
+        bash.env("TERM", "dumb").env_remove("INPUTRC").stdin(side()).stdout(side()).stderr(side());
+        let bash = bash.spawn().expect("bash");
+        let keys = File::from(keys);
+        let shown = Arc::new(Mutex::new(String::new()));
+        let (mut screen, copy) = (keys.try_clone().expect("the same"), shown.clone());
+        std::thread::spawn(move || {
+            let mut bytes = [0; 1024];
+            while let Ok(count @ 1..) = screen.read(&mut bytes) {
+                copy.lock().expect("unbroken").push_str(&String::from_utf8_lossy(&bytes[..count]));
+            }
+        });
+        let mut shell = Shell { bash, keys, shown };
+        shell.expect("ready> ");
+        shell
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).expect("pressed");
+    }
+
+    /// Waits until it is shown, and forgets everything up to there.
+    fn expect(&mut self, text: &str) {
+        let shown = self.shown.clone();
+        let found = wait_for(&format!("`{text}` on the screen"), || {
+            let mut shown = shown.lock().expect("unbroken");
+            let end = shown.find(text)? + text.len();
+            Some(shown.drain(..end).collect::<String>())
+        });
+        drop(found);
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("on the screen: {}", self.shown.lock().map(|text| text.clone()).unwrap_or_default());
+        }
+        let _gone = self.keys.write_all(b"\x03\x03\nexit\nexit\n");
+        wait_for("the shell's end", || self.bash.try_wait().expect("our child"));
+    }
+}
+
+/// CMD is interrupted, and the shell reads its code.
+fn ctrl_c_reaches_the_command() {
+    let mut shell = Shell::start();
+    shell.press("$KGATE run gate -- sh -c 'echo run''ning; exec sleep 1000'; echo code=$?\n");
+    shell.expect("running");
+    shell.press("\x03");
+    shell.expect("code=130");
+}
+
+/// Ctrl-Z stops CMD and the front, not the guard; the shell has its prompt; fg wakes both; and once more.
+fn ctrl_z_stops_the_job_and_fg_goes_on() {
+    let mut shell = Shell::start();
+    shell.press("$KGATE run gate -- sh -c 'echo run''ning; read line; echo got $line; exit 5'\n");
+    shell.expect("running");
+    for _ in 0..2 {
+        shell.press("\x1a");
+        shell.expect("Stopped");
+        shell.expect("ready> ");
+        shell.press("fg\n");
+        shell.expect("KGATE run gate");
+    }
+    shell.press("hello\n");
+    shell.expect("got hello");
+    shell.expect("ready> ");
+    shell.press("echo code=$?\n");
+    shell.expect("code=5");
+}
+
+/// Some programs look, and behave otherwise in the background.
+fn the_command_is_the_foreground_group() {
+    let mut shell = Shell::start();
+    // Field 5 is the group, field 8 the terminal's foreground group.
+    shell.press("$KGATE run gate -- sh -c 'cut -d\" \" -f5,8 /proc/$$/stat | (read a b; [ $a = $b ] && echo sa''me)'\n");
+    shell.expect("same");
+    shell.expect("ready> ");
+}
+
+/// The others of the pipeline keep the keys until CMD reads from the terminal.
+fn in_a_pipeline_the_terminal_comes_when_asked_for() {
+    let mut shell = Shell::start();
+    shell.press(
+        "$KGATE run gate -- sh -c 'read line < /dev/tty; echo got $line' | cat; echo code=${PIPESTATUS[0]}\n",
+    );
+    shell.expect("code=$");
+    shell.press("hello\n");
+    shell.expect("got hello");
+    shell.expect("code=0");
+}
+
+/// Without it the next read of the script would stop it.
+fn a_script_behind_us_has_the_terminal_again() {
+    let mut shell = Shell::start();
+    shell.press("sh -c '$KGATE run gate -- true; echo as''king; read line; echo got $line'\n");
+    shell.expect("asking");
+    shell.press("hello\n");
+    shell.expect("got hello");
+}

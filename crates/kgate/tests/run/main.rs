@@ -1,0 +1,90 @@
+//! `kgate run` with real processes and a keeper that the tests lead by the hand.
+//!
+//! The machinery starts its own binary again as guard and as stage. So this one is, by its first argument, `kgate run` around
+//! the fake keeper, or the tests of it.
+
+#[allow(dead_code, unused_imports, unreachable_pub)]
+#[path = "../../src/run/mod.rs"]
+mod run;
+
+mod ends;
+mod fake;
+mod faults;
+mod holds;
+mod jobs;
+mod scene;
+mod signals;
+
+use std::ffi::OsString;
+use std::panic;
+use std::process::ExitCode;
+use std::sync::Mutex;
+
+use clap::{CommandFactory, FromArgMatches, Parser};
+
+/// As the real one, with one command.
+#[derive(Debug, Parser)]
+enum FakeKgate {
+    Run(run::options::RunArgs),
+    Acquire(run::options::AcquireArgs),
+    Release(run::options::ReleaseArgs),
+}
+
+type Test = (&'static str, fn());
+
+fn main() -> ExitCode {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    if let Some(code) = run::hidden(&arguments, fake::open) {
+        return code;
+    }
+    if arguments.get(1).is_some_and(|first| first == "run" || first == "acquire" || first == "release") {
+        return fake_kgate();
+    }
+    let filters: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let all = [ends::TESTS, signals::TESTS, faults::TESTS, jobs::TESTS, holds::TESTS].concat();
+    if std::env::args().any(|word| word == "--list") {
+        all.iter().for_each(|(name, _)| println!("{name}: test"));
+        return ExitCode::SUCCESS;
+    }
+    let chosen =
+        all.into_iter().filter(|(name, _)| filters.is_empty() || filters.iter().any(|f| name.contains(f)));
+    run_all(chosen.collect())
+}
+
+fn fake_kgate() -> ExitCode {
+    let matches = FakeKgate::command().get_matches();
+    let command = FakeKgate::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let (_, given) = matches.subcommand().expect("one of them");
+    let done = match command {
+        FakeKgate::Run(args) => run::run(args, given, fake::open),
+        FakeKgate::Acquire(args) => run::hold::acquire(&args, given),
+        FakeKgate::Release(args) => run::hold::release(&args),
+    };
+    done.unwrap_or_else(|text| {
+        eprintln!("kgate: {text}");
+        ExitCode::from(2)
+    })
+}
+
+/// Four at a time: most of them wait for processes.
+fn run_all(mut tests: Vec<Test>) -> ExitCode {
+    tests.reverse();
+    let total = tests.len();
+    let waiting = Mutex::new(tests);
+    let failed = Mutex::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                loop {
+                    let Some((name, test)) = waiting.lock().expect("unbroken").pop() else { break };
+                    let passed = panic::catch_unwind(test).is_ok();
+                    println!("test {name} ... {}", if passed { "ok" } else { "FAILED" });
+                    *failed.lock().expect("unbroken") += u32::from(!passed);
+                }
+            });
+        }
+    });
+    let failed = *failed.lock().expect("unbroken");
+    println!("\ntest result: {total} tests, {failed} failed");
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
