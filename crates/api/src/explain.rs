@@ -45,7 +45,8 @@ pub fn explain(reply: &StatusReply, gate: &GateStatus) -> String {
             nodes(&silent)
         );
     } else if !gate.lacking.is_empty() {
-        let _ = writeln!(text, "It lacks the answer of {}, which should come any moment.", nodes(&gate.lacking));
+        let _ =
+            writeln!(text, "It lacks the answer of {}, which should come any moment.", nodes(&gate.lacking));
     } else {
         text.push_str("Nothing stands in its way: it should get in any moment.\n");
     }
@@ -55,7 +56,8 @@ pub fn explain(reply: &StatusReply, gate: &GateStatus) -> String {
 
 fn add_nodes(text: &mut String, reply: &StatusReply) {
     if !reply.silent.is_empty() {
-        let _ = writeln!(text, "Not heard just now: {}; what happens there is not shown.", nodes(&reply.silent));
+        let _ =
+            writeln!(text, "Not heard just now: {}; what happens there is not shown.", nodes(&reply.silent));
     }
     if !reply.crashed.is_empty() {
         let _ = writeln!(text, "Held for crashed: {}.", nodes(&reply.crashed));
@@ -69,20 +71,27 @@ fn holds(holder: &Client) -> String {
         1 => format!("slot {}", slots[0]),
         _ => format!("slots {}", slots.join(", ")),
     };
-    let cut = if holder.cut_off { "; its connection is cut, and the slot comes back when its time has passed" } else { "" };
+    let cut = if holder.cut_off {
+        "; its connection is cut, and the slot comes back when its time has passed"
+    } else {
+        ""
+    };
     format!("{} holds {what}, for {}{cut}.", who(holder), ago(holder.since_ns))
 }
 
 fn who(client: &Client) -> String {
     let process = client.process.clone().unwrap_or_default();
-    let command = if process.command.is_empty() { "a client".into() } else { format!("`{}`", process.command) };
+    let command =
+        if process.command.is_empty() { "a client".into() } else { format!("`{}`", process.command) };
     format!("{command} (pid {} of {}@{}, at node {})", process.pid, process.user, process.host, client.node)
 }
 
 fn names(holders: &[Client]) -> String {
     let all: Vec<String> = holders
         .iter()
-        .map(|holder| format!("pid {} at node {}", holder.process.as_ref().map_or(0, |it| it.pid), holder.node))
+        .map(|holder| {
+            format!("pid {} at node {}", holder.process.as_ref().map_or(0, |it| it.pid), holder.node)
+        })
         .collect();
     all.join(" or ")
 }
@@ -117,8 +126,13 @@ mod tests {
     /// Who waits for whom, since when; who is not heard; what would unblock it.
     #[test]
     fn why_somebody_waits() {
-        let mut gate =
-            GateStatus { name: "gpu".into(), k: 1, protocol: "slots".into(), author: "me".into(), ..Default::default() };
+        let mut gate = GateStatus {
+            name: "gpu".into(),
+            k: 1,
+            protocol: "slots".into(),
+            author: "me".into(),
+            ..Default::default()
+        };
         let mut reply = StatusReply::default();
         assert!(explain(&reply, &gate).contains("whoever asks now gets in"));
         gate.holders = vec![client(7, 2, &[0])];

@@ -27,8 +27,7 @@ impl FromStr for Address {
         if let Some(path) = text.strip_prefix("unix:") {
             return if path.is_empty() { Err(wrong()) } else { Ok(Self::Unix(path.into())) };
         }
-        let with_scheme =
-            if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
+        let with_scheme = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
         let endpoint = Endpoint::from_shared(with_scheme.clone()).map_err(|_| wrong())?;
         let complete = endpoint.uri().scheme_str() == Some("http") && endpoint.uri().port().is_some();
         if complete { Ok(Self::Tcp(with_scheme)) } else { Err(wrong()) }
@@ -59,7 +58,10 @@ impl Address {
                     async move { tokio::net::UnixStream::connect(path).await.map(TokioIo::new) }
                 });
                 // A name must be there, and is never looked up.
-                Endpoint::from_static("http://local").connect_timeout(within).connect_with_connector(dial).await
+                Endpoint::from_static("http://local")
+                    .connect_timeout(within)
+                    .connect_with_connector(dial)
+                    .await
             }
         };
         connected.map_err(|error| Error::NoNode { address: self.to_string(), why: innermost(&error) })

@@ -117,8 +117,7 @@ impl Client {
 
 /// This process, as people are shown it.
 pub fn this_process() -> v1::Process {
-    let command: Vec<String> =
-        std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let command: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     process(std::process::id(), &command.join(" "))
 }
 

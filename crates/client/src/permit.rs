@@ -30,7 +30,12 @@ pub struct Permit {
 impl fmt::Debug for Permit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Granted { slots, k, .. } = &self.granted;
-        write!(f, "Permit {{ gate: {:?}, slots: {slots:?}, fence: {:?}, k: {k} }}", self.gate, self.fence_text())
+        write!(
+            f,
+            "Permit {{ gate: {:?}, slots: {slots:?}, fence: {:?}, k: {k} }}",
+            self.gate,
+            self.fence_text()
+        )
     }
 }
 

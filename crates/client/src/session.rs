@@ -249,7 +249,7 @@ impl Session {
             }
             Told::Released(v1::Released { number }) => {
                 let waiting = self.releasing.remove(&number).unwrap_or_default();
-                waiting.into_iter().for_each(|done| drop(done.send(())));
+                waiting.into_iter().for_each(tell_done);
             }
             Told::Renewed(v1::Renewed { sequence, valid_for_ns }) => {
                 if let Some(sent) = self.renewals.remove(&sequence) {
@@ -315,7 +315,12 @@ impl Session {
                     return Ok(());
                 }
                 Err(Error::Refused(Refusal { why: v1::Why::NoSession, text })) => self.lose_held(&text),
-                Err(error @ (Error::NoNode { .. } | Error::TimedOut(_) | Error::Refused(_) | Error::Address(_))) => {
+                Err(
+                    error @ (Error::NoNode { .. }
+                    | Error::TimedOut(_)
+                    | Error::Refused(_)
+                    | Error::Address(_)),
+                ) => {
                     last = error.to_string();
                     if self.held.is_empty() && pauses.len() == 0 {
                         return Err(last);
@@ -337,14 +342,15 @@ impl Session {
                 held.lost.send_replace(Some("its node does not know it any more".into()));
             }
         }
-        let wishes: Vec<Say> = self.waiting.iter().map(|(number, (wish, _))| ask_for(*number, wish)).collect();
+        let wishes: Vec<Say> =
+            self.waiting.iter().map(|(number, (wish, _))| ask_for(*number, wish)).collect();
         let releases: Vec<u64> =
             welcome.holds.iter().filter(|number| !self.held.contains_key(number)).copied().collect();
         for number in releases {
             self.say(Say::Release(v1::Release { number })).await;
         }
         for (_, waiting) in std::mem::take(&mut self.releasing) {
-            waiting.into_iter().for_each(|done| drop(done.send(())));
+            waiting.into_iter().for_each(tell_done);
         }
         for wish in wishes {
             self.say(wish).await;
@@ -411,6 +417,11 @@ fn ticket_of(welcome: &v1::Welcome) -> Result<Ticket, Error> {
 
 fn counts_until(sent: LeaseInstant, valid_for_ns: Option<u64>) -> LeaseInstant {
     valid_for_ns.map_or(LeaseInstant::FOR_EVER, |span| sent + Duration::from_nanos(span))
+}
+
+/// Whoever waited for that may have gone.
+fn tell_done(done: oneshot::Sender<()>) {
+    let _ = done.send(());
 }
 
 fn ask_for(number: u64, wish: &Wish) -> Say {

@@ -173,7 +173,8 @@ pub enum BadConfig {
 impl Config {
     /// Reads a file.
     pub fn read(path: &Path) -> Result<Self, BadConfig> {
-        let text = std::fs::read_to_string(path).map_err(|error| BadConfig::Unreadable(path.into(), error))?;
+        let text =
+            std::fs::read_to_string(path).map_err(|error| BadConfig::Unreadable(path.into(), error))?;
         toml::from_str(&text).map_err(|error| BadConfig::Text(path.into(), Box::new(error)))
     }
 
@@ -195,11 +196,11 @@ impl Config {
 
     pub(crate) fn security(&self) -> Security {
         match &self.tls {
-            None => Security::Plain { allowed: self.plain_links },
+            None => Security::Plain { asked_for: self.plain_links },
             Some(tls) => Security::Tls {
-                certificate: tls.certificate.clone(),
+                chain: tls.certificate.clone(),
                 key: tls.key.clone(),
-                authority: tls.authority.clone(),
+                ca: tls.authority.clone(),
             },
         }
     }
@@ -254,7 +255,8 @@ impl Config {
             _ => None,
         };
         if self.detector != "auto" {
-            let text = format!("detector = `{}`: choose auto, vcube, heartbeat, hi-adsd or off", self.detector);
+            let text =
+                format!("detector = `{}`: choose auto, vcube, heartbeat, hi-adsd or off", self.detector);
             return of(&self.detector).ok_or(BadConfig::Senseless(text));
         }
         if self.accepts_returns() {

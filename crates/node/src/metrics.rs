@@ -9,7 +9,7 @@ use crate::core::Core;
 /// Everything, as text.
 pub(crate) fn render(core: &Core, now: Time) -> String {
     let mut text = String::new();
-    let mut head = |text: &mut String, name: &str, kind: &str, help: &str| {
+    let head = |text: &mut String, name: &str, kind: &str, help: &str| {
         let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
     };
     let gates: Vec<_> = core.numbers(now).collect();
@@ -26,7 +26,9 @@ pub(crate) fn render(core: &Core, now: Time) -> String {
     });
     each("kgate_grants_total", "counter", "Permits granted.", &|at| float(gates[at].1.grants));
     each("kgate_losses_total", "counter", "Permits lost.", &|at| float(gates[at].1.losses));
-    each("kgate_junk_total", "counter", "Messages that no correct peer sends.", &|at| float(gates[at].1.junk));
+    each("kgate_junk_total", "counter", "Messages that no correct peer sends.", &|at| {
+        float(gates[at].1.junk)
+    });
     each("kgate_wait_max_seconds", "gauge", "The longest wait of those who got in.", &|at| {
         float(gates[at].1.longest_wait) / 1e9
     });

@@ -17,7 +17,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::core::{ClientId, Report, Tell};
-use crate::shell::{Command, UNREAD};
+use crate::shell::{Command, UNREAD, stopped};
 
 /// A way to the core, for everybody who serves clients.
 #[derive(Clone, Debug)]
@@ -58,7 +58,11 @@ impl Desk {
     }
 
     /// Hands over what is to be seen whenever it has changed, until `tell` says that nobody wants it any more.
-    async fn watch<F: Future<Output = bool>>(&self, gate: Option<String>, tell: impl Fn(v1::StatusReply) -> F) {
+    async fn watch<F: Future<Output = bool>>(
+        &self,
+        gate: Option<String>,
+        tell: impl Fn(v1::StatusReply) -> F,
+    ) {
         let mut changes = self.changes.clone();
         let mut last: Option<v1::StatusReply> = None;
         self.send(Command::Watch(true)).await;
@@ -122,7 +126,7 @@ impl Door {
     pub(crate) async fn serve(self, desk: Desk, mut stop: watch::Receiver<bool>) {
         let api = tonic::service::Routes::new(GatesServer::new(grpc::Api(desk.clone())));
         let app = api.into_axum_router().merge(http::routes(desk));
-        let stopped = async move { drop(stop.wait_for(|stop| *stop).await) };
+        let stopped = async move { stopped(&mut stop).await };
         let served = match self {
             Self::Tcp(listener) => {
                 let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));

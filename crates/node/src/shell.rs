@@ -70,7 +70,11 @@ pub(crate) fn now() -> Time {
 
 impl Shell {
     /// Runs until `stop` says so, or the node must stop.
-    pub(crate) async fn run(mut self, first: Vec<Action>, mut stop: watch::Receiver<bool>) -> Result<(), Stopped> {
+    pub(crate) async fn run(
+        mut self,
+        first: Vec<Action>,
+        mut stop: watch::Receiver<bool>,
+    ) -> Result<(), Stopped> {
         let mut actions = first;
         let mut idle_since = now();
         loop {
@@ -80,13 +84,17 @@ impl Shell {
             }
             let idle = self.idle_stop.map(|most| most.saturating_sub(since(idle_since)));
             if idle == Some(Duration::ZERO) {
-                return Ok(self.leave().await);
+                self.leave().await;
+                return Ok(());
             }
             let due = self.core.next_due().map(|at| Duration::from_nanos(at.since(now()).0));
             let nap = due.into_iter().chain(idle).min().unwrap_or(Duration::from_secs(3600));
             tokio::select! {
                 biased;
-                _ = stop.wait_for(|stop| *stop) => return Ok(self.leave().await),
+                () = stopped(&mut stop) => {
+                    self.leave().await;
+                    return Ok(());
+                }
                 Some(event) = self.link_events.recv() => self.on_link(event, &mut actions),
                 Some(command) = self.commands.recv() => self.on_command(command, &mut actions),
                 () = tokio::time::sleep(nap) => {}
@@ -214,6 +222,12 @@ impl Shell {
             tracing::error!(peer = to.0, "{error}");
         }
     }
+}
+
+/// Waits until the node is to stop.
+pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
+    // Whoever could say so is gone: then it is to stop too.
+    let _ = stop.wait_for(|stop| *stop).await;
 }
 
 fn since(then: Time) -> Duration {

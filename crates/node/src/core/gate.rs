@@ -7,8 +7,8 @@ mod withdraw;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use kgate_core::{Fence, GrantId, Incarnation, NodeId, Notice, Observation, Phase, Span, Time, To};
-use kgate_net::driver::{Deed, Drive, NotTaken, Order, TimerKey};
+use kgate_core::{Fence, GrantId, Incarnation, NodeId, Notice, Phase, Span, Time, To};
+use kgate_net::{Deed, Drive, NotTaken, Order, TimerKey};
 
 use super::RequestKey;
 use super::catalogue::Definition;
@@ -115,10 +115,6 @@ impl Gate {
     /// The most that can be asked for at once.
     pub(super) fn widest(&self) -> u32 {
         if self.numbered { self.definition.permits.div_ceil(self.definition.lanes.max(1)) } else { 1 }
-    }
-
-    pub(super) fn observe(&self) -> Observation {
-        self.driver.observe()
     }
 
     /// A client asks. Its weight was looked at.

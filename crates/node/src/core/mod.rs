@@ -30,7 +30,7 @@ pub use view::{Client, GateView, Process, Who};
 use std::collections::{BTreeMap, BTreeSet};
 
 use kgate_core::{Graph, NodeId, Protocol, Setup, SlotOptions, Span, Time, To};
-use kgate_net::driver::{Deed, Drive, Driver, Unreadable};
+use kgate_net::{Deed, Drive, Driver, Unreadable};
 use kgate_protocols::detect::{Heartbeat, HiAdsd, VCube};
 use kgate_protocols::registry::{self, Entry, Visitor};
 
@@ -281,11 +281,6 @@ impl Core {
     /// Who can be talked to.
     pub fn connected(&self) -> usize {
         self.up.len()
-    }
-
-    /// Who this is, and how many there are.
-    pub fn place(&self) -> (NodeId, u32) {
-        (self.settings.me, self.settings.nodes)
     }
 
     /// Sends a letter to all others.

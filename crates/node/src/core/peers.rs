@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use kgate_core::{Incarnation, NodeId, Notice, Setup, Time};
-use kgate_net::driver::{Deed, Drive, NotTaken};
+use kgate_net::{Deed, Drive, NotTaken};
 use kgate_protocols::registry;
 
 use super::catalogue::{Answer, CATALOGUE, Definition, Step};
@@ -287,7 +287,7 @@ impl Core {
         }
         // The detector itself may find crashes by others' silence alone, or want to be told.
         let _ = self.detect(now, actions, |detector, deeds| {
-            detector.order(now, kgate_net::driver::Order::Crashed(node, Incarnation(0)), deeds)
+            detector.order(now, kgate_net::Order::Crashed(node, Incarnation(0)), deeds)
         });
         self.catalogue.answered(node, None);
         self.make_on(now, actions);

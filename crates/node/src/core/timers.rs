@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kgate_core::{Span, Time};
-use kgate_net::driver::TimerKey;
+use kgate_net::TimerKey;
 
 use super::RequestKey;
 use super::letter::GateId;

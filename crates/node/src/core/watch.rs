@@ -35,7 +35,11 @@ impl Core {
 
     /// Somebody watches at another node, or no more.
     pub(super) fn watched(&mut self, by: NodeId, begins: bool) {
-        if begins { self.watching.elsewhere.insert(by) } else { self.watching.elsewhere.remove(&by) };
+        if begins {
+            self.watching.elsewhere.insert(by)
+        } else {
+            self.watching.elsewhere.remove(&by)
+        };
     }
 
     /// Something has changed that people may see.

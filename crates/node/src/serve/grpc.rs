@@ -28,7 +28,10 @@ impl Gates for Api {
     type SessionStream = Boxed<v1::Tell>;
     type WatchStream = Boxed<v1::StatusReply>;
 
-    async fn session(&self, request: Request<Streaming<v1::Ask>>) -> Result<Response<Self::SessionStream>, Status> {
+    async fn session(
+        &self,
+        request: Request<Streaming<v1::Ask>>,
+    ) -> Result<Response<Self::SessionStream>, Status> {
         let desk = self.0.clone();
         let (client, told) = desk.open().await.ok_or_else(stopped)?;
         tokio::spawn(listen(desk.clone(), client, request.into_inner()));
@@ -42,7 +45,10 @@ impl Gates for Api {
         Ok(Response::new(report::of(seen, &self.0)))
     }
 
-    async fn watch(&self, request: Request<v1::StatusRequest>) -> Result<Response<Self::WatchStream>, Status> {
+    async fn watch(
+        &self,
+        request: Request<v1::StatusRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
         let (replies, stream) = mpsc::channel(1);
         let (desk, gate) = (self.0.clone(), request.into_inner().gate);
         tokio::spawn(async move {
@@ -114,7 +120,9 @@ fn say(tell: Tell, node: u32) -> Say {
             let fence = fence.map(|fence| fence.0.to_be_bytes().to_vec());
             Say::Granted(v1::Granted { number, slots, fence, k: permits })
         }
-        Tell::Refused { number, why, text } => Say::Refused(v1::Refused { number, why: kind(why).into(), text }),
+        Tell::Refused { number, why, text } => {
+            Say::Refused(v1::Refused { number, why: kind(why).into(), text })
+        }
         Tell::Lost { number, text } => Say::Lost(v1::Lost { number, text }),
         Tell::Withdrawn { number } => Say::Withdrawn(v1::Withdrawn { number }),
         Tell::Released { number } => Say::Released(v1::Released { number }),

@@ -15,7 +15,8 @@ pub(super) fn of(report: Report, desk: &Desk) -> v1::StatusReply {
     for (who, views) in report.seen {
         crashed.extend(who.crashed.iter().map(|node| node.0));
         for GateView { name, permits, protocol, author, holders, waiting, lacking } in views {
-            let status = v1::GateStatus { name: name.clone(), k: permits, protocol, author, ..Default::default() };
+            let status =
+                v1::GateStatus { name: name.clone(), k: permits, protocol, author, ..Default::default() };
             let status = gates.entry(name.clone()).or_insert(status);
             status.holders.extend(holders.into_iter().map(client));
             if !waiting.is_empty() {

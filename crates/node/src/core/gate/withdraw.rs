@@ -5,7 +5,7 @@
 //! given back at once.
 
 use kgate_core::Time;
-use kgate_net::driver::Order;
+use kgate_net::Order;
 
 use super::{Gate, Outcome};
 use crate::core::RequestKey;
