@@ -8,9 +8,11 @@ use kgate_core::{NodeId, Span};
 use kgate_sim::{Chance, Down, Latency, Partition, Pause, ReceiveCost, SendCost, Think};
 
 use crate::certs::CertsArgs;
+use crate::node::{NODE_HELP, NodeArgs};
 use crate::parse;
 use crate::run::options::{ACQUIRE_HELP, AcquireArgs, RUN_HELP, ReleaseArgs, RunArgs};
 use crate::slots::SlotArgs;
+use crate::status::{ExplainArgs, LookArgs};
 
 /// The gate that lets at most k through, anywhere, with no gatekeeper.
 #[derive(Debug, Parser)]
@@ -30,6 +32,15 @@ pub(crate) enum Command {
     Acquire(Box<AcquireArgs>),
     /// Give back what kgate acquire took
     Release(ReleaseArgs),
+    /// Show who holds what and who waits, at all nodes
+    Status(LookArgs),
+    /// Say why somebody waits at a gate: for whom, since when, and what would unblock it
+    Explain(ExplainArgs),
+    /// Show who holds what again whenever it has changed
+    Watch(LookArgs),
+    /// Run a node of a cluster
+    #[command(after_long_help = NODE_HELP)]
+    Node(NodeArgs),
     /// Simulate a protocol: processes ask for units again and again, and the run is measured and judged
     #[command(after_long_help = SIM_HELP)]
     Sim(Box<SimArgs>),

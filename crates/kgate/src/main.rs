@@ -6,12 +6,16 @@
 mod certs;
 mod check;
 mod cli;
+mod keeper;
 mod list;
+mod local;
+mod node;
 mod parse;
 mod run;
 mod scenario;
 mod sim;
 mod slots;
+mod status;
 mod trace;
 
 use std::process::ExitCode;
@@ -26,7 +30,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
     // Before anything that takes time: these stand in the way of every command that is run.
-    if let Some(code) = run::hidden(&arguments, run::absent::open) {
+    if let Some(code) = run::hidden(&arguments, keeper::open) {
         return code;
     }
     let matches = Cli::command().get_matches();
@@ -34,7 +38,7 @@ fn main() -> ExitCode {
     let done = match command {
         Command::Run(args) => {
             let given = matches.subcommand_matches("run").expect("that is what was matched");
-            run::run(*args, given, run::absent::open).map_err(Failure::Usage)
+            run::run(*args, given, keeper::open).map_err(Failure::Usage)
         }
         Command::Acquire(args) => {
             let given = matches.subcommand_matches("acquire").expect("that is what was matched");
@@ -50,6 +54,10 @@ fn main() -> ExitCode {
             check::run(&args, given)
         }
         Command::Scenario(args) => scenario::run(&args),
+        Command::Node(args) => node::run(&args),
+        Command::Status(args) => status::status(&args),
+        Command::Explain(args) => status::explain(&args),
+        Command::Watch(args) => status::watch(&args),
         Command::Certs(args) => certs::run(&args),
         Command::Trace(args) => trace::run(&args),
         Command::Protocols(args) => list::run(&args),

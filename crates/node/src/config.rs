@@ -15,7 +15,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use kgate_core::{NodeId, SlotOptions, Span};
+use kgate_core::{Incarnation, NodeId, SlotOptions, Span};
 use kgate_net::Security;
 use kgate_protocols::registry;
 use serde::Deserialize;
@@ -70,6 +70,8 @@ pub struct Config {
     /// Allows plain links to other machines, by name.
     #[serde(default)]
     pub plain_links: bool,
+    /// The folder with a file for each slot, locked by whoever uses it: for a node alone on its machine whose sessions have no time.
+    pub slot_files: Option<PathBuf>,
     /// Stops when no client was there for so long, in milliseconds.
     pub idle_stop_ms: Option<u64>,
 }
@@ -206,7 +208,7 @@ impl Config {
     }
 
     /// What the node's core is told.
-    pub(crate) fn settings(&self, seed: u64) -> Result<Settings, BadConfig> {
+    pub(crate) fn settings(&self, life: Incarnation, seed: u64) -> Result<Settings, BadConfig> {
         let wrong = |text: String| BadConfig::Senseless(text);
         let nodes = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
         if self.id >= nodes || nodes > 4096 {
@@ -216,6 +218,9 @@ impl Config {
             )));
         }
         let ms = |ms: u64| Span(ms.saturating_mul(1_000_000));
+        if self.slot_files.is_some() && (nodes > 1 || self.lease_ms > 0) {
+            return Err(wrong("slot_files are for one node alone with lease_ms = 0".into()));
+        }
         if self.detect_timeout_ms == 0 || self.detect_interval_ms == 0 {
             return Err(wrong("detect_interval_ms and detect_timeout_ms are at least 1".into()));
         }
@@ -242,6 +247,7 @@ impl Config {
             sessions_max: self.sessions_max,
             slots: SlotOptions { ask_again: Some(ms(500)), batch: 64, ..SlotOptions::default() },
             refresh: ms(20),
+            life,
             seed,
         })
     }
@@ -285,7 +291,7 @@ mod tests {
     #[test]
     fn most_can_be_left_out() {
         let config = read("id = 1\nnodes = [\"a:1\", \"b:1\"]\n[[gate]]\nname = \"gpu\"\nk = 3\n");
-        let settings = config.settings(1).unwrap();
+        let settings = config.settings(Incarnation(1), 1).unwrap();
         assert_eq!((settings.me, settings.nodes, settings.fixed[0].permits), (NodeId(1), 2, 3));
         assert_eq!((settings.detection, config.accepts_returns()), (Detection::VCube, false));
     }
@@ -294,7 +300,8 @@ mod tests {
     #[test]
     fn what_makes_no_sense() {
         let nodes = "nodes = [\"a:1\", \"b:1\"]\n";
-        let why = |text: &str| read(&format!("{nodes}{text}")).settings(1).unwrap_err().to_string();
+        let why =
+            |text: &str| read(&format!("{nodes}{text}")).settings(Incarnation(1), 1).unwrap_err().to_string();
         assert!(why("id = 2").contains("id = 2 is no place in the list of 2 nodes"));
         assert!(why("id = 0\ndetector = \"x\"").contains("choose auto"));
         assert!(why("id = 0\nprotocol = \"x\"").contains("unknown protocol"));
@@ -308,7 +315,7 @@ mod tests {
         let text = format!("id = 0\nnodes = [\"a:1\"]\nnew_gates = false\n{gate}");
         let config = read(&text);
         assert!(config.accepts_returns());
-        assert_eq!(config.settings(1).unwrap().detection, Detection::Off);
+        assert_eq!(config.settings(Incarnation(1), 1).unwrap().detection, Detection::Off);
         assert!(!read(&text.replace("false", "true")).accepts_returns());
     }
 }

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! - [`core`]: a node without its sockets;
-//! - `shell.rs`: sockets, clock and disk around it; `store.rs`: what survives a restart;
+//! - `shell.rs`: sockets, clock and disk around it; `store.rs`: what survives a restart; `slot_files.rs`: slots bound to processes;
 //! - `serve/`: the API, gRPC and HTTP; `metrics.rs`: its numbers;
 //! - [`Config`]: what it is told.
 #![forbid(unsafe_code)]
@@ -22,16 +22,18 @@ pub mod core;
 mod metrics;
 mod serve;
 mod shell;
+mod slot_files;
 mod store;
 
 pub use config::{BadConfig, Config, GateConfig, OneOrMore, Tls};
 pub use shell::Stopped;
+pub use slot_files::slot_file;
 pub use store::StoreError;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use kgate_core::NodeId;
+use kgate_core::{Incarnation, NodeId};
 use kgate_net::{LinkConfig, LinkLimits, Links};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
@@ -40,6 +42,7 @@ use tokio::task::JoinHandle;
 use crate::core::{CannotStart, Core};
 use serve::{Desk, Door};
 use shell::Shell;
+use slot_files::SlotFiles;
 use store::Store;
 
 /// Why a node did not start.
@@ -57,6 +60,9 @@ pub enum NotStarted {
     /// Its links.
     #[error(transparent)]
     Links(#[from] kgate_net::NotStarted),
+    /// The files of its slots.
+    #[error(transparent)]
+    SlotFiles(#[from] slot_files::NoSlotFiles),
     /// An address.
     #[error("cannot listen at {0}: {1}")]
     Listen(String, std::io::Error),
@@ -90,8 +96,9 @@ impl Node {
 
     /// The same on a listener for its peers that is there already.
     pub async fn start_on(config: Config, listener: Option<TcpListener>) -> Result<Self, NotStarted> {
-        let settings = config.settings(random_seed())?;
+        config.settings(Incarnation(0), 0)?;
         let (store, incarnation, stored) = Store::open(config.data.as_deref())?;
+        let settings = config.settings(incarnation, random_seed())?;
         let (link_events, received_events) = mpsc::channel(QUEUE);
         let peer = listener.as_ref().and_then(|listener| listener.local_addr().ok());
         let links = match listener {
@@ -112,11 +119,15 @@ impl Node {
         };
         let nodes = settings.nodes;
         let mut actions = Vec::new();
-        let core = Core::start(shell::now(), settings, &stored, &mut actions)?;
+        let mut core = Core::start(shell::now(), settings, &stored, &mut actions)?;
+        let slot_files = config.slot_files.clone().map(SlotFiles::open).transpose()?;
+        for (gate, permits, in_use) in slot_files.iter().flat_map(SlotFiles::gates) {
+            core.restore(shell::now(), &gate, permits, &in_use, &mut actions);
+        }
         let (commands, received) = mpsc::channel(QUEUE);
         let (changes, changed) = watch::channel(0);
         let (stop, stopping) = watch::channel(false);
-        let desk = Desk::new(commands, changed, config.id, nodes);
+        let desk = Desk::new(commands.clone(), changed, config.id, nodes);
         let mut api = Vec::new();
         for address in config.api.all() {
             let listen = |error| NotStarted::Listen(address.clone(), error);
@@ -135,6 +146,8 @@ impl Node {
             looks: BTreeMap::new(),
             looked: 0,
             watchers: 0,
+            slot_files,
+            back: commands.downgrade(),
             changes,
             idle_stop: config.idle_stop(),
         };

@@ -11,7 +11,8 @@ use kgate_core::{NodeId, Time};
 use kgate_net::{LinkEvent, Links};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::core::{Action, Ask, ClientId, Core, PeerEvent, Report, Tell};
+use crate::core::{Action, Ask, ClientId, Core, PeerEvent, Report, SessionId, Tell};
+use crate::slot_files::SlotFiles;
 use crate::store::{Store, StoreError};
 
 /// A peer that is refused with these words is held for crashed by this node.
@@ -31,6 +32,8 @@ pub(crate) enum Command {
     Gone(ClientId),
     /// Somebody wants to see a gate, or all.
     Look(Option<String>, oneshot::Sender<Report>),
+    /// Nobody uses any more what that request holds.
+    Free(SessionId, u64),
     /// Somebody begins to watch, or ends.
     Watch(bool),
     /// Somebody wants the numbers of this node.
@@ -58,6 +61,9 @@ pub(crate) struct Shell {
     pub(crate) looks: BTreeMap<u64, oneshot::Sender<Report>>,
     pub(crate) looked: u64,
     pub(crate) watchers: usize,
+    pub(crate) slot_files: Option<SlotFiles>,
+    /// The way to this shell, for what it starts itself.
+    pub(crate) back: mpsc::WeakSender<Command>,
     /// Told whenever something has changed that people may see.
     pub(crate) changes: watch::Sender<u64>,
     pub(crate) idle_stop: Option<Duration>,
@@ -169,6 +175,7 @@ impl Shell {
                 self.looks.insert(self.looked, answer);
                 self.core.look(now(), self.looked, gate.as_deref(), actions);
             }
+            Command::Free(session, number) => self.core.free(now(), session, number, actions),
             Command::Watch(begins) => {
                 let before = self.watchers;
                 self.watchers = if begins { before + 1 } else { before.saturating_sub(1) };
@@ -205,6 +212,12 @@ impl Shell {
                         let _ = links.forget(peer, HELD_FOR_CRASHED);
                     }
                 }
+                Action::Probe { session, number, gate, slots } => self.probe(session, number, gate, slots),
+                Action::Opened(gate) => {
+                    if let Some(files) = &self.slot_files {
+                        files.note(&gate.name, gate.permits);
+                    }
+                }
                 Action::Changed => self.changes.send_modify(|version| *version += 1),
                 Action::Stop(why) => stopped = Some(why),
             }
@@ -214,6 +227,19 @@ impl Shell {
             self.streams.remove(&client);
         }
         stopped.map_or(Ok(()), |why| Err(Stopped::OutOfCluster(why)))
+    }
+
+    /// Finds out, on a thread of its own, when nobody uses the slots any more.
+    fn probe(&self, session: SessionId, number: u64, gate: String, slots: Vec<u32>) {
+        let (files, back) = (self.slot_files.clone(), self.back.clone());
+        tokio::task::spawn_blocking(move || {
+            if let Some(files) = files {
+                files.wait_until_free(&gate, &slots);
+            }
+            if let Some(back) = back.upgrade() {
+                let _ = back.blocking_send(Command::Free(session, number));
+            }
+        });
     }
 
     fn send(&self, to: NodeId, bytes: Vec<u8>) {

@@ -42,6 +42,9 @@ pub(crate) fn acquire(args: &AcquireArgs, given: &ArgMatches) -> Result<ExitCode
     run.arg(&wish.gate).arg("-p").arg(wish.permits.to_string());
     run.arg("-E").arg(args.ask.conflict_exit_code.to_string());
     run.arg("--grace").arg(format!("{}ms", wish.margins.grace.as_millis()));
+    if let Some(node) = &wish.node {
+        run.arg("--node").arg(node);
+    }
     if let Some(k) = wish.k {
         run.arg("-k").arg(k.to_string());
     }

@@ -39,6 +39,10 @@ pub(crate) type OpenKeeper = fn() -> Box<dyn Keeper>;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Wish {
     pub(crate) gate: String,
+    /// The node that is asked; whichever is there, if none.
+    pub(crate) node: Option<String>,
+    /// What is run, for people.
+    pub(crate) command: String,
     /// The k that the gate must have, or gets if it is new.
     pub(crate) k: Option<u32>,
     /// How many slots.
@@ -82,7 +86,6 @@ pub(crate) struct Refusal {
 
 /// Each has its exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(dead_code, reason = "until there is a client of a node, only the tests' keeper tells them apart")]
 pub(crate) enum RefusalKind {
     /// All slots are taken, and nobody was to wait, or the wait is over.
     Occupied,
@@ -98,7 +101,6 @@ pub(crate) enum RefusalKind {
 
 /// What a keeper has to tell.
 #[derive(Debug)]
-#[allow(dead_code, reason = "until there is a client of a node, only the tests' keeper grants anything")]
 pub(crate) enum News {
     /// The session counts until then, if it counted before; the greatest so far is meant.
     Renewed(LeaseInstant),

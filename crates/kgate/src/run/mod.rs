@@ -9,7 +9,6 @@
 //! running child behind. `unsafe` is forbidden, so nobody forks: each process is this binary again, under a hidden name that
 //! is looked for before anything else is set up.
 
-pub(crate) mod absent;
 mod alarm;
 mod channel;
 mod exit;
@@ -36,7 +35,7 @@ use std::process::ExitCode;
 use clap::ArgMatches;
 
 use find::Missing;
-use keeper::OpenKeeper;
+use keeper::{OpenKeeper, Wish};
 use options::RunArgs;
 
 /// The parts of `kgate run`, if we were started as one of them.
@@ -52,7 +51,8 @@ pub(crate) fn hidden(arguments: &[OsString], open: OpenKeeper) -> Option<ExitCod
 
 /// `kgate run`. A command line that cannot be meant is an error.
 pub(crate) fn run(args: RunArgs, given: &ArgMatches, open: OpenKeeper) -> Result<ExitCode, String> {
-    let wish = args.ask.wish(given)?;
+    let words = args.command.iter().map(|word| word.to_string_lossy());
+    let wish = Wish { command: words.collect::<Vec<_>>().join(" "), ..args.ask.wish(given)? };
     let name = args.command.first().map(OsString::as_os_str).unwrap_or_default();
     if let Err(missing) = find::find(name) {
         return Ok(not_there(name, missing));

@@ -95,6 +95,9 @@ pub(crate) struct AskArgs {
     /// Exit code when the wait is over or -n finds no free slot
     #[arg(short = 'E', long, value_name = "CODE", default_value_t = exit::OCCUPIED, env = "KGATE_OPT_CONFLICT_EXIT_CODE")]
     pub(crate) conflict_exit_code: u8,
+    /// The node to ask: HOST:PORT or unix:PATH [default: the node of this machine, or one that is started for this user]
+    #[arg(long, value_name = "ADDR", env = "KGATE_OPT_NODE")]
+    pub(crate) node: Option<String>,
     /// From SIGTERM to SIGKILL when the permit is lost
     #[arg(long, value_name = "DUR", default_value = "1s", value_parser = duration, env = "KGATE_OPT_GRACE")]
     pub(crate) grace: Duration,
@@ -124,7 +127,8 @@ impl AskArgs {
             return Err(format!("-p {} never fits into -k {}", self.permits, self.k.unwrap_or(0)));
         }
         let margins = Margins { grace: self.grace, kill: Margins::KILL };
-        Ok(Wish { gate: self.name.clone(), k: self.k, permits: self.permits, wait, margins })
+        let (gate, node) = (self.name.clone(), self.node.clone());
+        Ok(Wish { gate, node, command: String::new(), k: self.k, permits: self.permits, wait, margins })
     }
 }
 

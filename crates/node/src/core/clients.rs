@@ -405,7 +405,7 @@ impl Core {
         true
     }
 
-    fn release(&mut self, now: Time, key: RequestKey, actions: &mut Vec<Action>) {
+    pub(super) fn release(&mut self, now: Time, key: RequestKey, actions: &mut Vec<Action>) {
         let request = self.sessions.get(key.session).and_then(|session| session.requests.get(&key.number));
         if let Some(Request { gate: Some(id), state: RequestState::Holds }) = request.copied() {
             self.at_gate(now, id, actions, |gate, out| gate.release(now, key, out));
@@ -436,6 +436,8 @@ impl Core {
         }
         if self.sessions.get(id).is_some_and(|session| session.requests.is_empty()) {
             self.sessions.close(id);
+        } else if self.sessions.terms().valid_for.is_none() {
+            self.probe(id, actions);
         }
         self.note_changes(now);
     }

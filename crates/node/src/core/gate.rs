@@ -184,6 +184,16 @@ impl Gate {
         self.carry_out(now, deeds, out);
     }
 
+    /// A node takes part in that life.
+    pub(super) fn joined(&mut self, now: Time, node: NodeId, life: Incarnation, out: &mut Vec<Outcome>) {
+        self.order(now, Order::Joined(node, life), out).expect("a protocol with slots has lives");
+    }
+
+    /// What a request holds.
+    pub(super) fn slots_of(&self, key: RequestKey) -> Option<&[u32]> {
+        self.holding.values().find(|holder| holder.key == key).map(|holder| holder.slots.as_slice())
+    }
+
     /// That node has crashed.
     pub(super) fn crashed(&mut self, now: Time, node: NodeId, out: &mut Vec<Outcome>) {
         // A protocol that needs no such news says so, and nothing has changed.

@@ -4,10 +4,11 @@
 //! driven by hand in a test, by a simulator, and by the shell with real sockets.
 //!
 //! - `gate.rs`: a protocol and its local clients; `catalogue.rs`: which gates there are;
-//! - `sessions.rs`: who is at the other end of a stream; `clients.rs`: what clients ask;
+//! - `sessions.rs`: who is at the other end of a stream; `clients.rs`: what clients ask; `bound.rs`: permits that are bound to processes;
 //! - `peers.rs`: letters from other nodes, who of them has crashed; `letter.rs`: the letters;
 //! - `look.rs`: what people may see of all nodes together; `watch.rs`: when to look again; `timers.rs`: what is due when.
 
+mod bound;
 mod catalogue;
 mod clients;
 mod gate;
@@ -29,7 +30,7 @@ pub use view::{Client, GateView, Process, Who};
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kgate_core::{Graph, NodeId, Protocol, Setup, SlotOptions, Span, Time, To};
+use kgate_core::{Graph, Incarnation, NodeId, Protocol, Setup, SlotOptions, Span, Time, To};
 use kgate_net::{Deed, Drive, Driver, Unreadable};
 use kgate_protocols::detect::{Heartbeat, HiAdsd, VCube};
 use kgate_protocols::registry::{self, Entry, Visitor};
@@ -82,6 +83,19 @@ pub enum Action {
     Report(u64, Report),
     /// That node is held for crashed: talk to it no more.
     Shun(NodeId),
+    /// A stream has ended, and time does not end its session: find out when nobody uses these slots any more, and say so by [`Core::free`].
+    Probe {
+        /// The session.
+        session: SessionId,
+        /// Its request.
+        number: u64,
+        /// Of which gate.
+        gate: String,
+        /// What it holds.
+        slots: Vec<u32>,
+    },
+    /// There is a new gate.
+    Opened(Definition),
     /// Something has changed that people may see, here or at another node.
     Changed,
     /// This node must stop; all its clients were told.
@@ -130,6 +144,8 @@ pub struct Settings {
     pub slots: SlotOptions,
     /// How often an idle node of a self-healing gate says something.
     pub refresh: Span,
+    /// Which life of this node begins: greater than all before.
+    pub life: Incarnation,
     /// Whence its dice are thrown.
     pub seed: u64,
 }
@@ -372,6 +388,11 @@ impl Core {
         let id = definition.id;
         self.gates.insert(id, Gate::new(definition, driver, self.settings.nodes, entry.slots));
         self.at_gate(now, id, actions, |gate, out| gate.started(now, deeds, out));
+        if self.settings.nodes == 1 && entry.slots {
+            // Nobody else must agree: each life of the only node is a view of its own, so that fences grow across all of them.
+            let (me, life) = (self.settings.me, self.settings.life);
+            self.at_gate(now, id, actions, |gate, out| gate.joined(now, me, life, out));
+        }
         for node in self.crashed.clone() {
             if entry.detector.is_some() {
                 self.at_gate(now, id, actions, |gate, out| gate.crashed(now, node, out));

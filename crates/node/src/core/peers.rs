@@ -183,7 +183,8 @@ impl Core {
             return;
         }
         self.open_gate(now, definition.clone(), None, actions).expect("it was looked at");
-        self.catalogue.insert(definition);
+        self.catalogue.insert(definition.clone());
+        actions.push(Action::Opened(definition));
         for (from, bytes) in self.early.remove(&id).unwrap_or_default() {
             // What is no message of this gate is as good as lost.
             let _ = self.message(now, from, id, bytes, actions);

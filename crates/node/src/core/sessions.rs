@@ -94,9 +94,28 @@ impl Sessions {
         id
     }
 
+    /// A session that nobody can go on with: of somebody who was there before this node.
+    pub(super) fn open_detached(&mut self, process: Process) -> SessionId {
+        self.opened += 1;
+        let id = SessionId(self.opened);
+        let session =
+            Session { secret: 0, client: None, process, until: Time::NEVER, requests: BTreeMap::new() };
+        self.sessions.insert(id, session);
+        id
+    }
+
+    /// A request of a session begins at a gate.
+    pub(super) fn begin(&mut self, key: RequestKey, gate: GateId) {
+        if let Some(session) = self.sessions.get_mut(&key.session) {
+            session.requests.insert(key.number, Request { gate: Some(gate), state: RequestState::Waits });
+        }
+    }
+
     /// A client goes on with its session, by another stream; false if there is none, or it is another's.
     pub(super) fn resume(&mut self, now: Time, client: ClientId, id: SessionId, secret: u128) -> bool {
-        let Some(session) = self.sessions.get_mut(&id).filter(|session| session.secret == secret) else {
+        let Some(session) =
+            self.sessions.get_mut(&id).filter(|session| session.secret == secret && secret != 0)
+        else {
             return false;
         };
         if let Some(former) = session.client.replace(client) {

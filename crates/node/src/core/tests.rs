@@ -1,5 +1,6 @@
 //! Nodes without sockets, wired together by hand.
 
+mod bound;
 mod catalogue;
 mod clients;
 mod crashes;
@@ -25,6 +26,7 @@ fn settings(nodes: u32) -> Settings {
         sessions_max: 100,
         slots: SlotOptions { ask_again: Some(Span(300_000_000)), ..SlotOptions::default() },
         refresh: Span(20_000_000),
+        life: Incarnation(1),
         seed: 1,
     }
 }

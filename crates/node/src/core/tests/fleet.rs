@@ -15,6 +15,7 @@ pub(super) struct Fleet {
     pub(super) reports: Vec<Report>,
     pub(super) stopped: Vec<(NodeId, String)>,
     pub(super) junk: Vec<String>,
+    pub(super) probes: Vec<(SessionId, u64, Vec<u32>)>,
     /// Channels on which nothing arrives.
     pub(super) cut: Vec<(NodeId, NodeId)>,
     pub(super) stored: BTreeMap<(NodeId, GateId), Vec<u8>>,
@@ -31,6 +32,7 @@ impl Fleet {
             reports: Vec::new(),
             stopped: Vec::new(),
             junk: Vec::new(),
+            probes: Vec::new(),
             cut: Vec::new(),
             stored: BTreeMap::new(),
         };
@@ -108,6 +110,19 @@ impl Fleet {
         self.run();
     }
 
+    pub(super) fn free(&mut self, node: u32, session: SessionId, number: u64) {
+        let mut actions = Vec::new();
+        self.nodes.get_mut(&NodeId(node)).expect("up").free(self.now, session, number, &mut actions);
+        self.carry_out(NodeId(node), actions);
+        self.run();
+    }
+
+    pub(super) fn restore(&mut self, node: u32, gate: &str, permits: u32, in_use: &[u32]) {
+        let mut actions = Vec::new();
+        self.nodes.get_mut(&NodeId(node)).expect("up").restore(self.now, gate, permits, in_use, &mut actions);
+        self.carry_out(NodeId(node), actions);
+    }
+
     pub(super) fn look(&mut self, node: u32, gate: &str) -> Report {
         let mut actions = Vec::new();
         self.nodes.get_mut(&NodeId(node)).expect("up").look(self.now, 1, Some(gate), &mut actions);
@@ -149,7 +164,8 @@ impl Fleet {
                 Action::Tell(client, tell) => self.told.entry((node, client)).or_default().push(tell),
                 Action::Store(gate, bytes) => drop(self.stored.insert((node, gate), bytes)),
                 Action::Report(_, report) => self.reports.push(report),
-                Action::Shun(_) | Action::Changed => {}
+                Action::Shun(_) | Action::Changed | Action::Opened(_) => {}
+                Action::Probe { session, number, slots, .. } => self.probes.push((session, number, slots)),
                 Action::Stop(why) => self.stopped.push((node, why)),
             }
         }

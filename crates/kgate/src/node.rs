@@ -1,0 +1,87 @@
+//! `kgate node`: the daemon.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use kgate_node::{Config, Node};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+use crate::{Failure, Outcome, local};
+
+/// Shown below `kgate node --help`.
+pub(crate) const NODE_HELP: &str = "\
+Configuration (TOML), the same on all nodes but for `id`, `api` and `data`:
+  cluster = \"fleet\"
+  id = 0
+  nodes = [\"10.0.0.1:7401\", \"10.0.0.2:7401\", \"10.0.0.3:7401\"]
+  api = [\"127.0.0.1:7400\", \"unix:/run/kgate/node.sock\"]
+  data = \"/var/lib/kgate\"
+  [[gate]]
+  name = \"gpu\"
+  k = 3
+
+Gates that are not in it are made by the first `kgate run NAME -k K`. The members are fixed, and a node that is silent for too long counts as \
+crashed for good: that is safe only where silence means death. Plain links between machines must be asked for (plain_links = true); for \
+TLS see `kgate certs`.
+
+The API serves gRPC and HTTP on the same ports: /v1/status, /v1/gates/NAME/explain, /v1/watch, /metrics, /healthz.";
+
+/// `kgate node`.
+#[derive(Debug, Args)]
+pub(crate) struct NodeArgs {
+    /// The configuration
+    #[arg(long, value_name = "FILE", env = "KGATE_OPT_CONFIG", required_unless_present = "local")]
+    config: Option<PathBuf>,
+    /// A node for this user alone, as `kgate run` starts it
+    #[arg(long, hide = true)]
+    local: bool,
+}
+
+pub(crate) fn run(args: &NodeArgs) -> Outcome {
+    let config = match &args.config {
+        Some(path) => Config::read(path).map_err(|error| Failure::Usage(error.to_string()))?,
+        None => local::config()?,
+    };
+    let filter = EnvFilter::try_from_env("KGATE_OPT_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let lonely = config.nodes.len() == 1;
+    let code = runtime.block_on(async {
+        let mut node = match Node::start(config).await {
+            Ok(node) => node,
+            Err(error) => {
+                eprintln!("kgate: {error}");
+                return Ok::<u8, std::io::Error>(125);
+            }
+        };
+        if !lonely {
+            tracing::warn!("members are fixed and failures are crash-stop: a silent node is taken for dead, which is unsafe where networks are cut");
+        }
+        // Whoever has started this node waits for this line.
+        writeln!(std::io::stdout(), "{}", serde_json::json!({ "api": node.api(), "peer": node.peer() }))?;
+        std::io::stdout().flush()?;
+        if args.local {
+            local::fall_silent()?;
+        }
+        let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        tokio::select! {
+            ended = node.stopped() => {
+                return Ok(match ended {
+                    Ok(()) => 0,
+                    Err(why) => {
+                        tracing::error!("{why}");
+                        125
+                    }
+                });
+            }
+            _ = term.recv() => {}
+            _ = int.recv() => {}
+        }
+        tracing::info!("stopping");
+        Ok(node.stop().await.map_or(125, |()| 0))
+    })?;
+    Ok(ExitCode::from(code))
+}

@@ -1,0 +1,177 @@
+//! `kgate status`, `kgate explain`, `kgate watch`: who holds what, who waits, and why.
+
+use std::io::{Write, stdout};
+use std::process::ExitCode;
+
+use clap::Args;
+use clap::builder::BoolishValueParser;
+use kgate_client::{Client, Error, api};
+use tokio_stream::StreamExt;
+
+use crate::{Failure, Outcome, local};
+
+/// No node, as for `kgate run`.
+const NO_NODE: u8 = 122;
+
+/// What to look at.
+#[derive(Debug, Args)]
+pub(crate) struct LookArgs {
+    /// One gate; all of them, if none
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+    #[command(flatten)]
+    asked: AskedNode,
+    /// Print JSON
+    #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_JSON")]
+    json: bool,
+}
+
+/// Which gate to explain.
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    /// The gate
+    #[arg(value_name = "NAME")]
+    name: String,
+    #[command(flatten)]
+    asked: AskedNode,
+}
+
+#[derive(Debug, Args)]
+struct AskedNode {
+    /// The node to ask: HOST:PORT or unix:PATH [default: the node of this machine or of this user]
+    #[arg(long, value_name = "ADDR", env = "KGATE_OPT_NODE")]
+    node: Option<String>,
+}
+
+impl AskedNode {
+    fn address(&self) -> Result<String, ExitCode> {
+        if let Some(address) = &self.node {
+            return Ok(address.clone());
+        }
+        local::running().ok_or_else(|| {
+            say("no node runs on this machine for this user: name one with --node, or start something with kgate run");
+            ExitCode::from(NO_NODE)
+        })
+    }
+}
+
+fn say(text: &str) {
+    let _ = writeln!(std::io::stderr(), "kgate: {text}");
+}
+
+fn said_no(error: &Error) -> ExitCode {
+    say(&error.to_string());
+    match error {
+        Error::NoNode { .. } => ExitCode::from(NO_NODE),
+        Error::Address(_) => ExitCode::from(2),
+        Error::Refused(_) | Error::TimedOut(_) => ExitCode::from(125),
+    }
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    Ok(runtime.block_on(future))
+}
+
+pub(crate) fn status(args: &LookArgs) -> Outcome {
+    let address = match args.asked.address() {
+        Ok(address) => address,
+        Err(code) => return Ok(code),
+    };
+    match block_on(Client::status(&address, args.name.as_deref()))? {
+        Ok(reply) if args.name.is_some() && reply.gates.is_empty() => Ok(no_gate(args.name.as_deref())),
+        Ok(reply) => show(&reply, args.json).map(|()| ExitCode::SUCCESS),
+        Err(error) => Ok(said_no(&error)),
+    }
+}
+
+fn no_gate(name: Option<&str>) -> ExitCode {
+    say(&format!("there is no gate `{}`: `kgate status` lists all", name.unwrap_or_default()));
+    ExitCode::from(1)
+}
+
+pub(crate) fn explain(args: &ExplainArgs) -> Outcome {
+    let address = match args.asked.address() {
+        Ok(address) => address,
+        Err(code) => return Ok(code),
+    };
+    match block_on(Client::status(&address, Some(&args.name)))? {
+        Ok(reply) => match reply.gates.first() {
+            Some(gate) => {
+                write!(stdout().lock(), "{}", kgate_api::explain(&reply, gate))?;
+                Ok(ExitCode::SUCCESS)
+            }
+            None => Ok(no_gate(Some(&args.name))),
+        },
+        Err(error) => Ok(said_no(&error)),
+    }
+}
+
+pub(crate) fn watch(args: &LookArgs) -> Outcome {
+    let address = match args.asked.address() {
+        Ok(address) => address,
+        Err(code) => return Ok(code),
+    };
+    block_on(async {
+        let replies = match Client::watch(&address, args.name.as_deref()).await {
+            Ok(replies) => replies,
+            Err(error) => return Ok(said_no(&error)),
+        };
+        let mut replies = std::pin::pin!(replies);
+        while let Some(reply) = replies.next().await {
+            match reply {
+                Ok(reply) => show(&reply, args.json)?,
+                Err(error) => return Ok(said_no(&error)),
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    })?
+}
+
+fn show(reply: &api::StatusReply, json: bool) -> Result<(), Failure> {
+    let mut out = stdout().lock();
+    if json {
+        writeln!(out, "{}", kgate_api::json::status(reply))?;
+        return Ok(out.flush()?);
+    }
+    for gate in &reply.gates {
+        let taken: u32 = gate.holders.iter().map(|holder| holder.permits).sum();
+        writeln!(
+            out,
+            "{}  k {}  {taken} taken  {} waiting  ({})",
+            gate.name,
+            gate.k,
+            gate.waiting.len(),
+            gate.protocol
+        )?;
+        for holder in &gate.holders {
+            let slots: Vec<String> = holder.slots.iter().map(u32::to_string).collect();
+            let place = if slots.is_empty() { "holds".into() } else { format!("slot {}", slots.join(",")) };
+            let fence = holder.fence.as_deref().unwrap_or("-");
+            let cut = if holder.cut_off { "  (connection cut)" } else { "" };
+            writeln!(out, "  {place:<8} {}  fence {fence}{cut}", client(holder))?;
+        }
+        for (place, waiter) in gate.waiting.iter().enumerate() {
+            writeln!(out, "  {:<8} {}", format!("queue {}", place + 1), client(waiter))?;
+        }
+    }
+    if reply.gates.is_empty() {
+        writeln!(out, "no gates yet: kgate run NAME -k K -- CMD makes one")?;
+    }
+    for (what, nodes) in [("not heard", &reply.silent), ("held for crashed", &reply.crashed)] {
+        if !nodes.is_empty() {
+            let nodes: Vec<String> = nodes.iter().map(u32::to_string).collect();
+            writeln!(out, "{what}: node {}", nodes.join(", "))?;
+        }
+    }
+    Ok(out.flush()?)
+}
+
+fn client(client: &api::Client) -> String {
+    let process = client.process.clone().unwrap_or_default();
+    let since = kgate_api::ago(client.since_ns);
+    format!(
+        "node {}  pid {} {}@{}  {since}  {}",
+        client.node, process.pid, process.user, process.host, process.command
+    )
+}

@@ -1,0 +1,109 @@
+//! Slots bound to processes: a file for each, locked by whoever uses it.
+//!
+//! The kernel drops a lock when the last process that has it is gone, however it went. So a slot is in use exactly while its file is locked: no clock is needed, a frozen
+//! holder keeps its slot, and a node that was killed finds out who still holds by trying. Beside the slots of a gate a file tells its k, for that case.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+
+/// The folder cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("the folder of slots {0}: {1}")]
+pub struct NoSlotFiles(PathBuf, std::io::Error);
+
+/// The files of all slots.
+#[derive(Clone, Debug)]
+pub(crate) struct SlotFiles(PathBuf);
+
+/// The file of a slot, in a node's folder.
+pub fn slot_file(folder: &Path, gate: &str, slot: u32) -> PathBuf {
+    folder.join("slots").join(format!("{}.{slot}", escaped(gate)))
+}
+
+/// Names of gates have slashes, names of files do not.
+fn escaped(gate: &str) -> String {
+    gate.replace('/', "%")
+}
+
+impl SlotFiles {
+    pub(crate) fn open(folder: PathBuf) -> Result<Self, NoSlotFiles> {
+        let made = std::fs::create_dir_all(folder.join("slots"));
+        made.map_err(|error| NoSlotFiles(folder.clone(), error))?;
+        Ok(Self(folder))
+    }
+
+    fn k_file(&self, gate: &str) -> PathBuf {
+        self.0.join("slots").join(format!("{}.k", escaped(gate)))
+    }
+
+    /// There is a gate.
+    pub(crate) fn note(&self, gate: &str, permits: u32) {
+        if let Err(error) = std::fs::write(self.k_file(gate), permits.to_string()) {
+            tracing::error!(gate, %error, "its k cannot be written down: if this node is killed, its holders will not be known");
+        }
+    }
+
+    /// The gates of former lives of which slots are in use, with their k; of all others the files are removed.
+    pub(crate) fn gates(&self) -> Vec<(String, u32, Vec<u32>)> {
+        let Ok(entries) = std::fs::read_dir(self.0.join("slots")) else { return Vec::new() };
+        let mut found = Vec::new();
+        for name in entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()) {
+            let Some(gate) = name.strip_suffix(".k").map(|gate| gate.replace('%', "/")) else { continue };
+            let k = std::fs::read_to_string(self.k_file(&gate))
+                .ok()
+                .and_then(|text| text.parse().ok())
+                .unwrap_or(0);
+            let in_use: Vec<u32> = (0..k).filter(|slot| self.is_in_use(&gate, *slot)).collect();
+            if in_use.is_empty() {
+                (0..k).for_each(|slot| drop(std::fs::remove_file(slot_file(&self.0, &gate, slot))));
+                let _ = std::fs::remove_file(self.k_file(&gate));
+            } else {
+                found.push((gate, k, in_use));
+            }
+        }
+        found.sort();
+        found
+    }
+
+    fn is_in_use(&self, gate: &str, slot: u32) -> bool {
+        let Ok(file) = File::open(slot_file(&self.0, gate, slot)) else { return false };
+        flock(&file, FlockOperation::NonBlockingLockExclusive).is_err()
+    }
+
+    /// Returns when nobody uses these slots. Whoever never locked them does not use them.
+    pub(crate) fn wait_until_free(&self, gate: &str, slots: &[u32]) {
+        for slot in slots {
+            if let Ok(file) = File::open(slot_file(&self.0, gate, *slot)) {
+                while flock(&file, FlockOperation::LockExclusive) == Err(rustix::io::Errno::INTR) {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A slot is in use while its file is locked, and no longer; a gate that nobody uses is forgotten.
+    #[test]
+    fn locks_tell_who_uses_a_slot() {
+        let folder = std::env::temp_dir().join(format!("kgate-slots-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        let files = SlotFiles::open(folder.clone()).unwrap();
+        files.note("a/b", 3);
+        files.note("idle", 2);
+        let lock = File::create(slot_file(&folder, "a/b", 1)).unwrap();
+        flock(&lock, FlockOperation::LockExclusive).unwrap();
+        assert_eq!(files.gates(), [("a/b".to_owned(), 3, vec![1])]);
+        assert!(!files.k_file("idle").exists());
+        let (waiter, gate) = (files.clone(), "a/b");
+        let waiting = std::thread::spawn(move || waiter.wait_until_free(gate, &[1]));
+        assert!(!waiting.is_finished());
+        drop(lock);
+        waiting.join().unwrap();
+        assert_eq!(files.gates(), []);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}
