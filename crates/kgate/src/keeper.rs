@@ -13,7 +13,6 @@ use rustix::fs::FlockOperation;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 
-use crate::local;
 use crate::run::keeper::{Granted, Keeper, Mail, News, Refusal, RefusalKind, Wait, Wish};
 
 /// So much must be left of what a node promises beyond grace and kill: two renewals may be lost, and what is on its way takes a while.
@@ -110,10 +109,9 @@ async fn keep(wish: &Wish, mail: &Mail, mut release: mpsc::UnboundedReceiver<()>
 }
 
 async fn ask(wish: &Wish) -> Result<(Client, String, Permit), Refusal> {
-    let address = match &wish.node {
-        Some(address) => address.clone(),
-        None => local::node().map_err(|text| Refusal { kind: RefusalKind::NoQuorum, text })?,
-    };
+    let nowhere =
+        || Refusal { kind: RefusalKind::NoQuorum, text: "no node to ask: name one with --node".into() };
+    let address = wish.node.clone().ok_or_else(nowhere)?;
     let process = kgate_client::process(rustix::process::getppid().map_or(0, pid), &wish.command);
     let client = Client::connect_for(&address, process).await.map_err(refusal)?;
     check_margins(wish, *client.until().borrow())?;

@@ -4,13 +4,14 @@
 //! its slots are in the user's runtime folder, so they are gone after a reboot; how often it has started is in the state folder, so that fences grow
 //! across reboots.
 
+use std::ffi::OsString;
 use std::fs::{DirBuilder, File};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::Context;
 use kgate_node::{Config, OneOrMore};
@@ -62,6 +63,18 @@ fn state_folder() -> PathBuf {
     state.or_else(home).unwrap_or_else(std::env::temp_dir).join("kgate")
 }
 
+/// The parts of starting a node, if we were started as one of them.
+pub(crate) fn hidden(arguments: &[OsString]) -> Option<ExitCode> {
+    if arguments.get(1)? != START {
+        return None;
+    }
+    let node = Command::new("/proc/self/exe").args(["node", "--local"]).process_group(0).spawn();
+    Some(if node.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The name of the process that starts a node and goes away, so that the node is nobody's child: `kgate run` ends all descendants of what it runs.
+const START: &str = "start-local-node";
+
 /// Starts a node and waits until it serves. Of several who want to, one does.
 fn start() -> anyhow::Result<String> {
     let folder = folder()?;
@@ -72,8 +85,7 @@ fn start() -> anyhow::Result<String> {
     }
     let log = File::options().create(true).append(true).open(folder.join("node.log"))?;
     let mut child = Command::new("/proc/self/exe")
-        .args(["node", "--local"])
-        .process_group(0)
+        .arg(START)
         .current_dir("/")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -81,9 +93,9 @@ fn start() -> anyhow::Result<String> {
         .spawn()?;
     let mut line = String::new();
     BufReader::new(child.stdout.take().context("its output")?).read_line(&mut line)?;
+    child.wait()?;
     if line.is_empty() {
-        let code = child.wait()?;
-        anyhow::bail!("it ended ({code}): {} says why", folder.join("node.log").display());
+        anyhow::bail!("it ended at once: {} says why", folder.join("node.log").display());
     }
     running().context("it has started, and does not answer")
 }

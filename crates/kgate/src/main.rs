@@ -30,15 +30,24 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
     // Before anything that takes time: these stand in the way of every command that is run.
-    if let Some(code) = run::hidden(&arguments, keeper::open) {
+    if let Some(code) = run::hidden(&arguments, keeper::open).or_else(|| local::hidden(&arguments)) {
         return code;
     }
     let matches = Cli::command().get_matches();
     let command = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()).command;
     let done = match command {
-        Command::Run(args) => {
+        Command::Run(mut args) => {
             let given = matches.subcommand_matches("run").expect("that is what was matched");
-            run::run(*args, given, keeper::open).map_err(Failure::Usage)
+            match args.ask.node.take().map_or_else(local::node, Ok) {
+                Ok(node) => {
+                    args.ask.node = Some(node);
+                    run::run(*args, given, keeper::open).map_err(Failure::Usage)
+                }
+                Err(text) => {
+                    eprintln!("kgate: {text}");
+                    Ok(ExitCode::from(status::NO_NODE))
+                }
+            }
         }
         Command::Acquire(args) => {
             let given = matches.subcommand_matches("acquire").expect("that is what was matched");

@@ -11,7 +11,7 @@ use tokio_stream::StreamExt;
 use crate::{Failure, Outcome, local};
 
 /// No node, as for `kgate run`.
-const NO_NODE: u8 = 122;
+pub(crate) const NO_NODE: u8 = 122;
 
 /// What to look at.
 #[derive(Debug, Args)]

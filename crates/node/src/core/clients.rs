@@ -248,8 +248,13 @@ impl Core {
         let key = wish.key;
         let found = match self.catalogue.get(&wish.gate) {
             Some(definition) => self.accepts(definition, &wish).map(|()| definition.id),
-            None => match self.make_gate(now, &wish, actions) {
-                Ok(()) => return self.unplaced.push(wish),
+            None => match self.can_make(&wish) {
+                Ok(()) => {
+                    let (name, permits) = (wish.gate.clone(), wish.permits.unwrap_or(1));
+                    // First, since a node alone makes it at once.
+                    self.unplaced.push(wish);
+                    return self.make_gate(now, &name, permits, actions);
+                }
                 Err(refusal) => Err(refusal),
             },
         };
@@ -304,11 +309,10 @@ impl Core {
         Ok(())
     }
 
-    /// Sees to it that a gate is made.
-    fn make_gate(&mut self, now: Time, wish: &Unplaced, actions: &mut Vec<Action>) -> Result<(), Refusal> {
+    /// Whether a gate can be made as somebody wants it.
+    fn can_make(&self, wish: &Unplaced) -> Result<(), Refusal> {
         let name = &wish.gate;
         Definition::check_name(name).map_err(|text| (Why::BadRequest, text))?;
-        let permits = wish.permits.unwrap_or(1);
         let Some(entry) = self.settings.new_gates else {
             let known: Vec<&str> = self.catalogue.all().map(|gate| gate.name.as_str()).collect();
             let text = format!(
@@ -317,15 +321,18 @@ impl Core {
             );
             return Err((Why::NoGate, text));
         };
-        let plan = self.plan(GateId(0), name, permits);
-        super::check(&plan, entry, self.settings.nodes).map_err(|text| (Why::BadRequest, text))?;
+        let plan = self.plan(GateId(0), name, wish.permits.unwrap_or(1));
+        super::check(&plan, entry, self.settings.nodes).map_err(|text| (Why::BadRequest, text))
+    }
+
+    /// Sees to it that a gate is made.
+    fn make_gate(&mut self, now: Time, name: &str, permits: u32, actions: &mut Vec<Action>) {
         if self.catalogue.want(name, permits) {
             let ask = |gate: &mut super::Gate, out: &mut Vec<Outcome>| {
                 gate.acquire(now, OURS, 1, Process::default(), out)
             };
             self.at_gate(now, CATALOGUE, actions, ask).expect("it is there").expect("it asks for one");
         }
-        Ok(())
     }
 
     pub(super) fn plan(&self, id: GateId, name: &str, permits: u32) -> Definition {
