@@ -179,6 +179,8 @@ pub struct Core {
     /// Who was there at least once: the detector begins when all were.
     met: BTreeSet<NodeId>,
     crashed: BTreeSet<NodeId>,
+    /// Of those, whom the gates know to be gone: no client of theirs can still be inside.
+    buried: BTreeSet<NodeId>,
     /// Everybody else who has not crashed.
     others: BTreeSet<NodeId>,
     /// Gates of which a peer's configuration says something else, and what.
@@ -209,6 +211,7 @@ impl Core {
             up: BTreeSet::new(),
             met: BTreeSet::new(),
             crashed: BTreeSet::new(),
+            buried: BTreeSet::new(),
             others: (0..settings.nodes).map(NodeId).filter(|node| *node != settings.me).collect(),
             conflicts: BTreeMap::new(),
             early: BTreeMap::new(),
@@ -260,6 +263,7 @@ impl Core {
                 }
                 Due::Patience(key) => self.out_of_patience(now, key, actions),
                 Due::Look(question) => self.look_is_over(question, actions),
+                Due::Bury(node) => self.bury(now, node, actions),
                 Due::Change => self.tell_of_changes(actions),
             }
         }
@@ -393,7 +397,7 @@ impl Core {
             let (me, life) = (self.settings.me, self.settings.life);
             self.at_gate(now, id, actions, |gate, out| gate.joined(now, me, life, out));
         }
-        for node in self.crashed.clone() {
+        for node in self.buried.clone() {
             if entry.detector.is_some() {
                 self.at_gate(now, id, actions, |gate, out| gate.crashed(now, node, out));
             }

@@ -278,6 +278,22 @@ impl Core {
         self.looks.gone(node);
         actions.push(Action::Send(node, Letter::HeldForCrashed.bytes()));
         actions.push(Action::Shun(node));
+        // Its clients may go on until the time is over that it has told them last, and that was before this.
+        let wait = self.sessions.terms().over_after();
+        self.timers.arm(now, Due::Bury(node), wait, wait);
+        // The detector itself may find crashes by others' silence alone, or want to be told.
+        let _ = self.detect(now, actions, |detector, deeds| {
+            detector.order(now, kgate_net::Order::Crashed(node, Incarnation(0)), deeds)
+        });
+        self.catalogue.answered(node, None);
+        self.make_on(now, actions);
+        self.answer_looks(actions);
+    }
+
+    /// Nobody can hold anything any more through a node that has crashed: the gates go on without it.
+    pub(super) fn bury(&mut self, now: Time, node: NodeId, actions: &mut Vec<Action>) {
+        self.buried.insert(node);
+        self.touch();
         let tells = |gate: &super::Gate| {
             registry::entry(&gate.definition.protocol).is_ok_and(|entry| entry.detector.is_some())
         };
@@ -286,13 +302,6 @@ impl Core {
         for id in told {
             self.at_gate(now, id, actions, |gate, out| gate.crashed(now, node, out));
         }
-        // The detector itself may find crashes by others' silence alone, or want to be told.
-        let _ = self.detect(now, actions, |detector, deeds| {
-            detector.order(now, kgate_net::Order::Crashed(node, Incarnation(0)), deeds)
-        });
-        self.catalogue.answered(node, None);
-        self.make_on(now, actions);
-        self.answer_looks(actions);
     }
 
     /// Another node holds this one for crashed. Of two parts that hold each other for crashed the smaller one stops; of equal ones, both.

@@ -51,10 +51,15 @@ pub struct Terms {
 impl Terms {
     /// From when on a client that was answered at `now` is surely gone.
     fn until(self, now: Time) -> Time {
-        let Some(span) = self.valid_for else { return Time::NEVER };
+        if self.valid_for.is_none() { Time::NEVER } else { now + self.over_after() }
+    }
+
+    /// So long after its last answer a client is surely gone, whatever the rates of its clock and of this one; at once, where time tells nothing.
+    pub(super) fn over_after(self) -> Span {
+        let Some(span) = self.valid_for else { return Span::ZERO };
         let (more, less) = (u64::from(1000 + self.clock_error), u64::from(1000 - self.clock_error));
         let stretched = u128::from(span.0) * u128::from(more) / u128::from(less);
-        now + Span(u64::try_from(stretched).unwrap_or(u64::MAX).saturating_add(50_000_000))
+        Span(u64::try_from(stretched).unwrap_or(u64::MAX).saturating_add(50_000_000))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kgate_core::{Span, Time};
+use kgate_core::{NodeId, Span, Time};
 use kgate_net::TimerKey;
 
 use super::RequestKey;
@@ -19,6 +19,8 @@ pub(super) enum Due {
     Patience(RequestKey),
     /// Whoever was asked what it sees has had the time to answer.
     Look(u64),
+    /// The clients of a node that has crashed are surely gone.
+    Bury(NodeId),
     /// What has changed is told.
     Change,
 }
