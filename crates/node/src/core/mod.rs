@@ -160,8 +160,11 @@ pub struct Core {
     detector: Option<Box<dyn Drive>>,
     /// Who can be talked to now.
     up: BTreeSet<NodeId>,
-    /// Who was there at least once: the detector begins when all were.
+    /// Who was there at least once.
     met: BTreeSet<NodeId>,
+    /// Who has said so of everybody, and whether we have: the detector begins when all did.
+    met_all: BTreeSet<NodeId>,
+    said_met_all: bool,
     crashed: BTreeSet<NodeId>,
     /// Everybody else who has not crashed.
     others: BTreeSet<NodeId>,
@@ -192,6 +195,8 @@ impl Core {
             detector: None,
             up: BTreeSet::new(),
             met: BTreeSet::new(),
+            met_all: BTreeSet::new(),
+            said_met_all: false,
             crashed: BTreeSet::new(),
             others: (0..settings.nodes).map(NodeId).filter(|node| *node != settings.me).collect(),
             conflicts: BTreeMap::new(),

@@ -50,7 +50,25 @@ fn who_is_held_for_crashed_stops() {
     assert_eq!(refused(&fleet.told(0, 1)).map(|it| it.0), Some(Why::NoNode));
 }
 
-/// Nobody is held for crashed who has not been there yet.
+/// Two that find each other long after both have found the third are not held for crashed meanwhile, by any detector; later crashes are found.
+#[test]
+fn who_cannot_answer_yet_is_not_dead() {
+    for detection in [Detection::VCube, Detection::Heartbeat, Detection::HiAdsd] {
+        let mut fleet = Fleet::apart(&Settings { detection, ..settings(3) });
+        fleet.connect(0, 1);
+        fleet.connect(0, 2);
+        fleet.pass(Span(10 * SECOND.0));
+        fleet.connect(1, 2);
+        fleet.pass(Span(10 * SECOND.0));
+        assert!(fleet.nodes.values().all(|node| node.crashed().next().is_none()), "{detection:?}");
+        assert_eq!(fleet.stopped, []);
+        fleet.kill(2);
+        fleet.pass(Span(10 * SECOND.0));
+        assert!(fleet.nodes.values().all(|node| node.crashed().eq([NodeId(2)])), "{detection:?}");
+    }
+}
+
+/// Nobody is held for crashed who has not been there yet, nor who has not met everybody.
 #[test]
 fn detection_begins_when_all_were_there() {
     let settings = settings(2);
@@ -58,6 +76,9 @@ fn detection_begins_when_all_were_there() {
     let mut core = Core::start(Time(1), settings, &BTreeMap::new(), &mut actions).unwrap();
     assert_eq!(core.next_due(), None, "no test is due");
     core.peer(Time(2), NodeId(1), PeerEvent::Up, &mut actions).unwrap();
+    assert_eq!(core.next_due(), None, "no test is due yet");
+    let met = PeerEvent::Letter(letter::Letter::MetAll.bytes());
+    core.peer(Time(3), NodeId(1), met, &mut actions).unwrap();
     assert!(core.next_due().is_some());
 }
 
@@ -79,5 +100,37 @@ fn a_node_with_a_store_comes_back() {
             fleet.peer(NodeId(node), NodeId(other), PeerEvent::Up);
         }
         fleet.run();
+    }
+}
+
+/// `tree-token`: a node is killed at any moment between its client's request and what comes of the grant; it starts again, what it had is given back, and others go on.
+#[test]
+fn a_node_with_a_store_is_killed_at_any_moment() {
+    for (permits, letters) in [1, 2].into_iter().flat_map(|permits| (0..16).map(move |some| (permits, some)))
+    {
+        let fixed = vec![fixed(1, "gpu", permits, "tree-token")];
+        let settings = Settings { fixed, new_gates: None, detection: Detection::Off, ..settings(3) };
+        let mut fleet = Fleet::new(&settings);
+        (0..3).for_each(|node| drop(fleet.hello(node, 1)));
+        fleet.acquire(0, 1, 1, "gpu", None);
+        assert!(granted(&fleet.told(0, 1)).is_some());
+        let ask = Ask::Acquire {
+            number: 1,
+            gate: "gpu".into(),
+            weight: 1,
+            permits: None,
+            waits: true,
+            process: None,
+        };
+        fleet.say(2, 1, ask);
+        fleet.say(0, 1, Ask::Release { number: 1 });
+        fleet.deliver(letters);
+        fleet.kill(2);
+        fleet.start(&Settings { me: NodeId(2), ..settings.clone() });
+        fleet.connect(2, 0);
+        fleet.connect(2, 1);
+        fleet.acquire(1, 1, 1, "gpu", None);
+        fleet.pass(SECOND);
+        assert!(granted(&fleet.told(1, 1)).is_some(), "k = {permits}, {letters} letters");
     }
 }

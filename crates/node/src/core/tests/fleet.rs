@@ -23,6 +23,19 @@ pub(super) struct Fleet {
 impl Fleet {
     /// All of them, connected.
     pub(super) fn new(settings: &Settings) -> Self {
+        let mut fleet = Self::apart(settings);
+        let ids: Vec<NodeId> = fleet.nodes.keys().copied().collect();
+        for &a in &ids {
+            for &b in ids.iter().filter(|b| **b != a) {
+                fleet.peer(a, b, PeerEvent::Up);
+            }
+        }
+        fleet.run();
+        fleet
+    }
+
+    /// All of them, each alone.
+    pub(super) fn apart(settings: &Settings) -> Self {
         let mut fleet = Self {
             now: Time(1),
             nodes: BTreeMap::new(),
@@ -38,13 +51,14 @@ impl Fleet {
         for &me in &ids {
             fleet.start(&Settings { me, ..settings.clone() });
         }
-        for &a in &ids {
-            for &b in ids.iter().filter(|b| **b != a) {
-                fleet.peer(a, b, PeerEvent::Up);
-            }
-        }
-        fleet.run();
         fleet
+    }
+
+    /// Two of them are connected.
+    pub(super) fn connect(&mut self, one: u32, other: u32) {
+        self.peer(NodeId(one), NodeId(other), PeerEvent::Up);
+        self.peer(NodeId(other), NodeId(one), PeerEvent::Up);
+        self.run();
     }
 
     pub(super) fn start(&mut self, settings: &Settings) {
@@ -76,11 +90,16 @@ impl Fleet {
 
     /// A client says something, and everything that comes of it happens.
     pub(super) fn ask(&mut self, node: u32, client: u64, ask: Ask) {
+        self.say(node, client, ask);
+        self.run();
+    }
+
+    /// A client says something.
+    pub(super) fn say(&mut self, node: u32, client: u64, ask: Ask) {
         let at = NodeId(node);
         let mut actions = Vec::new();
         self.nodes.get_mut(&at).expect("up").client(self.now, ClientId(client), ask, &mut actions);
         self.carry_out(at, actions);
-        self.run();
     }
 
     pub(super) fn hello(&mut self, node: u32, client: u64) -> SessionId {
@@ -115,6 +134,14 @@ impl Fleet {
         self.run();
         self.pass(Span(1_000_000_000));
         self.reports.pop().expect("a report within a second")
+    }
+
+    /// So many letters arrive.
+    pub(super) fn deliver(&mut self, letters: usize) {
+        for _ in 0..letters {
+            let Some((from, to, bytes)) = self.flying.pop_front() else { return };
+            self.peer(to, from, PeerEvent::Letter(bytes));
+        }
     }
 
     /// Everything that is on its way arrives; or much of it, where nodes never fall silent.
