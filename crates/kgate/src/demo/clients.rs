@@ -74,12 +74,8 @@ impl One {
                 _ = over.wait_for(|over| *over) => return Ok(()),
             }
             alive(history.asks(self.process))?;
-            let asked = client.gate(GATE).acquire();
-            let permit = tokio::select! {
-                permit = asked => permit,
-                // Before the request is taken back, which it is when it is dropped.
-                _ = over.wait_for(|over| *over) => return alive(history.gives_up(self.process)),
-            };
+            // Who has asked when the run is over still waits, and must be served.
+            let permit = client.gate(GATE).acquire().await;
             let permit = match permit {
                 Ok(permit) => permit,
                 Err(error) => return self.trouble(&error.to_string()),

@@ -39,7 +39,6 @@ enum What {
     Asks,
     In { slots: Vec<u32>, fence: Option<u128> },
     Out,
-    GivesUp,
     Crashes,
     Unsettled,
     Settled,
@@ -106,10 +105,6 @@ impl History {
         self.write(process, What::Out)
     }
 
-    pub(crate) fn gives_up(&self, process: Process) -> bool {
-        self.write(process, What::GivesUp)
-    }
-
     /// From here on nothing is judged, until it has settled.
     pub(crate) fn unsettled(&self) {
         self.write(Process(0), What::Unsettled);
@@ -153,7 +148,7 @@ impl History {
                     book.grants[seat.node] += 1;
                     seat.stand = Stand::Inside(slots.clone());
                 }
-                What::Out | What::GivesUp | What::Crashes => seat.stand = Stand::Outside,
+                What::Out | What::Crashes => seat.stand = Stand::Outside,
                 What::Unsettled | What::Settled => {}
             }
         }
@@ -189,7 +184,7 @@ impl History {
                         stays[stay].released = Some(*at);
                     }
                 }
-                What::GivesUp | What::Crashes | What::Unsettled | What::Settled => {}
+                What::Crashes | What::Unsettled | What::Settled => {}
             }
         }
         stays
@@ -213,7 +208,6 @@ impl History {
                     Event::Granted { slots, fence, stamp: None, grant: None }
                 }
                 What::Out => Event::Release { grant: None },
-                What::GivesUp => Event::Withdraw,
                 What::Crashes => Event::Crash,
                 What::Unsettled => Event::Fault,
                 What::Settled => Event::Recovered,

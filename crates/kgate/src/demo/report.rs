@@ -92,7 +92,8 @@ impl Report {
         let verdict = match (self.violations.len(), self.troubles.len(), self.grants) {
             (0, 0, 0) => "FAILED: nobody was granted anything".to_owned(),
             (0, 0, _) => {
-                "right: never more than k inside, every slot one holder and a growing fence".to_owned()
+                "right: never more than k inside, every slot one holder and a growing fence, everybody served"
+                    .to_owned()
             }
             (0, some, _) => {
                 format!("FAILED: never more than k inside, but {some} things happened that must not")

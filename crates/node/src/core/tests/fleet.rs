@@ -90,16 +90,11 @@ impl Fleet {
 
     /// A client says something, and everything that comes of it happens.
     pub(super) fn ask(&mut self, node: u32, client: u64, ask: Ask) {
-        self.say(node, client, ask);
-        self.run();
-    }
-
-    /// A client says something.
-    pub(super) fn say(&mut self, node: u32, client: u64, ask: Ask) {
         let at = NodeId(node);
         let mut actions = Vec::new();
         self.nodes.get_mut(&at).expect("up").client(self.now, ClientId(client), ask, &mut actions);
         self.carry_out(at, actions);
+        self.run();
     }
 
     pub(super) fn hello(&mut self, node: u32, client: u64) -> SessionId {
@@ -134,14 +129,6 @@ impl Fleet {
         self.run();
         self.pass(Span(1_000_000_000));
         self.reports.pop().expect("a report within a second")
-    }
-
-    /// So many letters arrive.
-    pub(super) fn deliver(&mut self, letters: usize) {
-        for _ in 0..letters {
-            let Some((from, to, bytes)) = self.flying.pop_front() else { return };
-            self.peer(to, from, PeerEvent::Letter(bytes));
-        }
     }
 
     /// Everything that is on its way arrives; or much of it, where nodes never fall silent.
