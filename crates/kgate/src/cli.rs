@@ -7,7 +7,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use kgate_core::{NodeId, Span};
 use kgate_sim::{Chance, Down, Latency, Partition, Pause, ReceiveCost, SendCost, Think};
 
+use crate::bench::BenchArgs;
 use crate::certs::CertsArgs;
+use crate::demo::node::DemoNodeArgs;
+use crate::demo::{DemoArgs, HELP as DEMO_HELP};
 use crate::node::{NODE_HELP, NodeArgs};
 use crate::parse;
 use crate::run::options::{ACQUIRE_HELP, AcquireArgs, RUN_HELP, ReleaseArgs, RunArgs};
@@ -56,6 +59,13 @@ pub(crate) enum Command {
     Protocols(ProtocolsArgs),
     /// Make certificates for the nodes and clients of a cluster
     Certs(CertsArgs),
+    /// Start a cluster on this machine, let clients contend, kill nodes, and judge what happened
+    #[command(after_long_help = DEMO_HELP)]
+    Demo(DemoArgs),
+    /// Measure what kgate costs on this machine
+    Bench(BenchArgs),
+    #[command(hide = true)]
+    DemoNode(DemoNodeArgs),
 }
 
 const SIM_HELP: &str = "\

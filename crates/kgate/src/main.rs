@@ -3,9 +3,11 @@
 //! Data goes to stdout, words to stderr. Exit codes: 0 done; 1 a run was not correct; 2 the command line cannot be meant;
 //! 125 kgate itself failed. `kgate run` has more (`run/exit.rs`).
 
+mod bench;
 mod certs;
 mod check;
 mod cli;
+mod demo;
 mod keeper;
 mod list;
 mod local;
@@ -68,6 +70,9 @@ fn main() -> ExitCode {
         Command::Explain(args) => status::explain(&args),
         Command::Watch(args) => status::watch(&args),
         Command::Certs(args) => certs::run(&args),
+        Command::Bench(args) => bench::run(&args),
+        Command::Demo(args) => demo::run(&args),
+        Command::DemoNode(args) => demo::node::run(&args),
         Command::Trace(args) => trace::run(&args),
         Command::Protocols(args) => list::run(&args),
     };

@@ -175,9 +175,11 @@ impl Gate {
         Ok(())
     }
 
-    /// What the protocol wanted done when it started. If it remembers a client of a former life that waited, that one is gone.
+    /// What the protocol wanted done when it started. If it remembers a client of a former life that waited, that one is gone; and if it has a permit for it at
+    /// once, that is given back.
     pub(super) fn started(&mut self, now: Time, deeds: Vec<Deed>, out: &mut Vec<Outcome>) {
-        if self.driver.observe().phase == Phase::Waiting {
+        let granted = |deed: &Deed| matches!(deed, Deed::Tell(Notice::Granted { .. }));
+        if self.driver.observe().phase == Phase::Waiting || deeds.iter().any(granted) {
             let process = Process::default();
             self.waiting.push_back(Waiter { key: None, weight: 1, since: now, process, handed: true });
         }

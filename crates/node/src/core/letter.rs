@@ -75,6 +75,8 @@ pub enum Letter {
     Leaving,
     /// I hold you for crashed: stop.
     HeldForCrashed,
+    /// I have met everybody: crashes can be looked for as far as I am concerned.
+    MetAll,
 }
 
 impl Letter {

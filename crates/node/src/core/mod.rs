@@ -176,8 +176,11 @@ pub struct Core {
     detector: Option<Box<dyn Drive>>,
     /// Who can be talked to now.
     up: BTreeSet<NodeId>,
-    /// Who was there at least once: the detector begins when all were.
+    /// Who was there at least once.
     met: BTreeSet<NodeId>,
+    /// Who has said so of everybody, and whether we have: the detector begins when all did.
+    met_all: BTreeSet<NodeId>,
+    said_met_all: bool,
     crashed: BTreeSet<NodeId>,
     /// Of those, whom the gates know to be gone: no client of theirs can still be inside.
     buried: BTreeSet<NodeId>,
@@ -210,6 +213,8 @@ impl Core {
             detector: None,
             up: BTreeSet::new(),
             met: BTreeSet::new(),
+            met_all: BTreeSet::new(),
+            said_met_all: false,
             crashed: BTreeSet::new(),
             buried: BTreeSet::new(),
             others: (0..settings.nodes).map(NodeId).filter(|node| *node != settings.me).collect(),

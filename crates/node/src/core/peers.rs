@@ -1,7 +1,8 @@
 //! Other nodes: their letters, and who of them has crashed.
 //!
 //! Failures are crash-stop here: whoever is held for crashed takes part no more, and if it lives it is told so and stops. That is safe only where a silent
-//! node is a dead one. The detector begins when all nodes were there once, so that nobody is held for crashed who has not started yet.
+//! node is a dead one. The detector begins when all nodes have met all others once, so that nobody is held for crashed who has not started yet, or who cannot answer
+//! yet because it still waits for a third.
 
 use std::collections::BTreeSet;
 
@@ -88,6 +89,10 @@ impl Core {
         match letter {
             Letter::Gate(id, bytes) => return self.message(now, from, id, bytes, actions),
             Letter::Detector(bytes) => {
+                // Who looks for crashes was told by everybody, and so by us.
+                if self.detector.is_none() && self.said_met_all {
+                    self.start_detector(now, actions);
+                }
                 let taken = self.detect(now, actions, |it, deeds| it.deliver(now, from, &bytes, deeds));
                 return taken.map_err(|error| error.to_string());
             }
@@ -132,6 +137,10 @@ impl Core {
             Letter::Changed => actions.push(Action::Changed),
             Letter::Leaving => self.crash(now, from, actions),
             Letter::HeldForCrashed => unreachable!("answered before"),
+            Letter::MetAll => {
+                self.met_all.insert(from);
+                self.begin_detection(now, actions);
+            }
         }
         Ok(())
     }
@@ -220,12 +229,21 @@ impl Core {
         }
     }
 
-    /// Begins to look for crashes, once everybody was there.
+    /// Begins to look for crashes, once everybody has met everybody: who cannot answer yet is not dead.
     pub(super) fn begin_detection(&mut self, now: Time, actions: &mut Vec<Action>) {
-        let all = self.met.len() + 1 == self.settings.nodes as usize;
-        if !all || self.detector.is_some() || self.settings.nodes == 1 {
+        if self.detector.is_some() || self.others.is_empty() || !self.others.is_subset(&self.met) {
             return;
         }
+        if !self.said_met_all {
+            self.said_met_all = true;
+            self.tell_all(&Letter::MetAll, actions);
+        }
+        if self.others.is_subset(&self.met_all) {
+            self.start_detector(now, actions);
+        }
+    }
+
+    fn start_detector(&mut self, now: Time, actions: &mut Vec<Action>) {
         let setup = Setup {
             me: self.settings.me,
             detect_interval: self.settings.detect_interval,
@@ -244,7 +262,7 @@ impl Core {
         actions: &mut Vec<Action>,
         what: impl FnOnce(&mut dyn Drive, &mut Vec<Deed>) -> Result<(), NotTaken>,
     ) -> Result<(), NotTaken> {
-        // A test that comes before the detector has begun here is lost; there will be another.
+        // None where nobody looks for crashes.
         let Some(detector) = &mut self.detector else { return Ok(()) };
         let mut deeds = Vec::new();
         what(&mut **detector, &mut deeds)?;
@@ -285,6 +303,7 @@ impl Core {
         let _ = self.detect(now, actions, |detector, deeds| {
             detector.order(now, kgate_net::Order::Crashed(node, Incarnation(0)), deeds)
         });
+        self.begin_detection(now, actions);
         self.catalogue.answered(node, None);
         self.make_on(now, actions);
         self.answer_looks(actions);

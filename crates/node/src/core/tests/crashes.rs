@@ -52,7 +52,25 @@ fn who_is_held_for_crashed_stops() {
     assert_eq!(refused(&fleet.told(0, 1)).map(|it| it.0), Some(Why::NoNode));
 }
 
-/// Nobody is held for crashed who has not been there yet.
+/// Two that find each other long after both have found the third are not held for crashed meanwhile, by any detector; later crashes are found.
+#[test]
+fn who_cannot_answer_yet_is_not_dead() {
+    for detection in [Detection::VCube, Detection::Heartbeat, Detection::HiAdsd] {
+        let mut fleet = Fleet::apart(&Settings { detection, ..settings(3) });
+        fleet.connect(0, 1);
+        fleet.connect(0, 2);
+        fleet.pass(Span(10 * SECOND.0));
+        fleet.connect(1, 2);
+        fleet.pass(Span(10 * SECOND.0));
+        assert!(fleet.nodes.values().all(|node| node.crashed().next().is_none()), "{detection:?}");
+        assert_eq!(fleet.stopped, []);
+        fleet.kill(2);
+        fleet.pass(Span(10 * SECOND.0));
+        assert!(fleet.nodes.values().all(|node| node.crashed().eq([NodeId(2)])), "{detection:?}");
+    }
+}
+
+/// Nobody is held for crashed who has not been there yet, nor who has not met everybody.
 #[test]
 fn detection_begins_when_all_were_there() {
     let settings = settings(2);
@@ -60,6 +78,9 @@ fn detection_begins_when_all_were_there() {
     let mut core = Core::start(Time(1), settings, &BTreeMap::new(), &mut actions).unwrap();
     assert_eq!(core.next_due(), None, "no test is due");
     core.peer(Time(2), NodeId(1), PeerEvent::Up, &mut actions).unwrap();
+    assert_eq!(core.next_due(), None, "no test is due yet");
+    let met = PeerEvent::Letter(letter::Letter::MetAll.bytes());
+    core.peer(Time(3), NodeId(1), met, &mut actions).unwrap();
     assert!(core.next_due().is_some());
 }
 
@@ -82,4 +103,27 @@ fn a_node_with_a_store_comes_back() {
         }
         fleet.run();
     }
+}
+
+/// `tree-token`: a node is killed after its client's wish was stored, and before the grant was. When it starts again it has a permit at once for a client that is
+/// gone: it is given back, and others go on.
+#[test]
+fn a_permit_for_a_client_of_a_former_life() {
+    let fixed = vec![fixed(1, "gpu", 1, "tree-token")];
+    let settings = Settings { fixed, new_gates: None, detection: Detection::Off, ..settings(2) };
+    let mut fleet = Fleet::new(&settings);
+    fleet.hello(0, 1);
+    let gate = "gpu".into();
+    let ask = Ask::Acquire { number: 1, gate, weight: 1, permits: None, waits: true, process: None };
+    let mut actions = Vec::new();
+    fleet.nodes.get_mut(&NodeId(0)).expect("up").client(fleet.now, ClientId(1), ask, &mut actions);
+    let first = actions.iter().position(|action| matches!(action, Action::Store(..))).expect("it stores");
+    actions.truncate(first + 1);
+    fleet.carry_out(NodeId(0), actions);
+    fleet.kill(0);
+    fleet.start(&Settings { me: NodeId(0), ..settings });
+    fleet.connect(0, 1);
+    fleet.hello(1, 1);
+    fleet.acquire(1, 1, 1, "gpu", None);
+    assert!(granted(&fleet.told(1, 1)).is_some());
 }

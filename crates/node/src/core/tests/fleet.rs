@@ -24,6 +24,19 @@ pub(super) struct Fleet {
 impl Fleet {
     /// All of them, connected.
     pub(super) fn new(settings: &Settings) -> Self {
+        let mut fleet = Self::apart(settings);
+        let ids: Vec<NodeId> = fleet.nodes.keys().copied().collect();
+        for &a in &ids {
+            for &b in ids.iter().filter(|b| **b != a) {
+                fleet.peer(a, b, PeerEvent::Up);
+            }
+        }
+        fleet.run();
+        fleet
+    }
+
+    /// All of them, each alone.
+    pub(super) fn apart(settings: &Settings) -> Self {
         let mut fleet = Self {
             now: Time(1),
             nodes: BTreeMap::new(),
@@ -40,13 +53,14 @@ impl Fleet {
         for &me in &ids {
             fleet.start(&Settings { me, ..settings.clone() });
         }
-        for &a in &ids {
-            for &b in ids.iter().filter(|b| **b != a) {
-                fleet.peer(a, b, PeerEvent::Up);
-            }
-        }
-        fleet.run();
         fleet
+    }
+
+    /// Two of them are connected.
+    pub(super) fn connect(&mut self, one: u32, other: u32) {
+        self.peer(NodeId(one), NodeId(other), PeerEvent::Up);
+        self.peer(NodeId(other), NodeId(one), PeerEvent::Up);
+        self.run();
     }
 
     pub(super) fn start(&mut self, settings: &Settings) {

@@ -1,0 +1,61 @@
+//! What processes have used: processor time from `/proc`, messages from the nodes' own numbers.
+
+use anyhow::Context;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// The processor time of a process so far, in seconds.
+pub(super) fn cpu_seconds(pid: u32) -> anyhow::Result<f64> {
+    let path = format!("/proc/{pid}/stat");
+    let text = std::fs::read_to_string(&path).with_context(|| path.clone())?;
+    let ticks = ticks(&text).with_context(|| format!("{path} does not look as proc(5) says"))?;
+    let per_second = rustix::param::clock_ticks_per_second();
+    #[allow(clippy::cast_precision_loss)] // Far below 2^53.
+    Ok(ticks as f64 / per_second as f64)
+}
+
+/// Fields 14 and 15; the name before them, in parentheses, may hold anything.
+fn ticks(stat: &str) -> Option<u64> {
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    Some(fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?)
+}
+
+/// How many messages a node has sent to others for its gates so far.
+pub(super) async fn messages(api: &str) -> anyhow::Result<u64> {
+    let address = api.trim_start_matches("http://");
+    let mut stream =
+        TcpStream::connect(address).await.with_context(|| format!("asking {api} for its numbers"))?;
+    let ask = format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(ask.as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    Ok(sum(&answer, "kgate_messages_total{"))
+}
+
+fn sum(metrics: &str, name: &str) -> u64 {
+    let values = metrics.lines().filter(|line| line.starts_with(name));
+    values.filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program may call itself anything, even `) 1 2`.
+    #[test]
+    fn fields_after_any_name() {
+        let rest = "S 1 2 3 4 5 6 7 8 9 10 70 5 0 0 20";
+        assert_eq!(ticks(&format!("7 (kgate) {rest}")), Some(75));
+        assert_eq!(ticks(&format!("7 (a) b 1) {rest}")), Some(75));
+        assert_eq!(ticks("7 (kgate) S 1"), None);
+        assert!(cpu_seconds(std::process::id()).unwrap() >= 0.0);
+    }
+
+    /// All kinds are added, and nothing else.
+    #[test]
+    fn messages_of_all_kinds() {
+        let text = "# TYPE kgate_messages_total counter\nkgate_messages_total{gate=\"g\",kind=\"a\"} 3\nkgate_held{gate=\"g\"} 9\n\
+                    kgate_messages_total{gate=\"g\",kind=\"b\"} 4\n";
+        assert_eq!(sum(text, "kgate_messages_total{"), 7);
+    }
+}

@@ -1,0 +1,123 @@
+//! `kgate demo` and `kgate bench cluster`: real node processes, judged.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{json, kgate, stderr, stdout};
+
+fn number(report: &serde_json::Value, field: &str) -> u64 {
+    report[field].as_u64().unwrap_or_else(|| panic!("{field} of {report}"))
+}
+
+/// Three nodes of `slots`, nobody killed: permits are granted, never more than k inside, and the report has what scripts need.
+#[test]
+fn three_nodes() {
+    let report = json("demo --nodes 3 --seconds 3 --seed 0x2a --json");
+    assert!(number(&report, "grants") > 10, "{report}");
+    assert!((1..=2).contains(&number(&report, "max_inside")), "{report}");
+    assert_eq!((number(&report, "nodes"), number(&report, "k")), (3, 2));
+    assert_eq!((number(&report, "kills"), number(&report, "restarts")), (0, 0));
+    assert_eq!((report["protocol"].as_str(), report["seed"].as_str()), (Some("slots"), Some("0x2a")));
+    assert_eq!(report["violations"], serde_json::json!([]));
+    assert!(report["obtaining"]["p99_ms"].as_f64() >= report["obtaining"]["p50_ms"].as_f64(), "{report}");
+}
+
+/// Nodes of `slots` are killed for good, as many as it bears, and the others go on; what happened is written down and judged the same from there.
+#[test]
+fn killed_for_good() {
+    let trace = std::env::temp_dir().join(format!("kgate-demo-test-{}.ndjson", std::process::id()));
+    let output = kgate(&format!("demo --nodes 4 --seconds 6 --chaos --json --trace {}", trace.display()));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert!(output.status.success(), "{report}");
+    assert_eq!((number(&report, "kills"), number(&report, "restarts")), (2, 0));
+    assert!(number(&report, "grants_since") > 0, "the others go on: {report}");
+    let judged = json(&format!("trace judge {} --json", trace.display()));
+    assert_eq!(judged["grants"], report["grants"]);
+    std::fs::remove_file(trace).expect("it was written");
+}
+
+/// Nodes of `tree-token` are killed and come back with what they had stored.
+#[test]
+fn killed_and_started_again() {
+    let report = json("demo --nodes 3 --seconds 6 --chaos --protocol tree-token --json");
+    assert_eq!(report["troubles"], serde_json::json!([]));
+    assert_eq!(report["violations"], serde_json::json!([]));
+    assert!(number(&report, "kills") >= 2 && number(&report, "restarts") >= 1, "{report}");
+    assert!(number(&report, "grants_since") > 0, "{report}");
+}
+
+/// Without a terminal it says what happens in plain lines, and ends with a verdict.
+#[test]
+fn plain_lines() {
+    let output = kgate("demo --nodes 1 -k 1 --clients 2 --seconds 1 --chaos");
+    let text = stdout(&output);
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("none is killed") && text.contains("verdict     right"), "{text}");
+    assert!(!text.contains('\x1b'), "no colours or cursors: {text}");
+}
+
+/// What cannot be meant is refused before anything starts, with what could be.
+#[test]
+fn what_cannot_be_meant() {
+    for (line, says) in [
+        ("demo --protocol nonsense", "unknown protocol"),
+        ("demo --nodes 0", "--nodes"),
+        ("demo -k 0", "-k"),
+        ("demo --seconds 0", "--seconds"),
+        ("bench cluster --protocol nonsense", "unknown protocol"),
+        ("bench cluster --clients 1,x", "--clients"),
+        ("bench", "Usage"),
+    ] {
+        let output = kgate(line);
+        assert_eq!(output.status.code(), Some(2), "{line}");
+        assert!(stderr(&output).contains(says), "{line}: {}", stderr(&output));
+    }
+}
+
+/// A parent that dies leaves no node behind, and nothing that it wrote.
+#[test]
+fn nothing_is_left_behind() {
+    let folder = std::env::temp_dir().join(format!("kgate-demo-left-{}", std::process::id()));
+    std::fs::create_dir(&folder).expect("a folder");
+    let mut demo = std::process::Command::new(env!("CARGO_BIN_EXE_kgate"))
+        .args(["demo", "--nodes", "2", "--seconds", "60", "--json"])
+        .env("TMPDIR", &folder)
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let entries = || std::fs::read_dir(&folder).expect("there").count();
+    let logs = || {
+        let inner = std::fs::read_dir(&folder).expect("there").flatten().next();
+        inner.map_or(0, |inner| std::fs::read_dir(inner.path()).map_or(0, Iterator::count))
+    };
+    // Two configurations and two logs: both nodes were started.
+    wait_until("the nodes to start", || logs() == 4);
+    demo.kill().expect("it runs");
+    demo.wait().expect("it ends");
+    wait_until("the nodes to clear away", || entries() == 0);
+    std::fs::remove_dir(&folder).expect("empty");
+}
+
+/// Nothing tells us of a file that appears, so it is looked for.
+fn wait_until(what: &str, done: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !done() {
+        assert!(Instant::now() < deadline, "waited for {what}");
+        std::thread::yield_now();
+    }
+}
+
+/// The bench measures what it says, and judges it.
+#[test]
+fn a_small_bench() {
+    let report = json("bench cluster --nodes 2 -k 1,2 --clients 3 --seconds 1 --json");
+    let rows = report["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 2);
+    for row in rows {
+        assert!(number(row, "acquisitions") > 0 && number(row, "violations") == 0, "{row}");
+        assert!(row["messages_per_acquisition"].as_f64() > Some(0.0), "{row}");
+        assert!(row["jain"].as_f64() > Some(0.3), "{row}");
+    }
+    assert_eq!(number(&rows[0], "max_inside"), 1);
+}
