@@ -82,6 +82,11 @@ impl Permit {
         self.shared.until.borrow().after(LeaseInstant::now())
     }
 
+    /// It is bound to a lock that its holder has taken: it counts for as long as that is held, whatever becomes of the node. For nodes that look at such locks.
+    pub fn bind(&self) {
+        let _ = self.shared.commands.send(Command::Bind(self.granted.number));
+    }
+
     /// Whether it no longer counts.
     pub fn is_lost(&self) -> bool {
         self.granted.lost.borrow().is_some()

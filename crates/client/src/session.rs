@@ -50,6 +50,7 @@ pub(crate) enum Command {
     Acquire(u64, Wish, Answer),
     Withdraw(u64),
     Release(u64, Option<oneshot::Sender<()>>),
+    Bind(u64),
     Bye,
 }
 
@@ -96,6 +97,8 @@ struct Line {
 /// A permit in hand, as the task knows it.
 struct Held {
     lost: watch::Sender<Option<String>>,
+    /// Bound to a lock of its holder's: it counts whatever becomes of the node.
+    bound: bool,
 }
 
 /// The session of a client.
@@ -111,6 +114,8 @@ pub(crate) struct Session {
     sequence: u64,
     waiting: BTreeMap<u64, (Wish, Answer)>,
     held: BTreeMap<u64, Held>,
+    /// Those that are bound to a lock, and of which the node that is there now knows nothing.
+    orphans: BTreeMap<u64, Held>,
     releasing: BTreeMap<u64, Vec<oneshot::Sender<()>>>,
     ending: bool,
 }
@@ -138,6 +143,7 @@ impl Session {
             sequence: 0,
             waiting: BTreeMap::new(),
             held: BTreeMap::new(),
+            orphans: BTreeMap::new(),
             releasing: BTreeMap::new(),
             ending: false,
         };
@@ -221,12 +227,20 @@ impl Session {
                 self.release(number, None).await;
             }
             Command::Release(number, done) => self.release(number, done).await,
+            Command::Bind(number) => {
+                if let Some(held) = self.held.get_mut(&number) {
+                    held.bound = true;
+                }
+            }
             Command::Bye => self.end().await,
         }
     }
 
     async fn release(&mut self, number: u64, done: Option<oneshot::Sender<()>>) {
-        if self.held.remove(&number).is_some() {
+        if self.orphans.remove(&number).is_some() {
+            // The node that is there now finds out by the lock.
+            done.into_iter().for_each(tell_done);
+        } else if self.held.remove(&number).is_some() {
             self.releasing.entry(number).or_default().extend(done);
             self.say(Say::Release(v1::Release { number })).await;
         }
@@ -278,7 +292,7 @@ impl Session {
     async fn on_granted(&mut self, granted: v1::Granted) {
         let v1::Granted { number, slots, fence, k } = granted;
         let (lost, seen) = watch::channel(None);
-        self.held.insert(number, Held { lost });
+        self.held.insert(number, Held { lost, bound: false });
         let fence = fence.and_then(|bytes| bytes.try_into().ok()).map(u128::from_be_bytes);
         let granted = Granted { number, slots, fence, k, lost: seen };
         let answer = self.waiting.remove(&number).map(|(_, answer)| answer);
@@ -301,6 +315,9 @@ impl Session {
             if self.held.is_empty() && (self.ending || self.commands.is_closed()) {
                 return Err(last);
             }
+            while let Ok(command) = self.commands.try_recv() {
+                self.on_command(command).await;
+            }
             let until = *self.until.borrow();
             let ticket = *self.ticket.borrow();
             let resume = (!self.held.is_empty()).then_some(ticket);
@@ -322,7 +339,7 @@ impl Session {
                     | Error::Address(_)),
                 ) => {
                     last = error.to_string();
-                    if self.held.is_empty() && pauses.len() == 0 {
+                    if self.held.is_empty() && self.orphans.is_empty() && pauses.len() == 0 {
                         return Err(last);
                     }
                     let pause = pauses.next().unwrap_or(AGAIN[AGAIN.len() - 1]);
@@ -338,8 +355,10 @@ impl Session {
         let unknown: Vec<u64> =
             self.held.keys().filter(|number| !welcome.holds.contains(number)).copied().collect();
         for number in unknown {
-            if let Some(held) = self.held.remove(&number) {
-                held.lost.send_replace(Some("its node does not know it any more".into()));
+            match self.held.remove(&number) {
+                Some(held) if held.bound => drop(self.orphans.insert(number, held)),
+                Some(held) => drop(held.lost.send_replace(Some("its node does not know it any more".into()))),
+                None => {}
             }
         }
         let wishes: Vec<Say> =
@@ -361,8 +380,12 @@ impl Session {
     }
 
     fn lose_held(&mut self, why: &str) {
-        for (_, held) in std::mem::take(&mut self.held) {
-            held.lost.send_replace(Some(why.to_owned()));
+        for (number, held) in std::mem::take(&mut self.held) {
+            if held.bound {
+                self.orphans.insert(number, held);
+            } else {
+                held.lost.send_replace(Some(why.to_owned()));
+            }
         }
     }
 

@@ -175,7 +175,10 @@ fn granted(client: &Client, address: &str, permit: &Permit) -> Result<Granted, S
     let inherited = match address.parse() {
         Ok(Address::Unix(socket)) if *client.until().borrow() == LeaseInstant::FOR_EVER => {
             let folder = socket.parent().unwrap_or(Path::new("/"));
-            slots.iter().map(|slot| lock(folder, permit.gate(), *slot)).collect::<Result<_, _>>()?
+            let locks = slots.iter().map(|slot| lock(folder, permit.gate(), *slot));
+            let locks = locks.collect::<Result<_, _>>()?;
+            permit.bind();
+            locks
         }
         Ok(Address::Unix(_) | Address::Tcp(_)) | Err(_) => Vec::new(),
     };

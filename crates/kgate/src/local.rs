@@ -114,8 +114,9 @@ pub(crate) fn config() -> anyhow::Result<Config> {
     })
 }
 
-/// Nobody reads our output any more.
-pub(crate) fn fall_silent() -> std::io::Result<()> {
+/// It serves: its number is written down for whoever wants to stop it, and nobody reads its output any more.
+pub(crate) fn fall_silent() -> anyhow::Result<()> {
+    std::fs::write(folder()?.join("node.pid"), std::process::id().to_string())?;
     let nowhere = File::options().write(true).open(Path::new("/dev/null"))?;
     Ok(rustix::stdio::dup2_stdout(&nowhere)?)
 }

@@ -64,7 +64,7 @@ pub(crate) fn run(args: &NodeArgs) -> Outcome {
         writeln!(std::io::stdout(), "{}", serde_json::json!({ "api": node.api(), "peer": node.peer() }))?;
         std::io::stdout().flush()?;
         if args.local {
-            local::fall_silent()?;
+            local::fall_silent().map_err(std::io::Error::other)?;
         }
         let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         tokio::select! {

@@ -282,7 +282,10 @@ impl Core {
 
     /// This node stops: everybody who holds something here loses it, and its peers are told.
     pub fn leave(&mut self, actions: &mut Vec<Action>) {
-        if !self.stopped {
+        if self.sessions.terms().valid_for.is_none() {
+            // What is bound to processes outlives this node.
+            self.stopped = true;
+        } else if !self.stopped {
             self.stop_all("its node stops", actions);
             actions.pop_if(|action| matches!(action, Action::Stop(_)));
             self.tell_all(&Letter::Leaving, actions);
