@@ -63,7 +63,7 @@ fn what_cannot_be_meant() {
     for (line, says) in [
         ("demo --protocol nonsense", "unknown protocol"),
         ("demo --nodes 0", "--nodes"),
-        ("demo -k 0", "-k"),
+        ("demo -k 0", "--units"),
         ("demo --seconds 0", "--seconds"),
         ("bench cluster --protocol nonsense", "unknown protocol"),
         ("bench cluster --clients 1,x", "--clients"),
@@ -100,11 +100,12 @@ fn nothing_is_left_behind() {
 }
 
 /// Nothing tells us of a file that appears, so it is looked for.
+#[allow(clippy::disallowed_methods)] // A deadline for real processes.
 fn wait_until(what: &str, done: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while !done() {
         assert!(Instant::now() < deadline, "waited for {what}");
-        std::thread::yield_now();
+        std::thread::park_timeout(Duration::from_millis(10));
     }
 }
 

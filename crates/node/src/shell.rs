@@ -85,7 +85,8 @@ impl Shell {
         let mut idle_since = now();
         loop {
             self.carry_out(&mut actions)?;
-            if !self.streams.is_empty() || self.core.sessions() > 0 {
+            // The clock is not for nothing: it is read only where somebody counts.
+            if self.idle_stop.is_some() && (!self.streams.is_empty() || self.core.sessions() > 0) {
                 idle_since = now();
             }
             let idle = self.idle_stop.map(|most| most.saturating_sub(since(idle_since)));

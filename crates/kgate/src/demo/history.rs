@@ -261,7 +261,7 @@ mod tests {
         assert!(history.is_in(one, &[0], Some(5)) && history.is_in(other, &[0], Some(6)));
         assert_eq!(properties(&history, 2), [SlotFences::NAME]);
         assert!(history.is_out(one) && history.is_out(other) && history.asks(one));
-        assert!(history.is_in(one, &[0], Some(6)));
+        assert!(history.is_in(one, &[0], Some(4)));
         assert_eq!(properties(&history, 2), [SlotFences::NAME; 2]);
     }
 
