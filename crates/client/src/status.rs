@@ -34,10 +34,9 @@ impl Client {
 }
 
 fn said_no(address: &Address, status: &tonic::Status) -> Error {
-    match status.code() {
-        tonic::Code::Unavailable | tonic::Code::Unknown => {
-            Error::NoNode { address: address.to_string(), why: status.message().to_owned() }
-        }
-        _ => Error::Refused(Refusal::new(0, status.message().to_owned())),
+    let text = status.message().to_owned();
+    if matches!(status.code(), tonic::Code::Unavailable | tonic::Code::Unknown) {
+        return Error::NoNode { address: address.to_string(), why: text };
     }
+    Error::Refused(Refusal::new(0, text))
 }

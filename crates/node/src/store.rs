@@ -19,6 +19,9 @@ pub struct StoreError {
     why: String,
 }
 
+/// What gates have stored.
+pub(crate) type Stored = BTreeMap<GateId, Vec<u8>>;
+
 /// The store of a node.
 #[derive(Debug)]
 pub(crate) struct Store {
@@ -28,13 +31,11 @@ pub(crate) struct Store {
 
 impl Store {
     /// Opens the store in that folder, or makes it; in memory only, if none. Returns what is in it, and which life begins.
-    pub(crate) fn open(
-        folder: Option<&Path>,
-    ) -> Result<(Self, Incarnation, BTreeMap<GateId, Vec<u8>>), StoreError> {
+    pub(crate) fn open(folder: Option<&Path>) -> Result<(Self, Incarnation, Stored), StoreError> {
         let Some(folder) = folder else {
-            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-            // A life without a store: later than all before it, as far as the clock tells.
-            let life = now.map_or(1, |now| u32::try_from(now.as_secs()).unwrap_or(u32::MAX));
+            // A life without a store: later than all before it, as far as the clock on the wall tells.
+            let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+            let life = u32::try_from(now.tv_sec).unwrap_or(u32::MAX);
             let store = Self { path: PathBuf::new(), database: None };
             return Ok((store, Incarnation(life), BTreeMap::new()));
         };
@@ -42,7 +43,7 @@ impl Store {
         let failed = |why: String| StoreError { path: path.clone(), why };
         std::fs::create_dir_all(folder).map_err(|error| failed(error.to_string()))?;
         let database = Database::create(&path).map_err(|error| failed(error.to_string()))?;
-        let begin = || -> Result<(u32, BTreeMap<GateId, Vec<u8>>), redb::Error> {
+        let begin = || -> Result<(u32, Stored), redb::Error> {
             let write = database.begin_write()?;
             let life = {
                 let mut lives = write.open_table(LIVES)?;

@@ -68,11 +68,11 @@ fn what_is_stored_comes_back() {
     let setup = Setup { graph: Some(graph.into()), ..setup(0, 2) };
     let mut deeds = Vec::new();
     let stored = |deeds: &[Deed]| {
-        let stores = deeds.iter().filter_map(|deed| match deed {
+        let mut stores = deeds.iter().filter_map(|deed| match deed {
             Deed::Store(bytes) => Some(bytes.clone()),
             Deed::Send { .. } | Deed::Arm(..) | Deed::Disarm(_) | Deed::Tell(_) => None,
         });
-        stores.last()
+        stores.next_back()
     };
     let mut node = Driver::<TreeToken>::start(&setup, None, &mut deeds).unwrap();
     node.order(Time::ZERO, Order::Acquire(1), &mut deeds).unwrap();

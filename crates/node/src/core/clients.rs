@@ -470,8 +470,7 @@ impl Core {
 
     /// This node takes part no more: everybody is told so.
     pub(super) fn stop_all(&mut self, why: &str, actions: &mut Vec<Action>) {
-        let all: Vec<(SessionId, Option<ClientId>, Vec<(u64, RequestState)>)> = self.sessions.all();
-        for (session, client, requests) in all {
+        for (session, client, requests) in self.sessions.all() {
             for (number, state) in requests {
                 let key = RequestKey { session, number };
                 match state {

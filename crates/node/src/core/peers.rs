@@ -67,12 +67,12 @@ impl Core {
             PeerEvent::Shunned => self.held_for_crashed(from, actions),
             PeerEvent::Letter(bytes) => {
                 let letter = Letter::read(&bytes).ok_or("bytes that are no letter")?;
-                match letter {
-                    Letter::HeldForCrashed => self.held_for_crashed(from, actions),
-                    _ if self.crashed.contains(&from) => {
-                        actions.push(Action::Send(from, Letter::HeldForCrashed.bytes()));
-                    }
-                    letter => return self.letter(now, from, letter, actions),
+                if letter == Letter::HeldForCrashed {
+                    self.held_for_crashed(from, actions);
+                } else if self.crashed.contains(&from) {
+                    actions.push(Action::Send(from, Letter::HeldForCrashed.bytes()));
+                } else {
+                    return self.letter(now, from, letter, actions);
                 }
             }
         }

@@ -63,6 +63,9 @@ impl Terms {
     }
 }
 
+/// A session, its stream, and where its requests stand.
+pub(super) type Summary = (SessionId, Option<ClientId>, Vec<(u64, RequestState)>);
+
 /// All sessions of this node.
 #[derive(Debug)]
 pub(super) struct Sessions {
@@ -181,7 +184,7 @@ impl Sessions {
     }
 
     /// All of them, with their streams and requests.
-    pub(super) fn all(&self) -> Vec<(SessionId, Option<ClientId>, Vec<(u64, RequestState)>)> {
+    pub(super) fn all(&self) -> Vec<Summary> {
         let requests = |session: &Session| {
             session.requests.iter().map(|(number, request)| (*number, request.state)).collect()
         };
