@@ -92,7 +92,7 @@ impl Report {
         let verdict = match (self.violations.len(), self.troubles.len(), self.grants) {
             (0, 0, 0) => "FAILED: nobody was granted anything".to_owned(),
             (0, 0, _) => {
-                "right: never more than k inside, every slot one holder and a growing fence, everybody served"
+                "right: never more than k inside, slots and fences in order where there are any, everybody served"
                     .to_owned()
             }
             (0, some, _) => {
