@@ -41,8 +41,6 @@ struct Waiter {
     weight: u32,
     since: Time,
     process: Process,
-    /// Whether the protocol knows of it.
-    handed: bool,
 }
 
 /// Who holds something here.
@@ -80,6 +78,10 @@ pub(super) struct Gate {
     /// Whether the protocol knows all who wait; else it serves one client at a time.
     numbered: bool,
     waiting: VecDeque<Waiter>,
+    /// So many of the first of those the protocol knows of.
+    handed: usize,
+    /// So many of those wait no more, and the protocol could not be told.
+    abandoned: usize,
     holding: BTreeMap<GrantId, Holder>,
     pub(super) counters: Counters,
 }
@@ -92,6 +94,8 @@ impl Gate {
             others: u64::from(nodes) - 1,
             numbered,
             waiting: VecDeque::new(),
+            handed: 0,
+            abandoned: 0,
             holding: BTreeMap::new(),
             counters: Counters::default(),
         }
@@ -99,7 +103,7 @@ impl Gate {
 
     /// How many wait here.
     pub(super) fn waiters(&self) -> usize {
-        self.waiting.iter().filter(|waiter| waiter.key.is_some()).count()
+        self.waiting.len() - self.abandoned
     }
 
     /// How many hold something here.
@@ -126,24 +130,19 @@ impl Gate {
         process: Process,
         out: &mut Vec<Outcome>,
     ) -> Result<(), NotTaken> {
-        self.waiting.push_back(Waiter { key: Some(key), weight, since: now, process, handed: false });
+        self.waiting.push_back(Waiter { key: Some(key), weight, since: now, process });
         self.hand_over(now, out).inspect_err(|_| drop(self.waiting.pop_back()))
     }
 
     /// Tells the protocol of those who wait, as many as it can bear to know.
     fn hand_over(&mut self, now: Time, out: &mut Vec<Outcome>) -> Result<(), NotTaken> {
-        while let Some(next) = self.waiting.iter().position(|waiter| !waiter.handed) {
-            if !self.numbered && (next > 0 || !self.holding.is_empty()) {
+        while let Some(weight) = self.waiting.get(self.handed).map(|waiter| waiter.weight) {
+            if !self.numbered && (self.handed > 0 || !self.holding.is_empty()) {
                 return Ok(());
             }
-            let weight = self.waiting[next].weight;
             // First, since it may be granted at once.
-            self.waiting[next].handed = true;
-            let taken = self.order(now, Order::Acquire(weight), out);
-            if taken.is_err() {
-                self.waiting[next].handed = false;
-                return taken;
-            }
+            self.handed += 1;
+            self.order(now, Order::Acquire(weight), out).inspect_err(|_| self.handed -= 1)?;
         }
         Ok(())
     }
@@ -181,7 +180,8 @@ impl Gate {
         let granted = |deed: &Deed| matches!(deed, Deed::Tell(Notice::Granted { .. }));
         if self.driver.observe().phase == Phase::Waiting || deeds.iter().any(granted) {
             let process = Process::default();
-            self.waiting.push_back(Waiter { key: None, weight: 1, since: now, process, handed: true });
+            self.waiting.push_back(Waiter { key: None, weight: 1, since: now, process });
+            (self.handed, self.abandoned) = (1, 1);
         }
         self.carry_out(now, deeds, out);
     }
@@ -259,16 +259,26 @@ impl Gate {
                 }
             }
             Notice::TooLarge { weight, most } => {
-                let wide = |waiter: &Waiter| waiter.handed && waiter.weight == weight;
-                if let Some(at) = self.waiting.iter().position(wide)
-                    && let Some(key) = self.waiting.remove(at).and_then(|waiter| waiter.key)
-                {
+                if let Some(Waiter { key: Some(key), .. }) = self.take_first(weight) {
                     out.push(Outcome::TooLarge { key, weight, most });
                 }
             }
             // A detector's; and that the request is out, which nobody here has to know.
             Notice::Asked | Notice::Suspected(..) => {}
         }
+    }
+
+    /// The first of those whom the protocol knows of that wants as much waits no more.
+    fn take_first(&mut self, weight: u32) -> Option<Waiter> {
+        let at = self.waiting.iter().take(self.handed).position(|waiter| waiter.weight == weight)?;
+        self.take_handed(at)
+    }
+
+    fn take_handed(&mut self, at: usize) -> Option<Waiter> {
+        let waiter = self.waiting.remove(at)?;
+        self.handed -= 1;
+        self.abandoned -= usize::from(waiter.key.is_none());
+        Some(waiter)
     }
 
     /// It is for the first of those who wait for as much: with several queues at a gate they are not served in their order.
@@ -281,9 +291,8 @@ impl Gate {
         out: &mut Vec<Outcome>,
     ) {
         let units = if self.numbered { slots.len() } else { 1 };
-        let fits = |waiter: &Waiter| waiter.handed && waiter.weight as usize == units;
-        let at = self.waiting.iter().position(fits).expect("somebody asked for that");
-        let Waiter { key, weight, since, process, .. } = self.waiting.remove(at).expect("it is there");
+        let first = self.take_first(u32::try_from(units).expect("at most k"));
+        let Waiter { key, weight, since, process } = first.expect("somebody asked for that");
         let Some(key) = key else { return self.give_back(now, grant, out) };
         self.counters.grants += 1;
         self.counters.longest_wait = self.counters.longest_wait.max(age(now, since));
@@ -306,14 +315,15 @@ impl Gate {
             cut_off: is_cut_off(holder.key),
         });
         let stamp = seen.stamp.map(|stamp| (stamp.clock, stamp.node.0));
-        let waiting = self.waiting.iter().filter(|waiter| waiter.key.is_some()).map(|waiter| Client {
+        let waiting = self.waiting.iter().enumerate().filter(|(_, waiter)| waiter.key.is_some());
+        let waiting = waiting.map(|(at, waiter)| Client {
             node: me,
             process: waiter.process.clone(),
             weight: waiter.weight,
             since: age(now, waiter.since),
             slots: Vec::new(),
             fence: None,
-            stamp: stamp.filter(|_| waiter.handed),
+            stamp: stamp.filter(|_| at < self.handed),
             cut_off: false,
         });
         GateView {

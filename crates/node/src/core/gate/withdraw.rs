@@ -14,7 +14,7 @@ impl Gate {
     /// Takes a request back; false if it does not wait here.
     pub(in crate::core) fn withdraw(&mut self, now: Time, key: RequestKey, out: &mut Vec<Outcome>) -> bool {
         let Some(at) = self.waiting.iter().position(|waiter| waiter.key == Some(key)) else { return false };
-        if !self.waiting[at].handed {
+        if at >= self.handed {
             self.waiting.remove(at);
             return true;
         }
@@ -27,10 +27,11 @@ impl Gate {
             if self.order(now, Order::Withdraw, out).is_err() {
                 assert_eq!(taken_back, 0, "a protocol takes back all or nothing");
                 self.waiting[at].key = None;
+                self.abandoned += 1;
                 return true;
             }
         }
-        self.waiting.remove(at);
+        self.take_handed(at);
         for weight in behind {
             self.order(now, Order::Acquire(weight), out).expect("it was asked for before");
         }
@@ -39,6 +40,6 @@ impl Gate {
     }
 
     fn handed_from(&self, at: usize) -> impl Iterator<Item = u32> + '_ {
-        self.waiting.iter().skip(at).filter(|waiter| waiter.handed).map(|waiter| waiter.weight)
+        self.waiting.range(at..self.handed).map(|waiter| waiter.weight)
     }
 }

@@ -185,3 +185,25 @@ fn what_makes_no_sense_is_refused() {
     fleet.ask(0, 9, Ask::Renew { sequence: 1 });
     assert_eq!(refused(&fleet.told(0, 9)).map(|it| it.0), Some(Why::BadRequest));
 }
+
+/// Ten thousand wait at one node: all of them are served, in their order.
+#[test]
+fn ten_thousand_wait() {
+    let many = 10_000;
+    let mut fleet = Fleet::new(&Settings { queue_max: 20_000, ..settings(2) });
+    fleet.hello(0, 1);
+    for number in 0..many {
+        fleet.acquire(0, 1, number, "gpu", Some(2));
+    }
+    let mut served = 0;
+    while served < many {
+        for tell in fleet.told(0, 1) {
+            if let Tell::Granted { number, .. } = tell {
+                assert_eq!(number, served);
+                served += 1;
+                fleet.ask(0, 1, Ask::Release { number });
+            }
+        }
+        fleet.ask(0, 1, Ask::Renew { sequence: 0 });
+    }
+}
