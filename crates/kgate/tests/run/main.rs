@@ -16,8 +16,9 @@ mod scene;
 mod signals;
 
 use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
 use std::panic;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::sync::Mutex;
 
 use clap::{CommandFactory, FromArgMatches, Parser};
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
     if arguments.get(1).is_some_and(|first| first == "run" || first == "acquire" || first == "release") {
         return fake_kgate();
     }
+    heed_all_signals(&arguments);
     let filters: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let all = [ends::TESTS, signals::TESTS, faults::TESTS, jobs::TESTS, holds::TESTS].concat();
     if std::env::args().any(|word| word == "--list") {
@@ -49,6 +51,24 @@ fn main() -> ExitCode {
     let chosen =
         all.into_iter().filter(|(name, _)| filters.is_empty() || filters.iter().any(|f| name.contains(f)));
     run_all(chosen.collect())
+}
+
+/// Whoever started the tests may ignore signals (`nohup` does), and whatever is started inherits that. Then everything is started once more without.
+fn heed_all_signals(arguments: &[OsString]) {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap_or("0").trim();
+    let ignored = u64::from_str_radix(ignored, 16).unwrap_or(0);
+    // HUP, INT, QUIT, USR1, USR2, TERM.
+    let matter = [1, 2, 3, 10, 12, 15].iter().fold(0, |all, number| all | 1 << (number - 1));
+    if ignored & matter != 0 && std::env::var_os("KGATE_TEST_HEEDS").is_none() {
+        let mut again = Command::new("env");
+        again
+            .arg("--default-signal=HUP,INT,QUIT,USR1,USR2,TERM")
+            .args(std::env::current_exe())
+            .args(&arguments[1..]);
+        let error = again.env("KGATE_TEST_HEEDS", "1").exec();
+        panic!("cannot start again with all signals: {error}");
+    }
 }
 
 fn fake_kgate() -> ExitCode {
