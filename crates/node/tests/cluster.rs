@@ -6,6 +6,9 @@ use kgate_client::{Client, Error, api};
 use kgate_node::{Config, Node};
 use tokio::net::TcpListener;
 
+/// How many configurations were written: each has a file of its own.
+static FILES: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+
 /// As many nodes as there are, on ports that were free.
 async fn cluster(nodes: u32, more: &str) -> Vec<Node> {
     let mut listeners = Vec::new();
@@ -17,9 +20,8 @@ async fn cluster(nodes: u32, more: &str) -> Vec<Node> {
     let mut all = Vec::new();
     for (id, listener) in listeners.into_iter().enumerate() {
         let text = format!("id = {id}\nnodes = {addresses:?}\napi = \"127.0.0.1:0\"\n{more}");
-        let folder =
-            std::env::temp_dir().join(format!("kgate-{}-{:?}-{id}", std::process::id(), addresses[id]));
-        let path = folder.with_extension("toml");
+        let file = FILES.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("kgate-cluster-{}-{file}.toml", std::process::id()));
         std::fs::write(&path, text).unwrap();
         let config = Config::read(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
