@@ -2,8 +2,10 @@
 //!
 //! The group is told first and at once, since that cannot be outrun by forking; then everybody who left it. A stopped process
 //! is woken so that it hears the TERM; KILL needs no waking. The number of the group stays ours as long as its first process
-//! is not waited for, which nobody does before the tree is gone.
+//! is not waited for, which nobody does before the tree is gone. Whoever moved up in the tree while it was walked, since its parent heard the TERM first,
+//! is found by a later walk and told then: everybody hears TERM, and once.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, getpgid, kill_process, kill_process_group};
@@ -18,6 +20,8 @@ pub(crate) struct Sweep {
     group: Option<Pid>,
     kill_at: LeaseInstant,
     killing: bool,
+    /// Who has heard TERM.
+    told: BTreeSet<i32>,
 }
 
 /// Whoever forks while it is being killed is met again so soon.
@@ -26,15 +30,22 @@ const AGAIN: Duration = Duration::from_millis(10);
 impl Sweep {
     /// TERM now, KILL then.
     pub(crate) fn gently(tree: Tree, group: Option<Pid>, kill_at: LeaseInstant) -> Self {
-        let sweep = Sweep { tree, group, kill_at, killing: false };
-        sweep.send(Signal::TERM);
-        sweep.send(Signal::CONT);
+        let mut sweep = Sweep { tree, group, kill_at, killing: false, told: BTreeSet::new() };
+        if let Some(group) = group {
+            let _empty = kill_process_group(group, Signal::TERM);
+            let _empty = kill_process_group(group, Signal::CONT);
+        }
+        // TERM to the same process twice would make some give up their cleaning.
+        let in_group = |process: &Pid| group.is_some() && getpgid(Some(*process)).ok() == group;
+        let heard = sweep.tree.living().into_iter().filter(in_group);
+        sweep.told = heard.map(|process| process.as_raw_nonzero().get()).collect();
+        sweep.tell_the_others();
         sweep
     }
 
     /// KILL now.
     pub(crate) fn at_once(tree: Tree, group: Option<Pid>) -> Self {
-        Sweep { tree, group, kill_at: LeaseInstant::NEVER, killing: true }
+        Sweep { tree, group, kill_at: LeaseInstant::NEVER, killing: true, told: BTreeSet::new() }
     }
 
     /// Does what the instant asks for; true when nobody is left. `latest` is D - K, which may not be passed.
@@ -46,7 +57,9 @@ impl Sweep {
             return true;
         }
         if self.killing {
-            self.send(Signal::KILL);
+            self.kill();
+        } else {
+            self.tell_the_others();
         }
         false
     }
@@ -55,16 +68,22 @@ impl Sweep {
         if self.killing { now + AGAIN } else { self.kill_at.min(latest) }
     }
 
-    fn send(&self, signal: Signal) {
+    /// TERM to everybody who has not heard it.
+    fn tell_the_others(&mut self) {
+        for process in self.tree.living() {
+            if self.told.insert(process.as_raw_nonzero().get()) {
+                let _gone = kill_process(process, Signal::TERM);
+                let _gone = kill_process(process, Signal::CONT);
+            }
+        }
+    }
+
+    fn kill(&self) {
         if let Some(group) = self.group {
-            let _empty = kill_process_group(group, signal);
+            let _empty = kill_process_group(group, Signal::KILL);
         }
         for process in self.tree.living() {
-            // TERM to the same process twice would make some give up their cleaning.
-            let told = self.group.is_some() && getpgid(Some(process)).ok() == self.group;
-            if !told || signal == Signal::KILL {
-                let _gone = kill_process(process, signal);
-            }
+            let _gone = kill_process(process, Signal::KILL);
         }
     }
 }
