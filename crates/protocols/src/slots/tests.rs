@@ -45,7 +45,7 @@ fn printed(nodes: u32, permits: u32, slots: SlotOptions, switches: Printed) -> N
 }
 
 /// What one process has granted, ever.
-fn grants(net: &Net<Slots>, of: u32) -> Vec<(GrantId, Vec<u32>, Fence)> {
+fn grants<P: Protocol>(net: &Net<P>, of: u32) -> Vec<(GrantId, Vec<u32>, Fence)> {
     let granted = net.told.iter().filter_map(|(_, node, notice)| match notice {
         Notice::Granted { grant, slots: Some(slots), fence: Some(fence) } if node.0 == of => {
             Some((*grant, slots.to_vec(), *fence))

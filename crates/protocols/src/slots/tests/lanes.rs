@@ -13,15 +13,7 @@ fn lanes(nodes: u32, permits: u32, options: SlotOptions) -> Net<Lanes> {
 
 /// What one process has granted, ever, with the slots of each grant.
 fn granted(net: &Net<Lanes>, of: u32) -> Vec<(GrantId, Vec<u32>)> {
-    let granted = net.told.iter().filter_map(|(_, node, notice)| match notice {
-        Notice::Granted { grant, slots: Some(slots), .. } if node.0 == of => Some((*grant, slots.to_vec())),
-        Notice::Granted { .. }
-        | Notice::Asked
-        | Notice::Lost { .. }
-        | Notice::TooLarge { .. }
-        | Notice::Suspected(..) => None,
-    });
-    granted.collect()
+    grants(net, of).into_iter().map(|(grant, slots, _)| (grant, slots)).collect()
 }
 
 fn is_armed(net: &Net<Lanes>, at: u32, timer: LanesTimer) -> bool {
