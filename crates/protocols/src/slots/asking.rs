@@ -241,8 +241,18 @@ impl Slots {
         if let Some(uses) = uses {
             *uses += 1;
         }
+        let width = next.expect("somebody waits who wants just as many");
         match &mut self.pending {
             None => drop(self.wishes.pop_front()),
+            // The request stays as it is, for the next client here: nobody need hear of it, and nobody is overtaken who asked later.
+            Some(pending)
+                if self.wishes.front() == Some(&width)
+                    && pending.parts.iter().all(|part| *part == width)
+                    && self.debts.all_before(pending.stamp) =>
+            {
+                pending.parts.pop_front();
+                pending.parts.extend(self.wishes.pop_front());
+            }
             Some(pending) => {
                 pending.parts.pop_front();
                 if pending.parts.is_empty() {

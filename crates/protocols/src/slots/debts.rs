@@ -6,6 +6,7 @@ use kgate_core::NodeId;
 
 use super::message::About;
 use super::slot_set::SlotSet;
+use super::stamp::Stamp;
 
 /// What one process was told.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -68,6 +69,11 @@ impl Debts {
     /// Whether nothing is owed to anybody.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Whether all those that are owed something asked before `stamp`.
+    pub(super) fn all_before(&self, stamp: Stamp) -> bool {
+        self.0.iter().all(|debt| debt.about.stamp < stamp)
     }
 
     /// Keeps those for which `keep` says so; it may change them.

@@ -133,6 +133,49 @@ fn a_cohort_is_bounded_while_others_wait() {
     }
 }
 
+/// Section 6, cohort: what goes from client to client leaves the request of its process as it is, for the next of them, and costs no message.
+#[test]
+fn a_cohort_keeps_its_request() {
+    for options in [flat(), tree()] {
+        let mut net = net(4, 1, SlotOptions { cohort: 4, ..options });
+        enter(&mut net, 0, 1, &[0]);
+        acquire(&mut net, 1, 1);
+        net.deliver_all();
+        (0..6).for_each(|_| acquire(&mut net, 0, 1));
+        net.deliver_all();
+        net.sent.clear();
+        for _ in 0..4 {
+            release_last(&mut net, 0);
+        }
+        assert_eq!(net.sent.len(), 0);
+        release_last(&mut net, 0);
+        assert_eq!((grants(&net, 0).len(), grants(&net, 1).len()), (5, 1), "who was first is first");
+    }
+}
+
+/// Section 6, cohort: whoever asks later than a process, but before clients that only came to it meanwhile, is overtaken by B of them and no more.
+#[test]
+fn a_cohort_does_not_let_newcomers_use_an_old_request_before_others() {
+    let mut net = net(3, 1, SlotOptions { cohort: 2, ..flat() });
+    enter(&mut net, 0, 1, &[0]);
+    (0..9).for_each(|_| acquire(&mut net, 0, 1));
+    net.deliver_all();
+    acquire(&mut net, 1, 1);
+    net.deliver_all();
+    for _ in 0..3 {
+        assert_eq!(grants(&net, 1).len(), 0);
+        release_last(&mut net, 0);
+    }
+    assert_eq!((grants(&net, 0).len(), grants(&net, 1).len()), (3, 1));
+}
+
+/// The youngest permit of a process is given back, and everybody hears of it.
+fn release_last(net: &mut Net<Slots>, node: u32) {
+    let grant = grants(net, node).pop().expect("it holds").0;
+    release(net, node, grant);
+    net.deliver_all();
+}
+
 /// Section 6, cohort: while nobody else waits, it goes from client to client of its process as often as one likes.
 #[test]
 fn a_cohort_is_unbounded_while_nobody_waits() {

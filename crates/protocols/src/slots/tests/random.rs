@@ -160,7 +160,7 @@ fn each_defect_is_found() {
         let (config, steps) = drawn(seed, membership, printed);
         play(&mut World::new(config), &steps).is_err()
     };
-    let finds = |switch, membership| (0..3000).find(|&seed| fails(seed, membership, switch));
+    let finds = |switch, membership| (0..5000).find(|&seed| fails(seed, membership, switch));
     let mut missed = Vec::new();
     for (name, switch, membership) in switches {
         match finds(switch, membership) {
