@@ -23,7 +23,7 @@ const HELP: &str = "\
 Starts nodes as processes of this machine, and clients in this process that are spread over them: each asks, holds, gives back, waits until its node has heard of that, and asks \
 again. Each number of permits with each number of clients is a row: acquisitions a second; how long one took; how long it took from giving back to the next grant of that permit, \
 where the next one waited already; how evenly clients were served (least and most, and Jain's index: 1 is even); what it cost in processor time and in messages \
-between nodes; and the verdict. Exit code 1 means that more than k were inside.
+between nodes; how much memory a node had in use at most (on average over nodes); and the verdict. Exit code 1 means that more than k were inside.
 
 Nothing is gained from a machine that does something else meanwhile, and clients and nodes share its cores.
 
@@ -31,7 +31,9 @@ Examples:
   The usual grid, about a minute:
     kgate bench cluster
   One cell, as JSON:
-    kgate bench cluster -k 3 --clients 64 --json";
+    kgate bench cluster -k 3 --clients 64 --json
+  Many of everything:
+    kgate bench cluster --nodes 64 --gates 1000 --clients 1000 -k 2 --seconds 60";
 
 /// What `kgate bench` is told.
 #[derive(Debug, Args)]
@@ -59,6 +61,9 @@ struct ClusterArgs {
         value_parser = clap::value_parser!(u32).range(1..=1000), env = "KGATE_OPT_UNITS"
     )]
     permits: Vec<u32>,
+    /// How many gates; each client goes from one to the next
+    #[arg(long, value_name = "G", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000), env = "KGATE_OPT_GATES")]
+    gates: u32,
     /// How many clients ask; several numbers: one after the other
     #[arg(
         long, value_name = "C,..", default_value = "1,16,64", value_delimiter = ',',
@@ -93,14 +98,24 @@ fn cluster(args: &ClusterArgs) -> Outcome {
     if !args.json {
         writeln!(
             stdout,
-            "{} nodes, {}, hold {} us, {} s a row",
-            args.nodes, entry.name, args.hold, args.seconds
+            "{} nodes, {} of {}, hold {} us, {} s a row",
+            args.nodes,
+            if args.gates == 1 { "a gate".to_owned() } else { format!("{} gates", args.gates) },
+            entry.name,
+            args.hold,
+            args.seconds
         )?;
         writeln!(stdout, "{}", table::HEAD)?;
     }
     let mut rows = Vec::new();
     for &permits in &args.permits {
-        let plan = Plan { nodes: args.nodes, permits, protocol: entry.name, stores: entry.recovers };
+        let plan = Plan {
+            nodes: args.nodes,
+            gates: args.gates,
+            permits,
+            protocol: entry.name,
+            stores: entry.recovers,
+        };
         let nodes = runtime.block_on(Cluster::start(&plan))?;
         for &clients in &args.clients {
             let load = load::Load {
@@ -118,7 +133,7 @@ fn cluster(args: &ClusterArgs) -> Outcome {
     }
     if args.json {
         let report = serde_json::json!({
-            "nodes": args.nodes, "protocol": entry.name, "hold_us": args.hold, "seconds": args.seconds, "rows": rows,
+            "nodes": args.nodes, "gates": args.gates, "protocol": entry.name, "hold_us": args.hold, "seconds": args.seconds, "rows": rows,
         });
         writeln!(stdout, "{}", serde_json::to_string_pretty(&report).context("printing JSON")?)?;
     }

@@ -147,8 +147,13 @@ async fn play(args: &DemoArgs, entry: &'static Entry) -> Result<Report, Failure>
     let mut rng = Rng::fork(seed, "chaos");
     let chaos =
         if args.chaos { Chaos::drawn(entry, args.nodes, args.permits, run, &mut rng) } else { Chaos::none() };
-    let plan =
-        Plan { nodes: args.nodes, permits: args.permits, protocol: entry.name, stores: entry.recovers };
+    let plan = Plan {
+        nodes: args.nodes,
+        gates: 1,
+        permits: args.permits,
+        protocol: entry.name,
+        stores: entry.recovers,
+    };
     let nodes = args.nodes as usize;
     let mut screen = Screen::new(args.json, nodes);
     screen

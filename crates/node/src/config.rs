@@ -245,7 +245,7 @@ impl Config {
             patience: ms(250),
             queue_max: self.queue_max,
             sessions_max: self.sessions_max,
-            slots: SlotOptions { ask_again: Some(ms(500)), batch: 64, ..SlotOptions::default() },
+            slots: SlotOptions { ask_again: Some(ms(3000)), batch: 64, ..SlotOptions::default() },
             refresh: ms(20),
             life,
             seed,

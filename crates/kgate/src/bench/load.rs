@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use anyhow::Context;
 use kgate_client::Client;
+use kgate_spec::history::NotATrace;
 use tokio::task::JoinSet;
 
 use super::table::Row;
 use super::usage;
-use crate::demo::cluster::{Cluster, GATE, Plan};
-use crate::demo::history::History;
+use crate::demo::cluster::{Cluster, Plan, gate_name};
+use crate::demo::history::{History, Process};
 
 /// What is not measured at first: connections are made, code is loaded.
 const WARM: Duration = Duration::from_secs(1);
@@ -37,17 +38,24 @@ struct Used {
 impl Load {
     pub(super) async fn run(self, cluster: &Cluster, plan: &Plan) -> anyhow::Result<Row> {
         let nodes = plan.nodes as usize;
-        let history = History::new(nodes);
+        let first = History::new(nodes);
+        let others = (1..plan.gates).map(|_| first.beside());
+        let gates: Arc<[History]> = std::iter::once(first.clone()).chain(others).collect();
         let stop = Arc::new(AtomicBool::new(false));
-        let mut tasks = JoinSet::new();
+        // All are connected before the first asks: nodes that are busy already would let the others wait.
+        let mut clients = Vec::new();
         for number in 0..self.clients {
-            let client = Client::connect(cluster.api(number % nodes)).await?;
-            tasks.spawn(ask_on(client, history.clone(), number, number % nodes, self.hold, stop.clone()));
+            clients.push(Client::connect(cluster.api(number % nodes)).await?);
+        }
+        let mut tasks = JoinSet::new();
+        for (number, client) in clients.into_iter().enumerate() {
+            let asker = Asker { client, number, node: number % nodes, hold: self.hold };
+            tasks.spawn(asker.ask_on(gates.clone(), stop.clone()));
         }
         tokio::time::sleep(WARM).await;
-        let before = used(cluster, nodes, &history).await?;
+        let before = used(cluster, nodes, &first).await?;
         tokio::time::sleep(self.measured).await;
-        let after = used(cluster, nodes, &history).await?;
+        let after = used(cluster, nodes, &first).await?;
         stop.store(true, Ordering::Relaxed);
         let drained = async {
             while let Some(ended) = tasks.join_next().await {
@@ -56,37 +64,54 @@ impl Load {
             anyhow::Ok(())
         };
         tokio::time::timeout(DRAIN, drained).await.context("clients still wait after a minute")??;
-        let verdict = history.judge(plan.protocol, plan.permits)?;
+        let judge = |gate: &History| Ok((gate.stays(), gate.judge(plan.protocol, plan.permits)?));
+        let judged = gates.iter().map(judge).collect::<Result<Vec<_>, NotATrace>>()?;
+        let mut memory = 0;
+        for pid in cluster.pids() {
+            memory += usage::peak_memory(pid)?;
+        }
         let used = super::table::Used {
             nodes_s: after.nodes - before.nodes,
             clients_s: after.ours - before.ours,
             messages: after.messages - before.messages,
+            memory,
+            nodes,
         };
-        Ok(Row::of(plan.permits, self.clients, &history.stays(), (before.at, after.at), &used, &verdict))
+        Ok(Row::of(plan.permits, self.clients, &judged, (before.at, after.at), &used))
     }
 }
 
-/// A client until it is told to stop: whoever waits then is still served, and comes out.
-async fn ask_on(
+/// A client of a node.
+struct Asker {
     client: Client,
-    history: History,
     number: usize,
     node: usize,
     hold: Duration,
-    stop: Arc<AtomicBool>,
-) -> anyhow::Result<()> {
-    let process = history.enrol(number, node);
-    while !stop.load(Ordering::Relaxed) {
-        history.asks(process);
-        let permit = client.gate(GATE).acquire().await?;
-        history.is_in(process, permit.slots(), permit.fence());
-        if !hold.is_zero() {
-            tokio::time::sleep(hold).await;
+}
+
+impl Asker {
+    /// Goes from gate to gate until it is told to stop: whoever waits then is still served, and comes out.
+    async fn ask_on(self, gates: Arc<[History]>, stop: Arc<AtomicBool>) -> anyhow::Result<()> {
+        let names: Vec<String> = (0..gates.len()).map(gate_name).collect();
+        let mut enrolled: Vec<Option<Process>> = vec![None; gates.len()];
+        for turn in self.number.. {
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let at = turn % gates.len();
+            let history = &gates[at];
+            let process = *enrolled[at].get_or_insert_with(|| history.enrol(self.number, self.node));
+            history.asks(process);
+            let permit = self.client.gate(&names[at]).acquire().await?;
+            history.is_in(process, permit.slots(), permit.fence());
+            if !self.hold.is_zero() {
+                tokio::time::sleep(self.hold).await;
+            }
+            history.is_out(process);
+            permit.release().await;
         }
-        history.is_out(process);
-        permit.release().await;
+        Ok(())
     }
-    Ok(())
 }
 
 async fn used(cluster: &Cluster, nodes: usize, history: &History) -> anyhow::Result<Used> {

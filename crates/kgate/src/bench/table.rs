@@ -15,6 +15,9 @@ pub(super) struct Used {
     pub(super) nodes_s: f64,
     pub(super) clients_s: f64,
     pub(super) messages: u64,
+    /// Of all nodes together, up to the end.
+    pub(super) memory: u64,
+    pub(super) nodes: usize,
 }
 
 /// One cell of the grid.
@@ -34,27 +37,28 @@ pub(super) struct Row {
     node_cpu_s_per_1000: f64,
     client_cpu_s_per_1000: f64,
     messages_per_acquisition: f64,
+    node_memory_mb: f64,
     max_inside: usize,
     pub(super) violations: usize,
 }
 
-pub(super) const HEAD: &str = "  k clients     acq/s | acquire p50     p90     p99 | hand-over p50     p99 ms | per client      Jain | CPU s/1000 nodes clients | msg/acq | inside wrong";
+pub(super) const HEAD: &str = "  k clients     acq/s | acquire p50     p90     p99 | hand-over p50     p99 ms | per client      Jain | CPU s/1000 nodes clients | msg/acq | MB/node | inside wrong";
 
 impl Row {
-    /// Of all stays, those that were granted between the two moments.
+    /// Of all stays, given for each gate with its verdict, those that were granted between the two moments.
     pub(super) fn of(
         k: u32,
         clients: usize,
-        stays: &[Stay],
+        gates: &[(Vec<Stay>, Verdict)],
         between: (u64, u64),
         used: &Used,
-        verdict: &Verdict,
     ) -> Self {
         let measured = |stay: &&Stay| (between.0..between.1).contains(&stay.granted);
-        let took: Vec<u64> = stays.iter().filter(measured).map(|stay| stay.granted - stay.asked).collect();
+        let stays = || gates.iter().flat_map(|(stays, _)| stays).filter(measured);
+        let took: Vec<u64> = stays().map(|stay| stay.granted - stay.asked).collect();
         let mut each = vec![0_u64; clients];
-        stays.iter().filter(measured).for_each(|stay| each[stay.client] += 1);
-        let handed = hand_overs(stays, between);
+        stays().for_each(|stay| each[stay.client] += 1);
+        let handed: Vec<u64> = gates.iter().flat_map(|(stays, _)| hand_overs(stays, between)).collect();
         let acquisitions = took.len() as u64;
         let (count, seconds) = (float(acquisitions), float(between.1 - between.0) / 1e9);
         let squares: f64 = each.iter().map(|&n| float(n) * float(n)).sum();
@@ -73,8 +77,9 @@ impl Row {
             node_cpu_s_per_1000: per_acquisition(1000.0 * used.nodes_s),
             client_cpu_s_per_1000: per_acquisition(1000.0 * used.clients_s),
             messages_per_acquisition: per_acquisition(float(used.messages)),
-            max_inside: verdict.max_inside,
-            violations: verdict.violations.len(),
+            node_memory_mb: float(used.memory) / float(used.nodes.max(1) as u64) / 1e6,
+            max_inside: gates.iter().map(|(_, verdict)| verdict.max_inside).max().unwrap_or(0),
+            violations: gates.iter().map(|(_, verdict)| verdict.violations.len()).sum(),
         }
     }
 }
@@ -117,10 +122,11 @@ impl fmt::Display for Row {
         )?;
         write!(
             f,
-            " | {:>16.3} {:>7.3} | {:>7.1} | {:>6} {:>5}",
+            " | {:>16.3} {:>7.3} | {:>7.1} | {:>7.1} | {:>6} {:>5}",
             self.node_cpu_s_per_1000,
             self.client_cpu_s_per_1000,
             self.messages_per_acquisition,
+            self.node_memory_mb,
             self.max_inside,
             self.violations
         )
@@ -169,12 +175,13 @@ mod tests {
     /// Who is served alone makes it uneven; nothing at all is no division by nothing.
     #[test]
     fn fairness() {
-        let used = Used { nodes_s: 0.1, clients_s: 0.2, messages: 8 };
-        let stays = [stay(0, 0, 1, 2, None), stay(0, 2, 3, 4, None)];
-        let row = Row::of(1, 2, &stays, (0, 1_000_000_000), &used, &Verdict::default());
+        let used = Used { nodes_s: 0.1, clients_s: 0.2, messages: 8, memory: 6_000_000, nodes: 2 };
+        let stay = |asked| (vec![stay(0, asked, asked + 1, asked + 2, None)], Verdict::default());
+        let row = Row::of(1, 2, &[stay(0), stay(2)], (0, 1_000_000_000), &used);
+        assert!((row.node_memory_mb - 3.0).abs() < 1e-9);
         assert_eq!((row.least_per_client, row.most_per_client, row.acquisitions), (0, 2, 2));
         assert!((row.jain - 0.5).abs() < 1e-9 && (row.messages_per_acquisition - 4.0).abs() < 1e-9);
-        let none = Row::of(1, 2, &[], (0, 1_000_000_000), &used, &Verdict::default());
+        let none = Row::of(1, 2, &[], (0, 1_000_000_000), &used);
         assert!(none.jain.abs() < 1e-9 && none.node_cpu_s_per_1000.abs() < 1e-9);
     }
 }

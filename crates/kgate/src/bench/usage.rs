@@ -20,6 +20,15 @@ fn ticks(stat: &str) -> Option<u64> {
     Some(fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?)
 }
 
+/// The most memory that a process ever had in use, in bytes.
+pub(super) fn peak_memory(pid: u32) -> anyhow::Result<u64> {
+    let path = format!("/proc/{pid}/status");
+    let text = std::fs::read_to_string(&path).with_context(|| path.clone())?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kibibytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    Ok(kibibytes.with_context(|| format!("{path} does not look as proc(5) says"))? * 1024)
+}
+
 /// How many messages a node has sent to others for its gates so far.
 pub(super) async fn messages(api: &str) -> anyhow::Result<u64> {
     let address = api.trim_start_matches("http://");
@@ -49,6 +58,7 @@ mod tests {
         assert_eq!(ticks(&format!("7 (a) b 1) {rest}")), Some(75));
         assert_eq!(ticks("7 (kgate) S 1"), None);
         assert!(cpu_seconds(std::process::id()).unwrap() >= 0.0);
+        assert!(peak_memory(std::process::id()).unwrap() > 100_000);
     }
 
     /// All kinds are added, and nothing else.

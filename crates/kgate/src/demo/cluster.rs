@@ -21,7 +21,7 @@ use super::node::READY;
 pub(super) const FOLDER: &str = "kgate-demo-";
 /// The gate that everybody asks for.
 pub(crate) const GATE: &str = "demo";
-/// How long nodes may take to start and to find each other, on a machine that has other things to do.
+/// How long a few nodes may take to start and to find each other, on a machine that has other things to do; each of many may take a second more.
 const START: Duration = Duration::from_secs(30);
 /// Another program may take a port between our look and the node's start: then others are tried.
 const ATTEMPTS: u32 = 3;
@@ -31,7 +31,9 @@ const ATTEMPTS: u32 = 3;
 pub(crate) struct Plan {
     /// How many nodes.
     pub(crate) nodes: u32,
-    /// k of the gate.
+    /// How many gates, all alike.
+    pub(crate) gates: u32,
+    /// k of each.
     pub(crate) permits: u32,
     /// Its protocol.
     pub(crate) protocol: &'static str,
@@ -70,12 +72,13 @@ impl Cluster {
     /// Starts all nodes and waits until they have found each other.
     pub(crate) async fn start(plan: &Plan) -> anyhow::Result<Self> {
         let mut attempt = 1;
+        let patience = START + Duration::from_secs(plan.nodes.into());
         loop {
-            let started = tokio::time::timeout(START, Self::start_once(plan)).await;
+            let started = tokio::time::timeout(patience, Self::start_once(plan)).await;
             let started = started.unwrap_or_else(|_| {
                 bail!(
                     "the nodes did not find each other within {} s: the machine may be too busy",
-                    START.as_secs()
+                    patience.as_secs()
                 )
             });
             match started {
@@ -215,16 +218,26 @@ fn errors_of(config: &Path) -> PathBuf {
     config.with_extension("log")
 }
 
+/// The name of a gate; the first is that of the demo.
+pub(crate) fn gate_name(number: usize) -> String {
+    if number == 0 { GATE.to_owned() } else { format!("{GATE}-{number}") }
+}
+
 fn configuration(plan: &Plan, folder: &Path, id: usize, links: &[String], api: &str) -> String {
-    let Plan { permits, protocol, stores, .. } = plan;
+    let Plan { nodes, gates, permits, protocol, stores } = plan;
     let data =
         if *stores { format!("data = {:?}\n", folder.join(format!("data-{id}"))) } else { String::new() };
-    // Crashes are found quickly, and yet a busy machine is not taken for a dead one.
-    format!(
+    // Crashes are found quickly, and yet a busy machine, with many nodes on it, is not taken for a dead one.
+    let timeout = 1500 + 100 * nodes.saturating_sub(10);
+    let mut text = format!(
         "cluster = \"demo\"\nid = {id}\nnodes = {links:?}\napi = {api:?}\n{data}new_gates = false\n\
-         detect_interval_ms = 100\ndetect_timeout_ms = 1500\n\
-         [[gate]]\nname = {GATE:?}\nk = {permits}\nprotocol = {protocol:?}\n"
-    )
+         detect_interval_ms = 100\ndetect_timeout_ms = {timeout}\n"
+    );
+    for number in 0..*gates {
+        let name = gate_name(number as usize);
+        text += &format!("[[gate]]\nname = {name:?}\nk = {permits}\nprotocol = {protocol:?}\n");
+    }
+    text
 }
 
 /// Ports that nobody uses now: all are taken at once, so that they differ, and then let go.

@@ -79,6 +79,12 @@ impl History {
         Self { began, book: Arc::new(Mutex::new(book)) }
     }
 
+    /// Another history by the same clock, of another gate.
+    pub(crate) fn beside(&self) -> Self {
+        let book = Book { grants: vec![0; self.book().grants.len()], ..Book::default() };
+        Self { began: self.began, book: Arc::new(Mutex::new(book)) }
+    }
+
     fn book(&self) -> MutexGuard<'_, Book> {
         self.book.lock().expect("nobody panics while writing")
     }

@@ -94,7 +94,9 @@ fn ctrl_c_reaches_the_command() {
 /// Ctrl-Z stops CMD and the front, not the guard; the shell has its prompt; fg wakes both; and once more.
 fn ctrl_z_stops_the_job_and_fg_goes_on() {
     let mut shell = Shell::start();
-    shell.press("$KGATE run gate -- sh -c 'echo run''ning; while read line; do echo got $line; done; exit 5'\n");
+    shell.press(
+        "$KGATE run gate -- sh -c 'echo run''ning; while read line; do echo got $line; done; exit 5'\n",
+    );
     shell.expect("running");
     for _ in 0..2 {
         shell.press("\x1a");

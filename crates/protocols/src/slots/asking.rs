@@ -18,6 +18,8 @@ use crate::collections::NodeList;
 
 /// For so many units a process asks at once, at most: each part of it has a fence of its own.
 const LONGEST_BATCH: u16 = 1 << 12;
+/// The time until a request is repeated grows to 2 to this power times the first.
+const MOST_DOUBLINGS: u8 = 4;
 
 impl Slots {
     pub(super) fn on_acquire(&mut self, weight: u32, out: &mut Out) -> Result<(), Refusal> {
@@ -93,8 +95,12 @@ impl Slots {
     }
 
     pub(super) fn arm(&self, timer: SlotsTimer, out: &mut Out) {
+        self.arm_after(timer, 1, out);
+    }
+
+    fn arm_after(&self, timer: SlotsTimer, times: u64, out: &mut Out) {
         if let Some(after) = self.options.ask_again {
-            out.arm_within(timer, after, after.times(2));
+            out.arm_within(timer, after.times(times), after.times(2 * times));
         }
     }
 
@@ -125,14 +131,17 @@ impl Slots {
         }
     }
 
-    /// On links that lose messages: asks everybody again who has not answered or stands in the way.
+    /// On links that lose messages: asks everybody again who has not answered or stands in the way. Each time it waits twice as long as the time before, so
+    /// that a fleet that is merely slow is not made slower.
     pub(super) fn ask_again(&mut self, out: &mut Out) {
         self.join_again(out);
-        if let Some(pending) = &self.pending {
+        if let Some(pending) = &mut self.pending {
+            pending.repeats = (pending.repeats + 1).min(MOST_DOUBLINGS);
+            let repeats = pending.repeats;
             let unsettled: Box<[NodeId]> = pending.unsettled(&self.fleet).collect();
             self.ask_directly(unsettled, out);
-        }
-        if self.pending.is_some() || self.joining.is_some() {
+            self.arm_after(SlotsTimer::AskAgain, 1 << repeats, out);
+        } else if self.joining.is_some() {
             self.arm(SlotsTimer::AskAgain, out);
         }
     }

@@ -41,6 +41,8 @@ pub(super) struct Pending {
     pub(super) wait: NodeList,
     /// Who was asked for what it keeps, and has not said anything since.
     called: NodeList,
+    /// How often everybody was asked again who might not have heard.
+    pub(super) repeats: u8,
 }
 
 impl Pending {
@@ -50,7 +52,7 @@ impl Pending {
         let mut heard = Ranges::default();
         heard.insert_one(stamp.node);
         let called = NodeList::default();
-        Self { stamp, parts, uses: 0, heard, reports: Vec::new(), lacking, ahead: 0, wait, called }
+        Self { stamp, parts, uses: 0, heard, reports: Vec::new(), lacking, ahead: 0, wait, called, repeats: 0 }
     }
 
     /// How many units it is for.
