@@ -122,7 +122,7 @@ impl Cluster {
 
     /// Waits until that node hears all others.
     async fn meets_all(&self, id: usize) -> anyhow::Result<()> {
-        let mut seen = Box::pin(Client::watch(self.api(id), None).await?);
+        let mut seen = Box::pin(Client::watch(self.api(id), Some(GATE)).await?);
         while let Some(status) = seen.next().await {
             if status?.silent.is_empty() {
                 return Ok(());
