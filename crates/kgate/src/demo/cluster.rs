@@ -217,8 +217,9 @@ fn errors_of(config: &Path) -> PathBuf {
 
 fn configuration(plan: &Plan, folder: &Path, id: usize, links: &[String], api: &str) -> String {
     let Plan { permits, protocol, stores, .. } = plan;
-    let data =
-        if *stores { format!("data = {:?}\n", folder.join(format!("data-{id}"))) } else { String::new() };
+    // Clients die with their node here, so nobody must be waited for when it comes back.
+    let data = format!("data = {:?}\nlease_ms = 0\n", folder.join(format!("data-{id}")));
+    let data = if *stores { data } else { String::new() };
     // Crashes are found quickly, and yet a busy machine is not taken for a dead one.
     format!(
         "cluster = \"demo\"\nid = {id}\nnodes = {links:?}\napi = {api:?}\n{data}new_gates = false\n\
