@@ -76,7 +76,7 @@ impl Permit {
 
     /// For how long it surely counts from now on, if the node is not heard again; without end where permits are bound to processes.
     pub fn remaining(&self) -> Duration {
-        if self.is_lost() {
+        if self.granted.lost.borrow().is_some() {
             return Duration::ZERO;
         }
         self.shared.until.borrow().after(LeaseInstant::now())
@@ -89,14 +89,31 @@ impl Permit {
 
     /// Whether it no longer counts.
     pub fn is_lost(&self) -> bool {
-        self.granted.lost.borrow().is_some()
+        self.granted.lost.borrow().is_some() || self.is_late()
+    }
+
+    /// Its time has passed, whatever the session is busy with.
+    fn is_late(&self) -> bool {
+        *self.shared.until.borrow() <= LeaseInstant::now()
     }
 
     /// Waits until it no longer counts, and says why: whatever was done with it must stop.
     pub async fn lost(&self) -> String {
-        let mut lost = self.granted.lost.clone();
-        let why = lost.wait_for(Option::is_some).await;
-        why.ok().and_then(|why| why.clone()).unwrap_or_else(|| "the session has ended".into())
+        let (mut lost, mut until) = (self.granted.lost.clone(), self.shared.until.clone());
+        loop {
+            let left = until.borrow_and_update().after(LeaseInstant::now());
+            if left.is_zero() {
+                return "its node was not heard in time".into();
+            }
+            // The session may be dialling when the time is over: nobody waits for that.
+            tokio::select! {
+                why = lost.wait_for(Option::is_some) => {
+                    return why.ok().and_then(|why| why.clone()).unwrap_or_else(|| "the session has ended".into());
+                }
+                Ok(()) = until.changed() => {}
+                () = tokio::time::sleep(left) => {}
+            }
+        }
     }
 
     /// Gives it back, and waits until the node has heard of it.

@@ -1,6 +1,6 @@
 //! `kgate node`: the daemon.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -46,7 +46,12 @@ pub(crate) fn run(args: &NodeArgs) -> Outcome {
         None => local::config()?,
     };
     let filter = EnvFilter::try_from_env("KGATE_OPT_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+    let log =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    // No colours in a file; and with `NO_COLOR` in none at all.
+    let colours =
+        std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty());
+    log.with_ansi(colours).init();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let lonely = config.nodes.len() == 1;
     let code = runtime.block_on(async {

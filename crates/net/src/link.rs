@@ -28,6 +28,7 @@ use greet::{Failure, Met};
 use live::End;
 use pause::Pause;
 pub(crate) use peer::Peer;
+pub use peer::refuses_this_life;
 
 /// What all tasks of a node know.
 pub(crate) struct Shared {
@@ -185,6 +186,6 @@ pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
 }
 
 /// How a node is called in texts.
-fn named(node: NodeId, cluster: &str) -> String {
+pub(crate) fn named(node: NodeId, cluster: &str) -> String {
     format!("{node} of cluster {cluster:?}")
 }

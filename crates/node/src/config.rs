@@ -190,10 +190,10 @@ impl Config {
         NodeId(self.id)
     }
 
-    /// Whether a node that restarts takes part again: only where every protocol remembers what it must.
+    /// Whether a node that restarts takes part again: only where every protocol remembers what it must, and has a place for it.
     pub(crate) fn accepts_returns(&self) -> bool {
         let recovers = |gate: &GateConfig| registry::entry(&gate.protocol).is_ok_and(|entry| entry.recovers);
-        !self.new_gates && self.gates.iter().all(recovers)
+        self.data.is_some() && !self.new_gates && self.gates.iter().all(recovers)
     }
 
     pub(crate) fn security(&self) -> Security {
@@ -312,10 +312,11 @@ mod tests {
     #[test]
     fn who_may_come_back() {
         let gate = "[[gate]]\nname = \"g\"\nk = 1\nprotocol = \"tree-token\"\n";
-        let text = format!("id = 0\nnodes = [\"a:1\"]\nnew_gates = false\n{gate}");
+        let text = format!("id = 0\nnodes = [\"a:1\"]\ndata = \"d\"\nnew_gates = false\n{gate}");
         let config = read(&text);
         assert!(config.accepts_returns());
         assert_eq!(config.settings(Incarnation(1), 1).unwrap().detection, Detection::Off);
         assert!(!read(&text.replace("false", "true")).accepts_returns());
+        assert!(!read(&text.replace("data = \"d\"", "")).accepts_returns(), "it would have forgotten all");
     }
 }

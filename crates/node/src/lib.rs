@@ -32,7 +32,9 @@ pub use store::StoreError;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::time::Duration;
 
+use kgate_api::LeaseInstant;
 use kgate_core::{Incarnation, NodeId};
 use kgate_net::{LinkConfig, LinkLimits, Links};
 use tokio::net::TcpListener;
@@ -99,6 +101,9 @@ impl Node {
         config.settings(Incarnation(0), 0)?;
         let (store, incarnation, stored) = Store::open(config.data.as_deref())?;
         let settings = config.settings(incarnation, random_seed())?;
+        if config.data.is_some() && incarnation > Incarnation(1) {
+            outlive_former_clients(settings.terms).await;
+        }
         let (link_events, received_events) = mpsc::channel(QUEUE);
         let peer = listener.as_ref().and_then(|listener| listener.local_addr().ok());
         let links = match listener {
@@ -183,6 +188,21 @@ impl Drop for Node {
     fn drop(&mut self) {
         self.stop.send_replace(true);
         self.shell.abort();
+    }
+}
+
+/// This node was here before, and its clients may go on for as long as it has told them last: nothing is granted, here or by another node, before that is over.
+async fn outlive_former_clients(terms: core::Terms) {
+    let over = LeaseInstant::now() + Duration::from_nanos(terms.over_after().0);
+    let left = || Some(over.after(LeaseInstant::now())).filter(|left| !left.is_zero());
+    if let Some(left) = left() {
+        tracing::info!(
+            ?left,
+            "a former life of this node may have clients: waiting until their time is over"
+        );
+    }
+    while let Some(left) = left() {
+        tokio::time::sleep(left).await;
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use kgate_api::LeaseInstant;
 use kgate_core::{NodeId, Time};
-use kgate_net::{LinkEvent, Links};
+use kgate_net::{LinkEvent, Links, refuses_this_life};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::core::{Action, Ask, ClientId, Core, PeerEvent, Report, SessionId, Tell};
@@ -152,7 +152,7 @@ impl Shell {
             }
             LinkEvent::Refused { peer, why } => {
                 tracing::warn!(peer = peer.map(|peer| peer.0), "{why}");
-                match peer.filter(|_| why.contains(HELD_FOR_CRASHED)) {
+                match peer.filter(|_| refuses_this_life(&why) || why.contains(HELD_FOR_CRASHED)) {
                     Some(peer) => (peer, PeerEvent::Shunned),
                     None => return,
                 }

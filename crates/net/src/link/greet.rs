@@ -62,7 +62,9 @@ async fn call(shared: &Shared, peer: &Peer) -> Result<Met, Failure> {
     let config = &shared.config;
     let stream = TcpStream::connect(&peer.address).await?;
     stream.set_nodelay(true)?;
-    let socket = shared.keys.dial(stream, peer.id, &config.cluster).await.map_err(Failure::Refused)?;
+    let here = named(config.me, &config.cluster);
+    let socket = shared.keys.dial(stream, peer.id, &config.cluster).await;
+    let socket = socket.map_err(|why| Failure::Refused(format!("{here} has {why}")))?;
     let (mut socket, mut decoder) = (socket, Decoder::new(GREETING_MAX));
     write(&mut socket, |out| wire::write_hello(&hello(shared, peer, None), out)).await?;
     let hello = match read_frame(&mut socket, &mut decoder).await {

@@ -11,6 +11,14 @@ use crate::channel::{Broken, Channel, Greeting};
 use crate::links::LinkConfig;
 use crate::wire::Hello;
 
+const NO_RETURN: &str = "a restarted node cannot take part again";
+const BROKEN_OFF: &str = "has broken off with";
+
+/// Whether a peer has refused this life of this node for good, by the words of its refusal: it may as well stop.
+pub fn refuses_this_life(why: &str) -> bool {
+    why.contains(" refuses: ") && (why.contains(NO_RETURN) || why.contains(BROKEN_OFF))
+}
+
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) id: NodeId,
@@ -128,14 +136,13 @@ impl Peer {
         }
         if now > was && !config.accepts_returns {
             return Err(format!(
-                "{peer} was here as incarnation {was} and returns as incarnation {now}: a restarted node cannot take part \
-                 again until membership is agreed. To {me} it has crashed. Stop {peer}; to have it back, stop all nodes and \
-                 start them together"
+                "{peer} was here as incarnation {was} and returns as incarnation {now}: {NO_RETURN} until membership is \
+                 agreed. To {me} it has crashed. Stop {peer}; to have it back, stop all nodes and start them together"
             ));
         }
         match &state.broken {
             Some(why) if now == was => Err(format!(
-                "{me} has broken off with incarnation {was} of {peer}: {why}. Start {peer} anew, as a new incarnation"
+                "{me} {BROKEN_OFF} incarnation {was} of {peer}: {why}. Start {peer} anew, as a new incarnation"
             )),
             Some(_) | None => Ok(()),
         }

@@ -16,7 +16,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
 use super::LinkEvent;
-use crate::link::{Call, Peer, Shared, Unread, check, read_frame, refuse, stopped};
+use crate::link::{Call, Peer, Shared, Unread, check, named, read_frame, refuse, stopped};
 use crate::tls::Socket;
 use crate::wire::{Decoder, Frame, GREETING_MAX, Junk};
 
@@ -74,7 +74,9 @@ impl Port {
         }
         let (mut socket, shown) = match self.shared.keys.accept(stream).await {
             Ok(accepted) => accepted,
-            Err(why) => return self.tell(None, format!("a call from {from} was not taken: {why}")),
+            Err(why) => {
+                return self.tell(None, format!("a call from {from} to {} was not taken: {why}", self.here()));
+            }
         };
         let mut decoder = Decoder::new(GREETING_MAX);
         let hello = match read_frame(&mut socket, &mut decoder).await {
@@ -104,9 +106,13 @@ impl Port {
         }
     }
 
+    fn here(&self) -> String {
+        named(self.shared.config.me, &self.shared.config.cluster)
+    }
+
     /// What came instead of a greeting.
     fn text(&self, from: IpAddr, junk: &Junk) -> String {
-        let here = format!("{} of cluster {:?}", self.shared.config.me, self.shared.config.cluster);
+        let here = self.here();
         match junk {
             Junk::Version(theirs) => format!(
                 "a node that calls from {from} speaks version {theirs} of the links, and {here} speaks version {}: run one \

@@ -55,7 +55,7 @@ impl Terms {
     }
 
     /// So long after its last answer a client is surely gone, whatever the rates of its clock and of this one; at once, where time tells nothing.
-    pub(super) fn over_after(self) -> Span {
+    pub fn over_after(self) -> Span {
         let Some(span) = self.valid_for else { return Span::ZERO };
         let (more, less) = (u64::from(1000 + self.clock_error), u64::from(1000 - self.clock_error));
         let stretched = u128::from(span.0) * u128::from(more) / u128::from(less);

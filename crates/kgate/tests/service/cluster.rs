@@ -1,0 +1,141 @@
+//! Nodes as processes, on ports that were free.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use kgate_client::Client;
+use tokio_stream::StreamExt;
+
+use crate::scene::{GRACE, Home, KGATE, Process, block_on, wait_for};
+
+/// How long the word of a session counts in these tests: `kgate run` needs its kill time, its grace and two renewals, and a busy machine some more.
+pub(crate) const LEASE: Duration = Duration::from_millis(2600);
+/// Crashes are found quickly, and yet a busy machine is not taken for a dead one.
+pub(crate) const QUICK: &str = "lease_ms = 2600\ndetect_interval_ms = 100\ndetect_timeout_ms = 1500\n";
+/// A client renews so often.
+pub(crate) const RENEWAL: Duration = Duration::from_millis(500);
+
+/// Nodes that run; killed when dropped.
+pub(crate) struct Cluster {
+    folder: PathBuf,
+    pub(crate) nodes: Vec<Option<Process>>,
+    /// Where clients ask.
+    pub(crate) api: Vec<String>,
+    /// Where nodes talk to each other.
+    pub(crate) peer: Vec<String>,
+}
+
+impl Cluster {
+    /// Nodes that have met; each with these lines in its configuration.
+    pub(crate) fn start(home: &Home, count: usize, more: &str) -> Self {
+        Self::start_each(home, count, |_| more.to_owned())
+    }
+
+    /// The same, each with its own lines.
+    pub(crate) fn start_each(home: &Home, count: usize, more: impl Fn(usize) -> String) -> Self {
+        let data = |id: usize| home.0.join(format!("data-{id}"));
+        Self::start_with(home, count, |id| format!("data = {:?}\n{}", data(id), more(id)))
+    }
+
+    /// The same, and nothing survives a restart.
+    pub(crate) fn start_forgetful(home: &Home, count: usize, more: &str) -> Self {
+        Self::start_with(home, count, |_| more.to_owned())
+    }
+
+    fn start_with(home: &Home, count: usize, more: impl Fn(usize) -> String) -> Self {
+        // Another program may take a port between our look and the node's start: then others are tried.
+        wait_for("a cluster", || Self::try_start(&home.0, count, &more))
+    }
+
+    fn try_start(folder: &Path, count: usize, more: impl Fn(usize) -> String) -> Option<Self> {
+        let ports = free_ports(2 * count);
+        let (peer, api) = ports.split_at(count);
+        let api = api.iter().map(|address| format!("http://{address}")).collect();
+        let mut cluster = Self { folder: folder.to_owned(), nodes: Vec::new(), api, peer: peer.to_vec() };
+        for id in 0..count {
+            let _ = fs::remove_dir_all(folder.join(format!("data-{id}")));
+            let api = cluster.api[id].trim_start_matches("http://");
+            let socket = cluster.unix(id);
+            let config = format!("id = {id}\nnodes = {peer:?}\napi = [{api:?}, {socket:?}]\n");
+            fs::write(cluster.config(id), config + &more(id)).unwrap();
+            let started = cluster.spawn(id);
+            cluster.nodes.push(started);
+            if cluster.nodes[id].is_none() {
+                let log = cluster.log(id);
+                assert!(log.contains("in use"), "node {id} does not start: {log}");
+                return None;
+            }
+        }
+        for id in 0..count {
+            cluster.until_met(id);
+        }
+        Some(cluster)
+    }
+
+    fn config(&self, id: usize) -> PathBuf {
+        self.folder.join(format!("node-{id}.toml"))
+    }
+
+    /// Starts a node, and waits until it serves; none if it has ended instead.
+    fn spawn(&self, id: usize) -> Option<Process> {
+        start_node(&self.config(id), &self.folder.join(format!("node-{id}.log")))
+    }
+
+    /// Waits until that node hears all others.
+    pub(crate) fn until_met(&self, id: usize) {
+        block_on(async {
+            let mut seen = Box::pin(Client::watch(&self.api[id], None).await.unwrap());
+            while let Some(status) = seen.next().await {
+                if status.unwrap().silent.is_empty() {
+                    return;
+                }
+            }
+            panic!("node {id} has ended: {}", self.log(id));
+        });
+    }
+
+    /// kill -9.
+    pub(crate) fn kill(&mut self, id: usize) {
+        self.nodes[id] = None;
+    }
+
+    /// A node that was killed starts again, with the same configuration.
+    pub(crate) fn start_again(&mut self, id: usize) {
+        self.nodes[id] = Some(wait_for("the node to serve again", || self.spawn(id)));
+    }
+
+    /// What a node has written to its standard error, in all its lives.
+    pub(crate) fn log(&self, id: usize) -> String {
+        fs::read_to_string(self.folder.join(format!("node-{id}.log"))).unwrap_or_default()
+    }
+
+    /// `kgate run` at a node.
+    pub(crate) fn run(&self, home: &Home, node: usize, gate: &str, k: u32) -> Command {
+        home.kgate(&["run", gate, "-k", &k.to_string(), "--grace", GRACE, "--node", &self.api[node]])
+    }
+
+    pub(crate) fn unix(&self, id: usize) -> String {
+        format!("unix:{}/api-{id}", self.folder.display())
+    }
+}
+
+/// Starts a node with a configuration, and waits until it serves; none if it has ended instead.
+pub(crate) fn start_node(config: &Path, log: &Path) -> Option<Process> {
+    let log = File::options().create(true).append(true).open(log).unwrap();
+    let mut command = Command::new(KGATE);
+    command.arg("node").arg("--config").arg(config).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+    let mut node = Process::start(&mut command);
+    let mut line = String::new();
+    BufReader::new(node.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    line.contains("api").then_some(node)
+}
+
+/// Addresses that nobody uses now: all are taken at once, so that they differ, and then let go.
+pub(crate) fn free_ports(count: usize) -> Vec<String> {
+    let bound: Vec<TcpListener> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    bound.iter().map(|port| port.local_addr().unwrap().to_string()).collect()
+}

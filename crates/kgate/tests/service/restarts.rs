@@ -1,0 +1,162 @@
+//! Nodes that are killed and start again with what they had stored: taken back where the protocol can bear it, refused with the reason where it cannot.
+
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use kgate_client::{Client, Error};
+
+use crate::book::Book;
+use crate::cluster::{Cluster, QUICK};
+use crate::scene::{Home, Process, block_on, until, until_waiting};
+
+/// A gate whose nodes may come back.
+const TREE_TOKEN: &str = "new_gates = false\n[[gate]]\nname = \"gpu\"\nk = 1\nprotocol = \"tree-token\"\n";
+
+/// Every node in turn is killed and started again while clients of all of them ask, hold and give back, and come again when they are cut off: never two inside, and
+/// everybody is served to the end.
+#[test]
+fn each_in_turn_under_load() {
+    let home = Home::new("in-turn");
+    let book = Book::new(&home, "gpu");
+    let mut cluster = Cluster::start(&home, 3, &format!("lease_ms = 1500\n{TREE_TOKEN}"));
+    let load = Load { over: AtomicBool::new(false), entered: (0..6).map(|_| AtomicU32::new(0)).collect() };
+    let load = Arc::new(load);
+    let all_went_in_again = |why: &str| {
+        let before: Vec<u32> = load.entered.iter().map(|entered| entered.load(Ordering::Relaxed)).collect();
+        let more = |(entered, before): (&AtomicU32, &u32)| entered.load(Ordering::Relaxed) > before + 1;
+        until(why, || load.entered.iter().zip(&before).all(more));
+    };
+    let (apis, worker, pages) = (cluster.api.clone(), load.clone(), book.clone());
+    let clients = thread::spawn(move || {
+        block_on(async {
+            let clients =
+                (0..6).map(|client| worker.clone().contend(client, apis[client % 3].clone(), pages.clone()));
+            let clients: Vec<_> = clients.map(tokio::spawn).collect();
+            for client in clients {
+                client.await.unwrap();
+            }
+        });
+    });
+    all_went_in_again("everybody is served at first");
+    for node in 0..3 {
+        cluster.kill(node);
+        cluster.start_again(node);
+        all_went_in_again(&format!("everybody is served after the restart of node {node}"));
+    }
+    load.over.store(true, Ordering::Relaxed);
+    clients.join().unwrap();
+    let entries = book.judge(1);
+    assert!(entries.len() >= 6 * 8, "{}", entries.len());
+}
+
+struct Load {
+    over: AtomicBool,
+    /// How often each client went in.
+    entered: Vec<AtomicU32>,
+}
+
+impl Load {
+    async fn contend(self: Arc<Self>, client: usize, api: String, book: Book) {
+        while !self.over.load(Ordering::Relaxed) {
+            if self.go_in(client, &api, &book).await.is_err() {
+                // Its node is not there: a moment later it may be.
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+    }
+
+    /// In and out with one session, until the node is gone or all is over.
+    async fn go_in(&self, client: usize, api: &str, book: &Book) -> Result<(), Error> {
+        let session = Client::connect(api).await?;
+        while !self.over.load(Ordering::Relaxed) {
+            let permit = session.gate("gpu").acquire().await?;
+            let inside = book.enter(&permit, &client.to_string());
+            tokio::select! {
+                () = tokio::time::sleep(Duration::from_millis(5)) => {}
+                _ = permit.lost() => {}
+            }
+            drop(inside);
+            permit.release().await;
+            self.entered[client].fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+/// A holder outlives its node's crash by as much as it was promised: the node starts again at once, and yet nobody gets in before that holder is dead.
+#[test]
+fn a_holder_of_the_former_life() {
+    let home = Home::new("former-life");
+    let book = Book::new(&home, "gpu");
+    let mut cluster = Cluster::start(&home, 3, &format!("{QUICK}{TREE_TOKEN}"));
+    // CMD lives as long as it can.
+    let mut held = book.hold(cluster.run(&home, 0, "gpu", 1), "first", "trap '' TERM");
+    let next = |node: usize, name: &str| {
+        Process::start(book.inside(cluster.run(&home, node, "gpu", 1), name, "").stdout(Stdio::null()))
+    };
+    let mut others = [next(1, "second"), next(2, "third")];
+    until_waiting(&cluster.api[1], "gpu", 2);
+    cluster.kill(0);
+    cluster.start_again(0);
+    assert_eq!(others.each_mut().map(Process::code), [Some(0); 2]);
+    assert_eq!(held.code(), Some(121));
+    assert_eq!(book.judge(1).len(), 3);
+}
+
+/// A node of `slots` that starts again is refused by all others, says so and stops; they go on when they hold its former life for crashed and its clients are gone.
+#[test]
+fn slots_take_nobody_back() {
+    let home = Home::new("refused");
+    let book = Book::new(&home, "gpu");
+    let mut cluster = Cluster::start(&home, 3, QUICK);
+    let mut held = book.hold(cluster.run(&home, 0, "gpu", 1), "first", "trap '' TERM");
+    let mut next = Process::start(&mut book.inside(cluster.run(&home, 1, "gpu", 1), "next", ""));
+    until_waiting(&cluster.api[2], "gpu", 1);
+    cluster.kill(0);
+    cluster.start_again(0);
+    let text =
+        "was here as incarnation 1 and returns as incarnation 2: a restarted node cannot take part again";
+    for node in 0..3 {
+        until(&format!("node {node} says why"), || cluster.log(node).contains(text));
+    }
+    assert_eq!(cluster.nodes[0].as_mut().unwrap().code(), Some(125), "{}", cluster.log(0));
+    assert_eq!((held.code(), next.code()), (Some(121), Some(0)));
+    assert_eq!(book.judge(1).len(), 2);
+}
+
+/// Nobody is taken back who had no place to store what it must know, though its protocol could bear it: a token that it has forgotten would be made twice.
+#[test]
+fn nobody_without_a_memory() {
+    let home = Home::new("forgetful");
+    let book = Book::new(&home, "gpu");
+    let mut cluster = Cluster::start_forgetful(&home, 2, &format!("{QUICK}{TREE_TOKEN}"));
+    let _held = book.hold(cluster.run(&home, 1, "gpu", 1), "first", "");
+    cluster.kill(0);
+    cluster.start_again(0);
+    assert_eq!(cluster.nodes[0].as_mut().unwrap().code(), Some(125), "{}", cluster.log(0));
+    assert_eq!(book.judge(1).len(), 1);
+}
+
+/// All nodes are killed and started anew while somebody holds a permit of the former cluster: it is dead before anybody gets in.
+#[test]
+fn a_holder_of_the_former_cluster() {
+    let home = Home::new("former-cluster");
+    let book = Book::new(&home, "gpu");
+    let mut cluster = Cluster::start(&home, 2, QUICK);
+    for node in [0, 1, 0, 1] {
+        crate::client::next(&cluster.api[node], "gpu", &book, "before");
+    }
+    let mut held = book.hold(cluster.run(&home, 1, "gpu", 1), "first", "trap '' TERM");
+    cluster.kill(0);
+    cluster.kill(1);
+    cluster.start_again(0);
+    cluster.start_again(1);
+    let mut next = book.inside(cluster.run(&home, 0, "gpu", 1), "next", "");
+    assert_eq!(next.status().unwrap().code(), Some(0));
+    assert_eq!(held.code(), Some(121));
+    // Fences begin anew with a cluster, as long as no view of it is agreed.
+    assert_eq!(book.judge_locks(1).len(), 6);
+}

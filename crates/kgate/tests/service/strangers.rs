@@ -1,0 +1,209 @@
+//! Strangers on the ports: junk, half of something, and nodes that do not belong to the cluster. The cluster goes on, and says who was turned away and why.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use kgate_core::{Incarnation, NodeId};
+use kgate_net::wire::{self, Decoder, Frame, Hello};
+
+use crate::book::Book;
+use crate::client::next;
+use crate::cluster::{Cluster, QUICK, free_ports, start_node};
+use crate::scene::{Home, PATIENCE, Process, text, until};
+
+/// What somebody says who did not mean us, or means us ill; some of it is the beginning of something right.
+fn junk() -> Vec<Vec<u8>> {
+    let mut greeting = Vec::new();
+    wire::write_hello(&stranger("kgate", 0, 1, 2), &mut greeting);
+    let half = greeting[..greeting.len() / 2].to_vec();
+    let mut long = greeting.clone();
+    long[..4].copy_from_slice(&u32::MAX.to_le_bytes());
+    vec![
+        b"GET / HTTP/1.1\r\n\r\n".to_vec(),
+        b"POST /v1/gates/gpu/hold?k=99 HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\nx".to_vec(),
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(),
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\xff\xff\xff\xff\xff\xff\xff\xff\xff".to_vec(),
+        vec![0xff; 5000],
+        vec![0; 5000],
+        half,
+        long,
+        Vec::new(),
+    ]
+}
+
+fn stranger(cluster: &str, from: u32, to: u32, nodes: u32) -> Hello {
+    let cluster = cluster.to_owned();
+    let (from, to, incarnation) = (NodeId(from), NodeId(to), Incarnation(1));
+    Hello { cluster, from, to, nodes, incarnation, of: None, received: 0 }
+}
+
+trait Stream: Read + Write + Send {}
+impl<S: Read + Write + Send> Stream for S {}
+
+/// A connection; none if it was not taken.
+fn connect(address: &str) -> Option<Box<dyn Stream>> {
+    Some(match address.strip_prefix("unix:") {
+        Some(path) => Box::new(UnixStream::connect(path).ok()?),
+        None => Box::new(TcpStream::connect(address.trim_start_matches("http://")).ok()?),
+    })
+}
+
+/// Junk on the ports for peers and for clients and on the sockets, some of it left half open, before and while permits are granted: everybody is served.
+#[test]
+fn junk_on_every_port() {
+    let home = Home::new("junk");
+    let book = Book::new(&home, "gpu");
+    let cluster = Cluster::start(&home, 2, QUICK);
+    let doors: Vec<String> =
+        [cluster.api.clone(), cluster.peer.clone(), (0..2).map(|id| cluster.unix(id)).collect()].concat();
+    let (over, thrown) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let mut held = book.hold(cluster.run(&home, 0, "gpu", 2), "holder", "");
+    thread::scope(|scope| {
+        for door in &doors {
+            scope.spawn(|| {
+                let mut open = Vec::new();
+                while !over.load(Ordering::Relaxed) {
+                    for junk in junk() {
+                        let Some(mut stream) = connect(door) else { continue };
+                        let _ = stream.write_all(&junk);
+                        open.push(stream);
+                    }
+                    // More than may be at their greeting at once, and yet not all the sockets of this process.
+                    open.truncate(100);
+                    thrown.fetch_add(1, Ordering::Relaxed);
+                    thread::park_timeout(Duration::from_millis(10));
+                }
+            });
+        }
+        let before = thrown.load(Ordering::Relaxed);
+        for round in 0..6 {
+            let mut run =
+                book.inside(cluster.run(&home, round % 2, "gpu", 2), &format!("run-{round}"), "exit 3");
+            assert_eq!(run.status().unwrap().code(), Some(3));
+            next(&cluster.unix((round + 1) % 2), "gpu", &book, &format!("api-{round}"));
+        }
+        until("every door was tried", || thrown.load(Ordering::Relaxed) > before + 3 * doors.len());
+        over.store(true, Ordering::Relaxed);
+    });
+    // It was renewed all the while.
+    held.close_input();
+    assert_eq!(held.code(), Some(0));
+    assert_eq!(book.judge(2).len(), 13);
+}
+
+/// Another process that calls itself node 0, and knows where the others are. Returns when it has said that twice: to each of them.
+fn impostor(home: &Home, cluster: &Cluster, more: &str, twice: &str) -> (Process, String) {
+    let mut nodes = cluster.peer.clone();
+    nodes[0] = free_ports(1).remove(0);
+    let (config, log) = (home.0.join("impostor.toml"), home.0.join("impostor.log"));
+    let _ = fs::remove_file(&log);
+    fs::write(&config, format!("id = 0\nnodes = {nodes:?}\napi = \"127.0.0.1:0\"\n{more}")).unwrap();
+    let node = start_node(&config, &log).expect("it starts");
+    let read = || fs::read_to_string(&log).unwrap_or_default();
+    until(&format!("`{twice}` twice in\n{}", read()), || read().matches(twice).count() >= 2);
+    (node, read())
+}
+
+fn goes_on(home: &Home, cluster: &Cluster, book: &Book, name: &str) {
+    for node in 0..cluster.api.len() {
+        let mut run = book.inside(cluster.run(home, node, "gpu", 1), &format!("{name}-{node}"), "");
+        assert_eq!(run.status().unwrap().code(), Some(0));
+    }
+}
+
+/// A node of another cluster is refused by name of both, at both sides, and the cluster goes on.
+#[test]
+fn a_node_of_another_cluster() {
+    let home = Home::new("other-cluster");
+    let book = Book::new(&home, "gpu");
+    let cluster = Cluster::start(&home, 3, &format!("cluster = \"farm\"\n{QUICK}"));
+    let (_node, said) = impostor(&home, &cluster, "cluster = \"fleet\"\n", "refuses");
+    let named = "p0 of cluster \"fleet\" and p1 of cluster \"farm\" are not of one cluster";
+    assert!(said.contains(named) && said.contains(&named.replace("p1", "p2")), "{said}");
+    until("node 1 says so too", || cluster.log(1).contains(named));
+    goes_on(&home, &cluster, &book, "run");
+    book.judge(1);
+}
+
+/// A node with a certificate of another authority, and one with the certificate of another node, are refused with the reason at both sides, and the cluster goes on.
+#[test]
+fn wrong_certificates() {
+    let home = Home::new("certificates");
+    let book = Book::new(&home, "gpu");
+    for authority in ["ours", "theirs"] {
+        let words = ["certs", "new", "--dir", authority, "--cluster", "farm", "--nodes", "3"];
+        assert_eq!(home.code(&words), Some(0));
+    }
+    let tls = |of: &str, id: usize, trusts: &str| {
+        let file = |folder: &str, name: &str| home.0.join(folder).join(name);
+        let (chain, key) = (file(of, &format!("node-{id}.pem")), file(of, &format!("node-{id}.key")));
+        let ca = file(trusts, "ca.pem");
+        format!(
+            "cluster = \"farm\"\n{QUICK}[tls]\ncertificate = {chain:?}\nkey = {key:?}\nauthority = {ca:?}\n"
+        )
+    };
+    let cluster = Cluster::start_each(&home, 3, |id| tls("ours", id, "ours"));
+    let here = "to p1 of cluster \"farm\" was not taken: ";
+    // It does not trust the others, nor they it.
+    let (node, said) = impostor(&home, &cluster, &tls("theirs", 0, "theirs"), "has no link to");
+    let why = "p0 of cluster \"farm\" has no link to p1: its certificate is not of the authority that this node trusts";
+    assert!(said.contains(why), "{said}");
+    until("node 1 says so too", || {
+        cluster.log(1).contains(&format!("{here}it does not accept this node's certificate"))
+    });
+    drop(node);
+    // It would trust them.
+    let (node, said) = impostor(&home, &cluster, &tls("theirs", 0, "ours"), "refuses: ");
+    let why = format!("p1 at {} refuses: it does not accept this node's certificate", cluster.peer[1]);
+    assert!(said.contains(&why), "{said}");
+    until("node 1 says so too", || {
+        cluster
+            .log(1)
+            .contains(&format!("{here}its certificate is not of the authority that this node trusts"))
+    });
+    drop(node);
+    // With the certificate of another node it does not even start.
+    fs::write(
+        home.0.join("other.toml"),
+        format!("id = 0\nnodes = {:?}\n{}", free_ports(3), tls("ours", 1, "ours")),
+    )
+    .unwrap();
+    let refused = home.run(&["node", "--config", "other.toml"]);
+    let said = text(&refused.stderr);
+    assert!(
+        refused.status.code() == Some(125) && said.contains("node-0.farm") && said.contains("node-1.pem"),
+        "{said}"
+    );
+    goes_on(&home, &cluster, &book, "run");
+    book.judge(1);
+}
+
+/// A greeting of another version is answered with both versions and by whom, the node says so too, and the cluster goes on.
+#[test]
+fn another_version() {
+    let home = Home::new("version");
+    let book = Book::new(&home, "gpu");
+    let cluster = Cluster::start(&home, 2, QUICK);
+    let mut greeting = Vec::new();
+    wire::write_hello(&stranger("kgate", 0, 1, 2), &mut greeting);
+    // The length, the kind and the magic come before it.
+    greeting[13..17].copy_from_slice(&99_u32.to_le_bytes());
+    let mut stream = TcpStream::connect(&cluster.peer[1]).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(&greeting).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let mut decoder = Decoder::new(wire::GREETING_MAX);
+    decoder.feed(&answer);
+    let Ok(Some(Frame::Refuse(why))) = decoder.next() else { panic!("{answer:?}") };
+    let named = ["from 127.0.0.1", "version 99", "p1 of cluster \"kgate\"", "version 1"];
+    assert!(named.iter().all(|part| why.contains(part)), "{why}");
+    until("the node says so too", || cluster.log(1).contains(&why));
+    goes_on(&home, &cluster, &book, "run");
+    book.judge(1);
+}

@@ -1,0 +1,49 @@
+//! Very many who wait at one node.
+
+use kgate_client::Client;
+
+use crate::book::Book;
+use crate::cluster::Cluster;
+use crate::scene::{Home, block_on, looks_so};
+
+const WAITERS: usize = 10_000;
+const SESSIONS: usize = 4;
+
+/// Ten thousand of four sessions wait at one node, and all are seen; a third of them goes away and the others are served, in a time that has a bound, and nobody is left.
+#[test]
+fn ten_thousand() {
+    let home = Home::new("waiters");
+    let book = Book::new(&home, "gpu");
+    let cluster = Cluster::start(&home, 1, "");
+    let api = &cluster.api[0];
+    block_on(async {
+        let holder = Client::connect(api).await.unwrap().gate("gpu").k(3).permits(3).acquire().await.unwrap();
+        let mut sessions = Vec::new();
+        for _ in 0..SESSIONS {
+            sessions.push(Client::connect(api).await.unwrap());
+        }
+        let mut waiting = Vec::new();
+        for number in 0..WAITERS {
+            let (gate, book) = (sessions[number % SESSIONS].gate("gpu"), book.clone());
+            waiting.push(tokio::spawn(async move {
+                let permit = gate.acquire().await.unwrap();
+                drop(book.enter(&permit, &number.to_string()));
+                permit.release().await;
+            }));
+        }
+        looks_so(api, "gpu", |gate| gate.waiting.len() == WAITERS).await;
+        let (gone, served): (Vec<_>, Vec<_>) = (0..).zip(waiting).partition(|(number, _)| number % 3 == 0);
+        let (gone, served) = (gone.into_iter(), Vec::from_iter(served));
+        // Dropped, a request is taken back.
+        gone.for_each(|(_, waits)| waits.abort());
+        looks_so(api, "gpu", |gate| gate.waiting.len() == served.len()).await;
+        assert_eq!(book.entries().len(), 0);
+        let count = served.len();
+        holder.release().await;
+        for (_, waits) in served {
+            waits.await.unwrap();
+        }
+        assert_eq!(book.judge(3).len(), count);
+        looks_so(api, "gpu", |gate| gate.waiting.is_empty() && gate.holders.is_empty()).await;
+    });
+}
