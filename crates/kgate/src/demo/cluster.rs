@@ -226,9 +226,7 @@ pub(crate) fn gate_name(number: usize) -> String {
 fn configuration(plan: &Plan, folder: &Path, id: usize, links: &[String], api: &str) -> String {
     let Plan { nodes, gates, permits, protocol, stores } = plan;
     // Clients die with their node here, so nobody must be waited for when it comes back.
-    let data = format!("data = {:?}
-lease_ms = 0
-", folder.join(format!("data-{id}")));
+    let data = format!("data = {:?}\nlease_ms = 0\n", folder.join(format!("data-{id}")));
     let data = if *stores { data } else { String::new() };
     // Crashes are found quickly, and yet a busy machine, with many nodes on it, is not taken for a dead one.
     let timeout = 1500 + 100 * nodes.saturating_sub(10);

@@ -52,7 +52,18 @@ impl Pending {
         let mut heard = Ranges::default();
         heard.insert_one(stamp.node);
         let called = NodeList::default();
-        Self { stamp, parts, uses: 0, heard, reports: Vec::new(), lacking, ahead: 0, wait, called, repeats: 0 }
+        Self {
+            stamp,
+            parts,
+            uses: 0,
+            heard,
+            reports: Vec::new(),
+            lacking,
+            ahead: 0,
+            wait,
+            called,
+            repeats: 0,
+        }
     }
 
     /// How many units it is for.
