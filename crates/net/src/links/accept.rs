@@ -75,7 +75,8 @@ impl Port {
         let (mut socket, shown) = match self.shared.keys.accept(stream).await {
             Ok(accepted) => accepted,
             Err(why) => {
-                return self.tell(None, format!("a call from {from} to {} was not taken: {why}", self.here()));
+                return self
+                    .tell(None, format!("a call from {from} to {} was not taken: {why}", self.here()));
             }
         };
         let mut decoder = Decoder::new(GREETING_MAX);
