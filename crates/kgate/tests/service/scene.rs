@@ -28,9 +28,11 @@ impl Home {
         Self(path)
     }
 
+    /// Whoever started the tests may ignore signals (`nohup` does, and a shell for what it puts into the background): what is started here heeds them all the same.
     pub(crate) fn kgate(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(KGATE);
+        let mut command = Command::new("env");
         command
+            .args(["--default-signal=HUP,INT,QUIT,USR1,USR2,TERM", KGATE])
             .args(words)
             .env("XDG_RUNTIME_DIR", self.0.join("run"))
             .env("XDG_STATE_HOME", self.0.join("state"))
