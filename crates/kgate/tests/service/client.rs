@@ -7,20 +7,44 @@ use std::sync::mpsc;
 use kgate_client::{Client, LeaseInstant};
 
 use crate::book::Book;
-use crate::scene::{Home, PATIENCE, Process, block_on};
+use crate::cluster::Cluster;
+use crate::scene::{Home, PATIENCE, Process, block_on, until_waiting};
 
-/// What the other process does; as a test of its own it is nothing. It asks at the node `KGATE_TEST_NODE` for a permit of the gate `gpu`, tells that it is in, tells of the loss, and gives the
-/// permit back when its input ends.
+/// Such a process goes in, gives back when its input ends, and the next one gets in after that and not before.
 #[test]
 fn in_a_process_of_its_own() {
-    let Ok(node) = std::env::var("KGATE_TEST_NODE") else { return };
+    match std::env::var("KGATE_TEST_NODE") {
+        Ok(node) => be_one(&node),
+        Err(_) => one_goes_in_and_out(),
+    }
+}
+
+fn one_goes_in_and_out() {
+    let home = Home::new("own-process");
+    let book = Book::new(&home, "gpu");
+    let cluster = Cluster::start(&home, 1, "");
+    make_gate(&home, &cluster.api[0], "gpu", 1);
+    let mut client = ApiClient::start(&cluster.api[0], "gpu", Some(&book));
+    let (inside, _) = client.told("in");
+    let (node, pages) = (cluster.api[0].clone(), book.clone());
+    let waits = std::thread::spawn(move || next(&node, "gpu", &pages, "next"));
+    until_waiting(&cluster.api[0], "gpu", 1);
+    let closed = LeaseInstant::now();
+    client.process.close_input();
+    client.told("released");
+    assert!(inside < closed && closed < waits.join().unwrap());
+    assert_eq!(book.judge(1).len(), 2);
+}
+
+/// What the other process does: it asks at that node for a permit of the gate `KGATE_TEST_GATE`, tells that it is in, tells of the loss, and gives the permit back when its input ends.
+fn be_one(node: &str) {
     let gate = std::env::var("KGATE_TEST_GATE").unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     runtime.block_on(async {
-        let client = Client::connect(&node).await.unwrap();
+        let client = Client::connect(node).await.unwrap();
         let permit = client.gate(gate).acquire().await.unwrap();
         let now = LeaseInstant::now();
-        let _inside =
+        let inside =
             std::env::var("KGATE_TEST_BOOK").ok().map(|book| Book::at(&book).enter(&permit, "client"));
         println!("\ntells in {}", now.0);
         // A thread of its own: it blocks.
@@ -39,6 +63,8 @@ fn in_a_process_of_its_own() {
             () = lost => std::future::pending().await,
             _ = over => {}
         }
+        // Out first: the next one may be in before we hear that our word was heard.
+        drop(inside);
         permit.release().await;
         println!("\ntells released {}", LeaseInstant::now().0);
     });
