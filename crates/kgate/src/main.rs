@@ -25,16 +25,13 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches};
 use cli::{Cli, Command};
 
-/// A third more events a second than with the system's allocator.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
     // Before anything that takes time: these stand in the way of every command that is run.
     if let Some(code) = run::hidden(&arguments, keeper::open).or_else(|| local::hidden(&arguments)) {
         return code;
     }
+    let bare = run::Bare::start_early(&arguments);
     let matches = Cli::command().get_matches();
     let command = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()).command;
     let done = match command {
@@ -43,7 +40,7 @@ fn main() -> ExitCode {
             match args.ask.node.take().map_or_else(local::node, Ok) {
                 Ok(node) => {
                     args.ask.node = Some(node);
-                    run::run(*args, given, keeper::open).map_err(Failure::Usage)
+                    run::run(*args, given, bare, keeper::open).map_err(Failure::Usage)
                 }
                 Err(text) => {
                     eprintln!("kgate: {text}");

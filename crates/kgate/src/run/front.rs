@@ -14,7 +14,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Child, Command};
 
 use nix::sys::signal::Signal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -46,9 +46,42 @@ pub(crate) struct Order {
     pub(crate) detached: bool,
 }
 
+/// A guard that has been told nothing yet. It starts as long as a command line is read, so it is started before that; if the
+/// command line is wrong, the channel closes and it goes.
+#[derive(Debug)]
+pub(crate) struct Bare {
+    channel: Channel,
+    process: Child,
+}
+
+impl Bare {
+    /// CMD is what stands behind the first `--`, whatever stands before it. For `kgate acquire` the guard belongs into a
+    /// session that is not there yet.
+    pub(crate) fn start_early(arguments: &[OsString]) -> Option<Self> {
+        let (options, command) = arguments.split_at(arguments.iter().position(|word| word == "--")?);
+        let early = options.get(1)? == "run" && !options.iter().any(|word| word == "--detached");
+        // What goes wrong here goes wrong again where it can be told.
+        early.then(|| Self::start(&command[1..]).ok()).flatten()
+    }
+
+    fn start(command: &[OsString]) -> io::Result<Self> {
+        let (channel, theirs) = Channel::pair()?;
+        let mut guard = Command::new("/proc/self/exe");
+        guard.arg0("kgate").arg("guard").args(command).process_group(0);
+        Ok(Self { channel, process: guard.stdin(theirs).spawn()? })
+    }
+
+    /// Nobody wants it, and whoever waits for us finds nothing of ours.
+    pub(crate) fn dismiss(self) {
+        drop(self.channel);
+        let mut process = self.process;
+        let _gone = process.wait();
+    }
+}
+
 /// Runs it to its end.
-pub(crate) fn run(order: Order, open: OpenKeeper) -> io::Result<End> {
-    let mut front = Front::start(order, open)?;
+pub(crate) fn run(order: Order, bare: Option<Bare>, open: OpenKeeper) -> io::Result<End> {
+    let mut front = Front::start(order, bare, open)?;
     let end = front.work()?;
     front.leave();
     Ok(end)
@@ -85,7 +118,7 @@ enum Phase {
 }
 
 impl Front {
-    fn start(order: Order, open: OpenKeeper) -> io::Result<Self> {
+    fn start(order: Order, bare: Option<Bare>, open: OpenKeeper) -> io::Result<Self> {
         if order.detached {
             setsid()?;
             // Whoever asked for it dies while we wait: nobody would know of the permit. Later this one means nothing.
@@ -97,10 +130,11 @@ impl Front {
         let signals = Signals::block(&caught)?;
         set_child_subreaper(Some(getpid()))?;
         let page = Page::new()?;
-        let (channel, theirs) = Channel::pair()?;
-        let mut guard = Command::new("/proc/self/exe");
-        guard.arg0("kgate").arg("guard").args(&order.command).process_group(0);
-        let guard = Pid::from_child(&guard.stdin(theirs).spawn()?);
+        let Bare { channel, process } = match bare {
+            Some(bare) if !order.detached => bare,
+            Some(_) | None => Bare::start(&order.command)?,
+        };
+        let guard = Pid::from_child(&process);
         let margins = order.wish.margins;
         let hello = ToGuard::Hello {
             wish: order.wish,

@@ -42,8 +42,9 @@ const RELEASE_MAX: Duration = Duration::from_secs(1);
 
 /// `kgate guard CMD [ARG..]`.
 pub(crate) fn main(command: &[OsString], open: OpenKeeper) -> ExitCode {
-    match Guard::start(command, open).and_then(|mut guard| guard.work()) {
-        Ok(()) => ExitCode::SUCCESS,
+    match Guard::start(command, open).and_then(|guard| guard.map_or(Ok(()), |mut guard| guard.work())) {
+        // Nothing is left to do, and taking everything apart takes time that somebody waits for.
+        Ok(()) => std::process::exit(0),
         Err(error) => super::failed(&format!("the guard cannot go on: {error}")),
     }
 }
@@ -90,7 +91,8 @@ enum Phase {
 }
 
 impl Guard {
-    fn start(arguments: &[OsString], open: OpenKeeper) -> io::Result<Self> {
+    /// None if nobody wants CMD to run after all.
+    fn start(arguments: &[OsString], open: OpenKeeper) -> io::Result<Option<Self>> {
         let misuse = || io::Error::other("`kgate guard` is a part of `kgate run`, not for use by hand");
         let name = arguments.first().ok_or_else(misuse)?.to_string_lossy().into_owned();
         let mut caught = SHRUGGED_OFF.to_vec();
@@ -98,22 +100,22 @@ impl Guard {
         let signals = Signals::block(&caught)?;
         let channel = Channel::from_standard_input()?;
         let parent = getppid().ok_or_else(misuse)?;
-        let Received::Message(hello, descriptors) = channel.wait()? else { return Err(misuse()) };
+        tree::check()?;
+        set_child_subreaper(Some(getpid()))?;
+        // While the front reads its command line and the answer is on its way.
+        let (stage, command) = start_stage(arguments)?;
+        let Received::Message(hello, descriptors) = channel.wait()? else { return Ok(None) };
         let ToGuard::Hello { wish, occupied_code, verbose, detached, terminal_of, blocked } = hello else {
             return Err(misuse());
         };
         let [standard_input, page] = <[OwnedFd; 2]>::try_from(descriptors).map_err(|_| misuse())?;
         // If the front died before this, the descriptor is of somebody else; its end of the channel tells then.
         let front = Front { channel, process: pidfd_open(parent, PidfdFlags::empty())? };
-        tree::check()?;
-        set_child_subreaper(Some(getpid()))?;
 
         let asked_at = LeaseInstant::now();
         let (post, news) = mail()?;
         let mut keeper = open();
         keeper.ask(&wish, post);
-        // While the answer is on its way.
-        let (stage, command) = start_stage(arguments)?;
         let give_up_at = match wish.wait {
             Wait::AtMost(span) => asked_at + span,
             Wait::ForEver | Wait::No => LeaseInstant::FOR_EVER,
@@ -141,7 +143,7 @@ impl Guard {
             end: None,
         };
         guard.say(&words::asking(&guard.wish));
-        Ok(guard)
+        Ok(Some(guard))
     }
 
     fn work(&mut self) -> io::Result<()> {

@@ -35,6 +35,7 @@ use std::process::ExitCode;
 use clap::ArgMatches;
 
 use find::Missing;
+pub(crate) use front::Bare;
 use keeper::{OpenKeeper, Wish};
 use options::RunArgs;
 
@@ -49,12 +50,20 @@ pub(crate) fn hidden(arguments: &[OsString], open: OpenKeeper) -> Option<ExitCod
     }
 }
 
-/// `kgate run`. A command line that cannot be meant is an error.
-pub(crate) fn run(args: RunArgs, given: &ArgMatches, open: OpenKeeper) -> Result<ExitCode, String> {
+/// `kgate run`, with the guard that was started meanwhile. A command line that cannot be meant is an error.
+pub(crate) fn run(
+    args: RunArgs,
+    given: &ArgMatches,
+    bare: Option<Bare>,
+    open: OpenKeeper,
+) -> Result<ExitCode, String> {
     let words = args.command.iter().map(|word| word.to_string_lossy());
     let wish = Wish { command: words.collect::<Vec<_>>().join(" "), ..args.ask.wish(given)? };
     let name = args.command.first().map(OsString::as_os_str).unwrap_or_default();
     if let Err(missing) = find::find(name) {
+        if let Some(bare) = bare {
+            bare.dismiss();
+        }
         return Ok(not_there(name, missing));
     }
     let order = front::Order {
@@ -64,7 +73,7 @@ pub(crate) fn run(args: RunArgs, given: &ArgMatches, open: OpenKeeper) -> Result
         verbose: args.ask.verbose,
         detached: args.detached,
     };
-    let end = match front::run(order, open) {
+    let end = match front::run(order, bare, open) {
         Ok(end) => end,
         Err(error) => return Ok(failed(&format!("cannot run the command: {error}"))),
     };

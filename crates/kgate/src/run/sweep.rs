@@ -3,7 +3,7 @@
 //! The group is told first and at once, since that cannot be outrun by forking; then everybody who left it. A stopped process
 //! is woken so that it hears the TERM; KILL needs no waking. The number of the group stays ours as long as its first process
 //! is not waited for, which nobody does before the tree is gone. Whoever moved up in the tree while it was walked, since its parent heard the TERM first,
-//! is found by a later walk and told then: everybody hears TERM, and once.
+//! is found by a later walk and told then, and so is whoever was forked meanwhile: everybody hears TERM, and once.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -26,19 +26,22 @@ pub(crate) struct Sweep {
 
 /// Whoever forks while it is being killed is met again so soon.
 const AGAIN: Duration = Duration::from_millis(10);
+/// Whoever forks while it is being told: a shell that was about to start its next command waits for that before it heeds the TERM.
+const TOLD_AGAIN: Duration = Duration::from_millis(100);
 
 impl Sweep {
     /// TERM now, KILL then.
     pub(crate) fn gently(tree: Tree, group: Option<Pid>, kill_at: LeaseInstant) -> Self {
         let mut sweep = Sweep { tree, group, kill_at, killing: false, told: BTreeSet::new() };
+        // TERM to the same process twice would make some give up their cleaning. Whoever joins the group between this look and the
+        // signal hears it twice all the same: that is better than never.
+        let in_group = |process: &Pid| group.is_some() && getpgid(Some(*process)).ok() == group;
+        let heard = sweep.tree.living().into_iter().filter(in_group);
+        sweep.told = heard.map(|process| process.as_raw_nonzero().get()).collect();
         if let Some(group) = group {
             let _empty = kill_process_group(group, Signal::TERM);
             let _empty = kill_process_group(group, Signal::CONT);
         }
-        // TERM to the same process twice would make some give up their cleaning.
-        let in_group = |process: &Pid| group.is_some() && getpgid(Some(*process)).ok() == group;
-        let heard = sweep.tree.living().into_iter().filter(in_group);
-        sweep.told = heard.map(|process| process.as_raw_nonzero().get()).collect();
         sweep.tell_the_others();
         sweep
     }
@@ -65,7 +68,7 @@ impl Sweep {
     }
 
     pub(crate) fn wake_at(&self, now: LeaseInstant, latest: LeaseInstant) -> LeaseInstant {
-        if self.killing { now + AGAIN } else { self.kill_at.min(latest) }
+        if self.killing { now + AGAIN } else { (now + TOLD_AGAIN).min(self.kill_at).min(latest) }
     }
 
     /// TERM to everybody who has not heard it.

@@ -76,7 +76,12 @@ fn fake_kgate() -> ExitCode {
     let command = FakeKgate::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let (_, given) = matches.subcommand().expect("one of them");
     let done = match command {
-        FakeKgate::Run(args) => run::run(args, given, fake::open),
+        FakeKgate::Run(args) => run::run(
+            args,
+            given,
+            run::Bare::start_early(&std::env::args_os().collect::<Vec<_>>()),
+            fake::open,
+        ),
         FakeKgate::Acquire(args) => run::hold::acquire(&args, given),
         FakeKgate::Release(args) => run::hold::release(&args),
     };
