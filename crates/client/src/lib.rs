@@ -23,6 +23,7 @@
 
 mod address;
 mod error;
+mod fences;
 mod gate;
 mod permit;
 mod session;
@@ -30,6 +31,7 @@ mod status;
 
 pub use address::Address;
 pub use error::{Error, Refusal};
+pub use fences::{Fences, Stale};
 pub use gate::Gate;
 pub use kgate_api::LeaseInstant;
 pub use kgate_api::v1 as api;
