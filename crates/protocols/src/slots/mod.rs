@@ -278,7 +278,9 @@ impl Protocol for Slots {
             joining: None,
             noticed: NodeList::default(),
         };
-        if slots.returns > 0 {
+        if let Some(founding) = &setup.founding {
+            slots.begin_founded(founding);
+        } else if slots.returns > 0 {
             slots.begin_return(setup.life.0, out);
         }
         slots
