@@ -8,5 +8,7 @@
 //! The rules have names (N1, E3 ..): docs/LEASES.md says what each is and why.
 #![forbid(unsafe_code)]
 
+pub mod log;
 pub mod roll;
+pub mod state;
 pub mod voters;
