@@ -36,7 +36,7 @@ use std::time::Duration;
 
 use kgate_api::LeaseInstant;
 use kgate_core::{Incarnation, NodeId};
-use kgate_net::{LinkConfig, LinkLimits, Links};
+use kgate_net::{LinkConfig, LinkLimits, Links, WhenFull};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -117,6 +117,7 @@ impl Node {
                     security: config.security(),
                     limits: LinkLimits { seed: random_seed(), ..LinkLimits::default() },
                     accepts_returns: config.accepts_returns(),
+                    when_full: WhenFull::Break,
                 };
                 Some(Links::start(links, listener, link_events).await?)
             }
