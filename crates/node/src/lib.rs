@@ -17,6 +17,7 @@
 //! - [`Config`]: what it is told.
 #![forbid(unsafe_code)]
 
+mod agreement;
 mod config;
 pub mod core;
 mod metrics;
@@ -24,6 +25,7 @@ mod serve;
 mod shell;
 mod slot_files;
 mod store;
+mod wall_clock;
 
 pub use config::{BadConfig, Config, GateConfig, OneOrMore, Tls};
 pub use shell::Stopped;
@@ -46,6 +48,7 @@ use serve::{Desk, Door};
 use shell::Shell;
 use slot_files::SlotFiles;
 use store::Store;
+use wall_clock::WallClock;
 
 /// Why a node did not start.
 #[derive(Debug, thiserror::Error)]
@@ -145,6 +148,8 @@ impl Node {
         let shell = Shell {
             core,
             links,
+            agreement: None,
+            wall: WallClock::new(),
             store,
             link_events: received_events,
             commands: received,

@@ -37,6 +37,8 @@ pub(super) struct Request {
 pub(super) enum RequestState {
     Waits,
     Holds,
+    /// It was told that its permit no longer counts, and has not said that whatever it did is over.
+    Loses,
 }
 
 /// How long the word of a session counts.
