@@ -59,6 +59,8 @@ pub struct LogStatus {
     pub voters: Voters,
     /// Who hears the log without a vote, as applied.
     pub learners: BTreeSet<NodeId>,
+    /// Others know this node with another store (rule R4): it must be removed and added anew.
+    pub stranger: bool,
     /// Why the log cannot go on, if it cannot: its disk has failed, or it was stopped.
     pub stopped: Option<String>,
 }
