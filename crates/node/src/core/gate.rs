@@ -10,9 +10,10 @@ use std::collections::{BTreeMap, VecDeque};
 use kgate_core::{Fence, GrantId, Incarnation, NodeId, Notice, Phase, Span, Time, To};
 use kgate_net::{Deed, Drive, NotTaken, Order, TimerKey};
 
-use super::RequestKey;
 use super::catalogue::Definition;
+use super::park::{ParkedGate, ParkedHolder};
 use super::view::{Client, GateView, Process, age};
+use super::{RequestKey, SessionId};
 
 /// What comes of something at a gate, in this order.
 #[derive(Debug)]
@@ -214,6 +215,29 @@ impl Gate {
         // A gate that is to end has none; its protocol has one, which nobody may ask for.
         self.order(now, Order::Resize(permits.max(1)), out).expect("a protocol with slots can be resized");
         self.go_on(now, out);
+    }
+
+    /// All that is known of it here, at a clean stop; nobody waits any more.
+    pub(super) fn park(&self, id: u32) -> Option<ParkedGate> {
+        let holders = self.holding.iter().map(|(grant, holder)| ParkedHolder {
+            grant: *grant,
+            session: holder.key.session.0,
+            number: holder.key.number,
+            weight: holder.weight,
+            since: holder.since,
+            process: holder.process.clone(),
+            slots: holder.slots.clone(),
+            fence: holder.fence,
+        });
+        Some(ParkedGate { id, protocol: self.driver.park()?, holders: holders.collect() })
+    }
+
+    /// These held something when it stopped, and still do.
+    pub(super) fn unpark(&mut self, holders: Vec<ParkedHolder>) {
+        for ParkedHolder { grant, session, number, weight, since, process, slots, fence } in holders {
+            let key = RequestKey { session: SessionId(session), number };
+            self.holding.insert(grant, Holder { key, weight, since, process, slots, fence });
+        }
     }
 
     /// A message to all reaches so many others.

@@ -7,6 +7,7 @@
 //! - `sessions.rs`: who is at the other end of a stream; `clients.rs`: what clients ask; `bound.rs`: permits that are bound to processes;
 //! - `peers.rs`: letters from other nodes, who of them has crashed; `letter.rs`: the letters;
 //! - `control/`: the agreed log, the lease of this node and its own life, where failures are not crash-stop;
+//! - `park.rs`: a clean stop, and going on after it;
 //! - `look.rs`: what people may see of all nodes together; `watch.rs`: when to look again; `timers.rs`: what is due when.
 
 mod bound;
@@ -16,6 +17,7 @@ mod control;
 mod gate;
 mod letter;
 mod look;
+mod park;
 mod peers;
 mod sessions;
 mod timers;
@@ -28,6 +30,7 @@ pub use control::{ControlSettings, ControlView};
 pub use gate::Counters;
 pub use letter::{GateId, Letter};
 pub use look::Report;
+pub use park::Parked;
 pub use sessions::Terms;
 pub use view::{Client, GateView, Process, Who};
 
@@ -251,7 +254,7 @@ impl Core {
         if let Some(told) = &core.settings.control {
             core.control = Some(Box::new(Control::new(now, &core.settings, told)));
             core.others.clear();
-            core.begin_control(now, actions);
+            core.begin_control(now, actions)?;
             return Ok(core);
         }
         if core.settings.new_gates.is_some() {
@@ -432,6 +435,7 @@ impl Core {
             founding,
             ..Setup::new(self.settings.nodes, definition.permits.max(1))
         };
+        let goes_on = stored.is_some();
         let mut deeds = Vec::new();
         let start = Start { setup: &setup, stored, deeds: &mut deeds };
         let driver = registry::visit(entry, false, start)
@@ -439,7 +443,8 @@ impl Core {
         let id = definition.id;
         self.gates.insert(id, Gate::new(definition, driver, self.settings.nodes, entry.slots));
         self.at_gate(now, id, actions, |gate, out| gate.started(now, deeds, out));
-        for (node, life) in since {
+        // A gate that goes on knows who took part.
+        for (node, life) in since.into_iter().filter(|_| !goes_on) {
             self.at_gate(now, id, actions, |gate, out| gate.joined(now, node, life, out));
         }
         if self.control.is_some() {

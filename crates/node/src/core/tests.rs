@@ -5,6 +5,7 @@ mod catalogue;
 mod clients;
 mod crashes;
 mod fleet;
+mod world;
 
 use kgate_core::Span;
 

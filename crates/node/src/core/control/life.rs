@@ -10,18 +10,31 @@ use kgate_core::{Incarnation, Span, Time};
 use super::gates::Purpose;
 use super::{Control, ControlView};
 use crate::core::timers::Due;
-use crate::core::{Action, Core};
+use crate::core::{Action, CannotStart, Core};
 
 impl Core {
     /// Begins to take part, with what the log has said so far.
-    pub(in crate::core) fn begin_control(&mut self, now: Time, actions: &mut Vec<Action>) {
-        let (Some(control), Some(told)) = (&self.control, &self.settings.control) else { return };
+    pub(in crate::core) fn begin_control(&mut self, now: Time, actions: &mut Vec<Action>) -> Result<(), CannotStart> {
+        if let (Some(control), Some(told)) = (&mut self.control, &mut self.settings.control)
+            && let Some(parked) = told.parked.take()
+        {
+            control.take_up(now, &parked);
+            self.others = control.lives.keys().copied().filter(|node| *node != control.me).collect();
+            self.unpark(now, parked, actions)?;
+        }
+        let (Some(control), Some(told)) = (&self.control, &self.settings.control) else { return Ok(()) };
         let changes = told.picture.changes_since(&control.picture);
         let (applied, patience) = (told.picture.applied, self.lease_patience());
         self.take_news(now, applied, changes, actions);
         self.timers.arm(now, Due::NoQuorum, patience, patience);
         self.seek(now, actions);
         self.heed_lease(now, actions);
+        Ok(())
+    }
+
+    /// Whether this life takes part, as far as it knows.
+    pub(in crate::core) fn takes_part(&self) -> bool {
+        self.control.as_ref().is_some_and(|control| control.is_member())
     }
 
     /// Proposes what is missing for this life to take part, and for the gates of its configuration to be there. Again, until it is so.

@@ -15,6 +15,8 @@ mod gates;
 mod lease;
 mod life;
 
+pub(super) use changes::definition;
+
 use std::collections::BTreeMap;
 
 use kgate_control::lease::{LeaseDeed, Leases, Proposal};
@@ -27,7 +29,7 @@ use kgate_core::{Incarnation, NodeId, Time};
 use serde::{Deserialize, Serialize};
 
 use self::gates::Purpose;
-use super::Settings;
+use super::{Parked, Settings};
 
 /// What a node is told of the control plane when it starts.
 #[derive(Clone, Debug)]
@@ -44,6 +46,8 @@ pub struct ControlSettings {
     pub picture: Picture,
     /// The newest voters in this node's log (rule N4).
     pub appended: Voters,
+    /// What this life put away when it stopped, to go on with (rule R1).
+    pub parked: Option<Parked>,
 }
 
 /// The control plane at this node.
@@ -129,7 +133,20 @@ impl Control {
     fn begin(&mut self, now: Time, incarnation: Incarnation, start: u64) {
         (self.incarnation, self.start, self.joined) = (incarnation, start, false);
         self.former = None;
-        let mut leases = Leases::new(now, self.me, incarnation, self.store, self.timing);
+        self.replay(now);
+    }
+
+    /// This life goes on with what it knew when it stopped.
+    fn take_up(&mut self, now: Time, parked: &Parked) {
+        (self.start, self.joined) = (parked.start, true);
+        self.picture = parked.picture.clone();
+        self.lives = parked.lives.iter().copied().collect();
+        self.replay(now);
+    }
+
+    /// The lease begins with nothing but what the log has said.
+    fn replay(&mut self, now: Time) {
+        let mut leases = Leases::new(now, self.me, self.incarnation, self.store, self.timing);
         for (node, member) in self.picture.roll.iter() {
             leases.roll_changed(now, RollChange::Added(node, member.incarnation, member.terms));
             if let Some(at) = member.suspected {
@@ -142,6 +159,11 @@ impl Control {
         leases.committed(self.log.committed);
         leases.leading(self.log.leading);
         self.leases = leases;
+    }
+
+    /// What names the start of this life.
+    pub(super) fn start(&self) -> u64 {
+        self.start
     }
 
     /// The members beside this node's former lives, each with the view that began its life, in that order.

@@ -359,7 +359,7 @@ impl World {
             start,
             picture,
             appended,
-            parked,
+            parked: parked.map(|bytes| Parked::read(&bytes).expect("as it was written")),
         };
         let settings = Settings {
             me: node,
@@ -394,7 +394,7 @@ impl World {
     pub(super) fn park(&mut self, node: NodeId) {
         let mut parked = None;
         self.with(node, |core, now, actions| parked = core.park(now, actions));
-        self.machine(node).parked = parked;
+        self.machine(node).parked = parked.map(|parked| parked.bytes());
         self.kill(node);
     }
 }
