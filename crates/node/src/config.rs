@@ -249,6 +249,7 @@ impl Config {
             refresh: ms(20),
             life,
             seed,
+            control: None,
         })
     }
 

@@ -17,6 +17,7 @@
 //! - [`Config`]: what it is told.
 #![forbid(unsafe_code)]
 
+mod agreement;
 mod config;
 pub mod core;
 mod metrics;
@@ -24,6 +25,7 @@ mod serve;
 mod shell;
 mod slot_files;
 mod store;
+mod wall_clock;
 
 pub use config::{BadConfig, Config, GateConfig, OneOrMore, Tls};
 pub use shell::Stopped;
@@ -36,7 +38,7 @@ use std::time::Duration;
 
 use kgate_api::LeaseInstant;
 use kgate_core::{Incarnation, NodeId};
-use kgate_net::{LinkConfig, LinkLimits, Links};
+use kgate_net::{LinkConfig, LinkLimits, Links, WhenFull};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -46,6 +48,7 @@ use serve::{Desk, Door};
 use shell::Shell;
 use slot_files::SlotFiles;
 use store::Store;
+use wall_clock::WallClock;
 
 /// Why a node did not start.
 #[derive(Debug, thiserror::Error)]
@@ -117,6 +120,7 @@ impl Node {
                     security: config.security(),
                     limits: LinkLimits { seed: random_seed(), ..LinkLimits::default() },
                     accepts_returns: config.accepts_returns(),
+                    when_full: WhenFull::Break,
                 };
                 Some(Links::start(links, listener, link_events).await?)
             }
@@ -144,6 +148,8 @@ impl Node {
         let shell = Shell {
             core,
             links,
+            agreement: None,
+            wall: WallClock::new(),
             store,
             link_events: received_events,
             commands: received,

@@ -65,6 +65,27 @@ impl Store {
         Ok((Self { path, database: Some(database) }, Incarnation(life), stored))
     }
 
+    /// Another life of this node begins: which one. On disk when it returns.
+    pub(crate) fn next_life(&self) -> Result<Incarnation, StoreError> {
+        let Some(database) = &self.database else { return Err(self.failed("there is no folder `data`")) };
+        let next = || -> Result<u32, redb::Error> {
+            let write = database.begin_write()?;
+            let life = {
+                let mut lives = write.open_table(LIVES)?;
+                let life = lives.get("life")?.map_or(0, |life| life.value()) + 1;
+                lives.insert("life", life)?;
+                life
+            };
+            write.commit()?;
+            Ok(life)
+        };
+        next().map(Incarnation).map_err(|error| self.failed(&error.to_string()))
+    }
+
+    fn failed(&self, why: &str) -> StoreError {
+        StoreError { path: self.path.clone(), why: why.to_owned() }
+    }
+
     /// Has this on disk when it returns.
     pub(crate) fn put(&self, gate: GateId, bytes: &[u8]) -> Result<(), StoreError> {
         let Some(database) = &self.database else { return Ok(()) };

@@ -143,5 +143,6 @@ pub(super) fn kind(why: Why) -> v1::Why {
         Why::NoGate => v1::Why::NoGate,
         Why::NoNode => v1::Why::NoNode,
         Why::NoSession => v1::Why::NoSession,
+        Why::NoQuorum => v1::Why::NoQuorum,
     }
 }
