@@ -38,6 +38,8 @@ pub(super) struct Engine {
     pub(super) raft: Raft,
     pub(super) post: Arc<Post>,
     pub(super) shared: Arc<Shared>,
+    /// Held while this node changes who votes or listens.
+    pub(super) changing: tokio::sync::Mutex<()>,
 }
 
 impl Engine {

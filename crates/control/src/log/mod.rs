@@ -133,7 +133,8 @@ impl Log {
                 let lines = Lines(Arc::clone(&post));
                 match Raft::new(me.0, Arc::new(config), lines, store, machine).await {
                     Ok(raft) => {
-                        let engine = Arc::new(Engine { me, store: id, timing, raft, post, shared });
+                        let changing = tokio::sync::Mutex::default();
+                        let engine = Arc::new(Engine { me, store: id, timing, raft, post, shared, changing });
                         status.send_replace(engine.status());
                         let _ = begun.send(Ok(()));
                         engine.run(asked, arrived, status).await;
