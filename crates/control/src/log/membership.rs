@@ -91,10 +91,8 @@ impl Engine {
         }
         let warning = warning(&wanted);
         let voters = wanted.into_iter().map(|node| node.0).collect();
-        match self.change(ChangeMembers::ReplaceAllVoters(voters)).await {
-            Ruling::Changed(_) => Ruling::Changed(warning),
-            other => other,
-        }
+        let ruling = self.change(ChangeMembers::ReplaceAllVoters(voters)).await;
+        if let Ruling::Changed(_) = ruling { Ruling::Changed(warning) } else { ruling }
     }
 
     fn has_caught_up(&self, node: NodeId) -> bool {
