@@ -23,6 +23,7 @@ mod metrics;
 mod serve;
 mod shell;
 mod slot_files;
+#[cfg_attr(not(test), allow(dead_code, reason = "a node is parked once leases guard its clients"))]
 mod store;
 
 pub use config::{BadConfig, Config, GateConfig, OneOrMore, Tls};
@@ -45,7 +46,7 @@ use crate::core::{CannotStart, Core};
 use serve::{Desk, Door};
 use shell::Shell;
 use slot_files::SlotFiles;
-use store::Store;
+use store::{Mark, Store};
 
 /// Why a node did not start.
 #[derive(Debug, thiserror::Error)]
@@ -99,7 +100,7 @@ impl Node {
     /// The same on a listener for its peers that is there already.
     pub async fn start_on(config: Config, listener: Option<TcpListener>) -> Result<Self, NotStarted> {
         config.settings(Incarnation(0), 0)?;
-        let (store, incarnation, stored) = Store::open(config.data.as_deref())?;
+        let (store, incarnation, stored) = Store::open(config.data.as_deref(), Mark::IsErased)?;
         let settings = config.settings(incarnation, random_seed())?;
         if config.data.is_some() && incarnation > Incarnation(1) {
             outlive_former_clients(settings.terms).await;
