@@ -25,11 +25,15 @@ mod shell;
 mod slot_files;
 #[cfg_attr(not(test), allow(dead_code, reason = "a node is parked once leases guard its clients"))]
 mod store;
+mod token;
 
-pub use config::{BadConfig, Config, GateConfig, OneOrMore, Tls};
+pub use config::{
+    BadConfig, Config, Faults, GateConfig, JoinFrom, OneOrMore, Preset, TimingConfig, Tls, VotersConfig,
+};
 pub use shell::Stopped;
 pub use slot_files::slot_file;
 pub use store::StoreError;
+pub use token::{BadToken, JoinToken};
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
