@@ -70,7 +70,7 @@ pub trait Protocol: Clone + Debug + Eq + Hash + Send + Sync + 'static {
     type Message: Message;
     /// Its timers; each variant says when it fires and who disarms it.
     type Timer: Clone + Debug + Ord + Hash + Send + Sync + 'static;
-    /// What survives a crash of its process.
+    /// What survives a crash of its process, or a clean stop.
     type Durable: Clone + Debug + Eq + Hash + Send + Sync + Serialize + DeserializeOwned + 'static;
 
     /// A process starts, or starts again with what it had stored.
@@ -78,6 +78,12 @@ pub trait Protocol: Clone + Debug + Eq + Hash + Send + Sync + 'static {
 
     /// One input happens at `now`. On `Err` nothing has changed.
     fn handle(&mut self, now: Time, input: InputOf<Self>, out: &mut Outbox<Self>) -> Result<(), Refusal>;
+
+    /// All that this process knows, to be put away at a clean stop (LEASES R1): the process says nothing more. Started once with this, the same life goes on
+    /// as if it had only paused, and lost all messages meanwhile. None if the algorithm cannot do so, or not with these options.
+    fn park(&self) -> Option<Self::Durable> {
+        None
+    }
 
     /// A read-only projection for judges and screens.
     fn observe(&self) -> Observation;

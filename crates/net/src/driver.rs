@@ -87,6 +87,9 @@ pub trait Drive: Send {
     ) -> Result<(), NotTaken>;
     /// A timer has run out; one that was disarmed meanwhile is nothing.
     fn expire(&mut self, now: Time, timer: TimerKey, deeds: &mut Vec<Deed>) -> Result<(), NotTaken>;
+    /// All that it knows, to be put away at a clean stop (LEASES R1); it is to be driven no more. A driver that is [started](Driver::start) with it goes on as the
+    /// same life, once. None if the protocol cannot do so.
+    fn park(&self) -> Option<Vec<u8>>;
     /// What judges and screens may see.
     fn observe(&self) -> Observation;
     /// The names of all kinds of its messages.
@@ -103,7 +106,7 @@ pub struct Driver<P: Protocol> {
 }
 
 impl<P: Protocol> Driver<P> {
-    /// The process starts, with what it had stored if it had.
+    /// The process starts, with what it had stored or [parked](Drive::park) if it had.
     pub fn start(setup: &Setup, stored: Option<&[u8]>, deeds: &mut Vec<Deed>) -> Result<Self, Unreadable> {
         let restored = stored.map(|bytes| whole(bytes).ok_or(Unreadable(P::NAME))).transpose()?;
         let mut outbox = Outbox::new();
@@ -172,6 +175,10 @@ impl<P: Protocol> Drive for Driver<P> {
     fn expire(&mut self, now: Time, timer: TimerKey, deeds: &mut Vec<Deed>) -> Result<(), NotTaken> {
         let known = self.timers.iter().find(|(_, key)| **key == timer).map(|(timer, _)| timer.clone());
         known.map_or(Ok(()), |timer| self.handle(now, Input::Expire(timer), deeds))
+    }
+
+    fn park(&self) -> Option<Vec<u8>> {
+        self.protocol.park().map(|parked| bytes(&parked))
     }
 
     fn observe(&self) -> Observation {

@@ -23,12 +23,17 @@ mod metrics;
 mod serve;
 mod shell;
 mod slot_files;
+#[cfg_attr(not(test), allow(dead_code, reason = "a node is parked once leases guard its clients"))]
 mod store;
+mod token;
 
-pub use config::{BadConfig, Config, GateConfig, OneOrMore, Tls};
+pub use config::{
+    BadConfig, Config, Faults, GateConfig, JoinFrom, OneOrMore, Preset, TimingConfig, Tls, VotersConfig,
+};
 pub use shell::Stopped;
 pub use slot_files::slot_file;
 pub use store::StoreError;
+pub use token::{BadToken, JoinToken};
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -36,7 +41,7 @@ use std::time::Duration;
 
 use kgate_api::LeaseInstant;
 use kgate_core::{Incarnation, NodeId};
-use kgate_net::{LinkConfig, LinkLimits, Links};
+use kgate_net::{LinkConfig, LinkLimits, Links, WhenFull};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -45,7 +50,7 @@ use crate::core::{CannotStart, Core};
 use serve::{Desk, Door};
 use shell::Shell;
 use slot_files::SlotFiles;
-use store::Store;
+use store::{Mark, Store};
 
 /// Why a node did not start.
 #[derive(Debug, thiserror::Error)]
@@ -99,7 +104,7 @@ impl Node {
     /// The same on a listener for its peers that is there already.
     pub async fn start_on(config: Config, listener: Option<TcpListener>) -> Result<Self, NotStarted> {
         config.settings(Incarnation(0), 0)?;
-        let (store, incarnation, stored) = Store::open(config.data.as_deref())?;
+        let (store, incarnation, stored) = Store::open(config.data.as_deref(), Mark::IsErased)?;
         let settings = config.settings(incarnation, random_seed())?;
         if config.data.is_some() && incarnation > Incarnation(1) {
             outlive_former_clients(settings.terms).await;
@@ -117,6 +122,7 @@ impl Node {
                     security: config.security(),
                     limits: LinkLimits { seed: random_seed(), ..LinkLimits::default() },
                     accepts_returns: config.accepts_returns(),
+                    when_full: WhenFull::Break,
                 };
                 Some(Links::start(links, listener, link_events).await?)
             }

@@ -3,12 +3,13 @@
 use alloc::vec::Vec;
 
 use kgate_core::NodeId;
+use serde::{Deserialize, Serialize};
 
 use crate::collections::{NodeList, SortedMap};
 use crate::topology::{self, Members, Order, first_member};
 
 /// Who takes part. Sparse: everybody is a member in its first life unless said otherwise.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Fleet {
     /// Ids are below that.
     pub(super) nodes: u32,

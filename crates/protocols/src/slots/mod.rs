@@ -15,6 +15,7 @@
 //! - `asking.rs`: clients, the request, the decision, what becomes of slots that are given back;
 //! - `answering.rs`: requests of others, debts, relays of the tree;
 //! - `membership.rs`: lives and views, from the log; `join.rs`: without one;
+//! - `park.rs`: a clean stop, and going on after it;
 //! - `lanes.rs`: several independent queues under one roof.
 //!
 //! Deviations from the design (`docs/SLOTS.md`): no process remembers the last request of every other one; a debt is replaced only by a newer one, which is
@@ -31,6 +32,7 @@ mod join;
 mod lanes;
 mod membership;
 mod message;
+mod park;
 mod pending;
 mod ranges;
 mod relay;
@@ -39,6 +41,7 @@ mod stamp;
 
 pub use lanes::{Lanes, LanesMessage, LanesTimer};
 pub use message::{About, Answers, Head, Report, Scope, SlotsMessage};
+pub use park::{Parked, ParkedLane};
 pub use ranges::Ranges;
 pub use slot_set::SlotSet;
 pub use stamp::{Clock, Stamp};
@@ -48,8 +51,8 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use kgate_core::{
-    Dissemination, Fence, Input, InputOf, Means, Membership, Never, NodeId, Observation, Outbox, Phase,
-    Printed, Protocol, Refusal, Setup, SlotOptions, Time,
+    Dissemination, Fence, Input, InputOf, Means, Membership, NodeId, Observation, Outbox, Phase, Printed,
+    Protocol, Refusal, Setup, SlotOptions, Time,
 };
 
 use crate::collections::NodeList;
@@ -248,13 +251,10 @@ impl Protocol for Slots {
     const MEANS: Means = Means::Slots;
     type Message = SlotsMessage;
     type Timer = SlotsTimer;
-    type Durable = Never;
+    type Durable = Box<ParkedLane>;
 
-    fn start(setup: &Setup, restored: Option<Never>, out: &mut Out) -> Self {
-        assert!(
-            restored.is_none() && setup.nodes <= Fence::NODES,
-            "at most 2^24 processes have room in a fence"
-        );
+    fn start(setup: &Setup, restored: Option<Box<ParkedLane>>, out: &mut Out) -> Self {
+        assert!(setup.nodes <= Fence::NODES, "at most 2^24 processes have room in a fence");
         let mut slots = Self {
             me: setup.me,
             lane: Lane::ONLY,
@@ -278,7 +278,9 @@ impl Protocol for Slots {
             joining: None,
             noticed: NodeList::default(),
         };
-        if slots.returns > 0 {
+        if let Some(parked) = restored {
+            slots.take_up(*parked, setup, out);
+        } else if slots.returns > 0 {
             slots.begin_return(setup.life.0, out);
         }
         slots
@@ -297,6 +299,10 @@ impl Protocol for Slots {
             Input::Expire(timer) => self.on_expire(timer, out),
         }
         Ok(())
+    }
+
+    fn park(&self) -> Option<Box<ParkedLane>> {
+        self.put_away().map(Box::new)
     }
 
     /// Answers to a request of this process that is not out: no stamp is ever used twice. Without a log any message may tell of a new life.

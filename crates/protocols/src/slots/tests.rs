@@ -5,6 +5,7 @@ mod join;
 mod junk;
 mod lanes;
 mod order;
+mod park;
 mod random;
 mod resize;
 mod tree;

@@ -15,7 +15,7 @@ use kgate_core::{
 };
 
 use crate::harness::{Net, setup};
-use crate::slots::Slots;
+use crate::slots::{ParkedLane, Slots};
 
 /// What the steps of a run may be.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +33,22 @@ pub(super) struct Config {
     pub(super) leases: bool,
     pub(super) doubles: bool,
     pub(super) losses: bool,
+    pub(super) parks: Parks,
+}
+
+/// Whether processes stop cleanly and go on later, and what is wrong with it then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Parks {
+    /// None does.
+    Never,
+    /// As it should be.
+    Whole,
+    /// Planted: they have forgotten what their clients hold.
+    WithoutGrants,
+    /// Planted: their clocks begin anew.
+    WithoutClock,
+    /// Planted: they go back to what they have put away the first time.
+    Twice,
 }
 
 /// Which kind of step, and two numbers to choose by.
@@ -72,6 +88,8 @@ struct Place {
     /// The k that it was told last.
     permits: u32,
     leased: bool,
+    /// It has stopped cleanly, and its clients go on.
+    parked: bool,
 }
 
 /// Everything.
@@ -113,6 +131,7 @@ impl World {
             news: Vec::new(),
             permits: config.permits,
             leased: true,
+            parked: false,
         };
         let count = config.nodes as usize;
         Self {
@@ -149,6 +168,8 @@ impl World {
             return self.deliver(a);
         }
         match (kind - config.haste) * 100 / (100 - config.haste) {
+            50..53 if config.parks != Parks::Never => self.park(node),
+            53..58 if config.parks != Parks::Never => self.unpark(node),
             0..30 => self.acquire(node, b),
             30..58 => self.release(a, b),
             58..63 if config.withdrawals => self.withdraw(node),
@@ -193,8 +214,12 @@ impl World {
     }
 
     fn release(&mut self, a: u32, b: u32) -> Verdict {
-        let holders: Vec<u32> =
-            (0..self.config.nodes).filter(|&node| !self.clients[node as usize].holding.is_empty()).collect();
+        let holders: Vec<u32> = self
+            .net
+            .living()
+            .into_iter()
+            .filter(|&node| !self.clients[node as usize].holding.is_empty())
+            .collect();
         if holders.is_empty() {
             return Ok(());
         }
@@ -207,7 +232,7 @@ impl World {
     }
 
     fn withdraw(&mut self, node: u32) -> Verdict {
-        if self.clients[node as usize].waiting.pop_back().is_some() {
+        if self.net.is_up(node) && self.clients[node as usize].waiting.pop_back().is_some() {
             tell!(self, "p{node} withdraws");
             self.net.input(node, Input::Withdraw).unwrap();
         }
@@ -257,6 +282,44 @@ impl World {
         Ok(())
     }
 
+    /// R1: the process stops, its clients do not.
+    fn park(&mut self, node: u32) -> Verdict {
+        let parks = self.config.parks;
+        let former = self.net.stored.get(&NodeId(node)).cloned();
+        let change = |parked: &mut alloc::boxed::Box<ParkedLane>| match (parks, former) {
+            (Parks::Never | Parks::Whole, _) | (Parks::Twice, None) => {}
+            (Parks::WithoutGrants, _) => parked.forget_grants(),
+            (Parks::WithoutClock, _) => parked.forget_clock(),
+            (Parks::Twice, Some(former)) => *parked = former,
+        };
+        if self.net.is_up(node) && self.net.park(node, change) {
+            tell!(self, "p{node} is parked");
+            self.places[node as usize].parked = true;
+        }
+        Ok(())
+    }
+
+    /// It goes on, without a lease. Who was thrown out meanwhile hears of it before it gets one.
+    fn unpark(&mut self, node: u32) -> Verdict {
+        let place = &mut self.places[node as usize];
+        if !core::mem::take(&mut place.parked) {
+            return Ok(());
+        }
+        tell!(self, "p{node} goes on");
+        (place.permits, place.leased) = (self.config.permits, false);
+        let stored = self.net.stored.get(&NodeId(node)).cloned();
+        self.net.unpark(node);
+        if self.config.parks == Parks::Twice {
+            self.net.stored.extend(stored.map(|stored| (NodeId(node), stored)));
+        }
+        self.judge()?;
+        while self.places[node as usize].member.is_none() && self.places[node as usize].told < self.log.len()
+        {
+            self.tell(node, 0)?;
+        }
+        Ok(())
+    }
+
     /// The log says that a crashed process is gone.
     fn bury(&mut self, node: u32) -> Verdict {
         if let Some(life) = self.places[node as usize].over.take() {
@@ -267,7 +330,7 @@ impl World {
     }
 
     fn come_back(&mut self, node: u32) -> Verdict {
-        if self.net.is_up(node) {
+        if self.net.is_up(node) || self.places[node as usize].parked {
             return Ok(());
         }
         tell!(self, "p{node} is back");
@@ -308,12 +371,18 @@ impl World {
 
     /// A process that lives is thrown out. It hears of it first: that is what leases are for.
     fn evict(&mut self, node: u32) -> Verdict {
-        if self.joins() || !self.net.is_up(node) {
+        let parked = self.places[node as usize].parked;
+        if self.joins() || !self.net.is_up(node) && !parked {
             return Ok(());
         }
         let Some(life) = self.places[node as usize].member.take() else { return Ok(()) };
         tell!(self, "log: p{node} of life {life} is thrown out");
         self.log.push(Entry::Evict(node, life));
+        if parked {
+            // Nobody renews their leases any more.
+            self.clients[node as usize].holding.clear();
+            return Ok(());
+        }
         while self.places[node as usize].told < self.log.len() {
             self.tell(node, 0)?;
         }
@@ -432,7 +501,10 @@ impl World {
             }
         }
         if fence.count() == 0 {
-            for other in self.net.living() {
+            let parked = (0..self.config.nodes).filter(|&node| {
+                self.places[node as usize].parked && self.places[node as usize].member.is_some()
+            });
+            for other in self.net.living().into_iter().chain(parked) {
                 if let Some(stamp) = self.net.nodes[other as usize].observe().stamp
                     && stamp < fence.stamp()
                 {
@@ -448,6 +520,7 @@ impl World {
     fn put_right(&mut self) -> Verdict {
         tell!(self, "all is put right");
         for node in 0..self.config.nodes {
+            self.unpark(node)?;
             self.bury(node)?;
             self.add(node)?;
             self.lease(node, true)?;
