@@ -11,4 +11,6 @@ pub use channel::{Broken, Channel, Greeting, Window};
 pub use driver::{Deed, Drive, Driver, NotTaken, Order, TimerKey, Unreadable};
 pub use link::refuses_this_life;
 pub use links::{LinkConfig, LinkEvent, LinkLimits, Links, NotSent, NotStarted, check_cluster, check_plain};
-pub use tls::{NotLoaded, Security, client_name, node_name};
+pub use tls::{
+    Callers, NotLoaded, Security, acceptor, client_name, client_of, names, node_name, what_tls_says,
+};

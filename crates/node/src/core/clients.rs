@@ -141,6 +141,8 @@ pub enum Why {
     NoNode,
     /// There is no such session any more.
     NoSession,
+    /// It may not.
+    Forbidden,
 }
 
 /// A request for a gate that is being made.
