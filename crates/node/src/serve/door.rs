@@ -43,6 +43,8 @@ const HEAD_BYTES: u32 = 32 << 10;
 /// After an accept that has failed (no descriptors left): there may be some again.
 const PAUSE: Duration = Duration::from_millis(100);
 
+const ALL: &str = "acquire, see and operate every gate: [[allow]] in the configuration says who may what";
+
 /// Where clients ask.
 pub(crate) enum Door {
     Tcp(TcpListener),
@@ -62,7 +64,11 @@ impl Door {
             let acceptor =
                 kgate_net::acceptor(&files.certificate, &files.key, &files.authority, guard.callers());
             let acceptor = acceptor.map_err(|wrong| error(wrong.to_string()))?;
-            return Ok(Self::Tls(TcpListener::bind(address).await?, acceptor));
+            let listener = TcpListener::bind(address).await?;
+            if !listener.local_addr()?.ip().is_loopback() && guard.policy.is_empty() {
+                tracing::warn!(address, "everybody with a certificate of this authority may {ALL}");
+            }
+            return Ok(Self::Tls(listener, acceptor));
         }
         let listener = TcpListener::bind(address.strip_prefix("http://").unwrap_or(address)).await?;
         let beyond = !listener.local_addr()?.ip().is_loopback();
@@ -73,7 +79,7 @@ impl Door {
             )));
         }
         if beyond && guard.policy.is_empty() {
-            tracing::warn!(address, "everybody who can reach this address may acquire, see and operate every gate: [[allow]] says who may what");
+            tracing::warn!(address, "everybody who can reach this address may {ALL}");
         }
         Ok(Self::Tcp(listener))
     }

@@ -14,7 +14,7 @@ use tonic::{Request, Response, Status, Streaming};
 use super::Desk;
 use super::authorisation::{Identity, Need};
 use super::visit::Visit;
-use crate::core::{Ask, ClientId, Process, SessionId, Tell, Why};
+use crate::core::{Ask, ClientId, Process, Secret, SessionId, Tell, Why};
 use crate::shell::Command;
 
 /// The service.
@@ -92,7 +92,19 @@ async fn listen(
     also: mpsc::WeakSender<Tell>,
     mut stream: Streaming<v1::Ask>,
 ) {
-    while let Ok(Some(v1::Ask { ask })) = stream.message().await {
+    loop {
+        let ask = match stream.message().await {
+            Ok(Some(v1::Ask { ask })) => ask,
+            Ok(None) => break,
+            Err(status) => {
+                if let Some(refusal) = desk.guard.too_long(&status)
+                    && let Some(tells) = also.upgrade()
+                {
+                    let _ = tells.send(Tell::Closed { why: refusal.why(), text: refusal.text }).await;
+                }
+                break;
+            }
+        };
         visit.pace().await;
         let Some(said) = ask else { continue };
         let mut ask = heard(said);
@@ -113,7 +125,7 @@ async fn listen(
 fn heard(said: Said) -> Ask {
     match said {
         Said::Hello(v1::Hello { process, session, secret }) => {
-            let secret = <[u8; 16]>::try_from(secret.as_slice()).map_or(0, u128::from_be_bytes);
+            let secret = <[u8; 16]>::try_from(secret.as_slice()).map_or(Secret::NONE, |bytes| Secret(u128::from_be_bytes(bytes)));
             let resume = session.map(|session| (SessionId(session), secret));
             Ask::Hello { process: process_of(process), resume, secret: new_secret() }
         }
@@ -133,10 +145,10 @@ fn heard(said: Said) -> Ask {
 }
 
 /// A secret that nobody can guess.
-pub(super) fn new_secret() -> u128 {
+pub(super) fn new_secret() -> Secret {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).expect("the system has random bytes");
-    u128::from_be_bytes(bytes)
+    Secret(u128::from_be_bytes(bytes))
 }
 
 fn process_of(process: Option<v1::Process>) -> Process {
@@ -148,7 +160,7 @@ fn say(tell: Tell, node: u32) -> Say {
     match tell {
         Tell::Welcome { session, secret, valid_for, holds } => Say::Welcome(v1::Welcome {
             session: session.0,
-            secret: secret.to_be_bytes().to_vec(),
+            secret: secret.0.to_be_bytes().to_vec(),
             node,
             valid_for_ns: valid_for.map(|span| span.0),
             holds,

@@ -38,10 +38,12 @@ pub(crate) enum Reason {
     Connections,
     /// A connection that did not greet, or not in time.
     Handshake,
+    /// A message that is too long.
+    Size,
 }
 
 impl Reason {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Unknown,
         Self::Forbidden,
         Self::Rate,
@@ -49,6 +51,7 @@ impl Reason {
         Self::Waiting,
         Self::Connections,
         Self::Handshake,
+        Self::Size,
     ];
 
     fn label(self) -> &'static str {
@@ -60,6 +63,7 @@ impl Reason {
             Self::Waiting => "waiting",
             Self::Connections => "connections",
             Self::Handshake => "handshake",
+            Self::Size => "size",
         }
     }
 }
@@ -76,6 +80,7 @@ impl Refusal {
     pub(crate) fn why(&self) -> Why {
         match self.reason {
             Reason::Unknown | Reason::Forbidden => Why::Forbidden,
+            Reason::Size => Why::BadRequest,
             Reason::Rate
             | Reason::Sessions
             | Reason::Waiting
@@ -90,6 +95,7 @@ impl From<Refusal> for Status {
         match reason {
             Reason::Unknown => Self::unauthenticated(text),
             Reason::Forbidden => Self::permission_denied(text),
+            Reason::Size => Self::out_of_range(text),
             Reason::Rate
             | Reason::Sessions
             | Reason::Waiting
@@ -109,6 +115,7 @@ impl IntoResponse for Refusal {
                 (StatusCode::UNAUTHORIZED, how, text).into_response()
             }
             Reason::Forbidden => (StatusCode::FORBIDDEN, text).into_response(),
+            Reason::Size => (StatusCode::PAYLOAD_TOO_LARGE, text).into_response(),
             Reason::Rate
             | Reason::Sessions
             | Reason::Waiting
@@ -183,6 +190,13 @@ impl Guard {
     /// One more of what is counted.
     pub(super) fn enter(&self, who: &Identity, kind: Kind) -> Result<Counted, Refusal> {
         self.accounts.enter(now(), who, kind).map_err(|too_much| self.too_much(who, &too_much))
+    }
+
+    /// A message of a stream could not be read: a refusal, if it was too long.
+    pub(super) fn too_long(&self, status: &Status) -> Option<Refusal> {
+        let most = self.message_bytes();
+        let text = || format!("a message of more than {most} bytes is not read (message_bytes in [limits] of this node)");
+        (status.code() == tonic::Code::OutOfRange).then(|| self.refuse(Reason::Size, text()))
     }
 
     fn too_much(&self, who: &Identity, too_much: &TooMuch) -> Refusal {

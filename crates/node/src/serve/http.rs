@@ -19,7 +19,7 @@ use axum::extract::{Extension, Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, put};
-use kgate_api::{explain, json, v1};
+use kgate_api::{explain, json};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::mpsc;
