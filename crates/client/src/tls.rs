@@ -143,8 +143,7 @@ fn said(error: &TlsError, name: &str) -> String {
 impl Address {
     /// What an error after the handshake means.
     pub(crate) fn meaning(&self, status: &tonic::Status) -> String {
-        let status: &(dyn std::error::Error + 'static) = status;
-        let tls = status.source().and_then(|error| meaning(error, self.host()));
-        tls.unwrap_or_else(|| status.downcast_ref::<tonic::Status>().map_or_else(String::new, |status| status.message().to_owned()))
+        let tls = std::error::Error::source(status).and_then(|error| meaning(error, self.host()));
+        tls.unwrap_or_else(|| status.message().to_owned())
     }
 }

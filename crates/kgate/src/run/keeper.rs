@@ -17,6 +17,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use serde::{Deserialize, Serialize};
 
 use super::lease_clock::LeaseInstant;
+use crate::credentials::CredentialArgs;
 use super::margins::Margins;
 
 /// The side that asks a node.
@@ -41,6 +42,8 @@ pub(crate) struct Wish {
     pub(crate) gate: String,
     /// The node that is asked; whichever is there, if none.
     pub(crate) node: Option<String>,
+    /// How it is shown who asks.
+    pub(crate) credentials: CredentialArgs,
     /// What is run, for people.
     pub(crate) command: String,
     /// The k that the gate must have, or gets if it is new.
