@@ -12,12 +12,24 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
 
 use crate::credentials::{Bearer, Credentials};
+use crate::line::Note;
 use crate::tls::Tls;
 use crate::{Error, Refusal};
 use kgate_api::v1;
 
 /// The API of a node.
-pub(crate) type Api = GatesClient<InterceptedService<Channel, Bearer>>;
+pub(crate) struct Api {
+    pub(crate) gates: GatesClient<InterceptedService<Channel, Bearer>>,
+    place: String,
+    note: Note,
+}
+
+impl Api {
+    /// What a node's answer means that is none.
+    pub(crate) fn said_no(&self, status: &tonic::Status) -> Error {
+        said_no(&self.place, &self.note, status)
+    }
+}
 
 /// Where a node is, and how one shows there who one is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,13 +116,6 @@ impl Address {
         }
     }
 
-    pub(crate) fn host(&self) -> &str {
-        match &self.place {
-            Place::Tcp { host, .. } => self.credentials.server_name.as_deref().unwrap_or(host),
-            Place::Unix(_) => "",
-        }
-    }
-
     /// Connects, or says why not.
     pub(crate) async fn connect(&self, within: Duration) -> Result<Api, Error> {
         let bearer = self.credentials.bearer()?;
@@ -119,6 +124,7 @@ impl Address {
                 "a token is not sent in the clear to {self}: anybody on the way could take it; ask by https://"
             )));
         }
+        let note = Note::default();
         let connected = match &self.place {
             Place::Tcp { uri, tls: false, .. } => {
                 let endpoint = Endpoint::from_shared(uri.clone()).expect("it was looked at");
@@ -126,16 +132,16 @@ impl Address {
             }
             Place::Tcp { uri, host, port, tls: true } => {
                 let mut tls = Some(Tls::load(&self.credentials, host)?);
-                let (host, port) = (host.clone(), *port);
+                let (host, port, note) = (host.clone(), *port, note.clone());
                 // One connection only: it is this client that dials again.
                 let dial = tower::service_fn(move |_| {
-                    let (tls, host) = (tls.take(), host.clone());
+                    let (tls, host, note) = (tls.take(), host.clone(), note.clone());
                     async move {
                         let gone = || std::io::Error::other("the connection is cut");
                         let tls = tls.ok_or_else(gone)?;
                         let stream = TcpStream::connect((host.as_str(), port)).await?;
                         stream.set_nodelay(true)?;
-                        tls.greet(stream).await.map(TokioIo::new)
+                        tls.greet(stream, note).await.map(TokioIo::new)
                     }
                 });
                 let endpoint = Endpoint::from_shared(uri.clone()).expect("it was looked at");
@@ -155,7 +161,8 @@ impl Address {
             }
         };
         let no_node = |error| Error::NoNode { address: self.to_string(), why: innermost(&error) };
-        Ok(GatesClient::with_interceptor(connected.map_err(no_node)?, bearer))
+        let gates = GatesClient::with_interceptor(connected.map_err(no_node)?, bearer);
+        Ok(Api { gates, place: self.to_string(), note })
     }
 
     /// Whether somebody on the way could read what is sent there.
@@ -168,20 +175,19 @@ impl Address {
             }
         }
     }
+}
 
-    /// What a node's answer means that is none.
-    pub(crate) fn said_no(&self, status: &tonic::Status) -> Error {
-        let text = self.meaning(status);
-        let why = match status.code() {
-            tonic::Code::Unavailable | tonic::Code::Unknown | tonic::Code::Internal | tonic::Code::Cancelled => {
-                return Error::NoNode { address: self.to_string(), why: text };
-            }
-            tonic::Code::Unauthenticated | tonic::Code::PermissionDenied => v1::Why::Forbidden,
-            tonic::Code::ResourceExhausted => v1::Why::Full,
-            _ => v1::Why::Unknown,
-        };
-        Error::Refused(Refusal { why, text })
-    }
+fn said_no(place: &str, note: &Note, status: &tonic::Status) -> Error {
+    let text = note.read().unwrap_or_else(|| status.message().to_owned());
+    let why = match status.code() {
+        tonic::Code::Unavailable | tonic::Code::Unknown | tonic::Code::Internal | tonic::Code::Cancelled => {
+            return Error::NoNode { address: place.to_owned(), why: text };
+        }
+        tonic::Code::Unauthenticated | tonic::Code::PermissionDenied => v1::Why::Forbidden,
+        tonic::Code::ResourceExhausted => v1::Why::Full,
+        _ => v1::Why::Unknown,
+    };
+    Error::Refused(Refusal { why, text })
 }
 
 /// What really happened: the words of the innermost error.

@@ -43,6 +43,7 @@ mod address;
 mod credentials;
 mod error;
 mod gate;
+mod line;
 mod permit;
 mod session;
 mod status;

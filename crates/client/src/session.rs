@@ -287,6 +287,8 @@ impl Session {
                 match v1::Why::try_from(why) {
                     Ok(v1::Why::NoSession) if self.ending => self.held.clear(),
                     Ok(v1::Why::NoSession | v1::Why::NoNode) => self.lose_held(&text),
+                    // The same words once more would be refused once more.
+                    Ok(v1::Why::BadRequest) => self.refuse_waiting(why, &text),
                     Ok(_) | Err(_) => {}
                 }
                 return Some(text);
@@ -396,6 +398,12 @@ impl Session {
         }
     }
 
+    fn refuse_waiting(&mut self, why: i32, text: &str) {
+        for (_, (_, answer)) in std::mem::take(&mut self.waiting) {
+            let _ = answer.send(Err(Error::Refused(Refusal::new(why, text.to_owned()))));
+        }
+    }
+
     fn lose_everything(&mut self, why: &str) {
         self.lose_held(why);
         for (_, (_, answer)) in std::mem::take(&mut self.waiting) {
@@ -422,9 +430,9 @@ async fn dial(
         let (say, said) = mpsc::channel(UNREAD);
         let first = v1::Ask { ask: Some(Say::Hello(hello)) };
         say.send(first).await.map_err(|_| no_node("the line is cut".into()))?;
-        let answer = api.session(ReceiverStream::new(said)).await;
-        let mut hear = answer.map_err(|status| address.said_no(&status))?.into_inner();
-        let told = hear.message().await.map_err(|status| address.said_no(&status))?;
+        let answer = api.gates.session(ReceiverStream::new(said)).await;
+        let mut hear = answer.map_err(|status| api.said_no(&status))?.into_inner();
+        let told = hear.message().await.map_err(|status| api.said_no(&status))?;
         match told.and_then(|told| told.tell) {
             Some(Told::Welcome(welcome)) => Ok((Line { say, hear }, welcome)),
             Some(Told::Closed(v1::Closed { why, text })) => Err(Error::Refused(Refusal::new(why, text))),

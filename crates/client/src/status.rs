@@ -19,8 +19,8 @@ impl Client {
     {
         let address: Address = address.try_into()?;
         let mut api = address.connect(CONNECT).await?;
-        let reply = api.status(StatusRequest { gate: gate.map(str::to_owned) }).await;
-        reply.map(tonic::Response::into_inner).map_err(|status| address.said_no(&status))
+        let reply = api.gates.status(StatusRequest { gate: gate.map(str::to_owned) }).await;
+        reply.map(tonic::Response::into_inner).map_err(|status| api.said_no(&status))
     }
 
     /// The same, again whenever it has changed.
@@ -34,8 +34,8 @@ impl Client {
     {
         let address: Address = address.try_into()?;
         let mut api = address.connect(CONNECT).await?;
-        let replies = api.watch(StatusRequest { gate: gate.map(str::to_owned) }).await;
-        let replies = replies.map_err(|status| address.said_no(&status))?.into_inner();
-        Ok(replies.map(move |reply| reply.map_err(|status| address.said_no(&status))))
+        let replies = api.gates.watch(StatusRequest { gate: gate.map(str::to_owned) }).await;
+        let replies = replies.map_err(|status| api.said_no(&status))?.into_inner();
+        Ok(replies.map(move |reply| reply.map_err(|status| api.said_no(&status))))
     }
 }

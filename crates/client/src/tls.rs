@@ -11,10 +11,10 @@ use rustls::version::TLS13;
 use rustls::{AlertDescription, CertificateError, ClientConfig, Error as TlsError, RootCertStore};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
 
+use crate::Error;
 use crate::credentials::{Credentials, wrong};
-use crate::{Address, Error};
+use crate::line::{Note, Noting};
 
 /// Both ways of being wrong: files, and the other side.
 pub(crate) struct Tls {
@@ -38,8 +38,10 @@ impl Tls {
         let mut config = match (&credentials.certificate, &credentials.key) {
             (None, None) => builder.with_no_client_auth(),
             (Some(chain), Some(key)) => {
-                let private = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong(key, text_of(&error)))?;
-                let apart = |error: TlsError| wrong(chain, format!("it does not go with {}: {error}", key.display()));
+                let private =
+                    PrivateKeyDer::from_pem_file(key).map_err(|error| wrong(key, text_of(&error)))?;
+                let apart =
+                    |error: TlsError| wrong(chain, format!("it does not go with {}: {error}", key.display()));
                 builder.with_client_auth_cert(certificates(chain)?, private).map_err(apart)?
             }
             (Some(_), None) | (None, Some(_)) => {
@@ -56,11 +58,12 @@ impl Tls {
     }
 
     /// As the dialler. The error is a text.
-    pub(crate) async fn greet(self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+    pub(crate) async fn greet(self, stream: TcpStream, note: Note) -> io::Result<Noting> {
         let name = self.name.to_str().into_owned();
-        self.connector.connect(self.name, stream).await.map_err(|error| {
-            io::Error::other(meaning(&error, &name).unwrap_or_else(|| error.to_string()))
-        })
+        match self.connector.connect(self.name, stream).await {
+            Ok(stream) => Ok(Noting { stream, name, note }),
+            Err(error) => Err(io::Error::other(meaning(&error, &name).unwrap_or_else(|| error.to_string()))),
+        }
     }
 }
 
@@ -82,8 +85,7 @@ fn text_of(error: &pem::Error) -> String {
     }
 }
 
-/// What an error of TLS means, for people; none if it is of something else. A node that does not accept our certificate says so only after our side of
-/// the handshake, so this is asked for every error of a connection with TLS.
+/// What an error of TLS means, for people; none if it is of something else.
 pub(crate) fn meaning(error: &(dyn std::error::Error + 'static), name: &str) -> Option<String> {
     let mut next = Some(error);
     while let Some(error) = next {
@@ -120,7 +122,9 @@ fn said(error: &TlsError, name: &str) -> String {
             CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. },
         ) => "its certificate is of a client, not of a node".into(),
         TlsError::InvalidCertificate(other) => format!("its certificate is not valid: {other}"),
-        TlsError::InvalidMessage(_) => "it does not speak TLS there: is it http:// instead of https://?".into(),
+        TlsError::InvalidMessage(_) => {
+            "it does not speak TLS there: is it http:// instead of https://?".into()
+        }
         TlsError::AlertReceived(AlertDescription::CertificateRequired) => {
             "it wants the certificate of a client (--cert and --key)".into()
         }
@@ -137,13 +141,5 @@ fn said(error: &TlsError, name: &str) -> String {
             | AlertDescription::AccessDenied),
         ) => format!("it does not accept this client's certificate ({alert:?}): is it of another authority?"),
         other => other.to_string(),
-    }
-}
-
-impl Address {
-    /// What an error after the handshake means.
-    pub(crate) fn meaning(&self, status: &tonic::Status) -> String {
-        let tls = std::error::Error::source(status).and_then(|error| meaning(error, self.host()));
-        tls.unwrap_or_else(|| status.message().to_owned())
     }
 }

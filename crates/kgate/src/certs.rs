@@ -169,7 +169,8 @@ fn new(args: &NewArgs) -> Outcome {
     check_cluster(cluster).map_err(|error| Failure::Usage(error.to_string()))?;
     args.clients.iter().try_for_each(|client| check_client(client))?;
     if !args.hosts.is_empty() && args.hosts.len() != args.nodes as usize {
-        let text = format!("--host names {} hosts for {} nodes: give one for each", args.hosts.len(), args.nodes);
+        let text =
+            format!("--host names {} hosts for {} nodes: give one for each", args.hosts.len(), args.nodes);
         return Err(Failure::Usage(text));
     }
     let host = |id: u32| args.hosts.get(id as usize).cloned().into_iter().collect();

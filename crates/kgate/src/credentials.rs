@@ -57,13 +57,8 @@ impl CredentialArgs {
     /// A node, with these.
     pub(crate) fn at(&self, address: &str) -> Result<Address, Error> {
         let Self { ca, cert, key, token_file, tls_name } = self.clone();
-        let credentials = Credentials {
-            authority: ca,
-            certificate: cert,
-            key,
-            token_file,
-            server_name: tls_name,
-        };
+        let credentials =
+            Credentials { authority: ca, certificate: cert, key, token_file, server_name: tls_name };
         Ok(address.parse::<Address>()?.with(credentials))
     }
 }

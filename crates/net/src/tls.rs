@@ -92,7 +92,8 @@ impl Keys {
                     Ok(stream) => {
                         let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
                         let known = shown.is_some_and(|shown| bears(shown, &name).is_ok());
-                        let text = || format!("no link to {peer}: its certificate does not bear the name {name}");
+                        let text =
+                            || format!("no link to {peer}: its certificate does not bear the name {name}");
                         if known { Ok(Box::new(stream)) } else { Err(text()) }
                     }
                     Err(error) => Err(format!("no link to {peer}: {}", text::of(&error, Some(&name)))),

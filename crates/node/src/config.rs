@@ -25,9 +25,9 @@ use kgate_net::Security;
 use kgate_protocols::registry;
 use serde::Deserialize;
 
+use crate::core::{Definition, Detection, GateId, Settings, Terms};
 use crate::serve::authorisation::Allow;
 use crate::serve::limits::Limits;
-use crate::core::{Definition, Detection, GateId, Settings, Terms};
 
 /// The configuration of a node.
 #[derive(Clone, Debug, Deserialize)]

@@ -17,8 +17,8 @@ use rustix::event::{EventfdFlags, eventfd};
 use serde::{Deserialize, Serialize};
 
 use super::lease_clock::LeaseInstant;
-use crate::credentials::CredentialArgs;
 use super::margins::Margins;
+use crate::credentials::CredentialArgs;
 
 /// The side that asks a node.
 pub(crate) trait Keeper {

@@ -32,8 +32,7 @@ pub fn acceptor(chain: &Path, key: &Path, ca: &Path, callers: Callers) -> Result
         Callers::MustShow => verifier.build(),
         Callers::MayShow => verifier.allow_unauthenticated().build(),
     };
-    let verifier =
-        verifier.map_err(|error| NotLoaded::File { path: ca.into(), error: error.to_string() })?;
+    let verifier = verifier.map_err(|error| NotLoaded::File { path: ca.into(), error: error.to_string() })?;
     let mut server = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&TLS13])
         .and_then(|builder| {

@@ -91,7 +91,13 @@ impl Sessions {
     }
 
     /// A client begins a session.
-    pub(super) fn open(&mut self, now: Time, client: ClientId, secret: Secret, process: Process) -> SessionId {
+    pub(super) fn open(
+        &mut self,
+        now: Time,
+        client: ClientId,
+        secret: Secret,
+        process: Process,
+    ) -> SessionId {
         self.opened += 1;
         let id = SessionId(self.opened);
         let until = self.terms.until(now);
@@ -106,8 +112,13 @@ impl Sessions {
     pub(super) fn open_detached(&mut self, process: Process) -> SessionId {
         self.opened += 1;
         let id = SessionId(self.opened);
-        let session =
-            Session { secret: Secret::NONE, client: None, process, until: Time::NEVER, requests: BTreeMap::new() };
+        let session = Session {
+            secret: Secret::NONE,
+            client: None,
+            process,
+            until: Time::NEVER,
+            requests: BTreeMap::new(),
+        };
         self.sessions.insert(id, session);
         id
     }

@@ -59,7 +59,11 @@ impl Door {
             return Self::open_unix(path.into()).await;
         }
         if let Some(address) = address.strip_prefix("https://") {
-            let missing = || error("https needs certificates: give [tls] or [api_tls] with certificate, key and authority (`kgate certs new` makes them)");
+            let missing = || {
+                error(
+                    "https needs certificates: give [tls] or [api_tls] with certificate, key and authority (`kgate certs new` makes them)",
+                )
+            };
             let files = config.api_tls.as_ref().or(config.tls.as_ref()).ok_or_else(missing)?;
             let acceptor =
                 kgate_net::acceptor(&files.certificate, &files.key, &files.authority, guard.callers());

@@ -125,7 +125,8 @@ async fn listen(
 fn heard(said: Said) -> Ask {
     match said {
         Said::Hello(v1::Hello { process, session, secret }) => {
-            let secret = <[u8; 16]>::try_from(secret.as_slice()).map_or(Secret::NONE, |bytes| Secret(u128::from_be_bytes(bytes)));
+            let secret = <[u8; 16]>::try_from(secret.as_slice())
+                .map_or(Secret::NONE, |bytes| Secret(u128::from_be_bytes(bytes)));
             let resume = session.map(|session| (SessionId(session), secret));
             Ask::Hello { process: process_of(process), resume, secret: new_secret() }
         }

@@ -81,11 +81,9 @@ impl Refusal {
         match self.reason {
             Reason::Unknown | Reason::Forbidden => Why::Forbidden,
             Reason::Size => Why::BadRequest,
-            Reason::Rate
-            | Reason::Sessions
-            | Reason::Waiting
-            | Reason::Connections
-            | Reason::Handshake => Why::Full,
+            Reason::Rate | Reason::Sessions | Reason::Waiting | Reason::Connections | Reason::Handshake => {
+                Why::Full
+            }
         }
     }
 }
@@ -96,11 +94,9 @@ impl From<Refusal> for Status {
             Reason::Unknown => Self::unauthenticated(text),
             Reason::Forbidden => Self::permission_denied(text),
             Reason::Size => Self::out_of_range(text),
-            Reason::Rate
-            | Reason::Sessions
-            | Reason::Waiting
-            | Reason::Connections
-            | Reason::Handshake => Self::resource_exhausted(text),
+            Reason::Rate | Reason::Sessions | Reason::Waiting | Reason::Connections | Reason::Handshake => {
+                Self::resource_exhausted(text)
+            }
         }
     }
 }
@@ -116,11 +112,9 @@ impl IntoResponse for Refusal {
             }
             Reason::Forbidden => (StatusCode::FORBIDDEN, text).into_response(),
             Reason::Size => (StatusCode::PAYLOAD_TOO_LARGE, text).into_response(),
-            Reason::Rate
-            | Reason::Sessions
-            | Reason::Waiting
-            | Reason::Connections
-            | Reason::Handshake => (StatusCode::TOO_MANY_REQUESTS, text).into_response(),
+            Reason::Rate | Reason::Sessions | Reason::Waiting | Reason::Connections | Reason::Handshake => {
+                (StatusCode::TOO_MANY_REQUESTS, text).into_response()
+            }
         }
     }
 }
@@ -195,7 +189,11 @@ impl Guard {
     /// A message of a stream could not be read: a refusal, if it was too long.
     pub(super) fn too_long(&self, status: &Status) -> Option<Refusal> {
         let most = self.message_bytes();
-        let text = || format!("a message of more than {most} bytes is not read (message_bytes in [limits] of this node)");
+        let text = || {
+            format!(
+                "a message of more than {most} bytes is not read (message_bytes in [limits] of this node)"
+            )
+        };
         (status.code() == tonic::Code::OutOfRange).then(|| self.refuse(Reason::Size, text()))
     }
 

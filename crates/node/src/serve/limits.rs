@@ -271,7 +271,10 @@ mod tests {
         let first = accounts.enter(now, &somebody(1), Kind::Session).unwrap();
         let _second = accounts.enter(now, &somebody(1), Kind::Session).unwrap();
         let refused = accounts.enter(now, &somebody(1), Kind::Session).unwrap_err();
-        assert!(refused.text(&somebody(1)).contains("10.0.0.1") && refused.text(&somebody(1)).contains("2 sessions"));
+        assert!(
+            refused.text(&somebody(1)).contains("10.0.0.1")
+                && refused.text(&somebody(1)).contains("2 sessions")
+        );
         assert!(accounts.enter(now, &somebody(2), Kind::Session).is_ok());
         assert!(accounts.enter(now, &somebody(1), Kind::Waiting).is_ok(), "each kind by itself");
         drop(first);

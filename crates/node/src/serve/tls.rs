@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use kgate_net::{client_of, names, what_tls_says};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsAcceptor;
 
@@ -12,6 +12,9 @@ use super::authorisation::Identity;
 
 /// A connection that has not shown who it is, or said its first word, for so long is closed.
 pub(super) const HANDSHAKE: Duration = Duration::from_secs(5);
+
+/// So long whoever was refused may take to read why.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// A connection, whatever protects it.
 pub(super) trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -57,14 +60,22 @@ impl Caller {
                 Ok((Box::new(stream), Identity::User(user)))
             }
             Self::Tls(stream, address, acceptor) => {
-                let stream = acceptor.accept(stream).await.map_err(|error| what_tls_says(&error))?;
+                let stream = match acceptor.accept(stream).into_fallible().await {
+                    Ok(stream) => stream,
+                    Err((error, stream)) => {
+                        let_read(stream).await;
+                        return Err(what_tls_says(&error));
+                    }
+                };
                 let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
                 let who = match shown {
                     None => Identity::Stranger(address),
                     Some(certificate) => {
                         let names = names(certificate);
                         let who = client_of(&names, cluster).ok_or_else(|| {
-                            format!("its certificate bears no DNS name by which it can be known, but {names:?}")
+                            format!(
+                                "its certificate bears no DNS name by which it can be known, but {names:?}"
+                            )
                         })?;
                         Identity::Certificate(who)
                     }
@@ -73,4 +84,13 @@ impl Caller {
             }
         }
     }
+}
+
+/// Lets whoever was refused read why: closed at once, with words of its own unread, the connection would be reset and take ours along.
+async fn let_read(mut stream: TcpStream) {
+    let drained = async {
+        stream.shutdown().await?;
+        tokio::io::copy(&mut (&mut stream).take(64 << 10), &mut tokio::io::sink()).await
+    };
+    let _ = tokio::time::timeout(LAST_WORDS, drained).await;
 }

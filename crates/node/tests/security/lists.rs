@@ -8,16 +8,12 @@ use tokio::net::{TcpStream, UnixStream};
 use crate::scene::{Authority, Folder, at, client, connect, count, get, in_time, node, refused, tls};
 
 const TOKEN: &str = "f3a1-a-token-of-a-test-9c";
-/// `printf %s TOKEN | sha256sum`, computed by the test itself below.
-fn sha256(token: &str) -> String {
-    let hash = ring_sha256(token);
-    hash.iter().map(|byte| format!("{byte:02x}")).collect()
-}
 
-fn ring_sha256(token: &str) -> Vec<u8> {
+/// As `sha256sum` prints it.
+pub(crate) fn sha256(token: &str) -> String {
     let suite = rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
     let hash = suite.tls13().unwrap().common.hash_provider.hash(token.as_bytes());
-    hash.as_ref().to_vec()
+    hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn list() -> String {
@@ -51,7 +47,10 @@ async fn by_certificate() {
     assert!(session.gate("gpu").try_acquire().await.unwrap().is_some());
     let (kind, text) = why(session.gate("prod").acquire().await);
     assert_eq!(kind, Why::Forbidden);
-    assert!(text.contains("client ci-7 may not acquire `prod`") && text.contains("may = [\"acquire\"]"), "{text}");
+    assert!(
+        text.contains("client ci-7 may not acquire `prod`") && text.contains("may = [\"acquire\"]"),
+        "{text}"
+    );
     // Who was refused goes on with what it has.
     assert!(session.gate("gpu").try_acquire().await.unwrap().is_some());
     let eve = connect(&node, &client(&ca, &folder, "eve")).await.unwrap();
@@ -95,15 +94,14 @@ async fn by_token() {
     let (folder, ca) = (Folder::new(), Authority::new("a"));
     let node = node(&ca, &folder, &list()).await;
     let nobody = Credentials { authority: Some(ca.ca(&folder)), ..Credentials::default() };
-    let bearer = |text: &str| Credentials {
-        token_file: Some(folder.write("token", text)),
-        ..nobody.clone()
-    };
+    let bearer = |text: &str| Credentials { token_file: Some(folder.write("token", text)), ..nobody.clone() };
     let good = bearer(&format!("{TOKEN}\n"));
     assert!(Client::status(at(&node, &good), None).await.is_ok());
     let (kind, text) = why(connect(&node, &good).await.unwrap().gate("gpu").acquire().await);
     assert_eq!(kind, Why::Forbidden);
-    assert!(text.contains(&format!("the token with SHA-256 {}", &sha256(TOKEN)[..8])) && !text.contains(TOKEN));
+    assert!(
+        text.contains(&format!("the token with SHA-256 {}", &sha256(TOKEN)[..8])) && !text.contains(TOKEN)
+    );
     let head = |token: &str| format!("authorization: Bearer {token}\r\n");
     let status = get(tls(&node, &nobody).await, "/v1/status", &head(TOKEN)).await;
     assert!(status.starts_with("HTTP/1.1 200"), "{status}");

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use kgate_client::{Address, Client, Credentials, Error};
 use kgate_node::{Config, Node};
-use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use rcgen::{
+    BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -78,7 +80,13 @@ impl Authority {
     }
 
     /// A certificate and its key.
-    pub(crate) fn files(&self, folder: &Folder, names: &[&str], purpose: Use, expired: bool) -> (PathBuf, PathBuf) {
+    pub(crate) fn files(
+        &self,
+        folder: &Folder,
+        names: &[&str],
+        purpose: Use,
+        expired: bool,
+    ) -> (PathBuf, PathBuf) {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let file = format!("{}-{}", self.name, names[0].replace('*', "star"));
         let mut params = CertificateParams::new(names).unwrap();
@@ -91,7 +99,10 @@ impl Authority {
         }
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap().pem();
-        (folder.write(&format!("{file}.pem"), &certificate), folder.write(&format!("{file}.key"), &key.serialize_pem()))
+        (
+            folder.write(&format!("{file}.pem"), &certificate),
+            folder.write(&format!("{file}.key"), &key.serialize_pem()),
+        )
     }
 }
 
@@ -112,7 +123,13 @@ pub(crate) async fn node(ca: &Authority, folder: &Folder, more: &str) -> Node {
     node_with(&certificate, &key, &ca.ca(folder), folder, more).await
 }
 
-pub(crate) async fn node_with(certificate: &Path, key: &Path, ca: &Path, folder: &Folder, more: &str) -> Node {
+pub(crate) async fn node_with(
+    certificate: &Path,
+    key: &Path,
+    ca: &Path,
+    folder: &Folder,
+    more: &str,
+) -> Node {
     let socket = format!("unix:{}", folder.0.join("node.sock").display());
     let text = format!(
         "cluster = \"farm\"\nid = 0\nnodes = [\"127.0.0.1:0\"]\napi = [\"https://127.0.0.1:0\", {socket:?}]\n{more}\n\
@@ -138,13 +155,17 @@ pub(crate) async fn refused(node: &Node, credentials: &Credentials) -> String {
 }
 
 /// TLS by hand, with what a client shows.
-pub(crate) async fn tls(node: &Node, credentials: &Credentials) -> tokio_rustls::client::TlsStream<TcpStream> {
+pub(crate) async fn tls(
+    node: &Node,
+    credentials: &Credentials,
+) -> tokio_rustls::client::TlsStream<TcpStream> {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(credentials.authority.as_ref().unwrap()).unwrap()).unwrap();
-    let builder = rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots);
+    let builder =
+        rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots);
     let config = match (&credentials.certificate, &credentials.key) {
         (Some(chain), Some(key)) => {
             let chain = vec![CertificateDer::from_pem_file(chain).unwrap()];

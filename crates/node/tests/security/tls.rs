@@ -51,9 +51,15 @@ async fn nodes_that_are_not_known() {
     let here: &[&str] = &["node-0.farm", "127.0.0.1"];
     let table = [
         (theirs.files(&folder, here, Use::Node, false), "not of the authority that this client trusts"),
-        (ours.files(&folder, &["node-9.farm", "10.0.0.9"], Use::Node, false), "does not bear the name 127.0.0.1"),
+        (
+            ours.files(&folder, &["node-9.farm", "10.0.0.9"], Use::Node, false),
+            "does not bear the name 127.0.0.1",
+        ),
         (ours.files(&folder, &["node-8.farm", "127.0.0.1"], Use::Node, true), "its certificate has expired"),
-        (ours.files(&folder, &["client-eve.farm", "127.0.0.1"], Use::Client, false), "is of a client, not of a node"),
+        (
+            ours.files(&folder, &["client-eve.farm", "127.0.0.1"], Use::Client, false),
+            "is of a client, not of a node",
+        ),
     ];
     for ((certificate, key), expected) in table {
         let node = node_with(&certificate, &key, &ca, &folder, "").await;
@@ -66,7 +72,8 @@ async fn nodes_that_are_not_known() {
     let node = node_with(&certificate, &key, &ca, &folder, "").await;
     let meant = Credentials { server_name: Some("node-9.farm".into()), ..alice.clone() };
     assert!(connect(&node, &meant).await.is_ok());
-    let plain = Node::start(folder.config("id = 0\nnodes = [\"a:1\"]\napi = \"127.0.0.1:0\"\n")).await.unwrap();
+    let plain =
+        Node::start(folder.config("id = 0\nnodes = [\"a:1\"]\napi = \"127.0.0.1:0\"\n")).await.unwrap();
     let address = plain.api()[0].replace("http://", "https://");
     let address = address.parse::<kgate_client::Address>().unwrap().with(alice);
     let why = in_time("an answer", Client::status(address, None)).await.unwrap_err().to_string();
