@@ -5,11 +5,11 @@
 //! all permits are lost, whatever the node may think.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use kgate_api::v1;
 use kgate_api::v1::ask::Ask as Say;
-use kgate_api::v1::gates_client::GatesClient;
 use kgate_api::v1::tell::Tell as Told;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_stream::wrappers::ReceiverStream;
@@ -54,13 +54,19 @@ pub(crate) enum Command {
     Bye,
 }
 
-/// A session's name and secret: who has them can go on with it, or end it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A session's name and secret: who has them can go on with it, or end it. So a log does not show the secret.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Ticket {
     /// Its name.
     pub session: u64,
     /// Its secret.
     pub secret: u128,
+}
+
+impl fmt::Debug for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Ticket {{ session: {}, secret: *** }}", self.session)
+    }
 }
 
 impl Ticket {
@@ -281,6 +287,8 @@ impl Session {
                 match v1::Why::try_from(why) {
                     Ok(v1::Why::NoSession) if self.ending => self.held.clear(),
                     Ok(v1::Why::NoSession | v1::Why::NoNode) => self.lose_held(&text),
+                    // The same words once more would be refused once more.
+                    Ok(v1::Why::BadRequest) => self.refuse_waiting(why, &text),
                     Ok(_) | Err(_) => {}
                 }
                 return Some(text);
@@ -336,6 +344,7 @@ impl Session {
                     error @ (Error::NoNode { .. }
                     | Error::TimedOut(_)
                     | Error::Refused(_)
+                    | Error::Credentials(_)
                     | Error::Address(_)),
                 ) => {
                     last = error.to_string();
@@ -389,6 +398,12 @@ impl Session {
         }
     }
 
+    fn refuse_waiting(&mut self, why: i32, text: &str) {
+        for (_, (_, answer)) in std::mem::take(&mut self.waiting) {
+            let _ = answer.send(Err(Error::Refused(Refusal::new(why, text.to_owned()))));
+        }
+    }
+
     fn lose_everything(&mut self, why: &str) {
         self.lose_held(why);
         for (_, (_, answer)) in std::mem::take(&mut self.waiting) {
@@ -411,13 +426,13 @@ async fn dial(
         secret: ticket.map_or_else(Vec::new, |ticket| ticket.secret.to_be_bytes().to_vec()),
     };
     let attempt = async {
-        let channel = address.connect(CONNECT).await?;
+        let mut api = address.connect(CONNECT).await?;
         let (say, said) = mpsc::channel(UNREAD);
         let first = v1::Ask { ask: Some(Say::Hello(hello)) };
         say.send(first).await.map_err(|_| no_node("the line is cut".into()))?;
-        let answer = GatesClient::new(channel).session(ReceiverStream::new(said)).await;
-        let mut hear = answer.map_err(|status| no_node(status.message().to_owned()))?.into_inner();
-        let told = hear.message().await.map_err(|status| no_node(status.message().to_owned()))?;
+        let answer = api.gates.session(ReceiverStream::new(said)).await;
+        let mut hear = answer.map_err(|status| api.said_no(&status))?.into_inner();
+        let told = hear.message().await.map_err(|status| api.said_no(&status))?;
         match told.and_then(|told| told.tell) {
             Some(Told::Welcome(welcome)) => Ok((Line { say, hear }, welcome)),
             Some(Told::Closed(v1::Closed { why, text })) => Err(Error::Refused(Refusal::new(why, text))),
@@ -462,5 +477,6 @@ mod tests {
         let ticket = Ticket { session: 7, secret: u128::MAX - 3 };
         assert_eq!(Ticket::from_bytes(&ticket.to_bytes()), Some(ticket));
         assert_eq!((Ticket::from_bytes(&[]), Ticket::from_bytes(&[0; 25])), (None, None));
+        assert_eq!(format!("{ticket:?}"), "Ticket { session: 7, secret: *** }");
     }
 }

@@ -10,9 +10,11 @@ use std::time::Duration;
 
 use kgate_client::{Address, Client, Error, LeaseInstant, Permit, Ticket, api};
 use rustix::fs::FlockOperation;
+use serde::{Deserialize, Serialize};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 
+use crate::credentials::CredentialArgs;
 use crate::run::keeper::{Granted, Keeper, Mail, News, Refusal, RefusalKind, Wait, Wish};
 
 /// So much must be left of what a node promises beyond grace and kill: two renewals may be lost, and what is on its way takes a while.
@@ -49,16 +51,25 @@ impl Keeper for NodeKeeper {
     }
 
     fn release_for_the_dead(&mut self, ticket: &[u8], limit: Duration) {
-        let Some((ticket, address)) = ticket.split_at_checked(24) else { return };
-        let (Some(ticket), Ok(address)) = (Ticket::from_bytes(ticket), str::from_utf8(address)) else {
+        let Some((ticket, place)) = ticket.split_at_checked(24) else { return };
+        let (Some(ticket), Ok(place)) = (Ticket::from_bytes(ticket), serde_json::from_slice::<Place>(place))
+        else {
             return;
         };
+        let Ok(address) = place.credentials.at(&place.node) else { return };
         if let Ok(runtime) = runtime() {
             // If nobody answers, the node finds out by itself when the session's time has passed.
             let _ =
                 runtime.block_on(async { tokio::time::timeout(limit, Client::end(address, ticket)).await });
         }
     }
+}
+
+/// Where a permit is held, written behind its ticket.
+#[derive(Debug, Deserialize, Serialize)]
+struct Place {
+    node: String,
+    credentials: CredentialArgs,
 }
 
 fn runtime() -> std::io::Result<Runtime> {
@@ -75,7 +86,7 @@ async fn keep(wish: &Wish, mail: &Mail, mut release: mpsc::UnboundedReceiver<()>
         asked = ask(wish) => asked,
         _ = release.recv() => return mail.post(News::Released),
     };
-    let (client, address, permit) = match asked {
+    let (client, place, permit) = match asked {
         Ok(got) => got,
         Err(refusal) => {
             mail.post(News::Refused(refusal));
@@ -85,7 +96,7 @@ async fn keep(wish: &Wish, mail: &Mail, mut release: mpsc::UnboundedReceiver<()>
     };
     let mut until = client.until();
     mail.post(News::Renewed(*until.borrow_and_update()));
-    match granted(&client, &address, &permit) {
+    match granted(&client, &place, &permit) {
         Ok(granted) => mail.post(News::Granted(granted)),
         Err(text) => refuse(mail, RefusalKind::Broken, text),
     }
@@ -108,12 +119,14 @@ async fn keep(wish: &Wish, mail: &Mail, mut release: mpsc::UnboundedReceiver<()>
     mail.post(News::Released);
 }
 
-async fn ask(wish: &Wish) -> Result<(Client, String, Permit), Refusal> {
+async fn ask(wish: &Wish) -> Result<(Client, Place, Permit), Refusal> {
     let nowhere =
         || Refusal { kind: RefusalKind::NoQuorum, text: "no node to ask: name one with --node".into() };
-    let address = wish.node.clone().ok_or_else(nowhere)?;
+    let node = wish.node.clone().ok_or_else(nowhere)?;
+    let place = Place { node, credentials: wish.credentials.clone() };
+    let address = place.credentials.at(&place.node).map_err(refusal)?;
     let process = kgate_client::process(rustix::process::getppid().map_or(0, pid), &wish.command);
-    let client = Client::connect_for(&address, process).await.map_err(refusal)?;
+    let client = Client::connect_for(address, process).await.map_err(refusal)?;
     check_margins(wish, *client.until().borrow())?;
     let mut gate = client.gate(&wish.gate).permits(wish.permits);
     if let Some(k) = wish.k {
@@ -130,7 +143,7 @@ async fn ask(wish: &Wish) -> Result<(Client, String, Permit), Refusal> {
         )
     };
     let permit = permit.ok_or_else(|| Refusal { kind: RefusalKind::Occupied, text: text() })?;
-    Ok((client, address, permit))
+    Ok((client, place, permit))
 }
 
 fn pid(pid: rustix::process::Pid) -> u32 {
@@ -157,30 +170,32 @@ fn refusal(error: Error) -> Refusal {
         Error::NoNode { .. } => RefusalKind::NoQuorum,
         Error::TimedOut(_) => RefusalKind::Occupied,
         Error::Address(_) => RefusalKind::Misuse,
+        Error::Credentials(_) => RefusalKind::Broken,
         Error::Refused(refusal) => match refusal.why {
             api::Why::Busy | api::Why::Full => RefusalKind::Occupied,
             api::Why::Conflict => RefusalKind::KConflict,
             api::Why::BadRequest | api::Why::TooLarge | api::Why::NoGate => RefusalKind::Misuse,
             api::Why::NoNode => RefusalKind::NoQuorum,
-            api::Why::NoSession | api::Why::Unknown => RefusalKind::Broken,
+            api::Why::NoSession | api::Why::Forbidden | api::Why::Unknown => RefusalKind::Broken,
         },
     };
     Refusal { kind, text }
 }
 
-fn granted(client: &Client, address: &str, permit: &Permit) -> Result<Granted, String> {
+fn granted(client: &Client, place: &Place, permit: &Permit) -> Result<Granted, String> {
     let mut ticket = client.ticket().to_bytes().to_vec();
-    ticket.extend_from_slice(address.as_bytes());
+    ticket.extend(serde_json::to_vec(place).map_err(|error| error.to_string())?);
     let slots = if permit.slots().is_empty() { vec![0] } else { permit.slots().to_vec() };
-    let inherited = match address.parse() {
-        Ok(Address::Unix(socket)) if *client.until().borrow() == LeaseInstant::FOR_EVER => {
+    let address: Option<Address> = place.node.parse().ok();
+    let inherited = match address.as_ref().and_then(Address::socket) {
+        Some(socket) if *client.until().borrow() == LeaseInstant::FOR_EVER => {
             let folder = socket.parent().unwrap_or(Path::new("/"));
             let locks = slots.iter().map(|slot| lock(folder, permit.gate(), *slot));
             let locks = locks.collect::<Result<_, _>>()?;
             permit.bind();
             locks
         }
-        Ok(Address::Unix(_) | Address::Tcp(_)) | Err(_) => Vec::new(),
+        Some(_) | None => Vec::new(),
     };
     Ok(Granted {
         slots,

@@ -20,7 +20,7 @@
 mod config;
 pub mod core;
 mod metrics;
-mod serve;
+pub mod serve;
 mod shell;
 mod slot_files;
 #[cfg_attr(not(test), allow(dead_code, reason = "a node is parked once leases guard its clients"))]
@@ -37,6 +37,7 @@ pub use token::{BadToken, JoinToken};
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use kgate_api::LeaseInstant;
@@ -47,7 +48,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use crate::core::{CannotStart, Core};
-use serve::{Desk, Door};
+use serve::{Desk, Door, Guard};
 use shell::Shell;
 use slot_files::SlotFiles;
 use store::{Mark, Store};
@@ -104,6 +105,7 @@ impl Node {
     /// The same on a listener for its peers that is there already.
     pub async fn start_on(config: Config, listener: Option<TcpListener>) -> Result<Self, NotStarted> {
         config.settings(Incarnation(0), 0)?;
+        let guard = Arc::new(Guard::new(&config)?);
         let (store, incarnation, stored) = Store::open(config.data.as_deref(), Mark::IsErased)?;
         let settings = config.settings(incarnation, random_seed())?;
         if config.data.is_some() && incarnation > Incarnation(1) {
@@ -138,11 +140,11 @@ impl Node {
         let (commands, received) = mpsc::channel(QUEUE);
         let (changes, changed) = watch::channel(0);
         let (stop, stopping) = watch::channel(false);
-        let desk = Desk::new(commands.clone(), changed, config.id, nodes);
+        let desk = Desk::new(commands.clone(), changed, config.id, nodes, guard.clone());
         let mut api = Vec::new();
         for address in config.api.all() {
             let listen = |error| NotStarted::Listen(address.clone(), error);
-            let door = Door::open(&address).await.map_err(listen)?;
+            let door = Door::open(&address, &config, &guard).await.map_err(listen)?;
             api.push(door.address().map_err(listen)?);
             tokio::spawn(door.serve(desk.clone(), stopping.clone()));
         }

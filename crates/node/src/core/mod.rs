@@ -4,7 +4,7 @@
 //! driven by hand in a test, by a simulator, and by the shell with real sockets.
 //!
 //! - `gate.rs`: a protocol and its local clients; `catalogue.rs`: which gates there are;
-//! - `sessions.rs`: who is at the other end of a stream; `clients.rs`: what clients ask; `bound.rs`: permits that are bound to processes;
+//! - `sessions.rs`: who is at the other end of a stream; `secret.rs`: by what it is known again; `clients.rs`: what clients ask; `bound.rs`: permits that are bound to processes;
 //! - `peers.rs`: letters from other nodes, who of them has crashed; `letter.rs`: the letters;
 //! - `look.rs`: what people may see of all nodes together; `watch.rs`: when to look again; `timers.rs`: what is due when.
 
@@ -15,6 +15,7 @@ mod gate;
 mod letter;
 mod look;
 mod peers;
+mod secret;
 mod sessions;
 mod timers;
 mod view;
@@ -25,6 +26,7 @@ pub use clients::{Ask, Tell, Why};
 pub use gate::Counters;
 pub use letter::{GateId, Letter};
 pub use look::Report;
+pub use secret::Secret;
 pub use sessions::Terms;
 pub use view::{Client, GateView, Process, Who};
 
