@@ -60,6 +60,11 @@ impl Planted {
         }
     }
 
+    /// Whether some are never answered: then it makes no sense to wait for long.
+    pub(crate) fn leaves_unanswered(self) -> bool {
+        matches!(self, Self::Outlives | Self::NeverAnswered | Self::MinorityGrants)
+    }
+
     /// The mode that shows it.
     pub(crate) fn mode(self, chosen: Mode) -> Mode {
         if self == Self::MinorityGrants { Mode::CrashStop } else { chosen }

@@ -111,6 +111,14 @@ pub(crate) fn read_all(run: &Path) -> Result<Vec<Record>> {
     Ok(records)
 }
 
+/// The records of one process; none if it has not begun.
+pub(crate) fn read_one(run: &Path, name: &str) -> Result<Vec<Record>> {
+    match fs::read_to_string(run.join(FOLDER).join(format!("{name}.ndjson"))) {
+        Ok(text) => parse(&text),
+        Err(_) => Ok(Vec::new()),
+    }
+}
+
 /// The whole lines of a text; a last one without its end was cut off by a kill.
 fn parse(text: &str) -> Result<Vec<Record>> {
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
