@@ -62,6 +62,9 @@ impl Driver<'_> {
             self.note_ended()?;
             self.pause()?;
         }
+        for text in self.nodes.panics()? {
+            self.note(What::Ended { text })?;
+        }
         self.note(What::End)
     }
 

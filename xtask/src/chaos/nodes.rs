@@ -120,6 +120,17 @@ impl Nodes {
         lines[lines.len().saturating_sub(10)..].join("\n")
     }
 
+    /// A part of a node may have panicked, and the node lived on without it.
+    pub(crate) fn panics(&self) -> Result<Vec<String>> {
+        let mut found = Vec::new();
+        for node in (0..).take(self.nodes.len()) {
+            let log = fs::read_to_string(self.file(node, "log")).context("cannot read a node's log")?;
+            let lines = log.lines().filter(|line| line.contains("panicked at"));
+            found.extend(lines.map(|line| format!("a part of node {node}: {line}")));
+        }
+        Ok(found)
+    }
+
     fn file(&self, node: u32, kind: &str) -> PathBuf {
         self.run.join(format!("node-{node}.{kind}"))
     }

@@ -78,6 +78,8 @@ pub(crate) struct Verdict {
     pub(crate) refused: u64,
     /// The longest wait for an answer after the last fault.
     pub(crate) longest_ns: u64,
+    /// How requests ended, and how often.
+    pub(crate) answers: BTreeMap<String, u64>,
     /// The most believers of a gate at once, by gate.
     pub(crate) most: BTreeMap<String, usize>,
     pub(crate) violations: Vec<Violation>,
@@ -103,6 +105,9 @@ pub(crate) fn judge(terms: &Terms, records: &[Record]) -> Result<Verdict> {
     answers::judge(terms, records, &holds, &mut verdict);
     verdict.losses = records.iter().filter(|record| is_loss(&record.what)).count() as u64;
     for record in records {
+        if let What::Answered { how } = &record.what {
+            *verdict.answers.entry(how.clone()).or_default() += 1;
+        }
         let What::Ended { text } = &record.what else { continue };
         let text = format!("a node has ended by itself: {text}");
         verdict.violations.push(Violation { judge: NODES, t: record.t, text });

@@ -24,6 +24,9 @@ pub(crate) fn announce(seed: u64, plan: &Plan) {
 
 /// After it has ended.
 pub(crate) fn tell(verdict: &Verdict) {
+    for (how, count) in &verdict.answers {
+        println!("  {count:>6} x {how}");
+    }
     let most: Vec<String> = verdict.most.iter().map(|(gate, most)| format!("{gate} {most}")).collect();
     println!(
         "  {} requests, {} grants, {} lost, {} old fences refused, most inside: {}, longest unanswered {}: {}",
