@@ -191,9 +191,11 @@ impl Driver<'_> {
             }
             Deed::KillClients(node, part) => {
                 for pid in self.chosen(*node, *part)? {
+                    // Its slot may be free as soon as it is dead: the note must not be later.
+                    let t = clock::now();
                     network::signal(pid, Signal::KILL);
                     self.killed.insert(pid);
-                    self.note(What::Killed { pid })?;
+                    self.writer.write_at(t, "", What::Killed { pid })?;
                 }
             }
         }
