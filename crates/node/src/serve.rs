@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use axum::serve::ListenerExt;
 use kgate_api::v1;
 use kgate_api::v1::gates_server::GatesServer;
+use kgate_control::timing::Timing;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -27,6 +28,8 @@ pub(crate) struct Desk {
     pub(crate) changes: watch::Receiver<u64>,
     pub(crate) node: u32,
     pub(crate) nodes: u32,
+    /// What clients are told about their leases, where there are such.
+    pub(crate) timing: Option<Timing>,
 }
 
 impl Desk {
@@ -35,8 +38,9 @@ impl Desk {
         changes: watch::Receiver<u64>,
         node: u32,
         nodes: u32,
+        timing: Option<Timing>,
     ) -> Self {
-        Self { commands, streams: Arc::default(), changes, node, nodes }
+        Self { commands, streams: Arc::default(), changes, node, nodes, timing }
     }
 
     /// A new stream: its name, and what it is told.

@@ -4,6 +4,7 @@ use kgate_api::v1;
 use kgate_api::v1::ask::Ask as Said;
 use kgate_api::v1::gates_server::Gates;
 use kgate_api::v1::tell::Tell as Say;
+use kgate_control::timing::Timing;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt};
@@ -35,8 +36,9 @@ impl Gates for Api {
         let desk = self.0.clone();
         let (client, told) = desk.open().await.ok_or_else(stopped)?;
         tokio::spawn(listen(desk.clone(), client, request.into_inner()));
-        let node = desk.node;
-        let tells = ReceiverStream::new(told).map(move |tell| Ok(v1::Tell { tell: Some(say(tell, node)) }));
+        let (node, timing) = (desk.node, desk.timing);
+        let tells = ReceiverStream::new(told);
+        let tells = tells.map(move |tell| Ok(v1::Tell { tell: Some(say(tell, node, timing)) }));
         Ok(Response::new(Box::pin(tells)))
     }
 
@@ -107,7 +109,7 @@ fn process_of(process: Option<v1::Process>) -> Process {
     Process { pid, host, user, command }
 }
 
-fn say(tell: Tell, node: u32) -> Say {
+fn say(tell: Tell, node: u32, timing: Option<Timing>) -> Say {
     match tell {
         Tell::Welcome { session, secret, valid_for, holds } => Say::Welcome(v1::Welcome {
             session: session.0,
@@ -115,6 +117,9 @@ fn say(tell: Tell, node: u32) -> Say {
             node,
             valid_for_ns: valid_for.map(|span| span.0),
             holds,
+            lease_ns: timing.map(|timing| timing.lease.0),
+            renew_every_ns: timing.map(|timing| timing.session_ping.0),
+            stop_max_ns: timing.map(|timing| (timing.grace_max() + timing.kill).0),
         }),
         Tell::Granted { number, slots, fence, permits } => {
             let fence = fence.map(|fence| fence.0.to_be_bytes().to_vec());
