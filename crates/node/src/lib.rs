@@ -140,7 +140,11 @@ impl Node {
         let (commands, received) = mpsc::channel(QUEUE);
         let (changes, changed) = watch::channel(0);
         let (stop, stopping) = watch::channel(false);
-        let desk = Desk::new(commands.clone(), changed, config.id, nodes, guard.clone());
+        let timing = match config.faults()? {
+            Faults::Lease => Some(config.timing()?),
+            Faults::CrashStop => None,
+        };
+        let desk = Desk::new(commands.clone(), changed, config.id, nodes, guard.clone(), timing);
         let mut api = Vec::new();
         for address in config.api.all() {
             let listen = |error| NotStarted::Listen(address.clone(), error);
