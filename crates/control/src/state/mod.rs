@@ -29,7 +29,7 @@ use std::collections::BTreeSet;
 use kgate_core::NodeId;
 use serde::{Deserialize, Serialize};
 
-use crate::roll::RollChange;
+use crate::roll::{Eviction, RollChange};
 use crate::voters::Voters;
 
 /// The most of everything.
@@ -127,7 +127,7 @@ impl State {
             Command::Suspect { node, incarnation } => self.suspect(index, node, incarnation),
             Command::Unsuspect { node, incarnation, at } => self.unsuspect(index, node, incarnation, at),
             Command::Evict { node, incarnation, at, voters_at, waited } => {
-                self.evict(index, node, incarnation, at, voters_at, waited)
+                self.evict(index, Eviction { node, incarnation, at, voters_at, waited })
             }
             Command::CreateGate { name, k, protocol, lanes, policy, weight_max, author } => {
                 let (id, made, version) = (GateId(0), index, index);
