@@ -50,7 +50,7 @@ impl Evictor {
         (node, incarnation, at, age): (NodeId, Incarnation, u64, Span),
     ) {
         let suspected = known.roll.life(node, incarnation).and_then(|member| member.suspected);
-        if suspected != Some(at) || !known.all_voters().contains(&from) {
+        if suspected != Some(at) || !known.is_voter(from) {
             return;
         }
         let retry = Retry::at(now, known.timing.node_ping.times(2));
@@ -68,10 +68,9 @@ impl Evictor {
 
     /// Forgets suspicions that are over, and promises of nodes that do not vote any more.
     pub(super) fn prune(&mut self, known: &Known) {
-        let voters = known.all_voters();
         self.cases.retain(|node, case| suspicion(known, *node, case).is_some());
         for case in self.cases.values_mut() {
-            case.promises.retain(|from, _| voters.contains(from));
+            case.promises.retain(|from, _| known.is_voter(*from));
         }
     }
 

@@ -18,6 +18,38 @@ impl World {
         self.now + self.dice.below(longest)
     }
 
+    /// What makes rules necessary comes together: around one moment p is suspected, voters stall, restart and change, and p is cut off.
+    pub(super) fn plot(&mut self) {
+        let begin = LEASE / 2 + self.dice.below(3 * LEASE);
+        let spread = LEASE / self.dice.pick(&[1, 2, 5]);
+        let (stalls, kills) = (self.dice.pick(&[0, 30, 60]), self.dice.pick(&[0, 0, 50]));
+        let suspicion = Proposal::Suspect { node: self.knobs.p, incarnation: LIFE };
+        let mut events = vec![Event::Propose(suspicion)];
+        for node in (0..NODES).map(node_id) {
+            if self.dice.percent(stalls) {
+                events.push(Event::Stall(node));
+            }
+            if node != self.knobs.p && self.dice.percent(kills) {
+                events.push(Event::Kill(node));
+            }
+        }
+        if self.dice.percent(70) {
+            events.push(Event::ChangeVoters);
+        }
+        if self.dice.percent(30) {
+            events.push(Event::Cut);
+        }
+        for event in events {
+            let late = if matches!(event, Event::Kill(_)) { LEASE } else { 0 };
+            let when = begin + self.dice.below(spread + late);
+            self.at(when, event);
+        }
+        for node in 0..NODES {
+            let leading = self.dice.percent(30);
+            self.nodes[node].leases.leading(leading);
+        }
+    }
+
     pub(super) fn mishap(&mut self) {
         self.later(2 * self.knobs.mishaps, Event::Mishap);
         let node = self.some_node();
@@ -26,8 +58,7 @@ impl World {
             0 => self.nodes[node.index()].paused_until = self.for_a_while(2 * LEASE),
             1 => self.sleep(node),
             2 | 3 => self.restart(node),
-            4 | 5 => self.nodes[node.index()].append_stalled_until = self.for_a_while(3 * LEASE),
-            6 | 7 => self.nodes[node.index()].apply_stalled_until = self.for_a_while(3 * LEASE),
+            4..=7 => self.stall(node),
             8 | 9 => self.cut(),
             10 => self.log.propose(Proposal::Suspect { node: p, incarnation }),
             11 => {
@@ -72,8 +103,18 @@ impl World {
         }
     }
 
+    pub(super) fn stall(&mut self, node: NodeId) {
+        let longest = self.dice.pick(&[LEASE, 3 * LEASE, 6 * LEASE]);
+        let until = self.for_a_while(longest);
+        if self.dice.percent(35) {
+            self.nodes[node.index()].append_stalled_until = until;
+        } else {
+            self.nodes[node.index()].apply_stalled_until = until;
+        }
+    }
+
     /// A voter is killed and starts again; p, once killed, never does.
-    fn restart(&mut self, node: NodeId) {
+    pub(super) fn restart(&mut self, node: NodeId) {
         if self.is_down(node) {
             return;
         }
@@ -83,7 +124,8 @@ impl World {
             }
             return;
         }
-        let until = self.for_a_while(LEASE / 2);
+        let longest = self.dice.pick(&[LEASE / 20, LEASE / 2]);
+        let until = self.for_a_while(longest);
         self.nodes[node.index()].down_until = until;
         self.at(until, Event::Up(node));
     }
@@ -100,7 +142,7 @@ impl World {
     }
 
     /// p is cut off from some.
-    fn cut(&mut self) {
+    pub(super) fn cut(&mut self) {
         let until = self.for_a_while(4 * LEASE);
         let all = self.dice.percent(50);
         for node in 0..NODES {
@@ -110,9 +152,12 @@ impl World {
         }
     }
 
-    fn change_voters(&mut self) {
-        if let Some(target) = self.knobs.target.clone() {
-            self.log.change_voters(&target);
+    /// One step after the other, as fast as they are committed.
+    pub(super) fn change_voters(&mut self) {
+        let Some(target) = self.knobs.target.clone() else { return };
+        if self.log.change_voters(&target) {
+            self.note_commits();
+            self.later(LEASE / 10, Event::ChangeVoters);
         }
     }
 

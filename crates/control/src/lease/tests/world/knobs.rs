@@ -33,6 +33,10 @@ pub(in crate::lease::tests) struct Knobs {
     pub(in crate::lease::tests) target: Option<BTreeSet<NodeId>>,
     /// The client runs on the machine of its node.
     pub(in crate::lease::tests) client_at_node: bool,
+    /// Who is voted out is not told.
+    pub(in crate::lease::tests) untold: bool,
+    /// p's wishes never reach the log: it is not cleared.
+    pub(in crate::lease::tests) mute: bool,
     /// Which of the two killers is ever frozen.
     pub(in crate::lease::tests) front_freezes: bool,
 }
@@ -57,7 +61,7 @@ impl Knobs {
             };
             rates.push(rate);
         }
-        let ping = Span(LEASE / dice.pick(&[6, 10, 20]));
+        let ping = Span(LEASE / dice.pick(&[5, 8, 12]));
         let timing = Timing {
             lease: Span(LEASE),
             node_ping: ping,
@@ -71,7 +75,8 @@ impl Knobs {
         };
         let first =
             set(dice.pick(&[&[0, 1, 2][..], &[0, 1, 2], &[0, 1, 2], &[0, 1], &[2], &[0, 1, 2, 3, 4]]));
-        let target = dice.pick(&[&[2, 3, 4][..], &[2, 3, 4], &[2, 3, 4], &[3, 4], &[2], &[0, 1, 2, 3, 4]]);
+        let target =
+            dice.pick(&[&[2, 3, 4][..], &[2, 3, 4], &[2, 3, 4], &[3, 4], &[2], &[2], &[0, 1, 2, 3, 4]]);
         Self {
             p,
             timing,
@@ -80,11 +85,13 @@ impl Knobs {
             delay: LEASE / dice.pick(&[100, 20, 5]),
             late: dice.pick(&[0, 5, 20]),
             replication: LEASE / dice.pick(&[20, 8, 3]),
-            mishaps: LEASE / dice.pick(&[1, 3, 8]),
+            mishaps: LEASE / dice.pick(&[1, 2, 5]) * 2,
             sleeps: dice.percent(30),
             first,
             target: dice.percent(65).then(|| set(target)),
             client_at_node: dice.percent(50),
+            untold: dice.percent(60),
+            mute: dice.percent(60),
             front_freezes: dice.percent(50),
         }
     }

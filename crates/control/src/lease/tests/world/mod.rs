@@ -30,7 +30,7 @@ use log::Log;
 /// p's one life.
 const LIFE: Incarnation = Incarnation(1);
 /// A run lasts so long.
-const END: Real = 14 * LEASE;
+const END: Real = 10 * LEASE;
 /// Dead for good.
 const FOR_EVER: Real = Real::MAX / 4;
 
@@ -46,7 +46,15 @@ enum Event {
     Replicate(NodeId),
     Apply(NodeId),
     Mishap,
+    /// A voter is killed.
+    Kill(NodeId),
     Up(NodeId),
+    /// p is cut off from some.
+    Cut,
+    /// A node appends, or applies, nothing for a while.
+    Stall(NodeId),
+    /// The next step of a change of voters.
+    ChangeVoters,
     /// p's desk looks whether it may grant.
     Serve,
     /// p's desk looks whether the client is gone.
@@ -148,6 +156,7 @@ impl World {
         for event in [Event::Mishap, Event::Serve, Event::Renew] {
             world.later(LEASE / 10, event);
         }
+        world.plot();
         world
     }
 
@@ -198,14 +207,15 @@ impl World {
         match event {
             Event::Wake(node) => self.wake(node),
             Event::Message { from, to, message } => self.deliver(from, to, message),
-            Event::Propose(proposal) => {
-                self.log.propose(proposal);
-                self.note_commits();
-            }
+            Event::Propose(proposal) => self.on_proposal(proposal),
             Event::Replicate(node) => self.replicate(node),
             Event::Apply(node) => self.apply(node),
             Event::Mishap => self.mishap(),
+            Event::Kill(node) => self.restart(node),
             Event::Up(node) => self.up(node),
+            Event::Cut => self.cut(),
+            Event::Stall(node) => self.stall(node),
+            Event::ChangeVoters => self.change_voters(),
             Event::Serve => self.serve(),
             Event::Count => self.count(),
             Event::Plea(plea) => self.on_plea(plea),
@@ -292,9 +302,21 @@ impl World {
 
     /// A proposal reaches the log, late or never.
     fn propose(&mut self, proposal: Proposal) {
+        if self.knobs.mute && matches!(proposal, Proposal::Unsuspect { .. }) {
+            return;
+        }
         if !self.dice.percent(self.knobs.loss / 2) {
             let within = if self.dice.percent(10) { 2 * LEASE } else { self.knobs.delay };
             self.later(within, Event::Propose(proposal));
+        }
+    }
+
+    fn on_proposal(&mut self, proposal: Proposal) {
+        self.log.propose(proposal);
+        self.note_commits();
+        // Just now somebody changes the voters.
+        if matches!(proposal, Proposal::Evict { .. }) && self.dice.percent(30) {
+            self.later(LEASE / 10, Event::ChangeVoters);
         }
     }
 
@@ -371,7 +393,11 @@ impl World {
     fn replicate(&mut self, node: NodeId) {
         self.later(2 * self.knobs.replication, Event::Replicate(node));
         let here = self.now < self.nodes[node.index()].append_stalled_until;
-        if here || self.is_down(node) || self.runs_at(node) > self.now {
+        let untold = self.knobs.untold
+            && self.knobs.first.contains(&node)
+            && node != self.knobs.p
+            && !self.log.voters_within(self.log.len()).has(node);
+        if here || untold || self.is_down(node) || self.runs_at(node) > self.now {
             return;
         }
         let (had, all) = (self.log.appended[node.index()], self.log.len());
