@@ -47,7 +47,7 @@ use crate::core::{CannotStart, Core};
 use serve::{Desk, Door};
 use shell::Shell;
 use slot_files::SlotFiles;
-use store::Store;
+use store::{Mark, Store};
 use wall_clock::WallClock;
 
 /// Why a node did not start.
@@ -102,7 +102,7 @@ impl Node {
     /// The same on a listener for its peers that is there already.
     pub async fn start_on(config: Config, listener: Option<TcpListener>) -> Result<Self, NotStarted> {
         config.settings(Incarnation(0), 0)?;
-        let (store, incarnation, stored) = Store::open(config.data.as_deref())?;
+        let (store, incarnation, stored) = Store::open(config.data.as_deref(), Mark::IsErased)?;
         let settings = config.settings(incarnation, random_seed())?;
         if config.data.is_some() && incarnation > Incarnation(1) {
             outlive_former_clients(settings.terms).await;

@@ -116,6 +116,8 @@ fn ripe(known: &Known, node: NodeId, case: &Case, now: Time) -> Option<Time> {
     if known.is_behind() || known.newest().at != known.voters.at || !known.voters.has(known.me) {
         return None;
     }
-    let missing = Span(wait.0.saturating_sub(quorum_waited(known, case, now)?.0));
-    Some((now + missing).max(known.voters_since + wait))
+    // The instant stays where it was once it is over: whoever waits for its turn counts from it.
+    let waited = quorum_waited(known, case, now)?;
+    let at = Time((now + wait).0.saturating_sub(waited.0));
+    Some(at.max(known.voters_since + wait))
 }
