@@ -318,8 +318,8 @@ impl Core {
 
     /// This node stops: everybody who holds something here loses it, and its peers are told.
     pub fn leave(&mut self, actions: &mut Vec<Action>) {
-        if self.sessions.terms().valid_for.is_none() {
-            // What is bound to processes outlives this node.
+        if self.sessions.terms().valid_for.is_none() || self.control.is_some() {
+            // What is bound to processes outlives this node; and with leases whoever is gone is found by the voters.
             self.stopped = true;
         } else if !self.stopped {
             self.stop_all("its node stops", actions);
