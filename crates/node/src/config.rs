@@ -11,6 +11,18 @@
 //! name = "gpu"
 //! k = 3
 //! ```
+//!
+//! - `faults`: which faults it bears, and what it needs for that; who votes;
+//! - `timing`: the numbers of the leases;
+//! - `join`: a node that is not in the list yet.
+
+mod faults;
+mod join;
+mod timing;
+
+pub use faults::{Faults, VotersConfig};
+pub use join::JoinFrom;
+pub use timing::{Preset, TimingConfig};
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -30,8 +42,10 @@ pub struct Config {
     #[serde(default = "cluster")]
     pub cluster: String,
     /// This node's id: its place in the list of nodes.
+    #[serde(default)]
     pub id: u32,
-    /// Where nodes talk to each other, by id.
+    /// Where nodes talk to each other, by id; none for a node that joins.
+    #[serde(default)]
     pub nodes: Vec<String>,
     /// Where clients ask: `HOST:PORT`, `unix:PATH`, or several.
     #[serde(default = "api")]
@@ -74,6 +88,19 @@ pub struct Config {
     pub slot_files: Option<PathBuf>,
     /// Stops when no client was there for so long, in milliseconds.
     pub idle_stop_ms: Option<u64>,
+    /// Which faults it bears: `lease` or `crash-stop`.
+    pub faults: Option<Faults>,
+    /// The numbers of the leases.
+    #[serde(default)]
+    pub timing: TimingConfig,
+    /// Who votes on members and gates: so many of the list, or these ids.
+    pub voters: Option<VotersConfig>,
+    /// What people call this node.
+    pub name: Option<String>,
+    /// Where other nodes reach this one, if it joins; a node of the list has it there.
+    pub address: Option<String>,
+    /// To join a cluster: the token, or the file that it is in.
+    pub join: Option<JoinFrom>,
 }
 
 /// One word or a list.
@@ -210,6 +237,8 @@ impl Config {
     /// What the node's core is told.
     pub(crate) fn settings(&self, life: Incarnation, seed: u64) -> Result<Settings, BadConfig> {
         let wrong = |text: String| BadConfig::Senseless(text);
+        self.check_join()?;
+        self.faults()?;
         let nodes = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
         if self.id >= nodes || nodes > 4096 {
             return Err(wrong(format!(

@@ -27,12 +27,16 @@ mod serve;
 mod shell;
 mod slot_files;
 mod store;
+mod token;
 mod wall_clock;
 
-pub use config::{BadConfig, Config, GateConfig, OneOrMore, Tls};
+pub use config::{
+    BadConfig, Config, Faults, GateConfig, JoinFrom, OneOrMore, Preset, TimingConfig, Tls, VotersConfig,
+};
 pub use shell::Stopped;
 pub use slot_files::slot_file;
 pub use store::StoreError;
+pub use token::{BadToken, JoinToken};
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
