@@ -1,6 +1,7 @@
 //! The one trait that every algorithm implements and every driver drives.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::fmt::Debug;
 use core::hash::Hash;
 
@@ -39,6 +40,17 @@ pub struct Setup {
     pub life: Incarnation,
     /// How an algorithm with numbered slots goes about it.
     pub slots: SlotOptions,
+    /// Who takes part at first, where a log has told it; everybody in its first life, if none.
+    pub founding: Option<Founding>,
+}
+
+/// Who takes part when a gate is made, by the log: the same for all that make it. A process that is not among them takes part once the log has added it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Founding {
+    /// The view in which it is made: later than those that began these lives.
+    pub view: u32,
+    /// Who takes part, in which life.
+    pub members: Vec<(NodeId, Incarnation)>,
 }
 
 impl Setup {
@@ -56,6 +68,7 @@ impl Setup {
             graph: None,
             life: Incarnation::default(),
             slots: SlotOptions::default(),
+            founding: None,
         }
     }
 }

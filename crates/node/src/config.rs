@@ -302,6 +302,7 @@ impl Config {
             refresh: ms(20),
             life,
             seed,
+            control: None,
         })
     }
 

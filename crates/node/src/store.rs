@@ -74,6 +74,18 @@ impl Store {
         Ok((Self { path, database: Some(database) }, Incarnation(life), stored))
     }
 
+    /// Another life of this node begins: which one. On disk when it returns.
+    pub(crate) fn next_life(&self) -> Result<Incarnation, StoreError> {
+        let mut life = 0;
+        self.write(|write| {
+            let mut lives = write.open_table(LIVES)?;
+            life = lives.get("life")?.map_or(0, |life| life.value()) + 1;
+            lives.insert("life", life)?;
+            Ok(())
+        })?;
+        Ok(Incarnation(life))
+    }
+
     /// Has this on disk when it returns.
     pub(crate) fn put(&self, gate: GateId, bytes: &[u8]) -> Result<(), StoreError> {
         self.write(|write| {

@@ -64,6 +64,11 @@ pub struct State {
 }
 
 impl State {
+    /// One that says that, and is not gone on with.
+    fn of(picture: Picture) -> Self {
+        Self { picture, ..Self::default() }
+    }
+
     /// What it says.
     pub fn picture(&self) -> &Picture {
         &self.picture

@@ -160,6 +160,11 @@ impl Picture {
         self.directory.iter().find(|(_, listed)| listed.name == name).map(|(node, _)| *node)
     }
 
+    /// What leads from an older picture to this one ([`super::State::changes_since`]).
+    pub fn changes_since(&self, older: &Picture) -> Vec<super::Change> {
+        super::State::of(self.clone()).changes_since(older)
+    }
+
     /// The view that a gate is in: the last entry that changed the members or that gate (docs/LEASES.md, fences).
     pub fn view_of(&self, gate: &Gate) -> u64 {
         self.view.max(gate.version)

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use super::{BadConfig, Config, lease};
 
 /// Whether the control plane is in the node. As long as it is not, `faults = "lease"` is refused, and a cluster that says nothing is crash-stop.
-pub(super) const CONTROL_PLANE: bool = false;
+pub(super) const CONTROL_PLANE: bool = true;
 
 /// The protocol that leases guard.
 const GUARDED: &str = "slots";

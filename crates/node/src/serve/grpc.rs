@@ -198,5 +198,6 @@ pub(super) fn kind(why: Why) -> v1::Why {
         Why::NoNode => v1::Why::NoNode,
         Why::NoSession => v1::Why::NoSession,
         Why::Forbidden => v1::Why::Forbidden,
+        Why::NoQuorum => v1::Why::NoQuorum,
     }
 }

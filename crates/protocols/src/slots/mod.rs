@@ -280,6 +280,8 @@ impl Protocol for Slots {
         };
         if let Some(parked) = restored {
             slots.take_up(*parked, setup, out);
+        } else if let Some(founding) = &setup.founding {
+            slots.begin_founded(founding);
         } else if slots.returns > 0 {
             slots.begin_return(setup.life.0, out);
         }
