@@ -12,6 +12,7 @@ use kgate_control::state::{Command, Done, Picture};
 use kgate_control::voters::Voters;
 use kgate_core::NodeId;
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 
 /// So many letters of the log may wait to be sent; beyond, they are lost, and the log sends them again.
 const LETTERS: usize = 1024;
@@ -42,6 +43,8 @@ pub(crate) struct Agreement {
     letters: mpsc::Receiver<(NodeId, Vec<u8>)>,
     events: mpsc::Sender<Event>,
     answers: mpsc::Receiver<Event>,
+    /// What waits for the log: it ends with the node.
+    tasks: JoinSet<()>,
 }
 
 /// Hands letters over without waiting.
@@ -65,13 +68,13 @@ impl Agreement {
         let Opened { log, store, picture, news } = Log::open(folder, me, Arc::new(Post(post)), timing)?;
         let (events, answers) = mpsc::channel(ANSWERS);
         let status = log.status();
-        Ok((Self { log, news, status, letters, events, answers }, store, picture))
+        Ok((Self { log, news, status, letters, events, answers, tasks: JoinSet::new() }, store, picture))
     }
 
     /// Founds the cluster together with its other first nodes, as soon as they are there. Once it is founded, nothing happens.
-    pub(crate) fn found(&self, founding: Founding) {
+    pub(crate) fn found(&mut self, founding: Founding) {
         let (log, events) = (self.log.clone(), self.events.clone());
-        tokio::spawn(async move {
+        self.tasks.spawn(async move {
             loop {
                 match log.bootstrap(founding.clone()).await {
                     Ok(_) | Err(NotDone::Stopped) => return,
@@ -109,9 +112,10 @@ impl Agreement {
     }
 
     /// Puts something into the log; the answer comes as an event, unless its number is 0.
-    pub(crate) fn propose(&self, number: u64, command: Command) {
+    pub(crate) fn propose(&mut self, number: u64, command: Command) {
+        while self.tasks.try_join_next().is_some() {}
         let (log, events) = (self.log.clone(), self.events.clone());
-        tokio::spawn(async move {
+        self.tasks.spawn(async move {
             let came = log.propose(command).await;
             if number > 0 {
                 let _ = events.send(Event::Answer(number, came)).await;
@@ -138,10 +142,6 @@ impl Agreement {
         self.log.stop().await;
     }
 
-    /// The log itself, for what operators do with it.
-    pub(crate) fn log(&self) -> &Log {
-        &self.log
-    }
 }
 
 /// Waits for what comes from the log; for ever, where there is none.

@@ -7,10 +7,27 @@
 //! api = "127.0.0.1:7400"            # where clients ask; or "unix:/run/kgate/node.sock"
 //! data = "/var/lib/kgate"           # what must survive a restart
 //!
+//! [tls]                             # then api may be "https://10.0.0.1:7400"; see `serve/authorisation.rs` and `serve/limits.rs` for who may what
+//! certificate = "node-0.pem"
+//! key = "node-0.key"
+//! authority = "ca.pem"
+//!
 //! [[gate]]
 //! name = "gpu"
 //! k = 3
 //! ```
+//!
+//! - `faults`: which faults it bears, and what it needs for that; who votes;
+//! - `timing`: the numbers of the leases;
+//! - `join`: a node that is not in the list yet.
+
+mod faults;
+mod join;
+mod timing;
+
+pub use faults::{Faults, VotersConfig};
+pub use join::JoinFrom;
+pub use timing::{Preset, TimingConfig};
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,6 +38,8 @@ use kgate_protocols::registry;
 use serde::Deserialize;
 
 use crate::core::{Definition, Detection, GateId, Settings, Terms};
+use crate::serve::authorisation::Allow;
+use crate::serve::limits::Limits;
 
 /// The configuration of a node.
 #[derive(Clone, Debug, Deserialize)]
@@ -30,10 +49,12 @@ pub struct Config {
     #[serde(default = "cluster")]
     pub cluster: String,
     /// This node's id: its place in the list of nodes.
+    #[serde(default)]
     pub id: u32,
-    /// Where nodes talk to each other, by id.
+    /// Where nodes talk to each other, by id; none for a node that joins.
+    #[serde(default)]
     pub nodes: Vec<String>,
-    /// Where clients ask: `HOST:PORT`, `unix:PATH`, or several.
+    /// Where clients ask: `HOST:PORT` (plain, for this machine), `https://HOST:PORT`, `unix:PATH`, or several.
     #[serde(default = "api")]
     pub api: OneOrMore,
     /// The folder of what must survive a restart; nothing is kept if none.
@@ -65,8 +86,22 @@ pub struct Config {
     /// The most sessions.
     #[serde(default = "sessions_max")]
     pub sessions_max: usize,
-    /// The files for TLS between nodes.
+    /// The most connections of clients.
+    #[serde(default = "connections_max")]
+    pub connections_max: usize,
+    /// The files for TLS: between nodes, and for clients by `https` unless there are others for that.
     pub tls: Option<Tls>,
+    /// The files for clients by `https`, where they have another authority than the nodes.
+    pub api_tls: Option<Tls>,
+    /// Allows a plain API beyond this machine, by name.
+    #[serde(default)]
+    pub plain_api: bool,
+    /// Who may do what; everybody everything, if nobody is named.
+    #[serde(default)]
+    pub allow: Vec<Allow>,
+    /// What one client may use at once.
+    #[serde(default)]
+    pub limits: Limits,
     /// Allows plain links to other machines, by name.
     #[serde(default)]
     pub plain_links: bool,
@@ -74,6 +109,19 @@ pub struct Config {
     pub slot_files: Option<PathBuf>,
     /// Stops when no client was there for so long, in milliseconds.
     pub idle_stop_ms: Option<u64>,
+    /// Which faults it bears: `lease` or `crash-stop`.
+    pub faults: Option<Faults>,
+    /// The numbers of the leases.
+    #[serde(default)]
+    pub timing: TimingConfig,
+    /// Who votes on members and gates: so many of the list, or these ids.
+    pub voters: Option<VotersConfig>,
+    /// What people call this node.
+    pub name: Option<String>,
+    /// Where other nodes reach this one, if it joins; a node of the list has it there.
+    pub address: Option<String>,
+    /// To join a cluster: the token, or the file that it is in.
+    pub join: Option<JoinFrom>,
 }
 
 /// One word or a list.
@@ -154,6 +202,9 @@ const fn lease() -> u64 {
 const fn queue_max() -> usize {
     100_000
 }
+const fn connections_max() -> usize {
+    20_000
+}
 const fn sessions_max() -> usize {
     100_000
 }
@@ -210,6 +261,8 @@ impl Config {
     /// What the node's core is told.
     pub(crate) fn settings(&self, life: Incarnation, seed: u64) -> Result<Settings, BadConfig> {
         let wrong = |text: String| BadConfig::Senseless(text);
+        self.check_join()?;
+        self.faults()?;
         let nodes = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
         if self.id >= nodes || nodes > 4096 {
             return Err(wrong(format!(

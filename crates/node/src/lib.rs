@@ -13,27 +13,34 @@
 //!
 //! - [`core`]: a node without its sockets;
 //! - `shell.rs`: sockets, clock and disk around it; `store.rs`: what survives a restart; `slot_files.rs`: slots bound to processes;
+//! - `agreement.rs`: the agreed log beside it; `begin.rs`: what a node with leases begins with; `wall_clock.rs`: whether the clock has jumped;
 //! - `serve/`: the API, gRPC and HTTP; `metrics.rs`: its numbers;
 //! - [`Config`]: what it is told.
 #![forbid(unsafe_code)]
 
 mod agreement;
+mod begin;
 mod config;
 pub mod core;
 mod metrics;
-mod serve;
+pub mod serve;
 mod shell;
 mod slot_files;
 mod store;
+mod token;
 mod wall_clock;
 
-pub use config::{BadConfig, Config, GateConfig, OneOrMore, Tls};
+pub use config::{
+    BadConfig, Config, Faults, GateConfig, JoinFrom, OneOrMore, Preset, TimingConfig, Tls, VotersConfig,
+};
 pub use shell::Stopped;
 pub use slot_files::slot_file;
 pub use store::StoreError;
+pub use token::{BadToken, JoinToken};
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use kgate_api::LeaseInstant;
@@ -43,11 +50,11 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use crate::core::{CannotStart, Core};
-use serve::{Desk, Door};
+use crate::core::{Action, CannotStart, Core};
+use serve::{Desk, Door, Guard};
 use shell::Shell;
 use slot_files::SlotFiles;
-use store::Store;
+use store::{Mark, Store};
 use wall_clock::WallClock;
 
 /// Why a node did not start.
@@ -59,6 +66,9 @@ pub enum NotStarted {
     /// Its store.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Its log.
+    #[error(transparent)]
+    Log(#[from] kgate_control::log::LogError),
     /// Its gates.
     #[error(transparent)]
     Core(#[from] CannotStart),
@@ -89,7 +99,8 @@ impl Node {
     /// Starts a node.
     pub async fn start(config: Config) -> Result<Self, NotStarted> {
         let address = config.nodes.get(config.id as usize).cloned();
-        let listener = match address.filter(|_| config.nodes.len() > 1) {
+        let talks = config.nodes.len() > 1 || config.faults()? == Faults::Lease;
+        let listener = match address.filter(|_| talks) {
             Some(address) => {
                 let bound = TcpListener::bind(&address).await;
                 Some(bound.map_err(|error| NotStarted::Listen(address, error))?)
@@ -102,9 +113,18 @@ impl Node {
     /// The same on a listener for its peers that is there already.
     pub async fn start_on(config: Config, listener: Option<TcpListener>) -> Result<Self, NotStarted> {
         config.settings(Incarnation(0), 0)?;
-        let (store, incarnation, stored) = Store::open(config.data.as_deref())?;
-        let settings = config.settings(incarnation, random_seed())?;
-        if config.data.is_some() && incarnation > Incarnation(1) {
+        let guard = Arc::new(Guard::new(&config)?);
+        let leases = config.faults()? == Faults::Lease;
+        let mark = if leases { Mark::GoesOn } else { Mark::IsErased };
+        let (store, life, stored) = Store::open(config.data.as_deref(), mark)?;
+        let (agreement, settings) = match config.data.as_deref().filter(|_| leases) {
+            Some(folder) => {
+                let (agreement, settings) = begin::begin(&config, folder, &store, life)?;
+                (Some(agreement), settings)
+            }
+            None => (None, config.settings(life, random_seed())?),
+        };
+        if !leases && config.data.is_some() && life > Incarnation(1) {
             outlive_former_clients(settings.terms).await;
         }
         let (link_events, received_events) = mpsc::channel(QUEUE);
@@ -115,12 +135,12 @@ impl Node {
                 let links = LinkConfig {
                     cluster: config.cluster.clone(),
                     me: config.me(),
-                    incarnation,
+                    incarnation: settings.life,
                     peers: peers.filter(|(id, _)| *id != config.me()).collect(),
                     security: config.security(),
                     limits: LinkLimits { seed: random_seed(), ..LinkLimits::default() },
                     accepts_returns: config.accepts_returns(),
-                    when_full: WhenFull::Break,
+                    when_full: if leases { WhenFull::Drop } else { WhenFull::Break },
                 };
                 Some(Links::start(links, listener, link_events).await?)
             }
@@ -129,6 +149,8 @@ impl Node {
         let nodes = settings.nodes;
         let mut actions = Vec::new();
         let mut core = Core::start(shell::now(), settings, &stored, &mut actions)?;
+        // Where the configuration says where a node is, that is newer than what the log said before this start.
+        actions.retain(|action| !matches!(action, Action::Connect(node, _) if node.index() < config.nodes.len()));
         let slot_files = config.slot_files.clone().map(SlotFiles::open).transpose()?;
         for (gate, permits, in_use) in slot_files.iter().flat_map(SlotFiles::gates) {
             core.restore(shell::now(), &gate, permits, &in_use, &mut actions);
@@ -136,19 +158,23 @@ impl Node {
         let (commands, received) = mpsc::channel(QUEUE);
         let (changes, changed) = watch::channel(0);
         let (stop, stopping) = watch::channel(false);
-        let desk = Desk::new(commands.clone(), changed, config.id, nodes);
+        let timing = match config.faults()? {
+            Faults::Lease => Some(config.timing()?),
+            Faults::CrashStop => None,
+        };
+        let desk = Desk::new(commands.clone(), changed, config.id, nodes, guard.clone(), timing);
         let mut api = Vec::new();
         for address in config.api.all() {
             let listen = |error| NotStarted::Listen(address.clone(), error);
-            let door = Door::open(&address).await.map_err(listen)?;
+            let door = Door::open(&address, &config, &guard).await.map_err(listen)?;
             api.push(door.address().map_err(listen)?);
             tokio::spawn(door.serve(desk.clone(), stopping.clone()));
         }
         drop(desk);
-        let shell = Shell {
+        let mut shell = Shell {
             core,
             links,
-            agreement: None,
+            agreement,
             wall: WallClock::new(),
             store,
             link_events: received_events,
@@ -162,6 +188,9 @@ impl Node {
             changes,
             idle_stop: config.idle_stop(),
         };
+        if let Some(agreement) = &mut shell.agreement {
+            agreement.found(begin::founding(&config)?);
+        }
         let shell = tokio::spawn(shell.run(actions, stopping));
         Ok(Self { api, peer, stop, shell })
     }
@@ -183,7 +212,7 @@ impl Node {
         ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
     }
 
-    /// Stops it: its clients lose what they hold, and its peers are told.
+    /// Stops it. With leases it goes on when it starts again, and so do its clients, if that is soon; without, they lose what they hold, and its peers are told.
     pub async fn stop(mut self) -> Result<(), Stopped> {
         self.stop.send_replace(true);
         self.stopped().await

@@ -135,13 +135,22 @@ impl Shell {
         }
     }
 
-    /// A clean stop: peers are told, so that they need not find out.
+    /// A clean stop: what can go on is put away; else peers are told, so that they need not find out.
     async fn leave(mut self) {
         let mut actions = Vec::new();
+        let parked = self.core.park(now(), &mut actions);
         self.core.leave(&mut actions);
         let _ = self.carry_out(&mut actions);
+        // R1: after this nothing more is sent but what is under way already.
+        if let Some(Err(error)) = parked.map(|parked| self.store.park(&parked.bytes())) {
+            tracing::error!(%error, "what this node knows cannot be put away: its next life will wait until this one is evicted");
+        }
+        self.streams.clear();
         if let Some(links) = self.links.take() {
             links.stop().await;
+        }
+        if let Some(agreement) = self.agreement.take() {
+            agreement.stop().await;
         }
     }
 
@@ -250,7 +259,7 @@ impl Shell {
                 Action::Changed => self.changes.send_modify(|version| *version += 1),
                 Action::Stop(why) => stopped = Some(why),
                 Action::Propose(number, command) => {
-                    if let Some(agreement) = &self.agreement {
+                    if let Some(agreement) = &mut self.agreement {
                         agreement.propose(number, command);
                     }
                 }

@@ -131,7 +131,9 @@ impl Holder {
     /// What that voter said before. None: nobody asks it, so nothing is kept of it.
     fn entry(&mut self, known: &Known, from: NodeId) -> Option<&mut Said> {
         let nothing = Said { answered: None, refused: None, store: None, foreign: false };
-        self.targets(known).contains(&from).then(|| self.said.entry(from).or_insert(nothing))
+        let asked =
+            known.is_voter(from) || self.shown.iter().chain(&self.named).any(|voters| voters.has(from));
+        asked.then(|| self.said.entry(from).or_insert(nothing))
     }
 
     /// A share (N1, N2, N4, N6).
@@ -154,8 +156,9 @@ impl Holder {
         said.answered = said.answered.max(Some(sent));
         if self.shown.as_ref().is_none_or(|shown| shown.at < voters.at) {
             let before = self.targets(known);
+            let news = !voters.all().is_subset(&before);
             self.shown = Some(voters);
-            if !self.targets(known).is_subset(&before) {
+            if news {
                 self.hurry(now);
             }
         }

@@ -66,6 +66,11 @@ impl Known {
         all
     }
 
+    /// Whether that node is one of them.
+    pub(super) fn is_voter(&self, node: NodeId) -> bool {
+        self.voters.has(node) || self.appended.as_ref().is_some_and(|appended| appended.has(node))
+    }
+
     /// How late this node is to do what any voter may do: the leader at once, the others one after the other.
     pub(super) fn turn(&self) -> kgate_core::Span {
         if self.leading {

@@ -13,14 +13,15 @@ use super::post::Post;
 use super::raft::Raft;
 use super::shared::Shared;
 use super::timing::LogTiming;
-use super::wire::{Body, Envelope, Order, Reply, Request, Ruling};
+use super::wire::{Body, Envelope, Order, Reply, Request, Ruling, SNAPSHOT};
 use super::words::{Founding, LogStatus, NotDone};
 use crate::roll::StoreId;
 use crate::state::ClusterId;
 
 /// So many messages wait to be handled; more are lost, as on a network.
 pub(super) const ARRIVALS: usize = 1024;
-/// So many questions of others are worked on at once; more are lost.
+/// So many questions of others are worked on at once; more are lost. Orders may wait long for a quorum, so they have a room of their own: nothing that
+/// waits for a leader may keep one from being chosen.
 const AT_ONCE: usize = 256;
 
 /// What a handle asks.
@@ -38,6 +39,8 @@ pub(super) struct Engine {
     pub(super) raft: Raft,
     pub(super) post: Arc<Post>,
     pub(super) shared: Arc<Shared>,
+    /// Held while this node changes who votes or listens.
+    pub(super) changing: tokio::sync::Mutex<()>,
 }
 
 impl Engine {
@@ -48,7 +51,7 @@ impl Engine {
         mut arrivals: mpsc::Receiver<(NodeId, Envelope)>,
         status: watch::Sender<LogStatus>,
     ) {
-        let room = Arc::new(Semaphore::new(AT_ONCE));
+        let [room, waiting_room] = [(); 2].map(|()| Arc::new(Semaphore::new(AT_ONCE)));
         let mut metrics = self.raft.metrics();
         let tending = tokio::spawn(Arc::clone(&self).tend());
         loop {
@@ -65,7 +68,9 @@ impl Engine {
                 },
                 Some((from, envelope)) = arrivals.recv() => match envelope.body {
                     Body::Answer(reply) => self.post.answered(from, envelope.from, envelope.id, reply),
-                    Body::Ask(request) => if let Ok(place) = Arc::clone(&room).try_acquire_owned() {
+                    Body::Ask(request) => {
+                        let room = if request.is_raft() { &room } else { &waiting_room };
+                        let Ok(place) = Arc::clone(room).try_acquire_owned() else { continue };
                         let engine = Arc::clone(&self);
                         let (id, stores) = (envelope.id, (envelope.from, envelope.to));
                         tokio::spawn(async move {
@@ -107,10 +112,7 @@ impl Engine {
         id: u64,
         request: Request,
     ) {
-        let is_raft = match &request {
-            Request::Vote(_) | Request::Append(_) | Request::Snapshot(_) => true,
-            Request::Hello | Request::Order(..) => false,
-        };
+        let is_raft = request.is_raft();
         // R4: who is known with another store has forgotten what it promised, be it the other or this node.
         let meant = to_store.map_or(!is_raft, |store| store == self.store);
         let known = self.shared.roster().stores.get(&from).copied();
@@ -137,6 +139,11 @@ impl Engine {
         match request {
             Request::Vote(request) => self.raft.vote(request).await.ok().map(Reply::Vote),
             Request::Append(request) => self.raft.append_entries(request).await.ok().map(Reply::Append),
+            Request::Snapshot(request)
+                if request.offset.saturating_add(request.data.len() as u64) > SNAPSHOT =>
+            {
+                None
+            }
             Request::Snapshot(request) => match self.raft.install_snapshot(request).await {
                 Ok(reply) => Some(Reply::Snapshot(Ok(reply))),
                 Err(RaftError::APIError(error)) => Some(Reply::Snapshot(Err(error))),

@@ -42,8 +42,11 @@ impl Engine {
         let found = Command::Found { cluster, name, nodes, terms };
         match self.order(Order::Propose(found), deadline).await? {
             Ruling::Done(Done::Founded(id)) => Ok(id),
-            Ruling::Void(void) => Err(NotDone::Void(void)),
-            other => refused(format!("something else came of the founding: {other:?}")),
+            other @ (Ruling::Done(_)
+            | Ruling::Void(_)
+            | Ruling::Applied(_)
+            | Ruling::Changed(_)
+            | Ruling::NotNow(_)) => Err(super::unexpected(other)),
         }
     }
 

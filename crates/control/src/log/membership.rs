@@ -56,9 +56,6 @@ impl Engine {
 
     pub(super) async fn promote(&self, node: NodeId) -> Ruling {
         let voters = self.shared.roster().voters;
-        if voters.sets.len() == 1 && voters.has(node) {
-            return Ruling::Changed(None);
-        }
         let mut wanted = voters.sets.last().cloned().unwrap_or_default();
         wanted.insert(node);
         self.set_voters(wanted).await
@@ -85,7 +82,7 @@ impl Engine {
             return refused(format!("{} does not hear the log yet: add it first", named(unknown)));
         }
         if roster.voters.sets == [wanted.clone()] {
-            return Ruling::Changed(None);
+            return Ruling::Changed(warning(&wanted));
         }
         // A voter that lacks much could hold everything up.
         let behind = wanted.iter().filter(|node| !roster.voters.has(**node) && !self.has_caught_up(**node));
@@ -94,10 +91,8 @@ impl Engine {
         }
         let warning = warning(&wanted);
         let voters = wanted.into_iter().map(|node| node.0).collect();
-        match self.change(ChangeMembers::ReplaceAllVoters(voters)).await {
-            Ruling::Changed(_) => Ruling::Changed(warning),
-            other => other,
-        }
+        let ruling = self.change(ChangeMembers::ReplaceAllVoters(voters)).await;
+        if let Ruling::Changed(_) = ruling { Ruling::Changed(warning) } else { ruling }
     }
 
     fn has_caught_up(&self, node: NodeId) -> bool {
@@ -109,12 +104,12 @@ impl Engine {
     }
 
     async fn change(&self, change: ChangeMembers<u32, Peer>) -> Ruling {
+        // A change of voters has two steps; nobody takes the second for another's.
+        let Ok(_alone) = self.changing.try_lock() else { return under_way() };
         match self.raft.change_membership(change, true).await {
             Ok(_) => Ruling::Changed(None),
             Err(RaftError::APIError(ClientWriteError::ChangeMembershipError(error))) => match error {
-                ChangeMembershipError::InProgress(_) => {
-                    Ruling::NotNow("another change of voters is under way".to_owned())
-                }
+                ChangeMembershipError::InProgress(_) => under_way(),
                 ChangeMembershipError::EmptyMembership(_) | ChangeMembershipError::LearnerNotFound(_) => {
                     refused(error.to_string())
                 }
@@ -131,13 +126,18 @@ impl Engine {
         }
     }
 
-    /// While this node leads: ends a change of voters that a former leader began, takes up who is on the directory, drops who is not.
+    /// While this node leads: ends a change of voters that a former leader began, takes up who is on the directory, drops who is not. If it votes no more, it
+    /// falls silent until one of the voters leads.
     pub(super) async fn tend(self: Arc<Self>) {
         let mut metrics = self.raft.metrics();
         let mut pictures = self.shared.pictures();
         loop {
-            if metrics.wait_for(|metrics| metrics.state == ServerState::Leader).await.is_err() {
-                return;
+            if !matches!(metrics.borrow_and_update().state, ServerState::Leader) {
+                self.raft.runtime_config().heartbeat(true);
+                if metrics.changed().await.is_err() {
+                    return;
+                }
+                continue;
             }
             let ruling = self.tend_once().await;
             if let Some(Ruling::NotNow(why)) = &ruling {
@@ -162,6 +162,11 @@ impl Engine {
         if let [_, wanted] = roster.voters.sets.as_slice() {
             let voters = wanted.iter().map(|node| node.0).collect();
             return Some(self.change(ChangeMembers::ReplaceAllVoters(voters)).await);
+        }
+        if !roster.voters.has(self.me) {
+            // openraft lets it lead on; without its heartbeats the voters choose one of themselves.
+            self.raft.runtime_config().heartbeat(false);
+            return None;
         }
         let gone = roster.learners.iter().find(|node| !picture.directory.contains_key(node));
         if let Some(node) = gone {
@@ -190,6 +195,10 @@ fn warning(voters: &BTreeSet<NodeId>) -> Option<String> {
         }
         _ => None,
     }
+}
+
+fn under_way() -> Ruling {
+    Ruling::NotNow("another change of voters is under way".to_owned())
 }
 
 fn refused(why: String) -> Ruling {

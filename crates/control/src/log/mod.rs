@@ -133,7 +133,8 @@ impl Log {
                 let lines = Lines(Arc::clone(&post));
                 match Raft::new(me.0, Arc::new(config), lines, store, machine).await {
                     Ok(raft) => {
-                        let engine = Arc::new(Engine { me, store: id, timing, raft, post, shared });
+                        let changing = tokio::sync::Mutex::default();
+                        let engine = Arc::new(Engine { me, store: id, timing, raft, post, shared, changing });
                         status.send_replace(engine.status());
                         let _ = begun.send(Ok(()));
                         engine.run(asked, arrived, status).await;
@@ -171,17 +172,17 @@ impl Log {
 
     /// The same, with a patience of its own.
     pub async fn propose_within(&self, command: Command, patience: Span) -> Result<Done, NotDone> {
-        match self.order(Order::Propose(command), patience).await? {
-            Ruling::Done(done) => Ok(done),
-            other => Err(unexpected(other)),
-        }
+        let ruling = self.order(Order::Propose(command), patience).await?;
+        if let Ruling::Done(done) = ruling { Ok(done) } else { Err(unexpected(ruling)) }
     }
 
     /// What the log says now: not older than anything that was done anywhere before this call.
     pub async fn read(&self) -> Result<Picture, NotDone> {
-        match self.order(Order::Read, self.timing.patience).await? {
-            Ruling::Applied(_) => Ok(self.picture().as_ref().clone()),
-            other => Err(unexpected(other)),
+        let ruling = self.order(Order::Read, self.timing.patience).await?;
+        if let Ruling::Applied(_) = ruling {
+            Ok(self.picture().as_ref().clone())
+        } else {
+            Err(unexpected(ruling))
         }
     }
 
@@ -248,15 +249,12 @@ impl Log {
     }
 
     async fn change(&self, order: Order) -> Result<Option<String>, NotDone> {
-        match self.order(order, self.timing.patience).await? {
-            Ruling::Changed(warning) => {
-                if let Some(warning) = &warning {
-                    tracing::warn!("{warning}");
-                }
-                Ok(warning)
-            }
-            other => Err(unexpected(other)),
+        let ruling = self.order(order, self.timing.patience).await?;
+        let Ruling::Changed(warning) = ruling else { return Err(unexpected(ruling)) };
+        if let Some(warning) = &warning {
+            tracing::warn!("{warning}");
         }
+        Ok(warning)
     }
 }
 

@@ -5,8 +5,13 @@ use openraft::error::{CheckIsLeaderError, ClientWriteError, RaftError};
 use tokio::time::Instant;
 
 use super::engine::Engine;
-use super::wire::{Order, Reply, Request, Ruling};
+use super::store::encode;
+use super::wire::{COMMAND, Order, Reply, Request, Ruling};
 use super::words::NotDone;
+use crate::state::{Command, Void};
+
+/// So many entries may wait for a quorum.
+const UNDECIDED: u64 = 4096;
 
 impl Engine {
     /// Has an order carried out by whoever leads.
@@ -72,13 +77,7 @@ impl Engine {
     /// Carries an order out, if this node leads.
     pub(super) async fn lead(&self, order: Order) -> Ruling {
         match order {
-            Order::Propose(command) => match self.raft.client_write(command).await {
-                Ok(written) => match written.data {
-                    Ok(done) => Ruling::Done(done),
-                    Err(void) => Ruling::Void(void),
-                },
-                Err(error) => not_led(&error),
-            },
+            Order::Propose(command) => self.write(command).await,
             Order::Read => match self.raft.ensure_linearizable().await {
                 Ok(read) => Ruling::Applied(read.map_or(0, |read| read.index)),
                 Err(RaftError::APIError(CheckIsLeaderError::QuorumNotEnough(_))) => Ruling::NotNow(format!(
@@ -93,6 +92,21 @@ impl Engine {
             Order::Promote(node) => self.promote(node).await,
             Order::Demote(node) => self.demote(node).await,
             Order::SetVoters(voters) => self.set_voters(voters).await,
+        }
+    }
+
+    async fn write(&self, command: Command) -> Ruling {
+        if encode(&command).map_or(true, |bytes| bytes.len() > COMMAND) {
+            return Ruling::Void(Void::Refused(format!("a command has at most {COMMAND} bytes")));
+        }
+        // Without a quorum nothing leaves the log, so not everything may enter it.
+        let last = self.raft.metrics().borrow().last_log_index.unwrap_or(0);
+        if last > self.shared.committed() + UNDECIDED {
+            return Ruling::NotNow(format!("{UNDECIDED} entries wait for too few voters already"));
+        }
+        match self.raft.client_write(command).await {
+            Ok(written) => written.data.map_or_else(Ruling::Void, Ruling::Done),
+            Err(error) => not_led(&error),
         }
     }
 

@@ -144,6 +144,7 @@ impl Line {
     }
 }
 
+/// An answer to another question, which only another version could give.
 fn odd<E: std::error::Error>() -> Failed<E> {
     RPCError::Network(NetworkError::new(&Silence::Silent))
 }
@@ -154,10 +155,10 @@ impl RaftNetwork<Types> for Line {
         request: AppendEntriesRequest<Types>,
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<u32>, Failed> {
-        match self.ask(Request::Append(request), option).await? {
-            Reply::Append(reply) => Ok(reply),
-            _ => Err(odd()),
-        }
+        let Reply::Append(reply) = self.ask(Request::Append(request), option).await? else {
+            return Err(odd());
+        };
+        Ok(reply)
     }
 
     async fn install_snapshot(
@@ -165,13 +166,10 @@ impl RaftNetwork<Types> for Line {
         request: InstallSnapshotRequest<Types>,
         option: RPCOption,
     ) -> Result<InstallSnapshotResponse<u32>, Failed<openraft::error::InstallSnapshotError>> {
-        match self.ask(Request::Snapshot(request), option).await? {
-            Reply::Snapshot(Ok(reply)) => Ok(reply),
-            Reply::Snapshot(Err(error)) => {
-                Err(RPCError::RemoteError(RemoteError::new(self.to.0, RaftError::APIError(error))))
-            }
-            _ => Err(odd()),
-        }
+        let Reply::Snapshot(reply) = self.ask(Request::Snapshot(request), option).await? else {
+            return Err(odd());
+        };
+        reply.map_err(|error| RPCError::RemoteError(RemoteError::new(self.to.0, RaftError::APIError(error))))
     }
 
     async fn vote(
@@ -179,10 +177,10 @@ impl RaftNetwork<Types> for Line {
         request: VoteRequest<u32>,
         option: RPCOption,
     ) -> Result<VoteResponse<u32>, Failed> {
-        match self.ask(Request::Vote(request), option).await? {
-            Reply::Vote(reply) => Ok(reply),
-            _ => Err(odd()),
-        }
+        let Reply::Vote(reply) = self.ask(Request::Vote(request), option).await? else {
+            return Err(odd());
+        };
+        Ok(reply)
     }
 
     /// Only for nodes with another store, which does not change soon.

@@ -6,7 +6,7 @@
 
 use std::fmt::Debug;
 use std::ops::RangeBounds;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
@@ -80,8 +80,8 @@ pub(super) fn open(folder: &Path, me: NodeId) -> Result<Found, LogError> {
 }
 
 /// The id of the store, made with it.
-fn identify(database: &Database, me: NodeId, path: &PathBuf) -> Result<StoreId, LogError> {
-    let failed = |why: Failure| LogError { path: path.clone(), why };
+fn identify(database: &Database, me: NodeId, path: &Path) -> Result<StoreId, LogError> {
+    let failed = |why: Failure| LogError { path: path.to_owned(), why };
     let known: Option<(u32, NodeId, StoreId)> = write(database, |write| {
         write.open_table(LOG).map_err(text)?;
         let facts = write.open_table(FACTS).map_err(text)?;

@@ -22,6 +22,11 @@ pub(super) const LONGEST: usize = 1 << 20;
 /// The longest piece of a snapshot.
 pub(super) const CHUNK: u64 = 256 * 1024;
 
+/// The longest snapshot: twice what a state within its bounds can come to.
+pub(super) const SNAPSHOT: u64 = 128 << 20;
+/// The longest command: with what is around it, it fits into a message.
+pub(super) const COMMAND: usize = LONGEST / 2;
+
 /// A message.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Envelope {
@@ -49,6 +54,16 @@ pub(super) enum Request {
     Hello,
     /// For the leader; for so many milliseconds. Answered by `Reply::Order` when it is decided.
     Order(Order, u64),
+}
+
+impl Request {
+    /// Whether it is of the agreement itself.
+    pub(super) fn is_raft(&self) -> bool {
+        match self {
+            Self::Vote(_) | Self::Append(_) | Self::Snapshot(_) => true,
+            Self::Hello | Self::Order(..) => false,
+        }
+    }
 }
 
 #[derive(Debug, Serialize, Deserialize)]

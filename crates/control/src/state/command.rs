@@ -6,6 +6,7 @@ use kgate_core::{Fence, Incarnation, NodeId, Span};
 use serde::{Deserialize, Serialize};
 
 use super::picture::{ClusterId, Gate, GateId, Listed, Permit, PermitId, Policy, Secret};
+use crate::lease::Proposal;
 use crate::roll::{LeaseTerms, RollChange, StoreId};
 use crate::voters::Voters;
 
@@ -170,6 +171,19 @@ pub enum Command {
         /// Who says so, for people.
         author: String,
     },
+}
+
+/// What leases propose.
+impl From<Proposal> for Command {
+    fn from(proposal: Proposal) -> Self {
+        match proposal {
+            Proposal::Suspect { node, incarnation } => Self::Suspect { node, incarnation },
+            Proposal::Unsuspect { node, incarnation, at } => Self::Unsuspect { node, incarnation, at },
+            Proposal::Evict { node, incarnation, at, voters_at, waited } => {
+                Self::Evict { node, incarnation, at, voters_at, waited }
+            }
+        }
+    }
 }
 
 /// What an entry has done.

@@ -8,7 +8,7 @@ use super::{
     Change, Cluster, ClusterId, Done, Life, Listed, Outcome, Picture, State, Void, bounds, check_text,
     refused, roll,
 };
-use crate::roll::{LeaseTerms, RollChange, StoreId};
+use crate::roll::{Eviction, LeaseTerms, RollChange, StoreId};
 
 impl State {
     pub(super) fn found(
@@ -183,29 +183,11 @@ impl State {
         Ok((Done::Unsuspected, vec![self.enrol(index, RollChange::Unsuspected(node, incarnation))]))
     }
 
-    pub(super) fn evict(
-        &mut self,
-        index: u64,
-        node: NodeId,
-        incarnation: Incarnation,
-        at: u64,
-        voters_at: u64,
-        waited: Span,
-    ) -> Outcome {
-        let suspected = self.life(node, incarnation)?;
-        let wait = self.picture.roll.get(node).map_or(Span::ZERO, |member| member.terms.wait());
-        // E4: exactly this suspicion, exactly these voters, and long enough.
-        if suspected != Some(at) {
-            return refused(format!("{node} is not suspected by entry {at}, or not any more (rule E4)"));
-        }
-        if self.picture.voters.at != voters_at {
-            return refused(format!(
-                "the promises are of the voters of entry {voters_at}; now those of entry {} vote (rule E4)",
-                self.picture.voters.at
-            ));
-        }
-        if waited < wait {
-            return refused(format!("{node} may be evicted after {wait} s, not after {waited} s (rule E4)"));
+    pub(super) fn evict(&mut self, index: u64, eviction: Eviction) -> Outcome {
+        let Eviction { node, incarnation, .. } = eviction;
+        self.life(node, incarnation)?;
+        if let Err(why) = self.picture.roll.may_evict(eviction, self.picture.voters.at) {
+            return refused(why.to_string());
         }
         Ok((Done::Gone, vec![self.enrol(index, RollChange::Gone(node, incarnation))]))
     }

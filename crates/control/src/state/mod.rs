@@ -29,7 +29,7 @@ use std::collections::BTreeSet;
 use kgate_core::NodeId;
 use serde::{Deserialize, Serialize};
 
-use crate::roll::RollChange;
+use crate::roll::{Eviction, RollChange};
 use crate::voters::Voters;
 
 /// The most of everything.
@@ -88,7 +88,7 @@ impl State {
         self.advance(index);
     }
 
-    /// A change of who votes and who listens is applied. Voters are the same as before keep the index of the entry that made them voters: that somebody
+    /// A change of who votes and who listens is applied. Voters that are the same as before keep the index of the entry that made them voters: that somebody
     /// listens from now on is no reason to wait anew for an eviction (rule E3).
     pub fn vote(&mut self, voters: Voters, learners: BTreeSet<NodeId>) -> Vec<Change> {
         self.advance(voters.at);
@@ -127,7 +127,7 @@ impl State {
             Command::Suspect { node, incarnation } => self.suspect(index, node, incarnation),
             Command::Unsuspect { node, incarnation, at } => self.unsuspect(index, node, incarnation, at),
             Command::Evict { node, incarnation, at, voters_at, waited } => {
-                self.evict(index, node, incarnation, at, voters_at, waited)
+                self.evict(index, Eviction { node, incarnation, at, voters_at, waited })
             }
             Command::CreateGate { name, k, protocol, lanes, policy, weight_max, author } => {
                 let (id, made, version) = (GateId(0), index, index);

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use kgate_core::{Incarnation, NodeId, Notice, Setup, Time};
+use kgate_core::{Incarnation, NodeId, Notice, Refusal, Setup, Time};
 use kgate_net::{Deed, Drive, NotTaken};
 use kgate_protocols::registry;
 
@@ -167,7 +167,11 @@ impl Core {
     ) -> Result<(), String> {
         if let Some(taken) = self.at_gate(now, id, actions, |gate, out| gate.deliver(now, from, &bytes, out))
         {
-            return taken.map_err(|error| error.to_string());
+            return match taken {
+                // Who is gone may have sent a letter before; where members come and go, that is no junk.
+                Err(NotTaken::Refused(Refusal::Stranger(_))) if self.control.is_some() => Ok(()),
+                taken => taken.map_err(|error| error.to_string()),
+            };
         }
         if self.early.len() >= EARLY_GATES && !self.early.contains_key(&id) {
             return Err(format!("a message for gate {}, which is not known, like too many others", id.0));

@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 
 use super::letter::GateId;
 use super::view::Process;
-use super::{ClientId, RequestKey, SessionId};
+use super::{ClientId, RequestKey, Secret, SessionId};
 
 /// One session.
 #[derive(Debug)]
 pub(super) struct Session {
-    secret: u128,
+    secret: Secret,
     /// Its stream, while it has one.
     pub(super) client: Option<ClientId>,
     pub(super) process: Process,
@@ -105,7 +105,13 @@ impl Sessions {
     }
 
     /// A client begins a session.
-    pub(super) fn open(&mut self, now: Time, client: ClientId, secret: u128, process: Process) -> SessionId {
+    pub(super) fn open(
+        &mut self,
+        now: Time,
+        client: ClientId,
+        secret: Secret,
+        process: Process,
+    ) -> SessionId {
         self.opened += 1;
         let id = SessionId(self.opened);
         let until = self.terms.until(now);
@@ -120,8 +126,13 @@ impl Sessions {
     pub(super) fn open_detached(&mut self, process: Process) -> SessionId {
         self.opened += 1;
         let id = SessionId(self.opened);
-        let session =
-            Session { secret: 0, client: None, process, until: Time::NEVER, requests: BTreeMap::new() };
+        let session = Session {
+            secret: Secret::NONE,
+            client: None,
+            process,
+            until: Time::NEVER,
+            requests: BTreeMap::new(),
+        };
         self.sessions.insert(id, session);
         id
     }
@@ -162,9 +173,9 @@ impl Sessions {
     }
 
     /// A client goes on with its session, by another stream; false if there is none, or it is another's.
-    pub(super) fn resume(&mut self, now: Time, client: ClientId, id: SessionId, secret: u128) -> bool {
+    pub(super) fn resume(&mut self, now: Time, client: ClientId, id: SessionId, secret: Secret) -> bool {
         let Some(session) =
-            self.sessions.get_mut(&id).filter(|session| session.secret == secret && secret != 0)
+            self.sessions.get_mut(&id).filter(|session| session.secret.is(secret) && secret != Secret::NONE)
         else {
             return false;
         };

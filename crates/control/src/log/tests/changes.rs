@@ -95,3 +95,29 @@ async fn all_voters_are_replaced() {
     let joint = vec![voters(0..3), voters(3..6)];
     assert_eq!(sets, [vec![voters(0..3)], joint, vec![voters(3..6)]]);
 }
+
+/// N4: voters that are only in a node's log are seen at once, also after a restart, and not any more once the others have decided otherwise.
+#[tokio::test]
+async fn appended_voters_come_and_go() {
+    let mut world = World::founded("appended", 4, 3).await;
+    let leader = world.leader(&[0, 1, 2]).await;
+    world.log(leader).add_learner(NodeId(3)).await.unwrap();
+    world.level(leader).await;
+    world.cut(leader, true);
+    let alone = world.log(leader).clone();
+    let asked = tokio::spawn(async move { alone.promote(NodeId(3)).await });
+    let joint = [voters(0..3), voters(0..4)];
+    world.until(leader, |status| status.appended.sets == joint).await;
+    assert_eq!(world.log(leader).picture().voters.sets, [voters(0..3)], "it is not agreed on");
+    world.stop(leader).await;
+    assert_eq!(asked.await.unwrap(), Err(NotDone::Stopped));
+    world.start(leader);
+    assert_eq!(world.log(leader).voters_appended().sets, joint);
+    let others: Vec<u32> = (0..3).filter(|node| *node != leader).collect();
+    world.leader(&others).await;
+    world.log(others[0]).propose(gate("build", 1)).await.unwrap();
+    world.cut(leader, false);
+    world.until(leader, |status| status.appended.sets == [voters(0..3)]).await;
+    world.level(others[0]).await;
+    assert_eq!(world.log(leader).voters_appended(), world.log(others[0]).voters_appended());
+}

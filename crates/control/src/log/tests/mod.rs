@@ -117,6 +117,14 @@ impl World {
         self.nodes.remove(&node).expect("it runs").log.stop().await;
     }
 
+    /// Drops a node without a word, and waits only until its file is free.
+    async fn kill(&mut self, node: u32) {
+        let node = NodeId(node);
+        self.net.logs.lock().unwrap().remove(&node);
+        let mut closed = self.nodes.remove(&node).expect("it runs").log.closed.clone();
+        closed.wait_for(|closed| *closed).await.expect("it says so");
+    }
+
     fn home(&self, node: u32) -> PathBuf {
         self.folder.join(node.to_string())
     }

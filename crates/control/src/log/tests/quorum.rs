@@ -7,7 +7,7 @@ use super::*;
 async fn the_leader_is_lost() {
     let mut world = World::founded("leader", 3, 3).await;
     let leader = world.leader(&[0, 1, 2]).await;
-    world.stop(leader).await;
+    world.kill(leader).await;
     let others: Vec<u32> = (0..3).filter(|node| *node != leader).collect();
     world.log(others[0]).propose(gate("build", 2)).await.unwrap();
     world.start(leader);

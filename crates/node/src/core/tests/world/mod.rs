@@ -88,7 +88,7 @@ enum Event {
     /// A node looks what is due.
     Tick(NodeId),
     /// A letter arrives.
-    Letter { from: NodeId, to: NodeId, bytes: Vec<u8> },
+    Letter { from: NodeId, to: NodeId, bytes: Vec<u8>, lamport: u64 },
     /// The log may have something for a node.
     Entry(NodeId),
     /// A proposal reaches the log.
@@ -240,10 +240,9 @@ impl World {
                     self.with(node, |core, now, actions| core.tick(now, actions));
                 }
             }
-            Event::Letter { from, to, bytes } => {
-                let clock = self.machines[&from].lamport;
+            Event::Letter { from, to, bytes, lamport } => {
                 let machine = self.machine(to);
-                machine.lamport = machine.lamport.max(clock) + 1;
+                machine.lamport = machine.lamport.max(lamport);
                 self.with(to, |core, now, actions| {
                     core.peer(now, from, PeerEvent::Letter(bytes), actions).expect("no letter is junk");
                 });
@@ -339,11 +338,14 @@ impl World {
         {
             return;
         }
+        // Only what gates say moves the clocks of gates.
+        let is_gates = matches!(letter::Letter::read(&bytes), Some(letter::Letter::Gate(..)));
+        let lamport = if is_gates { self.machines[&from].lamport } else { 0 };
         let copies = if self.dice.percent(self.loss / 4) { 2 } else { 1 };
         for _ in 0..copies {
             let slow = if self.dice.percent(3) { 20 } else { 1 };
             let after = self.dice.within(MILLISECOND / 10, self.delay_most) * slow;
-            self.at(after, Event::Letter { from, to, bytes: bytes.clone() });
+            self.at(after, Event::Letter { from, to, bytes: bytes.clone(), lamport });
         }
     }
 
@@ -391,6 +393,16 @@ impl World {
         self.carry_out(node, actions);
         self.look_later(node);
         self.at(0, Event::Entry(node));
+    }
+
+    /// What each node says of itself, for a failure.
+    pub(super) fn describe(&self) -> Vec<String> {
+        let of = |(node, machine): (&NodeId, &Machine)| {
+            let Some(core) = &machine.core else { return format!("{node} is down") };
+            let now = machine.clock.read(self.now);
+            format!("{node} life {}: {:?} {:?}", machine.life, core.control_view(now), core.views(now, None))
+        };
+        self.machines.iter().map(of).collect()
     }
 
     /// A node is gone, and all its streams with it.

@@ -141,6 +141,7 @@ pub(in crate::core::tests) fn run(seed: u64, flaw: Option<Flaw>) -> (World, Vec<
     let unserved = world.unserved();
     if !unserved.is_empty() {
         wrong.push(format!("clients {unserved:?} did not get in after all was healed"));
+        wrong.extend(world.describe());
     }
     (world, wrong)
 }
