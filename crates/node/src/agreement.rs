@@ -141,7 +141,6 @@ impl Agreement {
     pub(crate) async fn stop(self) {
         self.log.stop().await;
     }
-
 }
 
 /// Waits for what comes from the log; for ever, where there is none.

@@ -148,7 +148,9 @@ impl Node {
         let mut actions = Vec::new();
         let mut core = Core::start(shell::now(), settings, &stored, &mut actions)?;
         // Where the configuration says where a node is, that is newer than what the log said before this start.
-        actions.retain(|action| !matches!(action, Action::Connect(node, _) if node.index() < config.nodes.len()));
+        actions.retain(
+            |action| !matches!(action, Action::Connect(node, _) if node.index() < config.nodes.len()),
+        );
         let slot_files = config.slot_files.clone().map(SlotFiles::open).transpose()?;
         for (gate, permits, in_use) in slot_files.iter().flat_map(SlotFiles::gates) {
             core.restore(shell::now(), &gate, permits, &in_use, &mut actions);

@@ -151,7 +151,11 @@ async fn every_node_restarts() {
     for id in 0..3 {
         for clean in [true, false] {
             cluster.acquire(id).await.release().await;
-            if clean { cluster.stop(id).await } else { cluster.kill(id) }
+            if clean {
+                cluster.stop(id).await
+            } else {
+                cluster.kill(id)
+            }
             cluster.restart(id).await;
             let permit = cluster.acquire(id).await;
             assert!(permit.fence() > last, "{:?} after {last:?}", permit.fence());

@@ -80,11 +80,23 @@ impl Core {
         let control = self.control.as_ref()?;
         let (opened, sessions) = self.sessions.park();
         let lives = control.lives.iter().map(|(node, at)| (*node, *at)).collect();
-        Some(Parked { start: control.start(), picture: control.picture.clone(), lives, opened, sessions, gates })
+        Some(Parked {
+            start: control.start(),
+            picture: control.picture.clone(),
+            lives,
+            opened,
+            sessions,
+            gates,
+        })
     }
 
     /// Goes on where it stopped.
-    pub(super) fn unpark(&mut self, now: Time, parked: Parked, actions: &mut Vec<Action>) -> Result<(), CannotStart> {
+    pub(super) fn unpark(
+        &mut self,
+        now: Time,
+        parked: Parked,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), CannotStart> {
         let Parked { opened, sessions, gates, .. } = parked;
         let over = self.sessions.terms().over_after();
         for session in &sessions {
@@ -95,7 +107,10 @@ impl Core {
         }
         self.sessions.unpark(opened, sessions);
         for ParkedGate { id, protocol, holders } in gates {
-            let known = self.control.as_ref().and_then(|control| control.picture.gates.get(&kgate_control::state::GateId(id)));
+            let known = self
+                .control
+                .as_ref()
+                .and_then(|control| control.picture.gates.get(&kgate_control::state::GateId(id)));
             let Some(definition) = known.map(definition) else { continue };
             self.catalogue.insert(definition.clone());
             self.open_gate(now, definition, Some(&protocol), actions)?;

@@ -14,7 +14,11 @@ use crate::core::{Action, CannotStart, Core};
 
 impl Core {
     /// Begins to take part, with what the log has said so far.
-    pub(in crate::core) fn begin_control(&mut self, now: Time, actions: &mut Vec<Action>) -> Result<(), CannotStart> {
+    pub(in crate::core) fn begin_control(
+        &mut self,
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), CannotStart> {
         if let (Some(control), Some(told)) = (&mut self.control, &mut self.settings.control)
             && let Some(parked) = told.parked.take()
         {

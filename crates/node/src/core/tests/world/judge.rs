@@ -32,7 +32,8 @@ impl Judge {
         for slot in slots {
             let before = self.fences.insert(*slot, fence);
             if before.is_some_and(|before| before >= fence) {
-                self.violations.push(format!("at {now}: slot {slot} has fence {fence:032x} after {before:032x?}"));
+                self.violations
+                    .push(format!("at {now}: slot {slot} has fence {fence:032x} after {before:032x?}"));
             }
         }
     }
@@ -45,7 +46,8 @@ impl Judge {
                 self.violations.push(format!("at {now}: client {actor} has slot {slot} of {}", self.permits));
             }
             if let Some(other) = self.believed.insert(*slot, actor) {
-                self.violations.push(format!("at {now}: slot {slot} is believed held by clients {other} and {actor}"));
+                self.violations
+                    .push(format!("at {now}: slot {slot} is believed held by clients {other} and {actor}"));
             }
         }
     }

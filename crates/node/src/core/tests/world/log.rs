@@ -87,7 +87,8 @@ impl World {
             let after = self.dice.within(MILLISECOND, 20 * MILLISECOND);
             self.at(after, Event::Entry(node));
         }
-        let after = if came.is_ok() { self.dice.within(MILLISECOND, 10 * MILLISECOND) } else { 200 * MILLISECOND };
+        let after =
+            if came.is_ok() { self.dice.within(MILLISECOND, 10 * MILLISECOND) } else { 200 * MILLISECOND };
         if number > 0 {
             self.at(after, Event::Answer { to: from, boot, number, came });
         }

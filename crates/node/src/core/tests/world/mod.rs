@@ -94,7 +94,12 @@ enum Event {
     /// A proposal reaches the log.
     Proposal { from: NodeId, boot: u64, number: u64, command: kgate_control::state::Command },
     /// What came of it reaches the node.
-    Answer { to: NodeId, boot: u64, number: u64, came: Result<kgate_control::state::Done, kgate_control::log::NotDone> },
+    Answer {
+        to: NodeId,
+        boot: u64,
+        number: u64,
+        came: Result<kgate_control::state::Done, kgate_control::log::NotDone>,
+    },
     /// A client says something to its node.
     Ask { node: NodeId, boot: u64, stream: ClientId, ask: Ask },
     /// A client's stream ends, as its node sees it.
@@ -163,7 +168,9 @@ impl World {
         };
         let machines = (0..nodes).map(|node| (NodeId(node), machine(&mut dice))).collect();
         let log = TotalOrder::new(nodes, voters, permits, timing);
-        let actors = (0..nodes * 2).map(|at| Actor::new(NodeId(at % nodes), Clock { error: error(&mut dice) })).collect();
+        let actors = (0..nodes * 2)
+            .map(|at| Actor::new(NodeId(at % nodes), Clock { error: error(&mut dice) }))
+            .collect();
         let mut world = Self {
             now: 0,
             seq: 0,
@@ -216,7 +223,11 @@ impl World {
             Event::Tick(node) | Event::Entry(node) => Some(*node),
             Event::Letter { to, .. } | Event::Answer { to, .. } => Some(*to),
             Event::Ask { node, .. } | Event::Gone { node, .. } => Some(*node),
-            Event::Proposal { .. } | Event::Told { .. } | Event::Client(..) | Event::Start(_) | Event::Fault(_) => None,
+            Event::Proposal { .. }
+            | Event::Told { .. }
+            | Event::Client(..)
+            | Event::Start(_)
+            | Event::Fault(_) => None,
         };
         let paused = place.map_or(0, |node| self.machines[&node].paused_until);
         if paused > self.now {
@@ -323,7 +334,8 @@ impl World {
     }
 
     fn send(&mut self, from: NodeId, to: NodeId, bytes: Vec<u8>) {
-        if self.cut.contains(&(from, to)) || self.dice.percent(self.loss) || !self.machines.contains_key(&to) {
+        if self.cut.contains(&(from, to)) || self.dice.percent(self.loss) || !self.machines.contains_key(&to)
+        {
             return;
         }
         // Only what gates say moves the clocks of gates.

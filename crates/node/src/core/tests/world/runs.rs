@@ -38,7 +38,8 @@ impl World {
     pub(super) fn fault(&mut self, fault: Fault) {
         match fault {
             Fault::Cut(node, direction, span) => {
-                let others: Vec<NodeId> = self.machines.keys().copied().filter(|other| *other != node).collect();
+                let others: Vec<NodeId> =
+                    self.machines.keys().copied().filter(|other| *other != node).collect();
                 for other in others {
                     if direction != 1 {
                         self.cut.insert((node, other));
@@ -111,8 +112,12 @@ impl World {
         for machine in self.machines.values_mut() {
             machine.paused_until = machine.paused_until.min(self.now + SECOND);
         }
-        let down: Vec<NodeId> =
-            self.machines.iter().filter(|(_, machine)| machine.core.is_none()).map(|(node, _)| *node).collect();
+        let down: Vec<NodeId> = self
+            .machines
+            .iter()
+            .filter(|(_, machine)| machine.core.is_none())
+            .map(|(node, _)| *node)
+            .collect();
         for node in down {
             self.at(0, Event::Start(node));
         }
@@ -153,7 +158,10 @@ fn at_most_k_whatever_happens() {
     let (mut grants, mut lost, mut refused) = (0, 0, 0);
     for seed in seeds(40) {
         let (world, wrong) = run(seed, None);
-        assert!(wrong.is_empty(), "seed {seed}: {wrong:#?}\nREPRODUCE WITH: KGATE_FIRST_SEED={seed} KGATE_TEST_SEEDS=1");
+        assert!(
+            wrong.is_empty(),
+            "seed {seed}: {wrong:#?}\nREPRODUCE WITH: KGATE_FIRST_SEED={seed} KGATE_TEST_SEEDS=1"
+        );
         grants += world.judge.grants;
         lost += world.judge.lost;
         refused += world.judge.refused;
