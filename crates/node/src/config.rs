@@ -344,7 +344,8 @@ mod tests {
     /// A small configuration says what is not usual, and gets the rest.
     #[test]
     fn most_can_be_left_out() {
-        let config = read("id = 1\nnodes = [\"a:1\", \"b:1\"]\n[[gate]]\nname = \"gpu\"\nk = 3\n");
+        let config =
+            read("id = 1\nnodes = [\"a:1\", \"b:1\"]\ndata = \"d\"\n[[gate]]\nname = \"gpu\"\nk = 3\n");
         let settings = config.settings(Incarnation(1), 1).unwrap();
         assert_eq!((settings.me, settings.nodes, settings.fixed[0].permits), (NodeId(1), 2, 3));
         assert_eq!((settings.detection, config.accepts_returns()), (Detection::VCube, false));
@@ -353,7 +354,7 @@ mod tests {
     /// What makes no sense is refused with the reason: an id beyond the list, an unknown detector or protocol, an unknown word.
     #[test]
     fn what_makes_no_sense() {
-        let nodes = "nodes = [\"a:1\", \"b:1\"]\n";
+        let nodes = "nodes = [\"a:1\", \"b:1\"]\nfaults = \"crash-stop\"\n";
         let why =
             |text: &str| read(&format!("{nodes}{text}")).settings(Incarnation(1), 1).unwrap_err().to_string();
         assert!(why("id = 2").contains("id = 2 is no place in the list of 2 nodes"));
@@ -366,7 +367,9 @@ mod tests {
     #[test]
     fn who_may_come_back() {
         let gate = "[[gate]]\nname = \"g\"\nk = 1\nprotocol = \"tree-token\"\n";
-        let text = format!("id = 0\nnodes = [\"a:1\"]\ndata = \"d\"\nnew_gates = false\n{gate}");
+        let text = format!(
+            "id = 0\nnodes = [\"a:1\"]\ndata = \"d\"\nfaults = \"crash-stop\"\nnew_gates = false\n{gate}"
+        );
         let config = read(&text);
         assert!(config.accepts_returns());
         assert_eq!(config.settings(Incarnation(1), 1).unwrap().detection, Detection::Off);

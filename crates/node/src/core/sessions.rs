@@ -146,7 +146,7 @@ impl Sessions {
             });
             let requests: Vec<(u64, u32, bool)> = requests.collect();
             let Session { secret, process, until, .. } = session;
-            ParkedSession { id: id.0, secret: *secret, process: process.clone(), until: *until, requests }
+            ParkedSession { id: id.0, secret: secret.0, process: process.clone(), until: *until, requests }
         });
         (self.opened, parked.filter(|session| !session.requests.is_empty()).collect())
     }
@@ -159,7 +159,13 @@ impl Sessions {
             let requests = requests.into_iter().map(|(number, gate, loses)| {
                 (number, Request { gate: Some(GateId(gate)), state: state(loses) })
             });
-            let session = Session { secret, client: None, process, until, requests: requests.collect() };
+            let session = Session {
+                secret: Secret(secret),
+                client: None,
+                process,
+                until,
+                requests: requests.collect(),
+            };
             self.ends.insert((until, SessionId(id)));
             self.sessions.insert(SessionId(id), session);
         }
