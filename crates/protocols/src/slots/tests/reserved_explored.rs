@@ -303,7 +303,14 @@ fn explore(bounds: &Bounds) -> Result<(usize, usize), String> {
                     let (_, from, to, message) = &state.flying[*place];
                     format!("p{from} -> p{to}: {message:?}")
                 }
-                other => format!("{other:?}"),
+                Action::Ask(_)
+                | Action::Release(..)
+                | Action::Propose(..)
+                | Action::TakeUp
+                | Action::Free
+                | Action::Crash(_)
+                | Action::Evict
+                | Action::Hear(_) => format!("{action:?}"),
             };
             steps.push((came_by, told));
             let came_by = Some(steps.len() - 1);
