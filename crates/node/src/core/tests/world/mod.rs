@@ -8,6 +8,7 @@ mod clients;
 mod judge;
 mod log;
 mod runs;
+mod story;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -148,6 +149,11 @@ pub(super) struct World {
     loss: u64,
     delay_most: u64,
     healed: bool,
+    /// Clients ask only when they are told to, and stay inside.
+    by_hand: bool,
+    /// What the first client of each node was granted last, with its fence; and how it was refused.
+    grants: BTreeMap<usize, (Vec<u32>, u128)>,
+    refusals: BTreeMap<usize, (Why, String)>,
     pub(super) stopped: Vec<String>,
 }
 
@@ -188,6 +194,9 @@ impl World {
             loss: 0,
             delay_most: 5 * MILLISECOND,
             healed: false,
+            by_hand: false,
+            grants: BTreeMap::new(),
+            refusals: BTreeMap::new(),
             stopped: Vec::new(),
         };
         for node in (0..nodes).map(NodeId) {
