@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::v1::{Client, GateStatus, StatusReply};
+use crate::v1::{Client, GateStatus, Member, Standing, StatusReply};
 
 /// All gates.
 pub fn status(reply: &StatusReply) -> Value {
@@ -12,6 +12,23 @@ pub fn status(reply: &StatusReply) -> Value {
         "silent": reply.silent,
         "crashed": reply.crashed,
         "gates": reply.gates.iter().map(gate).collect::<Vec<_>>(),
+        "members": reply.members.iter().map(member).collect::<Vec<_>>(),
+        "standings": reply.standings.iter().map(standing).collect::<Vec<_>>(),
+    })
+}
+
+fn member(member: &Member) -> Value {
+    let Member { node, incarnation, suspected, votes } = member;
+    json!({ "node": node, "incarnation": incarnation, "suspected": suspected, "votes": votes })
+}
+
+fn standing(standing: &Standing) -> Value {
+    json!({
+        "node": standing.node,
+        "lease_left_ms": standing.lease_left_ns / 1_000_000,
+        "without": Some(&standing.without).filter(|why| !why.is_empty()),
+        "leader": standing.leader,
+        "applied": standing.applied,
     })
 }
 

@@ -42,7 +42,10 @@
 mod address;
 mod credentials;
 mod error;
+mod fences;
 mod gate;
+mod hand;
+mod lease;
 mod line;
 mod permit;
 mod session;
@@ -52,9 +55,11 @@ mod tls;
 pub use address::Address;
 pub use credentials::Credentials;
 pub use error::{Error, Refusal};
+pub use fences::{Fences, Stale};
 pub use gate::Gate;
 pub use kgate_api::LeaseInstant;
 pub use kgate_api::v1 as api;
+pub use lease::Lease;
 pub use permit::Permit;
 pub use session::Ticket;
 
@@ -79,6 +84,7 @@ struct Shared {
     until: watch::Receiver<LeaseInstant>,
     node: u32,
     ticket: watch::Receiver<Ticket>,
+    lease: watch::Receiver<Lease>,
     /// How many requests there were.
     requests: AtomicU64,
 }
@@ -109,6 +115,7 @@ impl Client {
             until: opened.until,
             node: opened.node,
             ticket: opened.ticket,
+            lease: opened.lease,
             requests: AtomicU64::new(0),
         };
         Ok(Self { shared: Arc::new(shared) })
@@ -141,6 +148,11 @@ impl Client {
     /// Until when the permits of this session surely count, as of now; it changes with every answer of the node.
     pub fn until(&self) -> watch::Receiver<LeaseInstant> {
         self.shared.until.clone()
+    }
+
+    /// What the node promises: for how long permits count, and how long whoever holds one may take to stop.
+    pub fn lease(&self) -> Lease {
+        *self.shared.lease.borrow()
     }
 
     /// By which somebody else can end this session if this process dies.

@@ -55,6 +55,57 @@ pub enum RollChange {
     Gone(NodeId, Incarnation),
 }
 
+/// Why an eviction has no effect (E4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
+pub enum NoEviction {
+    /// That life is not a member (any more).
+    #[error("{0} is not a member in that life: nothing to do")]
+    NotMember(NodeId),
+    /// It was cleared of the suspicion, or is suspected by another entry.
+    #[error("{node} is not suspected by entry {at} any more: its new suspicion has to be waited for")]
+    OtherSuspicion {
+        /// Who.
+        node: NodeId,
+        /// The suspicion that was waited for.
+        at: u64,
+    },
+    /// Other voters are in force than those whose promises were counted.
+    #[error(
+        "the voters of entry {counted} promised, but those of entry {in_force} are in force: their promises have to be collected"
+    )]
+    OtherVoters {
+        /// Whose promises were counted.
+        counted: u64,
+        /// Who votes.
+        in_force: u64,
+    },
+    /// It was not waited long enough.
+    #[error("waited {waited} s, but a lease of {node} is over for certain only after {wait} s")]
+    TooSoon {
+        /// Who.
+        node: NodeId,
+        /// How long was waited.
+        waited: Span,
+        /// W of that life.
+        wait: Span,
+    },
+}
+
+/// What an eviction says (the fields of [`crate::lease::Proposal::Evict`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Eviction {
+    /// Who.
+    pub node: NodeId,
+    /// Which life of it.
+    pub incarnation: Incarnation,
+    /// The suspicion that was waited for.
+    pub at: u64,
+    /// The entry that made the voters of whom a quorum promised.
+    pub voters_at: u64,
+    /// How long was waited.
+    pub waited: Span,
+}
+
 /// All members.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Roll {
@@ -80,6 +131,24 @@ impl Roll {
     /// That life of that node, if it is the present one.
     pub fn life(&self, node: NodeId, incarnation: Incarnation) -> Option<&Member> {
         self.members.get(&node).filter(|member| member.incarnation == incarnation)
+    }
+
+    /// Whether an eviction has effect (E4): that very suspicion, those very voters, and the whole wait of that life. The first guards
+    /// against a suspicion that was lifted and came again, the second against voters who never promised.
+    pub fn may_evict(&self, eviction: Eviction, voters_in_force: u64) -> Result<(), NoEviction> {
+        let Eviction { node, incarnation, at, voters_at, waited } = eviction;
+        let member = self.life(node, incarnation).ok_or(NoEviction::NotMember(node))?;
+        if member.suspected != Some(at) {
+            return Err(NoEviction::OtherSuspicion { node, at });
+        }
+        if voters_at != voters_in_force {
+            return Err(NoEviction::OtherVoters { counted: voters_at, in_force: voters_in_force });
+        }
+        let wait = member.terms.wait();
+        if waited < wait {
+            return Err(NoEviction::TooSoon { node, waited, wait });
+        }
+        Ok(())
     }
 
     /// Takes over what an entry has changed. Whether it may was decided before.
@@ -117,6 +186,26 @@ mod tests {
     #[test]
     fn the_wait() {
         assert_eq!(TERMS.wait(), Span(4_130_808_081));
+    }
+
+    /// E4: exactly that suspicion, exactly those voters, at least the wait; anything else is void and says why.
+    #[test]
+    fn an_eviction_is_compare_and_set() {
+        let (node, life) = (NodeId(3), Incarnation(1));
+        let mut roll = Roll::default();
+        let right = Eviction { node, incarnation: life, at: 7, voters_at: 2, waited: TERMS.wait() };
+        assert_eq!(roll.may_evict(right, 2), Err(NoEviction::NotMember(node)));
+        roll.apply(RollChange::Added(node, life, TERMS));
+        assert_eq!(roll.may_evict(right, 2), Err(NoEviction::OtherSuspicion { node, at: 7 }));
+        roll.apply(RollChange::Suspected(node, life, 7));
+        assert_eq!(roll.may_evict(right, 2), Ok(()));
+        assert_eq!(roll.may_evict(right, 5), Err(NoEviction::OtherVoters { counted: 2, in_force: 5 }));
+        let soon = Eviction { waited: Span(TERMS.wait().0 - 1), ..right };
+        assert!(matches!(roll.may_evict(soon, 2), Err(NoEviction::TooSoon { .. })));
+        let other = Eviction { incarnation: Incarnation(2), ..right };
+        assert_eq!(roll.may_evict(other, 2), Err(NoEviction::NotMember(node)));
+        roll.apply(RollChange::Suspected(node, life, 9));
+        assert_eq!(roll.may_evict(right, 2), Err(NoEviction::OtherSuspicion { node, at: 7 }));
     }
 
     /// What is said of another life changes nothing.

@@ -46,7 +46,7 @@ pub use message::{Cargo, Message, Never, Token};
 pub use observation::{Observation, Phase};
 pub use options::{Dissemination, Membership, SlotOptions};
 pub use printed::Printed;
-pub use protocol::{Protocol, Setup};
+pub use protocol::{Founding, Protocol, Setup};
 pub use refusal::Refusal;
 pub use rules::{Rules, Step, Survey, View};
 pub use stamp::Stamp;

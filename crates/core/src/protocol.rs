@@ -1,6 +1,7 @@
 //! The one trait that every algorithm implements and every driver drives.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::fmt::Debug;
 use core::hash::Hash;
 
@@ -39,6 +40,17 @@ pub struct Setup {
     pub life: Incarnation,
     /// How an algorithm with numbered slots goes about it.
     pub slots: SlotOptions,
+    /// Who takes part at first, where a log has told it; everybody in its first life, if none.
+    pub founding: Option<Founding>,
+}
+
+/// Who takes part when a gate is made, by the log: the same for all that make it. A process that is not among them takes part once the log has added it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Founding {
+    /// The view in which it is made: later than those that began these lives.
+    pub view: u32,
+    /// Who takes part, in which life.
+    pub members: Vec<(NodeId, Incarnation)>,
 }
 
 impl Setup {
@@ -56,6 +68,7 @@ impl Setup {
             graph: None,
             life: Incarnation::default(),
             slots: SlotOptions::default(),
+            founding: None,
         }
     }
 }
@@ -70,7 +83,7 @@ pub trait Protocol: Clone + Debug + Eq + Hash + Send + Sync + 'static {
     type Message: Message;
     /// Its timers; each variant says when it fires and who disarms it.
     type Timer: Clone + Debug + Ord + Hash + Send + Sync + 'static;
-    /// What survives a crash of its process.
+    /// What survives a crash of its process, or a clean stop.
     type Durable: Clone + Debug + Eq + Hash + Send + Sync + Serialize + DeserializeOwned + 'static;
 
     /// A process starts, or starts again with what it had stored.
@@ -78,6 +91,12 @@ pub trait Protocol: Clone + Debug + Eq + Hash + Send + Sync + 'static {
 
     /// One input happens at `now`. On `Err` nothing has changed.
     fn handle(&mut self, now: Time, input: InputOf<Self>, out: &mut Outbox<Self>) -> Result<(), Refusal>;
+
+    /// All that this process knows, to be put away at a clean stop (LEASES R1): the process says nothing more. Started once with this, the same life goes on
+    /// as if it had only paused, and lost all messages meanwhile. None if the algorithm cannot do so, or not with these options.
+    fn park(&self) -> Option<Self::Durable> {
+        None
+    }
 
     /// A read-only projection for judges and screens.
     fn observe(&self) -> Observation;

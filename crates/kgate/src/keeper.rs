@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
-use kgate_client::{Address, Client, Error, LeaseInstant, Permit, Ticket, api};
+use kgate_client::{Address, Client, Error, Lease, LeaseInstant, Permit, Ticket, api};
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::{Builder, Runtime};
@@ -16,9 +16,7 @@ use tokio::sync::mpsc;
 
 use crate::credentials::CredentialArgs;
 use crate::run::keeper::{Granted, Keeper, Mail, News, Refusal, RefusalKind, Wait, Wish};
-
-/// So much must be left of what a node promises beyond grace and kill: two renewals may be lost, and what is on its way takes a while.
-const RENEWALS: Duration = Duration::from_millis(2_000);
+use crate::run::margins::Margins;
 
 /// A keeper of a node, not yet asked.
 pub(crate) fn open() -> Box<dyn Keeper> {
@@ -127,8 +125,9 @@ async fn ask(wish: &Wish) -> Result<(Client, Place, Permit), Refusal> {
     let address = place.credentials.at(&place.node).map_err(refusal)?;
     let process = kgate_client::process(rustix::process::getppid().map_or(0, pid), &wish.command);
     let client = Client::connect_for(address, process).await.map_err(refusal)?;
-    check_margins(wish, *client.until().borrow())?;
-    let mut gate = client.gate(&wish.gate).permits(wish.permits);
+    check_margins(wish.margins, client.lease())?;
+    let needs = wish.margins.grace + wish.margins.kill;
+    let mut gate = client.gate(&wish.gate).permits(wish.permits).needs(needs);
     if let Some(k) = wish.k {
         gate = gate.k(k);
     }
@@ -150,16 +149,26 @@ fn pid(pid: rustix::process::Pid) -> u32 {
     u32::try_from(pid.as_raw_pid()).unwrap_or(0)
 }
 
-/// A grace that does not fit into what the node promises would kill too late.
-fn check_margins(wish: &Wish, until: LeaseInstant) -> Result<(), Refusal> {
-    let promised = until.after(LeaseInstant::now());
-    let needed = wish.margins.grace + wish.margins.kill + RENEWALS;
-    if until == LeaseInstant::FOR_EVER || needed <= promised + Duration::from_millis(500) {
+/// LEASES section 1: a grace that does not fit into what the node promises would kill too late.
+fn check_margins(margins: Margins, lease: Lease) -> Result<(), Refusal> {
+    let (Margins { grace, kill }, Lease { length: Some(length), stop_max: Some(most), .. }) =
+        (margins, lease)
+    else {
+        return Ok(());
+    };
+    if grace + kill <= most {
         return Ok(());
     }
+    let advice = match most.checked_sub(kill) {
+        Some(fits) => format!(
+            "give --grace {}ms or less, or ask for a longer lease in [timing] of the nodes",
+            fits.as_millis()
+        ),
+        None => "no grace does: ask for a longer lease in [timing] of the nodes".to_owned(),
+    };
     let text = format!(
-        "--grace {:?} does not fit: the node promises a permit for {promised:?} at a time, of which {:?} are needed to kill what is left and {RENEWALS:?} for renewals",
-        wish.margins.grace, wish.margins.kill
+        "--grace {grace:?} does not fit: the node's lease is {length:?}, of which {:?} are for renewals and {kill:?} to kill what is left; {advice}",
+        length.saturating_sub(most)
     );
     Err(Refusal { kind: RefusalKind::Misuse, text })
 }
@@ -175,7 +184,7 @@ fn refusal(error: Error) -> Refusal {
             api::Why::Busy | api::Why::Full => RefusalKind::Occupied,
             api::Why::Conflict => RefusalKind::KConflict,
             api::Why::BadRequest | api::Why::TooLarge | api::Why::NoGate => RefusalKind::Misuse,
-            api::Why::NoNode => RefusalKind::NoQuorum,
+            api::Why::NoNode | api::Why::NoQuorum => RefusalKind::NoQuorum,
             api::Why::NoSession | api::Why::Forbidden | api::Why::Unknown => RefusalKind::Broken,
         },
     };
@@ -216,4 +225,48 @@ fn lock(folder: &Path, gate: &str, slot: u32) -> Result<OwnedFd, String> {
     rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
         .map_err(|error| failed(format!("{error}; somebody has it who should not")))?;
     Ok(file.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lease(length: u64, stop_max: u64) -> Lease {
+        let ms = Duration::from_millis;
+        Lease { length: Some(ms(length)), renew_every: ms(500), stop_max: Some(ms(stop_max)) }
+    }
+
+    /// LEASES section 1: a grace that fits into the node's lease is taken, one that is a millisecond longer is refused with the numbers.
+    #[test]
+    fn a_grace_must_fit_into_the_lease() {
+        let margins = |grace| Margins { grace: Duration::from_millis(grace), kill: Margins::KILL };
+        assert_eq!(check_margins(margins(1350), lease(4000, 1600)), Ok(()));
+        let refused = check_margins(margins(1351), lease(4000, 1600)).unwrap_err();
+        assert_eq!(refused.kind, RefusalKind::Misuse);
+        for part in [
+            "--grace 1.351s",
+            "lease is 4s",
+            "2.4s are for renewals",
+            "250ms to kill",
+            "--grace 1350ms or less",
+        ] {
+            assert!(refused.text.contains(part), "{part}: {}", refused.text);
+        }
+        let none = check_margins(margins(0), lease(700, 200)).unwrap_err();
+        assert!(none.text.contains("no grace does"), "{}", none.text);
+        let endless = Lease { length: None, stop_max: None, renew_every: Duration::ZERO };
+        assert_eq!(check_margins(margins(1_000_000), endless), Ok(()));
+    }
+
+    /// Each refusal of a node has its kind; without a quorum the text says so.
+    #[test]
+    fn no_quorum_is_told() {
+        let refused =
+            |why, text: &str| refusal(Error::Refused(kgate_client::Refusal { why, text: text.to_owned() }));
+        let no_quorum = refused(api::Why::NoQuorum, "no quorum: p1 and p2 do not answer");
+        assert_eq!(no_quorum.kind, RefusalKind::NoQuorum);
+        assert!(no_quorum.text.contains("no quorum"));
+        assert_eq!(refused(api::Why::Conflict, "").kind, RefusalKind::KConflict);
+        assert_eq!(refused(api::Why::Busy, "").kind, RefusalKind::Occupied);
+    }
 }

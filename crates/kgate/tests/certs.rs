@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::{json, kgate, stderr, stdout};
 use kgate_core::{Incarnation, NodeId};
-use kgate_net::{LinkConfig, LinkEvent, LinkLimits, Links, Security};
+use kgate_net::{LinkConfig, LinkEvent, LinkLimits, Links, Security, WhenFull};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
@@ -57,6 +57,7 @@ fn a_link_comes_up_with_them() {
                 security: security(dir, me),
                 limits: LinkLimits::default(),
                 accepts_returns: false,
+                when_full: WhenFull::Break,
             };
             let (sender, events) = mpsc::channel(16);
             nodes.push((Links::start(config, listener, sender).await.unwrap(), events));

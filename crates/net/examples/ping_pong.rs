@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use kgate_core::{Incarnation, NodeId};
-use kgate_net::{LinkConfig, LinkEvent, LinkLimits, Links, Security};
+use kgate_net::{LinkConfig, LinkEvent, LinkLimits, Links, Security, WhenFull};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
@@ -145,6 +145,7 @@ async fn start(
         security,
         limits: LinkLimits::default(),
         accepts_returns: false,
+        when_full: WhenFull::Break,
     };
     let (sender, events) = mpsc::channel(1024);
     let listener = TcpListener::from_std(listener).expect("a listener");

@@ -15,7 +15,7 @@ use kgate_core::{
 pub struct TimerKey(pub u32);
 
 /// What happens at this node: an input without a protocol's types.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
     /// A client wants so many units.
     Acquire(u32),
@@ -25,6 +25,8 @@ pub enum Order {
     Release(GrantId),
     /// The gate has so many units from now on.
     Resize(u32),
+    /// Exactly these slots are held by the agreed log, as far as it has been applied here.
+    Reserved(Box<[u32]>),
     /// Whether this node may grant.
     Lease(bool),
     /// That life of a node has ended.
@@ -87,6 +89,9 @@ pub trait Drive: Send {
     ) -> Result<(), NotTaken>;
     /// A timer has run out; one that was disarmed meanwhile is nothing.
     fn expire(&mut self, now: Time, timer: TimerKey, deeds: &mut Vec<Deed>) -> Result<(), NotTaken>;
+    /// All that it knows, to be put away at a clean stop (LEASES R1); it is to be driven no more. A driver that is [started](Driver::start) with it goes on as the
+    /// same life, once. None if the protocol cannot do so.
+    fn park(&self) -> Option<Vec<u8>>;
     /// What judges and screens may see.
     fn observe(&self) -> Observation;
     /// The names of all kinds of its messages.
@@ -103,7 +108,7 @@ pub struct Driver<P: Protocol> {
 }
 
 impl<P: Protocol> Driver<P> {
-    /// The process starts, with what it had stored if it had.
+    /// The process starts, with what it had stored or [parked](Drive::park) if it had.
     pub fn start(setup: &Setup, stored: Option<&[u8]>, deeds: &mut Vec<Deed>) -> Result<Self, Unreadable> {
         let restored = stored.map(|bytes| whole(bytes).ok_or(Unreadable(P::NAME))).transpose()?;
         let mut outbox = Outbox::new();
@@ -151,6 +156,7 @@ impl<P: Protocol> Drive for Driver<P> {
             Order::Withdraw => Input::Withdraw,
             Order::Release(grant) => Input::Release { grant },
             Order::Resize(permits) => Input::Resize(permits),
+            Order::Reserved(slots) => Input::Reserved(slots),
             Order::Lease(valid) => Input::Lease(valid),
             Order::Crashed(node, life) => Input::Crashed(node, life),
             Order::Joined(node, life) => Input::Joined(node, life),
@@ -172,6 +178,10 @@ impl<P: Protocol> Drive for Driver<P> {
     fn expire(&mut self, now: Time, timer: TimerKey, deeds: &mut Vec<Deed>) -> Result<(), NotTaken> {
         let known = self.timers.iter().find(|(_, key)| **key == timer).map(|(timer, _)| timer.clone());
         known.map_or(Ok(()), |timer| self.handle(now, Input::Expire(timer), deeds))
+    }
+
+    fn park(&self) -> Option<Vec<u8>> {
+        self.protocol.park().map(|parked| bytes(&parked))
     }
 
     fn observe(&self) -> Observation {

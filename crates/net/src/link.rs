@@ -6,11 +6,13 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `carrier` | what keeps its messages: exactly once in order, or as far as there is room |
 //! | `peer` | what the owner and the task share |
 //! | `greet` | who may be met: both sides of the handshake |
 //! | `live` | a connection that carries messages |
 //! | `pause` | how long to wait before the next attempt |
 
+mod carrier;
 mod greet;
 mod live;
 mod pause;
@@ -21,7 +23,7 @@ use std::sync::Arc;
 use kgate_core::NodeId;
 use tokio::sync::{mpsc, watch};
 
-use crate::links::{LinkConfig, LinkEvent};
+use crate::links::{LinkConfig, LinkEvent, Roster};
 use crate::tls::Keys;
 pub(crate) use greet::{Call, Unread, check, read_frame, refuse};
 use greet::{Failure, Met};
@@ -34,6 +36,7 @@ pub use peer::refuses_this_life;
 pub(crate) struct Shared {
     pub(crate) config: LinkConfig,
     pub(crate) keys: Keys,
+    pub(crate) roster: Roster,
 }
 
 impl std::fmt::Debug for Shared {
@@ -106,6 +109,10 @@ impl Link {
                 biased;
                 () = stopped(&mut self.stop) => return Err(Over),
                 () = self.peer.broke.notified() => {}
+                () = self.peer.moved.notified() => {
+                    self.pause.begin_anew();
+                    continue;
+                }
                 met = greet::dial(&self.shared, &self.peer, &mut self.pause), if dials => return Ok(met),
                 call = self.calls.recv() => {
                     let call = call.ok_or(Over)?;

@@ -7,13 +7,19 @@
 //!
 //! To the owner a link is a pair of plain calls: [`Links::send`] never waits, and everything that happens comes as a
 //! [`LinkEvent`] through the owner's own queue. When the owner does not drain it, the tasks stop reading, and TCP stops the
-//! peers; nothing is dropped. When a peer does not read, its window fills, and the link [breaks](LinkEvent::Broken).
+//! peers; nothing is dropped. When a peer does not read, its window fills, and the link [breaks](LinkEvent::Broken), or drops
+//! the oldest of what waits: [`WhenFull`] says which.
 //!
-//! **Promise.** The [`LinkEvent::Frame`]s of a peer are, between two lives, a prefix of what the other has sent, in order,
+//! **Promise** with [`WhenFull::Break`]. The [`LinkEvent::Frame`]s of a peer are, between two lives, a prefix of what the other has sent, in order,
 //! each once. All of one life come after the `Up` that names it, and before the `Reborn` that names the next.
+//!
+//! **Promise** with [`WhenFull::Drop`]. The frames of a peer are, on one connection, some of what the other has sent, in order,
+//! each once. Links never break, nobody counts as crashed, and members [come](Links::add) and [go](Links::remove) while all
+//! others go on.
 
 mod accept;
 mod config;
+mod roster;
 
 use std::sync::Arc;
 
@@ -27,7 +33,8 @@ use crate::channel::Broken;
 use crate::link::{Link, Peer, Shared};
 use crate::tls::Keys;
 use crate::wire::DATA_HEAD;
-pub use config::{LinkConfig, LinkLimits, NotStarted, check_cluster, check_plain};
+pub use config::{LinkConfig, LinkLimits, NotStarted, WhenFull, check_cluster, check_plain};
+pub(crate) use roster::Roster;
 
 /// What happens on the links of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +58,7 @@ pub enum LinkEvent {
         /// What it is.
         bytes: Bytes,
     },
-    /// A new life of the peer. What was kept for the old one is dropped, and so is what is sent until the owner calls
+    /// A new life of the peer, with [`WhenFull::Break`]. What was kept for the old one is dropped, and so is what is sent until the owner calls
     /// [`Links::welcome`]: it was thought out for the old life.
     Reborn {
         /// Which peer.
@@ -93,12 +100,27 @@ pub enum NotSent {
     },
 }
 
+/// Why a member was not added. Nothing has changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotAdded {
+    /// It is this node itself.
+    #[error("{0} is this node itself: it has no link to itself")]
+    Myself(NodeId),
+    /// The links were started for fixed nodes.
+    #[error(
+        "{0} cannot come or go: the nodes of links that must lose nothing are fixed. Stop all nodes and change the list"
+    )]
+    Fixed(NodeId),
+    /// Its address cannot be used.
+    #[error("{0}")]
+    Address(String),
+}
+
 /// The links of a node. Dropping it closes them all at once.
 #[derive(Debug)]
 pub struct Links {
     shared: Arc<Shared>,
-    /// In the order of their ids.
-    peers: Arc<[Arc<Peer>]>,
+    events: mpsc::Sender<LinkEvent>,
     stop: watch::Sender<bool>,
     tasks: JoinSet<()>,
 }
@@ -114,24 +136,56 @@ impl Links {
         config::check(&config, listener.local_addr()?)?;
         let keys = Keys::load(&config.security, config.me, &config.cluster)?;
         let (stop, stopped) = watch::channel(false);
-        let mut addresses = config.peers.clone();
-        addresses.sort();
-        let shared = Arc::new(Shared { config, keys });
-        let mut tasks = JoinSet::new();
-        let peers = addresses.into_iter().map(|(id, address)| {
-            let (incoming, calls) = mpsc::channel(1);
-            let peer = Arc::new(Peer::new(id, address, incoming, &shared.config));
-            let link = Link::new(shared.clone(), peer.clone(), calls, events.clone(), stopped.clone());
-            tasks.spawn(link.run());
-            peer
-        });
-        let peers: Arc<[_]> = peers.collect();
-        tasks.spawn(accept::accept(shared.clone(), listener, peers.clone(), events, stopped));
-        Ok(Self { shared, peers, stop, tasks })
+        let peers = config.peers.clone();
+        let shared = Arc::new(Shared { config, keys, roster: Roster::default() });
+        let mut links = Self { shared: shared.clone(), events: events.clone(), stop, tasks: JoinSet::new() };
+        peers.into_iter().for_each(|(id, address)| links.begin(id, address));
+        links.tasks.spawn(accept::accept(shared, listener, events, stopped));
+        Ok(links)
+    }
+
+    /// A member has come, or has another address: the next connection goes there, one that works is left alone.
+    pub fn add(&mut self, peer: NodeId, address: &str) -> Result<(), NotAdded> {
+        self.may_change(peer)?;
+        let checked = config::check_address(&self.shared.config, address);
+        checked.map_err(|error| NotAdded::Address(error.to_string()))?;
+        match self.shared.roster.find(peer) {
+            Some(known) => known.move_to(address.to_owned()),
+            None => self.begin(peer, address.to_owned()),
+        }
+        Ok(())
+    }
+
+    /// A member has gone: its connection is closed at once, and it is refused from now on. No event of it comes but those that
+    /// are in the owner's queue already. Whether it was one.
+    pub fn remove(&mut self, peer: NodeId) -> Result<bool, NotAdded> {
+        self.may_change(peer)?;
+        let task = self.shared.roster.remove(peer);
+        while self.tasks.try_join_next().is_some() {}
+        Ok(task.map(|task| task.abort()).is_some())
+    }
+
+    fn may_change(&self, peer: NodeId) -> Result<(), NotAdded> {
+        let config = &self.shared.config;
+        match config.when_full {
+            _ if peer == config.me => Err(NotAdded::Myself(peer)),
+            WhenFull::Break => Err(NotAdded::Fixed(peer)),
+            WhenFull::Drop => Ok(()),
+        }
+    }
+
+    fn begin(&mut self, id: NodeId, address: String) {
+        let (incoming, calls) = mpsc::channel(1);
+        let peer = Arc::new(Peer::new(id, address, incoming, &self.shared.config));
+        let (events, stopped) = (self.events.clone(), self.stop.subscribe());
+        let link = Link::new(self.shared.clone(), peer.clone(), calls, events, stopped);
+        let task = self.tasks.spawn(link.run());
+        self.shared.roster.insert(peer, task);
     }
 
     /// Sends a message. Never waits: it is kept until the peer has acknowledged it. If the peer's window is full, or
-    /// the link is broken already, it is dropped, and a [`LinkEvent::Broken`] says so once.
+    /// the link is broken already, it is dropped, and a [`LinkEvent::Broken`] says so once. With [`WhenFull::Drop`] it is kept until
+    /// it is written, and older ones make room for it.
     pub fn send(&self, to: NodeId, bytes: impl Into<Bytes>) -> Result<(), NotSent> {
         let bytes = bytes.into();
         let limit = self.shared.config.limits.frame_max - DATA_HEAD;
@@ -149,7 +203,8 @@ impl Links {
     }
 
     /// The owner counts the peer's present life as crashed: what is kept for it is dropped, the connection closed, and that
-    /// life refused from now on, with this reason.
+    /// life refused from now on, with this reason. Links that may lose messages never break: there this does nothing,
+    /// and [`remove`](Self::remove) is for members that have gone.
     pub fn forget(&self, peer: NodeId, why: &str) -> Result<(), NotSent> {
         self.peer(peer)?.break_off(Broken::GivenUp(why.to_owned()));
         Ok(())
@@ -160,6 +215,11 @@ impl Links {
         Ok(self.peer(peer)?.broken())
     }
 
+    /// So many messages to a peer were dropped, ever, because older ones waited: never with [`WhenFull::Break`].
+    pub fn dropped(&self, peer: NodeId) -> Result<u64, NotSent> {
+        Ok(self.peer(peer)?.dropped())
+    }
+
     /// Writes what was sent, as far as the peers take it within the time of a handshake, and closes all links.
     pub async fn stop(mut self) {
         self.stop.send_replace(true);
@@ -167,8 +227,7 @@ impl Links {
         let _ = tokio::time::timeout(self.shared.config.limits.handshake, all_end).await;
     }
 
-    fn peer(&self, id: NodeId) -> Result<&Peer, NotSent> {
-        let found = self.peers.binary_search_by_key(&id, |peer| peer.id);
-        found.map(|index| &*self.peers[index]).map_err(|_| NotSent::NoPeer(id))
+    fn peer(&self, id: NodeId) -> Result<Arc<Peer>, NotSent> {
+        self.shared.roster.find(id).ok_or(NotSent::NoPeer(id))
     }
 }

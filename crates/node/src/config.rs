@@ -16,6 +16,18 @@
 //! name = "gpu"
 //! k = 3
 //! ```
+//!
+//! - `faults`: which faults it bears, and what it needs for that; who votes;
+//! - `timing`: the numbers of the leases;
+//! - `join`: a node that is not in the list yet.
+
+mod faults;
+mod join;
+mod timing;
+
+pub use faults::{Faults, VotersConfig};
+pub use join::JoinFrom;
+pub use timing::{Preset, TimingConfig};
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -37,8 +49,10 @@ pub struct Config {
     #[serde(default = "cluster")]
     pub cluster: String,
     /// This node's id: its place in the list of nodes.
+    #[serde(default)]
     pub id: u32,
-    /// Where nodes talk to each other, by id.
+    /// Where nodes talk to each other, by id; none for a node that joins.
+    #[serde(default)]
     pub nodes: Vec<String>,
     /// Where clients ask: `HOST:PORT` (plain, for this machine), `https://HOST:PORT`, `unix:PATH`, or several.
     #[serde(default = "api")]
@@ -95,6 +109,19 @@ pub struct Config {
     pub slot_files: Option<PathBuf>,
     /// Stops when no client was there for so long, in milliseconds.
     pub idle_stop_ms: Option<u64>,
+    /// Which faults it bears: `lease` or `crash-stop`.
+    pub faults: Option<Faults>,
+    /// The numbers of the leases.
+    #[serde(default)]
+    pub timing: TimingConfig,
+    /// Who votes on members and gates: so many of the list, or these ids.
+    pub voters: Option<VotersConfig>,
+    /// What people call this node.
+    pub name: Option<String>,
+    /// Where other nodes reach this one, if it joins; a node of the list has it there.
+    pub address: Option<String>,
+    /// To join a cluster: the token, or the file that it is in.
+    pub join: Option<JoinFrom>,
 }
 
 /// One word or a list.
@@ -234,6 +261,8 @@ impl Config {
     /// What the node's core is told.
     pub(crate) fn settings(&self, life: Incarnation, seed: u64) -> Result<Settings, BadConfig> {
         let wrong = |text: String| BadConfig::Senseless(text);
+        self.check_join()?;
+        self.faults()?;
         let nodes = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
         if self.id >= nodes || nodes > 4096 {
             return Err(wrong(format!(
@@ -273,6 +302,7 @@ impl Config {
             refresh: ms(20),
             life,
             seed,
+            control: None,
         })
     }
 
@@ -314,7 +344,8 @@ mod tests {
     /// A small configuration says what is not usual, and gets the rest.
     #[test]
     fn most_can_be_left_out() {
-        let config = read("id = 1\nnodes = [\"a:1\", \"b:1\"]\n[[gate]]\nname = \"gpu\"\nk = 3\n");
+        let config =
+            read("id = 1\nnodes = [\"a:1\", \"b:1\"]\ndata = \"d\"\n[[gate]]\nname = \"gpu\"\nk = 3\n");
         let settings = config.settings(Incarnation(1), 1).unwrap();
         assert_eq!((settings.me, settings.nodes, settings.fixed[0].permits), (NodeId(1), 2, 3));
         assert_eq!((settings.detection, config.accepts_returns()), (Detection::VCube, false));
@@ -323,7 +354,7 @@ mod tests {
     /// What makes no sense is refused with the reason: an id beyond the list, an unknown detector or protocol, an unknown word.
     #[test]
     fn what_makes_no_sense() {
-        let nodes = "nodes = [\"a:1\", \"b:1\"]\n";
+        let nodes = "nodes = [\"a:1\", \"b:1\"]\nfaults = \"crash-stop\"\n";
         let why =
             |text: &str| read(&format!("{nodes}{text}")).settings(Incarnation(1), 1).unwrap_err().to_string();
         assert!(why("id = 2").contains("id = 2 is no place in the list of 2 nodes"));
@@ -336,7 +367,9 @@ mod tests {
     #[test]
     fn who_may_come_back() {
         let gate = "[[gate]]\nname = \"g\"\nk = 1\nprotocol = \"tree-token\"\n";
-        let text = format!("id = 0\nnodes = [\"a:1\"]\ndata = \"d\"\nnew_gates = false\n{gate}");
+        let text = format!(
+            "id = 0\nnodes = [\"a:1\"]\ndata = \"d\"\nfaults = \"crash-stop\"\nnew_gates = false\n{gate}"
+        );
         let config = read(&text);
         assert!(config.accepts_returns());
         assert_eq!(config.settings(Incarnation(1), 1).unwrap().detection, Detection::Off);

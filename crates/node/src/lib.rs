@@ -13,10 +13,13 @@
 //!
 //! - [`core`]: a node without its sockets;
 //! - `shell.rs`: sockets, clock and disk around it; `store.rs`: what survives a restart; `slot_files.rs`: slots bound to processes;
+//! - `agreement.rs`: the agreed log beside it; `begin.rs`: what a node with leases begins with; `wall_clock.rs`: whether the clock has jumped;
 //! - `serve/`: the API, gRPC and HTTP; `metrics.rs`: its numbers;
 //! - [`Config`]: what it is told.
 #![forbid(unsafe_code)]
 
+mod agreement;
+mod begin;
 mod config;
 pub mod core;
 mod metrics;
@@ -24,11 +27,16 @@ pub mod serve;
 mod shell;
 mod slot_files;
 mod store;
+mod token;
+mod wall_clock;
 
-pub use config::{BadConfig, Config, GateConfig, OneOrMore, Tls};
+pub use config::{
+    BadConfig, Config, Faults, GateConfig, JoinFrom, OneOrMore, Preset, TimingConfig, Tls, VotersConfig,
+};
 pub use shell::Stopped;
 pub use slot_files::slot_file;
 pub use store::StoreError;
+pub use token::{BadToken, JoinToken};
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -37,16 +45,17 @@ use std::time::Duration;
 
 use kgate_api::LeaseInstant;
 use kgate_core::{Incarnation, NodeId};
-use kgate_net::{LinkConfig, LinkLimits, Links};
+use kgate_net::{LinkConfig, LinkLimits, Links, WhenFull};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use crate::core::{CannotStart, Core};
+use crate::core::{Action, CannotStart, Core};
 use serve::{Desk, Door, Guard};
 use shell::Shell;
 use slot_files::SlotFiles;
-use store::Store;
+use store::{Mark, Store};
+use wall_clock::WallClock;
 
 /// Why a node did not start.
 #[derive(Debug, thiserror::Error)]
@@ -57,6 +66,9 @@ pub enum NotStarted {
     /// Its store.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Its log.
+    #[error(transparent)]
+    Log(#[from] kgate_control::log::LogError),
     /// Its gates.
     #[error(transparent)]
     Core(#[from] CannotStart),
@@ -87,7 +99,8 @@ impl Node {
     /// Starts a node.
     pub async fn start(config: Config) -> Result<Self, NotStarted> {
         let address = config.nodes.get(config.id as usize).cloned();
-        let listener = match address.filter(|_| config.nodes.len() > 1) {
+        let talks = config.nodes.len() > 1 || config.faults()? == Faults::Lease;
+        let listener = match address.filter(|_| talks) {
             Some(address) => {
                 let bound = TcpListener::bind(&address).await;
                 Some(bound.map_err(|error| NotStarted::Listen(address, error))?)
@@ -101,9 +114,17 @@ impl Node {
     pub async fn start_on(config: Config, listener: Option<TcpListener>) -> Result<Self, NotStarted> {
         config.settings(Incarnation(0), 0)?;
         let guard = Arc::new(Guard::new(&config)?);
-        let (store, incarnation, stored) = Store::open(config.data.as_deref())?;
-        let settings = config.settings(incarnation, random_seed())?;
-        if config.data.is_some() && incarnation > Incarnation(1) {
+        let leases = config.faults()? == Faults::Lease;
+        let mark = if leases { Mark::GoesOn } else { Mark::IsErased };
+        let (store, life, stored) = Store::open(config.data.as_deref(), mark)?;
+        let (agreement, settings) = match config.data.as_deref().filter(|_| leases) {
+            Some(folder) => {
+                let (agreement, settings) = begin::begin(&config, folder, &store, life)?;
+                (Some(agreement), settings)
+            }
+            None => (None, config.settings(life, random_seed())?),
+        };
+        if !leases && config.data.is_some() && life > Incarnation(1) {
             outlive_former_clients(settings.terms).await;
         }
         let (link_events, received_events) = mpsc::channel(QUEUE);
@@ -114,11 +135,12 @@ impl Node {
                 let links = LinkConfig {
                     cluster: config.cluster.clone(),
                     me: config.me(),
-                    incarnation,
+                    incarnation: settings.life,
                     peers: peers.filter(|(id, _)| *id != config.me()).collect(),
                     security: config.security(),
                     limits: LinkLimits { seed: random_seed(), ..LinkLimits::default() },
                     accepts_returns: config.accepts_returns(),
+                    when_full: if leases { WhenFull::Drop } else { WhenFull::Break },
                 };
                 Some(Links::start(links, listener, link_events).await?)
             }
@@ -127,6 +149,10 @@ impl Node {
         let nodes = settings.nodes;
         let mut actions = Vec::new();
         let mut core = Core::start(shell::now(), settings, &stored, &mut actions)?;
+        // Where the configuration says where a node is, that is newer than what the log said before this start.
+        actions.retain(
+            |action| !matches!(action, Action::Connect(node, _) if node.index() < config.nodes.len()),
+        );
         let slot_files = config.slot_files.clone().map(SlotFiles::open).transpose()?;
         for (gate, permits, in_use) in slot_files.iter().flat_map(SlotFiles::gates) {
             core.restore(shell::now(), &gate, permits, &in_use, &mut actions);
@@ -134,7 +160,11 @@ impl Node {
         let (commands, received) = mpsc::channel(QUEUE);
         let (changes, changed) = watch::channel(0);
         let (stop, stopping) = watch::channel(false);
-        let desk = Desk::new(commands.clone(), changed, config.id, nodes, guard.clone());
+        let timing = match config.faults()? {
+            Faults::Lease => Some(config.timing()?),
+            Faults::CrashStop => None,
+        };
+        let desk = Desk::new(commands.clone(), changed, config.id, nodes, guard.clone(), timing);
         let mut api = Vec::new();
         for address in config.api.all() {
             let listen = |error| NotStarted::Listen(address.clone(), error);
@@ -143,9 +173,11 @@ impl Node {
             tokio::spawn(door.serve(desk.clone(), stopping.clone()));
         }
         drop(desk);
-        let shell = Shell {
+        let mut shell = Shell {
             core,
             links,
+            agreement,
+            wall: WallClock::new(),
             store,
             link_events: received_events,
             commands: received,
@@ -158,6 +190,9 @@ impl Node {
             changes,
             idle_stop: config.idle_stop(),
         };
+        if let Some(agreement) = &mut shell.agreement {
+            agreement.found(begin::founding(&config)?);
+        }
         let shell = tokio::spawn(shell.run(actions, stopping));
         Ok(Self { api, peer, stop, shell })
     }
@@ -179,7 +214,7 @@ impl Node {
         ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
     }
 
-    /// Stops it: its clients lose what they hold, and its peers are told.
+    /// Stops it. With leases it goes on when it starts again, and so do its clients, if that is soon; without, they lose what they hold, and its peers are told.
     pub async fn stop(mut self) -> Result<(), Stopped> {
         self.stop.send_replace(true);
         self.stopped().await

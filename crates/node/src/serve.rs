@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use kgate_api::v1;
 use kgate_api::v1::gates_server::GatesServer;
+use kgate_control::timing::Timing;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::core::{ClientId, Report, Tell};
@@ -37,6 +38,8 @@ pub(crate) struct Desk {
     pub(crate) node: u32,
     pub(crate) nodes: u32,
     pub(crate) guard: Arc<Guard>,
+    /// What clients are told about their leases, where there are such.
+    pub(crate) timing: Option<Timing>,
 }
 
 impl Desk {
@@ -46,8 +49,9 @@ impl Desk {
         node: u32,
         nodes: u32,
         guard: Arc<Guard>,
+        timing: Option<Timing>,
     ) -> Self {
-        Self { commands, streams: Arc::default(), changes, node, nodes, guard }
+        Self { commands, streams: Arc::default(), changes, node, nodes, guard, timing }
     }
 
     /// A new stream: its name, a way to tell it something, and what it is told. The way is weak: the core ends a stream by dropping its own.

@@ -7,13 +7,16 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kgate_api::LeaseInstant;
+use kgate_control::log::LogStatus;
 use kgate_core::{NodeId, Time};
 use kgate_net::{LinkEvent, Links, refuses_this_life};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::core::{Action, Ask, ClientId, Core, PeerEvent, Report, SessionId, Tell};
+use crate::agreement::{self, Agreement, Event};
+use crate::core::{Action, Ask, ClientId, Core, Letter, PeerEvent, Report, SessionId, Tell};
 use crate::slot_files::SlotFiles;
 use crate::store::{Store, StoreError};
+use crate::wall_clock::WallClock;
 
 /// A peer that is refused with these words is held for crashed by this node.
 const HELD_FOR_CRASHED: &str = "it is held for crashed here";
@@ -49,11 +52,17 @@ pub enum Stopped {
     /// Its disk fails.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Its log cannot go on.
+    #[error("the log of this node cannot go on: {0}")]
+    Log(String),
 }
 
 pub(crate) struct Shell {
     pub(crate) core: Core,
     pub(crate) links: Option<Links>,
+    /// The agreed log, where failures are not crash-stop.
+    pub(crate) agreement: Option<Agreement>,
+    pub(crate) wall: WallClock,
     pub(crate) store: Store,
     pub(crate) link_events: mpsc::Receiver<LinkEvent>,
     pub(crate) commands: mpsc::Receiver<Command>,
@@ -94,7 +103,7 @@ impl Shell {
                 self.leave().await;
                 return Ok(());
             }
-            let due = self.core.next_due().map(|at| Duration::from_nanos(at.since(now()).0));
+            let due = self.core.next_due(now()).map(|at| Duration::from_nanos(at.since(now()).0));
             let nap = due.into_iter().chain(idle).min().unwrap_or(Duration::from_secs(3600));
             tokio::select! {
                 biased;
@@ -102,9 +111,17 @@ impl Shell {
                     self.leave().await;
                     return Ok(());
                 }
+                event = agreement::next(&mut self.agreement) => self.on_log(event, &mut actions)?,
                 Some(event) = self.link_events.recv() => self.on_link(event, &mut actions),
                 Some(command) = self.commands.recv() => self.on_command(command, &mut actions),
                 () = tokio::time::sleep(nap) => {}
+            }
+            if self.agreement.is_some() && self.wall.jumped() {
+                tracing::warn!("the clock has jumped: nothing is granted until the voters have answered");
+                self.core.clock_jumped(now(), &mut actions);
+            }
+            while let Some(event) = self.agreement.as_mut().and_then(Agreement::try_next) {
+                self.on_log(event, &mut actions)?;
             }
             while let Ok(event) = self.link_events.try_recv() {
                 self.on_link(event, &mut actions);
@@ -112,25 +129,44 @@ impl Shell {
             while let Ok(command) = self.commands.try_recv() {
                 self.on_command(command, &mut actions);
             }
-            if self.core.next_due().is_some_and(|due| due <= now()) {
+            if self.core.next_due(now()).is_some_and(|due| due <= now()) {
                 self.core.tick(now(), &mut actions);
             }
         }
     }
 
-    /// A clean stop: peers are told, so that they need not find out.
+    /// A clean stop: what can go on is put away; else peers are told, so that they need not find out.
     async fn leave(mut self) {
         let mut actions = Vec::new();
+        let parked = self.core.park(now(), &mut actions);
         self.core.leave(&mut actions);
         let _ = self.carry_out(&mut actions);
+        // R1: after this nothing more is sent but what is under way already.
+        if let Some(Err(error)) = parked.map(|parked| self.store.park(&parked.bytes())) {
+            tracing::error!(%error, "what this node knows cannot be put away: its next life will wait until this one is evicted");
+        }
+        self.streams.clear();
         if let Some(links) = self.links.take() {
             links.stop().await;
+        }
+        if let Some(agreement) = self.agreement.take() {
+            agreement.stop().await;
         }
     }
 
     fn on_link(&mut self, event: LinkEvent, actions: &mut Vec<Action>) {
         let (peer, event) = match event {
-            LinkEvent::Frame { from, bytes } => (from, PeerEvent::Letter(bytes.to_vec())),
+            LinkEvent::Frame { from, bytes } => {
+                if let Some(agreement) = &self.agreement {
+                    if let Some(inside) = Letter::of_log(&bytes) {
+                        return agreement.receive(from, inside);
+                    }
+                    if Letter::is_lease(&bytes) {
+                        self.core.voters_appended(now(), agreement.voters_appended());
+                    }
+                }
+                (from, PeerEvent::Letter(bytes.to_vec()))
+            }
             LinkEvent::Up { peer, incarnation } => {
                 tracing::info!(peer = peer.0, incarnation = incarnation.0, "connected");
                 (peer, PeerEvent::Up)
@@ -191,6 +227,7 @@ impl Shell {
     fn carry_out(&mut self, actions: &mut Vec<Action>) -> Result<(), Stopped> {
         let mut stopped = None;
         let mut cut = Vec::new();
+        let mut new_life = false;
         for action in actions.drain(..) {
             match action {
                 Action::Send(to, bytes) => self.send(to, bytes),
@@ -221,13 +258,52 @@ impl Shell {
                 }
                 Action::Changed => self.changes.send_modify(|version| *version += 1),
                 Action::Stop(why) => stopped = Some(why),
+                Action::Propose(number, command) => {
+                    if let Some(agreement) = &mut self.agreement {
+                        agreement.propose(number, command);
+                    }
+                }
+                Action::Connect(peer, address) => self.connect(peer, &address),
+                Action::Disconnect(peer) => {
+                    if let Some(Err(error)) = self.links.as_mut().map(|links| links.remove(peer)) {
+                        tracing::error!(peer = peer.0, "{error}");
+                    }
+                }
+                Action::NewLife => new_life = true,
             }
         }
         for client in cut {
             // Dropping the sender ends the stream; whoever reads it then says that it is gone.
             self.streams.remove(&client);
         }
-        stopped.map_or(Ok(()), |why| Err(Stopped::OutOfCluster(why)))
+        if let Some(why) = stopped {
+            return Err(Stopped::OutOfCluster(why));
+        }
+        if new_life {
+            let life = self.store.next_life()?;
+            tracing::warn!(life = life.0, "a life of this node is over: another one begins");
+            self.core.begin_life(now(), life, crate::random_seed(), actions);
+            return self.carry_out(actions);
+        }
+        Ok(())
+    }
+
+    fn on_log(&mut self, event: Event, actions: &mut Vec<Action>) -> Result<(), Stopped> {
+        match event {
+            Event::News(news) => self.core.news(now(), news, actions),
+            Event::Letter(to, bytes) => self.send(to, Letter::Log(bytes).bytes()),
+            Event::Answer(number, came) => self.core.proposed(now(), number, came, actions),
+            Event::Status(LogStatus { stopped: Some(why), .. }) => return Err(Stopped::Log(why)),
+            Event::Status(status) => self.core.log_status(now(), status, actions),
+            Event::Unfounded(why) => return Err(Stopped::OutOfCluster(why)),
+        }
+        Ok(())
+    }
+
+    fn connect(&mut self, peer: NodeId, address: &str) {
+        if let Some(Err(error)) = self.links.as_mut().map(|links| links.add(peer, address)) {
+            tracing::error!(peer = peer.0, "{error}");
+        }
     }
 
     /// Finds out, on a thread of its own, when nobody uses the slots any more.

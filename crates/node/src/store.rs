@@ -1,15 +1,24 @@
-//! What must survive a restart: how often this node has started, and what protocols have stored. In one redb file, each write on disk before it returns.
+//! What must survive a restart: how often this node has started, what protocols have stored, and at a clean stop all that the node knows. In one redb file, each
+//! write on disk before it returns.
+//!
+//! **A clean stop** (LEASES R1) puts everything away under a mark. The next start finds the mark and is the **same life**; it [takes](Store::take_parked) what was
+//! put away, which erases the mark durably, before its first message. So a life that has said anything since can never go back: after a crash
+//! there is no mark, and the start is a new life (R2). A start that fails before it has taken anything (its port is in use) leaves the mark for the next one.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use kgate_core::Incarnation;
-use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
 
 use crate::core::GateId;
 
 const LIVES: TableDefinition<&str, u32> = TableDefinition::new("lives");
 const GATES: TableDefinition<u32, &[u8]> = TableDefinition::new("gates");
+/// The mark: what was put away at a clean stop, and in which boot of the machine.
+const PARKED: TableDefinition<&str, (&str, &[u8])> = TableDefinition::new("parked");
+/// Changes with each boot of the machine.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// Why the store cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -29,9 +38,27 @@ pub(crate) struct Store {
     database: Option<Database>,
 }
 
+/// What was put away at a clean stop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Parked {
+    /// As it was given.
+    pub(crate) bytes: Vec<u8>,
+    /// Whether the machine has not been booted since: only then do times of the lease clock in it mean anything.
+    pub(crate) same_boot: bool,
+}
+
+/// What a mark means to whoever opens a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mark {
+    /// The same life goes on: the opener must [take](Store::take_parked) what was put away before its first message.
+    GoesOn,
+    /// Nothing: it is erased, and a new life begins.
+    IsErased,
+}
+
 impl Store {
-    /// Opens the store in that folder, or makes it; in memory only, if none. Returns what is in it, and which life begins.
-    pub(crate) fn open(folder: Option<&Path>) -> Result<(Self, Incarnation, Stored), StoreError> {
+    /// Opens the store in that folder, or makes it; in memory only, if none. Returns what is in it, and which life begins or goes on.
+    pub(crate) fn open(folder: Option<&Path>, mark: Mark) -> Result<(Self, Incarnation, Stored), StoreError> {
         let Some(folder) = folder else {
             // A life without a store: later than all before it, as far as the clock on the wall tells.
             let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
@@ -43,58 +70,210 @@ impl Store {
         let failed = |why: String| StoreError { path: path.clone(), why };
         std::fs::create_dir_all(folder).map_err(|error| failed(error.to_string()))?;
         let database = Database::create(&path).map_err(|error| failed(error.to_string()))?;
-        let begin = || -> Result<(u32, Stored), redb::Error> {
-            let write = database.begin_write()?;
-            let life = {
-                let mut lives = write.open_table(LIVES)?;
-                let life = lives.get("life")?.map_or(0, |life| life.value()) + 1;
-                lives.insert("life", life)?;
-                write.open_table(GATES)?;
-                life
-            };
-            write.commit()?;
-            let read = database.begin_read()?;
-            let mut stored = BTreeMap::new();
-            for entry in read.open_table(GATES)?.iter()? {
-                let (gate, bytes) = entry?;
-                stored.insert(GateId(gate.value()), bytes.value().to_vec());
-            }
-            Ok((life, stored))
-        };
-        let (life, stored) = begin().map_err(|error| failed(error.to_string()))?;
+        let (life, stored) = begin(&database, mark).map_err(|error| failed(error.to_string()))?;
         Ok((Self { path, database: Some(database) }, Incarnation(life), stored))
+    }
+
+    /// Another life of this node begins: which one. On disk when it returns.
+    pub(crate) fn next_life(&self) -> Result<Incarnation, StoreError> {
+        let mut life = 0;
+        self.write(|write| {
+            let mut lives = write.open_table(LIVES)?;
+            life = lives.get("life")?.map_or(0, |life| life.value()) + 1;
+            lives.insert("life", life)?;
+            Ok(())
+        })?;
+        Ok(Incarnation(life))
     }
 
     /// Has this on disk when it returns.
     pub(crate) fn put(&self, gate: GateId, bytes: &[u8]) -> Result<(), StoreError> {
-        let Some(database) = &self.database else { return Ok(()) };
-        let write = || -> Result<(), redb::Error> {
-            let write = database.begin_write()?;
+        self.write(|write| {
             write.open_table(GATES)?.insert(gate.0, bytes)?;
-            write.commit()?;
             Ok(())
-        };
-        write().map_err(|error| StoreError { path: self.path.clone(), why: error.to_string() })
+        })
     }
+
+    /// A clean stop: has all that the node knows on disk, with the mark, when it returns. The node says nothing more. Without a folder nothing is kept.
+    pub(crate) fn park(&self, bytes: &[u8]) -> Result<(), StoreError> {
+        self.park_in(&boot_id(), bytes)
+    }
+
+    fn park_in(&self, boot: &str, bytes: &[u8]) -> Result<(), StoreError> {
+        self.write(|write| {
+            write.open_table(PARKED)?.insert("node", (boot, bytes))?;
+            Ok(())
+        })
+    }
+
+    /// What was put away at the last stop, if that was a clean one. The mark is erased, durably, when this returns: whatever happens from now on, nobody
+    /// takes it again.
+    pub(crate) fn take_parked(&self) -> Result<Option<Parked>, StoreError> {
+        let mut taken = None;
+        self.write(|write| {
+            let mut table = write.open_table(PARKED)?;
+            taken = table.remove("node")?.map(|found| {
+                let (boot, bytes) = found.value();
+                Parked { bytes: bytes.to_vec(), same_boot: !boot.is_empty() && boot == boot_id() }
+            });
+            Ok(())
+        })?;
+        Ok(taken)
+    }
+
+    fn write(
+        &self,
+        what: impl FnOnce(&WriteTransaction) -> Result<(), redb::Error>,
+    ) -> Result<(), StoreError> {
+        let Some(database) = &self.database else { return Ok(()) };
+        durably(database, what)
+            .map_err(|error| StoreError { path: self.path.clone(), why: error.to_string() })
+    }
+}
+
+/// One transaction, on disk when it returns.
+fn durably<T>(
+    database: &Database,
+    what: impl FnOnce(&WriteTransaction) -> Result<T, redb::Error>,
+) -> Result<T, redb::Error> {
+    let mut write = database.begin_write()?;
+    write.set_two_phase_commit(true);
+    let done = what(&write)?;
+    write.commit()?;
+    Ok(done)
+}
+
+/// Which life begins or goes on, and what gates have stored.
+fn begin(database: &Database, mark: Mark) -> Result<(u32, Stored), redb::Error> {
+    let life = durably(database, |write| {
+        let mut lives = write.open_table(LIVES)?;
+        let mut parked = write.open_table(PARKED)?;
+        write.open_table(GATES)?;
+        let last = lives.get("life")?.map_or(0, |life| life.value());
+        let goes_on = mark == Mark::GoesOn && parked.get("node")?.is_some();
+        if goes_on {
+            return Ok(last);
+        }
+        parked.remove("node")?;
+        lives.insert("life", last + 1)?;
+        Ok(last + 1)
+    })?;
+    let mut stored = BTreeMap::new();
+    for entry in database.begin_read()?.open_table(GATES)?.iter()? {
+        let (gate, bytes) = entry?;
+        stored.insert(GateId(gate.value()), bytes.value().to_vec());
+    }
+    Ok((life, stored))
+}
+
+/// Which boot of the machine this is; empty if it does not tell.
+fn boot_id() -> String {
+    std::fs::read_to_string(BOOT_ID).map(|id| id.trim().to_owned()).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// An empty folder of its own for each test.
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("kgate-store-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        folder
+    }
+
+    fn open(folder: &Path, mark: Mark) -> (Store, u32) {
+        let (store, life, _) = Store::open(Some(folder), mark).unwrap();
+        (store, life.0)
+    }
+
     /// What was put is there in the next life; two nodes cannot share a store.
     #[test]
     fn it_remembers() {
-        let folder = std::env::temp_dir().join(format!("kgate-store-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&folder);
-        let (store, first, stored) = Store::open(Some(&folder)).unwrap();
+        let folder = folder("remembers");
+        let (store, first, stored) = Store::open(Some(&folder), Mark::IsErased).unwrap();
         assert!(stored.is_empty());
         store.put(GateId(3), b"abc").unwrap();
-        let second = Store::open(Some(&folder));
+        let second = Store::open(Some(&folder), Mark::IsErased);
         assert!(second.is_err_and(|error| error.to_string().contains("node.redb")));
         drop(store);
-        let (_store, next, stored) = Store::open(Some(&folder)).unwrap();
+        let (_store, next, stored) = Store::open(Some(&folder), Mark::IsErased).unwrap();
         assert_eq!((next.0, stored[&GateId(3)].as_slice()), (first.0 + 1, &b"abc"[..]));
         std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// R1: after a clean stop the same life goes on with what was put away; R2: after a crash a new one begins, with nothing.
+    #[test]
+    fn a_clean_stop_is_no_new_life() {
+        let folder = folder("parked");
+        let (store, first) = open(&folder, Mark::GoesOn);
+        assert_eq!(store.take_parked().unwrap(), None, "a first start");
+        store.park(b"all").unwrap();
+        drop(store);
+        let (store, again) = open(&folder, Mark::GoesOn);
+        assert_eq!(again, first);
+        let parked = Parked { bytes: b"all".to_vec(), same_boot: !boot_id().is_empty() };
+        assert_eq!(store.take_parked().unwrap(), Some(parked));
+        assert_eq!(store.take_parked().unwrap(), None, "taken once");
+        drop(store);
+        let (store, crashed) = open(&folder, Mark::GoesOn);
+        assert_eq!((crashed, store.take_parked().unwrap()), (first + 1, None));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// R1: the mark is gone on disk, not only in memory, when it is taken: a copy of the file as it is then has none.
+    #[test]
+    fn the_mark_is_erased_durably() {
+        let (here, copy) = (folder("erased"), folder("erased-copy"));
+        let (store, first) = open(&here, Mark::GoesOn);
+        store.park(b"all").unwrap();
+        drop(store);
+        let (store, _) = open(&here, Mark::GoesOn);
+        store.take_parked().unwrap().unwrap();
+        // As a kill -9 would leave it.
+        std::fs::create_dir_all(&copy).unwrap();
+        std::fs::copy(here.join("node.redb"), copy.join("node.redb")).unwrap();
+        let (copied, life) = open(&copy, Mark::GoesOn);
+        assert_eq!((life, copied.take_parked().unwrap()), (first + 1, None));
+        drop((store, copied));
+        std::fs::remove_dir_all(&here).unwrap();
+        std::fs::remove_dir_all(&copy).unwrap();
+    }
+
+    /// A start that fails before it has taken anything leaves the mark; one that wants no mark erases it and is a new life.
+    #[test]
+    fn a_mark_waits_or_is_erased() {
+        let folder = folder("waits");
+        let (store, first) = open(&folder, Mark::GoesOn);
+        store.park(b"all").unwrap();
+        drop(store);
+        for _ in 0..2 {
+            assert_eq!(open(&folder, Mark::GoesOn).1, first);
+        }
+        assert_eq!(open(&folder, Mark::IsErased).1, first + 1);
+        let (store, next) = open(&folder, Mark::GoesOn);
+        assert_eq!((next, store.take_parked().unwrap()), (first + 2, None));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// Times of the lease clock mean nothing in another boot of the machine, or where nobody knows which it is.
+    #[test]
+    fn another_boot_is_told() {
+        let folder = folder("boot");
+        let (store, _) = open(&folder, Mark::GoesOn);
+        for boot in ["", "another"] {
+            store.park_in(boot, b"all").unwrap();
+            let parked = store.take_parked().unwrap().unwrap();
+            assert_eq!((parked.bytes.as_slice(), parked.same_boot), (&b"all"[..], false));
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// Without a folder nothing is kept, and nobody goes on.
+    #[test]
+    fn memory_keeps_nothing() {
+        let (store, ..) = Store::open(None, Mark::GoesOn).unwrap();
+        store.park(b"all").unwrap();
+        assert_eq!(store.take_parked().unwrap(), None);
     }
 }

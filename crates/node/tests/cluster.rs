@@ -19,7 +19,9 @@ async fn cluster(nodes: u32, more: &str) -> Vec<Node> {
         listeners.iter().map(|listener| listener.local_addr().unwrap().to_string()).collect();
     let mut all = Vec::new();
     for (id, listener) in listeners.into_iter().enumerate() {
-        let text = format!("id = {id}\nnodes = {addresses:?}\napi = \"127.0.0.1:0\"\n{more}");
+        let text = format!(
+            "id = {id}\nnodes = {addresses:?}\napi = \"127.0.0.1:0\"\nfaults = \"crash-stop\"\n{more}"
+        );
         let file = FILES.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("kgate-cluster-{}-{file}.toml", std::process::id()));
         std::fs::write(&path, text).unwrap();

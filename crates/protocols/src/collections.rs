@@ -112,7 +112,10 @@ const FEW: usize = 32;
 
 /// A sorted map: a vector while it is small, a B-tree when it is not. Two maps with the same entries are
 /// equal and hash alike, however they came about.
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(into = "Vec<(K, V)>", from = "Vec<(K, V)>")]
+#[serde(bound(serialize = "K: Ord + Copy + Serialize, V: Copy + Serialize"))]
+#[serde(bound(deserialize = "K: Ord + Copy + Deserialize<'de>, V: Copy + Deserialize<'de>"))]
 pub enum SortedMap<K, V> {
     /// Few entries, or any number that came in order.
     Few(Vec<(K, V)>),
@@ -123,6 +126,23 @@ pub enum SortedMap<K, V> {
 impl<K, V> Default for SortedMap<K, V> {
     fn default() -> Self {
         Self::Few(Vec::new())
+    }
+}
+
+impl<K: Ord + Copy, V: Copy> From<SortedMap<K, V>> for Vec<(K, V)> {
+    fn from(map: SortedMap<K, V>) -> Self {
+        map.iter().collect()
+    }
+}
+
+/// In whatever order the entries are.
+impl<K: Ord + Copy, V: Copy> From<Vec<(K, V)>> for SortedMap<K, V> {
+    fn from(entries: Vec<(K, V)>) -> Self {
+        let mut map = Self::default();
+        for (key, value) in entries {
+            map.insert(key, value);
+        }
+        map
     }
 }
 

@@ -102,6 +102,21 @@ impl<P: Protocol> Net<P> {
         self.carry_out(me, out);
     }
 
+    /// A clean stop: what it knows is put away, and it says and hears nothing until it is restarted. Whether it can.
+    pub(crate) fn park(&mut self, node: u32, change: impl FnOnce(&mut P::Durable)) -> bool {
+        let Some(mut parked) = self.nodes[node as usize].park() else { return false };
+        change(&mut parked);
+        self.stored.insert(NodeId(node), parked);
+        self.crash(node);
+        true
+    }
+
+    /// It goes on where it was parked; what was put away is gone before it says anything.
+    pub(crate) fn unpark(&mut self, node: u32) {
+        self.restart(node);
+        self.stored.remove(&NodeId(node));
+    }
+
     pub(crate) fn is_up(&self, node: u32) -> bool {
         !self.crashed.contains(&NodeId(node))
     }

@@ -638,6 +638,7 @@ impl Config {
             graph: self.graph.clone(),
             life: Incarnation::default(),
             slots: self.slots,
+            founding: None,
         }
     }
 }

@@ -106,3 +106,21 @@ fn timers_are_numbers() {
     node.expire(Time(1_000_000_000), TimerKey(99), &mut deeds).unwrap();
     assert!(deeds.is_empty());
 }
+
+/// R1: what is parked comes back as bytes, and the same life goes on: its client's grant is still there, by the same name. A protocol that cannot be parked says so.
+#[test]
+fn what_is_parked_goes_on() {
+    let mut deeds = Vec::new();
+    let mut setup = setup(0, 1);
+    setup.slots.ask_again = Some(kgate_core::Span::UNIT);
+    let mut node = Driver::<Lanes>::start(&setup, None, &mut deeds).unwrap();
+    node.order(Time::ZERO, Order::Acquire(1), &mut deeds).unwrap();
+    let granted = node.observe().grant.expect("nobody else is there");
+    let parked = node.park().expect("slots can be parked");
+    let mut again = Driver::<Lanes>::start(&setup, Some(&parked), &mut deeds).unwrap();
+    assert_eq!(again.observe(), node.observe());
+    again.order(Time::ZERO, Order::Release(granted), &mut deeds).unwrap();
+    let damaged = Driver::<Lanes>::start(&setup, Some(&parked[1..]), &mut deeds).err();
+    assert_eq!(damaged, Some(Unreadable("slots")));
+    assert_eq!(Driver::<VCube>::start(&setup, None, &mut deeds).unwrap().park(), None);
+}

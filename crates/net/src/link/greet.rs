@@ -60,7 +60,7 @@ pub(super) async fn dial(shared: &Shared, peer: &Peer, pause: &mut Pause) -> Res
 
 async fn call(shared: &Shared, peer: &Peer) -> Result<Met, Failure> {
     let config = &shared.config;
-    let stream = TcpStream::connect(&peer.address).await?;
+    let stream = TcpStream::connect(peer.address()).await?;
     stream.set_nodelay(true)?;
     let here = named(config.me, &config.cluster);
     let socket = shared.keys.dial(stream, peer.id, &config.cluster).await;
@@ -122,7 +122,6 @@ pub(crate) fn check(shared: &Shared, hello: &Hello, called: Option<NodeId>) -> R
     let config = &shared.config;
     let (me, cluster, from) = (config.me, &config.cluster, hello.from);
     let here = named(me, cluster);
-    let nodes = config.peers.len() + 1;
     if hello.cluster != *cluster {
         let there = named(from, &hello.cluster);
         return Err(format!(
@@ -137,21 +136,26 @@ pub(crate) fn check(shared: &Shared, hello: &Hello, called: Option<NodeId>) -> R
             return Err(format!("{here} called {called} and was answered by {from}: correct the addresses"));
         }
         Some(_) => {}
-        None if !config.peers.iter().any(|(id, _)| *id == from) => {
-            return Err(format!("{here} knows no {from}: add it to the nodes, or correct its id"));
+        None if shared.roster.find(from).is_none() => {
+            return Err(shared.roster.why_unknown(config, from));
         }
         None if from > me => {
             return Err(format!("{from} has called {here}: of two nodes the smaller id calls the greater"));
         }
         None => {}
     }
-    if hello.nodes as usize != nodes {
-        return Err(format!(
-            "{from} has a cluster of {} nodes and {here} one of {nodes}: give both the same list of nodes",
-            hello.nodes
-        ));
+    match (hello.nodes, config.nodes()) {
+        (theirs, ours) if theirs == ours => Ok(()),
+        (0, _) => Err(format!(
+            "{from} lets members come and go, and the nodes of {here} are fixed: give both the same `faults`"
+        )),
+        (_, 0) => Err(format!(
+            "the nodes of {from} are fixed, and {here} lets members come and go: give both the same `faults`"
+        )),
+        (theirs, ours) => Err(format!(
+            "{from} has a cluster of {theirs} nodes and {here} one of {ours}: give both the same list of nodes"
+        )),
     }
-    Ok(())
 }
 
 /// This node's greeting to a peer, or its answer to one.
@@ -162,7 +166,7 @@ fn hello(shared: &Shared, peer: &Peer, answers: Option<&Hello>) -> Hello {
         cluster: config.cluster.clone(),
         from: config.me,
         to: peer.id,
-        nodes: u32::try_from(config.peers.len() + 1).unwrap_or(u32::MAX),
+        nodes: config.nodes(),
         incarnation: greeting.incarnation,
         of: greeting.of,
         received: greeting.received,
@@ -209,13 +213,14 @@ async fn in_time(shared: &Shared, met: impl Future<Output = Result<Met, Failure>
 }
 
 fn refused_by(peer: &Peer, why: &str) -> Failure {
-    Failure::Refused(format!("{} at {} refuses: {why}", peer.id, peer.address))
+    Failure::Refused(format!("{} at {} refuses: {why}", peer.id, peer.address()))
 }
 
 fn not_a_node(peer: &Peer, what: &str) -> Failure {
     Failure::Refused(format!(
         "whoever answers for {} at {} is no node of kgate: {what}",
-        peer.id, peer.address
+        peer.id,
+        peer.address()
     ))
 }
 

@@ -107,8 +107,8 @@ async fn take(
             let room = room(events, ear).await.map_err(|Over| End::Stopped)?;
             let (fresh, owed) = {
                 let mut state = peer.state();
-                let fresh = state.channel.arrived(number, ack);
-                (fresh, state.channel.owed())
+                let fresh = state.carrier.arrived(number, ack);
+                (fresh, state.carrier.owed())
             };
             if fresh.map_err(broken)? {
                 room.send(LinkEvent::Frame { from: peer.id, bytes });

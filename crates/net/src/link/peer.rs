@@ -7,7 +7,8 @@ use kgate_core::{Incarnation, NodeId};
 use tokio::sync::{Notify, mpsc};
 
 use super::Call;
-use crate::channel::{Broken, Channel, Greeting};
+use super::carrier::Carrier;
+use crate::channel::{Broken, Greeting};
 use crate::links::LinkConfig;
 use crate::wire::Hello;
 
@@ -22,19 +23,21 @@ pub fn refuses_this_life(why: &str) -> bool {
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) id: NodeId,
-    pub(crate) address: String,
+    address: Mutex<String>,
     /// Where a connection of this peer goes that has greeted.
     pub(crate) calls: mpsc::Sender<Call>,
     /// There is something to write.
     pub(super) work: Notify,
     /// The link has broken, and the task does not know yet.
     pub(super) broke: Notify,
+    /// It has another address.
+    pub(super) moved: Notify,
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 pub(super) struct State {
-    pub(super) channel: Channel,
+    pub(super) carrier: Carrier,
     broken: Option<Broken>,
     /// The owner was told of the break.
     told: bool,
@@ -44,9 +47,29 @@ pub(super) struct State {
 
 impl Peer {
     pub(crate) fn new(id: NodeId, address: String, calls: mpsc::Sender<Call>, config: &LinkConfig) -> Self {
-        let channel = Channel::new(config.incarnation, config.limits.window);
-        let state = State { channel, broken: None, told: false, unwelcome: false };
-        Self { id, address, calls, work: Notify::new(), broke: Notify::new(), state: Mutex::new(state) }
+        let state = State { carrier: Carrier::new(config), broken: None, told: false, unwelcome: false };
+        Self {
+            id,
+            address: Mutex::new(address),
+            calls,
+            work: Notify::new(),
+            broke: Notify::new(),
+            moved: Notify::new(),
+            state: Mutex::new(state),
+        }
+    }
+
+    pub(crate) fn address(&self) -> String {
+        self.address.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The next connection goes there; one that works is left alone.
+    pub(crate) fn move_to(&self, address: String) {
+        let mut known = self.address.lock().unwrap_or_else(PoisonError::into_inner);
+        if *known != address {
+            *known = address;
+            self.moved.notify_one();
+        }
     }
 
     /// Held for a few instructions at a time, never while anything waits.
@@ -59,7 +82,7 @@ impl Peer {
         if state.broken.is_some() || state.unwelcome {
             return;
         }
-        match state.channel.push(bytes) {
+        match state.carrier.push(bytes) {
             Ok(()) => self.work.notify_one(),
             Err(why) => {
                 drop(state);
@@ -70,19 +93,25 @@ impl Peer {
 
     pub(crate) fn welcome(&self, life: Incarnation) {
         let mut state = self.state();
-        if state.channel.theirs() == Some(life) {
+        if state.carrier.theirs() == Some(life) {
             state.unwelcome = false;
         }
     }
 
-    /// The first reason counts.
+    /// The first reason counts. A link that may lose messages never breaks.
     pub(crate) fn break_off(&self, why: Broken) {
         let mut state = self.state();
-        if state.broken.is_none() {
-            state.broken = Some(why);
-            state.channel.drop_kept();
-            self.broke.notify_one();
-        }
+        let State { carrier: Carrier::Exact(channel), broken: broken @ None, .. } = &mut *state else {
+            return;
+        };
+        *broken = Some(why);
+        channel.drop_kept();
+        self.broke.notify_one();
+    }
+
+    /// So many messages were dropped for want of room.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.state().carrier.dropped()
     }
 
     pub(crate) fn broken(&self) -> Option<Broken> {
@@ -109,7 +138,7 @@ impl Peer {
 
     /// What to say to the peer, or to the life of it that has just spoken.
     pub(super) fn greeting(&self, to: Option<Incarnation>) -> Greeting {
-        self.state().channel.greeting(to)
+        self.state().carrier.greeting(to)
     }
 
     /// Whether the life that greets like this may be met, and if not, why.
@@ -124,17 +153,19 @@ impl Peer {
                 mine.0,
             ));
         }
-        if state.broken.is_some() && state.channel.theirs().is_none() {
-            state.channel.adopt(hello.incarnation);
+        if let State { carrier: Carrier::Exact(channel), broken: Some(_), .. } = &mut *state
+            && channel.theirs().is_none()
+        {
+            channel.adopt(hello.incarnation);
         }
-        let Some(was) = state.channel.theirs().map(|life| life.0) else { return Ok(()) };
+        let Some(was) = state.carrier.theirs().map(|life| life.0) else { return Ok(()) };
         if now < was {
             return Err(format!(
                 "{peer} calls as incarnation {now}, and {me} has met incarnation {was} of it: a newer process of this name \
                  has been started; stop the older one"
             ));
         }
-        if now > was && !config.accepts_returns {
+        if now > was && !config.takes_back() {
             return Err(format!(
                 "{peer} was here as incarnation {was} and returns as incarnation {now}: {NO_RETURN} until membership is \
                  agreed. To {me} it has crashed. Stop {peer}; to have it back, stop all nodes and start them together"
@@ -150,32 +181,32 @@ impl Peer {
 
     /// Whether the channel can go on with that life; if not, it is broken from now on.
     pub(super) fn fits(&self, hello: &Hello) -> Result<(), Broken> {
-        let judged = self.state().channel.judge(said(hello));
+        let judged = self.state().carrier.judge(said(hello));
         judged.inspect_err(|why| self.break_off(why.clone()))
     }
 
     /// The peer has had all messages up to this one.
     pub(super) fn acknowledged(&self, ack: u64) -> Result<(), Broken> {
-        self.state().channel.acknowledged(ack)
+        self.state().carrier.acknowledged(ack)
     }
 
     /// Fills a buffer with what is to be written now: messages, or, if it is due or many are owed, an acknowledgement.
     /// Returns how many are still owed.
     pub(super) fn write(&self, room: usize, ack_is_due: bool, ack_frames: u64, out: &mut Vec<u8>) -> u64 {
         let mut state = self.state();
-        let channel = &mut state.channel;
-        if ack_is_due || channel.owed() >= ack_frames {
-            channel.write_ack(out);
+        let carrier = &mut state.carrier;
+        if ack_is_due || carrier.owed() >= ack_frames {
+            carrier.write_ack(out);
         }
-        channel.write(room, out);
-        channel.owed()
+        carrier.write(room, out);
+        carrier.owed()
     }
 
     /// A new connection begins: which life is over, if this is another.
     pub(super) fn resume(&self, hello: &Hello) -> Result<Option<Incarnation>, Broken> {
         self.fits(hello)?;
         let mut state = self.state();
-        let was = state.channel.resume(said(hello))?;
+        let was = state.carrier.resume(said(hello))?;
         if was.is_some() {
             (state.broken, state.told, state.unwelcome) = (None, false, true);
         }

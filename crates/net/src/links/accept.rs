@@ -16,7 +16,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
 use super::LinkEvent;
-use crate::link::{Call, Peer, Shared, Unread, check, named, read_frame, refuse, stopped};
+use crate::link::{Call, Shared, Unread, check, named, read_frame, refuse, stopped};
 use crate::tls::Socket;
 use crate::wire::{Decoder, Frame, GREETING_MAX, Junk};
 
@@ -26,11 +26,10 @@ const OUT_OF_SOCKETS: Duration = Duration::from_millis(100);
 pub(super) async fn accept(
     shared: Arc<Shared>,
     listener: TcpListener,
-    peers: Arc<[Arc<Peer>]>,
     events: mpsc::Sender<LinkEvent>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let port = Arc::new(Port { shared, peers, events, last: Mutex::new(None) });
+    let port = Arc::new(Port { shared, events, last: Mutex::new(None) });
     let mut greeting = JoinSet::new();
     let mut oldest: VecDeque<AbortHandle> = VecDeque::new();
     loop {
@@ -55,7 +54,6 @@ pub(super) async fn accept(
 
 struct Port {
     shared: Arc<Shared>,
-    peers: Arc<[Arc<Peer>]>,
     events: mpsc::Sender<LinkEvent>,
     /// What was told last.
     last: Mutex<Option<LinkEvent>>,
@@ -90,20 +88,20 @@ impl Port {
             Err(Unread::Lost(_)) => return,
             Err(Unread::Junk(junk)) => return self.refuse(socket, None, self.text(from, &junk)).await,
         };
-        let peer = self.peers.iter().find(|peer| peer.id == hello.from);
+        let peer = self.shared.roster.find(hello.from);
         let checked = check(&self.shared, &hello, None).and_then(|()| {
             let shown = shown.is(hello.from, &config.cluster);
             shown.map_err(|why| format!("a call from {from} to {} was not taken: {why}", config.me))
         });
         // Judged here too, so that a call that is refused does not cost the peer the connection that it has.
-        let judged = checked.and_then(|()| peer.map_or(Ok(()), |peer| peer.judge(&hello, config)));
+        let judged = checked.and_then(|()| peer.as_ref().map_or(Ok(()), |peer| peer.judge(&hello, config)));
         match (judged, peer) {
             (Ok(()), Some(peer)) => {
                 // An error means that the link is being stopped.
                 let _ = peer.calls.send(Call { socket, decoder, hello }).await;
             }
             (Ok(()), None) => {}
-            (Err(why), _) => self.refuse(socket, peer.map(|peer| peer.id), why).await,
+            (Err(why), peer) => self.refuse(socket, peer.map(|peer| peer.id), why).await,
         }
     }
 

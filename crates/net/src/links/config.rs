@@ -18,7 +18,7 @@ pub struct LinkConfig {
     pub me: NodeId,
     /// This life of it: greater than that of every life before.
     pub incarnation: Incarnation,
-    /// All other nodes, with their addresses as `host:port`.
+    /// All other nodes, with their addresses as `host:port`; with [`WhenFull::Drop`], those to begin with.
     pub peers: Vec<(NodeId, String)>,
     /// How links are protected.
     pub security: Security,
@@ -27,6 +27,33 @@ pub struct LinkConfig {
     /// Whether a new life of a peer takes the place of the old one. If not it is refused for ever: protocols that
     /// count a crashed process out cannot take it back by themselves.
     pub accepts_returns: bool,
+    /// Whether messages may be lost, and members come and go.
+    pub when_full: WhenFull,
+}
+
+/// What happens to a message for a peer that takes no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenFull {
+    /// The link breaks, and the peer counts as crashed: for protocols that count replies. The nodes are fixed.
+    Break,
+    /// The oldest message that waits is dropped, and nothing ever breaks: for protocols that ask again (LEASES 11).
+    /// Members come and go, and any life of them that is not outlived is simply connected again.
+    Drop,
+}
+
+impl LinkConfig {
+    /// Whether a new life of a peer may take the place of the old one.
+    pub(crate) fn takes_back(&self) -> bool {
+        self.accepts_returns || self.when_full == WhenFull::Drop
+    }
+
+    /// The number of nodes that all must agree on; 0 where members come and go.
+    pub(crate) fn nodes(&self) -> u32 {
+        match self.when_full {
+            WhenFull::Break => u32::try_from(self.peers.len() + 1).unwrap_or(u32::MAX),
+            WhenFull::Drop => 0,
+        }
+    }
 }
 
 /// Bounds and times of links. The defaults suit a local network.
@@ -147,9 +174,16 @@ pub fn check_plain(config: &LinkConfig, listening: SocketAddr) -> Result<(), Not
     if !listening.ip().is_loopback() {
         return Err(NotStarted::Plain { address: listening.to_string() });
     }
-    match config.peers.iter().find(|(_, address)| !is_of_this_machine(address)) {
-        Some((_, address)) => Err(NotStarted::Plain { address: address.clone() }),
-        None => Ok(()),
+    config.peers.iter().try_for_each(|(_, address)| check_address(config, address))
+}
+
+/// The same for one address.
+pub(super) fn check_address(config: &LinkConfig, address: &str) -> Result<(), NotStarted> {
+    match config.security {
+        Security::Plain { asked_for: false } if !is_of_this_machine(address) => {
+            Err(NotStarted::Plain { address: address.to_owned() })
+        }
+        Security::Plain { .. } | Security::Tls { .. } => Ok(()),
     }
 }
 

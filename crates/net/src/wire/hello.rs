@@ -20,7 +20,7 @@ pub struct Hello {
     pub from: NodeId,
     /// To whom, as far as the speaker knows.
     pub to: NodeId,
-    /// How many nodes the cluster has.
+    /// How many nodes the cluster has; 0 where members come and go.
     pub nodes: u32,
     /// The speaker's life.
     pub incarnation: Incarnation,

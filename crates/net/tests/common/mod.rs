@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use kgate_core::{Incarnation, NodeId};
-use kgate_net::{LinkConfig, LinkEvent, LinkLimits, Links, Security};
+use kgate_net::{LinkConfig, LinkEvent, LinkLimits, Links, Security, WhenFull};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
@@ -45,6 +45,7 @@ pub fn config(me: u32, life: u32, peers: &[(u32, SocketAddr)]) -> LinkConfig {
         security: Security::Plain { asked_for: false },
         limits: limits(),
         accepts_returns: true,
+        when_full: WhenFull::Break,
     }
 }
 

@@ -25,6 +25,7 @@ impl Core {
 
     /// Nobody uses any more what that request holds.
     pub fn free(&mut self, now: Time, session: SessionId, number: u64, actions: &mut Vec<Action>) {
+        self.heed_lease(now, actions);
         let gone = self.sessions.get(session).is_some_and(|session| session.client.is_none());
         if !gone {
             return; // It has come back meanwhile.

@@ -99,6 +99,18 @@ impl Catalogue {
         self.known.insert(definition.name.clone(), definition).is_none()
     }
 
+    /// A gate has another k.
+    pub(super) fn alter(&mut self, name: &str, permits: u32, author: &str) {
+        if let Some(known) = self.known.get_mut(name) {
+            (known.permits, known.author) = (permits, author.to_owned());
+        }
+    }
+
+    /// A gate is gone.
+    pub(super) fn remove(&mut self, name: &str) {
+        self.known.remove(name);
+    }
+
     /// Somebody wants a gate that is not known. True if the permit of the catalogue must be asked for.
     pub(super) fn want(&mut self, name: &str, permits: u32) -> bool {
         if self.making.as_ref().is_some_and(|making| making.name == name)

@@ -143,17 +143,19 @@ pub enum Why {
     NoSession,
     /// It may not.
     Forbidden,
+    /// Too few voters answer: nothing can be granted here.
+    NoQuorum,
 }
 
 /// A request for a gate that is being made.
 #[derive(Debug)]
 pub(super) struct Unplaced {
-    key: RequestKey,
-    gate: String,
+    pub(super) key: RequestKey,
+    pub(super) gate: String,
     weight: u32,
-    permits: Option<u32>,
+    pub(super) permits: Option<u32>,
     waits: bool,
-    process: Process,
+    pub(super) process: Process,
 }
 
 type Refusal = (Why, String);
@@ -161,6 +163,7 @@ type Refusal = (Why, String);
 impl Core {
     /// A client says something.
     pub fn client(&mut self, now: Time, client: ClientId, ask: Ask, actions: &mut Vec<Action>) {
+        self.heed_lease(now, actions);
         self.on_ask(now, client, ask, actions);
         self.note_changes(now);
     }
@@ -207,7 +210,7 @@ impl Core {
             }
             (Ask::Renew { sequence }, session) => {
                 self.sessions.renew(now, session);
-                let valid_for = self.sessions.terms().valid_for;
+                let valid_for = self.valid_for(now);
                 actions.push(Action::Tell(client, Tell::Renewed { sequence, valid_for }));
             }
             (Ask::Bye, session) => self.end_session(now, session, actions),
@@ -238,7 +241,7 @@ impl Core {
             }
             None => (self.sessions.open(now, client, secret, process), secret),
         };
-        let valid_for = self.sessions.terms().valid_for;
+        let valid_for = self.valid_for(now);
         let requests = &self.sessions.get(session).expect("just opened").requests;
         let held = requests.iter().filter(|(_, request)| request.state == RequestState::Holds);
         let holds = held.map(|(number, _)| *number).collect();
@@ -248,9 +251,21 @@ impl Core {
     /// A request finds its gate, or has it made.
     pub(super) fn place(&mut self, now: Time, wish: Unplaced, actions: &mut Vec<Action>) {
         let key = wish.key;
+        if let Some(text) = self.no_quorum() {
+            return self.refuse(key, Why::NoQuorum, text, actions);
+        }
+        let agreed = self.control.is_some();
         let found = match self.catalogue.get(&wish.gate) {
+            Some(definition) if agreed && wish.permits.is_some_and(|k| k != definition.permits) => {
+                return self.ask_log(wish, actions);
+            }
             Some(definition) => self.accepts(definition, &wish).map(|()| definition.id),
+            // A gate of the configuration that the log does not know yet is being made.
+            None if agreed && self.settings.fixed.iter().any(|fixed| fixed.name == wish.gate) => {
+                return self.unplaced.push(wish);
+            }
             None => match self.can_make(&wish) {
+                Ok(()) if agreed => return self.ask_log(wish, actions),
                 Ok(()) => {
                     let (name, permits) = (wish.gate.clone(), wish.permits.unwrap_or(1));
                     // First, since a node alone makes it at once.
@@ -348,6 +363,11 @@ impl Core {
         }
     }
 
+    /// At which gate a request is.
+    pub(super) fn gate_of(&self, key: RequestKey) -> Option<GateId> {
+        self.sessions.get(key.session)?.requests.get(&key.number)?.gate
+    }
+
     /// A gate has come to be known: those who waited for that ask there.
     pub(super) fn place_all(&mut self, now: Time, name: &str, actions: &mut Vec<Action>) {
         let (placed, rest) =
@@ -384,6 +404,7 @@ impl Core {
     fn forget(&mut self, key: RequestKey) -> Option<(Option<ClientId>, Request)> {
         self.touch();
         self.timers.disarm(&Due::Patience(key));
+        self.timers.disarm(&Due::Reclaim(key));
         let session = self.sessions.get_mut(key.session)?;
         Some((session.client, session.requests.remove(&key.number)?))
     }
@@ -394,6 +415,15 @@ impl Core {
         }
     }
 
+    /// It is told that its permit no longer counts; its slots stay taken until it says that all is over, or that is sure.
+    pub(super) fn tell_lost(&mut self, key: RequestKey, text: String, actions: &mut Vec<Action>) {
+        let Some(session) = self.sessions.get_mut(key.session) else { return };
+        let Some(request) = session.requests.get_mut(&key.number) else { return };
+        request.state = RequestState::Loses;
+        let lost = Tell::Lost { number: key.number, text };
+        actions.extend(session.client.map(|client| Action::Tell(client, lost)));
+    }
+
     pub(super) fn lose(&mut self, key: RequestKey, text: String, actions: &mut Vec<Action>) {
         if let Some((Some(client), _)) = self.forget(key) {
             actions.push(Action::Tell(client, Tell::Lost { number: key.number, text }));
@@ -401,7 +431,7 @@ impl Core {
     }
 
     /// Takes back a request that waits; false if it does not wait (any more).
-    fn withdraw(&mut self, now: Time, key: RequestKey, actions: &mut Vec<Action>) -> bool {
+    pub(super) fn withdraw(&mut self, now: Time, key: RequestKey, actions: &mut Vec<Action>) -> bool {
         let request = self.sessions.get(key.session).and_then(|session| session.requests.get(&key.number));
         let Some(Request { gate, state: RequestState::Waits }) = request.copied() else { return false };
         match gate {
@@ -416,7 +446,8 @@ impl Core {
 
     pub(super) fn release(&mut self, now: Time, key: RequestKey, actions: &mut Vec<Action>) {
         let request = self.sessions.get(key.session).and_then(|session| session.requests.get(&key.number));
-        if let Some(Request { gate: Some(id), state: RequestState::Holds }) = request.copied() {
+        let Some(Request { gate: Some(id), state }) = request.copied() else { return };
+        if state != RequestState::Waits {
             self.at_gate(now, id, actions, |gate, out| gate.release(now, key, out));
             self.forget(key);
         }
@@ -426,15 +457,21 @@ impl Core {
     pub(super) fn out_of_patience(&mut self, now: Time, key: RequestKey, actions: &mut Vec<Action>) {
         let stream = self.sessions.stream(key);
         if self.withdraw(now, key, actions) {
-            let text =
-                "all permits are in use, or some node does not answer: `kgate explain` says more".into();
-            let refused = Tell::Refused { number: key.number, why: Why::Busy, text };
+            let (why, text) = match self.without_lease(now) {
+                None => (
+                    Why::Busy,
+                    "all permits are in use, or some node does not answer: `kgate explain` says more".into(),
+                ),
+                Some(text) => (Why::NoQuorum, text),
+            };
+            let refused = Tell::Refused { number: key.number, why, text };
             actions.extend(stream.map(|client| Action::Tell(client, refused)));
         }
     }
 
     /// A client's stream has ended. What it waits for is taken back; what it holds stays, until its time has passed or it comes back.
     pub fn client_gone(&mut self, now: Time, client: ClientId, actions: &mut Vec<Action>) {
+        self.heed_lease(now, actions);
         let Some(id) = self.sessions.cut(client) else { return };
         self.touch();
         let session = self.sessions.get(id).expect("just cut");
@@ -461,7 +498,7 @@ impl Core {
             let key = RequestKey { session: id, number };
             match state {
                 RequestState::Waits => drop(self.withdraw(now, key, actions)),
-                RequestState::Holds => self.release(now, key, actions),
+                RequestState::Holds | RequestState::Loses => self.release(now, key, actions),
             }
         }
         self.sessions.close(id);
@@ -476,7 +513,7 @@ impl Core {
             for (number, state) in requests {
                 let key = RequestKey { session, number };
                 match state {
-                    RequestState::Holds => self.lose(key, why.to_owned(), actions),
+                    RequestState::Holds | RequestState::Loses => self.lose(key, why.to_owned(), actions),
                     RequestState::Waits => self.refuse(key, Why::NoNode, why.to_owned(), actions),
                 }
             }

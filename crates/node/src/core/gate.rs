@@ -10,9 +10,10 @@ use std::collections::{BTreeMap, VecDeque};
 use kgate_core::{Fence, GrantId, Incarnation, NodeId, Notice, Phase, Span, Time, To};
 use kgate_net::{Deed, Drive, NotTaken, Order, TimerKey};
 
-use super::RequestKey;
 use super::catalogue::Definition;
+use super::park::{ParkedGate, ParkedHolder};
 use super::view::{Client, GateView, Process, age};
+use super::{RequestKey, SessionId};
 
 /// What comes of something at a gate, in this order.
 #[derive(Debug)]
@@ -196,11 +197,52 @@ impl Gate {
         self.holding.values().find(|holder| holder.key == key).map(|holder| holder.slots.as_slice())
     }
 
-    /// That node has crashed.
-    pub(super) fn crashed(&mut self, now: Time, node: NodeId, out: &mut Vec<Outcome>) {
+    /// That life of that node is over.
+    pub(super) fn crashed(&mut self, now: Time, node: NodeId, life: Incarnation, out: &mut Vec<Outcome>) {
         // A protocol that needs no such news says so, and nothing has changed.
-        let _ = self.order(now, Order::Crashed(node, Incarnation(0)), out);
+        let _ = self.order(now, Order::Crashed(node, life), out);
         self.go_on(now, out);
+    }
+
+    /// Whether this node may grant (rule N5).
+    pub(super) fn lease(&mut self, now: Time, valid: bool, out: &mut Vec<Outcome>) {
+        self.order(now, Order::Lease(valid), out).expect("a protocol with slots knows leases");
+    }
+
+    /// It has so many units from now on; those that are in use beyond come back by and by.
+    pub(super) fn resize(&mut self, now: Time, permits: u32, author: String, out: &mut Vec<Outcome>) {
+        (self.definition.permits, self.definition.author) = (permits, author);
+        // A gate that is to end has none; its protocol has one, which nobody may ask for.
+        self.order(now, Order::Resize(permits.max(1)), out).expect("a protocol with slots can be resized");
+        self.go_on(now, out);
+    }
+
+    /// All that is known of it here, at a clean stop; nobody waits any more.
+    pub(super) fn park(&self, id: u32) -> Option<ParkedGate> {
+        let holders = self.holding.iter().map(|(grant, holder)| ParkedHolder {
+            grant: *grant,
+            session: holder.key.session.0,
+            number: holder.key.number,
+            weight: holder.weight,
+            since: holder.since,
+            process: holder.process.clone(),
+            slots: holder.slots.clone(),
+            fence: holder.fence,
+        });
+        Some(ParkedGate { id, protocol: self.driver.park()?, holders: holders.collect() })
+    }
+
+    /// These held something when it stopped, and still do.
+    pub(super) fn unpark(&mut self, holders: Vec<ParkedHolder>) {
+        for ParkedHolder { grant, session, number, weight, since, process, slots, fence } in holders {
+            let key = RequestKey { session: SessionId(session), number };
+            self.holding.insert(grant, Holder { key, weight, since, process, slots, fence });
+        }
+    }
+
+    /// A message to all reaches so many others.
+    pub(super) fn reaches(&mut self, others: usize) {
+        self.others = others as u64;
     }
 
     /// A message has come for the protocol. What it refuses is counted, and told to whoever keeps the logs.

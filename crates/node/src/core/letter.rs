@@ -2,6 +2,7 @@
 //!
 //! Messages of protocols are opaque here. The first byte says which letter it is; everything is bounded by the link's frame.
 
+use kgate_control::lease::LeaseMessage;
 use serde::{Deserialize, Serialize};
 
 use super::catalogue::Definition;
@@ -77,9 +78,30 @@ pub enum Letter {
     HeldForCrashed,
     /// I have met everybody: crashes can be looked for as far as I am concerned.
     MetAll,
+    /// About leases, between nodes and voters.
+    Lease(LeaseMessage),
+    /// Of the agreed log: not for the core, but for whoever runs the log beside it.
+    Log(Vec<u8>),
 }
 
+/// The first byte of a letter about leases.
+const LEASE: u8 = 15;
+/// The first byte of a letter of the log.
+const LOG: u8 = 16;
+
 impl Letter {
+    /// Whether these bytes are about leases: before they are read, the newest voters of the log are (rule N4).
+    pub fn is_lease(bytes: &[u8]) -> bool {
+        bytes.first() == Some(&LEASE)
+    }
+
+    /// What is in a letter of the log, if it is one.
+    pub fn of_log(bytes: &[u8]) -> Option<&[u8]> {
+        let (&first, rest) = bytes.split_first()?;
+        let (inside, end) = postcard::take_from_bytes::<&[u8]>(rest).ok()?;
+        (first == LOG && end.is_empty()).then_some(inside)
+    }
+
     /// As bytes.
     pub fn bytes(&self) -> Vec<u8> {
         postcard::to_allocvec(self).expect("letters can be written")
@@ -89,5 +111,24 @@ impl Letter {
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let (letter, rest) = postcard::take_from_bytes(bytes).ok()?;
         rest.is_empty().then_some(letter)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kgate_core::Incarnation;
+
+    use super::*;
+
+    /// Letters of the log and about leases are known by their first byte; no other letter is taken for one.
+    #[test]
+    fn some_go_another_way() {
+        let log = Letter::Log(vec![7; 300]).bytes();
+        assert_eq!((Letter::of_log(&log), Letter::is_lease(&log)), (Some(&[7; 300][..]), false));
+        let ping = Letter::Lease(LeaseMessage::Ping { incarnation: Incarnation(1), seq: 2 }).bytes();
+        assert_eq!((Letter::of_log(&ping), Letter::is_lease(&ping)), (None, true));
+        let other = Letter::Gate(GateId(3), vec![1]).bytes();
+        assert_eq!((Letter::of_log(&other), Letter::is_lease(&other)), (None, false));
+        assert_eq!(Letter::of_log(&log[..20]), None);
     }
 }

@@ -6,14 +6,18 @@
 //! - `gate.rs`: a protocol and its local clients; `catalogue.rs`: which gates there are;
 //! - `sessions.rs`: who is at the other end of a stream; `secret.rs`: by what it is known again; `clients.rs`: what clients ask; `bound.rs`: permits that are bound to processes;
 //! - `peers.rs`: letters from other nodes, who of them has crashed; `letter.rs`: the letters;
+//! - `control/`: the agreed log, the lease of this node and its own life, where failures are not crash-stop;
+//! - `park.rs`: a clean stop, and going on after it;
 //! - `look.rs`: what people may see of all nodes together; `watch.rs`: when to look again; `timers.rs`: what is due when.
 
 mod bound;
 mod catalogue;
 mod clients;
+mod control;
 mod gate;
 mod letter;
 mod look;
+mod park;
 mod peers;
 mod secret;
 mod sessions;
@@ -23,21 +27,25 @@ mod watch;
 
 pub use catalogue::{CATALOGUE, Definition};
 pub use clients::{Ask, Tell, Why};
+pub use control::{ControlSettings, ControlView};
 pub use gate::Counters;
 pub use letter::{GateId, Letter};
 pub use look::Report;
+pub use park::Parked;
 pub use secret::Secret;
 pub use sessions::Terms;
 pub use view::{Client, GateView, Process, Who};
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use kgate_control::state::Command;
 use kgate_core::{Graph, Incarnation, NodeId, Protocol, Setup, SlotOptions, Span, Time, To};
 use kgate_net::{Deed, Drive, Driver, Unreadable};
 use kgate_protocols::detect::{Heartbeat, HiAdsd, VCube};
 use kgate_protocols::registry::{self, Entry, Visitor};
 
 use catalogue::Catalogue;
+use control::Control;
 use gate::{Gate, Outcome};
 use sessions::Sessions;
 use timers::{Due, Timers};
@@ -102,6 +110,14 @@ pub enum Action {
     Changed,
     /// This node must stop; all its clients were told.
     Stop(String),
+    /// Put this into the log, and say what came of it by [`Core::proposed`] with this number; to nobody, if it is 0.
+    Propose(u64, Command),
+    /// That node is on the directory of the cluster, and is reached there.
+    Connect(NodeId, String),
+    /// That node is not on it any more.
+    Disconnect(NodeId),
+    /// This life of the node is over: store that another begins, and say so by [`Core::begin_life`].
+    NewLife,
 }
 
 /// By which detector nodes find out who has crashed.
@@ -150,6 +166,8 @@ pub struct Settings {
     pub life: Incarnation,
     /// Whence its dice are thrown.
     pub seed: u64,
+    /// What it is told of the agreed log; none where failures are crash-stop.
+    pub control: Option<ControlSettings>,
 }
 
 /// Why a node cannot start.
@@ -196,7 +214,11 @@ pub struct Core {
     unplaced: Vec<clients::Unplaced>,
     looks: look::Looks,
     watching: watch::Watching,
+    control: Option<Box<Control>>,
     stopped: bool,
+    /// What tests leave out, to see that it is missed.
+    #[cfg(test)]
+    flaws: tests::Flaws,
 }
 
 impl Core {
@@ -225,9 +247,18 @@ impl Core {
             unplaced: Vec::new(),
             looks: look::Looks::default(),
             watching: watch::Watching::default(),
+            control: None,
             stopped: false,
+            #[cfg(test)]
+            flaws: tests::Flaws::default(),
             settings,
         };
+        if let Some(told) = &core.settings.control {
+            core.control = Some(Box::new(Control::new(now, &core.settings, told)));
+            core.others.clear();
+            core.begin_control(now, actions)?;
+            return Ok(core);
+        }
         if core.settings.new_gates.is_some() {
             let guard = Definition {
                 id: CATALOGUE,
@@ -249,12 +280,14 @@ impl Core {
     }
 
     /// When something is due next.
-    pub fn next_due(&self) -> Option<Time> {
-        self.timers.next().into_iter().chain(self.sessions.next()).min()
+    pub fn next_due(&self, now: Time) -> Option<Time> {
+        self.timers.next().into_iter().chain(self.sessions.next()).chain(self.lease_due(now)).min()
     }
 
     /// Does what is due.
     pub fn tick(&mut self, now: Time, actions: &mut Vec<Action>) {
+        self.heed_lease(now, actions);
+        self.lease_tick(now, actions);
         for session in self.sessions.over(now) {
             self.end_session(now, session, actions);
         }
@@ -272,6 +305,9 @@ impl Core {
                 Due::Look(question) => self.look_is_over(question, actions),
                 Due::Bury(node) => self.bury(now, node, actions),
                 Due::Change => self.tell_of_changes(actions),
+                Due::NoQuorum => self.out_of_quorum(now, actions),
+                Due::Reclaim(key) => self.release(now, key, actions),
+                Due::Seek => self.seek(now, actions),
             }
         }
         self.note_changes(now);
@@ -284,8 +320,8 @@ impl Core {
 
     /// This node stops: everybody who holds something here loses it, and its peers are told.
     pub fn leave(&mut self, actions: &mut Vec<Action>) {
-        if self.sessions.terms().valid_for.is_none() {
-            // What is bound to processes outlives this node.
+        if self.sessions.terms().valid_for.is_none() || self.control.is_some() {
+            // What is bound to processes outlives this node; and with leases whoever is gone is found by the voters.
             self.stopped = true;
         } else if !self.stopped {
             self.stop_all("its node stops", actions);
@@ -382,7 +418,12 @@ impl Core {
         let name = definition.name.clone();
         let wrong = |why| CannotStart::Gate { name: name.clone(), why };
         let entry = registry::entry(&definition.protocol).map_err(|error| wrong(error.to_string()))?;
-        check(&definition, entry, self.settings.nodes).map_err(wrong)?;
+        if self.control.is_none() {
+            check(&definition, entry, self.settings.nodes).map_err(wrong)?;
+        } else if !entry.slots {
+            return Err(wrong(format!("only `slots` has leases, not `{}`", entry.name)));
+        }
+        let (founding, since) = self.founding(definition.id);
         let graph = graph(entry, self.settings.nodes);
         let slots = SlotOptions { lanes: definition.lanes, ..self.settings.slots };
         let setup = Setup {
@@ -393,8 +434,10 @@ impl Core {
             refresh: entry.heals.then_some(self.settings.refresh),
             graph: graph.map(Into::into),
             slots,
-            ..Setup::new(self.settings.nodes, definition.permits)
+            founding,
+            ..Setup::new(self.settings.nodes, definition.permits.max(1))
         };
+        let goes_on = stored.is_some();
         let mut deeds = Vec::new();
         let start = Start { setup: &setup, stored, deeds: &mut deeds };
         let driver = registry::visit(entry, false, start)
@@ -402,14 +445,21 @@ impl Core {
         let id = definition.id;
         self.gates.insert(id, Gate::new(definition, driver, self.settings.nodes, entry.slots));
         self.at_gate(now, id, actions, |gate, out| gate.started(now, deeds, out));
-        if self.settings.nodes == 1 && entry.slots {
+        // A gate that goes on knows who took part.
+        for (node, life) in since.into_iter().filter(|_| !goes_on) {
+            self.at_gate(now, id, actions, |gate, out| gate.joined(now, node, life, out));
+        }
+        if self.control.is_some() {
+            let granting = self.is_granting();
+            self.at_gate(now, id, actions, |gate, out| gate.lease(now, granting, out));
+        } else if self.settings.nodes == 1 && entry.slots {
             // Nobody else must agree: each life of the only node is a view of its own, so that fences grow across all of them.
             let (me, life) = (self.settings.me, self.settings.life);
             self.at_gate(now, id, actions, |gate, out| gate.joined(now, me, life, out));
         }
         for node in self.buried.clone() {
             if entry.detector.is_some() {
-                self.at_gate(now, id, actions, |gate, out| gate.crashed(now, node, out));
+                self.at_gate(now, id, actions, |gate, out| gate.crashed(now, node, Incarnation(0), out));
             }
         }
         Ok(())

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use kgate_core::{Incarnation, NodeId, Notice, Setup, Time};
+use kgate_core::{Incarnation, NodeId, Notice, Refusal, Setup, Time};
 use kgate_net::{Deed, Drive, NotTaken};
 use kgate_protocols::registry;
 
@@ -30,6 +30,7 @@ impl Core {
         event: PeerEvent,
         actions: &mut Vec<Action>,
     ) -> Result<(), String> {
+        self.heed_lease(now, actions);
         let taken = self.on_peer(now, from, event, actions);
         self.note_changes(now);
         taken
@@ -42,7 +43,9 @@ impl Core {
         event: PeerEvent,
         actions: &mut Vec<Action>,
     ) -> Result<(), String> {
-        if self.stopped || from == self.settings.me || from.0 >= self.settings.nodes {
+        // Where a log tells who takes part, others may come than were there at first.
+        let unknown = self.control.is_none() && from.0 >= self.settings.nodes;
+        if self.stopped || from == self.settings.me || unknown {
             return Ok(());
         }
         match event {
@@ -52,7 +55,9 @@ impl Core {
             PeerEvent::Up => {
                 self.up.insert(from);
                 self.met.insert(from);
-                actions.push(Action::Send(from, Letter::Fixed(self.settings.fixed.clone()).bytes()));
+                if self.control.is_none() {
+                    actions.push(Action::Send(from, Letter::Fixed(self.settings.fixed.clone()).bytes()));
+                }
                 actions.extend(self.watch_letter().map(|letter| Action::Send(from, letter.bytes())));
                 self.touch();
                 self.begin_detection(now, actions);
@@ -61,13 +66,15 @@ impl Core {
                 self.up.remove(&from);
                 self.looks.gone(from);
                 self.answer_looks(actions);
+                self.hint(now, from);
                 self.touch();
             }
+            PeerEvent::Broken | PeerEvent::Shunned if self.control.is_some() => self.hint(now, from),
             PeerEvent::Broken => self.crash(now, from, actions),
             PeerEvent::Shunned => self.held_for_crashed(from, actions),
             PeerEvent::Letter(bytes) => {
                 let letter = Letter::read(&bytes).ok_or("bytes that are no letter")?;
-                if letter == Letter::HeldForCrashed {
+                if letter == Letter::HeldForCrashed && self.control.is_none() {
                     self.held_for_crashed(from, actions);
                 } else if self.crashed.contains(&from) {
                     actions.push(Action::Send(from, Letter::HeldForCrashed.bytes()));
@@ -124,7 +131,7 @@ impl Core {
             }
             Letter::Look { question, gate } => {
                 let gates = self.views(now, gate.as_deref());
-                let seen = Letter::Seen { question, gates, who: self.who() };
+                let seen = Letter::Seen { question, gates, who: self.who(now) };
                 actions.push(Action::Send(from, seen.bytes()));
             }
             Letter::Seen { question, gates, who } => {
@@ -135,12 +142,16 @@ impl Core {
             }
             Letter::Watch(begins) => self.watched(from, begins),
             Letter::Changed => actions.push(Action::Changed),
+            // With a log nobody is gone before the log says so, and crashes are found by the voters.
+            Letter::Leaving | Letter::HeldForCrashed | Letter::MetAll if self.control.is_some() => {}
             Letter::Leaving => self.crash(now, from, actions),
             Letter::HeldForCrashed => unreachable!("answered before"),
             Letter::MetAll => {
                 self.met_all.insert(from);
                 self.begin_detection(now, actions);
             }
+            Letter::Lease(message) => self.lease_letter(now, from, message, actions),
+            Letter::Log(_) => return Err("a letter of the log, which goes another way".into()),
         }
         Ok(())
     }
@@ -156,13 +167,18 @@ impl Core {
     ) -> Result<(), String> {
         if let Some(taken) = self.at_gate(now, id, actions, |gate, out| gate.deliver(now, from, &bytes, out))
         {
-            return taken.map_err(|error| error.to_string());
+            return match taken {
+                // Who is gone may have sent a letter before; where members come and go, that is no junk.
+                Err(NotTaken::Refused(Refusal::Stranger(_))) if self.control.is_some() => Ok(()),
+                taken => taken.map_err(|error| error.to_string()),
+            };
         }
         if self.early.len() >= EARLY_GATES && !self.early.contains_key(&id) {
             return Err(format!("a message for gate {}, which is not known, like too many others", id.0));
         }
+        let agreed = self.control.is_some();
         let early = self.early.entry(id).or_default();
-        if early.is_empty() {
+        if early.is_empty() && !agreed {
             actions.push(Action::Send(from, Letter::WhatIs(id).bytes()));
         }
         let kept: usize = early.iter().map(|(_, bytes)| bytes.len() + 32).sum();
@@ -187,11 +203,16 @@ impl Core {
 
     /// There is a gate.
     fn learn(&mut self, now: Time, definition: Definition, actions: &mut Vec<Action>) {
-        let (id, name) = (definition.id, definition.name.clone());
-        if self.gates.contains_key(&id) {
+        if self.gates.contains_key(&definition.id) {
             return;
         }
         self.open_gate(now, definition.clone(), None, actions).expect("it was looked at");
+        self.learnt(now, definition, actions);
+    }
+
+    /// There is a gate, and it is open: what came for it before happens.
+    pub(super) fn learnt(&mut self, now: Time, definition: Definition, actions: &mut Vec<Action>) {
+        let (id, name) = (definition.id, definition.name.clone());
         self.catalogue.insert(definition.clone());
         actions.push(Action::Opened(definition));
         for (from, bytes) in self.early.remove(&id).unwrap_or_default() {
@@ -231,7 +252,11 @@ impl Core {
 
     /// Begins to look for crashes, once everybody has met everybody: who cannot answer yet is not dead.
     pub(super) fn begin_detection(&mut self, now: Time, actions: &mut Vec<Action>) {
-        if self.detector.is_some() || self.others.is_empty() || !self.others.is_subset(&self.met) {
+        if self.control.is_some()
+            || self.detector.is_some()
+            || self.others.is_empty()
+            || !self.others.is_subset(&self.met)
+        {
             return;
         }
         if !self.said_met_all {
@@ -319,7 +344,7 @@ impl Core {
         let told: Vec<GateId> =
             self.gates.iter().filter(|(_, gate)| tells(gate)).map(|(id, _)| *id).collect();
         for id in told {
-            self.at_gate(now, id, actions, |gate, out| gate.crashed(now, node, out));
+            self.at_gate(now, id, actions, |gate, out| gate.crashed(now, node, Incarnation(0), out));
         }
     }
 

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kgate_core::{Span, Time};
+use serde::{Deserialize, Serialize};
 
 use super::letter::GateId;
 use super::view::Process;
@@ -37,6 +38,8 @@ pub(super) struct Request {
 pub(super) enum RequestState {
     Waits,
     Holds,
+    /// It was told that its permit no longer counts, and has not said that whatever it did is over.
+    Loses,
 }
 
 /// How long the word of a session counts.
@@ -65,6 +68,17 @@ impl Terms {
 
 /// A session, its stream, and where its requests stand.
 pub(super) type Summary = (SessionId, Option<ClientId>, Vec<(u64, RequestState)>);
+
+/// A session of a node that has stopped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ParkedSession {
+    pub(super) id: u64,
+    secret: u128,
+    process: Process,
+    until: Time,
+    /// What it holds: by the client's number, at which gate, and whether it was told that it no longer counts.
+    pub(super) requests: Vec<(u64, u32, bool)>,
+}
 
 /// All sessions of this node.
 #[derive(Debug)]
@@ -121,6 +135,40 @@ impl Sessions {
         };
         self.sessions.insert(id, session);
         id
+    }
+
+    /// All that hold something, and how many there ever were.
+    pub(super) fn park(&self) -> (u64, Vec<ParkedSession>) {
+        let parked = self.sessions.iter().map(|(id, session)| {
+            let held = session.requests.iter().filter(|(_, request)| request.state != RequestState::Waits);
+            let requests = held.filter_map(|(number, request)| {
+                Some((*number, request.gate?.0, request.state == RequestState::Loses))
+            });
+            let requests: Vec<(u64, u32, bool)> = requests.collect();
+            let Session { secret, process, until, .. } = session;
+            ParkedSession { id: id.0, secret: secret.0, process: process.clone(), until: *until, requests }
+        });
+        (self.opened, parked.filter(|session| !session.requests.is_empty()).collect())
+    }
+
+    /// They are there again, each without a stream.
+    pub(super) fn unpark(&mut self, opened: u64, parked: Vec<ParkedSession>) {
+        self.opened = opened;
+        for ParkedSession { id, secret, process, until, requests } in parked {
+            let state = |loses: bool| if loses { RequestState::Loses } else { RequestState::Holds };
+            let requests = requests.into_iter().map(|(number, gate, loses)| {
+                (number, Request { gate: Some(GateId(gate)), state: state(loses) })
+            });
+            let session = Session {
+                secret: Secret(secret),
+                client: None,
+                process,
+                until,
+                requests: requests.collect(),
+            };
+            self.ends.insert((until, SessionId(id)));
+            self.sessions.insert(SessionId(id), session);
+        }
     }
 
     /// A request of a session begins at a gate.

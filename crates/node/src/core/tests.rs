@@ -5,6 +5,7 @@ mod catalogue;
 mod clients;
 mod crashes;
 mod fleet;
+mod world;
 
 use kgate_core::Span;
 
@@ -28,7 +29,15 @@ fn settings(nodes: u32) -> Settings {
         refresh: Span(20_000_000),
         life: Incarnation(1),
         seed: 1,
+        control: None,
     }
+}
+
+/// What is left out of a node on purpose, for tests that must miss it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Flaws {
+    /// Gates may grant whether there is a lease or not (against rule N5).
+    pub(super) grants_without_lease: bool,
 }
 
 fn fixed(id: u32, name: &str, permits: u32, protocol: &str) -> Definition {

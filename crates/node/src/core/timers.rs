@@ -23,6 +23,12 @@ pub(super) enum Due {
     Bury(NodeId),
     /// What has changed is told.
     Change,
+    /// The lease has been over for long.
+    NoQuorum,
+    /// Whoever was told that its permit no longer counts has surely ended.
+    Reclaim(RequestKey),
+    /// This node takes part as it should, or something is proposed again.
+    Seek,
 }
 
 /// All timers that run. Each runs once at most; armed again, it starts anew.

@@ -3,6 +3,8 @@
 use kgate_core::{NodeId, Time};
 use serde::{Deserialize, Serialize};
 
+use super::control::ControlView;
+
 /// The process for which a permit is asked, as its client tells it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
@@ -41,6 +43,8 @@ pub struct Who {
     pub crashed: Vec<NodeId>,
     /// To whom it has no connection now.
     pub unreachable: Vec<NodeId>,
+    /// How it stands with the log, where there is one.
+    pub control: Option<ControlView>,
 }
 
 /// Somebody who holds or waits at a node.

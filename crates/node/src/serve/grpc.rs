@@ -6,6 +6,7 @@ use kgate_api::v1;
 use kgate_api::v1::ask::Ask as Said;
 use kgate_api::v1::gates_server::Gates;
 use kgate_api::v1::tell::Tell as Say;
+use kgate_control::timing::Timing;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt};
@@ -49,11 +50,11 @@ impl Gates for Api {
         let desk = self.0.clone();
         let visit = Visit::begin(desk.guard.clone(), caller(&request))?;
         let (client, also, told) = desk.open().await.ok_or_else(stopped)?;
-        let node = desk.node;
+        let (node, timing) = (desk.node, desk.timing);
         tokio::spawn(listen(desk, visit.clone(), client, also, request.into_inner()));
         let tells = ReceiverStream::new(told).map(move |tell| {
             visit.tells(&tell);
-            Ok(v1::Tell { tell: Some(say(tell, node)) })
+            Ok(v1::Tell { tell: Some(say(tell, node, timing)) })
         });
         Ok(Response::new(Box::pin(tells)))
     }
@@ -157,7 +158,7 @@ fn process_of(process: Option<v1::Process>) -> Process {
     Process { pid, host, user, command }
 }
 
-fn say(tell: Tell, node: u32) -> Say {
+fn say(tell: Tell, node: u32, timing: Option<Timing>) -> Say {
     match tell {
         Tell::Welcome { session, secret, valid_for, holds } => Say::Welcome(v1::Welcome {
             session: session.0,
@@ -165,6 +166,9 @@ fn say(tell: Tell, node: u32) -> Say {
             node,
             valid_for_ns: valid_for.map(|span| span.0),
             holds,
+            lease_ns: timing.map(|timing| timing.lease.0),
+            renew_every_ns: timing.map(|timing| timing.session_ping.0),
+            stop_max_ns: timing.map(|timing| (timing.grace_max() + timing.kill).0),
         }),
         Tell::Granted { number, slots, fence, permits } => {
             let fence = fence.map(|fence| fence.0.to_be_bytes().to_vec());
@@ -194,5 +198,6 @@ pub(super) fn kind(why: Why) -> v1::Why {
         Why::NoNode => v1::Why::NoNode,
         Why::NoSession => v1::Why::NoSession,
         Why::Forbidden => v1::Why::Forbidden,
+        Why::NoQuorum => v1::Why::NoQuorum,
     }
 }

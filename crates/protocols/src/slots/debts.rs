@@ -3,13 +3,14 @@
 use alloc::vec::Vec;
 
 use kgate_core::NodeId;
+use serde::{Deserialize, Serialize};
 
 use super::message::About;
 use super::slot_set::SlotSet;
 use super::stamp::Stamp;
 
 /// What one process was told.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Debt {
     pub(super) about: About,
     pub(super) holds: SlotSet,
@@ -25,7 +26,7 @@ pub(super) struct Debt {
 }
 
 /// The debts, by who is owed.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Debts(Vec<Debt>);
 
 impl Debts {

@@ -2,13 +2,14 @@
 
 use alloc::vec::Vec;
 
-use kgate_core::NodeId;
+use kgate_core::{Founding, NodeId};
+use serde::{Deserialize, Serialize};
 
 use crate::collections::{NodeList, SortedMap};
 use crate::topology::{self, Members, Order, first_member};
 
 /// Who takes part. Sparse: everybody is a member in its first life unless said otherwise.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Fleet {
     /// Ids are below that.
     pub(super) nodes: u32,
@@ -24,6 +25,15 @@ impl Fleet {
     /// Everybody, in its first life.
     pub(super) fn new(nodes: u32) -> Self {
         Self { nodes, view: 0, absent: NodeList::default(), lives: SortedMap::default() }
+    }
+
+    /// These, each in that life, as of that view.
+    pub(super) fn founded(founding: &Founding) -> Self {
+        let mut fleet = Self::new(0);
+        for &(node, life) in &founding.members {
+            fleet.add(node, life.0);
+        }
+        Self { view: founding.view, ..fleet }
     }
 
     /// The life in which `node` is a member.

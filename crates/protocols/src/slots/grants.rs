@@ -3,12 +3,13 @@
 use alloc::vec::Vec;
 
 use kgate_core::{Fence, GrantId};
+use serde::{Deserialize, Serialize};
 
 use super::slot_set::SlotSet;
 use super::stamp::Stamp;
 
 /// Slots that one request was granted.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Grant {
     /// Names it to its client; none while it is kept.
     pub(super) id: Option<GrantId>,
@@ -39,7 +40,7 @@ impl Grant {
 }
 
 /// All grants of this process, in the order in which they were made.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Grants(Vec<Grant>);
 
 impl Grants {

@@ -5,22 +5,24 @@
 //! lane; between lanes it is not, and nobody can have more units at once than a lane has. At most k holds as before: each slot is in one lane.
 //!
 //! Who waits is placed by what its process knows, without a message: where a slot of its weight is kept; else where the fewest clients of this process wait or
-//! are inside; of equals, in turn. **A free lane never starves a full one for good**: whoever still waits after a while (`ask_again`, or
+//! are inside and the log holds the fewest slots; of equals, in turn. **A free lane never starves a full one for good**: whoever still waits after a while (`ask_again`, or
 //! `PATIENCE`) asks in one more lane as well, at last in all of them; when one grants, it leaves the other queues.
 //!
 //! Cost: each lane that is asked costs what `slots` costs. With one lane everything is handed through.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::fmt;
 
 use kgate_core::{
-    Effect, GrantId, Input, InputOf, Means, Message, Never, NodeId, Notice, Observation, Outbox, Phase,
-    Protocol, Refusal, Setup, Span, Time,
+    Effect, GrantId, Input, InputOf, Means, Message, NodeId, Notice, Observation, Outbox, Phase, Protocol,
+    Refusal, Setup, Span, Time,
 };
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
+use super::park::{Parked, ParkedQueues};
 use super::{Slots, SlotsMessage, SlotsTimer};
 
 /// How long a waiter is content with the lanes that it has asked in, unless told.
@@ -47,6 +49,12 @@ impl Lane {
     /// A slot of this lane as everybody calls it.
     pub(super) fn global(self, slot: u32) -> u32 {
         slot * u32::from(self.of) + u32::from(self.number)
+    }
+
+    /// Those of these slots that are in this lane, as it calls them itself.
+    fn local(self, slots: &[u32]) -> Box<[u32]> {
+        let of = u32::from(self.of);
+        slots.iter().filter(|slot| **slot % of == u32::from(self.number)).map(|slot| slot / of).collect()
     }
 
     /// How many of `permits` slots are in this lane.
@@ -122,7 +130,7 @@ pub(super) struct Waiter {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Lanes {
     pub(super) lanes: SmallVec<[Slots; 1]>,
-    pub(super) several: Option<alloc::boxed::Box<Several>>,
+    pub(super) several: Option<Box<Several>>,
 }
 
 /// What is needed where there are several.
@@ -170,7 +178,7 @@ impl Lanes {
                     out.arm_within(LanesTimer::Of(lane, timer), least, most)
                 }
                 Effect::Disarm(timer) => out.disarm(LanesTimer::Of(lane, timer)),
-                Effect::Persist(never) => match never {},
+                Effect::Persist(_) => unreachable!("a lane stores nothing by itself"),
                 Effect::Notify(notice) => match (&mut self.several, *notice) {
                     (None, notice) => out.notify(notice),
                     (Some(several), notice @ Notice::Granted { .. }) => {
@@ -246,7 +254,8 @@ impl Lanes {
         let rank = |lane: &u8| {
             let slots = &self.lanes[usize::from(*lane)];
             let in_turn = (several.asked + u64::from(slots.me.0) + u64::from(*lane)) % count;
-            (!slots.keeps(weight), slots.waiting() + slots.in_use(), in_turn)
+            let busy = slots.waiting() + slots.in_use() + slots.held_by_log();
+            (!slots.keeps(weight), busy, in_turn)
         };
         let wide_enough = |lane: &u8| self.lanes[usize::from(*lane)].lane.share(several.permits) >= weight;
         (0..self.count()).filter(|lane| !besides.contains(lane) && wide_enough(lane)).min_by_key(rank)
@@ -322,6 +331,43 @@ impl Lanes {
         Ok(())
     }
 
+    fn on_reserved(&mut self, slots: &[u32], now: Time, out: &mut Out) -> Result<(), Refusal> {
+        if !slots.is_sorted_by(|a, b| a < b) {
+            return Err(Refusal::Junk("slots out of order"));
+        }
+        (0..self.count()).try_for_each(|lane| {
+            let local = self.lanes[usize::from(lane)].lane.local(slots);
+            self.at(lane, now, Input::Reserved(local), out)
+        })?;
+        self.time_those_that_wait(out);
+        Ok(())
+    }
+
+    /// Goes on where it stopped. The number of lanes is that of then: it is fixed for a gate's life.
+    fn take_up(parked: Parked, setup: &Setup, out: &mut Out) -> Self {
+        let of = u8::try_from(parked.lanes.len()).expect("at most 64");
+        assert!(of > 0 && (of > 1) == parked.several.is_some(), "so it was put away");
+        let several = parked.several.map(|queues| Box::new(Several::take_up(queues, setup)));
+        let mut lanes = Self { lanes: SmallVec::new(), several };
+        let mut permits = 0;
+        for (number, parked) in (0..of).zip(parked.lanes) {
+            let lane = Lane { number, of };
+            let mut inner = Outbox::new();
+            permits += parked.permits;
+            let share = Setup { permits: parked.permits, ..setup.clone() };
+            let slots = Slots::start(&share, Some(Box::new(parked)), &mut inner);
+            lanes.lanes.push(Slots { lane, ..slots });
+            lanes.carry_out(number, inner, out);
+        }
+        if permits != setup.permits {
+            // k was changed meanwhile; a k of 0 is refused and changes nothing.
+            let _ = lanes.handle(Time::ZERO, Input::Resize(setup.permits), out);
+        } else if lanes.several.is_some() {
+            lanes.time_those_that_wait(out);
+        }
+        lanes
+    }
+
     /// The lane that granted.
     fn lane_of(&self, grant: GrantId) -> Result<u8, Refusal> {
         let lane = self.lanes[0].lane.named(grant);
@@ -330,6 +376,29 @@ impl Lanes {
 }
 
 impl Several {
+    fn put_away(&self) -> ParkedQueues {
+        let waiters = self.waiters.iter();
+        ParkedQueues {
+            permits: self.permits,
+            waiters: waiters.map(|(number, it)| (*number, it.weight, it.lanes.to_vec())).collect(),
+            queues: self.queues.clone(),
+            asked: self.asked,
+        }
+    }
+
+    fn take_up(parked: ParkedQueues, setup: &Setup) -> Self {
+        let waiter = |weight, lanes: Vec<u8>| Waiter { weight, lanes: lanes.into(), aged: false };
+        let waiters = parked.waiters.into_iter();
+        Self {
+            permits: parked.permits,
+            patience: setup.slots.ask_again.unwrap_or(PATIENCE),
+            waiters: waiters.map(|(number, weight, lanes)| (number, waiter(weight, lanes))).collect(),
+            queues: parked.queues,
+            asked: parked.asked,
+            timed: false,
+        }
+    }
+
     /// The first that waits in that lane has been granted.
     fn served(&mut self, lane: u8) -> (u64, Waiter) {
         let number = self.queues[usize::from(lane)].pop_front().expect("whoever is granted waited");
@@ -367,9 +436,12 @@ impl Protocol for Lanes {
     const MEANS: Means = Means::Slots;
     type Message = LanesMessage;
     type Timer = LanesTimer;
-    type Durable = Never;
+    type Durable = Box<Parked>;
 
-    fn start(setup: &Setup, restored: Option<Never>, out: &mut Out) -> Self {
+    fn start(setup: &Setup, restored: Option<Box<Parked>>, out: &mut Out) -> Self {
+        if let Some(parked) = restored {
+            return Self::take_up(*parked, setup, out);
+        }
         let of = u8::try_from(setup.slots.lanes.clamp(1, MOST)).expect("at most 64");
         let several = (of > 1).then(|| Several {
             permits: setup.permits,
@@ -384,7 +456,7 @@ impl Protocol for Lanes {
             let lane = Lane { number, of };
             let mut inner = Outbox::new();
             let share = Setup { permits: lane.share(setup.permits), ..setup.clone() };
-            let slots = Slots::start(&share, restored, &mut inner);
+            let slots = Slots::start(&share, None, &mut inner);
             lanes.lanes.push(Slots { lane, ..slots });
             lanes.carry_out(number, inner, out);
         }
@@ -400,6 +472,8 @@ impl Protocol for Lanes {
             Input::Resize(permits) if several => self.on_resize(permits, now, out),
             Input::Acquire { weight } => self.at(0, now, Input::Acquire { weight }, out),
             Input::Withdraw => self.at(0, now, Input::Withdraw, out),
+            Input::Reserved(slots) if several => self.on_reserved(&slots, now, out),
+            Input::Reserved(slots) => self.at(0, now, Input::Reserved(slots), out),
             Input::Resize(permits) => self.at(0, now, Input::Resize(permits), out),
             Input::Release { grant } => self.at(self.lane_of(grant)?, now, Input::Release { grant }, out),
             Input::Deliver { from, message: LanesMessage { lane, message } } => {
@@ -417,6 +491,11 @@ impl Protocol for Lanes {
             Input::Crashed(node, life) => self.all(now, &Input::Crashed(node, life), out),
             Input::Joined(node, life) => self.all(now, &Input::Joined(node, life), out),
         }
+    }
+
+    fn park(&self) -> Option<Box<Parked>> {
+        let lanes = self.lanes.iter().map(Slots::put_away).collect::<Option<_>>()?;
+        Some(Box::new(Parked { lanes, several: self.several.as_deref().map(Several::put_away) }))
     }
 
     fn is_outdated(&self, from: NodeId, message: &LanesMessage) -> bool {

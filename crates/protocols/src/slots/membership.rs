@@ -5,9 +5,10 @@
 //! learn nothing but the log, and asks only once it has installed the view that adds it. Requests of a view that is not
 //! installed here are kept until it is: otherwise a clock would run ahead of its view.
 
-use kgate_core::{Fence, Membership, NodeId, Refusal};
+use kgate_core::{Fence, Founding, Membership, NodeId, Refusal};
 
 use super::defects::{S2, S5, S6, S12};
+use super::fleet::Fleet;
 use super::message::{About, Head, SlotsMessage};
 use super::stamp::Clock;
 use super::{Out, Slots};
@@ -22,6 +23,14 @@ impl Slots {
             Membership::Log => self.life = None,
             Membership::Join => self.begin_join(life, out),
         }
+    }
+
+    /// The log tells who takes part when this gate is made. Whoever does not is added later.
+    pub(super) fn begin_founded(&mut self, founding: &Founding) {
+        self.fleet = Fleet::founded(founding);
+        self.clock = Clock { view: founding.view, ticks: 0 };
+        self.life = self.fleet.life(self.me);
+        self.returns = u32::from(self.life.is_none());
     }
 
     /// Whether a message counts: its sender, and the process that asks, are members in those lives.

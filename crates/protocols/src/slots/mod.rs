@@ -15,6 +15,8 @@
 //! - `asking.rs`: clients, the request, the decision, what becomes of slots that are given back;
 //! - `answering.rs`: requests of others, debts, relays of the tree;
 //! - `membership.rs`: lives and views, from the log; `join.rs`: without one;
+//! - `reserved.rs`: slots that the agreed log holds;
+//! - `park.rs`: a clean stop, and going on after it;
 //! - `lanes.rs`: several independent queues under one roof.
 //!
 //! Deviations from the design (`docs/SLOTS.md`): no process remembers the last request of every other one; a debt is replaced only by a newer one, which is
@@ -31,14 +33,17 @@ mod join;
 mod lanes;
 mod membership;
 mod message;
+mod park;
 mod pending;
 mod ranges;
 mod relay;
+mod reserved;
 mod slot_set;
 mod stamp;
 
 pub use lanes::{Lanes, LanesMessage, LanesTimer};
 pub use message::{About, Answers, Head, Report, Scope, SlotsMessage};
+pub use park::{Parked, ParkedLane};
 pub use ranges::Ranges;
 pub use slot_set::SlotSet;
 pub use stamp::{Clock, Stamp};
@@ -48,8 +53,8 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use kgate_core::{
-    Dissemination, Fence, Input, InputOf, Means, Membership, Never, NodeId, Observation, Outbox, Phase,
-    Printed, Protocol, Refusal, Setup, SlotOptions, Time,
+    Dissemination, Fence, Input, InputOf, Means, Membership, NodeId, Observation, Outbox, Phase, Printed,
+    Protocol, Refusal, Setup, SlotOptions, Time,
 };
 
 use crate::collections::NodeList;
@@ -92,6 +97,8 @@ pub struct Slots {
     wishes: VecDeque<u32>,
     pending: Option<Box<Pending>>,
     grants: Grants,
+    /// What the agreed log holds, as far as it has been applied here.
+    reserved: SlotSet,
     debts: Debts,
     relays: Relays,
     /// How many slots others held when this process last decided: a guess at how crowded it is, on which nothing but speed depends.
@@ -248,13 +255,10 @@ impl Protocol for Slots {
     const MEANS: Means = Means::Slots;
     type Message = SlotsMessage;
     type Timer = SlotsTimer;
-    type Durable = Never;
+    type Durable = Box<ParkedLane>;
 
-    fn start(setup: &Setup, restored: Option<Never>, out: &mut Out) -> Self {
-        assert!(
-            restored.is_none() && setup.nodes <= Fence::NODES,
-            "at most 2^24 processes have room in a fence"
-        );
+    fn start(setup: &Setup, restored: Option<Box<ParkedLane>>, out: &mut Out) -> Self {
+        assert!(setup.nodes <= Fence::NODES, "at most 2^24 processes have room in a fence");
         let mut slots = Self {
             me: setup.me,
             lane: Lane::ONLY,
@@ -271,6 +275,7 @@ impl Protocol for Slots {
             wishes: VecDeque::new(),
             pending: None,
             grants: Grants::default(),
+            reserved: SlotSet::default(),
             debts: Debts::default(),
             relays: Relays::default(),
             crowd: 0,
@@ -278,7 +283,11 @@ impl Protocol for Slots {
             joining: None,
             noticed: NodeList::default(),
         };
-        if slots.returns > 0 {
+        if let Some(parked) = restored {
+            slots.take_up(*parked, setup, out);
+        } else if let Some(founding) = &setup.founding {
+            slots.begin_founded(founding);
+        } else if slots.returns > 0 {
             slots.begin_return(setup.life.0, out);
         }
         slots
@@ -292,11 +301,16 @@ impl Protocol for Slots {
             Input::Deliver { from, message } => return self.on_deliver(from, message, out),
             Input::Crashed(node, life) => return self.on_crashed(node, life.0, out),
             Input::Joined(node, life) => return self.on_joined(node, life.0, out),
+            Input::Reserved(slots) => return self.on_reserved(slots, out),
             Input::Resize(permits) => self.on_resize(permits, out),
             Input::Lease(valid) => self.on_lease(valid, out),
             Input::Expire(timer) => self.on_expire(timer, out),
         }
         Ok(())
+    }
+
+    fn park(&self) -> Option<Box<ParkedLane>> {
+        self.put_away().map(Box::new)
     }
 
     /// Answers to a request of this process that is not out: no stamp is ever used twice. Without a log any message may tell of a new life.

@@ -11,6 +11,7 @@ fn config(address: &str, security: Security) -> LinkConfig {
         security,
         limits: LinkLimits::default(),
         accepts_returns: false,
+        when_full: WhenFull::Break,
     }
 }
 

@@ -160,7 +160,8 @@ impl Fleet {
     pub(super) fn pass(&mut self, span: Span) {
         let end = self.now + span;
         loop {
-            let due = self.nodes.iter().filter_map(|(node, core)| Some((core.next_due()?, *node))).min();
+            let due =
+                self.nodes.iter().filter_map(|(node, core)| Some((core.next_due(self.now)?, *node))).min();
             let Some((at, node)) = due.filter(|due| due.0 <= end) else { break };
             self.now = self.now.max(at);
             let mut actions = Vec::new();
@@ -181,6 +182,9 @@ impl Fleet {
                 Action::Shun(_) | Action::Changed | Action::Opened(_) => {}
                 Action::Probe { session, number, slots, .. } => self.probes.push((session, number, slots)),
                 Action::Stop(why) => self.stopped.push((node, why)),
+                Action::Propose(..) | Action::Connect(..) | Action::Disconnect(_) | Action::NewLife => {
+                    unreachable!("there is no log")
+                }
             }
         }
     }

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use kgate_core::{Dissemination, Membership, Printed, SlotOptions};
 
-use super::world::{Config, MOST, SOON, Step, World};
+use super::world::{Config, Holds, MOST, Parks, SOON, Step, World};
 use crate::slots::defects::{S1, S2, S4, S5, S6, S7, S8, S9, S10, S11, S12, S13, SP1, SP2};
 
 /// Numbers from a seed (splitmix64).
@@ -57,10 +57,12 @@ fn config(dice: &mut Dice, membership: Membership, printed: Printed) -> Config {
         leases: dice.below(3) == 0,
         doubles: dice.below(3) == 0,
         losses: dice.coin(),
+        parks: Parks::Never,
+        holds: Holds::Never,
     }
 }
 
-fn drawn(seed: u64, membership: Membership, printed: Printed) -> (Config, Vec<Step>) {
+pub(super) fn drawn(seed: u64, membership: Membership, printed: Printed) -> (Config, Vec<Step>) {
     let mut dice = Dice(seed);
     let config = config(&mut dice, membership, printed);
     let steps = 40 + dice.below(400);
@@ -68,7 +70,7 @@ fn drawn(seed: u64, membership: Membership, printed: Printed) -> (Config, Vec<St
 }
 
 /// What is wrong with a run, a panic included; otherwise how many grants there were.
-fn play(world: &mut World, steps: &[Step]) -> Result<u32, String> {
+pub(super) fn play(world: &mut World, steps: &[Step]) -> Result<u32, String> {
     let verdict = catch_unwind(AssertUnwindSafe(|| world.run(steps)));
     match verdict {
         Ok(Ok(())) => Ok(world.grants),
@@ -81,7 +83,7 @@ fn play(world: &mut World, steps: &[Step]) -> Result<u32, String> {
 }
 
 /// Leaves out whatever steps a failing run does not need, and tells the rest.
-fn told(seed: u64, config: Config, mut steps: Vec<Step>) -> String {
+pub(super) fn told(seed: u64, config: Config, mut steps: Vec<Step>) -> String {
     let mut size = steps.len().div_ceil(2);
     while size > 0 {
         let mut at = 0;
@@ -116,7 +118,7 @@ fn all_is_well(seeds: core::ops::Range<u64>, membership: Membership) {
 }
 
 /// How many seeds a test tries; more by the environment, for a long night.
-fn seeds() -> core::ops::Range<u64> {
+pub(super) fn seeds() -> core::ops::Range<u64> {
     let given = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let first = given("KGATE_FIRST_SEED").unwrap_or(0);
     first..first + given("KGATE_TEST_SEEDS").unwrap_or(1500)

@@ -1,6 +1,8 @@
 //! Lives and views by the log (`docs/SLOTS.md` section 5).
 
-use kgate_core::{Incarnation, NodeId, Observation, Outbox, Setup};
+use alloc::vec;
+
+use kgate_core::{Founding, Incarnation, NodeId, Observation, Outbox, Setup};
 
 use super::*;
 use crate::slots::defects::S6;
@@ -282,4 +284,29 @@ fn add_a_fourth(net: &mut Net<Slots>, slots: SlotOptions) {
     let (me, life) = (NodeId(3), Incarnation(1));
     let known = Setup { me, life, slots, ..setup(4, 1, Printed::NONE) };
     net.nodes.push(Slots::start(&known, None, &mut Outbox::new()));
+}
+
+/// Section 5: a gate that the log makes begins in the view of its entry, with those who take part then. Who does not asks once it is added, and then everybody
+/// hears of it; fences begin with the view, so that a gate that is made again starts above its past.
+#[test]
+fn a_gate_made_by_the_log() {
+    for slots in [flat(), tree()] {
+        let members = [(0, 3), (2, 5)].map(|(node, life)| (NodeId(node), Incarnation(life)));
+        let founding = Founding { view: 7, members: members.to_vec() };
+        let mut net: Net<Slots> =
+            Net::with(Setup { slots, founding: Some(founding), ..setup(3, 1, Printed::NONE) });
+        acquire(&mut net, 1, 1);
+        assert!(net.sent.is_empty(), "it does not take part");
+        acquire(&mut net, 0, 1);
+        assert_eq!(net.sent("request"), [(0, 2)]);
+        net.deliver_all();
+        let (_, first) = last(&net, 0);
+        assert_eq!((net.inside(), first.0 >> 96), (vec![0], 7));
+        net.tell_joined(0..3, 1, 9);
+        net.deliver_all();
+        net.release(0);
+        net.deliver_all();
+        assert_eq!(net.inside(), [1]);
+        assert!(last(&net, 1).1 > first, "{slots:?}");
+    }
 }

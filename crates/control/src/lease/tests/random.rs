@@ -1,0 +1,59 @@
+//! All rules together, in worlds drawn at random: with all of them nothing happens to anybody, and each left out is caught.
+
+use super::world::{Flaw, LEASE, World};
+
+/// How many worlds; `KGATE_TEST_SEEDS` asks for more, `KGATE_FIRST_SEED` for others.
+fn seeds(usual: u64) -> std::ops::Range<u64> {
+    let given = |name| std::env::var(name).ok().and_then(|text: String| text.parse::<u64>().ok());
+    let first = given("KGATE_FIRST_SEED").unwrap_or(0);
+    first..first + given("KGATE_TEST_SEEDS").unwrap_or(usual)
+}
+
+/// LEASES 13: with all rules no child is alive after its slot was free, though many are evicted, also after the voters changed.
+#[test]
+fn no_child_outlives_its_slot() {
+    let (mut runs, mut evictions, mut by_others, mut cleared, mut children) =
+        (0_u64, 0_u64, 0_u64, 0_u64, 0_u64);
+    let mut least = u64::MAX;
+    for seed in seeds(3000) {
+        let verdict = World::run(seed, None);
+        if let Some(violation) = verdict.violation {
+            panic!(
+                "seed {seed}: {violation}\nREPRODUCE WITH: KGATE_FIRST_SEED={seed} KGATE_TEST_SEEDS=1 cargo test -p kgate-control --lib no_child_outlives"
+            );
+        }
+        runs += 1;
+        evictions += u64::from(verdict.evicted);
+        by_others += u64::from(verdict.evicted_by_others);
+        cleared += verdict.cleared;
+        children += verdict.children;
+        least = least.min(verdict.margin.unwrap_or(u64::MAX));
+    }
+    println!(
+        "{runs} runs, {evictions} evictions ({by_others} after a change of voters), {cleared} cleared of a suspicion, {children} children; \
+         least margin {} ppm of L",
+        least / (LEASE / 1_000_000)
+    );
+    if runs >= 1000 {
+        assert!(evictions * 3 > runs && by_others * 10 > runs && cleared * 10 > runs && children > runs);
+        assert!(least < LEASE / 5, "the worlds never come near the edge");
+    }
+}
+
+/// LEASES 13: each rule left out is caught by the same worlds.
+#[test]
+fn each_rule_left_out_is_caught() {
+    let mut uncaught = Vec::new();
+    for flaw in Flaw::ALL {
+        let t = std::env::var("COUNT").is_ok();
+        if std::env::var("ONLY").is_ok_and(|only| !only.split(',').any(|name| name == format!("{flaw:?}"))) {
+            continue;
+        }
+        let mut caught = seeds(20_000).filter(|seed| World::run(*seed, Some(flaw)).violation.is_some());
+        match caught.next() {
+            Some(seed) => println!("{flaw:?}: seed {seed}, more: {}", if t { caught.count() } else { 0 }),
+            None => uncaught.push(flaw),
+        }
+    }
+    assert!(uncaught.is_empty(), "not caught: {uncaught:?}");
+}

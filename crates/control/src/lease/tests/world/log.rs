@@ -1,0 +1,168 @@
+//! The agreed log as a total order: each node has some of it appended, and some of that applied. Raft is behind this, not in it.
+
+use std::collections::BTreeSet;
+
+use kgate_core::{Incarnation, NodeId};
+
+use super::flaw::Flaw;
+use crate::lease::Proposal;
+use crate::roll::{Eviction, LeaseTerms, Roll, RollChange};
+use crate::voters::Voters;
+
+#[derive(Clone, Debug)]
+enum Entry {
+    Proposal(Proposal),
+    Voters(Voters),
+    Add(NodeId, Incarnation, LeaseTerms),
+}
+
+/// What an entry has done, once it is committed.
+#[derive(Clone, Debug, Default)]
+pub(in crate::lease::tests) struct Outcome {
+    pub(in crate::lease::tests) change: Option<RollChange>,
+    pub(in crate::lease::tests) voters: Option<Voters>,
+}
+
+pub(in crate::lease::tests) struct Log {
+    flaw: Option<Flaw>,
+    entries: Vec<Entry>,
+    outcomes: Vec<Outcome>,
+    roll: Roll,
+    voters: Voters,
+    /// Of lives that are gone: only a flaw looks at them.
+    gone: Option<(NodeId, Incarnation, LeaseTerms)>,
+    pub(in crate::lease::tests) appended: Vec<usize>,
+}
+
+impl Log {
+    /// A log whose first entries make the voters and one member; everybody has them.
+    pub(in crate::lease::tests) fn new(
+        nodes: usize,
+        voters: BTreeSet<NodeId>,
+        member: (NodeId, Incarnation, LeaseTerms),
+        flaw: Option<Flaw>,
+    ) -> Self {
+        let first = Voters { at: 1, sets: vec![voters] };
+        let entries = vec![Entry::Voters(first), Entry::Add(member.0, member.1, member.2)];
+        let mut log = Self {
+            flaw,
+            entries,
+            outcomes: Vec::new(),
+            roll: Roll::default(),
+            voters: Voters::default(),
+            gone: None,
+            appended: vec![2; nodes],
+        };
+        log.commit();
+        log
+    }
+
+    pub(in crate::lease::tests) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(in crate::lease::tests) fn committed(&self) -> usize {
+        self.outcomes.len()
+    }
+
+    pub(in crate::lease::tests) fn outcome(&self, index: usize) -> &Outcome {
+        &self.outcomes[index - 1]
+    }
+
+    pub(in crate::lease::tests) fn roll(&self) -> &Roll {
+        &self.roll
+    }
+
+    /// The newest voters within the first entries.
+    pub(in crate::lease::tests) fn voters_within(&self, length: usize) -> &Voters {
+        let voters = |entry: &'_ Entry| matches!(entry, Entry::Voters(_));
+        match self.entries[..length].iter().rfind(|entry| voters(entry)) {
+            Some(Entry::Voters(voters)) => voters,
+            Some(Entry::Proposal(_) | Entry::Add(..)) | None => {
+                unreachable!("the first entry makes the voters")
+            }
+        }
+    }
+
+    pub(in crate::lease::tests) fn propose(&mut self, proposal: Proposal) {
+        self.entries.push(Entry::Proposal(proposal));
+        self.commit();
+    }
+
+    /// The next step towards those voters: first both sets, then, once that is committed, the new one. Whether there is more to do.
+    pub(in crate::lease::tests) fn change_voters(&mut self, target: &BTreeSet<NodeId>) -> bool {
+        let newest = self.voters_within(self.len()).clone();
+        if newest.at != self.voters.at {
+            return true;
+        }
+        let at = self.entries.len() as u64 + 1;
+        let sets = match newest.sets.as_slice() {
+            [one] if one == target => return false,
+            [one] => vec![one.clone(), target.clone()],
+            _ => vec![target.clone()],
+        };
+        self.entries.push(Entry::Voters(Voters { at, sets }));
+        self.commit();
+        true
+    }
+
+    /// A quorum of the newest voters has it: it is decided, and what it does is fixed.
+    pub(in crate::lease::tests) fn commit(&mut self) {
+        let newest = self.voters_within(self.len());
+        let reached = newest.reached(|node| self.appended.get(node.index()).copied()).unwrap_or(0);
+        while self.outcomes.len() < reached {
+            let index = self.outcomes.len() + 1;
+            let outcome = self.decide(index as u64);
+            if let Some(change) = outcome.change {
+                self.roll.apply(change);
+            }
+            if let Some(voters) = &outcome.voters {
+                self.voters = voters.clone();
+            }
+            self.outcomes.push(outcome);
+        }
+    }
+
+    fn decide(&mut self, index: u64) -> Outcome {
+        let entry = self.entries[self.outcomes.len()].clone();
+        let change = match entry {
+            Entry::Voters(voters) => return Outcome { change: None, voters: Some(voters) },
+            Entry::Add(node, incarnation, terms) => Some(RollChange::Added(node, incarnation, terms)),
+            Entry::Proposal(Proposal::Suspect { node, incarnation }) => {
+                let trusted = self.roll.is_trusted(node, incarnation);
+                trusted.then_some(RollChange::Suspected(node, incarnation, index))
+            }
+            Entry::Proposal(Proposal::Unsuspect { node, incarnation, at }) => {
+                self.unsuspect(node, incarnation, at)
+            }
+            Entry::Proposal(Proposal::Evict { node, incarnation, at, voters_at, waited }) => {
+                self.evict(Eviction { node, incarnation, at, voters_at, waited })
+            }
+        };
+        Outcome { change, voters: None }
+    }
+
+    fn unsuspect(&self, node: NodeId, incarnation: Incarnation, at: u64) -> Option<RollChange> {
+        match (self.roll.life(node, incarnation), self.gone) {
+            (Some(member), _) => {
+                (member.suspected == Some(at)).then_some(RollChange::Unsuspected(node, incarnation))
+            }
+            (None, Some((node, incarnation, terms))) if self.flaw == Some(Flaw::Resurrection) => {
+                Some(RollChange::Added(node, incarnation, terms))
+            }
+            (None, _) => None,
+        }
+    }
+
+    fn evict(&mut self, eviction: Eviction) -> Option<RollChange> {
+        let Eviction { node, incarnation, .. } = eviction;
+        let terms = self.roll.life(node, incarnation)?.terms;
+        let in_force = match self.flaw {
+            Some(Flaw::OtherVotersEvict) => eviction.voters_at,
+            _ => self.voters.at,
+        };
+        let may = self.roll.may_evict(eviction, in_force).is_ok() || self.flaw == Some(Flaw::EvictBlindly);
+        self.gone = may.then_some((node, incarnation, terms)).or(self.gone);
+        may.then_some(RollChange::Gone(node, incarnation))
+    }
+}

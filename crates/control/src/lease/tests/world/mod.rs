@@ -1,0 +1,509 @@
+//! A world with clocks that err: six nodes with real [`Leases`], one of them (p) with a client and its child, a log that is a total order,
+//! and everything that may go wrong. Real time is known to the judge alone.
+
+mod chaos;
+mod client;
+mod clock;
+mod dice;
+mod flaw;
+mod judge;
+mod knobs;
+mod log;
+mod sessions;
+
+use std::collections::BTreeMap;
+
+use kgate_core::{Incarnation, NodeId, Span, Time};
+
+use crate::lease::{LeaseDeed, LeaseMessage, Leases, Proposal};
+use crate::roll::{LeaseTerms, RollChange, StoreId};
+use client::{Client, Desk, Killer, Plea, Word};
+use clock::{Machine, Real};
+use dice::Dice;
+pub(super) use flaw::Flaw;
+use judge::Judge;
+pub(super) use judge::Verdict;
+pub(super) use knobs::LEASE;
+use knobs::{Knobs, NODES};
+use log::Log;
+
+/// p's one life.
+const LIFE: Incarnation = Incarnation(1);
+/// A run lasts so long.
+const END: Real = 10 * LEASE;
+/// Dead for good.
+const FOR_EVER: Real = Real::MAX / 4;
+
+#[derive(Clone, Debug)]
+enum Event {
+    Wake(NodeId),
+    Message {
+        from: NodeId,
+        to: NodeId,
+        message: LeaseMessage,
+    },
+    Propose(Proposal),
+    Replicate(NodeId),
+    Apply(NodeId),
+    Mishap,
+    /// A voter is killed.
+    Kill(NodeId),
+    Up(NodeId),
+    /// p is cut off from some.
+    Cut,
+    /// A node appends, or applies, nothing for a while.
+    Stall(NodeId),
+    /// The next step of a change of voters.
+    ChangeVoters,
+    /// p's desk looks whether it may grant.
+    Serve,
+    /// p's desk looks whether the client is gone.
+    Count,
+    Plea(Plea),
+    Word(Word),
+    Renew,
+    Look(Killer),
+    Death,
+}
+
+struct Node {
+    leases: Leases,
+    applied: usize,
+    paused_until: Real,
+    down_until: Real,
+    /// Nothing is appended, or applied, until then.
+    append_stalled_until: Real,
+    apply_stalled_until: Real,
+    /// Nothing goes between p and this node until then.
+    cut_until: Real,
+    /// The wake-up that counts; others are outdated.
+    wake: Option<Real>,
+    /// Of this node to p, for those who promise too early.
+    last_answer: Time,
+}
+
+pub(super) struct World {
+    flaw: Option<Flaw>,
+    knobs: Knobs,
+    dice: Dice,
+    now: Real,
+    events: BTreeMap<(Real, u64), Event>,
+    counter: u64,
+    /// One a node, and the client's own.
+    machines: Vec<Machine>,
+    nodes: Vec<Node>,
+    log: Log,
+    /// When each entry was committed.
+    committed_at: Vec<Real>,
+    client: Client,
+    desk: Desk,
+    /// p's newest ping.
+    newest_ping: u64,
+    judge: Judge,
+}
+
+impl World {
+    /// Runs the world of that seed.
+    pub(super) fn run(seed: u64, flaw: Option<Flaw>) -> Verdict {
+        let mut world = Self::new(seed, flaw);
+        while let Some(((now, _), event)) = world.events.pop_first() {
+            let over = world.judge.evicted.is_some_and(|evicted| now > evicted + 2 * LEASE);
+            if now > END || over || world.judge.verdict.violation.is_some() {
+                break;
+            }
+            world.now = now;
+            world.happen(event);
+        }
+        if let Some(child) = world.client.child {
+            let now = world.now;
+            world.judge.child_ends(now, child.grant, world.slept());
+        }
+        world.judge.verdict
+    }
+
+    fn new(seed: u64, flaw: Option<Flaw>) -> Self {
+        let mut dice = Dice::new(seed);
+        let knobs = Knobs::draw(&mut dice);
+        let machines =
+            knobs.rates.iter().map(|rate| Machine::new(dice.below(30 * LEASE), *rate)).collect::<Vec<_>>();
+        let log = Log::new(NODES, knobs.first.clone(), (knobs.p, LIFE, terms(&knobs, flaw)), flaw);
+        let session = Client { session: 1, deadline: Time::ZERO, child: None, frozen_until: 0 };
+        let desk = Desk { session: 0, open: false, grant: None, grants: 0, gone_at: Time::ZERO };
+        let mut world = Self {
+            flaw,
+            dice,
+            now: 0,
+            events: BTreeMap::new(),
+            counter: 0,
+            nodes: Vec::new(),
+            committed_at: vec![0; log.committed()],
+            machines,
+            log,
+            knobs,
+            client: session,
+            desk,
+            newest_ping: 0,
+            judge: Judge::default(),
+        };
+        for node in (0..NODES).map(node_id) {
+            let leases = world.start(node, 0, None);
+            world.nodes.push(leases);
+            world.feed(node, 2);
+            world.settle(node);
+            world.later(world.knobs.replication, Event::Replicate(node));
+            world.later(world.knobs.replication, Event::Apply(node));
+        }
+        for event in [Event::Mishap, Event::Serve, Event::Renew] {
+            world.later(LEASE / 10, event);
+        }
+        world.plot();
+        world
+    }
+
+    /// A node that starts, with what its store has kept.
+    fn start(&mut self, node: NodeId, applied: usize, former: Option<&Leases>) -> Node {
+        let now = self.local(node);
+        let born = if self.flaw == Some(Flaw::AgeForgotten) { Time::ZERO } else { now };
+        let mut leases = Leases::new(born, node, LIFE, StoreId(node.0.into()), self.knobs.timing);
+        for (member, life) in former.iter().flat_map(|former| former.roll().iter()) {
+            leases.roll_changed(now, RollChange::Added(member, life.incarnation, life.terms));
+            if let (Some(at), false) = (life.suspected, self.flaw == Some(Flaw::ForgetSuspicion)) {
+                leases.roll_changed(now, RollChange::Suspected(member, life.incarnation, at));
+            }
+        }
+        if applied > 0 {
+            leases.voters_applied(self.since_voters(now), self.log.voters_within(applied).clone());
+            leases.applied(now, applied as u64);
+        }
+        Node {
+            leases,
+            applied,
+            paused_until: 0,
+            down_until: 0,
+            append_stalled_until: 0,
+            apply_stalled_until: 0,
+            cut_until: 0,
+            wake: None,
+            last_answer: Time::ZERO,
+        }
+    }
+
+    fn local(&self, node: NodeId) -> Time {
+        self.machines[node.index()].local(self.now)
+    }
+
+    fn at(&mut self, real: Real, event: Event) {
+        self.counter += 1;
+        self.events.insert((real.max(self.now), self.counter), event);
+    }
+
+    /// Within that time.
+    fn later(&mut self, within: u64, event: Event) {
+        let after = self.dice.below(within + 1);
+        self.at(self.now + after, event);
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Wake(node) => self.wake(node),
+            Event::Message { from, to, message } => self.deliver(from, to, message),
+            Event::Propose(proposal) => self.on_proposal(proposal),
+            Event::Replicate(node) => self.replicate(node),
+            Event::Apply(node) => self.apply(node),
+            Event::Mishap => self.mishap(),
+            Event::Kill(node) => self.restart(node),
+            Event::Up(node) => self.up(node),
+            Event::Cut => self.cut(),
+            Event::Stall(node) => self.stall(node),
+            Event::ChangeVoters => self.change_voters(),
+            Event::Serve => self.serve(),
+            Event::Count => self.count(),
+            Event::Plea(plea) => self.on_plea(plea),
+            Event::Word(word) => self.on_word(word),
+            Event::Renew => self.renew(),
+            Event::Look(killer) => self.look(killer),
+            Event::Death => self.death(),
+        }
+    }
+
+    /// When that node runs again; now, if it does.
+    fn runs_at(&self, node: NodeId) -> Real {
+        let (state, machine) = (&self.nodes[node.index()], &self.machines[node.index()]);
+        state.paused_until.max(machine.asleep_until).max(self.now)
+    }
+
+    fn is_down(&self, node: NodeId) -> bool {
+        self.nodes[node.index()].down_until > self.now
+    }
+
+    /// Whether the node runs; if not, the event comes when it does. What comes to a dead node is lost.
+    fn ready(&mut self, node: NodeId, event: impl FnOnce() -> Event) -> bool {
+        let runs = self.runs_at(node);
+        if self.is_down(node) {
+            return false;
+        }
+        if runs > self.now {
+            self.at(runs, event());
+            return false;
+        }
+        true
+    }
+
+    fn wake(&mut self, node: NodeId) {
+        if self.nodes[node.index()].wake != Some(self.now) || !self.ready_to_wake(node) {
+            return;
+        }
+        let (now, mut deeds) = (self.local(node), Vec::new());
+        self.nodes[node.index()].leases.tick(now, &mut deeds);
+        self.carry_out(node, deeds);
+        if self.flaw == Some(Flaw::SelfAnswer) && node == self.knobs.p {
+            self.answer_itself(now);
+        }
+    }
+
+    /// A flaw: p counts its own vote whatever it has applied.
+    fn answer_itself(&mut self, now: Time) {
+        let p = self.knobs.p;
+        let voters = self.log.voters_within(self.nodes[p.index()].applied).clone();
+        let (seq, store) = (self.newest_ping, StoreId(p.0.into()));
+        let answer = LeaseMessage::Answer { incarnation: LIFE, seq, store, voters, committed: 0 };
+        self.nodes[p.index()].leases.hear(now, p, answer, &mut Vec::new());
+    }
+
+    fn ready_to_wake(&mut self, node: NodeId) -> bool {
+        let runs = self.runs_at(node);
+        if runs > self.now {
+            self.nodes[node.index()].wake = Some(runs);
+        }
+        self.ready(node, || Event::Wake(node))
+    }
+
+    fn carry_out(&mut self, node: NodeId, deeds: Vec<LeaseDeed>) {
+        for deed in deeds {
+            match deed {
+                LeaseDeed::Send(to, message) => self.send(node, to, message),
+                LeaseDeed::Propose(proposal) => self.propose(proposal),
+            }
+        }
+        self.settle(node);
+    }
+
+    /// Sets the next wake-up.
+    fn settle(&mut self, node: NodeId) {
+        let local = self.local(node);
+        let state = &self.nodes[node.index()];
+        let Some(due) = state.leases.next_due(local) else { return };
+        let real = self.machines[node.index()].real(due).max(self.now);
+        if state.wake != Some(real) || real == self.now {
+            self.nodes[node.index()].wake = Some(real);
+            self.at(real, Event::Wake(node));
+        }
+    }
+
+    /// A proposal reaches the log, late or never.
+    fn propose(&mut self, proposal: Proposal) {
+        if self.knobs.mute && matches!(proposal, Proposal::Unsuspect { .. }) {
+            return;
+        }
+        if !self.dice.percent(self.knobs.loss / 2) {
+            let within = if self.dice.percent(10) { 2 * LEASE } else { self.knobs.delay };
+            self.later(within, Event::Propose(proposal));
+        }
+    }
+
+    fn on_proposal(&mut self, proposal: Proposal) {
+        self.log.propose(proposal);
+        self.note_commits();
+        // Just now somebody changes the voters.
+        if matches!(proposal, Proposal::Evict { .. }) && self.dice.percent(30) {
+            self.later(LEASE / 10, Event::ChangeVoters);
+        }
+    }
+
+    fn send(&mut self, from: NodeId, to: NodeId, message: LeaseMessage) {
+        let p = self.knobs.p;
+        if let LeaseMessage::Ping { seq, .. } = message {
+            if from != p {
+                return; // The others hold nothing: their leases are not looked at.
+            }
+            self.newest_ping = self.newest_ping.max(seq);
+        }
+        if let (LeaseMessage::Answer { .. }, true) = (&message, to == p) {
+            self.nodes[from.index()].last_answer = self.local(from);
+        }
+        if to.index() < NODES && !self.is_lost(from, to) {
+            let within = self.delay();
+            self.later(within, Event::Message { from, to, message });
+        }
+    }
+
+    fn is_lost(&mut self, from: NodeId, to: NodeId) -> bool {
+        let p = self.knobs.p;
+        let other = if from == p { to } else { from };
+        let cut = (from == p || to == p) && self.nodes[other.index()].cut_until > self.now;
+        cut || self.dice.percent(self.knobs.loss)
+    }
+
+    fn delay(&mut self) -> u64 {
+        if self.dice.percent(self.knobs.late) { LEASE + LEASE / 5 } else { self.knobs.delay }
+    }
+
+    fn deliver(&mut self, from: NodeId, to: NodeId, message: LeaseMessage) {
+        if !self.ready(to, || Event::Message { from, to, message: message.clone() }) {
+            return;
+        }
+        let (now, mut deeds) = (self.local(to), Vec::new());
+        let message = self.tampered(to, message);
+        let behind = self.behind_but_answers(&message);
+        if behind {
+            let applied = self.log.voters_within(self.nodes[to.index()].applied).clone();
+            self.nodes[to.index()].leases.voters_appended(now, applied);
+        }
+        self.nodes[to.index()].leases.hear(now, from, message, &mut deeds);
+        if behind {
+            let appended = self.log.voters_within(self.log.appended[to.index()]).clone();
+            for deed in &mut deeds {
+                if let LeaseDeed::Send(_, LeaseMessage::Answer { voters, .. }) = deed {
+                    *voters = appended.clone();
+                }
+            }
+            self.nodes[to.index()].leases.voters_appended(now, appended);
+        }
+        self.carry_out(to, deeds);
+    }
+
+    fn behind_but_answers(&self, message: &LeaseMessage) -> bool {
+        self.flaw == Some(Flaw::BehindAnswers) && matches!(message, LeaseMessage::Ping { .. })
+    }
+
+    /// What some flaws make of an answer.
+    fn tampered(&self, to: NodeId, mut message: LeaseMessage) -> LeaseMessage {
+        if let LeaseMessage::Answer { seq, voters, .. } = &mut message {
+            if self.flaw == Some(Flaw::LeaseFromArrival) {
+                *seq = self.newest_ping;
+            }
+            if self.flaw == Some(Flaw::OwnVoters) {
+                *voters = self.log.voters_within(self.nodes[to.index()].applied).clone();
+            }
+        }
+        message
+    }
+
+    /// The log reaches a node.
+    fn replicate(&mut self, node: NodeId) {
+        self.later(2 * self.knobs.replication, Event::Replicate(node));
+        let here = self.now < self.nodes[node.index()].append_stalled_until;
+        let untold = self.knobs.untold
+            && self.knobs.first.contains(&node)
+            && node != self.knobs.p
+            && !self.log.voters_within(self.log.len()).has(node);
+        if here || untold || self.is_down(node) || self.runs_at(node) > self.now {
+            return;
+        }
+        let (had, all) = (self.log.appended[node.index()], self.log.len());
+        let some = had + usize::try_from(self.dice.below((all - had) as u64 + 1)).expect("short");
+        self.log.appended[node.index()] = if self.dice.percent(80) { all } else { some };
+        self.tell_appended(node);
+        self.log.commit();
+        self.note_commits();
+        if self.flaw == Some(Flaw::AppendedForApplied) {
+            self.promise_early(node);
+        }
+    }
+
+    fn tell_appended(&mut self, node: NodeId) {
+        let (now, state) = (self.local(node), &mut self.nodes[node.index()]);
+        let length = if self.flaw == Some(Flaw::AppliedShown) {
+            state.applied
+        } else {
+            self.log.appended[node.index()]
+        };
+        if length > 0 {
+            state.leases.voters_appended(now, self.log.voters_within(length).clone());
+        }
+        self.settle(node);
+    }
+
+    fn note_commits(&mut self) {
+        self.committed_at.resize(self.log.committed(), self.now);
+    }
+
+    /// A flaw: a node promises what it has appended, not applied, and goes on answering.
+    fn promise_early(&mut self, node: NodeId) {
+        let p = self.knobs.p;
+        let suspected = self.log.roll().life(p, LIFE).and_then(|member| member.suspected);
+        let Some(at) = suspected.filter(|at| *at <= self.log.appended[node.index()] as u64) else { return };
+        let age = self.local(node).since(self.nodes[node.index()].last_answer);
+        for to in (0..NODES).map(node_id) {
+            self.send(node, to, LeaseMessage::Promise { node: p, incarnation: LIFE, at, age });
+        }
+    }
+
+    fn apply(&mut self, node: NodeId) {
+        self.later(2 * self.knobs.replication, Event::Apply(node));
+        let here = self.now < self.nodes[node.index()].apply_stalled_until;
+        if here || self.is_down(node) || self.runs_at(node) > self.now {
+            return;
+        }
+        self.feed(node, self.log.appended[node.index()].min(self.log.committed()));
+        self.settle(node);
+    }
+
+    /// A node applies the log up to there.
+    fn feed(&mut self, node: NodeId, upto: usize) {
+        let now = self.local(node);
+        for index in self.nodes[node.index()].applied + 1..=upto {
+            let outcome = self.log.outcome(index).clone();
+            let since = self.since_voters(now);
+            let leases = &mut self.nodes[node.index()].leases;
+            if let Some(change) = outcome.change {
+                leases.roll_changed(now, change);
+            }
+            if let Some(voters) = outcome.voters {
+                leases.voters_applied(since, voters);
+            }
+            leases.committed(self.log.committed() as u64);
+            leases.applied(now, index as u64);
+            self.nodes[node.index()].applied = index;
+            self.note(node, index, outcome.change);
+        }
+        self.tell_appended(node);
+    }
+
+    fn note(&mut self, node: NodeId, index: usize, change: Option<RollChange>) {
+        match change {
+            Some(RollChange::Gone(..)) => {
+                self.judge.evicted(self.now, self.log.voters_within(index).at > 1);
+            }
+            Some(RollChange::Suspected(_, _, at)) if self.flaw == Some(Flaw::WaitFromCommit) => {
+                let age = Span(self.now - self.committed_at[index - 1]);
+                let promise = LeaseMessage::Promise { node: self.knobs.p, incarnation: LIFE, at, age };
+                let now = self.local(node);
+                for from in (0..NODES).map(node_id) {
+                    self.nodes[node.index()].leases.hear(now, from, promise.clone(), &mut Vec::new());
+                }
+            }
+            Some(RollChange::Unsuspected(..)) if node == self.knobs.p => self.judge.verdict.cleared += 1,
+            Some(RollChange::Added(..) | RollChange::Suspected(..) | RollChange::Unsuspected(..)) | None => {}
+        }
+    }
+
+    /// When a node believes to have applied its voters.
+    fn since_voters(&self, now: Time) -> Time {
+        if self.flaw == Some(Flaw::WaitBeforeVoters) { Time::ZERO } else { now }
+    }
+}
+
+fn terms(knobs: &Knobs, flaw: Option<Flaw>) -> LeaseTerms {
+    let mut terms = knobs.timing.terms();
+    if flaw == Some(Flaw::OneClockErrs) {
+        // (1 + e)/(1 - e) = 1 + eps
+        let eps = u64::from(terms.clock_error);
+        terms.clock_error = u32::try_from(eps * 1_000_000 / (2_000_000 + eps)).expect("less than eps");
+    }
+    terms
+}
+
+fn node_id(index: usize) -> NodeId {
+    NodeId(u32::try_from(index).expect("few"))
+}

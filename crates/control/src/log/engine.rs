@@ -1,0 +1,189 @@
+//! The thread of a log: takes what handles ask and what the courier brings, and keeps the status.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kgate_core::NodeId;
+use openraft::ServerState;
+use openraft::error::RaftError;
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::time::Instant;
+
+use super::post::Post;
+use super::raft::Raft;
+use super::shared::Shared;
+use super::timing::LogTiming;
+use super::wire::{Body, Envelope, Order, Reply, Request, Ruling, SNAPSHOT};
+use super::words::{Founding, LogStatus, NotDone};
+use crate::roll::StoreId;
+use crate::state::ClusterId;
+
+/// So many messages wait to be handled; more are lost, as on a network.
+pub(super) const ARRIVALS: usize = 1024;
+/// So many questions of others are worked on at once; more are lost. Orders may wait long for a quorum, so they have a room of their own: nothing that
+/// waits for a leader may keep one from being chosen.
+const AT_ONCE: usize = 256;
+
+/// What a handle asks.
+pub(super) enum Ask {
+    Order(Order, Duration, oneshot::Sender<Result<Ruling, NotDone>>),
+    Bootstrap(Founding, oneshot::Sender<Result<ClusterId, NotDone>>),
+    Stop,
+}
+
+/// What all tasks of one log share.
+pub(super) struct Engine {
+    pub(super) me: NodeId,
+    pub(super) store: StoreId,
+    pub(super) timing: LogTiming,
+    pub(super) raft: Raft,
+    pub(super) post: Arc<Post>,
+    pub(super) shared: Arc<Shared>,
+    /// Held while this node changes who votes or listens.
+    pub(super) changing: tokio::sync::Mutex<()>,
+}
+
+impl Engine {
+    /// Works until it is told to stop, or no handle is left.
+    pub(super) async fn run(
+        self: Arc<Self>,
+        mut asks: mpsc::Receiver<Ask>,
+        mut arrivals: mpsc::Receiver<(NodeId, Envelope)>,
+        status: watch::Sender<LogStatus>,
+    ) {
+        let [room, waiting_room] = [(); 2].map(|()| Arc::new(Semaphore::new(AT_ONCE)));
+        let mut metrics = self.raft.metrics();
+        let tending = tokio::spawn(Arc::clone(&self).tend());
+        loop {
+            status.send_if_modified(|status| {
+                let now = self.status();
+                let news = *status != now;
+                *status = now;
+                news
+            });
+            tokio::select! {
+                ask = asks.recv() => match ask {
+                    None | Some(Ask::Stop) => break,
+                    Some(ask) => { tokio::spawn(Arc::clone(&self).perform(ask)); }
+                },
+                Some((from, envelope)) = arrivals.recv() => match envelope.body {
+                    Body::Answer(reply) => self.post.answered(from, envelope.from, envelope.id, reply),
+                    Body::Ask(request) => {
+                        let room = if request.is_raft() { &room } else { &waiting_room };
+                        let Ok(place) = Arc::clone(room).try_acquire_owned() else { continue };
+                        let engine = Arc::clone(&self);
+                        let (id, stores) = (envelope.id, (envelope.from, envelope.to));
+                        tokio::spawn(async move {
+                            engine.serve(from, stores, id, request).await;
+                            drop(place);
+                        });
+                    },
+                },
+                // An error: openraft has ended, which the status says.
+                changed = metrics.changed() => if changed.is_err() { break },
+            }
+        }
+        tending.abort();
+        // Bounded: openraft waits for its own tasks, which may wait for peers.
+        let _ = tokio::time::timeout(self.election_max(), self.raft.shutdown()).await;
+        status.send_modify(|status| {
+            *status = self.status();
+            status.stopped.get_or_insert("it was stopped".to_owned());
+        });
+    }
+
+    async fn perform(self: Arc<Self>, ask: Ask) {
+        match ask {
+            Ask::Order(order, patience, answer) => {
+                let _ = answer.send(self.order(order, Instant::now() + patience).await);
+            }
+            Ask::Bootstrap(founding, answer) => {
+                let _ = answer.send(self.bootstrap(founding).await);
+            }
+            Ask::Stop => {}
+        }
+    }
+
+    /// Answers a question of another log.
+    async fn serve(
+        &self,
+        from: NodeId,
+        (from_store, to_store): (StoreId, Option<StoreId>),
+        id: u64,
+        request: Request,
+    ) {
+        let is_raft = request.is_raft();
+        // R4: who is known with another store has forgotten what it promised, be it the other or this node.
+        let meant = to_store.map_or(!is_raft, |store| store == self.store);
+        let known = self.shared.roster().stores.get(&from).copied();
+        if !meant && is_raft && self.shared.found_stranger() {
+            tracing::error!(
+                "{from} knows {} with another store: this one is new, foreign or a copy, and must not vote; \
+                 remove {} and add it anew",
+                self.me,
+                self.me
+            );
+        }
+        let reply = if !meant || known.is_some_and(|known| known != from_store) && is_raft {
+            Some(Reply::Stranger)
+        } else {
+            self.reply(request).await
+        };
+        if let Some(reply) = reply {
+            self.post.answer(from, from_store, id, reply);
+        }
+    }
+
+    /// None: openraft has ended here, so this node is silent.
+    async fn reply(&self, request: Request) -> Option<Reply> {
+        match request {
+            Request::Vote(request) => self.raft.vote(request).await.ok().map(Reply::Vote),
+            Request::Append(request) => self.raft.append_entries(request).await.ok().map(Reply::Append),
+            Request::Snapshot(request)
+                if request.offset.saturating_add(request.data.len() as u64) > SNAPSHOT =>
+            {
+                None
+            }
+            Request::Snapshot(request) => match self.raft.install_snapshot(request).await {
+                Ok(reply) => Some(Reply::Snapshot(Ok(reply))),
+                Err(RaftError::APIError(error)) => Some(Reply::Snapshot(Err(error))),
+                Err(RaftError::Fatal(_)) => None,
+            },
+            Request::Hello => Some(Reply::Hello(self.shared.roster().stores)),
+            Request::Order(order, milliseconds) => {
+                let patience = Duration::from_millis(milliseconds).min(self.patience());
+                let ruling = tokio::time::timeout(patience, self.lead(order)).await;
+                ruling.ok().map(Reply::Order)
+            }
+        }
+    }
+
+    pub(super) fn status(&self) -> LogStatus {
+        let metrics = self.raft.metrics().borrow().clone();
+        let picture = self.shared.picture();
+        LogStatus {
+            leader: metrics.current_leader.map(NodeId),
+            leading: metrics.state == ServerState::Leader,
+            term: metrics.current_term,
+            applied: picture.applied,
+            committed: self.shared.committed(),
+            appended: self.shared.voters_appended(),
+            voters: picture.voters.clone(),
+            learners: picture.learners.clone(),
+            stranger: self.shared.is_stranger(),
+            stopped: metrics.running_state.err().map(|fatal| fatal.to_string()),
+        }
+    }
+
+    pub(super) fn patience(&self) -> Duration {
+        Duration::from_nanos(self.timing.patience.0)
+    }
+
+    pub(super) fn election_max(&self) -> Duration {
+        Duration::from_nanos(self.timing.election_max.0)
+    }
+
+    pub(super) fn heartbeat(&self) -> Duration {
+        Duration::from_nanos(self.timing.heartbeat.0)
+    }
+}

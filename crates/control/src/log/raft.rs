@@ -1,0 +1,62 @@
+//! openraft with our types.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Cursor;
+
+use kgate_core::NodeId;
+use openraft::Membership;
+use serde::{Deserialize, Serialize};
+
+use crate::roll::StoreId;
+use crate::state::{Command, Done, Void};
+use crate::voters::Voters;
+
+/// A node as openraft knows it: with the store that it votes with (rule R4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Peer {
+    pub(super) store: StoreId,
+}
+
+/// What comes of an entry.
+pub(super) type Answer = Result<Done, Void>;
+
+openraft::declare_raft_types!(
+    pub(super) Types:
+        D = Command,
+        R = Answer,
+        NodeId = u32,
+        Node = Peer,
+        Entry = openraft::Entry<Types>,
+        SnapshotData = Cursor<Vec<u8>>,
+        AsyncRuntime = openraft::TokioRuntime,
+);
+
+pub(super) type Raft = openraft::Raft<Types>;
+pub(super) type Entry = openraft::Entry<Types>;
+pub(super) type LogId = openraft::LogId<u32>;
+pub(super) type StoredMembership = openraft::StoredMembership<u32, Peer>;
+pub(super) type SnapshotMeta = openraft::SnapshotMeta<u32, Peer>;
+pub(super) type Snapshot = openraft::Snapshot<Types>;
+pub(super) type StorageError = openraft::StorageError<u32>;
+
+/// Who votes and who listens, as of one entry, each with its store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Roster {
+    pub(super) voters: Voters,
+    pub(super) learners: BTreeSet<NodeId>,
+    pub(super) stores: BTreeMap<NodeId, StoreId>,
+}
+
+impl Roster {
+    /// What that entry says. Voters who were so before keep the index of the entry that made them voters, as in [`crate::state::State::vote`].
+    pub(super) fn new(at: u64, membership: &Membership<u32, Peer>, before: &Voters) -> Self {
+        let set = |ids: &BTreeSet<u32>| ids.iter().copied().map(NodeId).collect();
+        let sets: Vec<BTreeSet<NodeId>> = membership.get_joint_config().iter().map(set).collect();
+        let at = if sets == before.sets { before.at } else { at };
+        Self {
+            voters: Voters { at, sets },
+            learners: membership.learner_ids().map(NodeId).collect(),
+            stores: membership.nodes().map(|(node, peer)| (NodeId(*node), peer.store)).collect(),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! What the store, the machine and the handles see of each other, in memory.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use openraft::Membership;
+use tokio::sync::watch;
+
+use super::raft::{Peer, Roster};
+use crate::state::Picture;
+use crate::voters::Voters;
+
+/// Shared by all parts of one log.
+#[derive(Debug)]
+pub(super) struct Shared {
+    rosters: Mutex<Rosters>,
+    picture: watch::Sender<Arc<Picture>>,
+    committed: AtomicU64,
+    /// Somebody knows this node with another store (rule R4).
+    stranger: AtomicBool,
+}
+
+/// Who votes by the applied entries, and by those that are only in this node's log.
+#[derive(Debug, Default)]
+struct Rosters {
+    applied: Roster,
+    ahead: BTreeMap<u64, Roster>,
+}
+
+impl Rosters {
+    fn newest(&self) -> &Roster {
+        self.ahead.values().next_back().unwrap_or(&self.applied)
+    }
+}
+
+impl Shared {
+    /// As of an applied state.
+    pub(super) fn new(picture: Picture, applied: Roster) -> Self {
+        Self {
+            committed: AtomicU64::new(picture.applied),
+            rosters: Mutex::new(Rosters { applied, ahead: BTreeMap::new() }),
+            picture: watch::Sender::new(Arc::new(picture)),
+            stranger: AtomicBool::new(false),
+        }
+    }
+
+    fn rosters(&self) -> MutexGuard<'_, Rosters> {
+        self.rosters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A change of voters is in this node's log from now on (rule N4).
+    pub(super) fn appended(&self, index: u64, membership: &Membership<u32, Peer>) {
+        let mut rosters = self.rosters();
+        let before = rosters.newest().voters.clone();
+        rosters.ahead.insert(index, Roster::new(index, membership, &before));
+    }
+
+    /// The entries from that index on are not in this node's log any more.
+    pub(super) fn truncated(&self, from: u64) {
+        self.rosters().ahead.retain(|index, _| *index < from);
+    }
+
+    /// Everything up to the picture is applied and stored.
+    pub(super) fn applied(&self, picture: Picture, roster: Roster) {
+        {
+            let mut rosters = self.rosters();
+            rosters.ahead.retain(|index, _| *index > picture.applied);
+            rosters.applied = roster;
+        }
+        self.commit(picture.applied);
+        self.picture.send_replace(Arc::new(picture));
+    }
+
+    pub(super) fn commit(&self, index: u64) {
+        self.committed.fetch_max(index, Ordering::AcqRel);
+    }
+
+    pub(super) fn committed(&self) -> u64 {
+        self.committed.load(Ordering::Acquire)
+    }
+
+    /// The newest voters, agreed or not.
+    pub(super) fn voters_appended(&self) -> Voters {
+        self.rosters().newest().voters.clone()
+    }
+
+    /// The newest roster, agreed or not.
+    pub(super) fn roster(&self) -> Roster {
+        self.rosters().newest().clone()
+    }
+
+    pub(super) fn picture(&self) -> Arc<Picture> {
+        self.picture.borrow().clone()
+    }
+
+    /// Changes with each picture.
+    pub(super) fn pictures(&self) -> watch::Receiver<Arc<Picture>> {
+        self.picture.subscribe()
+    }
+
+    pub(super) fn is_stranger(&self) -> bool {
+        self.stranger.load(Ordering::Acquire)
+    }
+
+    /// Whether that is news.
+    pub(super) fn found_stranger(&self) -> bool {
+        !self.stranger.swap(true, Ordering::AcqRel)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// N4: the newest voters of the log are seen, go when their entry is taken back, and stay when it is applied; listeners change nothing.
+    #[test]
+    fn appended_and_taken_back() {
+        let membership = |voters: std::ops::Range<u32>, nodes: std::ops::Range<u32>| {
+            let nodes: BTreeMap<u32, Peer> = nodes.map(|node| (node, Peer::default())).collect();
+            Membership::new(vec![voters.collect::<BTreeSet<u32>>()], nodes)
+        };
+        let shared = Shared::new(Picture::default(), Roster::default());
+        shared.appended(0, &membership(0..1, 0..1));
+        shared.appended(4, &membership(0..1, 0..3));
+        let first = shared.voters_appended();
+        assert_eq!((first.at, first.all().len()), (0, 1), "those who listen do not vote");
+        shared.appended(7, &membership(0..3, 0..3));
+        assert_eq!(shared.voters_appended().at, 7);
+        shared.truncated(6);
+        assert_eq!(shared.voters_appended(), first);
+        let picture = Picture { applied: 5, voters: first.clone(), ..Picture::default() };
+        shared.applied(picture, Roster::new(4, &membership(0..1, 0..3), &first));
+        assert_eq!((shared.voters_appended(), shared.committed()), (first, 5));
+    }
+}

@@ -1,0 +1,225 @@
+//! Several logs in one process, with real stores, over couriers that can be cut.
+
+mod changes;
+mod founding;
+mod memory;
+mod quorum;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use kgate_core::{Incarnation, NodeId, Span};
+use tokio::sync::mpsc;
+
+use super::words::{Courier, Founding, LogStatus, News, NotDone, Opened};
+use super::{KEEPING, Keeping, Log, LogTiming};
+use crate::roll::{LeaseTerms, StoreId};
+use crate::state::{ClusterId, Command, Done, Listed, Picture, Policy};
+
+const TERMS: LeaseTerms =
+    LeaseTerms { lease: Span(700_000_000), clock_error: 10_000, margin: Span(10_000_000) };
+/// Patient, because a machine that runs tests has other work.
+const TIMING: LogTiming = LogTiming {
+    heartbeat: Span(50_000_000),
+    election_min: Span(250_000_000),
+    election_max: Span(500_000_000),
+    patience: Span(20_000_000_000),
+};
+/// No condition takes longer.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Carries bytes between the logs that run, unless the way is cut.
+#[derive(Default)]
+struct Net {
+    logs: Mutex<BTreeMap<NodeId, Log>>,
+    cut: Mutex<BTreeSet<(NodeId, NodeId)>>,
+}
+
+struct Wire(NodeId, Arc<Net>);
+
+impl Courier for Wire {
+    fn send(&self, to: NodeId, bytes: Vec<u8>) {
+        if self.1.cut.lock().unwrap().contains(&(self.0, to)) {
+            return;
+        }
+        let log = self.1.logs.lock().unwrap().get(&to).cloned();
+        if let Some(log) = log {
+            log.receive(self.0, &bytes).expect("what a log sends is no junk");
+        }
+    }
+}
+
+/// A node of the tests.
+struct Node {
+    log: Log,
+    store: StoreId,
+    picture: Picture,
+    news: mpsc::UnboundedReceiver<News>,
+}
+
+/// The logs that run, and the folder of all stores.
+struct World {
+    folder: PathBuf,
+    net: Arc<Net>,
+    nodes: BTreeMap<NodeId, Node>,
+    keeping: Keeping,
+}
+
+impl World {
+    fn new(name: &str) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let unique = NEXT.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("kgate-log-{}-{unique}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        Self { folder, net: Arc::default(), nodes: BTreeMap::new(), keeping: KEEPING }
+    }
+
+    /// A cluster of so many nodes, the first of which vote.
+    async fn founded(name: &str, nodes: u32, voters: u32) -> Self {
+        let mut world = Self::new(name);
+        for node in 0..nodes {
+            world.start(node);
+        }
+        world.found(nodes, voters).await;
+        world
+    }
+
+    /// All of them found the cluster; one id comes of it.
+    async fn found(&self, nodes: u32, voters: u32) -> ClusterId {
+        let mut asked = tokio::task::JoinSet::new();
+        for (node, it) in &self.nodes {
+            let (log, founding) = (it.log.clone(), founding(u64::from(node.0) + 1, nodes, voters));
+            asked.spawn(async move { log.bootstrap(founding).await });
+        }
+        let ids: BTreeSet<ClusterId> =
+            asked.join_all().await.into_iter().map(|id| id.expect("founded")).collect();
+        assert_eq!(ids.len(), 1, "one cluster, one id");
+        *ids.first().unwrap()
+    }
+
+    fn start(&mut self, node: u32) -> &Node {
+        let me = NodeId(node);
+        let courier = Arc::new(Wire(me, Arc::clone(&self.net)));
+        let opened =
+            Log::open_keeping(&self.home(node), me, courier, TIMING, self.keeping).expect("it opens");
+        let Opened { log, store, picture, news } = opened;
+        self.net.logs.lock().unwrap().insert(me, log.clone());
+        self.nodes.insert(me, Node { log, store, picture, news });
+        &self.nodes[&me]
+    }
+
+    async fn stop(&mut self, node: u32) {
+        let node = NodeId(node);
+        self.net.logs.lock().unwrap().remove(&node);
+        self.nodes.remove(&node).expect("it runs").log.stop().await;
+    }
+
+    /// Drops a node without a word, and waits only until its file is free.
+    async fn kill(&mut self, node: u32) {
+        let node = NodeId(node);
+        self.net.logs.lock().unwrap().remove(&node);
+        let mut closed = self.nodes.remove(&node).expect("it runs").log.closed.clone();
+        closed.wait_for(|closed| *closed).await.expect("it says so");
+    }
+
+    fn home(&self, node: u32) -> PathBuf {
+        self.folder.join(node.to_string())
+    }
+
+    fn log(&self, node: u32) -> &Log {
+        &self.nodes[&NodeId(node)].log
+    }
+
+    /// Cuts a node off from all others, or mends that.
+    fn cut(&self, node: u32, cut: bool) {
+        for other in (0..16).filter(|other| *other != node) {
+            for way in [(NodeId(node), NodeId(other)), (NodeId(other), NodeId(node))] {
+                let mut ways = self.net.cut.lock().unwrap();
+                if cut {
+                    ways.insert(way)
+                } else {
+                    ways.remove(&way)
+                };
+            }
+        }
+    }
+
+    /// Waits until that node's log is so.
+    async fn until(&self, node: u32, so: impl FnMut(&LogStatus) -> bool) -> LogStatus {
+        let mut status = self.log(node).status();
+        let found = tokio::time::timeout(DEADLINE, status.wait_for(so)).await;
+        found.unwrap_or_else(|_| panic!("p{node} stays so: {:?}", self.log(node))).unwrap().clone()
+    }
+
+    /// Waits until somebody of these leads, and all of them know it.
+    async fn leader(&self, nodes: &[u32]) -> u32 {
+        let among = |node: NodeId| nodes.contains(&node.0);
+        loop {
+            let first = self.until(nodes[0], |it| it.leader.is_some_and(among)).await.leader;
+            let mut same = true;
+            for node in nodes {
+                same &= self.until(*node, |it| it.leader.is_some_and(among)).await.leader == first;
+            }
+            if same && self.log(first.unwrap().0).status().borrow().leading {
+                return first.unwrap().0;
+            }
+        }
+    }
+
+    /// Waits until all have applied what one of them has.
+    async fn level(&self, node: u32) -> u64 {
+        let index = self.log(node).read().await.expect("there is a quorum").applied;
+        for other in self.nodes.keys() {
+            self.until(other.0, |status| status.applied >= index).await;
+        }
+        index
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.net.logs.lock().unwrap().clear();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn founding(cluster: u64, nodes: u32, voters: u32) -> Founding {
+    let listed = |node| Listed { name: format!("n{node}"), ..Listed::default() };
+    Founding {
+        cluster: ClusterId(cluster),
+        name: "test".to_owned(),
+        nodes: (0..nodes).map(|node| (NodeId(node), listed(node))).collect(),
+        voters: (0..voters).map(NodeId).collect(),
+        terms: TERMS,
+    }
+}
+
+fn add(world: &World, node: u32, incarnation: u32) -> Command {
+    Command::Add {
+        node: NodeId(node),
+        incarnation: Incarnation(incarnation),
+        store: world.nodes[&NodeId(node)].store,
+        start: u64::from(incarnation),
+        terms: TERMS,
+        address: String::new(),
+    }
+}
+
+fn gate(name: &str, k: u32) -> Command {
+    Command::CreateGate {
+        name: name.to_owned(),
+        k,
+        protocol: "slots".to_owned(),
+        lanes: 1,
+        policy: Policy::Lease,
+        weight_max: None,
+        author: "a test".to_owned(),
+    }
+}
+
+fn set(name: &str, k: u32) -> Command {
+    Command::SetGate { name: name.to_owned(), k: Some(k), policy: None, author: "a test".to_owned() }
+}

@@ -1,0 +1,107 @@
+//! Permits that outlive their node: in the log before they are granted, out of it before their slots are free.
+
+use super::{
+    Change, Done, Freed, Outcome, Permit, PermitId, Picture, Secret, State, Void, bounds, check_text, refused,
+};
+
+impl State {
+    pub(super) fn hold(&mut self, id: PermitId, mut permit: Permit) -> Outcome {
+        check_text("a holder", &permit.holder, true)?;
+        let (node, incarnation) = permit.by;
+        // The same decision again: its proposer heard nothing.
+        let known = self.picture.permits.iter().find(|(_, it)| {
+            (it.gate, it.fence, it.by, it.secret) == (permit.gate, permit.fence, permit.by, permit.secret)
+        });
+        if let Some((known, _)) = known {
+            return Ok((Done::Held(*known), Vec::new()));
+        }
+        // What an evicted life decided may have been decided again by others.
+        if self.picture.roll.life(node, incarnation).is_none() {
+            return Err(Void::NoMember { node, incarnation });
+        }
+        let Some(gate) = self.picture.gates.get(&permit.gate) else {
+            return refused("the gate is gone");
+        };
+        permit.slots.sort_unstable();
+        permit.slots.dedup();
+        let most = gate.weight_max.map_or(bounds::WEIGHT, |most| bounds::WEIGHT.min(most as usize));
+        if permit.slots.is_empty() || permit.slots.len() > most {
+            return refused(format!(
+                "a permit of gate {} that the log holds has 1 to {most} slots: not {}",
+                gate.name,
+                permit.slots.len()
+            ));
+        }
+        if let Some(slot) = permit.slots.iter().find(|slot| **slot >= gate.k) {
+            return refused(format!(
+                "gate {} has k = {} now: slot {slot} is not given any more",
+                gate.name, gate.k
+            ));
+        }
+        let held = self.picture.held(permit.gate);
+        if let Some(slot) = permit.slots.iter().find(|slot| held.contains(slot)) {
+            return refused(format!("slot {slot} of gate {} is held already", gate.name));
+        }
+        if self.picture.permits.len() >= bounds::PERMITS {
+            return refused(format!("the log holds {} permits already", bounds::PERMITS));
+        }
+        self.picture.permits.insert(id, permit.clone());
+        Ok((Done::Held(id), vec![Change::Held(id, permit)]))
+    }
+
+    pub(super) fn release(&mut self, id: PermitId, secret: Secret) -> Outcome {
+        self.shown(id, secret)?;
+        self.free(id, Freed::Released)
+    }
+
+    pub(super) fn renew(&mut self, id: PermitId, secret: Secret) -> Outcome {
+        let permit = self.shown(id, secret)?;
+        permit.renewals += 1;
+        let renewals = permit.renewals;
+        Ok((Done::Renewed(renewals), vec![Change::Renewed(id, renewals)]))
+    }
+
+    pub(super) fn expire(&mut self, id: PermitId, renewals: u64) -> Outcome {
+        let permit = self.picture.permits.get(&id).ok_or(Void::NoPermit(id))?;
+        if permit.ttl.is_none() {
+            return refused(format!("{id} has no end of its own"));
+        }
+        if permit.renewals != renewals {
+            return refused(format!("{id} was renewed since"));
+        }
+        self.free(id, Freed::Expired)
+    }
+
+    pub(super) fn evict_held(&mut self, id: PermitId, author: String) -> Outcome {
+        check_text("an author", &author, true)?;
+        self.free(id, Freed::Evicted(author))
+    }
+
+    fn shown(&mut self, id: PermitId, secret: Secret) -> Result<&mut Permit, Void> {
+        let permit = self.picture.permits.get_mut(&id).ok_or(Void::NoPermit(id))?;
+        if permit.secret != secret {
+            return refused(format!("{id} has another secret"));
+        }
+        Ok(permit)
+    }
+
+    fn free(&mut self, id: PermitId, how: Freed) -> Outcome {
+        let permit = self.picture.permits.remove(&id).ok_or(Void::NoPermit(id))?;
+        Ok((Done::Freed, vec![Change::Freed(id, permit, how)]))
+    }
+
+    pub(super) fn permits_since(&self, older: &Picture, changes: &mut Vec<Change>) {
+        let now = &self.picture.permits;
+        for (id, permit) in &older.permits {
+            match now.get(id) {
+                None => changes.push(Change::Freed(*id, permit.clone(), Freed::Meanwhile)),
+                Some(later) if later.renewals != permit.renewals => {
+                    changes.push(Change::Renewed(*id, later.renewals));
+                }
+                Some(_) => {}
+            }
+        }
+        let new = now.iter().filter(|(id, _)| !older.permits.contains_key(id));
+        changes.extend(new.map(|(id, permit)| Change::Held(*id, permit.clone())));
+    }
+}

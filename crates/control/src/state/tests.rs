@@ -1,0 +1,374 @@
+//! One test a rule, then random orders of commands against what must always hold.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kgate_core::{Fence, Incarnation, NodeId, Span};
+use proptest::prelude::*;
+
+use super::*;
+use crate::roll::{LeaseTerms, StoreId};
+
+const TERMS: LeaseTerms =
+    LeaseTerms { lease: Span(4_000_000_000), clock_error: 10_000, margin: Span(50_000_000) };
+
+/// A log of its own: gives the indices.
+#[derive(Default)]
+struct Book {
+    state: State,
+    index: u64,
+}
+
+impl Book {
+    fn founded() -> Self {
+        let mut book = Self::default();
+        book.state.vote(Voters::new(0, (0..3).map(NodeId)), BTreeSet::new());
+        book.apply(found(1, 3)).unwrap();
+        book
+    }
+
+    fn apply(&mut self, command: Command) -> Result<Done, Void> {
+        self.index += 1;
+        self.state.apply(self.index, command).0
+    }
+
+    fn changes(&mut self, command: Command) -> Vec<Change> {
+        self.index += 1;
+        let (answer, changes) = self.state.apply(self.index, command);
+        answer.expect("it is not void");
+        changes
+    }
+}
+
+fn found(cluster: u64, nodes: u32) -> Command {
+    let listed = |node| Listed { name: format!("n{node}"), ..Listed::default() };
+    let nodes = (0..nodes).map(|node| (NodeId(node), listed(node))).collect();
+    Command::Found { cluster: ClusterId(cluster), name: "fleet".to_owned(), nodes, terms: TERMS }
+}
+
+fn add(node: u32, incarnation: u32, start: u64) -> Command {
+    let (node, incarnation, store) = (NodeId(node), Incarnation(incarnation), StoreId(u64::from(node)));
+    Command::Add { node, incarnation, store, start, terms: TERMS, address: "here".to_owned() }
+}
+
+fn suspect(node: u32, incarnation: u32) -> Command {
+    Command::Suspect { node: NodeId(node), incarnation: Incarnation(incarnation) }
+}
+
+fn evict(node: u32, incarnation: u32, at: u64, voters_at: u64, waited: Span) -> Command {
+    Command::Evict { node: NodeId(node), incarnation: Incarnation(incarnation), at, voters_at, waited }
+}
+
+fn create(name: &str, k: u32, author: &str) -> Command {
+    Command::CreateGate {
+        name: name.to_owned(),
+        k,
+        protocol: "slots".to_owned(),
+        lanes: 1,
+        policy: Policy::Hold,
+        weight_max: None,
+        author: author.to_owned(),
+    }
+}
+
+fn set(name: &str, k: u32) -> Command {
+    Command::SetGate { name: name.to_owned(), k: Some(k), policy: None, author: "op".to_owned() }
+}
+
+fn hold(gate: u32, slots: &[u32], fence: u128, by: (u32, u32)) -> Command {
+    Command::Held {
+        gate: GateId(gate),
+        slots: slots.to_vec(),
+        fence: Fence(fence),
+        by: (NodeId(by.0), Incarnation(by.1)),
+        holder: "job".to_owned(),
+        secret: [7; 32],
+        ttl: Some(Span::UNIT),
+    }
+}
+
+/// The first founding wins; the same from another node is told the id; another list is refused; nothing goes before it.
+#[test]
+fn the_first_founding_wins() {
+    let mut book = Book::default();
+    assert!(
+        matches!(book.apply(create("a", 1, "x")), Err(Void::Refused(why)) if why.contains("not founded"))
+    );
+    assert_eq!(book.apply(found(5, 3)), Ok(Done::Founded(ClusterId(5))));
+    assert_eq!(book.apply(found(6, 3)), Ok(Done::Founded(ClusterId(5))));
+    assert!(matches!(book.apply(found(6, 2)), Err(Void::Refused(why)) if why.contains("p0, p1, p2")));
+}
+
+/// R2: a second life waits for the end of the first; the same start again is the same; an old life never returns.
+#[test]
+fn one_life_at_a_time() {
+    let mut book = Book::founded();
+    let at = match book.apply(add(0, 1, 11)) {
+        Ok(Done::Added(at)) => at,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(book.apply(add(0, 1, 11)), Ok(Done::Added(at)));
+    let occupied = Err(Void::Occupied { node: NodeId(0), incarnation: Incarnation(1) });
+    assert_eq!(book.apply(add(0, 2, 12)), occupied);
+    assert_eq!(book.apply(add(0, 1, 12)), occupied, "a second daemon of the same life");
+    assert_eq!(book.apply(Command::Leave { node: NodeId(0), incarnation: Incarnation(1) }), Ok(Done::Gone));
+    assert!(matches!(book.apply(add(0, 1, 11)), Err(Void::Refused(_))), "gone for good");
+    assert!(matches!(book.apply(add(0, 2, 12)), Ok(Done::Added(_))));
+    assert!(matches!(book.apply(add(9, 1, 1)), Err(Void::Refused(why)) if why.contains("directory")));
+}
+
+/// R4: a number belongs to one store, and is not given again.
+#[test]
+fn a_number_is_of_one_store() {
+    let mut book = Book::founded();
+    book.apply(add(0, 1, 1)).unwrap();
+    book.apply(Command::Leave { node: NodeId(0), incarnation: Incarnation(1) }).unwrap();
+    let stranger = Command::Add {
+        node: NodeId(0),
+        incarnation: Incarnation(2),
+        store: StoreId(99),
+        start: 2,
+        terms: TERMS,
+        address: String::new(),
+    };
+    assert_eq!(book.apply(stranger), Err(Void::Stranger(NodeId(0))));
+    let admit = |node: Option<u32>, name: &str, store| Command::Admit {
+        node: node.map(NodeId),
+        name: name.to_owned(),
+        address: "there".to_owned(),
+        store: StoreId(store),
+    };
+    assert_eq!(book.apply(admit(None, "new", 50)), Ok(Done::Admitted(NodeId(3))));
+    assert_eq!(book.apply(admit(None, "new", 50)), Ok(Done::Admitted(NodeId(3))), "again");
+    assert_eq!(book.apply(admit(None, "new", 51)), Err(Void::Stranger(NodeId(3))));
+    assert!(
+        matches!(book.apply(Command::Remove { node: NodeId(1) }), Err(Void::Refused(why)) if why.contains("votes"))
+    );
+    assert_eq!(book.apply(Command::Remove { node: NodeId(3) }), Ok(Done::Removed));
+    assert!(
+        matches!(book.apply(admit(Some(3), "new", 51)), Err(Void::Refused(why)) if why.contains("p4 is free"))
+    );
+    assert_eq!(book.apply(admit(None, "new", 51)), Ok(Done::Admitted(NodeId(4))));
+}
+
+/// E4: an eviction has effect only for exactly this suspicion, exactly these voters, and after W. E5: not after an un-suspicion.
+#[test]
+fn an_eviction_is_bound() {
+    let mut book = Book::founded();
+    book.apply(add(1, 1, 1)).unwrap();
+    let Ok(Done::Suspected(at)) = book.apply(suspect(1, 1)) else { panic!("it is a member") };
+    assert_eq!(book.apply(suspect(1, 1)), Ok(Done::Suspected(at)), "the first suspicion stays");
+    let wait = TERMS.wait();
+    let void = |answer: Result<Done, Void>| assert!(answer.is_err(), "{answer:?}");
+    void(book.apply(evict(1, 1, at, 0, Span(wait.0 - 1))));
+    void(book.apply(evict(1, 1, at + 1, 0, wait)));
+    void(book.apply(evict(1, 2, at, 0, wait)));
+    let unsuspect = |at| Command::Unsuspect { node: NodeId(1), incarnation: Incarnation(1), at };
+    void(book.apply(unsuspect(at + 1)));
+    assert_eq!(book.apply(unsuspect(at)), Ok(Done::Unsuspected));
+    void(book.apply(evict(1, 1, at, 0, wait)));
+    let Ok(Done::Suspected(again)) = book.apply(suspect(1, 1)) else { panic!("it is a member") };
+    void(book.apply(evict(1, 1, at, 0, wait)));
+    book.index += 1;
+    book.state.vote(Voters::new(book.index, (2..5).map(NodeId)), BTreeSet::new());
+    void(book.apply(evict(1, 1, again, 0, wait)));
+    let voters_at = book.state.picture().voters.at;
+    assert_eq!(book.apply(evict(1, 1, again, voters_at, wait)), Ok(Done::Gone));
+    void(book.apply(unsuspect(again)));
+    void(book.apply(evict(1, 1, again, voters_at, wait)));
+}
+
+/// A listener more is no change of voters: an eviction under way stays valid (rule E3).
+#[test]
+fn listeners_do_not_change_voters() {
+    let mut book = Book::founded();
+    book.index += 1;
+    let same = Voters::new(book.index, (0..3).map(NodeId));
+    assert_eq!(book.state.vote(same, BTreeSet::from([NodeId(7)])), []);
+    assert_eq!(book.state.picture().voters.at, 0);
+    assert_eq!(book.state.picture().learners.len(), 1);
+}
+
+/// The first k wins, the other is told both values and authors; the same is no conflict; a gate made again starts above its past.
+#[test]
+fn gates() {
+    let mut book = Book::founded();
+    let Ok(Done::Gate { gate, version }) = book.apply(create("build", 2, "ann")) else { panic!("it is new") };
+    assert_eq!(book.apply(create("build", 2, "bob")), Ok(Done::Gate { gate, version }));
+    let conflict = book.apply(create("build", 3, "bob")).unwrap_err();
+    assert_eq!(conflict.to_string(), "gate build has k = 2, set by ann; bob asks for k = 3");
+    for name in ["", "a b", &"x".repeat(129)] {
+        assert!(matches!(book.apply(create(name, 1, "ann")), Err(Void::Refused(_))), "{name:?}");
+    }
+    assert!(
+        book.apply(create("zero", 0, "ann")).is_err() && book.apply(create("big", 1 << 17, "ann")).is_err()
+    );
+    let delete = |version| Command::DeleteGate { name: "build".to_owned(), version };
+    assert!(book.apply(delete(version)).is_err(), "k is not 0");
+    let Ok(Done::Gate { version: drained, .. }) = book.apply(set("build", 0)) else { panic!("it is there") };
+    assert!(book.apply(delete(version)).is_err(), "it was changed since");
+    assert_eq!(book.apply(delete(drained)), Ok(Done::Deleted));
+    let Ok(Done::Gate { gate: later, version: made }) = book.apply(create("build", 2, "bob")) else {
+        panic!("it is new")
+    };
+    assert!(later > gate && made > drained);
+}
+
+/// Permits of the log: void from who is no member, for taken slots, beyond k; freed by their secret, or by an end that nobody renewed.
+#[test]
+fn permits_of_the_log() {
+    let mut book = Book::founded();
+    book.apply(add(0, 1, 1)).unwrap();
+    book.apply(create("build", 4, "ann")).unwrap();
+    let Ok(Done::Held(permit)) = book.apply(hold(1, &[0, 2], 10, (0, 1))) else { panic!("it is free") };
+    assert_eq!(book.apply(hold(1, &[0, 2], 10, (0, 1))), Ok(Done::Held(permit)), "again");
+    assert!(
+        matches!(book.apply(hold(1, &[2], 11, (0, 1))), Err(Void::Refused(why)) if why.contains("slot 2"))
+    );
+    assert!(book.apply(hold(1, &[4], 12, (0, 1))).is_err(), "beyond k");
+    assert!(matches!(book.apply(hold(1, &[1], 13, (0, 2))), Err(Void::NoMember { .. })));
+    assert!(book.apply(hold(1, &[], 14, (0, 1))).is_err() && book.apply(hold(2, &[1], 15, (0, 1))).is_err());
+    let (wrong, right) = ([1; 32], [7; 32]);
+    assert!(book.apply(Command::Released { permit, secret: wrong }).is_err());
+    assert_eq!(book.apply(Command::Renew { permit, secret: right }), Ok(Done::Renewed(1)));
+    assert!(book.apply(Command::Expire { permit, renewals: 0 }).is_err(), "it was renewed");
+    // It outlives its node.
+    book.apply(Command::Leave { node: NodeId(0), incarnation: Incarnation(1) }).unwrap();
+    assert_eq!(book.state.picture().held(GateId(1)), BTreeSet::from([0, 2]));
+    book.apply(set("build", 0)).unwrap();
+    let version = book.state.picture().gate("build").unwrap().version;
+    let delete = Command::DeleteGate { name: "build".to_owned(), version };
+    assert!(matches!(book.apply(delete.clone()), Err(Void::Refused(why)) if why.contains("held")));
+    assert_eq!(book.apply(Command::Expire { permit, renewals: 1 }), Ok(Done::Freed));
+    assert_eq!(book.apply(Command::Released { permit, secret: right }), Err(Void::NoPermit(permit)));
+    assert_eq!(book.apply(delete), Ok(Done::Deleted));
+}
+
+/// Fences: the view of a gate is the last entry that changed the members or that gate, not one that changed another gate or a permit.
+#[test]
+fn views() {
+    let mut book = Book::founded();
+    book.apply(create("a", 2, "ann")).unwrap();
+    book.apply(create("b", 2, "ann")).unwrap();
+    let view = |book: &Book, name| book.state.picture().view_of(book.state.picture().gate(name).unwrap());
+    let before = view(&book, "a");
+    book.apply(set("b", 3)).unwrap();
+    assert_eq!((view(&book, "a"), view(&book, "b")), (before, book.index));
+    let changes = book.changes(add(2, 1, 1));
+    let at = book.index;
+    assert!(matches!(changes.last(), Some(Change::Roll { at: told, .. }) if *told == at));
+    assert_eq!((view(&book, "a"), view(&book, "b")), (at, at));
+    book.apply(suspect(2, 1)).unwrap();
+    book.apply(hold(1, &[0], 1, (2, 1))).unwrap();
+    assert_eq!(view(&book, "a"), at, "a suspicion changes no member");
+}
+
+fn any_command() -> impl Strategy<Value = Command> {
+    let (node, life, small) = (0..4_u32, 1..4_u32, 0..5_u32);
+    let name = prop::sample::select(vec!["a", "b"]);
+    prop_oneof![
+        4 => (node.clone(), life.clone(), 0..3_u64).prop_map(|(node, life, start)| add(node, life, start)),
+        1 => (node.clone(), life.clone()).prop_map(|(node, life)| suspect(node, life)),
+        1 => (node.clone(), life.clone())
+            .prop_map(|(node, life)| Command::Leave { node: NodeId(node), incarnation: Incarnation(life) }),
+        1 => (node.clone(), life.clone(), 1..60_u64).prop_map(|(node, life, at)| Command::Unsuspect {
+            node: NodeId(node),
+            incarnation: Incarnation(life),
+            at
+        }),
+        1 => (node.clone(), life.clone(), 1..60_u64).prop_map(|(node, life, at)| evict(
+            node,
+            life,
+            at,
+            0,
+            TERMS.wait()
+        )),
+        1 => node.clone().prop_map(|node| Command::Remove { node: NodeId(node) }),
+        1 => (node.clone(), 0..6_u64).prop_map(|(node, store)| Command::Admit {
+            node: None,
+            name: format!("n{node}"),
+            address: "x".to_owned(),
+            store: StoreId(store)
+        }),
+        1 => (name.clone(), small.clone()).prop_map(|(name, k)| create(name, k, "ann")),
+        1 => (name.clone(), small.clone()).prop_map(|(name, k)| set(name, k)),
+        1 => (name, 1..60_u64).prop_map(|(name, version)| Command::DeleteGate { name: name.to_owned(), version }),
+        4 => (1..3_u32, prop::collection::vec(small, 1..3), 0..40_u128, (node, life))
+            .prop_map(|(gate, slots, fence, by)| hold(gate, &slots, fence, by)),
+        1 => (1..60_u64).prop_map(|permit| Command::Released { permit: PermitId(permit), secret: [7; 32] }),
+        1 => (1..60_u64, 0..2_u64)
+            .prop_map(|(permit, renewals)| Command::Expire { permit: PermitId(permit), renewals }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever the order: lives of a node only grow and never overlap, held slots are disjoint, versions and views are indices that were, what is void changes
+    /// nothing; a second state that hears only the changes, or only the difference, comes to the same members; and bytes and back is the same.
+    #[test]
+    fn any_order(commands in prop::collection::vec(any_command(), 1..60), cut in 0..60_usize) {
+        let mut book = Book::founded();
+        let mut told = book.state.picture().clone();
+        let mut away = told.clone();
+        let mut lives: BTreeMap<NodeId, Incarnation> = BTreeMap::new();
+        let mut stores: BTreeMap<NodeId, StoreId> = BTreeMap::new();
+        for (step, command) in commands.into_iter().enumerate() {
+            if step == cut {
+                away = book.state.picture().clone();
+            }
+            let before = book.state.clone();
+            book.index += 1;
+            let (answer, changes) = book.state.apply(book.index, command);
+            if answer.is_err() {
+                let mut same = before;
+                same.pass(book.index);
+                prop_assert_eq!(&same, &book.state);
+            }
+            for change in &changes {
+                if let Change::Roll { at, change: crate::roll::RollChange::Added(node, life, _) } = change {
+                    prop_assert_eq!(*at, book.index);
+                    prop_assert!(lives.insert(*node, *life).is_none_or(|last| last < *life));
+                    prop_assert!(told.roll.get(*node).is_none(), "two lives at once");
+                }
+                hear(&mut told, change);
+            }
+            let picture = book.state.picture();
+            prop_assert_eq!(&told.roll, &picture.roll);
+            prop_assert_eq!(&told.gates, &picture.gates);
+            prop_assert_eq!(&told.permits, &picture.permits);
+            for (node, listed) in &picture.directory {
+                if let Some(store) = listed.store {
+                    prop_assert_eq!(*stores.entry(*node).or_insert(store), store, "a number has one store");
+                }
+            }
+            for gate in picture.gates.keys() {
+                let held: Vec<u32> = picture.permits.values().filter(|it| it.gate == *gate).flat_map(|it| it.slots.clone()).collect();
+                prop_assert_eq!(held.len(), picture.held(*gate).len(), "a slot is held once");
+            }
+            prop_assert!(picture.permits.values().all(|it| picture.gates.contains_key(&it.gate)));
+            prop_assert!(picture.gates.values().all(|it| it.made <= it.version && it.version <= book.index));
+            prop_assert!(picture.view <= book.index && picture.applied == book.index);
+        }
+        for change in book.state.changes_since(&away) {
+            hear(&mut away, &change);
+        }
+        prop_assert_eq!(&away.roll, &told.roll);
+        prop_assert_eq!(&away.gates, &told.gates);
+        prop_assert_eq!(&away.permits, &told.permits);
+        let bytes = postcard::to_stdvec(&book.state).unwrap();
+        prop_assert_eq!(postcard::from_bytes::<State>(&bytes).unwrap(), book.state);
+    }
+}
+
+/// A node that only hears of changes.
+fn hear(told: &mut Picture, change: &Change) {
+    match change {
+        Change::Founded(_) | Change::Listed(..) | Change::Unlisted(_) | Change::Voters(_) => {}
+        Change::Roll { change, .. } => told.roll.apply(*change),
+        Change::Defined(gate) | Change::Altered(gate) => drop(told.gates.insert(gate.id, gate.clone())),
+        Change::Deleted(gate, _) => drop(told.gates.remove(gate)),
+        Change::Held(id, permit) => drop(told.permits.insert(*id, permit.clone())),
+        Change::Renewed(id, renewals) => told.permits.get_mut(id).expect("it is held").renewals = *renewals,
+        Change::Freed(id, ..) => drop(told.permits.remove(id)),
+    }
+}

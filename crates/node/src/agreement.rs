@@ -1,0 +1,152 @@
+//! The agreed log beside the shell.
+//!
+//! The log runs on threads of its own, so that a busy node does not miss its heartbeats. Everything between it and the shell goes through queues: its
+//! letters to other nodes, its news, and what came of what was proposed. For operators it offers what changes the voters.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use kgate_control::log::{Courier, Founding, Log, LogError, LogStatus, LogTiming, News, NotDone, Opened};
+use kgate_control::roll::StoreId;
+use kgate_control::state::{Command, Done, Picture};
+use kgate_control::voters::Voters;
+use kgate_core::NodeId;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+/// So many letters of the log may wait to be sent; beyond, they are lost, and the log sends them again.
+const LETTERS: usize = 1024;
+/// So many answers may wait to be heard.
+const ANSWERS: usize = 256;
+
+/// What comes from the log.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// An entry was applied.
+    News(News),
+    /// The log stands otherwise than before.
+    Status(LogStatus),
+    /// A letter for another node's log.
+    Letter(NodeId, Vec<u8>),
+    /// What came of a proposal.
+    Answer(u64, Result<Done, NotDone>),
+    /// The cluster cannot be founded as this node's configuration says.
+    Unfounded(String),
+}
+
+/// The log, as the shell knows it.
+#[derive(Debug)]
+pub(crate) struct Agreement {
+    log: Log,
+    news: mpsc::UnboundedReceiver<News>,
+    status: watch::Receiver<LogStatus>,
+    letters: mpsc::Receiver<(NodeId, Vec<u8>)>,
+    events: mpsc::Sender<Event>,
+    answers: mpsc::Receiver<Event>,
+    /// What waits for the log: it ends with the node.
+    tasks: JoinSet<()>,
+}
+
+/// Hands letters over without waiting.
+struct Post(mpsc::Sender<(NodeId, Vec<u8>)>);
+
+impl Courier for Post {
+    fn send(&self, to: NodeId, bytes: Vec<u8>) {
+        // The log bears the loss.
+        let _ = self.0.try_send((to, bytes));
+    }
+}
+
+impl Agreement {
+    /// Opens the log in that folder. Also returns which store it remembers with, and what it says so far.
+    pub(crate) fn open(
+        folder: &Path,
+        me: NodeId,
+        timing: LogTiming,
+    ) -> Result<(Self, StoreId, Picture), LogError> {
+        let (post, letters) = mpsc::channel(LETTERS);
+        let Opened { log, store, picture, news } = Log::open(folder, me, Arc::new(Post(post)), timing)?;
+        let (events, answers) = mpsc::channel(ANSWERS);
+        let status = log.status();
+        Ok((Self { log, news, status, letters, events, answers, tasks: JoinSet::new() }, store, picture))
+    }
+
+    /// Founds the cluster together with its other first nodes, as soon as they are there. Once it is founded, nothing happens.
+    pub(crate) fn found(&mut self, founding: Founding) {
+        let (log, events) = (self.log.clone(), self.events.clone());
+        self.tasks.spawn(async move {
+            loop {
+                match log.bootstrap(founding.clone()).await {
+                    Ok(_) | Err(NotDone::Stopped) => return,
+                    Err(NotDone::NoQuorum(why)) => tracing::info!(%why, "the cluster is not founded yet"),
+                    Err(NotDone::Void(void)) => {
+                        let _ = events.send(Event::Unfounded(void.to_string())).await;
+                        return;
+                    }
+                }
+            }
+        });
+    }
+
+    /// The next thing that comes. News before all else: what a letter means depends on them.
+    pub(crate) async fn next(&mut self) -> Event {
+        tokio::select! {
+            biased;
+            Some(news) = self.news.recv() => Event::News(news),
+            Some((to, bytes)) = self.letters.recv() => Event::Letter(to, bytes),
+            Some(event) = self.answers.recv() => event,
+            Ok(()) = self.status.changed() => Event::Status(self.status.borrow_and_update().clone()),
+            else => std::future::pending().await,
+        }
+    }
+
+    /// The same, if it is there already.
+    pub(crate) fn try_next(&mut self) -> Option<Event> {
+        if let Ok(news) = self.news.try_recv() {
+            return Some(Event::News(news));
+        }
+        if let Ok((to, bytes)) = self.letters.try_recv() {
+            return Some(Event::Letter(to, bytes));
+        }
+        self.answers.try_recv().ok()
+    }
+
+    /// Puts something into the log; the answer comes as an event, unless its number is 0.
+    pub(crate) fn propose(&mut self, number: u64, command: Command) {
+        while self.tasks.try_join_next().is_some() {}
+        let (log, events) = (self.log.clone(), self.events.clone());
+        self.tasks.spawn(async move {
+            let came = log.propose(command).await;
+            if number > 0 {
+                let _ = events.send(Event::Answer(number, came)).await;
+            } else if let Err(why) = came {
+                tracing::debug!(%why, "a proposal came to nothing");
+            }
+        });
+    }
+
+    /// Bytes from another node's log.
+    pub(crate) fn receive(&self, from: NodeId, bytes: &[u8]) {
+        if let Err(junk) = self.log.receive(from, bytes) {
+            tracing::warn!(peer = from.0, "{junk}");
+        }
+    }
+
+    /// The newest voters in this node's log, at this instant (rule N4).
+    pub(crate) fn voters_appended(&self) -> Voters {
+        self.log.voters_appended()
+    }
+
+    /// Ends the log at this node, and waits until its store is closed.
+    pub(crate) async fn stop(self) {
+        self.log.stop().await;
+    }
+}
+
+/// Waits for what comes from the log; for ever, where there is none.
+pub(crate) async fn next(agreement: &mut Option<Agreement>) -> Event {
+    match agreement {
+        Some(agreement) => agreement.next().await,
+        None => std::future::pending().await,
+    }
+}

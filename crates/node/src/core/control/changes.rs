@@ -1,0 +1,184 @@
+//! What an applied entry of the log changes here.
+//!
+//! Every node applies the same entries in the same order. To the gates an entry that adds a life begins a view, named by its index; an entry
+//! that ends one frees whatever that life held. So fences carry the index of the entry that began their view, never a clock of somebody's own.
+
+use kgate_control::log::News;
+use kgate_control::roll::RollChange;
+use kgate_control::state::{self, Change};
+use kgate_core::{Founding, Incarnation, NodeId, Time};
+
+use super::view;
+use crate::core::clients::Why;
+use crate::core::{Action, Core, Definition, Gate, GateId, Outcome};
+
+impl Core {
+    /// An entry of the log was applied, and is stored here (rule N3). Entries come in order, without a gap.
+    pub fn news(&mut self, now: Time, news: News, actions: &mut Vec<Action>) {
+        self.heed_lease(now, actions);
+        self.take_news(now, news.index, news.changes, actions);
+        self.seek(now, actions);
+        self.heed_lease(now, actions);
+        self.note_changes(now);
+    }
+
+    pub(super) fn take_news(
+        &mut self,
+        now: Time,
+        index: u64,
+        changes: Vec<Change>,
+        actions: &mut Vec<Action>,
+    ) {
+        for change in changes {
+            self.take_change(now, change, actions);
+        }
+        if let Some(control) = &mut self.control {
+            control.picture.applied = index;
+            control.leases.applied(now, index);
+        }
+        self.touch();
+    }
+
+    fn take_change(&mut self, now: Time, change: Change, actions: &mut Vec<Action>) {
+        let Some(control) = &mut self.control else { return };
+        match change {
+            Change::Roll { at, change } => self.take_roll(now, at, change, actions),
+            Change::Voters(voters) => {
+                control.picture.voters = voters.clone();
+                control.leases.voters_applied(now, voters);
+            }
+            Change::Listed(node, listed) => {
+                if node != control.me {
+                    actions.push(Action::Connect(node, listed.address.clone()));
+                }
+                control.picture.directory.insert(node, listed);
+            }
+            Change::Unlisted(node) => {
+                control.picture.directory.remove(&node);
+                actions.push(Action::Disconnect(node));
+            }
+            Change::Defined(gate) => {
+                control.picture.gates.insert(gate.id, gate.clone());
+                self.define(now, gate, actions);
+            }
+            Change::Altered(gate) => {
+                control.picture.gates.insert(gate.id, gate.clone());
+                self.alter(now, &gate, actions);
+            }
+            Change::Deleted(id, _) => {
+                let gone = control.picture.gates.remove(&id);
+                self.gates.remove(&GateId(id.0));
+                self.early.remove(&GateId(id.0));
+                gone.iter().for_each(|gate| self.catalogue.remove(&gate.name));
+            }
+            Change::Held(id, permit) => drop(control.picture.permits.insert(id, permit)),
+            Change::Renewed(id, renewals) => {
+                if let Some(permit) = control.picture.permits.get_mut(&id) {
+                    permit.renewals = renewals;
+                }
+            }
+            Change::Freed(id, _, _) => drop(control.picture.permits.remove(&id)),
+            Change::Founded(cluster) => control.founded(cluster),
+        }
+    }
+
+    fn take_roll(&mut self, now: Time, at: u64, change: RollChange, actions: &mut Vec<Action>) {
+        let Some(control) = &mut self.control else { return };
+        control.picture.roll.apply(change);
+        control.leases.roll_changed(now, change);
+        match change {
+            RollChange::Added(node, incarnation, _) => {
+                control.lives.insert(node, at);
+                // A former life of this node may still be a member: it is somebody else, and this node knows nothing of it.
+                let takes_part = node != control.me || incarnation == control.incarnation;
+                control.joined |= node == control.me && takes_part;
+                if node != control.me {
+                    self.others.insert(node);
+                }
+                if takes_part {
+                    let life = view(at);
+                    self.at_all(now, actions, |gate, out| gate.joined(now, node, life, out));
+                }
+            }
+            RollChange::Gone(node, incarnation) => {
+                let Some(at) = control.lives.remove(&node) else { return };
+                let mine = node == control.me;
+                if !mine || incarnation == control.incarnation {
+                    let life = view(at);
+                    self.at_all(now, actions, |gate, out| gate.crashed(now, node, life, out));
+                }
+                self.others.remove(&node);
+                self.watched(node, false);
+            }
+            RollChange::Suspected(..) | RollChange::Unsuspected(..) => {}
+        }
+        let others = self.others.len();
+        self.gates.values_mut().for_each(|gate| gate.reaches(others));
+    }
+
+    /// The same happens at all gates.
+    pub(in crate::core) fn at_all(
+        &mut self,
+        now: Time,
+        actions: &mut Vec<Action>,
+        mut what: impl FnMut(&mut Gate, &mut Vec<Outcome>),
+    ) {
+        let all: Vec<GateId> = self.gates.keys().copied().collect();
+        for id in all {
+            self.at_gate(now, id, actions, &mut what);
+        }
+    }
+
+    /// There is a gate, since an entry that may be older than some members.
+    fn define(&mut self, now: Time, gate: state::Gate, actions: &mut Vec<Action>) {
+        let definition = definition(&gate);
+        if let Err(error) = self.open_gate(now, definition.clone(), None, actions) {
+            // Whoever proposed it has looked at it; a node of an older version may not know its protocol.
+            actions.push(Action::Stop(format!(
+                "{error}: this node cannot serve what the cluster has agreed on; install the cluster's version"
+            )));
+            return;
+        }
+        self.learnt(now, definition, actions);
+    }
+
+    /// Who takes part in a gate that the log has made: those who did then, and those who came since. Whoever is gone again does not matter.
+    pub(in crate::core) fn founding(&self, id: GateId) -> (Option<Founding>, Vec<(NodeId, Incarnation)>) {
+        let Some(control) = &self.control else { return (None, Vec::new()) };
+        let made = control.picture.gates.get(&state::GateId(id.0)).map_or(0, |gate| gate.made);
+        let (before, since): (Vec<_>, Vec<_>) = control.members().into_iter().partition(|(_, at)| *at < made);
+        let lives =
+            |members: Vec<(NodeId, u64)>| members.into_iter().map(|(node, at)| (node, view(at))).collect();
+        (Some(Founding { view: view(made).0, members: lives(before) }), lives(since))
+    }
+
+    /// A gate has another k.
+    fn alter(&mut self, now: Time, gate: &state::Gate, actions: &mut Vec<Action>) {
+        let id = GateId(gate.id.0);
+        let (k, author) = (gate.k, gate.author.clone());
+        self.catalogue.alter(&gate.name, k, &author);
+        if k == 0 {
+            self.refuse_waiting(
+                now,
+                Some(id),
+                Why::TooLarge,
+                "the gate is being closed: its k is 0 now",
+                actions,
+            );
+        }
+        self.at_gate(now, id, actions, |gate, out| gate.resize(now, k, author, out));
+        self.place_all(now, &gate.name, actions);
+    }
+}
+
+/// A gate as the rest of the node knows it.
+pub(in crate::core) fn definition(gate: &state::Gate) -> Definition {
+    Definition {
+        id: GateId(gate.id.0),
+        name: gate.name.clone(),
+        permits: gate.k,
+        protocol: gate.protocol.clone(),
+        lanes: gate.lanes,
+        author: gate.author.clone(),
+    }
+}

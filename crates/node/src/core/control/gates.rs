@@ -1,0 +1,120 @@
+//! Gates that somebody wants: the first to put one into the log wins, and k is what the log says (docs/LEASES.md section 10).
+
+use kgate_control::log::NotDone;
+use kgate_control::state::{Command, Done, Policy, Void};
+use kgate_core::{NodeId, Time};
+
+use crate::core::clients::{Unplaced, Why};
+use crate::core::{Action, Core, Definition, Process};
+
+/// Why something was proposed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::core) enum Purpose {
+    /// This life is to take part.
+    Add,
+    /// A gate is wanted with that k.
+    Gate(String, u32),
+}
+
+impl Core {
+    /// Proposes something, unless the same is under way; the answer comes by [`Core::proposed`].
+    pub(super) fn propose(&mut self, purpose: Purpose, command: Command, actions: &mut Vec<Action>) {
+        let Some(control) = &mut self.control else { return };
+        if control.open.values().any(|open| *open == purpose) {
+            return;
+        }
+        control.asked += 1;
+        control.open.insert(control.asked, purpose);
+        actions.push(Action::Propose(control.asked, command));
+    }
+
+    /// What came of a proposal.
+    pub fn proposed(
+        &mut self,
+        now: Time,
+        number: u64,
+        came: Result<Done, NotDone>,
+        actions: &mut Vec<Action>,
+    ) {
+        self.heed_lease(now, actions);
+        let purpose = self.control.as_mut().and_then(|control| control.open.remove(&number));
+        match purpose {
+            Some(Purpose::Add) => self.add_proposed(now, came.err(), actions),
+            Some(Purpose::Gate(name, k)) => self.gate_proposed(now, &name, k, came, actions),
+            None => {}
+        }
+        self.note_changes(now);
+    }
+
+    /// A client wants a gate that is not known here, or not with that k: the log knows better than this node, which may be behind.
+    pub(in crate::core) fn ask_log(&mut self, wish: Unplaced, actions: &mut Vec<Action>) {
+        let (name, k) = (wish.gate.clone(), wish.permits.unwrap_or(1));
+        let author = author(&wish.process, self.settings.me);
+        self.unplaced.push(wish);
+        let plan = Definition { author, ..self.plan(crate::core::GateId(0), &name, k) };
+        self.propose_gate(plan, actions);
+    }
+
+    fn propose_gate(&mut self, plan: Definition, actions: &mut Vec<Action>) {
+        let Definition { name, permits: k, protocol, lanes, author, .. } = plan;
+        let purpose = Purpose::Gate(name.clone(), k);
+        let (policy, weight_max) = (Policy::Lease, None);
+        let create = Command::CreateGate { name, k, protocol, lanes, policy, weight_max, author };
+        self.propose(purpose, create, actions);
+    }
+
+    /// The gates of the configuration are made, if nobody has made them. Whether some are missing.
+    pub(super) fn seek_gates(&mut self, actions: &mut Vec<Action>) -> bool {
+        let missing = |gate: &&Definition| self.catalogue.get(&gate.name).is_none();
+        let missing: Vec<Definition> = self.settings.fixed.iter().filter(missing).cloned().collect();
+        let some = !missing.is_empty();
+        missing.into_iter().for_each(|gate| self.propose_gate(gate, actions));
+        some
+    }
+
+    fn gate_proposed(
+        &mut self,
+        now: Time,
+        name: &str,
+        k: u32,
+        came: Result<Done, NotDone>,
+        actions: &mut Vec<Action>,
+    ) {
+        let version = if let Ok(Done::Gate { version, .. }) = came { version } else { 0 };
+        let refused = match came {
+            Ok(_) => None,
+            Err(NotDone::Void(void @ Void::Conflict { .. })) => Some((Why::Conflict, void.to_string())),
+            Err(NotDone::Void(void)) => Some((Why::BadRequest, void.to_string())),
+            Err(NotDone::NoQuorum(text)) => Some((Why::NoQuorum, format!("no quorum: {text}"))),
+            Err(stopped @ NotDone::Stopped) => Some((Why::NoNode, stopped.to_string())),
+        };
+        if let Some((why, text)) = refused {
+            // Who did not say which k takes the gate as it is; the log has it, and this node will hear of it.
+            let content = |wish: &Unplaced| why == Why::Conflict && wish.permits.is_none();
+            let concerns =
+                |wish: &Unplaced| wish.gate == name && wish.permits.unwrap_or(1) == k && !content(wish);
+            let (gone, rest): (Vec<_>, Vec<_>) =
+                std::mem::take(&mut self.unplaced).into_iter().partition(concerns);
+            self.unplaced = rest;
+            gone.into_iter().for_each(|wish: Unplaced| self.refuse(wish.key, why, text.clone(), actions));
+        }
+        // If the entry is not applied here yet, they are placed when it is.
+        let applied = self.control.as_ref().map_or(0, |control| control.picture.applied);
+        if version <= applied && self.catalogue.get(name).is_some() {
+            self.place_all(now, name, actions);
+        }
+    }
+}
+
+/// Who wants a gate, for people.
+fn author(process: &Process, at: NodeId) -> String {
+    let at = at.0;
+    match (process.user.as_str(), process.host.as_str()) {
+        ("", "") => format!("a client of node {at}"),
+        (user, host) => format!("{user}@{host} through node {at}")
+            .chars()
+            .filter(|c| c.is_ascii() && !c.is_ascii_control())
+            .take(100)
+            .collect(),
+    }
+}

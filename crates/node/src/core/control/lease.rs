@@ -1,0 +1,225 @@
+//! The lease of this node, and what it means for its clients.
+//!
+//! The clock is read against the lease before anything reaches a gate (rule N5): gates may decide only while it holds. A client's time is what is left of
+//! it (rule S1). When it is over, every client's time is over too, as its own clock tells it; those who can be told are told, and their slots stay
+//! taken until they say that all is over, or until it surely is (rule S4). To answer requests and to release needs no lease.
+
+use kgate_control::lease::{LeaseDeed, LeaseMessage, Missing};
+use kgate_control::log::LogStatus;
+use kgate_control::voters::Voters;
+use kgate_core::{NodeId, Span, Time};
+
+use super::{Control, Deeds, command};
+use crate::core::clients::Why;
+use crate::core::letter::{GateId, Letter};
+use crate::core::sessions::RequestState;
+use crate::core::timers::Due;
+use crate::core::{Action, Core, RequestKey};
+
+impl Core {
+    /// What the clock says of the lease, before anything else happens.
+    pub(in crate::core) fn heed_lease(&mut self, now: Time, actions: &mut Vec<Action>) {
+        let Some(control) = &mut self.control else { return };
+        let holds = control.is_member() && control.leases.holds(now);
+        let may_grant = holds && control.leases.may_grant(now);
+        #[cfg(test)]
+        let may_grant = may_grant || self.flaws.grants_without_lease && control.is_member();
+        let told = std::mem::replace(&mut control.granting, may_grant);
+        match (std::mem::replace(&mut control.held, holds), holds) {
+            (true, false) => {
+                control.without_since = now;
+                let patience = control.timing.lease;
+                self.timers.arm(now, Due::NoQuorum, patience, patience);
+                self.lose_lease(now, actions);
+            }
+            (false, true) => {
+                control.no_quorum = None;
+                self.timers.disarm(&Due::NoQuorum);
+                self.touch();
+            }
+            (false, false) | (true, true) => {}
+        }
+        if told != may_grant {
+            self.at_all(now, actions, |gate, out| gate.lease(now, may_grant, out));
+        }
+    }
+
+    /// For how long from now the word of a client's session counts, at most: what is left of the lease (rule S1). For ever, if none.
+    pub(in crate::core) fn valid_for(&self, now: Time) -> Option<Span> {
+        let Some(control) = &self.control else { return self.sessions.terms().valid_for };
+        // In doubt, nothing is promised anew; what was promised stays.
+        let in_doubt = !control.leases.may_grant(now) && control.leases.standing(now).doubt;
+        if !control.held || in_doubt {
+            return Some(Span::ZERO);
+        }
+        Some(control.leases.end().since(now).min(control.timing.lease))
+    }
+
+    /// The lease is over: whoever holds something is told, and has as long to end as its time may last by the slowest clock.
+    fn lose_lease(&mut self, now: Time, actions: &mut Vec<Action>) {
+        self.touch();
+        let over = self.sessions.terms().over_after();
+        for (session, _, requests) in self.sessions.all() {
+            for (number, _) in requests.into_iter().filter(|(_, state)| *state == RequestState::Holds) {
+                let key = RequestKey { session, number };
+                let text = "the lease of its node is over: too few voters have answered it".to_owned();
+                self.tell_lost(key, text, actions);
+                self.timers.arm(now, Due::Reclaim(key), over, over);
+            }
+        }
+    }
+
+    /// The lease has been over for long: nobody is let wait for what may never come.
+    pub(in crate::core) fn out_of_quorum(&mut self, now: Time, actions: &mut Vec<Action>) {
+        let Some(control) = &mut self.control else { return };
+        if control.held {
+            return;
+        }
+        // Whoever is answered, and only has to wait for its own turn, has a quorum.
+        let Some(text) = control.lacks_quorum(now) else {
+            let patience = control.timing.lease;
+            return self.timers.arm(now, Due::NoQuorum, patience, patience);
+        };
+        control.no_quorum = Some(text.clone());
+        self.refuse_waiting(now, None, Why::NoQuorum, &text, actions);
+        self.touch();
+    }
+
+    /// All who wait, at one gate or at all of them, are refused.
+    pub(in crate::core) fn refuse_waiting(
+        &mut self,
+        now: Time,
+        gate: Option<GateId>,
+        why: Why,
+        text: &str,
+        actions: &mut Vec<Action>,
+    ) {
+        for (session, client, requests) in self.sessions.all() {
+            for (number, _) in requests.into_iter().filter(|(_, state)| *state == RequestState::Waits) {
+                let key = RequestKey { session, number };
+                if gate.is_none_or(|gate| self.gate_of(key) == Some(gate)) && self.withdraw(now, key, actions)
+                {
+                    let refused = crate::core::Tell::Refused { number, why, text: text.to_owned() };
+                    actions.extend(client.map(|client| Action::Tell(client, refused)));
+                }
+            }
+        }
+    }
+
+    /// Why there is no lease here, if there is none.
+    pub(in crate::core) fn without_lease(&self, now: Time) -> Option<String> {
+        let control = self.control.as_ref().filter(|control| !control.held)?;
+        Some(format!("this node has no lease: {}", control.waits_for(now)))
+    }
+
+    /// Whether gates may grant.
+    pub(in crate::core) fn is_granting(&self) -> bool {
+        self.control.as_ref().is_none_or(|control| control.granting)
+    }
+
+    /// So long without a lease, clients are let wait.
+    pub(super) fn lease_patience(&self) -> Span {
+        self.control.as_ref().map_or(Span::ZERO, |control| control.timing.lease)
+    }
+
+    /// Why nobody is let wait here, if nobody is.
+    pub(in crate::core) fn no_quorum(&self) -> Option<String> {
+        self.control.as_ref()?.no_quorum.clone()
+    }
+
+    /// What a peer says about leases.
+    pub(in crate::core) fn lease_letter(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        message: LeaseMessage,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(control) = &mut self.control else { return };
+        let mut deeds = Deeds::new();
+        control.leases.hear(now, from, message, &mut deeds);
+        self.do_deeds(deeds, actions);
+        self.heed_lease(now, actions);
+    }
+
+    /// What the lease does by itself.
+    pub(in crate::core) fn lease_tick(&mut self, now: Time, actions: &mut Vec<Action>) {
+        let Some(control) = &mut self.control else { return };
+        let mut deeds = Deeds::new();
+        control.leases.tick(now, &mut deeds);
+        self.do_deeds(deeds, actions);
+        self.heed_lease(now, actions);
+    }
+
+    /// When the lease must be looked at next: when it is over, at the latest.
+    pub(in crate::core) fn lease_due(&self, now: Time) -> Option<Time> {
+        let control = self.control.as_ref()?;
+        let end = Some(control.leases.end()).filter(|end| control.held && *end < Time::NEVER);
+        control.leases.next_due(now).into_iter().chain(end).min()
+    }
+
+    fn do_deeds(&mut self, deeds: Deeds, actions: &mut Vec<Action>) {
+        actions.extend(deeds.into_iter().map(|deed| match deed {
+            LeaseDeed::Send(to, message) => Action::Send(to, Letter::Lease(message).bytes()),
+            // Nobody waits for the answer: it comes again while there is a reason.
+            LeaseDeed::Propose(proposal) => Action::Propose(0, command(proposal)),
+        }));
+    }
+
+    /// A link is cut, or a detector holds a node for crashed: that is a reason to ask the voters, and nothing more (rule E1).
+    pub(in crate::core) fn hint(&mut self, now: Time, node: NodeId) {
+        if let Some(control) = &mut self.control {
+            control.leases.hint(now, node);
+        }
+    }
+
+    /// The clock on the wall and the lease clock have moved apart: this machine may have stood still without knowing it.
+    pub fn clock_jumped(&mut self, now: Time, actions: &mut Vec<Action>) {
+        if let Some(control) = &mut self.control {
+            control.leases.clock_jumped(now);
+        }
+        self.heed_lease(now, actions);
+    }
+
+    /// How the log is at this node.
+    pub fn log_status(&mut self, now: Time, status: LogStatus, actions: &mut Vec<Action>) {
+        self.voters_appended(now, status.appended.clone());
+        if let Some(control) = &mut self.control {
+            control.leases.committed(status.committed);
+            control.leases.leading(status.leading);
+            control.log = status;
+        }
+        self.heed_lease(now, actions);
+    }
+
+    /// The newest voters in this node's log: answers carry them (rule N4), so this is told before each letter about leases.
+    pub fn voters_appended(&mut self, now: Time, voters: Voters) {
+        if let Some(control) = self.control.as_mut().filter(|control| control.appended != voters) {
+            control.appended = voters.clone();
+            control.leases.voters_appended(now, voters);
+        }
+    }
+}
+
+impl Control {
+    /// Who is missing for a quorum, if too few voters say anything at all.
+    fn lacks_quorum(&self, now: Time) -> Option<String> {
+        let voters = &self.picture.voters;
+        if voters.sets.is_empty() {
+            return Some(format!("no quorum: {}", self.waits_for(now)));
+        }
+        let missing = self.leases.standing(now).missing;
+        let is_silent =
+            |node: NodeId| missing.iter().any(|(voter, why)| *voter == node && *why == Missing::Silent);
+        if voters.is_quorum(|node| !is_silent(node)) {
+            return None;
+        }
+        let silent: Vec<String> =
+            voters.all().into_iter().filter(|node| is_silent(*node)).map(|node| node.0.to_string()).collect();
+        Some(format!(
+            "no quorum: of the voters {} node {} cannot be heard here, and more than half of them must answer",
+            voters.all().iter().map(|node| node.0.to_string()).collect::<Vec<_>>().join(", "),
+            silent.join(", ")
+        ))
+    }
+}

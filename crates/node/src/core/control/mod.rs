@@ -1,0 +1,201 @@
+//! The control plane at a node: what the agreed log says, the lease that it gives, and this node's own life.
+//!
+//! The log is elsewhere: whoever runs it hands over its [`News`], and does what is to be proposed. Here it is decided what follows.
+//!
+//! - `changes.rs`: an entry was applied: members come and go, in the same order at every node, and gates are made and resized;
+//! - `lease.rs`: the clock is read against the lease before anything else happens (rule N5); clients, holders and waiters are told what that means for them;
+//! - `life.rs`: this node takes part in one life at a time (rules R1, R2);
+//! - `gates.rs`: gates that clients want: the log decides who is first and what k is.
+//!
+//! Nobody is held for crashed here, whatever a link or a detector says: they only give cause to ask the voters (rule E1). Only an eviction frees what a
+//! silent node held.
+
+mod changes;
+mod gates;
+mod lease;
+mod life;
+
+pub(super) use changes::definition;
+
+use std::collections::BTreeMap;
+
+use kgate_control::lease::{LeaseDeed, Leases, Proposal};
+use kgate_control::log::LogStatus;
+use kgate_control::roll::{RollChange, StoreId};
+use kgate_control::state::{Command, Picture};
+use kgate_control::timing::Timing;
+use kgate_control::voters::Voters;
+use kgate_core::{Incarnation, NodeId, Time};
+use serde::{Deserialize, Serialize};
+
+use self::gates::Purpose;
+use super::{Parked, Settings};
+
+/// What a node is told of the control plane when it starts.
+#[derive(Clone, Debug)]
+pub struct ControlSettings {
+    /// The numbers of the leases.
+    pub timing: Timing,
+    /// The store that this node remembers with (rule R4).
+    pub store: StoreId,
+    /// Where its peers reach it.
+    pub address: String,
+    /// Random: names this start.
+    pub start: u64,
+    /// What the log has said so far.
+    pub picture: Picture,
+    /// The newest voters in this node's log (rule N4).
+    pub appended: Voters,
+    /// What this life put away when it stopped, to go on with (rule R1).
+    pub parked: Option<Parked>,
+}
+
+/// The control plane at this node.
+pub(super) struct Control {
+    timing: Timing,
+    store: StoreId,
+    address: String,
+    start: u64,
+    me: NodeId,
+    incarnation: Incarnation,
+    leases: Leases,
+    /// What the log has said, as far as it was heeded here.
+    pub(super) picture: Picture,
+    /// The entry that added each member's life: the view that it began.
+    pub(super) lives: BTreeMap<NodeId, u64>,
+    appended: Voters,
+    log: LogStatus,
+    /// The former life of this node that has to be evicted first.
+    former: Option<Incarnation>,
+    /// Whether this life took part: once it is gone, only another one can.
+    joined: bool,
+    /// What gates were told last: whether they may grant.
+    granting: bool,
+    /// Whether the lease held when it was looked at last, and since when it does not.
+    held: bool,
+    without_since: Time,
+    /// Why nobody is let wait: no quorum was heard for too long.
+    no_quorum: Option<String>,
+    asked: u64,
+    /// What was proposed and is not answered.
+    open: BTreeMap<u64, Purpose>,
+}
+
+/// What people may see of the control plane at one node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ControlView {
+    /// Who leads the log, as far as is known there.
+    pub leader: Option<NodeId>,
+    /// Its life, if it takes part.
+    pub incarnation: Option<u32>,
+    /// How long it may grant without hearing from the voters, in nanoseconds; 0 without a lease.
+    pub lease_left: u64,
+    /// Why it has no lease, if it has none.
+    pub without: Option<String>,
+    /// The members, in which life, and whether they are suspected.
+    pub members: Vec<(NodeId, u32, bool)>,
+    /// Who votes.
+    pub voters: Vec<NodeId>,
+    /// The last entry that it has applied.
+    pub applied: u64,
+}
+
+impl Control {
+    pub(super) fn new(now: Time, settings: &Settings, told: &ControlSettings) -> Self {
+        let (me, incarnation) = (settings.me, settings.life);
+        let leases = Leases::new(now, me, incarnation, told.store, told.timing);
+        let mut control = Self {
+            timing: told.timing,
+            store: told.store,
+            address: told.address.clone(),
+            start: told.start,
+            me,
+            incarnation,
+            leases,
+            picture: Picture::default(),
+            lives: BTreeMap::new(),
+            appended: told.appended.clone(),
+            log: LogStatus::default(),
+            former: None,
+            joined: false,
+            granting: false,
+            held: false,
+            without_since: now,
+            no_quorum: None,
+            asked: 0,
+            open: BTreeMap::new(),
+        };
+        control.leases.voters_appended(now, told.appended.clone());
+        control
+    }
+
+    /// Another life of this node begins: its lease knows what the log has said, and nothing of the life before.
+    fn begin(&mut self, now: Time, incarnation: Incarnation, start: u64) {
+        (self.incarnation, self.start, self.joined) = (incarnation, start, false);
+        self.former = None;
+        self.replay(now);
+    }
+
+    /// This life goes on with what it knew when it stopped.
+    fn take_up(&mut self, now: Time, parked: &Parked) {
+        (self.start, self.joined) = (parked.start, true);
+        self.picture = parked.picture.clone();
+        self.lives = parked.lives.iter().copied().collect();
+        self.replay(now);
+    }
+
+    /// The lease begins with nothing but what the log has said.
+    fn replay(&mut self, now: Time) {
+        let mut leases = Leases::new(now, self.me, self.incarnation, self.store, self.timing);
+        for (node, member) in self.picture.roll.iter() {
+            leases.roll_changed(now, RollChange::Added(node, member.incarnation, member.terms));
+            if let Some(at) = member.suspected {
+                leases.roll_changed(now, RollChange::Suspected(node, member.incarnation, at));
+            }
+        }
+        leases.voters_applied(now, self.picture.voters.clone());
+        leases.voters_appended(now, self.appended.clone());
+        leases.applied(now, self.picture.applied);
+        leases.committed(self.log.committed);
+        leases.leading(self.log.leading);
+        self.leases = leases;
+    }
+
+    /// What names the start of this life.
+    pub(super) fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// The members beside this node's former lives, each with the view that began its life, in that order.
+    fn members(&self) -> Vec<(NodeId, u64)> {
+        let counts = |node: NodeId| node != self.me || self.is_member();
+        let mut members: Vec<(NodeId, u64)> =
+            self.lives.iter().map(|(node, at)| (*node, *at)).filter(|(node, _)| counts(*node)).collect();
+        members.sort_by_key(|(_, at)| *at);
+        members
+    }
+
+    /// Whether this life takes part.
+    fn is_member(&self) -> bool {
+        self.picture.roll.life(self.me, self.incarnation).is_some()
+    }
+}
+
+/// As an entry of the log.
+fn command(proposal: Proposal) -> Command {
+    match proposal {
+        Proposal::Suspect { node, incarnation } => Command::Suspect { node, incarnation },
+        Proposal::Unsuspect { node, incarnation, at } => Command::Unsuspect { node, incarnation, at },
+        Proposal::Evict { node, incarnation, at, voters_at, waited } => {
+            Command::Evict { node, incarnation, at, voters_at, waited }
+        }
+    }
+}
+
+/// What leases want done, until it is done.
+type Deeds = Vec<LeaseDeed>;
+
+/// The view that an entry of the log begins, as gates count views.
+fn view(at: u64) -> Incarnation {
+    Incarnation(u32::try_from(at).expect("a log has fewer than 2^32 entries"))
+}

@@ -1,0 +1,63 @@
+//! Who believes to hold what, in real time; and that fences of a slot grow.
+
+use std::collections::BTreeMap;
+
+/// The judge. It sees real time.
+pub(in crate::core::tests) struct Judge {
+    permits: u32,
+    /// Who believes to have each slot.
+    believed: BTreeMap<u32, usize>,
+    fences: BTreeMap<u32, u128>,
+    pub(in crate::core::tests) grants: u64,
+    pub(in crate::core::tests) lost: u64,
+    pub(in crate::core::tests) refused: u64,
+    pub(in crate::core::tests) violations: Vec<String>,
+}
+
+impl Judge {
+    pub(super) fn new(permits: u32) -> Self {
+        Self {
+            permits,
+            believed: BTreeMap::new(),
+            fences: BTreeMap::new(),
+            grants: 0,
+            lost: 0,
+            refused: 0,
+            violations: Vec::new(),
+        }
+    }
+
+    /// A node has decided: the fences of each slot grow (SLOTS P2).
+    pub(super) fn decided(&mut self, now: u64, slots: &[u32], fence: u128) {
+        for slot in slots {
+            let before = self.fences.insert(*slot, fence);
+            if before.is_some_and(|before| before >= fence) {
+                self.violations
+                    .push(format!("at {now}: slot {slot} has fence {fence:032x} after {before:032x?}"));
+            }
+        }
+    }
+
+    /// Somebody believes from now on.
+    pub(super) fn enters(&mut self, now: u64, actor: usize, slots: &[u32]) {
+        self.grants += 1;
+        for slot in slots {
+            if *slot >= self.permits {
+                self.violations.push(format!("at {now}: client {actor} has slot {slot} of {}", self.permits));
+            }
+            if let Some(other) = self.believed.insert(*slot, actor) {
+                self.violations
+                    .push(format!("at {now}: slot {slot} is believed held by clients {other} and {actor}"));
+            }
+        }
+    }
+
+    /// And no longer.
+    pub(super) fn leaves(&mut self, actor: usize, slots: &[u32]) {
+        for slot in slots {
+            if self.believed.get(slot) == Some(&actor) {
+                self.believed.remove(slot);
+            }
+        }
+    }
+}

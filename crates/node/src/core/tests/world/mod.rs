@@ -1,0 +1,424 @@
+//! Whole nodes in a world where anything may happen in time: clocks of different rates, letters that are late, lost or doubled, cuts, pauses, kills,
+//! restarts, and clients who keep the rules of a session. Everything comes from one seed.
+//!
+//! The log is a total order that reaches each node when it does (`log.rs`); the leases, the gates and the sessions are the real ones. The judge
+//! (`judge.rs`) sees real time, which nobody else does: **at most k believe that they hold, at any instant, and never two the same slot**.
+
+mod clients;
+mod judge;
+mod log;
+mod runs;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kgate_control::timing::Timing;
+use kgate_core::{NodeId, Span, Time};
+
+use super::super::*;
+use clients::{Actor, Cue};
+use judge::Judge;
+use log::TotalOrder;
+
+pub(super) const MILLISECOND: u64 = 1_000_000;
+pub(super) const SECOND: u64 = 1_000_000_000;
+
+/// What is left out on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flaw {
+    /// Gates grant whether there is a lease or not (N5).
+    GrantsWithoutLease,
+    /// A suspected node is gone at once (E3).
+    GoneAtSuspect,
+    /// Clients are promised L, whatever is left of the lease (S1).
+    AlwaysWholeLease,
+    /// A node that was killed goes on as the same life (R2).
+    KeepsItsLife,
+    /// The fence is made of the clock at the decision (SLOTS P2).
+    FenceOfDecision,
+    /// The end of a stream frees what it held (S4).
+    FreedAtStreamEnd,
+}
+
+/// Dice of the world.
+#[derive(Clone, Debug)]
+pub(super) struct Dice(pub(super) u64);
+
+impl Dice {
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % bound.max(1)
+    }
+
+    pub(super) fn within(&mut self, least: u64, most: u64) -> u64 {
+        least + self.below(most - least + 1)
+    }
+
+    pub(super) fn percent(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+}
+
+/// A clock that runs at its own rate.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock {
+    /// Parts per million beside the real rate.
+    pub(super) error: i64,
+}
+
+impl Clock {
+    pub(super) fn read(self, real: u64) -> Time {
+        let rate = u128::try_from(1_000_000 + self.error).expect("a clock goes forward");
+        Time(u64::try_from(u128::from(real) * rate / 1_000_000).expect("short runs") + SECOND)
+    }
+
+    /// The first real instant at which it shows that time.
+    pub(super) fn real(self, shown: Time) -> u64 {
+        let rate = u128::try_from(1_000_000 + self.error).expect("a clock goes forward");
+        let counted = u128::from(shown.0.saturating_sub(SECOND));
+        u64::try_from((counted * 1_000_000).div_ceil(rate)).unwrap_or(u64::MAX)
+    }
+}
+
+/// What happens when.
+#[derive(Clone, Debug)]
+enum Event {
+    /// A node looks what is due.
+    Tick(NodeId),
+    /// A letter arrives.
+    Letter { from: NodeId, to: NodeId, bytes: Vec<u8>, lamport: u64 },
+    /// The log may have something for a node.
+    Entry(NodeId),
+    /// A proposal reaches the log.
+    Proposal { from: NodeId, boot: u64, number: u64, command: kgate_control::state::Command },
+    /// What came of it reaches the node.
+    Answer {
+        to: NodeId,
+        boot: u64,
+        number: u64,
+        came: Result<kgate_control::state::Done, kgate_control::log::NotDone>,
+    },
+    /// A client says something to its node.
+    Ask { node: NodeId, boot: u64, stream: ClientId, ask: Ask },
+    /// A client's stream ends, as its node sees it.
+    Gone { node: NodeId, boot: u64, stream: ClientId },
+    /// A client is told something.
+    Told { stream: ClientId, tell: Tell },
+    /// A client acts by itself.
+    Client(usize, Cue),
+    /// A node starts.
+    Start(NodeId),
+    /// Something goes wrong.
+    Fault(runs::Fault),
+}
+
+/// A node of the world.
+struct Machine {
+    core: Option<Core>,
+    clock: Clock,
+    /// Which process runs: what was meant for a former one does not reach it.
+    boot: u64,
+    life: u32,
+    /// Nothing happens at it before that.
+    paused_until: u64,
+    /// When its next look is due, so that there is one event for it.
+    tick_at: u64,
+    parked: Option<Vec<u8>>,
+    /// A Lamport clock, for the fence that is not ours.
+    lamport: u64,
+}
+
+pub(super) struct World {
+    pub(super) now: u64,
+    seq: u64,
+    events: BTreeMap<(u64, u64), Event>,
+    pub(super) dice: Dice,
+    pub(super) timing: Timing,
+    machines: BTreeMap<NodeId, Machine>,
+    log: TotalOrder,
+    actors: Vec<Actor>,
+    streams: BTreeMap<ClientId, usize>,
+    opened: u64,
+    pub(super) judge: Judge,
+    flaw: Option<Flaw>,
+    /// Ways on which nothing arrives.
+    cut: BTreeSet<(NodeId, NodeId)>,
+    loss: u64,
+    delay_most: u64,
+    healed: bool,
+    pub(super) stopped: Vec<String>,
+}
+
+impl World {
+    pub(super) fn new(seed: u64, nodes: u32, voters: u32, permits: u32, flaw: Option<Flaw>) -> Self {
+        let mut dice = Dice(seed);
+        let timing = Timing::FAST;
+        let error = |dice: &mut Dice| i64::try_from(dice.below(20_001)).expect("small") - 10_000;
+        let machine = |dice: &mut Dice| Machine {
+            core: None,
+            clock: Clock { error: error(dice) },
+            boot: 0,
+            life: 0,
+            paused_until: 0,
+            tick_at: u64::MAX,
+            parked: None,
+            lamport: 0,
+        };
+        let machines = (0..nodes).map(|node| (NodeId(node), machine(&mut dice))).collect();
+        let log = TotalOrder::new(nodes, voters, permits, timing);
+        let actors = (0..nodes * 2)
+            .map(|at| Actor::new(NodeId(at % nodes), Clock { error: error(&mut dice) }))
+            .collect();
+        let mut world = Self {
+            now: 0,
+            seq: 0,
+            events: BTreeMap::new(),
+            dice,
+            timing,
+            machines,
+            log,
+            actors,
+            streams: BTreeMap::new(),
+            opened: 0,
+            judge: Judge::new(permits),
+            flaw,
+            cut: BTreeSet::new(),
+            loss: 0,
+            delay_most: 5 * MILLISECOND,
+            healed: false,
+            stopped: Vec::new(),
+        };
+        for node in (0..nodes).map(NodeId) {
+            let at = world.dice.below(50 * MILLISECOND);
+            world.at(at, Event::Start(node));
+        }
+        for actor in 0..world.actors.len() {
+            let at = world.dice.below(1000 * MILLISECOND);
+            world.at(at, Event::Client(actor, Cue::Dial));
+        }
+        world
+    }
+
+    fn at(&mut self, after: u64, event: Event) {
+        self.seq += 1;
+        self.events.insert((self.now + after, self.seq), event);
+    }
+
+    /// Everything happens until then.
+    pub(super) fn run_until(&mut self, end: u64) {
+        while let Some(entry) = self.events.first_entry().filter(|entry| entry.key().0 <= end) {
+            let (now, _) = *entry.key();
+            let event = entry.remove();
+            self.now = now;
+            self.happen(event);
+        }
+        self.now = end;
+    }
+
+    fn happen(&mut self, event: Event) {
+        // At a node that stands still everything waits.
+        let place = match &event {
+            Event::Tick(node) | Event::Entry(node) => Some(*node),
+            Event::Letter { to, .. } | Event::Answer { to, .. } => Some(*to),
+            Event::Ask { node, .. } | Event::Gone { node, .. } => Some(*node),
+            Event::Proposal { .. }
+            | Event::Told { .. }
+            | Event::Client(..)
+            | Event::Start(_)
+            | Event::Fault(_) => None,
+        };
+        let paused = place.map_or(0, |node| self.machines[&node].paused_until);
+        if paused > self.now {
+            return self.at(paused - self.now, event);
+        }
+        match event {
+            Event::Tick(node) => {
+                if self.machines[&node].tick_at <= self.now {
+                    self.machine(node).tick_at = u64::MAX;
+                    self.with(node, |core, now, actions| core.tick(now, actions));
+                }
+            }
+            Event::Letter { from, to, bytes, lamport } => {
+                let machine = self.machine(to);
+                machine.lamport = machine.lamport.max(lamport);
+                self.with(to, |core, now, actions| {
+                    core.peer(now, from, PeerEvent::Letter(bytes), actions).expect("no letter is junk");
+                });
+            }
+            Event::Entry(node) => self.entry(node),
+            Event::Proposal { from, boot, number, command } => self.proposal(from, boot, number, command),
+            Event::Answer { to, boot, number, came } => {
+                if self.machines[&to].boot == boot {
+                    self.with(to, |core, now, actions| core.proposed(now, number, came, actions));
+                }
+            }
+            Event::Ask { node, boot, stream, ask } => {
+                if self.machines[&node].boot == boot {
+                    self.with(node, |core, now, actions| core.client(now, stream, ask, actions));
+                }
+            }
+            Event::Gone { node, boot, stream } => {
+                if self.machines[&node].boot == boot {
+                    self.gone(node, stream);
+                }
+            }
+            Event::Told { stream, tell } => self.told(stream, tell),
+            Event::Client(actor, cue) => self.cue(actor, cue),
+            Event::Start(node) => self.start(node),
+            Event::Fault(fault) => self.fault(fault),
+        }
+    }
+
+    fn gone(&mut self, node: NodeId, stream: ClientId) {
+        let freed = self.flaw == Some(Flaw::FreedAtStreamEnd);
+        self.with(node, |core, now, actions| match core.sessions.of(stream).filter(|_| freed) {
+            Some(session) => core.end_session(now, session, actions),
+            None => core.client_gone(now, stream, actions),
+        });
+    }
+
+    fn machine(&mut self, node: NodeId) -> &mut Machine {
+        self.machines.get_mut(&node).expect("there is such a node")
+    }
+
+    /// Something happens at a node that is up, and what it wants done is done.
+    fn with(&mut self, node: NodeId, what: impl FnOnce(&mut Core, Time, &mut Vec<Action>)) {
+        let real = self.now;
+        let machine = self.machine(node);
+        let now = machine.clock.read(real);
+        let Some(core) = &mut machine.core else { return };
+        let mut actions = Vec::new();
+        what(core, now, &mut actions);
+        self.carry_out(node, actions);
+        self.look_later(node);
+    }
+
+    /// The node's next look is when something is due.
+    fn look_later(&mut self, node: NodeId) {
+        let real = self.now;
+        let machine = self.machine(node);
+        let now = machine.clock.read(real);
+        let Some(due) = machine.core.as_ref().and_then(|core| core.next_due(now)) else { return };
+        let at = machine.clock.real(due).max(real);
+        if at < machine.tick_at {
+            machine.tick_at = at;
+            self.at(at - real, Event::Tick(node));
+        }
+    }
+
+    fn carry_out(&mut self, node: NodeId, actions: Vec<Action>) {
+        let boot = self.machines[&node].boot;
+        for action in actions {
+            match action {
+                Action::Send(to, bytes) => self.send(node, to, bytes),
+                Action::Tell(stream, tell) => self.tell(node, stream, tell),
+                Action::Propose(number, command) => {
+                    let after = self.dice.within(MILLISECOND, 10 * MILLISECOND);
+                    self.at(after, Event::Proposal { from: node, boot, number, command });
+                }
+                Action::NewLife => {
+                    let machine = self.machine(node);
+                    machine.life += 1;
+                    let (life, start) = (Incarnation(machine.life), self.dice.below(u64::MAX));
+                    self.with(node, |core, now, actions| core.begin_life(now, life, start, actions));
+                }
+                Action::Stop(why) => self.stopped.push(why),
+                Action::Connect(..) | Action::Disconnect(_) | Action::Changed | Action::Opened(_) => {}
+                Action::Store(..) | Action::Report(..) | Action::Shun(_) | Action::Probe { .. } => {
+                    unreachable!("not with leases")
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, from: NodeId, to: NodeId, bytes: Vec<u8>) {
+        if self.cut.contains(&(from, to)) || self.dice.percent(self.loss) || !self.machines.contains_key(&to)
+        {
+            return;
+        }
+        // Only what gates say moves the clocks of gates.
+        let is_gates = matches!(letter::Letter::read(&bytes), Some(letter::Letter::Gate(..)));
+        let lamport = if is_gates { self.machines[&from].lamport } else { 0 };
+        let copies = if self.dice.percent(self.loss / 4) { 2 } else { 1 };
+        for _ in 0..copies {
+            let slow = if self.dice.percent(3) { 20 } else { 1 };
+            let after = self.dice.within(MILLISECOND / 10, self.delay_most) * slow;
+            self.at(after, Event::Letter { from, to, bytes: bytes.clone(), lamport });
+        }
+    }
+
+    /// A node starts, as what it was stopped as.
+    fn start(&mut self, node: NodeId) {
+        if self.machines[&node].core.is_some() {
+            return;
+        }
+        let picture = self.log.picture_of(node);
+        let (start, seed) = (self.dice.below(u64::MAX), self.dice.below(u64::MAX));
+        let (real, timing, nodes) = (self.now, self.timing, u32::try_from(self.machines.len()).expect("few"));
+        let keeps = self.flaw == Some(Flaw::KeepsItsLife);
+        let grants_without_lease = self.flaw == Some(Flaw::GrantsWithoutLease);
+        let appended = self.log.voters();
+        let machine = self.machine(node);
+        machine.boot += 1;
+        let parked = machine.parked.take();
+        if parked.is_none() && !(keeps && machine.life > 0) {
+            machine.life += 1;
+        }
+        let control = ControlSettings {
+            timing,
+            store: kgate_control::roll::StoreId(u64::from(node.0) + 1),
+            address: String::new(),
+            start,
+            picture,
+            appended,
+            parked: parked.map(|bytes| Parked::read(&bytes).expect("as it was written")),
+        };
+        let settings = Settings {
+            me: node,
+            life: Incarnation(machine.life),
+            seed,
+            terms: Terms { valid_for: Some(timing.lease), clock_error: 10 },
+            slots: SlotOptions { ask_again: Some(Span(100 * MILLISECOND)), ..SlotOptions::default() },
+            control: Some(control),
+            ..super::settings(nodes)
+        };
+        let mut actions = Vec::new();
+        let now = machine.clock.read(real);
+        let mut core = Core::start(now, settings, &BTreeMap::new(), &mut actions).expect("it starts");
+        core.flaws.grants_without_lease = grants_without_lease;
+        machine.core = Some(core);
+        machine.tick_at = u64::MAX;
+        self.carry_out(node, actions);
+        self.look_later(node);
+        self.at(0, Event::Entry(node));
+    }
+
+    /// What each node says of itself, for a failure.
+    pub(super) fn describe(&self) -> Vec<String> {
+        let of = |(node, machine): (&NodeId, &Machine)| {
+            let Some(core) = &machine.core else { return format!("{node} is down") };
+            let now = machine.clock.read(self.now);
+            format!("{node} life {}: {:?} {:?}", machine.life, core.control_view(now), core.views(now, None))
+        };
+        self.machines.iter().map(of).collect()
+    }
+
+    /// A node is gone, and all its streams with it.
+    pub(super) fn kill(&mut self, node: NodeId) {
+        let machine = self.machine(node);
+        machine.core = None;
+        machine.boot += 1;
+        machine.paused_until = 0;
+        self.cut_streams(node);
+    }
+
+    /// A node stops cleanly (R1).
+    pub(super) fn park(&mut self, node: NodeId) {
+        let mut parked = None;
+        self.with(node, |core, now, actions| parked = core.park(now, actions));
+        self.machine(node).parked = parked.map(|parked| parked.bytes());
+        self.kill(node);
+    }
+}

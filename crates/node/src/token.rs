@@ -1,0 +1,241 @@
+//! The token by which a node joins a cluster: which cluster, where some of its members are, and a secret.
+//!
+//! ```text
+//! kgate-join-1-<base32 of the contents and their checksum>
+//! ```
+//!
+//! One word of small letters and digits, so that it survives mail, shells and being read aloud; the letters i, l, o, u do not occur. The checksum is against slips,
+//! not against forgery: whoever has the secret may join.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// Before the contents; the number is the version of what follows.
+const PREFIX: &str = "kgate-join-1-";
+/// Letters of the contents, by value (Crockford's).
+const LETTERS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+/// The longest token that is read.
+const LENGTH_MAX: usize = 4096;
+/// The most members in it.
+const MEMBERS_MAX: usize = 16;
+/// The longest name of a cluster, and the longest address.
+const CLUSTER_MAX: usize = 63;
+const ADDRESS_MAX: usize = 255;
+
+/// A token by which a node joins a cluster.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JoinToken {
+    /// The cluster's id, made when it was founded: keeps two clusters of one name apart.
+    pub cluster_id: u64,
+    /// Its name.
+    pub cluster: String,
+    /// Where some of its members are, as `HOST:PORT`.
+    pub members: Vec<String>,
+    /// What proves that the bearer may join.
+    pub secret: u128,
+}
+
+/// Without the secret.
+impl fmt::Debug for JoinToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { cluster_id, cluster, members, secret: _ } = self;
+        let shown = &mut f.debug_struct("JoinToken");
+        shown.field("cluster_id", cluster_id).field("cluster", cluster).field("members", members);
+        shown.field("secret", &format_args!("***")).finish()
+    }
+}
+
+/// Why a text is no token. None of them repeats the text: it may be a secret with a slip in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadToken {
+    /// It does not begin as one.
+    #[error("this is no join token: one begins with {PREFIX}, and `kgate members add` prints it")]
+    NoToken,
+    /// Of another version.
+    #[error(
+        "this join token is of another version of kgate: make a new one with `kgate members add` of this version"
+    )]
+    Version,
+    /// A letter that is none of a token's.
+    #[error("this join token has {0:?} in it, which no token has: copy it again, whole")]
+    Letter(char),
+    /// A part is missing or wrong.
+    #[error("this join token is damaged, a part is missing or was changed: copy it again, whole")]
+    Damaged,
+    /// It says what no cluster says.
+    #[error("this join token makes no sense: {0}")]
+    Senseless(&'static str),
+}
+
+impl JoinToken {
+    fn check(&self) -> Result<(), BadToken> {
+        let fits = |address: &String| {
+            let host = address
+                .rsplit_once(':')
+                .filter(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+            address.len() <= ADDRESS_MAX && host.is_some()
+        };
+        if self.cluster.is_empty() || self.cluster.len() > CLUSTER_MAX {
+            return Err(BadToken::Senseless("the cluster's name has 1 to 63 letters"));
+        }
+        if self.members.is_empty() || self.members.len() > MEMBERS_MAX {
+            return Err(BadToken::Senseless("it names 1 to 16 members"));
+        }
+        if !self.members.iter().all(fits) {
+            return Err(BadToken::Senseless("a member's address is HOST:PORT"));
+        }
+        Ok(())
+    }
+}
+
+/// The token itself, with its secret: for whoever is to join, and nobody else.
+impl fmt::Display for JoinToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut bytes = postcard::to_allocvec(self).map_err(|_| fmt::Error)?;
+        bytes.extend_from_slice(&checksum(&bytes).to_be_bytes());
+        write!(f, "{PREFIX}{}", written(&bytes))
+    }
+}
+
+impl FromStr for JoinToken {
+    type Err = BadToken;
+
+    fn from_str(text: &str) -> Result<Self, BadToken> {
+        let text = text.trim();
+        let Some(letters) = text.strip_prefix(PREFIX) else {
+            return Err(if text.starts_with("kgate-join-") { BadToken::Version } else { BadToken::NoToken });
+        };
+        if letters.len() > LENGTH_MAX {
+            return Err(BadToken::Damaged);
+        }
+        let bytes = read(letters)?;
+        let (contents, sum) = bytes.split_last_chunk::<4>().ok_or(BadToken::Damaged)?;
+        if checksum(contents) != u32::from_be_bytes(*sum) {
+            return Err(BadToken::Damaged);
+        }
+        let (token, rest) = postcard::take_from_bytes::<Self>(contents).map_err(|_| BadToken::Damaged)?;
+        if !rest.is_empty() {
+            return Err(BadToken::Damaged);
+        }
+        token.check()?;
+        Ok(token)
+    }
+}
+
+/// Five bits a letter, the last ones filled up with zeros.
+fn written(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    let (mut kept, mut bits) = (0_u32, 0);
+    for byte in bytes {
+        kept = kept << 8 | u32::from(*byte);
+        bits += 8;
+        while bits >= 5 {
+            bits -= 5;
+            text.push(char::from(LETTERS[(kept >> bits & 31) as usize]));
+        }
+    }
+    if bits > 0 {
+        text.push(char::from(LETTERS[(kept << (5 - bits) & 31) as usize]));
+    }
+    text
+}
+
+fn read(letters: &str) -> Result<Vec<u8>, BadToken> {
+    let mut bytes = Vec::new();
+    let (mut kept, mut bits) = (0_u32, 0);
+    for letter in letters.chars() {
+        let value =
+            (0_u32..).zip(LETTERS).find(|(_, known)| char::from(**known) == letter.to_ascii_lowercase());
+        let (value, _) = value.ok_or(BadToken::Letter(letter))?;
+        kept = (kept << 5 | value) & 0xfff;
+        bits += 5;
+        if bits >= 8 {
+            bits -= 8;
+            bytes.push(u8::try_from(kept >> bits & 0xff).expect("eight bits"));
+        }
+    }
+    // What is left over are the zeros that filled up the last letter.
+    if bits < 5 && kept & ((1 << bits) - 1) == 0 { Ok(bytes) } else { Err(BadToken::Damaged) }
+}
+
+/// CRC-32: whatever changes up to 32 neighbouring bits is noticed.
+fn checksum(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0, |sum, byte| {
+        (0..8).fold(
+            sum ^ u32::from(*byte),
+            |sum, _| if sum & 1 == 1 { sum >> 1 ^ 0xedb8_8320 } else { sum >> 1 },
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token() -> JoinToken {
+        JoinToken {
+            cluster_id: 0xfeed_beef_0123_4567,
+            cluster: "fleet".into(),
+            members: vec!["10.0.0.1:7401".into(), "[fd00::2]:7401".into(), "db.example:7401".into()],
+            secret: u128::MAX / 7,
+        }
+    }
+
+    /// A token is the same after it was written down and read, with capitals or a line's end too.
+    #[test]
+    fn a_token_is_written_and_read() {
+        let text = token().to_string();
+        assert!(
+            text.bytes()
+                .all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == b'-')
+        );
+        assert_eq!(text.parse(), Ok(token()));
+        assert_eq!(format!("  {text}\n").parse(), Ok(token()));
+        let (prefix, rest) = text.split_at(PREFIX.len());
+        assert_eq!(format!("{prefix}{}", rest.to_uppercase()).parse(), Ok(token()));
+        assert_eq!(checksum(b"123456789"), 0xcbf4_3926, "the check value of CRC-32");
+    }
+
+    /// Every single wrong letter, and every token that was cut short or doubled, is noticed.
+    #[test]
+    fn slips_are_noticed() {
+        let text = token().to_string();
+        for at in PREFIX.len()..text.len() {
+            assert!(text[..at].parse::<JoinToken>().is_err(), "cut at {at}");
+            for letter in ["0", "z", "7"] {
+                let mut slip = text.clone();
+                slip.replace_range(at..=at, letter);
+                assert!(slip == text || slip.parse::<JoinToken>().is_err(), "{letter} at {at}");
+            }
+        }
+        assert!(format!("{text}{}", &text[PREFIX.len()..]).parse::<JoinToken>().is_err());
+    }
+
+    /// What is no token is told apart: another word, another version, a letter that no token has, nonsense in it.
+    #[test]
+    fn errors_say_what_to_do() {
+        let why = |text: &str| text.parse::<JoinToken>().unwrap_err();
+        assert_eq!((why(""), why("/etc/kgate/token")), (BadToken::NoToken, BadToken::NoToken));
+        assert_eq!(why("kgate-join-9-abc"), BadToken::Version);
+        assert_eq!(why("kgate-join-1-abc!"), BadToken::Letter('!'));
+        assert_eq!(why("kgate-join-1-"), BadToken::Damaged);
+        assert_eq!(why(&format!("{PREFIX}{}", "0".repeat(LENGTH_MAX + 1))), BadToken::Damaged);
+        for nonsense in [
+            JoinToken { cluster: String::new(), ..token() },
+            JoinToken { members: vec![], ..token() },
+            JoinToken { members: vec!["nowhere".into()], ..token() },
+            JoinToken { members: vec!["a:1".into(); 17], ..token() },
+        ] {
+            assert!(matches!(why(&nonsense.to_string()), BadToken::Senseless(_)));
+        }
+    }
+
+    /// No way of looking at it but its own text shows the secret.
+    #[test]
+    fn the_secret_is_not_shown() {
+        let shown = format!("{:?} {:#?}", token(), token());
+        assert!(shown.contains("***") && !shown.contains(&token().secret.to_string()), "{shown}");
+    }
+}

@@ -1,0 +1,204 @@
+//! Real nodes with leases, on real sockets and disks: they found a cluster, lose nodes, restart, lose the quorum and come back.
+//!
+//! Times are short (`preset = "fast"`), and what is waited for has a deadline that a busy machine keeps.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use kgate_client::{Client, Error, LeaseInstant, Permit, api};
+use kgate_node::{Config, Node};
+use tokio::net::TcpListener;
+
+/// How many clusters were made: each has a folder of its own.
+static CLUSTERS: AtomicU32 = AtomicU32::new(0);
+/// So long anything may take on a machine that is busy with other tests.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A cluster whose nodes can be killed and started again.
+struct Cluster {
+    folder: PathBuf,
+    addresses: Vec<String>,
+    more: String,
+    nodes: Vec<Option<Node>>,
+}
+
+impl Cluster {
+    async fn start(nodes: usize, more: &str) -> Self {
+        let number = CLUSTERS.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("kgate-leases-{}-{number}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        let mut listeners = Vec::new();
+        for _ in 0..nodes {
+            listeners.push(TcpListener::bind("127.0.0.1:0").await.expect("a port"));
+        }
+        let addresses = listeners.iter().map(|listener| listener.local_addr().unwrap().to_string()).collect();
+        let mut cluster = Self { folder, addresses, more: more.to_owned(), nodes: Vec::new() };
+        for (id, listener) in listeners.into_iter().enumerate() {
+            let node = Node::start_on(cluster.config(id), Some(listener)).await.expect("it starts");
+            cluster.nodes.push(Some(node));
+        }
+        cluster
+    }
+
+    fn config(&self, id: usize) -> Config {
+        let (addresses, data) = (&self.addresses, self.folder.join(id.to_string()));
+        let text = format!(
+            "id = {id}\nnodes = {addresses:?}\napi = \"127.0.0.1:0\"\ndata = {data:?}\n{}\n[timing]\npreset = \"fast\"\n",
+            self.more
+        );
+        std::fs::create_dir_all(&data).unwrap();
+        let path = data.join("node.toml");
+        std::fs::write(&path, text).unwrap();
+        Config::read(&path).unwrap()
+    }
+
+    /// As by `kill -9`: nobody is told anything.
+    fn kill(&mut self, id: usize) {
+        drop(self.nodes[id].take());
+    }
+
+    async fn stop(&mut self, id: usize) {
+        self.nodes[id].take().expect("up").stop().await.expect("a clean stop");
+    }
+
+    /// Starts it again; its port and its store may need a moment to be free.
+    async fn restart(&mut self, id: usize) {
+        let started = until(|| async {
+            let listener = TcpListener::bind(&self.addresses[id]).await.ok()?;
+            Node::start_on(self.config(id), Some(listener)).await.ok()
+        });
+        self.nodes[id] = Some(started.await);
+    }
+
+    fn api(&self, id: usize) -> String {
+        self.nodes[id].as_ref().expect("up").api()[0].clone()
+    }
+
+    /// A permit of the gate through that node, however long it takes.
+    async fn acquire(&self, id: usize) -> Permit {
+        let address = self.api(id);
+        until(|| async {
+            let client = Client::connect(&address).await.ok()?;
+            client.gate("gpu").timeout(Duration::from_secs(10)).acquire().await.ok()
+        })
+        .await
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.nodes.clear();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Tries again and again until it works.
+async fn until<T, F: Future<Output = Option<T>>>(attempt: impl Fn() -> F) -> T {
+    let end = LeaseInstant::now() + PATIENCE;
+    loop {
+        if let Some(done) = attempt().await {
+            return done;
+        }
+        assert!(!end.after(LeaseInstant::now()).is_zero(), "not within {PATIENCE:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Three nodes found a cluster by themselves and grant; another k is a conflict that names both values; fences grow from node to node.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_nodes_found_a_cluster() {
+    let cluster = Cluster::start(3, "").await;
+    let mut last = None;
+    for id in 0..3 {
+        let permit = cluster.acquire(id).await;
+        assert_eq!(permit.slots(), [0]);
+        assert!(permit.fence() > last, "{:?} after {last:?}", permit.fence());
+        last = permit.fence();
+        permit.release().await;
+    }
+    let client = Client::connect(&cluster.api(2)).await.unwrap();
+    let refused = client.gate("gpu").k(7).acquire().await;
+    let Err(Error::Refused(refusal)) = refused else { panic!("{refused:?}") };
+    assert_eq!(refusal.why, api::Why::Conflict);
+    assert!(refusal.text.contains("k = 1") && refusal.text.contains("k = 7"), "{}", refusal.text);
+}
+
+/// E1 to E4: the node of a holder is killed; another node gets the slot with a greater fence, no earlier than the lease is surely over, and soon after.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_holder() {
+    let mut cluster = Cluster::start(3, "").await;
+    let permit = cluster.acquire(0).await;
+    let fence = permit.fence();
+    let waits = Client::connect(&cluster.api(1)).await.unwrap();
+    let waiting = tokio::spawn(async move { waits.gate("gpu").acquire().await });
+    let killed = LeaseInstant::now();
+    cluster.kill(0);
+    let next = tokio::time::timeout(PATIENCE, waiting).await.expect("in time").unwrap().expect("granted");
+    let took = LeaseInstant::now().after(killed);
+    println!("granted {took:?} after the kill");
+    assert!(next.fence() > fence);
+    // L less the age of its last ping.
+    assert!(took > Duration::from_millis(500), "after {took:?} its client may still have been inside");
+    assert!(permit.is_lost(), "its own client knows by its own clock");
+}
+
+/// R1, R2: each node in turn is restarted, cleanly and by a kill, and grants again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_node_restarts() {
+    let mut cluster = Cluster::start(3, "").await;
+    let mut last = None;
+    for id in 0..3 {
+        for clean in [true, false] {
+            cluster.acquire(id).await.release().await;
+            if clean {
+                cluster.stop(id).await
+            } else {
+                cluster.kill(id)
+            }
+            cluster.restart(id).await;
+            let permit = cluster.acquire(id).await;
+            assert!(permit.fence() > last, "{:?} after {last:?}", permit.fence());
+            last = permit.fence();
+            permit.release().await;
+        }
+    }
+}
+
+/// A minority grants nothing and says so, its holder stops; when the others are back it goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_quorum_is_lost_and_comes_back() {
+    let mut cluster = Cluster::start(3, "").await;
+    let permit = cluster.acquire(0).await;
+    cluster.kill(1);
+    cluster.kill(2);
+    tokio::time::timeout(PATIENCE, permit.lost()).await.expect("it stops in time");
+    let address = cluster.api(0);
+    let text = until(|| async {
+        let client = Client::connect(&address).await.ok()?;
+        match client.gate("gpu").timeout(Duration::from_secs(5)).acquire().await {
+            Err(Error::Refused(refusal)) if refusal.why == api::Why::NoQuorum => Some(refusal.text),
+            Err(_) => None,
+            Ok(permit) => panic!("granted without a quorum: {permit:?}"),
+        }
+    })
+    .await;
+    assert!(text.starts_with("no quorum") && text.contains("node 1, 2"), "{text}");
+    cluster.restart(1).await;
+    cluster.acquire(0).await.release().await;
+    cluster.restart(2).await;
+    cluster.acquire(2).await.release().await;
+}
+
+/// One node alone with a folder: its own vote is enough, and after a kill nothing is granted until its former lease is over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_node_alone() {
+    let mut cluster = Cluster::start(1, "").await;
+    let fence = cluster.acquire(0).await.fence();
+    cluster.kill(0);
+    let killed = LeaseInstant::now();
+    cluster.restart(0).await;
+    let again = cluster.acquire(0).await;
+    assert!(again.fence() > fence);
+    assert!(LeaseInstant::now().after(killed) > Duration::from_millis(700));
+}

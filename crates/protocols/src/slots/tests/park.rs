@@ -1,0 +1,206 @@
+//! R1: a process that stops cleanly and goes on later has only paused, whatever was lost meanwhile.
+
+extern crate std;
+
+use alloc::vec::Vec;
+
+use kgate_core::{Input, Membership, Notice, Phase, Printed, Protocol, SlotOptions};
+
+use super::random::{drawn, play, seeds, told};
+use super::world::{Config, Parks, SOON, Step, World};
+use super::{acquire, flat, grants, net, nothing_is_left, release};
+use crate::harness::{Net, setup};
+use crate::slots::{Lanes, LanesTimer, Slots, SlotsTimer};
+
+fn lossy() -> SlotOptions {
+    SlotOptions { ask_again: Some(SOON), ..flat() }
+}
+
+fn lease(net: &mut Net<Slots>, at: u32) {
+    net.input(at, Input::Lease(true)).unwrap();
+}
+
+/// What its clients hold is theirs as before: under the same names and fences, and nobody else gets it.
+#[test]
+fn grants_are_there_again() {
+    let mut net = net(3, 1, lossy());
+    super::enter(&mut net, 0, 1, &[0]);
+    let (grant, _, fence) = grants(&net, 0).pop().unwrap();
+    assert!(net.park(0, |_| {}));
+    acquire(&mut net, 1, 1);
+    net.deliver_all();
+    net.unpark(0);
+    assert_eq!(net.nodes[0].observe().slots, [(0, fence)]);
+    net.expire(1, SlotsTimer::AskAgain);
+    net.deliver_all();
+    assert!(grants(&net, 1).is_empty(), "it is taken");
+    // Giving back needs no lease.
+    release(&mut net, 0, grant);
+    net.deliver_all();
+    assert_eq!(grants(&net, 1).len(), 1);
+    assert!(grants(&net, 1)[0].2 > fence);
+}
+
+/// A request that was out keeps its place: those that asked later still wait for it, and it is asked for anew.
+#[test]
+fn a_request_keeps_its_place() {
+    let mut net = net(3, 1, lossy());
+    super::enter(&mut net, 2, 1, &[0]);
+    acquire(&mut net, 0, 1);
+    net.deliver_all();
+    let stamp = net.nodes[0].observe().stamp;
+    assert!(net.park(0, |_| {}));
+    acquire(&mut net, 1, 1);
+    net.deliver_all();
+    let held = grants(&net, 2)[0].0;
+    release(&mut net, 2, held);
+    net.deliver_all();
+    assert!(grants(&net, 1).is_empty(), "p0 is ahead, parked or not");
+    net.unpark(0);
+    assert_eq!(net.nodes[0].observe().stamp, stamp);
+    net.deliver_all();
+    assert!(grants(&net, 0).is_empty(), "it has no lease yet");
+    lease(&mut net, 0);
+    assert_eq!(grants(&net, 0).len(), 1);
+    net.deliver_all();
+    let held = grants(&net, 0)[0].0;
+    release(&mut net, 0, held);
+    net.expire(1, SlotsTimer::AskAgain);
+    net.deliver_all();
+    assert_eq!(grants(&net, 1).len(), 1);
+}
+
+/// Without a lease nothing is granted, not even what is kept here.
+#[test]
+fn it_has_no_lease_at_first() {
+    let mut net = net(2, 1, lossy());
+    super::enter(&mut net, 0, 1, &[0]);
+    let held = grants(&net, 0)[0].0;
+    release(&mut net, 0, held);
+    assert!(net.park(0, |_| {}));
+    net.unpark(0);
+    acquire(&mut net, 0, 1);
+    net.deliver_all();
+    assert_eq!(grants(&net, 0).len(), 1, "only the first");
+    lease(&mut net, 0);
+    net.deliver_all();
+    let granted = grants(&net, 0);
+    assert!(granted.len() == 2 && granted[1].2 > granted[0].2 && granted[1].0 != granted[0].0);
+}
+
+/// Found evicted: it loses what it had, as any process does that hears of it.
+#[test]
+fn one_that_was_evicted_loses_its_grants() {
+    let mut net = net(2, 1, lossy());
+    super::enter(&mut net, 0, 1, &[0]);
+    let (grant, ..) = grants(&net, 0)[0];
+    assert!(net.park(0, |_| {}));
+    net.tell_gone([1], 0, 0);
+    net.unpark(0);
+    net.tell_gone([0], 0, 0);
+    assert!(net.told.iter().any(|(_, node, notice)| node.0 == 0 && *notice == Notice::Lost { grant }));
+    super::enter(&mut net, 1, 1, &[0]);
+    nothing_is_left(&net);
+}
+
+/// k may have changed meanwhile: whoever starts it says what it is now.
+#[test]
+fn k_may_have_changed() {
+    let known = |permits| kgate_core::Setup { slots: lossy(), ..setup(2, permits, Printed::NONE) };
+    let mut net = Net::<Slots>::with(known(4));
+    acquire(&mut net, 0, 4);
+    let parked = net.nodes[0].park().unwrap();
+    let mut out = kgate_core::Outbox::new();
+    let shrunk = Slots::start(&known(2), Some(parked), &mut out);
+    assert_eq!(shrunk.observe().phase, Phase::Idle);
+    let mut fails = false;
+    while let Some(effect) = out.pop() {
+        fails |= effect == kgate_core::Effect::Notify(Notice::TooLarge { weight: 4, most: 2 }.into());
+    }
+    assert!(fails, "who wants four fails");
+}
+
+/// Without a log, or on links where nobody asks again, it cannot be done: what is lost meanwhile would be missed.
+#[test]
+fn not_every_process_can() {
+    let join = SlotOptions { membership: Membership::Join, ..lossy() };
+    for options in [flat(), join] {
+        assert!(!net(2, 1, options).park(0, |_| {}));
+    }
+}
+
+/// Lanes are parked together with those that wait in them: each is granted once, by whichever lane is free first.
+#[test]
+fn lanes_are_parked_together() {
+    let mut known = setup(2, 4, Printed::NONE);
+    known.slots = SlotOptions { lanes: 2, ..lossy() };
+    let mut net = Net::<Lanes>::with(known);
+    for _ in 0..4 {
+        net.acquire(1);
+        net.deliver_all();
+    }
+    (0..3).for_each(|_| net.acquire(0));
+    net.deliver_all();
+    for _ in 0..2 {
+        net.expire(0, LanesTimer::Widen);
+        net.deliver_all();
+    }
+    assert_eq!(grants(&net, 0).len(), 0);
+    assert!(net.park(0, |_| {}));
+    net.unpark(0);
+    net.input(0, Input::Lease(true)).unwrap();
+    net.deliver_all();
+    for (grant, ..) in grants(&net, 1) {
+        net.input(1, Input::Release { grant }).unwrap();
+        net.deliver_all();
+    }
+    let mut slots: Vec<u32> = grants(&net, 0).iter().flat_map(|(_, slots, _)| slots.clone()).collect();
+    slots.sort_unstable();
+    slots.dedup();
+    assert_eq!((slots.len(), grants(&net, 0).len()), (3, 3));
+    assert_ne!(net.nodes[0].observe().phase, Phase::Waiting);
+}
+
+/// A run in which processes stop cleanly and go on, among all else that may happen.
+fn parking(seed: u64, parks: Parks) -> (Config, Vec<Step>) {
+    let (mut config, steps) = drawn(seed, Membership::Log, Printed::NONE);
+    (config.parks, config.options.ask_again) = (parks, Some(SOON));
+    (config, steps)
+}
+
+/// Parking and going on, of any process at any moment with its messages lost meanwhile, changes nothing about safety, and everybody is served at the end.
+#[test]
+fn whatever_happens_with_parking() {
+    let (mut granted, all) = (0, seeds());
+    let count = all.end - all.start;
+    for seed in all {
+        let (config, steps) = parking(seed, Parks::Whole);
+        match play(&mut World::new(config), &steps) {
+            Ok(grants) => granted += u64::from(grants),
+            Err(_) => panic!("{}", told(seed, config, steps)),
+        }
+    }
+    assert!(granted > count * 8, "only {granted} grants: that tests nothing");
+}
+
+/// Planted bugs: the judge finds who has forgotten its grants or its clock, and who goes back to what it had put away before, by what is promised about slots
+/// and not by some accident on the way.
+#[test]
+fn bad_parking_is_found() {
+    let judged = |parks, seed| {
+        let (config, steps) = parking(seed, parks);
+        play(&mut World::new(config), &steps)
+    };
+    for (parks, broken) in [
+        (Parks::WithoutGrants, "has it"),
+        (Parks::WithoutClock, "overtakes"),
+        (Parks::WithoutClock, "the fence"),
+        (Parks::Twice, "has it"),
+    ] {
+        let fails = |seed| judged(parks, seed).is_err_and(|wrong| wrong.contains(broken));
+        let seed = (0..3000).find(|&seed| fails(seed));
+        let seed = seed.unwrap_or_else(|| panic!("{parks:?}: no seed shows that {broken:?}"));
+        std::println!("{parks:?}, {broken}: seed {seed}");
+        assert_eq!(judged(Parks::Whole, seed).err(), None, "seed {seed} fails without it, too");
+    }
+}
