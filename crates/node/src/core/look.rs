@@ -94,6 +94,7 @@ impl Core {
             node: self.settings.me,
             crashed: self.crashed.iter().copied().collect(),
             unreachable: self.others.iter().filter(|node| !self.up.contains(node)).copied().collect(),
+            life: self.own_life(),
         }
     }
 
@@ -102,7 +103,10 @@ impl Core {
         let shown = |name: &str| gate.is_none_or(|gate| gate == name);
         let gates = self.catalogue.all().filter(|gate| shown(&gate.name));
         gates
-            .filter_map(|gate| Some(self.gates.get(&gate.id)?.view(now, self.settings.me, cut_off)))
+            .filter_map(|gate| {
+                let view = self.gates.get(&gate.id)?.view(now, self.settings.me, cut_off);
+                Some(GateView { version: self.version_of(gate.id), ..view })
+            })
             .collect()
     }
 }

@@ -41,6 +41,8 @@ pub struct Who {
     pub crashed: Vec<NodeId>,
     /// To whom it has no connection now.
     pub unreachable: Vec<NodeId>,
+    /// Its life that takes part; none, if it has no log or takes no part.
+    pub life: Option<u32>,
 }
 
 /// Somebody who holds or waits at a node.
@@ -75,6 +77,8 @@ pub struct GateView {
     pub protocol: String,
     /// Who said so.
     pub author: String,
+    /// The entry of the log that made it so, as far as it is applied there; 0 without a log.
+    pub version: u64,
     /// Who holds something, through this node.
     pub holders: Vec<Client>,
     /// Who waits at this node, in order.

@@ -14,7 +14,7 @@ pub(super) fn of(report: Report, desk: &Desk) -> v1::StatusReply {
     let mut queues: BTreeMap<String, Vec<Client>> = BTreeMap::new();
     for (who, views) in report.seen {
         crashed.extend(who.crashed.iter().map(|node| node.0));
-        for GateView { name, permits, protocol, author, holders, waiting, lacking } in views {
+        for GateView { name, permits, protocol, author, holders, waiting, lacking, version: _ } in views {
             let status =
                 v1::GateStatus { name: name.clone(), k: permits, protocol, author, ..Default::default() };
             let status = gates.entry(name.clone()).or_insert(status);
