@@ -53,6 +53,11 @@ impl Dice {
         (z ^ (z >> 31)) % bound.max(1)
     }
 
+    pub(super) fn one_of<const N: usize>(&mut self, values: [u64; N]) -> u64 {
+        let drawn = self.below(N as u64);
+        values.into_iter().zip(0..).find(|(_, index)| *index == drawn).map_or(0, |(value, _)| value)
+    }
+
     pub(super) fn within(&mut self, least: u64, most: u64) -> u64 {
         least + self.below(most - least + 1)
     }
