@@ -108,3 +108,31 @@ impl Shared {
         !self.stranger.swap(true, Ordering::AcqRel)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// N4: the newest voters of the log are seen, go when their entry is taken back, and stay when it is applied; listeners change nothing.
+    #[test]
+    fn appended_and_taken_back() {
+        let membership = |voters: std::ops::Range<u32>, nodes: std::ops::Range<u32>| {
+            let nodes: BTreeMap<u32, Peer> = nodes.map(|node| (node, Peer::default())).collect();
+            Membership::new(vec![voters.collect::<BTreeSet<u32>>()], nodes)
+        };
+        let shared = Shared::new(Picture::default(), Roster::default());
+        shared.appended(0, &membership(0..1, 0..1));
+        shared.appended(4, &membership(0..1, 0..3));
+        let first = shared.voters_appended();
+        assert_eq!((first.at, first.all().len()), (0, 1), "those who listen do not vote");
+        shared.appended(7, &membership(0..3, 0..3));
+        assert_eq!(shared.voters_appended().at, 7);
+        shared.truncated(6);
+        assert_eq!(shared.voters_appended(), first);
+        let picture = Picture { applied: 5, voters: first.clone(), ..Picture::default() };
+        shared.applied(picture, Roster::new(4, &membership(0..1, 0..3), &first));
+        assert_eq!((shared.voters_appended(), shared.committed()), (first, 5));
+    }
+}

@@ -88,7 +88,7 @@ impl State {
         self.advance(index);
     }
 
-    /// A change of who votes and who listens is applied. Voters are the same as before keep the index of the entry that made them voters: that somebody
+    /// A change of who votes and who listens is applied. Voters that are the same as before keep the index of the entry that made them voters: that somebody
     /// listens from now on is no reason to wait anew for an eviction (rule E3).
     pub fn vote(&mut self, voters: Voters, learners: BTreeSet<NodeId>) -> Vec<Change> {
         self.advance(voters.at);

@@ -109,7 +109,7 @@ async fn appended_voters_come_and_go() {
     let joint = [voters(0..3), voters(0..4)];
     world.until(leader, |status| status.appended.sets == joint).await;
     assert_eq!(world.log(leader).picture().voters.sets, [voters(0..3)], "it is not agreed on");
-    world.kill(leader).await;
+    world.stop(leader).await;
     assert_eq!(asked.await.unwrap(), Err(NotDone::Stopped));
     world.start(leader);
     assert_eq!(world.log(leader).voters_appended().sets, joint);
