@@ -65,6 +65,7 @@ impl<S: Spread> Protocol for Broadcaster<S> {
             Input::Withdraw
             | Input::Release { .. }
             | Input::Resize(_)
+            | Input::Reserved(_)
             | Input::Lease(_)
             | Input::Joined(..) => return Err(Refusal::Unsupported { protocol: Self::NAME, what: "that" }),
             Input::Expire(never) => match never {},

@@ -32,15 +32,17 @@ pub(crate) fn metadata(root: &Path) -> Result<String> {
 
 /// Builds the binary in release mode and tells where it is.
 pub(crate) fn kgate(root: &Path) -> Result<PathBuf> {
-    let words = [
-        "build",
-        "--release",
-        "--locked",
-        "--package",
-        "kgate",
-        "--message-format",
-        "json-render-diagnostics",
-    ];
+    build(root, &["--release"])
+}
+
+/// The same with the assertions and hooks of a build for development.
+pub(crate) fn kgate_for_development(root: &Path) -> Result<PathBuf> {
+    build(root, &[])
+}
+
+fn build(root: &Path, profile: &[&str]) -> Result<PathBuf> {
+    let words = ["build", "--locked", "--package", "kgate", "--message-format", "json-render-diagnostics"];
+    let words = [&words[..], profile].concat();
     let output =
         announce(root, &[], &words).stderr(Stdio::inherit()).output().context("cannot start cargo")?;
     ensure!(output.status.success(), "cargo build: {}", output.status);

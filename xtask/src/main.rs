@@ -5,6 +5,7 @@
 //! its name alone. Exit code: 0 passed, 1 a check or a job failed, 2 not understood.
 
 mod cargo;
+mod chaos;
 mod deps;
 mod spin;
 mod tidy;
@@ -46,6 +47,16 @@ struct Job {
 
 /// Not run by `verify`.
 const JOBS: &[Job] = &[
+    Job {
+        name: "chaos",
+        about: "real nodes in namespaces under faults from a seed (needs root) [--seed S] [--seeds N] [--planted NAME|all] ..",
+        run: chaos::run,
+    },
+    Job {
+        name: "partition-tries",
+        about: "how long before a slot moves on its cut-off holder's child is dead (needs root) [--tries N] ..",
+        run: chaos::tries,
+    },
     Job {
         name: "spin",
         about: "SPIN counts the same states as kgate check (needs spin, cc)",

@@ -5,8 +5,12 @@
 //! process wrote down means the same to another.
 //!
 //! Timers only wake. Every decision reads this clock.
+//!
+//! A build for development can be told that its clock is wrong (`KGATE_TEST_CLOCK_RATE`, in parts per million), so that the bound on the error of clocks can be tried with
+//! real processes. Whoever shares instants must be told the same.
 
 use std::ops::{Add, Sub};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
@@ -24,7 +28,8 @@ impl LeaseInstant {
     /// Now.
     pub fn now() -> Self {
         let asleep = time_asleep_ns();
-        LeaseInstant(nanoseconds(clock_gettime(ClockId::MonotonicRaw)).saturating_add(asleep))
+        let right = nanoseconds(clock_gettime(ClockId::MonotonicRaw)).saturating_add(asleep);
+        LeaseInstant(if cfg!(debug_assertions) { rated(right, rate_ppm()) } else { right })
     }
 
     /// How long until then; nothing if it is past.
@@ -49,6 +54,18 @@ impl Sub<Duration> for LeaseInstant {
         }
         LeaseInstant(self.0.saturating_sub(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)))
     }
+}
+
+/// By how much this process's clock is wrong on purpose.
+fn rate_ppm() -> i64 {
+    static RATE: OnceLock<i64> = OnceLock::new();
+    let told = || std::env::var("KGATE_TEST_CLOCK_RATE").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+    *RATE.get_or_init(told)
+}
+
+fn rated(ns: u64, ppm: i64) -> u64 {
+    let wrong = i128::from(ns) * (1_000_000 + i128::from(ppm)) / 1_000_000;
+    u64::try_from(wrong.max(0)).unwrap_or(u64::MAX)
 }
 
 /// How far `CLOCK_BOOTTIME` is ahead. The two clocks are read one after the other, and a process may lose its processor in
@@ -90,6 +107,13 @@ mod tests {
             assert!(next + Duration::from_micros(10) >= last, "{next:?} after {last:?}");
             last = next;
         }
+    }
+
+    /// A clock that is wrong on purpose is wrong by as much as it was told; a right one is not touched.
+    #[test]
+    fn wrong_on_purpose() {
+        assert_eq!((rated(7_000_000, 0), rated(7_000_000, 10_000)), (7_000_000, 7_070_000));
+        assert_eq!((rated(7_000_000, -10_000), rated(7, i64::MIN)), (6_930_000, 0));
     }
 
     /// For ever stays for ever, and nothing lies before never.

@@ -3,6 +3,7 @@
 mod clock;
 mod explain;
 pub mod json;
+mod secrets;
 
 pub use clock::LeaseInstant;
 pub use explain::{ago, explain};

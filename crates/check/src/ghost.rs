@@ -65,6 +65,7 @@ impl Ghost {
                 Input::Release { .. }
                 | Input::Acquire { .. }
                 | Input::Resize(_)
+                | Input::Reserved(_)
                 | Input::Lease(_)
                 | Input::Expire(_)
                 | Input::Joined(..) => false,
@@ -80,6 +81,7 @@ impl Ghost {
             Input::Release { .. }
             | Input::Acquire { .. }
             | Input::Resize(_)
+            | Input::Reserved(_)
             | Input::Lease(_)
             | Input::Expire(_)
             | Input::Joined(..) => {}

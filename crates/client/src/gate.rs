@@ -20,7 +20,7 @@ pub struct Gate {
 
 impl Gate {
     pub(crate) fn new(shared: Arc<Shared>, gate: String) -> Self {
-        let wish = Wish { gate, permits: 1, k: None, no_wait: false, process: None };
+        let wish = Wish { gate, permits: 1, k: None, no_wait: false, process: None, margin: Duration::ZERO };
         Self { shared, wish, timeout: None }
     }
 
@@ -39,6 +39,12 @@ impl Gate {
     /// Waits no longer than that.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
+        self
+    }
+
+    /// Whoever gets the permit needs so long to stop: it is handed over only while more than that is left of its time, and held back or given back otherwise.
+    pub fn needs(mut self, margin: Duration) -> Self {
+        self.wish.margin = margin;
         self
     }
 

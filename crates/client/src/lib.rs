@@ -16,23 +16,50 @@
 //! # }
 //! ```
 //!
+//! A node elsewhere is asked by TLS, with a certificate, a token or both:
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), kgate_client::Error> {
+//! use kgate_client::{Address, Client, Credentials};
+//!
+//! let credentials = Credentials {
+//!     authority: Some("ca.pem".into()),
+//!     certificate: Some("client-alice.pem".into()),
+//!     key: Some("client-alice.key".into()),
+//!     ..Credentials::default()
+//! };
+//! let node: Address = "https://node-0.example:7400".parse()?;
+//! let client = Client::connect(node.with(credentials)).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! A [`Client`] has one session with one node. It tells the node again and again that it lives, and knows until when its permits surely count:
 //! from when it *sent* its last word that was answered. A permit that is dropped is given back; a wait that is dropped is taken back. When the connection is cut the session
 //! goes on by another one, and nobody notices unless it takes too long.
 #![forbid(unsafe_code)]
 
 mod address;
+mod credentials;
 mod error;
+mod fences;
 mod gate;
+mod hand;
+mod lease;
+mod line;
 mod permit;
 mod session;
 mod status;
+mod tls;
 
 pub use address::Address;
+pub use credentials::Credentials;
 pub use error::{Error, Refusal};
+pub use fences::{Fences, Stale};
 pub use gate::Gate;
 pub use kgate_api::LeaseInstant;
 pub use kgate_api::v1 as api;
+pub use lease::Lease;
 pub use permit::Permit;
 pub use session::Ticket;
 
@@ -57,19 +84,28 @@ struct Shared {
     until: watch::Receiver<LeaseInstant>,
     node: u32,
     ticket: watch::Receiver<Ticket>,
+    lease: watch::Receiver<Lease>,
     /// How many requests there were.
     requests: AtomicU64,
 }
 
 impl Client {
-    /// Begins a session with the node at `address`: `http://HOST:PORT`, or `unix:PATH`.
-    pub async fn connect(address: &str) -> Result<Self, Error> {
+    /// Begins a session with the node at `address`: `https://HOST:PORT`, `http://HOST:PORT` or `unix:PATH`; or an [`Address`] with [`Credentials`].
+    pub async fn connect<A>(address: A) -> Result<Self, Error>
+    where
+        A: TryInto<Address>,
+        Error: From<A::Error>,
+    {
         Self::connect_for(address, this_process()).await
     }
 
     /// The same, on behalf of another process: what people are shown.
-    pub async fn connect_for(address: &str, process: v1::Process) -> Result<Self, Error> {
-        let address: Address = address.parse()?;
+    pub async fn connect_for<A>(address: A, process: v1::Process) -> Result<Self, Error>
+    where
+        A: TryInto<Address>,
+        Error: From<A::Error>,
+    {
+        let address: Address = address.try_into()?;
         let (commands, received) = mpsc::unbounded_channel();
         let (session, opened) = Session::open(address.clone(), process, received, None).await?;
         tokio::spawn(session.run());
@@ -79,14 +115,19 @@ impl Client {
             until: opened.until,
             node: opened.node,
             ticket: opened.ticket,
+            lease: opened.lease,
             requests: AtomicU64::new(0),
         };
         Ok(Self { shared: Arc::new(shared) })
     }
 
     /// Ends a session whose process is dead, by its ticket: all that it held is freed. Only after whatever it did is over.
-    pub async fn end(address: &str, ticket: Ticket) -> Result<(), Error> {
-        let address: Address = address.parse()?;
+    pub async fn end<A>(address: A, ticket: Ticket) -> Result<(), Error>
+    where
+        A: TryInto<Address>,
+        Error: From<A::Error>,
+    {
+        let address: Address = address.try_into()?;
         let (commands, received) = mpsc::unbounded_channel();
         let (session, _) = Session::open(address, v1::Process::default(), received, Some(ticket)).await?;
         let _ = commands.send(Command::Bye);
@@ -107,6 +148,11 @@ impl Client {
     /// Until when the permits of this session surely count, as of now; it changes with every answer of the node.
     pub fn until(&self) -> watch::Receiver<LeaseInstant> {
         self.shared.until.clone()
+    }
+
+    /// What the node promises: for how long permits count, and how long whoever holds one may take to stop.
+    pub fn lease(&self) -> Lease {
+        *self.shared.lease.borrow()
     }
 
     /// By which somebody else can end this session if this process dies.

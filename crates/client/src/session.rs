@@ -1,25 +1,28 @@
 //! The session: one task that talks to the node for all permits of a client.
 //!
-//! It says `Renew` every half a second and counts from when it said so (rule S1 of the leases). When the connection is cut it dials again and goes on with its
-//! session; whoever waited is asked for anew, which the node has forgotten, and permits are kept. When its time passes before the node is heard again,
-//! all permits are lost, whatever the node may think.
+//! It says `Renew` as often as the node wants and counts from when it said so (rule S1 of the leases). When the connection is cut it dials again and goes on with its
+//! session by its secret (S5); whoever waited is asked for anew, which the node has forgotten, and permits are kept. When its time passes before the node is heard again,
+//! all permits are lost, whatever the node may think; whoever waits looks for the node a while longer. What it has in hand is in `hand.rs`.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use kgate_api::v1;
 use kgate_api::v1::ask::Ask as Say;
-use kgate_api::v1::gates_client::GatesClient;
 use kgate_api::v1::tell::Tell as Told;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 
+use crate::hand::{Hand, Taken};
 use crate::permit::Granted;
-use crate::{Address, Error, LeaseInstant, Refusal};
+use crate::{Address, Error, Lease, LeaseInstant, Refusal};
 
-/// How often the node is told that this client lives.
-const RENEW: Duration = Duration::from_millis(500);
+/// How long a node that is gone is looked for, by those who wait.
+const LOOK: Duration = Duration::from_secs(10);
+/// How long a grant is held back where the node does not say how long its leases are.
+const PATIENCE: Duration = Duration::from_secs(4);
 /// How long a node may take to accept a connection and to answer the first word.
 const CONNECT: Duration = Duration::from_secs(3);
 /// How long after a cut the first new attempt is made; later ones wait longer, up to the last.
@@ -40,9 +43,11 @@ pub(crate) struct Wish {
     pub(crate) k: Option<u32>,
     pub(crate) no_wait: bool,
     pub(crate) process: Option<v1::Process>,
+    /// Whoever gets it needs so long to stop.
+    pub(crate) margin: Duration,
 }
 
-type Answer = oneshot::Sender<Result<Granted, Error>>;
+pub(crate) type Answer = oneshot::Sender<Result<Granted, Error>>;
 
 /// What is asked of the task.
 #[derive(Debug)]
@@ -54,13 +59,19 @@ pub(crate) enum Command {
     Bye,
 }
 
-/// A session's name and secret: who has them can go on with it, or end it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A session's name and secret: who has them can go on with it, or end it. So a log does not show the secret.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Ticket {
     /// Its name.
     pub session: u64,
     /// Its secret.
     pub secret: u128,
+}
+
+impl fmt::Debug for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Ticket {{ session: {}, secret: *** }}", self.session)
+    }
 }
 
 impl Ticket {
@@ -85,6 +96,7 @@ impl Ticket {
 pub(crate) struct Opened {
     pub(crate) until: watch::Receiver<LeaseInstant>,
     pub(crate) ticket: watch::Receiver<Ticket>,
+    pub(crate) lease: watch::Receiver<Lease>,
     pub(crate) node: u32,
 }
 
@@ -92,13 +104,6 @@ pub(crate) struct Opened {
 struct Line {
     say: mpsc::Sender<v1::Ask>,
     hear: Streaming<v1::Tell>,
-}
-
-/// A permit in hand, as the task knows it.
-struct Held {
-    lost: watch::Sender<Option<String>>,
-    /// Bound to a lock of its holder's: it counts whatever becomes of the node.
-    bound: bool,
 }
 
 /// The session of a client.
@@ -109,14 +114,14 @@ pub(crate) struct Session {
     line: Line,
     ticket: watch::Sender<Ticket>,
     until: watch::Sender<LeaseInstant>,
+    lease: watch::Sender<Lease>,
+    /// When the node was last heard.
+    heard: LeaseInstant,
     /// When each `Renew` that is not answered was sent.
     renewals: BTreeMap<u64, LeaseInstant>,
     sequence: u64,
     waiting: BTreeMap<u64, (Wish, Answer)>,
-    held: BTreeMap<u64, Held>,
-    /// Those that are bound to a lock, and of which the node that is there now knows nothing.
-    orphans: BTreeMap<u64, Held>,
-    releasing: BTreeMap<u64, Vec<oneshot::Sender<()>>>,
+    hand: Hand,
     ending: bool,
 }
 
@@ -132,6 +137,7 @@ impl Session {
         let (line, welcome) = dial(&address, &process, ticket).await?;
         let (until, until_seen) = watch::channel(counts_until(sent, welcome.valid_for_ns));
         let (ticket, ticket_seen) = watch::channel(ticket_of(&welcome)?);
+        let (lease, lease_seen) = watch::channel(Lease::of(&welcome));
         let session = Self {
             address,
             process,
@@ -139,15 +145,15 @@ impl Session {
             line,
             ticket,
             until,
+            lease,
+            heard: LeaseInstant::now(),
             renewals: BTreeMap::new(),
             sequence: 0,
             waiting: BTreeMap::new(),
-            held: BTreeMap::new(),
-            orphans: BTreeMap::new(),
-            releasing: BTreeMap::new(),
+            hand: Hand::default(),
             ending: false,
         };
-        let opened = Opened { until: until_seen, ticket: ticket_seen, node: welcome.node };
+        let opened = Opened { until: until_seen, ticket: ticket_seen, lease: lease_seen, node: welcome.node };
         Ok((session, opened))
     }
 
@@ -155,7 +161,7 @@ impl Session {
     pub(crate) async fn run(mut self) {
         loop {
             let cut = self.talk().await;
-            if self.ending && self.held.is_empty() {
+            if self.ending && !self.hand.owes() {
                 return;
             }
             if let Err(why) = self.dial_again(cut).await {
@@ -167,13 +173,15 @@ impl Session {
 
     /// Talks until the line is cut, and says why it was; or until all is over.
     async fn talk(&mut self) -> String {
-        let mut renew = tokio::time::interval(RENEW);
+        let mut renew = tokio::time::interval(self.lease.borrow().renew_every);
+        self.heard = LeaseInstant::now();
         renew.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 biased;
                 told = self.line.hear.message() => match told {
                     Ok(Some(v1::Tell { tell: Some(told) })) => {
+                        self.heard = LeaseInstant::now();
                         if let Some(why) = self.on_told(told).await {
                             return why;
                         }
@@ -188,14 +196,23 @@ impl Session {
                 },
                 _ = renew.tick() => self.renew().await,
             }
-            if self.is_late() {
+            self.look_at_the_clock().await;
+            let silence = LeaseInstant::now().after(self.heard);
+            if self.lease.borrow().silence().is_some_and(|most| silence > most) {
                 return "the node was silent for too long".into();
             }
         }
     }
 
-    fn is_late(&self) -> bool {
-        *self.until.borrow() <= LeaseInstant::now()
+    /// Time passes: permits are lost, or what was held back is handed over or goes back.
+    async fn look_at_the_clock(&mut self) {
+        let (now, until) = (LeaseInstant::now(), *self.until.borrow());
+        if until <= now {
+            self.hand.time_is_over("its node was not heard in time");
+        }
+        for number in self.hand.settle(now, until) {
+            self.release(number, None).await;
+        }
     }
 
     async fn say(&self, say: Say) {
@@ -227,21 +244,13 @@ impl Session {
                 self.release(number, None).await;
             }
             Command::Release(number, done) => self.release(number, done).await,
-            Command::Bind(number) => {
-                if let Some(held) = self.held.get_mut(&number) {
-                    held.bound = true;
-                }
-            }
+            Command::Bind(number) => self.hand.bind(number),
             Command::Bye => self.end().await,
         }
     }
 
     async fn release(&mut self, number: u64, done: Option<oneshot::Sender<()>>) {
-        if self.orphans.remove(&number).is_some() {
-            // The node that is there now finds out by the lock.
-            done.into_iter().for_each(tell_done);
-        } else if self.held.remove(&number).is_some() {
-            self.releasing.entry(number).or_default().extend(done);
+        if self.hand.release(number, done) {
             self.say(Say::Release(v1::Release { number })).await;
         }
     }
@@ -257,14 +266,12 @@ impl Session {
                 }
             }
             Told::Lost(v1::Lost { number, text }) => {
-                if let Some(held) = self.held.remove(&number) {
-                    held.lost.send_replace(Some(text));
+                // Its holder stops first, and then it is given back.
+                if self.hand.lose(number, &text) {
+                    self.release(number, None).await;
                 }
             }
-            Told::Released(v1::Released { number }) => {
-                let waiting = self.releasing.remove(&number).unwrap_or_default();
-                waiting.into_iter().for_each(tell_done);
-            }
+            Told::Released(v1::Released { number }) => self.hand.released(number),
             Told::Renewed(v1::Renewed { sequence, valid_for_ns }) => {
                 if let Some(sent) = self.renewals.remove(&sequence) {
                     // Earlier ones that are answered later say less.
@@ -279,8 +286,9 @@ impl Session {
             }
             Told::Closed(v1::Closed { why, text }) => {
                 match v1::Why::try_from(why) {
-                    Ok(v1::Why::NoSession) if self.ending => self.held.clear(),
-                    Ok(v1::Why::NoSession | v1::Why::NoNode) => self.lose_held(&text),
+                    Ok(v1::Why::NoSession | v1::Why::NoNode) => self.session_is_gone(&text),
+                    // The same words once more would be refused once more.
+                    Ok(v1::Why::BadRequest) => self.refuse_waiting(why, &text),
                     Ok(_) | Err(_) => {}
                 }
                 return Some(text);
@@ -290,87 +298,92 @@ impl Session {
     }
 
     async fn on_granted(&mut self, granted: v1::Granted) {
-        let v1::Granted { number, slots, fence, k } = granted;
-        let (lost, seen) = watch::channel(None);
-        self.held.insert(number, Held { lost, bound: false });
-        let fence = fence.and_then(|bytes| bytes.try_into().ok()).map(u128::from_be_bytes);
-        let granted = Granted { number, slots, fence, k, lost: seen };
-        let answer = self.waiting.remove(&number).map(|(_, answer)| answer);
-        let taken = answer.is_some_and(|answer| answer.send(Ok(granted)).is_ok());
-        if !taken {
-            // Nobody waits for it any more.
-            self.release(number, None).await;
+        let number = granted.number;
+        let asked = self.waiting.remove(&number);
+        let patience = self.lease.borrow().length.unwrap_or(PATIENCE);
+        let (now, until) = (LeaseInstant::now(), *self.until.borrow());
+        match self.hand.granted(now, until, patience, granted, asked) {
+            Taken::HandedOver => {}
+            Taken::HeldBack => self.renew().await,
+            Taken::Unwanted => self.release(number, None).await,
         }
     }
 
     /// The line is cut: makes a new one in time, or says why not.
     async fn dial_again(&mut self, cut: String) -> Result<(), String> {
+        let give_up_at = LeaseInstant::now() + LOOK;
         let mut pauses = AGAIN.into_iter();
         let mut last = cut;
         loop {
-            if self.is_late() {
-                self.lose_held(&last);
-            }
-            // Nobody is left who could want something.
-            if self.held.is_empty() && (self.ending || self.commands.is_closed()) {
-                return Err(last);
-            }
             while let Ok(command) = self.commands.try_recv() {
                 self.on_command(command).await;
             }
-            let until = *self.until.borrow();
+            self.look_at_the_clock().await;
+            let (now, until) = (LeaseInstant::now(), *self.until.borrow());
+            // Nobody is left who could want something, and the node finds out about the rest by itself when its time is over.
+            let nobody = self.ending || self.commands.is_closed();
+            let over = now >= give_up_at || nobody && (!self.hand.owes() || until <= now);
+            if over && !self.hand.counts() {
+                return Err(last);
+            }
             let ticket = *self.ticket.borrow();
-            let resume = (!self.held.is_empty()).then_some(ticket);
-            let sent = LeaseInstant::now();
+            let resume = self.hand.owes().then_some(ticket);
             match dial(&self.address, &self.process, resume).await {
                 Ok((line, welcome)) => {
                     self.line = line;
                     self.renewals.clear();
-                    self.ticket.send_replace(ticket_of(&welcome).map_err(|error| error.to_string())?);
-                    self.until.send_replace(counts_until(sent, welcome.valid_for_ns).max(until));
-                    self.ask_anew(&welcome).await;
-                    return Ok(());
+                    return self.go_on(now, resume, &welcome).await;
                 }
-                Err(Error::Refused(Refusal { why: v1::Why::NoSession, text })) => self.lose_held(&text),
+                Err(Error::Refused(Refusal { why: v1::Why::NoSession, text })) => self.session_is_gone(&text),
                 Err(
                     error @ (Error::NoNode { .. }
                     | Error::TimedOut(_)
                     | Error::Refused(_)
+                    | Error::Credentials(_)
                     | Error::Address(_)),
                 ) => {
                     last = error.to_string();
-                    if self.held.is_empty() && self.orphans.is_empty() && pauses.len() == 0 {
-                        return Err(last);
-                    }
                     let pause = pauses.next().unwrap_or(AGAIN[AGAIN.len() - 1]);
+                    // Whoever holds something is told in time that it no longer counts.
                     let left = until.after(LeaseInstant::now());
-                    tokio::time::sleep(pause.min(left.max(Duration::from_millis(1)))).await;
+                    let pause = if left.is_zero() { pause } else { pause.min(left) };
+                    tokio::time::sleep(pause).await;
                 }
             }
         }
     }
 
-    /// On a new line: whoever waits is asked for once more; what the node does not know to be held is lost; what was given back meanwhile is told again.
-    async fn ask_anew(&mut self, welcome: &v1::Welcome) {
-        let unknown: Vec<u64> =
-            self.held.keys().filter(|number| !welcome.holds.contains(number)).copied().collect();
-        for number in unknown {
-            match self.held.remove(&number) {
-                Some(held) if held.bound => drop(self.orphans.insert(number, held)),
-                Some(held) => drop(held.lost.send_replace(Some("its node does not know it any more".into()))),
-                None => {}
-            }
+    /// A new line, by a greeting that was sent then: the session goes on by its secret (S5), or is another one.
+    async fn go_on(
+        &mut self,
+        sent: LeaseInstant,
+        resume: Option<Ticket>,
+        welcome: &v1::Welcome,
+    ) -> Result<(), String> {
+        let ticket = ticket_of(welcome).map_err(|error| error.to_string())?;
+        let until = counts_until(sent, welcome.valid_for_ns);
+        if resume.is_some_and(|former| former.session == ticket.session) {
+            self.until.send_modify(|known| *known = until.max(*known));
+        } else {
+            self.session_is_gone("its node does not know it any more");
+            // What another session was told says nothing about this one.
+            self.until.send_replace(until);
         }
-        let wishes: Vec<Say> =
-            self.waiting.iter().map(|(number, (wish, _))| ask_for(*number, wish)).collect();
-        let releases: Vec<u64> =
-            welcome.holds.iter().filter(|number| !self.held.contains_key(number)).copied().collect();
+        self.ticket.send_replace(ticket);
+        self.lease.send_replace(Lease::of(welcome));
+        self.ask_anew(welcome).await;
+        Ok(())
+    }
+
+    /// On a new line: what was given back meanwhile is told again, and whoever waits is asked for once more.
+    async fn ask_anew(&mut self, welcome: &v1::Welcome) {
+        let (releases, again) = self.hand.resumed(&welcome.holds);
+        self.waiting.extend(again);
         for number in releases {
             self.say(Say::Release(v1::Release { number })).await;
         }
-        for (_, waiting) in std::mem::take(&mut self.releasing) {
-            waiting.into_iter().for_each(tell_done);
-        }
+        let wishes: Vec<Say> =
+            self.waiting.iter().map(|(number, (wish, _))| ask_for(*number, wish)).collect();
         for wish in wishes {
             self.say(wish).await;
         }
@@ -379,18 +392,19 @@ impl Session {
         }
     }
 
-    fn lose_held(&mut self, why: &str) {
-        for (number, held) in std::mem::take(&mut self.held) {
-            if held.bound {
-                self.orphans.insert(number, held);
-            } else {
-                held.lost.send_replace(Some(why.to_owned()));
-            }
+    /// There is no such session any more. What was held back is asked for anew, in the next one.
+    fn session_is_gone(&mut self, why: &str) {
+        self.waiting.extend(self.hand.session_is_gone(why));
+    }
+
+    fn refuse_waiting(&mut self, why: i32, text: &str) {
+        for (_, (_, answer)) in std::mem::take(&mut self.waiting) {
+            let _ = answer.send(Err(Error::Refused(Refusal::new(why, text.to_owned()))));
         }
     }
 
     fn lose_everything(&mut self, why: &str) {
-        self.lose_held(why);
+        self.session_is_gone(why);
         for (_, (_, answer)) in std::mem::take(&mut self.waiting) {
             let error = Error::NoNode { address: self.address.to_string(), why: why.to_owned() };
             let _ = answer.send(Err(error));
@@ -411,13 +425,13 @@ async fn dial(
         secret: ticket.map_or_else(Vec::new, |ticket| ticket.secret.to_be_bytes().to_vec()),
     };
     let attempt = async {
-        let channel = address.connect(CONNECT).await?;
+        let mut api = address.connect(CONNECT).await?;
         let (say, said) = mpsc::channel(UNREAD);
         let first = v1::Ask { ask: Some(Say::Hello(hello)) };
         say.send(first).await.map_err(|_| no_node("the line is cut".into()))?;
-        let answer = GatesClient::new(channel).session(ReceiverStream::new(said)).await;
-        let mut hear = answer.map_err(|status| no_node(status.message().to_owned()))?.into_inner();
-        let told = hear.message().await.map_err(|status| no_node(status.message().to_owned()))?;
+        let answer = api.gates.session(ReceiverStream::new(said)).await;
+        let mut hear = answer.map_err(|status| api.said_no(&status))?.into_inner();
+        let told = hear.message().await.map_err(|status| api.said_no(&status))?;
         match told.and_then(|told| told.tell) {
             Some(Told::Welcome(welcome)) => Ok((Line { say, hear }, welcome)),
             Some(Told::Closed(v1::Closed { why, text })) => Err(Error::Refused(Refusal::new(why, text))),
@@ -442,13 +456,8 @@ fn counts_until(sent: LeaseInstant, valid_for_ns: Option<u64>) -> LeaseInstant {
     valid_for_ns.map_or(LeaseInstant::FOR_EVER, |span| sent + Duration::from_nanos(span))
 }
 
-/// Whoever waited for that may have gone.
-fn tell_done(done: oneshot::Sender<()>) {
-    let _ = done.send(());
-}
-
 fn ask_for(number: u64, wish: &Wish) -> Say {
-    let Wish { gate, permits, k, no_wait, process } = wish.clone();
+    let Wish { gate, permits, k, no_wait, process, margin: _ } = wish.clone();
     Say::Acquire(v1::Acquire { number, gate, permits, k, no_wait, process })
 }
 
@@ -462,5 +471,6 @@ mod tests {
         let ticket = Ticket { session: 7, secret: u128::MAX - 3 };
         assert_eq!(Ticket::from_bytes(&ticket.to_bytes()), Some(ticket));
         assert_eq!((Ticket::from_bytes(&[]), Ticket::from_bytes(&[0; 25])), (None, None));
+        assert_eq!(format!("{ticket:?}"), "Ticket { session: 7, secret: *** }");
     }
 }

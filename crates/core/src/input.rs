@@ -1,5 +1,7 @@
 //! What happens to a protocol.
 
+use alloc::boxed::Box;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{GrantId, Incarnation, NodeId, Protocol};
@@ -22,6 +24,10 @@ pub enum Input<M, T> {
     },
     /// The gate has `k` units from now on.
     Resize(u32),
+    /// Exactly these slots, in ascending order, are held by entries of the agreed log, as far as it has been applied here. They are taken until the next input of
+    /// this kind leaves them out. Told in the order of the log: before `Crashed` and `Joined` of entries that were applied with it, and before the `Release` of a
+    /// grant whose slots are held by the log from now on.
+    Reserved(Box<[u32]>),
     /// Whether this node may grant and keep permits (`false`: its lease has lapsed).
     Lease(bool),
     /// A message arrived.

@@ -8,15 +8,15 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
-use kgate_client::{Address, Client, Error, LeaseInstant, Permit, Ticket, api};
+use kgate_client::{Address, Client, Error, Lease, LeaseInstant, Permit, Ticket, api};
 use rustix::fs::FlockOperation;
+use serde::{Deserialize, Serialize};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 
+use crate::credentials::CredentialArgs;
 use crate::run::keeper::{Granted, Keeper, Mail, News, Refusal, RefusalKind, Wait, Wish};
-
-/// So much must be left of what a node promises beyond grace and kill: two renewals may be lost, and what is on its way takes a while.
-const RENEWALS: Duration = Duration::from_millis(2_000);
+use crate::run::margins::Margins;
 
 /// A keeper of a node, not yet asked.
 pub(crate) fn open() -> Box<dyn Keeper> {
@@ -49,16 +49,25 @@ impl Keeper for NodeKeeper {
     }
 
     fn release_for_the_dead(&mut self, ticket: &[u8], limit: Duration) {
-        let Some((ticket, address)) = ticket.split_at_checked(24) else { return };
-        let (Some(ticket), Ok(address)) = (Ticket::from_bytes(ticket), str::from_utf8(address)) else {
+        let Some((ticket, place)) = ticket.split_at_checked(24) else { return };
+        let (Some(ticket), Ok(place)) = (Ticket::from_bytes(ticket), serde_json::from_slice::<Place>(place))
+        else {
             return;
         };
+        let Ok(address) = place.credentials.at(&place.node) else { return };
         if let Ok(runtime) = runtime() {
             // If nobody answers, the node finds out by itself when the session's time has passed.
             let _ =
                 runtime.block_on(async { tokio::time::timeout(limit, Client::end(address, ticket)).await });
         }
     }
+}
+
+/// Where a permit is held, written behind its ticket.
+#[derive(Debug, Deserialize, Serialize)]
+struct Place {
+    node: String,
+    credentials: CredentialArgs,
 }
 
 fn runtime() -> std::io::Result<Runtime> {
@@ -75,7 +84,7 @@ async fn keep(wish: &Wish, mail: &Mail, mut release: mpsc::UnboundedReceiver<()>
         asked = ask(wish) => asked,
         _ = release.recv() => return mail.post(News::Released),
     };
-    let (client, address, permit) = match asked {
+    let (client, place, permit) = match asked {
         Ok(got) => got,
         Err(refusal) => {
             mail.post(News::Refused(refusal));
@@ -85,7 +94,7 @@ async fn keep(wish: &Wish, mail: &Mail, mut release: mpsc::UnboundedReceiver<()>
     };
     let mut until = client.until();
     mail.post(News::Renewed(*until.borrow_and_update()));
-    match granted(&client, &address, &permit) {
+    match granted(&client, &place, &permit) {
         Ok(granted) => mail.post(News::Granted(granted)),
         Err(text) => refuse(mail, RefusalKind::Broken, text),
     }
@@ -108,14 +117,17 @@ async fn keep(wish: &Wish, mail: &Mail, mut release: mpsc::UnboundedReceiver<()>
     mail.post(News::Released);
 }
 
-async fn ask(wish: &Wish) -> Result<(Client, String, Permit), Refusal> {
+async fn ask(wish: &Wish) -> Result<(Client, Place, Permit), Refusal> {
     let nowhere =
         || Refusal { kind: RefusalKind::NoQuorum, text: "no node to ask: name one with --node".into() };
-    let address = wish.node.clone().ok_or_else(nowhere)?;
+    let node = wish.node.clone().ok_or_else(nowhere)?;
+    let place = Place { node, credentials: wish.credentials.clone() };
+    let address = place.credentials.at(&place.node).map_err(refusal)?;
     let process = kgate_client::process(rustix::process::getppid().map_or(0, pid), &wish.command);
-    let client = Client::connect_for(&address, process).await.map_err(refusal)?;
-    check_margins(wish, *client.until().borrow())?;
-    let mut gate = client.gate(&wish.gate).permits(wish.permits);
+    let client = Client::connect_for(address, process).await.map_err(refusal)?;
+    check_margins(wish.margins, client.lease())?;
+    let needs = wish.margins.grace + wish.margins.kill;
+    let mut gate = client.gate(&wish.gate).permits(wish.permits).needs(needs);
     if let Some(k) = wish.k {
         gate = gate.k(k);
     }
@@ -130,23 +142,33 @@ async fn ask(wish: &Wish) -> Result<(Client, String, Permit), Refusal> {
         )
     };
     let permit = permit.ok_or_else(|| Refusal { kind: RefusalKind::Occupied, text: text() })?;
-    Ok((client, address, permit))
+    Ok((client, place, permit))
 }
 
 fn pid(pid: rustix::process::Pid) -> u32 {
     u32::try_from(pid.as_raw_pid()).unwrap_or(0)
 }
 
-/// A grace that does not fit into what the node promises would kill too late.
-fn check_margins(wish: &Wish, until: LeaseInstant) -> Result<(), Refusal> {
-    let promised = until.after(LeaseInstant::now());
-    let needed = wish.margins.grace + wish.margins.kill + RENEWALS;
-    if until == LeaseInstant::FOR_EVER || needed <= promised + Duration::from_millis(500) {
+/// LEASES section 1: a grace that does not fit into what the node promises would kill too late.
+fn check_margins(margins: Margins, lease: Lease) -> Result<(), Refusal> {
+    let (Margins { grace, kill }, Lease { length: Some(length), stop_max: Some(most), .. }) =
+        (margins, lease)
+    else {
+        return Ok(());
+    };
+    if grace + kill <= most {
         return Ok(());
     }
+    let advice = match most.checked_sub(kill) {
+        Some(fits) => format!(
+            "give --grace {}ms or less, or ask for a longer lease in [timing] of the nodes",
+            fits.as_millis()
+        ),
+        None => "no grace does: ask for a longer lease in [timing] of the nodes".to_owned(),
+    };
     let text = format!(
-        "--grace {:?} does not fit: the node promises a permit for {promised:?} at a time, of which {:?} are needed to kill what is left and {RENEWALS:?} for renewals",
-        wish.margins.grace, wish.margins.kill
+        "--grace {grace:?} does not fit: the node's lease is {length:?}, of which {:?} are for renewals and {kill:?} to kill what is left; {advice}",
+        length.saturating_sub(most)
     );
     Err(Refusal { kind: RefusalKind::Misuse, text })
 }
@@ -157,30 +179,32 @@ fn refusal(error: Error) -> Refusal {
         Error::NoNode { .. } => RefusalKind::NoQuorum,
         Error::TimedOut(_) => RefusalKind::Occupied,
         Error::Address(_) => RefusalKind::Misuse,
+        Error::Credentials(_) => RefusalKind::Broken,
         Error::Refused(refusal) => match refusal.why {
             api::Why::Busy | api::Why::Full => RefusalKind::Occupied,
             api::Why::Conflict => RefusalKind::KConflict,
             api::Why::BadRequest | api::Why::TooLarge | api::Why::NoGate => RefusalKind::Misuse,
-            api::Why::NoNode => RefusalKind::NoQuorum,
-            api::Why::NoSession | api::Why::Unknown => RefusalKind::Broken,
+            api::Why::NoNode | api::Why::NoQuorum => RefusalKind::NoQuorum,
+            api::Why::NoSession | api::Why::Forbidden | api::Why::Unknown => RefusalKind::Broken,
         },
     };
     Refusal { kind, text }
 }
 
-fn granted(client: &Client, address: &str, permit: &Permit) -> Result<Granted, String> {
+fn granted(client: &Client, place: &Place, permit: &Permit) -> Result<Granted, String> {
     let mut ticket = client.ticket().to_bytes().to_vec();
-    ticket.extend_from_slice(address.as_bytes());
+    ticket.extend(serde_json::to_vec(place).map_err(|error| error.to_string())?);
     let slots = if permit.slots().is_empty() { vec![0] } else { permit.slots().to_vec() };
-    let inherited = match address.parse() {
-        Ok(Address::Unix(socket)) if *client.until().borrow() == LeaseInstant::FOR_EVER => {
+    let address: Option<Address> = place.node.parse().ok();
+    let inherited = match address.as_ref().and_then(Address::socket) {
+        Some(socket) if *client.until().borrow() == LeaseInstant::FOR_EVER => {
             let folder = socket.parent().unwrap_or(Path::new("/"));
             let locks = slots.iter().map(|slot| lock(folder, permit.gate(), *slot));
             let locks = locks.collect::<Result<_, _>>()?;
             permit.bind();
             locks
         }
-        Ok(Address::Unix(_) | Address::Tcp(_)) | Err(_) => Vec::new(),
+        Some(_) | None => Vec::new(),
     };
     Ok(Granted {
         slots,
@@ -201,4 +225,48 @@ fn lock(folder: &Path, gate: &str, slot: u32) -> Result<OwnedFd, String> {
     rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
         .map_err(|error| failed(format!("{error}; somebody has it who should not")))?;
     Ok(file.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lease(length: u64, stop_max: u64) -> Lease {
+        let ms = Duration::from_millis;
+        Lease { length: Some(ms(length)), renew_every: ms(500), stop_max: Some(ms(stop_max)) }
+    }
+
+    /// LEASES section 1: a grace that fits into the node's lease is taken, one that is a millisecond longer is refused with the numbers.
+    #[test]
+    fn a_grace_must_fit_into_the_lease() {
+        let margins = |grace| Margins { grace: Duration::from_millis(grace), kill: Margins::KILL };
+        assert_eq!(check_margins(margins(1350), lease(4000, 1600)), Ok(()));
+        let refused = check_margins(margins(1351), lease(4000, 1600)).unwrap_err();
+        assert_eq!(refused.kind, RefusalKind::Misuse);
+        for part in [
+            "--grace 1.351s",
+            "lease is 4s",
+            "2.4s are for renewals",
+            "250ms to kill",
+            "--grace 1350ms or less",
+        ] {
+            assert!(refused.text.contains(part), "{part}: {}", refused.text);
+        }
+        let none = check_margins(margins(0), lease(700, 200)).unwrap_err();
+        assert!(none.text.contains("no grace does"), "{}", none.text);
+        let endless = Lease { length: None, stop_max: None, renew_every: Duration::ZERO };
+        assert_eq!(check_margins(margins(1_000_000), endless), Ok(()));
+    }
+
+    /// Each refusal of a node has its kind; without a quorum the text says so.
+    #[test]
+    fn no_quorum_is_told() {
+        let refused =
+            |why, text: &str| refusal(Error::Refused(kgate_client::Refusal { why, text: text.to_owned() }));
+        let no_quorum = refused(api::Why::NoQuorum, "no quorum: p1 and p2 do not answer");
+        assert_eq!(no_quorum.kind, RefusalKind::NoQuorum);
+        assert!(no_quorum.text.contains("no quorum"));
+        assert_eq!(refused(api::Why::Conflict, "").kind, RefusalKind::KConflict);
+        assert_eq!(refused(api::Why::Busy, "").kind, RefusalKind::Occupied);
+    }
 }

@@ -7,6 +7,7 @@ mod bench;
 mod certs;
 mod check;
 mod cli;
+mod credentials;
 mod demo;
 mod keeper;
 mod list;

@@ -25,7 +25,8 @@ Configuration (TOML), the same on all nodes but for `id`, `api` and `data`:
 
 Gates that are not in it are made by the first `kgate run NAME -k K`. The members are fixed, and a node that is silent for too long counts as \
 crashed for good: that is safe only where silence means death. Plain links between machines must be asked for (plain_links = true); for \
-TLS see `kgate certs`.
+TLS see `kgate certs`. With [tls] clients ask at api = \"https://HOST:PORT\"; [[allow]] says who may acquire, see and operate which gates, [limits] how \
+much of it (docs/CLUSTER.md, docs/SECURITY.md).
 
 The API serves gRPC and HTTP on the same ports: /v1/status, /v1/gates/NAME/explain, /v1/watch, /metrics, /healthz.";
 

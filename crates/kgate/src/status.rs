@@ -5,9 +5,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 use clap::builder::BoolishValueParser;
-use kgate_client::{Client, Error, api};
+use kgate_client::{Address, Client, Error, api};
 use tokio_stream::StreamExt;
 
+use crate::credentials::CredentialArgs;
 use crate::{Failure, Outcome, local};
 
 /// No node, as for `kgate run`.
@@ -38,20 +39,20 @@ pub(crate) struct ExplainArgs {
 
 #[derive(Debug, Args)]
 struct AskedNode {
-    /// The node to ask: HOST:PORT or unix:PATH [default: the node of this machine or of this user]
+    /// The node to ask: HOST:PORT, https://HOST:PORT or unix:PATH [default: the node of this machine or of this user]
     #[arg(long, value_name = "ADDR", env = "KGATE_OPT_NODE")]
     node: Option<String>,
+    #[command(flatten)]
+    credentials: CredentialArgs,
 }
 
 impl AskedNode {
-    fn address(&self) -> Result<String, ExitCode> {
-        if let Some(address) = &self.node {
-            return Ok(address.clone());
-        }
-        local::running().ok_or_else(|| {
+    fn address(&self) -> Result<Address, ExitCode> {
+        let address = self.node.clone().or_else(local::running).ok_or_else(|| {
             say("no node runs on this machine for this user: name one with --node, or start something with kgate run");
             ExitCode::from(NO_NODE)
-        })
+        })?;
+        self.credentials.at(&address).map_err(|error| said_no(&error))
     }
 }
 
@@ -64,7 +65,7 @@ fn said_no(error: &Error) -> ExitCode {
     match error {
         Error::NoNode { .. } => ExitCode::from(NO_NODE),
         Error::Address(_) => ExitCode::from(2),
-        Error::Refused(_) | Error::TimedOut(_) => ExitCode::from(125),
+        Error::Refused(_) | Error::TimedOut(_) | Error::Credentials(_) => ExitCode::from(125),
     }
 }
 

@@ -15,7 +15,7 @@ use kgate_core::{
 pub struct TimerKey(pub u32);
 
 /// What happens at this node: an input without a protocol's types.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
     /// A client wants so many units.
     Acquire(u32),
@@ -25,6 +25,8 @@ pub enum Order {
     Release(GrantId),
     /// The gate has so many units from now on.
     Resize(u32),
+    /// Exactly these slots are held by the agreed log, as far as it has been applied here.
+    Reserved(Box<[u32]>),
     /// Whether this node may grant.
     Lease(bool),
     /// That life of a node has ended.
@@ -154,6 +156,7 @@ impl<P: Protocol> Drive for Driver<P> {
             Order::Withdraw => Input::Withdraw,
             Order::Release(grant) => Input::Release { grant },
             Order::Resize(permits) => Input::Resize(permits),
+            Order::Reserved(slots) => Input::Reserved(slots),
             Order::Lease(valid) => Input::Lease(valid),
             Order::Crashed(node, life) => Input::Crashed(node, life),
             Order::Joined(node, life) => Input::Joined(node, life),

@@ -15,4 +15,6 @@ pub use links::{
     LinkConfig, LinkEvent, LinkLimits, Links, NotAdded, NotSent, NotStarted, WhenFull, check_cluster,
     check_plain,
 };
-pub use tls::{NotLoaded, Security, client_name, node_name};
+pub use tls::{
+    Callers, NotLoaded, Security, acceptor, client_name, client_of, names, node_name, what_tls_says,
+};

@@ -2,12 +2,16 @@
 //!
 //! With TLS both sides show a certificate of the same authority, and a node's certificate bears the name
 //! `node-<id>.<cluster>`: the dialler asks for the name of the node that it calls, the called one compares the name with
-//! the greeting. So whoever has the key of one node can speak as that node only. Plain TCP knows nobody, and is for one
+//! the greeting. So whoever has the key of one node can speak as that node only. A name counts only as it is written: `*.<cluster>`
+//! is no node. A client's certificate bears `client-<name>.<cluster>`, which no link takes. Plain TCP knows nobody, and is for one
 //! machine, or for whoever asks for it by name.
+//!
+//! `serving.rs` has what the API of a node needs of the same files.
 //!
 //! TLS 1.3 only, by rustls with `ring`; no session is ever resumed, since each node dials seldom.
 
 mod files;
+mod serving;
 mod text;
 
 use std::path::PathBuf;
@@ -22,6 +26,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 pub use files::NotLoaded;
+pub use serving::{Callers, acceptor, client_of, names, what_tls_says};
 
 /// How links are protected.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,7 +89,13 @@ impl Keys {
                 let name = node_name(peer, cluster);
                 let asked_for = ServerName::try_from(name.clone()).map_err(|error| error.to_string())?;
                 match connector.connect(asked_for, stream).await {
-                    Ok(stream) => Ok(Box::new(stream)),
+                    Ok(stream) => {
+                        let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+                        let known = shown.is_some_and(|shown| bears(shown, &name).is_ok());
+                        let text =
+                            || format!("no link to {peer}: its certificate does not bear the name {name}");
+                        if known { Ok(Box::new(stream)) } else { Err(text()) }
+                    }
                     Err(error) => Err(format!("no link to {peer}: {}", text::of(&error, Some(&name)))),
                 }
             }
@@ -132,8 +143,12 @@ impl Shown {
     }
 }
 
-/// Whether a certificate bears a name.
+/// Whether a certificate bears a name, as it is written: a pattern such as `*.farm` stands for no node.
 fn bears(der: &CertificateDer<'_>, name: &str) -> Result<(), rustls::Error> {
-    let name = ServerName::try_from(name).map_err(|error| rustls::Error::General(error.to_string()))?;
-    verify_server_name(&ParsedCertificate::try_from(der)?, &name)
+    let asked_for = ServerName::try_from(name).map_err(|error| rustls::Error::General(error.to_string()))?;
+    verify_server_name(&ParsedCertificate::try_from(der)?, &asked_for)?;
+    if names(der).iter().any(|borne| borne.eq_ignore_ascii_case(name)) {
+        return Ok(());
+    }
+    Err(rustls::Error::General(format!("it bears {:?}, and a pattern is no name", names(der))))
 }

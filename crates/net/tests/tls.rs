@@ -105,23 +105,52 @@ fn the_called_one_has_another_name() {
     });
 }
 
-/// A dialler with the certificate of node 2 cannot speak as node 0; one without a certificate cannot speak at all.
+/// A dialler with the certificate of node 2, of a client or of "all nodes" cannot speak as node 0; one without a certificate cannot speak at all.
 #[test]
 fn the_dialler_is_who_its_certificate_says() {
     runtime().block_on(async {
         let (folder, ca) = (Folder::new(), Authority::new("a"));
-        let (listener, address) = listener().await;
-        let security = ca.files(&folder.0, "node-1.farm");
-        let mut one = Node::start(LinkConfig { security, ..config(1, 1, &[(0, address)]) }, listener).await;
-        let liar = ca.files(&folder.0, "node-2.farm");
-        for (shows, expected) in [
-            (true, "it says that it is p0, and its certificate does not bear the name node-0.farm"),
-            (false, "it showed no certificate"),
+        let another = "it says that it is p0, and its certificate does not bear the name node-0.farm";
+        for (name, shows, expected) in [
+            ("node-2.farm", true, another),
+            ("client-alice.farm", true, another),
+            ("client-node-0.farm", true, another),
+            ("*.farm", true, another),
+            ("node-0.other", true, another),
+            ("node-0.farm", false, "it showed no certificate"),
         ] {
-            call(&liar, shows, address).await;
+            // Anew each time: the same refusal is not told twice in a row.
+            let (listener, address) = listener().await;
+            let security = ca.files(&folder.0, "node-1.farm");
+            let mut one =
+                Node::start(LinkConfig { security, ..config(1, 1, &[(0, address)]) }, listener).await;
+            call(&ca.files(&folder.0, name), shows, address).await;
             let (_, why) = one.refused().await;
-            assert!(why.contains(expected), "{why}");
+            assert!(why.contains(expected), "{name}: {why}");
         }
+    });
+}
+
+/// A called one with a certificate for "all nodes" is no node either, though TLS alone would take it.
+#[test]
+fn a_pattern_is_no_name() {
+    runtime().block_on(async {
+        let (folder, ca) = (Folder::new(), Authority::new("a"));
+        let (listener, address) = listener().await;
+        let security = ca.files(&folder.0, "node-0.farm");
+        let (first, _) = common::listener().await;
+        let mut zero = Node::start(LinkConfig { security, ..config(0, 1, &[(1, address)]) }, first).await;
+        let Security::Tls { chain, key, ca } = ca.files(&folder.0, "*.farm") else { panic!() };
+        let acceptor = kgate_net::acceptor(&chain, &key, &ca, kgate_net::Callers::MayShow).unwrap();
+        let called = tokio::spawn(async move {
+            let (stream, _) = listener.accept().await.unwrap();
+            let _open = acceptor.accept(stream).await;
+            std::future::pending::<()>().await;
+        });
+        let (peer, why) = zero.refused().await;
+        assert_eq!(peer, Some(1));
+        assert!(why.contains("its certificate does not bear the name node-1.farm"), "{why}");
+        called.abort();
     });
 }
 

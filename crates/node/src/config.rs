@@ -7,6 +7,11 @@
 //! api = "127.0.0.1:7400"            # where clients ask; or "unix:/run/kgate/node.sock"
 //! data = "/var/lib/kgate"           # what must survive a restart
 //!
+//! [tls]                             # then api may be "https://10.0.0.1:7400"; see `serve/authorisation.rs` and `serve/limits.rs` for who may what
+//! certificate = "node-0.pem"
+//! key = "node-0.key"
+//! authority = "ca.pem"
+//!
 //! [[gate]]
 //! name = "gpu"
 //! k = 3
@@ -33,6 +38,8 @@ use kgate_protocols::registry;
 use serde::Deserialize;
 
 use crate::core::{Definition, Detection, GateId, Settings, Terms};
+use crate::serve::authorisation::Allow;
+use crate::serve::limits::Limits;
 
 /// The configuration of a node.
 #[derive(Clone, Debug, Deserialize)]
@@ -47,7 +54,7 @@ pub struct Config {
     /// Where nodes talk to each other, by id; none for a node that joins.
     #[serde(default)]
     pub nodes: Vec<String>,
-    /// Where clients ask: `HOST:PORT`, `unix:PATH`, or several.
+    /// Where clients ask: `HOST:PORT` (plain, for this machine), `https://HOST:PORT`, `unix:PATH`, or several.
     #[serde(default = "api")]
     pub api: OneOrMore,
     /// The folder of what must survive a restart; nothing is kept if none.
@@ -79,8 +86,22 @@ pub struct Config {
     /// The most sessions.
     #[serde(default = "sessions_max")]
     pub sessions_max: usize,
-    /// The files for TLS between nodes.
+    /// The most connections of clients.
+    #[serde(default = "connections_max")]
+    pub connections_max: usize,
+    /// The files for TLS: between nodes, and for clients by `https` unless there are others for that.
     pub tls: Option<Tls>,
+    /// The files for clients by `https`, where they have another authority than the nodes.
+    pub api_tls: Option<Tls>,
+    /// Allows a plain API beyond this machine, by name.
+    #[serde(default)]
+    pub plain_api: bool,
+    /// Who may do what; everybody everything, if nobody is named.
+    #[serde(default)]
+    pub allow: Vec<Allow>,
+    /// What one client may use at once.
+    #[serde(default)]
+    pub limits: Limits,
     /// Allows plain links to other machines, by name.
     #[serde(default)]
     pub plain_links: bool,
@@ -180,6 +201,9 @@ const fn lease() -> u64 {
 }
 const fn queue_max() -> usize {
     100_000
+}
+const fn connections_max() -> usize {
+    20_000
 }
 const fn sessions_max() -> usize {
     100_000

@@ -23,7 +23,7 @@ mod begin;
 mod config;
 pub mod core;
 mod metrics;
-mod serve;
+pub mod serve;
 mod shell;
 mod slot_files;
 mod store;
@@ -40,6 +40,7 @@ pub use token::{BadToken, JoinToken};
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use kgate_api::LeaseInstant;
@@ -50,7 +51,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use crate::core::{Action, CannotStart, Core};
-use serve::{Desk, Door};
+use serve::{Desk, Door, Guard};
 use shell::Shell;
 use slot_files::SlotFiles;
 use store::{Mark, Store};
@@ -112,6 +113,7 @@ impl Node {
     /// The same on a listener for its peers that is there already.
     pub async fn start_on(config: Config, listener: Option<TcpListener>) -> Result<Self, NotStarted> {
         config.settings(Incarnation(0), 0)?;
+        let guard = Arc::new(Guard::new(&config)?);
         let leases = config.faults()? == Faults::Lease;
         let mark = if leases { Mark::GoesOn } else { Mark::IsErased };
         let (store, life, stored) = Store::open(config.data.as_deref(), mark)?;
@@ -158,11 +160,15 @@ impl Node {
         let (commands, received) = mpsc::channel(QUEUE);
         let (changes, changed) = watch::channel(0);
         let (stop, stopping) = watch::channel(false);
-        let desk = Desk::new(commands.clone(), changed, config.id, nodes);
+        let timing = match config.faults()? {
+            Faults::Lease => Some(config.timing()?),
+            Faults::CrashStop => None,
+        };
+        let desk = Desk::new(commands.clone(), changed, config.id, nodes, guard.clone(), timing);
         let mut api = Vec::new();
         for address in config.api.all() {
             let listen = |error| NotStarted::Listen(address.clone(), error);
-            let door = Door::open(&address).await.map_err(listen)?;
+            let door = Door::open(&address, &config, &guard).await.map_err(listen)?;
             api.push(door.address().map_err(listen)?);
             tokio::spawn(door.serve(desk.clone(), stopping.clone()));
         }

@@ -1,23 +1,33 @@
 //! The API of a node: gRPC and HTTP on the same ports and Unix sockets.
+//!
+//! - `door.rs`: where clients come in; `tls.rs`: who they are by their connection;
+//! - `guard.rs`: who they are by their token, and what they may; `authorisation.rs`: the list; `limits.rs`: how much; `visit.rs`: the same for a stream;
+//! - `grpc.rs`, `http.rs`: what they ask; `report.rs`: what they are shown.
 
+pub mod authorisation;
+mod door;
 mod grpc;
+mod guard;
 mod http;
+pub mod limits;
 mod report;
+mod tls;
+mod visit;
 
-use std::io;
-use std::os::unix::fs::FileTypeExt;
-use std::path::PathBuf;
+pub(crate) use door::Door;
+pub(crate) use guard::Guard;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use axum::serve::ListenerExt;
 use kgate_api::v1;
 use kgate_api::v1::gates_server::GatesServer;
-use tokio::net::{TcpListener, UnixListener};
+use kgate_control::timing::Timing;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::core::{ClientId, Report, Tell};
-use crate::shell::{Command, UNREAD, stopped};
+use crate::shell::{Command, UNREAD};
+use authorisation::{Identity, Need};
 
 /// A way to the core, for everybody who serves clients.
 #[derive(Clone, Debug)]
@@ -27,6 +37,9 @@ pub(crate) struct Desk {
     pub(crate) changes: watch::Receiver<u64>,
     pub(crate) node: u32,
     pub(crate) nodes: u32,
+    pub(crate) guard: Arc<Guard>,
+    /// What clients are told about their leases, where there are such.
+    pub(crate) timing: Option<Timing>,
 }
 
 impl Desk {
@@ -35,15 +48,18 @@ impl Desk {
         changes: watch::Receiver<u64>,
         node: u32,
         nodes: u32,
+        guard: Arc<Guard>,
+        timing: Option<Timing>,
     ) -> Self {
-        Self { commands, streams: Arc::default(), changes, node, nodes }
+        Self { commands, streams: Arc::default(), changes, node, nodes, guard, timing }
     }
 
-    /// A new stream: its name, and what it is told.
-    async fn open(&self) -> Option<(ClientId, mpsc::Receiver<Tell>)> {
+    /// A new stream: its name, a way to tell it something, and what it is told. The way is weak: the core ends a stream by dropping its own.
+    async fn open(&self) -> Option<(ClientId, mpsc::WeakSender<Tell>, mpsc::Receiver<Tell>)> {
         let client = ClientId(self.streams.fetch_add(1, Ordering::Relaxed));
         let (tells, told) = mpsc::channel(UNREAD);
-        self.send(Command::Open(client, tells)).await.then_some((client, told))
+        let also = tells.downgrade();
+        self.send(Command::Open(client, tells)).await.then_some((client, also, told))
     }
 
     /// False if the node has stopped.
@@ -57,9 +73,17 @@ impl Desk {
         answered.await.ok()
     }
 
+    /// What somebody may see of a gate, or of all.
+    async fn show(&self, who: &Identity, gate: Option<String>) -> Option<v1::StatusReply> {
+        let mut reply = report::of(self.look(gate).await?, self);
+        reply.gates.retain(|gate| self.guard.policy.authorise(who, Need::See(&gate.name)).is_ok());
+        Some(reply)
+    }
+
     /// Hands over what is to be seen whenever it has changed, until `tell` says that nobody wants it any more.
     async fn watch<F: Future<Output = bool>>(
         &self,
+        who: &Identity,
         gate: Option<String>,
         tell: impl Fn(v1::StatusReply) -> F,
     ) {
@@ -68,8 +92,7 @@ impl Desk {
         self.send(Command::Watch(true)).await;
         loop {
             changes.mark_unchanged();
-            let Some(seen) = self.look(gate.clone()).await else { return };
-            let reply = report::of(seen, self);
+            let Some(reply) = self.show(who, gate.clone()).await else { return };
             if last.as_ref().is_none_or(|last| !report::same(last, &reply)) {
                 last = Some(reply.clone());
                 if !tell(reply).await {
@@ -87,59 +110,14 @@ impl Desk {
     async fn numbers(&self) -> Option<String> {
         let (answer, answered) = oneshot::channel();
         self.send(Command::Numbers(answer)).await;
-        answered.await.ok()
+        answered.await.ok().map(|text| text + &self.guard.numbers())
     }
 }
 
-/// Where clients ask.
-#[derive(Debug)]
-pub(crate) enum Door {
-    Tcp(TcpListener),
-    Unix(UnixListener, PathBuf),
-}
-
-impl Door {
-    /// Opens `HOST:PORT` or `unix:PATH`. A socket that a node left behind is taken over; one in use is not.
-    pub(crate) async fn open(address: &str) -> io::Result<Self> {
-        let Some(path) = address.strip_prefix("unix:") else {
-            return Ok(Self::Tcp(TcpListener::bind(address).await?));
-        };
-        let path = PathBuf::from(path);
-        if std::fs::symlink_metadata(&path).is_ok_and(|file| file.file_type().is_socket()) {
-            if tokio::net::UnixStream::connect(&path).await.is_ok() {
-                return Err(io::Error::new(io::ErrorKind::AddrInUse, "another node serves this socket"));
-            }
-            std::fs::remove_file(&path)?;
-        }
-        Ok(Self::Unix(UnixListener::bind(&path)?, path))
-    }
-
-    /// How clients write it.
-    pub(crate) fn address(&self) -> io::Result<String> {
-        match self {
-            Self::Tcp(listener) => Ok(format!("http://{}", listener.local_addr()?)),
-            Self::Unix(_, path) => Ok(format!("unix:{}", path.display())),
-        }
-    }
-
-    /// Serves clients until the node stops.
-    pub(crate) async fn serve(self, desk: Desk, mut stop: watch::Receiver<bool>) {
-        let api = tonic::service::Routes::new(GatesServer::new(grpc::Api(desk.clone())));
-        let app = api.into_axum_router().merge(http::routes(desk));
-        let stopped = async move { stopped(&mut stop).await };
-        let served = match self {
-            Self::Tcp(listener) => {
-                let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
-                axum::serve(listener, app).with_graceful_shutdown(stopped).await
-            }
-            Self::Unix(listener, path) => {
-                let served = axum::serve(listener, app).with_graceful_shutdown(stopped).await;
-                let _ = std::fs::remove_file(path);
-                served
-            }
-        };
-        if let Err(error) = served {
-            tracing::error!(%error, "the API has failed");
-        }
-    }
+/// All that clients can ask, behind the guard.
+fn app(desk: Desk) -> axum::Router {
+    let guard = desk.guard.clone();
+    let api = GatesServer::new(grpc::Api(desk.clone())).max_decoding_message_size(guard.message_bytes());
+    let app = tonic::service::Routes::new(api).into_axum_router().merge(http::routes(desk));
+    app.layer(axum::middleware::from_fn_with_state(guard, guard::identify))
 }

@@ -55,6 +55,7 @@ impl<const GRANTS: bool> Protocol for Throw<GRANTS> {
             Input::Deliver { .. }
             | Input::Withdraw
             | Input::Resize(_)
+            | Input::Reserved(_)
             | Input::Lease(_)
             | Input::Expire(_)
             | Input::Crashed(..)

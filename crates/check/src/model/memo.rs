@@ -62,6 +62,7 @@ fn plain<P: Protocol>(input: &Given<P>) -> InputOf<P> {
         Input::Withdraw => Input::Withdraw,
         Input::Release { grant } => Input::Release { grant: *grant },
         Input::Resize(k) => Input::Resize(*k),
+        Input::Reserved(slots) => Input::Reserved(slots.clone()),
         Input::Lease(valid) => Input::Lease(*valid),
         Input::Expire(timer) => Input::Expire(timer.clone()),
         Input::Crashed(node, life) => Input::Crashed(*node, *life),

@@ -94,6 +94,7 @@ impl Protocol for Generous {
             Input::Acquire { .. }
             | Input::Withdraw
             | Input::Lease(_)
+            | Input::Reserved(_)
             | Input::Deliver { .. }
             | Input::Expire(_)
             | Input::Crashed(..)

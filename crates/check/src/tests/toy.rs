@@ -150,7 +150,7 @@ impl Protocol for Toy {
             Input::Deliver { message: Note::Note(note), .. } => return self.note(note),
             Input::Crashed(node, life) => self.heard.push((node, life.0, false)),
             Input::Joined(node, life) => self.heard.push((node, life.0, true)),
-            Input::Lease(_) => {}
+            Input::Lease(_) | Input::Reserved(_) => {}
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 //! Any voter may be one. Nothing of it is in the log: if it dies, the next one collects anew, and the ages in the promises keep the time
 //! that has passed already.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use kgate_core::{Incarnation, NodeId, Span, Time};
@@ -23,6 +24,11 @@ impl Promised {
     /// Time without an answer of that voter: what it said, and what the own clock has counted since.
     fn waited(self, now: Time) -> Span {
         self.age + now.since(self.received)
+    }
+
+    /// When that is enough.
+    fn ripe(self, wait: Span) -> Time {
+        self.received + Span(wait.0.saturating_sub(self.age.0))
     }
 }
 
@@ -77,20 +83,21 @@ impl Evictor {
     /// E3: whom to evict now.
     pub(super) fn proposals(&mut self, known: &Known, now: Time) -> Vec<Proposal> {
         let propose = |(node, case): (&NodeId, &mut Case)| {
-            let due = ripe(known, *node, case, now)?;
+            let due = ripe(known, *node, case)?;
             if now < due + known.turn() || !case.retry.take(now) {
                 return None;
             }
             let (incarnation, at, voters_at) = (case.incarnation, case.at, known.voters.at);
-            let waited = quorum_waited(known, case, now)?.min(now.since(known.voters_since));
+            let waited = |node| case.promises.get(&node).map(|promised| promised.waited(now));
+            let waited = known.voters.reached(waited)?.min(now.since(known.voters_since));
             Some(Proposal::Evict { node: *node, incarnation, at, voters_at, waited })
         };
         self.cases.iter_mut().filter_map(propose).collect()
     }
 
-    pub(super) fn next_due(&self, known: &Known, now: Time) -> Option<Time> {
+    pub(super) fn next_due(&self, known: &Known) -> Option<Time> {
         let due = |(node, case): (&NodeId, &Case)| {
-            let ripe = ripe(known, *node, case, now)?;
+            let ripe = ripe(known, *node, case)?;
             Some((ripe + known.turn()).max(case.retry.next()))
         };
         self.cases.iter().filter_map(due).min()
@@ -104,20 +111,14 @@ fn suspicion<'a>(known: &'a Known, node: NodeId, case: &Case) -> Option<&'a Memb
         .then_some(member)
 }
 
-/// How long a quorum of the voters has given no answer.
-fn quorum_waited(known: &Known, case: &Case, now: Time) -> Option<Span> {
-    known.voters.reached(|node| case.promises.get(&node).map(|promised| promised.waited(now)))
-}
-
 /// E3: when a quorum of the newest voters is ripe, and W has passed since this node applied them. (Promises that nodes gave before they
 /// were voters prove nothing while the old voters could still answer.) None: not by waiting alone.
-fn ripe(known: &Known, node: NodeId, case: &Case, now: Time) -> Option<Time> {
+fn ripe(known: &Known, node: NodeId, case: &Case) -> Option<Time> {
     let wait = suspicion(known, node, case)?.terms.wait();
     if known.is_behind() || known.newest().at != known.voters.at || !known.voters.has(known.me) {
         return None;
     }
-    // The instant stays where it was once it is over: whoever waits for its turn counts from it.
-    let waited = quorum_waited(known, case, now)?;
-    let at = Time((now + wait).0.saturating_sub(waited.0));
-    Some(at.max(known.voters_since + wait))
+    let ripe = |node| case.promises.get(&node).map(|promised| Reverse(promised.ripe(wait)));
+    let Reverse(ripe) = known.voters.reached(ripe)?;
+    Some(ripe.max(known.voters_since + wait))
 }

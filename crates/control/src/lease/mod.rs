@@ -264,7 +264,7 @@ impl Leases {
         [
             Some(self.holder.next_due()),
             self.voter.next_due(),
-            self.evictor.next_due(&self.known, now),
+            self.evictor.next_due(&self.known),
             self.silence.next_due(&self.known, now),
             former.map(|(_, retry)| retry.next()),
         ]
@@ -310,7 +310,9 @@ impl Leases {
         let lease = known.own_terms().map_or(known.timing.lease, |terms| terms.lease);
         let (mut answering, mut missing) = (Vec::new(), Vec::new());
         for (node, said) in self.holder.voters(known) {
+            let own = node == known.me && voter::refusal(known, node, known.incarnation).is_none();
             match said {
+                _ if own => answering.push(node),
                 Some(said) if said.answered.is_some_and(|sent| now.since(sent) < lease) => {
                     answering.push(node)
                 }

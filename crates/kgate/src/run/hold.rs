@@ -45,6 +45,7 @@ pub(crate) fn acquire(args: &AcquireArgs, given: &ArgMatches) -> Result<ExitCode
     if let Some(node) = &wish.node {
         run.arg("--node").arg(node);
     }
+    run.args(wish.credentials.words());
     if let Some(k) = wish.k {
         run.arg("-k").arg(k.to_string());
     }

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use super::lease_clock::LeaseInstant;
 use super::margins::Margins;
+use crate::credentials::CredentialArgs;
 
 /// The side that asks a node.
 pub(crate) trait Keeper {
@@ -41,6 +42,8 @@ pub(crate) struct Wish {
     pub(crate) gate: String,
     /// The node that is asked; whichever is there, if none.
     pub(crate) node: Option<String>,
+    /// How it is shown who asks.
+    pub(crate) credentials: CredentialArgs,
     /// What is run, for people.
     pub(crate) command: String,
     /// The k that the gate must have, or gets if it is new.

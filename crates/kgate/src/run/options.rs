@@ -10,6 +10,7 @@ use clap::{ArgMatches, Args};
 use super::exit;
 use super::keeper::{Wait, Wish};
 use super::margins::Margins;
+use crate::credentials::CredentialArgs;
 
 /// Shown below `kgate run --help`.
 pub(crate) const RUN_HELP: &str = "\
@@ -30,7 +31,9 @@ Examples:
   Not at all rather than later:
     kgate run backup -k 1 -n -- backup.sh
   Two slots, waited for up to a minute:
-    kgate run licences -p 2 -w 1m -- simulate model.json";
+    kgate run licences -p 2 -w 1m -- simulate model.json
+  At a node elsewhere:
+    kgate run builds -k 3 --node https://10.0.0.1:7400 --ca ca.pem --cert client-ci.pem --key client-ci.key -- make";
 
 /// `kgate run NAME .. -- CMD ..`.
 #[derive(Debug, Args)]
@@ -95,9 +98,11 @@ pub(crate) struct AskArgs {
     /// Exit code when the wait is over or -n finds no free slot
     #[arg(short = 'E', long, value_name = "CODE", default_value_t = exit::OCCUPIED, env = "KGATE_OPT_CONFLICT_EXIT_CODE")]
     pub(crate) conflict_exit_code: u8,
-    /// The node to ask: HOST:PORT or unix:PATH [default: the node of this machine, or one that is started for this user]
+    /// The node to ask: HOST:PORT, https://HOST:PORT or unix:PATH [default: the node of this machine, or one that is started for this user]
     #[arg(long, value_name = "ADDR", env = "KGATE_OPT_NODE")]
     pub(crate) node: Option<String>,
+    #[command(flatten)]
+    pub(crate) credentials: CredentialArgs,
     /// From SIGTERM to SIGKILL when the permit is lost
     #[arg(long, value_name = "DUR", default_value = "1s", value_parser = duration, env = "KGATE_OPT_GRACE")]
     pub(crate) grace: Duration,
@@ -128,7 +133,17 @@ impl AskArgs {
         }
         let margins = Margins { grace: self.grace, kill: Margins::KILL };
         let (gate, node) = (self.name.clone(), self.node.clone());
-        Ok(Wish { gate, node, command: String::new(), k: self.k, permits: self.permits, wait, margins })
+        let credentials = self.credentials.absolute();
+        Ok(Wish {
+            gate,
+            node,
+            credentials,
+            command: String::new(),
+            k: self.k,
+            permits: self.permits,
+            wait,
+            margins,
+        })
     }
 }
 

@@ -110,6 +110,17 @@ fn is_dead(process: Pid) -> bool {
     }
 }
 
+/// What a process runs, as far as it can be told: where its stack begins, which a fork keeps and every exec throws dice for.
+pub(crate) type Image = u64;
+
+/// What that process runs now; 0 if that cannot be seen.
+pub(crate) fn image(process: Pid) -> Image {
+    const START_OF_STACK: usize = 25;
+    let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())).unwrap_or_default();
+    let start = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(START_OF_STACK));
+    start.and_then(|start| start.parse().ok()).unwrap_or(0)
+}
+
 /// The name in brackets may hold anything. A process whose first thread ended shows as a zombie while the others run on.
 fn says_dead(stat: &str) -> bool {
     const THREADS: usize = 17;

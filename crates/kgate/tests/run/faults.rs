@@ -12,6 +12,7 @@ use crate::scene::{Running, Scene, family, is_gone, wait_for};
 
 pub(crate) const TESTS: &[Test] = &[
     ("faults::a_loss_ends_the_family", a_loss_ends_the_family),
+    ("faults::another_program_is_told_again", another_program_is_told_again),
     ("faults::a_family_that_ignores_term_is_killed", a_family_that_ignores_term_is_killed),
     ("faults::a_stopped_family_is_killed", a_stopped_family_is_killed),
     ("faults::silence_is_a_loss", silence_is_a_loss),
@@ -58,6 +59,15 @@ fn a_loss_ends_the_family() {
     released_once(&running);
     let heard = std::fs::read_to_string(running.scene.path("heard")).unwrap_or_default();
     assert_eq!(heard, "x\nx\n", "each heard TERM once");
+}
+
+/// A TERM that was heard before `exec` is lost with the handler, as between a shell's `fork` and `exec`: the new program hears it too.
+fn another_program_is_told_again() {
+    let (mut running, members) = start_with("1h", "'exec sleep 1000'", None);
+    running.order("lost");
+    assert_eq!(running.code(), Some(121));
+    running.expect_gone(&members);
+    released_once(&running);
 }
 
 /// SIGKILL after the grace, and not before.

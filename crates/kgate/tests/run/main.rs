@@ -3,6 +3,9 @@
 //! The machinery starts its own binary again as guard and as stage. So this one is, by its first argument, `kgate run` around
 //! the fake keeper, or the tests of it.
 
+#[allow(dead_code)]
+#[path = "../../src/credentials.rs"]
+mod credentials;
 #[allow(dead_code, unused_imports, unreachable_pub)]
 #[path = "../../src/run/mod.rs"]
 mod run;

@@ -14,5 +14,6 @@ mod frozen;
 mod killed;
 mod restarts;
 mod scene;
+mod secure;
 mod strangers;
 mod waiters;

@@ -52,6 +52,19 @@ pub(super) fn load(
     ca: &Path,
     name: &str,
 ) -> Result<(ClientConfig, ServerConfig), NotLoaded> {
+    let (certificates, private, roots) = read(chain, key, ca)?;
+    super::bears(&certificates[0], name).map_err(|error| NotLoaded::Name {
+        path: chain.into(),
+        name: name.into(),
+        error: error.to_string(),
+    })?;
+    both_sides(certificates, private, roots).map_err(|error| apart(chain, key, &error))
+}
+
+/// What the three files hold.
+pub(super) type Read = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>, RootCertStore);
+
+pub(super) fn read(chain: &Path, key: &Path, ca: &Path) -> Result<Read, NotLoaded> {
     let certificates = certificates(chain)?;
     let private = PrivateKeyDer::from_pem_file(key).map_err(|error| file(key, &error))?;
     let mut roots = RootCertStore::empty();
@@ -59,17 +72,12 @@ pub(super) fn load(
         let added = roots.add(root);
         added.map_err(|error| NotLoaded::File { path: ca.into(), error: error.to_string() })?;
     }
-    super::bears(&certificates[0], name).map_err(|error| NotLoaded::Name {
-        path: chain.into(),
-        name: name.into(),
-        error: error.to_string(),
-    })?;
-    let together = |error: rustls::Error| NotLoaded::Together {
-        chain: chain.into(),
-        key: key.into(),
-        error: error.to_string(),
-    };
-    both_sides(certificates, private, roots).map_err(together)
+    Ok((certificates, private, roots))
+}
+
+/// A certificate and a key that are not of each other.
+pub(super) fn apart(chain: &Path, key: &Path, error: &rustls::Error) -> NotLoaded {
+    NotLoaded::Together { chain: chain.into(), key: key.into(), error: error.to_string() }
 }
 
 fn both_sides(

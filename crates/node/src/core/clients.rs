@@ -7,7 +7,7 @@ use super::letter::GateId;
 use super::sessions::{Request, RequestState};
 use super::timers::Due;
 use super::view::Process;
-use super::{Action, ClientId, Core, Outcome, RequestKey, SessionId};
+use super::{Action, ClientId, Core, Outcome, RequestKey, Secret, SessionId};
 
 /// What a client asks by its stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,9 +17,9 @@ pub enum Ask {
         /// The process that asks.
         process: Process,
         /// The session and its secret, to go on with it.
-        resume: Option<(SessionId, u128)>,
+        resume: Option<(SessionId, Secret)>,
         /// The secret of a new session; drawn by whoever reads the stream, never by the client.
-        secret: u128,
+        secret: Secret,
     },
     /// I want permits.
     Acquire {
@@ -63,7 +63,7 @@ pub enum Tell {
         /// The session.
         session: SessionId,
         /// Its secret.
-        secret: u128,
+        secret: Secret,
         /// How long its word counts from when it was asked; for ever, if none.
         valid_for: Option<Span>,
         /// The requests that it holds permits for: none in a new session.
@@ -141,6 +141,8 @@ pub enum Why {
     NoNode,
     /// There is no such session any more.
     NoSession,
+    /// It may not.
+    Forbidden,
     /// Too few voters answer: nothing can be granted here.
     NoQuorum,
 }
@@ -221,8 +223,8 @@ impl Core {
         now: Time,
         client: ClientId,
         process: Process,
-        resume: Option<(SessionId, u128)>,
-        secret: u128,
+        resume: Option<(SessionId, Secret)>,
+        secret: Secret,
         actions: &mut Vec<Action>,
     ) {
         let (session, secret) = match resume {

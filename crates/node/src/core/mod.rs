@@ -4,7 +4,7 @@
 //! driven by hand in a test, by a simulator, and by the shell with real sockets.
 //!
 //! - `gate.rs`: a protocol and its local clients; `catalogue.rs`: which gates there are;
-//! - `sessions.rs`: who is at the other end of a stream; `clients.rs`: what clients ask; `bound.rs`: permits that are bound to processes;
+//! - `sessions.rs`: who is at the other end of a stream; `secret.rs`: by what it is known again; `clients.rs`: what clients ask; `bound.rs`: permits that are bound to processes;
 //! - `peers.rs`: letters from other nodes, who of them has crashed; `letter.rs`: the letters;
 //! - `control/`: the agreed log, the lease of this node and its own life, where failures are not crash-stop;
 //! - `park.rs`: a clean stop, and going on after it;
@@ -19,6 +19,7 @@ mod letter;
 mod look;
 mod park;
 mod peers;
+mod secret;
 mod sessions;
 mod timers;
 mod view;
@@ -31,6 +32,7 @@ pub use gate::Counters;
 pub use letter::{GateId, Letter};
 pub use look::Report;
 pub use park::Parked;
+pub use secret::Secret;
 pub use sessions::Terms;
 pub use view::{Client, GateView, Process, Who};
 

@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 
 use super::letter::GateId;
 use super::view::Process;
-use super::{ClientId, RequestKey, SessionId};
+use super::{ClientId, RequestKey, Secret, SessionId};
 
 /// One session.
 #[derive(Debug)]
 pub(super) struct Session {
-    secret: u128,
+    secret: Secret,
     /// Its stream, while it has one.
     pub(super) client: Option<ClientId>,
     pub(super) process: Process,
@@ -105,7 +105,13 @@ impl Sessions {
     }
 
     /// A client begins a session.
-    pub(super) fn open(&mut self, now: Time, client: ClientId, secret: u128, process: Process) -> SessionId {
+    pub(super) fn open(
+        &mut self,
+        now: Time,
+        client: ClientId,
+        secret: Secret,
+        process: Process,
+    ) -> SessionId {
         self.opened += 1;
         let id = SessionId(self.opened);
         let until = self.terms.until(now);
@@ -120,8 +126,13 @@ impl Sessions {
     pub(super) fn open_detached(&mut self, process: Process) -> SessionId {
         self.opened += 1;
         let id = SessionId(self.opened);
-        let session =
-            Session { secret: 0, client: None, process, until: Time::NEVER, requests: BTreeMap::new() };
+        let session = Session {
+            secret: Secret::NONE,
+            client: None,
+            process,
+            until: Time::NEVER,
+            requests: BTreeMap::new(),
+        };
         self.sessions.insert(id, session);
         id
     }
@@ -135,7 +146,7 @@ impl Sessions {
             });
             let requests: Vec<(u64, u32, bool)> = requests.collect();
             let Session { secret, process, until, .. } = session;
-            ParkedSession { id: id.0, secret: *secret, process: process.clone(), until: *until, requests }
+            ParkedSession { id: id.0, secret: secret.0, process: process.clone(), until: *until, requests }
         });
         (self.opened, parked.filter(|session| !session.requests.is_empty()).collect())
     }
@@ -148,7 +159,13 @@ impl Sessions {
             let requests = requests.into_iter().map(|(number, gate, loses)| {
                 (number, Request { gate: Some(GateId(gate)), state: state(loses) })
             });
-            let session = Session { secret, client: None, process, until, requests: requests.collect() };
+            let session = Session {
+                secret: Secret(secret),
+                client: None,
+                process,
+                until,
+                requests: requests.collect(),
+            };
             self.ends.insert((until, SessionId(id)));
             self.sessions.insert(SessionId(id), session);
         }
@@ -162,9 +179,9 @@ impl Sessions {
     }
 
     /// A client goes on with its session, by another stream; false if there is none, or it is another's.
-    pub(super) fn resume(&mut self, now: Time, client: ClientId, id: SessionId, secret: u128) -> bool {
+    pub(super) fn resume(&mut self, now: Time, client: ClientId, id: SessionId, secret: Secret) -> bool {
         let Some(session) =
-            self.sessions.get_mut(&id).filter(|session| session.secret == secret && secret != 0)
+            self.sessions.get_mut(&id).filter(|session| session.secret.is(secret) && secret != Secret::NONE)
         else {
             return false;
         };

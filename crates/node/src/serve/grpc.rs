@@ -1,16 +1,21 @@
 //! gRPC: sessions, status, watch.
 
+use std::sync::Arc;
+
 use kgate_api::v1;
 use kgate_api::v1::ask::Ask as Said;
 use kgate_api::v1::gates_server::Gates;
 use kgate_api::v1::tell::Tell as Say;
+use kgate_control::timing::Timing;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{Desk, report};
-use crate::core::{Ask, ClientId, Process, SessionId, Tell, Why};
+use super::Desk;
+use super::authorisation::{Identity, Need};
+use super::visit::Visit;
+use crate::core::{Ask, ClientId, Process, Secret, SessionId, Tell, Why};
 use crate::shell::Command;
 
 /// The service.
@@ -23,6 +28,16 @@ fn stopped() -> Status {
     Status::unavailable("this node has stopped")
 }
 
+/// Who asks, as the guard has found out.
+fn caller<T>(request: &Request<T>) -> Identity {
+    request.extensions().get::<Identity>().cloned().expect("the guard has let it in")
+}
+
+/// Whether somebody may see one gate; of all, it is shown those that it may.
+fn may_see(desk: &Desk, who: &Identity, gate: Option<&str>) -> Result<(), Status> {
+    gate.map_or(Ok(()), |gate| desk.guard.authorise(who, Need::See(gate)).map_err(Status::from))
+}
+
 #[tonic::async_trait]
 impl Gates for Api {
     type SessionStream = Boxed<v1::Tell>;
@@ -33,16 +48,22 @@ impl Gates for Api {
         request: Request<Streaming<v1::Ask>>,
     ) -> Result<Response<Self::SessionStream>, Status> {
         let desk = self.0.clone();
-        let (client, told) = desk.open().await.ok_or_else(stopped)?;
-        tokio::spawn(listen(desk.clone(), client, request.into_inner()));
-        let node = desk.node;
-        let tells = ReceiverStream::new(told).map(move |tell| Ok(v1::Tell { tell: Some(say(tell, node)) }));
+        let visit = Visit::begin(desk.guard.clone(), caller(&request))?;
+        let (client, also, told) = desk.open().await.ok_or_else(stopped)?;
+        let (node, timing) = (desk.node, desk.timing);
+        tokio::spawn(listen(desk, visit.clone(), client, also, request.into_inner()));
+        let tells = ReceiverStream::new(told).map(move |tell| {
+            visit.tells(&tell);
+            Ok(v1::Tell { tell: Some(say(tell, node, timing)) })
+        });
         Ok(Response::new(Box::pin(tells)))
     }
 
     async fn status(&self, request: Request<v1::StatusRequest>) -> Result<Response<v1::StatusReply>, Status> {
-        let seen = self.0.look(request.into_inner().gate).await.ok_or_else(stopped)?;
-        Ok(Response::new(report::of(seen, &self.0)))
+        let who = caller(&request);
+        let gate = request.into_inner().gate;
+        may_see(&self.0, &who, gate.as_deref())?;
+        Ok(Response::new(self.0.show(&who, gate).await.ok_or_else(stopped)?))
     }
 
     async fn watch(
@@ -50,9 +71,11 @@ impl Gates for Api {
         request: Request<v1::StatusRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
         let (replies, stream) = mpsc::channel(1);
+        let who = caller(&request);
         let (desk, gate) = (self.0.clone(), request.into_inner().gate);
+        may_see(&desk, &who, gate.as_deref())?;
         tokio::spawn(async move {
-            desk.watch(gate, |reply| {
+            desk.watch(&who, gate, |reply| {
                 let replies = replies.clone();
                 async move { replies.send(Ok(reply)).await.is_ok() }
             })
@@ -63,20 +86,48 @@ impl Gates for Api {
 }
 
 /// Hands on what a client says, until it says nothing more.
-async fn listen(desk: Desk, client: ClientId, mut stream: Streaming<v1::Ask>) {
-    while let Ok(Some(v1::Ask { ask })) = stream.message().await {
+async fn listen(
+    desk: Desk,
+    visit: Arc<Visit>,
+    client: ClientId,
+    also: mpsc::WeakSender<Tell>,
+    mut stream: Streaming<v1::Ask>,
+) {
+    loop {
+        let ask = match stream.message().await {
+            Ok(Some(v1::Ask { ask })) => ask,
+            Ok(None) => break,
+            Err(status) => {
+                if let Some(refusal) = desk.guard.too_long(&status)
+                    && let Some(tells) = also.upgrade()
+                {
+                    let _ = tells.send(Tell::Closed { why: refusal.why(), text: refusal.text }).await;
+                }
+                break;
+            }
+        };
+        visit.pace().await;
         let Some(said) = ask else { continue };
-        if !desk.send(Command::Ask(client, heard(said))).await {
-            return;
+        let mut ask = heard(said);
+        if let Err((number, refusal)) = visit.hears(&mut ask) {
+            let Some(tells) = also.upgrade() else { break };
+            let refused = Tell::Refused { number, why: refusal.why(), text: refusal.text };
+            if tells.send(refused).await.is_err() {
+                break;
+            }
+        } else if !desk.send(Command::Ask(client, ask)).await {
+            break;
         }
     }
     desk.send(Command::Gone(client)).await;
+    visit.end();
 }
 
 fn heard(said: Said) -> Ask {
     match said {
         Said::Hello(v1::Hello { process, session, secret }) => {
-            let secret = <[u8; 16]>::try_from(secret.as_slice()).map_or(0, u128::from_be_bytes);
+            let secret = <[u8; 16]>::try_from(secret.as_slice())
+                .map_or(Secret::NONE, |bytes| Secret(u128::from_be_bytes(bytes)));
             let resume = session.map(|session| (SessionId(session), secret));
             Ask::Hello { process: process_of(process), resume, secret: new_secret() }
         }
@@ -96,10 +147,10 @@ fn heard(said: Said) -> Ask {
 }
 
 /// A secret that nobody can guess.
-pub(super) fn new_secret() -> u128 {
+pub(super) fn new_secret() -> Secret {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).expect("the system has random bytes");
-    u128::from_be_bytes(bytes)
+    Secret(u128::from_be_bytes(bytes))
 }
 
 fn process_of(process: Option<v1::Process>) -> Process {
@@ -107,14 +158,17 @@ fn process_of(process: Option<v1::Process>) -> Process {
     Process { pid, host, user, command }
 }
 
-fn say(tell: Tell, node: u32) -> Say {
+fn say(tell: Tell, node: u32, timing: Option<Timing>) -> Say {
     match tell {
         Tell::Welcome { session, secret, valid_for, holds } => Say::Welcome(v1::Welcome {
             session: session.0,
-            secret: secret.to_be_bytes().to_vec(),
+            secret: secret.0.to_be_bytes().to_vec(),
             node,
             valid_for_ns: valid_for.map(|span| span.0),
             holds,
+            lease_ns: timing.map(|timing| timing.lease.0),
+            renew_every_ns: timing.map(|timing| timing.session_ping.0),
+            stop_max_ns: timing.map(|timing| (timing.grace_max() + timing.kill).0),
         }),
         Tell::Granted { number, slots, fence, permits } => {
             let fence = fence.map(|fence| fence.0.to_be_bytes().to_vec());
@@ -143,6 +197,7 @@ pub(super) fn kind(why: Why) -> v1::Why {
         Why::NoGate => v1::Why::NoGate,
         Why::NoNode => v1::Why::NoNode,
         Why::NoSession => v1::Why::NoSession,
+        Why::Forbidden => v1::Why::Forbidden,
         Why::NoQuorum => v1::Why::NoQuorum,
     }
 }

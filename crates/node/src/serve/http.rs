@@ -11,21 +11,24 @@
 //! ```
 
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::{Path, Query, State};
+use axum::extract::{Extension, Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, put};
-use kgate_api::{explain, json, v1};
+use kgate_api::{explain, json};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::{Desk, grpc, report};
+use super::authorisation::{Identity, Need};
+use super::visit::Visit;
+use super::{Desk, grpc};
 use crate::core::{Ask, Process, Tell};
 use crate::shell::Command;
 
@@ -48,28 +51,35 @@ async fn healthz() -> &'static str {
     "ok\n"
 }
 
-async fn metrics(State(desk): State<Desk>) -> Response {
+async fn metrics(State(desk): State<Desk>, Extension(who): Extension<Identity>) -> Response {
+    if let Err(refusal) = desk.guard.authorise(&who, Need::SeeAll) {
+        return refusal.into_response();
+    }
     match desk.numbers().await {
         Some(text) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response(),
         None => stopped(),
     }
 }
 
-async fn look(desk: &Desk, gate: Option<String>) -> Option<v1::StatusReply> {
-    Some(report::of(desk.look(gate).await?, desk))
-}
-
-async fn status(State(desk): State<Desk>) -> Response {
-    look(&desk, None).await.map_or_else(stopped, |reply| axum::Json(json::status(&reply)).into_response())
+async fn status(State(desk): State<Desk>, Extension(who): Extension<Identity>) -> Response {
+    let reply = desk.show(&who, None).await;
+    reply.map_or_else(stopped, |reply| axum::Json(json::status(&reply)).into_response())
 }
 
 /// `NAME`, or `NAME/explain`: names of gates may have slashes.
-async fn gate(State(desk): State<Desk>, Path(path): Path<String>) -> Response {
+async fn gate(
+    State(desk): State<Desk>,
+    Extension(who): Extension<Identity>,
+    Path(path): Path<String>,
+) -> Response {
     let (name, explains) = match path.strip_suffix("/explain") {
         Some(name) => (name.to_owned(), true),
         None => (path, false),
     };
-    let Some(reply) = look(&desk, Some(name.clone())).await else { return stopped() };
+    if let Err(refusal) = desk.guard.authorise(&who, Need::See(&name)) {
+        return refusal.into_response();
+    }
+    let Some(reply) = desk.show(&who, Some(name.clone())).await else { return stopped() };
     match reply.gates.first() {
         None => (StatusCode::NOT_FOUND, format!("there is no gate `{name}`\n")).into_response(),
         Some(gate) if explains => explain(&reply, gate).into_response(),
@@ -77,10 +87,10 @@ async fn gate(State(desk): State<Desk>, Path(path): Path<String>) -> Response {
     }
 }
 
-async fn watch(State(desk): State<Desk>) -> Response {
+async fn watch(State(desk): State<Desk>, Extension(who): Extension<Identity>) -> Response {
     let (lines, stream) = mpsc::channel(1);
     tokio::spawn(async move {
-        desk.watch(None, |reply| {
+        desk.watch(&who, None, |reply| {
             let lines = lines.clone();
             async move { lines.send(line(&json::status(&reply))).await.is_ok() }
         })
@@ -108,16 +118,19 @@ struct Wish {
 
 async fn hold(
     State(desk): State<Desk>,
+    Extension(who): Extension<Identity>,
     Path(path): Path<String>,
     Query(wish): Query<Wish>,
     body: Body,
 ) -> Response {
     let gate = path.strip_suffix("/hold").unwrap_or(&path).to_owned();
-    let Some((client, mut told)) = desk.open().await else { return stopped() };
+    let visit = match Visit::begin(desk.guard.clone(), who) {
+        Ok(visit) => visit,
+        Err(refusal) => return refusal.into_response(),
+    };
     let process = Process { command: "HTTP".into(), ..Process::default() };
-    let secret = grpc::new_secret();
-    desk.send(Command::Ask(client, Ask::Hello { process, resume: None, secret })).await;
-    let acquire = Ask::Acquire {
+    let mut hello = Ask::Hello { process, resume: None, secret: grpc::new_secret() };
+    let mut acquire = Ask::Acquire {
         number: 0,
         gate,
         weight: wish.permits.unwrap_or(1),
@@ -125,11 +138,19 @@ async fn hold(
         waits: !wish.no_wait,
         process: None,
     };
+    for ask in [&mut hello, &mut acquire] {
+        if let Err((_, refusal)) = visit.hears(ask) {
+            return refusal.into_response();
+        }
+    }
+    let Some((client, _, mut told)) = desk.open().await else { return stopped() };
+    desk.send(Command::Ask(client, hello)).await;
     desk.send(Command::Ask(client, acquire)).await;
-    tokio::spawn(renew(desk.clone(), client, body));
+    tokio::spawn(renew(desk.clone(), visit.clone(), client, body));
     let (lines, stream) = mpsc::channel(16);
     tokio::spawn(async move {
         while let Some(tell) = told.recv().await {
+            visit.tells(&tell);
             let Some(value) = shown(&tell) else { continue };
             if lines.send(line(&value)).await.is_err() {
                 return;
@@ -140,18 +161,21 @@ async fn hold(
 }
 
 /// Each piece of the body says that the client is there; its end says nothing, and the session runs out by itself.
-async fn renew(desk: Desk, client: crate::core::ClientId, body: Body) {
+async fn renew(desk: Desk, visit: Arc<Visit>, client: crate::core::ClientId, body: Body) {
     let mut pieces = body.into_data_stream();
     let mut sequence = 0;
     while let Some(Ok(piece)) = pieces.next().await {
+        visit.pace().await;
         sequence += 1;
         let released = piece.split(|byte| *byte == b'\n').any(|line| line.trim_ascii() == b"release");
-        let ask = if released { Ask::Bye } else { Ask::Renew { sequence } };
+        let mut ask = if released { Ask::Bye } else { Ask::Renew { sequence } };
+        let _never_refused = visit.hears(&mut ask);
         if !desk.send(Command::Ask(client, ask)).await || released {
-            return;
+            return visit.end();
         }
     }
     desk.send(Command::Gone(client)).await;
+    visit.end();
 }
 
 fn shown(tell: &Tell) -> Option<serde_json::Value> {

@@ -134,6 +134,7 @@ impl Protocol for Heartbeat {
             | Input::Withdraw
             | Input::Release { .. }
             | Input::Resize(_)
+            | Input::Reserved(_)
             | Input::Lease(_)
             | Input::Crashed(..)
             | Input::Joined(..) => no_mutex(Self::NAME),

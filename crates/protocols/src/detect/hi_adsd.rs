@@ -190,6 +190,7 @@ impl Protocol for HiAdsd {
             | Input::Withdraw
             | Input::Release { .. }
             | Input::Resize(_)
+            | Input::Reserved(_)
             | Input::Lease(_)
             | Input::Crashed(..)
             | Input::Joined(..) => no_mutex(Self::NAME),

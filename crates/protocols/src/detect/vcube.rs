@@ -196,6 +196,7 @@ impl Protocol for VCube {
             | Input::Withdraw
             | Input::Release { .. }
             | Input::Resize(_)
+            | Input::Reserved(_)
             | Input::Lease(_)
             | Input::Crashed(..)
             | Input::Joined(..) => no_mutex(Self::NAME),

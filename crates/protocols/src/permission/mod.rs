@@ -296,6 +296,7 @@ impl<S: Spread> Protocol for Permission<S> {
                 Ok(())
             }
             Input::Resize(_) => unsupported("a change of k"),
+            Input::Reserved(_) => unsupported("slots that a log holds"),
             Input::Lease(_) => unsupported("leases"),
             Input::Joined(..) => unsupported("processes that come back: a crash is permanent"),
             Input::Expire(never) => match never {},

@@ -7,7 +7,7 @@ use kgate_core::NodeId;
 use smallvec::SmallVec;
 
 use super::debts::Debt;
-use super::defects::{S1, S8, S12, S15, SP2};
+use super::defects::{S1, S8, S12, S15, SP2, SP3};
 use super::message::{About, Answers, Report, Scope, SlotsMessage};
 use super::pending::Heed;
 use super::relay::Relay;
@@ -17,11 +17,15 @@ use super::{Out, Slots, SlotsTimer};
 impl Slots {
     /// The snapshot: what of this process stands in the way of a request.
     fn report(&self, stamp: Stamp) -> Report {
+        let mut holds = self.grants.older_than(stamp);
+        if !self.printed.has(SP3) {
+            holds.extend(&self.reserved); // Decided before any request that is out, by whomever.
+        }
         Report {
             node: self.me,
             life: self.life.unwrap_or(0),
             version: self.version,
-            holds: self.grants.older_than(stamp),
+            holds,
             ahead: self.pending.as_ref().is_some_and(|pending| pending.stamp < stamp),
             idle: self.grants.keeps_older_than(stamp),
         }

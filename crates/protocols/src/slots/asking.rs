@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use kgate_core::{GrantId, NodeId, Notice, Refusal, To};
 
-use super::defects::{S7, S9, S10, S11, S13, SP1};
+use super::defects::{S7, S9, S10, S11, S13, SP1, SP4};
 use super::grants::Grant;
 use super::lanes::Lane;
 use super::message::{About, Scope, SlotsMessage};
@@ -156,7 +156,10 @@ impl Slots {
             && let Some(&weight) = pending.parts.front()
         {
             let mut taken = pending.taken();
-            let crowd = taken.len();
+            if !self.printed.has(SP4) {
+                taken.extend(&self.reserved);
+            }
+            let crowd = taken.len().saturating_sub(self.reserved.len());
             self.grants.iter().for_each(|grant| taken.extend(&grant.slots));
             let Some(slots) = SlotSet::lowest(weight, self.permits, taken.as_slice()) else {
                 let keepers = pending.call();
@@ -238,6 +241,7 @@ impl Slots {
             && self.lease
             && next == Some(grant.slots.len())
             && grant.is_lasting(permits)
+            && !grant.slots.meets(&self.reserved)
             && count < u16::MAX - 2 * LONGEST_BATCH
             && (!others_wait || grant.passed < cohort);
         if !may {
@@ -278,7 +282,8 @@ impl Slots {
         let wanted = !self.is_roomy(0) || self.pending.is_some() && !self.printed.has(S10);
         let permits = self.permits;
         let grant = self.grants.in_use(id).expect("seen by the caller");
-        let keeps = self.options.keep && !wanted && grant.is_lasting(permits);
+        let held_by_log = grant.slots.meets(&self.reserved);
+        let keeps = self.options.keep && !wanted && grant.is_lasting(permits) && !held_by_log;
         if keeps {
             (grant.id, grant.passed) = (None, 0);
             if !self.debts.is_empty() {
@@ -292,7 +297,8 @@ impl Slots {
     /// Whether there seem to be slots for all that are known to want some, and for `more` units, beside those here. Whoever finds that there are not asks
     /// again, and gets what is only kept.
     pub(super) fn is_roomy(&self, more: u32) -> bool {
-        let here = self.grants.units() + u64::from(self.crowd) + u64::from(more);
+        let held_by_log = self.reserved.count_below(self.permits) as u64;
+        let here = self.grants.units() + held_by_log + u64::from(self.crowd) + u64::from(more);
         let alone = more == 0 && self.debts.is_empty();
         alone || self.debts.wanted().is_some_and(|wanted| here + wanted <= u64::from(self.permits))
     }
@@ -308,6 +314,11 @@ impl Slots {
     /// How many grants are in use.
     pub(super) fn in_use(&self) -> usize {
         self.grants.iter().filter(|grant| grant.id.is_some()).count()
+    }
+
+    /// How many slots the log holds.
+    pub(super) fn held_by_log(&self) -> usize {
+        self.reserved.len() as usize
     }
 
     /// Whether a client that wants so many gets them at once.

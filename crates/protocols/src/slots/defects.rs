@@ -35,6 +35,10 @@ pub const S13: Printed = Printed(1 << 13);
 pub const SP1: Printed = Printed(1 << 14);
 /// Planted: a request does not move the receiver's clock.
 pub const SP2: Printed = Printed(1 << 15);
+/// Planted, for the world of the tests alone: what the log holds is not reported.
+pub(super) const SP3: Printed = Printed(1 << 17);
+/// Planted, for the world of the tests alone: what the log holds is free to whoever decides.
+pub(super) const SP4: Printed = Printed(1 << 18);
 
 /// What was kept quiet: any k slots held, not the first k.
 pub const S15: Printed = Printed(1 << 16);

@@ -5,7 +5,7 @@
 //! lane; between lanes it is not, and nobody can have more units at once than a lane has. At most k holds as before: each slot is in one lane.
 //!
 //! Who waits is placed by what its process knows, without a message: where a slot of its weight is kept; else where the fewest clients of this process wait or
-//! are inside; of equals, in turn. **A free lane never starves a full one for good**: whoever still waits after a while (`ask_again`, or
+//! are inside and the log holds the fewest slots; of equals, in turn. **A free lane never starves a full one for good**: whoever still waits after a while (`ask_again`, or
 //! `PATIENCE`) asks in one more lane as well, at last in all of them; when one grants, it leaves the other queues.
 //!
 //! Cost: each lane that is asked costs what `slots` costs. With one lane everything is handed through.
@@ -49,6 +49,12 @@ impl Lane {
     /// A slot of this lane as everybody calls it.
     pub(super) fn global(self, slot: u32) -> u32 {
         slot * u32::from(self.of) + u32::from(self.number)
+    }
+
+    /// Those of these slots that are in this lane, as it calls them itself.
+    fn local(self, slots: &[u32]) -> Box<[u32]> {
+        let of = u32::from(self.of);
+        slots.iter().filter(|slot| **slot % of == u32::from(self.number)).map(|slot| slot / of).collect()
     }
 
     /// How many of `permits` slots are in this lane.
@@ -248,7 +254,8 @@ impl Lanes {
         let rank = |lane: &u8| {
             let slots = &self.lanes[usize::from(*lane)];
             let in_turn = (several.asked + u64::from(slots.me.0) + u64::from(*lane)) % count;
-            (!slots.keeps(weight), slots.waiting() + slots.in_use(), in_turn)
+            let busy = slots.waiting() + slots.in_use() + slots.held_by_log();
+            (!slots.keeps(weight), busy, in_turn)
         };
         let wide_enough = |lane: &u8| self.lanes[usize::from(*lane)].lane.share(several.permits) >= weight;
         (0..self.count()).filter(|lane| !besides.contains(lane) && wide_enough(lane)).min_by_key(rank)
@@ -319,6 +326,18 @@ impl Lanes {
         (0..self.count()).try_for_each(|lane| {
             let share = self.lanes[usize::from(lane)].lane.share(permits);
             self.at(lane, now, Input::Resize(share), out)
+        })?;
+        self.time_those_that_wait(out);
+        Ok(())
+    }
+
+    fn on_reserved(&mut self, slots: &[u32], now: Time, out: &mut Out) -> Result<(), Refusal> {
+        if !slots.is_sorted_by(|a, b| a < b) {
+            return Err(Refusal::Junk("slots out of order"));
+        }
+        (0..self.count()).try_for_each(|lane| {
+            let local = self.lanes[usize::from(lane)].lane.local(slots);
+            self.at(lane, now, Input::Reserved(local), out)
         })?;
         self.time_those_that_wait(out);
         Ok(())
@@ -453,6 +472,8 @@ impl Protocol for Lanes {
             Input::Resize(permits) if several => self.on_resize(permits, now, out),
             Input::Acquire { weight } => self.at(0, now, Input::Acquire { weight }, out),
             Input::Withdraw => self.at(0, now, Input::Withdraw, out),
+            Input::Reserved(slots) if several => self.on_reserved(&slots, now, out),
+            Input::Reserved(slots) => self.at(0, now, Input::Reserved(slots), out),
             Input::Resize(permits) => self.at(0, now, Input::Resize(permits), out),
             Input::Release { grant } => self.at(self.lane_of(grant)?, now, Input::Release { grant }, out),
             Input::Deliver { from, message: LanesMessage { lane, message } } => {

@@ -15,6 +15,7 @@
 //! - `asking.rs`: clients, the request, the decision, what becomes of slots that are given back;
 //! - `answering.rs`: requests of others, debts, relays of the tree;
 //! - `membership.rs`: lives and views, from the log; `join.rs`: without one;
+//! - `reserved.rs`: slots that the agreed log holds;
 //! - `park.rs`: a clean stop, and going on after it;
 //! - `lanes.rs`: several independent queues under one roof.
 //!
@@ -36,6 +37,7 @@ mod park;
 mod pending;
 mod ranges;
 mod relay;
+mod reserved;
 mod slot_set;
 mod stamp;
 
@@ -95,6 +97,8 @@ pub struct Slots {
     wishes: VecDeque<u32>,
     pending: Option<Box<Pending>>,
     grants: Grants,
+    /// What the agreed log holds, as far as it has been applied here.
+    reserved: SlotSet,
     debts: Debts,
     relays: Relays,
     /// How many slots others held when this process last decided: a guess at how crowded it is, on which nothing but speed depends.
@@ -271,6 +275,7 @@ impl Protocol for Slots {
             wishes: VecDeque::new(),
             pending: None,
             grants: Grants::default(),
+            reserved: SlotSet::default(),
             debts: Debts::default(),
             relays: Relays::default(),
             crowd: 0,
@@ -296,6 +301,7 @@ impl Protocol for Slots {
             Input::Deliver { from, message } => return self.on_deliver(from, message, out),
             Input::Crashed(node, life) => return self.on_crashed(node, life.0, out),
             Input::Joined(node, life) => return self.on_joined(node, life.0, out),
+            Input::Reserved(slots) => return self.on_reserved(slots, out),
             Input::Resize(permits) => self.on_resize(permits, out),
             Input::Lease(valid) => self.on_lease(valid, out),
             Input::Expire(timer) => self.on_expire(timer, out),

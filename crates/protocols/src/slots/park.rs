@@ -1,7 +1,7 @@
 //! A clean stop: all that a process knows, put away, and taken up again by the same life (LEASES R1).
 //!
 //! To the others it is a pause in which messages were lost. So what is put away is what the lemmas of `docs/SLOTS.md` speak of: the clock, which no
-//! later stamp may fall below; the grants, which others were told of or not; the request that is out, under its own stamp; and the debts. What others can
+//! later stamp may fall below; the grants and what the log holds, which others were told of or not; the request that is out, under its own stamp; and the debts. What others can
 //! say again is not: who has answered is asked anew, and relays and requests of later views are as good as lost. Hence it is for links that lose messages
 //! ([`SlotOptions::ask_again`](kgate_core::SlotOptions)), and for members by the log, which is told anew as far as it goes beyond the view.
 //!
@@ -19,6 +19,7 @@ use super::debts::Debts;
 use super::fleet::Fleet;
 use super::grants::Grants;
 use super::pending::Pending;
+use super::slot_set::SlotSet;
 use super::stamp::{Clock, Stamp};
 use super::{Out, Slots};
 
@@ -38,6 +39,7 @@ pub struct ParkedLane {
     /// The request that is out: its stamp, what its clients want, and the count of its next fence.
     pending: Option<(Stamp, VecDeque<u32>, u16)>,
     grants: Grants,
+    reserved: SlotSet,
     debts: Debts,
     crowd: u32,
 }
@@ -75,6 +77,7 @@ impl Slots {
             wishes: self.wishes.clone(),
             pending: pending.map(|pending| (pending.stamp, pending.parts.clone(), pending.uses)),
             grants: self.grants.clone(),
+            reserved: self.reserved.clone(),
             debts: self.debts.clone(),
             crowd: self.crowd,
         })
@@ -93,6 +96,7 @@ impl Slots {
         self.granted = parked.granted;
         self.wishes = parked.wishes;
         self.grants = parked.grants;
+        self.reserved = parked.reserved;
         self.debts = parked.debts;
         self.crowd = parked.crowd;
         self.pending = parked.pending.map(|(stamp, parts, uses)| {

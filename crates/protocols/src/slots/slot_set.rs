@@ -11,6 +11,11 @@ use serde::{Deserialize, Serialize};
 pub struct SlotSet(Vec<u32>);
 
 impl SlotSet {
+    /// These, which should be in order: [`is_sound`](Self::is_sound) tells.
+    pub(super) fn new(slots: alloc::boxed::Box<[u32]>) -> Self {
+        Self(slots.into_vec())
+    }
+
     /// The lowest `count` slots below `permits` that are not in `taken`, which is in order; none if there are not so many.
     pub(super) fn lowest(count: u32, permits: u32, taken: &[u32]) -> Option<Self> {
         let mut taken = taken.iter().copied().peekable();
@@ -32,6 +37,21 @@ impl SlotSet {
         self.0.extend_from_slice(&other.0);
         self.0.sort_unstable();
         self.0.dedup();
+    }
+
+    /// Whether every slot of it is in another set.
+    pub(super) fn is_within(&self, other: &Self) -> bool {
+        self.0.iter().all(|slot| other.0.binary_search(slot).is_ok())
+    }
+
+    /// Whether a slot of it is in another set.
+    pub(super) fn meets(&self, other: &Self) -> bool {
+        !other.is_empty() && self.0.iter().any(|slot| other.0.binary_search(slot).is_ok())
+    }
+
+    /// How many are below `permits`.
+    pub(super) fn count_below(&self, permits: u32) -> usize {
+        self.0.partition_point(|slot| *slot < permits)
     }
 
     /// Whether it is what [`SlotSet`] says: whatever a peer sends is looked at before it is used.

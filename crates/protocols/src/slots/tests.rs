@@ -7,6 +7,7 @@ mod lanes;
 mod order;
 mod park;
 mod random;
+mod reserved;
 mod resize;
 mod tree;
 mod views;

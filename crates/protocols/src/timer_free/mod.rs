@@ -403,6 +403,7 @@ impl Protocol for TimerFree {
                 Ok(())
             }
             Input::Resize(_) => unsupported("a change of k"),
+            Input::Reserved(_) => unsupported("slots that a log holds"),
             Input::Lease(_) => unsupported("leases"),
             Input::Joined(..) => unsupported("processes that come back: a crash is permanent"),
         }

@@ -306,6 +306,7 @@ impl Protocol for TreeToken {
                 Ok(())
             }
             Input::Resize(_) => unsupported("a change of k"),
+            Input::Reserved(_) => unsupported("slots that a log holds"),
             Input::Lease(_) => unsupported("leases"),
             Input::Joined(..) => unsupported("news of who is back: it says so itself, with RESTART"),
             Input::Expire(never) => match never {},

@@ -52,6 +52,7 @@ impl Protocol for Echo {
             Input::Release { .. } => {}
             Input::Withdraw
             | Input::Resize(_)
+            | Input::Reserved(_)
             | Input::Lease(_)
             | Input::Expire(_)
             | Input::Crashed(..)

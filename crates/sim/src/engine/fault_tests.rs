@@ -51,6 +51,7 @@ impl<const FORGETS: bool> Protocol for Slow<FORGETS> {
             Input::Release { .. } => self.phase = Phase::Idle,
             Input::Withdraw
             | Input::Resize(_)
+            | Input::Reserved(_)
             | Input::Lease(_)
             | Input::Deliver { .. }
             | Input::Crashed(..)

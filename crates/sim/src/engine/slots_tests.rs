@@ -136,7 +136,7 @@ impl<const BUG: u8> Protocol for Desk<BUG> {
             Input::Resize(permits) => self.resize(permits, out),
             Input::Crashed(of, Incarnation(life)) => self.hear(of, life, false),
             Input::Joined(of, Incarnation(life)) => self.hear(of, life, true),
-            Input::Lease(_) | Input::Deliver { .. } | Input::Expire(_) => {
+            Input::Lease(_) | Input::Reserved(_) | Input::Deliver { .. } | Input::Expire(_) => {
                 unreachable!("nobody does that here")
             }
         }

@@ -76,8 +76,11 @@ fn a_session_goes_on_by_its_secret() {
     let session = fleet.hello(0, 1);
     fleet.acquire(0, 1, 9, "gpu", None);
     fleet.gone(0, 1);
-    let back =
-        |secret| Ask::Hello { process: Process::default(), resume: Some((session, secret)), secret: 1 };
+    let back = |secret| Ask::Hello {
+        process: Process::default(),
+        resume: Some((session, Secret(secret))),
+        secret: Secret(1),
+    };
     fleet.ask(0, 2, back(8));
     assert_eq!(refused(&fleet.told(0, 2)).map(|it| it.0), Some(Why::NoSession));
     fleet.ask(0, 3, back(7));

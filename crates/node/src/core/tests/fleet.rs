@@ -100,7 +100,7 @@ impl Fleet {
     }
 
     pub(super) fn hello(&mut self, node: u32, client: u64) -> SessionId {
-        self.ask(node, client, Ask::Hello { process: Process::default(), resume: None, secret: 7 });
+        self.ask(node, client, Ask::Hello { process: Process::default(), resume: None, secret: Secret(7) });
         match self.told(node, client).pop() {
             Some(Tell::Welcome { session, .. }) => session,
             other => panic!("no welcome: {other:?}"),

@@ -184,6 +184,7 @@ fn inputs() -> impl Strategy<Value = Input<SlotsMessage, SlotsTimer>> {
         1 => (1u64..5).prop_map(|grant| Input::Release { grant: GrantId(grant) }),
         1 => (0u32..4).prop_map(Input::Resize),
         1 => any::<bool>().prop_map(Input::Lease),
+        1 => prop::collection::vec(0u32..4, 0..3).prop_map(|slots| Input::Reserved(slots.into())),
         1 => (0..=NODES, 0u32..3).prop_map(|(node, life)| Input::Crashed(NodeId(node), Incarnation(life))),
         1 => (0..NODES, 1u32..4).prop_map(|(node, life)| Input::Joined(NodeId(node), Incarnation(life))),
         1 => Just(Input::Expire(SlotsTimer::AskAgain)),

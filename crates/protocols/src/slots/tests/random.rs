@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use kgate_core::{Dissemination, Membership, Printed, SlotOptions};
 
-use super::world::{Config, MOST, Parks, SOON, Step, World};
+use super::world::{Config, Holds, MOST, Parks, SOON, Step, World};
 use crate::slots::defects::{S1, S2, S4, S5, S6, S7, S8, S9, S10, S11, S12, S13, SP1, SP2};
 
 /// Numbers from a seed (splitmix64).
@@ -58,6 +58,7 @@ fn config(dice: &mut Dice, membership: Membership, printed: Printed) -> Config {
         doubles: dice.below(3) == 0,
         losses: dice.coin(),
         parks: Parks::Never,
+        holds: Holds::Never,
     }
 }
 

@@ -4,18 +4,27 @@
 //! the detector and the judge are here; the processes and what is between them are a [`Net`]. After the steps all that is wrong ends: who is to
 //! be told is told, and then whoever waits must be served.
 
+/// Writes the story of a run, if anybody wants to know.
+macro_rules! tell {
+    ($world:expr, $($what:tt)*) => {
+        if let Some(story) = &mut $world.story { story.push(alloc::format!($($what)*)); }
+    };
+}
+
+mod held;
+
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use kgate_core::{
-    Fence, GrantId, Incarnation, Input, Membership, NodeId, Notice, Printed, Protocol, SlotOptions, Span,
-};
+use kgate_core::{Fence, GrantId, Input, Membership, NodeId, Notice, Printed, Protocol, SlotOptions, Span};
 
 use crate::harness::{Net, setup};
 use crate::slots::{ParkedLane, Slots};
+pub(super) use held::Holds;
+use held::Permit;
 
 /// What the steps of a run may be.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +43,7 @@ pub(super) struct Config {
     pub(super) doubles: bool,
     pub(super) losses: bool,
     pub(super) parks: Parks,
+    pub(super) holds: Holds,
 }
 
 /// Whether processes stop cleanly and go on later, and what is wrong with it then.
@@ -59,6 +69,10 @@ pub(super) type Step = [u32; 3];
 enum Entry {
     Evict(u32, u32),
     Add(u32, u32),
+    /// A permit, by its number, is held.
+    Held(usize),
+    /// It is not held any more.
+    Freed(usize),
 }
 
 /// Greatest k of any run.
@@ -99,6 +113,8 @@ pub(super) struct World {
     clients: Vec<Clients>,
     places: Vec<Place>,
     log: Vec<Entry>,
+    /// What the log holds, has held, or is to hold.
+    permits: Vec<Permit>,
     adds: u32,
     /// The greatest fence of each slot.
     fences: BTreeMap<u32, Fence>,
@@ -112,12 +128,6 @@ pub(super) struct World {
 
 /// What is wrong.
 type Verdict = Result<(), String>;
-
-macro_rules! tell {
-    ($world:expr, $($what:tt)*) => {
-        if let Some(story) = &mut $world.story { story.push(format!($($what)*)); }
-    };
-}
 
 impl World {
     pub(super) fn new(config: Config) -> Self {
@@ -140,6 +150,7 @@ impl World {
             clients: vec![Clients::default(); count],
             places: vec![place; count],
             log: Vec::new(),
+            permits: Vec::new(),
             adds: 0,
             fences: BTreeMap::new(),
             judged: 0,
@@ -168,6 +179,13 @@ impl World {
             return self.deliver(a);
         }
         match (kind - config.haste) * 100 / (100 - config.haste) {
+            10..22 if config.holds != Holds::Never => self.propose(a, b),
+            22..27 if config.holds != Holds::Never => self.take_up(a),
+            27..32 if config.holds != Holds::Never => {
+                self.free(a);
+                Ok(())
+            }
+            32..46 if config.holds != Holds::Never => self.tell(node, b),
             50..53 if config.parks != Parks::Never => self.park(node),
             53..58 if config.parks != Parks::Never => self.unpark(node),
             0..30 => self.acquire(node, b),
@@ -214,18 +232,24 @@ impl World {
     }
 
     fn release(&mut self, a: u32, b: u32) -> Verdict {
-        let holders: Vec<u32> = self
-            .net
-            .living()
-            .into_iter()
-            .filter(|&node| !self.clients[node as usize].holding.is_empty())
-            .collect();
-        if holders.is_empty() {
+        let in_hand = |node: u32, grant| !self.is_proposed(node, grant);
+        let mut holders: Vec<(u32, GrantId)> = Vec::new();
+        for node in self.net.living() {
+            let holding = self.clients[node as usize].holding.iter();
+            holders
+                .extend(holding.filter(|(grant, _)| in_hand(node, *grant)).map(|(grant, _)| (node, *grant)));
+        }
+        let mut nodes: Vec<u32> = holders.iter().map(|(node, _)| *node).collect();
+        nodes.dedup();
+        if nodes.is_empty() {
             return Ok(());
         }
-        let node = holders[a as usize % holders.len()];
+        let node = nodes[a as usize % nodes.len()];
+        holders.retain(|(other, _)| *other == node);
+        let (_, grant) = holders[b as usize % holders.len()];
         let holding = &mut self.clients[node as usize].holding;
-        let (grant, slots) = holding.swap_remove(b as usize % holding.len());
+        let place = holding.iter().position(|(held, _)| *held == grant).expect("just seen");
+        let (grant, slots) = holding.swap_remove(place);
         tell!(self, "p{node} releases {slots:?}");
         self.net.input(node, Input::Release { grant }).unwrap();
         self.judge()
@@ -404,14 +428,9 @@ impl World {
             }
             return self.judge();
         }
-        if let Some(entry) = self.log.get(self.places[at].told).copied() {
-            self.places[at].told += 1;
-            tell!(self, "p{node} hears {entry:?}");
-            let input = match entry {
-                Entry::Evict(of, life) => Input::Crashed(NodeId(of), Incarnation(life)),
-                Entry::Add(of, life) => Input::Joined(NodeId(of), Incarnation(life)),
-            };
-            self.net.input(node, input).unwrap();
+        if self.places[at].told < self.log.len() {
+            let several = self.config.holds != Holds::Never;
+            self.hear(node, if several { 1 + b as usize % 5 } else { 1 })?;
         }
         self.judge()
     }
@@ -478,6 +497,7 @@ impl World {
         if !place.leased {
             return Err(format!("{node} grants without a lease"));
         }
+        self.judge_reserved(node, slots, fence)?;
         let weight = self.clients[node.index()].waiting.pop_front();
         if weight != u32::try_from(slots.len()).ok() || !slots.is_sorted_by(|a, b| a < b) {
             return Err(format!("{node} wants {weight:?} and is granted {slots:?}"));
@@ -526,21 +546,19 @@ impl World {
             self.lease(node, true)?;
             self.resize(node, self.config.permits)?;
         }
-        for node in 0..self.config.nodes {
-            while self.net.is_up(node)
-                && (self.places[node as usize].told < self.log.len()
-                    || !self.places[node as usize].news.is_empty())
-            {
-                self.tell(node, 0)?;
-            }
-        }
+        self.take_up_all()?;
+        self.tell_all()?;
         for turn in 0.. {
             self.calm(turn)?;
             self.least_does_not_fit()?;
-            if self.clients.iter().all(|clients| clients.holding.is_empty()) {
+            let nobody_is_inside = self.clients.iter().all(|clients| clients.holding.is_empty());
+            if (nobody_is_inside || turn % 3 == 0) && self.free(turn) {
+                self.tell_all()?;
+            } else if nobody_is_inside {
                 break;
+            } else {
+                self.release(turn * 7, turn)?;
             }
-            self.release(turn * 7, turn)?;
         }
         for (node, clients) in (0u32..).zip(&self.clients) {
             if !clients.waiting.is_empty() {
@@ -555,6 +573,19 @@ impl World {
                     "p{node} owes {:?} and relays {:?} for ever",
                     shown.owing, shown.relaying
                 ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Everybody who is up hears all there is to hear.
+    fn tell_all(&mut self) -> Verdict {
+        for node in 0..self.config.nodes {
+            while self.net.is_up(node)
+                && (self.places[node as usize].told < self.log.len()
+                    || !self.places[node as usize].news.is_empty())
+            {
+                self.tell(node, 0)?;
             }
         }
         Ok(())
@@ -590,8 +621,9 @@ impl World {
             .into_iter()
             .map(|node| (node, self.net.nodes[node as usize].observe()))
             .collect();
-        let taken: Vec<u32> =
+        let mut taken: Vec<u32> =
             shown.iter().flat_map(|(_, shown)| shown.slots.iter().map(|(slot, _)| *slot)).collect();
+        taken.extend(self.held());
         let free = (0..self.config.permits).filter(|slot| !taken.contains(slot)).count();
         let least = shown.iter().filter_map(|(node, shown)| Some((shown.stamp?, *node))).min();
         if let Some((stamp, node)) = least {

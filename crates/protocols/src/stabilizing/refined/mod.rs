@@ -323,6 +323,7 @@ impl<R: Rules> Protocol for Refined<R> {
             Input::Withdraw => self.on_withdraw(),
             Input::Release { grant } => self.on_release(grant, out),
             Input::Resize(_) => unsupported("a change of k"),
+            Input::Reserved(_) => unsupported("slots that a log holds"),
             Input::Lease(_) => unsupported("leases"),
             Input::Crashed(..) => unsupported("crashes: its faults are transient"),
             Input::Joined(..) => unsupported("processes that come and go: its graph is fixed"),

@@ -73,7 +73,7 @@ impl Protocol for Careless {
                 out.disarm(Timer::Again);
                 self.enter(out);
             }
-            Input::Resize(_) | Input::Lease(_) => return Err(Refusal::Junk("not here")),
+            Input::Resize(_) | Input::Reserved(_) | Input::Lease(_) => return Err(Refusal::Junk("not here")),
             Input::Crashed(..) | Input::Joined(..) => {}
         }
         Ok(())

@@ -26,7 +26,8 @@ impl World {
         let suspicion = Proposal::Suspect { node: self.knobs.p, incarnation: LIFE };
         let mut events = vec![Event::Propose(suspicion)];
         for node in (0..NODES).map(node_id) {
-            if self.dice.percent(stalls) {
+            // A node that does not know what has happened to it is the dangerous one.
+            if self.dice.percent(if node == self.knobs.p { 60 } else { stalls }) {
                 events.push(Event::Stall(node));
             }
             if node != self.knobs.p && self.dice.percent(kills) {
@@ -104,7 +105,7 @@ impl World {
     }
 
     pub(super) fn stall(&mut self, node: NodeId) {
-        let longest = self.dice.pick(&[LEASE, 3 * LEASE, 6 * LEASE]);
+        let longest = self.dice.pick(&[LEASE, 4 * LEASE, 9 * LEASE]);
         let until = self.for_a_while(longest);
         if self.dice.percent(35) {
             self.nodes[node.index()].append_stalled_until = until;

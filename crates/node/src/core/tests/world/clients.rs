@@ -44,7 +44,7 @@ pub(super) struct Actor {
     node: NodeId,
     clock: Clock,
     stream: Option<ClientId>,
-    session: Option<(SessionId, u128)>,
+    session: Option<(SessionId, Secret)>,
     /// D, on its own clock.
     deadline: Time,
     hello_sent: Time,
@@ -166,7 +166,7 @@ impl World {
         me.renewals.clear();
         let orphan = me.held.as_ref().is_some_and(|held| held.orphan);
         let resume = me.session.filter(|_| me.held.is_some() && !orphan);
-        let secret = u128::from(self.opened) + 1000;
+        let secret = Secret(u128::from(self.opened) + 1000);
         self.say(actor, Ask::Hello { process: Process::default(), resume, secret });
         self.at(self.timing.session_ping.0, Event::Client(actor, Cue::Renew));
     }

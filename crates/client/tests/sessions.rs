@@ -1,0 +1,233 @@
+//! The rules of sessions (LEASES S1 to S5) from the client's side, against a node that says what the test says.
+#![allow(missing_docs, unreachable_pub, reason = "a test's first line says its point")]
+
+mod script;
+
+use std::time::Duration;
+
+use kgate_client::api::ask::Ask as Said;
+use kgate_client::api::tell::Tell as Say;
+use kgate_client::api::{Acquire, Closed, Lost, Refused, Release, Released, Why};
+use kgate_client::{Client, Error, Permit};
+use script::{DEADLINE, Line, Node, in_time, runtime, welcome};
+use tokio::task::JoinHandle;
+
+const GRACE: Duration = Duration::from_millis(300);
+
+type Asked = JoinHandle<Result<Permit, Error>>;
+
+/// A client that has been welcomed with so much time and has asked for a permit.
+async fn asks(node: &mut Node, valid_for_ms: u64) -> (Client, Line, Asked, u64) {
+    let address = format!("http://{}", node.address);
+    let connecting = tokio::spawn(async move { Client::connect(&address).await });
+    let (line, _) = node.line().await;
+    line.say(welcome(valid_for_ms, vec![])).await;
+    let client = in_time("the client", connecting).await.unwrap().unwrap();
+    let asking = client.clone();
+    let asked = tokio::spawn(async move { asking.gate("g").needs(GRACE).acquire().await });
+    let mut line = line;
+    let Said::Acquire(Acquire { number, .. }) = line.word(valid_for_ms).await else { panic!("no request") };
+    (client, line, asked, number)
+}
+
+async fn permit(asked: Asked) -> Permit {
+    in_time("the permit", asked).await.unwrap().unwrap()
+}
+
+/// What the welcome says is what counts: how long, how often, how much for stopping.
+#[test]
+fn the_welcome_says_how_long() {
+    runtime().block_on(async {
+        let mut node = Node::start().await;
+        let (client, ..) = asks(&mut node, 900).await;
+        let lease = client.lease();
+        assert_eq!(lease.length, Some(Duration::from_secs(1)));
+        assert_eq!(
+            (lease.renew_every, lease.stop_max),
+            (Duration::from_millis(20), Some(Duration::from_millis(600)))
+        );
+    });
+}
+
+/// S2: a grant makes no time. It is held back until a renewal is answered with enough of it, and then handed over.
+#[test]
+fn a_grant_without_time_is_held_back() {
+    runtime().block_on(async {
+        let mut node = Node::start().await;
+        let (_client, mut line, asked, number) = asks(&mut node, 0).await;
+        line.grant(number).await;
+        for _ in 0..5 {
+            // Answers with too little: less than the grace.
+            let Said::Renew(renew) = line.next().await else { panic!("a renewal") };
+            line.renewed(renew.sequence, 200).await;
+        }
+        assert!(!asked.is_finished(), "handed over without time");
+        let Said::Renew(renew) = line.next().await else { panic!("a renewal") };
+        line.renewed(renew.sequence, 1000).await;
+        assert!(permit(asked).await.remaining() > GRACE);
+    });
+}
+
+/// S2: if no renewal is answered in time the grant goes back, and whoever waited hears that there is no quorum.
+#[test]
+fn a_grant_that_stays_without_time_goes_back() {
+    runtime().block_on(async {
+        let mut node = Node::start().await;
+        let (_client, mut line, asked, number) = asks(&mut node, 0).await;
+        line.grant(number).await;
+        let Said::Release(Release { number: released }) = line.word(0).await else { panic!("given back") };
+        assert_eq!(released, number);
+        let refused = in_time("the answer", asked).await.unwrap().unwrap_err();
+        assert!(matches!(&refused, Error::Refused(refusal) if refusal.why == Why::NoQuorum), "{refused:?}");
+        assert!(refused.to_string().contains("no quorum"), "{refused}");
+    });
+}
+
+/// S4: a permit that the node calls lost is given back when its holder is done with it, not before and not never.
+#[test]
+fn a_lost_permit_is_released_when_its_holder_is_done() {
+    runtime().block_on(async {
+        let mut node = Node::start().await;
+        let (_client, mut line, asked, number) = asks(&mut node, 1000).await;
+        line.grant(number).await;
+        let permit = permit(asked).await;
+        line.say(Say::Lost(Lost { number, text: "the lease of the node is over".into() })).await;
+        assert_eq!(in_time("the loss", permit.lost()).await, "the lease of the node is over");
+        for _ in 0..3 {
+            let said = line.next().await;
+            assert!(matches!(said, Said::Renew(_)), "{said:?} while its holder stops");
+        }
+        let done = tokio::spawn(permit.release());
+        let said = line.word(1000).await;
+        assert_eq!(said, Said::Release(Release { number }));
+        line.say(Say::Released(Released { number })).await;
+        in_time("the release", done).await.unwrap();
+    });
+}
+
+/// S1, S3: without answers the permit is lost at its time, though the line is there and the node says nothing of it.
+#[test]
+fn silence_ends_a_permit() {
+    runtime().block_on(async {
+        let mut node = Node::start().await;
+        let (_client, mut line, asked, number) = asks(&mut node, 1000).await;
+        line.grant(number).await;
+        let permit = permit(asked).await;
+        let why = in_time("the loss", permit.lost()).await;
+        assert!(permit.is_lost() && permit.remaining().is_zero(), "{why}");
+        // The client goes on renewing all the while; nobody answers.
+        assert!(matches!(line.next().await, Said::Renew(_)));
+    });
+}
+
+/// S5: after a cut the session goes on by its secret, and what it holds is not lost.
+#[test]
+fn a_session_goes_on_by_its_secret() {
+    runtime().block_on(async {
+        let mut node = Node::start().await;
+        let (client, line, asked, number) = asks(&mut node, 1000).await;
+        line.grant(number).await;
+        let permit = permit(asked).await;
+        drop(line);
+        let (mut line, hello) = node.line().await;
+        assert_eq!((hello.session, hello.secret), (Some(7), vec![9; 16]));
+        line.say(welcome(1000, vec![number])).await;
+        let Said::Renew(renew) = line.next().await else { panic!("a renewal") };
+        line.renewed(renew.sequence, 5000).await;
+        let mut more = client.until();
+        in_time("more time", more.wait_for(|_| permit.remaining() > Duration::from_secs(2))).await.unwrap();
+        assert!(!permit.is_lost());
+    });
+}
+
+/// S5: a node that knows the session and not the permit has lost it: so has the holder.
+#[test]
+fn what_the_node_does_not_know_is_lost() {
+    runtime().block_on(async {
+        let mut node = Node::start().await;
+        let (_client, line, asked, number) = asks(&mut node, 1000).await;
+        line.grant(number).await;
+        let permit = permit(asked).await;
+        drop(line);
+        let (line, _) = node.line().await;
+        line.say(welcome(1000, vec![])).await;
+        assert!(in_time("the loss", permit.lost()).await.contains("does not know it any more"));
+    });
+}
+
+/// What another session was promised says nothing about a new one.
+#[test]
+fn a_new_session_has_no_old_time() {
+    runtime().block_on(async {
+        let mut node = Node::start().await;
+        let (client, mut line, asked, number) = asks(&mut node, 1000).await;
+        line.grant(number).await;
+        let permit = permit(asked).await;
+        let Said::Renew(renew) = line.next().await else { panic!("a renewal") };
+        line.renewed(renew.sequence, 60_000).await;
+        let mut much = client.until();
+        in_time("much time", much.wait_for(|_| permit.remaining() > Duration::from_secs(30))).await.unwrap();
+        line.say(Say::Closed(Closed { why: Why::NoSession.into(), text: "a new life of the node".into() }))
+            .await;
+        let (line, hello) = node.line().await;
+        assert_eq!(hello.session, None, "nothing is left to go on with");
+        line.say(welcome(500, vec![])).await;
+        let mut until = client.until();
+        let soon = || kgate_client::LeaseInstant::now() + Duration::from_secs(2);
+        in_time("the time of the new session", until.wait_for(|until| *until < soon())).await.unwrap();
+        assert!(permit.is_lost());
+    });
+}
+
+/// A waiter whose node goes away finds it when it is back, and asks once more.
+#[test]
+fn a_waiter_finds_its_node_again() {
+    runtime().block_on(async {
+        let mut node = Node::start().await;
+        let (_client, line, asked, number) = asks(&mut node, 1000).await;
+        let address = node.address;
+        drop((line, node));
+        // Longer than the first attempts take together.
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        assert!(!asked.is_finished(), "it has given up");
+        let mut node = Node::at(address).await;
+        let (mut line, _) = node.line().await;
+        line.say(welcome(1000, vec![])).await;
+        let Said::Acquire(Acquire { number: again, .. }) = line.word(1000).await else {
+            panic!("asks again")
+        };
+        assert_eq!(again, number);
+        line.grant(number).await;
+        permit(asked).await;
+    });
+}
+
+/// A waiter whose node stays away gives up after ten seconds, and says that there is no node. Takes as long: only where `KGATE_TEST_SLOW` is set.
+#[test]
+fn a_waiter_gives_up_at_last() {
+    if std::env::var_os("KGATE_TEST_SLOW").is_none() {
+        return;
+    }
+    runtime().block_on(async {
+        let mut node = Node::start().await;
+        let (_client, line, asked, _) = asks(&mut node, 1000).await;
+        drop((line, node));
+        let begun = kgate_client::LeaseInstant::now();
+        let error = tokio::time::timeout(DEADLINE, asked).await.unwrap().unwrap().unwrap_err();
+        assert!(matches!(error, Error::NoNode { .. }), "{error:?}");
+        assert!(kgate_client::LeaseInstant::now().after(begun) > Duration::from_secs(9));
+    });
+}
+
+/// A refusal for want of a quorum is told as such.
+#[test]
+fn no_quorum_is_told() {
+    runtime().block_on(async {
+        let mut node = Node::start().await;
+        let (_client, line, asked, number) = asks(&mut node, 0).await;
+        let text = "no quorum: p1 and p2 do not answer";
+        line.say(Say::Refused(Refused { number, why: Why::NoQuorum.into(), text: text.into() })).await;
+        let refused = in_time("the answer", asked).await.unwrap().unwrap_err();
+        assert_eq!(refused.to_string(), text);
+    });
+}

@@ -1,0 +1,159 @@
+//! A few nodes in one room with one clock, for tests by hand: what is said is delivered at once, unless somebody is cut off.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kgate_core::{Incarnation, NodeId, Span, Time};
+
+use crate::lease::{LeaseDeed, LeaseMessage, Leases, Proposal};
+use crate::roll::{LeaseTerms, RollChange, StoreId};
+use crate::timing::Timing;
+use crate::voters::Voters;
+
+pub(super) const TIMING: Timing = Timing::DEFAULT;
+pub(super) const LIFE: Incarnation = Incarnation(1);
+/// Not zero: nothing may depend on when a clock began.
+pub(super) const BEGIN: Time = Time(1_000_000_000_000);
+
+pub(super) fn ms(count: u64) -> Span {
+    Span(count * 1_000_000)
+}
+
+pub(super) fn node(id: u32) -> NodeId {
+    NodeId(id)
+}
+
+pub(super) fn terms() -> LeaseTerms {
+    TIMING.terms()
+}
+
+pub(super) fn voters(at: u64, nodes: &[u32]) -> Voters {
+    Voters::new(at, nodes.iter().copied().map(NodeId))
+}
+
+pub(super) fn joint(at: u64, old: &[u32], new: &[u32]) -> Voters {
+    let (old, new) = (voters(at, old), voters(at, new));
+    Voters { at, sets: [old.sets, new.sets].concat() }
+}
+
+/// A node that has applied these voters (entry 1) and members (entry 2).
+pub(super) fn leases(now: Time, id: u32, votes: &[u32], members: &[u32]) -> Leases {
+    let mut leases = Leases::new(now, node(id), LIFE, StoreId(id.into()), TIMING);
+    leases.voters_applied(now, voters(1, votes));
+    leases.voters_appended(now, voters(1, votes));
+    for member in members {
+        leases.roll_changed(now, RollChange::Added(node(*member), LIFE, terms()));
+    }
+    leases.applied(now, 2);
+    leases
+}
+
+/// What a node sends and proposes at that time.
+pub(super) fn tick(leases: &mut Leases, now: Time) -> Vec<LeaseDeed> {
+    let mut deeds = Vec::new();
+    leases.tick(now, &mut deeds);
+    deeds
+}
+
+/// What a node does about a message.
+pub(super) fn hear(leases: &mut Leases, now: Time, from: u32, message: LeaseMessage) -> Vec<LeaseDeed> {
+    let mut deeds = Vec::new();
+    leases.hear(now, node(from), message, &mut deeds);
+    deeds
+}
+
+/// The number of the pings that a node sends at that time.
+pub(super) fn ping(leases: &mut Leases, now: Time) -> u64 {
+    let number = |deed: &LeaseDeed| match deed {
+        LeaseDeed::Send(_, LeaseMessage::Ping { seq, .. }) => Some(*seq),
+        LeaseDeed::Send(..) | LeaseDeed::Propose(_) => None,
+    };
+    tick(leases, now).iter().find_map(number).expect("a ping is due")
+}
+
+/// An answer of a voter that shows the voters of entry 1.
+pub(super) fn answer(from: u32, seq: u64, shown: Voters) -> LeaseMessage {
+    LeaseMessage::Answer { incarnation: LIFE, seq, store: StoreId(from.into()), voters: shown, committed: 2 }
+}
+
+/// What that voter says to a ping.
+pub(super) fn asked(voter: &mut Leases, now: Time, from: u32, seq: u64) -> LeaseMessage {
+    let deeds = hear(voter, now, from, LeaseMessage::Ping { incarnation: LIFE, seq });
+    match deeds.as_slice() {
+        [LeaseDeed::Send(_, reply)] => reply.clone(),
+        others => panic!("one reply, not {others:?}"),
+    }
+}
+
+/// Everybody in one room.
+pub(super) struct Hall {
+    pub(super) now: Time,
+    pub(super) nodes: BTreeMap<NodeId, Leases>,
+    /// Nobody hears these, and they hear nobody.
+    pub(super) cut: BTreeSet<NodeId>,
+    pub(super) proposals: Vec<(Time, NodeId, Proposal)>,
+    applied: u64,
+}
+
+impl Hall {
+    /// All are members; these vote.
+    pub(super) fn new(nodes: u32, votes: &[u32]) -> Self {
+        let all: Vec<u32> = (0..nodes).collect();
+        let nodes = all.iter().map(|id| (node(*id), leases(BEGIN, *id, votes, &all))).collect();
+        Self { now: BEGIN, nodes, cut: BTreeSet::new(), proposals: Vec::new(), applied: 2 }
+    }
+
+    pub(super) fn of(&mut self, id: u32) -> &mut Leases {
+        self.nodes.get_mut(&node(id)).expect("in the room")
+    }
+
+    /// Lets time pass, in steps of 10 ms.
+    pub(super) fn pass(&mut self, span: Span) {
+        let until = self.now + span;
+        while self.now < until {
+            self.now += ms(10);
+            let ids: Vec<NodeId> = self.nodes.keys().copied().collect();
+            for id in ids {
+                let now = self.now;
+                let due = self.of(id.0).next_due(now).is_some_and(|due| due <= now);
+                if due {
+                    let deeds = tick(self.of(id.0), now);
+                    self.carry_out(id, deeds);
+                }
+            }
+        }
+    }
+
+    fn carry_out(&mut self, from: NodeId, deeds: Vec<LeaseDeed>) {
+        for deed in deeds {
+            match deed {
+                LeaseDeed::Send(to, message) => {
+                    let lost =
+                        self.cut.contains(&from) || self.cut.contains(&to) || !self.nodes.contains_key(&to);
+                    if !lost {
+                        let now = self.now;
+                        let more = hear(self.of(to.0), now, from.0, message);
+                        self.carry_out(to, more);
+                    }
+                }
+                LeaseDeed::Propose(proposal) => self.proposals.push((self.now, from, proposal)),
+            }
+        }
+    }
+
+    /// The next entry of the log, applied by all but these.
+    pub(super) fn apply(&mut self, change: RollChange, but: &[u32]) {
+        self.applied += 1;
+        let (now, index) = (self.now, self.applied);
+        for (id, leases) in &mut self.nodes {
+            if !but.contains(&id.0) {
+                leases.roll_changed(now, change);
+                leases.applied(now, index);
+            }
+        }
+    }
+
+    /// The index of the next entry.
+    pub(super) fn next_index(&self) -> u64 {
+        self.applied + 1
+    }
+}

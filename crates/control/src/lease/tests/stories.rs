@@ -1,0 +1,96 @@
+//! Two rules that random worlds do not miss when they are left out alone: what happens then, step by step.
+
+use kgate_core::Time;
+
+use super::hall::{BEGIN, LIFE, TIMING, asked, hear, joint, leases, ms, node, ping, tick, voters};
+use crate::lease::{LeaseDeed, LeaseMessage, Leases, Proposal};
+use crate::roll::{Eviction, NoEviction, RollChange};
+use crate::voters::Voters;
+
+const OLD: [u32; 3] = [0, 1, 2];
+
+fn apply_voters(leases: &mut Leases, now: Time, voters: Voters) {
+    let at = voters.at;
+    leases.voters_appended(now, voters.clone());
+    leases.voters_applied(now, voters);
+    leases.applied(now, at);
+}
+
+/// p's ping to that voter, and the answer, if there is one.
+fn share(p: &mut Leases, voter: &mut Leases, id: u32, now: Time) {
+    let seq = ping(p, now);
+    let reply = asked(voter, now, 5, seq);
+    hear(p, now, id, reply);
+}
+
+/// E4, the voters in EVICT. p is cut off from 0 and 1, which promise; 2 lags and answers p. Then the voters become {2} alone: p counts
+/// the share that 2 gave before. An eviction by the promises of 0 and 1 comes late, and finds other voters in force: it must be void.
+#[test]
+fn an_eviction_by_voters_of_the_past() {
+    let (mut p, mut two) = (leases(BEGIN, 5, &OLD, &[5]), leases(BEGIN, 2, &OLD, &[5]));
+    let mut zero = leases(Time(0), 0, &OLD, &[5]);
+    // The last answers of 0 and 1: p has a lease.
+    let seq = ping(&mut p, BEGIN);
+    for id in [0, 1] {
+        let reply = asked(&mut leases(BEGIN, id, &OLD, &[5]), BEGIN, 5, seq);
+        hear(&mut p, BEGIN, id, reply);
+    }
+    asked(&mut zero, BEGIN, 5, seq);
+    // SUSPECT is entry 10; 0 and 1 apply it, and 0 collects their promises.
+    zero.leading(true);
+    zero.roll_changed(BEGIN + ms(10), RollChange::Suspected(node(5), LIFE, 10));
+    zero.applied(BEGIN + ms(10), 10);
+    tick(&mut zero, BEGIN + ms(10));
+    let promise = LeaseMessage::Promise { node: node(5), incarnation: LIFE, at: 10, age: ms(10) };
+    hear(&mut zero, BEGIN + ms(10), 1, promise);
+    // 2 has not applied it, and answers p as late as this. Then the voters change: p has applied all of it, but no eviction.
+    let late = BEGIN + ms(3800);
+    share(&mut p, &mut two, 2, late);
+    p.roll_changed(late, RollChange::Suspected(node(5), LIFE, 10));
+    apply_voters(&mut p, late, joint(11, &OLD, &[2]));
+    apply_voters(&mut p, late, voters(12, &[2]));
+    assert_eq!(p.end(), late + TIMING.lease, "a lease by the new voters");
+    // 0 knows nothing of them, and W has passed for it.
+    let ripe = BEGIN + TIMING.wait();
+    let deeds = tick(&mut zero, ripe);
+    let evict = deeds.iter().find_map(|deed| match deed {
+        LeaseDeed::Propose(Proposal::Evict { node, incarnation, at, voters_at, waited }) => {
+            let (node, incarnation, at) = (*node, *incarnation, *at);
+            Some(Eviction { node, incarnation, at, voters_at: *voters_at, waited: *waited })
+        }
+        LeaseDeed::Propose(_) | LeaseDeed::Send(..) => None,
+    });
+    let evict = evict.expect("W has passed");
+    assert!(p.holds(ripe), "p may have a child alive");
+    assert_eq!(p.roll().may_evict(evict, 12), Err(NoEviction::OtherVoters { counted: 1, in_force: 12 }));
+    assert_eq!(
+        p.roll().may_evict(evict, evict.voters_at),
+        Ok(()),
+        "without the rule p would be evicted with a lease"
+    );
+}
+
+/// N4, who is behind its voters is silent. p is evicted by {0, 1, 2}; after that the voters become {3, 4}, which have all of it in their
+/// logs and nothing of it applied: they know neither the suspicion nor the eviction. If they answered, p would have a lease again.
+#[test]
+fn voters_that_are_behind_their_own_making() {
+    let new = || voters(23, &[3, 4]);
+    for rule in [true, false] {
+        let mut p = leases(BEGIN, 5, &OLD, &[5]);
+        // SUSPECT is entry 20, EVICT is entry 21, the change of voters 22 and 23. p has heard of the voters, and pings them.
+        p.voters_appended(BEGIN, new());
+        let seq = ping(&mut p, BEGIN);
+        for id in [3, 4] {
+            let mut voter = leases(BEGIN, id, &[3, 4], &[5]);
+            if rule {
+                voter.voters_appended(BEGIN, new());
+            }
+            let mut reply = asked(&mut voter, BEGIN, 5, seq);
+            if let LeaseMessage::Answer { voters, .. } = &mut reply {
+                *voters = new();
+            }
+            hear(&mut p, BEGIN, id, reply);
+        }
+        assert_eq!(p.may_grant(BEGIN), !rule, "with the rule nothing, without it a lease after the eviction");
+    }
+}

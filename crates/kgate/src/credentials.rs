@@ -1,0 +1,64 @@
+//! How commands that ask a node show who they are: one set of flags for all of them.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use kgate_client::{Address, Credentials, Error};
+use serde::{Deserialize, Serialize};
+
+/// Files for TLS, and a token.
+#[derive(Args, Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+pub(crate) struct CredentialArgs {
+    /// For https: the certificate of the authority that nodes are trusted by
+    #[arg(long, value_name = "FILE", env = "KGATE_OPT_CA", help_heading = "Who asks")]
+    pub(crate) ca: Option<PathBuf>,
+    /// The certificate of this client
+    #[arg(long, value_name = "FILE", requires = "key", env = "KGATE_OPT_CERT", help_heading = "Who asks")]
+    pub(crate) cert: Option<PathBuf>,
+    /// Its key
+    #[arg(long, value_name = "FILE", requires = "cert", env = "KGATE_OPT_KEY", help_heading = "Who asks")]
+    pub(crate) key: Option<PathBuf>,
+    /// A file with a token
+    #[arg(long, value_name = "FILE", env = "KGATE_OPT_TOKEN_FILE", help_heading = "Who asks")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// The name that the node's certificate must bear [default: the host of its address]
+    #[arg(long, value_name = "NAME", env = "KGATE_OPT_TLS_NAME", help_heading = "Who asks")]
+    pub(crate) tls_name: Option<String>,
+}
+
+impl CredentialArgs {
+    /// The same for a process in another folder.
+    pub(crate) fn absolute(&self) -> Self {
+        let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        let of = |path: &Option<PathBuf>| path.as_ref().map(absolute);
+        Self {
+            ca: of(&self.ca),
+            cert: of(&self.cert),
+            key: of(&self.key),
+            token_file: of(&self.token_file),
+            tls_name: self.tls_name.clone(),
+        }
+    }
+
+    /// As words of a command line.
+    pub(crate) fn words(&self) -> Vec<OsString> {
+        let file = |path: &Option<PathBuf>| path.as_deref().map(Path::as_os_str).map(OsString::from);
+        let flags = [
+            ("--ca", file(&self.ca)),
+            ("--cert", file(&self.cert)),
+            ("--key", file(&self.key)),
+            ("--token-file", file(&self.token_file)),
+            ("--tls-name", self.tls_name.clone().map(OsString::from)),
+        ];
+        flags.into_iter().filter_map(|(flag, value)| Some([flag.into(), value?])).flatten().collect()
+    }
+
+    /// A node, with these.
+    pub(crate) fn at(&self, address: &str) -> Result<Address, Error> {
+        let Self { ca, cert, key, token_file, tls_name } = self.clone();
+        let credentials =
+            Credentials { authority: ca, certificate: cert, key, token_file, server_name: tls_name };
+        Ok(address.parse::<Address>()?.with(credentials))
+    }
+}

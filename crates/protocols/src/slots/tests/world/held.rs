@@ -1,0 +1,210 @@
+//! The log of the world as it holds slots: permits that outlive whoever decided them (`docs/SLOTS.md`, "Slots that the log holds").
+//!
+//! A client's grant is proposed to the log; the log takes it up later, if whoever decided it is still a member there; each process hears of it later still, several
+//! entries at once if it so happens. The judge knows the end of the log, and no process does.
+
+use alloc::vec::Vec;
+
+use super::{Entry, Input, Verdict, World};
+use kgate_core::{Fence, GrantId, Incarnation, NodeId};
+
+/// Whether the log holds slots, and what is wrong with it then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Holds {
+    /// It does not.
+    Never,
+    /// As it should be.
+    Whole,
+    /// Planted: whoever decided gives its grant up, and only then hears that the slots are reserved.
+    TooLate,
+    /// Planted: the log takes up what an evicted life has decided.
+    OfTheGone,
+    /// Planted: who hears of several entries at once hears of the members first.
+    MembersFirst,
+}
+
+/// What the log holds, has held or may hold.
+#[derive(Clone, Debug)]
+pub(super) struct Permit {
+    /// Who decided it, and in which life.
+    by: (u32, u32),
+    grant: GrantId,
+    slots: Vec<u32>,
+    at: Stage,
+}
+
+/// How far a permit has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Proposed,
+    Void,
+    Held,
+    Free,
+}
+
+impl World {
+    /// A client's grant is proposed to the log.
+    pub(super) fn propose(&mut self, a: u32, b: u32) -> Verdict {
+        let mut in_hand = Vec::new();
+        for node in self.net.living() {
+            let Some(life) = self.places[node as usize].member else { continue };
+            let holding = self.clients[node as usize].holding.iter();
+            let free = holding.filter(|(grant, _)| !self.is_proposed(node, *grant));
+            in_hand.extend(free.map(|(grant, slots)| ((node, life), *grant, slots.clone())));
+        }
+        if in_hand.is_empty() {
+            return Ok(());
+        }
+        let (by, grant, slots) = in_hand.swap_remove(a.wrapping_add(b) as usize % in_hand.len());
+        let node = by.0;
+        tell!(self, "p{node} proposes that the log hold {slots:?}");
+        self.permits.push(Permit { by, grant, slots, at: Stage::Proposed });
+        Ok(())
+    }
+
+    /// Whether the fate of a grant lies with the log: until that is known here, it is not given back.
+    pub(super) fn is_proposed(&self, node: u32, grant: GrantId) -> bool {
+        self.permits.iter().any(|permit| permit.by.0 == node && permit.grant == grant)
+    }
+
+    fn at_stage(&self, stage: Stage) -> Vec<usize> {
+        (0..self.permits.len()).filter(|&number| self.permits[number].at == stage).collect()
+    }
+
+    /// The log takes up something that was proposed, or finds it void.
+    pub(super) fn take_up(&mut self, a: u32) -> Verdict {
+        let proposed = self.at_stage(Stage::Proposed);
+        if proposed.is_empty() {
+            return Ok(());
+        }
+        let number = proposed[a as usize % proposed.len()];
+        let (node, life) = self.permits[number].by;
+        let place = &self.places[node as usize];
+        let is_member = [place.member, place.over].contains(&Some(life));
+        if is_member || self.config.holds == Holds::OfTheGone {
+            tell!(self, "log: {:?} of p{node} are held", self.permits[number].slots);
+            self.permits[number].at = Stage::Held;
+            self.log.push(Entry::Held(number));
+        } else {
+            self.permits[number].at = Stage::Void;
+        }
+        Ok(())
+    }
+
+    /// The log frees something that it holds. False if it holds nothing.
+    pub(super) fn free(&mut self, a: u32) -> bool {
+        let held = self.at_stage(Stage::Held);
+        if held.is_empty() {
+            return false;
+        }
+        let number = held[a as usize % held.len()];
+        tell!(self, "log: {:?} are free", self.permits[number].slots);
+        self.permits[number].at = Stage::Free;
+        self.log.push(Entry::Freed(number));
+        true
+    }
+
+    /// All that was proposed and is not decided.
+    pub(super) fn take_up_all(&mut self) -> Verdict {
+        (0..self.permits.len()).try_for_each(|_| self.take_up(0))
+    }
+
+    /// How many permits the log has held.
+    pub(in super::super) fn ever_held(&self) -> u64 {
+        (self.at_stage(Stage::Held).len() + self.at_stage(Stage::Free).len()) as u64
+    }
+
+    /// The slots that the log holds, at its end.
+    pub(super) fn held(&self) -> Vec<u32> {
+        let held = self.permits.iter().filter(|permit| permit.at == Stage::Held);
+        held.flat_map(|permit| permit.slots.clone()).collect()
+    }
+
+    /// The slots that the log holds as far as a process has heard it.
+    fn reserved(&self, node: u32) -> Vec<u32> {
+        let mut slots = Vec::new();
+        for entry in &self.log[..self.places[node as usize].told] {
+            match entry {
+                Entry::Held(number) => slots.extend_from_slice(&self.permits[*number].slots),
+                Entry::Freed(number) => slots.retain(|slot| !self.permits[*number].slots.contains(slot)),
+                Entry::Evict(..) | Entry::Add(..) => {}
+            }
+        }
+        slots.sort_unstable();
+        slots.dedup(); // Only what is planted holds a slot twice.
+        slots
+    }
+
+    /// A process hears the next entries of the log at once: what is held first, then its own grants that are held, then the members.
+    pub(super) fn hear(&mut self, node: u32, most: usize) -> Verdict {
+        let told = self.places[node as usize].told;
+        let entries: Vec<Entry> = self.log[told..].iter().take(most).copied().collect();
+        self.places[node as usize].told += entries.len();
+        tell!(self, "p{node} hears {entries:?}");
+        match self.config.holds {
+            Holds::Never | Holds::Whole | Holds::OfTheGone => {
+                self.hear_reserved(node)?;
+                self.hand_over(node, &entries)?;
+                self.hear_members(node, &entries)
+            }
+            Holds::TooLate => {
+                self.hand_over(node, &entries)?;
+                self.hear_reserved(node)?;
+                self.hear_members(node, &entries)
+            }
+            Holds::MembersFirst => {
+                self.hear_members(node, &entries)?;
+                self.hear_reserved(node)?;
+                self.hand_over(node, &entries)
+            }
+        }
+    }
+
+    fn hear_reserved(&mut self, node: u32) -> Verdict {
+        let reserved = self.reserved(node);
+        self.net.input(node, Input::Reserved(reserved.into())).unwrap();
+        self.judge()
+    }
+
+    /// What the log holds now is no grant of its process any more.
+    fn hand_over(&mut self, node: u32, entries: &[Entry]) -> Verdict {
+        for entry in entries {
+            let Entry::Held(number) = entry else { continue };
+            let (by, grant) = (self.permits[*number].by.0, self.permits[*number].grant);
+            let holding = &mut self.clients[node as usize].holding;
+            if by == node
+                && let Some(place) = holding.iter().position(|(held, _)| *held == grant)
+            {
+                holding.swap_remove(place);
+                self.net.input(node, Input::Release { grant }).unwrap();
+                self.judge()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn hear_members(&mut self, node: u32, entries: &[Entry]) -> Verdict {
+        for entry in entries {
+            let input = match *entry {
+                Entry::Evict(of, life) => Input::Crashed(NodeId(of), Incarnation(life)),
+                Entry::Add(of, life) => Input::Joined(NodeId(of), Incarnation(life)),
+                Entry::Held(_) | Entry::Freed(_) => continue,
+            };
+            self.net.input(node, input).unwrap();
+            self.judge()?;
+        }
+        Ok(())
+    }
+
+    /// What the log holds is granted to nobody, whoever has heard of it; and nobody grants what it knows to be held, free or not.
+    pub(super) fn judge_reserved(&self, node: NodeId, slots: &[u32], fence: Fence) -> Verdict {
+        if let Some(slot) = self.held().iter().find(|slot| slots.contains(slot)) {
+            return Err(alloc::format!("slot {slot}: {node} is granted it by {fence:?}, the log holds it"));
+        }
+        let known = self.reserved(node.0);
+        if let Some(slot) = known.iter().find(|slot| slots.contains(slot)) {
+            return Err(alloc::format!("slot {slot}: {node} is granted it, and knows that it is reserved"));
+        }
+        Ok(())
+    }
+}

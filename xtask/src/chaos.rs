@@ -1,0 +1,220 @@
+//! Chaos: `cargo xtask chaos`. Real nodes and clients in network namespaces of their own, faults from a seed, and judges that ask no node.
+//!
+//! ```text
+//! schedule (pure) --plan--> driver --cuts, signals--> network, nodes, workers --records--> oracle (pure) --verdict--> results
+//! ```
+//!
+//! A seed gives the plan: how many nodes, which gates, which faults and when. The processes run freely, so the same plan does not give the same run; what it
+//! gives is the same trouble. After the last fault everything is healed, and every request must end. docs/CHAOS.md tells it for its users.
+
+mod clock;
+mod config;
+mod driver;
+mod job;
+mod network;
+mod nodes;
+mod options;
+mod oracle;
+mod planted;
+mod probe;
+mod reach;
+mod record;
+mod report;
+mod resource;
+mod results;
+mod schedule;
+mod tries;
+mod worker;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use config::Mode;
+use driver::{Driver, INTERRUPTED};
+use job::Job;
+use network::Network;
+use nodes::{Clients, Nodes};
+use options::Options;
+use oracle::{Terms, Verdict};
+use planted::Planted;
+use record::Writer;
+use schedule::{Frame, Plan};
+
+pub(crate) use tries::run as tries;
+
+/// After the last fault an answer may take so long.
+const ANSWER: Duration = Duration::from_secs(30);
+
+/// `cargo xtask chaos`, or one of the processes that it starts.
+pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
+    match words {
+        ["worker", rest @ ..] => return worker::main(rest),
+        ["probe", rest @ ..] => return probe::main(rest),
+        _ => {}
+    }
+    let options = Options::parse(words)?;
+    let kgate = build(root)?;
+    heed_signals()?;
+    if !options.planted.is_empty() {
+        return options.planted.iter().try_for_each(|planted| show(&options, &kgate, *planted));
+    }
+    suite(root, &options, &kgate)
+}
+
+/// Runs the seeds that have no result yet.
+fn suite(root: &Path, options: &Options, kgate: &Path) -> Result<()> {
+    let commit = results::commit(root)?;
+    let known = results::read(root)?;
+    let mut wrong = Vec::new();
+    for seed in options.seed..options.seed + options.seeds {
+        if !options.again && results::is_done(&known, options, seed) {
+            println!("seed {seed}: done before");
+            continue;
+        }
+        let plan = Plan::draw(&frame(options, seed));
+        report::announce(seed, &plan);
+        let (folder, verdict) = one(options, kgate, seed, &plan, None)?;
+        results::append(root, &results::Line::new(options, seed, &plan, &verdict, &commit))?;
+        report::tell(&verdict);
+        if verdict.violations.is_empty() {
+            folder.end(options.keep_logs);
+        } else {
+            report::tell_violations(&folder.path, &verdict, &options.replay(seed))?;
+            folder.end(true);
+            wrong.push(seed);
+        }
+    }
+    ensure!(wrong.is_empty(), "at most k was not kept, or somebody not answered, by the seeds {wrong:?}");
+    Ok(())
+}
+
+/// Runs with a planted bug, which must be caught by its judges.
+fn show(options: &Options, kgate: &Path, planted: Planted) -> Result<()> {
+    let mode = planted.mode(options.mode);
+    let timing = if mode == Mode::CrashStop { config::Timing::CRASH_STOP } else { options.timing };
+    let seconds = 3 + 7 * timing.lease_ms / 1000;
+    let options = Options { mode, timing, seconds, ..options.clone() };
+    println!("planted: {}", planted.name());
+    let (folder, verdict) = one(&options, kgate, 1, &planted.plan(timing.lease_ms), Some(planted))?;
+    report::tell(&verdict);
+    let caught: BTreeSet<&str> = verdict.violations.iter().map(|violation| violation.judge).collect();
+    let missed: Vec<_> = planted.judges().iter().filter(|judge| !caught.contains(**judge)).collect();
+    folder.end(options.keep_logs || !missed.is_empty());
+    ensure!(missed.is_empty(), "planted {}: not caught by {missed:?}, only by {caught:?}", planted.name());
+    println!("  caught by {}", caught.into_iter().collect::<Vec<_>>().join(", "));
+    Ok(())
+}
+
+fn frame(options: &Options, seed: u64) -> Frame {
+    let harmless = options.mode == Mode::CrashStop && options.faults.is_none();
+    Frame {
+        seed,
+        seconds: options.seconds,
+        kinds: options.kinds(),
+        nodes: options.nodes,
+        lease_ms: options.timing.lease_ms,
+        silence_max_ms: harmless.then_some(config::CRASH_STOP_SILENCE_MS),
+        clock_error_ppm: options.timing.clock_error_ppm,
+    }
+}
+
+/// One run: everything is started, disturbed, healed, ended and judged.
+fn one(
+    options: &Options,
+    kgate: &Path,
+    seed: u64,
+    plan: &Plan,
+    planted: Option<Planted>,
+) -> Result<(Folder, Verdict)> {
+    let folder = Folder::new(&format!("{seed}"))?;
+    let run = &folder.path;
+    let Options { timing, mode, .. } = options;
+    let gates = plan.gates.clone();
+    let (kgate, lease_ms, grace_ms) = (kgate.to_owned(), timing.lease_ms, timing.grace_ms);
+    Job { seed, kgate: kgate.clone(), gates, lease_ms, grace_ms, planted }.write(run)?;
+    resource::serve(run)?;
+    // Dropped in the other order: clients, nodes, and last the namespaces with whatever is left there.
+    let network = Network::new(plan.nodes)?;
+    let nodes = Nodes::start(run, &kgate, &network, plan, *mode, timing)?;
+    let clients = Clients::start(run, &network, plan)?;
+    let answer = if planted.is_some_and(Planted::leaves_unanswered) { ANSWER / 6 } else { ANSWER };
+    let mut driver = Driver {
+        run,
+        plan,
+        seconds: options.seconds,
+        answer,
+        network: &network,
+        nodes,
+        clients,
+        writer: Writer::open(run, "driver", 0)?,
+        active: BTreeSet::new(),
+        minority: Vec::new(),
+        killed: BTreeSet::new(),
+        stopped: Vec::new(),
+    };
+    let driven = driver.drive();
+    drop(driver);
+    drop(network);
+    driven.with_context(|| format!("the run could not be led to its end; see {}", run.display()))?;
+    let leases = *mode == Mode::Lease || planted == Some(Planted::MinorityGrants);
+    let terms = Terms {
+        nodes: plan.nodes,
+        gates: plan.gates.iter().cloned().collect(),
+        minority_ns: leases.then(|| timing.lease_at_most_ns()),
+        answer_ns: clock::nanoseconds(answer),
+    };
+    let verdict = oracle::judge(&terms, &record::read_all(run)?)?;
+    Ok((folder, verdict))
+}
+
+/// The folder of a run; kept if a panic or an error ends it.
+#[derive(Debug)]
+struct Folder {
+    path: PathBuf,
+}
+
+impl Folder {
+    fn new(name: &str) -> Result<Self> {
+        let path = std::env::temp_dir().join(format!("kgate-chaos-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        Ok(Self { path })
+    }
+
+    fn end(self, keep: bool) {
+        if keep {
+            println!("  logs and records: {}", self.path.display());
+        } else if let Err(error) = std::fs::remove_dir_all(&self.path) {
+            eprintln!("chaos: cannot remove {}: {error}", self.path.display());
+        }
+    }
+}
+
+/// Ctrl-C and SIGTERM end the run in order: the namespaces are removed. What is started inherits nothing of this.
+fn heed_signals() -> Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    std::thread::spawn(move || {
+        runtime.block_on(async {
+            let (Ok(mut int), Ok(mut term)) =
+                (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+            else {
+                return;
+            };
+            tokio::select! { _ = int.recv() => {}, _ = term.recv() => {} }
+            INTERRUPTED.store(true, Ordering::Relaxed);
+        });
+    });
+    Ok(())
+}
+
+/// The binary under test: with `KGATE_CHAOS_BINARY` that one, else a new build for development.
+fn build(root: &Path) -> Result<PathBuf> {
+    match std::env::var_os("KGATE_CHAOS_BINARY") {
+        Some(path) => Ok(path.into()),
+        None => crate::cargo::kgate_for_development(root),
+    }
+}

@@ -1,0 +1,289 @@
+//! Does to a cluster what the plan says, at the times that it says, and writes down what it did.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use rustix::process::Signal;
+
+use super::network::{self, Network};
+use super::nodes::{Clients, Nodes};
+use super::record::{self, What, Writer};
+use super::schedule::{Deed, Fault, Part, Plan, Way};
+use super::{clock, job, reach};
+
+/// Somebody wants the run to end.
+pub(crate) static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// A run under way.
+pub(crate) struct Driver<'a> {
+    pub(crate) run: &'a Path,
+    pub(crate) plan: &'a Plan,
+    pub(crate) seconds: u64,
+    pub(crate) answer: Duration,
+    pub(crate) network: &'a Network,
+    pub(crate) nodes: Nodes,
+    pub(crate) clients: Clients,
+    pub(crate) writer: Writer,
+    /// The faults that last, by their place in the plan.
+    pub(crate) active: BTreeSet<usize>,
+    pub(crate) minority: Vec<u32>,
+    /// The clients that we have killed.
+    pub(crate) killed: BTreeSet<u32>,
+    /// What a pause has stopped, by its place in the plan.
+    pub(crate) stopped: Vec<(usize, Vec<u32>)>,
+}
+
+/// A node that is told to stop does it within that.
+const STOP: Duration = Duration::from_secs(10);
+
+impl Driver<'_> {
+    /// The whole run: faults, healing, and the end of all requests.
+    pub(crate) fn drive(&mut self) -> Result<()> {
+        let start = clock::now();
+        let mut turns: Vec<(u64, bool, usize)> = Vec::new();
+        for (place, fault) in self.plan.faults.iter().enumerate() {
+            turns.push((fault.begin_ms, true, place));
+            turns.push((fault.end_ms, false, place));
+        }
+        turns.sort_unstable();
+        for (at_ms, begins, place) in turns {
+            self.tend_until(start + at_ms * 1_000_000)?;
+            self.turn(place, begins)?;
+        }
+        self.tend_until(start + self.seconds * 1_000_000_000)?;
+        self.note(What::Healed)?;
+        self.until_all_served()?;
+        job::tell_to_stop(self.run)?;
+        let last = clock::now() + clock::nanoseconds(self.answer);
+        while !self.clients.are_done()? && clock::now() < last {
+            self.note_ended()?;
+            self.pause()?;
+        }
+        for text in self.nodes.panics()? {
+            self.note(What::Ended { text })?;
+        }
+        self.note(What::End)
+    }
+
+    /// Every node lets somebody in again, or the judge will say who did not.
+    fn until_all_served(&mut self) -> Result<()> {
+        let healed = clock::now();
+        let last = healed + clock::nanoseconds(self.answer);
+        loop {
+            // Not more often than the records can be read.
+            self.tend_until(clock::now() + 500_000_000)?;
+            let records = record::read_all(self.run)?;
+            let came_in = records
+                .iter()
+                .filter(|record| record.t > healed && matches!(record.what, What::Granted { .. }));
+            let served: BTreeSet<u32> = came_in.map(|record| record.node).collect();
+            if served.len() == self.plan.nodes as usize || clock::now() > last {
+                return Ok(());
+            }
+        }
+    }
+
+    fn tend_until(&mut self, t: u64) -> Result<()> {
+        loop {
+            self.note_ended()?;
+            self.clients.tend(self.network, &self.killed)?;
+            let left = Duration::from_nanos(t.saturating_sub(clock::now()));
+            if left.is_zero() {
+                return Ok(());
+            }
+            ensure!(!INTERRUPTED.load(Ordering::Relaxed), "interrupted");
+            clock::pause(left.min(Duration::from_millis(20)));
+        }
+    }
+
+    fn pause(&self) -> Result<()> {
+        ensure!(!INTERRUPTED.load(Ordering::Relaxed), "interrupted");
+        clock::pause(Duration::from_millis(20));
+        Ok(())
+    }
+
+    fn note(&mut self, what: What) -> Result<()> {
+        self.writer.write("", what)
+    }
+
+    fn note_ended(&mut self) -> Result<()> {
+        for (node, how) in self.nodes.ended() {
+            let text = format!("node {node}, {how}: {}", self.nodes.last_words(node));
+            println!("  node {node} has ended by itself, {how}");
+            self.note(What::Ended { text })?;
+        }
+        Ok(())
+    }
+
+    /// A fault begins or ends. Whoever is cut off by it is noted after, whoever no longer is before: so the notes never say too much.
+    fn turn(&mut self, place: usize, begins: bool) -> Result<()> {
+        let fault = self.plan.faults[place].clone();
+        let word = if begins { "begins" } else { "ends" };
+        self.note(What::Fault { text: format!("{word}: {fault}") })?;
+        if begins {
+            self.active.insert(place);
+        } else {
+            self.active.remove(&place);
+        }
+        let next = self.cut_off();
+        let stay: Vec<u32> = self.minority.iter().copied().filter(|node| next.contains(node)).collect();
+        self.note_minority(stay)?;
+        if begins {
+            self.begin(place, &fault)?
+        } else {
+            self.end(place, &fault)?
+        }
+        self.note_minority(next)
+    }
+
+    fn note_minority(&mut self, nodes: Vec<u32>) -> Result<()> {
+        if nodes != self.minority {
+            self.note(What::Minority { nodes: nodes.clone() })?;
+            self.minority = nodes;
+        }
+        Ok(())
+    }
+
+    fn faults(&self) -> impl Iterator<Item = &Fault> {
+        self.active.iter().map(|place| &self.plan.faults[*place])
+    }
+
+    fn cut(&self) -> BTreeSet<Way> {
+        let ways = self.faults().filter_map(|fault| match &fault.deed {
+            Deed::Cut(ways) => Some(ways.clone()),
+            Deed::PauseNodes(_)
+            | Deed::PauseClients(..)
+            | Deed::KillNodes(_)
+            | Deed::StopNode(_)
+            | Deed::KillClients(..)
+            | Deed::Narrow(..)
+            | Deed::Lose(..) => None,
+        });
+        ways.flatten().collect()
+    }
+
+    fn cut_off(&self) -> Vec<u32> {
+        let still = self.faults().flat_map(|fault| match &fault.deed {
+            Deed::PauseNodes(nodes) | Deed::KillNodes(nodes) => nodes.clone(),
+            Deed::StopNode(node) => vec![*node],
+            Deed::Cut(_)
+            | Deed::PauseClients(..)
+            | Deed::KillClients(..)
+            | Deed::Narrow(..)
+            | Deed::Lose(..) => Vec::new(),
+        });
+        reach::minority(self.plan.nodes, self.plan.voters, &self.cut(), &still.collect())
+    }
+
+    fn begin(&mut self, place: usize, fault: &Fault) -> Result<()> {
+        match &fault.deed {
+            Deed::Cut(_) | Deed::Lose(..) => self.shape()?,
+            Deed::Narrow(node, kbit) => self.network.narrow(*node, Some(*kbit))?,
+            Deed::PauseNodes(nodes) => nodes.iter().for_each(|node| self.nodes.signal(*node, Signal::STOP)),
+            Deed::KillNodes(nodes) => nodes.iter().for_each(|node| self.nodes.signal(*node, Signal::KILL)),
+            Deed::StopNode(node) => self.nodes.signal(*node, Signal::TERM),
+            Deed::PauseClients(node, part) => {
+                let stopped = self.stop_clients(*node, *part)?;
+                self.stopped.push((place, stopped));
+            }
+            Deed::KillClients(node, part) => {
+                for pid in self.chosen(*node, *part)? {
+                    // Its slot may be free as soon as it is dead: the note must not be later.
+                    let t = clock::now();
+                    network::signal(pid, Signal::KILL);
+                    self.killed.insert(pid);
+                    self.writer.write_at(t, "", What::Killed { pid })?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, place: usize, fault: &Fault) -> Result<()> {
+        match &fault.deed {
+            Deed::Cut(_) | Deed::Lose(..) => self.shape()?,
+            Deed::Narrow(node, _) => self.network.narrow(*node, None)?,
+            Deed::PauseNodes(nodes) => nodes.iter().for_each(|node| self.nodes.signal(*node, Signal::CONT)),
+            Deed::KillNodes(nodes) => {
+                for node in nodes {
+                    self.nodes.start_one(self.network, *node)?;
+                }
+            }
+            Deed::StopNode(node) => {
+                let stopped =
+                    clock::wait_for("a node to stop", STOP, || Ok(self.nodes.is_down(*node).then_some(())));
+                if stopped.is_err() {
+                    let text = format!("it was told to stop, and had not after {STOP:?}");
+                    self.writer.write("", What::Ended { text })?;
+                }
+                self.nodes.start_one(self.network, *node)?;
+            }
+            Deed::PauseClients(_, part) => {
+                let (mine, others) = self.stopped.drain(..).partition(|(of, _)| *of == place);
+                self.stopped = others;
+                for pid in Vec::into_iter(mine).flat_map(|(_, pids)| pids) {
+                    if *part == Part::Trees {
+                        self.note(What::Thawed { pid })?;
+                    }
+                    network::signal(pid, Signal::CONT);
+                }
+            }
+            Deed::KillClients(..) => {}
+        }
+        Ok(())
+    }
+
+    fn shape(&self) -> Result<()> {
+        let lossy: Vec<(u32, u32)> = self
+            .faults()
+            .filter_map(
+                |fault| if let Deed::Lose(node, share) = fault.deed { Some((node, share)) } else { None },
+            )
+            .collect();
+        self.network.shape(&self.cut().into_iter().collect::<Vec<_>>(), &lossy)
+    }
+
+    /// Stops them, and says whom. A tree is stopped with whoever could start another one, and looked at again until nobody new is found.
+    fn stop_clients(&mut self, node: u32, part: Part) -> Result<Vec<u32>> {
+        let mut stopped: Vec<u32> = Vec::new();
+        if part == Part::Trees {
+            stopped = self.clients.starters(node);
+            stopped.iter().for_each(|pid| network::signal(*pid, Signal::STOP));
+        }
+        loop {
+            let found = self.chosen(node, part)?;
+            let new: Vec<u32> = found.into_iter().filter(|pid| !stopped.contains(pid)).collect();
+            for pid in &new {
+                if part == Part::Trees {
+                    self.note(What::Frozen { pid: *pid })?;
+                }
+                network::signal(*pid, Signal::STOP);
+            }
+            stopped.extend(&new);
+            if new.is_empty() || part != Part::Trees {
+                return Ok(stopped);
+            }
+        }
+    }
+
+    /// The processes of that part at a node, as they are now.
+    fn chosen(&self, node: u32, part: Part) -> Result<Vec<u32>> {
+        let api = self.clients.api(node);
+        if part == Part::Api {
+            return Ok(api);
+        }
+        let starters = self.clients.starters(node);
+        let is = |words: &[String], name: &str| words.get(1).is_some_and(|word| word == name);
+        let all = self.network.processes(node)?.into_iter();
+        let chosen = all.filter(|(pid, words)| match part {
+            Part::Fronts => is(words, "run"),
+            Part::Guards => is(words, "guard"),
+            Part::Trees => !is(words, "node") && !api.contains(pid) && !starters.contains(pid),
+            Part::Api => false,
+        });
+        Ok(chosen.map(|(pid, _)| pid).collect())
+    }
+}

@@ -1,0 +1,235 @@
+//! The network of a run: a namespace for each node, and one with the switch between them.
+//!
+//! ```text
+//! namespace kgate-chaos-PID-0: link "line" 10.77.0.1 --.
+//! namespace kgate-chaos-PID-1: link "line" 10.77.0.2 --+-- bridge "switch", ports n0, n1, .. in kgate-chaos-PID-net
+//! ```
+//!
+//! What is cut and what gets lost is one table of the packet filter in the namespace of the switch, replaced as a whole, so that a partition begins
+//! for all at one instant. Nothing outside of these namespaces is touched: when they are deleted, all is gone. Clients run in the namespace of their node
+//! and reach it whatever is cut.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::schedule::Way;
+
+/// All namespaces begin so; then the process that made them.
+const PREFIX: &str = "kgate-chaos-";
+
+/// What the programs that are needed come from.
+const TOOLS: [(&str, &str); 3] = [("ip", "iproute2"), ("tc", "iproute2"), ("nft", "nftables")];
+
+/// The namespaces of a run; deleted with all that runs in them when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Network {
+    name: String,
+    nodes: u32,
+}
+
+impl Network {
+    /// Makes the namespaces; what an earlier run has left is removed.
+    pub(crate) fn new(nodes: u32) -> Result<Self> {
+        usable()?;
+        sweep()?;
+        let network = Self { name: format!("{PREFIX}{}-", std::process::id()), nodes };
+        let switch = network.switch();
+        run("ip", &["netns", "add", &switch])?;
+        run("ip", &["-n", &switch, "link", "add", "name", "switch", "type", "bridge"])?;
+        run("ip", &["-n", &switch, "link", "set", "switch", "up"])?;
+        for node in 0..nodes {
+            let (space, port) = (network.space(node), port(node));
+            run("ip", &["netns", "add", &space])?;
+            run("ip", &["-n", &space, "link", "set", "lo", "up"])?;
+            let peer = ["type", "veth", "peer", "name", &port, "netns", &switch];
+            run("ip", &[&["link", "add", "name", "line", "netns", &space], &peer[..]].concat())?;
+            let address = format!("{}/24", address(node));
+            run("ip", &["-n", &space, "addr", "add", &address, "dev", "line"])?;
+            run("ip", &["-n", &space, "link", "set", "line", "up"])?;
+            run("ip", &["-n", &switch, "link", "set", &port, "master", "switch", "up"])?;
+        }
+        Ok(network)
+    }
+
+    fn switch(&self) -> String {
+        format!("{}net", self.name)
+    }
+
+    fn space(&self, node: u32) -> String {
+        format!("{}{node}", self.name)
+    }
+
+    /// A program that runs in the namespace of a node.
+    pub(crate) fn command(&self, node: u32, program: &Path) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.space(node)]).arg(program).stdin(Stdio::null());
+        command
+    }
+
+    /// Cuts these ways and lets packets get lost, from now on; what is not told is whole again.
+    pub(crate) fn shape(&self, cut: &[Way], lossy: &[(u32, u32)]) -> Result<()> {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.switch(), "nft", "-f", "-"]);
+        let mut filter = command.stdin(Stdio::piped()).spawn().context("cannot start nft")?;
+        let mut input = filter.stdin.take().context("nft has no input")?;
+        std::io::Write::write_all(&mut input, table(cut, lossy).as_bytes()).context("cannot talk to nft")?;
+        drop(input);
+        let ended = filter.wait().context("cannot wait for nft")?;
+        ensure!(ended.success(), "nft did not take the table of what is cut: {ended}");
+        Ok(())
+    }
+
+    /// The lines of a node carry so much, in both directions; none: as much as they can.
+    pub(crate) fn narrow(&self, node: u32, kbit: Option<u32>) -> Result<()> {
+        for (space, device) in [(self.space(node), "line".to_owned()), (self.switch(), port(node))] {
+            let on = ["-n", &space, "qdisc"];
+            let Some(kbit) = kbit else {
+                run("tc", &[&on[..], &["del", "dev", &device, "root"]].concat())?;
+                continue;
+            };
+            let rate = format!("{kbit}kbit");
+            // A bucket of less than a packet would let nothing through; more than this waits nowhere.
+            let bucket = ["root", "tbf", "rate", &rate, "burst", "3000", "latency", "400ms"];
+            run("tc", &[&on[..], &["replace", "dev", &device], &bucket[..]].concat())?;
+        }
+        Ok(())
+    }
+
+    /// The processes in the namespace of a node, each with its command line.
+    pub(crate) fn processes(&self, node: u32) -> Result<Vec<(u32, Vec<String>)>> {
+        let words = |pid: u32| {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+        };
+        Ok(pids(&self.space(node))?.into_iter().map(|pid| (pid, words(pid))).collect())
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        let spaces = (0..self.nodes).map(|node| self.space(node)).chain([self.switch()]);
+        for space in spaces {
+            if let Err(error) = delete(&space) {
+                eprintln!("chaos: {space} is left behind: {error:#}; the next run removes it");
+            }
+        }
+    }
+}
+
+/// Where nodes talk to each other.
+pub(crate) fn address(node: u32) -> String {
+    format!("10.77.0.{}", node + 1)
+}
+
+fn port(node: u32) -> String {
+    format!("n{node}")
+}
+
+/// The whole table of the packet filter. A way is a pair of ports: where a packet comes in, and where it would go out.
+fn table(cut: &[Way], lossy: &[(u32, u32)]) -> String {
+    let mut rules = String::new();
+    for (from, to) in cut {
+        rules += &format!("iifname \"n{from}\" oifname \"n{to}\" drop\n");
+    }
+    for (node, of_thousand) in lossy {
+        for side in ["iifname", "oifname"] {
+            rules += &format!("{side} \"n{node}\" numgen random mod 1000 < {of_thousand} drop\n");
+        }
+    }
+    // Made, so that it can be deleted; deleted, so that nothing of it stays.
+    format!(
+        "table bridge kgate\ndelete table bridge kgate\ntable bridge kgate {{\nchain forward {{\n\
+         type filter hook forward priority 0; policy accept;\n{rules}}}\n}}\n"
+    )
+}
+
+/// Removes what runs have left whose process is gone: a kill -9 leaves no time to tidy up.
+fn sweep() -> Result<()> {
+    let Ok(spaces) = fs::read_dir("/run/netns") else { return Ok(()) };
+    for space in spaces {
+        let name = space?.file_name().to_string_lossy().into_owned();
+        let Some(maker) = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next()) else { continue };
+        if !Path::new("/proc").join(maker).exists() {
+            println!("removing {name}, left by an earlier run");
+            delete(&name)?;
+        }
+    }
+    Ok(())
+}
+
+fn delete(space: &str) -> Result<()> {
+    // Whoever is there may have started somebody since we looked.
+    for _ in 0..50 {
+        let running = pids(space)?;
+        if running.is_empty() {
+            break;
+        }
+        for pid in running {
+            signal(pid, Signal::KILL);
+        }
+        super::clock::pause(std::time::Duration::from_millis(10));
+    }
+    run("ip", &["netns", "del", space])
+}
+
+fn pids(space: &str) -> Result<Vec<u32>> {
+    let output = Command::new("ip").args(["netns", "pids", space]).output().context("cannot start ip")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(text.lines().filter_map(|line| line.trim().parse().ok()).collect())
+}
+
+/// Whoever it is for may be gone.
+pub(crate) fn signal(pid: u32, signal: Signal) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        let _ = kill_process(pid, signal);
+    }
+}
+
+/// Says what is missing on this machine; as root where there is apt-get, what can be installed is.
+fn usable() -> Result<()> {
+    ensure!(cfg!(target_os = "linux"), "chaos needs Linux: each node gets a network namespace of its own");
+    ensure!(
+        rustix::process::geteuid().is_root(),
+        "chaos needs root: each node gets a network namespace of its own"
+    );
+    let there = |tool: &str| {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).any(|folder| folder.join(tool).is_file())
+    };
+    for (tool, package) in TOOLS.into_iter().filter(|(tool, _)| !there(tool)) {
+        println!("`{tool}` is missing, of the package {package}");
+        if !there("apt-get") {
+            bail!("install the package {package}, which has `{tool}`, and start again");
+        }
+        run("apt-get", &["install", "-y", "--no-install-recommends", package])?;
+    }
+    Ok(())
+}
+
+fn run(program: &str, words: &[&str]) -> Result<()> {
+    let output = Command::new(program).args(words).stdin(Stdio::null()).output();
+    let output = output.with_context(|| format!("cannot start {program}"))?;
+    let why = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{program} {}: {}", words.join(" "), why.trim());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The table replaces the one before, and says each way and each loss once a direction.
+    #[test]
+    fn the_table_says_what_is_cut() {
+        let text = table(&[(0, 2)], &[(1, 50)]);
+        assert!(text.starts_with("table bridge kgate\ndelete table bridge kgate\n"), "{text}");
+        assert!(text.contains("iifname \"n0\" oifname \"n2\" drop\n"), "{text}");
+        assert!(!text.contains("iifname \"n2\""), "{text}");
+        assert!(text.contains("oifname \"n1\" numgen random mod 1000 < 50 drop"), "{text}");
+        assert!(!table(&[], &[]).contains("drop"));
+    }
+}

@@ -1,0 +1,240 @@
+//! The nodes of a run as processes, and the clients beside them.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use rustix::process::Signal;
+
+use super::clock::{self, RATE};
+use super::config::{self, Mode, Timing};
+use super::network::{self, Network};
+use super::schedule::Plan;
+use super::worker;
+
+/// How long each sync of the agreed log takes, in milliseconds; a build for tests obeys it.
+const SYNC: &str = "KGATE_TEST_SLOW_DISK";
+
+/// A node's process.
+#[derive(Debug)]
+struct Node {
+    process: Option<Child>,
+    /// We have killed it or told it to stop.
+    ours: bool,
+}
+
+/// All nodes.
+#[derive(Debug)]
+pub(crate) struct Nodes {
+    run: PathBuf,
+    kgate: PathBuf,
+    nodes: Vec<Node>,
+    clock_ppm: Vec<i64>,
+    sync_ms: Vec<u64>,
+}
+
+impl Nodes {
+    /// Starts them, and waits until each serves.
+    pub(crate) fn start(
+        run: &Path,
+        kgate: &Path,
+        network: &Network,
+        plan: &Plan,
+        mode: Mode,
+        timing: &Timing,
+    ) -> Result<Self> {
+        let (clock_ppm, sync_ms) = (plan.clock_ppm.clone(), plan.sync_ms.clone());
+        let (run, kgate) = (run.to_owned(), kgate.to_owned());
+        let mut nodes = Self { run, kgate, nodes: Vec::new(), clock_ppm, sync_ms };
+        for node in 0..plan.nodes {
+            let text = config::node_config(&nodes.run, node, plan, mode, timing);
+            fs::write(nodes.file(node, "toml"), text).context("cannot write a node's configuration")?;
+            nodes.nodes.push(Node { process: None, ours: true });
+        }
+        for node in 0..plan.nodes {
+            nodes.start_one(network, node)?;
+        }
+        for node in 0..plan.nodes {
+            clock::wait_for(&format!("node {node} to serve"), Duration::from_secs(30), || {
+                if let Some((_, text)) = nodes.ended().into_iter().next() {
+                    anyhow::bail!("node {node} did not start: {text}\n{}", nodes.last_words(node));
+                }
+                Ok(fs::read_to_string(nodes.file(node, "out"))?.contains("api").then_some(()))
+            })?;
+        }
+        Ok(nodes)
+    }
+
+    /// Starts one that is down; does not wait until it serves.
+    pub(crate) fn start_one(&mut self, network: &Network, node: u32) -> Result<()> {
+        let place = node as usize;
+        if let Some(mut former) = self.nodes[place].process.take() {
+            // One that was told to stop and has not by now is killed: its judge has been told.
+            let _ = former.kill();
+            former.wait().context("cannot wait for a node")?;
+        }
+        let mut command = network.command(node, &self.kgate);
+        command.arg("node").arg("--config").arg(self.file(node, "toml"));
+        command.env(RATE, self.clock_ppm[place].to_string()).env(SYNC, self.sync_ms[place].to_string());
+        let log = File::options().create(true).append(true).open(self.file(node, "log"))?;
+        command.stdout(File::create(self.file(node, "out"))?).stderr(log);
+        let process = command.spawn().context("cannot start a node")?;
+        self.nodes[place] = Node { process: Some(process), ours: false };
+        Ok(())
+    }
+
+    pub(crate) fn signal(&mut self, node: u32, signal: Signal) {
+        let node = &mut self.nodes[node as usize];
+        node.ours |= matches!(signal, Signal::KILL | Signal::TERM);
+        if let Some(process) = &node.process {
+            network::signal(process.id(), signal);
+        }
+    }
+
+    /// Whether it has ended.
+    pub(crate) fn is_down(&mut self, node: u32) -> bool {
+        let process = self.nodes[node as usize].process.as_mut();
+        process.is_none_or(|process| !matches!(process.try_wait(), Ok(None)))
+    }
+
+    /// Those that have ended by themselves since this was asked last, and how.
+    pub(crate) fn ended(&mut self) -> Vec<(u32, String)> {
+        let mut ended = Vec::new();
+        for (number, node) in (0..).zip(&mut self.nodes) {
+            let Some(process) = node.process.as_mut().filter(|_| !node.ours) else { continue };
+            if let Ok(Some(status)) = process.try_wait() {
+                node.ours = true;
+                ended.push((number, status.to_string()));
+            }
+        }
+        ended
+    }
+
+    /// The end of a node's log.
+    pub(crate) fn last_words(&self, node: u32) -> String {
+        let log = fs::read_to_string(self.file(node, "log")).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(10)..].join("\n")
+    }
+
+    /// A part of a node may have panicked, and the node lived on without it.
+    pub(crate) fn panics(&self) -> Result<Vec<String>> {
+        let mut found = Vec::new();
+        for node in (0..).take(self.nodes.len()) {
+            let log = fs::read_to_string(self.file(node, "log")).context("cannot read a node's log")?;
+            let lines = log.lines().filter(|line| line.contains("panicked at"));
+            found.extend(lines.map(|line| format!("a part of node {node}: {line}")));
+        }
+        Ok(found)
+    }
+
+    fn file(&self, node: u32, kind: &str) -> PathBuf {
+        self.run.join(format!("node-{node}.{kind}"))
+    }
+}
+
+/// A worker of a node.
+#[derive(Debug)]
+pub(crate) struct Client {
+    node: u32,
+    kind: &'static str,
+    life: u32,
+    process: Child,
+}
+
+/// All workers.
+#[derive(Debug)]
+pub(crate) struct Clients {
+    run: PathBuf,
+    clock_ppm: Vec<i64>,
+    all: Vec<Client>,
+}
+
+impl Clients {
+    /// One of each kind at each node.
+    pub(crate) fn start(run: &Path, network: &Network, plan: &Plan) -> Result<Self> {
+        let mut clients = Self { run: run.to_owned(), clock_ppm: plan.clock_ppm.clone(), all: Vec::new() };
+        for node in 0..plan.nodes {
+            for kind in worker::KINDS {
+                let process =
+                    clients.command(network, node, kind, 0)?.spawn().context("cannot start a client")?;
+                clients.all.push(Client { node, kind, life: 0, process });
+            }
+        }
+        Ok(clients)
+    }
+
+    fn command(&self, network: &Network, node: u32, kind: &str, life: u32) -> Result<Command> {
+        let mut command = network.command(node, &std::env::current_exe()?);
+        command.args(["chaos", "worker"]).arg(&self.run);
+        command.args([&node.to_string(), kind, &life.to_string()]);
+        command.env(RATE, self.clock_ppm[node as usize].to_string());
+        command.stderr(File::options().create(true).append(true).open(self.run.join("workers.log"))?);
+        Ok(command)
+    }
+
+    /// Those of the library, at a node.
+    pub(crate) fn api(&self, node: u32) -> Vec<u32> {
+        self.pids(node, "api")
+    }
+
+    /// Those that start `kgate run`, at a node.
+    pub(crate) fn starters(&self, node: u32) -> Vec<u32> {
+        self.pids(node, "run")
+    }
+
+    fn pids(&self, node: u32, kind: &str) -> Vec<u32> {
+        let chosen = self.all.iter().filter(|client| client.node == node && client.kind == kind);
+        chosen.map(|client| client.process.id()).collect()
+    }
+
+    /// Those that were killed live again; one that has ended by itself is an error of the harness.
+    pub(crate) fn tend(&mut self, network: &Network, killed: &BTreeSet<u32>) -> Result<()> {
+        for place in 0..self.all.len() {
+            let client = &mut self.all[place];
+            let Some(status) = client.process.try_wait()? else { continue };
+            let (node, kind, life) = (client.node, client.kind, client.life + 1);
+            let words = || fs::read_to_string(self.run.join("workers.log")).unwrap_or_default();
+            anyhow::ensure!(
+                killed.contains(&client.process.id()),
+                "the client {kind} of node {node} ended by itself: {status}\n{}",
+                words()
+            );
+            let process =
+                self.command(network, node, kind, life)?.spawn().context("cannot start a client")?;
+            self.all[place] = Client { node, kind, life, process };
+        }
+        Ok(())
+    }
+
+    /// Whether all have ended.
+    pub(crate) fn are_done(&mut self) -> Result<bool> {
+        let mut done = true;
+        for client in &mut self.all {
+            done &= client.process.try_wait()?.is_some();
+        }
+        Ok(done)
+    }
+}
+
+impl Drop for Clients {
+    /// Reaps them: their namespaces are deleted after this, with all that runs there.
+    fn drop(&mut self) {
+        for client in &mut self.all {
+            let _ = client.process.kill();
+            let _ = client.process.wait();
+        }
+    }
+}
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        for process in self.nodes.iter_mut().filter_map(|node| node.process.as_mut()) {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Bugs that are put in on purpose, one for each judge: a judge that does not catch its own is worth nothing.
+//!
+//! Clients of the first node have them, by what they are told; the last one is in the nodes, which are told to take silence
+//! for death and are then cut in two.
+
+use anyhow::{Result, bail};
+use serde::{Deserialize, Serialize};
+
+use super::config::Mode;
+use super::oracle;
+use super::schedule::{Deed, Fault, Kind, Plan};
+
+/// A bug.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Planted {
+    /// A holder that goes on after its deadline.
+    Outlives,
+    /// A holder that has asked nobody.
+    TwoHolders,
+    /// A grant with an old fence.
+    FenceBack,
+    /// A holder that never ends, so that others are never answered.
+    NeverAnswered,
+    /// Nodes that take silence for death, and are cut in two.
+    MinorityGrants,
+}
+
+impl Planted {
+    pub(crate) const ALL: [(Planted, &'static str); 5] = [
+        (Planted::Outlives, "outlives"),
+        (Planted::TwoHolders, "two-holders"),
+        (Planted::FenceBack, "fence-back"),
+        (Planted::NeverAnswered, "never-answered"),
+        (Planted::MinorityGrants, "minority-grants"),
+    ];
+
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        match Self::ALL.iter().find(|(_, name)| *name == text) {
+            Some((planted, _)) => Ok(*planted),
+            None => bail!(
+                "no planted bug is called `{text}`: choose of {}, all",
+                Self::ALL.map(|(_, name)| name).join(", ")
+            ),
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(planted, _)| *planted == self).map_or("", |(_, name)| name)
+    }
+
+    /// The judges that must catch it, all of them.
+    pub(crate) fn judges(self) -> &'static [&'static str] {
+        match self {
+            Self::Outlives => &[oracle::DEADLINE, oracle::BELIEF, oracle::LOCK],
+            Self::TwoHolders => &[oracle::BELIEF],
+            Self::FenceBack => &[oracle::BELIEF, oracle::RESOURCE],
+            Self::NeverAnswered => &[oracle::ANSWERS],
+            Self::MinorityGrants => &[oracle::MINORITY, oracle::BELIEF],
+        }
+    }
+
+    /// Whether some are never answered: then it makes no sense to wait for long.
+    pub(crate) fn leaves_unanswered(self) -> bool {
+        matches!(self, Self::Outlives | Self::NeverAnswered | Self::MinorityGrants)
+    }
+
+    /// The mode that shows it.
+    pub(crate) fn mode(self, chosen: Mode) -> Mode {
+        if self == Self::MinorityGrants { Mode::CrashStop } else { chosen }
+    }
+
+    /// The plan that shows it: one gate of one slot, and the one fault that it needs.
+    pub(crate) fn plan(self, lease_ms: u64) -> Plan {
+        let (nodes, begin_ms) = (5, 3_000);
+        let fault = |kind, deed| vec![Fault { kind, begin_ms, end_ms: begin_ms + 6 * lease_ms, deed }];
+        let faults = match self {
+            Self::Outlives => fault(Kind::Pause, Deed::PauseNodes(vec![0])),
+            Self::MinorityGrants => {
+                let ways = [0, 1]
+                    .into_iter()
+                    .flat_map(|a| [2, 3, 4].into_iter().flat_map(move |b| [(a, b), (b, a)]));
+                fault(Kind::Partition, Deed::Cut(ways.collect()))
+            }
+            Self::TwoHolders | Self::FenceBack | Self::NeverAnswered => Vec::new(),
+        };
+        let (clock_ppm, sync_ms) = (vec![0; nodes as usize], vec![0; nodes as usize]);
+        let kinds = faults.iter().map(|fault| fault.kind).collect();
+        Plan { nodes, voters: 3, gates: vec![("gate-0".into(), 1)], kinds, faults, clock_ppm, sync_ms }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each has a name, a plan and a judge; every judge but that of the nodes' lives has one.
+    #[test]
+    fn every_judge_has_a_bug() {
+        let mut judged = Vec::new();
+        for (planted, name) in Planted::ALL {
+            assert_eq!((Planted::parse(name).unwrap(), planted.name()), (planted, name));
+            assert_eq!(planted.plan(700).gates.len(), 1);
+            judged.extend(planted.judges());
+        }
+        for judge in [
+            oracle::BELIEF,
+            oracle::DEADLINE,
+            oracle::LOCK,
+            oracle::RESOURCE,
+            oracle::MINORITY,
+            oracle::ANSWERS,
+        ] {
+            assert!(judged.contains(&judge), "{judge}");
+        }
+        assert!(Planted::parse("x").is_err());
+    }
+}

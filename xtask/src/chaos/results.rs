@@ -1,0 +1,141 @@
+//! What came out, kept in the repository: a line of JSON for each seed, so that a long suite goes on where it was.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+use super::options::Options;
+use super::oracle::Verdict;
+use super::schedule::{self, Plan};
+
+/// A line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Line {
+    /// The version of the schedule.
+    schedule: u32,
+    seed: u64,
+    seconds: u64,
+    mode: String,
+    timing: String,
+    /// The kinds that could be drawn, and those that were.
+    faults: String,
+    drawn: String,
+    /// As asked for; 0 if drawn.
+    nodes_asked: u32,
+    nodes: u32,
+    voters: u32,
+    k: Vec<u32>,
+    commit: String,
+    requests: u64,
+    grants: u64,
+    losses: u64,
+    /// Old fences that the resource refused.
+    refused: u64,
+    longest_unanswered_ms: u64,
+    verdict: String,
+}
+
+/// A run in which nothing was wrong.
+const RIGHT: &str = "ok";
+
+impl Line {
+    pub(crate) fn new(options: &Options, seed: u64, plan: &Plan, verdict: &Verdict, commit: &str) -> Self {
+        let drawn: Vec<&str> = plan.kinds.iter().map(|kind| kind.name()).collect();
+        Self {
+            schedule: schedule::VERSION,
+            seed,
+            seconds: options.seconds,
+            mode: options.mode.name().into(),
+            timing: options.timing.preset.into(),
+            faults: options.faults_text(),
+            drawn: drawn.join(","),
+            nodes_asked: options.nodes.unwrap_or(0),
+            nodes: plan.nodes,
+            voters: plan.voters,
+            k: plan.gates.iter().map(|(_, k)| *k).collect(),
+            commit: commit.into(),
+            requests: verdict.requests,
+            grants: verdict.grants,
+            losses: verdict.losses,
+            refused: verdict.refused,
+            longest_unanswered_ms: verdict.longest_ns / 1_000_000,
+            verdict: verdict.violations.first().map_or(RIGHT.into(), ToString::to_string),
+        }
+    }
+
+    /// Whether it says that this seed was run so, and was right.
+    fn settles(&self, options: &Options, seed: u64) -> bool {
+        let run = (self.schedule, self.seed, self.seconds, self.nodes_asked);
+        let names = (self.mode.as_str(), self.timing.as_str(), self.faults.as_str());
+        run == (schedule::VERSION, seed, options.seconds, options.nodes.unwrap_or(0))
+            && names == (options.mode.name(), options.timing.preset, options.faults_text().as_str())
+            && self.verdict == RIGHT
+    }
+}
+
+fn path(root: &Path) -> PathBuf {
+    root.join("chaos/results.ndjson")
+}
+
+pub(crate) fn read(root: &Path) -> Result<Vec<Line>> {
+    let Ok(text) = fs::read_to_string(path(root)) else { return Ok(Vec::new()) };
+    text.lines()
+        .map(|line| serde_json::from_str(line).with_context(|| format!("no result: {line}")))
+        .collect()
+}
+
+pub(crate) fn append(root: &Path, line: &Line) -> Result<()> {
+    let path = path(root);
+    fs::create_dir_all(root.join("chaos"))?;
+    let mut file = File::options().create(true).append(true).open(&path)?;
+    writeln!(file, "{}", serde_json::to_string(line)?)
+        .with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Whether some line settles that seed.
+pub(crate) fn is_done(lines: &[Line], options: &Options, seed: u64) -> bool {
+    lines.iter().any(|line| line.settles(options, seed))
+}
+
+/// At which commit; with `+` if anything but the results differs from it.
+pub(crate) fn commit(root: &Path) -> Result<String> {
+    let git = |words: &[&str]| -> Result<String> {
+        let output =
+            Command::new("git").current_dir(root).args(words).output().context("cannot start git")?;
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let changed = git(&["status", "--porcelain", "--", ".", ":!chaos", ":!docs"])?;
+    let mark = if changed.is_empty() { "" } else { "+" };
+    Ok(format!("{}{mark}", git(&["rev-parse", "--short", "HEAD"])?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chaos::oracle::{BELIEF, Violation};
+    use crate::chaos::planted::Planted;
+
+    /// A seed is done if it was right, of the same length, faults and version; else it is run again.
+    #[test]
+    fn what_is_done_is_not_run_again() {
+        let options = Options::parse(&["--seeds", "3"]).unwrap();
+        let plan = Planted::FenceBack.plan(700);
+        let right = Line::new(&options, 2, &plan, &Verdict::default(), "abc");
+        assert!(is_done(std::slice::from_ref(&right), &options, 2));
+        assert!(!is_done(std::slice::from_ref(&right), &options, 3));
+        let longer = Options { seconds: 61, ..options.clone() };
+        assert!(!is_done(std::slice::from_ref(&right), &longer, 2));
+        assert!(!is_done(&[Line { schedule: 0, ..right.clone() }], &options, 2));
+        let wrong = Violation { judge: BELIEF, t: 1, text: "two".into() };
+        let verdict = Verdict { violations: vec![wrong], ..Verdict::default() };
+        let line = Line::new(&options, 2, &plan, &verdict, "abc");
+        assert_eq!(line.verdict, "belief: two");
+        assert!(!is_done(&[line], &options, 2));
+        let text = serde_json::to_string(&right).unwrap();
+        assert_eq!(serde_json::from_str::<Line>(&text).unwrap(), right);
+    }
+}

@@ -1,0 +1,84 @@
+//! A client of one node: asks, is inside for a while, and asks again, until it is told to stop.
+//!
+//! One kind starts `kgate run`, the other uses the library. Both write down what they asked and what came of it. They are processes of their own in their node's
+//! namespace, so that the driver can stop and kill them.
+
+mod api;
+mod run;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use kgate_sim::Rng;
+
+use super::job::Job;
+use super::record::Writer;
+
+/// What a worker knows.
+struct Worker {
+    run: PathBuf,
+    node: u32,
+    /// Before every name of a request.
+    name: String,
+    job: Job,
+    rng: Rng,
+    writer: Writer,
+    asked: u64,
+}
+
+/// The kinds of workers.
+pub(crate) const KINDS: [&str; 2] = ["run", "api"];
+
+/// `worker RUN NODE KIND LIFE`.
+pub(crate) fn main(words: &[&str]) -> Result<()> {
+    let [run, node, kind, life] = words else { bail!("a worker is started by a chaos run") };
+    let run = Path::new(run).to_owned();
+    let name = format!("{node}-{kind}-{life}");
+    let node = node.parse()?;
+    let job = Job::read(&run)?;
+    let rng = Rng::fork(job.seed, &name);
+    let writer = Writer::open(&run, &name, node)?;
+    let worker = Worker { run, node, name, job, rng, writer, asked: 0 };
+    if *kind == "run" { run::work(worker) } else { api::work(worker) }
+}
+
+/// How long it waits for a permit.
+enum Patience {
+    ForEver,
+    AtMost(Duration),
+    NotAtAll,
+}
+
+/// What it wants next.
+struct Wish {
+    who: String,
+    gate: String,
+    k: u32,
+    permits: u32,
+    hold: Duration,
+    patience: Patience,
+}
+
+impl Worker {
+    fn wish(&mut self) -> Wish {
+        let gates = &self.job.gates;
+        let (gate, k) = gates[usize::try_from(self.rng.below(gates.len() as u64)).unwrap_or(0)].clone();
+        let permits = if k > 1 && self.rng.below(6) == 0 { 2 } else { 1 };
+        // Mostly short, now and then longer than a lease.
+        let longest = if self.rng.below(8) == 0 { self.job.lease_ms * 3 / 2 } else { 150 };
+        let hold = Duration::from_millis(self.rng.within(5, longest));
+        let patience = match self.rng.below(10) {
+            0 => Patience::NotAtAll,
+            1 | 2 => Patience::AtMost(Duration::from_millis(self.rng.within(50, 2_000))),
+            _ => Patience::ForEver,
+        };
+        self.asked += 1;
+        Wish { who: format!("{}.{}", self.name, self.asked), gate, k, permits, hold, patience }
+    }
+
+    /// Between two requests.
+    fn rest(&mut self) -> Duration {
+        Duration::from_millis(self.rng.within(1, 80))
+    }
+}

@@ -1,0 +1,154 @@
+//! Clients that use the library; among them those with a planted bug.
+
+use std::fs::File;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use kgate_client::{Client, Permit};
+
+use super::{Patience, Wish, Worker};
+use crate::chaos::planted::Planted;
+use crate::chaos::record::What;
+use crate::chaos::{clock, config, job, probe, resource};
+
+pub(super) fn work(mut worker: Worker) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let planted = worker.job.planted.filter(|_| worker.node == 0);
+        while !job::told_to_stop(&worker.run) {
+            // A session ends with its node's memory of it: then there is a new one.
+            if let Ok(client) = Client::connect(&format!("http://{}", config::API)).await {
+                session(&mut worker, &client, planted).await?;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        Ok(())
+    })
+}
+
+async fn session(worker: &mut Worker, client: &Client, planted: Option<Planted>) -> Result<()> {
+    while !job::told_to_stop(&worker.run) {
+        let wish = worker.wish();
+        if planted == Some(Planted::TwoHolders) {
+            forge(worker, &wish).await?;
+        }
+        let (gate, pid) = (wish.gate.clone(), std::process::id());
+        worker.writer.write(&wish.who, What::Asked { gate, pid })?;
+        let gate = client.gate(&wish.gate).k(wish.k).permits(wish.permits);
+        let answer = match wish.patience {
+            Patience::ForEver => gate.acquire().await.map(Some),
+            Patience::AtMost(span) => gate.timeout(span).acquire().await.map(Some),
+            Patience::NotAtAll => gate.try_acquire().await,
+        };
+        match answer {
+            Ok(Some(permit)) => {
+                let mut holder = Holder { worker, client, wish: &wish, permit: &permit, planted };
+                holder.hold().await?;
+                worker.writer.write(&wish.who, What::Answered { how: "held".into() })?;
+                permit.release().await;
+            }
+            Ok(None) => worker.writer.write(&wish.who, What::Answered { how: "busy".into() })?,
+            Err(error) => {
+                worker.writer.write(&wish.who, What::Answered { how: error.to_string() })?;
+                if !matches!(error, kgate_client::Error::TimedOut(_)) {
+                    return Ok(());
+                }
+            }
+        }
+        let rest = worker.rest();
+        tokio::time::sleep(rest).await;
+    }
+    Ok(())
+}
+
+struct Holder<'a> {
+    worker: &'a mut Worker,
+    client: &'a Client,
+    wish: &'a Wish,
+    permit: &'a Permit,
+    planted: Option<Planted>,
+}
+
+impl Holder<'_> {
+    async fn hold(&mut self) -> Result<()> {
+        let start = clock::now();
+        let fence = self.fence()?;
+        let outlives = self.planted == Some(Planted::Outlives);
+        let _lock = if outlives { self.lock()? } else { None };
+        let (gate, slots) = (self.wish.gate.clone(), self.permit.slots().to_vec());
+        let (pid, until) = (std::process::id(), self.until());
+        let granted = What::Granted { gate, slots, fence: fence.clone(), until, pid, process: outlives };
+        self.write_at(start, granted)?;
+        let end = start + clock::nanoseconds(self.span());
+        for beat in 0.. {
+            // It looks at its deadline only after it has used the resource, as a careless program does: that is what fences are for.
+            if beat % probe::BEATS_A_USE == 0 {
+                self.use_resource(&fence)?;
+            }
+            let t = clock::now();
+            let until = self.until();
+            if !outlives && (until <= t || self.permit.is_lost()) {
+                return self.write_at(t, What::Lost { why: "its time has passed".into() });
+            }
+            self.write_at(t, What::Inside { until })?;
+            if t >= end {
+                return self.write_at(t, What::Out);
+            }
+            tokio::select! {
+                why = self.permit.lost(), if !outlives => {
+                    return self.write_at(clock::now(), What::Lost { why });
+                }
+                () = tokio::time::sleep(probe::BEAT) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Some bugs show only in one that stays for long.
+    fn span(&self) -> Duration {
+        match self.planted {
+            Some(Planted::Outlives) => Duration::from_millis(self.worker.job.lease_ms * 8),
+            Some(Planted::NeverAnswered) => Duration::from_secs(600),
+            Some(Planted::TwoHolders | Planted::FenceBack | Planted::MinorityGrants) | None => self.wish.hold,
+        }
+    }
+
+    fn fence(&self) -> Result<String> {
+        let fence = self.permit.fence_text().context("a gate of `slots` has fences")?;
+        let back = self.planted == Some(Planted::FenceBack) && self.worker.asked > 3;
+        Ok(if back { "0".repeat(fence.len()) } else { fence })
+    }
+
+    fn lock(&mut self) -> Result<Option<File>> {
+        let slot = self.permit.slots().first().copied().unwrap_or(0);
+        Ok(resource::lock(&self.worker.run, &self.wish.gate, slot)?.ok())
+    }
+
+    /// Its deadline, by the real clock.
+    fn until(&self) -> u64 {
+        clock::real(*self.client.until().borrow())
+    }
+
+    fn use_resource(&mut self, fence: &str) -> Result<()> {
+        let until = self.until();
+        for slot in self.permit.slots() {
+            let Worker { run, writer, .. } = &mut *self.worker;
+            probe::use_resource(run, writer, &self.wish.who, &self.wish.gate, *slot, fence, || Ok(until))?;
+        }
+        Ok(())
+    }
+
+    fn write_at(&mut self, t: u64, what: What) -> Result<()> {
+        self.worker.writer.write_at(t, &self.wish.who, what)
+    }
+}
+
+/// The planted bug of two holders: goes in and has asked nobody.
+async fn forge(worker: &mut Worker, wish: &Wish) -> Result<()> {
+    let (gate, pid) = (wish.gate.clone(), std::process::id());
+    let (who, fence) = (format!("{}-forged", wish.who), "f".repeat(32));
+    let granted = What::Granted { gate, slots: vec![0], fence, until: u64::MAX, pid, process: false };
+    worker.writer.write(&who, granted)?;
+    tokio::time::sleep(wish.hold).await;
+    worker.writer.write(&who, What::Out)
+}

@@ -1,0 +1,48 @@
+//! Clients that are commands under `kgate run`.
+
+use std::fs::File;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use super::{Patience, Wish, Worker};
+use crate::chaos::record::What;
+use crate::chaos::{clock, config, job, probe};
+
+pub(super) fn work(mut worker: Worker) -> Result<()> {
+    while !job::told_to_stop(&worker.run) {
+        let wish = worker.wish();
+        let stubborn = worker.rng.below(4) == 0;
+        let (gate, pid) = (wish.gate.clone(), std::process::id());
+        worker.writer.write(&wish.who, What::Asked { gate, pid })?;
+        let ended = command(&worker, &wish, stubborn)?.status().context("cannot start kgate run")?;
+        let how = ended.to_string();
+        worker.writer.write(&wish.who, What::Answered { how })?;
+        let node_is_away = matches!(ended.code(), Some(122 | 125));
+        let rest = if node_is_away { Duration::from_millis(200) } else { worker.rest() };
+        clock::pause(rest);
+    }
+    Ok(())
+}
+
+fn command(worker: &Worker, wish: &Wish, stubborn: bool) -> Result<Command> {
+    let log =
+        File::options().create(true).append(true).open(worker.run.join(format!("{}.log", worker.name)))?;
+    let mut command = Command::new(&worker.job.kgate);
+    command.args(["run", &wish.gate, "-k", &wish.k.to_string(), "-p", &wish.permits.to_string()]);
+    command.args(["--node", &config::socket(&worker.run, worker.node)]);
+    command.args(["--grace", &format!("{}ms", worker.job.grace_ms)]);
+    match wish.patience {
+        Patience::ForEver => {}
+        Patience::AtMost(span) => drop(command.args(["--wait", &format!("{}ms", span.as_millis())])),
+        Patience::NotAtAll => drop(command.arg("--no-wait")),
+    }
+    command.arg("--").arg(std::env::current_exe()?).args(["chaos", "probe"]).arg(&worker.run);
+    command.args([&worker.node.to_string(), &wish.who, &wish.hold.as_millis().to_string()]);
+    if stubborn {
+        command.arg(probe::STUBBORN);
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+    Ok(command)
+}
