@@ -127,7 +127,7 @@ pub fn ago(ns: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::v1::{Member, Process, Standing};
+    use crate::v1::{Peer, Process, Standing};
 
     fn client(pid: u32, node: u32, slots: &[u32]) -> Client {
         let process = Process { pid, host: "h".into(), user: "u".into(), command: "train".into() };
@@ -160,7 +160,7 @@ mod tests {
         assert!(explain(&reply, &gate).contains("node 2, which cannot be reached"));
         reply.crashed = vec![3];
         assert!(explain(&reply, &gate).contains("Held for crashed: node 3."));
-        reply.members = vec![Member { node: 2, suspected: true, ..Member::default() }, Member::default()];
+        reply.members = vec![Peer { node: 2, suspected: true, ..Peer::default() }, Peer::default()];
         reply.standings = vec![Standing { node: 1, without: "no lease".into(), ..Standing::default() }];
         let text = explain(&reply, &gate);
         assert!(

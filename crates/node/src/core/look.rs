@@ -95,6 +95,7 @@ impl Core {
             crashed: self.crashed.iter().copied().collect(),
             unreachable: self.others.iter().filter(|node| !self.up.contains(node)).copied().collect(),
             control: self.control_view(now),
+            life: self.own_life(),
         }
     }
 
@@ -103,7 +104,10 @@ impl Core {
         let shown = |name: &str| gate.is_none_or(|gate| gate == name);
         let gates = self.catalogue.all().filter(|gate| shown(&gate.name));
         gates
-            .filter_map(|gate| Some(self.gates.get(&gate.id)?.view(now, self.settings.me, cut_off)))
+            .filter_map(|gate| {
+                let view = self.gates.get(&gate.id)?.view(now, self.settings.me, cut_off);
+                Some(GateView { version: self.version_of(gate.id), ..view })
+            })
             .collect()
     }
 }

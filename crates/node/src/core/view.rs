@@ -45,6 +45,8 @@ pub struct Who {
     pub unreachable: Vec<NodeId>,
     /// How it stands with the log, where there is one.
     pub control: Option<ControlView>,
+    /// Its life that takes part; none, if it has no log or takes no part.
+    pub life: Option<u32>,
 }
 
 /// Somebody who holds or waits at a node.
@@ -79,6 +81,8 @@ pub struct GateView {
     pub protocol: String,
     /// Who said so.
     pub author: String,
+    /// The entry of the log that made it so, as far as it is applied there; 0 without a log.
+    pub version: u64,
     /// Who holds something, through this node.
     pub holders: Vec<Client>,
     /// Who waits at this node, in order.

@@ -29,7 +29,7 @@ fn stopped() -> Status {
 }
 
 /// Who asks, as the guard has found out.
-fn caller<T>(request: &Request<T>) -> Identity {
+pub(super) fn caller<T>(request: &Request<T>) -> Identity {
     request.extensions().get::<Identity>().cloned().expect("the guard has let it in")
 }
 

@@ -23,7 +23,7 @@ pub(super) fn of(report: Report, desk: &Desk) -> v1::StatusReply {
             }
         }
         crashed.extend(who.crashed.iter().map(|node| node.0));
-        for GateView { name, permits, protocol, author, holders, waiting, lacking } in views {
+        for GateView { name, permits, protocol, author, holders, waiting, lacking, version: _ } in views {
             let status =
                 v1::GateStatus { name: name.clone(), k: permits, protocol, author, ..Default::default() };
             let status = gates.entry(name.clone()).or_insert(status);
@@ -54,9 +54,9 @@ pub(super) fn of(report: Report, desk: &Desk) -> v1::StatusReply {
     }
 }
 
-fn shown((node, incarnation, suspected): &(NodeId, u32, bool), view: &ControlView) -> v1::Member {
+fn shown((node, incarnation, suspected): &(NodeId, u32, bool), view: &ControlView) -> v1::Peer {
     let votes = view.voters.contains(node);
-    v1::Member { node: node.0, incarnation: *incarnation, suspected: *suspected, votes }
+    v1::Peer { node: node.0, incarnation: *incarnation, suspected: *suspected, votes }
 }
 
 fn standing(node: u32, view: &ControlView) -> v1::Standing {

@@ -1,7 +1,7 @@
 //! Gates that somebody wants: the first to put one into the log wins, and k is what the log says (docs/LEASES.md section 10).
 
 use kgate_control::log::NotDone;
-use kgate_control::state::{Command, Done, Policy, Void};
+use kgate_control::state::{Command, Done, GateId, Policy, Void};
 use kgate_core::{NodeId, Time};
 
 use crate::core::clients::{Unplaced, Why};
@@ -61,6 +61,12 @@ impl Core {
         let (policy, weight_max) = (Policy::Lease, None);
         let create = Command::CreateGate { name, k, protocol, lanes, policy, weight_max, author };
         self.propose(purpose, create, actions);
+    }
+
+    /// The entry that changed a gate last, as far as it is applied here.
+    pub(in crate::core) fn version_of(&self, gate: crate::core::GateId) -> u64 {
+        let picture = self.control.as_ref().map(|control| &control.picture);
+        picture.and_then(|picture| picture.gates.get(&GateId(gate.0))).map_or(0, |gate| gate.version)
     }
 
     /// The gates of the configuration are made, if nobody has made them. Whether some are missing.
