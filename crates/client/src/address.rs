@@ -195,7 +195,11 @@ fn said_no(place: &str, note: &Note, status: &tonic::Status) -> Error {
         tonic::Code::NotFound => v1::Why::NoGate,
         tonic::Code::DeadlineExceeded => v1::Why::Busy,
         tonic::Code::InvalidArgument => v1::Why::BadRequest,
-        _ => v1::Why::Unknown,
+        tonic::Code::Ok
+        | tonic::Code::AlreadyExists
+        | tonic::Code::OutOfRange
+        | tonic::Code::Unimplemented
+        | tonic::Code::DataLoss => v1::Why::Unknown,
     };
     Error::Refused(Refusal { why, text })
 }

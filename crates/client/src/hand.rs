@@ -69,6 +69,9 @@ pub(crate) struct Hand {
     releasing: BTreeMap<u64, Vec<oneshot::Sender<()>>>,
 }
 
+/// A request under its number, who wants it, and where the answer goes.
+pub(crate) type AskedAnew = (u64, (Wish, Answer));
+
 impl Hand {
     /// A grant has come, at `now`, in a session that counts until `until`.
     pub(crate) fn granted(
@@ -159,7 +162,7 @@ impl Hand {
 
     /// The session goes on by a new line, and the node knows of these. What it does not know is lost, or, if it was held back, to be asked for anew. Returns
     /// what it need not know any more, and what is asked for anew.
-    pub(crate) fn resumed(&mut self, known: &[u64]) -> (Vec<u64>, Vec<(u64, (Wish, Answer))>) {
+    pub(crate) fn resumed(&mut self, known: &[u64]) -> (Vec<u64>, Vec<AskedAnew>) {
         let mut again = Vec::new();
         for (number, held) in self.held.extract_if(.., |number, _| !known.contains(number)) {
             if let Some(unsure) = self.unsure.remove(&number) {
@@ -175,7 +178,7 @@ impl Hand {
     }
 
     /// There is no such session any more: all is lost. Returns what was held back: it was never used, and is asked for anew.
-    pub(crate) fn session_is_gone(&mut self, why: &str) -> Vec<(u64, (Wish, Answer))> {
+    pub(crate) fn session_is_gone(&mut self, why: &str) -> Vec<AskedAnew> {
         let unsure = std::mem::take(&mut self.unsure);
         for (number, held) in std::mem::take(&mut self.held) {
             if held.bound {

@@ -137,13 +137,14 @@ fn list(reply: &api::MembersReply, json: bool) -> Result<(), Failure> {
     for member in &reply.members {
         let life = member.incarnation.map_or("-".to_owned(), |life| life.to_string());
         let since = if member.since_entry == 0 { "-".to_owned() } else { member.since_entry.to_string() };
-        let cells = [
-            &member.node.to_string(),
-            member.name.as_str(),
+        let node = member.node.to_string();
+        let cells: [&str; 7] = [
+            &node,
+            &member.name,
             &member.address,
             &life,
             &member.standing,
-            if member.role.is_empty() { "-" } else { member.role.as_str() },
+            if member.role.is_empty() { "-" } else { &member.role },
             &since,
         ];
         let silent = if member.answers { "" } else { "  (does not answer)" };

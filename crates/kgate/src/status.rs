@@ -77,7 +77,12 @@ pub(crate) fn said_no(error: &Error) -> ExitCode {
             api::Why::Conflict => K_CONFLICT,
             api::Why::NoGate => 1,
             api::Why::BadRequest => 2,
-            _ => 125,
+            api::Why::NoNode => NO_NODE,
+            api::Why::Unknown
+            | api::Why::TooLarge
+            | api::Why::Full
+            | api::Why::NoSession
+            | api::Why::Forbidden => 125,
         }),
         Error::TimedOut(_) | Error::Credentials(_) => ExitCode::from(125),
     }

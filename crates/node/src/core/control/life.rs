@@ -55,13 +55,15 @@ impl Core {
         let again = Span(control.timing.lease.0 / 4);
         match control.picture.roll.get(control.me).map(|member| member.incarnation) {
             Some(incarnation) if incarnation == control.incarnation => {
-                if !self.seek_gates(actions) {
+                let missing = self.seek_gates(actions);
+                if !missing {
                     return self.timers.disarm(&Due::Seek);
                 }
             }
             // R2: never beside a former life.
             Some(former) => {
-                if control.former.replace(former) != Some(former) {
+                let known = control.former.replace(former);
+                if known != Some(former) {
                     control.leases.succeed(now, former);
                 }
             }

@@ -116,6 +116,7 @@ fn k_is_what_the_log_says() {
         name: "gpu".into(),
         k: Some(5),
         policy: None,
+        version: None,
         author: "an operator".into(),
     });
     world.acquire_with(2, Some(5));
