@@ -222,10 +222,9 @@ impl Rule {
     }
 
     fn gives(&self, need: Need<'_>) -> bool {
-        let right = self.may.iter().any(|right| match need.right() {
-            Right::See => matches!(right, Right::See | Right::Acquire),
-            other => *right == other,
-        });
+        let wanted = need.right();
+        let right =
+            self.may.iter().any(|has| *has == wanted || (wanted == Right::See && *has == Right::Acquire));
         let reaches = match (&self.gates, need.gate()) {
             (None, _) => true,
             (Some(_), None) => false,
