@@ -10,7 +10,7 @@ fn start(home: &Home, name: &str, place: &str) -> (Process, String) {
     let config = home.0.join(format!("{name}.toml"));
     let data = home.0.join(name);
     std::fs::create_dir_all(&data).unwrap();
-    let rest = format!("api = \"127.0.0.1:0\"\ndata = {data:?}\n[timing]\npreset = \"fast\"\n");
+    let rest = format!("api = \"127.0.0.1:0\"\ndata = {data:?}\n");
     std::fs::write(&config, format!("{place}{rest}")).unwrap();
     let mut command = home.kgate(&["node", "--config", config.to_str().unwrap()]);
     let mut node = Process::start(command.stdout(Stdio::piped()).stderr(Stdio::null()));
