@@ -181,7 +181,6 @@ impl Address {
     }
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "not our enum, and the text says what is the matter")]
 fn said_no(place: &str, note: &Note, status: &tonic::Status) -> Error {
     let text = note.read().unwrap_or_else(|| status.message().to_owned());
     let why = match status.code() {

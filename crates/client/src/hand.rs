@@ -82,7 +82,8 @@ impl Hand {
         granted: v1::Granted,
         asked: Option<(Wish, Answer)>,
     ) -> Taken {
-        let v1::Granted { number, slots, fence, k } = granted;
+        // Of what the log holds no session is told: it shows no secret.
+        let v1::Granted { number, slots, fence, k, kept: _ } = granted;
         let (lost, seen) = watch::channel(None);
         self.held.insert(number, Held { lost, bound: false });
         let fence = fence.and_then(|bytes| bytes.try_into().ok()).map(u128::from_be_bytes);
@@ -246,7 +247,7 @@ mod tests {
     /// A grant with number 1 comes at `now`, in a session that counts until `until`.
     fn grant(hand: &mut Hand, now: u64, until: u64) -> (Taken, Answered) {
         let (asked, answered) = asked();
-        let granted = v1::Granted { number: 1, slots: vec![2], fence: None, k: 3 };
+        let granted = v1::Granted { number: 1, slots: vec![2], fence: None, k: 3, kept: None };
         (hand.granted(at(now), at(until), PATIENCE, granted, asked), answered)
     }
 

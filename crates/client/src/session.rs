@@ -258,7 +258,7 @@ impl Session {
     /// What the node says. A reason, if it ends the stream.
     async fn on_told(&mut self, told: Told) -> Option<String> {
         match told {
-            Told::Welcome(_) | Told::Withdrawn(_) => {}
+            Told::Welcome(_) | Told::Withdrawn(_) | Told::Kept(_) => {}
             Told::Granted(granted) => self.on_granted(granted).await,
             Told::Refused(v1::Refused { number, why, text }) => {
                 if let Some((_, answer)) = self.waiting.remove(&number) {
@@ -458,7 +458,7 @@ fn counts_until(sent: LeaseInstant, valid_for_ns: Option<u64>) -> LeaseInstant {
 
 fn ask_for(number: u64, wish: &Wish) -> Say {
     let Wish { gate, permits, k, no_wait, process, margin: _ } = wish.clone();
-    Say::Acquire(v1::Acquire { number, gate, permits, k, no_wait, process })
+    Say::Acquire(v1::Acquire { number, gate, permits, k, no_wait, process, ..v1::Acquire::default() })
 }
 
 #[cfg(test)]

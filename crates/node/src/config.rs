@@ -286,6 +286,7 @@ impl Config {
             permits: gate.k,
             protocol: gate.protocol.clone(),
             lanes: gate.lanes,
+            policy: Default::default(),
             author: "the configuration".into(),
         });
         Ok(Settings {

@@ -2,7 +2,7 @@
 //!
 //! - `door.rs`: where clients come in; `tls.rs`: who they are by their connection;
 //! - `guard.rs`: who they are by their token, and what they may; `authorisation.rs`: the list; `limits.rs`: how much; `visit.rs`: the same for a stream;
-//! - `grpc.rs`, `http.rs`: what they ask; `report.rs`: what they are shown; `operators/`: members, evictions, k.
+//! - `grpc.rs`, `http.rs`: what they ask; `permits.rs`: permits that the log holds; `report.rs`: what they are shown; `operators/`: members, evictions, k.
 
 pub mod authorisation;
 mod door;
@@ -11,6 +11,7 @@ mod guard;
 mod http;
 pub mod limits;
 mod operators;
+mod permits;
 mod report;
 mod tls;
 mod visit;

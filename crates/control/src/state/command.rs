@@ -156,12 +156,14 @@ pub enum Command {
         /// After so long without a renewal it may be taken back; never, if none.
         ttl: Option<Span>,
     },
-    /// Its holder gives it back.
+    /// Its holder gives it back; or who decided it does, because nobody wants it any more.
     Released {
         /// Which.
         permit: PermitId,
         /// The holder's.
         secret: Secret,
+        /// How often it had been renewed: void if its holder was heard since. However often, if none.
+        renewals: Option<u64>,
     },
     /// Its holder lives.
     Renew {
@@ -285,6 +287,9 @@ pub enum Void {
         /// By whom.
         author: String,
     },
+    /// What was decided does not stand any more: whoever decided it gives it back, and may decide anew.
+    #[error("{0}")]
+    Overtaken(String),
     /// Anything else, in words.
     #[error("{0}")]
     Refused(String),

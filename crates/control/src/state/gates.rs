@@ -74,6 +74,7 @@ impl State {
         }
         let id = gate.id;
         self.picture.gates.remove(&id);
+        self.fences.retain(|(gate, _), _| *gate != id);
         Ok((Done::Deleted, vec![Change::Deleted(id, index)]))
     }
 

@@ -24,9 +24,9 @@ pub use picture::{
     Cluster, ClusterId, Condemned, Gate, GateId, Life, Listed, Permit, PermitId, Picture, Policy, Secret,
 };
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use kgate_core::NodeId;
+use kgate_core::{Fence, NodeId};
 use serde::{Deserialize, Serialize};
 
 use crate::roll::{Eviction, RollChange};
@@ -61,6 +61,8 @@ pub struct State {
     next_node: u32,
     /// The last number of a gate.
     last_gate: u32,
+    /// The greatest fence under which each slot was ever held here: what was decided before is too late.
+    fences: BTreeMap<(GateId, u32), Fence>,
 }
 
 impl State {
@@ -144,7 +146,7 @@ impl State {
                 let renewals = 0;
                 self.hold(PermitId(index), Permit { gate, slots, fence, by, holder, secret, ttl, renewals })
             }
-            Command::Released { permit, secret } => self.release(permit, secret),
+            Command::Released { permit, secret, renewals } => self.release(permit, secret, renewals),
             Command::Renew { permit, secret } => self.renew(permit, secret),
             Command::Expire { permit, renewals } => self.expire(permit, renewals),
             Command::EvictHeld { permit, author } => self.evict_held(permit, author),

@@ -8,10 +8,9 @@ impl State {
     pub(super) fn hold(&mut self, id: PermitId, mut permit: Permit) -> Outcome {
         check_text("a holder", &permit.holder, true)?;
         let (node, incarnation) = permit.by;
-        // The same decision again: its proposer heard nothing.
-        let known = self.picture.permits.iter().find(|(_, it)| {
-            (it.gate, it.fence, it.by, it.secret) == (permit.gate, permit.fence, permit.by, permit.secret)
-        });
+        // The same decision again: its proposer heard nothing. Or the same holder, who has gone to another node since.
+        let known =
+            self.picture.permits.iter().find(|(_, it)| (it.gate, it.secret) == (permit.gate, permit.secret));
         if let Some((known, _)) = known {
             return Ok((Done::Held(*known), Vec::new()));
         }
@@ -33,24 +32,34 @@ impl State {
             ));
         }
         if let Some(slot) = permit.slots.iter().find(|slot| **slot >= gate.k) {
-            return refused(format!(
+            return Err(Void::Overtaken(format!(
                 "gate {} has k = {} now: slot {slot} is not given any more",
                 gate.name, gate.k
-            ));
+            )));
         }
         let held = self.picture.held(permit.gate);
         if let Some(slot) = permit.slots.iter().find(|slot| held.contains(slot)) {
-            return refused(format!("slot {slot} of gate {} is held already", gate.name));
+            return Err(Void::Overtaken(format!("slot {slot} of gate {} is held already", gate.name)));
+        }
+        // A proposal that comes a second time, after its permit was given back, must not bring it back.
+        let later = |slot: &&u32| self.fences.get(&(permit.gate, **slot)) >= Some(&permit.fence);
+        if let Some(slot) = permit.slots.iter().find(later) {
+            let name = &gate.name;
+            return Err(Void::Overtaken(format!("slot {slot} of gate {name} was held under a later fence")));
         }
         if self.picture.permits.len() >= bounds::PERMITS {
             return refused(format!("the log holds {} permits already", bounds::PERMITS));
         }
+        self.fences.extend(permit.slots.iter().map(|slot| ((permit.gate, *slot), permit.fence)));
         self.picture.permits.insert(id, permit.clone());
         Ok((Done::Held(id), vec![Change::Held(id, permit)]))
     }
 
-    pub(super) fn release(&mut self, id: PermitId, secret: Secret) -> Outcome {
-        self.shown(id, secret)?;
+    pub(super) fn release(&mut self, id: PermitId, secret: Secret, renewals: Option<u64>) -> Outcome {
+        let permit = self.shown(id, secret)?;
+        if renewals.is_some_and(|renewals| renewals != permit.renewals) {
+            return refused(format!("{id} was renewed since"));
+        }
         self.free(id, Freed::Released)
     }
 

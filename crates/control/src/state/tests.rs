@@ -87,7 +87,7 @@ fn hold(gate: u32, slots: &[u32], fence: u128, by: (u32, u32)) -> Command {
         fence: Fence(fence),
         by: (NodeId(by.0), Incarnation(by.1)),
         holder: "job".to_owned(),
-        secret: [7; 32],
+        secret: [u8::try_from(fence % 250).expect("small"); 32],
         ttl: Some(Span::UNIT),
     }
 }
@@ -228,13 +228,13 @@ fn permits_of_the_log() {
     let Ok(Done::Held(permit)) = book.apply(hold(1, &[0, 2], 10, (0, 1))) else { panic!("it is free") };
     assert_eq!(book.apply(hold(1, &[0, 2], 10, (0, 1))), Ok(Done::Held(permit)), "again");
     assert!(
-        matches!(book.apply(hold(1, &[2], 11, (0, 1))), Err(Void::Refused(why)) if why.contains("slot 2"))
+        matches!(book.apply(hold(1, &[2], 11, (0, 1))), Err(Void::Overtaken(why)) if why.contains("slot 2"))
     );
     assert!(book.apply(hold(1, &[4], 12, (0, 1))).is_err(), "beyond k");
     assert!(matches!(book.apply(hold(1, &[1], 13, (0, 2))), Err(Void::NoMember { .. })));
     assert!(book.apply(hold(1, &[], 14, (0, 1))).is_err() && book.apply(hold(2, &[1], 15, (0, 1))).is_err());
-    let (wrong, right) = ([1; 32], [7; 32]);
-    assert!(book.apply(Command::Released { permit, secret: wrong }).is_err());
+    let (wrong, right) = ([1; 32], [10; 32]);
+    assert!(book.apply(Command::Released { permit, secret: wrong, renewals: None }).is_err());
     assert_eq!(book.apply(Command::Renew { permit, secret: right }), Ok(Done::Renewed(1)));
     assert!(book.apply(Command::Expire { permit, renewals: 0 }).is_err(), "it was renewed");
     // It outlives its node.
@@ -245,8 +245,29 @@ fn permits_of_the_log() {
     let delete = Command::DeleteGate { name: "build".to_owned(), version };
     assert!(matches!(book.apply(delete.clone()), Err(Void::Refused(why)) if why.contains("held")));
     assert_eq!(book.apply(Command::Expire { permit, renewals: 1 }), Ok(Done::Freed));
-    assert_eq!(book.apply(Command::Released { permit, secret: right }), Err(Void::NoPermit(permit)));
+    assert_eq!(
+        book.apply(Command::Released { permit, secret: right, renewals: None }),
+        Err(Void::NoPermit(permit))
+    );
     assert_eq!(book.apply(delete), Ok(Done::Deleted));
+}
+
+/// A proposal that arrives a second time does not bring back what was given back; and one holder has one permit, whichever nodes it has asked.
+#[test]
+fn a_permit_is_held_once() {
+    let mut book = Book::founded();
+    book.apply(add(0, 1, 1)).unwrap();
+    book.apply(add(1, 1, 2)).unwrap();
+    book.apply(create("build", 2, "ann")).unwrap();
+    let first = hold(1, &[0], 10, (0, 1));
+    let Ok(Done::Held(permit)) = book.apply(first.clone()) else { panic!("it is free") };
+    let Command::Held { gate, holder, secret, ttl, .. } = first.clone() else { unreachable!() };
+    let by = (NodeId(1), Incarnation(1));
+    let elsewhere = Command::Held { gate, slots: vec![1], fence: Fence(11), by, holder, secret, ttl };
+    assert_eq!(book.apply(elsewhere), Ok(Done::Held(permit)), "the same holder");
+    assert_eq!(book.apply(Command::Released { permit, secret, renewals: None }), Ok(Done::Freed));
+    assert!(matches!(book.apply(first), Err(Void::Overtaken(why)) if why.contains("later fence")));
+    assert!(matches!(book.apply(hold(1, &[0], 12, (0, 1))), Ok(Done::Held(later)) if later != permit));
 }
 
 /// Fences: the view of a gate is the last entry that changed the members or that gate, not one that changed another gate or a permit.
@@ -306,7 +327,8 @@ fn any_command() -> impl Strategy<Value = Command> {
         1 => (name, 1..60_u64).prop_map(|(name, version)| Command::DeleteGate { name: name.to_owned(), version }),
         4 => (1..3_u32, prop::collection::vec(small, 1..3), 0..40_u128, (node, life))
             .prop_map(|(gate, slots, fence, by)| hold(gate, &slots, fence, by)),
-        1 => (1..60_u64).prop_map(|permit| Command::Released { permit: PermitId(permit), secret: [7; 32] }),
+        1 => (1..60_u64)
+            .prop_map(|permit| Command::Released { permit: PermitId(permit), secret: [7; 32], renewals: None }),
         1 => (1..60_u64, 0..2_u64)
             .prop_map(|(permit, renewals)| Command::Expire { permit: PermitId(permit), renewals }),
     ]

@@ -60,8 +60,9 @@ impl Core {
         for slot in 0..permits {
             let key = RequestKey { session, number: u64::from(slot) };
             self.sessions.begin(key, id);
-            let asked =
-                self.at_gate(now, id, actions, |gate, out| gate.acquire(now, key, 1, process.clone(), out));
+            let asked = self.at_gate(now, id, actions, |gate, out| {
+                gate.acquire(now, key, 1, (process.clone(), None), out)
+            });
             let got = self.gates[&id].slots_of(key).map(<[u32]>::to_vec);
             assert!(
                 matches!(asked, Some(Ok(()))) && got.as_deref() == Some(&[slot]),

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use kgate_control::state::Policy;
 use kgate_core::NodeId;
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +26,8 @@ pub struct Definition {
     pub protocol: String,
     /// Into how many queues its slots are split.
     pub lanes: u32,
+    /// What becomes of a silent holder's slots.
+    pub policy: Policy,
     /// Who made it so, for people.
     pub author: String,
 }
@@ -99,10 +102,10 @@ impl Catalogue {
         self.known.insert(definition.name.clone(), definition).is_none()
     }
 
-    /// A gate has another k.
-    pub(super) fn alter(&mut self, name: &str, permits: u32, author: &str) {
+    /// A gate has another k, or another policy.
+    pub(super) fn alter(&mut self, name: &str, permits: u32, policy: Policy, author: &str) {
         if let Some(known) = self.known.get_mut(name) {
-            (known.permits, known.author) = (permits, author.to_owned());
+            (known.permits, known.policy, known.author) = (permits, policy, author.to_owned());
         }
     }
 

@@ -1,5 +1,6 @@
 //! What clients ask, and what they are told.
 
+use kgate_control::state::{PermitId, Policy};
 use kgate_core::{Fence, Span, Time};
 
 use super::catalogue::{CATALOGUE, Definition};
@@ -35,6 +36,19 @@ pub enum Ask {
         waits: bool,
         /// For which process, if it is another than the one of `Hello`.
         process: Option<Process>,
+        /// Whether it outlives its node.
+        keep: Keep,
+    },
+    /// I hold that permit of the log, as its secret shows.
+    Permit {
+        /// The client's own number for this.
+        number: u64,
+        /// Which.
+        permit: PermitId,
+        /// Its secret.
+        secret: Secret,
+        /// What about it.
+        word: PermitWord,
     },
     /// I do not want that any more.
     Withdraw {
@@ -53,6 +67,35 @@ pub enum Ask {
     },
     /// I want nothing more, and whatever I did is over.
     Bye,
+}
+
+/// Whether a permit outlives its node, and how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Keep {
+    /// What the gate's policy must be; whatever it is, if none.
+    pub policy: Option<Policy>,
+    /// The log holds it, and after so long without a renewal it may be taken back.
+    pub ttl: Option<Span>,
+    /// What its holder will show: hard to guess, and the same when it asks again elsewhere.
+    pub secret: Secret,
+}
+
+/// What a holder says of a permit that the log holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PermitWord {
+    /// I live; and I want to hear if it is taken back.
+    Renew,
+    /// Whatever I did with it is over.
+    Release,
+}
+
+/// A permit that the log holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// Its name, at all nodes.
+    pub permit: PermitId,
+    /// After so long without a renewal it may be taken back.
+    pub ttl: Option<Span>,
 }
 
 /// What a client is told.
@@ -79,6 +122,15 @@ pub enum Tell {
         fence: Option<Fence>,
         /// k.
         permits: u32,
+        /// If the log holds it: what it is called, and that no session keeps it.
+        kept: Option<Kept>,
+    },
+    /// The answer to a renewal of a permit that the log holds.
+    Kept {
+        /// Which word.
+        number: u64,
+        /// The permit.
+        kept: Kept,
     },
     /// No permit, and the request has ended.
     Refused {
@@ -156,9 +208,23 @@ pub(super) struct Unplaced {
     pub(super) permits: Option<u32>,
     waits: bool,
     pub(super) process: Process,
+    pub(super) keep: Keep,
 }
 
 type Refusal = (Why, String);
+
+/// The shortest time to live of a permit: it must be renewed by a commit.
+const SHORTEST_TTL: Span = Span(1_000_000_000);
+/// The longest.
+const LONGEST_TTL: Span = Span(366 * 86_400 * 1_000_000_000);
+
+/// As people say it.
+pub(crate) fn policy_name(policy: Policy) -> &'static str {
+    match policy {
+        Policy::Lease => "lease",
+        Policy::Hold => "hold",
+    }
+}
 
 impl Core {
     /// A client says something.
@@ -185,7 +251,11 @@ impl Core {
             (ask, Some(session)) => (ask, session),
         };
         match session {
-            (Ask::Acquire { number, gate, weight, permits, waits, process }, session) => {
+            (Ask::Permit { number, permit, secret, word }, session) => {
+                let key = RequestKey { session, number };
+                self.permit_asked(client, key, (permit, secret, word), actions);
+            }
+            (Ask::Acquire { number, gate, weight, permits, waits, process, keep }, session) => {
                 let key = RequestKey { session, number };
                 let known = self.sessions.get(session).expect("it has a stream");
                 if known.requests.contains_key(&number) {
@@ -193,7 +263,7 @@ impl Core {
                     return close(client, Why::BadRequest, text, actions);
                 }
                 let process = process.map_or_else(|| known.process.clone(), Process::cut);
-                let wish = Unplaced { key, gate, weight, permits, waits, process };
+                let wish = Unplaced { key, gate, weight, permits, waits, process, keep };
                 let request = Request { gate: None, state: RequestState::Waits };
                 self.sessions.get_mut(session).expect("just seen").requests.insert(number, request);
                 self.place(now, wish, actions);
@@ -276,15 +346,22 @@ impl Core {
             },
         };
         let taken = found.and_then(|id| {
-            let Unplaced { weight, process, waits, .. } = wish;
+            let Unplaced { weight, process, waits, keep, .. } = wish;
             self.set_gate(key, id);
+            let hold = self.hold_of(id, keep);
+
             if !waits {
                 let patience = self.settings.patience;
                 self.timers.arm(now, Due::Patience(key), patience, patience);
             }
-            let ask =
-                |gate: &mut super::Gate, out: &mut Vec<Outcome>| gate.acquire(now, key, weight, process, out);
+            let ask = |gate: &mut super::Gate, out: &mut Vec<Outcome>| {
+                gate.acquire(now, key, weight, (process, hold), out)
+            };
             let taken = self.at_gate(now, id, actions, ask).expect("what is known is there");
+            if hold.is_some() {
+                self.attach_all(id, actions);
+                self.seek_later(now);
+            }
             taken.map_err(|refusal| (Why::BadRequest, refusal.to_string()))
         });
         if let Err((why, text)) = taken {
@@ -307,6 +384,29 @@ impl Core {
             let text = format!("gate `{name}` has k = {permits}, set by {author}, and you say k = {wanted}");
             return Err((Why::Conflict, text));
         }
+        if let Some(wanted) = wish.keep.policy.filter(|wanted| *wanted != definition.policy) {
+            let text = format!(
+                "gate `{name}` has policy {}, and you say {}: leave it out, or `kgate set {name} --policy`",
+                policy_name(definition.policy),
+                policy_name(wanted)
+            );
+            return Err((Why::Conflict, text));
+        }
+        let outlives = definition.policy == Policy::Hold || wish.keep.ttl.is_some();
+        if outlives && self.control.is_none() {
+            let text =
+                "a permit that outlives its node needs the agreed log: a cluster with `faults = \"leases\"`";
+            return Err((Why::BadRequest, text.into()));
+        }
+        if outlives && wish.keep.secret == Secret::NONE {
+            let text = format!(
+                "a permit of gate `{name}` outlives its session, so its holder needs a secret to show: ask by `kgate acquire`, or by POST /v1/gates/{name}/permits"
+            );
+            return Err((Why::BadRequest, text));
+        }
+        if wish.keep.ttl.is_some_and(|ttl| ttl < SHORTEST_TTL || ttl > LONGEST_TTL) {
+            return Err((Why::BadRequest, "a time to live is between a second and a year".into()));
+        }
         let gate = self.gates.get(&definition.id).expect("what is known is there");
         let most = gate.widest();
         if wish.weight == 0 || wish.weight > most {
@@ -324,6 +424,12 @@ impl Core {
             ));
         }
         Ok(())
+    }
+
+    /// Whether the log is to hold what a client wants.
+    fn hold_of(&self, id: GateId, keep: Keep) -> Option<super::Hold> {
+        let holds = self.gates.get(&id).is_some_and(|gate| gate.definition.policy == Policy::Hold);
+        (holds || keep.ttl.is_some()).then(|| super::Hold { secret: keep.secret.hashed(), ttl: keep.ttl })
     }
 
     /// Whether a gate can be made as somebody wants it.
@@ -346,7 +452,7 @@ impl Core {
     fn make_gate(&mut self, now: Time, name: &str, permits: u32, actions: &mut Vec<Action>) {
         if self.catalogue.want(name, permits) {
             let ask = |gate: &mut super::Gate, out: &mut Vec<Outcome>| {
-                gate.acquire(now, OURS, 1, Process::default(), out)
+                gate.acquire(now, OURS, 1, (Process::default(), None), out)
             };
             self.at_gate(now, CATALOGUE, actions, ask).expect("it is there").expect("it asks for one");
         }
@@ -359,6 +465,7 @@ impl Core {
             permits,
             protocol: self.settings.new_gates.map_or("slots", |entry| entry.name).to_owned(),
             lanes: 1,
+            policy: Policy::Lease,
             author: format!("a client of node {}", self.settings.me.0),
         }
     }
@@ -397,11 +504,13 @@ impl Core {
         let permits = self.gates[&id].definition.permits;
         let number = key.number;
         actions.extend(
-            stream.map(|client| Action::Tell(client, Tell::Granted { number, slots, fence, permits })),
+            stream.map(|client| {
+                Action::Tell(client, Tell::Granted { number, slots, fence, permits, kept: None })
+            }),
         );
     }
 
-    fn forget(&mut self, key: RequestKey) -> Option<(Option<ClientId>, Request)> {
+    pub(super) fn forget(&mut self, key: RequestKey) -> Option<(Option<ClientId>, Request)> {
         self.touch();
         self.timers.disarm(&Due::Patience(key));
         self.timers.disarm(&Due::Reclaim(key));

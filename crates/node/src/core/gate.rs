@@ -3,7 +3,11 @@
 //! A protocol with numbered slots knows all clients that wait here, in their order, and may ask for several at once. A protocol of the papers serves one
 //! client at a time: the others wait here until it is free.
 
+mod deciding;
 mod withdraw;
+
+pub(super) use deciding::Deciding;
+pub use deciding::Hold;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -20,6 +24,8 @@ use super::{RequestKey, SessionId};
 pub(super) enum Outcome {
     /// A client may go in.
     Granted { key: RequestKey, slots: Vec<u32>, fence: Option<Fence> },
+    /// The log is to hold what was granted, before its client is told.
+    Decided(GrantId),
     /// A client must stop.
     Lost(RequestKey),
     /// A request cannot be granted any more: k is less than it wants.
@@ -42,6 +48,8 @@ struct Waiter {
     weight: u32,
     since: Time,
     process: Process,
+    /// The log is to hold its permit.
+    hold: Option<Hold>,
 }
 
 /// Who holds something here.
@@ -84,6 +92,8 @@ pub(super) struct Gate {
     /// So many of those wait no more, and the protocol could not be told.
     abandoned: usize,
     holding: BTreeMap<GrantId, Holder>,
+    /// What the log is to hold and does not yet.
+    deciding: BTreeMap<GrantId, Deciding>,
     pub(super) counters: Counters,
 }
 
@@ -98,6 +108,7 @@ impl Gate {
             handed: 0,
             abandoned: 0,
             holding: BTreeMap::new(),
+            deciding: BTreeMap::new(),
             counters: Counters::default(),
         }
     }
@@ -105,6 +116,11 @@ impl Gate {
     /// How many wait here.
     pub(super) fn waiters(&self) -> usize {
         self.waiting.len() - self.abandoned
+    }
+
+    /// The log may hold what it grants.
+    pub(super) fn policy(&mut self, policy: kgate_control::state::Policy) {
+        self.definition.policy = policy;
     }
 
     /// How many hold something here.
@@ -128,10 +144,10 @@ impl Gate {
         now: Time,
         key: RequestKey,
         weight: u32,
-        process: Process,
+        (process, hold): (Process, Option<Hold>),
         out: &mut Vec<Outcome>,
     ) -> Result<(), NotTaken> {
-        self.waiting.push_back(Waiter { key: Some(key), weight, since: now, process });
+        self.waiting.push_back(Waiter { key: Some(key), weight, since: now, process, hold });
         self.hand_over(now, out).inspect_err(|_| drop(self.waiting.pop_back()))
     }
 
@@ -181,7 +197,7 @@ impl Gate {
         let granted = |deed: &Deed| matches!(deed, Deed::Tell(Notice::Granted { .. }));
         if self.driver.observe().phase == Phase::Waiting || deeds.iter().any(granted) {
             let process = Process::default();
-            self.waiting.push_back(Waiter { key: None, weight: 1, since: now, process });
+            self.waiting.push_back(Waiter { key: None, weight: 1, since: now, process, hold: None });
             (self.handed, self.abandoned) = (1, 1);
         }
         self.carry_out(now, deeds, out);
@@ -229,7 +245,9 @@ impl Gate {
             slots: holder.slots.clone(),
             fence: holder.fence,
         });
-        Some(ParkedGate { id, protocol: self.driver.park()?, holders: holders.collect() })
+        let deciding = self.deciding.iter().map(|(grant, it)| (*grant, Deciding { key: None, ..it.clone() }));
+        let (holders, deciding) = (holders.collect(), deciding.collect());
+        Some(ParkedGate { id, protocol: self.driver.park()?, holders, deciding })
     }
 
     /// These held something when it stopped, and still do.
@@ -298,6 +316,9 @@ impl Gate {
                 if let Some(holder) = self.holding.remove(&grant) {
                     self.counters.losses += 1;
                     out.push(Outcome::Lost(holder.key));
+                } else if let Some(deciding) = self.deciding.remove(&grant) {
+                    // Its client was told nothing. An entry for it that comes later is void.
+                    self.wait_again(now, deciding, out);
                 }
             }
             Notice::TooLarge { weight, most } => {
@@ -334,8 +355,12 @@ impl Gate {
     ) {
         let units = if self.numbered { slots.len() } else { 1 };
         let first = self.take_first(u32::try_from(units).expect("at most k"));
-        let Waiter { key, weight, since, process } = first.expect("somebody asked for that");
-        let Some(key) = key else { return self.give_back(now, grant, out) };
+        let waiter = first.expect("somebody asked for that");
+        let Some(key) = waiter.key else { return self.give_back(now, grant, out) };
+        if let (Some(hold), Some(fence)) = (waiter.hold, fence) {
+            return self.decide(grant, (waiter, hold), slots, fence, out);
+        }
+        let Waiter { weight, since, process, .. } = waiter;
         self.counters.grants += 1;
         self.counters.longest_wait = self.counters.longest_wait.max(age(now, since));
         let holder = Holder { key, weight, since: now, process, slots: slots.clone(), fence };

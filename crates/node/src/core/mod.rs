@@ -26,9 +26,9 @@ mod view;
 mod watch;
 
 pub use catalogue::{CATALOGUE, Definition};
-pub use clients::{Ask, Tell, Why};
+pub use clients::{Ask, Keep, Kept, PermitWord, Tell, Why};
 pub use control::{ControlSettings, ControlView};
-pub use gate::Counters;
+pub use gate::{Counters, Hold};
 pub use letter::{GateId, Letter};
 pub use look::Report;
 pub use park::Parked;
@@ -38,7 +38,7 @@ pub use view::{Client, GateView, Process, Who};
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kgate_control::state::Command;
+use kgate_control::state::{Command, Policy};
 use kgate_core::{Graph, Incarnation, NodeId, Protocol, Setup, SlotOptions, Span, Time, To};
 use kgate_net::{Deed, Drive, Driver, Unreadable};
 use kgate_protocols::detect::{Heartbeat, HiAdsd, VCube};
@@ -266,6 +266,7 @@ impl Core {
                 permits: 1,
                 protocol: "slots".into(),
                 lanes: 1,
+                policy: Policy::Lease,
                 author: "kgate".into(),
             };
             core.open_gate(now, guard, None, actions)?;
@@ -307,6 +308,7 @@ impl Core {
                 Due::Change => self.tell_of_changes(actions),
                 Due::NoQuorum => self.out_of_quorum(now, actions),
                 Due::Reclaim(key) => self.release(now, key, actions),
+                Due::Expire(permit) => self.expire_held(now, permit, actions),
                 Due::Seek => self.seek(now, actions),
             }
         }
@@ -382,6 +384,10 @@ impl Core {
                 Outcome::Granted { key, slots, fence } => {
                     self.on_granted(now, id, key, slots, fence, actions);
                 }
+                Outcome::Decided(grant) => {
+                    self.propose_held(id, grant, actions);
+                    self.seek_later(now);
+                }
                 Outcome::Lost(key) => {
                     self.lose(key, "its node takes part no more".into(), actions);
                 }
@@ -445,6 +451,7 @@ impl Core {
         let id = definition.id;
         self.gates.insert(id, Gate::new(definition, driver, self.settings.nodes, entry.slots));
         self.at_gate(now, id, actions, |gate, out| gate.started(now, deeds, out));
+        self.reserve(now, id, actions);
         // A gate that goes on knows who took part.
         for (node, life) in since.into_iter().filter(|_| !goes_on) {
             self.at_gate(now, id, actions, |gate, out| gate.joined(now, node, life, out));

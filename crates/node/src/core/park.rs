@@ -11,6 +11,7 @@ use kgate_core::{Fence, GrantId, NodeId, Time};
 use serde::{Deserialize, Serialize};
 
 use super::control::definition;
+use super::gate::Deciding;
 use super::sessions::{ParkedSession, RequestState};
 use super::timers::Due;
 use super::view::Process;
@@ -33,6 +34,8 @@ pub(super) struct ParkedGate {
     pub(super) id: u32,
     pub(super) protocol: Vec<u8>,
     pub(super) holders: Vec<ParkedHolder>,
+    /// What the log is to hold.
+    pub(super) deciding: Vec<(GrantId, Deciding)>,
 }
 
 /// A permit of a node that has stopped.
@@ -106,7 +109,7 @@ impl Core {
             }
         }
         self.sessions.unpark(opened, sessions);
-        for ParkedGate { id, protocol, holders } in gates {
+        for ParkedGate { id, protocol, holders, deciding } in gates {
             let known = self
                 .control
                 .as_ref()
@@ -116,6 +119,7 @@ impl Core {
             self.open_gate(now, definition, Some(&protocol), actions)?;
             if let Some(gate) = self.gates.get_mut(&GateId(id)) {
                 gate.unpark(holders);
+                gate.go_on_deciding(deciding);
             }
         }
         Ok(())

@@ -39,9 +39,23 @@ fn settings(nodes: u32) -> Settings {
 pub(super) struct Flaws {
     /// Gates may grant whether there is a lease or not (against rule N5).
     pub(super) grants_without_lease: bool,
+    /// Gates are not told what the log holds.
+    pub(super) never_reserves: bool,
+    /// What nobody took is given back, whoever was heard since.
+    pub(super) gives_back_blindly: bool,
+    /// A time to live is counted by half.
+    pub(super) expires_early: bool,
 }
 
 fn fixed(id: u32, name: &str, permits: u32, protocol: &str) -> Definition {
     let (name, protocol) = (name.to_owned(), protocol.to_owned());
-    Definition { id: GateId(id), name, permits, protocol, lanes: 1, author: "the configuration".into() }
+    Definition {
+        id: GateId(id),
+        name,
+        permits,
+        protocol,
+        lanes: 1,
+        policy: Default::default(),
+        author: "the configuration".into(),
+    }
 }

@@ -27,6 +27,8 @@ pub(super) enum Due {
     NoQuorum,
     /// Whoever was told that its permit no longer counts has surely ended.
     Reclaim(RequestKey),
+    /// A permit of the log was not renewed in time, as this node counts it.
+    Expire(u64),
     /// This node takes part as it should, or something is proposed again.
     Seek,
 }

@@ -6,7 +6,9 @@ use kgate_api::v1;
 use kgate_api::v1::ask::Ask as Said;
 use kgate_api::v1::gates_server::Gates;
 use kgate_api::v1::tell::Tell as Say;
+use kgate_control::state::{PermitId, Policy};
 use kgate_control::timing::Timing;
+use kgate_core::Span;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt};
@@ -15,7 +17,7 @@ use tonic::{Request, Response, Status, Streaming};
 use super::Desk;
 use super::authorisation::{Identity, Need};
 use super::visit::Visit;
-use crate::core::{Ask, ClientId, Process, Secret, SessionId, Tell, Why};
+use crate::core::{Ask, ClientId, Keep, Kept, PermitWord, Process, Secret, SessionId, Tell, Why};
 use crate::shell::Command;
 
 /// The service.
@@ -126,24 +128,54 @@ async fn listen(
 fn heard(said: Said) -> Ask {
     match said {
         Said::Hello(v1::Hello { process, session, secret }) => {
-            let secret = <[u8; 16]>::try_from(secret.as_slice())
-                .map_or(Secret::NONE, |bytes| Secret(u128::from_be_bytes(bytes)));
+            let secret = secret_of(&secret).unwrap_or(Secret::NONE);
             let resume = session.map(|session| (SessionId(session), secret));
             Ask::Hello { process: process_of(process), resume, secret: new_secret() }
         }
-        Said::Acquire(v1::Acquire { number, gate, permits, k, no_wait, process }) => Ask::Acquire {
+        Said::Acquire(v1::Acquire { number, gate, permits, k, no_wait, process, policy, ttl_ns, secret }) => {
+            Ask::Acquire {
+                number,
+                gate,
+                weight: permits.max(1),
+                permits: k,
+                waits: !no_wait,
+                process: process.map(|process| process_of(Some(process))),
+                keep: Keep {
+                    policy: policy_of(policy),
+                    ttl: ttl_ns.map(Span),
+                    secret: secret_of(&secret).unwrap_or(Secret::NONE),
+                },
+            }
+        }
+        Said::Permit(v1::PermitWord { number, permit, secret, release }) => Ask::Permit {
             number,
-            gate,
-            weight: permits.max(1),
-            permits: k,
-            waits: !no_wait,
-            process: process.map(|process| process_of(Some(process))),
+            permit: PermitId(permit),
+            secret: secret_of(&secret).unwrap_or(Secret::NONE),
+            word: if release { PermitWord::Release } else { PermitWord::Renew },
         },
         Said::Withdraw(v1::Withdraw { number }) => Ask::Withdraw { number },
         Said::Release(v1::Release { number }) => Ask::Release { number },
         Said::Renew(v1::Renew { sequence }) => Ask::Renew { sequence },
         Said::Bye(v1::Bye {}) => Ask::Bye,
     }
+}
+
+/// The secret that a client shows, if it is one.
+fn secret_of(bytes: &[u8]) -> Option<Secret> {
+    <[u8; 16]>::try_from(bytes).ok().map(|bytes| Secret(u128::from_be_bytes(bytes)))
+}
+
+/// The policy that a client wants, if it says so.
+fn policy_of(policy: i32) -> Option<Policy> {
+    match v1::Policy::try_from(policy) {
+        Ok(v1::Policy::Lease) => Some(Policy::Lease),
+        Ok(v1::Policy::Hold) => Some(Policy::Hold),
+        Ok(v1::Policy::Any) | Err(_) => None,
+    }
+}
+
+fn kept_of(kept: Kept) -> v1::Kept {
+    v1::Kept { permit: kept.permit.0, ttl_ns: kept.ttl.map(|span| span.0) }
 }
 
 /// A secret that nobody can guess.
@@ -170,9 +202,10 @@ fn say(tell: Tell, node: u32, timing: Option<Timing>) -> Say {
             renew_every_ns: timing.map(|timing| timing.session_ping.0),
             stop_max_ns: timing.map(|timing| (timing.grace_max() + timing.kill).0),
         }),
-        Tell::Granted { number, slots, fence, permits } => {
+        Tell::Kept { number, kept } => Say::Kept(v1::PermitKept { number, kept: Some(kept_of(kept)) }),
+        Tell::Granted { number, slots, fence, permits, kept } => {
             let fence = fence.map(|fence| fence.0.to_be_bytes().to_vec());
-            Say::Granted(v1::Granted { number, slots, fence, k: permits })
+            Say::Granted(v1::Granted { number, slots, fence, k: permits, kept: kept.map(kept_of) })
         }
         Tell::Refused { number, why, text } => {
             Say::Refused(v1::Refused { number, why: kind(why).into(), text })

@@ -8,6 +8,7 @@
 //! GET  /v1/gates/NAME/explain        why somebody waits, in sentences
 //! GET  /v1/watch                     a line of JSON whenever something has changed
 //! PUT  /v1/gates/NAME/hold?k=&permits=   a permit for as long as the request's body goes on: each line renews it, the line `release` gives it back
+//! POST /v1/gates/NAME/permits?ttl=   a permit that the log holds; /v1/permits/ID to renew it and to give it back (`permits.rs`)
 //! ```
 
 use std::convert::Infallible;
@@ -18,7 +19,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Extension, Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, put};
+use axum::routing::{delete, get, post, put};
 use kgate_api::{explain, json};
 use serde::Deserialize;
 use serde_json::json;
@@ -28,8 +29,8 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use super::authorisation::{Identity, Need};
 use super::visit::Visit;
-use super::{Desk, grpc};
-use crate::core::{Ask, Process, Tell};
+use super::{Desk, grpc, permits};
+use crate::core::{Ask, Keep, Process, Tell};
 use crate::shell::Command;
 
 pub(super) fn routes(desk: Desk) -> Router {
@@ -38,12 +39,14 @@ pub(super) fn routes(desk: Desk) -> Router {
         .route("/metrics", get(metrics))
         .route("/v1/status", get(status))
         .route("/v1/watch", get(watch))
-        .route("/v1/gates/{*name}", get(gate).put(hold))
+        .route("/v1/gates/{*name}", get(gate).put(hold).post(permits::acquire))
+        .route("/v1/permits/{id}/renew", post(permits::renew))
+        .route("/v1/permits/{id}", delete(permits::release))
         .route("/v1/hold/{*name}", put(hold))
         .with_state(desk)
 }
 
-fn stopped() -> Response {
+pub(super) fn stopped() -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, "this node has stopped\n").into_response()
 }
 
@@ -137,6 +140,7 @@ async fn hold(
         permits: wish.k,
         waits: !wish.no_wait,
         process: None,
+        keep: Keep::default(),
     };
     for ask in [&mut hello, &mut acquire] {
         if let Err((_, refusal)) = visit.hears(ask) {
@@ -191,6 +195,6 @@ fn shown(tell: &Tell) -> Option<serde_json::Value> {
         Tell::Renewed { valid_for, .. } => {
             Some(json!({ "renewed": { "valid_for_ms": valid_for.map(|span| span.0 / 1_000_000) } }))
         }
-        Tell::Welcome { .. } | Tell::Withdrawn { .. } | Tell::Released { .. } => None,
+        Tell::Welcome { .. } | Tell::Withdrawn { .. } | Tell::Released { .. } | Tell::Kept { .. } => None,
     }
 }

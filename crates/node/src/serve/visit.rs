@@ -46,7 +46,7 @@ impl Visit {
                 self.admit(*number, gate).map_err(|refusal| (*number, refusal))?;
             }
             Ask::Bye => self.over.store(true, Ordering::Relaxed),
-            Ask::Withdraw { .. } | Ask::Release { .. } | Ask::Renew { .. } => {}
+            Ask::Withdraw { .. } | Ask::Release { .. } | Ask::Renew { .. } | Ask::Permit { .. } => {}
         }
         Ok(())
     }
@@ -75,6 +75,7 @@ impl Visit {
             Tell::Welcome { .. }
             | Tell::Lost { .. }
             | Tell::Released { .. }
+            | Tell::Kept { .. }
             | Tell::Renewed { .. }
             | Tell::Closed { .. } => {}
         }

@@ -8,6 +8,7 @@ mod order;
 mod park;
 mod random;
 mod reserved;
+mod reserved_explored;
 mod resize;
 mod tree;
 mod views;

@@ -29,6 +29,7 @@ impl Core {
         changes: Vec<Change>,
         actions: &mut Vec<Action>,
     ) {
+        self.take_permits(now, &changes, actions);
         for change in changes {
             self.take_change(now, change, actions);
         }
@@ -75,13 +76,7 @@ impl Core {
                 self.early.remove(&GateId(id.0));
                 gone.iter().for_each(|gate| self.catalogue.remove(&gate.name));
             }
-            Change::Held(id, permit) => drop(control.picture.permits.insert(id, permit)),
-            Change::Renewed(id, renewals) => {
-                if let Some(permit) = control.picture.permits.get_mut(&id) {
-                    permit.renewals = renewals;
-                }
-            }
-            Change::Freed(id, _, _) => drop(control.picture.permits.remove(&id)),
+            Change::Held(..) | Change::Renewed(..) | Change::Freed(..) => {} // By `take_permits`.
             Change::Founded(cluster) => control.founded(cluster),
         }
     }
@@ -159,8 +154,9 @@ impl Core {
     /// A gate has another k.
     fn alter(&mut self, now: Time, gate: &state::Gate, actions: &mut Vec<Action>) {
         let id = GateId(gate.id.0);
-        let (k, author) = (gate.k, gate.author.clone());
-        self.catalogue.alter(&gate.name, k, &author);
+        let (k, author, policy) = (gate.k, gate.author.clone(), gate.policy);
+        self.catalogue.alter(&gate.name, k, policy, &author);
+        self.at_gate(now, id, actions, |gate, _| gate.policy(policy));
         if k == 0 {
             self.refuse_waiting(
                 now,
@@ -183,6 +179,7 @@ pub(in crate::core) fn definition(gate: &state::Gate) -> Definition {
         permits: gate.k,
         protocol: gate.protocol.clone(),
         lanes: gate.lanes,
+        policy: gate.policy,
         author: gate.author.clone(),
     }
 }

@@ -1,11 +1,11 @@
 //! Gates that somebody wants: the first to put one into the log wins, and k is what the log says (docs/LEASES.md section 10).
 
 use kgate_control::log::NotDone;
-use kgate_control::state::{Command, Done, GateId, Policy, Void};
-use kgate_core::{NodeId, Time};
+use kgate_control::state::{Command, Done, PermitId, Void};
+use kgate_core::{GrantId, NodeId, Time};
 
-use crate::core::clients::{Unplaced, Why};
-use crate::core::{Action, Core, Definition, Process};
+use crate::core::clients::{PermitWord, Unplaced, Why};
+use crate::core::{Action, ClientId, Core, Definition, GateId, Process, RequestKey};
 
 /// Why something was proposed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,6 +14,16 @@ pub(in crate::core) enum Purpose {
     Add,
     /// A gate is wanted with that k.
     Gate(String, u32),
+    /// The log is to hold what was decided.
+    Held(GateId, GrantId),
+    /// Who waits here has a permit in the log already.
+    Attach(RequestKey, PermitId),
+    /// Nobody wants what the log holds.
+    GiveBack(PermitId),
+    /// A permit was not renewed in time.
+    Expire(PermitId),
+    /// A client has shown the secret of a permit.
+    Permit(ClientId, RequestKey, PermitId, PermitWord),
 }
 
 impl Core {
@@ -41,7 +51,14 @@ impl Core {
         match purpose {
             Some(Purpose::Add) => self.add_proposed(now, came.err(), actions),
             Some(Purpose::Gate(name, k)) => self.gate_proposed(now, &name, k, came, actions),
-            None => {}
+            Some(Purpose::Held(gate, grant)) => self.held_proposed(now, (gate, grant), came, actions),
+            Some(Purpose::Attach(key, permit)) => self.attach_proposed(now, (key, permit), came, actions),
+            Some(Purpose::Permit(client, key, permit, word)) => {
+                self.permit_proposed(client, key, (permit, word), came, actions);
+            }
+            Some(Purpose::GiveBack(permit)) => self.give_back_proposed(now, permit, &came),
+            // Proposed again when its time has passed again.
+            Some(Purpose::Expire(_)) | None => {}
         }
         self.note_changes(now);
     }
@@ -50,23 +67,25 @@ impl Core {
     pub(in crate::core) fn ask_log(&mut self, wish: Unplaced, actions: &mut Vec<Action>) {
         let (name, k) = (wish.gate.clone(), wish.permits.unwrap_or(1));
         let author = author(&wish.process, self.settings.me);
+        let policy = wish.keep.policy.unwrap_or_default();
         self.unplaced.push(wish);
-        let plan = Definition { author, ..self.plan(crate::core::GateId(0), &name, k) };
+        let plan = Definition { author, policy, ..self.plan(GateId(0), &name, k) };
         self.propose_gate(plan, actions);
     }
 
     fn propose_gate(&mut self, plan: Definition, actions: &mut Vec<Action>) {
-        let Definition { name, permits: k, protocol, lanes, author, .. } = plan;
+        let Definition { name, permits: k, protocol, lanes, policy, author, .. } = plan;
         let purpose = Purpose::Gate(name.clone(), k);
-        let (policy, weight_max) = (Policy::Lease, None);
-        let create = Command::CreateGate { name, k, protocol, lanes, policy, weight_max, author };
+        let create = Command::CreateGate { name, k, protocol, lanes, policy, weight_max: None, author };
         self.propose(purpose, create, actions);
     }
 
     /// The entry that changed a gate last, as far as it is applied here.
-    pub(in crate::core) fn version_of(&self, gate: crate::core::GateId) -> u64 {
+    pub(in crate::core) fn version_of(&self, gate: GateId) -> u64 {
         let picture = self.control.as_ref().map(|control| &control.picture);
-        picture.and_then(|picture| picture.gates.get(&GateId(gate.0))).map_or(0, |gate| gate.version)
+        picture
+            .and_then(|picture| picture.gates.get(&kgate_control::state::GateId(gate.0)))
+            .map_or(0, |gate| gate.version)
     }
 
     /// The gates of the configuration are made, if nobody has made them. Whether some are missing.
@@ -113,7 +132,7 @@ impl Core {
 }
 
 /// Who wants a gate, for people.
-fn author(process: &Process, at: NodeId) -> String {
+pub(super) fn author(process: &Process, at: NodeId) -> String {
     let at = at.0;
     match (process.user.as_str(), process.host.as_str()) {
         ("", "") => format!("a client of node {at}"),

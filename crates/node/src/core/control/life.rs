@@ -25,6 +25,7 @@ impl Core {
             control.take_up(now, &parked);
             self.others = control.lives.keys().copied().filter(|node| *node != control.me).collect();
             self.unpark(now, parked, actions)?;
+            self.count_all(now);
         }
         let (Some(control), Some(told)) = (&self.control, &self.settings.control) else { return Ok(()) };
         let changes = told.picture.changes_since(&control.picture);
@@ -55,8 +56,9 @@ impl Core {
         let again = Span(control.timing.lease.0 / 4);
         match control.picture.roll.get(control.me).map(|member| member.incarnation) {
             Some(incarnation) if incarnation == control.incarnation => {
-                let missing = self.seek_gates(actions);
-                if !missing {
+                let gates = self.seek_gates(actions);
+                let held = self.seek_held(actions);
+                if !gates && !held {
                     return self.timers.disarm(&Due::Seek);
                 }
             }
@@ -126,7 +128,7 @@ impl Core {
         }
     }
 
-    fn seek_later(&mut self, now: Time) {
+    pub(in crate::core) fn seek_later(&mut self, now: Time) {
         if let Some(control) = &self.control {
             let again = Span(control.timing.lease.0 / 4);
             self.timers.arm(now, Due::Seek, again, again);

@@ -5,6 +5,7 @@
 //! - `changes.rs`: an entry was applied: members come and go, in the same order at every node, and gates are made and resized;
 //! - `lease.rs`: the clock is read against the lease before anything else happens (rule N5); clients, holders and waiters are told what that means for them;
 //! - `life.rs`: this node takes part in one life at a time (rules R1, R2);
+//! - `held.rs`: permits that the log holds;
 //! - `gates.rs`: gates that clients want: the log decides who is first and what k is.
 //!
 //! Nobody is held for crashed here, whatever a link or a detector says: they only give cause to ask the voters (rule E1). Only an eviction frees what a
@@ -12,24 +13,25 @@
 
 mod changes;
 mod gates;
+mod held;
 mod lease;
 mod life;
 
 pub(super) use changes::definition;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kgate_control::lease::{LeaseDeed, Leases, Proposal};
 use kgate_control::log::LogStatus;
 use kgate_control::roll::{RollChange, StoreId};
-use kgate_control::state::{Command, Picture};
+use kgate_control::state::{Command, PermitId, Picture};
 use kgate_control::timing::Timing;
 use kgate_control::voters::Voters;
 use kgate_core::{Incarnation, NodeId, Time};
 use serde::{Deserialize, Serialize};
 
 use self::gates::Purpose;
-use super::{Parked, Settings};
+use super::{Parked, RequestKey, Settings};
 
 /// What a node is told of the control plane when it starts.
 #[derive(Clone, Debug)]
@@ -79,6 +81,10 @@ pub(super) struct Control {
     asked: u64,
     /// What was proposed and is not answered.
     open: BTreeMap<u64, Purpose>,
+    /// What the log holds, decided here, and nobody wants any more.
+    unwanted: BTreeSet<PermitId>,
+    /// Who here is told when the log holds a permit no more.
+    attached: BTreeMap<PermitId, RequestKey>,
 }
 
 /// What people may see of the control plane at one node.
@@ -124,6 +130,8 @@ impl Control {
             no_quorum: None,
             asked: 0,
             open: BTreeMap::new(),
+            unwanted: BTreeSet::new(),
+            attached: BTreeMap::new(),
         };
         control.leases.voters_appended(now, told.appended.clone());
         control

@@ -13,6 +13,9 @@ use crate::core::RequestKey;
 impl Gate {
     /// Takes a request back; false if it does not wait here.
     pub(in crate::core) fn withdraw(&mut self, now: Time, key: RequestKey, out: &mut Vec<Outcome>) -> bool {
+        if self.abandon(key) {
+            return true;
+        }
         let Some(at) = self.waiting.iter().position(|waiter| waiter.key == Some(key)) else { return false };
         if at >= self.handed {
             self.waiting.remove(at);

@@ -22,6 +22,7 @@ fn of_two_makers_one_wins() {
             permits: Some(permits),
             waits: true,
             process: None,
+            keep: Keep::default(),
         };
         let now = fleet.now;
         let core = fleet.nodes.get_mut(&NodeId(node)).unwrap();

@@ -109,6 +109,7 @@ fn whoever_gives_up_leaves_nothing() {
         permits: Some(3),
         waits: true,
         process: None,
+        keep: Keep::default(),
     };
     for (number, weight) in [(0, 3), (1, 1), (2, 2), (3, 3), (4, 2)] {
         fleet.ask(0, 1, ask(number, weight));
@@ -141,6 +142,7 @@ fn without_waiting() {
         permits: None,
         waits: false,
         process: None,
+        keep: Keep::default(),
     };
     fleet.hello(0, 1);
     fleet.ask(0, 1, ask(1));
@@ -174,7 +176,15 @@ fn what_makes_no_sense_is_refused() {
         fleet.ask(
             1,
             1,
-            Ask::Acquire { number, gate: gate.into(), weight, permits, waits: true, process: None },
+            Ask::Acquire {
+                number,
+                gate: gate.into(),
+                weight,
+                permits,
+                waits: true,
+                process: None,
+                keep: Keep::default(),
+            },
         );
         let (reason, text) = refused(&fleet.told(1, 1)).expect("refused");
         assert!(reason == why && text.contains(says), "{reason:?} {text}");

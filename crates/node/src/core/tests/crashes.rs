@@ -114,7 +114,15 @@ fn a_permit_for_a_client_of_a_former_life() {
     let mut fleet = Fleet::new(&settings);
     fleet.hello(0, 1);
     let gate = "gpu".into();
-    let ask = Ask::Acquire { number: 1, gate, weight: 1, permits: None, waits: true, process: None };
+    let ask = Ask::Acquire {
+        number: 1,
+        gate,
+        weight: 1,
+        permits: None,
+        waits: true,
+        process: None,
+        keep: Keep::default(),
+    };
     let mut actions = Vec::new();
     fleet.nodes.get_mut(&NodeId(0)).expect("up").client(fleet.now, ClientId(1), ask, &mut actions);
     let first = actions.iter().position(|action| matches!(action, Action::Store(..))).expect("it stores");

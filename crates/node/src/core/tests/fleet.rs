@@ -109,7 +109,19 @@ impl Fleet {
 
     pub(super) fn acquire(&mut self, node: u32, client: u64, number: u64, gate: &str, permits: Option<u32>) {
         let gate = gate.to_owned();
-        self.ask(node, client, Ask::Acquire { number, gate, weight: 1, permits, waits: true, process: None });
+        self.ask(
+            node,
+            client,
+            Ask::Acquire {
+                number,
+                gate,
+                weight: 1,
+                permits,
+                waits: true,
+                process: None,
+                keep: Keep::default(),
+            },
+        );
     }
 
     /// What a client was told since it was last asked for.
@@ -199,6 +211,7 @@ pub(super) fn granted(told: &[Tell]) -> Option<(Vec<u32>, Option<u128>)> {
         | Tell::Lost { .. }
         | Tell::Withdrawn { .. }
         | Tell::Released { .. }
+        | Tell::Kept { .. }
         | Tell::Renewed { .. }
         | Tell::Closed { .. } => None,
     })
@@ -213,6 +226,7 @@ pub(super) fn refused(told: &[Tell]) -> Option<(Why, String)> {
         | Tell::Lost { .. }
         | Tell::Withdrawn { .. }
         | Tell::Released { .. }
+        | Tell::Kept { .. }
         | Tell::Renewed { .. } => None,
     })
 }

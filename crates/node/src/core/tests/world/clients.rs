@@ -190,12 +190,16 @@ impl World {
         let number = me.number;
         me.waits = Some(number);
         let gate = "gpu".into();
-        self.say(actor, Ask::Acquire { number, gate, weight: 1, permits, waits: true, process: None });
+        let keep = Keep::default();
+        self.say(actor, Ask::Acquire { number, gate, weight: 1, permits, waits: true, process: None, keep });
     }
 
     /// A node tells a client something. Its fences are looked at when it decides.
     pub(super) fn tell(&mut self, node: NodeId, stream: ClientId, mut tell: Tell) {
-        if let Tell::Granted { slots, fence: Some(fence), .. } = &mut tell {
+        let told_before = matches!(&tell, Tell::Granted { kept: Some(kept), .. } if !self.judge.told_permits.insert(kept.permit.0));
+        if let Tell::Granted { slots, fence: Some(fence), .. } = &mut tell
+            && !told_before
+        {
             let machine = self.machine(node);
             machine.lamport += 1;
             let lamport = machine.lamport;
@@ -214,6 +218,9 @@ impl World {
     }
 
     pub(super) fn told(&mut self, stream: ClientId, tell: Tell) {
+        if let Some(&keeper) = self.keeper_streams.get(&stream) {
+            return self.keeper_told(keeper, stream, tell);
+        }
         let Some(&actor) = self.streams.get(&stream) else { return };
         let now = self.clock_of(actor);
         let me = &mut self.actors[actor];
@@ -260,7 +267,7 @@ impl World {
                 self.lose(actor);
                 self.at(10 * MILLISECOND, Event::Client(actor, Cue::Dial));
             }
-            Tell::Withdrawn { .. } | Tell::Released { .. } => {}
+            Tell::Withdrawn { .. } | Tell::Released { .. } | Tell::Kept { .. } => {}
         }
     }
 
@@ -305,6 +312,7 @@ impl World {
                 self.cut_stream(actor);
             }
         }
+        self.cut_keepers(node);
     }
 
     /// A stream ends; the node finds out, and the client dials again.
@@ -335,10 +343,13 @@ impl World {
 
     pub(super) fn begin_count(&mut self) {
         self.actors.iter_mut().for_each(|actor| actor.served = 0);
+        self.keepers.iter_mut().for_each(|keeper| keeper.served = 0);
     }
 
     /// Who has not been served since.
     pub(super) fn unserved(&self) -> Vec<usize> {
-        (0..self.actors.len()).filter(|actor| self.actors[*actor].served == 0).collect()
+        let actors = (0..self.actors.len()).filter(|actor| self.actors[*actor].served == 0);
+        let keepers = (0..self.keepers.len()).filter(|keeper| self.keepers[*keeper].served == 0);
+        actors.chain(keepers.map(|keeper| 1000 + keeper)).collect()
     }
 }

@@ -1,6 +1,6 @@
 //! Who believes to hold what, in real time; and that fences of a slot grow.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The judge. It sees real time.
 pub(in crate::core::tests) struct Judge {
@@ -12,6 +12,10 @@ pub(in crate::core::tests) struct Judge {
     pub(in crate::core::tests) lost: u64,
     pub(in crate::core::tests) refused: u64,
     pub(in crate::core::tests) violations: Vec<String>,
+    /// Permits of the log that were told: the same may be told again.
+    pub(in crate::core::tests) told_permits: BTreeSet<u64>,
+    /// Why permits of the log were lost.
+    pub(in crate::core::tests) lost_held: Vec<String>,
 }
 
 impl Judge {
@@ -24,6 +28,8 @@ impl Judge {
             lost: 0,
             refused: 0,
             violations: Vec::new(),
+            told_permits: BTreeSet::new(),
+            lost_held: Vec::new(),
         }
     }
 

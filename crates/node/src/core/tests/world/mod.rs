@@ -5,7 +5,9 @@
 //! (`judge.rs`) sees real time, which nobody else does: **at most k believe that they hold, at any instant, and never two the same slot**.
 
 mod clients;
+mod held;
 mod judge;
+mod keepers;
 mod log;
 mod runs;
 mod story;
@@ -18,6 +20,7 @@ use kgate_core::{NodeId, Span, Time};
 use super::super::*;
 use clients::{Actor, Cue};
 use judge::Judge;
+use keepers::{Keeper, KeeperCue};
 use log::TotalOrder;
 
 pub(super) const MILLISECOND: u64 = 1_000_000;
@@ -38,6 +41,12 @@ pub(super) enum Flaw {
     FenceOfDecision,
     /// The end of a stream frees what it held (S4).
     FreedAtStreamEnd,
+    /// What the log holds is not reserved at gates.
+    NeverReserves,
+    /// A node gives back what it decided and nobody took, although its holder was heard elsewhere.
+    GivesBackBlindly,
+    /// A time to live is counted by half.
+    ExpiresEarly,
 }
 
 /// Dice of the world.
@@ -114,6 +123,8 @@ enum Event {
     Told { stream: ClientId, tell: Tell },
     /// A client acts by itself.
     Client(usize, Cue),
+    /// A keeper does.
+    Keeper(usize, KeeperCue),
     /// A node starts.
     Start(NodeId),
     /// Something goes wrong.
@@ -146,6 +157,8 @@ pub(super) struct World {
     log: TotalOrder,
     actors: Vec<Actor>,
     streams: BTreeMap<ClientId, usize>,
+    keepers: Vec<Keeper>,
+    keeper_streams: BTreeMap<ClientId, usize>,
     opened: u64,
     pub(super) judge: Judge,
     flaw: Option<Flaw>,
@@ -164,6 +177,19 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(seed: u64, nodes: u32, voters: u32, permits: u32, flaw: Option<Flaw>) -> Self {
+        Self::with_actors(seed, nodes, voters, permits, flaw, nodes * 2, 0)
+    }
+
+    /// With so many clients, who come then.
+    pub(super) fn with_actors(
+        seed: u64,
+        nodes: u32,
+        voters: u32,
+        permits: u32,
+        flaw: Option<Flaw>,
+        actors: u32,
+        from: u64,
+    ) -> Self {
         let mut dice = Dice(seed);
         let timing = Timing::FAST;
         let error = |dice: &mut Dice| i64::try_from(dice.below(20_001)).expect("small") - 10_000;
@@ -179,9 +205,8 @@ impl World {
         };
         let machines = (0..nodes).map(|node| (NodeId(node), machine(&mut dice))).collect();
         let log = TotalOrder::new(nodes, voters, permits, timing);
-        let actors = (0..nodes * 2)
-            .map(|at| Actor::new(NodeId(at % nodes), Clock { error: error(&mut dice) }))
-            .collect();
+        let actors =
+            (0..actors).map(|at| Actor::new(NodeId(at % nodes), Clock { error: error(&mut dice) })).collect();
         let mut world = Self {
             now: 0,
             seq: 0,
@@ -192,6 +217,8 @@ impl World {
             log,
             actors,
             streams: BTreeMap::new(),
+            keepers: Vec::new(),
+            keeper_streams: BTreeMap::new(),
             opened: 0,
             judge: Judge::new(permits),
             flaw,
@@ -209,7 +236,7 @@ impl World {
             world.at(at, Event::Start(node));
         }
         for actor in 0..world.actors.len() {
-            let at = world.dice.below(1000 * MILLISECOND);
+            let at = from + world.dice.below(1000 * MILLISECOND);
             world.at(at, Event::Client(actor, Cue::Dial));
         }
         world
@@ -240,6 +267,7 @@ impl World {
             Event::Proposal { .. }
             | Event::Told { .. }
             | Event::Client(..)
+            | Event::Keeper(..)
             | Event::Start(_)
             | Event::Fault(_) => None,
         };
@@ -280,6 +308,7 @@ impl World {
             }
             Event::Told { stream, tell } => self.told(stream, tell),
             Event::Client(actor, cue) => self.cue(actor, cue),
+            Event::Keeper(keeper, cue) => self.keeper_cue(keeper, cue),
             Event::Start(node) => self.start(node),
             Event::Fault(fault) => self.fault(fault),
         }
@@ -372,7 +401,12 @@ impl World {
         let (start, seed) = (self.dice.below(u64::MAX), self.dice.below(u64::MAX));
         let (real, timing, nodes) = (self.now, self.timing, u32::try_from(self.machines.len()).expect("few"));
         let keeps = self.flaw == Some(Flaw::KeepsItsLife);
-        let grants_without_lease = self.flaw == Some(Flaw::GrantsWithoutLease);
+        let flaws = super::Flaws {
+            grants_without_lease: self.flaw == Some(Flaw::GrantsWithoutLease),
+            never_reserves: self.flaw == Some(Flaw::NeverReserves),
+            gives_back_blindly: self.flaw == Some(Flaw::GivesBackBlindly),
+            expires_early: self.flaw == Some(Flaw::ExpiresEarly),
+        };
         let appended = self.log.voters();
         let machine = self.machine(node);
         machine.boot += 1;
@@ -401,7 +435,7 @@ impl World {
         let mut actions = Vec::new();
         let now = machine.clock.read(real);
         let mut core = Core::start(now, settings, &BTreeMap::new(), &mut actions).expect("it starts");
-        core.flaws.grants_without_lease = grants_without_lease;
+        core.flaws = flaws;
         machine.core = Some(core);
         machine.tick_at = u64::MAX;
         self.carry_out(node, actions);

@@ -71,7 +71,12 @@ impl World {
                 }
             }
             Fault::Client(actor) => self.kill_client(actor),
-            Fault::Stream(actor) => self.cut_stream(actor),
+            Fault::Stream(actor) => {
+                self.cut_stream(actor);
+                if !self.keepers.is_empty() {
+                    self.cut_keeper(actor % self.keepers.len());
+                }
+            }
             Fault::Stall(span) => self.log.stalled_until = self.now + span,
         }
     }
@@ -127,17 +132,26 @@ impl World {
 
 /// One run; what was wrong with it.
 pub(in crate::core::tests) fn run(seed: u64, flaw: Option<Flaw>) -> (World, Vec<String>) {
+    run_with(seed, flaw, false)
+}
+
+/// The same, with keepers or without.
+pub(super) fn run_with(seed: u64, flaw: Option<Flaw>, keepers: bool) -> (World, Vec<String>) {
     let mut dice = Dice(seed);
     let nodes = [1, 2, 3, 3, 3, 4, 5][usize::try_from(dice.below(7)).expect("small")];
     let voters = if nodes >= 3 { 3 } else { nodes };
     let permits = u32::try_from(dice.within(1, 3)).expect("small");
     let mut world = World::new(seed, nodes, voters, permits, flaw);
+    if keepers {
+        world.add_keepers(nodes);
+    }
     world.draw_faults();
     world.run_until(FAULTS + SECOND);
     world.heal();
     world.run_until(FAULTS + HEALED);
     let mut wrong = std::mem::take(&mut world.judge.violations);
     wrong.extend(world.stopped.iter().map(|why| format!("a node has stopped: {why}")));
+    wrong.extend(world.judge.lost_held.iter().map(|why| format!("a permit of the log was lost: {why}")));
     let unserved = world.unserved();
     if !unserved.is_empty() {
         wrong.push(format!("clients {unserved:?} did not get in after all was healed"));
@@ -146,7 +160,7 @@ pub(in crate::core::tests) fn run(seed: u64, flaw: Option<Flaw>) -> (World, Vec<
     (world, wrong)
 }
 
-fn seeds(usual: u64) -> std::ops::Range<u64> {
+pub(super) fn seeds(usual: u64) -> std::ops::Range<u64> {
     let read = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let first = read("KGATE_FIRST_SEED").unwrap_or(1);
     first..first + read("KGATE_TEST_SEEDS").unwrap_or(usual)

@@ -1,0 +1,359 @@
+//! Permits that the log holds: `hold`, and permits with a time to live (docs/LEASES.md section 8).
+//!
+//! The gate decides, the log holds, then the client is told: who is evicted in between has granted nothing. From then on the permit is the log's. No lease and no session
+//! keeps it: whoever shows its secret renews it or gives it back, at any node. It ends by its holder's word, by an operator's, or when a member has counted its time to live
+//! on its own clock since it heard of the last renewal.
+//!
+//! One holder has one permit of a gate: a client that lost its node asks elsewhere with the same secret, and is given what the log holds for it already.
+
+use std::collections::BTreeSet;
+
+use kgate_control::log::NotDone;
+use kgate_control::state::{self, Change, Command, Done, Freed, Permit, PermitId, Void};
+use kgate_core::{GrantId, Span, Time};
+
+use super::gates::Purpose;
+use crate::core::clients::{Kept, PermitWord, Why};
+use crate::core::gate::Deciding;
+use crate::core::timers::Due;
+use crate::core::{Action, ClientId, Core, GateId, RequestKey, Secret, Tell};
+
+impl Core {
+    /// What an entry changes of permits, before all else that it changes: slots are reserved before anybody is gone, and own grants given up only then.
+    pub(super) fn take_permits(&mut self, now: Time, changes: &[Change], actions: &mut Vec<Action>) {
+        let mut touched = BTreeSet::new();
+        let Some(control) = &mut self.control else { return };
+        for change in changes {
+            match change {
+                Change::Held(id, permit) => {
+                    touched.insert(permit.gate);
+                    control.picture.permits.insert(*id, permit.clone());
+                }
+                Change::Freed(id, permit, _) => {
+                    touched.insert(permit.gate);
+                    control.picture.permits.remove(id);
+                }
+                Change::Renewed(id, renewals) => {
+                    if let Some(permit) = control.picture.permits.get_mut(id) {
+                        permit.renewals = *renewals;
+                    }
+                }
+                Change::Founded(_)
+                | Change::Roll { .. }
+                | Change::Listed(..)
+                | Change::Unlisted(_)
+                | Change::Defined(_)
+                | Change::Altered(_)
+                | Change::Deleted(..)
+                | Change::Voters(_) => {}
+            }
+        }
+        touched.into_iter().for_each(|gate| self.reserve(now, GateId(gate.0), actions));
+        for change in changes {
+            match change {
+                Change::Held(id, permit) => {
+                    self.held(now, *id, permit, actions);
+                    self.count(now, *id);
+                }
+                Change::Renewed(id, _) => self.count(now, *id),
+                Change::Freed(id, _, how) => self.freed(*id, how, actions),
+                Change::Founded(_)
+                | Change::Roll { .. }
+                | Change::Listed(..)
+                | Change::Unlisted(_)
+                | Change::Defined(_)
+                | Change::Altered(_)
+                | Change::Deleted(..)
+                | Change::Voters(_) => {}
+            }
+        }
+    }
+
+    /// A gate is told which of its slots the log holds.
+    pub(in crate::core) fn reserve(&mut self, now: Time, id: GateId, actions: &mut Vec<Action>) {
+        #[cfg(test)]
+        if self.flaws.never_reserves {
+            return;
+        }
+        let Some(control) = &self.control else { return };
+        let slots: Vec<u32> = control.picture.held(state::GateId(id.0)).into_iter().collect();
+        self.at_gate(now, id, actions, |gate, out| gate.reserve(now, slots, out));
+    }
+
+    /// The log holds a permit: who decided it gives its grant up, and whoever waits for it is told.
+    fn held(&mut self, now: Time, id: PermitId, permit: &Permit, actions: &mut Vec<Action>) {
+        let Some(control) = &self.control else { return };
+        let mine = permit.by == (control.me, control.incarnation);
+        let gate_id = GateId(permit.gate.0);
+        let Some(gate) = self.gates.get(&gate_id) else { return };
+        let decided =
+            gate.deciding().find(|(_, it)| mine && it.fence == permit.fence).map(|(grant, _)| grant);
+        if let Some(grant) = decided {
+            let handed = self.at_gate(now, gate_id, actions, |gate, out| gate.handed(now, grant, out));
+            match handed.flatten().and_then(|deciding| deciding.key) {
+                Some(key) => self.tell_held(key, id, permit, actions),
+                // Nobody waits for it any more.
+                None => self.give_back_held(id, permit, actions),
+            }
+        } else if mine {
+            // A proposal that was given up, and came through after all.
+            self.give_back_held(id, permit, actions);
+        }
+        self.attach_all(gate_id, actions);
+    }
+
+    /// Who waits here for what the log holds for it already, by its secret, takes that: its renewal in the log comes first, since whoever decided it may be about to give
+    /// it back, for want of a client.
+    pub(in crate::core) fn attach_all(&mut self, id: GateId, actions: &mut Vec<Action>) {
+        let (Some(control), Some(gate)) = (&self.control, self.gates.get(&id)) else { return };
+        let waiting = gate.holders_to_be();
+        if waiting.is_empty() {
+            return;
+        }
+        let permits = control.picture.permits.iter().filter(|(_, permit)| permit.gate.0 == id.0);
+        let found =
+            permits.filter_map(|(id, permit)| Some((*id, permit.secret, *waiting.get(&permit.secret)?)));
+        let found: Vec<_> = found.collect();
+        for (permit, secret, key) in found {
+            self.propose(Purpose::Attach(key, permit), Command::Renew { permit, secret }, actions);
+        }
+    }
+
+    /// What came of it: it is told, or waits on.
+    pub(super) fn attach_proposed(
+        &mut self,
+        now: Time,
+        (key, id): (RequestKey, PermitId),
+        came: Result<Done, NotDone>,
+        actions: &mut Vec<Action>,
+    ) {
+        let (Some(gate_id), Some(control)) = (self.gate_of(key), &self.control) else { return };
+        match came {
+            Ok(_) => {
+                let Some(permit) = control.picture.permits.get(&id).cloned() else { return };
+                self.at_gate(now, gate_id, actions, |gate, out| gate.served_otherwise(now, key, out));
+                self.tell_held(key, id, &permit, actions);
+            }
+            Err(NotDone::Void(_)) => {}
+            Err(NotDone::NoQuorum(_) | NotDone::Stopped) => self.seek_later(now),
+        }
+    }
+
+    fn tell_held(&mut self, key: RequestKey, id: PermitId, permit: &Permit, actions: &mut Vec<Action>) {
+        let stream = self.forget(key).and_then(|(stream, _)| stream);
+        let Some(control) = &mut self.control else { return };
+        control.attached.insert(id, key);
+        let k = control.picture.gates.get(&permit.gate).map_or(0, |gate| gate.k);
+        let granted = Tell::Granted {
+            number: key.number,
+            slots: permit.slots.clone(),
+            fence: Some(permit.fence),
+            permits: k,
+            kept: Some(Kept { permit: id, ttl: permit.ttl }),
+        };
+        actions.extend(stream.map(|client| Action::Tell(client, granted)));
+    }
+
+    fn give_back_held(&mut self, id: PermitId, permit: &Permit, actions: &mut Vec<Action>) {
+        let Some(control) = &mut self.control else { return };
+        control.unwanted.insert(id);
+        // Whoever was heard since it was held wants it.
+        let renewals = Some(0);
+        #[cfg(test)]
+        let renewals = renewals.filter(|_| !self.flaws.gives_back_blindly);
+        let released = Command::Released { permit: id, secret: permit.secret, renewals };
+        self.propose(Purpose::GiveBack(id), released, actions);
+    }
+
+    /// What came of giving back what nobody wants: without a quorum it is tried again.
+    pub(super) fn give_back_proposed(&mut self, now: Time, id: PermitId, came: &Result<Done, NotDone>) {
+        match came {
+            // If its holder was heard meanwhile, it is wanted.
+            Ok(_) | Err(NotDone::Void(_)) => {
+                if let Some(control) = &mut self.control {
+                    control.unwanted.remove(&id);
+                }
+            }
+            Err(NotDone::NoQuorum(_) | NotDone::Stopped) => self.seek_later(now),
+        }
+    }
+
+    /// The log holds a permit no more: whoever is attached to it here is told, unless it has given it back itself.
+    fn freed(&mut self, id: PermitId, how: &Freed, actions: &mut Vec<Action>) {
+        self.timers.disarm(&Due::Expire(id.0));
+        let Some(control) = &mut self.control else { return };
+        let Some(key) = control.attached.remove(&id) else { return };
+        let text = match how {
+            Freed::Released => return,
+            Freed::Expired => format!("{id} was not renewed in time"),
+            Freed::Evicted(author) => format!("{id} was evicted by {author}"),
+            Freed::Meanwhile => format!("{id} was freed while this node was away"),
+        };
+        let stream = self.sessions.stream(key);
+        actions.extend(stream.map(|client| Action::Tell(client, Tell::Lost { number: key.number, text })));
+    }
+
+    /// The time to live of a permit begins anew, on this node's clock: it has heard of it now, so it counts too long rather than too short.
+    fn count(&mut self, now: Time, id: PermitId) {
+        let Some(control) = &self.control else { return };
+        let Some(ttl) = control.picture.permits.get(&id).and_then(|permit| permit.ttl) else { return };
+        let wait = control.stretched(ttl);
+        #[cfg(test)]
+        let wait = if self.flaws.expires_early { Span(wait.0 / 2) } else { wait };
+        // Not all at once: the first is enough.
+        let spread = Span(control.timing.lease.0 / 2);
+        self.timers.arm(now, Due::Expire(id.0), wait, wait + spread);
+    }
+
+    /// This node has been away: it counts anew for all of them.
+    pub(super) fn count_all(&mut self, now: Time) {
+        let permits = self.control.iter().flat_map(|control| control.picture.permits.keys().copied());
+        permits.collect::<Vec<_>>().into_iter().for_each(|id| self.count(now, id));
+    }
+
+    /// A permit was not renewed in time: so says this node to the log, which may know better.
+    pub(in crate::core) fn expire_held(&mut self, now: Time, id: u64, actions: &mut Vec<Action>) {
+        let id = PermitId(id);
+        let Some(control) = &self.control else { return };
+        let Some(permit) = control.picture.permits.get(&id) else { return };
+        let (again, renewals) = (Span(control.timing.lease.0), permit.renewals);
+        self.propose(Purpose::Expire(id), Command::Expire { permit: id, renewals }, actions);
+        // Until the log has said something about it, which ends this timer.
+        self.timers.arm(now, Due::Expire(id.0), again, again);
+    }
+
+    /// Proposes to hold what was decided and is not held; again, until the log has said what becomes of it.
+    pub(in crate::core) fn propose_held(&mut self, id: GateId, grant: GrantId, actions: &mut Vec<Action>) {
+        let Some(control) = &self.control else { return };
+        let by = (control.me, control.incarnation);
+        let found = self.gates.get(&id).and_then(|gate| gate.deciding().find(|(other, _)| *other == grant));
+        let Some((_, deciding)) = found else { return };
+        let Deciding { slots, fence, process, hold, .. } = deciding.clone();
+        let held = Command::Held {
+            gate: state::GateId(id.0),
+            slots,
+            fence,
+            by,
+            holder: super::gates::author(&process, by.0),
+            secret: hold.secret,
+            ttl: hold.ttl,
+        };
+        self.propose(Purpose::Held(id, grant), held, actions);
+    }
+
+    /// Whether something is being decided; it is proposed again if nobody knows what came of that.
+    pub(super) fn seek_held(&mut self, actions: &mut Vec<Action>) -> bool {
+        let all = self.gates.iter().flat_map(|(id, gate)| gate.deciding().map(|(grant, _)| (*id, grant)));
+        let all: Vec<(GateId, GrantId)> = all.collect();
+        all.iter().for_each(|(id, grant)| self.propose_held(*id, *grant, actions));
+        let Some(control) = &self.control else { return false };
+        let unwanted =
+            control.unwanted.iter().filter_map(|id| Some((*id, control.picture.permits.get(id)?.clone())));
+        let unwanted: Vec<(PermitId, Permit)> = unwanted.collect();
+        unwanted.iter().for_each(|(id, permit)| self.give_back_held(*id, permit, actions));
+        let gates: Vec<GateId> = self.gates.keys().copied().collect();
+        gates.into_iter().for_each(|id| self.attach_all(id, actions));
+        let waits = self.gates.values().any(|gate| gate.has_holders_to_be());
+        waits || !all.is_empty() || !unwanted.is_empty()
+    }
+
+    /// What came of the proposal to hold something. That it is held is heard by the log itself.
+    pub(super) fn held_proposed(
+        &mut self,
+        now: Time,
+        (id, grant): (GateId, GrantId),
+        came: Result<Done, NotDone>,
+        actions: &mut Vec<Action>,
+    ) {
+        let void = match came {
+            Ok(Done::Held(permit)) if self.is_anothers(id, grant, permit) => {
+                Void::Overtaken(format!("{permit} is its holder's already"))
+            }
+            Ok(_) | Err(NotDone::NoQuorum(_) | NotDone::Stopped) => return self.seek_later(now),
+            Err(NotDone::Void(void)) => void,
+        };
+        let deciding = self.at_gate(now, id, actions, |gate, out| gate.not_held(now, grant, out)).flatten();
+        let Some(deciding) = deciding else { return };
+        match (void, deciding.key) {
+            (Void::NoMember { .. } | Void::Overtaken(_), _) => {
+                self.at_gate(now, id, actions, |gate, out| gate.wait_again(now, deciding, out));
+            }
+            (void, Some(key)) => self.refuse(key, Why::Full, void.to_string(), actions),
+            (_, None) => {}
+        }
+    }
+
+    /// Whether the log holds another decision than this one for the same holder.
+    fn is_anothers(&self, id: GateId, grant: GrantId, permit: PermitId) -> bool {
+        let held = self.control.as_ref().and_then(|control| control.picture.permits.get(&permit));
+        let ours = self.gates.get(&id).and_then(|gate| gate.deciding().find(|(other, _)| *other == grant));
+        held.zip(ours).is_some_and(|(held, (_, ours))| held.fence != ours.fence)
+    }
+
+    /// A client shows the secret of a permit that the log holds.
+    pub(in crate::core) fn permit_asked(
+        &mut self,
+        client: ClientId,
+        key: RequestKey,
+        (permit, secret, word): (PermitId, Secret, PermitWord),
+        actions: &mut Vec<Action>,
+    ) {
+        if self.control.is_none() {
+            let text = "this cluster has no agreed log, so it holds no permits by themselves".to_owned();
+            let refused = Tell::Refused { number: key.number, why: Why::BadRequest, text };
+            return actions.push(Action::Tell(client, refused));
+        }
+        let secret = secret.hashed();
+        let command = match word {
+            PermitWord::Renew => Command::Renew { permit, secret },
+            PermitWord::Release => Command::Released { permit, secret, renewals: None },
+        };
+        self.propose(Purpose::Permit(client, key, permit, word), command, actions);
+    }
+
+    /// What came of it.
+    pub(super) fn permit_proposed(
+        &mut self,
+        client: ClientId,
+        key: RequestKey,
+        (permit, word): (PermitId, PermitWord),
+        came: Result<Done, NotDone>,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(control) = &mut self.control else { return };
+        let number = key.number;
+        let tell = match (came, word) {
+            (Ok(_), PermitWord::Renew) => {
+                control.attached.insert(permit, key);
+                let ttl = control.picture.permits.get(&permit).and_then(|permit| permit.ttl);
+                Tell::Kept { number, kept: Kept { permit, ttl } }
+            }
+            // Again, because nobody heard the answer: it is over either way.
+            (Ok(_) | Err(NotDone::Void(Void::NoPermit(_))), PermitWord::Release) => {
+                control.attached.remove(&permit);
+                Tell::Released { number }
+            }
+            (Err(NotDone::Void(void @ Void::NoPermit(_))), PermitWord::Renew) => {
+                Tell::Refused { number, why: Why::NoSession, text: void.to_string() }
+            }
+            (Err(NotDone::Void(void)), _) => {
+                Tell::Refused { number, why: Why::Forbidden, text: void.to_string() }
+            }
+            (Err(NotDone::NoQuorum(text)), _) => {
+                Tell::Refused { number, why: Why::NoQuorum, text: format!("no quorum: {text}") }
+            }
+            (Err(stopped @ NotDone::Stopped), _) => {
+                Tell::Refused { number, why: Why::NoNode, text: stopped.to_string() }
+            }
+        };
+        actions.push(Action::Tell(client, tell));
+    }
+}
+
+impl super::Control {
+    /// So long this node's clock counts until a span of somebody else's is surely over.
+    fn stretched(&self, span: Span) -> Span {
+        let terms = kgate_control::roll::LeaseTerms { lease: span, ..self.timing.terms() };
+        terms.wait()
+    }
+}

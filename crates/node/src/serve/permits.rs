@@ -1,0 +1,207 @@
+//! Permits that the log holds, over HTTP: no stream and no session keeps them, so a script with curl can.
+//!
+//! ```text
+//! POST   /v1/gates/NAME/permits?ttl=600&k=&permits=&no_wait=&wait=   201 {permit, secret, fence, slots, ttl}; waits for `wait` seconds at most
+//! POST   /v1/permits/ID/renew    200 {permit, ttl}      the header `Kgate-Secret` shows the secret
+//! DELETE /v1/permits/ID          204                    the same; at any node, and again is the same
+//! ```
+//!
+//! `ttl` counts in seconds from when the request was sent. Without `ttl` the gate's policy must be `hold`, and the permit has no end of its own.
+
+use std::time::Duration;
+
+use axum::extract::{Extension, Path, Query, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use kgate_control::state::PermitId;
+use kgate_core::Span;
+use serde::Deserialize;
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use super::authorisation::Identity;
+use super::visit::Visit;
+use super::{Desk, grpc};
+use crate::core::{Ask, ClientId, Keep, Kept, PermitWord, Process, Secret, Tell, Why};
+use crate::shell::Command;
+
+/// The header that shows a permit's secret.
+const SECRET: &str = "kgate-secret";
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Wish {
+    ttl: Option<u64>,
+    k: Option<u32>,
+    permits: Option<u32>,
+    #[serde(default)]
+    no_wait: bool,
+    wait: Option<u64>,
+}
+
+/// A permit that the log holds.
+pub(super) async fn acquire(
+    State(desk): State<Desk>,
+    Extension(who): Extension<Identity>,
+    Path(path): Path<String>,
+    Query(wish): Query<Wish>,
+    headers: HeaderMap,
+) -> Response {
+    let Some(gate) = path.strip_suffix("/permits").map(str::to_owned) else {
+        return (StatusCode::NOT_FOUND, "POST goes to /v1/gates/NAME/permits\n").into_response();
+    };
+    // Who asks again with the secret that it has is given what the log holds for it.
+    let secret = shown(&headers).unwrap_or_else(grpc::new_secret);
+    let ask = Ask::Acquire {
+        number: 0,
+        gate,
+        weight: wish.permits.unwrap_or(1),
+        permits: wish.k,
+        waits: !wish.no_wait,
+        process: None,
+        keep: Keep { policy: None, ttl: wish.ttl.map(seconds), secret },
+    };
+    let wait = wish.wait.map_or(Duration::MAX, Duration::from_secs);
+    let Ok(answer) = tokio::time::timeout(wait, answer(&desk, who, ask)).await else {
+        return (StatusCode::REQUEST_TIMEOUT, "all permits are in use: nothing came free in time\n")
+            .into_response();
+    };
+    match answer {
+        Ok(Tell::Granted { slots, fence, permits, kept: Some(kept), .. }) => {
+            let body = json!({
+                "permit": kept.permit.0,
+                "secret": format!("{:032x}", secret.0),
+                "fence": fence.map(|fence| format!("{:032x}", fence.0)),
+                "slots": slots,
+                "k": permits,
+                "ttl": kept.ttl.map(in_seconds),
+            });
+            (StatusCode::CREATED, axum::Json(body)).into_response()
+        }
+        Ok(Tell::Granted { .. }) => {
+            let text =
+                "this gate gives permits to sessions only: say ?ttl=SECONDS, or set its policy to hold\n";
+            (StatusCode::BAD_REQUEST, text).into_response()
+        }
+        Ok(tell) => said_no(tell),
+        Err(response) => response,
+    }
+}
+
+/// Its holder lives.
+pub(super) async fn renew(
+    State(desk): State<Desk>,
+    Extension(who): Extension<Identity>,
+    Path(id): Path<u64>,
+    headers: HeaderMap,
+) -> Response {
+    match word(&desk, who, id, &headers, PermitWord::Renew).await {
+        Ok(Tell::Kept { kept: Kept { permit, ttl }, .. }) => {
+            axum::Json(json!({ "permit": permit.0, "ttl": ttl.map(in_seconds) })).into_response()
+        }
+        Ok(tell) => said_no(tell),
+        Err(response) => response,
+    }
+}
+
+/// Its holder gives it back.
+pub(super) async fn release(
+    State(desk): State<Desk>,
+    Extension(who): Extension<Identity>,
+    Path(id): Path<u64>,
+    headers: HeaderMap,
+) -> Response {
+    match word(&desk, who, id, &headers, PermitWord::Release).await {
+        Ok(Tell::Released { .. }) => StatusCode::NO_CONTENT.into_response(),
+        Ok(tell) => said_no(tell),
+        Err(response) => response,
+    }
+}
+
+async fn word(
+    desk: &Desk,
+    who: Identity,
+    id: u64,
+    headers: &HeaderMap,
+    word: PermitWord,
+) -> Result<Tell, Response> {
+    let Some(secret) = shown(headers) else {
+        let text = "the header Kgate-Secret shows the permit's secret: 32 hexadecimal digits\n";
+        return Err((StatusCode::BAD_REQUEST, text).into_response());
+    };
+    answer(desk, who, Ask::Permit { number: 0, permit: PermitId(id), secret, word }).await
+}
+
+/// Asks one thing by a stream of its own, and hears the answer.
+async fn answer(desk: &Desk, who: Identity, mut ask: Ask) -> Result<Tell, Response> {
+    let visit = Visit::begin(desk.guard.clone(), who).map_err(IntoResponse::into_response)?;
+    let process = Process { command: "HTTP".into(), ..Process::default() };
+    let mut hello = Ask::Hello { process, resume: None, secret: grpc::new_secret() };
+    for ask in [&mut hello, &mut ask] {
+        visit.hears(ask).map_err(|(_, refusal)| refusal.into_response())?;
+    }
+    let (client, _, mut told) = desk.open().await.ok_or_else(super::http::stopped)?;
+    let _line = Line { desk: desk.clone(), client };
+    desk.send(Command::Ask(client, hello)).await;
+    desk.send(Command::Ask(client, ask)).await;
+    let tell = heard(&mut told).await.ok_or_else(super::http::stopped)?;
+    visit.tells(&tell);
+    let mut bye = Ask::Bye;
+    let _never_refused = visit.hears(&mut bye);
+    desk.send(Command::Ask(client, bye)).await;
+    visit.end();
+    Ok(tell)
+}
+
+/// A stream that ends when nobody waits for its answer any more: then what it waits for is taken back.
+struct Line {
+    desk: Desk,
+    client: ClientId,
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        let (desk, client) = (self.desk.clone(), self.client);
+        tokio::spawn(async move { desk.send(Command::Gone(client)).await });
+    }
+}
+
+async fn heard(told: &mut mpsc::Receiver<Tell>) -> Option<Tell> {
+    loop {
+        let tell = told.recv().await?;
+        if !matches!(tell, Tell::Welcome { .. }) {
+            return Some(tell);
+        }
+    }
+}
+
+fn said_no(tell: Tell) -> Response {
+    let (Tell::Refused { why, text, .. } | Tell::Closed { why, text }) = tell else {
+        return (StatusCode::BAD_GATEWAY, "the node has said something else\n").into_response();
+    };
+    let status = match why {
+        Why::BadRequest | Why::TooLarge => StatusCode::BAD_REQUEST,
+        Why::Busy | Why::Conflict => StatusCode::CONFLICT,
+        Why::Full => StatusCode::TOO_MANY_REQUESTS,
+        Why::NoGate => StatusCode::NOT_FOUND,
+        // The permit is gone.
+        Why::NoSession => StatusCode::GONE,
+        Why::Forbidden => StatusCode::FORBIDDEN,
+        Why::NoNode | Why::NoQuorum => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    let body = json!({ "refused": { "why": grpc::kind(why).as_str_name(), "text": text } });
+    (status, axum::Json(body)).into_response()
+}
+
+fn shown(headers: &HeaderMap) -> Option<Secret> {
+    let text = headers.get(SECRET)?.to_str().ok()?.trim();
+    let digits = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    u128::from_str_radix(text, 16).ok().filter(|secret| digits && *secret != 0).map(Secret)
+}
+
+fn seconds(seconds: u64) -> Span {
+    Span(seconds.saturating_mul(1_000_000_000))
+}
+
+fn in_seconds(span: Span) -> u64 {
+    span.0 / 1_000_000_000
+}
