@@ -147,6 +147,8 @@ fn one(
         plan,
         seconds: options.seconds,
         answer,
+        // One with a planted bug may keep all others out.
+        first: if planted.is_some() { 1 } else { plan.nodes as usize },
         network: &network,
         nodes,
         clients,
