@@ -38,6 +38,8 @@ pub(crate) struct Driver<'a> {
     pub(crate) stopped: Vec<(usize, Vec<u32>)>,
 }
 
+/// A cluster is founded and serves within that, however busy the machine is.
+const FOUNDED: Duration = Duration::from_secs(120);
 /// A node that is told to stop does it within that.
 const STOP: Duration = Duration::from_secs(10);
 
@@ -45,7 +47,7 @@ impl Driver<'_> {
     /// The whole run: faults, healing, and the end of all requests.
     pub(crate) fn drive(&mut self) -> Result<()> {
         // A cluster that is not founded yet shows nothing.
-        let served = self.until_served(self.first)?;
+        let served = self.until_served(self.first, FOUNDED)?;
         ensure!(served >= self.first, "only {served} nodes let somebody in, and nothing was wrong yet");
         let start = clock::now();
         let mut turns: Vec<(u64, bool, usize)> = Vec::new();
@@ -61,7 +63,7 @@ impl Driver<'_> {
         self.tend_until(start + self.seconds * 1_000_000_000)?;
         self.note(What::Healed)?;
         // Or the judge will say who did not.
-        self.until_served(self.plan.nodes as usize)?;
+        self.until_served(self.plan.nodes as usize, self.answer)?;
         job::tell_to_stop(self.run)?;
         let last = clock::now() + clock::nanoseconds(self.answer);
         while !self.clients.are_done()? && clock::now() < last {
@@ -75,9 +77,9 @@ impl Driver<'_> {
     }
 
     /// Waits until so many nodes have let somebody in since now; how many did.
-    fn until_served(&mut self, enough: usize) -> Result<usize> {
+    fn until_served(&mut self, enough: usize, within: Duration) -> Result<usize> {
         let since = clock::now();
-        let last = since + clock::nanoseconds(self.answer);
+        let last = since + clock::nanoseconds(within);
         loop {
             // Not more often than the records can be read.
             self.tend_until(clock::now() + 500_000_000)?;
