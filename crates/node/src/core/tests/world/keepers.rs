@@ -30,8 +30,9 @@ pub(in crate::core::tests) struct Keeper {
     pub(super) node: NodeId,
     stream: Option<ClientId>,
     number: u64,
-    /// What it has asked for and not got.
+    /// What it has asked for and not got; and by which request, if one is out.
     wants: Option<Secret>,
+    waits: Option<u64>,
     pub(super) held: Option<(PermitId, Secret, Vec<u32>)>,
     owes: Option<(PermitId, Secret)>,
     pub(super) ttl: Span,
@@ -55,6 +56,7 @@ impl World {
                 stream: None,
                 number: 0,
                 wants: None,
+                waits: None,
                 held: None,
                 owes: None,
                 ttl: Span(600 * SECOND),
@@ -122,10 +124,11 @@ impl World {
     fn keeper_wishes(&mut self, keeper: usize) {
         let fresh = Secret(u128::from(self.seq) + (1 << 64));
         let me = &mut self.keepers[keeper];
-        if me.stream.is_none() || me.held.is_some() || me.owes.is_some() {
+        if me.stream.is_none() || me.waits.is_some() || me.held.is_some() || me.owes.is_some() {
             return;
         }
         me.number += 1;
+        me.waits = Some(me.number);
         let secret = *me.wants.get_or_insert(fresh);
         let keep = Keep { policy: None, ttl: Some(me.ttl), secret };
         let (number, gate) = (me.number, "gpu".into());
@@ -141,10 +144,12 @@ impl World {
                 self.at(MILLISECOND, Event::Keeper(keeper, KeeperCue::Wish));
                 self.at(MILLISECOND, Event::Keeper(keeper, KeeperCue::Owe));
             }
-            Tell::Granted { slots, kept: Some(kept), .. } => {
-                // The same may be told twice, by two nodes.
-                let (Some(secret), None) = (me.wants, &me.held) else { return };
-                me.wants = None;
+            Tell::Granted { number, slots, kept: Some(kept), .. } => {
+                let asked = me.wants.take_if(|_| me.waits == Some(number));
+                let Some(secret) = asked else {
+                    return self.judge.violations.push("a keeper was given what it had not asked for".into());
+                };
+                me.waits = None;
                 me.held = Some((kept.permit, secret, slots.clone()));
                 (me.served, me.told_at) = (me.served + 1, now);
                 let fixed = me.work;
@@ -154,7 +159,10 @@ impl World {
                 self.at(fixed.unwrap_or(drawn), Event::Keeper(keeper, KeeperCue::Done));
             }
             Tell::Granted { .. } => self.judge.violations.push("a keeper was given a lease".into()),
-            Tell::Refused { .. } => self.at(100 * MILLISECOND, Event::Keeper(keeper, KeeperCue::Wish)),
+            Tell::Refused { number, .. } => {
+                me.waits.take_if(|waits| *waits == number);
+                self.at(100 * MILLISECOND, Event::Keeper(keeper, KeeperCue::Wish));
+            }
             Tell::Released { .. } => {
                 me.owes = None;
                 let think = self.dice.below(200 * MILLISECOND);
@@ -169,7 +177,7 @@ impl World {
             }
             Tell::Closed { .. } => {
                 self.keeper_streams.remove(&stream);
-                me.stream = None;
+                (me.stream, me.waits) = (None, None);
                 self.at(10 * MILLISECOND, Event::Keeper(keeper, KeeperCue::Dial));
             }
             Tell::Kept { .. } | Tell::Renewed { .. } | Tell::Withdrawn { .. } => {}
@@ -197,6 +205,7 @@ impl World {
     pub(super) fn cut_keeper(&mut self, keeper: usize) {
         let me = &mut self.keepers[keeper];
         let Some(stream) = me.stream.take() else { return };
+        me.waits = None;
         let node = me.node;
         self.keeper_streams.remove(&stream);
         let boot = self.machines[&node].boot;

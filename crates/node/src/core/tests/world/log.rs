@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kgate_control::log::{LogStatus, News, NotDone};
-use kgate_control::state::{Change, ClusterId, Command, Listed, Picture, State};
+use kgate_control::state::{Change, ClusterId, Command, Listed, Permit, PermitId, Picture, State};
 use kgate_control::timing::Timing;
 use kgate_control::voters::Voters;
 use kgate_core::NodeId;
@@ -49,6 +49,10 @@ impl TotalOrder {
         let (came, changes) = self.state.apply(index, command);
         self.entries.push((changes, self.state.picture().clone()));
         came
+    }
+
+    pub(super) fn permits(&self) -> &BTreeMap<PermitId, Permit> {
+        &self.state.picture().permits
     }
 
     pub(super) fn voters(&self) -> Voters {

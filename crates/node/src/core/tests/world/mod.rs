@@ -450,7 +450,9 @@ impl World {
             let now = machine.clock.read(self.now);
             format!("{node} life {}: {:?} {:?}", machine.life, core.control_view(now), core.views(now, None))
         };
-        self.machines.iter().map(of).collect()
+        let permits = self.log.permits().iter().map(|(id, permit)| format!("the log: {id} {permit:?}"));
+        let keepers = self.keepers.iter().enumerate().map(|(at, keeper)| format!("keeper {at}: {keeper:?}"));
+        self.machines.iter().map(of).chain(permits).chain(keepers).collect()
     }
 
     /// A node is gone, and all its streams with it.
