@@ -62,6 +62,18 @@ fn add_nodes(text: &mut String, reply: &StatusReply) {
     if !reply.crashed.is_empty() {
         let _ = writeln!(text, "Held for crashed: {}.", nodes(&reply.crashed));
     }
+    let suspected: Vec<u32> =
+        reply.members.iter().filter(|member| member.suspected).map(|member| member.node).collect();
+    if !suspected.is_empty() {
+        let _ = writeln!(
+            text,
+            "Suspected: {}; what is held there is free when its lease is surely over, unless it is heard again before.",
+            nodes(&suspected)
+        );
+    }
+    for standing in reply.standings.iter().filter(|standing| !standing.without.is_empty()) {
+        let _ = writeln!(text, "Node {} grants nothing now: {}.", standing.node, standing.without);
+    }
 }
 
 fn holds(holder: &Client) -> String {
@@ -115,7 +127,7 @@ pub fn ago(ns: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::v1::Process;
+    use crate::v1::{Peer, Process, Standing};
 
     fn client(pid: u32, node: u32, slots: &[u32]) -> Client {
         let process = Process { pid, host: "h".into(), user: "u".into(), command: "train".into() };
@@ -148,6 +160,13 @@ mod tests {
         assert!(explain(&reply, &gate).contains("node 2, which cannot be reached"));
         reply.crashed = vec![3];
         assert!(explain(&reply, &gate).contains("Held for crashed: node 3."));
+        reply.members = vec![Peer { node: 2, suspected: true, ..Peer::default() }, Peer::default()];
+        reply.standings = vec![Standing { node: 1, without: "no lease".into(), ..Standing::default() }];
+        let text = explain(&reply, &gate);
+        assert!(
+            text.contains("Suspected: node 2;") && text.contains("Node 1 grants nothing now: no lease."),
+            "{text}"
+        );
     }
 
     /// Times as people say them.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::v1::{Client, GateStatus, StatusReply};
+use crate::v1::{Client, GateStatus, Member, MembersReply, Peer, SetGateReply, Standing, StatusReply};
 
 /// All gates.
 pub fn status(reply: &StatusReply) -> Value {
@@ -12,6 +12,23 @@ pub fn status(reply: &StatusReply) -> Value {
         "silent": reply.silent,
         "crashed": reply.crashed,
         "gates": reply.gates.iter().map(gate).collect::<Vec<_>>(),
+        "members": reply.members.iter().map(member).collect::<Vec<_>>(),
+        "standings": reply.standings.iter().map(standing).collect::<Vec<_>>(),
+    })
+}
+
+fn member(member: &Peer) -> Value {
+    let Peer { node, incarnation, suspected, votes } = member;
+    json!({ "node": node, "incarnation": incarnation, "suspected": suspected, "votes": votes })
+}
+
+fn standing(standing: &Standing) -> Value {
+    json!({
+        "node": standing.node,
+        "lease_left_ms": standing.lease_left_ns / 1_000_000,
+        "without": Some(&standing.without).filter(|why| !why.is_empty()),
+        "leader": standing.leader,
+        "applied": standing.applied,
     })
 }
 
@@ -41,5 +58,38 @@ fn client(client: &Client) -> Value {
         "slots": client.slots,
         "fence": client.fence,
         "cut_off": client.cut_off,
+    })
+}
+
+/// Who takes part.
+pub fn members(reply: &MembersReply) -> Value {
+    let member = |member: &Member| {
+        json!({
+            "node": member.node,
+            "name": member.name,
+            "address": member.address,
+            "incarnation": member.incarnation,
+            "standing": member.standing,
+            "role": member.role,
+            "since_entry": member.since_entry,
+            "answers": member.answers,
+        })
+    };
+    json!({
+        "members": reply.members.iter().map(member).collect::<Vec<_>>(),
+        "applied": reply.applied,
+        "leader": reply.leader,
+        "stale": Some(&reply.stale).filter(|stale| !stale.is_empty()),
+    })
+}
+
+/// What became of another k.
+pub fn set(reply: &SetGateReply) -> Value {
+    json!({
+        "k": reply.k,
+        "k_before": reply.k_before,
+        "version": reply.version,
+        "drained": reply.drained,
+        "draining": reply.draining,
     })
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
 use kgate_api::v1::gates_client::GatesClient;
+use kgate_api::v1::operators_client::OperatorsClient;
 use tokio::net::{TcpStream, UnixStream};
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
@@ -20,6 +21,7 @@ use kgate_api::v1;
 /// The API of a node.
 pub(crate) struct Api {
     pub(crate) gates: GatesClient<InterceptedService<Channel, Bearer>>,
+    pub(crate) operators: OperatorsClient<InterceptedService<Channel, Bearer>>,
     place: String,
     note: Note,
 }
@@ -161,8 +163,10 @@ impl Address {
             }
         };
         let no_node = |error| Error::NoNode { address: self.to_string(), why: innermost(&error) };
-        let gates = GatesClient::with_interceptor(connected.map_err(no_node)?, bearer);
-        Ok(Api { gates, place: self.to_string(), note })
+        let channel = connected.map_err(no_node)?;
+        let operators = OperatorsClient::with_interceptor(channel.clone(), bearer.clone());
+        let gates = GatesClient::with_interceptor(channel, bearer);
+        Ok(Api { gates, operators, place: self.to_string(), note })
     }
 
     /// Whether somebody on the way could read what is sent there.
@@ -185,7 +189,17 @@ fn said_no(place: &str, note: &Note, status: &tonic::Status) -> Error {
         }
         tonic::Code::Unauthenticated | tonic::Code::PermissionDenied => v1::Why::Forbidden,
         tonic::Code::ResourceExhausted => v1::Why::Full,
-        _ => v1::Why::Unknown,
+        // As the service `Operators` says.
+        tonic::Code::Aborted => v1::Why::Conflict,
+        tonic::Code::FailedPrecondition => v1::Why::NoQuorum,
+        tonic::Code::NotFound => v1::Why::NoGate,
+        tonic::Code::DeadlineExceeded => v1::Why::Busy,
+        tonic::Code::InvalidArgument => v1::Why::BadRequest,
+        tonic::Code::Ok
+        | tonic::Code::AlreadyExists
+        | tonic::Code::OutOfRange
+        | tonic::Code::Unimplemented
+        | tonic::Code::DataLoss => v1::Why::Unknown,
     };
     Error::Refused(Refusal { why, text })
 }

@@ -69,6 +69,9 @@ pub(crate) struct Hand {
     releasing: BTreeMap<u64, Vec<oneshot::Sender<()>>>,
 }
 
+/// A request under its number, who wants it, and where the answer goes.
+pub(crate) type AskedAnew = (u64, (Wish, Answer));
+
 impl Hand {
     /// A grant has come, at `now`, in a session that counts until `until`.
     pub(crate) fn granted(
@@ -158,22 +161,25 @@ impl Hand {
         self.releasing.remove(&number).unwrap_or_default().into_iter().for_each(tell_done);
     }
 
-    /// The session goes on by a new line, and the node knows of these. What it does not know is lost; returns what it need not know any more.
-    pub(crate) fn resumed(&mut self, known: &[u64]) -> Vec<u64> {
+    /// The session goes on by a new line, and the node knows of these. What it does not know is lost, or, if it was held back, to be asked for anew. Returns
+    /// what it need not know any more, and what is asked for anew.
+    pub(crate) fn resumed(&mut self, known: &[u64]) -> (Vec<u64>, Vec<AskedAnew>) {
+        let mut again = Vec::new();
         for (number, held) in self.held.extract_if(.., |number, _| !known.contains(number)) {
-            self.unsure.remove(&number);
-            if held.bound {
+            if let Some(unsure) = self.unsure.remove(&number) {
+                again.push((number, (unsure.wish, unsure.answer)));
+            } else if held.bound {
                 self.orphans.insert(number, held);
             } else {
                 held.lose("its node does not know it any more");
             }
         }
         std::mem::take(&mut self.releasing).into_values().flatten().for_each(tell_done);
-        known.iter().filter(|number| !self.held.contains_key(number)).copied().collect()
+        (known.iter().filter(|number| !self.held.contains_key(number)).copied().collect(), again)
     }
 
     /// There is no such session any more: all is lost. Returns what was held back: it was never used, and is asked for anew.
-    pub(crate) fn session_is_gone(&mut self, why: &str) -> Vec<(u64, (Wish, Answer))> {
+    pub(crate) fn session_is_gone(&mut self, why: &str) -> Vec<AskedAnew> {
         let unsure = std::mem::take(&mut self.unsure);
         for (number, held) in std::mem::take(&mut self.held) {
             if held.bound {
@@ -217,6 +223,8 @@ fn tell_done(done: oneshot::Sender<()>) {
 
 #[cfg(test)]
 mod tests {
+    use tokio::sync::oneshot::error::TryRecvError;
+
     use super::*;
 
     const NONE: [u64; 0] = [];
@@ -306,7 +314,7 @@ mod tests {
         hand.time_is_over("later, and for another reason");
         assert_eq!(granted.lost.borrow().as_deref(), Some("the node says so"), "the first reason counts");
         assert!(hand.owes() && !hand.counts());
-        assert_eq!(hand.resumed(&[1]), NONE, "nor by a new line");
+        assert_eq!(hand.resumed(&[1]).0, NONE, "nor by a new line");
         let (done, mut heard) = oneshot::channel();
         assert!(hand.release(1, Some(done)));
         assert!(heard.try_recv().is_err());
@@ -320,10 +328,17 @@ mod tests {
         let mut hand = Hand::default();
         let (_, mut answered) = grant(&mut hand, 0, 100);
         let granted = answered.try_recv().unwrap().unwrap();
-        assert_eq!(hand.resumed(&[1, 7]), [7]);
+        assert_eq!(hand.resumed(&[1, 7]).0, [7]);
         assert!(granted.lost.borrow().is_none());
-        assert_eq!(hand.resumed(&[]), NONE);
+        assert_eq!(hand.resumed(&[]).0, NONE);
         assert!(granted.lost.borrow().is_some() && !hand.owes());
+        let (_, mut answered) = grant(&mut hand, 90, 100);
+        let (_, again) = hand.resumed(&[]);
+        assert_eq!(
+            (again.len(), answered.try_recv().err()),
+            (1, Some(TryRecvError::Empty)),
+            "what was held back still waits"
+        );
     }
 
     /// A session that is gone takes everything with it; what was held back was never used, and is asked for anew.
@@ -333,7 +348,11 @@ mod tests {
         let (_, mut answered) = grant(&mut hand, 90, 100);
         let again = hand.session_is_gone("the node has crashed");
         assert_eq!(again.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [1]);
-        assert!(answered.try_recv().is_err() && !hand.owes(), "it still waits");
+        assert_eq!(
+            (answered.try_recv().err(), hand.owes()),
+            (Some(TryRecvError::Empty), false),
+            "it still waits"
+        );
         let (_, mut answered) = grant(&mut hand, 0, 100);
         let granted = answered.try_recv().unwrap().unwrap();
         assert!(hand.session_is_gone("the node has crashed").is_empty());

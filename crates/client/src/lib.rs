@@ -47,6 +47,7 @@ mod gate;
 mod hand;
 mod lease;
 mod line;
+mod operators;
 mod permit;
 mod session;
 mod status;
@@ -60,6 +61,7 @@ pub use gate::Gate;
 pub use kgate_api::LeaseInstant;
 pub use kgate_api::v1 as api;
 pub use lease::Lease;
+pub use operators::Operators;
 pub use permit::Permit;
 pub use session::Ticket;
 

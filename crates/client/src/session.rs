@@ -377,7 +377,9 @@ impl Session {
 
     /// On a new line: what was given back meanwhile is told again, and whoever waits is asked for once more.
     async fn ask_anew(&mut self, welcome: &v1::Welcome) {
-        for number in self.hand.resumed(&welcome.holds) {
+        let (releases, again) = self.hand.resumed(&welcome.holds);
+        self.waiting.extend(again);
+        for number in releases {
             self.say(Say::Release(v1::Release { number })).await;
         }
         let wishes: Vec<Say> =

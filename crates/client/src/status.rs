@@ -8,7 +8,7 @@ use tokio_stream::{Stream, StreamExt};
 use crate::{Address, Client, Error};
 
 /// How long a node may take to accept a connection.
-const CONNECT: Duration = Duration::from_secs(3);
+pub(crate) const CONNECT: Duration = Duration::from_secs(3);
 
 impl Client {
     /// Who holds what and who waits, at all nodes: of one gate, or of all.

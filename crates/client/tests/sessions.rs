@@ -8,7 +8,7 @@ use std::time::Duration;
 use kgate_client::api::ask::Ask as Said;
 use kgate_client::api::tell::Tell as Say;
 use kgate_client::api::{Acquire, Closed, Lost, Refused, Release, Released, Why};
-use kgate_client::{Client, Error, Permit};
+use kgate_client::{Client, Error, LeaseInstant, Permit};
 use script::{DEADLINE, Line, Node, in_time, runtime, welcome};
 use tokio::task::JoinHandle;
 
@@ -105,6 +105,47 @@ fn a_lost_permit_is_released_when_its_holder_is_done() {
     });
 }
 
+/// S1: time counts from when the client spoke, however late the answer comes: to the first greeting, to a renewal, and to the greeting that goes on with a session.
+#[test]
+fn time_counts_from_the_sending() {
+    runtime().block_on(async {
+        const LATE: Duration = Duration::from_millis(100);
+        const MUCH: u64 = 10_000;
+        let much = Duration::from_millis(MUCH);
+        let mut node = Node::start().await;
+        let address = format!("http://{}", node.address);
+        let connecting = tokio::spawn(async move { Client::connect(&address).await });
+        let (mut line, _) = node.line().await;
+        // Whatever the client has sent, it has sent before this.
+        let heard = LeaseInstant::now();
+        tokio::time::sleep(LATE).await;
+        line.say(welcome(MUCH, vec![])).await;
+        let client = in_time("the client", connecting).await.unwrap().unwrap();
+        assert!(*client.until().borrow() <= heard + much, "of the greeting");
+
+        let Said::Renew(renew) = line.next().await else { panic!("a renewal") };
+        let heard = LeaseInstant::now();
+        tokio::time::sleep(LATE).await;
+        line.renewed(renew.sequence, 2 * MUCH).await;
+        let mut until = client.until();
+        let renewed = in_time("the renewal", until.wait_for(|until| *until > heard + much)).await;
+        assert!(*renewed.unwrap() <= heard + 2 * much, "of a renewal");
+
+        let asking = client.clone();
+        let asked = tokio::spawn(async move { asking.gate("g").acquire().await });
+        let Said::Acquire(Acquire { number, .. }) = line.word(0).await else { panic!("no request") };
+        line.grant(number).await;
+        let _permit = permit(asked).await;
+        drop(line);
+        let (line, _) = node.line().await;
+        let heard = LeaseInstant::now();
+        tokio::time::sleep(LATE).await;
+        line.say(welcome(3 * MUCH, vec![number])).await;
+        let resumed = in_time("the session", until.wait_for(|until| *until > heard + 2 * much)).await;
+        assert!(*resumed.unwrap() <= heard + 3 * much, "of the greeting that goes on");
+    });
+}
+
 /// S1, S3: without answers the permit is lost at its time, though the line is there and the node says nothing of it.
 #[test]
 fn silence_ends_a_permit() {
@@ -173,7 +214,7 @@ fn a_new_session_has_no_old_time() {
         assert_eq!(hello.session, None, "nothing is left to go on with");
         line.say(welcome(500, vec![])).await;
         let mut until = client.until();
-        let soon = || kgate_client::LeaseInstant::now() + Duration::from_secs(2);
+        let soon = || LeaseInstant::now() + Duration::from_secs(2);
         in_time("the time of the new session", until.wait_for(|until| *until < soon())).await.unwrap();
         assert!(permit.is_lost());
     });
@@ -212,10 +253,10 @@ fn a_waiter_gives_up_at_last() {
         let mut node = Node::start().await;
         let (_client, line, asked, _) = asks(&mut node, 1000).await;
         drop((line, node));
-        let begun = kgate_client::LeaseInstant::now();
+        let begun = LeaseInstant::now();
         let error = tokio::time::timeout(DEADLINE, asked).await.unwrap().unwrap().unwrap_err();
         assert!(matches!(error, Error::NoNode { .. }), "{error:?}");
-        assert!(kgate_client::LeaseInstant::now().after(begun) > Duration::from_secs(9));
+        assert!(LeaseInstant::now().after(begun) > Duration::from_secs(9));
     });
 }
 

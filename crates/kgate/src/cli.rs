@@ -11,9 +11,12 @@ use crate::bench::BenchArgs;
 use crate::certs::CertsArgs;
 use crate::demo::node::DemoNodeArgs;
 use crate::demo::{DemoArgs, HELP as DEMO_HELP};
+use crate::evict::EvictArgs;
+use crate::members::{MEMBERS_HELP, MembersArgs};
 use crate::node::{NODE_HELP, NodeArgs};
 use crate::parse;
 use crate::run::options::{ACQUIRE_HELP, AcquireArgs, RUN_HELP, ReleaseArgs, RunArgs};
+use crate::set::{SET_HELP, SetArgs};
 use crate::slots::SlotArgs;
 use crate::status::{ExplainArgs, LookArgs};
 
@@ -41,6 +44,14 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
     /// Show who holds what again whenever it has changed
     Watch(LookArgs),
+    /// Give a gate another k, online
+    #[command(after_long_help = SET_HELP)]
+    Set(SetArgs),
+    /// List, add, remove, promote and demote the nodes of a cluster
+    #[command(after_long_help = MEMBERS_HELP)]
+    Members(MembersArgs),
+    /// Have what a node holds come back, as soon as its lease is surely over
+    Evict(EvictArgs),
     /// Run a node of a cluster
     #[command(after_long_help = NODE_HELP)]
     Node(NodeArgs),

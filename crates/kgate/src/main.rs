@@ -9,13 +9,16 @@ mod check;
 mod cli;
 mod credentials;
 mod demo;
+mod evict;
 mod keeper;
 mod list;
 mod local;
+mod members;
 mod node;
 mod parse;
 mod run;
 mod scenario;
+mod set;
 mod sim;
 mod slots;
 mod status;
@@ -67,6 +70,9 @@ fn main() -> ExitCode {
         Command::Status(args) => status::status(&args),
         Command::Explain(args) => status::explain(&args),
         Command::Watch(args) => status::watch(&args),
+        Command::Set(args) => set::run(&args),
+        Command::Members(args) => members::run(&args),
+        Command::Evict(args) => evict::run(&args),
         Command::Certs(args) => certs::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Demo(args) => demo::run(&args),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use kgate_node::{Config, Node};
+use kgate_node::{Config, Faults, Node};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -23,8 +23,9 @@ Configuration (TOML), the same on all nodes but for `id`, `api` and `data`:
   name = \"gpu\"
   k = 3
 
-Gates that are not in it are made by the first `kgate run NAME -k K`. The members are fixed, and a node that is silent for too long counts as \
-crashed for good: that is safe only where silence means death. Plain links between machines must be asked for (plain_links = true); for \
+Gates that are not in it are made by the first `kgate run NAME -k K`. These nodes found the cluster; `kgate members add` has others join. A majority of the \
+voters (voters = 3; if nothing is said the first 1, 3 or 5 of the list) must be there. [timing] has the numbers of the leases (docs/LEASES.md). faults = \"crash-stop\" does without \
+the agreed log, as the papers do: members are fixed and a silent node is taken for dead, which is safe only where it is. Plain links between machines must be asked for (plain_links = true); for \
 TLS see `kgate certs`. With [tls] clients ask at api = \"https://HOST:PORT\"; [[allow]] says who may acquire, see and operate which gates, [limits] how \
 much of it (docs/CLUSTER.md, docs/SECURITY.md).
 
@@ -54,7 +55,7 @@ pub(crate) fn run(args: &NodeArgs) -> Outcome {
         std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty());
     log.with_ansi(colours).init();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let lonely = config.nodes.len() == 1;
+    let crash_stop = config.nodes.len() > 1 && config.faults == Some(Faults::CrashStop);
     let code = runtime.block_on(async {
         let mut node = match Node::start(config).await {
             Ok(node) => node,
@@ -63,7 +64,7 @@ pub(crate) fn run(args: &NodeArgs) -> Outcome {
                 return Ok::<u8, std::io::Error>(125);
             }
         };
-        if !lonely {
+        if crash_stop {
             tracing::warn!("members are fixed and failures are crash-stop: a silent node is taken for dead, which is unsafe where networks are cut");
         }
         // Whoever has started this node waits for this line.

@@ -5,10 +5,11 @@ use std::process::ExitCode;
 
 use clap::Args;
 use clap::builder::BoolishValueParser;
-use kgate_client::{Address, Client, Error, api};
+use kgate_client::{Address, Client, Error, Operators, api};
 use tokio_stream::StreamExt;
 
 use crate::credentials::CredentialArgs;
+use crate::run::exit::{K_CONFLICT, NO_QUORUM, OCCUPIED};
 use crate::{Failure, Outcome, local};
 
 /// No node, as for `kgate run`.
@@ -31,14 +32,18 @@ pub(crate) struct LookArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
     /// The gate
-    #[arg(value_name = "NAME")]
-    name: String,
+    #[arg(value_name = "NAME", required_unless_present = "timing")]
+    name: Option<String>,
+    /// The numbers of the node's leases instead, and what they leave room for
+    #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_TIMING", conflicts_with = "name")]
+    timing: bool,
     #[command(flatten)]
     asked: AskedNode,
 }
 
+/// Which node is asked, and how one shows there who one is.
 #[derive(Debug, Args)]
-struct AskedNode {
+pub(crate) struct AskedNode {
     /// The node to ask: HOST:PORT, https://HOST:PORT or unix:PATH [default: the node of this machine or of this user]
     #[arg(long, value_name = "ADDR", env = "KGATE_OPT_NODE")]
     node: Option<String>,
@@ -47,7 +52,7 @@ struct AskedNode {
 }
 
 impl AskedNode {
-    fn address(&self) -> Result<Address, ExitCode> {
+    pub(crate) fn address(&self) -> Result<Address, ExitCode> {
         let address = self.node.clone().or_else(local::running).ok_or_else(|| {
             say("no node runs on this machine for this user: name one with --node, or start something with kgate run");
             ExitCode::from(NO_NODE)
@@ -56,20 +61,34 @@ impl AskedNode {
     }
 }
 
-fn say(text: &str) {
+pub(crate) fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "kgate: {text}");
 }
 
-fn said_no(error: &Error) -> ExitCode {
+/// Tells why it did not work, and which exit code that is.
+pub(crate) fn said_no(error: &Error) -> ExitCode {
     say(&error.to_string());
     match error {
         Error::NoNode { .. } => ExitCode::from(NO_NODE),
         Error::Address(_) => ExitCode::from(2),
-        Error::Refused(_) | Error::TimedOut(_) | Error::Credentials(_) => ExitCode::from(125),
+        Error::Refused(refusal) => ExitCode::from(match refusal.why {
+            api::Why::Busy => OCCUPIED,
+            api::Why::NoQuorum => NO_QUORUM,
+            api::Why::Conflict => K_CONFLICT,
+            api::Why::NoGate => 1,
+            api::Why::BadRequest => 2,
+            api::Why::NoNode => NO_NODE,
+            api::Why::Unknown
+            | api::Why::TooLarge
+            | api::Why::Full
+            | api::Why::NoSession
+            | api::Why::Forbidden => 125,
+        }),
+        Error::TimedOut(_) | Error::Credentials(_) => ExitCode::from(125),
     }
 }
 
-fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Failure> {
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     Ok(runtime.block_on(future))
 }
@@ -96,13 +115,23 @@ pub(crate) fn explain(args: &ExplainArgs) -> Outcome {
         Ok(address) => address,
         Err(code) => return Ok(code),
     };
-    match block_on(Client::status(&address, Some(&args.name)))? {
+    if args.timing {
+        let timing = block_on(async { Operators::connect(&address).await?.timing().await })?;
+        return match timing {
+            Ok(table) => {
+                write!(stdout().lock(), "{table}")?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Err(error) => Ok(said_no(&error)),
+        };
+    }
+    match block_on(Client::status(&address, args.name.as_deref()))? {
         Ok(reply) => match reply.gates.first() {
             Some(gate) => {
                 write!(stdout().lock(), "{}", kgate_api::explain(&reply, gate))?;
                 Ok(ExitCode::SUCCESS)
             }
-            None => Ok(no_gate(Some(&args.name))),
+            None => Ok(no_gate(args.name.as_deref())),
         },
         Err(error) => Ok(said_no(&error)),
     }

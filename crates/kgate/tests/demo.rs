@@ -23,11 +23,14 @@ fn three_nodes() {
     assert!(report["obtaining"]["p99_ms"].as_f64() >= report["obtaining"]["p50_ms"].as_f64(), "{report}");
 }
 
-/// Nodes of `slots` are killed for good, as many as it bears, and the others go on; what happened is written down and judged the same from there.
+/// Nodes of `vcube` are killed for good, as many as it bears, and the others go on; what happened is written down and judged the same from there.
 #[test]
 fn killed_for_good() {
     let trace = std::env::temp_dir().join(format!("kgate-demo-test-{}.ndjson", std::process::id()));
-    let output = kgate(&format!("demo --nodes 4 --seconds 6 --chaos --json --trace {}", trace.display()));
+    let output = kgate(&format!(
+        "demo --nodes 4 --seconds 6 --chaos --protocol vcube --json --trace {}",
+        trace.display()
+    ));
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert!(output.status.success(), "{report}");
     assert_eq!((number(&report, "kills"), number(&report, "restarts")), (2, 0));
@@ -35,6 +38,19 @@ fn killed_for_good() {
     let judged = json(&format!("trace judge {} --json", trace.display()));
     assert_eq!(judged["grants"], report["grants"]);
     std::fs::remove_file(trace).expect("it was written");
+}
+
+/// Nodes of `slots` are killed and come back as another life, when the lease of the former one is over.
+#[test]
+fn another_life() {
+    let report = json("demo --nodes 3 --seconds 8 --chaos --json");
+    assert_eq!(report["troubles"], serde_json::json!([]));
+    assert_eq!(report["violations"], serde_json::json!([]));
+    assert!(
+        number(&report, "kills") > 0 && number(&report, "restarts") == number(&report, "kills"),
+        "{report}"
+    );
+    assert!(number(&report, "grants_since") > 0, "the others go on: {report}");
 }
 
 /// Nodes of `tree-token` are killed and come back with what they had stored.

@@ -110,9 +110,6 @@ fn the_called_one_has_another_name() {
 fn the_dialler_is_who_its_certificate_says() {
     runtime().block_on(async {
         let (folder, ca) = (Folder::new(), Authority::new("a"));
-        let (listener, address) = listener().await;
-        let security = ca.files(&folder.0, "node-1.farm");
-        let mut one = Node::start(LinkConfig { security, ..config(1, 1, &[(0, address)]) }, listener).await;
         let another = "it says that it is p0, and its certificate does not bear the name node-0.farm";
         for (name, shows, expected) in [
             ("node-2.farm", true, another),
@@ -122,6 +119,11 @@ fn the_dialler_is_who_its_certificate_says() {
             ("node-0.other", true, another),
             ("node-0.farm", false, "it showed no certificate"),
         ] {
+            // Anew each time: the same refusal is not told twice in a row.
+            let (listener, address) = listener().await;
+            let security = ca.files(&folder.0, "node-1.farm");
+            let mut one =
+                Node::start(LinkConfig { security, ..config(1, 1, &[(0, address)]) }, listener).await;
             call(&ca.files(&folder.0, name), shows, address).await;
             let (_, why) = one.refused().await;
             assert!(why.contains(expected), "{name}: {why}");

@@ -3,7 +3,7 @@
 //! Nothing runs beside it. Each "machine" asks its own node, in its own process.
 
 use kgate_client::Client;
-use kgate_node::{Config, Node};
+use kgate_node::{Config, Faults, Node};
 use tokio::net::TcpListener;
 
 #[tokio::main(flavor = "current_thread")]
@@ -18,7 +18,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .collect::<std::io::Result<_>>()?;
     let mut machines = Vec::new();
     for (id, listener) in (0..).zip(listeners) {
-        let config = Config { id, nodes: nodes.clone(), ..Config::alone("127.0.0.1:0") };
+        // Nothing of it survives, so whoever is silent counts as dead. With a folder `data` for each they would bear restarts and cut networks.
+        let faults = Some(Faults::CrashStop);
+        let config = Config { id, nodes: nodes.clone(), faults, ..Config::alone("127.0.0.1:0") };
         machines.push(Node::start_on(config, Some(listener)).await?);
     }
     for machine in &machines {

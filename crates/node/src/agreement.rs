@@ -132,6 +132,11 @@ impl Agreement {
         }
     }
 
+    /// A handle for whoever changes the members. To be dropped soon: the log ends with the last of them.
+    pub(crate) fn handle(&self) -> Log {
+        self.log.clone()
+    }
+
     /// The newest voters in this node's log, at this instant (rule N4).
     pub(crate) fn voters_appended(&self) -> Voters {
         self.log.voters_appended()

@@ -36,7 +36,7 @@ pub(crate) fn begin(
     let control = ControlSettings {
         timing,
         store: store_id,
-        address: config.nodes.get(config.id as usize).cloned().or(config.address.clone()).unwrap_or_default(),
+        address: config.own_address().cloned().unwrap_or_default(),
         start: random_seed(),
         picture,
         appended: agreement.voters_appended(),

@@ -264,7 +264,9 @@ impl Config {
         self.check_join()?;
         self.faults()?;
         let nodes = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
-        if self.id >= nodes || nodes > 4096 {
+        // The token of a node that joins says which number it has; the log says who else there is.
+        let nodes = if self.join.is_some() { self.id.saturating_add(1) } else { nodes };
+        if self.id >= nodes || (self.join.is_none() && nodes > 4096) {
             return Err(wrong(format!(
                 "id = {} is no place in the list of {nodes} nodes: ids count from 0, and there are at most 4096",
                 self.id

@@ -44,6 +44,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kgate_api::LeaseInstant;
+use kgate_control::state::ClusterId;
 use kgate_core::{Incarnation, NodeId};
 use kgate_net::{LinkConfig, LinkLimits, Links, WhenFull};
 use tokio::net::TcpListener;
@@ -98,8 +99,8 @@ pub struct Node {
 impl Node {
     /// Starts a node.
     pub async fn start(config: Config) -> Result<Self, NotStarted> {
-        let address = config.nodes.get(config.id as usize).cloned();
-        let talks = config.nodes.len() > 1 || config.faults()? == Faults::Lease;
+        let address = config.own_address().cloned();
+        let talks = config.nodes.len() > 1 || config.join.is_some() || config.faults()? == Faults::Lease;
         let listener = match address.filter(|_| talks) {
             Some(address) => {
                 let bound = TcpListener::bind(&address).await;
@@ -112,6 +113,7 @@ impl Node {
 
     /// The same on a listener for its peers that is there already.
     pub async fn start_on(config: Config, listener: Option<TcpListener>) -> Result<Self, NotStarted> {
+        let (config, token) = config.with_token()?;
         config.settings(Incarnation(0), 0)?;
         let guard = Arc::new(Guard::new(&config)?);
         let leases = config.faults()? == Faults::Lease;
@@ -131,7 +133,9 @@ impl Node {
         let peer = listener.as_ref().and_then(|listener| listener.local_addr().ok());
         let links = match listener {
             Some(listener) => {
-                let peers = config.nodes.iter().zip(0..).map(|(address, id)| (NodeId(id), address.clone()));
+                let listed = config.nodes.iter().zip(0..).map(|(address, id)| (NodeId(id), address.clone()));
+                let told = token.iter().flat_map(|token| &token.members);
+                let peers = listed.chain(told.map(|(id, address)| (NodeId(*id), address.clone())));
                 let links = LinkConfig {
                     cluster: config.cluster.clone(),
                     me: config.me(),
@@ -189,8 +193,10 @@ impl Node {
             back: commands.downgrade(),
             changes,
             idle_stop: config.idle_stop(),
+            expected: token.map(|token| ClusterId(token.cluster_id)),
         };
-        if let Some(agreement) = &mut shell.agreement {
+        // Whoever joins waits for the log of those who are there.
+        if let Some(agreement) = shell.agreement.as_mut().filter(|_| config.join.is_none()) {
             agreement.found(begin::founding(&config)?);
         }
         let shell = tokio::spawn(shell.run(actions, stopping));

@@ -2,7 +2,7 @@
 //!
 //! - `door.rs`: where clients come in; `tls.rs`: who they are by their connection;
 //! - `guard.rs`: who they are by their token, and what they may; `authorisation.rs`: the list; `limits.rs`: how much; `visit.rs`: the same for a stream;
-//! - `grpc.rs`, `http.rs`: what they ask; `permits.rs`: permits that the log holds; `report.rs`: what they are shown.
+//! - `grpc.rs`, `http.rs`: what they ask; `permits.rs`: permits that the log holds; `report.rs`: what they are shown; `operators/`: members, evictions, k.
 
 pub mod authorisation;
 mod door;
@@ -10,6 +10,7 @@ mod grpc;
 mod guard;
 mod http;
 pub mod limits;
+mod operators;
 mod permits;
 mod report;
 mod tls;
@@ -23,6 +24,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use kgate_api::v1;
 use kgate_api::v1::gates_server::GatesServer;
+use kgate_api::v1::operators_server::OperatorsServer;
+use kgate_control::log::Log;
 use kgate_control::timing::Timing;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -108,6 +111,13 @@ impl Desk {
         self.send(Command::Watch(false)).await;
     }
 
+    /// The log of this node; none, where there is none or the node has stopped.
+    async fn log(&self) -> Option<Log> {
+        let (answer, answered) = oneshot::channel();
+        self.send(Command::Log(answer)).await;
+        answered.await.ok().flatten()
+    }
+
     async fn numbers(&self) -> Option<String> {
         let (answer, answered) = oneshot::channel();
         self.send(Command::Numbers(answer)).await;
@@ -119,6 +129,9 @@ impl Desk {
 fn app(desk: Desk) -> axum::Router {
     let guard = desk.guard.clone();
     let api = GatesServer::new(grpc::Api(desk.clone())).max_decoding_message_size(guard.message_bytes());
-    let app = tonic::service::Routes::new(api).into_axum_router().merge(http::routes(desk));
+    let operators =
+        OperatorsServer::new(grpc::Api(desk.clone())).max_decoding_message_size(guard.message_bytes());
+    let app = tonic::service::Routes::new(api).add_service(operators).into_axum_router();
+    let app = app.merge(http::routes(desk.clone())).merge(operators::http::routes(desk));
     app.layer(axum::middleware::from_fn_with_state(guard, guard::identify))
 }

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kgate_api::LeaseInstant;
-use kgate_control::log::LogStatus;
+use kgate_control::log::{Log, LogStatus};
+use kgate_control::state::{Change, ClusterId};
 use kgate_core::{NodeId, Time};
 use kgate_net::{LinkEvent, Links, refuses_this_life};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -39,6 +40,8 @@ pub(crate) enum Command {
     Free(SessionId, u64),
     /// Somebody begins to watch, or ends.
     Watch(bool),
+    /// An operator wants the log, if there is one.
+    Log(oneshot::Sender<Option<Log>>),
     /// Somebody wants the numbers of this node.
     Numbers(oneshot::Sender<String>),
 }
@@ -76,6 +79,8 @@ pub(crate) struct Shell {
     /// Told whenever something has changed that people may see.
     pub(crate) changes: watch::Sender<u64>,
     pub(crate) idle_stop: Option<Duration>,
+    /// The cluster that this node is to join: another one is not taken for it.
+    pub(crate) expected: Option<ClusterId>,
 }
 
 /// The time of the lease clock, as the core counts it.
@@ -220,6 +225,7 @@ impl Shell {
                     self.core.watch(begins, actions);
                 }
             }
+            Command::Log(answer) => drop(answer.send(self.agreement.as_ref().map(Agreement::handle))),
             Command::Numbers(answer) => drop(answer.send(crate::metrics::render(&self.core, now()))),
         }
     }
@@ -290,7 +296,15 @@ impl Shell {
 
     fn on_log(&mut self, event: Event, actions: &mut Vec<Action>) -> Result<(), Stopped> {
         match event {
-            Event::News(news) => self.core.news(now(), news, actions),
+            Event::News(news) => {
+                let other = |change: &Change| matches!(change, Change::Founded(id) if self.expected.is_some_and(|expected| expected != *id));
+                if news.changes.iter().any(other) {
+                    return Err(Stopped::OutOfCluster(
+                        "the join token is for another cluster of the same name: take one of this cluster, by `kgate members add`".to_owned(),
+                    ));
+                }
+                self.core.news(now(), news, actions);
+            }
             Event::Letter(to, bytes) => self.send(to, Letter::Log(bytes).bytes()),
             Event::Answer(number, came) => self.core.proposed(now(), number, came, actions),
             Event::Status(LogStatus { stopped: Some(why), .. }) => return Err(Stopped::Log(why)),

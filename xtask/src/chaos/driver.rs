@@ -10,7 +10,7 @@ use rustix::process::Signal;
 
 use super::network::{self, Network};
 use super::nodes::{Clients, Nodes};
-use super::record::{self, What, Writer};
+use super::record::{self, Record, What, Writer};
 use super::schedule::{Deed, Fault, Part, Plan, Way};
 use super::{clock, job, reach};
 
@@ -23,6 +23,8 @@ pub(crate) struct Driver<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) seconds: u64,
     pub(crate) answer: Duration,
+    /// So many nodes let somebody in before anything goes wrong.
+    pub(crate) first: usize,
     pub(crate) network: &'a Network,
     pub(crate) nodes: Nodes,
     pub(crate) clients: Clients,
@@ -36,12 +38,17 @@ pub(crate) struct Driver<'a> {
     pub(crate) stopped: Vec<(usize, Vec<u32>)>,
 }
 
+/// A cluster is founded and serves within that, however busy the machine is.
+const FOUNDED: Duration = Duration::from_secs(120);
 /// A node that is told to stop does it within that.
 const STOP: Duration = Duration::from_secs(10);
 
 impl Driver<'_> {
     /// The whole run: faults, healing, and the end of all requests.
     pub(crate) fn drive(&mut self) -> Result<()> {
+        // A cluster that is not founded yet shows nothing.
+        let served = self.until_served(self.first, FOUNDED)?;
+        ensure!(served >= self.first, "only {served} nodes let somebody in, and nothing was wrong yet");
         let start = clock::now();
         let mut turns: Vec<(u64, bool, usize)> = Vec::new();
         for (place, fault) in self.plan.faults.iter().enumerate() {
@@ -55,7 +62,8 @@ impl Driver<'_> {
         }
         self.tend_until(start + self.seconds * 1_000_000_000)?;
         self.note(What::Healed)?;
-        self.until_all_served()?;
+        // Or the judge will say who did not.
+        self.until_served(self.plan.nodes as usize, self.answer)?;
         job::tell_to_stop(self.run)?;
         let last = clock::now() + clock::nanoseconds(self.answer);
         while !self.clients.are_done()? && clock::now() < last {
@@ -68,20 +76,18 @@ impl Driver<'_> {
         self.note(What::End)
     }
 
-    /// Every node lets somebody in again, or the judge will say who did not.
-    fn until_all_served(&mut self) -> Result<()> {
-        let healed = clock::now();
-        let last = healed + clock::nanoseconds(self.answer);
+    /// Waits until so many nodes have let somebody in since now; how many did.
+    fn until_served(&mut self, enough: usize, within: Duration) -> Result<usize> {
+        let since = clock::now();
+        let last = since + clock::nanoseconds(within);
         loop {
             // Not more often than the records can be read.
             self.tend_until(clock::now() + 500_000_000)?;
+            let came_in = |record: &&Record| record.t > since && matches!(record.what, What::Granted { .. });
             let records = record::read_all(self.run)?;
-            let came_in = records
-                .iter()
-                .filter(|record| record.t > healed && matches!(record.what, What::Granted { .. }));
-            let served: BTreeSet<u32> = came_in.map(|record| record.node).collect();
-            if served.len() == self.plan.nodes as usize || clock::now() > last {
-                return Ok(());
+            let served: BTreeSet<u32> = records.iter().filter(came_in).map(|record| record.node).collect();
+            if served.len() >= enough || clock::now() > last {
+                return Ok(served.len());
             }
         }
     }

@@ -36,7 +36,19 @@ pub(crate) struct Line {
     /// Old fences that the resource refused.
     refused: u64,
     longest_unanswered_ms: u64,
+    /// For how much of the last minute somebody waited for a processor, in percent: with much of it, late answers say little.
+    cpu_pressure: u64,
     verdict: String,
+}
+
+/// As the kernel tells it; 0 where it does not.
+pub(crate) fn cpu_pressure() -> u64 {
+    fs::read_to_string("/proc/pressure/cpu").map_or(0, |text| pressure_in(&text))
+}
+
+fn pressure_in(text: &str) -> u64 {
+    let word = text.split_whitespace().find_map(|word| word.strip_prefix("avg60="));
+    word.and_then(|number| number.split('.').next()).and_then(|whole| whole.parse().ok()).unwrap_or(0)
 }
 
 /// A run in which nothing was wrong.
@@ -63,6 +75,7 @@ impl Line {
             losses: verdict.losses,
             refused: verdict.refused,
             longest_unanswered_ms: verdict.longest_ns / 1_000_000,
+            cpu_pressure: cpu_pressure(),
             verdict: verdict.violations.first().map_or(RIGHT.into(), ToString::to_string),
         }
     }
@@ -118,6 +131,13 @@ mod tests {
     use super::*;
     use crate::chaos::oracle::{BELIEF, Violation};
     use crate::chaos::planted::Planted;
+
+    /// The kernel's own words are understood.
+    #[test]
+    fn pressure_is_read() {
+        let text = "some avg10=94.07 avg60=95.62 avg300=94.53 total=6910527158\nfull avg10=0.00 avg60=0.00\n";
+        assert_eq!((pressure_in(text), pressure_in("")), (95, 0));
+    }
 
     /// A seed is done if it was right, of the same length, faults and version; else it is run again.
     #[test]

@@ -127,7 +127,8 @@ impl Line {
     }
 
     pub async fn grant(&self, number: u64) {
-        self.say(Say::Granted(Granted { number, slots: vec![0], fence: None, k: 1 })).await;
+        self.say(Say::Granted(Granted { number, slots: vec![0], fence: None, k: 1, ..Granted::default() }))
+            .await;
     }
 }
 

@@ -32,8 +32,8 @@ pub enum Command {
         name: String,
         /// Where its peers reach it.
         address: String,
-        /// The store that its log is in.
-        store: StoreId,
+        /// The store that its log is in. If it is not known, the first that takes part under this number is it.
+        store: Option<StoreId>,
     },
     /// A life of a node begins. Void while another life of it is a member (rule R2).
     Add {
@@ -68,6 +68,17 @@ pub enum Command {
         node: NodeId,
         /// In which life.
         incarnation: Incarnation,
+    },
+    /// An operator has a life of a node evicted: it is suspected as by rule E1, and cannot be cleared of it (rule E5). The voters wait as ever (rule E6).
+    Condemn {
+        /// Whom.
+        node: NodeId,
+        /// In which life.
+        incarnation: Incarnation,
+        /// Who says so, for people.
+        author: String,
+        /// No later life of it takes part either: the node is to be removed.
+        for_good: bool,
     },
     /// Rule E5.
     Unsuspect {
@@ -116,6 +127,8 @@ pub enum Command {
         k: Option<u32>,
         /// What becomes of a silent holder's slots from now on.
         policy: Option<Policy>,
+        /// The version that is to be changed: void if somebody else was faster. Whatever it is, if none.
+        version: Option<u64>,
         /// Who says so, for people.
         author: String,
     },
@@ -266,6 +279,14 @@ pub enum Void {
          remove {0} and add it anew"
     )]
     Stranger(NodeId),
+    /// An operator removes the node: no life of it takes part any more.
+    #[error("{node} was removed by {author}: add it anew, with an empty folder, if it is to take part")]
+    Removed {
+        /// Which node.
+        node: NodeId,
+        /// By whom.
+        author: String,
+    },
     /// What was decided does not stand any more: whoever decided it gives it back, and may decide anew.
     #[error("{0}")]
     Overtaken(String),

@@ -28,6 +28,7 @@ impl State {
         name: &str,
         k: Option<u32>,
         policy: Option<Policy>,
+        version: Option<u64>,
         author: String,
     ) -> Outcome {
         check_text("an author", &author, true)?;
@@ -39,6 +40,15 @@ impl State {
         check_k(wanted.k)?;
         if wanted == *gate {
             return Ok((Done::Gate { gate: id, version: gate.version }, Vec::new()));
+        }
+        if version.is_some_and(|version| version != gate.version) {
+            return Err(Void::Conflict {
+                gate: gate.name.clone(),
+                k: gate.k,
+                author: gate.author.clone(),
+                wanted: wanted.k,
+                wanted_by: author,
+            });
         }
         if wanted.k != gate.k {
             wanted.author = author;

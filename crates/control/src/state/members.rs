@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use kgate_core::{Incarnation, NodeId, Span};
 
 use super::{
-    Change, Cluster, ClusterId, Done, Life, Listed, Outcome, Picture, State, Void, bounds, check_text,
-    refused, roll,
+    Change, Cluster, ClusterId, Condemned, Done, Life, Listed, Outcome, Picture, State, Void, bounds,
+    check_text, refused, roll,
 };
 use crate::roll::{Eviction, LeaseTerms, RollChange, StoreId};
 
@@ -61,10 +61,11 @@ impl State {
         wish: Option<NodeId>,
         name: String,
         address: String,
-        store: StoreId,
+        store: Option<StoreId>,
     ) -> Outcome {
-        let listed = Listed { name, address, store: Some(store), last: None };
-        if let Some((node, _)) = self.picture.directory.iter().find(|(_, it)| it.store == Some(store)) {
+        let listed = Listed { name, address, store, ..Listed::default() };
+        let known = self.picture.directory.iter().find(|(_, it)| store.is_some() && it.store == store);
+        if let Some((node, _)) = known {
             let node = *node;
             let known = &self.picture.directory[&node];
             if known.name != listed.name || wish.is_some_and(|wish| wish != node) {
@@ -74,6 +75,11 @@ impl State {
             return Ok((Done::Admitted(node), self.move_to(node, listed.address)));
         }
         if let Some(node) = self.picture.node(&listed.name) {
+            // Again, because nobody heard the answer; whichever store takes part, it is the one that was awaited.
+            let same = self.picture.directory[&node].address == listed.address;
+            if store.is_none() && same && wish.is_none_or(|wish| wish == node) {
+                return Ok((Done::Admitted(node), Vec::new()));
+            }
             if wish == Some(node) || self.picture.directory[&node].store.is_some() {
                 return Err(Void::Stranger(node));
             }
@@ -108,6 +114,9 @@ impl State {
         let Some(listed) = self.picture.directory.get_mut(&node) else {
             return refused(format!("{node} is not on the directory: an operator must add it first"));
         };
+        if let Some(Condemned { author, for_good: true, .. }) = &listed.condemned {
+            return Err(Void::Removed { node, author: author.clone() });
+        }
         // R4: a node with another store has forgotten what it promised.
         if listed.store.is_some_and(|known| known != store) {
             return Err(Void::Stranger(node));
@@ -130,7 +139,8 @@ impl State {
         }
         check_text("an address", &address, true)?;
         listed.last = Some(life);
-        let announce = listed.store != Some(store) || listed.address != address;
+        let pardoned = listed.condemned.take().is_some();
+        let announce = pardoned || listed.store != Some(store) || listed.address != address;
         listed.store = Some(store);
         listed.address = address;
         let mut changes = Vec::new();
@@ -170,6 +180,23 @@ impl State {
         Ok((Done::Suspected(index), vec![self.enrol(index, RollChange::Suspected(node, incarnation, index))]))
     }
 
+    /// The suspicion that is there stays; else this is one. Later words may make it final, never take that back.
+    pub(super) fn condemn(&mut self, index: u64, node: NodeId, sentence: Condemned) -> Outcome {
+        check_text("an author", &sentence.author, false)?;
+        let incarnation = sentence.incarnation;
+        let suspected = self.life(node, incarnation)?;
+        let listed = self.picture.directory.get_mut(&node).expect("whoever takes part is on the directory");
+        let mut changes = Vec::new();
+        if listed.condemned.as_ref().is_none_or(|before| sentence.for_good && !before.for_good) {
+            listed.condemned = Some(sentence);
+            changes.push(Change::Listed(node, listed.clone()));
+        }
+        if suspected.is_none() {
+            changes.push(self.enrol(index, RollChange::Suspected(node, incarnation, index)));
+        }
+        Ok((Done::Suspected(suspected.unwrap_or(index)), changes))
+    }
+
     pub(super) fn unsuspect(
         &mut self,
         index: u64,
@@ -179,6 +206,10 @@ impl State {
     ) -> Outcome {
         if self.life(node, incarnation)? != Some(at) {
             return refused(format!("{node} is not suspected by entry {at}, or not any more"));
+        }
+        let condemned = self.picture.directory.get(&node).and_then(|listed| listed.condemned.as_ref());
+        if let Some(condemned) = condemned.filter(|condemned| condemned.incarnation == incarnation) {
+            return refused(format!("{node} is being evicted by {}", condemned.author));
         }
         Ok((Done::Unsuspected, vec![self.enrol(index, RollChange::Unsuspected(node, incarnation))]))
     }
@@ -229,7 +260,9 @@ impl State {
         let removed = older.directory.keys().filter(|node| !now.directory.contains_key(node));
         changes.extend(removed.map(|node| Change::Unlisted(*node)));
         let listed = now.directory.iter().filter(|(node, listed)| {
-            let seen = |listed: &Listed| (listed.name.clone(), listed.address.clone(), listed.store);
+            let seen = |listed: &Listed| {
+                (listed.name.clone(), listed.address.clone(), listed.store, listed.condemned.clone())
+            };
             older.directory.get(node).map(seen) != Some(seen(listed))
         });
         changes.extend(listed.map(|(node, listed)| Change::Listed(*node, listed.clone())));

@@ -21,7 +21,7 @@ mod tests;
 
 pub use command::{Change, Command, Done, Freed, Void};
 pub use picture::{
-    Cluster, ClusterId, Gate, GateId, Life, Listed, Permit, PermitId, Picture, Policy, Secret,
+    Cluster, ClusterId, Condemned, Gate, GateId, Life, Listed, Permit, PermitId, Picture, Policy, Secret,
 };
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -127,6 +127,9 @@ impl State {
             Command::Leave { node, incarnation } => self.leave(index, node, incarnation),
             Command::Remove { node } => self.remove(node),
             Command::Suspect { node, incarnation } => self.suspect(index, node, incarnation),
+            Command::Condemn { node, incarnation, author, for_good } => {
+                self.condemn(index, node, Condemned { incarnation, author, for_good })
+            }
             Command::Unsuspect { node, incarnation, at } => self.unsuspect(index, node, incarnation, at),
             Command::Evict { node, incarnation, at, voters_at, waited } => {
                 self.evict(index, Eviction { node, incarnation, at, voters_at, waited })
@@ -135,7 +138,9 @@ impl State {
                 let (id, made, version) = (GateId(0), index, index);
                 self.create(Gate { id, name, k, protocol, lanes, policy, weight_max, author, made, version })
             }
-            Command::SetGate { name, k, policy, author } => self.set(index, &name, k, policy, author),
+            Command::SetGate { name, k, policy, version, author } => {
+                self.set(index, &name, k, policy, version, author)
+            }
             Command::DeleteGate { name, version } => self.delete(index, &name, version),
             Command::Held { gate, slots, fence, by, holder, secret, ttl } => {
                 let renewals = 0;

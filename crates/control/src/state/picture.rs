@@ -67,6 +67,19 @@ pub struct Listed {
     pub store: Option<StoreId>,
     /// Its latest life that took part.
     pub last: Option<Life>,
+    /// An operator has this life of it evicted.
+    pub condemned: Option<Condemned>,
+}
+
+/// What an operator has decided about a life of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Condemned {
+    /// Which life.
+    pub incarnation: Incarnation,
+    /// Who says so, for people.
+    pub author: String,
+    /// No later life of it takes part either.
+    pub for_good: bool,
 }
 
 /// A life of a node that takes part or took part.

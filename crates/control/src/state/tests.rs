@@ -71,7 +71,13 @@ fn create(name: &str, k: u32, author: &str) -> Command {
 }
 
 fn set(name: &str, k: u32) -> Command {
-    Command::SetGate { name: name.to_owned(), k: Some(k), policy: None, author: "op".to_owned() }
+    Command::SetGate {
+        name: name.to_owned(),
+        k: Some(k),
+        policy: None,
+        version: None,
+        author: "op".to_owned(),
+    }
 }
 
 fn hold(gate: u32, slots: &[u32], fence: u128, by: (u32, u32)) -> Command {
@@ -135,7 +141,7 @@ fn a_number_is_of_one_store() {
         node: node.map(NodeId),
         name: name.to_owned(),
         address: "there".to_owned(),
-        store: StoreId(store),
+        store: Some(StoreId(store)),
     };
     assert_eq!(book.apply(admit(None, "new", 50)), Ok(Done::Admitted(NodeId(3))));
     assert_eq!(book.apply(admit(None, "new", 50)), Ok(Done::Admitted(NodeId(3))), "again");
@@ -303,19 +309,26 @@ fn any_command() -> impl Strategy<Value = Command> {
             0,
             TERMS.wait()
         )),
+        1 => (node.clone(), life.clone(), any::<bool>()).prop_map(|(node, life, for_good)| Command::Condemn {
+            node: NodeId(node),
+            incarnation: Incarnation(life),
+            author: "op".to_owned(),
+            for_good
+        }),
         1 => node.clone().prop_map(|node| Command::Remove { node: NodeId(node) }),
         1 => (node.clone(), 0..6_u64).prop_map(|(node, store)| Command::Admit {
             node: None,
             name: format!("n{node}"),
             address: "x".to_owned(),
-            store: StoreId(store)
+            store: (store > 0).then_some(StoreId(store))
         }),
         1 => (name.clone(), small.clone()).prop_map(|(name, k)| create(name, k, "ann")),
         1 => (name.clone(), small.clone()).prop_map(|(name, k)| set(name, k)),
         1 => (name, 1..60_u64).prop_map(|(name, version)| Command::DeleteGate { name: name.to_owned(), version }),
         4 => (1..3_u32, prop::collection::vec(small, 1..3), 0..40_u128, (node, life))
             .prop_map(|(gate, slots, fence, by)| hold(gate, &slots, fence, by)),
-        1 => (1..60_u64).prop_map(|permit| Command::Released { permit: PermitId(permit), secret: [7; 32] }),
+        1 => (1..60_u64)
+            .prop_map(|permit| Command::Released { permit: PermitId(permit), secret: [7; 32], renewals: None }),
         1 => (1..60_u64, 0..2_u64)
             .prop_map(|(permit, renewals)| Command::Expire { permit: PermitId(permit), renewals }),
     ]
@@ -392,4 +405,75 @@ fn hear(told: &mut Picture, change: &Change) {
         Change::Renewed(id, renewals) => told.permits.get_mut(id).expect("it is held").renewals = *renewals,
         Change::Freed(id, ..) => drop(told.permits.remove(id)),
     }
+}
+
+/// E5, E6: who is condemned by an operator cannot clear itself, and is evicted as late as anybody; a later life may come, unless it is for good.
+#[test]
+fn the_condemned_stay_suspected() {
+    let mut book = Book::founded();
+    let condemn = |incarnation, for_good| Command::Condemn {
+        node: NodeId(1),
+        incarnation: Incarnation(incarnation),
+        author: "op".to_owned(),
+        for_good,
+    };
+    assert!(matches!(book.apply(condemn(1, false)), Err(Void::NoMember { .. })));
+    book.apply(add(1, 1, 1)).unwrap();
+    let Ok(Done::Suspected(at)) = book.apply(condemn(1, false)) else { panic!("it is a member") };
+    assert_eq!(book.apply(condemn(1, false)), Ok(Done::Suspected(at)), "again");
+    let unsuspect = Command::Unsuspect { node: NodeId(1), incarnation: Incarnation(1), at };
+    assert!(matches!(book.apply(unsuspect), Err(Void::Refused(why)) if why.contains("evicted by op")));
+    let voters_at = book.state.picture().voters.at;
+    assert!(book.apply(evict(1, 1, at, voters_at, Span(TERMS.wait().0 - 1))).is_err(), "never sooner than W");
+    assert_eq!(book.apply(evict(1, 1, at, voters_at, TERMS.wait())), Ok(Done::Gone));
+    book.apply(add(1, 2, 2)).unwrap();
+    assert_eq!(book.state.picture().directory[&NodeId(1)].condemned, None, "the later life is not condemned");
+    let Ok(Done::Suspected(at)) = book.apply(condemn(2, true)) else { panic!("it is a member") };
+    assert_eq!(book.apply(evict(1, 2, at, voters_at, TERMS.wait())), Ok(Done::Gone));
+    assert_eq!(book.apply(add(1, 3, 3)), Err(Void::Removed { node: NodeId(1), author: "op".to_owned() }));
+}
+
+/// A node without a store yet is admitted once, however often that is said; the first store that takes part is its own (R4).
+#[test]
+fn admitted_before_it_has_a_store() {
+    let mut book = Book::founded();
+    let admit = |address: &str| Command::Admit {
+        node: None,
+        name: "new".to_owned(),
+        address: address.to_owned(),
+        store: None,
+    };
+    let add = |store, incarnation| Command::Add {
+        node: NodeId(3),
+        incarnation: Incarnation(incarnation),
+        store: StoreId(store),
+        start: 1,
+        terms: TERMS,
+        address: "there".to_owned(),
+    };
+    assert_eq!(book.apply(admit("there")), Ok(Done::Admitted(NodeId(3))));
+    assert_eq!(book.apply(admit("there")), Ok(Done::Admitted(NodeId(3))), "again");
+    assert!(book.apply(admit("elsewhere")).is_err());
+    book.apply(add(50, 1)).unwrap();
+    book.apply(Command::Leave { node: NodeId(3), incarnation: Incarnation(1) }).unwrap();
+    assert_eq!(book.apply(add(51, 2)), Err(Void::Stranger(NodeId(3))));
+}
+
+/// Two operators change a gate at once: the second is told both values and who set them; said twice is said once.
+#[test]
+fn a_change_of_k_is_compare_and_set() {
+    let mut book = Book::founded();
+    let Ok(Done::Gate { version, .. }) = book.apply(create("gpu", 3, "ann")) else { panic!("it is new") };
+    let set = |k, author: &str| Command::SetGate {
+        name: "gpu".to_owned(),
+        k: Some(k),
+        policy: None,
+        version: Some(version),
+        author: author.to_owned(),
+    };
+    let first = book.apply(set(5, "bob"));
+    assert!(matches!(first, Ok(Done::Gate { .. })), "{first:?}");
+    assert_eq!(book.apply(set(5, "bob")), first, "again");
+    let text = book.apply(set(4, "eve")).unwrap_err().to_string();
+    assert_eq!(text, "gate gpu has k = 5, set by bob; eve asks for k = 4");
 }

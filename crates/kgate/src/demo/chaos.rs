@@ -5,6 +5,8 @@ use std::time::Duration;
 use kgate_protocols::registry::Entry;
 use kgate_sim::Rng;
 
+use super::cluster::has_leases;
+
 /// What is done to nodes, and when.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Chaos {
@@ -35,6 +37,13 @@ impl Chaos {
             let kills = (run.as_secs() / 2).clamp(1, 30);
             let words = format!(
                 "{name} bears nodes that crash and come back with what they had stored: one at a time is killed, {kills} in all, and started again"
+            );
+            return Self { kills: times(kills, run, rng), back_after: Some(DOWN), words };
+        }
+        if has_leases(name, nodes) && nodes > 2 {
+            let kills = (run.as_secs() / 3).clamp(1, 30);
+            let words = format!(
+                "with leases {name} bears any node that is killed and comes back as another life: one at a time is killed, {kills} in all, and started again"
             );
             return Self { kills: times(kills, run, rng), back_after: Some(DOWN), words };
         }
@@ -79,14 +88,18 @@ mod tests {
         for (name, kills) in [("raymond", 1), ("timer-free", 1), ("stabilizing", 0), ("tree-token", 5)] {
             assert_eq!(drawn(name, 5, 2).kills.len(), kills, "{name}");
         }
-        for name in ["bas", "vcube", "robust", "slots"] {
-            let chaos = drawn(name, 5, 2);
-            assert_eq!((chaos.kills.len(), chaos.back_after), (3, None), "{name}");
+        for (name, nodes) in [("bas", 5), ("vcube", 5), ("robust", 5), ("slots", 11)] {
+            let chaos = drawn(name, nodes, 2);
+            assert_eq!((chaos.kills.len(), chaos.back_after), (nodes as usize - 2, None), "{name}");
         }
+        assert_eq!((drawn("slots", 5, 2).kills.len(), drawn("slots", 5, 2).back_after), (3, Some(DOWN)));
         assert_eq!(drawn("raymond", 5, 1).kills.len(), 0);
         assert_eq!(drawn("slots", 2, 1).kills.len(), 0);
         assert_eq!(drawn("raymond", 4, 9).kills.len(), 2);
-        assert!(ENTRIES.iter().all(|entry| drawn(entry.name, 5, 2).back_after.is_some() == entry.recovers));
+        let comes_back = |entry: &Entry| entry.recovers || has_leases(entry.name, 5);
+        assert!(
+            ENTRIES.iter().all(|entry| drawn(entry.name, 5, 2).back_after.is_some() == comes_back(entry))
+        );
     }
 
     /// Kills come in order, within the first two thirds, and the same for the same seed.

@@ -41,6 +41,21 @@ pub(crate) struct Plan {
     pub(crate) stores: bool,
 }
 
+impl Plan {
+    /// Whether it runs with leases: so many nodes have room for that on one machine.
+    pub(crate) fn has_leases(&self) -> bool {
+        has_leases(self.protocol, self.nodes)
+    }
+}
+
+/// Whether so many nodes by that protocol run with leases.
+pub(crate) fn has_leases(protocol: &str, nodes: u32) -> bool {
+    protocol == "slots" && nodes <= 10
+}
+
+/// Quick, and yet a machine that has other things to do keeps it.
+const TIMING: &str = "[timing]\nlease = \"3s\"\nnode_ping = \"200ms\"\nsession_ping = \"200ms\"\nsuspect_after = \"1s\"\ngrace = \"500ms\"\n";
+
 /// What a node has said; none if it has ended.
 #[derive(Debug)]
 pub(crate) struct Told {
@@ -115,16 +130,19 @@ impl Cluster {
             }
         }
         for id in 0..cluster.members.len() {
-            cluster.meets_all(id).await?;
+            cluster.meets_all(id, plan).await?;
         }
         Ok(cluster)
     }
 
-    /// Waits until that node hears all others.
-    async fn meets_all(&self, id: usize) -> anyhow::Result<()> {
+    /// Waits until that node hears all others, and with leases until all have one.
+    async fn meets_all(&self, id: usize, plan: &Plan) -> anyhow::Result<()> {
         let mut seen = Box::pin(Client::watch(self.api(id), Some(GATE)).await?);
         while let Some(status) = seen.next().await {
-            if status?.silent.is_empty() {
+            let status = status?;
+            let leased = status.standings.iter().filter(|standing| standing.lease_left_ns > 0).count();
+            let ready = !plan.has_leases() || leased == plan.nodes as usize && !status.gates.is_empty();
+            if status.silent.is_empty() && ready {
                 return Ok(());
             }
         }
@@ -225,6 +243,15 @@ pub(crate) fn gate_name(number: usize) -> String {
 
 fn configuration(plan: &Plan, folder: &Path, id: usize, links: &[String], api: &str) -> String {
     let Plan { nodes, gates, permits, protocol, stores } = plan;
+    if plan.has_leases() {
+        let data = folder.join(format!("data-{id}"));
+        let gates: String = (0..*gates)
+            .map(|number| format!("[[gate]]\nname = {:?}\nk = {permits}\n", gate_name(number as usize)))
+            .collect();
+        return format!(
+            "cluster = \"demo\"\nid = {id}\nnodes = {links:?}\napi = {api:?}\ndata = {data:?}\nnew_gates = false\n{gates}{TIMING}"
+        );
+    }
     // Clients die with their node here, so nobody must be waited for when it comes back.
     let data = format!("data = {:?}\nlease_ms = 0\n", folder.join(format!("data-{id}")));
     let data = if *stores { data } else { String::new() };
@@ -232,7 +259,7 @@ fn configuration(plan: &Plan, folder: &Path, id: usize, links: &[String], api: &
     let timeout = 1500 + 100 * nodes.saturating_sub(10);
     let mut text = format!(
         "cluster = \"demo\"\nid = {id}\nnodes = {links:?}\napi = {api:?}\n{data}new_gates = false\n\
-         detect_interval_ms = 100\ndetect_timeout_ms = {timeout}\n"
+         faults = \"crash-stop\"\ndetect_interval_ms = 100\ndetect_timeout_ms = {timeout}\n"
     );
     for number in 0..*gates {
         let name = gate_name(number as usize);

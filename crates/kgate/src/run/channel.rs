@@ -22,7 +22,7 @@ use super::keeper::Wish;
 pub(crate) enum ToGuard {
     /// The first one; with it come CMD's standard input and the page.
     Hello {
-        wish: Wish,
+        wish: Box<Wish>,
         /// Exit code of a wait that is over.
         occupied_code: u8,
         verbose: bool,

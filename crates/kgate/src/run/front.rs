@@ -137,7 +137,7 @@ impl Front {
         let guard = Pid::from_child(&process);
         let margins = order.wish.margins;
         let hello = ToGuard::Hello {
-            wish: order.wish,
+            wish: Box::new(order.wish),
             occupied_code: order.occupied_code,
             verbose: order.verbose,
             detached: order.detached,

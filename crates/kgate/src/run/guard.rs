@@ -121,7 +121,7 @@ impl Guard {
             Wait::ForEver | Wait::No => LeaseInstant::FOR_EVER,
         };
         let guard = Guard {
-            wish,
+            wish: *wish,
             occupied_code,
             verbose,
             detached,

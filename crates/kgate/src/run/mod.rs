@@ -11,7 +11,7 @@
 
 mod alarm;
 mod channel;
-mod exit;
+pub(crate) mod exit;
 mod find;
 mod front;
 mod guard;

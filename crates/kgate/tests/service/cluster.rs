@@ -60,7 +60,9 @@ impl Cluster {
             let _ = fs::remove_dir_all(folder.join(format!("data-{id}")));
             let api = cluster.api[id].trim_start_matches("http://");
             let socket = cluster.unix(id);
-            let config = format!("id = {id}\nnodes = {peer:?}\napi = [{api:?}, {socket:?}]\n");
+            let config = format!(
+                "id = {id}\nnodes = {peer:?}\napi = [{api:?}, {socket:?}]\nfaults = \"crash-stop\"\n"
+            );
             fs::write(cluster.config(id), config + &more(id)).unwrap();
             let started = cluster.spawn(id);
             cluster.nodes.push(started);

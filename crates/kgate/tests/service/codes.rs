@@ -99,7 +99,10 @@ fn of_a_node() {
         let output = home.kgate(&["node", "--config", "other.toml"]).stdout(Stdio::null()).output().unwrap();
         (output.status.code(), text(&output.stderr))
     };
-    let (code, text) = node(&format!("id = 0\nnodes = {:?}\napi = \"127.0.0.1:0\"\n", cluster.peer));
+    let (code, text) = node(&format!(
+        "id = 0\nnodes = {:?}\napi = \"127.0.0.1:0\"\nfaults = \"crash-stop\"\n",
+        cluster.peer
+    ));
     assert!(
         code == Some(125) && text.contains("cannot listen") && text.contains(&cluster.peer[0]),
         "{code:?} {text}"

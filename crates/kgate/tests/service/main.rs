@@ -12,6 +12,7 @@ mod codes;
 mod contend;
 mod frozen;
 mod killed;
+mod operators;
 mod restarts;
 mod scene;
 mod secure;

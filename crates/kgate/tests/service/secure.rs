@@ -1,4 +1,4 @@
-//! `kgate run` at a node that is asked by TLS: certificates of `kgate certs`, a list of who may what, and a node that is killed.
+//! `kgate run` at a node that is asked by TLS: certificates of `kgate certs`, a list of who may what, and a guard that is killed.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -31,7 +31,7 @@ impl Secure {
         let (address, node) = wait_for("a node", || {
             let address = format!("https://{}", free_ports(1)[0]);
             let text = format!(
-                "cluster = \"farm\"\nid = 0\nnodes = [\"127.0.0.1:0\"]\napi = {address:?}\nlease_ms = 60000\n\
+                "cluster = \"farm\"\nid = 0\nnodes = [\"127.0.0.1:0\"]\napi = {address:?}\nlease_ms = 600000\n\
                  [tls]\ncertificate = \"certs/node-0.pem\"\nkey = \"certs/node-0.key\"\nauthority = \"certs/ca.pem\"\n\
                  [[allow]]\nclient = \"ci-*\"\ngates = [\"build/\"]\n"
             );
@@ -99,12 +99,12 @@ fn who_gets_in() {
 fn what_is_left_behind_is_given_back() {
     let secure = Secure::start("secure-killed");
     let book = Book::new(&secure.home, "gpu");
-    let run = ["run", "build/gpu", "-k", "1"];
+    let run = ["run", "build/gpu", "-k", "1", "--grace", "10s", "--wait", "1m"];
     let mut held = book.hold(secure.ask(&run, "certs", "ci-1"), "first", "trap '' TERM; setsid sleep 1000 &");
     let members = family(held.guard());
     kill_process(held.guard(), Signal::KILL).unwrap();
     assert_eq!(held.code(), Some(121));
-    // The lease of a minute is longer than the patience of these tests.
+    // The lease of ten minutes is longer than the wait: it was given back.
     let mut next = book.inside(secure.ask(&run, "certs", "ci-1"), "next", "true");
     assert!(next.stdout(Stdio::null()).status().unwrap().success());
     expect_gone(&members);

@@ -102,7 +102,11 @@ fn impostor(home: &Home, cluster: &Cluster, more: &str, twice: &str) -> (Process
     nodes[0] = free_ports(1).remove(0);
     let (config, log) = (home.0.join("impostor.toml"), home.0.join("impostor.log"));
     let _ = fs::remove_file(&log);
-    fs::write(&config, format!("id = 0\nnodes = {nodes:?}\napi = \"127.0.0.1:0\"\n{more}")).unwrap();
+    fs::write(
+        &config,
+        format!("id = 0\nnodes = {nodes:?}\napi = \"127.0.0.1:0\"\nfaults = \"crash-stop\"\n{more}"),
+    )
+    .unwrap();
     let node = start_node(&config, &log).expect("it starts");
     let read = || fs::read_to_string(&log).unwrap_or_default();
     until(&format!("`{twice}` twice in\n{}", read()), || read().matches(twice).count() >= 2);
@@ -170,7 +174,7 @@ fn wrong_certificates() {
     // With the certificate of another node it does not even start.
     fs::write(
         home.0.join("other.toml"),
-        format!("id = 0\nnodes = {:?}\n{}", free_ports(3), tls("ours", 1, "ours")),
+        format!("id = 0\nnodes = {:?}\nfaults = \"crash-stop\"\n{}", free_ports(3), tls("ours", 1, "ours")),
     )
     .unwrap();
     let refused = home.run(&["node", "--config", "other.toml"]);

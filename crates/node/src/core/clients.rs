@@ -330,6 +330,10 @@ impl Core {
                 return self.ask_log(wish, actions);
             }
             Some(definition) => self.accepts(definition, &wish).map(|()| definition.id),
+            // A gate of the configuration that the log does not know yet is being made.
+            None if agreed && self.settings.fixed.iter().any(|fixed| fixed.name == wish.gate) => {
+                return self.unplaced.push(wish);
+            }
             None => match self.can_make(&wish) {
                 Ok(()) if agreed => return self.ask_log(wish, actions),
                 Ok(()) => {

@@ -398,6 +398,7 @@ impl Gate {
             permits: self.definition.permits,
             protocol: self.definition.protocol.clone(),
             author: self.definition.author.clone(),
+            version: 0,
             holders: holders.collect(),
             waiting: waiting.collect(),
             lacking: seen.lacking,

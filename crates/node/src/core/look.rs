@@ -66,7 +66,7 @@ impl Core {
     /// Somebody wants to see a gate, or all of them; answered by [`Action::Report`] of the same number.
     pub fn look(&mut self, now: Time, question: u64, gate: Option<&str>, actions: &mut Vec<Action>) {
         let silent = self.others.iter().filter(|node| !self.up.contains(node)).copied().collect();
-        let report = Report { seen: vec![(self.who(), self.views(now, gate))], silent };
+        let report = Report { seen: vec![(self.who(now), self.views(now, gate))], silent };
         let awaited: BTreeSet<NodeId> = self.others.intersection(&self.up).copied().collect();
         let letter = Letter::Look { question, gate: gate.map(str::to_owned) }.bytes();
         actions.extend(awaited.iter().map(|node| Action::Send(*node, letter.clone())));
@@ -89,11 +89,13 @@ impl Core {
         }
     }
 
-    pub(super) fn who(&self) -> Who {
+    pub(super) fn who(&self, now: Time) -> Who {
         Who {
             node: self.settings.me,
             crashed: self.crashed.iter().copied().collect(),
             unreachable: self.others.iter().filter(|node| !self.up.contains(node)).copied().collect(),
+            control: self.control_view(now),
+            life: self.own_life(),
         }
     }
 
@@ -102,7 +104,10 @@ impl Core {
         let shown = |name: &str| gate.is_none_or(|gate| gate == name);
         let gates = self.catalogue.all().filter(|gate| shown(&gate.name));
         gates
-            .filter_map(|gate| Some(self.gates.get(&gate.id)?.view(now, self.settings.me, cut_off)))
+            .filter_map(|gate| {
+                let view = self.gates.get(&gate.id)?.view(now, self.settings.me, cut_off);
+                Some(GateView { version: self.version_of(gate.id), ..view })
+            })
             .collect()
     }
 }

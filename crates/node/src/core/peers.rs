@@ -131,7 +131,7 @@ impl Core {
             }
             Letter::Look { question, gate } => {
                 let gates = self.views(now, gate.as_deref());
-                let seen = Letter::Seen { question, gates, who: self.who() };
+                let seen = Letter::Seen { question, gates, who: self.who(now) };
                 actions.push(Action::Send(from, seen.bytes()));
             }
             Letter::Seen { question, gates, who } => {

@@ -3,6 +3,7 @@
 mod bound;
 mod catalogue;
 mod clients;
+mod control;
 mod crashes;
 mod fleet;
 mod world;

@@ -3,6 +3,8 @@
 use kgate_core::{NodeId, Time};
 use serde::{Deserialize, Serialize};
 
+use super::control::ControlView;
+
 /// The process for which a permit is asked, as its client tells it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
@@ -41,6 +43,10 @@ pub struct Who {
     pub crashed: Vec<NodeId>,
     /// To whom it has no connection now.
     pub unreachable: Vec<NodeId>,
+    /// How it stands with the log, where there is one.
+    pub control: Option<ControlView>,
+    /// Its life that takes part; none, if it has no log or takes no part.
+    pub life: Option<u32>,
 }
 
 /// Somebody who holds or waits at a node.
@@ -75,6 +81,8 @@ pub struct GateView {
     pub protocol: String,
     /// Who said so.
     pub author: String,
+    /// The entry of the log that made it so, as far as it is applied there; 0 without a log.
+    pub version: u64,
     /// Who holds something, through this node.
     pub holders: Vec<Client>,
     /// Who waits at this node, in order.

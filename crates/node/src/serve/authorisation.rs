@@ -224,7 +224,7 @@ impl Rule {
     fn gives(&self, need: Need<'_>) -> bool {
         let right = self.may.iter().any(|right| match need.right() {
             Right::See => matches!(right, Right::See | Right::Acquire),
-            other => *right == other,
+            wanted @ (Right::Acquire | Right::Operate) => *right == wanted,
         });
         let reaches = match (&self.gates, need.gate()) {
             (None, _) => true,

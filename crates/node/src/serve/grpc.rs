@@ -31,7 +31,7 @@ fn stopped() -> Status {
 }
 
 /// Who asks, as the guard has found out.
-fn caller<T>(request: &Request<T>) -> Identity {
+pub(super) fn caller<T>(request: &Request<T>) -> Identity {
     request.extensions().get::<Identity>().cloned().expect("the guard has let it in")
 }
 

@@ -2,8 +2,8 @@
 //!
 //! ```toml
 //! [limits]                        # of each certificate, token, user or address by itself
-//! sessions = 10_000
-//! waiting = 10_000
+//! sessions = 20_000
+//! waiting = 50_000
 //! connections = 10_000
 //! requests_per_second = 20_000    # 0: as many as it likes
 //! burst = 40_000
@@ -41,8 +41,8 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            sessions: 10_000,
-            waiting: 10_000,
+            sessions: 20_000,
+            waiting: 50_000,
             connections: 10_000,
             requests_per_second: 20_000,
             burst: 40_000,

@@ -167,9 +167,9 @@ impl Drop for Line {
 
 async fn heard(told: &mut mpsc::Receiver<Tell>) -> Option<Tell> {
     loop {
-        match told.recv().await? {
-            Tell::Welcome { .. } => {}
-            tell => return Some(tell),
+        let tell = told.recv().await?;
+        if !matches!(tell, Tell::Welcome { .. }) {
+            return Some(tell);
         }
     }
 }

@@ -3,18 +3,27 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kgate_api::v1;
+use kgate_core::NodeId;
 
 use super::Desk;
-use crate::core::{Client, GateView, Process, Report};
+use crate::core::{Client, ControlView, GateView, Process, Report};
 
 /// The answer to whoever asked.
 pub(super) fn of(report: Report, desk: &Desk) -> v1::StatusReply {
     let mut crashed = BTreeSet::new();
     let mut gates: BTreeMap<String, v1::GateStatus> = BTreeMap::new();
     let mut queues: BTreeMap<String, Vec<Client>> = BTreeMap::new();
+    let (mut members, mut standings, mut newest) = (Vec::new(), Vec::new(), 0);
     for (who, views) in report.seen {
+        if let Some(view) = who.control {
+            standings.push(standing(who.node.0, &view));
+            if view.applied >= newest {
+                (newest, members) =
+                    (view.applied, view.members.iter().map(|member| shown(member, &view)).collect());
+            }
+        }
         crashed.extend(who.crashed.iter().map(|node| node.0));
-        for GateView { name, permits, protocol, author, holders, waiting, lacking } in views {
+        for GateView { name, permits, protocol, author, holders, waiting, lacking, version: _ } in views {
             let status =
                 v1::GateStatus { name: name.clone(), k: permits, protocol, author, ..Default::default() };
             let status = gates.entry(name.clone()).or_insert(status);
@@ -40,6 +49,23 @@ pub(super) fn of(report: Report, desk: &Desk) -> v1::StatusReply {
         crashed: crashed.into_iter().collect(),
         node: desk.node,
         nodes: desk.nodes,
+        members,
+        standings,
+    }
+}
+
+fn shown((node, incarnation, suspected): &(NodeId, u32, bool), view: &ControlView) -> v1::Peer {
+    let votes = view.voters.contains(node);
+    v1::Peer { node: node.0, incarnation: *incarnation, suspected: *suspected, votes }
+}
+
+fn standing(node: u32, view: &ControlView) -> v1::Standing {
+    v1::Standing {
+        node,
+        lease_left_ns: view.lease_left,
+        without: view.without.clone().unwrap_or_default(),
+        leader: view.leader.map(|leader| leader.0),
+        applied: view.applied,
     }
 }
 
@@ -49,6 +75,9 @@ pub(super) fn same(one: &v1::StatusReply, other: &v1::StatusReply) -> bool {
         let mut reply = reply.clone();
         for gate in &mut reply.gates {
             gate.holders.iter_mut().chain(&mut gate.waiting).for_each(|client| client.since_ns = 0);
+        }
+        for standing in &mut reply.standings {
+            (standing.lease_left_ns, standing.applied) = (standing.lease_left_ns.min(1), 0);
         }
         reply
     };

@@ -78,7 +78,12 @@ fn n3_who_is_answered() {
     let refused = |voter: &mut Leases, from| match asked(voter, BEGIN, from, 7) {
         LeaseMessage::Refusal { why, seq: 7, .. } => Some(why),
         LeaseMessage::Answer { seq: 7, .. } => None,
-        other => panic!("no reply to a ping: {other:?}"),
+        LeaseMessage::Ping { .. }
+        | LeaseMessage::Answer { .. }
+        | LeaseMessage::Refusal { .. }
+        | LeaseMessage::Promise { .. }
+        | LeaseMessage::Question { .. }
+        | LeaseMessage::Unheard { .. } => panic!("no reply to that ping"),
     };
     assert_eq!(refused(&mut voter, 5), None);
     assert_eq!(refused(&mut voter, 6), Some(Refused::NotMember));
@@ -111,13 +116,11 @@ fn n4_who_may_answer() {
     assert_eq!(asked(&mut unknowing, BEGIN, 5, 7), behind);
 }
 
-fn with(answer: LeaseMessage, committed: u64) -> LeaseMessage {
-    match answer {
-        LeaseMessage::Answer { incarnation, seq, store, voters, .. } => {
-            LeaseMessage::Answer { incarnation, seq, store, voters, committed }
-        }
-        other => other,
+fn with(mut answer: LeaseMessage, index: u64) -> LeaseMessage {
+    if let LeaseMessage::Answer { committed, .. } = &mut answer {
+        *committed = index;
     }
+    answer
 }
 
 /// N4: the quorum is one of the newest voters that any answer shows, of both sets while they change; they are pinged at once.

@@ -9,7 +9,7 @@ fn seeds(usual: u64) -> std::ops::Range<u64> {
     first..first + given("KGATE_TEST_SEEDS").unwrap_or(usual)
 }
 
-/// LEASES 13: with all rules no child is alive after its slot was free, though many are evicted, also after the voters changed.
+/// docs/LEASES.md: with all rules no child is alive after its slot was free, though many are evicted, also after the voters changed.
 #[test]
 fn no_child_outlives_its_slot() {
     let (mut runs, mut evictions, mut by_others, mut cleared, mut children) =
@@ -35,23 +35,23 @@ fn no_child_outlives_its_slot() {
         least / (LEASE / 1_000_000)
     );
     if runs >= 1000 {
-        assert!(evictions * 3 > runs && by_others * 10 > runs && cleared * 10 > runs && children > runs);
-        assert!(least < LEASE / 5, "the worlds never come near the edge");
+        assert!(2 * evictions > runs && 5 * by_others > runs && cleared * 10 > runs && children > runs);
+        assert!(least < LEASE / 10, "the worlds never come near the edge");
     }
 }
 
-/// LEASES 13: each rule left out is caught by the same worlds.
+/// docs/LEASES.md: each of eighteen rules left out is caught by the same worlds. `KGATE_TEST_SEEDS` asks in how many of them.
 #[test]
 fn each_rule_left_out_is_caught() {
+    let count = std::env::var("KGATE_TEST_SEEDS").is_ok();
     let mut uncaught = Vec::new();
     for flaw in Flaw::ALL {
-        let t = std::env::var("COUNT").is_ok();
-        if std::env::var("ONLY").is_ok_and(|only| !only.split(',').any(|name| name == format!("{flaw:?}"))) {
-            continue;
-        }
-        let mut caught = seeds(20_000).filter(|seed| World::run(*seed, Some(flaw)).violation.is_some());
+        let mut caught = seeds(6000).filter(|seed| World::run(*seed, Some(flaw)).violation.is_some());
         match caught.next() {
-            Some(seed) => println!("{flaw:?}: seed {seed}, more: {}", if t { caught.count() } else { 0 }),
+            Some(seed) if count => {
+                println!("{flaw:?}: first in seed {seed}, in {} in all", 1 + caught.count())
+            }
+            Some(seed) => println!("{flaw:?}: seed {seed}"),
             None => uncaught.push(flaw),
         }
     }

@@ -34,8 +34,12 @@ async fn a_listener_does_not_change_the_voters() {
     let mut world = World::founded("listens", 1, 1).await;
     let before = world.log(0).voters_appended();
     let store = world.start(3).store;
-    let admit =
-        Command::Admit { node: Some(NodeId(3)), name: "late".to_owned(), address: "there".to_owned(), store };
+    let admit = Command::Admit {
+        node: Some(NodeId(3)),
+        name: "late".to_owned(),
+        address: "there".to_owned(),
+        store: Some(store),
+    };
     assert_eq!(world.log(0).propose(admit.clone()).await, Ok(Done::Admitted(NodeId(3))));
     assert_eq!(world.log(0).propose(admit).await, Ok(Done::Admitted(NodeId(3))), "again is the same");
     // The leader takes it up by itself, so that it can take part.

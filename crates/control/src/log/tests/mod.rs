@@ -221,5 +221,11 @@ fn gate(name: &str, k: u32) -> Command {
 }
 
 fn set(name: &str, k: u32) -> Command {
-    Command::SetGate { name: name.to_owned(), k: Some(k), policy: None, author: "a test".to_owned() }
+    Command::SetGate {
+        name: name.to_owned(),
+        k: Some(k),
+        policy: None,
+        version: None,
+        author: "a test".to_owned(),
+    }
 }

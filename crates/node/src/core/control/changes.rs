@@ -53,6 +53,10 @@ impl Core {
                     actions.push(Action::Connect(node, listed.address.clone()));
                 }
                 control.picture.directory.insert(node, listed);
+                if let Some(condemned) = control.condemned().filter(|_| node == control.me) {
+                    let text = format!("its node is being evicted by {}", condemned.author);
+                    self.lose_all(now, &text, actions);
+                }
             }
             Change::Unlisted(node) => {
                 control.picture.directory.remove(&node);

@@ -80,6 +80,14 @@ impl Core {
         self.propose(purpose, create, actions);
     }
 
+    /// The entry that changed a gate last, as far as it is applied here.
+    pub(in crate::core) fn version_of(&self, gate: GateId) -> u64 {
+        let picture = self.control.as_ref().map(|control| &control.picture);
+        picture
+            .and_then(|picture| picture.gates.get(&kgate_control::state::GateId(gate.0)))
+            .map_or(0, |gate| gate.version)
+    }
+
     /// The gates of the configuration are made, if nobody has made them. Whether some are missing.
     pub(super) fn seek_gates(&mut self, actions: &mut Vec<Action>) -> bool {
         let missing = |gate: &&Definition| self.catalogue.get(&gate.name).is_none();

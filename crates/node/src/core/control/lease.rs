@@ -21,7 +21,8 @@ impl Core {
     pub(in crate::core) fn heed_lease(&mut self, now: Time, actions: &mut Vec<Action>) {
         let Some(control) = &mut self.control else { return };
         let holds = control.is_member() && control.leases.holds(now);
-        let may_grant = holds && control.leases.may_grant(now);
+        // Whoever is being evicted grants nothing more, though its lease may go on for a while.
+        let may_grant = holds && control.leases.may_grant(now) && control.condemned().is_none();
         #[cfg(test)]
         let may_grant = may_grant || self.flaws.grants_without_lease && control.is_member();
         let told = std::mem::replace(&mut control.granting, may_grant);
@@ -30,7 +31,8 @@ impl Core {
                 control.without_since = now;
                 let patience = control.timing.lease;
                 self.timers.arm(now, Due::NoQuorum, patience, patience);
-                self.lose_lease(now, actions);
+                let text = "the lease of its node is over: too few voters have answered it";
+                self.lose_all(now, text, actions);
             }
             (false, true) => {
                 control.no_quorum = None;
@@ -55,15 +57,14 @@ impl Core {
         Some(control.leases.end().since(now).min(control.timing.lease))
     }
 
-    /// The lease is over: whoever holds something is told, and has as long to end as its time may last by the slowest clock.
-    fn lose_lease(&mut self, now: Time, actions: &mut Vec<Action>) {
+    /// The lease is over, or will be: whoever holds something is told, and has as long to end as its time may last by the slowest clock.
+    pub(super) fn lose_all(&mut self, now: Time, text: &str, actions: &mut Vec<Action>) {
         self.touch();
         let over = self.sessions.terms().over_after();
         for (session, _, requests) in self.sessions.all() {
             for (number, _) in requests.into_iter().filter(|(_, state)| *state == RequestState::Holds) {
                 let key = RequestKey { session, number };
-                let text = "the lease of its node is over: too few voters have answered it".to_owned();
-                self.tell_lost(key, text, actions);
+                self.tell_lost(key, text.to_owned(), actions);
                 self.timers.arm(now, Due::Reclaim(key), over, over);
             }
         }

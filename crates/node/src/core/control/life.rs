@@ -4,7 +4,7 @@
 //! when its lease is surely over. A life that finds itself evicted is over: another one begins, with nothing.
 
 use kgate_control::log::NotDone;
-use kgate_control::state::{Cluster, ClusterId, Command, Void};
+use kgate_control::state::{Cluster, ClusterId, Command, Condemned, Void};
 use kgate_core::{Incarnation, Span, Time};
 
 use super::gates::Purpose;
@@ -42,6 +42,11 @@ impl Core {
         self.control.as_ref().is_some_and(|control| control.is_member())
     }
 
+    /// The life that takes part, if one does.
+    pub(in crate::core) fn own_life(&self) -> Option<u32> {
+        self.control.as_ref().filter(|control| control.is_member()).map(|control| control.incarnation.0)
+    }
+
     /// Proposes what is missing for this life to take part, and for the gates of its configuration to be there. Again, until it is so.
     pub(in crate::core) fn seek(&mut self, now: Time, actions: &mut Vec<Action>) {
         let Some(control) = &mut self.control else { return };
@@ -52,15 +57,24 @@ impl Core {
         match control.picture.roll.get(control.me).map(|member| member.incarnation) {
             Some(incarnation) if incarnation == control.incarnation => {
                 let gates = self.seek_gates(actions);
-                if !self.seek_held(actions) && !gates {
+                let held = self.seek_held(actions);
+                if !gates && !held {
                     return self.timers.disarm(&Due::Seek);
                 }
             }
             // R2: never beside a former life.
             Some(former) => {
-                if control.former.replace(former) != Some(former) {
+                let known = control.former.replace(former);
+                if known != Some(former) {
                     control.leases.succeed(now, former);
                 }
+            }
+            // An operator has removed this node: it was told while it still heard the log.
+            None if control.joined && control.condemned().is_some_and(|condemned| condemned.for_good) => {
+                let author =
+                    control.condemned().map(|condemned| condemned.author.clone()).unwrap_or_default();
+                let why = format!("this node was removed from the cluster by {author}");
+                return self.stop_all(&why, actions);
             }
             None if control.joined => {
                 control.joined = false;
@@ -104,7 +118,9 @@ impl Core {
                 self.seek_later(now);
             }
             // R4: with another store this node has forgotten what it promised.
-            Some(NotDone::Void(void @ Void::Stranger(_))) => self.stop_all(&void.to_string(), actions),
+            Some(NotDone::Void(void @ (Void::Stranger(_) | Void::Removed { .. }))) => {
+                self.stop_all(&void.to_string(), actions)
+            }
             Some(NotDone::Void(_)) => {
                 // A life of this number was there before, as after a store was copied back: only a later one can be added.
                 actions.push(Action::NewLife);
@@ -145,6 +161,12 @@ impl Control {
     pub(super) fn founded(&mut self, id: ClusterId) {
         let (name, founders) = (String::new(), std::collections::BTreeSet::new());
         self.picture.cluster = Some(Cluster { id, name, terms: self.timing.terms(), founders });
+    }
+
+    /// What an operator has decided about this life.
+    pub(super) fn condemned(&self) -> Option<&Condemned> {
+        let listed = self.picture.directory.get(&self.me)?;
+        listed.condemned.as_ref().filter(|condemned| condemned.incarnation == self.incarnation)
     }
 
     /// Why there is no lease.

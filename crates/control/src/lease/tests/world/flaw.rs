@@ -1,5 +1,6 @@
 //! The rules, each left out in turn: what the judge must catch. All flaws are made from outside, by what the world tells the nodes: the
-//! code that is tested has no switch.
+//! code that is tested has no switch. Two more rules (the voters in EVICT, and the silence of a voter that is behind its own voters) are needed
+//! only in rarer orders of events: see `stories.rs`, and the exhaustive model in `tests/lease_model.rs`.
 
 /// One rule left out or broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,14 +41,10 @@ pub(in crate::lease::tests) enum Flaw {
     SelfAnswer,
     /// E3: what was waited before the present voters were applied counts.
     WaitBeforeVoters,
-    /// E4: EVICT is applied although the voters have changed since.
-    OtherVotersEvict,
-    /// N4: a voter answers although newer voters are in its log than it has applied (it shows them).
-    BehindAnswers,
 }
 
 impl Flaw {
-    pub(in crate::lease::tests) const ALL: [Flaw; 20] = [
+    pub(in crate::lease::tests) const ALL: [Flaw; 18] = [
         Flaw::LeaseFromArrival,
         Flaw::OneClockErrs,
         Flaw::WaitFromCommit,
@@ -66,7 +63,5 @@ impl Flaw {
         Flaw::Resurrection,
         Flaw::SelfAnswer,
         Flaw::WaitBeforeVoters,
-        Flaw::OtherVotersEvict,
-        Flaw::BehindAnswers,
     ];
 }

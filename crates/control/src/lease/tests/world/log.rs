@@ -157,11 +157,8 @@ impl Log {
     fn evict(&mut self, eviction: Eviction) -> Option<RollChange> {
         let Eviction { node, incarnation, .. } = eviction;
         let terms = self.roll.life(node, incarnation)?.terms;
-        let in_force = match self.flaw {
-            Some(Flaw::OtherVotersEvict) => eviction.voters_at,
-            _ => self.voters.at,
-        };
-        let may = self.roll.may_evict(eviction, in_force).is_ok() || self.flaw == Some(Flaw::EvictBlindly);
+        let may =
+            self.roll.may_evict(eviction, self.voters.at).is_ok() || self.flaw == Some(Flaw::EvictBlindly);
         self.gone = may.then_some((node, incarnation, terms)).or(self.gone);
         may.then_some(RollChange::Gone(node, incarnation))
     }

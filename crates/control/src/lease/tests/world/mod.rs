@@ -9,11 +9,12 @@ mod flaw;
 mod judge;
 mod knobs;
 mod log;
+mod replication;
 mod sessions;
 
 use std::collections::BTreeMap;
 
-use kgate_core::{Incarnation, NodeId, Span, Time};
+use kgate_core::{Incarnation, NodeId, Time};
 
 use crate::lease::{LeaseDeed, LeaseMessage, Leases, Proposal};
 use crate::roll::{LeaseTerms, RollChange, StoreId};
@@ -354,26 +355,8 @@ impl World {
         }
         let (now, mut deeds) = (self.local(to), Vec::new());
         let message = self.tampered(to, message);
-        let behind = self.behind_but_answers(&message);
-        if behind {
-            let applied = self.log.voters_within(self.nodes[to.index()].applied).clone();
-            self.nodes[to.index()].leases.voters_appended(now, applied);
-        }
         self.nodes[to.index()].leases.hear(now, from, message, &mut deeds);
-        if behind {
-            let appended = self.log.voters_within(self.log.appended[to.index()]).clone();
-            for deed in &mut deeds {
-                if let LeaseDeed::Send(_, LeaseMessage::Answer { voters, .. }) = deed {
-                    *voters = appended.clone();
-                }
-            }
-            self.nodes[to.index()].leases.voters_appended(now, appended);
-        }
         self.carry_out(to, deeds);
-    }
-
-    fn behind_but_answers(&self, message: &LeaseMessage) -> bool {
-        self.flaw == Some(Flaw::BehindAnswers) && matches!(message, LeaseMessage::Ping { .. })
     }
 
     /// What some flaws make of an answer.
@@ -387,110 +370,6 @@ impl World {
             }
         }
         message
-    }
-
-    /// The log reaches a node.
-    fn replicate(&mut self, node: NodeId) {
-        self.later(2 * self.knobs.replication, Event::Replicate(node));
-        let here = self.now < self.nodes[node.index()].append_stalled_until;
-        let untold = self.knobs.untold
-            && self.knobs.first.contains(&node)
-            && node != self.knobs.p
-            && !self.log.voters_within(self.log.len()).has(node);
-        if here || untold || self.is_down(node) || self.runs_at(node) > self.now {
-            return;
-        }
-        let (had, all) = (self.log.appended[node.index()], self.log.len());
-        let some = had + usize::try_from(self.dice.below((all - had) as u64 + 1)).expect("short");
-        self.log.appended[node.index()] = if self.dice.percent(80) { all } else { some };
-        self.tell_appended(node);
-        self.log.commit();
-        self.note_commits();
-        if self.flaw == Some(Flaw::AppendedForApplied) {
-            self.promise_early(node);
-        }
-    }
-
-    fn tell_appended(&mut self, node: NodeId) {
-        let (now, state) = (self.local(node), &mut self.nodes[node.index()]);
-        let length = if self.flaw == Some(Flaw::AppliedShown) {
-            state.applied
-        } else {
-            self.log.appended[node.index()]
-        };
-        if length > 0 {
-            state.leases.voters_appended(now, self.log.voters_within(length).clone());
-        }
-        self.settle(node);
-    }
-
-    fn note_commits(&mut self) {
-        self.committed_at.resize(self.log.committed(), self.now);
-    }
-
-    /// A flaw: a node promises what it has appended, not applied, and goes on answering.
-    fn promise_early(&mut self, node: NodeId) {
-        let p = self.knobs.p;
-        let suspected = self.log.roll().life(p, LIFE).and_then(|member| member.suspected);
-        let Some(at) = suspected.filter(|at| *at <= self.log.appended[node.index()] as u64) else { return };
-        let age = self.local(node).since(self.nodes[node.index()].last_answer);
-        for to in (0..NODES).map(node_id) {
-            self.send(node, to, LeaseMessage::Promise { node: p, incarnation: LIFE, at, age });
-        }
-    }
-
-    fn apply(&mut self, node: NodeId) {
-        self.later(2 * self.knobs.replication, Event::Apply(node));
-        let here = self.now < self.nodes[node.index()].apply_stalled_until;
-        if here || self.is_down(node) || self.runs_at(node) > self.now {
-            return;
-        }
-        self.feed(node, self.log.appended[node.index()].min(self.log.committed()));
-        self.settle(node);
-    }
-
-    /// A node applies the log up to there.
-    fn feed(&mut self, node: NodeId, upto: usize) {
-        let now = self.local(node);
-        for index in self.nodes[node.index()].applied + 1..=upto {
-            let outcome = self.log.outcome(index).clone();
-            let since = self.since_voters(now);
-            let leases = &mut self.nodes[node.index()].leases;
-            if let Some(change) = outcome.change {
-                leases.roll_changed(now, change);
-            }
-            if let Some(voters) = outcome.voters {
-                leases.voters_applied(since, voters);
-            }
-            leases.committed(self.log.committed() as u64);
-            leases.applied(now, index as u64);
-            self.nodes[node.index()].applied = index;
-            self.note(node, index, outcome.change);
-        }
-        self.tell_appended(node);
-    }
-
-    fn note(&mut self, node: NodeId, index: usize, change: Option<RollChange>) {
-        match change {
-            Some(RollChange::Gone(..)) => {
-                self.judge.evicted(self.now, self.log.voters_within(index).at > 1);
-            }
-            Some(RollChange::Suspected(_, _, at)) if self.flaw == Some(Flaw::WaitFromCommit) => {
-                let age = Span(self.now - self.committed_at[index - 1]);
-                let promise = LeaseMessage::Promise { node: self.knobs.p, incarnation: LIFE, at, age };
-                let now = self.local(node);
-                for from in (0..NODES).map(node_id) {
-                    self.nodes[node.index()].leases.hear(now, from, promise.clone(), &mut Vec::new());
-                }
-            }
-            Some(RollChange::Unsuspected(..)) if node == self.knobs.p => self.judge.verdict.cleared += 1,
-            Some(RollChange::Added(..) | RollChange::Suspected(..) | RollChange::Unsuspected(..)) | None => {}
-        }
-    }
-
-    /// When a node believes to have applied its voters.
-    fn since_voters(&self, now: Time) -> Time {
-        if self.flaw == Some(Flaw::WaitBeforeVoters) { Time::ZERO } else { now }
     }
 }
 

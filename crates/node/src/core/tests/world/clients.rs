@@ -104,7 +104,8 @@ impl World {
                 let after = self.timing.session_ping.0 + self.dice.below(5 * MILLISECOND);
                 self.at(after, Event::Client(actor, Cue::Renew));
             }
-            Cue::Wish => self.wish(actor),
+            Cue::Wish if self.by_hand => {}
+            Cue::Wish => self.wish(actor, None),
             Cue::Done(number) => {
                 if self.is_inside(actor, number) {
                     self.leave(actor, true);
@@ -170,7 +171,17 @@ impl World {
         self.at(self.timing.session_ping.0, Event::Client(actor, Cue::Renew));
     }
 
-    fn wish(&mut self, actor: usize) {
+    /// The first client of a node asks.
+    pub(super) fn wish_for(&mut self, node: usize, permits: Option<u32>) {
+        self.wish(node, permits);
+    }
+
+    /// Whether the first client of a node believes to be inside.
+    pub(in crate::core::tests) fn inside(&self, node: usize) -> bool {
+        self.actors[node].held.is_some()
+    }
+
+    fn wish(&mut self, actor: usize, permits: Option<u32>) {
         let me = &mut self.actors[actor];
         if me.stream.is_none() || me.waits.is_some() || me.held.is_some() || me.session.is_none() {
             return;
@@ -178,19 +189,9 @@ impl World {
         me.number += 1;
         let number = me.number;
         me.waits = Some(number);
-        let (gate, permits) = ("gpu".into(), None);
-        self.say(
-            actor,
-            Ask::Acquire {
-                number,
-                gate,
-                weight: 1,
-                permits,
-                waits: true,
-                process: None,
-                keep: Keep::default(),
-            },
-        );
+        let gate = "gpu".into();
+        let keep = Keep::default();
+        self.say(actor, Ask::Acquire { number, gate, weight: 1, permits, waits: true, process: None, keep });
     }
 
     /// A node tells a client something. Its fences are looked at when it decides.
@@ -243,8 +244,12 @@ impl World {
                     }
                 }
             }
-            Tell::Granted { number, slots, .. } => self.granted(actor, now, number, slots),
-            Tell::Refused { number, .. } => {
+            Tell::Granted { number, slots, fence, .. } => {
+                self.grants.insert(actor, (slots.clone(), fence.map_or(0, |fence| fence.0)));
+                self.enter(actor, now, number, slots);
+            }
+            Tell::Refused { number, why, text } => {
+                self.refusals.insert(actor, (why, text));
                 if me.waits == Some(number) {
                     me.waits = None;
                     self.judge.refused += 1;
@@ -266,7 +271,7 @@ impl World {
         }
     }
 
-    fn granted(&mut self, actor: usize, now: Time, number: u64, slots: Vec<u32>) {
+    fn enter(&mut self, actor: usize, now: Time, number: u64, slots: Vec<u32>) {
         let stop = self.timing.grace + self.timing.kill;
         let me = &mut self.actors[actor];
         let late = now + stop >= me.deadline;
@@ -284,7 +289,9 @@ impl World {
         self.judge.enters(self.now, actor, &slots);
         let most = if self.healed { 50 } else { 1500 };
         let work = self.dice.within(5 * MILLISECOND, most * MILLISECOND);
-        self.at(work, Event::Client(actor, Cue::Done(number)));
+        if !self.by_hand {
+            self.at(work, Event::Client(actor, Cue::Done(number)));
+        }
         self.watch_deadline(actor);
     }
 

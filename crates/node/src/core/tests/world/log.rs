@@ -131,11 +131,12 @@ impl World {
 /// What the entries would say if a suspicion were an eviction.
 fn gone_at_suspect(changes: Vec<Change>) -> Vec<Change> {
     use kgate_control::roll::RollChange;
-    let gone = |change: Change| match change {
-        Change::Roll { at, change: RollChange::Suspected(node, incarnation, _) } => {
+    let gone = |change: Change| {
+        if let Change::Roll { at, change: RollChange::Suspected(node, incarnation, _) } = change {
             Change::Roll { at, change: RollChange::Gone(node, incarnation) }
+        } else {
+            change
         }
-        other => other,
     };
     changes.into_iter().map(gone).collect()
 }

@@ -10,6 +10,7 @@ mod judge;
 mod keepers;
 mod log;
 mod runs;
+mod story;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -59,6 +60,11 @@ impl Dice {
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         (z ^ (z >> 31)) % bound.max(1)
+    }
+
+    pub(super) fn one_of<const N: usize>(&mut self, values: [u64; N]) -> u64 {
+        let drawn = self.below(N as u64);
+        values.into_iter().zip(0..).find(|(_, index)| *index == drawn).map_or(0, |(value, _)| value)
     }
 
     pub(super) fn within(&mut self, least: u64, most: u64) -> u64 {
@@ -161,6 +167,11 @@ pub(super) struct World {
     loss: u64,
     delay_most: u64,
     healed: bool,
+    /// Clients ask only when they are told to, and stay inside.
+    by_hand: bool,
+    /// What the first client of each node was granted last, with its fence; and how it was refused.
+    grants: BTreeMap<usize, (Vec<u32>, u128)>,
+    refusals: BTreeMap<usize, (Why, String)>,
     pub(super) stopped: Vec<String>,
 }
 
@@ -215,6 +226,9 @@ impl World {
             loss: 0,
             delay_most: 5 * MILLISECOND,
             healed: false,
+            by_hand: false,
+            grants: BTreeMap::new(),
+            refusals: BTreeMap::new(),
             stopped: Vec::new(),
         };
         for node in (0..nodes).map(NodeId) {

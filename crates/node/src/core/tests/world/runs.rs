@@ -84,8 +84,8 @@ impl World {
     /// Draws faults for the first part of a run.
     fn draw_faults(&mut self) {
         let (nodes, actors) = (self.machines.len() as u64, self.actors() as u64);
-        self.loss = [0, 0, 5, 30][self.dice.below(4) as usize];
-        self.delay_most = [2, 5, 20][self.dice.below(3) as usize] * MILLISECOND;
+        self.loss = self.dice.one_of([0, 0, 5, 30]);
+        self.delay_most = self.dice.one_of([2, 5, 20]) * MILLISECOND;
         let lease = self.timing.lease.0;
         for _ in 0..self.dice.within(4, 16) {
             let at = self.dice.within(SECOND, FAULTS);

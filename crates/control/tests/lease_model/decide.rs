@@ -1,0 +1,179 @@
+//! The shipped code, put into a situation of the room: what does it decide? Each situation is asked once.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use kgate_control::lease::{LeaseDeed, LeaseMessage, Leases};
+use kgate_control::roll::{LeaseTerms, RollChange, StoreId};
+use kgate_control::timing::Timing;
+use kgate_control::voters::Voters;
+use kgate_core::{Incarnation, NodeId, Time};
+
+use crate::state::{Entry, Flaw, NODES, Room, State, node_id, wish};
+
+/// The node that has a lease, in its one life.
+pub(crate) const P: NodeId = NodeId(0);
+pub(crate) const LIFE: Incarnation = Incarnation(1);
+pub(crate) const TERMS: LeaseTerms = LeaseTerms {
+    lease: Timing::DEFAULT.lease,
+    clock_error: Timing::DEFAULT.clock_error,
+    margin: Timing::DEFAULT.margin,
+};
+/// Everything happens at this time; what is long ago, at zero.
+const NOW: Time = Time(1_000_000_000_000);
+
+/// What was decided before: the same situation, the same decision. Keys are the log and whatever else the decision looks at.
+#[derive(Default)]
+pub(crate) struct Memo {
+    shares: Known<Option<u64>>,
+    leases: Known<bool>,
+    evictions: Known<Option<(u64, u64)>>,
+}
+
+type Situation = (Vec<Entry>, [u64; 8]);
+type Known<T> = Mutex<BTreeMap<Situation, T>>;
+
+fn known<T: Copy>(memo: &Known<T>, log: &[Entry], rest: [u64; 8], decide: impl FnOnce() -> T) -> T {
+    let situation = (log.to_vec(), rest);
+    let before = memo.lock().unwrap_or_else(PoisonError::into_inner).get(&situation).copied();
+    before.unwrap_or_else(|| {
+        let decision = decide();
+        memo.lock().unwrap_or_else(PoisonError::into_inner).insert(situation, decision);
+        decision
+    })
+}
+
+/// A node that knows what it has applied and appended. What it gave has lapsed: it gave it long ago, else just now.
+fn leases(room: &Room, state: &State, node: usize, settled: bool) -> Leases {
+    let since = if settled { Time::ZERO } else { NOW };
+    let start = if state.is_ripe(node) { Time::ZERO } else { NOW };
+    let mut leases = Leases::new(start, node_id(node), LIFE, StoreId(node as u64), Timing::DEFAULT);
+    let applied = state.applied[node];
+    leases.voters_applied(since, room.voters(&state.log, applied));
+    leases.voters_appended(since, room.voters(&state.log, state.appended[node]));
+    for (member, life) in room.roll(&state.log, applied).iter() {
+        leases.roll_changed(Time::ZERO, RollChange::Added(member, life.incarnation, life.terms));
+        if let Some(at) = life.suspected {
+            leases.roll_changed(Time::ZERO, RollChange::Suspected(member, life.incarnation, at));
+        }
+    }
+    leases.applied(NOW, applied as u64);
+    leases
+}
+
+/// The entry of the voters that this node shows, if it answers p.
+pub(crate) fn share(room: &Room, state: &State, node: usize) -> Option<u64> {
+    let (applied, appended) = (state.applied[node] as u64, state.appended[node] as u64);
+    let rest = [node as u64, applied, appended, 0, 0, 0, 0, 0];
+    known(&room.memo.shares, &state.log, rest, || decide_share(room, state, node))
+}
+
+fn decide_share(room: &Room, state: &State, node: usize) -> Option<u64> {
+    let of = |length: usize| room.voters(&state.log, length);
+    let (applied, appended) = (of(state.applied[node]), of(state.appended[node]));
+    if node_id(node) == P && room.flaw == Some(Flaw::SelfAnswer) {
+        return applied.has(P).then_some(applied.at);
+    }
+    let mut voter = leases(room, state, node, true);
+    let mut shown = applied.at;
+    match room.flaw {
+        // As if it had not got them yet.
+        Some(Flaw::AppliedShown) => voter.voters_appended(NOW, applied),
+        // As if it had applied them long ago.
+        Some(Flaw::BehindAnswers) => {
+            shown = appended.at;
+            let long_ago = Voters { at: 1, sets: appended.sets };
+            voter.voters_applied(NOW, long_ago.clone());
+            voter.voters_appended(NOW, long_ago);
+        }
+        _ => {}
+    }
+    if node_id(node) == P {
+        // It answers itself by the same rules.
+        return voter.standing(NOW).answering.contains(&P).then_some(shown);
+    }
+    let mut deeds = Vec::new();
+    voter.hear(NOW, P, LeaseMessage::Ping { incarnation: LIFE, seq: 1 }, &mut deeds);
+    match deeds.as_slice() {
+        [LeaseDeed::Send(P, LeaseMessage::Answer { voters, .. })] => {
+            assert!(
+                room.flaw.is_some() || voters.at == shown,
+                "an answer shows what was applied: it is not behind"
+            );
+            Some(shown)
+        }
+        _ => None,
+    }
+}
+
+/// Whether the shares that p has are a lease.
+pub(crate) fn is_lease(room: &Room, state: &State) -> bool {
+    let shown = |node: usize| state.shares[node].arrived.map_or(0, |share| share.shown);
+    let (applied, appended) = (state.applied[P.index()] as u64, state.appended[P.index()] as u64);
+    let rest = [applied, appended, shown(0), shown(1), shown(2), 0, 0, 0];
+    known(&room.memo.leases, &state.log, rest, || decide_lease(room, state))
+}
+
+fn decide_lease(room: &Room, state: &State) -> bool {
+    let (mut p, mut deeds) = (leases(room, state, P.index(), true), Vec::new());
+    // Suspected, it gives itself no share by itself: here that comes, and lapses, as any other.
+    p.roll_changed(NOW, RollChange::Suspected(P, LIFE, 1));
+    p.tick(NOW, &mut deeds);
+    let seq = deeds.iter().find_map(|deed| match deed {
+        LeaseDeed::Send(_, LeaseMessage::Ping { seq, .. }) => Some(*seq),
+        LeaseDeed::Send(..) | LeaseDeed::Propose(_) => None,
+    });
+    let Some(seq) = seq else { return false };
+    // Twice: an answer may name voters that have answered too.
+    for (node, shares) in state.shares.iter().enumerate().chain(state.shares.iter().enumerate()) {
+        if let Some(share) = &shares.arrived {
+            let (incarnation, store, voters) = (
+                LIFE,
+                StoreId(node as u64),
+                room.voters(&state.log, usize::try_from(share.shown).expect("short")),
+            );
+            let answer = LeaseMessage::Answer { incarnation, seq, store, voters, committed: 0 };
+            p.hear(NOW, node_id(node), answer, &mut deeds);
+        }
+    }
+    p.holds(NOW)
+}
+
+/// N4: the entries of the voters of whom p needs a quorum: what a lease that was reached once goes on to be counted by.
+pub(crate) fn binding(room: &Room, state: &State) -> Vec<u64> {
+    let shown = state.shares.iter().filter_map(|shares| shares.arrived).map(|share| share.shown);
+    let of = |length: usize| room.voters(&state.log, length).at;
+    let committed = shown.max().unwrap_or(0).max(of(state.applied[P.index()]));
+    let appended = Some(of(state.appended[P.index()])).filter(|appended| *appended > committed);
+    [committed].into_iter().chain(appended).collect()
+}
+
+/// The eviction that this node proposes now: (suspicion, voters).
+pub(crate) fn eviction(room: &Room, state: &State, node: usize) -> Option<(u64, u64)> {
+    let ripe = (0..NODES).map(|voter| u64::from(state.is_ripe(voter)) << voter).sum();
+    let [zero, one, two] = state.applied.map(|applied| applied as u64);
+    let settled = u64::from(state.is_settled(node));
+    let rest = [node as u64, zero, one, two, state.appended[node] as u64, ripe, settled, 0];
+    known(&room.memo.evictions, &state.log, rest, || decide_eviction(room, state, node))
+}
+
+fn decide_eviction(room: &Room, state: &State, node: usize) -> Option<(u64, u64)> {
+    let settled = state.is_settled(node) || room.flaw == Some(Flaw::WaitBeforeVoters);
+    let (mut evictor, mut deeds) = (leases(room, state, node, settled), Vec::new());
+    let at = evictor.roll().life(P, LIFE)?.suspected?;
+    evictor.leading(true);
+    for voter in (0..NODES).filter(|voter| state.is_ripe(*voter)) {
+        let suspected =
+            room.roll(&state.log, state.applied[voter]).life(P, LIFE).and_then(|member| member.suspected);
+        if suspected == Some(at) {
+            let promise = LeaseMessage::Promise { node: P, incarnation: LIFE, at, age: TERMS.wait() };
+            evictor.hear(NOW, node_id(voter), promise, &mut deeds);
+        }
+    }
+    deeds.clear();
+    evictor.tick(NOW, &mut deeds);
+    deeds.into_iter().find_map(|deed| match deed {
+        LeaseDeed::Propose(proposal) => wish(proposal),
+        LeaseDeed::Send(..) => None,
+    })
+}

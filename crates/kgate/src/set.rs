@@ -1,0 +1,72 @@
+//! `kgate set`: another k for a gate, online.
+
+use std::io::{Write, stdout};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use clap::builder::BoolishValueParser;
+use kgate_client::{Operators, api};
+
+use crate::Outcome;
+use crate::run::exit::OCCUPIED;
+use crate::status::{AskedNode, block_on, said_no, say};
+
+/// Shown below `kgate set --help`.
+pub(crate) const SET_HELP: &str = "\
+A greater k is there at once. A smaller one is agreed on at once, and is true when whoever holds a slot at or above it has given it back: until then kgate set \
+waits. k = 0 closes a gate: nobody gets in, and whoever waits is refused.
+
+Exit codes: 0 it is so; 120 agreed on, but not drained in time (the names of those who still hold are printed); 122 no quorum or no node; 123 somebody \
+else has changed it meanwhile (both values and who set them are printed); 1 there is no such gate.";
+
+/// `kgate set`.
+#[derive(Debug, Args)]
+pub(crate) struct SetArgs {
+    /// The gate
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// How many may be through at once from now on
+    #[arg(short = 'k', value_name = "K", env = "KGATE_OPT_K")]
+    k: u32,
+    /// Return as soon as it is agreed on, though more may still be held
+    #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_NO_WAIT", conflicts_with = "wait")]
+    no_wait: bool,
+    /// Wait at most so long until it is so, as in 30s or 5m [default: an hour]
+    #[arg(short, long, value_name = "DUR", value_parser = crate::run::options::duration, env = "KGATE_OPT_WAIT")]
+    wait: Option<Duration>,
+    #[command(flatten)]
+    asked: AskedNode,
+    /// Print JSON
+    #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_JSON")]
+    json: bool,
+}
+
+pub(crate) fn run(args: &SetArgs) -> Outcome {
+    let address = match args.asked.address() {
+        Ok(address) => address,
+        Err(code) => return Ok(code),
+    };
+    let wait_ms = args.wait.map_or(0, |wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1));
+    let wish = api::SetGateRequest { gate: args.name.clone(), k: args.k, no_wait: args.no_wait, wait_ms };
+    block_on(async {
+        let reply = match Operators::connect(&address).await {
+            Ok(mut operators) => operators.set(wish).await,
+            Err(error) => Err(error),
+        };
+        let reply = match reply {
+            Ok(reply) => reply,
+            Err(error) => return Ok(said_no(&error)),
+        };
+        if args.json {
+            writeln!(stdout(), "{}", kgate_api::json::set(&reply))?;
+        }
+        let api::SetGateReply { k, version, k_before, drained, draining } = reply;
+        say(&format!("gate {} has k = {k} by entry {version} of the log; it was {k_before}", args.name));
+        if !drained {
+            say(&format!("until this is over, up to {} are through:", k_before.max(k)));
+            draining.iter().for_each(|who| say(&format!("  {who}")));
+        }
+        Ok(if drained || args.no_wait { ExitCode::SUCCESS } else { ExitCode::from(OCCUPIED) })
+    })?
+}

@@ -1,0 +1,125 @@
+//! Stories of whole nodes around an agreed log, told by hand: no faults happen but those that are named.
+
+use kgate_control::state::Command;
+use kgate_core::NodeId;
+
+use super::world::{MILLISECOND, SECOND, World};
+use super::*;
+
+fn world(nodes: u32, permits: u32) -> World {
+    let mut world = World::quiet(nodes, permits);
+    world.run_until(1200 * MILLISECOND);
+    world
+}
+
+/// N2, R2: nodes that start are added in the order of the log, get a lease and grant; the fence carries the index of the entry that began the view.
+#[test]
+fn a_cluster_begins() {
+    let mut world = world(3, 1);
+    world.acquire(1);
+    world.run_until(2 * SECOND);
+    let (slots, fence) = world.granted(1).expect("granted");
+    assert_eq!(slots, [0]);
+    let last_view = world.views().max().expect("somebody takes part");
+    assert_eq!(fence >> 96, u128::from(last_view), "the view is an index of the log");
+    let report = world.view(0);
+    assert_eq!((report.members.len(), report.without), (3, None));
+    assert!(report.lease_left > 0);
+}
+
+/// E1 to E4, S1: the node of a holder is killed: the slot is granted again after W, and not before its client's time is over.
+#[test]
+fn a_killed_node_is_evicted() {
+    let mut world = world(3, 1);
+    world.acquire(0);
+    world.run_until(1500 * MILLISECOND);
+    assert!(world.granted(0).is_some());
+    world.acquire(1);
+    world.run_until(2 * SECOND);
+    assert!(world.granted(1).is_none(), "somebody is inside");
+    world.kill(NodeId(0));
+    world.run_until(2500 * MILLISECOND);
+    assert!(world.granted(1).is_none(), "its lease may not be over");
+    world.run_until(4 * SECOND);
+    assert!(world.granted(1).is_some());
+    assert_eq!(world.judge.violations, Vec::<String>::new());
+}
+
+/// R1: a clean restart is a pause: the client goes on with its permit, under the same fence, and nobody was evicted.
+#[test]
+fn a_clean_restart_keeps_permits() {
+    let mut world = world(3, 1);
+    world.acquire(0);
+    world.run_until(1500 * MILLISECOND);
+    let before = world.granted(0).expect("granted");
+    let life = world.view(0).incarnation;
+    world.park(NodeId(0));
+    world.restart_after(NodeId(0), 100 * MILLISECOND);
+    world.run_until(4 * SECOND);
+    assert_eq!(
+        (world.view(0).incarnation, world.inside(0)),
+        (life, true),
+        "the same life, and its client is inside"
+    );
+    assert_eq!(world.granted(0), Some(before));
+    assert_eq!(world.judge.lost, 0);
+}
+
+/// R1, R2: a node that was stopped cleanly and is back only after its eviction is another life, and its client has lost its permit in time.
+#[test]
+fn found_evicted() {
+    let mut world = world(3, 1);
+    world.acquire(0);
+    world.run_until(1500 * MILLISECOND);
+    let life = world.view(0).incarnation.expect("it takes part");
+    world.park(NodeId(0));
+    world.acquire(1);
+    world.run_until(4 * SECOND);
+    assert!(world.granted(1).is_some(), "it was evicted meanwhile");
+    world.restart_after(NodeId(0), 0);
+    world.run_until(6 * SECOND);
+    assert_eq!(world.view(0).incarnation, Some(life + 1));
+    assert_eq!(world.judge.violations, Vec::<String>::new());
+}
+
+/// Section 6, N5: a node that is cut off tells its holder, grants nothing, and refuses whoever waits with the names of the voters that are missing.
+#[test]
+fn a_minority_grants_nothing() {
+    let mut world = world(3, 1);
+    world.acquire(0);
+    world.run_until(1500 * MILLISECOND);
+    world.cut_off(NodeId(0));
+    world.run_until(3 * SECOND);
+    assert!(!world.inside(0), "its client has stopped");
+    world.acquire_another(0);
+    world.run_until(5 * SECOND);
+    let (why, text) = world.refused(0).expect("refused");
+    assert_eq!(why, Why::NoQuorum);
+    assert!(text.contains("no quorum") && text.contains("node 1, 2"), "{text}");
+    assert_eq!(world.view(0).lease_left, 0);
+    world.mend();
+    world.acquire_another(0);
+    world.run_until(8 * SECOND);
+    assert!(world.inside(0) || world.granted(0).is_some(), "it goes on when it hears the others again");
+}
+
+/// Section 10: k is what the log says. Another k is a conflict with both values and authors; after a change by the log it is taken.
+#[test]
+fn k_is_what_the_log_says() {
+    let mut world = world(3, 2);
+    world.acquire_with(2, Some(5));
+    world.run_until(2 * SECOND);
+    let (why, text) = world.refused(2).expect("refused");
+    assert_eq!(why, Why::Conflict);
+    assert!(text.contains("k = 2") && text.contains("k = 5") && text.contains("the world"), "{text}");
+    world.propose(Command::SetGate {
+        name: "gpu".into(),
+        k: Some(5),
+        policy: None,
+        version: None,
+        author: "an operator".into(),
+    });
+    world.acquire_with(2, Some(5));
+    world.run_until(3 * SECOND);
+    assert!(world.granted(2).is_some());
+}

@@ -1,0 +1,73 @@
+//! What a story tells the world by hand: no client does anything by itself but keep its session.
+
+use kgate_control::state::Command;
+use kgate_core::NodeId;
+
+use super::super::super::*;
+use super::{Event, World};
+
+impl World {
+    /// A world in which nothing happens that is not told.
+    pub(in crate::core::tests) fn quiet(nodes: u32, permits: u32) -> Self {
+        let mut world = Self::new(1, nodes, nodes.min(3), permits, None);
+        world.by_hand = true;
+        world
+    }
+
+    /// The first client of a node asks, once it has a session.
+    pub(in crate::core::tests) fn acquire(&mut self, node: usize) {
+        self.acquire_with(node, None);
+    }
+
+    pub(in crate::core::tests) fn acquire_with(&mut self, node: usize, permits: Option<u32>) {
+        self.refusals.clear();
+        self.wish_for(node, permits);
+    }
+
+    /// It asks once more, after it has lost what it had.
+    pub(in crate::core::tests) fn acquire_another(&mut self, node: usize) {
+        self.acquire_with(node, None);
+    }
+
+    /// What the first client of a node was granted last.
+    pub(in crate::core::tests) fn granted(&self, node: usize) -> Option<(Vec<u32>, u128)> {
+        self.grants.get(&node).cloned()
+    }
+
+    pub(in crate::core::tests) fn refused(&self, node: usize) -> Option<(Why, String)> {
+        self.refusals.get(&node).cloned()
+    }
+
+    /// The views that members began, by the log.
+    pub(in crate::core::tests) fn views(&self) -> impl Iterator<Item = u64> + '_ {
+        let core = self.machines[&NodeId(0)].core.as_ref().expect("up");
+        core.control.as_ref().expect("it has a log").lives.values().copied()
+    }
+
+    pub(in crate::core::tests) fn view(&self, node: u32) -> ControlView {
+        let machine = &self.machines[&NodeId(node)];
+        let now = machine.clock.read(self.now);
+        machine.core.as_ref().expect("up").control_view(now).expect("it has a log")
+    }
+
+    pub(in crate::core::tests) fn restart_after(&mut self, node: NodeId, span: u64) {
+        self.at(span, Event::Start(node));
+    }
+
+    /// Nobody hears that node, and it hears nobody.
+    pub(in crate::core::tests) fn cut_off(&mut self, node: NodeId) {
+        for other in self.machines.keys().copied().filter(|other| *other != node) {
+            self.cut.insert((node, other));
+            self.cut.insert((other, node));
+        }
+    }
+
+    pub(in crate::core::tests) fn mend(&mut self) {
+        self.cut.clear();
+    }
+
+    /// An operator proposes something.
+    pub(in crate::core::tests) fn propose(&mut self, command: Command) {
+        self.proposal(NodeId(0), 0, 0, command);
+    }
+}

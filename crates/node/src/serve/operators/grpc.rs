@@ -1,0 +1,79 @@
+//! The service `Operators`.
+
+use kgate_api::v1;
+use kgate_api::v1::operators_server::Operators;
+use tonic::{Request, Response, Status};
+
+use super::{Failed, Operator};
+use crate::serve::authorisation::Need;
+use crate::serve::grpc::{Api, caller};
+
+impl From<Failed> for Status {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::Guard(refusal) => refusal.into(),
+            Failed::Conflict(text) => Self::aborted(text),
+            Failed::NoQuorum(text) => Self::failed_precondition(text),
+            Failed::NotFound(text) => Self::not_found(text),
+            Failed::NotYet(text) => Self::deadline_exceeded(text),
+            Failed::Wrong(text) => Self::invalid_argument(text),
+            Failed::Stopped => Self::unavailable("this node has stopped"),
+        }
+    }
+}
+
+type Replied<T> = Result<Response<T>, Status>;
+
+#[tonic::async_trait]
+impl Operators for Api {
+    async fn members(&self, request: Request<v1::MembersRequest>) -> Replied<v1::MembersReply> {
+        let operator = Operator::admit(&self.0, &caller(&request), Need::SeeAll).await?;
+        Ok(Response::new(operator.members().await?))
+    }
+
+    async fn add_member(&self, request: Request<v1::AddMemberRequest>) -> Replied<v1::AddMemberReply> {
+        let operator = Operator::admit(&self.0, &caller(&request), Need::OperateAll).await?;
+        Ok(Response::new(operator.add(request.into_inner()).await?))
+    }
+
+    async fn remove_member(&self, request: Request<v1::NodeRequest>) -> Replied<v1::DoneReply> {
+        let operator = Operator::admit(&self.0, &caller(&request), Need::OperateAll).await?;
+        Ok(Response::new(operator.remove(&request.into_inner().node).await?))
+    }
+
+    async fn promote(&self, request: Request<v1::NodeRequest>) -> Replied<v1::DoneReply> {
+        let operator = Operator::admit(&self.0, &caller(&request), Need::OperateAll).await?;
+        Ok(Response::new(operator.promote(&request.into_inner().node).await?))
+    }
+
+    async fn demote(&self, request: Request<v1::NodeRequest>) -> Replied<v1::DoneReply> {
+        let operator = Operator::admit(&self.0, &caller(&request), Need::OperateAll).await?;
+        Ok(Response::new(operator.demote(&request.into_inner().node).await?))
+    }
+
+    async fn evict(&self, request: Request<v1::EvictRequest>) -> Replied<v1::DoneReply> {
+        let operator = Operator::admit(&self.0, &caller(&request), Need::OperateAll).await?;
+        let v1::EvictRequest { node, only_say } = request.into_inner();
+        Ok(Response::new(operator.evict(&node, only_say).await?))
+    }
+
+    async fn set_gate(&self, request: Request<v1::SetGateRequest>) -> Replied<v1::SetGateReply> {
+        let who = caller(&request);
+        let wish = request.into_inner();
+        let operator = Operator::admit(&self.0, &who, Need::Operate(&wish.gate)).await?;
+        Ok(Response::new(operator.set(wish).await?))
+    }
+
+    async fn timing(&self, request: Request<v1::TimingRequest>) -> Replied<v1::TimingReply> {
+        self.0.guard.authorise(&caller(&request), Need::SeeAll)?;
+        let text = match self.0.timing {
+            Some(timing) => timing.to_string(),
+            None => return Err(Failed::Wrong(
+                "this node has no leases: its failures are crash-stop, or its permits are bound to processes"
+                    .into(),
+            )
+            .into()),
+        };
+        Ok(Response::new(v1::TimingReply { text }))
+    }
+}

@@ -1,0 +1,121 @@
+//! The same by HTTP and JSON.
+//!
+//! ```text
+//! GET    /v1/members                             who takes part, who votes
+//! POST   /v1/members?name=NAME&address=HOST:PORT a node may take part: the token that it starts with
+//! DELETE /v1/members/NODE                        it takes part no more
+//! POST   /v1/members/NODE/promote                it votes; /demote: it does not; /evict: what it holds comes back
+//! POST   /v1/set/NAME?k=K&no_wait=&wait_ms=      another k for a gate
+//! GET    /v1/timing                              the numbers of the leases
+//! ```
+
+use axum::extract::{Extension, Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{delete, get, post};
+use axum::{Json, Router};
+use kgate_api::{json, v1};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{Answer, Desk, Failed, Identity, Need, Operator};
+
+pub(in crate::serve) fn routes(desk: Desk) -> Router {
+    Router::new()
+        .route("/v1/members", get(members).post(add))
+        .route("/v1/members/{node}", delete(remove))
+        .route("/v1/members/{node}/{deed}", post(change))
+        .route("/v1/set/{*name}", post(set))
+        .route("/v1/timing", get(timing))
+        .with_state(desk)
+}
+
+impl IntoResponse for Failed {
+    fn into_response(self) -> Response {
+        let (code, text) = match self {
+            Self::Guard(refusal) => return refusal.into_response(),
+            Self::Conflict(text) => (StatusCode::CONFLICT, text),
+            Self::NoQuorum(text) => (StatusCode::SERVICE_UNAVAILABLE, text),
+            Self::NotFound(text) => (StatusCode::NOT_FOUND, text),
+            Self::NotYet(text) => (StatusCode::GATEWAY_TIMEOUT, text),
+            Self::Wrong(text) => (StatusCode::BAD_REQUEST, text),
+            Self::Stopped => (StatusCode::SERVICE_UNAVAILABLE, "this node has stopped".to_owned()),
+        };
+        (code, format!("{text}\n")).into_response()
+    }
+}
+
+type Replied = Answer<Json<serde_json::Value>>;
+
+fn done(v1::DoneReply { text, warning }: v1::DoneReply) -> Json<serde_json::Value> {
+    Json(json!({ "text": text, "warning": warning }))
+}
+
+async fn members(State(desk): State<Desk>, Extension(who): Extension<Identity>) -> Replied {
+    let operator = Operator::admit(&desk, &who, Need::SeeAll).await?;
+    Ok(Json(json::members(&operator.members().await?)))
+}
+
+#[derive(Debug, Deserialize)]
+struct Newcomer {
+    name: String,
+    address: String,
+}
+
+async fn add(
+    State(desk): State<Desk>,
+    Extension(who): Extension<Identity>,
+    Query(Newcomer { name, address }): Query<Newcomer>,
+) -> Replied {
+    let operator = Operator::admit(&desk, &who, Need::OperateAll).await?;
+    let v1::AddMemberReply { node, token } = operator.add(v1::AddMemberRequest { name, address }).await?;
+    Ok(Json(json!({ "node": node, "token": token })))
+}
+
+async fn remove(
+    State(desk): State<Desk>,
+    Extension(who): Extension<Identity>,
+    Path(node): Path<String>,
+) -> Replied {
+    let operator = Operator::admit(&desk, &who, Need::OperateAll).await?;
+    operator.remove(&node).await.map(done)
+}
+
+async fn change(
+    State(desk): State<Desk>,
+    Extension(who): Extension<Identity>,
+    Path((node, deed)): Path<(String, String)>,
+) -> Replied {
+    let operator = Operator::admit(&desk, &who, Need::OperateAll).await?;
+    match deed.as_str() {
+        "promote" => operator.promote(&node).await.map(done),
+        "demote" => operator.demote(&node).await.map(done),
+        "evict" => operator.evict(&node, false).await.map(done),
+        _ => Err(Failed::NotFound(format!("a member is promoted, demoted or evicted: not `{deed}`"))),
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct Wish {
+    k: u32,
+    #[serde(default)]
+    no_wait: bool,
+    #[serde(default)]
+    wait_ms: u64,
+}
+
+async fn set(
+    State(desk): State<Desk>,
+    Extension(who): Extension<Identity>,
+    Path(gate): Path<String>,
+    Query(Wish { k, no_wait, wait_ms }): Query<Wish>,
+) -> Replied {
+    let operator = Operator::admit(&desk, &who, Need::Operate(&gate)).await?;
+    Ok(Json(json::set(&operator.set(v1::SetGateRequest { gate, k, no_wait, wait_ms }).await?)))
+}
+
+async fn timing(State(desk): State<Desk>, Extension(who): Extension<Identity>) -> Answer<String> {
+    desk.guard.authorise(&who, Need::SeeAll)?;
+    let none = || Failed::NotFound("this node has no leases".to_owned());
+    desk.timing.map(|timing| timing.to_string()).ok_or_else(none)
+}

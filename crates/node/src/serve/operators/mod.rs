@@ -1,0 +1,138 @@
+//! What operators do: members come and go, get votes and lose them; nodes are evicted; gates get another k.
+//!
+//! Everything goes through the agreed log, from whichever node is asked, and is compare-and-set there: said twice it is done once. What takes time is waited for
+//! here, and whoever gives up waiting loses nothing but the answer.
+//!
+//! - `members.rs`: who takes part and who votes; `set.rs`: another k, and when it is true everywhere;
+//! - `grpc.rs`, `http.rs`: the ways in.
+
+mod grpc;
+pub(super) mod http;
+mod members;
+mod set;
+
+use std::time::Duration;
+
+use kgate_api::LeaseInstant;
+use kgate_control::log::{Log, NotDone};
+use kgate_control::state::{Picture, Void};
+use kgate_core::NodeId;
+
+use super::Desk;
+use super::authorisation::{Identity, Need};
+use super::guard::Refusal;
+
+/// Why something was not done.
+#[derive(Debug)]
+pub(super) enum Failed {
+    /// The guard says no.
+    Guard(Refusal),
+    /// Somebody else has decided otherwise.
+    Conflict(String),
+    /// Nobody could decide.
+    NoQuorum(String),
+    /// There is no such thing.
+    NotFound(String),
+    /// It is under way, and not done yet.
+    NotYet(String),
+    /// It cannot be.
+    Wrong(String),
+    /// The node has stopped.
+    Stopped,
+}
+
+impl From<Refusal> for Failed {
+    fn from(refusal: Refusal) -> Self {
+        Self::Guard(refusal)
+    }
+}
+
+type Answer<T> = Result<T, Failed>;
+
+/// One operator's call: the desk, the log, and who asks.
+pub(super) struct Operator {
+    desk: Desk,
+    log: Log,
+    /// For people.
+    author: String,
+}
+
+impl Operator {
+    /// Whoever may do that.
+    pub(super) async fn admit(desk: &Desk, who: &Identity, need: Need<'_>) -> Answer<Self> {
+        desk.guard.ask(who)?;
+        desk.guard.authorise(who, need)?;
+        let none = "this node has no agreed log: its members are fixed and k is what its gates were made with; set data and leave faults = \"crash-stop\" out to have one";
+        let log = desk.log().await.ok_or_else(|| Failed::Wrong(none.to_owned()))?;
+        let author = format!("{who} through node {}", desk.node);
+        Ok(Self { desk: desk.clone(), log, author })
+    }
+
+    /// A node by its number or its name.
+    fn node(&self, picture: &Picture, text: &str) -> Answer<NodeId> {
+        let number = text.strip_prefix("node-").unwrap_or(text).parse().map(NodeId);
+        let known = |node: &NodeId| picture.directory.contains_key(node);
+        let found = picture.node(text).or(number.ok().filter(known));
+        found.ok_or_else(|| {
+            let all: Vec<String> = picture
+                .directory
+                .iter()
+                .map(|(node, listed)| format!("{} ({})", node.0, listed.name))
+                .collect();
+            Failed::NotFound(format!("there is no node `{text}`: there are {}", all.join(", ")))
+        })
+    }
+
+    /// The newest that the log says.
+    async fn read(&self) -> Answer<Picture> {
+        match self.log.read().await {
+            Ok(picture) => Ok(picture),
+            Err(why) => Err(self.failed(why).await),
+        }
+    }
+
+    /// What a proposal came to, in words; without a quorum, with those voters that do not answer.
+    async fn failed(&self, why: NotDone) -> Failed {
+        match why {
+            NotDone::Void(void @ Void::Conflict { .. }) => Failed::Conflict(void.to_string()),
+            NotDone::Void(void) => Failed::Wrong(void.to_string()),
+            NotDone::Stopped => Failed::Stopped,
+            NotDone::NoQuorum(why) => {
+                let silent = self.silent_voters().await;
+                let silent = if silent.is_empty() {
+                    String::new()
+                } else {
+                    format!(" (of the voters node {} does not answer here)", numbers(&silent))
+                };
+                Failed::NoQuorum(format!("no quorum: {why}{silent}"))
+            }
+        }
+    }
+
+    async fn silent_voters(&self) -> Vec<NodeId> {
+        // No gate has an empty name: all that is wanted is who answers.
+        let Some(report) = self.desk.look(Some(String::new())).await else { return Vec::new() };
+        let answers = |node: &NodeId| report.seen.iter().any(|(who, _)| who.node == *node);
+        self.log.voters_appended().all().into_iter().filter(|node| !answers(node)).collect()
+    }
+
+    /// Waits until the log says so here, for at most so long.
+    async fn until(&self, most: Duration, so: impl Fn(&Picture) -> bool) -> bool {
+        let mut status = self.log.status();
+        let end = LeaseInstant::now() + most;
+        loop {
+            status.mark_unchanged();
+            if so(&self.log.picture()) {
+                return true;
+            }
+            let left = end.after(LeaseInstant::now());
+            if left.is_zero() || !matches!(tokio::time::timeout(left, status.changed()).await, Ok(Ok(()))) {
+                return so(&self.log.picture());
+            }
+        }
+    }
+}
+
+fn numbers(nodes: &[NodeId]) -> String {
+    nodes.iter().map(|node| node.0.to_string()).collect::<Vec<_>>().join(", ")
+}

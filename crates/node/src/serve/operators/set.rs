@@ -1,0 +1,89 @@
+//! Another k for a gate (docs/LEASES.md section 10).
+//!
+//! It is agreed on at once; it is true when every member has said that it has applied it and that nothing is held there at or above k. A member that says nothing
+//! counts as holding until it is evicted. What the former life of a node held counts too: only the life that the log knows can say that it holds nothing.
+
+use std::time::Duration;
+
+use kgate_api::{LeaseInstant, v1};
+use kgate_control::state::{Command, Done, Gate, Picture};
+
+use super::{Answer, Failed, Operator};
+use crate::core::Report;
+
+/// So long is waited if nobody says how long.
+const WAIT: Duration = Duration::from_secs(3600);
+/// So often members are asked.
+const AGAIN: Duration = Duration::from_millis(100);
+
+impl Operator {
+    /// Sets k, and waits until it is so.
+    pub(super) async fn set(&self, wish: v1::SetGateRequest) -> Answer<v1::SetGateReply> {
+        let v1::SetGateRequest { gate: name, k, no_wait, wait_ms } = wish;
+        let before = self.read().await?;
+        let Some(gate) = before.gate(&name).cloned() else {
+            return Err(Failed::NotFound(format!(
+                "there is no gate `{name}`: `kgate run {name} -k {k} -- CMD` makes it"
+            )));
+        };
+        let version = Some(gate.version);
+        let set = Command::SetGate { name, k: Some(k), policy: None, version, author: self.author.clone() };
+        let version = match self.log.propose(set).await {
+            Ok(Done::Gate { version, .. }) => version,
+            Ok(_) => return Err(Failed::Wrong("the log answered something else".to_owned())),
+            Err(why) => return Err(self.failed(why).await),
+        };
+        let most = if wait_ms == 0 { WAIT } else { Duration::from_millis(wait_ms) };
+        let end = LeaseInstant::now() + most;
+        loop {
+            let draining = self.draining(&gate, k, version).await?;
+            let over = no_wait || end.after(LeaseInstant::now()).is_zero();
+            if draining.is_empty() || over {
+                let drained = draining.is_empty();
+                return Ok(v1::SetGateReply { k, version, k_before: gate.k, drained, draining });
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+
+    /// Who has not said yet that nothing is held at or above k.
+    async fn draining(&self, gate: &Gate, k: u32, version: u64) -> Answer<Vec<String>> {
+        let report = self.desk.look(Some(gate.name.clone())).await.ok_or(Failed::Stopped)?;
+        Ok(draining(&self.log.picture(), &report, gate, k, version))
+    }
+}
+
+fn draining(picture: &Picture, report: &Report, gate: &Gate, k: u32, version: u64) -> Vec<String> {
+    let mut draining = Vec::new();
+    if picture.applied < version {
+        draining.push("the node that was asked has not applied it yet".to_owned());
+    }
+    for (node, member) in picture.roll.iter() {
+        let number = node.0;
+        let said = report.seen.iter().find(|(who, _)| who.node == node);
+        let Some((_, gates)) = said.filter(|(who, _)| who.life == Some(member.incarnation.0)) else {
+            draining.push(format!("node {number} does not answer: its lease must end or it must come back"));
+            continue;
+        };
+        let Some(view) = gates.iter().find(|view| view.name == gate.name && view.version >= version) else {
+            draining.push(format!("node {number} has not applied it yet"));
+            continue;
+        };
+        for holder in view.holders.iter().filter(|holder| holder.slots.iter().any(|slot| *slot >= k)) {
+            let slots: Vec<String> = holder.slots.iter().map(u32::to_string).collect();
+            let process = &holder.process;
+            draining.push(format!(
+                "node {number}: pid {} {}@{} holds slot {} ({})",
+                process.pid,
+                process.user,
+                process.host,
+                slots.join(", "),
+                process.command
+            ));
+        }
+    }
+    for slot in picture.held(gate.id).into_iter().filter(|slot| *slot >= k) {
+        draining.push(format!("the log holds slot {slot} for somebody whose node may be gone"));
+    }
+    draining
+}

@@ -1,0 +1,203 @@
+//! Operators change a cluster of real nodes, on real sockets and disks, while permits are held.
+//!
+//! Times are short (`preset = "fast"`), and what is waited for has a deadline that a busy machine keeps.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use kgate_client::{Client, Error, LeaseInstant, Operators, Permit, api};
+use kgate_node::{Config, Node};
+use tokio::net::TcpListener;
+
+/// How many clusters were made: each has a folder of its own.
+static CLUSTERS: AtomicU32 = AtomicU32::new(0);
+/// So long anything may take on a machine that is busy with other tests.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Cluster {
+    folder: PathBuf,
+    nodes: Vec<Option<Node>>,
+}
+
+impl Cluster {
+    async fn start(nodes: usize) -> Self {
+        let number = CLUSTERS.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("kgate-operators-{}-{number}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        let mut listeners = Vec::new();
+        for _ in 0..nodes {
+            listeners.push(TcpListener::bind("127.0.0.1:0").await.expect("a port"));
+        }
+        let addresses: Vec<String> =
+            listeners.iter().map(|listener| listener.local_addr().unwrap().to_string()).collect();
+        let mut cluster = Self { folder, nodes: Vec::new() };
+        for (id, listener) in listeners.into_iter().enumerate() {
+            let config = cluster.config(id, &format!("id = {id}\nnodes = {addresses:?}\n"));
+            cluster.nodes.push(Some(Node::start_on(config, Some(listener)).await.expect("it starts")));
+        }
+        cluster
+    }
+
+    fn config(&self, id: usize, place: &str) -> Config {
+        let data = self.folder.join(id.to_string());
+        std::fs::create_dir_all(&data).unwrap();
+        let text = format!("{place}api = \"127.0.0.1:0\"\ndata = {data:?}\n[timing]\npreset = \"fast\"\n");
+        let path = data.join("node.toml");
+        std::fs::write(&path, text).unwrap();
+        Config::read(&path).unwrap()
+    }
+
+    fn api(&self, id: usize) -> String {
+        self.nodes[id].as_ref().expect("up").api()[0].clone()
+    }
+
+    async fn operators(&self, id: usize) -> Operators {
+        Operators::connect(&self.api(id)).await.expect("it answers")
+    }
+
+    /// A permit through that node, however long it takes.
+    async fn acquire(&self, id: usize, k: u32) -> Permit {
+        let address = self.api(id);
+        until(|| async {
+            let client = Client::connect(&address).await.ok()?;
+            client.gate("gpu").k(k).timeout(Duration::from_secs(10)).acquire().await.ok()
+        })
+        .await
+    }
+
+    /// What the list says of a node, through another one.
+    async fn member(&self, asked: usize, node: u32) -> Option<api::Member> {
+        let members = self.operators(asked).await.members().await.ok()?.members;
+        members.into_iter().find(|member| member.node == node)
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.nodes.clear();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Tries again and again until it works.
+async fn until<T, F: Future<Output = Option<T>>>(attempt: impl Fn() -> F) -> T {
+    let end = LeaseInstant::now() + PATIENCE;
+    loop {
+        if let Some(done) = attempt().await {
+            return done;
+        }
+        assert!(!end.after(LeaseInstant::now()).is_zero(), "not within {PATIENCE:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn refusal<T: std::fmt::Debug>(came: Result<T, Error>) -> (api::Why, String) {
+    match came {
+        Err(Error::Refused(refusal)) => (refusal.why, refusal.text),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A node joins by a token while a permit is held: nobody restarts, the permit stays, the newcomer grants, votes and is removed again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_comes_votes_and_goes() {
+    let mut cluster = Cluster::start(3).await;
+    let held = cluster.acquire(0, 2).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let mut operators = cluster.operators(1).await;
+    let added = operators.add("late", &address).await.unwrap();
+    assert_eq!(added.node, 3);
+    assert_eq!(operators.add("late", &address).await.unwrap(), added, "said again, the same token");
+    assert_eq!(cluster.member(2, 3).await.unwrap().standing, "awaited");
+    let config = cluster.config(3, &format!("join = {:?}\naddress = {address:?}\n", added.token));
+    cluster.nodes.push(Some(Node::start_on(config, Some(listener)).await.expect("it starts")));
+    let permit = cluster.acquire(3, 2).await;
+    assert_eq!((held.slots(), permit.slots(), held.is_lost()), (&[0][..], &[1][..], false));
+    assert!(permit.fence() > held.fence(), "a later view");
+    permit.release().await;
+
+    let (_, text) = refusal(cluster.operators(0).await.remove("0").await);
+    assert!(text.contains("demote 0"), "{text}");
+    let promoted = until(|| async { cluster.operators(0).await.promote("late").await.ok() }).await;
+    assert!(promoted.text.contains("0, 1, 2, 3") && promoted.warning.contains("4 voters"), "{promoted:?}");
+    let member = cluster.member(0, 3).await.unwrap();
+    assert!(member.standing == "member" && ["voter", "leader"].contains(&member.role.as_str()), "{member:?}");
+    until(|| async { cluster.operators(0).await.demote("late").await.ok() }).await;
+    let removed = cluster.operators(0).await.remove("late").await.unwrap();
+    assert!(removed.text.contains("evicted") && removed.text.contains("no member"), "{}", removed.text);
+    assert!(cluster.member(0, 3).await.is_none());
+    let why =
+        tokio::time::timeout(PATIENCE, cluster.nodes[3].as_mut().unwrap().stopped()).await.expect("it stops");
+    assert!(why.unwrap_err().to_string().contains("removed"));
+    assert!(!held.is_lost(), "whoever held something elsewhere still does");
+}
+
+/// E5, E6: an operator evicts a node that lives. It cannot clear itself; its holder is told; the slot comes back; it returns as a later life.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_live_node_is_evicted() {
+    let cluster = Cluster::start(3).await;
+    let held = cluster.acquire(0, 1).await;
+    let before = cluster.member(1, 0).await.unwrap().incarnation;
+    let mut operators = cluster.operators(1).await;
+    let says = operators.before_evict("0").await.unwrap().text;
+    assert!(says.contains("gpu slot 0") && !held.is_lost(), "{says}");
+    operators.evict("node-0").await.unwrap();
+    tokio::time::timeout(PATIENCE, held.lost()).await.expect("it is told");
+    let next = cluster.acquire(1, 1).await;
+    assert!(next.fence() > held.fence());
+    next.release().await;
+    cluster.acquire(0, 1).await.release().await;
+    assert!(cluster.member(1, 0).await.unwrap().incarnation > before);
+}
+
+/// k up is there at once; k down waits for whoever holds above it, and says who that is; 0 closes the gate.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_k() {
+    let cluster = Cluster::start(3).await;
+    let first = cluster.acquire(0, 1).await;
+    let wish = |k, wait_ms| api::SetGateRequest { gate: "gpu".into(), k, no_wait: false, wait_ms };
+    let mut operators = cluster.operators(2).await;
+    let reply = operators.set(wish(2, 30_000)).await.unwrap();
+    assert!(reply.drained && reply.k_before == 1, "{reply:?}");
+    let second = cluster.acquire(1, 2).await;
+    assert_eq!(second.slots(), [1]);
+    let reply = operators.set(wish(1, 300)).await.unwrap();
+    assert!(!reply.drained && reply.draining.iter().any(|who| who.contains("node 1: pid")), "{reply:?}");
+    let waiting = tokio::spawn(async move { operators.set(wish(1, 60_000)).await });
+    second.release().await;
+    let reply = waiting.await.unwrap().unwrap();
+    assert!(reply.drained && reply.draining.is_empty(), "{reply:?}");
+    let client = Client::connect(&cluster.api(1)).await.unwrap();
+    let (why, text) = refusal(client.gate("gpu").k(2).acquire().await);
+    assert_eq!(why, api::Why::Conflict);
+    assert!(text.contains("k = 1, set by somebody") && text.contains("k = 2"), "{text}");
+    first.release().await;
+    let mut operators = cluster.operators(0).await;
+    assert!(operators.set(wish(0, 30_000)).await.unwrap().drained);
+    assert!(client.gate("gpu").timeout(Duration::from_secs(5)).acquire().await.is_err(), "it is closed");
+    let (why, _) =
+        refusal(operators.set(api::SetGateRequest { gate: "none".into(), k: 1, ..wish(1, 1) }).await);
+    assert_eq!(why, api::Why::NoGate);
+    assert!(operators.timing().await.unwrap().contains("W  wait"));
+}
+
+/// Without a quorum nothing is changed, and it is said which voters do not answer; the list is what is known here.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_quorum() {
+    let mut cluster = Cluster::start(3).await;
+    cluster.acquire(0, 1).await.release().await;
+    drop((cluster.nodes[1].take(), cluster.nodes[2].take()));
+    let mut operators = cluster.operators(0).await;
+    let (why, text) = until(|| async {
+        let set = api::SetGateRequest { gate: "gpu".into(), k: 2, no_wait: true, wait_ms: 0 };
+        Some(refusal(cluster.operators(0).await.set(set).await)).filter(|(_, text)| text.contains("1, 2"))
+    })
+    .await;
+    assert_eq!(why, api::Why::NoQuorum);
+    assert!(text.starts_with("no quorum"), "{text}");
+    let listed = operators.members().await.unwrap();
+    assert_eq!(listed.members.len(), 3);
+    assert!(listed.stale.starts_with("no quorum") && !listed.members[1].answers, "{listed:?}");
+}
