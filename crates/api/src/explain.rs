@@ -3,12 +3,14 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use crate::v1::{Client, GateStatus, StatusReply};
+use crate::v1::{Client, GateStatus, HeldPermit, StatusReply};
 
 /// What is to be said of a gate.
 pub fn explain(reply: &StatusReply, gate: &GateStatus) -> String {
     let mut text = String::new();
+    let held: usize = gate.held.iter().map(|held| held.slots.len()).sum();
     let taken: u32 = gate.holders.iter().map(|holder| holder.permits).sum();
+    let taken = taken + u32::try_from(held).unwrap_or(u32::MAX);
     let free = gate.k.saturating_sub(taken);
     let _ = writeln!(
         text,
@@ -22,6 +24,9 @@ pub fn explain(reply: &StatusReply, gate: &GateStatus) -> String {
     for holder in &gate.holders {
         let _ = writeln!(text, "{}", holds(holder));
     }
+    for held in &gate.held {
+        let _ = writeln!(text, "{}", holds_by_log(held));
+    }
     let Some(first) = gate.waiting.first() else {
         text.push_str(if free > 0 { "Nobody waits: whoever asks now gets in.\n" } else { "Nobody waits.\n" });
         add_nodes(&mut text, reply);
@@ -29,7 +34,9 @@ pub fn explain(reply: &StatusReply, gate: &GateStatus) -> String {
     };
     let _ = writeln!(text, "First in the queue: {}, for {}.", who(first), ago(first.since_ns));
     let silent: Vec<u32> = gate.lacking.iter().filter(|node| reply.silent.contains(node)).copied().collect();
-    if first.permits > free && !gate.holders.is_empty() {
+    if first.permits > free && gate.holders.is_empty() && held > 0 {
+        text.push_str("It gets in when enough of what the log holds is given back, runs out, or is evicted: `kgate evict --permit ID` says what that means.\n");
+    } else if first.permits > free && !gate.holders.is_empty() {
         let wants = if first.permits == 1 { "a permit".into() } else { format!("{} permits", first.permits) };
         let _ = writeln!(
             text,
@@ -52,6 +59,20 @@ pub fn explain(reply: &StatusReply, gate: &GateStatus) -> String {
     }
     add_nodes(&mut text, reply);
     text
+}
+
+/// A permit that no node's silence frees.
+fn holds_by_log(held: &HeldPermit) -> String {
+    let slots: Vec<String> = held.slots.iter().map(u32::to_string).collect();
+    let end = held.ttl_left_ns.map_or_else(
+        || "without an end of its own".to_owned(),
+        |left| format!("for another {} unless it is renewed", ago(left)),
+    );
+    let (permit, holder, since) = (held.permit, &held.holder, ago(held.since_ns));
+    format!(
+        "The log holds slot {} for {holder} (permit {permit}), for at least {since} now, {end}.",
+        slots.join(", ")
+    )
 }
 
 fn add_nodes(text: &mut String, reply: &StatusReply) {

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::v1::{Client, GateStatus, Member, MembersReply, Peer, SetGateReply, Standing, StatusReply};
+use crate::v1::{
+    Client, GateStatus, HeldPermit, Member, MembersReply, Peer, SetGateReply, Standing, StatusReply,
+};
 
 /// All gates.
 pub fn status(reply: &StatusReply) -> Value {
@@ -42,6 +44,21 @@ pub fn gate(gate: &GateStatus) -> Value {
         "holders": gate.holders.iter().map(client).collect::<Vec<_>>(),
         "waiting": gate.waiting.iter().map(client).collect::<Vec<_>>(),
         "lacking": gate.lacking,
+        "policy": gate.policy().as_str_name().to_lowercase(),
+        "held": gate.held.iter().map(held).collect::<Vec<_>>(),
+    })
+}
+
+fn held(held: &HeldPermit) -> Value {
+    json!({
+        "permit": held.permit,
+        "slots": held.slots,
+        "fence": held.fence,
+        "holder": held.holder,
+        "node": held.node,
+        "since_ms": held.since_ns / 1_000_000,
+        "ttl_ms": held.ttl_ns.map(|ttl| ttl / 1_000_000),
+        "ttl_left_ms": held.ttl_left_ns.map(|left| left / 1_000_000),
     })
 }
 

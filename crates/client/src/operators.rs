@@ -76,6 +76,12 @@ impl Operators {
         self.answer(reply)
     }
 
+    /// A permit that the log holds is held no more; or only what that would do.
+    pub async fn evict_permit(&mut self, wish: v1::EvictPermitRequest) -> Result<v1::DoneReply, Error> {
+        let reply = self.0.operators.evict_permit(wish).await;
+        self.answer(reply)
+    }
+
     /// Another k for a gate.
     pub async fn set(&mut self, wish: v1::SetGateRequest) -> Result<v1::SetGateReply, Error> {
         let reply = self.0.operators.set_gate(wish).await;

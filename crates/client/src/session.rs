@@ -101,9 +101,9 @@ pub(crate) struct Opened {
 }
 
 /// A stream to the node and back.
-struct Line {
-    say: mpsc::Sender<v1::Ask>,
-    hear: Streaming<v1::Tell>,
+pub(crate) struct Line {
+    pub(crate) say: mpsc::Sender<v1::Ask>,
+    pub(crate) hear: Streaming<v1::Tell>,
 }
 
 /// The session of a client.
@@ -413,7 +413,7 @@ impl Session {
 }
 
 /// A new line, and the node's first words.
-async fn dial(
+pub(crate) async fn dial(
     address: &Address,
     process: &v1::Process,
     ticket: Option<Ticket>,

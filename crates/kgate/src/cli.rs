@@ -15,6 +15,7 @@ use crate::evict::EvictArgs;
 use crate::members::{MEMBERS_HELP, MembersArgs};
 use crate::node::{NODE_HELP, NodeArgs};
 use crate::parse;
+use crate::permits::RenewArgs;
 use crate::run::options::{ACQUIRE_HELP, AcquireArgs, RUN_HELP, ReleaseArgs, RunArgs};
 use crate::set::{SET_HELP, SetArgs};
 use crate::slots::SlotArgs;
@@ -36,6 +37,8 @@ pub(crate) enum Command {
     /// Take a permit of a gate for a script, held in the background
     #[command(after_long_help = ACQUIRE_HELP)]
     Acquire(Box<AcquireArgs>),
+    /// Let a permit of kgate acquire --ttl live on
+    Renew(RenewArgs),
     /// Give back what kgate acquire took
     Release(ReleaseArgs),
     /// Show who holds what and who waits, at all nodes

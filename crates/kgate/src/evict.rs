@@ -1,11 +1,11 @@
-//! `kgate evict`: has a node's permits come back, when its lease is surely over.
+//! `kgate evict`: has a node's permits come back, when its lease is surely over; or takes back a permit that the log holds.
 
 use std::io::{BufRead, IsTerminal, Write, stdin};
 use std::process::ExitCode;
 
 use clap::Args;
 use clap::builder::BoolishValueParser;
-use kgate_client::Operators;
+use kgate_client::{Operators, api};
 
 use crate::members::done;
 use crate::status::{AskedNode, block_on, said_no, say};
@@ -15,13 +15,29 @@ use crate::{Failure, Outcome};
 #[derive(Debug, Args)]
 pub(crate) struct EvictArgs {
     /// The node, by its number or its name
-    #[arg(value_name = "NODE")]
-    which: String,
+    #[arg(value_name = "NODE", required_unless_present_any = ["permit", "gate"])]
+    which: Option<String>,
+    /// Instead of a node: a permit that the log holds, by its number
+    #[arg(long, value_name = "ID", env = "KGATE_OPT_PERMIT", conflicts_with = "which")]
+    permit: Option<u64>,
+    /// Instead of a node: the permit that the log holds of this gate
+    #[arg(long, value_name = "NAME", env = "KGATE_OPT_GATE", conflicts_with_all = ["which", "permit"])]
+    gate: Option<String>,
+    /// Of several of that gate, the one with this slot
+    #[arg(long, value_name = "SLOT", env = "KGATE_OPT_SLOT", requires = "gate")]
+    slot: Option<u32>,
     /// Do not ask whether it is meant
     #[arg(short, long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_YES")]
     yes: bool,
     #[command(flatten)]
     asked: AskedNode,
+}
+
+impl EvictArgs {
+    fn permit_wish(&self, only_say: bool) -> api::EvictPermitRequest {
+        let (permit, gate, slot) = (self.permit, self.gate.clone().unwrap_or_default(), self.slot);
+        api::EvictPermitRequest { permit, gate, slot, only_say }
+    }
 }
 
 pub(crate) fn run(args: &EvictArgs) -> Outcome {
@@ -34,14 +50,21 @@ pub(crate) fn run(args: &EvictArgs) -> Outcome {
             Ok(operators) => operators,
             Err(error) => return Ok(said_no(&error)),
         };
-        match operators.before_evict(&args.which).await {
+        let before = match &args.which {
+            Some(node) => operators.before_evict(node).await,
+            None => operators.evict_permit(args.permit_wish(true)).await,
+        };
+        match before {
             Ok(before) => say(&before.text),
             Err(error) => return Ok(said_no(&error)),
         }
         if !args.yes && !is_meant()? {
             return Ok(ExitCode::from(1));
         }
-        Ok(done(operators.evict(&args.which).await))
+        Ok(done(match &args.which {
+            Some(node) => operators.evict(node).await,
+            None => operators.evict_permit(args.permit_wish(false)).await,
+        }))
     })?
 }
 

@@ -16,6 +16,7 @@ mod local;
 mod members;
 mod node;
 mod parse;
+mod permits;
 mod run;
 mod scenario;
 mod set;
@@ -54,9 +55,17 @@ fn main() -> ExitCode {
         }
         Command::Acquire(args) => {
             let given = matches.subcommand_matches("acquire").expect("that is what was matched");
-            run::hold::acquire(&args, given).map_err(Failure::Usage)
+            if args.is_kept() {
+                permits::acquire(&args, given)
+            } else {
+                run::hold::acquire(&args, given).map_err(Failure::Usage)
+            }
         }
-        Command::Release(args) => run::hold::release(&args).map_err(Failure::Usage),
+        Command::Renew(args) => permits::renew(&args),
+        Command::Release(args) => match permits::read(&args.token) {
+            Some(permit) => permits::release(permit, &args.asked),
+            None => run::hold::release(&args).map_err(Failure::Usage),
+        },
         Command::Sim(args) => {
             let given = matches.subcommand_matches("sim").expect("that is what was matched");
             sim::run(&args, given)

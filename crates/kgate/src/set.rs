@@ -27,8 +27,11 @@ pub(crate) struct SetArgs {
     #[arg(value_name = "NAME")]
     name: String,
     /// How many may be through at once from now on
-    #[arg(short = 'k', value_name = "K", env = "KGATE_OPT_K")]
-    k: u32,
+    #[arg(short = 'k', value_name = "K", env = "KGATE_OPT_K", required_unless_present = "policy")]
+    k: Option<u32>,
+    /// What becomes of the slots of a silent holder: lease, they return when its node is evicted; hold, they stay taken until it gives them back
+    #[arg(long, value_enum, env = "KGATE_OPT_POLICY")]
+    policy: Option<crate::run::options::Policy>,
     /// Return as soon as it is agreed on, though more may still be held
     #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_NO_WAIT", conflicts_with = "wait")]
     no_wait: bool,
@@ -48,7 +51,10 @@ pub(crate) fn run(args: &SetArgs) -> Outcome {
         Err(code) => return Ok(code),
     };
     let wait_ms = args.wait.map_or(0, |wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1));
-    let wish = api::SetGateRequest { gate: args.name.clone(), k: args.k, no_wait: args.no_wait, wait_ms };
+    let policy = args.policy.map_or(api::Policy::Any, Into::into).into();
+    let (k, keep_k) = (args.k.unwrap_or(0), args.k.is_none());
+    let wish =
+        api::SetGateRequest { gate: args.name.clone(), k, no_wait: args.no_wait, wait_ms, policy, keep_k };
     block_on(async {
         let reply = match Operators::connect(&address).await {
             Ok(mut operators) => operators.set(wish).await,

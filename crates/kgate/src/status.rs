@@ -166,6 +166,8 @@ fn show(reply: &api::StatusReply, json: bool) -> Result<(), Failure> {
     }
     for gate in &reply.gates {
         let taken: u32 = gate.holders.iter().map(|holder| holder.permits).sum();
+        let held: usize = gate.held.iter().map(|held| held.slots.len()).sum();
+        let taken = u64::from(taken) + held as u64;
         writeln!(
             out,
             "{}  k {}  {taken} taken  {} waiting  ({})",
@@ -180,6 +182,20 @@ fn show(reply: &api::StatusReply, json: bool) -> Result<(), Failure> {
             let fence = holder.fence.as_deref().unwrap_or("-");
             let cut = if holder.cut_off { "  (connection cut)" } else { "" };
             writeln!(out, "  {place:<8} {}  fence {fence}{cut}", client(holder))?;
+        }
+        for held in &gate.held {
+            let slots: Vec<String> = held.slots.iter().map(u32::to_string).collect();
+            let seconds = |span: u64| span / 1_000_000_000;
+            let end = held
+                .ttl_left_ns
+                .map_or_else(|| "no end".to_owned(), |left| format!("{} s left", seconds(left)));
+            let place = format!("slot {}", slots.join(","));
+            let (permit, holder, since, fence) =
+                (held.permit, &held.holder, seconds(held.since_ns), &held.fence);
+            writeln!(
+                out,
+                "  {place:<8} held by the log as permit {permit} for {holder}, {since} s, {end}  fence {fence}"
+            )?;
         }
         for (place, waiter) in gate.waiting.iter().enumerate() {
             writeln!(out, "  {:<8} {}", format!("queue {}", place + 1), client(waiter))?;

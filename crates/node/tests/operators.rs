@@ -157,7 +157,7 @@ async fn a_live_node_is_evicted() {
 async fn another_k() {
     let cluster = Cluster::start(3).await;
     let first = cluster.acquire(0, 1).await;
-    let wish = |k, wait_ms| api::SetGateRequest { gate: "gpu".into(), k, no_wait: false, wait_ms };
+    let wish = |k, wait_ms| api::SetGateRequest { gate: "gpu".into(), k, wait_ms, ..Default::default() };
     let mut operators = cluster.operators(2).await;
     let reply = operators.set(wish(2, 30_000)).await.unwrap();
     assert!(reply.drained && reply.k_before == 1, "{reply:?}");
@@ -191,7 +191,7 @@ async fn no_quorum() {
     drop((cluster.nodes[1].take(), cluster.nodes[2].take()));
     let mut operators = cluster.operators(0).await;
     let (why, text) = until(|| async {
-        let set = api::SetGateRequest { gate: "gpu".into(), k: 2, no_wait: true, wait_ms: 0 };
+        let set = api::SetGateRequest { gate: "gpu".into(), k: 2, no_wait: true, ..Default::default() };
         Some(refusal(cluster.operators(0).await.set(set).await)).filter(|(_, text)| text.contains("1, 2"))
     })
     .await;

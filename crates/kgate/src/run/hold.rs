@@ -189,7 +189,7 @@ fn socket_of(token: &str) -> io::Result<PathBuf> {
     Ok(folder.join(token))
 }
 
-fn new_token() -> io::Result<String> {
+pub(crate) fn new_token() -> io::Result<String> {
     let mut bytes = [0; 16];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(format!("{:032x}", u128::from_ne_bytes(bytes)))

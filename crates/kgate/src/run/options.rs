@@ -64,9 +64,45 @@ Example:
 pub(crate) struct AcquireArgs {
     #[command(flatten)]
     pub(crate) ask: AskArgs,
+    /// The cluster holds the permit by itself, without a process here: until `kgate release TOKEN` at any node, or for so long without `kgate renew TOKEN`
+    #[arg(long, value_name = "DUR", value_parser = duration, env = "KGATE_OPT_TTL")]
+    pub(crate) ttl: Option<Duration>,
+    /// With hold, the cluster holds the permit by itself until `kgate release TOKEN`; the gate must have that policy, and a new one gets it
+    #[arg(long, value_enum, env = "KGATE_OPT_POLICY")]
+    pub(crate) policy: Option<Policy>,
     /// Print one JSON object: token, gate, slots, k, fence, node
     #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_JSON")]
     pub(crate) json: bool,
+}
+
+impl AcquireArgs {
+    /// The gate's policy must be `hold`.
+    pub(crate) fn is_hold(&self) -> bool {
+        self.policy == Some(Policy::Hold)
+    }
+
+    /// The cluster holds the permit, and no process here.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.ttl.is_some() || self.is_hold()
+    }
+}
+
+/// What becomes of the slots of a holder that is silent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Policy {
+    /// They return when its node is evicted
+    Lease,
+    /// They stay taken until it gives them back, or an operator does
+    Hold,
+}
+
+impl From<Policy> for kgate_client::api::Policy {
+    fn from(policy: Policy) -> Self {
+        match policy {
+            Policy::Lease => Self::Lease,
+            Policy::Hold => Self::Hold,
+        }
+    }
 }
 
 /// `kgate release TOKEN`.
@@ -75,6 +111,8 @@ pub(crate) struct ReleaseArgs {
     /// What `kgate acquire` printed
     #[arg(value_name = "TOKEN")]
     pub(crate) token: String,
+    #[command(flatten)]
+    pub(crate) asked: crate::status::AskedNode,
 }
 
 /// What is asked for, by every command that asks for a permit.

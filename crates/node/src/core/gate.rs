@@ -399,6 +399,8 @@ impl Gate {
             protocol: self.definition.protocol.clone(),
             author: self.definition.author.clone(),
             version: 0,
+            held: Vec::new(),
+            policy: self.definition.policy,
             holders: holders.collect(),
             waiting: waiting.collect(),
             lacking: seen.lacking,

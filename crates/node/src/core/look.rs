@@ -106,7 +106,11 @@ impl Core {
         gates
             .filter_map(|gate| {
                 let view = self.gates.get(&gate.id)?.view(now, self.settings.me, cut_off);
-                Some(GateView { version: self.version_of(gate.id), ..view })
+                Some(GateView {
+                    version: self.version_of(gate.id),
+                    held: self.held_views(now, gate.id),
+                    ..view
+                })
             })
             .collect()
     }

@@ -34,7 +34,7 @@ pub use look::Report;
 pub use park::Parked;
 pub use secret::Secret;
 pub use sessions::Terms;
-pub use view::{Client, GateView, Process, Who};
+pub use view::{Client, GateView, HeldView, Process, Who};
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,6 @@
 //! What people may see of a gate: holders, the queue, and what stands in the way.
 
+use kgate_control::state::Policy;
 use kgate_core::{NodeId, Time};
 use serde::{Deserialize, Serialize};
 
@@ -70,6 +71,25 @@ pub struct Client {
     pub cut_off: bool,
 }
 
+/// A permit that the log holds, as one node knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldView {
+    /// Its name, at all nodes.
+    pub permit: u64,
+    /// Its slots.
+    pub slots: Vec<u32>,
+    /// Its fence, as 32 hexadecimal digits.
+    pub fence: String,
+    /// For whom, as it was said.
+    pub holder: String,
+    /// The node that decided it.
+    pub node: NodeId,
+    /// For how long this node knows of it, in nanoseconds.
+    pub since: u64,
+    /// Its time to live, and what is left of it as this node counts, in nanoseconds.
+    pub ttl: Option<(u64, u64)>,
+}
+
 /// One gate, as one node sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateView {
@@ -85,6 +105,10 @@ pub struct GateView {
     pub version: u64,
     /// Who holds something, through this node.
     pub holders: Vec<Client>,
+    /// What the log holds.
+    pub held: Vec<HeldView>,
+    /// What becomes of a silent holder's slots.
+    pub policy: Policy,
     /// Who waits at this node, in order.
     pub waiting: Vec<Client>,
     /// Whose answer this node still lacks, or who stands in its way.

@@ -166,11 +166,19 @@ fn secret_of(bytes: &[u8]) -> Option<Secret> {
 }
 
 /// The policy that a client wants, if it says so.
-fn policy_of(policy: i32) -> Option<Policy> {
+pub(super) fn policy_of(policy: i32) -> Option<Policy> {
     match v1::Policy::try_from(policy) {
         Ok(v1::Policy::Lease) => Some(Policy::Lease),
         Ok(v1::Policy::Hold) => Some(Policy::Hold),
         Ok(v1::Policy::Any) | Err(_) => None,
+    }
+}
+
+/// The same as it is told.
+pub(super) fn policy(policy: Policy) -> v1::Policy {
+    match policy {
+        Policy::Lease => v1::Policy::Lease,
+        Policy::Hold => v1::Policy::Hold,
     }
 }
 

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use kgate_api::v1;
 use kgate_core::NodeId;
 
-use super::Desk;
-use crate::core::{Client, ControlView, GateView, Process, Report};
+use super::{Desk, grpc};
+use crate::core::{Client, ControlView, GateView, HeldView, Process, Report};
 
 /// The answer to whoever asked.
 pub(super) fn of(report: Report, desk: &Desk) -> v1::StatusReply {
@@ -23,11 +23,15 @@ pub(super) fn of(report: Report, desk: &Desk) -> v1::StatusReply {
             }
         }
         crashed.extend(who.crashed.iter().map(|node| node.0));
-        for GateView { name, permits, protocol, author, holders, waiting, lacking, version: _ } in views {
-            let status =
-                v1::GateStatus { name: name.clone(), k: permits, protocol, author, ..Default::default() };
+        for view in views {
+            let GateView { name, permits, protocol, author, holders, waiting, lacking, held, policy, .. } =
+                view;
+            let policy = grpc::policy(policy).into();
+            let (k, empty) = (permits, v1::GateStatus::default());
+            let status = v1::GateStatus { name: name.clone(), k, protocol, author, policy, ..empty };
             let status = gates.entry(name.clone()).or_insert(status);
             status.holders.extend(holders.into_iter().map(client));
+            held.into_iter().for_each(|held| add_held(&mut status.held, held));
             if !waiting.is_empty() {
                 status.lacking.extend(lacking.iter().map(|node| node.0));
             }
@@ -35,6 +39,7 @@ pub(super) fn of(report: Report, desk: &Desk) -> v1::StatusReply {
         }
     }
     for (name, status) in &mut gates {
+        status.held.sort_by_key(|held| held.slots.first().copied());
         status.holders.sort_by_key(|holder| (holder.slots.first().copied(), holder.node));
         status.lacking.sort_unstable();
         status.lacking.dedup();
@@ -52,6 +57,28 @@ pub(super) fn of(report: Report, desk: &Desk) -> v1::StatusReply {
         members,
         standings,
     }
+}
+
+/// All nodes tell of the same: who has known of it for longest, and has counted least of its time, knows best.
+fn add_held(all: &mut Vec<v1::HeldPermit>, held: HeldView) {
+    let HeldView { permit, slots, fence, holder, node, since, ttl } = held;
+    let left = ttl.map(|(_, left)| left);
+    if let Some(known) = all.iter_mut().find(|known| known.permit == permit) {
+        known.since_ns = known.since_ns.max(since);
+        known.ttl_left_ns = known.ttl_left_ns.max(left);
+        return;
+    }
+    let (node, ttl_ns) = (node.0, ttl.map(|(whole, _)| whole));
+    all.push(v1::HeldPermit {
+        permit,
+        slots,
+        fence,
+        holder,
+        node,
+        since_ns: since,
+        ttl_ns,
+        ttl_left_ns: left,
+    });
 }
 
 fn shown((node, incarnation, suspected): &(NodeId, u32, bool), view: &ControlView) -> v1::Peer {
@@ -75,6 +102,7 @@ pub(super) fn same(one: &v1::StatusReply, other: &v1::StatusReply) -> bool {
         let mut reply = reply.clone();
         for gate in &mut reply.gates {
             gate.holders.iter_mut().chain(&mut gate.waiting).for_each(|client| client.since_ns = 0);
+            gate.held.iter_mut().for_each(|held| (held.since_ns, held.ttl_left_ns) = (0, None));
         }
         for standing in &mut reply.standings {
             (standing.lease_left_ns, standing.applied) = (standing.lease_left_ns.min(1), 0);

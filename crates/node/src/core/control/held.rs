@@ -16,7 +16,7 @@ use super::gates::Purpose;
 use crate::core::clients::{Kept, PermitWord, Why};
 use crate::core::gate::Deciding;
 use crate::core::timers::Due;
-use crate::core::{Action, ClientId, Core, GateId, RequestKey, Secret, Tell};
+use crate::core::{Action, ClientId, Core, GateId, HeldView, RequestKey, Secret, Tell};
 
 impl Core {
     /// What an entry changes of permits, before all else that it changes: slots are reserved before anybody is gone, and own grants given up only then.
@@ -182,6 +182,7 @@ impl Core {
     fn freed(&mut self, id: PermitId, how: &Freed, actions: &mut Vec<Action>) {
         self.timers.disarm(&Due::Expire(id.0));
         let Some(control) = &mut self.control else { return };
+        control.known.remove(&id);
         let Some(key) = control.attached.remove(&id) else { return };
         let text = match how {
             Freed::Released => return,
@@ -195,7 +196,8 @@ impl Core {
 
     /// The time to live of a permit begins anew, on this node's clock: it has heard of it now, so it counts too long rather than too short.
     fn count(&mut self, now: Time, id: PermitId) {
-        let Some(control) = &self.control else { return };
+        let Some(control) = &mut self.control else { return };
+        control.known.entry(id).or_insert((now, now)).1 = now;
         let Some(ttl) = control.picture.permits.get(&id).and_then(|permit| permit.ttl) else { return };
         let wait = control.stretched(ttl);
         #[cfg(test)]
@@ -203,6 +205,26 @@ impl Core {
         // Not all at once: the first is enough.
         let spread = Span(control.timing.lease.0 / 2);
         self.timers.arm(now, Due::Expire(id.0), wait, wait + spread);
+    }
+
+    /// What people may see of it.
+    pub(in crate::core) fn held_views(&self, now: Time, gate: GateId) -> Vec<HeldView> {
+        let Some(control) = &self.control else { return Vec::new() };
+        let permits = control.picture.permits.iter().filter(|(_, permit)| permit.gate.0 == gate.0);
+        let view = |(id, permit): (&PermitId, &Permit)| {
+            let (since, counted) = control.known.get(id).copied().unwrap_or((now, now));
+            let left = |ttl: Span| (ttl.0, ttl.0.saturating_sub(now.since(counted).0));
+            HeldView {
+                permit: id.0,
+                slots: permit.slots.clone(),
+                fence: format!("{:032x}", permit.fence.0),
+                holder: permit.holder.clone(),
+                node: permit.by.0,
+                since: now.since(since).0,
+                ttl: permit.ttl.map(left),
+            }
+        };
+        permits.map(view).collect()
     }
 
     /// This node has been away: it counts anew for all of them.

@@ -81,6 +81,8 @@ pub(super) struct Control {
     asked: u64,
     /// What was proposed and is not answered.
     open: BTreeMap<u64, Purpose>,
+    /// Since when this node knows of each permit, and since when it counts its time to live.
+    known: BTreeMap<PermitId, (Time, Time)>,
     /// What the log holds, decided here, and nobody wants any more.
     unwanted: BTreeSet<PermitId>,
     /// Who here is told when the log holds a permit no more.
@@ -130,6 +132,7 @@ impl Control {
             no_quorum: None,
             asked: 0,
             open: BTreeMap::new(),
+            known: BTreeMap::new(),
             unwanted: BTreeSet::new(),
             attached: BTreeMap::new(),
         };

@@ -57,6 +57,11 @@ impl Operators for Api {
         Ok(Response::new(operator.evict(&node, only_say).await?))
     }
 
+    async fn evict_permit(&self, request: Request<v1::EvictPermitRequest>) -> Replied<v1::DoneReply> {
+        let operator = Operator::admit(&self.0, &caller(&request), Need::OperateAll).await?;
+        Ok(Response::new(operator.evict_permit(request.into_inner()).await?))
+    }
+
     async fn set_gate(&self, request: Request<v1::SetGateRequest>) -> Replied<v1::SetGateReply> {
         let who = caller(&request);
         let wish = request.into_inner();

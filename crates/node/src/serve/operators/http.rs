@@ -5,7 +5,7 @@
 //! POST   /v1/members?name=NAME&address=HOST:PORT a node may take part: the token that it starts with
 //! DELETE /v1/members/NODE                        it takes part no more
 //! POST   /v1/members/NODE/promote                it votes; /demote: it does not; /evict: what it holds comes back
-//! POST   /v1/set/NAME?k=K&no_wait=&wait_ms=      another k for a gate
+//! POST   /v1/set/NAME?k=K&policy=&no_wait=&wait_ms=   another k or policy for a gate
 //! GET    /v1/timing                              the numbers of the leases
 //! ```
 
@@ -97,7 +97,8 @@ async fn change(
 
 #[derive(Debug, Deserialize)]
 struct Wish {
-    k: u32,
+    k: Option<u32>,
+    policy: Option<String>,
     #[serde(default)]
     no_wait: bool,
     #[serde(default)]
@@ -108,10 +109,18 @@ async fn set(
     State(desk): State<Desk>,
     Extension(who): Extension<Identity>,
     Path(gate): Path<String>,
-    Query(Wish { k, no_wait, wait_ms }): Query<Wish>,
+    Query(Wish { k, policy, no_wait, wait_ms }): Query<Wish>,
 ) -> Replied {
     let operator = Operator::admit(&desk, &who, Need::Operate(&gate)).await?;
-    Ok(Json(json::set(&operator.set(v1::SetGateRequest { gate, k, no_wait, wait_ms }).await?)))
+    let policy = match policy.as_deref() {
+        None => v1::Policy::Any,
+        Some("lease") => v1::Policy::Lease,
+        Some("hold") => v1::Policy::Hold,
+        Some(other) => return Err(Failed::Wrong(format!("a policy is lease or hold, not `{other}`"))),
+    };
+    let (keep_k, k, policy) = (k.is_none(), k.unwrap_or(0), policy.into());
+    let wish = v1::SetGateRequest { gate, k, no_wait, wait_ms, policy, keep_k };
+    Ok(Json(json::set(&operator.set(wish).await?)))
 }
 
 async fn timing(State(desk): State<Desk>, Extension(who): Extension<Identity>) -> Answer<String> {

@@ -3,12 +3,13 @@
 //! Everything goes through the agreed log, from whichever node is asked, and is compare-and-set there: said twice it is done once. What takes time is waited for
 //! here, and whoever gives up waiting loses nothing but the answer.
 //!
-//! - `members.rs`: who takes part and who votes; `set.rs`: another k, and when it is true everywhere;
+//! - `members.rs`: who takes part and who votes; `permits.rs`: what the log holds; `set.rs`: another k, and when it is true everywhere;
 //! - `grpc.rs`, `http.rs`: the ways in.
 
 mod grpc;
 pub(super) mod http;
 mod members;
+mod permits;
 mod set;
 
 use std::time::Duration;

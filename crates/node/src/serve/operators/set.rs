@@ -10,6 +10,7 @@ use kgate_control::state::{Command, Done, Gate, Picture};
 
 use super::{Answer, Failed, Operator};
 use crate::core::Report;
+use crate::serve::grpc::policy_of;
 
 /// So long is waited if nobody says how long.
 const WAIT: Duration = Duration::from_secs(3600);
@@ -19,15 +20,16 @@ const AGAIN: Duration = Duration::from_millis(100);
 impl Operator {
     /// Sets k, and waits until it is so.
     pub(super) async fn set(&self, wish: v1::SetGateRequest) -> Answer<v1::SetGateReply> {
-        let v1::SetGateRequest { gate: name, k, no_wait, wait_ms } = wish;
+        let v1::SetGateRequest { gate: name, k, no_wait, wait_ms, policy, keep_k } = wish;
         let before = self.read().await?;
         let Some(gate) = before.gate(&name).cloned() else {
             return Err(Failed::NotFound(format!(
                 "there is no gate `{name}`: `kgate run {name} -k {k} -- CMD` makes it"
             )));
         };
+        let (k, policy) = (if keep_k { gate.k } else { k }, policy_of(policy));
         let version = Some(gate.version);
-        let set = Command::SetGate { name, k: Some(k), policy: None, version, author: self.author.clone() };
+        let set = Command::SetGate { name, k: Some(k), policy, version, author: self.author.clone() };
         let version = match self.log.propose(set).await {
             Ok(Done::Gate { version, .. }) => version,
             Ok(_) => return Err(Failed::Wrong("the log answered something else".to_owned())),
