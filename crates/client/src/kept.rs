@@ -94,12 +94,9 @@ impl Kept {
         A: TryInto<Address>,
         Error: From<A::Error>,
     {
-        match word(address.try_into()?, permit, secret, false).await? {
-            Told::Kept(v1::PermitKept { kept, .. }) => {
-                Ok(kept.and_then(|kept| kept.ttl_ns).map(Duration::from_nanos))
-            }
-            told => Err(refused(told)),
-        }
+        let told = word(address.try_into()?, permit, secret, false).await?;
+        let Told::Kept(v1::PermitKept { kept, .. }) = told else { return Err(refused(told)) };
+        Ok(kept.and_then(|kept| kept.ttl_ns).map(Duration::from_nanos))
     }
 
     /// Whatever was done with it is over. Again is the same.
@@ -108,10 +105,9 @@ impl Kept {
         A: TryInto<Address>,
         Error: From<A::Error>,
     {
-        match word(address.try_into()?, permit, secret, true).await? {
-            Told::Released(_) => Ok(()),
-            told => Err(refused(told)),
-        }
+        let told = word(address.try_into()?, permit, secret, true).await?;
+        let Told::Released(_) = told else { return Err(refused(told)) };
+        Ok(())
     }
 }
 

@@ -63,7 +63,7 @@ fn main() -> ExitCode {
         }
         Command::Renew(args) => permits::renew(&args),
         Command::Release(args) => match permits::read(&args.token) {
-            Some(permit) => permits::release(permit, &args.asked),
+            Some(permit) => permits::release(permit, &args),
             None => run::hold::release(&args).map_err(Failure::Usage),
         },
         Command::Sim(args) => {

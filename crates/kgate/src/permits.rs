@@ -11,8 +11,8 @@ use serde_json::json;
 
 use crate::run::hold::new_token;
 use crate::run::keeper::Wait;
-use crate::run::options::AcquireArgs;
-use crate::status::{AskedNode, block_on, said_no, say};
+use crate::run::options::{AcquireArgs, ReleaseArgs};
+use crate::status::{AskedNode, address, block_on, said_no, say};
 use crate::{Failure, Outcome, local};
 
 /// `kgate renew TOKEN`.
@@ -115,8 +115,8 @@ pub(crate) fn renew(args: &RenewArgs) -> Outcome {
 }
 
 /// `kgate release` of a permit that the log holds.
-pub(crate) fn release((permit, secret): (u64, u128), asked: &AskedNode) -> Outcome {
-    let address = match asked.address() {
+pub(crate) fn release((permit, secret): (u64, u128), args: &ReleaseArgs) -> Outcome {
+    let address = match address(args.node.clone(), &args.credentials) {
         Ok(address) => address,
         Err(code) => return Ok(code),
     };

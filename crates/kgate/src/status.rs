@@ -53,12 +53,19 @@ pub(crate) struct AskedNode {
 
 impl AskedNode {
     pub(crate) fn address(&self) -> Result<Address, ExitCode> {
-        let address = self.node.clone().or_else(local::running).ok_or_else(|| {
-            say("no node runs on this machine for this user: name one with --node, or start something with kgate run");
-            ExitCode::from(NO_NODE)
-        })?;
-        self.credentials.at(&address).map_err(|error| said_no(&error))
+        address(self.node.clone(), &self.credentials)
     }
+}
+
+/// The node that was named, or that of this machine or user.
+pub(crate) fn address(node: Option<String>, credentials: &CredentialArgs) -> Result<Address, ExitCode> {
+    let address = node.or_else(local::running).ok_or_else(|| {
+        say(
+            "no node runs on this machine for this user: name one with --node, or start something with kgate run",
+        );
+        ExitCode::from(NO_NODE)
+    })?;
+    credentials.at(&address).map_err(|error| said_no(&error))
 }
 
 pub(crate) fn say(text: &str) {

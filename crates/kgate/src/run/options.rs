@@ -111,8 +111,11 @@ pub(crate) struct ReleaseArgs {
     /// What `kgate acquire` printed
     #[arg(value_name = "TOKEN")]
     pub(crate) token: String,
+    /// For a permit that the cluster holds, any node: HOST:PORT, https://HOST:PORT or unix:PATH [default: the node of this machine or of this user]
+    #[arg(long, value_name = "ADDR", env = "KGATE_OPT_NODE")]
+    pub(crate) node: Option<String>,
     #[command(flatten)]
-    pub(crate) asked: crate::status::AskedNode,
+    pub(crate) credentials: CredentialArgs,
 }
 
 /// What is asked for, by every command that asks for a permit.
