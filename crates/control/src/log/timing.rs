@@ -55,7 +55,7 @@ impl LogTiming {
 /// So many writes fit into the shortest time without a leader.
 const WRITES: u64 = 8;
 /// At most by so much are times stretched.
-const STRETCH: u64 = 5;
+const STRETCH: u64 = 20;
 
 impl Default for LogTiming {
     fn default() -> Self {
