@@ -42,18 +42,32 @@ pub(crate) struct NodeArgs {
     local: bool,
 }
 
-pub(crate) fn run(args: &NodeArgs) -> Outcome {
-    let config = match &args.config {
-        Some(path) => Config::read(path).map_err(|error| Failure::Usage(error.to_string()))?,
-        None => local::config()?,
-    };
-    let filter = EnvFilter::try_from_env("KGATE_OPT_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+/// What is logged.
+const LOG: &str = "KGATE_OPT_LOG";
+
+/// Logs go to standard error.
+fn log(filter: EnvFilter) {
     let log =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
     // No colours in a file; and with `NO_COLOR` in none at all.
     let colours =
         std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty());
     log.with_ansi(colours).init();
+}
+
+/// Logs what the environment asks for; nothing, if it does not.
+pub(crate) fn log_if_asked() {
+    if let Ok(filter) = EnvFilter::try_from_env(LOG) {
+        log(filter);
+    }
+}
+
+pub(crate) fn run(args: &NodeArgs) -> Outcome {
+    let config = match &args.config {
+        Some(path) => Config::read(path).map_err(|error| Failure::Usage(error.to_string()))?,
+        None => local::config()?,
+    };
+    log(EnvFilter::try_from_env(LOG).unwrap_or_else(|_| EnvFilter::new("info")));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let crash_stop = config.nodes.len() > 1 && config.faults == Some(Faults::CrashStop);
     let code = runtime.block_on(async {

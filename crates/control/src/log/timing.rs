@@ -53,9 +53,9 @@ impl LogTiming {
 }
 
 /// So many writes fit into the shortest time without a leader.
-const WRITES: u64 = 8;
+const WRITES: u64 = 16;
 /// At most by so much are times stretched.
-const STRETCH: u64 = 20;
+const STRETCH: u64 = 12;
 
 impl Default for LogTiming {
     fn default() -> Self {
@@ -72,8 +72,8 @@ mod tests {
     fn slow_disks() {
         let with = |milliseconds| LogTiming::DEFAULT.with_disk(Span(milliseconds * MILLISECOND));
         assert_eq!(with(0), LogTiming::DEFAULT);
-        assert_eq!(with(75), LogTiming::DEFAULT);
-        assert_eq!(with(100).election_min, LogTiming::DEFAULT.election_min.times(2));
+        assert_eq!(with(37), LogTiming::DEFAULT);
+        assert_eq!(with(50).election_min, LogTiming::DEFAULT.election_min.times(2));
         assert_eq!(with(100_000).heartbeat, LogTiming::DEFAULT.heartbeat.times(STRETCH));
     }
 }
