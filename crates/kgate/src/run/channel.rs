@@ -36,6 +36,8 @@ pub(crate) enum ToGuard {
     },
     /// A signal that came before the front knew of CMD.
     Signal(i32),
+    /// Said before the front stops CMD in the guard's place: whatever end of CMD is seen from then on, the permit was lost.
+    Stopping,
 }
 
 /// From the guard to the front.

@@ -244,11 +244,13 @@ impl Front {
                 Verdict::Fine => {}
                 Verdict::Term if !self.told && now >= self.term_at() => {
                     self.told = true;
+                    self.tell_guard();
                     let _gone = kill_process_group(command, process::Signal::TERM);
                     let _gone = kill_process_group(command, process::Signal::CONT);
                 }
                 Verdict::Term => {}
                 Verdict::Kill => {
+                    self.tell_guard();
                     let tree = Tree::own_and_below(self.guard);
                     // We may have been frozen too: then it has its time from now on.
                     let patience = self.until.max(now) + self.margins.kill;
@@ -281,6 +283,11 @@ impl Front {
             (self.open)().release_for_the_dead(&self.ticket, self.margins.grace);
         }
         End::Lost(why.to_owned())
+    }
+
+    /// That CMD ends by us, before it does: the guard may wake in between, and would take it for CMD's own end. One that cannot be told does not wake.
+    fn tell_guard(&self) {
+        let _dead = self.channel.send(&ToGuard::Stopping, &[]);
     }
 
     /// The guard sends the TERM. A quarter of the grace later it is frozen, and we do.

@@ -40,6 +40,8 @@ use super::{exit, words};
 /// A node that does not answer a release is told by our silence in the end.
 const RELEASE_MAX: Duration = Duration::from_secs(1);
 
+const NOT_RENEWED: &str = "it was not renewed in time";
+
 /// `kgate guard CMD [ARG..]`.
 pub(crate) fn main(command: &[OsString], open: OpenKeeper) -> ExitCode {
     match Guard::start(command, open).and_then(|guard| guard.map_or(Ok(()), |mut guard| guard.work())) {
@@ -210,8 +212,9 @@ impl Guard {
         let command = WaitId::Pid(self.command);
         let no_wait = WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT | WaitIdOptions::EXITED;
         if let Some(status) = waitid(command, no_wait)? {
-            // What the stage had to say, it said before.
+            // What the stage had to say, it said before; so did the front, if it was the one who ended CMD.
             self.hear_stage()?;
+            self.hear_front()?;
             let end = match (status.exit_status(), status.terminating_signal()) {
                 (Some(code), _) => End::Exited(code),
                 (None, Some(signal)) => End::Killed(signal),
@@ -250,10 +253,14 @@ impl Guard {
             self.front_died();
             return Ok(());
         }
-        match front.channel.take()? {
-            Received::Message(ToGuard::Signal(signal), _) => self.forward(signal),
-            Received::Message(ToGuard::Hello { .. }, _) | Received::Nothing => {}
-            Received::Closed => self.front_died(),
+        while let Some(front) = &self.front {
+            match front.channel.take()? {
+                Received::Message(ToGuard::Signal(signal), _) => self.forward(signal),
+                Received::Message(ToGuard::Stopping, _) => self.lost(NOT_RENEWED.to_owned()),
+                Received::Message(ToGuard::Hello { .. }, _) => {}
+                Received::Nothing => break,
+                Received::Closed => self.front_died(),
+            }
         }
         Ok(())
     }
@@ -361,7 +368,7 @@ impl Guard {
             }
             Phase::Running => match self.margins.judge(self.until, now) {
                 Verdict::Fine => {}
-                Verdict::Term | Verdict::Kill => self.lost("it was not renewed in time".to_owned()),
+                Verdict::Term | Verdict::Kill => self.lost(NOT_RENEWED.to_owned()),
             },
             Phase::Releasing { give_up_at } if now >= *give_up_at => self.phase = Phase::Over,
             Phase::Asking { .. } | Phase::Sweeping(_) | Phase::Releasing { .. } | Phase::Over => {}
