@@ -139,7 +139,7 @@ fn parent_of(process: Pid) -> Option<Pid> {
 pub(crate) fn release(args: &ReleaseArgs) -> Result<ExitCode, String> {
     if args.token.len() != 32 || !args.token.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(format!(
-            "`{}` is not a token of kgate acquire: it has 32 hexadecimal digits",
+            "`{}` is no token of kgate acquire: it has 32 hexadecimal digits, or is permit-NUMBER-DIGITS",
             args.token
         ));
     }

@@ -53,10 +53,15 @@ For scripts that cannot put their work into one command. A process in the backgr
 script itself is not stopped if the permit is lost, so prefer `kgate run`, or hand the fence to what you guard. Exit codes are those of \
 `kgate run`; 121 of `kgate release` says that the permit was lost before.
 
-Example:
+With --ttl or --policy hold no process holds it: the log of the cluster does, until `kgate release TOKEN` at any node, until the time to live (a second to a year) \
+has passed without `kgate renew TOKEN`, or until an operator takes it back with `kgate evict --permit`. Node and network may fail meanwhile, and nothing stops the script.
+
+Examples:
   token=$(kgate acquire deploy -k 1) || exit
   ./deploy.sh
-  kgate release \"$token\"";
+  kgate release \"$token\"
+  A permit that outlives this machine's reboot:
+    kgate acquire reboots -k 1 --ttl 15m > /var/lib/reboot.token";
 
 /// `kgate acquire NAME ..`.
 #[derive(Debug, Args)]
