@@ -6,12 +6,15 @@ use std::time::Duration;
 use kgate_core::NodeId;
 use openraft::ServerState;
 use openraft::error::RaftError;
+use openraft::raft::AppendEntriesResponse;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::time::Instant;
 
+use super::elect::Heard;
 use super::post::Post;
 use super::raft::Raft;
 use super::shared::Shared;
+use super::store::Store;
 use super::timing::LogTiming;
 use super::wire::{Body, Envelope, Order, Reply, Request, Ruling, SNAPSHOT};
 use super::words::{Founding, LogStatus, NotDone};
@@ -37,10 +40,12 @@ pub(super) struct Engine {
     pub(super) store: StoreId,
     pub(super) timing: LogTiming,
     pub(super) raft: Raft,
+    pub(super) memory: Store,
     pub(super) post: Arc<Post>,
     pub(super) shared: Arc<Shared>,
     /// Held while this node changes who votes or listens.
     pub(super) changing: tokio::sync::Mutex<()>,
+    pub(super) heard: Heard,
 }
 
 impl Engine {
@@ -54,6 +59,7 @@ impl Engine {
         let [room, waiting_room] = [(); 2].map(|()| Arc::new(Semaphore::new(AT_ONCE)));
         let mut metrics = self.raft.metrics();
         let tending = tokio::spawn(Arc::clone(&self).tend());
+        let elections = tokio::spawn(Arc::clone(&self).elections());
         loop {
             status.send_if_modified(|status| {
                 let now = self.status();
@@ -84,6 +90,7 @@ impl Engine {
             }
         }
         tending.abort();
+        elections.abort();
         // Bounded: openraft waits for its own tasks, which may wait for peers.
         let _ = tokio::time::timeout(self.election_max(), self.raft.shutdown()).await;
         status.send_modify(|status| {
@@ -137,15 +144,31 @@ impl Engine {
     /// None: openraft has ended here, so this node is silent.
     async fn reply(&self, request: Request) -> Option<Reply> {
         match request {
-            Request::Vote(request) => self.raft.vote(request).await.ok().map(Reply::Vote),
-            Request::Append(request) => self.raft.append_entries(request).await.ok().map(Reply::Append),
+            Request::Vote(request) => {
+                let reply = self.raft.vote(request).await.ok()?;
+                if reply.vote_granted {
+                    self.heard.now();
+                }
+                Some(Reply::Vote(reply))
+            }
+            Request::Append(request) => {
+                let reply = self.raft.append_entries(request).await.ok()?;
+                if !matches!(reply, AppendEntriesResponse::HigherVote(_)) {
+                    self.heard.now();
+                }
+                Some(Reply::Append(reply))
+            }
+            Request::Canvass(last) => Some(Reply::Canvass(self.would_elect(last))),
             Request::Snapshot(request)
                 if request.offset.saturating_add(request.data.len() as u64) > SNAPSHOT =>
             {
                 None
             }
             Request::Snapshot(request) => match self.raft.install_snapshot(request).await {
-                Ok(reply) => Some(Reply::Snapshot(Ok(reply))),
+                Ok(reply) => {
+                    self.heard.now();
+                    Some(Reply::Snapshot(Ok(reply)))
+                }
                 Err(RaftError::APIError(error)) => Some(Reply::Snapshot(Err(error))),
                 Err(RaftError::Fatal(_)) => None,
             },

@@ -1,4 +1,4 @@
-//! The beginning of a cluster: its first voters learn each other's stores, write the same first entry, and agree on an id.
+//! The beginning of a cluster: its first voters learn each other's stores, the first of them writes the first entry, and all agree on an id.
 //!
 //! All of them must be there this once. From then on everybody knows with which store each of them votes, so that one that has lost its store is refused
 //! even by a voter that lacks everything but the first entry (rule R4).
@@ -37,7 +37,10 @@ impl Engine {
                 stores.insert(node, store);
                 self.agrees(node, &known, &stores)?;
             }
-            self.begin(&stores).await?;
+            // One writes the first entry, so that nobody stands against it; the others get it from there.
+            if voters.first() == Some(&self.me) {
+                self.begin(&stores).await?;
+            }
         }
         let found = Command::Found { cluster, name, nodes, terms };
         match self.order(Order::Propose(found), deadline).await? {

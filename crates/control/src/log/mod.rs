@@ -13,6 +13,7 @@
 //!
 //! Who listens to the log without a vote follows the directory: the leader takes up whoever is on it and drops whoever is not any more.
 
+mod elect;
 mod engine;
 mod found;
 mod machine;
@@ -40,6 +41,7 @@ use kgate_core::{NodeId, Span};
 use openraft::{EntryPayload, SnapshotPolicy};
 use tokio::sync::{mpsc, oneshot, watch};
 
+use self::elect::Heard;
 use self::engine::{ARRIVALS, Ask, Engine};
 use self::machine::{Machine, Recalled};
 use self::post::{Lines, Post};
@@ -100,8 +102,9 @@ impl Log {
     ) -> Result<Opened, LogError> {
         let path = folder.join("control.redb");
         let failed = |why: String| LogError { path: path.clone(), why };
+        let store::Found { mut store, id, thread: writer, sync } = store::open(folder, me)?;
+        let timing = timing.with_disk(sync);
         let config = config(timing, keeping).map_err(failed)?;
-        let store::Found { mut store, id, thread: writer } = store::open(folder, me)?;
         let recalled = Recalled::from(&store).map_err(failed)?;
         let picture = recalled.state.picture().clone();
         let shared = Arc::new(Shared::new(picture.clone(), recalled.roster()));
@@ -131,10 +134,22 @@ impl Log {
             };
             runtime.block_on(async {
                 let lines = Lines(Arc::clone(&post));
-                match Raft::new(me.0, Arc::new(config), lines, store, machine).await {
+                match Raft::new(me.0, Arc::new(config), lines, store.clone(), machine).await {
                     Ok(raft) => {
                         let changing = tokio::sync::Mutex::default();
-                        let engine = Arc::new(Engine { me, store: id, timing, raft, post, shared, changing });
+                        let heard = Heard::new();
+                        let engine = Engine {
+                            me,
+                            store: id,
+                            timing,
+                            raft,
+                            memory: store,
+                            post,
+                            shared,
+                            changing,
+                            heard,
+                        };
+                        let engine = Arc::new(engine);
                         status.send_replace(engine.status());
                         let _ = begun.send(Ok(()));
                         engine.run(asked, arrived, status).await;
@@ -274,8 +289,10 @@ fn config(timing: LogTiming, keeping: Keeping) -> Result<openraft::Config, Strin
     let config = openraft::Config {
         cluster_name: "kgate".to_owned(),
         heartbeat_interval: milliseconds(timing.heartbeat),
-        election_timeout_min: milliseconds(timing.election_min),
-        election_timeout_max: milliseconds(timing.election_max),
+        // Elections are begun by `elect`. For openraft the first is how long it waits for votes, the second how long it refuses to vote after it has heard a leader.
+        enable_elect: false,
+        election_timeout_min: milliseconds(timing.election_min).saturating_sub(1),
+        election_timeout_max: milliseconds(timing.election_min),
         install_snapshot_timeout: 2 * milliseconds(timing.election_max),
         max_payload_entries: 128,
         snapshot_policy: SnapshotPolicy::LogsSinceLast(keeping.snapshot_every),

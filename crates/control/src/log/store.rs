@@ -7,16 +7,18 @@
 use std::fmt::Debug;
 use std::ops::RangeBounds;
 use std::path::Path;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
-use kgate_core::NodeId;
+use kgate_core::{NodeId, Span};
 use openraft::storage::{LogFlushed, RaftLogStorage};
 use openraft::{EntryPayload, LogState, OptionalSend, RaftLogReader, StorageIOError, Vote};
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::raft::{Entry, LogId, SnapshotMeta, StorageError, Types};
 use super::shared::Shared;
@@ -29,6 +31,7 @@ const LOG: TableDefinition<u64, &[u8]> = TableDefinition::new("log");
 const FORMAT: &str = "format";
 const STORE: &str = "store";
 const NODE: &str = "node";
+const OPENED: &str = "opened";
 const VOTE: &str = "vote";
 const PURGED: &str = "purged";
 const APPLIED: &str = "applied";
@@ -59,6 +62,8 @@ pub(super) struct Found {
     pub(super) id: StoreId,
     /// Ends when all handles are gone.
     pub(super) thread: JoinHandle<()>,
+    /// So long took a write.
+    pub(super) sync: Span,
 }
 
 /// Opens or makes the store of that node.
@@ -70,13 +75,17 @@ pub(super) fn open(folder: &Path, me: NodeId) -> Result<Found, LogError> {
     // What was purged leaves holes; nobody reads or writes yet.
     database.compact().map_err(|error| failed(error.to_string()))?;
     let id = identify(&database, me, &path)?;
+    let begun = Instant::now();
+    // A write like any other, to see how long one takes.
+    write(&database, |write| put(write, OPENED, &())).map_err(failed)?;
+    let sync = Span(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
     let database = Arc::new(database);
     let (jobs, todo) = mpsc::channel::<Job>();
     let writer = Arc::clone(&database);
     let work = move || todo.into_iter().for_each(|job| job(&writer));
     let thread = std::thread::Builder::new().name("kgate-log-store".to_owned()).spawn(work);
     let thread = thread.map_err(|error| failed(error.to_string()))?;
-    Ok(Found { store: Store { database, jobs, shared: None }, id, thread })
+    Ok(Found { store: Store { database, jobs, shared: None }, id, thread, sync })
 }
 
 /// The id of the store, made with it.
@@ -138,6 +147,17 @@ impl Store {
         let read = self.database.begin_read().map_err(text)?;
         let facts = read.open_table(FACTS).map_err(text)?;
         facts.get(name).map_err(text)?.map(|bytes| decode(bytes.value())).transpose()
+    }
+
+    /// Where the log ends.
+    pub(super) fn last(&self) -> Result<Option<LogId>, Failure> {
+        let read = self.database.begin_read().map_err(text)?;
+        let log = read.open_table(LOG).map_err(text)?;
+        let last = log.last().map_err(text)?;
+        match last.map(|(_, bytes)| decode::<Entry>(bytes.value())).transpose()? {
+            Some(entry) => Ok(Some(entry.log_id)),
+            None => self.fact(PURGED),
+        }
     }
 
     /// Up to where the log is applied.
@@ -210,10 +230,23 @@ fn write<T>(
 ) -> Result<T, Failure> {
     let mut write = database.begin_write().map_err(text)?;
     write.set_durability(Durability::Immediate).map_err(text)?;
-    write.set_two_phase_commit(true);
     let result = change(&write)?;
     write.commit().map_err(text)?;
+    if cfg!(debug_assertions) {
+        slow_disk();
+    }
     Ok(result)
+}
+
+/// A build for development can be told that its disk is slow, in milliseconds a write.
+#[allow(clippy::disallowed_methods)] // It is meant to take time.
+fn slow_disk() {
+    static SLOW: OnceLock<Duration> = OnceLock::new();
+    let told = || std::env::var("KGATE_TEST_SLOW_DISK").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+    let slow = *SLOW.get_or_init(|| Duration::from_millis(told()));
+    if !slow.is_zero() {
+        std::thread::sleep(slow);
+    }
 }
 
 fn put(write: &WriteTransaction, name: &str, value: &impl Serialize) -> Result<(), Failure> {
@@ -263,13 +296,7 @@ impl RaftLogStorage<Types> for Store {
 
     async fn get_log_state(&mut self) -> Result<LogState<Types>, StorageError> {
         let state = || -> Result<LogState<Types>, Failure> {
-            let purged: Option<LogId> = self.fact(PURGED)?;
-            let read = self.database.begin_read().map_err(text)?;
-            let log = read.open_table(LOG).map_err(text)?;
-            let last = log.last().map_err(text)?;
-            let last = last.map(|(_, bytes)| decode::<Entry>(bytes.value())).transpose()?;
-            let last_log_id = last.map(|entry| entry.log_id).or(purged);
-            Ok(LogState { last_purged_log_id: purged, last_log_id })
+            Ok(LogState { last_purged_log_id: self.fact(PURGED)?, last_log_id: self.last()? })
         };
         state().map_err(|why| StorageIOError::read_logs(&io(why)).into())
     }

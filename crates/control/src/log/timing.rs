@@ -23,6 +23,25 @@ impl LogTiming {
     /// For leases of 700 ms.
     pub const FAST: Self = Self::milliseconds(40, 150, 300, 2000);
 
+    /// The same on a disk that takes so long for one write. A vote and an entry must be on disk before they count: times that leave no room for that would have
+    /// voters stand against each other for ever.
+    #[must_use]
+    pub fn with_disk(self, write: Span) -> Self {
+        let stretch = (WRITES * write.0).div_ceil(self.election_min.0.max(1)).clamp(1, STRETCH);
+        if stretch > 1 {
+            tracing::warn!(
+                "a write of the log takes {} ms on this disk: its heartbeats and elections take {stretch} times as long as on a quick one",
+                write.0 / MILLISECOND
+            );
+        }
+        Self {
+            heartbeat: self.heartbeat.times(stretch),
+            election_min: self.election_min.times(stretch),
+            election_max: self.election_max.times(stretch),
+            patience: self.patience,
+        }
+    }
+
     const fn milliseconds(heartbeat: u64, election_min: u64, election_max: u64, patience: u64) -> Self {
         Self {
             heartbeat: Span(heartbeat * MILLISECOND),
@@ -33,8 +52,28 @@ impl LogTiming {
     }
 }
 
+/// So many writes fit into the shortest time without a leader.
+const WRITES: u64 = 8;
+/// At most by so much are times stretched.
+const STRETCH: u64 = 20;
+
 impl Default for LogTiming {
     fn default() -> Self {
         Self::DEFAULT
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Quick disks change nothing; slow ones make room for their writes, within a bound.
+    #[test]
+    fn slow_disks() {
+        let with = |milliseconds| LogTiming::DEFAULT.with_disk(Span(milliseconds * MILLISECOND));
+        assert_eq!(with(0), LogTiming::DEFAULT);
+        assert_eq!(with(75), LogTiming::DEFAULT);
+        assert_eq!(with(100).election_min, LogTiming::DEFAULT.election_min.times(2));
+        assert_eq!(with(100_000).heartbeat, LogTiming::DEFAULT.heartbeat.times(STRETCH));
     }
 }

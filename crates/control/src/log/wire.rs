@@ -10,13 +10,13 @@ use openraft::raft::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::raft::Types;
+use super::raft::{LogId, Types};
 use super::words::Junk;
 use crate::roll::StoreId;
 use crate::state::{Command, Done, Void};
 
 /// The first byte of every message. Another version has another.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 /// The longest message.
 pub(super) const LONGEST: usize = 1 << 20;
 /// The longest piece of a snapshot.
@@ -50,6 +50,8 @@ pub(super) enum Request {
     Vote(VoteRequest<u32>),
     Append(AppendEntriesRequest<Types>),
     Snapshot(InstallSnapshotRequest<Types>),
+    /// Would you elect me, whose log ends there? Answered by `Reply::Canvass`.
+    Canvass(Option<LogId>),
     /// Which store have you, and whom do you know? Answered by `Reply::Hello`.
     Hello,
     /// For the leader; for so many milliseconds. Answered by `Reply::Order` when it is decided.
@@ -60,7 +62,7 @@ impl Request {
     /// Whether it is of the agreement itself.
     pub(super) fn is_raft(&self) -> bool {
         match self {
-            Self::Vote(_) | Self::Append(_) | Self::Snapshot(_) => true,
+            Self::Vote(_) | Self::Append(_) | Self::Snapshot(_) | Self::Canvass(_) => true,
             Self::Hello | Self::Order(..) => false,
         }
     }
@@ -71,6 +73,7 @@ pub(super) enum Reply {
     Vote(VoteResponse<u32>),
     Append(AppendEntriesResponse<u32>),
     Snapshot(Result<InstallSnapshotResponse<u32>, InstallSnapshotError>),
+    Canvass(bool),
     /// Whom the sender's log knows, with their stores; nobody, if it is empty.
     Hello(BTreeMap<NodeId, StoreId>),
     Order(Ruling),

@@ -22,7 +22,7 @@ pub(super) const FOLDER: &str = "kgate-demo-";
 /// The gate that everybody asks for.
 pub(crate) const GATE: &str = "demo";
 /// How long a few nodes may take to start and to find each other, on a machine that has other things to do; each of many may take a second more.
-const START: Duration = Duration::from_secs(30);
+const START: Duration = Duration::from_secs(90);
 /// Another program may take a port between our look and the node's start: then others are tried.
 const ATTEMPTS: u32 = 3;
 

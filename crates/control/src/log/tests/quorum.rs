@@ -34,6 +34,25 @@ async fn a_minority_decides_nothing() {
     assert_eq!(world.log(leader).read().await.unwrap().gate("build").unwrap().k, 2);
 }
 
+/// A voter that was cut off has not raised the term when it is back: the leader leads on.
+#[tokio::test]
+async fn who_was_away_disturbs_nobody() {
+    let world = World::founded("away", 3, 3).await;
+    let leader = world.leader(&[0, 1, 2]).await;
+    world.level(leader).await;
+    let away = (leader + 1) % 3;
+    let before = world.log(away).status().borrow().term;
+    world.cut(away, true);
+    // Long enough to stand several times.
+    let alone = world.log(away).propose_within(gate("build", 1), Span(3_000_000_000)).await;
+    assert!(matches!(alone, Err(NotDone::NoQuorum(_))), "{alone:?}");
+    assert_eq!(world.log(away).status().borrow().term, before, "nobody was asked to elect it");
+    world.cut(away, false);
+    world.log(away).propose(gate("build", 2)).await.unwrap();
+    assert_eq!(world.leader(&[0, 1, 2]).await, leader);
+    assert_eq!(world.log(leader).status().borrow().term, before);
+}
+
 /// Two voters: both are needed.
 #[tokio::test]
 async fn two_voters_need_each_other() {

@@ -93,6 +93,8 @@ impl Core {
                 control.joined |= node == control.me && takes_part;
                 if node != control.me {
                     self.others.insert(node);
+                    // Only those who take part are told who watches, and it is one of them only now.
+                    actions.extend(self.watch_letter().map(|letter| Action::Send(node, letter.bytes())));
                 }
                 if takes_part {
                     let life = view(at);

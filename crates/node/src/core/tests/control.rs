@@ -27,6 +27,26 @@ fn a_cluster_begins() {
     assert!(report.lease_left > 0);
 }
 
+/// Whoever watches from before anybody was a member is told what happens at all nodes, also at one that came back.
+#[test]
+fn who_watches_is_told() {
+    let mut world = World::quiet(3, 1);
+    world.run_until(60 * MILLISECOND);
+    world.watch(NodeId(0));
+    world.run_until(1200 * MILLISECOND);
+    world.acquire(1);
+    world.run_until(2 * SECOND);
+    assert!(world.granted(1).is_some());
+    assert!(world.has_changed(NodeId(0), 1200 * MILLISECOND));
+    world.kill(NodeId(1));
+    world.restart_after(NodeId(1), 0);
+    world.run_until(6 * SECOND);
+    world.acquire_another(1);
+    world.run_until(7 * SECOND);
+    assert!(world.inside(1));
+    assert!(world.has_changed(NodeId(0), 6 * SECOND));
+}
+
 /// E1 to E4, S1: the node of a holder is killed: the slot is granted again after W, and not before its client's time is over.
 #[test]
 fn a_killed_node_is_evicted() {

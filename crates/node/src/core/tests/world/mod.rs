@@ -173,6 +173,8 @@ pub(super) struct World {
     grants: BTreeMap<usize, (Vec<u32>, u128)>,
     refusals: BTreeMap<usize, (Why, String)>,
     pub(super) stopped: Vec<String>,
+    /// When whoever watches at a node was last told to look again.
+    changed: BTreeMap<NodeId, u64>,
 }
 
 impl World {
@@ -230,6 +232,7 @@ impl World {
             grants: BTreeMap::new(),
             refusals: BTreeMap::new(),
             stopped: Vec::new(),
+            changed: BTreeMap::new(),
         };
         for node in (0..nodes).map(NodeId) {
             let at = world.dice.below(50 * MILLISECOND);
@@ -368,7 +371,8 @@ impl World {
                     self.with(node, |core, now, actions| core.begin_life(now, life, start, actions));
                 }
                 Action::Stop(why) => self.stopped.push(why),
-                Action::Connect(..) | Action::Disconnect(_) | Action::Changed | Action::Opened(_) => {}
+                Action::Changed => drop(self.changed.insert(node, self.now)),
+                Action::Connect(..) | Action::Disconnect(_) | Action::Opened(_) => {}
                 Action::Store(..) | Action::Report(..) | Action::Shun(_) | Action::Probe { .. } => {
                     unreachable!("not with leases")
                 }

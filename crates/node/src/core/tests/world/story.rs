@@ -50,6 +50,16 @@ impl World {
         machine.core.as_ref().expect("up").control_view(now).expect("it has a log")
     }
 
+    /// Somebody begins to watch at that node.
+    pub(in crate::core::tests) fn watch(&mut self, node: NodeId) {
+        self.with(node, |core, _, actions| core.watch(true, actions));
+    }
+
+    /// Whether they were told to look again since then.
+    pub(in crate::core::tests) fn has_changed(&self, node: NodeId, since: u64) -> bool {
+        self.changed.get(&node).is_some_and(|at| *at >= since)
+    }
+
     pub(in crate::core::tests) fn restart_after(&mut self, node: NodeId, span: u64) {
         self.at(span, Event::Start(node));
     }
