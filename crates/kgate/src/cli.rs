@@ -34,7 +34,7 @@ pub(crate) enum Command {
     /// Run a command while holding a permit of a gate
     #[command(after_long_help = RUN_HELP)]
     Run(Box<RunArgs>),
-    /// Take a permit of a gate for a script, held in the background
+    /// Take a permit of a gate for a script, held in the background or by the cluster
     #[command(after_long_help = ACQUIRE_HELP)]
     Acquire(Box<AcquireArgs>),
     /// Let a permit of kgate acquire --ttl live on
@@ -47,13 +47,13 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
     /// Show who holds what again whenever it has changed
     Watch(LookArgs),
-    /// Give a gate another k, online
+    /// Give a gate another k or policy, online
     #[command(after_long_help = SET_HELP)]
     Set(SetArgs),
     /// List, add, remove, promote and demote the nodes of a cluster
     #[command(after_long_help = MEMBERS_HELP)]
     Members(MembersArgs),
-    /// Have what a node holds come back, as soon as its lease is surely over
+    /// Have what a node holds come back, as soon as its lease is surely over; or a permit that the log holds
     Evict(EvictArgs),
     /// Run a node of a cluster
     #[command(after_long_help = NODE_HELP)]

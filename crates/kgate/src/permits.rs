@@ -71,7 +71,9 @@ pub(crate) fn acquire(args: &AcquireArgs, given: &ArgMatches) -> Outcome {
         };
         let Kept { permit, slots, fence, k, ttl, node } = match got {
             Ok(kept) => kept,
-            Err(kgate_client::Error::Refused(refusal)) if refusal.why == api::Why::Busy => {
+            Err(kgate_client::Error::Refused(refusal))
+                if matches!(refusal.why, api::Why::Busy | api::Why::Full) =>
+            {
                 say(&refusal.text);
                 return Ok(ExitCode::from(args.ask.conflict_exit_code));
             }

@@ -1,4 +1,4 @@
-//! `kgate set`: another k for a gate, online.
+//! `kgate set`: another k or another policy for a gate, online.
 
 use std::io::{Write, stdout};
 use std::process::ExitCode;
@@ -10,12 +10,13 @@ use kgate_client::{Operators, api};
 
 use crate::Outcome;
 use crate::run::exit::OCCUPIED;
+use crate::run::options::Policy;
 use crate::status::{AskedNode, block_on, said_no, say};
 
 /// Shown below `kgate set --help`.
 pub(crate) const SET_HELP: &str = "\
 A greater k is there at once. A smaller one is agreed on at once, and is true when whoever holds a slot at or above it has given it back: until then kgate set \
-waits. k = 0 closes a gate: nobody gets in, and whoever waits is refused.
+waits. k = 0 closes a gate: nobody gets in, and whoever waits is refused. Another policy is for whoever gets in from then on.
 
 Exit codes: 0 it is so; 120 agreed on, but not drained in time (the names of those who still hold are printed); 122 no quorum or no node; 123 somebody \
 else has changed it meanwhile (both values and who set them are printed); 1 there is no such gate.";
@@ -31,7 +32,7 @@ pub(crate) struct SetArgs {
     k: Option<u32>,
     /// What becomes of the slots of a silent holder: lease, they return when its node is evicted; hold, they stay taken until it gives them back
     #[arg(long, value_enum, env = "KGATE_OPT_POLICY")]
-    policy: Option<crate::run::options::Policy>,
+    policy: Option<Policy>,
     /// Return as soon as it is agreed on, though more may still be held
     #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_NO_WAIT", conflicts_with = "wait")]
     no_wait: bool,
@@ -68,7 +69,15 @@ pub(crate) fn run(args: &SetArgs) -> Outcome {
             writeln!(stdout(), "{}", kgate_api::json::set(&reply))?;
         }
         let api::SetGateReply { k, version, k_before, drained, draining } = reply;
-        say(&format!("gate {} has k = {k} by entry {version} of the log; it was {k_before}", args.name));
+        let policy = match args.policy {
+            Some(Policy::Hold) => " and policy hold",
+            Some(Policy::Lease) => " and policy lease",
+            None => "",
+        };
+        say(&format!(
+            "gate {} has k = {k}{policy} by entry {version} of the log; k was {k_before}",
+            args.name
+        ));
         if !drained {
             say(&format!("until this is over, up to {} are through:", k_before.max(k)));
             draining.iter().for_each(|who| say(&format!("  {who}")));

@@ -79,17 +79,13 @@ pub(crate) fn said_no(error: &Error) -> ExitCode {
         Error::NoNode { .. } => ExitCode::from(NO_NODE),
         Error::Address(_) => ExitCode::from(2),
         Error::Refused(refusal) => ExitCode::from(match refusal.why {
-            api::Why::Busy => OCCUPIED,
+            api::Why::Busy | api::Why::Full => OCCUPIED,
             api::Why::NoQuorum => NO_QUORUM,
             api::Why::Conflict => K_CONFLICT,
             api::Why::NoGate => 1,
-            api::Why::BadRequest => 2,
+            api::Why::BadRequest | api::Why::TooLarge => 2,
             api::Why::NoNode => NO_NODE,
-            api::Why::Unknown
-            | api::Why::TooLarge
-            | api::Why::Full
-            | api::Why::NoSession
-            | api::Why::Forbidden => 125,
+            api::Why::Unknown | api::Why::NoSession | api::Why::Forbidden => 125,
         }),
         Error::TimedOut(_) | Error::Credentials(_) => ExitCode::from(125),
     }

@@ -9,7 +9,6 @@ use clap::{ArgMatches, Args};
 
 use super::exit;
 use super::keeper::{Wait, Wish};
-use super::margins::Margins;
 use crate::credentials::CredentialArgs;
 
 /// Shown below `kgate run --help`.
@@ -54,10 +53,15 @@ For scripts that cannot put their work into one command. A process in the backgr
 script itself is not stopped if the permit is lost, so prefer `kgate run`, or hand the fence to what you guard. Exit codes are those of \
 `kgate run`; 121 of `kgate release` says that the permit was lost before.
 
-Example:
+With --ttl or --policy hold no process holds it: the log of the cluster does, until `kgate release TOKEN` at any node, until the time to live (a second to a year) \
+has passed without `kgate renew TOKEN`, or until an operator takes it back with `kgate evict --permit`. Node and network may fail meanwhile, and nothing stops the script.
+
+Examples:
   token=$(kgate acquire deploy -k 1) || exit
   ./deploy.sh
-  kgate release \"$token\"";
+  kgate release \"$token\"
+  A permit that outlives this machine's reboot:
+    kgate acquire reboots -k 1 --ttl 15m > /var/lib/reboot.token";
 
 /// `kgate acquire NAME ..`.
 #[derive(Debug, Args)]
@@ -144,9 +148,9 @@ pub(crate) struct AskArgs {
     pub(crate) node: Option<String>,
     #[command(flatten)]
     pub(crate) credentials: CredentialArgs,
-    /// From SIGTERM to SIGKILL when the permit is lost
-    #[arg(long, value_name = "DUR", default_value = "1s", value_parser = duration, env = "KGATE_OPT_GRACE")]
-    pub(crate) grace: Duration,
+    /// From SIGTERM to SIGKILL when the permit is lost [default: 1s, or as much of it as fits into the node's lease]
+    #[arg(long, value_name = "DUR", value_parser = duration, env = "KGATE_OPT_GRACE")]
+    pub(crate) grace: Option<Duration>,
     /// Tell on standard error what is waited for and what was got
     #[arg(short = 'v', long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_VERBOSE")]
     pub(crate) verbose: bool,
@@ -172,7 +176,6 @@ impl AskArgs {
         if self.k.is_some_and(|k| k < self.permits) {
             return Err(format!("-p {} never fits into -k {}", self.permits, self.k.unwrap_or(0)));
         }
-        let margins = Margins { grace: self.grace, kill: Margins::KILL };
         let (gate, node) = (self.name.clone(), self.node.clone());
         let credentials = self.credentials.absolute();
         Ok(Wish {
@@ -183,7 +186,7 @@ impl AskArgs {
             k: self.k,
             permits: self.permits,
             wait,
-            margins,
+            grace: self.grace,
         })
     }
 }

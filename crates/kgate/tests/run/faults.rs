@@ -21,6 +21,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("faults::the_guard_is_killed", the_guard_is_killed),
     ("faults::the_front_is_frozen", the_front_is_frozen),
     ("faults::the_guard_is_frozen", the_guard_is_frozen),
+    ("faults::the_guard_wakes_when_the_front_has_stopped_it", the_guard_wakes_when_the_front_has_stopped_it),
     ("faults::the_guard_is_frozen_and_the_front_killed", the_guard_is_frozen_and_the_front_killed),
     ("faults::both_are_frozen_one_after_the_other", both_are_frozen_one_after_the_other),
     ("faults::both_are_frozen_and_one_wakes", both_are_frozen_and_one_wakes),
@@ -162,6 +163,25 @@ fn the_guard_is_frozen() {
     wait_for("the guard's end", || is_gone(guard).then_some(()));
     running.expect_log("released by front with ticket, marker free");
     released_once(&running);
+}
+
+/// The front has told CMD to end, or killed it, and the guard wakes before it is given up: the end of CMD is the loss, not CMD's own doing, also if the keeper
+/// renews again at that moment.
+fn the_guard_wakes_when_the_front_has_stopped_it() {
+    for (on_term, renews) in [("-", true), ("-", false), ("'exit 0'", true), ("''", true), ("''", false)] {
+        let (mut running, members) = start_with("600ms", on_term, Some("1500"));
+        let guard = running.guard_pid();
+        if !renews {
+            running.order("silence");
+            running.expect_log("silent");
+        }
+        running.send(guard, Signal::STOP);
+        wait_for("the end of CMD", || is_gone(members[0]).then_some(()));
+        running.send(guard, Signal::CONT);
+        assert_eq!(running.code(), Some(121), "trap {on_term}, renews: {renews}");
+        running.expect_gone(&members);
+        released_once(&running);
+    }
 }
 
 /// The guard finds the front dead as soon as it thaws.

@@ -8,14 +8,20 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use kgate_client::Client;
+use rustix::process::Signal;
 use tokio_stream::StreamExt;
 
-use crate::scene::{GRACE, Home, KGATE, Process, block_on, wait_for};
+use crate::scene::{GRACE, Home, KGATE, Process, block_on, until, wait_for};
 
 /// How long the word of a session counts in these tests: `kgate run` needs its kill time, its grace and two renewals, and a busy machine some more.
 pub(crate) const LEASE: Duration = Duration::from_millis(2600);
 /// Crashes are found quickly, and yet a busy machine is not taken for a dead one.
 pub(crate) const QUICK: &str = "lease_ms = 2600\ndetect_interval_ms = 100\ndetect_timeout_ms = 1500\n";
+/// The lease in tests of clusters with a log: a busy machine with a slow disk keeps it, and nobody waits long for its end.
+pub(crate) const LEASED: Duration = Duration::from_secs(2);
+/// Its numbers.
+pub(crate) const TIMING: &str = "[timing]\nlease = \"2s\"\nnode_ping = \"150ms\"\nsession_ping = \"150ms\"\nsuspect_after = \"700ms\"\n\
+    grace = \"200ms\"\nround_trip = \"100ms\"\n";
 /// A client renews so often.
 pub(crate) const RENEWAL: Duration = Duration::from_millis(500);
 
@@ -46,9 +52,26 @@ impl Cluster {
         Self::start_with(home, count, |_| more.to_owned())
     }
 
+    /// Nodes with a log and leases, each of which grants.
+    pub(crate) fn start_leased(home: &Home, count: usize, timing: &str) -> Self {
+        let data = |id: usize| home.0.join(format!("data-{id}"));
+        let cluster = wait_for("a cluster", || {
+            Self::try_start(&home.0, count, |id| format!("data = {:?}\n{timing}", data(id)))
+        });
+        (0..count).for_each(|id| cluster.until_grants(home, id));
+        cluster
+    }
+
+    /// Waits until somebody gets in at that node.
+    pub(crate) fn until_grants(&self, home: &Home, id: usize) {
+        let words = ["run", "founding", "-k", "100", "-w", "5s", "--node", &self.api[id], "--", "true"];
+        until(&format!("node {id} grants"), || home.code(&words) == Some(0));
+    }
+
     fn start_with(home: &Home, count: usize, more: impl Fn(usize) -> String) -> Self {
         // Another program may take a port between our look and the node's start: then others are tried.
-        wait_for("a cluster", || Self::try_start(&home.0, count, &more))
+        let crash_stop = |id| format!("faults = \"crash-stop\"\n{}", more(id));
+        wait_for("a cluster", || Self::try_start(&home.0, count, crash_stop))
     }
 
     fn try_start(folder: &Path, count: usize, more: impl Fn(usize) -> String) -> Option<Self> {
@@ -60,9 +83,7 @@ impl Cluster {
             let _ = fs::remove_dir_all(folder.join(format!("data-{id}")));
             let api = cluster.api[id].trim_start_matches("http://");
             let socket = cluster.unix(id);
-            let config = format!(
-                "id = {id}\nnodes = {peer:?}\napi = [{api:?}, {socket:?}]\nfaults = \"crash-stop\"\n"
-            );
+            let config = format!("id = {id}\nnodes = {peer:?}\napi = [{api:?}, {socket:?}]\n");
             fs::write(cluster.config(id), config + &more(id)).unwrap();
             let started = cluster.spawn(id);
             cluster.nodes.push(started);
@@ -105,7 +126,15 @@ impl Cluster {
         self.nodes[id] = None;
     }
 
-    /// A node that was killed starts again, with the same configuration.
+    /// SIGTERM, and waits for its end.
+    pub(crate) fn stop(&mut self, id: usize) {
+        let node = self.nodes[id].as_mut().expect("it runs");
+        node.send(Signal::TERM);
+        assert_eq!(node.code(), Some(0), "node {id} does not stop");
+        self.nodes[id] = None;
+    }
+
+    /// A node that was killed or stopped starts again, with the same configuration.
     pub(crate) fn start_again(&mut self, id: usize) {
         self.nodes[id] = Some(wait_for("the node to serve again", || self.spawn(id)));
     }

@@ -7,7 +7,7 @@ use rustix::process::Signal;
 
 use crate::book::Book;
 use crate::cluster::Cluster;
-use crate::scene::{Home, Process, text, until_waiting};
+use crate::scene::{Home, Process, text, until, until_waiting};
 
 fn said(mut command: Command, words: &[&str]) -> (Option<i32>, String) {
     let output = command.args(words).output().unwrap();
@@ -54,6 +54,26 @@ fn every_code() {
     held.close_input();
     assert_eq!(held.code(), Some(0));
     assert_eq!(book.judge(1).len(), 1);
+}
+
+/// LEASES section 1: a node with short leases says itself how long a kill takes. The usual grace shrinks to what fits; one that was asked for and is too long is refused with the
+/// longest that is not, which is taken.
+#[test]
+fn a_grace_for_short_leases() {
+    let home = Home::new("short-leases");
+    let cluster = Cluster::start_leased(&home, 1, "[timing]\npreset = \"fast\"\n");
+    let at = |words: &[&str]| {
+        let run = ["run", "gpu", "-k", "1", "--node", &cluster.api[0]];
+        said(home.kgate(&[&run, words].concat()), &["--", "true"])
+    };
+    let (code, text) = at(&["--grace", "221ms"]);
+    assert!(
+        code == Some(2) && text.contains("--grace 220ms or less") && text.contains("80ms to kill"),
+        "{code:?} {text}"
+    );
+    // On a busy machine its short lease may be over before anything begins.
+    until("the usual grace fits", || at(&[]).0 == Some(0));
+    until("the longest grace fits", || at(&["--grace", "220ms"]).0 == Some(0));
 }
 
 /// One more than may wait at a gate of a node is turned away with the number, and the others are served.

@@ -49,6 +49,12 @@ impl Home {
         self.run(words).status.code()
     }
 
+    /// Its code, and what it has written to its standard output and error.
+    pub(crate) fn said(&self, words: &[&str]) -> (Option<i32>, String, String) {
+        let output = self.run(words);
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    }
+
     pub(crate) fn kill_node(&self) {
         let file = self.0.join("run/kgate/node.pid");
         let pid = fs::read_to_string(&file).ok().and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
