@@ -17,8 +17,17 @@ impl fmt::Debug for Hello {
 
 impl fmt::Debug for Welcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { session, secret: _, node, valid_for_ns, holds, lease_ns, renew_every_ns, stop_max_ns } =
-            self;
+        let Self {
+            session,
+            secret: _,
+            node,
+            valid_for_ns,
+            holds,
+            lease_ns,
+            renew_every_ns,
+            stop_max_ns,
+            kill_ns,
+        } = self;
         f.debug_struct("Welcome")
             .field("session", session)
             .field("secret", &format_args!("***"))
@@ -28,6 +37,7 @@ impl fmt::Debug for Welcome {
             .field("lease_ns", lease_ns)
             .field("renew_every_ns", renew_every_ns)
             .field("stop_max_ns", stop_max_ns)
+            .field("kill_ns", kill_ns)
             .finish()
     }
 }

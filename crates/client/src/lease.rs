@@ -18,6 +18,8 @@ pub struct Lease {
     pub renew_every: Duration,
     /// G + K: so long whatever is done with a permit may take to stop, from the first notice until it is surely over. None where there is no need to.
     pub stop_max: Option<Duration>,
+    /// K: what the node plans with from SIGKILL until a process is surely dead; a part of `stop_max`. None if it does not say.
+    pub kill: Option<Duration>,
 }
 
 impl Lease {
@@ -30,6 +32,7 @@ impl Lease {
             // A node's slip must not make its clients spin.
             renew_every: renew_every.max(Duration::from_millis(10)),
             stop_max: stop_max.or(length.map(|length| length.saturating_sub(RENEWALS))),
+            kill: welcome.kill_ns.map(Duration::from_nanos),
         }
     }
 
@@ -53,12 +56,17 @@ mod tests {
             lease_ns: nanoseconds(700),
             renew_every_ns: nanoseconds(80),
             stop_max_ns: nanoseconds(230),
+            kill_ns: nanoseconds(80),
             ..Welcome::default()
         };
-        let lease = Lease { length: Some(ms(700)), renew_every: ms(80), stop_max: Some(ms(230)) };
+        let lease =
+            Lease { length: Some(ms(700)), renew_every: ms(80), stop_max: Some(ms(230)), kill: Some(ms(80)) };
         assert_eq!((Lease::of(&told), lease.silence()), (lease, Some(ms(700))));
         let before = Lease::of(&Welcome { valid_for_ns: nanoseconds(4000), ..Welcome::default() });
-        assert_eq!(before, Lease { length: Some(ms(4000)), renew_every: ms(500), stop_max: Some(ms(2500)) });
+        assert_eq!(
+            before,
+            Lease { length: Some(ms(4000)), renew_every: ms(500), stop_max: Some(ms(2500)), kill: None }
+        );
         let endless = Lease::of(&Welcome::default());
         assert_eq!((endless.length, endless.stop_max, endless.silence()), (None, None, None));
         assert_eq!(Lease::of(&Welcome { renew_every_ns: Some(0), ..told }).renew_every, ms(10));

@@ -84,7 +84,7 @@ async fn keep(wish: &Wish, mail: &Mail, mut release: mpsc::UnboundedReceiver<()>
         asked = ask(wish) => asked,
         _ = release.recv() => return mail.post(News::Released),
     };
-    let (client, place, permit) = match asked {
+    let asked = match asked {
         Ok(got) => got,
         Err(refusal) => {
             mail.post(News::Refused(refusal));
@@ -92,9 +92,9 @@ async fn keep(wish: &Wish, mail: &Mail, mut release: mpsc::UnboundedReceiver<()>
             return mail.post(News::Released);
         }
     };
-    let mut until = client.until();
+    let mut until = asked.client.until();
     mail.post(News::Renewed(*until.borrow_and_update()));
-    match granted(&client, &place, &permit) {
+    match granted(&asked) {
         Ok(granted) => mail.post(News::Granted(granted)),
         Err(text) => refuse(mail, RefusalKind::Broken, text),
     }
@@ -102,7 +102,7 @@ async fn keep(wish: &Wish, mail: &Mail, mut release: mpsc::UnboundedReceiver<()>
     loop {
         tokio::select! {
             _ = release.recv() => break,
-            why = permit.lost(), if !told => {
+            why = asked.permit.lost(), if !told => {
                 mail.post(News::Lost(why));
                 told = true;
             }
@@ -113,11 +113,19 @@ async fn keep(wish: &Wish, mail: &Mail, mut release: mpsc::UnboundedReceiver<()>
             }
         }
     }
-    permit.release().await;
+    asked.permit.release().await;
     mail.post(News::Released);
 }
 
-async fn ask(wish: &Wish) -> Result<(Client, Place, Permit), Refusal> {
+/// What came of a wish.
+struct Asked {
+    client: Client,
+    place: Place,
+    permit: Permit,
+    margins: Margins,
+}
+
+async fn ask(wish: &Wish) -> Result<Asked, Refusal> {
     let nowhere =
         || Refusal { kind: RefusalKind::NoQuorum, text: "no node to ask: name one with --node".into() };
     let node = wish.node.clone().ok_or_else(nowhere)?;
@@ -125,8 +133,8 @@ async fn ask(wish: &Wish) -> Result<(Client, Place, Permit), Refusal> {
     let address = place.credentials.at(&place.node).map_err(refusal)?;
     let process = kgate_client::process(rustix::process::getppid().map_or(0, pid), &wish.command);
     let client = Client::connect_for(address, process).await.map_err(refusal)?;
-    check_margins(wish.margins, client.lease())?;
-    let needs = wish.margins.grace + wish.margins.kill;
+    let margins = margins_in(client.lease(), wish.grace)?;
+    let needs = margins.grace + margins.kill;
     let mut gate = client.gate(&wish.gate).permits(wish.permits).needs(needs);
     if let Some(k) = wish.k {
         gate = gate.k(k);
@@ -142,35 +150,33 @@ async fn ask(wish: &Wish) -> Result<(Client, Place, Permit), Refusal> {
         )
     };
     let permit = permit.ok_or_else(|| Refusal { kind: RefusalKind::Occupied, text: text() })?;
-    Ok((client, place, permit))
+    Ok(Asked { client, place, permit, margins })
 }
 
 fn pid(pid: rustix::process::Pid) -> u32 {
     u32::try_from(pid.as_raw_pid()).unwrap_or(0)
 }
 
-/// LEASES section 1: a grace that does not fit into what the node promises would kill too late.
-fn check_margins(margins: Margins, lease: Lease) -> Result<(), Refusal> {
-    let (Margins { grace, kill }, Lease { length: Some(length), stop_max: Some(most), .. }) =
-        (margins, lease)
-    else {
-        return Ok(());
-    };
-    if grace + kill <= most {
-        return Ok(());
-    }
-    let advice = match most.checked_sub(kill) {
-        Some(fits) => format!(
-            "give --grace {}ms or less, or ask for a longer lease in [timing] of the nodes",
-            fits.as_millis()
-        ),
-        None => "no grace does: ask for a longer lease in [timing] of the nodes".to_owned(),
-    };
-    let text = format!(
-        "--grace {grace:?} does not fit: the node's lease is {length:?}, of which {:?} are for renewals and {kill:?} to kill what is left; {advice}",
-        length.saturating_sub(most)
-    );
-    Err(Refusal { kind: RefusalKind::Misuse, text })
+/// LEASES section 1: what the node's lease leaves to whoever must stop in time. A grace that was asked for and does not fit would kill too late.
+fn margins_in(lease: Lease, wished: Option<Duration>) -> Result<Margins, Refusal> {
+    let Lease { length, stop_max: most, .. } = lease;
+    let kill = lease.kill.unwrap_or(Margins::KILL);
+    Margins::fitting(wished, kill, most).ok_or_else(|| {
+        let (length, most) = (length.unwrap_or(Duration::MAX), most.unwrap_or(Duration::MAX));
+        let grace = wished.map_or_else(|| "no grace fits".into(), |grace| format!("--grace {grace:?} does not fit"));
+        let advice = match most.checked_sub(kill) {
+            Some(fits) => format!(
+                "give --grace {}ms or less, or ask for a longer lease in [timing] of the nodes",
+                fits.as_millis()
+            ),
+            None => "no grace does: ask for a longer lease in [timing] of the nodes".to_owned(),
+        };
+        let text = format!(
+            "{grace}: the node's lease is {length:?}, of which {:?} are for renewals and {kill:?} to kill what is left; {advice}",
+            length.saturating_sub(most)
+        );
+        Refusal { kind: RefusalKind::Misuse, text }
+    })
 }
 
 fn refusal(error: Error) -> Refusal {
@@ -191,7 +197,8 @@ fn refusal(error: Error) -> Refusal {
     Refusal { kind, text }
 }
 
-fn granted(client: &Client, place: &Place, permit: &Permit) -> Result<Granted, String> {
+fn granted(asked: &Asked) -> Result<Granted, String> {
+    let Asked { client, place, permit, margins } = asked;
     let mut ticket = client.ticket().to_bytes().to_vec();
     ticket.extend(serde_json::to_vec(place).map_err(|error| error.to_string())?);
     let slots = if permit.slots().is_empty() { vec![0] } else { permit.slots().to_vec() };
@@ -211,6 +218,7 @@ fn granted(client: &Client, place: &Place, permit: &Permit) -> Result<Granted, S
         fence: permit.fence().unwrap_or(0),
         k: permit.k(),
         node: permit.node().to_string(),
+        margins: *margins,
         ticket,
         inherited,
     })
@@ -231,31 +239,41 @@ fn lock(folder: &Path, gate: &str, slot: u32) -> Result<OwnedFd, String> {
 mod tests {
     use super::*;
 
-    fn lease(length: u64, stop_max: u64) -> Lease {
+    fn lease(length: u64, stop_max: u64, kill: u64) -> Lease {
         let ms = Duration::from_millis;
-        Lease { length: Some(ms(length)), renew_every: ms(500), stop_max: Some(ms(stop_max)) }
+        Lease {
+            length: Some(ms(length)),
+            renew_every: ms(500),
+            stop_max: Some(ms(stop_max)),
+            kill: Some(ms(kill)),
+        }
     }
 
-    /// LEASES section 1: a grace that fits into the node's lease is taken, one that is a millisecond longer is refused with the numbers.
+    /// LEASES section 1: a grace that fits into the node's lease is taken, one that is a millisecond longer is refused with the numbers; the usual one shrinks.
     #[test]
     fn a_grace_must_fit_into_the_lease() {
-        let margins = |grace| Margins { grace: Duration::from_millis(grace), kill: Margins::KILL };
-        assert_eq!(check_margins(margins(1350), lease(4000, 1600)), Ok(()));
-        let refused = check_margins(margins(1351), lease(4000, 1600)).unwrap_err();
+        let ms = Duration::from_millis;
+        let (default, fast) = (lease(4000, 1600, 250), lease(700, 300, 80));
+        assert_eq!(margins_in(default, Some(ms(1350))), Ok(Margins { grace: ms(1350), kill: ms(250) }));
+        assert_eq!(margins_in(default, None), Ok(Margins { grace: ms(1000), kill: ms(250) }));
+        assert_eq!(margins_in(fast, None), Ok(Margins { grace: ms(220), kill: ms(80) }));
+        let refused = margins_in(fast, Some(ms(221))).unwrap_err();
         assert_eq!(refused.kind, RefusalKind::Misuse);
         for part in [
-            "--grace 1.351s",
-            "lease is 4s",
-            "2.4s are for renewals",
-            "250ms to kill",
-            "--grace 1350ms or less",
+            "--grace 221ms does not fit",
+            "lease is 700ms",
+            "400ms are for renewals",
+            "80ms to kill",
+            "--grace 220ms or less",
         ] {
             assert!(refused.text.contains(part), "{part}: {}", refused.text);
         }
-        let none = check_margins(margins(0), lease(700, 200)).unwrap_err();
-        assert!(none.text.contains("no grace does"), "{}", none.text);
-        let endless = Lease { length: None, stop_max: None, renew_every: Duration::ZERO };
-        assert_eq!(check_margins(margins(1_000_000), endless), Ok(()));
+        for wished in [None, Some(ms(0))] {
+            let none = margins_in(lease(700, 200, 250), wished).unwrap_err();
+            assert!(none.text.contains("no grace does"), "{}", none.text);
+        }
+        let endless = Lease { length: None, stop_max: None, kill: None, renew_every: Duration::ZERO };
+        assert_eq!(margins_in(endless, Some(ms(1_000_000))).map(|margins| margins.kill), Ok(Margins::KILL));
     }
 
     /// Each refusal of a node has its kind; without a quorum the text says so.

@@ -143,5 +143,6 @@ pub fn welcome(valid_for_ms: u64, holds: Vec<u64>) -> Say {
         lease_ns: Some(1_000_000_000),
         renew_every_ns: Some(20_000_000),
         stop_max_ns: Some(600_000_000),
+        kill_ns: Some(100_000_000),
     })
 }

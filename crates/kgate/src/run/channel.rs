@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::keeper::Wish;
+use super::margins::Margins;
 
 /// From the front to the guard.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -40,8 +41,8 @@ pub(crate) enum ToGuard {
 /// From the guard to the front.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum ToFront {
-    /// CMD may run: its process, which is also its group, and how to give the permit back should the guard die.
-    Started { process: i32, ticket: Vec<u8> },
+    /// CMD may run: its process, which is also its group, how to give the permit back should the guard die, and when to kill should it sleep.
+    Started { process: i32, ticket: Vec<u8>, margins: Margins },
     /// CMD was stopped by this signal.
     Stopped(i32),
     /// TERM was sent: the front need not do it.

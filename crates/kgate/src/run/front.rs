@@ -90,6 +90,7 @@ pub(crate) fn run(order: Order, bare: Option<Bare>, open: OpenKeeper) -> io::Res
 struct Front {
     open: OpenKeeper,
     detached: bool,
+    /// Known when CMD is.
     margins: Margins,
     channel: Channel,
     guard: Pid,
@@ -135,7 +136,6 @@ impl Front {
             Some(_) | None => Bare::start(&order.command)?,
         };
         let guard = Pid::from_child(&process);
-        let margins = order.wish.margins;
         let hello = ToGuard::Hello {
             wish: Box::new(order.wish),
             occupied_code: order.occupied_code,
@@ -148,7 +148,7 @@ impl Front {
         Ok(Front {
             open,
             detached: order.detached,
-            margins,
+            margins: Margins::default(),
             channel,
             guard,
             guard_process: pidfd_open(guard, PidfdFlags::empty())?,
@@ -200,9 +200,9 @@ impl Front {
         let died = self.guard_lives && self.guard_is_dead(Timespec { tv_sec: 0, tv_nsec: 0 })?;
         while self.guard_lives {
             match self.channel.take()? {
-                Received::Message(ToFront::Started { process, ticket }, _) => {
+                Received::Message(ToFront::Started { process, ticket, margins }, _) => {
                     self.command = Pid::from_raw(process);
-                    self.ticket = ticket;
+                    (self.ticket, self.margins) = (ticket, margins);
                     if self.detached {
                         super::fall_silent()?;
                     }

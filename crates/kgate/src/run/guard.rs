@@ -30,7 +30,7 @@ use super::alarm::Alarm;
 use super::channel::{Channel, End, Go, NotRun, Received, ToFront, ToGuard};
 use super::keeper::{Granted, Keeper, MailBox, News, OpenKeeper, Wait, Wish, mail};
 use super::lease_clock::LeaseInstant;
-use super::margins::Verdict;
+use super::margins::{Margins, Verdict};
 use super::page::Page;
 use super::signals::{SHRUGGED_OFF, Signals, to_send};
 use super::sweep::Sweep;
@@ -71,6 +71,8 @@ struct Guard {
     asked_at: LeaseInstant,
     /// D.
     until: LeaseInstant,
+    /// Known with the grant.
+    margins: Margins,
     phase: Phase,
     /// The first reason counts.
     end: Option<End>,
@@ -139,6 +141,7 @@ impl Guard {
             alarm: Alarm::new()?,
             asked_at,
             until: LeaseInstant::NEVER,
+            margins: Margins::default(),
             phase: Phase::Asking { give_up_at },
             end: None,
         };
@@ -156,7 +159,7 @@ impl Guard {
             self.look_at_the_clock(now);
             let wake_at = match &self.phase {
                 Phase::Asking { give_up_at } | Phase::Releasing { give_up_at } => *give_up_at,
-                Phase::Running => self.wish.margins.term_at(self.until),
+                Phase::Running => self.margins.term_at(self.until),
                 Phase::Sweeping(sweep) => sweep.wake_at(now, self.latest()),
                 Phase::Over => break,
             };
@@ -312,8 +315,9 @@ impl Guard {
     fn granted(&mut self, granted: Granted) -> io::Result<()> {
         let (Phase::Asking { .. }, Some(stage)) = (&self.phase, &self.stage) else { return Ok(()) };
         let now = LeaseInstant::now();
+        self.margins = granted.margins;
         // LEASES S2: a grant that comes too late to be used safely is given back.
-        if self.wish.margins.judge(self.until, now) != Verdict::Fine {
+        if self.margins.judge(self.until, now) != Verdict::Fine {
             self.finish(End::Lost("the permit came too late to be used; it was given back".to_owned()));
             return Ok(());
         }
@@ -324,7 +328,10 @@ impl Guard {
         let variables = words::variables(&self.wish, &granted);
         // The front must know whom to kill before there is anybody.
         let process = self.command.as_raw_nonzero().get();
-        self.tell_front(&ToFront::Started { process, ticket: granted.ticket }, "that the command starts");
+        self.tell_front(
+            &ToFront::Started { process, ticket: granted.ticket, margins: self.margins },
+            "that the command starts",
+        );
         let go = Go { variables, terminal_of: self.terminal_of, blocked: self.blocked.clone() };
         stage.send(&go, &descriptors)?;
         self.phase = Phase::Running;
@@ -352,7 +359,7 @@ impl Guard {
                 let text = words::wait_over(&self.wish);
                 self.finish(End::Refused { code: self.occupied_code, text });
             }
-            Phase::Running => match self.wish.margins.judge(self.until, now) {
+            Phase::Running => match self.margins.judge(self.until, now) {
                 Verdict::Fine => {}
                 Verdict::Term | Verdict::Kill => self.lost("it was not renewed in time".to_owned()),
             },
@@ -371,12 +378,12 @@ impl Guard {
 
     /// D - K: nobody may live longer. A tree without a permit has only the stage in it.
     fn latest(&self) -> LeaseInstant {
-        self.wish.margins.kill_at(self.until)
+        self.margins.kill_at(self.until)
     }
 
     /// TERM to all, KILL after the grace.
     fn stop(&mut self) {
-        let kill_at = LeaseInstant::now() + self.wish.margins.grace;
+        let kill_at = LeaseInstant::now() + self.margins.grace;
         self.phase = Phase::Sweeping(Sweep::gently(Tree::own(), Some(self.command), kill_at));
     }
 

@@ -41,7 +41,9 @@ pub(crate) fn acquire(args: &AcquireArgs, given: &ArgMatches) -> Result<ExitCode
     run.args(["run", "--detached"]);
     run.arg(&wish.gate).arg("-p").arg(wish.permits.to_string());
     run.arg("-E").arg(args.ask.conflict_exit_code.to_string());
-    run.arg("--grace").arg(format!("{}ms", wish.margins.grace.as_millis()));
+    if let Some(grace) = wish.grace {
+        run.arg("--grace").arg(format!("{}ms", grace.as_millis()));
+    }
     if let Some(node) = &wish.node {
         run.arg("--node").arg(node);
     }

@@ -51,8 +51,8 @@ pub(crate) struct Wish {
     /// How many slots.
     pub(crate) permits: u32,
     pub(crate) wait: Wait,
-    /// A node refuses what does not fit into its lease (LEASES section 1).
-    pub(crate) margins: Margins,
+    /// From TERM to KILL; what does not fit into the node's lease is refused (LEASES section 1). As much as fits of the usual, if none.
+    pub(crate) grace: Option<Duration>,
 }
 
 /// How long an answer is waited for.
@@ -73,6 +73,8 @@ pub(crate) struct Granted {
     pub(crate) fence: u128,
     pub(crate) k: u32,
     pub(crate) node: String,
+    /// How long before the deadline the tree is stopped, as the node's lease admits it.
+    pub(crate) margins: Margins,
     /// By which the permit can be given back if the process that holds it is gone. Empty if there is no such way.
     pub(crate) ticket: Vec<u8>,
     /// Descriptors that CMD inherits: on one machine the locks of its slots (LEASES section 6).

@@ -17,7 +17,17 @@ pub(crate) struct Margins {
 }
 
 impl Margins {
+    /// G, where nobody wishes for another and the lease admits it.
+    pub(crate) const GRACE: Duration = Duration::from_secs(1);
+    /// K, where the node does not say its own.
     pub(crate) const KILL: Duration = Duration::from_millis(250);
+
+    /// What fits where G + K may be `most`: the grace that was wished for, or else as much of the usual one as there is room for. None if it does not fit.
+    pub(crate) fn fitting(wished: Option<Duration>, kill: Duration, most: Option<Duration>) -> Option<Self> {
+        let room = most.map_or(Some(Duration::MAX), |most| most.checked_sub(kill))?;
+        let grace = wished.unwrap_or(Self::GRACE.min(room));
+        (grace <= room).then_some(Self { grace, kill })
+    }
 
     pub(crate) fn term_at(self, until: LeaseInstant) -> LeaseInstant {
         until - self.kill - self.grace
@@ -36,6 +46,12 @@ impl Margins {
         } else {
             Verdict::Fine
         }
+    }
+}
+
+impl Default for Margins {
+    fn default() -> Self {
+        Self { grace: Self::GRACE, kill: Self::KILL }
     }
 }
 
@@ -63,6 +79,23 @@ mod tests {
         for now in [990, 1000, 5000] {
             assert_eq!(margins.judge(until, LeaseInstant(now)), Verdict::Kill, "at {now}");
         }
+    }
+
+    /// LEASES section 1: a wish is kept or refused, to the millisecond; without one the usual grace shrinks to what there is room for.
+    #[test]
+    fn the_grace_fits_or_shrinks() {
+        let ms = Duration::from_millis;
+        let grace = |wished: Option<u64>, kill, most: Option<u64>| {
+            Margins::fitting(wished.map(ms), ms(kill), most.map(ms)).map(|margins| margins.grace)
+        };
+        assert_eq!(grace(None, 250, None), Some(ms(1000)));
+        assert_eq!(grace(None, 250, Some(1600)), Some(ms(1000)));
+        assert_eq!(grace(None, 80, Some(300)), Some(ms(220)));
+        assert_eq!(grace(None, 80, Some(80)), Some(ms(0)));
+        assert_eq!(grace(None, 80, Some(79)), None);
+        assert_eq!(grace(Some(220), 80, Some(300)), Some(ms(220)));
+        assert_eq!(grace(Some(221), 80, Some(300)), None);
+        assert_eq!(grace(Some(3_600_000), 80, None), Some(ms(3_600_000)));
     }
 
     /// A permit that knows no time is never judged by it; one that never counted is over at once.

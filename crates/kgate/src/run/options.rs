@@ -9,7 +9,6 @@ use clap::{ArgMatches, Args};
 
 use super::exit;
 use super::keeper::{Wait, Wish};
-use super::margins::Margins;
 use crate::credentials::CredentialArgs;
 
 /// Shown below `kgate run --help`.
@@ -144,9 +143,9 @@ pub(crate) struct AskArgs {
     pub(crate) node: Option<String>,
     #[command(flatten)]
     pub(crate) credentials: CredentialArgs,
-    /// From SIGTERM to SIGKILL when the permit is lost
-    #[arg(long, value_name = "DUR", default_value = "1s", value_parser = duration, env = "KGATE_OPT_GRACE")]
-    pub(crate) grace: Duration,
+    /// From SIGTERM to SIGKILL when the permit is lost [default: 1s, or as much of it as fits into the node's lease]
+    #[arg(long, value_name = "DUR", value_parser = duration, env = "KGATE_OPT_GRACE")]
+    pub(crate) grace: Option<Duration>,
     /// Tell on standard error what is waited for and what was got
     #[arg(short = 'v', long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_VERBOSE")]
     pub(crate) verbose: bool,
@@ -172,7 +171,6 @@ impl AskArgs {
         if self.k.is_some_and(|k| k < self.permits) {
             return Err(format!("-p {} never fits into -k {}", self.permits, self.k.unwrap_or(0)));
         }
-        let margins = Margins { grace: self.grace, kill: Margins::KILL };
         let (gate, node) = (self.name.clone(), self.node.clone());
         let credentials = self.credentials.absolute();
         Ok(Wish {
@@ -183,7 +181,7 @@ impl AskArgs {
             k: self.k,
             permits: self.permits,
             wait,
-            margins,
+            grace: self.grace,
         })
     }
 }

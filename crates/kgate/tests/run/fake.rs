@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use crate::run::keeper::{Granted, Keeper, Mail, News, Refusal, RefusalKind, Wish};
 use crate::run::lease_clock::LeaseInstant;
+use crate::run::margins::Margins;
 use crate::scene::is_free;
 
 #[derive(Default)]
@@ -88,6 +89,7 @@ fn answer(what: &str, wish: &Wish, mail: &Mail) {
                 fence: 0xfeed << 64 | 7,
                 k: wish.k.unwrap_or(3),
                 node: "fake-node".to_owned(),
+                margins: Margins::fitting(wish.grace, Margins::KILL, None).expect("no lease, no limit"),
                 ticket: b"ticket".to_vec(),
                 inherited: Vec::new(),
             }));

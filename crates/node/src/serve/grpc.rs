@@ -209,6 +209,7 @@ fn say(tell: Tell, node: u32, timing: Option<Timing>) -> Say {
             lease_ns: timing.map(|timing| timing.lease.0),
             renew_every_ns: timing.map(|timing| timing.session_ping.0),
             stop_max_ns: timing.map(|timing| (timing.grace_max() + timing.kill).0),
+            kill_ns: timing.map(|timing| timing.kill.0),
         }),
         Tell::Kept { number, kept } => Say::Kept(v1::PermitKept { number, kept: Some(kept_of(kept)) }),
         Tell::Granted { number, slots, fence, permits, kept } => {
