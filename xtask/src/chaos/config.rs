@@ -83,7 +83,8 @@ pub(crate) fn socket(run: &Path, node: u32) -> String {
 
 /// The configuration of a node.
 pub(crate) fn node_config(run: &Path, node: u32, plan: &Plan, mode: Mode, timing: &Timing) -> String {
-    let peers: Vec<String> = (0..plan.nodes).map(|peer| format!("{}:7401", network::address(peer))).collect();
+    let peers: Vec<String> =
+        (0..plan.nodes).map(|peer| format!("{}:{}", network::address(peer), network::PORT)).collect();
     let api = [API.to_owned(), socket(run, node)];
     let data = run.join(format!("data-{node}"));
     let common = format!(
