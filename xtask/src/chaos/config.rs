@@ -95,7 +95,7 @@ pub(crate) fn node_config(run: &Path, node: u32, plan: &Plan, mode: Mode, timing
             format!("faults = \"lease\"\nvoters = {}\n[timing]\npreset = {:?}\n", plan.voters, timing.preset)
         }
         Mode::CrashStop => format!(
-            "lease_ms = {}\ndetect_interval_ms = 100\ndetect_timeout_ms = {DETECT_MS}\n",
+            "faults = \"crash-stop\"\nlease_ms = {}\ndetect_interval_ms = 100\ndetect_timeout_ms = {DETECT_MS}\n",
             timing.lease_ms
         ),
     };
