@@ -36,8 +36,8 @@ pub(crate) fn kgate(root: &Path) -> Result<PathBuf> {
 }
 
 /// The same with the assertions and hooks of a build for development.
-pub(crate) fn kgate_for_development(root: &Path) -> Result<PathBuf> {
-    build(root, &[])
+pub(crate) fn kgate_for_chaos(root: &Path) -> Result<PathBuf> {
+    build(root, &["--profile", "chaos"])
 }
 
 fn build(root: &Path, profile: &[&str]) -> Result<PathBuf> {

@@ -17,6 +17,7 @@ mod options;
 mod oracle;
 mod planted;
 mod probe;
+mod proxy;
 mod reach;
 mod record;
 mod report;
@@ -41,6 +42,7 @@ use nodes::{Clients, Nodes};
 use options::Options;
 use oracle::{Terms, Verdict};
 use planted::Planted;
+use proxy::Proxies;
 use record::Writer;
 use schedule::{Frame, Plan};
 
@@ -54,6 +56,7 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
     match words {
         ["worker", rest @ ..] => return worker::main(rest),
         ["probe", rest @ ..] => return probe::main(rest),
+        ["proxy", rest @ ..] => return proxy::main(rest),
         _ => {}
     }
     let options = Options::parse(words)?;
@@ -74,10 +77,9 @@ fn suite(root: &Path, options: &Options, kgate: &Path) -> Result<()> {
         );
     }
     let commit = results::commit(root)?;
-    let known = results::read(root)?;
     let mut wrong = Vec::new();
     for seed in options.seed..options.seed + options.seeds {
-        if !options.again && results::is_done(&known, options, seed) {
+        if !options.again && results::is_done(&results::read(root)?, options, seed) {
             println!("seed {seed}: done before");
             continue;
         }
@@ -145,6 +147,7 @@ fn one(
     resource::serve(run)?;
     // Dropped in the other order: clients, nodes, and last the namespaces with whatever is left there.
     let network = Network::new(plan.nodes)?;
+    let proxies = Proxies::start(&network, plan, seed)?;
     let nodes = Nodes::start(run, &kgate, &network, plan, *mode, timing)?;
     let clients = Clients::start(run, &network, plan)?;
     let answer = if planted.is_some_and(Planted::leaves_unanswered) { ANSWER / 6 } else { ANSWER };
@@ -156,6 +159,7 @@ fn one(
         // One with a planted bug may keep all others out.
         first: if planted.is_some() { 1 } else { plan.nodes as usize },
         network: &network,
+        proxies,
         nodes,
         clients,
         writer: Writer::open(run, "driver", 0)?,
@@ -219,10 +223,10 @@ fn heed_signals() -> Result<()> {
     Ok(())
 }
 
-/// The binary under test: with `KGATE_CHAOS_BINARY` that one, else a new build for development.
+/// The binary under test: with `KGATE_CHAOS_BINARY` that one, else a new build of the profile `chaos`.
 fn build(root: &Path) -> Result<PathBuf> {
     match std::env::var_os("KGATE_CHAOS_BINARY") {
         Some(path) => Ok(path.into()),
-        None => crate::cargo::kgate_for_development(root),
+        None => crate::cargo::kgate_for_chaos(root),
     }
 }

@@ -83,7 +83,8 @@ pub(crate) fn socket(run: &Path, node: u32) -> String {
 
 /// The configuration of a node.
 pub(crate) fn node_config(run: &Path, node: u32, plan: &Plan, mode: Mode, timing: &Timing) -> String {
-    let peers: Vec<String> = (0..plan.nodes).map(|peer| format!("{}:7401", network::address(peer))).collect();
+    let peers: Vec<String> =
+        (0..plan.nodes).map(|peer| format!("{}:{}", network::address(peer), network::PORT)).collect();
     let api = [API.to_owned(), socket(run, node)];
     let data = run.join(format!("data-{node}"));
     let common = format!(
@@ -94,7 +95,7 @@ pub(crate) fn node_config(run: &Path, node: u32, plan: &Plan, mode: Mode, timing
             format!("faults = \"lease\"\nvoters = {}\n[timing]\npreset = {:?}\n", plan.voters, timing.preset)
         }
         Mode::CrashStop => format!(
-            "lease_ms = {}\ndetect_interval_ms = 100\ndetect_timeout_ms = {DETECT_MS}\n",
+            "faults = \"crash-stop\"\nlease_ms = {}\ndetect_interval_ms = 100\ndetect_timeout_ms = {DETECT_MS}\n",
             timing.lease_ms
         ),
     };

@@ -10,6 +10,7 @@ use rustix::process::Signal;
 
 use super::network::{self, Network};
 use super::nodes::{Clients, Nodes};
+use super::proxy::Proxies;
 use super::record::{self, Record, What, Writer};
 use super::schedule::{Deed, Fault, Part, Plan, Way};
 use super::{clock, job, reach};
@@ -26,6 +27,7 @@ pub(crate) struct Driver<'a> {
     /// So many nodes let somebody in before anything goes wrong.
     pub(crate) first: usize,
     pub(crate) network: &'a Network,
+    pub(crate) proxies: Proxies,
     pub(crate) nodes: Nodes,
     pub(crate) clients: Clients,
     pub(crate) writer: Writer,
@@ -166,7 +168,8 @@ impl Driver<'_> {
             | Deed::StopNode(_)
             | Deed::KillClients(..)
             | Deed::Narrow(..)
-            | Deed::Lose(..) => None,
+            | Deed::Lose(..)
+            | Deed::Delay(..) => None,
         });
         ways.flatten().collect()
     }
@@ -179,7 +182,8 @@ impl Driver<'_> {
             | Deed::PauseClients(..)
             | Deed::KillClients(..)
             | Deed::Narrow(..)
-            | Deed::Lose(..) => Vec::new(),
+            | Deed::Lose(..)
+            | Deed::Delay(..) => Vec::new(),
         });
         reach::minority(self.plan.nodes, self.plan.voters, &self.cut(), &still.collect())
     }
@@ -187,6 +191,7 @@ impl Driver<'_> {
     fn begin(&mut self, place: usize, fault: &Fault) -> Result<()> {
         match &fault.deed {
             Deed::Cut(_) | Deed::Lose(..) => self.shape()?,
+            Deed::Delay(node, most_ms) => self.proxies.delay(*node, *most_ms)?,
             Deed::Narrow(node, kbit) => self.network.narrow(*node, Some(*kbit))?,
             Deed::PauseNodes(nodes) => nodes.iter().for_each(|node| self.nodes.signal(*node, Signal::STOP)),
             Deed::KillNodes(nodes) => nodes.iter().for_each(|node| self.nodes.signal(*node, Signal::KILL)),
@@ -211,6 +216,7 @@ impl Driver<'_> {
     fn end(&mut self, place: usize, fault: &Fault) -> Result<()> {
         match &fault.deed {
             Deed::Cut(_) | Deed::Lose(..) => self.shape()?,
+            Deed::Delay(node, _) => self.proxies.delay(*node, 0)?,
             Deed::Narrow(node, _) => self.network.narrow(*node, None)?,
             Deed::PauseNodes(nodes) => nodes.iter().for_each(|node| self.nodes.signal(*node, Signal::CONT)),
             Deed::KillNodes(nodes) => {
@@ -283,11 +289,14 @@ impl Driver<'_> {
         }
         let starters = self.clients.starters(node);
         let is = |words: &[String], name: &str| words.get(1).is_some_and(|word| word == name);
+        let is_proxy = |words: &[String]| words.get(2).is_some_and(|word| word == "proxy");
         let all = self.network.processes(node)?.into_iter();
         let chosen = all.filter(|(pid, words)| match part {
             Part::Fronts => is(words, "run"),
             Part::Guards => is(words, "guard"),
-            Part::Trees => !is(words, "node") && !api.contains(pid) && !starters.contains(pid),
+            Part::Trees => {
+                !is(words, "node") && !is_proxy(words) && !api.contains(pid) && !starters.contains(pid)
+            }
             Part::Api => false,
         });
         Ok(chosen.map(|(pid, _)| pid).collect())

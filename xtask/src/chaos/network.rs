@@ -16,7 +16,11 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::proxy;
 use super::schedule::Way;
+
+/// Where nodes listen to each other.
+pub(crate) const PORT: u16 = 7_401;
 
 /// All namespaces begin so; then the process that made them.
 const PREFIX: &str = "kgate-chaos-";
@@ -72,15 +76,12 @@ impl Network {
 
     /// Cuts these ways and lets packets get lost, from now on; what is not told is whole again.
     pub(crate) fn shape(&self, cut: &[Way], lossy: &[(u32, u32)]) -> Result<()> {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.switch(), "nft", "-f", "-"]);
-        let mut filter = command.stdin(Stdio::piped()).spawn().context("cannot start nft")?;
-        let mut input = filter.stdin.take().context("nft has no input")?;
-        std::io::Write::write_all(&mut input, table(cut, lossy).as_bytes()).context("cannot talk to nft")?;
-        drop(input);
-        let ended = filter.wait().context("cannot wait for nft")?;
-        ensure!(ended.success(), "nft did not take the table of what is cut: {ended}");
-        Ok(())
+        filter(&self.switch(), &table(cut, lossy))
+    }
+
+    /// What nodes say to each other goes through the proxies of those who began to speak.
+    pub(crate) fn divert(&self) -> Result<()> {
+        (0..self.nodes).try_for_each(|node| filter(&self.space(node), &detour(node, self.nodes)))
     }
 
     /// The lines of a node carry so much, in both directions; none: as much as they can.
@@ -127,6 +128,34 @@ pub(crate) fn address(node: u32) -> String {
 
 fn port(node: u32) -> String {
     format!("n{node}")
+}
+
+/// Gives the packet filter of a namespace a table.
+fn filter(space: &str, table: &str) -> Result<()> {
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", space, "nft", "-f", "-"]);
+    let mut filter = command.stdin(Stdio::piped()).spawn().context("cannot start nft")?;
+    let mut input = filter.stdin.take().context("nft has no input")?;
+    std::io::Write::write_all(&mut input, table.as_bytes()).context("cannot talk to nft")?;
+    drop(input);
+    let ended = filter.wait().context("cannot wait for nft")?;
+    ensure!(ended.success(), "nft did not take the table for {space}: {ended}");
+    Ok(())
+}
+
+/// What leads through the proxies: out of a node to its own proxy, and in from another's proxy to the node.
+fn detour(node: u32, nodes: u32) -> String {
+    let out: String = (0..nodes)
+        .filter(|peer| *peer != node)
+        .map(|peer| {
+            format!("ip daddr {} tcp dport {PORT} redirect to :{}\n", address(peer), proxy::entrance(peer))
+        })
+        .collect();
+    format!(
+        "table ip kgate {{\nchain out {{\ntype nat hook output priority -100;\n{out}}}\n\
+         chain in {{\ntype nat hook prerouting priority -100;\ntcp dport {} redirect to :{PORT}\n}}\n}}\n",
+        proxy::BEHIND
+    )
 }
 
 /// The whole table of the packet filter. A way is a pair of ports: where a packet comes in, and where it would go out.
@@ -231,5 +260,15 @@ mod tests {
         assert!(!text.contains("iifname \"n2\""), "{text}");
         assert!(text.contains("oifname \"n1\" numgen random mod 1000 < 50 drop"), "{text}");
         assert!(!table(&[], &[]).contains("drop"));
+    }
+
+    /// Each peer has its own entrance, and nobody is led to itself.
+    #[test]
+    fn the_detour_leads_to_each_peer() {
+        let text = detour(1, 3);
+        assert!(text.contains("ip daddr 10.77.0.1 tcp dport 7401 redirect to :7500\n"), "{text}");
+        assert!(text.contains("ip daddr 10.77.0.3 tcp dport 7401 redirect to :7502\n"), "{text}");
+        assert!(!text.contains("10.77.0.2 "), "{text}");
+        assert!(text.contains("tcp dport 7411 redirect to :7401\n"), "{text}");
     }
 }

@@ -6,6 +6,7 @@
 //! - *Lock*: the kernel's lock of a slot was free for whoever came in.
 //! - *Resource*: it refuses nobody who may still believe.
 //! - *Minority*: a node that reaches no quorum lets nobody in after its lease.
+//! - *Codes*: the end of a command that was ended by `kgate run` is told as a loss, not as the command's own.
 //! - *Answers*: every request ends within a bound after the last fault, and then every node lets somebody in.
 //!
 //! The one excuse is a tree of processes that was frozen as a whole: no process can end another then. What it does when it
@@ -64,6 +65,10 @@ pub(crate) const RESOURCE: &str = "resource";
 pub(crate) const MINORITY: &str = "minority";
 /// Every request ends in time.
 pub(crate) const ANSWERS: &str = "answers";
+/// `kgate run` says why its command has ended.
+pub(crate) const CODES: &str = "codes";
+/// A command that was ended by `kgate` itself, in the words of one that died by itself.
+const TERMINATED: &str = "exit status: 143";
 /// Nodes do not end by themselves.
 pub(crate) const NODES: &str = "nodes";
 
@@ -107,6 +112,13 @@ pub(crate) fn judge(terms: &Terms, records: &[Record]) -> Result<Verdict> {
     for record in records {
         if let What::Answered { how } = &record.what {
             *verdict.answers.entry(how.clone()).or_default() += 1;
+            if how == TERMINATED {
+                let text = format!(
+                    "{} says that its command died of a SIGTERM, and nobody but kgate sends any: 121 is right",
+                    record.who
+                );
+                verdict.violations.push(Violation { judge: CODES, t: record.t, text });
+            }
         }
         let What::Ended { text } = &record.what else { continue };
         let text = format!("a node has ended by itself: {text}");

@@ -20,6 +20,8 @@ pub(crate) enum Planted {
     TwoHolders,
     /// A grant with an old fence.
     FenceBack,
+    /// Fences made of the decider's own clock, which has heard of nobody else's requests, and not of the request's stamp.
+    FenceOfDecision,
     /// A holder that never ends, so that others are never answered.
     NeverAnswered,
     /// Nodes that take silence for death, and are cut in two.
@@ -27,10 +29,11 @@ pub(crate) enum Planted {
 }
 
 impl Planted {
-    pub(crate) const ALL: [(Planted, &'static str); 5] = [
+    pub(crate) const ALL: [(Planted, &'static str); 6] = [
         (Planted::Outlives, "outlives"),
         (Planted::TwoHolders, "two-holders"),
         (Planted::FenceBack, "fence-back"),
+        (Planted::FenceOfDecision, "fence-of-decision"),
         (Planted::NeverAnswered, "never-answered"),
         (Planted::MinorityGrants, "minority-grants"),
     ];
@@ -54,7 +57,7 @@ impl Planted {
         match self {
             Self::Outlives => &[oracle::DEADLINE, oracle::BELIEF, oracle::LOCK],
             Self::TwoHolders => &[oracle::BELIEF],
-            Self::FenceBack => &[oracle::BELIEF, oracle::RESOURCE],
+            Self::FenceBack | Self::FenceOfDecision => &[oracle::BELIEF, oracle::RESOURCE],
             Self::NeverAnswered => &[oracle::ANSWERS],
             Self::MinorityGrants => &[oracle::MINORITY, oracle::BELIEF],
         }
@@ -82,7 +85,7 @@ impl Planted {
                     .flat_map(|a| [2, 3, 4].into_iter().flat_map(move |b| [(a, b), (b, a)]));
                 fault(Kind::Partition, Deed::Cut(ways.collect()))
             }
-            Self::TwoHolders | Self::FenceBack | Self::NeverAnswered => Vec::new(),
+            Self::TwoHolders | Self::FenceBack | Self::FenceOfDecision | Self::NeverAnswered => Vec::new(),
         };
         let (clock_ppm, sync_ms) = (vec![0; nodes as usize], vec![0; nodes as usize]);
         let kinds = faults.iter().map(|fault| fault.kind).collect();

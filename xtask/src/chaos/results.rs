@@ -105,8 +105,9 @@ pub(crate) fn append(root: &Path, line: &Line) -> Result<()> {
     let path = path(root);
     fs::create_dir_all(root.join("chaos"))?;
     let mut file = File::options().create(true).append(true).open(&path)?;
-    writeln!(file, "{}", serde_json::to_string(line)?)
-        .with_context(|| format!("cannot write {}", path.display()))
+    // One write: another run may append at the same time.
+    let text = serde_json::to_string(line)? + "\n";
+    file.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Whether some line settles that seed.

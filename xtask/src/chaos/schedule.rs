@@ -11,7 +11,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// The way schedules are drawn. A change of it makes old results say nothing about the seeds of today.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,10 +42,12 @@ pub(crate) enum Kind {
     SlowPeer,
     /// A node whose packets get lost.
     Loss,
+    /// A node behind a proxy that delays, stalls and breaks connections.
+    Delay,
 }
 
 impl Kind {
-    pub(crate) const ALL: [(Kind, &'static str); 13] = [
+    pub(crate) const ALL: [(Kind, &'static str); 14] = [
         (Kind::Partition, "partition"),
         (Kind::OneWay, "one-way"),
         (Kind::Bridge, "bridge"),
@@ -59,6 +61,7 @@ impl Kind {
         (Kind::SlowDisk, "slow-disk"),
         (Kind::SlowPeer, "slow-peer"),
         (Kind::Loss, "loss"),
+        (Kind::Delay, "delay"),
     ];
 
     /// Those that nodes bear which take silence for death.
@@ -114,6 +117,8 @@ pub(crate) enum Deed {
     Narrow(u32, u32),
     /// So many of a thousand packets of a node get lost.
     Lose(u32, u32),
+    /// The proxy of a node holds each piece for up to so many milliseconds.
+    Delay(u32, u32),
 }
 
 /// A fault from its begin to its end, in milliseconds of the run.
@@ -140,6 +145,9 @@ impl fmt::Display for Fault {
             Deed::StopNode(node) => write!(f, "stop node {node}"),
             Deed::KillClients(node, part) => write!(f, "kill {part:?} at node {node}"),
             Deed::Narrow(node, kbit) => write!(f, "node {node} has {kbit} kbit/s"),
+            Deed::Delay(node, most_ms) => {
+                write!(f, "node {node} is behind a proxy that takes up to {most_ms} ms")
+            }
             Deed::Lose(node, of_thousand) => write!(f, "node {node} loses {of_thousand} of 1000 packets"),
         }
     }

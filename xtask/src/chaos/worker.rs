@@ -66,8 +66,8 @@ impl Worker {
         let (gate, k) = gates[usize::try_from(self.rng.below(gates.len() as u64)).unwrap_or(0)].clone();
         let permits = if k > 1 && self.rng.below(6) == 0 { 2 } else { 1 };
         // Mostly short, now and then longer than a lease.
-        let longest = if self.rng.below(8) == 0 { self.job.lease_ms * 3 / 2 } else { 150 };
-        let hold = Duration::from_millis(self.rng.within(5, longest));
+        let longest = if self.rng.below(12) == 0 { self.job.lease_ms * 3 / 2 } else { 50 };
+        let hold = Duration::from_millis(self.rng.within(2, longest));
         let patience = match self.rng.below(10) {
             0 => Patience::NotAtAll,
             1 | 2 => Patience::AtMost(Duration::from_millis(self.rng.within(50, 2_000))),
@@ -79,6 +79,6 @@ impl Worker {
 
     /// Between two requests.
     fn rest(&mut self) -> Duration {
-        Duration::from_millis(self.rng.within(1, 80))
+        Duration::from_millis(self.rng.within(1, 40))
     }
 }

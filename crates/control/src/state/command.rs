@@ -293,6 +293,9 @@ pub enum Void {
     /// Anything else, in words.
     #[error("{0}")]
     Refused(String),
+    /// There are voters, and no cluster yet: its first entry is still on its way.
+    #[error("the cluster is not founded yet")]
+    Unfounded,
 }
 
 /// What an applied entry changes, for the node.

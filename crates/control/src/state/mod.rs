@@ -116,7 +116,7 @@ impl State {
             return self.found(cluster, name, nodes, terms);
         }
         if self.picture.cluster.is_none() {
-            return refused("the cluster is not founded yet");
+            return Err(Void::Unfounded);
         }
         match command {
             Command::Found { .. } => unreachable!("it was taken above"),

@@ -180,3 +180,14 @@ fn everybody_is_answered() {
 fn nodes_live() {
     assert_eq!(judges(vec![at(5, 1, "", What::Ended { text: "exit status: 101".into() })]), [NODES]);
 }
+
+/// A command that `kgate run` has ended is told as a loss (121); as the command's own death by SIGTERM it is wrong.
+#[test]
+fn a_loss_is_told_as_one() {
+    let ends = |code: u32| {
+        let how = format!("exit status: {code}");
+        vec![at(1, 0, "x", granted("01", 900, 1, true)), at(90, 0, "x", What::Answered { how })]
+    };
+    assert_eq!(judges(ends(121)), [""; 0]);
+    assert_eq!(judges(ends(143)), [CODES]);
+}

@@ -49,7 +49,7 @@ struct Draw<'a> {
     nodes_free: Vec<u64>,
     /// From when on each node's clients are.
     clients_free: Vec<u64>,
-    /// From when on each node's lines are no longer narrow or lossy.
+    /// From when on each node's lines are no longer narrow, lossy or slow.
     lines_free: Vec<u64>,
 }
 
@@ -142,15 +142,17 @@ impl<'a> Draw<'a> {
                     fault(now, now + 1, Deed::KillClients(node, part));
                 }
             }
-            Kind::SlowPeer | Kind::Loss => {
+            Kind::SlowPeer | Kind::Loss | Kind::Delay => {
                 let node = self.one(rng);
                 if self.lines_free[node as usize] <= now {
                     self.lines_free[node as usize] = end + 1;
-                    let narrow = Deed::Narrow(node, small(rng.within(64, 512)));
+                    let mut within = |low, high| small(rng.within(low, high));
                     let deed = if kind == Kind::Loss {
-                        Deed::Lose(node, small(rng.within(20, 400)))
+                        Deed::Lose(node, within(20, 400))
+                    } else if kind == Kind::Delay {
+                        Deed::Delay(node, within(20, 400))
                     } else {
-                        narrow
+                        Deed::Narrow(node, within(64, 512))
                     };
                     fault(now, end, deed);
                 }

@@ -74,7 +74,8 @@ fn faults_do_not_meet_at_one_process() {
                 | Deed::PauseClients(..)
                 | Deed::KillClients(..)
                 | Deed::Narrow(..)
-                | Deed::Lose(..) => false,
+                | Deed::Lose(..)
+                | Deed::Delay(..) => false,
             };
             let of_clients = |fault: &&Fault| matches!(&fault.deed, Deed::PauseClients(one, _) | Deed::KillClients(one, _) if *one == node);
             let apart = |faults: Vec<&Fault>, gap_ms| {

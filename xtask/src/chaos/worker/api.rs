@@ -109,14 +109,20 @@ impl Holder<'_> {
         match self.planted {
             Some(Planted::Outlives) => Duration::from_millis(self.worker.job.lease_ms * 8),
             Some(Planted::NeverAnswered) => Duration::from_secs(600),
-            Some(Planted::TwoHolders | Planted::FenceBack | Planted::MinorityGrants) | None => self.wish.hold,
+            Some(
+                Planted::TwoHolders | Planted::FenceBack | Planted::FenceOfDecision | Planted::MinorityGrants,
+            )
+            | None => self.wish.hold,
         }
     }
 
     fn fence(&self) -> Result<String> {
         let fence = self.permit.fence_text().context("a gate of `slots` has fences")?;
-        let back = self.planted == Some(Planted::FenceBack) && self.worker.asked > 3;
-        Ok(if back { "0".repeat(fence.len()) } else { fence })
+        Ok(match self.planted {
+            Some(Planted::FenceBack) if self.worker.asked > 3 => "0".repeat(fence.len()),
+            Some(Planted::FenceOfDecision) => of_decision(&fence, self.worker.asked)?,
+            _ => fence,
+        })
     }
 
     fn lock(&mut self) -> Result<Option<File>> {
@@ -143,6 +149,14 @@ impl Holder<'_> {
     }
 }
 
+/// The planted bug of a fence from the decision's clock: that of the view, of a clock that counts only its own decisions, of the node (LEASES 9: view 40 bits,
+/// lamport 48, node 16, count 24).
+fn of_decision(fence: &str, decisions: u64) -> Result<String> {
+    let fence = u128::from_str_radix(fence, 16).context("a fence is a number of 32 hexadecimal digits")?;
+    let lamport = ((1_u128 << 48) - 1) << 40;
+    Ok(format!("{:032x}", (fence & !lamport) | (u128::from(decisions) << 40)))
+}
+
 /// The planted bug of two holders: goes in and has asked nobody.
 async fn forge(worker: &mut Worker, wish: &Wish) -> Result<()> {
     let (gate, pid) = (wish.gate.clone(), std::process::id());
@@ -151,4 +165,17 @@ async fn forge(worker: &mut Worker, wish: &Wish) -> Result<()> {
     worker.writer.write(&who, granted)?;
     tokio::time::sleep(wish.hold).await;
     worker.writer.write(&who, What::Out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Only the clock in the middle of a fence is another one: a fence of an older view stays smaller.
+    #[test]
+    fn a_fence_of_the_decisions_clock() {
+        let fence = "00000000ab0000001234560003000007";
+        assert_eq!(of_decision(fence, 2).unwrap(), "00000000ab0000000000020003000007");
+        assert!(of_decision("x", 2).is_err());
+    }
 }

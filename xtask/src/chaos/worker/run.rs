@@ -4,11 +4,14 @@ use std::fs::File;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use super::{Patience, Wish, Worker};
 use crate::chaos::record::What;
 use crate::chaos::{clock, config, job, probe};
+
+/// The exit code of words that make no sense.
+const MISUSE: i32 = 2;
 
 pub(super) fn work(mut worker: Worker) -> Result<()> {
     while !job::told_to_stop(&worker.run) {
@@ -17,6 +20,8 @@ pub(super) fn work(mut worker: Worker) -> Result<()> {
         let (gate, pid) = (wish.gate.clone(), std::process::id());
         worker.writer.write(&wish.who, What::Asked { gate, pid })?;
         let ended = command(&worker, &wish, stubborn)?.status().context("cannot start kgate run")?;
+        // Whoever is refused for what it says will be so for ever, and shows nothing.
+        ensure!(ended.code() != Some(MISUSE), "kgate run does not take our words: see {}.log", worker.name);
         let how = ended.to_string();
         worker.writer.write(&wish.who, What::Answered { how })?;
         let node_is_away = matches!(ended.code(), Some(122 | 125));

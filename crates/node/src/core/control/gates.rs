@@ -106,14 +106,7 @@ impl Core {
         actions: &mut Vec<Action>,
     ) {
         let version = if let Ok(Done::Gate { version, .. }) = came { version } else { 0 };
-        let refused = match came {
-            Ok(_) => None,
-            Err(NotDone::Void(void @ Void::Conflict { .. })) => Some((Why::Conflict, void.to_string())),
-            Err(NotDone::Void(void)) => Some((Why::BadRequest, void.to_string())),
-            Err(NotDone::NoQuorum(text)) => Some((Why::NoQuorum, format!("no quorum: {text}"))),
-            Err(stopped @ NotDone::Stopped) => Some((Why::NoNode, stopped.to_string())),
-        };
-        if let Some((why, text)) = refused {
+        if let Some((why, text)) = came.err().map(why_not) {
             // Who did not say which k takes the gate as it is; the log has it, and this node will hear of it.
             let content = |wish: &Unplaced| why == Why::Conflict && wish.permits.is_none();
             let concerns =
@@ -131,6 +124,18 @@ impl Core {
     }
 }
 
+/// What a client is told whose gate could not be made.
+fn why_not(not_done: NotDone) -> (Why, String) {
+    match not_done {
+        NotDone::Void(void @ Void::Conflict { .. }) => (Why::Conflict, void.to_string()),
+        // Nothing is wrong with the wish: it came too early.
+        NotDone::Void(void @ Void::Unfounded) => (Why::NoQuorum, format!("no quorum: {void}")),
+        NotDone::Void(void) => (Why::BadRequest, void.to_string()),
+        NotDone::NoQuorum(text) => (Why::NoQuorum, format!("no quorum: {text}")),
+        stopped @ NotDone::Stopped => (Why::NoNode, stopped.to_string()),
+    }
+}
+
 /// Who wants a gate, for people.
 pub(super) fn author(process: &Process, at: NodeId) -> String {
     let at = at.0;
@@ -141,5 +146,18 @@ pub(super) fn author(process: &Process, at: NodeId) -> String {
             .filter(|c| c.is_ascii() && !c.is_ascii_control())
             .take(100)
             .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who asks before the cluster is founded may ask again, as without a quorum; who asks for nonsense may not.
+    #[test]
+    fn too_early_is_not_wrong() {
+        let (why, text) = why_not(NotDone::Void(Void::Unfounded));
+        assert!(why == Why::NoQuorum && text.contains("not founded"), "{text}");
+        assert_eq!(why_not(NotDone::Void(Void::Refused("no".into()))), (Why::BadRequest, "no".into()));
     }
 }
