@@ -44,6 +44,8 @@ pub(crate) struct NodeArgs {
 
 /// What is logged.
 const LOG: &str = "KGATE_OPT_LOG";
+/// What is logged unless somebody asks for more. What the log's library says of every vote is for those who look for a fault in it.
+const USUAL: &str = "info,openraft=error";
 
 /// Logs go to standard error.
 fn log(filter: EnvFilter) {
@@ -67,7 +69,7 @@ pub(crate) fn run(args: &NodeArgs) -> Outcome {
         Some(path) => Config::read(path).map_err(|error| Failure::Usage(error.to_string()))?,
         None => local::config()?,
     };
-    log(EnvFilter::try_from_env(LOG).unwrap_or_else(|_| EnvFilter::new("info")));
+    log(EnvFilter::try_from_env(LOG).unwrap_or_else(|_| EnvFilter::new(USUAL)));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let crash_stop = config.nodes.len() > 1 && config.faults == Some(Faults::CrashStop);
     let code = runtime.block_on(async {

@@ -5,9 +5,6 @@ use serde::Deserialize;
 
 use super::{BadConfig, Config, lease};
 
-/// Whether the control plane is in the node. As long as it is not, `faults = "lease"` is refused, and a cluster that says nothing is crash-stop.
-pub(super) const CONTROL_PLANE: bool = true;
-
 /// The protocol that leases guard.
 const GUARDED: &str = "slots";
 
@@ -39,18 +36,10 @@ const VOTERS_USUAL: usize = 5;
 impl Config {
     /// Which faults this node bears: as it says, else leases wherever a restart or another node matters.
     pub(crate) fn faults(&self) -> Result<Faults, BadConfig> {
-        self.faults_of(CONTROL_PLANE)
-    }
-
-    fn faults_of(&self, control_plane: bool) -> Result<Faults, BadConfig> {
         // Slots that are bound to processes by locks need no time at all (LEASES section 6).
         let wants = !self.bound_to_processes()
             && (self.data.is_some() || self.nodes.len() > 1 || self.join.is_some());
         match self.faults {
-            Some(Faults::Lease) if !control_plane => Err(wrong(
-                "faults = \"lease\" is not in this version: say faults = \"crash-stop\", or leave it out",
-            )),
-            None if !control_plane => Ok(Faults::CrashStop),
             Some(Faults::CrashStop) => Ok(Faults::CrashStop),
             Some(Faults::Lease) => self.can_lease().map(|()| Faults::Lease),
             None if wants => self.can_lease().map(|()| Faults::Lease),
@@ -170,7 +159,7 @@ mod tests {
     }
 
     fn faults(text: &str) -> Result<Faults, String> {
-        read(text).faults_of(true).map_err(|error| error.to_string())
+        read(text).faults().map_err(|error| error.to_string())
     }
 
     /// Leases wherever a restart or another node matters; crash-stop only by name, or where slots are bound to processes.
@@ -204,15 +193,6 @@ mod tests {
         assert!(why("data = \"d\"\nfaults = \"lease\"\nlease_ms = 0").contains("of one machine"));
         assert!(why("data = \"d\"\nvoters = 4").contains("at most 3"));
         assert!(why("data = \"d\"\n[timing]\nlease = \"1s\"").contains("raise lease"));
-    }
-
-    /// As long as there is no control plane nobody is told that there is one.
-    #[test]
-    fn without_a_control_plane() {
-        let stays = read(&format!("{THREE}data = \"d\"")).faults_of(false);
-        assert_eq!(stays.unwrap(), Faults::CrashStop);
-        let asked = read(&format!("{THREE}data = \"d\"\nfaults = \"lease\"")).faults_of(false);
-        assert!(asked.unwrap_err().to_string().contains("not in this version"));
     }
 
     /// The first so many, or those that are named; an odd number by default, and a word about even ones.
