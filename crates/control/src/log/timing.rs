@@ -38,7 +38,8 @@ impl LogTiming {
             heartbeat: self.heartbeat.times(stretch),
             election_min: self.election_min.times(stretch),
             election_max: self.election_max.times(stretch),
-            patience: self.patience,
+            // What is tried again too soon only adds to the queue.
+            patience: self.patience.times(stretch.min(6)),
         }
     }
 
