@@ -26,6 +26,15 @@ pub(crate) struct Entry {
     pub(crate) name: String,
 }
 
+/// Somebody of this process is inside. What is started meanwhile has a copy of the lock until it runs its own program, so it is not enough to close ours: it is given up.
+pub(crate) struct Inside(File);
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        let _free = flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
 impl Book {
     pub(crate) fn new(home: &Home, gate: &str) -> Self {
         let folder = home.0.join(format!("book-{gate}"));
@@ -67,7 +76,7 @@ impl Book {
     }
 
     /// The same for a process that has no guard: it is inside for as long as it keeps what it gets.
-    pub(crate) fn enter(&self, permit: &Permit, name: &str) -> File {
+    pub(crate) fn enter(&self, permit: &Permit, name: &str) -> Inside {
         // Where slots have no numbers k is 1.
         let slot = permit.slots().first().copied().unwrap_or(0);
         let lock =
@@ -76,7 +85,7 @@ impl Book {
             self.write(&format!("violation: {name} found slot {slot} taken"));
         }
         self.write(&format!("in {slot} {:032x} {name}", permit.fence().unwrap_or(0)));
-        lock
+        Inside(lock)
     }
 
     fn write(&self, line: &str) {
