@@ -75,7 +75,8 @@ impl Agreement {
     pub(crate) fn found(&mut self, founding: Founding) {
         let (log, events) = (self.log.clone(), self.events.clone());
         self.tasks.spawn(async move {
-            loop {
+            // Each telling is an entry: where a disk is slow and nodes start again and again, the log would have nothing else to write.
+            while !is_founded(&log.picture(), &founding) {
                 match log.bootstrap(founding.clone()).await {
                     Ok(_) | Err(NotDone::Stopped) => return,
                     Err(NotDone::NoQuorum(why)) => tracing::info!(%why, "the cluster is not founded yet"),
@@ -153,5 +154,40 @@ pub(crate) async fn next(agreement: &mut Option<Agreement>) -> Event {
     match agreement {
         Some(agreement) => agreement.next().await,
         None => std::future::pending().await,
+    }
+}
+
+/// Whether the log knows it already, as far as it is applied here. Another founding is told to the log, which says what is wrong with it.
+fn is_founded(picture: &Picture, founding: &Founding) -> bool {
+    picture.cluster.as_ref().is_some_and(|cluster| {
+        cluster.name == founding.name && cluster.founders.iter().eq(founding.nodes.keys())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use kgate_control::roll::LeaseTerms;
+    use kgate_control::state::{Cluster, ClusterId, Listed};
+    use kgate_core::Span;
+
+    use super::*;
+
+    /// A founding that the log knows is not told again; one of other nodes or of another name is, so that it is refused in words.
+    #[test]
+    fn what_is_founded_is_not_told_again() {
+        let terms = LeaseTerms { lease: Span(1), clock_error: 0, margin: Span(1) };
+        let nodes: BTreeMap<NodeId, Listed> = [(NodeId(0), Listed::default())].into();
+        let (cluster, name) = (ClusterId(1), "fleet".to_owned());
+        let voters = nodes.keys().copied().collect();
+        let founding = Founding { cluster, name: name.clone(), nodes, voters, terms };
+        let mut picture = Picture::default();
+        assert!(!is_founded(&picture, &founding));
+        picture.cluster = Some(Cluster { id: ClusterId(2), name, terms, founders: [NodeId(0)].into() });
+        assert!(is_founded(&picture, &founding));
+        let other = Founding { nodes: [(NodeId(1), Listed::default())].into(), ..founding.clone() };
+        assert!(!is_founded(&picture, &other));
+        assert!(!is_founded(&picture, &Founding { name: "other".into(), ..founding }));
     }
 }
