@@ -27,19 +27,21 @@ impl LogTiming {
     /// voters stand against each other for ever.
     #[must_use]
     pub fn with_disk(self, write: Span) -> Self {
-        let stretch = (WRITES * write.0).div_ceil(self.election_min.0.max(1)).clamp(1, STRETCH);
+        let wanted = WRITES.saturating_mul(write.0).min(ELECTION.0);
+        let stretch = wanted.div_ceil(self.election_min.0.max(1)).max(1);
         if stretch > 1 {
             tracing::warn!(
                 "a write of the log takes {} ms on this disk: its heartbeats and elections take {stretch} times as long as on a quick one",
                 write.0 / MILLISECOND
             );
         }
+        let election_min = self.election_min.times(stretch);
         Self {
             heartbeat: self.heartbeat.times(stretch),
-            election_min: self.election_min.times(stretch),
+            election_min,
             election_max: self.election_max.times(stretch),
             // What is tried again too soon only adds to the queue.
-            patience: self.patience.times(stretch.min(6)),
+            patience: self.patience.max(election_min.times(3)),
         }
     }
 
@@ -55,8 +57,8 @@ impl LogTiming {
 
 /// So many writes fit into the shortest time without a leader.
 const WRITES: u64 = 16;
-/// At most by so much are times stretched.
-const STRETCH: u64 = 12;
+/// It is never made longer than this.
+const ELECTION: Span = Span(10_000 * MILLISECOND);
 
 impl Default for LogTiming {
     fn default() -> Self {
@@ -75,6 +77,8 @@ mod tests {
         assert_eq!(with(0), LogTiming::DEFAULT);
         assert_eq!(with(37), LogTiming::DEFAULT);
         assert_eq!(with(50).election_min, LogTiming::DEFAULT.election_min.times(2));
-        assert_eq!(with(100_000).heartbeat, LogTiming::DEFAULT.heartbeat.times(STRETCH));
+        assert_eq!(with(50).patience, LogTiming::DEFAULT.patience);
+        assert_eq!(with(600).patience, Span(28_800 * MILLISECOND));
+        assert!(with(100_000).election_min < ELECTION + LogTiming::DEFAULT.election_min);
     }
 }
