@@ -82,7 +82,9 @@ impl Engine {
             let patience = self.election_min();
             asked.spawn(async move {
                 let answer = post.ask(node, store, Request::Canvass(last), patience).await;
-                matches!(answer, Ok((_, Reply::Canvass(true)))).then_some(node)
+                let Ok((_, Reply::Canvass(yes, write))) = answer else { return None };
+                post.writes_take(node, write);
+                yes.then_some(node)
             });
         }
         let mut yes: BTreeSet<NodeId> = BTreeSet::from([self.me]);
@@ -109,11 +111,13 @@ impl Engine {
         self.raft.metrics().borrow().state == ServerState::Leader
     }
 
-    /// Until this node leads, or its votes have had their time to come.
+    /// Until this node leads, or the votes of all have had their time to come.
     async fn until_it_leads(&self) {
+        let voters = self.shared.voters_appended().all();
+        let slowest = voters.into_iter().map(|node| self.post.patience(node, self.election_min())).max();
         let mut metrics = self.raft.metrics();
         let elected = metrics.wait_for(|metrics| metrics.state == ServerState::Leader);
-        let _ = tokio::time::timeout(self.election_min(), elected).await;
+        let _ = tokio::time::timeout(slowest.unwrap_or_default(), elected).await;
     }
 
     /// Between the two bounds, by chance; and for a heartbeat more, since another voter may have heard the leader later than this one.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kgate_core::NodeId;
+use kgate_core::{NodeId, Span};
 use openraft::ServerState;
 use openraft::error::RaftError;
 use openraft::raft::AppendEntriesResponse;
@@ -26,6 +26,9 @@ pub(super) const ARRIVALS: usize = 1024;
 /// So many questions of others are worked on at once; more are lost. Orders may wait long for a quorum, so they have a room of their own: nothing that
 /// waits for a leader may keep one from being chosen.
 const AT_ONCE: usize = 256;
+/// So many entries does openraft work on at once; others wait outside, where they can still be taken back. It writes them one after the other and does nothing
+/// else meanwhile: no vote, no heartbeat. Where writes are slow, a long queue would make a leader silent.
+pub(super) const WRITING: usize = 8;
 
 /// What a handle asks.
 pub(super) enum Ask {
@@ -41,10 +44,14 @@ pub(super) struct Engine {
     pub(super) timing: LogTiming,
     pub(super) raft: Raft,
     pub(super) memory: Store,
+    /// So long took a write when the store was opened.
+    pub(super) write: Span,
     pub(super) post: Arc<Post>,
     pub(super) shared: Arc<Shared>,
     /// Held while this node changes who votes or listens.
     pub(super) changing: tokio::sync::Mutex<()>,
+    /// Held by those whose entries openraft works on.
+    pub(super) writing: Semaphore,
     pub(super) heard: Heard,
 }
 
@@ -158,7 +165,7 @@ impl Engine {
                 }
                 Some(Reply::Append(reply))
             }
-            Request::Canvass(last) => Some(Reply::Canvass(self.would_elect(last))),
+            Request::Canvass(last) => Some(Reply::Canvass(self.would_elect(last), self.write)),
             Request::Snapshot(request)
                 if request.offset.saturating_add(request.data.len() as u64) > SNAPSHOT =>
             {
@@ -172,7 +179,7 @@ impl Engine {
                 Err(RaftError::APIError(error)) => Some(Reply::Snapshot(Err(error))),
                 Err(RaftError::Fatal(_)) => None,
             },
-            Request::Hello => Some(Reply::Hello(self.shared.roster().stores)),
+            Request::Hello => Some(Reply::Hello(self.shared.roster().stores, self.write)),
             Request::Order(order, milliseconds) => {
                 let patience = Duration::from_millis(milliseconds).min(self.patience());
                 let ruling = tokio::time::timeout(patience, self.lead(order)).await;

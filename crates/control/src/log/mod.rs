@@ -21,6 +21,7 @@ mod membership;
 mod orders;
 mod post;
 mod raft;
+mod runtime;
 mod shared;
 mod store;
 #[cfg(test)]
@@ -42,7 +43,7 @@ use openraft::{EntryPayload, SnapshotPolicy};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use self::elect::Heard;
-use self::engine::{ARRIVALS, Ask, Engine};
+use self::engine::{ARRIVALS, Ask, Engine, WRITING};
 use self::machine::{Machine, Recalled};
 use self::post::{Lines, Post};
 use self::raft::Raft;
@@ -138,15 +139,18 @@ impl Log {
                     Ok(raft) => {
                         let changing = tokio::sync::Mutex::default();
                         let heard = Heard::new();
+                        let writing = tokio::sync::Semaphore::new(WRITING);
                         let engine = Engine {
                             me,
                             store: id,
                             timing,
                             raft,
                             memory: store,
+                            write: sync,
                             post,
                             shared,
                             changing,
+                            writing,
                             heard,
                         };
                         let engine = Arc::new(engine);

@@ -104,6 +104,8 @@ impl Engine {
         if last > self.shared.committed() + UNDECIDED {
             return Ruling::NotNow(format!("{UNDECIDED} entries wait for too few voters already"));
         }
+        // Never closed.
+        let _place = self.writing.acquire().await;
         match self.raft.client_write(command).await {
             Ok(written) => written.data.map_or_else(Ruling::Void, Ruling::Done),
             Err(error) => not_led(&error),

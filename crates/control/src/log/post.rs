@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use kgate_core::NodeId;
+use kgate_core::{NodeId, Span};
 use openraft::error::{NetworkError, PayloadTooLarge, RPCError, RaftError, RemoteError, Unreachable};
 use openraft::network::{Backoff, RPCOption, RaftNetwork, RaftNetworkFactory};
 use openraft::raft::{
@@ -19,12 +19,19 @@ use super::wire::{Body, Envelope, Reply, Request};
 use super::words::Courier;
 use crate::roll::StoreId;
 
+/// So many writes may be before ours on another's disk.
+const WRITES: u32 = 4;
+/// Nobody is believed to be slower.
+const SLOWEST: Duration = Duration::from_secs(2);
+
 /// Asks and is answered.
 pub(super) struct Post {
     store: StoreId,
     courier: Arc<dyn Courier>,
     next: AtomicU64,
     open: Mutex<BTreeMap<u64, Open>>,
+    /// How long a write takes at others, as they have said.
+    writes: Mutex<BTreeMap<NodeId, Duration>>,
 }
 
 /// A question without an answer.
@@ -47,7 +54,7 @@ pub(super) enum Silence {
 impl Post {
     pub(super) fn new(store: StoreId, courier: Arc<dyn Courier>) -> Self {
         let next = AtomicU64::new(super::random());
-        Self { store, courier, next, open: Mutex::default() }
+        Self { store, courier, next, open: Mutex::default(), writes: Mutex::default() }
     }
 
     fn open(&self) -> MutexGuard<'_, BTreeMap<u64, Open>> {
@@ -75,6 +82,18 @@ impl Post {
             Ok(Ok(answer)) => Ok(answer),
             _ => Err(Silence::Silent),
         }
+    }
+
+    /// That node has said how long a write takes there.
+    pub(super) fn writes_take(&self, node: NodeId, write: Span) {
+        let write = Duration::from_nanos(write.0).min(SLOWEST);
+        self.writes.lock().unwrap_or_else(PoisonError::into_inner).insert(node, write);
+    }
+
+    /// How long to wait for what is on that node's disk before it answers, at least.
+    pub(super) fn patience(&self, node: NodeId, least: Duration) -> Duration {
+        let writes = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
+        writes.get(&node).map_or(least, |write| least.max(*write * WRITES))
     }
 
     pub(super) fn answer(&self, to: NodeId, store: StoreId, id: u64, reply: Reply) {
@@ -133,7 +152,8 @@ impl Line {
         request: Request,
         option: RPCOption,
     ) -> Result<Reply, Failed<E>> {
-        let answer = self.post.ask(self.to, Some(self.store), request, option.hard_ttl()).await;
+        let patience = self.post.patience(self.to, option.hard_ttl());
+        let answer = self.post.ask(self.to, Some(self.store), request, patience).await;
         match answer {
             Ok((store, reply)) if store == self.store => Ok(reply),
             Ok(_) => Err(RPCError::Unreachable(Unreachable::new(&Silence::Stranger))),

@@ -7,6 +7,7 @@ use kgate_core::NodeId;
 use openraft::Membership;
 use serde::{Deserialize, Serialize};
 
+use super::runtime::LogRuntime;
 use crate::roll::StoreId;
 use crate::state::{Command, Done, Void};
 use crate::voters::Voters;
@@ -28,7 +29,7 @@ openraft::declare_raft_types!(
         Node = Peer,
         Entry = openraft::Entry<Types>,
         SnapshotData = Cursor<Vec<u8>>,
-        AsyncRuntime = openraft::TokioRuntime,
+        AsyncRuntime = LogRuntime,
 );
 
 pub(super) type Raft = openraft::Raft<Types>;

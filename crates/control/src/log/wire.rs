@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kgate_core::NodeId;
+use kgate_core::{NodeId, Span};
 use openraft::error::InstallSnapshotError;
 use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, InstallSnapshotRequest, InstallSnapshotResponse,
@@ -73,9 +73,11 @@ pub(super) enum Reply {
     Vote(VoteResponse<u32>),
     Append(AppendEntriesResponse<u32>),
     Snapshot(Result<InstallSnapshotResponse<u32>, InstallSnapshotError>),
-    Canvass(bool),
+    /// Whether, and how long a write takes there.
+    Canvass(bool, Span),
     /// Whom the sender's log knows, with their stores; nobody, if it is empty.
-    Hello(BTreeMap<NodeId, StoreId>),
+    /// And how long a write takes there.
+    Hello(BTreeMap<NodeId, StoreId>, Span),
     Order(Ruling),
     /// The question is for another store than the one that is here, or from another than the known one (rule R4).
     Stranger,
