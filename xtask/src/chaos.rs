@@ -25,6 +25,7 @@ mod resource;
 mod results;
 mod schedule;
 mod tries;
+mod witness;
 mod worker;
 
 use std::collections::BTreeSet;
@@ -45,6 +46,7 @@ use planted::Planted;
 use proxy::Proxies;
 use record::Writer;
 use schedule::{Frame, Plan};
+use witness::Witness;
 
 pub(crate) use tries::run as tries;
 
@@ -145,6 +147,7 @@ fn one(
     let (kgate, lease_ms, grace_ms) = (kgate.to_owned(), timing.lease_ms, timing.grace_ms);
     Job { seed, kgate: kgate.clone(), gates, lease_ms, grace_ms, planted }.write(run)?;
     resource::serve(run)?;
+    let witness = Witness::start(run)?;
     // Dropped in the other order: clients, nodes, and last the namespaces with whatever is left there.
     let network = Network::new(plan.nodes)?;
     let proxies = Proxies::start(&network, plan, seed)?;
@@ -171,6 +174,7 @@ fn one(
     let driven = driver.drive();
     drop(driver);
     drop(network);
+    drop(witness);
     driven.with_context(|| format!("the run could not be led to its end; see {}", run.display()))?;
     let leases = *mode == Mode::Lease || planted == Some(Planted::MinorityGrants);
     let terms = Terms {

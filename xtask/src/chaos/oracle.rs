@@ -87,6 +87,8 @@ pub(crate) struct Verdict {
     pub(crate) answers: BTreeMap<String, u64>,
     /// The most believers of a gate at once, by gate.
     pub(crate) most: BTreeMap<String, usize>,
+    /// The longest time for which a processor of this machine stood still.
+    pub(crate) stalled_ms: u64,
     pub(crate) violations: Vec<Violation>,
 }
 
@@ -105,6 +107,11 @@ pub(crate) fn judge(terms: &Terms, records: &[Record]) -> Result<Verdict> {
         text: format!("{} was alive {} after its deadline", late.who, ms(late.t - late.until)),
     }));
     locks(records, &holds, &mut verdict);
+    let stalls = records.iter().filter_map(|record| match record.what {
+        What::Stalled { ms, .. } => Some(ms),
+        _ => None,
+    });
+    verdict.stalled_ms = stalls.max().unwrap_or(0);
     resource(records, &mut verdict);
     minority(terms, records, &holds, &mut verdict);
     answers::judge(terms, records, &holds, &mut verdict);

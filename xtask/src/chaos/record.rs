@@ -62,6 +62,8 @@ pub(crate) enum What {
     End,
     /// A node has ended by itself.
     Ended { text: String },
+    /// That processor ran nobody who was ready for so long, or somebody else.
+    Stalled { processor: usize, ms: u64 },
 }
 
 /// Writes the records of one process.

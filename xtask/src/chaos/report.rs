@@ -29,13 +29,14 @@ pub(crate) fn tell(verdict: &Verdict) {
     }
     let most: Vec<String> = verdict.most.iter().map(|(gate, most)| format!("{gate} {most}")).collect();
     println!(
-        "  {} requests, {} grants, {} lost, {} old fences refused, most inside: {}, longest unanswered {}: {}",
+        "  {} requests, {} grants, {} lost, {} old fences refused, most inside: {}, longest unanswered {}, a processor stalled for up to {} ms: {}",
         verdict.requests,
         verdict.grants,
         verdict.losses,
         verdict.refused,
         most.join(", "),
         ms(verdict.longest_ns),
+        verdict.stalled_ms,
         if verdict.violations.is_empty() {
             "ok".into()
         } else {

@@ -38,6 +38,9 @@ pub(crate) struct Line {
     longest_unanswered_ms: u64,
     /// For how much of the last minute somebody waited for a processor, in percent: with much of it, late answers say little.
     cpu_pressure: u64,
+    /// The longest time for which a processor stood still: `kgate run` must have its turn within K.
+    #[serde(default)]
+    stalled_ms: u64,
     verdict: String,
 }
 
@@ -76,6 +79,7 @@ impl Line {
             refused: verdict.refused,
             longest_unanswered_ms: verdict.longest_ns / 1_000_000,
             cpu_pressure: cpu_pressure(),
+            stalled_ms: verdict.stalled_ms,
             verdict: verdict.violations.first().map_or(RIGHT.into(), ToString::to_string),
         }
     }

@@ -3,6 +3,8 @@
 //! One gate of one slot. `kgate run` holds it at one node, another waits at the next. The holder's node is cut off from all others at a random moment. Two instants are
 //! taken by one clock: when the kernel says that the child is dead, and when the first line of the waiter's command ran. The difference is the
 //! margin. Then the network is healed, and the next node is the holder. Every other child does not listen to SIGTERM: it lives until it is killed.
+//!
+//! With `--by kill` the holder's node is killed instead (kill -9), which tells how long fail-over takes.
 
 use std::path::Path;
 use std::process::Child;
@@ -22,7 +24,7 @@ use super::record::{self, Record, What};
 use super::schedule::Plan;
 use super::{Folder, clock, heed_signals, probe, resource};
 
-const USAGE: &str = "cargo xtask partition-tries [--tries N] [--nodes N] [--seed S] [--timing fast|default] [--mode lease|crash-stop]";
+const USAGE: &str = "cargo xtask partition-tries [--tries N] [--nodes N] [--seed S] [--timing fast|default] [--by cut|kill] [--mode lease|crash-stop]";
 
 /// The gate of the tries.
 const GATE: &str = "gate-0";
@@ -36,12 +38,29 @@ struct Options {
     seed: u64,
     timing: Timing,
     mode: Mode,
+    by: By,
+}
+
+/// What happens to the holder's node.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum By {
+    Cut,
+    Kill,
+}
+
+impl By {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Cut => "cut",
+            Self::Kill => "kill",
+        }
+    }
 }
 
 impl Options {
     fn parse(words: &[&str]) -> Result<Self> {
         let timing = Timing::parse("fast")?;
-        let mut options = Self { tries: 200, nodes: 3, seed: 1, timing, mode: Mode::Lease };
+        let mut options = Self { tries: 200, nodes: 3, seed: 1, timing, mode: Mode::Lease, by: By::Cut };
         for pair in words.chunks(2) {
             let [word, value] = pair else { bail!("{} takes a value: {USAGE}", pair[0]) };
             let number = || value.parse().with_context(|| format!("{word} takes a number, not `{value}`"));
@@ -50,6 +69,13 @@ impl Options {
                 "--nodes" => options.nodes = u32::try_from(number()?)?,
                 "--seed" => options.seed = number()?,
                 "--timing" => options.timing = Timing::parse(value)?,
+                "--by" => {
+                    options.by = match *value {
+                        "cut" => By::Cut,
+                        "kill" => By::Kill,
+                        other => bail!("--by {other}: cut or kill"),
+                    }
+                }
                 "--mode" => options.mode = Mode::parse(value)?,
                 other => bail!("unknown word `{other}`: {USAGE}"),
             }
@@ -80,19 +106,21 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
     };
     resource::serve(&folder.path)?;
     let network = Network::new(nodes)?;
-    let processes = Nodes::start(&folder.path, &kgate, &network, &plan, options.mode, &options.timing)?;
+    let mut processes = Nodes::start(&folder.path, &kgate, &network, &plan, options.mode, &options.timing)?;
     let mut rng = Rng::fork(options.seed, "partition tries");
     let mut stage =
         Stage { run: &folder.path, kgate: &kgate, network: &network, options: &options, asked: 0 };
     let mut margins: Vec<Margin> = Vec::new();
     for number in 0..options.tries {
         ensure!(!INTERRUPTED.load(std::sync::atomic::Ordering::Relaxed), "interrupted");
-        let margin = stage.try_once(number, &mut rng).with_context(|| format!("try {number}"))?;
+        let margin =
+            stage.try_once(number, &mut processes, &mut rng).with_context(|| format!("try {number}"))?;
         println!(
-            "try {number}: {} child, {}; {} ms after the cut the next one ran",
+            "try {number}: {} child, {}; {} ms after the {} the next one ran",
             if margin.stubborn { "a stubborn" } else { "a polite" },
             margin.dead_before_ms.map_or("STILL ALIVE".into(), |ms| format!("dead {ms} ms before")),
-            margin.moved_after_ms
+            margin.moved_after_ms,
+            options.by.word()
         );
         let violated = margin.dead_before_ms.is_none_or(|ms| ms < 0);
         margins.push(margin);
@@ -100,13 +128,13 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
             drop(processes);
             drop(network);
             folder.end(true);
-            bail!("the child of a cut-off holder was alive when another got its slot");
+            bail!("the child of a holder that was cut off or killed was alive when another got its slot");
         }
     }
     drop(processes);
     drop(network);
     folder.end(false);
-    tell(&margins);
+    tell(&margins, options.by);
     Ok(())
 }
 
@@ -127,7 +155,7 @@ struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    fn try_once(&mut self, number: usize, rng: &mut Rng) -> Result<Margin> {
+    fn try_once(&mut self, number: usize, processes: &mut Nodes, rng: &mut Rng) -> Result<Margin> {
         let nodes = self.options.nodes;
         let holder = u32::try_from(number)? % nodes;
         let waiter = (holder + 1) % nodes;
@@ -141,13 +169,19 @@ impl Stage<'_> {
         let others = (0..nodes).filter(|node| *node != holder);
         let ways: Vec<(u32, u32)> = others.flat_map(|node| [(holder, node), (node, holder)]).collect();
         let cut = clock::now();
-        self.network.shape(&ways, &[])?;
+        match self.options.by {
+            By::Cut => self.network.shape(&ways, &[])?,
+            By::Kill => processes.signal(holder, Signal::KILL),
+        }
         let (moved, _) = self.granted(&next)?;
         // Whoever was dead before that has been told of by now, or is in a moment.
         let dead = death.recv_timeout(Duration::from_millis(200)).ok();
         network::signal(waiting.id(), Signal::TERM);
         waiting.wait()?;
-        self.network.shape(&[], &[])?;
+        match self.options.by {
+            By::Cut => self.network.shape(&[], &[])?,
+            By::Kill => processes.start_one(self.network, holder)?,
+        }
         let ms = |from: u64, to: u64| (to.cast_signed() - from.cast_signed()) / 1_000_000;
         let margin = Margin {
             stubborn,
@@ -223,14 +257,19 @@ fn death_of(pid: u32) -> Result<Receiver<u64>> {
     Ok(told)
 }
 
-fn tell(margins: &[Margin]) {
+fn tell(margins: &[Margin], by: By) {
     println!("\n| child | tries | what | min | p1 | p50 | p99 | max |\n|---|---|---|---|---|---|---|---|");
     for (name, stubborn) in [("listens to SIGTERM", false), ("does not", true)] {
         let of_kind: Vec<&Margin> = margins.iter().filter(|margin| margin.stubborn == stubborn).collect();
         let dead = of_kind.iter().filter_map(|margin| margin.dead_before_ms).collect();
         let moved = of_kind.iter().map(|margin| margin.moved_after_ms).collect();
         println!("| {name} | {} | dead before the next begins, ms | {} |", of_kind.len(), distribution(dead));
-        println!("| {name} | {} | from the cut to the next, ms | {} |", of_kind.len(), distribution(moved));
+        println!(
+            "| {name} | {} | from the {} to the next, ms | {} |",
+            of_kind.len(),
+            by.word(),
+            distribution(moved)
+        );
     }
 }
 
@@ -259,5 +298,7 @@ mod tests {
         let options = Options::parse(&["--tries", "5", "--timing", "default"]).unwrap();
         assert_eq!((options.tries, options.timing.preset, options.mode), (5, "default", Mode::Lease));
         assert!(Options::parse(&["--tries"]).is_err() && Options::parse(&["--nodes", "2"]).is_err());
+        assert_eq!(Options::parse(&["--by", "kill"]).unwrap().by, By::Kill);
+        assert!(Options::parse(&["--by", "fire"]).is_err());
     }
 }
