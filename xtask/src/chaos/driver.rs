@@ -137,7 +137,10 @@ impl Driver<'_> {
             self.active.remove(&place);
         }
         let next = self.cut_off();
-        let stay: Vec<u32> = self.minority.iter().copied().filter(|node| next.contains(node)).collect();
+        // A voter that wakes answers what it was asked before: until then nobody was cut off from it for good.
+        let wakes = !begins && matches!(fault.deed, Deed::PauseNodes(_));
+        let stays = |node: &u32| next.contains(node) && !wakes;
+        let stay: Vec<u32> = self.minority.iter().copied().filter(stays).collect();
         self.note_minority(stay)?;
         if begins {
             self.begin(place, &fault)?

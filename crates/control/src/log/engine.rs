@@ -28,7 +28,7 @@ pub(super) const ARRIVALS: usize = 1024;
 const AT_ONCE: usize = 256;
 /// So many entries does openraft work on at once; others wait outside, where they can still be taken back. It writes them one after the other and does nothing
 /// else meanwhile: no vote, no heartbeat. Where writes are slow, a long queue would make a leader silent.
-pub(super) const WRITING: usize = 8;
+pub(super) const WRITING: usize = 4;
 
 /// What a handle asks.
 pub(super) enum Ask {

@@ -56,7 +56,7 @@ impl LogTiming {
 }
 
 /// So many writes fit into the shortest time without a leader.
-const WRITES: u64 = 16;
+const WRITES: u64 = 8;
 /// It is never made longer than this.
 const ELECTION: Span = Span(10_000 * MILLISECOND);
 
@@ -75,10 +75,10 @@ mod tests {
     fn slow_disks() {
         let with = |milliseconds| LogTiming::DEFAULT.with_disk(Span(milliseconds * MILLISECOND));
         assert_eq!(with(0), LogTiming::DEFAULT);
-        assert_eq!(with(37), LogTiming::DEFAULT);
-        assert_eq!(with(50).election_min, LogTiming::DEFAULT.election_min.times(2));
-        assert_eq!(with(50).patience, LogTiming::DEFAULT.patience);
-        assert_eq!(with(600).patience, Span(28_800 * MILLISECOND));
+        assert_eq!(with(75), LogTiming::DEFAULT);
+        assert_eq!(with(100).election_min, LogTiming::DEFAULT.election_min.times(2));
+        assert_eq!(with(100).patience, LogTiming::DEFAULT.patience);
+        assert_eq!(with(600).patience, Span(14_400 * MILLISECOND));
         assert!(with(100_000).election_min < ELECTION + LogTiming::DEFAULT.election_min);
     }
 }
