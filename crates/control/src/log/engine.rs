@@ -16,6 +16,7 @@ use super::raft::Raft;
 use super::shared::Shared;
 use super::store::Store;
 use super::timing::LogTiming;
+use super::under_way::UnderWay;
 use super::wire::{Body, Envelope, Order, Reply, Request, Ruling, SNAPSHOT};
 use super::words::{Founding, LogStatus, NotDone};
 use crate::roll::StoreId;
@@ -52,6 +53,7 @@ pub(super) struct Engine {
     pub(super) changing: tokio::sync::Mutex<()>,
     /// Held by those whose entries openraft works on.
     pub(super) writing: Semaphore,
+    pub(super) under_way: UnderWay,
     pub(super) heard: Heard,
 }
 

@@ -27,6 +27,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 mod timing;
+mod under_way;
 mod wire;
 mod words;
 
@@ -48,6 +49,7 @@ use self::machine::{Machine, Recalled};
 use self::post::{Lines, Post};
 use self::raft::Raft;
 use self::shared::Shared;
+use self::under_way::UnderWay;
 use self::wire::{Envelope, Order, Ruling};
 use crate::state::{ClusterId, Command, Done, Picture};
 use crate::voters::Voters;
@@ -151,6 +153,7 @@ impl Log {
                             shared,
                             changing,
                             writing,
+                            under_way: UnderWay::default(),
                             heard,
                         };
                         let engine = Arc::new(engine);

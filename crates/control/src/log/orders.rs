@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use super::engine::Engine;
 use super::store::encode;
+use super::under_way::Joined;
 use super::wire::{COMMAND, Order, Reply, Request, Ruling};
 use super::words::NotDone;
 use crate::state::{Command, Void};
@@ -95,10 +96,30 @@ impl Engine {
         }
     }
 
+    /// Writes a command. The same one from several nodes, or again from one, is one entry as long as nothing has come of it: all voters propose to suspect a node that is silent
+    /// for all of them, and where writes are slow a queue of that would take minutes.
     async fn write(&self, command: Command) -> Ruling {
-        if encode(&command).map_or(true, |bytes| bytes.len() > COMMAND) {
+        let Some(bytes) = encode(&command).ok().filter(|bytes| bytes.len() <= COMMAND) else {
             return Ruling::Void(Void::Refused(format!("a command has at most {COMMAND} bytes")));
+        };
+        loop {
+            match self.under_way.join(&bytes) {
+                Joined::First(writing) => {
+                    let ruling = self.write_alone(command).await;
+                    writing.done(ruling.clone());
+                    return ruling;
+                }
+                // None: the first has lost its patience before anything came of it.
+                Joined::Later(same) => {
+                    if let Some(ruling) = same.ruling().await {
+                        return ruling;
+                    }
+                }
+            }
         }
+    }
+
+    async fn write_alone(&self, command: Command) -> Ruling {
         // Without a quorum nothing leaves the log, so not everything may enter it.
         let last = self.raft.metrics().borrow().last_log_index.unwrap_or(0);
         if last > self.shared.committed() + UNDECIDED {

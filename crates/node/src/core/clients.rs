@@ -321,7 +321,7 @@ impl Core {
     /// A request finds its gate, or has it made.
     pub(super) fn place(&mut self, now: Time, wish: Unplaced, actions: &mut Vec<Action>) {
         let key = wish.key;
-        if let Some(text) = self.no_quorum() {
+        if let Some(text) = self.no_quorum(now) {
             return self.refuse(key, Why::NoQuorum, text, actions);
         }
         let agreed = self.control.is_some();

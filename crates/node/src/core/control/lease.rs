@@ -35,7 +35,7 @@ impl Core {
                 self.lose_all(now, text, actions);
             }
             (false, true) => {
-                control.no_quorum = None;
+                control.no_quorum = false;
                 self.timers.disarm(&Due::NoQuorum);
                 self.touch();
             }
@@ -81,7 +81,7 @@ impl Core {
             let patience = control.timing.lease;
             return self.timers.arm(now, Due::NoQuorum, patience, patience);
         };
-        control.no_quorum = Some(text.clone());
+        control.no_quorum = true;
         self.refuse_waiting(now, None, Why::NoQuorum, &text, actions);
         self.touch();
     }
@@ -123,9 +123,16 @@ impl Core {
         self.control.as_ref().map_or(Span::ZERO, |control| control.timing.lease)
     }
 
-    /// Why nobody is let wait here, if nobody is.
-    pub(in crate::core) fn no_quorum(&self) -> Option<String> {
-        self.control.as_ref()?.no_quorum.clone()
+    /// Why nobody is let wait here, if nobody is. Once a quorum is heard again it may be a while until there is a lease; that can be waited for.
+    pub(in crate::core) fn no_quorum(&mut self, now: Time) -> Option<String> {
+        let control = self.control.as_mut().filter(|control| control.no_quorum)?;
+        let lacks = control.lacks_quorum(now);
+        if lacks.is_none() {
+            control.no_quorum = false;
+            let patience = control.timing.lease;
+            self.timers.arm(now, Due::NoQuorum, patience, patience);
+        }
+        lacks
     }
 
     /// What a peer says about leases.

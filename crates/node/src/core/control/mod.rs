@@ -76,8 +76,8 @@ pub(super) struct Control {
     /// Whether the lease held when it was looked at last, and since when it does not.
     held: bool,
     without_since: Time,
-    /// Why nobody is let wait: no quorum was heard for too long.
-    no_quorum: Option<String>,
+    /// Whether nobody is let wait: no quorum was heard for too long.
+    no_quorum: bool,
     asked: u64,
     /// What was proposed and is not answered.
     open: BTreeMap<u64, Purpose>,
@@ -129,7 +129,7 @@ impl Control {
             granting: false,
             held: false,
             without_since: now,
-            no_quorum: None,
+            no_quorum: false,
             asked: 0,
             open: BTreeMap::new(),
             known: BTreeMap::new(),
