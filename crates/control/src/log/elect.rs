@@ -82,9 +82,7 @@ impl Engine {
             let patience = self.election_min();
             asked.spawn(async move {
                 let answer = post.ask(node, store, Request::Canvass(last), patience).await;
-                let Ok((_, Reply::Canvass(yes, write))) = answer else { return None };
-                post.writes_take(node, write);
-                yes.then_some(node)
+                matches!(answer, Ok((_, Reply::Canvass(true)))).then_some(node)
             });
         }
         let mut yes: BTreeSet<NodeId> = BTreeSet::from([self.me]);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kgate_core::{NodeId, Span};
+use kgate_core::NodeId;
 use openraft::ServerState;
 use openraft::error::RaftError;
 use openraft::raft::AppendEntriesResponse;
@@ -45,8 +45,6 @@ pub(super) struct Engine {
     pub(super) timing: LogTiming,
     pub(super) raft: Raft,
     pub(super) memory: Store,
-    /// So long took a write when the store was opened.
-    pub(super) write: Span,
     pub(super) post: Arc<Post>,
     pub(super) shared: Arc<Shared>,
     /// Held while this node changes who votes or listens.
@@ -81,19 +79,7 @@ impl Engine {
                     None | Some(Ask::Stop) => break,
                     Some(ask) => { tokio::spawn(Arc::clone(&self).perform(ask)); }
                 },
-                Some((from, envelope)) = arrivals.recv() => match envelope.body {
-                    Body::Answer(reply) => self.post.answered(from, envelope.from, envelope.id, reply),
-                    Body::Ask(request) => {
-                        let room = if request.is_raft() { &room } else { &waiting_room };
-                        let Ok(place) = Arc::clone(room).try_acquire_owned() else { continue };
-                        let engine = Arc::clone(&self);
-                        let (id, stores) = (envelope.id, (envelope.from, envelope.to));
-                        tokio::spawn(async move {
-                            engine.serve(from, stores, id, request).await;
-                            drop(place);
-                        });
-                    },
-                },
+                Some((from, envelope)) = arrivals.recv() => self.hear(from, envelope, &room, &waiting_room),
                 // An error: openraft has ended, which the status says.
                 changed = metrics.changed() => if changed.is_err() { break },
             }
@@ -106,6 +92,30 @@ impl Engine {
             *status = self.status();
             status.stopped.get_or_insert("it was stopped".to_owned());
         });
+    }
+
+    /// Another log says something. Whoever finds no room is not answered.
+    fn hear(
+        self: &Arc<Self>,
+        from: NodeId,
+        envelope: Envelope,
+        room: &Arc<Semaphore>,
+        waiting_room: &Arc<Semaphore>,
+    ) {
+        self.post.writes_take(from, envelope.write_ms);
+        match envelope.body {
+            Body::Answer(reply) => self.post.answered(from, envelope.from, envelope.id, reply),
+            Body::Ask(request) => {
+                let room = if request.is_raft() { room } else { waiting_room };
+                let Ok(place) = Arc::clone(room).try_acquire_owned() else { return };
+                let engine = Arc::clone(self);
+                let (id, stores) = (envelope.id, (envelope.from, envelope.to));
+                tokio::spawn(async move {
+                    engine.serve(from, stores, id, request).await;
+                    drop(place);
+                });
+            }
+        }
     }
 
     async fn perform(self: Arc<Self>, ask: Ask) {
@@ -167,7 +177,7 @@ impl Engine {
                 }
                 Some(Reply::Append(reply))
             }
-            Request::Canvass(last) => Some(Reply::Canvass(self.would_elect(last), self.write)),
+            Request::Canvass(last) => Some(Reply::Canvass(self.would_elect(last))),
             Request::Snapshot(request)
                 if request.offset.saturating_add(request.data.len() as u64) > SNAPSHOT =>
             {
@@ -181,7 +191,7 @@ impl Engine {
                 Err(RaftError::APIError(error)) => Some(Reply::Snapshot(Err(error))),
                 Err(RaftError::Fatal(_)) => None,
             },
-            Request::Hello => Some(Reply::Hello(self.shared.roster().stores, self.write)),
+            Request::Hello => Some(Reply::Hello(self.shared.roster().stores)),
             Request::Order(order, milliseconds) => {
                 let patience = Duration::from_millis(milliseconds).min(self.patience());
                 let ruling = tokio::time::timeout(patience, self.lead(order)).await;

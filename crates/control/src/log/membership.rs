@@ -121,10 +121,7 @@ impl Engine {
     /// Which store that node has, and whom its log knows.
     pub(super) async fn hello(&self, node: NodeId) -> Option<(StoreId, BTreeMap<NodeId, StoreId>)> {
         match self.post.ask(node, None, Request::Hello, self.election_max()).await {
-            Ok((store, Reply::Hello(known, write))) => {
-                self.post.writes_take(node, write);
-                Some((store, known))
-            }
+            Ok((store, Reply::Hello(known))) => Some((store, known)),
             _ => None,
         }
     }

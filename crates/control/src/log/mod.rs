@@ -126,7 +126,7 @@ impl Log {
         let (close, closed) = watch::channel(false);
         let (begun, beginning) = std::sync::mpsc::channel();
         let machine = Machine::new(store.clone(), Arc::clone(&shared), tell, recalled);
-        let post = Arc::new(Post::new(id, courier));
+        let post = Arc::new(Post::new(id, sync, courier));
         let log = Self { asks, arrivals, status: statuses, closed, shared: Arc::clone(&shared), timing };
 
         let work = move || {
@@ -148,7 +148,6 @@ impl Log {
                             timing,
                             raft,
                             memory: store,
-                            write: sync,
                             post,
                             shared,
                             changing,

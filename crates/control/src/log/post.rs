@@ -27,6 +27,8 @@ const SLOWEST: Duration = Duration::from_secs(2);
 /// Asks and is answered.
 pub(super) struct Post {
     store: StoreId,
+    /// How long a write takes here.
+    write_ms: u32,
     courier: Arc<dyn Courier>,
     next: AtomicU64,
     open: Mutex<BTreeMap<u64, Open>>,
@@ -52,9 +54,10 @@ pub(super) enum Silence {
 }
 
 impl Post {
-    pub(super) fn new(store: StoreId, courier: Arc<dyn Courier>) -> Self {
+    pub(super) fn new(store: StoreId, write: Span, courier: Arc<dyn Courier>) -> Self {
+        let write_ms = u32::try_from(write.0 / 1_000_000).unwrap_or(u32::MAX);
         let next = AtomicU64::new(super::random());
-        Self { store, courier, next, open: Mutex::default(), writes: Mutex::default() }
+        Self { store, write_ms, courier, next, open: Mutex::default(), writes: Mutex::default() }
     }
 
     fn open(&self) -> MutexGuard<'_, BTreeMap<u64, Open>> {
@@ -70,7 +73,8 @@ impl Post {
         patience: Duration,
     ) -> Result<(StoreId, Reply), Silence> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let envelope = Envelope { from: self.store, to: store, id, body: Body::Ask(request) };
+        let envelope =
+            Envelope { from: self.store, to: store, id, write_ms: self.write_ms, body: Body::Ask(request) };
         let bytes = envelope.to_bytes().ok_or(Silence::TooLong)?;
         let (answer, heard) = oneshot::channel();
         self.open().insert(id, Open { to, answer });
@@ -84,9 +88,9 @@ impl Post {
         }
     }
 
-    /// That node has said how long a write takes there.
-    pub(super) fn writes_take(&self, node: NodeId, write: Span) {
-        let write = Duration::from_nanos(write.0).min(SLOWEST);
+    /// That node says how long a write takes there, with all that it says.
+    pub(super) fn writes_take(&self, node: NodeId, write_ms: u32) {
+        let write = Duration::from_millis(write_ms.into()).min(SLOWEST);
         self.writes.lock().unwrap_or_else(PoisonError::into_inner).insert(node, write);
     }
 
@@ -97,7 +101,8 @@ impl Post {
     }
 
     pub(super) fn answer(&self, to: NodeId, store: StoreId, id: u64, reply: Reply) {
-        let envelope = Envelope { from: self.store, to: Some(store), id, body: Body::Answer(reply) };
+        let body = Body::Answer(reply);
+        let envelope = Envelope { from: self.store, to: Some(store), id, write_ms: self.write_ms, body };
         // Answers are short, so none is too long.
         if let Some(bytes) = envelope.to_bytes() {
             self.courier.send(to, bytes);

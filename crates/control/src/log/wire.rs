@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kgate_core::{NodeId, Span};
+use kgate_core::NodeId;
 use openraft::error::InstallSnapshotError;
 use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, InstallSnapshotRequest, InstallSnapshotResponse,
@@ -36,6 +36,8 @@ pub(super) struct Envelope {
     pub(super) to: Option<StoreId>,
     /// Names the question.
     pub(super) id: u64,
+    /// How long a write takes at who sends it, in milliseconds.
+    pub(super) write_ms: u32,
     pub(super) body: Body,
 }
 
@@ -73,11 +75,9 @@ pub(super) enum Reply {
     Vote(VoteResponse<u32>),
     Append(AppendEntriesResponse<u32>),
     Snapshot(Result<InstallSnapshotResponse<u32>, InstallSnapshotError>),
-    /// Whether, and how long a write takes there.
-    Canvass(bool, Span),
+    Canvass(bool),
     /// Whom the sender's log knows, with their stores; nobody, if it is empty.
-    /// And how long a write takes there.
-    Hello(BTreeMap<NodeId, StoreId>, Span),
+    Hello(BTreeMap<NodeId, StoreId>),
     Order(Ruling),
     /// The question is for another store than the one that is here, or from another than the known one (rule R4).
     Stranger,
