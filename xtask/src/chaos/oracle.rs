@@ -107,10 +107,9 @@ pub(crate) fn judge(terms: &Terms, records: &[Record]) -> Result<Verdict> {
         text: format!("{} was alive {} after its deadline", late.who, ms(late.t - late.until)),
     }));
     locks(records, &holds, &mut verdict);
-    let stalls = records.iter().filter_map(|record| match record.what {
-        What::Stalled { ms, .. } => Some(ms),
-        _ => None,
-    });
+    let stalls = records
+        .iter()
+        .filter_map(|record| if let What::Stalled { ms, .. } = record.what { Some(ms) } else { None });
     verdict.stalled_ms = stalls.max().unwrap_or(0);
     resource(records, &mut verdict);
     minority(terms, records, &holds, &mut verdict);
