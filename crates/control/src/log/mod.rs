@@ -10,6 +10,7 @@
 //! - *Voters*: the newest that this node's log has, agreed or not, can be read at any instant (rule N4).
 //! - *Stores*: each has a random id, and who votes is known with it. A message for or from another store than the known one is refused, so a node that
 //!   has lost its store cannot vote with an empty memory under its old number (rule R4).
+//! - *Elections* are begun by a voter that a quorum would have lead, not by whoever misses a heartbeat; times heed how slow the disks are.
 //!
 //! Who listens to the log without a vote follows the directory: the leader takes up whoever is on it and drops whoever is not any more.
 
@@ -295,7 +296,7 @@ fn config(timing: LogTiming, keeping: Keeping) -> Result<openraft::Config, Strin
     let config = openraft::Config {
         cluster_name: "kgate".to_owned(),
         heartbeat_interval: milliseconds(timing.heartbeat),
-        // Elections are begun by `elect`. For openraft the first is how long it waits for votes, the second how long it refuses to vote after it has heard a leader.
+        // Elections are begun by `elect`. For openraft the first is how long votes are awaited at least, the second how long it refuses to vote after it has heard a leader.
         enable_elect: false,
         election_timeout_min: milliseconds(timing.election_min).saturating_sub(1),
         election_timeout_max: milliseconds(timing.election_min),

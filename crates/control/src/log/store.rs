@@ -247,8 +247,9 @@ fn write<T>(
     Ok(result)
 }
 
-/// A build for development can be told that its disk is slow, in milliseconds a write.
-#[allow(clippy::disallowed_methods)] // It is meant to take time.
+/// A build for development can be told that its disk is slow, in milliseconds a write: the fault `slow-disk` of the chaos suite. Nobody waits for anything here but for the time to
+/// pass that a slow disk would take.
+#[allow(clippy::disallowed_methods)]
 fn slow_disk() {
     static SLOW: OnceLock<Duration> = OnceLock::new();
     let told = || std::env::var("KGATE_TEST_SLOW_DISK").ok().and_then(|text| text.parse().ok()).unwrap_or(0);

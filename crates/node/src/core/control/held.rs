@@ -50,21 +50,14 @@ impl Core {
         }
         touched.into_iter().for_each(|gate| self.reserve(now, GateId(gate.0), actions));
         for change in changes {
-            match change {
-                Change::Held(id, permit) => {
-                    self.held(now, *id, permit, actions);
-                    self.count(now, *id);
-                }
-                Change::Renewed(id, _) => self.count(now, *id),
-                Change::Freed(id, _, how) => self.freed(*id, how, actions),
-                Change::Founded(_)
-                | Change::Roll { .. }
-                | Change::Listed(..)
-                | Change::Unlisted(_)
-                | Change::Defined(_)
-                | Change::Altered(_)
-                | Change::Deleted(..)
-                | Change::Voters(_) => {}
+            if let Change::Held(id, permit) = change {
+                self.held(now, *id, permit, actions);
+            }
+            if let Change::Held(id, _) | Change::Renewed(id, _) = change {
+                self.count(now, *id);
+            }
+            if let Change::Freed(id, _, how) = change {
+                self.freed(*id, how, actions);
             }
         }
     }

@@ -76,11 +76,10 @@ impl Gate {
         grant: GrantId,
         out: &mut Vec<Outcome>,
     ) -> Option<Deciding> {
-        let deciding = self.deciding.remove(&grant)?;
+        let deciding = self.not_held(now, grant, out)?;
         self.counters.grants += 1;
         let waited = crate::core::view::age(now, deciding.since);
         self.counters.longest_wait = self.counters.longest_wait.max(waited);
-        self.give_back(now, grant, out);
         Some(deciding)
     }
 

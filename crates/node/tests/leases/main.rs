@@ -2,108 +2,13 @@
 //!
 //! Times are short (`preset = "fast"`), and what is waited for has a deadline that a busy machine keeps.
 
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
+mod cluster;
+mod held;
+
 use std::time::Duration;
 
-use kgate_client::{Client, Error, LeaseInstant, Permit, api};
-use kgate_node::{Config, Node};
-use tokio::net::TcpListener;
-
-/// How many clusters were made: each has a folder of its own.
-static CLUSTERS: AtomicU32 = AtomicU32::new(0);
-/// So long anything may take on a machine that is busy with other tests.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A cluster whose nodes can be killed and started again.
-struct Cluster {
-    folder: PathBuf,
-    addresses: Vec<String>,
-    more: String,
-    nodes: Vec<Option<Node>>,
-}
-
-impl Cluster {
-    async fn start(nodes: usize, more: &str) -> Self {
-        let number = CLUSTERS.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("kgate-leases-{}-{number}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&folder);
-        let mut listeners = Vec::new();
-        for _ in 0..nodes {
-            listeners.push(TcpListener::bind("127.0.0.1:0").await.expect("a port"));
-        }
-        let addresses = listeners.iter().map(|listener| listener.local_addr().unwrap().to_string()).collect();
-        let mut cluster = Self { folder, addresses, more: more.to_owned(), nodes: Vec::new() };
-        for (id, listener) in listeners.into_iter().enumerate() {
-            let node = Node::start_on(cluster.config(id), Some(listener)).await.expect("it starts");
-            cluster.nodes.push(Some(node));
-        }
-        cluster
-    }
-
-    fn config(&self, id: usize) -> Config {
-        let (addresses, data) = (&self.addresses, self.folder.join(id.to_string()));
-        let text = format!(
-            "id = {id}\nnodes = {addresses:?}\napi = \"127.0.0.1:0\"\ndata = {data:?}\n{}\n[timing]\npreset = \"fast\"\n",
-            self.more
-        );
-        std::fs::create_dir_all(&data).unwrap();
-        let path = data.join("node.toml");
-        std::fs::write(&path, text).unwrap();
-        Config::read(&path).unwrap()
-    }
-
-    /// As by `kill -9`: nobody is told anything.
-    fn kill(&mut self, id: usize) {
-        drop(self.nodes[id].take());
-    }
-
-    async fn stop(&mut self, id: usize) {
-        self.nodes[id].take().expect("up").stop().await.expect("a clean stop");
-    }
-
-    /// Starts it again; its port and its store may need a moment to be free.
-    async fn restart(&mut self, id: usize) {
-        let started = until(|| async {
-            let listener = TcpListener::bind(&self.addresses[id]).await.ok()?;
-            Node::start_on(self.config(id), Some(listener)).await.ok()
-        });
-        self.nodes[id] = Some(started.await);
-    }
-
-    fn api(&self, id: usize) -> String {
-        self.nodes[id].as_ref().expect("up").api()[0].clone()
-    }
-
-    /// A permit of the gate through that node, however long it takes.
-    async fn acquire(&self, id: usize) -> Permit {
-        let address = self.api(id);
-        until(|| async {
-            let client = Client::connect(&address).await.ok()?;
-            client.gate("gpu").timeout(Duration::from_secs(10)).acquire().await.ok()
-        })
-        .await
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        self.nodes.clear();
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
-/// Tries again and again until it works.
-async fn until<T, F: Future<Output = Option<T>>>(attempt: impl Fn() -> F) -> T {
-    let end = LeaseInstant::now() + PATIENCE;
-    loop {
-        if let Some(done) = attempt().await {
-            return done;
-        }
-        assert!(!end.after(LeaseInstant::now()).is_zero(), "not within {PATIENCE:?}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
+use cluster::{Cluster, PATIENCE, until};
+use kgate_client::{Client, Error, LeaseInstant, api};
 
 /// Three nodes found a cluster by themselves and grant; another k is a conflict that names both values; fences grow from node to node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,0 +1,89 @@
+//! Permits that the log holds, over HTTP as a script with curl asks for them, at real nodes on real sockets and disks (docs/LEASES.md section 8).
+
+use std::time::Duration;
+
+use kgate_client::LeaseInstant;
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::cluster::{Cluster, until};
+
+impl Cluster {
+    /// One request to a node: the status, and the answer if it is JSON.
+    async fn ask(&self, id: usize, method: &str, path: &str, secret: &str) -> Option<(u16, Value)> {
+        let mut stream = TcpStream::connect(self.api(id).trim_start_matches("http://")).await.ok()?;
+        let secret = if secret.is_empty() { String::new() } else { format!("kgate-secret: {secret}\r\n") };
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: kgate\r\n{secret}content-length: 0\r\nconnection: close\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).await.ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.ok()?;
+        let status = answer.split(' ').nth(1)?.parse().ok()?;
+        let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+        Some((status, serde_json::from_str(body).unwrap_or(Value::Null)))
+    }
+
+    /// The same again and again, until the answer has one of these statuses.
+    async fn asked(&self, id: usize, method: &str, path: &str, secret: &str, wanted: &[u16]) -> (u16, Value) {
+        until(|| async {
+            self.ask(id, method, path, secret).await.filter(|(status, _)| wanted.contains(status))
+        })
+        .await
+    }
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value[field].as_str().unwrap_or_else(|| panic!("no {field} in {value}"))
+}
+
+/// It survives kill -9 of its node and of all nodes; its secret gives it back at another one, and only its secret; then the next has the slot under a greater fence.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_survives_kill_9_of_everybody() {
+    let mut cluster = Cluster::start(3, "").await;
+    let acquire = "/v1/gates/job/permits?ttl=3600&k=1&no_wait=true";
+    let (_, first) = cluster.asked(0, "POST", acquire, "", &[201]).await;
+    let (permit, secret) = (first["permit"].as_u64().unwrap(), text(&first, "secret").to_owned());
+    assert_eq!((&first["slots"], first["ttl"].as_u64()), (&serde_json::json!([0]), Some(3600)));
+    cluster.kill(0);
+    assert_eq!(cluster.asked(1, "POST", acquire, "", &[201, 409]).await.0, 409, "it is held");
+    for id in 1..3 {
+        cluster.kill(id);
+    }
+    for id in 0..3 {
+        cluster.restart(id).await;
+    }
+    assert_eq!(cluster.asked(2, "POST", acquire, "", &[201, 409]).await.0, 409, "all have restarted");
+    // Who asks with the same secret has it already.
+    let (_, again) = cluster.asked(1, "POST", acquire, &secret, &[201]).await;
+    assert_eq!((again["permit"].as_u64(), text(&again, "fence")), (Some(permit), text(&first, "fence")));
+    let path = format!("/v1/permits/{permit}");
+    let wrong = "1".repeat(32);
+    assert_eq!(cluster.asked(1, "DELETE", &path, &wrong, &[204, 403]).await.0, 403);
+    for _ in 0..2 {
+        assert_eq!(cluster.asked(2, "DELETE", &path, &secret, &[204]).await.0, 204, "and again is the same");
+    }
+    let (_, next) = cluster.asked(0, "POST", acquire, "", &[201]).await;
+    assert!(text(&next, "fence") > text(&first, "fence"), "{next} after {first}");
+}
+
+/// A time to live ends it, not early, counted from the last renewal, at whichever node that was.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_time_to_live() {
+    let cluster = Cluster::start(3, "").await;
+    let acquire = "/v1/gates/job/permits?ttl=3&k=1&no_wait=true";
+    let (_, first) = cluster.asked(0, "POST", acquire, "", &[201]).await;
+    let (permit, secret) = (first["permit"].as_u64().unwrap(), text(&first, "secret").to_owned());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let renew = format!("/v1/permits/{permit}/renew");
+    let sent = LeaseInstant::now();
+    let (status, renewed) = cluster.asked(1, "POST", &renew, &secret, &[200, 410]).await;
+    assert_eq!((status, renewed["permit"].as_u64()), (200, Some(permit)));
+    let (_, next) = cluster.asked(2, "POST", acquire, "", &[201]).await;
+    let took = LeaseInstant::now().after(sent);
+    println!("the next was granted {took:?} after the renewal was sent");
+    assert!(took >= Duration::from_secs(3), "early: {took:?}");
+    assert!(text(&next, "fence") > text(&first, "fence"));
+    assert_eq!(cluster.asked(0, "POST", &renew, &secret, &[200, 410]).await.0, 410, "it is gone");
+}
