@@ -45,6 +45,8 @@ pub(super) struct Flaws {
     pub(super) gives_back_blindly: bool,
     /// A time to live is counted by half.
     pub(super) expires_early: bool,
+    /// Gates go on with a life of which this node knows that it is over (against rule R2).
+    pub(super) gates_keep_lives: bool,
 }
 
 fn fixed(id: u32, name: &str, permits: u32, protocol: &str) -> Definition {

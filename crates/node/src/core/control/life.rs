@@ -8,7 +8,7 @@ use kgate_control::state::{Cluster, ClusterId, Command, Condemned, Void};
 use kgate_core::{Incarnation, Span, Time};
 
 use super::gates::Purpose;
-use super::{Control, ControlView};
+use super::{Control, ControlView, view};
 use crate::core::timers::Due;
 use crate::core::{Action, CannotStart, Core};
 
@@ -103,11 +103,25 @@ impl Core {
 
     /// Another life of this node begins: its number is greater than all before, and is stored. `start` is random.
     pub fn begin_life(&mut self, now: Time, life: Incarnation, start: u64, actions: &mut Vec<Action>) {
+        // The life before is over here, though the entry that ends it may still be on its way: when it comes, it is about somebody else.
+        self.end_life(now, actions);
         let Some(control) = &mut self.control else { return };
         control.begin(now, life, start);
         control.open.retain(|_, purpose| *purpose != Purpose::Add);
         self.heed_lease(now, actions);
         self.seek(now, actions);
+    }
+
+    /// The gates hear that the present life is over, if it takes part. What it held is lost here and stays taken elsewhere until it is evicted.
+    fn end_life(&mut self, now: Time, actions: &mut Vec<Action>) {
+        let Some(control) = self.control.as_ref().filter(|control| control.is_member()) else { return };
+        #[cfg(test)]
+        if self.flaws.gates_keep_lives {
+            return;
+        }
+        let (me, Some(at)) = (control.me, control.lives.get(&control.me)) else { return };
+        let life = view(*at);
+        self.at_all(now, actions, |gate, out| gate.crashed(now, me, life, out));
     }
 
     /// What came of the proposal to add this life.

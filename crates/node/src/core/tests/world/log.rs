@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 
 use kgate_control::log::{LogStatus, News, NotDone};
-use kgate_control::state::{Change, ClusterId, Command, Listed, Permit, PermitId, Picture, State};
+use kgate_control::state::{
+    Change, ClusterId, Command, Done, Listed, Permit, PermitId, Picture, State, Void,
+};
 use kgate_control::timing::Timing;
 use kgate_control::voters::Voters;
 use kgate_core::NodeId;
 
-use super::{Event, Flaw, MILLISECOND, World};
+use super::{Event, Flaw, MILLISECOND, Proposer, SECOND, World};
 
 pub(super) struct TotalOrder {
     state: State,
@@ -18,13 +20,19 @@ pub(super) struct TotalOrder {
     applied: BTreeMap<NodeId, usize>,
     /// Nothing is decided before that.
     pub(super) stalled_until: u64,
+    /// So many proposals in a hundred are decided late.
+    pub(super) late: u64,
+    /// A node applies an entry within so long.
+    pub(super) lag_most: u64,
 }
 
 impl TotalOrder {
     /// Founded, with one gate.
     pub(super) fn new(nodes: u32, voters: u32, permits: u32, timing: Timing) -> Self {
         let applied = (0..nodes).map(|node| (NodeId(node), 0)).collect();
-        let mut log = Self { state: State::default(), entries: Vec::new(), applied, stalled_until: 0 };
+        let (stalled_until, late, lag_most) = (0, 0, 20 * MILLISECOND);
+        let (state, entries) = (State::default(), Vec::new());
+        let mut log = Self { state, entries, applied, stalled_until, late, lag_most };
         let changes = log.state.vote(Voters::new(1, (0..voters).map(NodeId)), Default::default());
         log.entries.push((changes, log.state.picture().clone()));
         let listed = |node: u32| Listed { name: format!("n{node}"), ..Listed::default() };
@@ -44,7 +52,7 @@ impl TotalOrder {
         log
     }
 
-    fn append(&mut self, command: Command) -> Result<kgate_control::state::Done, kgate_control::state::Void> {
+    fn append(&mut self, command: Command) -> Result<Done, Void> {
         let index = self.entries.len() as u64 + 1;
         let (came, changes) = self.state.apply(index, command);
         self.entries.push((changes, self.state.picture().clone()));
@@ -79,23 +87,42 @@ impl World {
         self.machines[&node].core.is_some() && self.log.voters().is_quorum(reaches)
     }
 
-    pub(super) fn proposal(&mut self, from: NodeId, boot: u64, number: u64, command: Command) {
-        let came = if self.has_quorum(from) && self.log.stalled_until <= self.now {
-            self.log.append(command).map_err(NotDone::Void)
-        } else {
-            // Sometimes it is only thought to be lost.
-            Err(NotDone::NoQuorum("nobody answers".into()))
-        };
-        let nodes: Vec<NodeId> = self.machines.keys().copied().collect();
-        for node in nodes {
-            let after = self.dice.within(MILLISECOND, 20 * MILLISECOND);
-            self.at(after, Event::Entry(node));
+    /// A proposal reaches whoever leads. Some wait there, and some of those only after their node was told that nobody answers.
+    pub(super) fn proposal(&mut self, from: Proposer, command: Command) {
+        let leads = self.has_quorum(from.node) && self.log.stalled_until <= self.now;
+        if !leads {
+            return self.answer(from, Err(NotDone::NoQuorum("nobody answers".into())));
         }
+        if !self.dice.percent(self.log.late) {
+            return self.decided(from, command);
+        }
+        let after = self.dice.below(4 * SECOND);
+        let is_unheard = self.dice.percent(50);
+        let number = if is_unheard { 0 } else { from.number };
+        if is_unheard {
+            self.answer(from, Err(NotDone::NoQuorum("nobody answers".into())));
+        }
+        self.at(after, Event::Decided { from: Proposer { number, ..from }, command });
+    }
+
+    /// What came of a proposal is on its way, if its node wants to know.
+    fn answer(&mut self, to: Proposer, came: Result<Done, NotDone>) {
         let after =
             if came.is_ok() { self.dice.within(MILLISECOND, 10 * MILLISECOND) } else { 200 * MILLISECOND };
-        if number > 0 {
-            self.at(after, Event::Answer { to: from, boot, number, came });
+        if to.number > 0 {
+            self.at(after, Event::Answer { to, came });
         }
+    }
+
+    /// A proposal is an entry, and reaches the nodes one by one.
+    pub(super) fn decided(&mut self, from: Proposer, command: Command) {
+        let came = self.log.append(command).map_err(NotDone::Void);
+        let nodes: Vec<NodeId> = self.machines.keys().copied().collect();
+        for node in nodes {
+            let after = self.dice.within(MILLISECOND, self.log.lag_most);
+            self.at(after, Event::Entry(node));
+        }
+        self.answer(from, came);
     }
 
     /// The next entries reach a node, if it can hear of them.
@@ -124,7 +151,9 @@ impl World {
             core.news(now, News { index, changes }, actions);
             core.log_status(now, status, actions);
         });
-        self.at(0, Event::Entry(node));
+        // The next one takes as long again to be written, where the disk is slow.
+        let after = if self.log.lag_most > 20 * MILLISECOND { self.dice.below(self.log.lag_most) } else { 0 };
+        self.at(after, Event::Entry(node));
     }
 }
 

@@ -14,6 +14,8 @@ mod story;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use kgate_control::log::NotDone;
+use kgate_control::state::{Command, Done};
 use kgate_control::timing::Timing;
 use kgate_core::{NodeId, Span, Time};
 
@@ -47,6 +49,8 @@ pub(super) enum Flaw {
     GivesBackBlindly,
     /// A time to live is counted by half.
     ExpiresEarly,
+    /// A node begins another life before it hears that the one before was evicted, and its gates do not (R2).
+    GatesKeepLives,
 }
 
 /// Dice of the world.
@@ -107,14 +111,11 @@ enum Event {
     /// The log may have something for a node.
     Entry(NodeId),
     /// A proposal reaches the log.
-    Proposal { from: NodeId, boot: u64, number: u64, command: kgate_control::state::Command },
+    Proposal { from: Proposer, command: Command },
+    /// It becomes an entry, late.
+    Decided { from: Proposer, command: Command },
     /// What came of it reaches the node.
-    Answer {
-        to: NodeId,
-        boot: u64,
-        number: u64,
-        came: Result<kgate_control::state::Done, kgate_control::log::NotDone>,
-    },
+    Answer { to: Proposer, came: Result<Done, NotDone> },
     /// A client says something to its node.
     Ask { node: NodeId, boot: u64, stream: ClientId, ask: Ask },
     /// A client's stream ends, as its node sees it.
@@ -129,6 +130,14 @@ enum Event {
     Start(NodeId),
     /// Something goes wrong.
     Fault(runs::Fault),
+}
+
+/// Who has proposed something: the process of that node, under that number; none if nobody waits for the answer.
+#[derive(Clone, Copy, Debug)]
+struct Proposer {
+    node: NodeId,
+    boot: u64,
+    number: u64,
 }
 
 /// A node of the world.
@@ -265,9 +274,11 @@ impl World {
         // At a node that stands still everything waits.
         let place = match &event {
             Event::Tick(node) | Event::Entry(node) => Some(*node),
-            Event::Letter { to, .. } | Event::Answer { to, .. } => Some(*to),
+            Event::Letter { to, .. } => Some(*to),
+            Event::Answer { to, .. } => Some(to.node),
             Event::Ask { node, .. } | Event::Gone { node, .. } => Some(*node),
             Event::Proposal { .. }
+            | Event::Decided { .. }
             | Event::Told { .. }
             | Event::Client(..)
             | Event::Keeper(..)
@@ -293,10 +304,11 @@ impl World {
                 });
             }
             Event::Entry(node) => self.entry(node),
-            Event::Proposal { from, boot, number, command } => self.proposal(from, boot, number, command),
-            Event::Answer { to, boot, number, came } => {
-                if self.machines[&to].boot == boot {
-                    self.with(to, |core, now, actions| core.proposed(now, number, came, actions));
+            Event::Proposal { from, command } => self.proposal(from, command),
+            Event::Decided { from, command } => self.decided(from, command),
+            Event::Answer { to, came } => {
+                if self.machines[&to.node].boot == to.boot {
+                    self.with(to.node, |core, now, actions| core.proposed(now, to.number, came, actions));
                 }
             }
             Event::Ask { node, boot, stream, ask } => {
@@ -362,7 +374,7 @@ impl World {
                 Action::Tell(stream, tell) => self.tell(node, stream, tell),
                 Action::Propose(number, command) => {
                     let after = self.dice.within(MILLISECOND, 10 * MILLISECOND);
-                    self.at(after, Event::Proposal { from: node, boot, number, command });
+                    self.at(after, Event::Proposal { from: Proposer { node, boot, number }, command });
                 }
                 Action::NewLife => {
                     let machine = self.machine(node);
@@ -410,6 +422,7 @@ impl World {
             never_reserves: self.flaw == Some(Flaw::NeverReserves),
             gives_back_blindly: self.flaw == Some(Flaw::GivesBackBlindly),
             expires_early: self.flaw == Some(Flaw::ExpiresEarly),
+            gates_keep_lives: self.flaw == Some(Flaw::GatesKeepLives),
         };
         let appended = self.log.voters();
         let machine = self.machine(node);

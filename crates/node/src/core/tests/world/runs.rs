@@ -86,6 +86,8 @@ impl World {
         let (nodes, actors) = (self.machines.len() as u64, self.actors() as u64);
         self.loss = self.dice.one_of([0, 0, 5, 30]);
         self.delay_most = self.dice.one_of([2, 5, 20]) * MILLISECOND;
+        self.log.late = self.dice.one_of([0, 10, 50]);
+        self.log.lag_most = self.dice.one_of([20, 300, 1500]) * MILLISECOND;
         let lease = self.timing.lease.0;
         for _ in 0..self.dice.within(4, 16) {
             let at = self.dice.within(SECOND, FAULTS);
@@ -111,7 +113,7 @@ impl World {
 
     /// Everything works from now on.
     fn heal(&mut self) {
-        (self.healed, self.loss, self.log.stalled_until) = (true, 0, 0);
+        (self.healed, self.loss, self.log.stalled_until, self.log.late) = (true, 0, 0, 0);
         self.cut.clear();
         self.events.retain(|_, event| !matches!(event, Event::Fault(_)));
         for machine in self.machines.values_mut() {
@@ -203,6 +205,16 @@ fn what_is_left_out_is_missed() {
         println!("{flaw:?}: seed {found:?}");
         assert!(found.is_some(), "{flaw:?} was not found");
     }
+}
+
+/// A node that was told by the leader that its life is over, before it has applied the entry that ends it, must not leave its gates in that life: nobody hears
+/// them any more, and whoever asks waits for them for ever.
+#[test]
+fn gates_in_a_former_life_are_missed() {
+    let stuck = |seed: &u64| !run(*seed, Some(Flaw::GatesKeepLives)).1.is_empty();
+    let found = (1..=1000).find(stuck).expect("it was not found");
+    println!("seed {found}");
+    assert_eq!(run(found, None).1, Vec::<String>::new());
 }
 
 /// A run is its seed: twice the same.

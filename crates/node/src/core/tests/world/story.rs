@@ -78,6 +78,6 @@ impl World {
 
     /// An operator proposes something.
     pub(in crate::core::tests) fn propose(&mut self, command: Command) {
-        self.proposal(NodeId(0), 0, 0, command);
+        self.proposal(super::Proposer { node: NodeId(0), boot: 0, number: 0 }, command);
     }
 }
