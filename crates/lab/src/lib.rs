@@ -3,11 +3,13 @@
 //! - [`case`]: a run of a named system, and [`command`](mod@command), the line that makes it again;
 //! - [`drawn`](mod@drawn): whole settings drawn from a seed; `numbered.rs`: those of numbered slots;
 //! - [`swarm`]: many of those, each judged; [`shrink`]: a failing one made smaller;
-//! - [`scenario`]: stories that are played and compared with what they tell.
+//! - [`scenario`]: stories that are played and compared with what they tell;
+//! - [`experiment`]: grids of runs, with plots, published facts and verdicts.
 
 pub mod case;
 pub mod command;
 pub mod drawn;
+pub mod experiment;
 mod numbered;
 pub mod scenario;
 pub mod shrink;

@@ -1,0 +1,37 @@
+//! A finished run, and what several of them say together.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// A run that was made: where it is in its grid, and what it measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// The grid.
+    pub grid: String,
+    /// Its parameters with the labels of their values. Nothing else tells runs of a grid apart but the seed.
+    pub at: BTreeMap<String, String>,
+    /// The seed.
+    pub seed: u64,
+    /// The command that makes it again.
+    pub command: String,
+    /// The hash over all its events; empty if the command has none.
+    pub hash: String,
+    /// Whether no judge complained.
+    pub correct: bool,
+    /// Numbers by their paths in the command's JSON; true is 1.
+    pub measured: BTreeMap<String, f64>,
+    /// Lists of numbers by their paths.
+    pub series: BTreeMap<String, Vec<f64>>,
+}
+
+/// A metric over the seeds of one combination of parameters.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Mean {
+    /// The mean.
+    pub mean: f64,
+    /// Half of the 95 % confidence interval (Student); none for one run.
+    pub half: Option<f64>,
+    /// Of so many runs.
+    pub runs: usize,
+}
