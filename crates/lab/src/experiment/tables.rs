@@ -170,7 +170,7 @@ fn series_csv(experiment: &Experiment, rows: &[Row]) -> Vec<u8> {
         let inside = |metric: &&str| {
             metric.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         };
-        looked_at.iter().any(|metric| inside(metric))
+        looked_at.iter().any(inside)
     };
     let parameters = parameters(rows);
     let mut head = vec!["grid".to_owned()];
