@@ -29,3 +29,6 @@ pub use store::StoreError;
 pub fn finish(dir: &Path, experiment: &Experiment, rows: &[Row]) -> Result<(), StoreError> {
     tables::write(dir, experiment, rows)
 }
+
+#[cfg(test)]
+mod tests;

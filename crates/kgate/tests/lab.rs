@@ -1,0 +1,186 @@
+//! `kgate lab` as its users meet it: real processes, also such that are killed half-way.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use common::{json, kgate, stderr, stdout};
+
+/// Runs of some milliseconds each, so that a kill falls between them.
+const EXPERIMENT: &str = r#"
+name = "mine"
+title = "Two protocols"
+about = "For tests."
+
+[[grid]]
+name = "high"
+seeds = 8
+set = { units = 3, load = "high", duration = 100 }
+vary = { protocol = ["raymond", "vcube"], processes = [8, 16, 24] }
+quick = { seeds = 1 }
+
+[[grid]]
+name = "explored"
+tool = "check"
+set = { processes = 3, units = 1 }
+vary.protocol = ["raymond"]
+
+[[plot]]
+name = "use"
+title = "Units in use"
+grid = "high"
+x = "time"
+y = "units_in_use.series"
+series = "protocol"
+x_label = "time"
+y_label = "units"
+"#;
+
+/// Whenever `kgate lab run` is killed, the same command goes on from there, and in the end every table is the same to the byte.
+#[test]
+fn a_killed_experiment_goes_on() {
+    let folder = Folder::new("killed");
+    let file = folder.file(EXPERIMENT);
+    let whole = folder.0.join("whole");
+    let done = lab(&["run", &file, "--jobs", "1", "--out"], &whole);
+    assert!(done.status.success(), "{}", stderr(&done));
+    assert!(stdout(&done).starts_with("mine: 49 runs, 49 of them new in "), "{}", stdout(&done));
+    let part = folder.0.join("part");
+    let runs = part.join("mine/runs.ndjson");
+    let mut kills = 0;
+    for least in [1, 10, 25] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kgate"));
+        command.args(["lab", "run", &file, "--jobs", "2", "--out"]).arg(&part);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("kgate");
+        // Until there are so many lines, or it is through, which a slow test machine makes possible.
+        while lines(&runs) < least && child.try_wait().expect("a child").is_none() {
+            std::thread::yield_now();
+        }
+        kills += usize::from(child.try_wait().expect("a child").is_none());
+        child.kill().expect("a child");
+        child.wait().expect("a child");
+    }
+    assert!(kills > 0, "none was killed half-way: give the experiment more runs");
+    let done = lab(&["run", &file, "--out"], &part);
+    assert!(done.status.success(), "{}", stderr(&done));
+    assert_eq!(files(&part.join("mine")), files(&whole.join("mine")));
+}
+
+/// Two halves, joined, are what one command would have written.
+#[test]
+fn shards_are_joined() {
+    let folder = Folder::new("joined");
+    let file = folder.file(EXPERIMENT);
+    let dirs = ["whole", "one", "two", "both"].map(|name| folder.0.join(name));
+    assert!(lab(&["run", &file, "--quick", "--out"], &dirs[0]).status.success());
+    assert!(lab(&["run", &file, "--quick", "--shard", "1/2", "--out"], &dirs[1]).status.success());
+    assert!(lab(&["run", &file, "--quick", "--shard", "2/2", "--out"], &dirs[2]).status.success());
+    let [one, two] = [&dirs[1], &dirs[2]].map(|dir| dir.to_str().expect("a path"));
+    let done = lab(&["merge", one, two, "--out"], &dirs[3]);
+    assert!(stdout(&done).starts_with("mine: 7 runs of 2 parts; "), "{}{}", stdout(&done), stderr(&done));
+    assert_eq!(files(&dirs[3].join("mine")), files(&dirs[0].join("mine")));
+}
+
+/// The command that a table names makes the very run that the table tells of.
+#[test]
+fn a_command_of_the_table_makes_the_run_again() {
+    let folder = Folder::new("again");
+    let file = folder.file(EXPERIMENT);
+    let set = ["run", &file, "--quick", "--set", "n=12", "--set", "latency=uniform=0.5..1", "--out"];
+    let done = lab(&set, &folder.0.join("out"));
+    assert!(done.status.success(), "{}", stderr(&done));
+    assert!(stderr(&done).contains("grid high: processes = 12 instead of 8, 16, 24"), "{}", stderr(&done));
+    let rows = std::fs::read_to_string(folder.0.join("out/mine/runs.ndjson")).expect("runs");
+    let row: serde_json::Value = serde_json::from_str(rows.lines().next().expect("a run")).expect("JSON");
+    let command = row["command"].as_str().expect("a command");
+    let report = json(&format!("{} --json", command.trim_start_matches("kgate ")));
+    assert_eq!((&report["hash"], &report["n"]), (&row["hash"], &12.into()));
+    assert_eq!(report["grants"].as_f64(), row["measured"]["grants"].as_f64());
+}
+
+/// What cannot be run: exit 2, and a text that names the place and what to do; nothing of the environment gets into a run.
+#[test]
+fn what_cannot_be_run_is_refused() {
+    let folder = Folder::new("refused");
+    let out = folder.0.join("out");
+    for (old, new, says) in [
+        ("units = 3", "unit = 3", "grid high: kgate sim has no flag --unit: see kgate sim --help"),
+        ("units = 3", "units = 8", "high, processes = 8, protocol = raymond, seed 1: k = 8 with n = 8"),
+        ("load = \"high\"", "load = \"much\"", "invalid value 'much' for '--load <LOAD>'"),
+        ("name = \"mine\"", "name = \"yours\"", "call the file yours.toml, or change the name to mine"),
+        ("seeds = 8", "seeds =", "TOML parse error"),
+    ] {
+        let file = folder.file(&EXPERIMENT.replacen(old, new, 1));
+        let done = lab(&["run", &file, "--jobs", "1", "--out"], &out);
+        assert_eq!(done.status.code(), Some(2), "{new}");
+        assert!(stderr(&done).contains(says), "{new}: {}", stderr(&done));
+    }
+    let done = lab(&["run", "nosuch", "--out"], &out);
+    assert!(done.status.code() == Some(2) && stderr(&done).contains("there is no experiment 'nosuch'"));
+    let file = folder.file(EXPERIMENT);
+    let mut deaf = Command::new(env!("CARGO_BIN_EXE_kgate"));
+    deaf.args(["lab", "run", &file, "--quick", "--out"]).arg(&out).env("KGATE_OPT_SEND", "nonsense");
+    assert!(deaf.output().expect("kgate").status.success());
+}
+
+/// A run that is not correct: a row that says so, its command on stderr, exit 1; but not where a published defect is what one wants to see.
+#[test]
+fn wrong_runs_make_it_fail() {
+    let folder = Folder::new("wrong");
+    let grid = "name = \"mine\"\ntitle = \"\"\nabout = \"\"\n[[grid]]\nname = \"d1\"\ntool = \"check\"\n";
+    let set = "set = { protocol = \"vcube\", processes = 2, units = 1, entries = 2, as-printed = \"D1\" }\n";
+    let done = lab(&["run", &folder.file(&format!("{grid}{set}")), "--out"], &folder.0.join("out"));
+    assert!(done.status.success(), "{}", stderr(&done));
+    let rows = std::fs::read_to_string(folder.0.join("out/mine/runs.ndjson")).expect("runs");
+    assert!(rows.contains("\"correct\":false"), "{rows}");
+}
+
+fn lab(words: &[&str], out: &Path) -> std::process::Output {
+    kgate(&format!("lab {} {}", words.join(" "), out.display()))
+}
+
+fn lines(path: &Path) -> usize {
+    std::fs::read(path).map_or(0, |text| text.iter().filter(|byte| **byte == b'\n').count())
+}
+
+/// Every file of a folder and of the folders in it, but the lock.
+fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir(dir).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        let name = PathBuf::from(path.file_name().expect("a name"));
+        if path.is_dir() {
+            found.extend(files(&path).into_iter().map(|(inner, bytes)| (name.join(inner), bytes)));
+        } else if name != Path::new(".lock") {
+            found.insert(name, std::fs::read(&path).expect("a file"));
+        }
+    }
+    found
+}
+
+/// A folder that goes with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("kgate-lab-test-{}-{name}", std::process::id()));
+        drop(std::fs::remove_dir_all(&path));
+        std::fs::create_dir_all(&path).expect("a folder for the test");
+        Self(path)
+    }
+
+    /// The experiment as a file.
+    fn file(&self, text: &str) -> String {
+        let path = self.0.join("mine.toml");
+        std::fs::write(&path, text).expect("a file");
+        path.to_str().expect("a path").to_owned()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}

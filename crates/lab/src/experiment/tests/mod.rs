@@ -1,0 +1,115 @@
+//! Experiments on a command that only exists here, so that thousands of runs take no time.
+
+mod merged;
+mod parsed;
+mod planned;
+mod resumed;
+mod tabled;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::json;
+
+use super::run::{Done, Options, RunError, Shard, run};
+use super::{Experiment, Flags, Ran};
+
+/// Two grids: one with everything that a run can have, one without seeds.
+const EXPERIMENT: &str = r#"
+name = "small"
+title = "A small one"
+about = "For tests."
+
+[[grid]]
+name = "low"
+seeds = 3
+set = { units = 3, load = "low", fifo = true, swarmless = false }
+vary = { protocol = ["raymond", "vcube"], processes = [8, 16, 32] }
+quick = { seeds = 2, set = { duration = 10 }, vary = { processes = [8, 32] } }
+
+[[grid]]
+name = "explored"
+tool = "check"
+vary.case = [{ label = "two", processes = 2 }, { label = "with a crash", processes = 3, crashes = 1 }]
+
+[[plot]]
+name = "grants"
+title = "Grants"
+grid = "low"
+x = "processes"
+y = "grants"
+series = "protocol"
+x_label = "processes"
+y_label = "grants"
+
+[[fact]]
+id = "F1"
+place = "nowhere"
+claim = "it is used at the end"
+check = [{ grid = "low", metric = "use.series.3", is = "greater", value = 0.0 }]
+"#;
+
+fn small() -> Experiment {
+    Experiment::parse(EXPERIMENT).expect("an experiment")
+}
+
+fn flags() -> Flags {
+    let of = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    Flags {
+        sim: of(&["units", "load", "fifo", "swarmless", "protocol", "processes", "duration", "latency"]),
+        check: of(&["processes", "crashes", "units"]),
+    }
+}
+
+/// A run that measures something of its command line, the same each time but for the time that it took.
+fn runner(words: &[String]) -> Result<Ran, String> {
+    static CALLS: AtomicUsize = AtomicUsize::new(0);
+    let wall = CALLS.fetch_add(1, Ordering::Relaxed);
+    let sum = words.concat().bytes().fold(7_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+    let part = f64::from(sum) / 3.0;
+    Ok(Ran {
+        report: json!({
+            "seed": 9, "hash": format!("{sum:#x}"), "grants": sum, "units": 3, "wall_seconds": wall,
+            "obtaining": { "mean": part, "none": null }, "use": { "series": [part, 1, 2, 3] },
+            "unused": { "series": [0.1] }, "violations": [],
+        }),
+        correct: true,
+    })
+}
+
+fn options(shard: Option<Shard>) -> Options {
+    Options { jobs: 3, shard, quiet: true }
+}
+
+fn run_in(dir: &Path, experiment: &Experiment) -> Result<Done, RunError> {
+    run(dir, experiment, &flags(), options(None), &runner)
+}
+
+/// Every file of a folder but the lock.
+fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = std::fs::read_dir(dir).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let file = |path: PathBuf| Some((path.file_name()?.to_str()?.to_owned(), std::fs::read(&path).ok()?));
+    entries.filter_map(file).filter(|(name, _)| name != ".lock").collect()
+}
+
+/// A folder that goes with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("kgate-lab-{}-{name}", std::process::id()));
+        drop(std::fs::remove_dir_all(&path));
+        std::fs::create_dir_all(&path).expect("a folder for the test");
+        Self(path)
+    }
+    fn join(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}

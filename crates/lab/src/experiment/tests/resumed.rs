@@ -1,0 +1,100 @@
+//! Experiments that are interrupted, changed and run again.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::{Folder, files, flags, options, run_in, runner, small};
+use crate::experiment::run::run;
+use crate::experiment::store::{RUNS, Store};
+use crate::experiment::{Experiment, Ran, StoreError, Taken};
+
+/// Wherever the file of runs is cut, also in the middle of a line, the experiment ends with the same bytes in every file.
+#[test]
+fn a_cut_file_is_completed() {
+    let folder = Folder::new("cut");
+    let whole = folder.join("whole");
+    assert_eq!(run_in(&whole, &small()).expect("runs").made, 20);
+    let expected = files(&whole);
+    let names: Vec<&str> = expected.keys().map(String::as_str).collect();
+    assert!(
+        ["experiment.toml", "runs.csv", "runs.ndjson", "runs.parquet", "series.csv"]
+            .iter()
+            .all(|name| names.contains(name))
+    );
+    let runs = &expected[RUNS];
+    for cut in [0, 1, runs.len() / 3, runs.len() / 2, runs.len() - 1, runs.len()] {
+        let dir = folder.join(&format!("cut-{cut}"));
+        std::fs::create_dir_all(&dir).expect("a folder");
+        std::fs::write(dir.join(RUNS), &runs[..cut]).expect("a file");
+        let there = runs[..cut].iter().filter(|byte| **byte == b'\n').count();
+        assert_eq!(run_in(&dir, &small()).expect("runs").made, 20 - there);
+        assert_eq!(files(&dir), expected, "cut at {cut}");
+    }
+}
+
+/// What is finished is not run again; of a changed experiment only what changed is; and what was run before is kept for later.
+#[test]
+fn only_what_changed_is_run() {
+    let folder = Folder::new("changed");
+    let dir = folder.join("out");
+    assert_eq!(run_in(&dir, &small()).expect("runs").made, 20);
+    let expected = files(&dir);
+    assert_eq!(run_in(&dir, &small()).expect("runs").made, 0);
+    assert_eq!(files(&dir), expected);
+    let text = small().text.replace("processes = 3, crashes = 1", "processes = 4, crashes = 1");
+    let done = run_in(&dir, &Experiment::parse(&text).expect("an experiment")).expect("runs");
+    assert_eq!((done.made, done.there), (1, 20));
+    let quick = small().taking(Taken { quick: true, ..Taken::default() });
+    assert_eq!(run_in(&dir, &quick).expect("runs").there, 10);
+    assert_eq!(run_in(&dir, &small()).expect("runs").made, 0, "nothing was thrown away");
+    assert_eq!(files(&dir)["runs.csv"], expected["runs.csv"]);
+}
+
+/// A run that is refused is named with its command; no others are begun, and those that were finished are kept.
+#[test]
+fn a_refused_run_is_named() {
+    let folder = Folder::new("refused");
+    let calls = AtomicUsize::new(0);
+    let refusing = |words: &[String]| {
+        calls.fetch_add(1, Ordering::Relaxed);
+        if words.get(4).is_some_and(|word| word == "16") {
+            Err("that cannot be".into())
+        } else {
+            runner(words)
+        }
+    };
+    let alone = crate::experiment::run::Options { jobs: 1, ..options(None) };
+    let error = run(&folder.0, &small(), &flags(), alone, &refusing).expect_err("a refusal").to_string();
+    let expected = "low, processes = 16, protocol = raymond, seed 1: that cannot be\n  kgate sim --protocol raymond --processes 16 --units 3 --fifo --load low --seed 1";
+    assert_eq!(error, expected);
+    assert_eq!(calls.into_inner(), 7, "the six largest and the one that was refused");
+    assert_eq!(run_in(&folder.0, &small()).expect("runs").made, 14);
+}
+
+/// A run that is not correct is told by its command, unless a published defect was asked for.
+#[test]
+fn wrong_runs_are_told() {
+    let folder = Folder::new("wrong");
+    let judged =
+        |words: &[String]| runner(words).map(|ran| Ran { correct: !words.contains(&"32".to_owned()), ..ran });
+    let done = run(&folder.join("a"), &small(), &flags(), options(None), &judged).expect("runs");
+    assert_eq!(done.wrong.len(), 6);
+    assert!(done.wrong[0].contains("--processes 32"));
+    let mut flags = flags();
+    flags.sim.insert("as-printed".into());
+    let text = small().text.replace("units = 3", "units = 3, as-printed = \"D1\"");
+    let printed = Experiment::parse(&text).expect("an experiment");
+    let done = run(&folder.join("b"), &printed, &flags, options(None), &judged).expect("runs");
+    assert!(done.wrong.is_empty());
+}
+
+/// Two at once in one folder would mix their lines: the second is refused. A line that somebody broke is named.
+#[test]
+fn a_folder_is_written_by_one() {
+    let folder = Folder::new("busy");
+    let open = Store::open(&folder.0).expect("a store");
+    assert!(matches!(Store::open(&folder.0), Err(StoreError::Busy(_))));
+    drop(open);
+    std::fs::write(folder.join(RUNS), "{}\n").expect("a file");
+    let error = Store::open(&folder.0).expect_err("no run").to_string();
+    assert!(error.contains("line 1 of") && error.contains("missing field `grid`"), "{error}");
+}
