@@ -35,6 +35,11 @@ impl Cell {
         })
     }
 
+    /// Whether a published defect is switched on, so that a judge is expected to complain.
+    pub fn as_printed(&self) -> bool {
+        self.commands.iter().any(|command| command.contains("--as-printed"))
+    }
+
     /// The time between two values of a course, as its window says; 1 if nothing does.
     pub fn step(&self, course: &str) -> f64 {
         let window =

@@ -6,7 +6,7 @@ use super::super::Mean;
 use super::super::file::{Check, Relation};
 use super::super::number::{shown, shown_mean};
 use super::super::summary::Cell;
-use super::{Place, differing, named, nothing, select};
+use super::{Place, differing, incorrect, named, nothing, select};
 
 /// The places, or why there is none.
 pub(super) fn places(check: &Check, cells: &[Cell]) -> Result<Vec<Place>, String> {
@@ -87,7 +87,7 @@ fn compare(
         numbers,
         holds,
         commands: used().flat_map(|cell| cell.commands.clone()).collect(),
-        incorrect: used().map(|cell| cell.runs - cell.correct).sum(),
+        incorrect: used().map(incorrect).sum(),
     };
     (place, left.is_ok() && right.is_ok())
 }

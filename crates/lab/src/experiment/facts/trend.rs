@@ -3,7 +3,7 @@
 use super::super::file::{Check, Relation};
 use super::super::number::shown;
 use super::super::summary::Cell;
-use super::{Place, differing, named, nothing, select};
+use super::{Place, differing, incorrect, named, nothing, select};
 
 /// The axis of a course.
 const TIME: &str = "time";
@@ -128,7 +128,7 @@ fn place(check: &Check, curve: &Curve<'_>, at: String) -> Place {
         numbers,
         holds: !curve.absent && shape(check, &curve.points),
         commands: curve.cells.iter().flat_map(|cell| cell.commands.clone()).collect(),
-        incorrect: curve.cells.iter().map(|cell| cell.runs - cell.correct).sum(),
+        incorrect: curve.cells.iter().map(|cell| incorrect(cell)).sum(),
     }
 }
 
