@@ -302,7 +302,7 @@ mod tests {
         let far = results(&[("raymond", 9.0, true), ("slots", 3.0, true)]);
         let found = difference(&first, &far);
         assert_eq!(found.metrics.len(), 1);
-        assert!((found.metrics[0].share() - 0.784).abs() < 0.01, "{}", found.metrics[0].share());
+        assert!((found.metrics[0].share() - 4.0 / 5.2).abs() < 1e-9, "{}", found.metrics[0].share());
         assert_eq!(
             (found.only_here, found.only_there),
             (vec!["g: n=500, protocol=vcube".to_owned()], vec!["g: n=500, protocol=slots".to_owned()])
