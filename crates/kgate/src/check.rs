@@ -15,18 +15,14 @@ use kgate_check::{
 };
 use kgate_core::{Membership, Printed, Protocol, Setup, Span};
 use kgate_protocols::registry::{self, Entry, Visitor};
+use serde_json::Value;
 
 use crate::cli::{ChannelsArg, CheckArgs, DownArg};
 use crate::sim::graph;
 use crate::{Failure, Outcome};
 
 pub(crate) fn run(args: &CheckArgs, given: &ArgMatches) -> Outcome {
-    let entry = registry::entry(&args.protocol).map_err(|error| Failure::Usage(error.to_string()))?;
-    let printed = match &args.as_printed {
-        None => Printed::NONE,
-        Some(id) => entry.as_printed(id).map_err(|error| Failure::Usage(error.to_string()))?,
-    };
-    refuse(args, given, entry)?;
+    let (entry, printed) = protocol(args, given)?;
     if entry.heals {
         return rules::run(args, entry, printed);
     }
@@ -34,25 +30,10 @@ pub(crate) fn run(args: &CheckArgs, given: &ArgMatches) -> Outcome {
     let bounds = bounds(args, entry, &setup);
     replay::check_targets(args)?;
     let played = replay::Setting::new(args, entry, &setup, &bounds);
-    let unjudged = unjudged(entry, &bounds);
     if let Some(address) = args.explore {
         return serve(entry, setup, bounds, address);
     }
-    let order = if args.shortest { Order::Breadth } else { Order::Depth };
-    let search = Search {
-        setup,
-        bounds,
-        limits: limits(args),
-        order,
-        fair: args.fair,
-        symmetry: args.symmetry,
-        wanted: &args.property,
-    };
-    let mut found = registry::visit(entry, false, search)?;
-    let liveness = [kgate_spec::EveryoneServed::NAME, kgate_check::fair::NAME];
-    for finding in found.properties.iter_mut().filter(|finding| liveness.contains(&finding.name)) {
-        finding.note = finding.note.take().or_else(|| unjudged.clone());
-    }
+    let found = search(args, entry, setup, bounds)?;
     let mut stdout = io::stdout().lock();
     if args.json {
         writeln!(stdout, "{}", serde_json::to_string_pretty(&found).context("printing JSON")?)?;
@@ -69,6 +50,51 @@ pub(crate) fn run(args: &CheckArgs, given: &ArgMatches) -> Outcome {
         (None, None) => {}
     }
     Ok(if found.is_wrong() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// One search without a word: what `--json` would print, and whether nothing is shown to be wrong.
+pub(crate) fn measure(args: &CheckArgs, given: &ArgMatches) -> Result<(Value, bool), Failure> {
+    let (entry, printed) = protocol(args, given)?;
+    let found = if entry.heals {
+        rules::search(args, entry, printed)?
+    } else {
+        let setup = setup(args, entry, printed)?;
+        let bounds = bounds(args, entry, &setup);
+        search(args, entry, setup, bounds)?
+    };
+    Ok((serde_json::to_value(&found).context("what was found, as JSON")?, !found.is_wrong()))
+}
+
+/// The protocol that was asked for, as it was asked for; what cannot be meant is refused.
+fn protocol(args: &CheckArgs, given: &ArgMatches) -> Result<(&'static Entry, Printed), Failure> {
+    let entry = registry::entry(&args.protocol).map_err(|error| Failure::Usage(error.to_string()))?;
+    let printed = match &args.as_printed {
+        None => Printed::NONE,
+        Some(id) => entry.as_printed(id).map_err(|error| Failure::Usage(error.to_string()))?,
+    };
+    refuse(args, given, entry)?;
+    Ok((entry, printed))
+}
+
+/// Explores the schedules.
+fn search(args: &CheckArgs, entry: &Entry, setup: Setup, bounds: Bounds) -> Result<Found, Failure> {
+    let unjudged = unjudged(entry, &bounds);
+    let order = if args.shortest { Order::Breadth } else { Order::Depth };
+    let search = Search {
+        setup,
+        bounds,
+        limits: limits(args),
+        order,
+        fair: args.fair,
+        symmetry: args.symmetry,
+        wanted: &args.property,
+    };
+    let mut found = registry::visit(entry, false, search)?;
+    let liveness = [kgate_spec::EveryoneServed::NAME, kgate_check::fair::NAME];
+    for finding in found.properties.iter_mut().filter(|finding| liveness.contains(&finding.name)) {
+        finding.note = finding.note.take().or_else(|| unjudged.clone());
+    }
+    Ok(found)
 }
 
 /// What cannot be meant, or what this protocol has no part in.

@@ -12,6 +12,7 @@ use crate::certs::CertsArgs;
 use crate::demo::node::DemoNodeArgs;
 use crate::demo::{DemoArgs, HELP as DEMO_HELP};
 use crate::evict::EvictArgs;
+use crate::lab::{HELP as LAB_HELP, LabArgs};
 use crate::members::{MEMBERS_HELP, MembersArgs};
 use crate::node::{NODE_HELP, NodeArgs};
 use crate::parse;
@@ -67,6 +68,9 @@ pub(crate) enum Command {
     /// Play scenarios: stories in which every step is prescribed, compared with what they tell
     #[command(after_long_help = SCENARIO_HELP)]
     Scenario(ScenarioArgs),
+    /// Run experiments: grids of runs with tables, plots and verdicts on what was published
+    #[command(after_long_help = LAB_HELP)]
+    Lab(LabArgs),
     /// Look at a run that was written down with `kgate sim --trace`
     Trace(TraceArgs),
     /// List the protocols: what each costs, which crashes it bears, where it is published

@@ -11,6 +11,7 @@ mod credentials;
 mod demo;
 mod evict;
 mod keeper;
+mod lab;
 mod list;
 mod local;
 mod members;
@@ -86,6 +87,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::DemoNode(args) => demo::node::run(&args),
+        Command::Lab(args) => lab::run(&args),
         Command::Trace(args) => trace::run(&args),
         Command::Protocols(args) => list::run(&args),
     };

@@ -22,6 +22,7 @@ use kgate_sim::{
 };
 use kgate_spec::{Accuracy, Violation};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::cli::{Asking, Detector, EngineArg, ModelArg, SimArgs, StartArg};
 use crate::{Failure, Outcome};
@@ -30,15 +31,7 @@ pub(crate) fn run(args: &SimArgs, given: &ArgMatches) -> Outcome {
     if args.swarm {
         return swarm::run(args, given);
     }
-    let entry = registry::entry(&args.protocol).map_err(|error| Failure::Usage(error.to_string()))?;
-    let printed = match &args.as_printed {
-        None => Printed::NONE,
-        Some(id) => entry.as_printed(id).map_err(|error| Failure::Usage(error.to_string()))?,
-    };
-    if args.trace.is_some() && args.runs > 1 {
-        return Err(Failure::Usage("a trace tells one run: leave out --trace or --runs".into()));
-    }
-    options::check(args, given, entry)?;
+    let (entry, printed) = chosen(args, given)?;
     match args.model {
         ModelArg::Messages => run_all(
             args,
@@ -57,6 +50,36 @@ pub(crate) fn run(args: &SimArgs, given: &ArgMatches) -> Outcome {
             |to, report, command| state::print(to, args, entry, report, command),
         ),
     }
+}
+
+/// One run without a word: what `--json` would print, and whether it was correct.
+pub(crate) fn measure(args: &SimArgs, given: &ArgMatches) -> Result<(Value, bool), Failure> {
+    let (entry, printed) = chosen(args, given)?;
+    let (report, correct) = match args.model {
+        ModelArg::Messages => {
+            let report = simulate(args, case(args, entry, printed, args.seed))?;
+            (serde_json::to_value(&report), report.violations.is_empty())
+        }
+        ModelArg::State => {
+            let report = state::simulate(args, entry, printed, args.seed)?;
+            (serde_json::to_value(&report), report.violations.is_empty())
+        }
+    };
+    Ok((report.context("the report as JSON")?, correct))
+}
+
+/// The protocol that was asked for, as it was asked for; what cannot be meant is refused.
+fn chosen(args: &SimArgs, given: &ArgMatches) -> Result<(&'static Entry, Printed), Failure> {
+    let entry = registry::entry(&args.protocol).map_err(|error| Failure::Usage(error.to_string()))?;
+    let printed = match &args.as_printed {
+        None => Printed::NONE,
+        Some(id) => entry.as_printed(id).map_err(|error| Failure::Usage(error.to_string()))?,
+    };
+    if args.trace.is_some() && args.runs > 1 {
+        return Err(Failure::Usage("a trace tells one run: leave out --trace or --runs".into()));
+    }
+    options::check(args, given, entry)?;
+    Ok((entry, printed))
 }
 
 /// Runs every seed that was asked for, prints and complains, and says whether all were correct.

@@ -48,6 +48,19 @@ pub(super) fn meaningless(given: &ArgMatches) -> Option<String> {
 }
 
 pub(super) fn run(args: &CheckArgs, entry: &Entry, printed: Printed) -> Outcome {
+    let found = search(args, entry, printed)?;
+    let mut stdout = io::stdout().lock();
+    if args.json {
+        writeln!(stdout, "{}", serde_json::to_string_pretty(&found).context("printing JSON")?)?;
+    } else {
+        text::print_rules(&mut stdout, &found, args.units)?;
+    }
+    stdout.flush()?;
+    Ok(if found.is_wrong() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Explores the configurations.
+pub(super) fn search(args: &CheckArgs, entry: &Entry, printed: Printed) -> Result<Found, Failure> {
     let wanted = match args.property.as_slice() {
         [] => rules::PROPERTIES.to_vec(),
         some => chosen(rules::PROPERTIES.to_vec(), some)?,
@@ -62,14 +75,7 @@ pub(super) fn run(args: &CheckArgs, entry: &Entry, printed: Printed) -> Outcome 
     let found = registry::visit_rules(entry, search).ok_or_else(none)?;
     let mut found = found.map_err(|error| Failure::Usage(error.to_string()))?;
     found.properties.retain(|finding| wanted.contains(&finding.name));
-    let mut stdout = io::stdout().lock();
-    if args.json {
-        writeln!(stdout, "{}", serde_json::to_string_pretty(&found).context("printing JSON")?)?;
-    } else {
-        text::print_rules(&mut stdout, &found, args.units)?;
-    }
-    stdout.flush()?;
-    Ok(if found.is_wrong() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(found)
 }
 
 /// Hands the chosen protocol's rules to the explorer.

@@ -53,6 +53,23 @@ pub struct Experiment {
     /// What was published, and how it is compared with what was measured.
     #[serde(default)]
     pub fact: Vec<Fact>,
+    /// What of it was run: `--quick` and `--set`. It stands on top of the file that is kept with the results, so that this file run again
+    /// gives the same.
+    #[serde(default)]
+    pub taken: Taken,
+    /// The file as it was read.
+    #[serde(skip)]
+    pub text: String,
+}
+
+/// What of an experiment is run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Taken {
+    /// Fewer seeds and values.
+    pub quick: bool,
+    /// Flags with the values that they get instead of the file's own; several make a parameter that varies.
+    pub set: BTreeMap<String, Vec<Word>>,
 }
 
 /// Runs for all combinations of the values that vary, each with several seeds.

@@ -1,9 +1,31 @@
 //! Experiments: files that say what to run, what to draw and what was published; and what comes of them.
 //!
-//! - [`file`]: an experiment as a file; [`row`]: a finished run.
+//! - [`file`](mod@file): an experiment as a file; [`parse`]: reading one; [`builtin`]: those that come with kgate;
+//! - [`grid`]: the command lines of its runs; [`run`](mod@run): making them; [`metrics`]: what a report says, as numbers;
+//! - [`row`]: a finished run; [`store`]: finished runs on disk; [`tables`]: the same for other programs.
 
+use std::path::Path;
+
+pub mod builtin;
 pub mod file;
+pub mod grid;
+pub mod merge;
+pub mod metrics;
+pub mod parse;
+pub mod progress;
 pub mod row;
+pub mod run;
+pub mod store;
+pub mod tables;
 
-pub use file::Experiment;
+pub use file::{Experiment, Taken};
+pub use grid::{Flags, Point};
+pub use parse::ExperimentError;
 pub use row::{Mean, Row};
+pub use run::{Ran, Runner};
+pub use store::StoreError;
+
+/// Writes everything that is made of the runs, which are in the order of the grids.
+pub fn finish(dir: &Path, experiment: &Experiment, rows: &[Row]) -> Result<(), StoreError> {
+    tables::write(dir, experiment, rows)
+}

@@ -25,6 +25,17 @@ pub struct Row {
     pub series: BTreeMap<String, Vec<f64>>,
 }
 
+impl Row {
+    /// A metric: a number, or one of a series by its place, as in `units_in_use.series.57`.
+    pub fn value(&self, metric: &str) -> Option<f64> {
+        let of_series = || {
+            let (series, place) = metric.rsplit_once('.')?;
+            self.series.get(series)?.get(place.parse::<usize>().ok()?).copied()
+        };
+        self.measured.get(metric).copied().or_else(of_series)
+    }
+}
+
 /// A metric over the seeds of one combination of parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mean {

@@ -1,0 +1,63 @@
+//! `kgate lab run`.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use kgate_lab::experiment::run::{Done, Options};
+use kgate_lab::experiment::{self, Experiment, Taken, builtin};
+
+use super::{RunArgs, runner};
+use crate::{Failure, Outcome};
+
+pub(super) fn run(args: &RunArgs) -> Outcome {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let options = Options { jobs: args.jobs.map_or(cores, usize::from), shard: args.shard, quiet: false };
+    let flags = runner::flags();
+    let mut wrong = 0;
+    // All of them are read before the first is run: whoever mistyped the last one does not wait for the others.
+    for experiment in chosen(args)? {
+        let dir = args.out.join(&experiment.name);
+        #[allow(clippy::disallowed_methods)] // How long it took, for people; it goes into no table.
+        let start = Instant::now();
+        let done = experiment::run::run(&dir, &experiment, &flags, options, &runner::run)?;
+        wrong += done.wrong.len();
+        let seconds = start.elapsed().as_secs_f64();
+        writeln!(io::stdout(), "{}: {} in {seconds:.1} s; {}", experiment.name, told(&done), dir.display())?;
+    }
+    Ok(if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What was asked for, with what is taken of it.
+fn chosen(args: &RunArgs) -> Result<Vec<Experiment>, Failure> {
+    let taken = Taken::from_words(args.quick, &args.set)?;
+    let mut names: Vec<&str> = Vec::new();
+    for name in &args.experiments {
+        match name.as_str() {
+            "all" => names.extend(builtin::ALL.iter().map(|(name, _)| *name)),
+            name => names.push(name),
+        }
+    }
+    let mut experiments: Vec<Experiment> = Vec::new();
+    for name in names {
+        let experiment = builtin::load(name).map_err(Failure::Usage)?;
+        if experiments.iter().any(|other| other.name == experiment.name) {
+            return Err(Failure::Usage(format!("{} is asked for twice: name it once", experiment.name)));
+        }
+        // A file of results says itself what was taken, unless something else is asked for now.
+        let same = taken == Taken::default();
+        experiments.push(if same { experiment } else { experiment.taking(taken.clone()) });
+    }
+    Ok(experiments)
+}
+
+fn told(done: &Done) -> String {
+    let mut told = format!("{} runs, {} of them new", done.there, done.made);
+    if done.there < done.all {
+        told += &format!(", {} of other shards missing", done.all - done.there);
+    }
+    if !done.wrong.is_empty() {
+        told += &format!(", {} NOT CORRECT", done.wrong.len());
+    }
+    told
+}

@@ -1,0 +1,51 @@
+//! A run of an experiment is a command line, read by the very parser that reads it when somebody types it.
+
+use clap::builder::Resettable;
+use clap::{CommandFactory, FromArgMatches};
+use kgate_lab::experiment::{Flags, Ran};
+
+use crate::cli::{Cli, Command};
+use crate::{Failure, check, sim};
+
+/// Makes a run without printing anything.
+pub(super) fn run(words: &[String]) -> Result<Ran, String> {
+    let words = std::iter::once("kgate").chain(words.iter().map(String::as_str));
+    let matches = parser().try_get_matches_from(words).map_err(|error| first_line(&error))?;
+    let command = Cli::from_arg_matches(&matches).map_err(|error| first_line(&error))?.command;
+    let (_, given) = matches.subcommand().expect("a command was matched");
+    #[allow(clippy::wildcard_enum_match_arm)] // Whatever else kgate can do.
+    let measured = match command {
+        Command::Sim(args) => sim::measure(&args, given),
+        Command::Check(args) => check::measure(&args, given),
+        _ => return Err("an experiment runs kgate sim and kgate check alone".into()),
+    };
+    match measured {
+        Ok((report, correct)) => Ok(Ran { report, correct }),
+        Err(Failure::Usage(text)) => Err(text),
+        Err(Failure::Broken(error)) => Err(format!("{error:#}")),
+        Err(Failure::Unread) => Err("it was not read".into()),
+    }
+}
+
+/// The flags that experiments can give.
+pub(super) fn flags() -> Flags {
+    let of = |name: &str| {
+        let parser = parser();
+        let command = parser.find_subcommand(name).expect("kgate has it");
+        command.get_arguments().filter_map(|flag| flag.get_long()).map(String::from).collect()
+    };
+    Flags { sim: of("sim"), check: of("check") }
+}
+
+/// As it is, but for the environment: what an experiment runs is in its file.
+fn parser() -> clap::Command {
+    let deaf = |command: clap::Command| command.mut_args(|flag| flag.env(Resettable::Reset));
+    Cli::command().mut_subcommand("sim", deaf).mut_subcommand("check", deaf)
+}
+
+/// What is wrong, without the usage that follows.
+fn first_line(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let line = text.lines().next().unwrap_or_default();
+    line.strip_prefix("error: ").unwrap_or(line).to_owned()
+}

@@ -1,0 +1,47 @@
+//! The experiments that come with kgate. Their files are in `experiments/`; copy one, change it, and run the copy.
+
+use std::path::Path;
+
+use super::file::Experiment;
+
+/// Name and text of each, in the order in which `kgate lab run all` runs them.
+pub const ALL: &[(&str, &str)] = &[];
+
+/// Finds what was asked for: an experiment of ours by its name, or a file.
+pub fn load(wanted: &str) -> Result<Experiment, String> {
+    if let Some((_, text)) = ALL.iter().find(|(name, _)| *name == wanted) {
+        return Experiment::parse(text).map_err(|error| format!("{wanted}: {error}"));
+    }
+    let path = Path::new(wanted);
+    if path.extension().is_none() && !path.exists() {
+        let names: Vec<&str> = ALL.iter().map(|(name, _)| *name).collect();
+        return Err(format!(
+            "there is no experiment '{wanted}': choose of {}, all, or give a file such as mine.toml",
+            names.join(", ")
+        ));
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read {wanted}: {error}"))?;
+    let experiment = Experiment::parse(&text).map_err(|error| format!("{wanted}: {error}"))?;
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    // What was run before is kept under one name in every folder of results.
+    if stem != experiment.name && !path.ends_with(super::store::EXPERIMENT) {
+        return Err(format!(
+            "{wanted}: its name is '{}', by which its results are found again: call the file {0}.toml, or change the name to {stem}",
+            experiment.name
+        ));
+    }
+    Ok(experiment)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every experiment of ours can be read, and is called as it is listed.
+    #[test]
+    fn all_can_be_read() {
+        for (name, _) in ALL {
+            assert_eq!(load(name).expect("an experiment").name, *name);
+        }
+    }
+}

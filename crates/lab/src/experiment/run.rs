@@ -1,0 +1,225 @@
+//! Runs what an experiment asks for and is not there yet, on several cores.
+//!
+//! Every finished run is appended to the store at once, so whoever is interrupted (or killed) loses what was under way and nothing else; the same
+//! command goes on from there. A run is known by its place in the grid and its command: what was changed in an experiment is run anew, the rest is
+//! not. The largest runs begin first, so that no core waits for the last one; results are put in the order of the grids in the end, so that nobody
+//! can tell from them how they came about.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::Value;
+
+use super::file::Experiment;
+use super::grid::{self, Flags, Plan, Point};
+use super::parse::ExperimentError;
+use super::progress::Progress;
+use super::row::Row;
+use super::store::{self, Store, StoreError};
+use super::{finish, metrics};
+
+/// What a run gave.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// What the command prints with `--json`.
+    pub report: Value,
+    /// Whether no judge complained.
+    pub correct: bool,
+}
+
+/// Makes the run of a command line (without `kgate`), or says why it is refused.
+pub type Runner<'a> = dyn Fn(&[String]) -> Result<Ran, String> + Sync + 'a;
+
+/// A share of the points: every `of`-th, beginning with the `index`-th, counted from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shard {
+    /// Which.
+    pub index: usize,
+    /// Of how many.
+    pub of: usize,
+}
+
+impl FromStr for Shard {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let numbers =
+            text.split_once('/').and_then(|(index, of)| Some((index.parse().ok()?, of.parse().ok()?)));
+        match numbers {
+            Some((index, of)) if 1 <= index && index <= of => Ok(Self { index, of }),
+            _ => Err("give which share of how many, as in 1/4 .. 4/4".into()),
+        }
+    }
+}
+
+/// How an experiment is run.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// On so many threads.
+    pub jobs: usize,
+    /// Only a share of it.
+    pub shard: Option<Shard>,
+    /// Without telling how far it is.
+    pub quiet: bool,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Done {
+    /// Runs that the experiment has.
+    pub all: usize,
+    /// Of those, runs that are there now.
+    pub there: usize,
+    /// Of those, runs that were made this time.
+    pub made: usize,
+    /// Commands of runs that were not correct, though no published defect was switched on.
+    pub wrong: Vec<String>,
+}
+
+/// Why it cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The experiment itself.
+    #[error(transparent)]
+    Experiment(#[from] ExperimentError),
+    /// Where the results are.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// One of its runs.
+    #[error("{name}: {message}\n  {command}")]
+    Refused {
+        /// The point.
+        name: String,
+        /// What the command says.
+        message: String,
+        /// The command.
+        command: String,
+    },
+    /// No threads.
+    #[error("cannot start {0} threads: give fewer --jobs")]
+    Threads(usize),
+}
+
+/// Runs what is missing in `dir`, and writes everything that is made of the runs.
+pub fn run(
+    dir: &Path,
+    experiment: &Experiment,
+    flags: &Flags,
+    options: Options,
+    runner: &Runner<'_>,
+) -> Result<Done, RunError> {
+    let Plan { points, notes } = grid::plan(experiment, flags)?;
+    let (store, before) = Store::open(dir)?;
+    store::write(&dir.join(store::EXPERIMENT), experiment.text.as_bytes())?;
+    let (there, unused) = sorted_out(&points, before);
+    let missing = missing(&points, &there, options.shard);
+    let progress = Progress::new(&experiment.name, missing.len(), options.quiet);
+    if !options.quiet {
+        notes.iter().for_each(|note| progress.say(note));
+        if !there.is_empty() && !missing.is_empty() {
+            progress.say(&format!("{} of {} runs are there already", there.len(), points.len()));
+        }
+    }
+    let made = make(&points, &missing, &store, options.jobs, runner, &progress)?;
+    drop(progress);
+    let count = made.len();
+    let rows: BTreeMap<usize, Row> = there.into_iter().chain(made).collect();
+    let wrong = rows.iter().filter(|(index, row)| !row.correct && !points[**index].as_printed);
+    let done = Done {
+        all: points.len(),
+        there: rows.len(),
+        made: count,
+        wrong: wrong.map(|(_, row)| row.command.clone()).collect(),
+    };
+    store.settle(rows.values(), &unused)?;
+    let rows: Vec<Row> = rows.into_values().collect();
+    finish(dir, experiment, &rows)?;
+    Ok(done)
+}
+
+/// Which rows are those of a point, by its index; and the others.
+pub(super) fn sorted_out(points: &[Point], rows: Vec<Row>) -> (BTreeMap<usize, Row>, Vec<Row>) {
+    let keys: BTreeMap<_, usize> = points
+        .iter()
+        .enumerate()
+        .map(|(index, point)| ((&point.grid, &point.at, point.seed, point.command()), index))
+        .collect();
+    let mut there = BTreeMap::new();
+    let mut unused = Vec::new();
+    for row in rows {
+        match keys.get(&(&row.grid, &row.at, row.seed, row.command.clone())) {
+            // The first of two: both were made by the same command.
+            Some(index) => drop(there.entry(*index).or_insert(row)),
+            None => unused.push(row),
+        }
+    }
+    (there, unused)
+}
+
+/// What is to be run, the largest first.
+fn missing(points: &[Point], there: &BTreeMap<usize, Row>, shard: Option<Shard>) -> Vec<usize> {
+    let ours = |index: &usize| shard.is_none_or(|shard| index % shard.of == shard.index - 1);
+    let mut missing: Vec<usize> =
+        (0..points.len()).filter(ours).filter(|index| !there.contains_key(index)).collect();
+    missing.sort_by_key(|index| std::cmp::Reverse(points[*index].size));
+    missing
+}
+
+/// Makes these runs. After a refusal no further ones are begun.
+fn make(
+    points: &[Point],
+    missing: &[usize],
+    store: &Store,
+    jobs: usize,
+    runner: &Runner<'_>,
+    progress: &Progress,
+) -> Result<Vec<(usize, Row)>, RunError> {
+    let next = AtomicUsize::new(0);
+    let made = Mutex::new(Vec::new());
+    let refused = Mutex::new(None);
+    let work = || {
+        while let Some(&index) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let point = &points[index];
+            progress.begin(index, point.name());
+            let row = one(point, runner).and_then(|row| store.append(&row).map(|()| row).map_err(Into::into));
+            match row {
+                Ok(row) => {
+                    if !row.correct && !point.as_printed {
+                        progress.say(&format!("not correct: {}", row.command));
+                    }
+                    made.lock().expect("nobody panics while adding").push((index, row));
+                }
+                Err(error) => {
+                    next.store(missing.len(), Ordering::Relaxed);
+                    refused.lock().expect("nobody panics while keeping").get_or_insert(error);
+                }
+            }
+            progress.end(index);
+        }
+    };
+    // As much stack as the main thread has: a run must not depend on where it is made.
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs).stack_size(8 << 20).build();
+    pool.map_err(|_| RunError::Threads(jobs))?.broadcast(|_| work());
+    match refused.into_inner().expect("nobody panics while keeping") {
+        Some(error) => Err(error),
+        None => Ok(made.into_inner().expect("nobody panics while adding")),
+    }
+}
+
+fn one(point: &Point, runner: &Runner<'_>) -> Result<Row, RunError> {
+    let refused = |message| RunError::Refused { name: point.name(), message, command: point.command() };
+    let Ran { report, correct } = runner(&point.words).map_err(refused)?;
+    let metrics = metrics::of(&report);
+    Ok(Row {
+        grid: point.grid.clone(),
+        at: point.at.clone(),
+        seed: point.seed,
+        command: point.command(),
+        hash: report.get("hash").and_then(Value::as_str).unwrap_or_default().into(),
+        correct,
+        measured: metrics.measured,
+        series: metrics.series,
+    })
+}
