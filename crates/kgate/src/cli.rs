@@ -131,7 +131,7 @@ pub(crate) struct SimArgs {
     /// How many units they share: at most k are inside at once
     #[arg(short = 'k', long, value_name = "K", default_value_t = 3, env = "KGATE_OPT_UNITS")]
     pub(crate) units: u32,
-    /// Who asks: `low` = the first k processes, `high` = all, `first=M` = the first M
+    /// Who asks: `low` = the first k processes, `high` = all, `first=M` = the first M, `only=P+P` = these
     #[arg(long, default_value = "low", value_parser = parse::load, env = "KGATE_OPT_LOAD")]
     pub(crate) load: Asking,
     /// How long a unit is held
@@ -198,9 +198,12 @@ pub(crate) struct SimArgs {
     /// Messages from one process to another never overtake each other, whatever the latency
     #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_FIFO")]
     pub(crate) fifo: bool,
-    /// How long to measure
+    /// How long to run
     #[arg(long, value_name = "T", default_value = "1000", value_parser = parse::span, env = "KGATE_OPT_DURATION")]
     pub(crate) duration: Span,
+    /// What happens up to then is judged but not measured, so that a steady state is
+    #[arg(long, value_name = "T", default_value = "0", value_parser = parse::span, env = "KGATE_OPT_WARMUP")]
+    pub(crate) warmup: Span,
     /// What everything random comes from; decimal or 0x..
     #[arg(long, default_value = "1", value_parser = parse::seed, env = "KGATE_OPT_SEED")]
     pub(crate) seed: u64,
@@ -534,11 +537,12 @@ pub(crate) struct ProtocolsArgs {
 }
 
 /// Who asks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Asking {
     Low,
     High,
     First(u32),
+    Only(Vec<NodeId>),
 }
 
 /// How crashes are learnt of.

@@ -133,10 +133,11 @@ fn case(args: &SimArgs, entry: &'static Entry, printed: Printed, seed: u64) -> C
 
 fn config(args: &SimArgs, printed: Printed, seed: u64) -> Config {
     let load = Load {
-        requesters: match args.load {
+        requesters: match &args.load {
             Asking::Low => args.units,
             Asking::High => args.processes,
-            Asking::First(count) => count,
+            Asking::First(count) => *count,
+            Asking::Only(nodes) => nodes.last().map_or(0, |node| node.0.saturating_add(1)),
         },
         first_request: args.first_request,
         hold: args.hold,
@@ -163,6 +164,10 @@ fn config(args: &SimArgs, printed: Printed, seed: u64) -> Config {
         printed,
         cost: cost(args),
         load,
+        only: match &args.load {
+            Asking::Only(nodes) => nodes.clone(),
+            Asking::Low | Asking::High | Asking::First(_) => Vec::new(),
+        },
         detection,
         crashes: args.crash.clone(),
         random_crashes: args.random_crashes,
@@ -187,6 +192,7 @@ fn config(args: &SimArgs, printed: Printed, seed: u64) -> Config {
         graph: None,
         claims: Claims::default(),
         audit: Audit::default(),
+        warmup: args.warmup,
         duration: args.duration,
     }
 }

@@ -13,7 +13,7 @@ use crate::slots::SlotArgs;
 const SLOTS_ONLY: [&str; 6] = ["clients", "weight_max", "withdraw", "patience", "resize", "ask_again"];
 
 /// What only messages, clients and detectors know of.
-const MESSAGES_ONLY: [&str; 25] = [
+const MESSAGES_ONLY: [&str; 26] = [
     "pause",
     "partition",
     "loss",
@@ -33,6 +33,7 @@ const MESSAGES_ONLY: [&str; 25] = [
     "receive_cost",
     "fifo",
     "duration",
+    "warmup",
     "down_for",
     "down",
     "refresh",
