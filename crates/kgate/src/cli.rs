@@ -69,7 +69,7 @@ pub(crate) enum Command {
     /// Play scenarios: stories in which every step is prescribed, compared with what they tell
     #[command(after_long_help = SCENARIO_HELP)]
     Scenario(ScenarioArgs),
-/// Run experiments: grids of runs with tables, plots and verdicts on what was published
+    /// Run experiments: grids of runs with tables, plots and verdicts on what was published
     #[command(after_long_help = LAB_HELP)]
     Lab(LabArgs),
     /// Look at a run that was written down with `kgate sim --trace`: as text, as a picture, in ShiViz or Perfetto; or judge it
