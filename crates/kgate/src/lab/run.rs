@@ -12,18 +12,36 @@ use crate::{Failure, Outcome};
 
 pub(super) fn run(args: &RunArgs) -> Outcome {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let options = Options { jobs: args.jobs.map_or(cores, usize::from), shard: args.shard, quiet: false };
+    let options = Options {
+        jobs: args.jobs.map_or(cores, usize::from),
+        shard: args.shard,
+        quiet: false,
+        again: args.again,
+    };
     let flags = runner::flags();
     let mut wrong = 0;
+    let mut total = 0.0;
     // All of them are read before the first is run: whoever mistyped the last one does not wait for the others.
-    for experiment in chosen(args)? {
+    let experiments = chosen(args)?;
+    for experiment in &experiments {
         let dir = args.out.join(&experiment.name);
         #[allow(clippy::disallowed_methods)] // How long it took, for people; it goes into no table.
         let start = Instant::now();
-        let done = experiment::run::run(&dir, &experiment, &flags, options, &runner::run)?;
+        let done = experiment::run::run(&dir, experiment, &flags, options, &runner::run)?;
         wrong += done.wrong.len();
         let seconds = start.elapsed().as_secs_f64();
-        writeln!(io::stdout(), "{}: {} in {seconds:.1} s; {}", experiment.name, told(&done), dir.display())?;
+        total += seconds;
+        let report = Some(dir.join("report.html")).filter(|path| path.exists()).unwrap_or(dir);
+        writeln!(
+            io::stdout(),
+            "{}: {} in {seconds:.1} s; {}",
+            experiment.name,
+            told(&done),
+            report.display()
+        )?;
+    }
+    if experiments.len() > 1 {
+        writeln!(io::stdout(), "{} experiments in {total:.1} s", experiments.len())?;
     }
     Ok(if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
