@@ -6,6 +6,7 @@ use clap::builder::BoolishValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use kgate_core::{NodeId, Span};
 use kgate_sim::{Chance, Down, Latency, Partition, Pause, ReceiveCost, SendCost, Think};
+use kgate_spec::view::{Shown, Window};
 
 use crate::bench::BenchArgs;
 use crate::certs::CertsArgs;
@@ -71,7 +72,8 @@ pub(crate) enum Command {
     /// Run experiments: grids of runs with tables, plots and verdicts on what was published
     #[command(after_long_help = LAB_HELP)]
     Lab(LabArgs),
-    /// Look at a run that was written down with `kgate sim --trace`
+    /// Look at a run that was written down with `kgate sim --trace`: as text, as a picture, in ShiViz or Perfetto; or judge it
+    #[command(after_long_help = TRACE_HELP)]
     Trace(TraceArgs),
     /// List the protocols: what each costs, which crashes it bears, where it is published
     Protocols(ProtocolsArgs),
@@ -113,6 +115,8 @@ Examples:
   Numbered slots, requests of up to three, processes that come back with nothing, a k that changes:
     kgate sim --protocol slots -n 8 -k 4 --load high --hold 1 --weight-max 3 \
         --random-recoveries 20 --resize 2@300,6@600
+  The first ten time units as a space-time diagram:
+    kgate sim --protocol raymond -n 4 -k 2 --load high --hold 1 --diagram run.svg --window 0..10
   A thousand settings of every protocol, each drawn from a seed:
     kgate sim --swarm --seeds 1000
   robust-2012, section 5, up to the fifth crash:
@@ -131,7 +135,7 @@ pub(crate) struct SimArgs {
     /// How many units they share: at most k are inside at once
     #[arg(short = 'k', long, value_name = "K", default_value_t = 3, env = "KGATE_OPT_UNITS")]
     pub(crate) units: u32,
-    /// Who asks: `low` = the first k processes, `high` = all, `first=M` = the first M
+    /// Who asks: `low` = the first k processes, `high` = all, `first=M` = the first M, `only=P+P` = these
     #[arg(long, default_value = "low", value_parser = parse::load, env = "KGATE_OPT_LOAD")]
     pub(crate) load: Asking,
     /// How long a unit is held
@@ -198,9 +202,12 @@ pub(crate) struct SimArgs {
     /// Messages from one process to another never overtake each other, whatever the latency
     #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_FIFO")]
     pub(crate) fifo: bool,
-    /// How long to measure
+    /// How long to run
     #[arg(long, value_name = "T", default_value = "1000", value_parser = parse::span, env = "KGATE_OPT_DURATION")]
     pub(crate) duration: Span,
+    /// What happens up to then is judged but not measured, so that a steady state is
+    #[arg(long, value_name = "T", default_value = "0", value_parser = parse::span, env = "KGATE_OPT_WARMUP")]
+    pub(crate) warmup: Span,
     /// What everything random comes from; decimal or 0x..
     #[arg(long, default_value = "1", value_parser = parse::seed, env = "KGATE_OPT_SEED")]
     pub(crate) seed: u64,
@@ -311,6 +318,15 @@ pub(crate) struct SimArgs {
     /// Write requests, sends, deliveries, grants, crashes and suspicions to a file, one JSON object a line
     #[arg(long, value_name = "FILE", env = "KGATE_OPT_TRACE")]
     pub(crate) trace: Option<PathBuf>,
+    /// Draw the run as a space-time diagram into an SVG file; of a long run, choose a --window
+    #[arg(long, value_name = "FILE", env = "KGATE_OPT_DIAGRAM")]
+    pub(crate) diagram: Option<PathBuf>,
+    /// Draw only from a time to another, as in 10..20; either may be left out
+    #[arg(long, value_name = "T..T", requires = "diagram")]
+    pub(crate) window: Option<Window>,
+    /// Draw only these processes, as in 0..7 (both included) or 0,3,9
+    #[arg(long, value_name = "P..P,..", requires = "diagram")]
+    pub(crate) show: Option<Shown>,
 }
 
 const CHECK_HELP: &str = "\
@@ -507,10 +523,54 @@ pub(crate) enum ChannelsArg {
     Unordered,
 }
 
+const TRACE_HELP: &str = "\
+docs/TRACE.md describes the format; anybody may write it, for instance from the logs of a real cluster. A trace is read line by line and may be \
+longer than memory. A picture is drawn to scale; what is too much for one is refused with a window that would fit.
+
+Examples:
+  Write a run down, and read it:
+    kgate sim --protocol raymond -n 3 -k 1 --load high --hold 1 --duration 10 --trace run.ndjson
+    kgate trace run.ndjson
+  Draw a part of it:
+    kgate trace run.ndjson --as svg --window 2..6 --out run.svg
+  Look at it in a browser, at https://bestchai.bitbucket.io/shiviz or https://ui.perfetto.dev:
+    kgate trace run.ndjson --as shiviz --out run.log
+    kgate trace run.ndjson --as perfetto --out run.json
+  Judge it by itself:
+    kgate trace judge run.ndjson";
+
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct TraceArgs {
     #[command(subcommand)]
-    pub(crate) command: TraceCommand,
+    pub(crate) command: Option<TraceCommand>,
+    /// The trace; `-` for standard input
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) file: Option<PathBuf>,
+    /// As what to show it
+    #[arg(long = "as", value_enum, value_name = "FORM", default_value = "text")]
+    pub(crate) form: FormArg,
+    /// Only from a time to another, in time units, as in 10..20; either may be left out
+    #[arg(long, value_name = "T..T")]
+    pub(crate) window: Option<Window>,
+    /// Only these processes, as in 0..7 (both included) or 0,3,9
+    #[arg(long, visible_alias = "processes", value_name = "P..P,..")]
+    pub(crate) show: Option<Shown>,
+    /// Write it there [default: standard output]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FormArg {
+    /// a line an event, for people
+    Text,
+    /// a space-time diagram
+    Svg,
+    /// a log with vector clocks, for ShiViz
+    Shiviz,
+    /// Chrome trace events, for Perfetto
+    Perfetto,
 }
 
 #[derive(Debug, Subcommand)]
@@ -534,11 +594,12 @@ pub(crate) struct ProtocolsArgs {
 }
 
 /// Who asks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Asking {
     Low,
     High,
     First(u32),
+    Only(Vec<NodeId>),
 }
 
 /// How crashes are learnt of.

@@ -1,5 +1,7 @@
 //! Values of the command line that are more than a number or a word.
 
+use std::collections::BTreeSet;
+
 use kgate_core::{NodeId, Span};
 use kgate_sim::{Crash, Latency, Think};
 
@@ -27,8 +29,16 @@ pub(crate) fn load(text: &str) -> Result<Asking, String> {
         ("low", _) => Ok(Asking::Low),
         ("high", _) => Ok(Asking::High),
         (_, Some(count)) => Ok(Asking::First(count)),
-        _ => Err("not a load: write low, high or first=M with M at least 1".into()),
+        _ => text.strip_prefix("only=").and_then(processes).map(Asking::Only).ok_or_else(|| {
+            "not a load: write low, high, first=M with M at least 1, or only=P+P with processes such as 4+7".into()
+        }),
     }
+}
+
+/// `4+7`, in order and each once.
+fn processes(text: &str) -> Option<Vec<NodeId>> {
+    let ids: BTreeSet<u32> = text.split('+').map(|id| id.parse().ok()).collect::<Option<_>>()?;
+    Some(ids.into_iter().map(NodeId).collect())
 }
 
 pub(crate) fn detector(text: &str) -> Result<Detector, String> {

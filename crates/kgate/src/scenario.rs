@@ -69,7 +69,7 @@ fn check_paths(args: &ScenarioArgs, files: &[PathBuf]) -> Result<(), Failure> {
 }
 
 /// Where a path leads, whether or not the file is there yet.
-fn place(path: &Path) -> PathBuf {
+pub(crate) fn place(path: &Path) -> PathBuf {
     if let Ok(place) = path.canonicalize() {
         return place;
     }

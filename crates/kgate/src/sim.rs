@@ -2,12 +2,12 @@
 
 pub(crate) mod graph;
 pub(crate) mod options;
+mod recorder;
 mod state;
 mod swarm;
 mod text;
 
-use std::fs::File;
-use std::io::{self, BufWriter, StdoutLock, Write};
+use std::io::{self, StdoutLock, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -17,8 +17,7 @@ use kgate_lab::Case;
 use kgate_lab::case::Queue;
 use kgate_protocols::registry::{self, Entry};
 use kgate_sim::{
-    Audit, Claims, Config, Cost, Detection, Disturbance, Latency, Load, OpenTrace, Report, RunError, Think,
-    Transient,
+    Audit, Claims, Config, Cost, Detection, Disturbance, Latency, Load, Report, RunError, Think, Transient,
 };
 use kgate_spec::{Accuracy, Violation};
 use serde::Serialize;
@@ -26,6 +25,7 @@ use serde_json::Value;
 
 use crate::cli::{Asking, Detector, EngineArg, ModelArg, SimArgs, StartArg};
 use crate::{Failure, Outcome};
+use recorder::Recorder;
 
 pub(crate) fn run(args: &SimArgs, given: &ArgMatches) -> Outcome {
     if args.swarm {
@@ -75,8 +75,10 @@ fn chosen(args: &SimArgs, given: &ArgMatches) -> Result<(&'static Entry, Printed
         None => Printed::NONE,
         Some(id) => entry.as_printed(id).map_err(|error| Failure::Usage(error.to_string()))?,
     };
-    if args.trace.is_some() && args.runs > 1 {
-        return Err(Failure::Usage("a trace tells one run: leave out --trace or --runs".into()));
+    for (given, what) in [(&args.trace, "trace"), (&args.diagram, "diagram")] {
+        if given.is_some() && args.runs > 1 {
+            return Err(Failure::Usage(format!("a {what} tells one run: leave out --{what} or --runs")));
+        }
     }
     options::check(args, given, entry)?;
     Ok((entry, printed))
@@ -133,10 +135,11 @@ fn case(args: &SimArgs, entry: &'static Entry, printed: Printed, seed: u64) -> C
 
 fn config(args: &SimArgs, printed: Printed, seed: u64) -> Config {
     let load = Load {
-        requesters: match args.load {
+        requesters: match &args.load {
             Asking::Low => args.units,
             Asking::High => args.processes,
-            Asking::First(count) => count,
+            Asking::First(count) => *count,
+            Asking::Only(nodes) => nodes.last().map_or(0, |node| node.0.saturating_add(1)),
         },
         first_request: args.first_request,
         hold: args.hold,
@@ -163,6 +166,10 @@ fn config(args: &SimArgs, printed: Printed, seed: u64) -> Config {
         printed,
         cost: cost(args),
         load,
+        only: match &args.load {
+            Asking::Only(nodes) => nodes.clone(),
+            Asking::Low | Asking::High | Asking::First(_) => Vec::new(),
+        },
         detection,
         crashes: args.crash.clone(),
         random_crashes: args.random_crashes,
@@ -187,6 +194,7 @@ fn config(args: &SimArgs, printed: Printed, seed: u64) -> Config {
         graph: None,
         claims: Claims::default(),
         audit: Audit::default(),
+        warmup: args.warmup,
         duration: args.duration,
     }
 }
@@ -236,15 +244,14 @@ const LEAST_TIMEOUT: Span = Span(4_000_000_000);
 
 fn simulate(args: &SimArgs, mut case: Case) -> Result<Report, Failure> {
     case.config.graph = graph::build(case.entry, args.graph.as_deref(), args.processes, case.config.seed)?;
-    let trace = args.trace.as_ref().map(|path| -> OpenTrace<'_> {
-        Box::new(move || Ok(Box::new(BufWriter::new(File::create(path)?)) as Box<dyn Write>))
-    });
+    let mut recorder = Recorder::new(args);
     let queue = match args.engine {
         EngineArg::Bucket => Queue::Bucket,
         EngineArg::Heap => Queue::Heap,
     };
-    match case.try_run(queue, trace) {
+    match case.try_run(queue, recorder.open()) {
         Ok(mut report) => {
+            recorder.finish(&format!("kgate sim, seed {:#x}", case.config.seed))?;
             report.as_printed = args.as_printed.as_ref().map(|id| id.to_ascii_uppercase());
             Ok(report)
         }
@@ -253,7 +260,8 @@ fn simulate(args: &SimArgs, mut case: Case) -> Result<Report, Failure> {
             let path = args.trace.as_deref().unwrap_or_else(|| "".as_ref()).display();
             Err(Failure::Usage(format!("cannot write the trace {path}: {error}")))
         }
-        Err(error @ RunError::Trace(_)) => Err(Failure::Broken(error.into())),
+        // A run that cannot be drawn at all says so before it ends.
+        Err(error @ RunError::Trace(_)) => Err(recorder.refused().unwrap_or(Failure::Broken(error.into()))),
     }
 }
 

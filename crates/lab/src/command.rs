@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use kgate_core::{Dissemination, Membership, NodeId};
+use kgate_core::{Dissemination, Membership, NodeId, Span};
 use kgate_sim::{Chance, Crash, Disturbance, Down, ReceiveCost, SendCost};
 
 use crate::Case;
@@ -18,16 +18,22 @@ pub fn command(case: &Case) -> String {
 
 fn size(case: &Case) -> Vec<String> {
     let config = &case.config;
-    vec![
+    [
         format!("--protocol {} -n {} -k {}", case.entry.name, config.nodes, config.permits),
         format!("--seed {:#x} --duration {}", config.seed, config.duration),
     ]
+    .into_iter()
+    .chain((config.warmup > Span::ZERO).then(|| format!("--warmup {}", config.warmup)))
+    .collect()
 }
 
 fn load(case: &Case) -> Vec<String> {
     let load = &case.config.load;
     let mut words = vec![
-        if load.requesters == case.config.nodes {
+        if !case.config.only.is_empty() {
+            let only: Vec<String> = case.config.only.iter().map(|node| node.0.to_string()).collect();
+            format!("--load only={}", only.join("+"))
+        } else if load.requesters == case.config.nodes {
             "--load high".into()
         } else {
             format!("--load first={}", load.requesters)

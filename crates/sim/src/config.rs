@@ -87,6 +87,8 @@ pub struct Config {
     pub cost: Cost,
     /// Who asks.
     pub load: Load,
+    /// Of those only these ask, in order; all of them if there are none.
+    pub only: Vec<NodeId>,
     /// How crashes are learnt of.
     pub detection: Detection,
     /// Crashes by name.
@@ -117,6 +119,8 @@ pub struct Config {
     pub claims: Claims,
     /// Which runs are judged by what messages carry.
     pub audit: Audit,
+    /// What happens up to then is judged, but not measured.
+    pub warmup: Span,
     /// How long it runs. What is asked by then is given time to be answered, but no longer measured.
     pub duration: Span,
 }
@@ -150,6 +154,16 @@ pub enum ConfigError {
         requesters: u32,
         /// n.
         nodes: u32,
+    },
+    /// Nothing is measured.
+    #[error(
+        "a warm-up of {warmup} in a run of {duration}: nothing would be measured; give a longer --duration or a shorter --warmup"
+    )]
+    OnlyWarmUp {
+        /// How long nothing is measured.
+        warmup: Span,
+        /// When the run ends.
+        duration: Span,
     },
     /// A crash names nobody.
     #[error("crash of {node}: with n = {nodes} the processes are p0 .. p{}", nodes - 1)]
@@ -423,6 +437,7 @@ impl Config {
                 think: Think::Constant(tenths(1)),
                 ..Load::PLAIN
             },
+            only: Vec::new(),
             detection: Detection { interval: tenths(100), timeout: tenths(40), oracle: None },
             crashes: Vec::new(),
             random_crashes: 0,
@@ -438,8 +453,19 @@ impl Config {
             graph: None,
             claims: Claims::default(),
             audit: Audit::default(),
+            warmup: Span::ZERO,
             duration: tenths(10_000),
         }
+    }
+
+    /// Whether a client of that process ever asks.
+    pub(crate) fn asks(&self, node: NodeId) -> bool {
+        node.0 < self.load.requesters && (self.only.is_empty() || self.only.contains(&node))
+    }
+
+    /// Whether there is a process with a client that never asks.
+    pub(crate) fn everybody_asks(&self) -> bool {
+        self.load.requesters >= self.nodes && self.only.is_empty()
     }
 
     /// Whether messages and what processes show are judged in this run.
@@ -524,6 +550,9 @@ impl Config {
         let requesters = self.load.requesters;
         if requesters == 0 || requesters > self.nodes {
             return Err(ConfigError::Requesters { requesters, nodes: self.nodes });
+        }
+        if self.warmup > Span::ZERO && self.warmup >= self.duration {
+            return Err(ConfigError::OnlyWarmUp { warmup: self.warmup, duration: self.duration });
         }
         let pause = if self.load.ask_inside { Span(self.load.hold.0 / 2) } else { self.load.think.typical() };
         if self.load.hold + pause == Span::ZERO || self.load.ask_inside && pause == Span::ZERO {

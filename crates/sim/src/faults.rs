@@ -187,10 +187,9 @@ fn spared(config: &Config) -> u32 {
 }
 
 fn draw_losses(config: &Config, crashes: &mut Crashes) -> Result<(), ConfigError> {
-    let everybody_asks = config.load.requesters >= config.nodes;
-    let first = if everybody_asks { 0 } else { config.load.requesters };
+    let struck = |node: &u32| config.everybody_asks() || !config.asks(NodeId(*node));
     let mut candidates: Vec<u32> =
-        (first..spared(config)).filter(|&node| !crashes.contains_key(&NodeId(node))).collect();
+        (0..spared(config)).filter(struck).filter(|&node| !crashes.contains_key(&NodeId(node))).collect();
     let lost = crashes.values().filter(|downs| downs.iter().any(|down| down.1 == Time::NEVER)).count();
     let living = u64::from(config.nodes) - lost as u64;
     if living == 0 {

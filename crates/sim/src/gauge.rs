@@ -11,6 +11,7 @@ const WINDOWS: u64 = 100;
 pub(crate) struct Gauge {
     level: u64,
     since: Time,
+    begin: Time,
     end: Time,
     window: u64,
     /// Level times nanoseconds, for each window.
@@ -29,13 +30,15 @@ pub struct Course {
 }
 
 impl Gauge {
-    pub(crate) fn new(duration: Span) -> Self {
-        let window = duration.0.div_ceil(WINDOWS).max(1);
-        let windows = usize::try_from(duration.0.div_ceil(window)).expect("at most a hundred");
-        Self { level: 0, since: Time::ZERO, end: Time::ZERO + duration, window, areas: vec![0; windows] }
+    /// Measures from `begin` to `end`.
+    pub(crate) fn new(begin: Time, end: Time) -> Self {
+        let measured = end.since(begin).0;
+        let window = measured.div_ceil(WINDOWS).max(1);
+        let windows = usize::try_from(measured.div_ceil(window)).expect("at most a hundred");
+        Self { level: 0, since: begin, begin, end, window, areas: vec![0; windows] }
     }
 
-    /// The level changes by `step` at `now`. What happens after the measured time is not counted.
+    /// The level changes by `step` at `now`. Before the measured time that sets its level; after it, it does not count.
     pub(crate) fn change(&mut self, now: Time, step: i64) {
         self.advance(now.min(self.end));
         self.level = self.level.checked_add_signed(step).expect("nobody leaves who has not come");
@@ -43,8 +46,8 @@ impl Gauge {
 
     fn advance(&mut self, now: Time) {
         while self.since < now {
-            let at = self.since.0 / self.window;
-            let until = Time((at + 1) * self.window).min(now);
+            let at = self.since.since(self.begin).0 / self.window;
+            let until = (self.begin + Span((at + 1) * self.window)).min(now);
             if self.level > 0 {
                 let place = usize::try_from(at).expect("a window");
                 self.areas[place] += u128::from(self.level) * u128::from(until.0 - self.since.0);
@@ -59,12 +62,13 @@ impl Gauge {
     pub(crate) fn course(mut self) -> Course {
         self.advance(self.end);
         let over = |area: u128, time: u64| if time == 0 { 0.0 } else { area as f64 / time as f64 };
-        let last = self.end.0 % self.window;
+        let measured = self.end.since(self.begin).0;
+        let last = measured % self.window;
         let width = |place: usize| {
             if place + 1 == self.areas.len() && last > 0 { last } else { self.window }
         };
         Course {
-            mean: over(self.areas.iter().sum(), self.end.0),
+            mean: over(self.areas.iter().sum(), measured),
             window: Span(self.window).units(),
             series: self.areas.iter().enumerate().map(|(at, &area)| over(area, width(at))).collect(),
         }
@@ -78,7 +82,7 @@ mod tests {
     /// Two inside from 10 to 30 of 100, one to the end: means by window and over all; later changes do not count.
     #[test]
     fn means_are_weighted_by_time() {
-        let mut gauge = Gauge::new(Span(1000));
+        let mut gauge = Gauge::new(Time::ZERO, Time(1000));
         gauge.change(Time(95), 2);
         gauge.change(Time(300), -1);
         gauge.change(Time(1500), 7);
@@ -88,13 +92,27 @@ mod tests {
         assert!((course.mean - (205.0 * 2.0 + 700.0) / 1000.0).abs() < 1e-12);
     }
 
+    /// What was before the measured time sets the level and counts no further: two are inside from 50 on, measured is 100 to 300.
+    #[test]
+    fn a_warm_up_sets_the_level() {
+        let mut gauge = Gauge::new(Time(100), Time(300));
+        gauge.change(Time(50), 2);
+        gauge.change(Time(200), -1);
+        let course = gauge.course();
+        assert_eq!(
+            (course.series.len(), course.series[0], course.series[49], course.series[50]),
+            (100, 2.0, 2.0, 1.0)
+        );
+        assert!((course.mean - 1.5).abs() < 1e-12);
+    }
+
     /// A time that is no multiple of the window, and one of no length.
     #[test]
     fn odd_lengths() {
-        let mut gauge = Gauge::new(Span(1001));
+        let mut gauge = Gauge::new(Time::ZERO, Time(1001));
         gauge.change(Time(0), 3);
         let course = gauge.course();
         assert!(course.series.iter().all(|mean| (mean - 3.0).abs() < 1e-12), "{course:?}");
-        assert_eq!(Gauge::new(Span(0)).course().mean, 0.0);
+        assert_eq!(Gauge::new(Time::ZERO, Time::ZERO).course().mean, 0.0);
     }
 }

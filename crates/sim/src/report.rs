@@ -66,7 +66,10 @@ pub struct Report {
     pub k: u32,
     /// What everything random came from.
     pub seed: u64,
-    /// How long was measured.
+    /// How long it ran before anything was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warmup: Option<f64>,
+    /// How long it ran, the warm-up included.
     pub duration: f64,
     /// Requests issued.
     pub requests: u64,
@@ -154,6 +157,7 @@ pub(crate) struct Rest {
     pub(crate) n: u32,
     pub(crate) k: u32,
     pub(crate) seed: u64,
+    pub(crate) warmup: Span,
     pub(crate) duration: Span,
     pub(crate) max_inside: usize,
     pub(crate) max_inside_overall: usize,
@@ -184,6 +188,7 @@ impl Report {
             n: rest.n,
             k: rest.k,
             seed: rest.seed,
+            warmup: (rest.warmup > Span::ZERO).then(|| rest.warmup.units()),
             duration: rest.duration.units(),
             requests: stats.requests,
             grants: stats.grants,
@@ -197,7 +202,7 @@ impl Report {
             max_inside: rest.max_inside,
             max_inside_overall: rest.max_inside_overall,
             k_inside_seen: rest.k_inside_seen,
-            cs_bandwidth: per(stats.grants, rest.duration.units()).unwrap_or(0.0),
+            cs_bandwidth: per(stats.grants, rest.duration.units() - rest.warmup.units()).unwrap_or(0.0),
             units_in_use: stats.inside.course(),
             waiting_queue: stats.waiting.course(),
             crashes: rest.crashes,

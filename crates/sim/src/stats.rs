@@ -56,6 +56,16 @@ pub(crate) struct Stats {
     pub(crate) waiting: Gauge,
 }
 
+impl Stats {
+    /// The warm-up is over: what clients have asked for and obtained so far is not measured. Messages and gauges know by themselves
+    /// when to begin; suspicions belong to the faults, wherever those are.
+    pub(crate) fn begin(&mut self) {
+        (self.delivered, self.requests, self.grants, self.withdrawals, self.refused) = (0, 0, 0, 0, 0);
+        self.obtaining.clear();
+        self.obtaining_from_broadcast.clear();
+    }
+}
+
 /// Where a requester stands.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Requester {

@@ -1,6 +1,6 @@
 //! A trace read back, line by line, for whoever wants to tell or draw what happened.
 
-use std::io::BufRead;
+use std::io::{self, BufRead, Write};
 
 use kgate_core::{NodeId, Time};
 use serde::Deserialize;
@@ -80,6 +80,8 @@ pub enum What {
     },
     Fault,
     Recovered,
+    Pause,
+    Resume,
     Suspected {
         whom: NodeId,
     },
@@ -115,30 +117,141 @@ impl Told {
         let What::Send { to, to_many, copies, .. } = &self.what else { return Vec::new() };
         match to {
             Some(to) => vec![*to],
-            None if to_many.is_empty() && copies + 1 == nodes => {
+            None if to_many.is_empty() && copies.checked_add(1) == Some(nodes) => {
                 (0..nodes).map(NodeId).filter(|&other| other != self.node).collect()
             }
             None => to_many.clone(),
         }
     }
+
+    /// Everybody whom this speaks of.
+    fn named(&self) -> impl Iterator<Item = NodeId> {
+        let (one, many): (Option<NodeId>, &[NodeId]) = match &self.what {
+            What::Send { to, to_many, .. } => (*to, to_many),
+            What::Deliver { from, .. } | What::Lost { from, .. } => (Some(*from), &[]),
+            What::Doubled { to, .. } => (Some(*to), &[]),
+            What::Suspected { whom } | What::Joined { whom } => (Some(*whom), &[]),
+            _ => (None, &[]),
+        };
+        [self.node].into_iter().chain(one).chain(many.iter().copied())
+    }
+}
+
+/// Reads the lines of a trace as they come, and keeps none of them.
+#[derive(Debug)]
+pub struct Lines {
+    run: Run,
+    /// Of the line that was read last.
+    number: u64,
+    last: Time,
+}
+
+impl Lines {
+    /// Begins with the first line, the header.
+    pub fn new(first: &str) -> Result<Self, NotATrace> {
+        Ok(Self { run: header(first)?, number: 1, last: Time::ZERO })
+    }
+
+    /// What was run.
+    pub fn run(&self) -> &Run {
+        &self.run
+    }
+
+    /// The next line.
+    pub fn next(&mut self, line: &str) -> Result<Told, NotATrace> {
+        self.number += 1;
+        let told: Told = serde_json::from_str(line).map_err(|error| NotATrace::Line(self.number, error))?;
+        if let Some(nobody) = told.named().find(|node| node.0 >= self.run.n) {
+            return Err(NotATrace::Nobody(self.number, nobody, self.run.n));
+        }
+        if told.t < self.last {
+            return Err(NotATrace::Backwards(self.number));
+        }
+        self.last = told.t;
+        Ok(told)
+    }
+}
+
+/// The events of a trace, one after the other.
+pub struct Reader<R> {
+    text: io::Lines<R>,
+    lines: Lines,
+}
+
+impl<R: BufRead> Reader<R> {
+    /// Reads the header.
+    pub fn new(text: R) -> Result<Self, NotATrace> {
+        let mut text = text.lines();
+        let lines = Lines::new(&text.next().transpose()?.unwrap_or_default())?;
+        Ok(Self { text, lines })
+    }
+
+    /// What was run.
+    pub fn run(&self) -> &Run {
+        self.lines.run()
+    }
+}
+
+impl<R: BufRead> Iterator for Reader<R> {
+    type Item = Result<Told, NotATrace>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let line = self.text.next()?;
+        Some(line.map_err(NotATrace::Io).and_then(|line| self.lines.next(&line)))
+    }
+}
+
+/// Hears a run that is being written down: bytes in, events out. Nothing is kept but the line that is not whole yet.
+pub struct Ear<F> {
+    line: Vec<u8>,
+    lines: Option<Lines>,
+    hear: F,
+}
+
+impl<F: FnMut(&Run, &Told) -> io::Result<()>> Ear<F> {
+    /// One that tells `hear` of every event.
+    pub fn new(hear: F) -> Self {
+        Self { line: Vec::new(), lines: None, hear }
+    }
+
+    fn whole(&mut self) -> io::Result<()> {
+        let line = std::str::from_utf8(&self.line).map_err(io::Error::other)?;
+        match &mut self.lines {
+            None => self.lines = Some(Lines::new(line).map_err(io::Error::other)?),
+            Some(lines) => {
+                let told = lines.next(line).map_err(io::Error::other)?;
+                (self.hear)(lines.run(), &told)?;
+            }
+        }
+        self.line.clear();
+        Ok(())
+    }
+}
+
+impl<F: FnMut(&Run, &Told) -> io::Result<()>> Write for Ear<F> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            match part.split_last() {
+                Some((b'\n', rest)) => {
+                    self.line.extend_from_slice(rest);
+                    self.whole()?;
+                }
+                _ => self.line.extend_from_slice(part),
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Reads a whole trace: what was run, and all that happened.
 pub fn read(text: impl BufRead) -> Result<(Run, Vec<Told>), NotATrace> {
-    let mut lines = text.lines();
-    let run = header(&lines.next().transpose()?.unwrap_or_default())?;
-    let mut all: Vec<Told> = Vec::new();
-    for (number, line) in (2..).zip(lines) {
-        let told: Told = serde_json::from_str(&line?).map_err(|error| NotATrace::Line(number, error))?;
-        if told.node.0 >= run.n {
-            return Err(NotATrace::Nobody(number, told.node, run.n));
-        }
-        if all.last().is_some_and(|last| told.t < last.t) {
-            return Err(NotATrace::Backwards(number));
-        }
-        all.push(told);
-    }
-    Ok((run, all))
+    let reader = Reader::new(text)?;
+    let run = reader.run().clone();
+    Ok((run, reader.collect::<Result<_, _>>()?))
 }
 
 #[cfg(test)]
@@ -169,6 +282,8 @@ mod tests {
             Event::Restart { life: Some(1) },
             Event::Fault,
             Event::Recovered,
+            Event::Pause,
+            Event::Resume,
             Event::Suspected { whom: to },
             Event::Joined { whom: to },
             Event::Moved { action: "a1", state: "T=C" },

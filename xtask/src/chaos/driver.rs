@@ -203,15 +203,7 @@ impl Driver<'_> {
                 let stopped = self.stop_clients(*node, *part)?;
                 self.stopped.push((place, stopped));
             }
-            Deed::KillClients(node, part) => {
-                for pid in self.chosen(*node, *part)? {
-                    // Its slot may be free as soon as it is dead: the note must not be later.
-                    let t = clock::now();
-                    network::signal(pid, Signal::KILL);
-                    self.killed.insert(pid);
-                    self.writer.write_at(t, "", What::Killed { pid })?;
-                }
-            }
+            Deed::KillClients(node, part) => self.kill_clients(*node, *part)?,
         }
         Ok(())
     }
@@ -282,6 +274,30 @@ impl Driver<'_> {
                 return Ok(stopped);
             }
         }
+    }
+
+    /// Kills them, and says whom. Of a tree nobody is left, not even whoever was just being started: there is nobody who could end it.
+    fn kill_clients(&mut self, node: u32, part: Part) -> Result<()> {
+        let is_tree = part == Part::Trees;
+        let starters = if is_tree { self.clients.starters(node) } else { Vec::new() };
+        starters.iter().for_each(|pid| network::signal(*pid, Signal::STOP));
+        let mut dead = BTreeSet::new();
+        loop {
+            let new: Vec<u32> =
+                self.chosen(node, part)?.into_iter().filter(|pid| dead.insert(*pid)).collect();
+            for pid in &new {
+                // Its slot may be free as soon as it is dead: the note must not be later.
+                let t = clock::now();
+                network::signal(*pid, Signal::KILL);
+                self.killed.insert(*pid);
+                self.writer.write_at(t, "", What::Killed { pid: *pid })?;
+            }
+            if new.is_empty() || !is_tree {
+                break;
+            }
+        }
+        starters.iter().for_each(|pid| network::signal(*pid, Signal::CONT));
+        Ok(())
     }
 
     /// The processes of that part at a node, as they are now.

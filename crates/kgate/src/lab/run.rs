@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use kgate_lab::experiment::run::{Done, Options};
-use kgate_lab::experiment::{self, Experiment, Taken, builtin};
+use kgate_lab::experiment::{self, Experiment, Taken, builtin, results};
 
 use super::{RunArgs, runner};
 use crate::{Failure, Outcome};
@@ -31,7 +31,7 @@ pub(super) fn run(args: &RunArgs) -> Outcome {
         wrong += done.wrong.len();
         let seconds = start.elapsed().as_secs_f64();
         total += seconds;
-        let report = Some(dir.join("report.html")).filter(|path| path.exists()).unwrap_or(dir);
+        let report = dir.join(results::REPORT);
         writeln!(
             io::stdout(),
             "{}: {} in {seconds:.1} s; {}",
@@ -42,6 +42,9 @@ pub(super) fn run(args: &RunArgs) -> Outcome {
     }
     if experiments.len() > 1 {
         writeln!(io::stdout(), "{} experiments in {total:.1} s", experiments.len())?;
+    }
+    if let Some(index) = results::write_index(&args.out)? {
+        writeln!(io::stdout(), "all verdicts: {}", index.display())?;
     }
     Ok(if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

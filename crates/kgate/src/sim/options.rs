@@ -13,7 +13,7 @@ use crate::slots::SlotArgs;
 const SLOTS_ONLY: [&str; 6] = ["clients", "weight_max", "withdraw", "patience", "resize", "ask_again"];
 
 /// What only messages, clients and detectors know of.
-const MESSAGES_ONLY: [&str; 25] = [
+const MESSAGES_ONLY: [&str; 26] = [
     "pause",
     "partition",
     "loss",
@@ -33,6 +33,7 @@ const MESSAGES_ONLY: [&str; 25] = [
     "receive_cost",
     "fifo",
     "duration",
+    "warmup",
     "down_for",
     "down",
     "refresh",
@@ -115,6 +116,10 @@ pub(crate) fn check(args: &SimArgs, given: &ArgMatches, entry: &Entry) -> Result
             "in the state model nobody crashes: leave out crashes, or give --model messages".into(),
         ),
         (state && args.trace.is_some(), "the state model has no trace: leave out --trace".into()),
+        (
+            state && args.diagram.is_some(),
+            "a run in the state model is not drawn: leave out --diagram; kgate scenario draws one of few steps".into(),
+        ),
     ];
     match rules.into_iter().find(|(broken, _)| *broken) {
         Some((_, text)) => usage(text),

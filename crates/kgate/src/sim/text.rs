@@ -39,10 +39,14 @@ fn print_page(
     report: &Report,
     command: &str,
 ) -> io::Result<()> {
-    let who = match args.load {
+    let who = match &args.load {
         Asking::High => "all of them ask".to_owned(),
         Asking::Low => asking(args.units),
-        Asking::First(count) => asking(count),
+        Asking::First(count) => asking(*count),
+        Asking::Only(nodes) => {
+            let names: Vec<String> = nodes.iter().map(ToString::to_string).collect();
+            format!("only {} ask", names.join(", "))
+        }
     };
     let often = match args.entries {
         None => "again and again".to_owned(),
@@ -54,6 +58,9 @@ fn print_page(
         "{} processes share {} units; {who}, {often}, for {} t.u., and hold a unit for {} t.u. each time",
         report.n, report.k, report.duration, args.hold
     )?;
+    if let Some(warmup) = report.warmup {
+        writeln!(to, "warm-up     what happens up to {warmup} is judged but not measured")?;
+    }
     writeln!(to, "protocol    {}: {}", entry.name, entry.title)?;
     if let Some(id) = &report.as_printed {
         writeln!(to, "as printed  {id}: this published defect is switched on")?;

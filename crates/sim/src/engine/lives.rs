@@ -109,7 +109,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
             self.record(node, Happened::Returned);
         }
         self.announce_resizes(node);
-        if node.0 < self.config.load.requesters {
+        if self.config.asks(node) {
             (0..self.config.load.clients).for_each(|_| self.ask_again(node));
         }
     }

@@ -121,6 +121,7 @@ pub fn run<M: Protocol, D: Protocol, Q: Engine>(
         n: config.nodes,
         k: config.permits,
         seed: config.seed,
+        warmup: config.warmup,
         duration: config.duration,
         max_inside: simulation.judges.most_inside(),
         max_inside_overall: simulation.judges.most_inside_overall(),
@@ -179,8 +180,11 @@ struct Simulation<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> {
     config: &'a Config,
     plan: Plan,
     now: Time,
-    /// The end of the measured time.
+    /// The measured time: after `begin`, up to `end`.
+    begin: Time,
     end: Time,
+    /// Whether the warm-up, if there is any, is over.
+    warm: bool,
     queue: Q,
     mutexes: Vec<M>,
     detectors: Vec<D>,
@@ -239,7 +243,9 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
             config,
             plan,
             now: Time::ZERO,
+            begin: Time::ZERO + config.warmup,
             end: Time::ZERO + config.duration,
+            warm: config.warmup == Span::ZERO,
             queue: Q::new(network::typical_delay(config)),
             mutexes: Vec::with_capacity(nodes),
             detectors: Vec::with_capacity(nodes),
@@ -275,8 +281,8 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
                 detector_messages: Counts::new::<D::Message>(),
                 suspicions: 0,
                 false_suspicions: 0,
-                inside: Gauge::new(config.duration),
-                waiting: Gauge::new(config.duration),
+                inside: Gauge::new(Time::ZERO + config.warmup, Time::ZERO + config.duration),
+                waiting: Gauge::new(Time::ZERO + config.warmup, Time::ZERO + config.duration),
             },
             hash: RunHash::new(),
             trace,
@@ -303,7 +309,7 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
         }
         let first = Time::ZERO + self.config.load.first_request;
         if self.config.load.entries != Some(0) {
-            for node in (0..self.config.load.requesters).map(NodeId) {
+            for node in (0..self.config.load.requesters).map(NodeId).filter(|&node| self.config.asks(node)) {
                 for _ in 0..self.config.load.clients {
                     let pause = self.config.load.first_pause(&mut self.think_dice);
                     self.ask_at(first + pause, node);
@@ -321,6 +327,7 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
     fn measure(&mut self) -> (Stats, f64) {
         let started = Instant::now();
         for (at, node, change) in self.plan.changes.clone() {
+            self.warm_up(at);
             self.run_until(at);
             self.now = at;
             match change {
@@ -332,10 +339,26 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
                 Change::Resume => self.resume(node),
             }
         }
+        self.warm_up(self.end);
         self.run_until(self.end);
         self.judge_detection();
         self.asking = false;
         (self.stats.clone(), started.elapsed().as_secs_f64())
+    }
+
+    /// If the measured time begins before `until`, what happens up to then happens, and is forgotten.
+    fn warm_up(&mut self, until: Time) {
+        if !self.warm && self.begin < until {
+            self.run_until(self.begin);
+            self.stats.begin();
+            self.warm = true;
+        }
+    }
+
+    /// Whether what happens at that time is measured.
+    #[inline]
+    fn measured(&self, at: Time) -> bool {
+        at <= self.end && (at > self.begin || self.begin == Time::ZERO)
     }
 
     fn run_until(&mut self, until: Time) {

@@ -270,7 +270,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
     /// A message counts when it leaves, within the measured time.
     #[inline]
     fn count_sent(&mut self, kind: usize, copies: u64, departure: Time) {
-        if departure <= self.end {
+        if self.measured(departure) {
             self.stats.mutex_messages.add(kind, copies);
         }
     }
@@ -293,7 +293,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
                 }
             }
             To::All if Q::RECORDS && matches!(self.config.cost.latency, Latency::Constant(_)) => {
-                self.stats.detector_messages.add(kind, u64::from(self.config.nodes - 1));
+                self.count_probes(kind, u64::from(self.config.nodes - 1));
                 let at = self.probe_arrival(from, from, departure);
                 self.push_probe(at, Event::ProbeAll { from, message: Box::new(message) });
             }
@@ -314,9 +314,17 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         departure: Time,
     ) {
         assert!(to.0 < self.config.nodes && to != from, "{from} probes {to} at t={}", self.now);
-        self.stats.detector_messages.add(kind, 1);
+        self.count_probes(kind, 1);
         let at = self.probe_arrival(from, to, departure);
         self.push_probe(at, Event::Probe { from, to, message });
+    }
+
+    /// A detector's message counts when it is sent.
+    #[inline]
+    fn count_probes(&mut self, kind: usize, copies: u64) {
+        if self.warm {
+            self.stats.detector_messages.add(kind, copies);
+        }
     }
 
     fn probe_arrival(&mut self, from: NodeId, to: NodeId, departure: Time) -> Time {

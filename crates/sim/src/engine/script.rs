@@ -162,6 +162,7 @@ impl Script<'_> {
             fifo: false,
         };
         config.load = Load { requesters: config.nodes, hold: Span::UNIT, entries: Some(0), ..Load::PLAIN };
+        (config.only, config.warmup) = (Vec::new(), zero);
         config.resizes = Vec::new();
         // News wait for their steps as everything does.
         config.detection.oracle = config.claims.detector.map(|_| zero);

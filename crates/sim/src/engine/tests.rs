@@ -115,6 +115,33 @@ fn one_too_many_is_caught() {
     assert_eq!(properties(&report::<Planted<GRANT>, Accuser<false>>(2)), ["at most k inside"]);
 }
 
+/// What is wrong in the warm-up is wrong; only what is measured begins later.
+#[test]
+fn the_warm_up_is_judged() {
+    let warm = |permits| {
+        report_of::<Planted<GRANT>, Accuser<false>>(Config { warmup: Span::UNIT, ..config(permits) })
+    };
+    assert_eq!(properties(&warm(3)), [""; 0]);
+    assert_eq!(properties(&warm(2)), ["at most k inside"]);
+    assert_eq!((warm(3).grants, warm(3).max_inside), (0, 3));
+    assert_eq!(warm(3).hash, report::<Planted<GRANT>, Accuser<false>>(3).hash);
+}
+
+/// A run that is nothing but warm-up is refused.
+#[test]
+fn a_warm_up_leaves_something_to_measure() {
+    let config = Config { warmup: Span::UNIT.times(10), ..config(3) };
+    let refused = run::<Planted<GRANT>, Accuser<false>, Bucket>("planted", &config, None);
+    assert!(refused.is_err_and(|error| error.to_string().contains("nothing would be measured")));
+}
+
+/// Only those that are named ask.
+#[test]
+fn only_some_ask() {
+    let config = Config { only: vec![NodeId(2)], ..config(1) };
+    assert_eq!(report_of::<Planted<GRANT>, Accuser<false>>(config).requests, 1);
+}
+
 /// Nobody is ever let in, and nothing is under way: a deadlock.
 #[test]
 fn a_deadlock_is_caught() {

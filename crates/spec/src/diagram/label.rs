@@ -81,9 +81,14 @@ impl Taken {
         self.arrows.extend((0..=points).map(|point| (number, along(point))));
     }
 
-    /// The first of these places that covers nothing, or the one that covers least; it is taken from now on. A label may cover the arrow that
-    /// it belongs to.
-    pub(super) fn place(&mut self, own: Option<usize>, candidates: impl Iterator<Item = Area>) -> Area {
+    /// The first of these places that covers nothing, or the one that covers least if there `must` be one; it is taken from now on. A label may
+    /// cover the arrow that it belongs to.
+    pub(super) fn place(
+        &mut self,
+        own: Option<usize>,
+        must: bool,
+        candidates: impl Iterator<Item = Area>,
+    ) -> Option<Area> {
         let mut best: Option<(f64, Area)> = None;
         for area in candidates {
             let covered: f64 = self.areas.iter().map(|taken| taken.overlap(&area)).sum();
@@ -98,9 +103,9 @@ impl Taken {
                 break;
             }
         }
-        let (_, area) = best.expect("a text has some place");
+        let (_, area) = best.filter(|(covers, _)| must || *covers == 0.0)?;
         self.take(area);
-        area
+        Some(area)
     }
 }
 

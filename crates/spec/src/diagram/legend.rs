@@ -24,7 +24,8 @@ pub(super) fn draw(out: &mut String, scene: &Scene, y: f64, wide: f64) -> f64 {
 
 fn lines(scene: &Scene) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
-    for (place, kind) in scene.kinds.iter().enumerate() {
+    let drawn = |place: usize| scene.messages.iter().any(|message| message.kind == place);
+    for (place, kind) in scene.kinds.iter().enumerate().filter(|(place, _)| drawn(*place)) {
         let (colour, dashes) = style(place);
         let arrow = format!(
             "<path d=\"M0 0H24\" stroke=\"{colour}\" stroke-width=\"1.8\" stroke-dasharray=\"{dashes}\" marker-end=\"url(#head{place})\"/>"
@@ -50,6 +51,12 @@ fn lines(scene: &Scene) -> Vec<Line> {
     };
     add(sign(Sign::Crash), cross(8.0, "#000000"), "crashes");
     add(sign(Sign::Restart), restart(12.0, 0.0), "is back");
+    let absent = |stopped: bool| scene.absences.iter().any(|absence| absence.stopped == stopped);
+    add(
+        absent(true),
+        "<path d=\"M0 0H24\" stroke=\"#C8C8C8\" stroke-width=\"1.2\" stroke-dasharray=\"2 5\"/>".into(),
+        "down or stopped",
+    );
     add(sign(Sign::Suspicion), suspicion(12.0, 0.0), "holds another for crashed");
     add(sign(Sign::News), dot(12.0, 0.0), "learns of a return, or of another k");
     add(sign(Sign::Withdrawal), withdrawal(12.0, 0.0), "gives up");

@@ -1,23 +1,33 @@
-//! What is to be seen: columns, bars, messages and marks, without any place on paper yet.
+//! What is to be seen: bars, messages and marks with their times, without any place on paper yet.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use kgate_core::{NodeId, Time};
 
+use super::TooMuch;
 use super::label::short;
 use crate::told::{Run, Told, What};
+use crate::view::View;
+use crate::view::bars::{Bar, Bars};
+use crate::view::channels::Channels;
 
-/// A run, ready to be drawn. Moments are numbered; each is a column.
+/// A run, or a window of it, ready to be drawn.
 pub(super) struct Scene {
     pub(super) run: Run,
-    /// When each column is.
+    /// The processes that are drawn, in order.
+    pub(super) shown: Vec<NodeId>,
+    /// Every moment at which something is seen, once, if they are to be columns.
     pub(super) times: Vec<Time>,
+    /// How many moments there are.
+    pub(super) moments: usize,
+    /// The first and the last moment of the picture.
+    pub(super) from: Time,
+    pub(super) until: Time,
     pub(super) messages: Vec<Message>,
     pub(super) bars: Vec<Bar>,
     pub(super) marks: Vec<Mark>,
-    /// When each process was down; to the end if it never came back.
-    pub(super) down: Vec<(NodeId, usize, Option<usize>)>,
-    pub(super) violations: Vec<(usize, String)>,
+    pub(super) absences: Vec<Absence>,
+    pub(super) violations: Vec<(Time, String)>,
     /// The kinds of messages, in the order of their first.
     pub(super) kinds: Vec<String>,
     /// Whether processes move instead of sending messages.
@@ -33,39 +43,30 @@ pub(super) struct Message {
     pub(super) text: String,
     pub(super) from: NodeId,
     pub(super) to: NodeId,
-    pub(super) sent: usize,
+    pub(super) sent: Time,
     pub(super) end: End,
+    /// Which of all.
+    number: u64,
 }
 
 /// What became of a message.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    Arrived(usize),
-    Lost(usize),
+    Arrived(Time),
+    Lost(Time),
     /// It was still on its way at the end.
     Open,
-}
-
-/// A time that a process's client spent waiting or inside.
-pub(super) struct Bar {
-    pub(super) node: NodeId,
-    pub(super) from: usize,
-    /// The last column, if it had not ended.
-    pub(super) until: usize,
-    pub(super) inside: bool,
-    /// Whether it had not ended.
-    pub(super) open: bool,
 }
 
 /// Something at one process and moment.
 pub(super) struct Mark {
     pub(super) node: NodeId,
-    pub(super) at: usize,
+    pub(super) at: Time,
     pub(super) sign: Sign,
     pub(super) label: Option<String>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sign {
     Crash,
     Restart,
@@ -77,206 +78,297 @@ pub(super) enum Sign {
     Move,
 }
 
-impl Scene {
-    pub(super) fn new(run: &Run, told: &[Told]) -> Self {
-        let mut times: Vec<Time> = told.iter().map(|told| told.t).collect();
-        times.dedup();
-        let mut teller = Teller {
-            scene: Self {
-                run: run.clone(),
-                times,
-                messages: Vec::new(),
-                bars: Vec::new(),
-                marks: Vec::new(),
-                down: Vec::new(),
-                violations: Vec::new(),
-                kinds: Vec::new(),
-                moves: told.iter().any(|told| matches!(told.what, What::Can { .. })),
-            },
-            waiting: BTreeMap::new(),
-            inside: BTreeMap::new(),
-            counts: BTreeMap::new(),
-            under_way: BTreeMap::new(),
-            at: 0,
-        };
-        for told in told {
-            while teller.scene.times[teller.at] < told.t {
-                teller.at += 1;
-            }
-            teller.see(told);
-        }
-        teller.end()
-    }
-
-    /// How many columns there are, at least one.
-    pub(super) fn columns(&self) -> usize {
-        self.times.len().max(1)
-    }
+/// A time in which a process did nothing: it was down, or stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Absence {
+    pub(super) node: NodeId,
+    pub(super) from: Time,
+    /// To the end, if it never came back.
+    pub(super) until: Option<Time>,
+    /// Whether it was stopped and had not crashed.
+    pub(super) stopped: bool,
 }
 
-/// A message that has not arrived: its place in the list, by sender, receiver and text.
-type UnderWay = BTreeMap<(NodeId, NodeId, String), VecDeque<usize>>;
+/// What a sender leaves with a message.
+#[derive(Clone, Copy)]
+struct Sent {
+    at: Time,
+    number: u64,
+    kind: usize,
+    copy: bool,
+    /// Whether it was sent while the window was open, and counted then; and whether it fitted.
+    within: bool,
+    drawn: bool,
+}
 
-struct Teller {
+/// Makes a scene of events. What is not in view is listened to, but not kept.
+pub(super) struct Teller {
     scene: Scene,
-    waiting: BTreeMap<NodeId, usize>,
-    inside: BTreeMap<NodeId, usize>,
-    /// How many clients of a process wait, and how many are inside, where it may have several at once.
-    counts: BTreeMap<NodeId, (u32, u32)>,
-    under_way: UnderWay,
-    at: usize,
+    view: View,
+    columns: bool,
+    most: usize,
+    bars: Bars,
+    channels: Channels<Sent>,
+    /// How many messages that are to be drawn have not arrived.
+    awaited: u64,
+    sends: u64,
+    last: Option<Time>,
+    load: Load,
+}
+
+/// How much there is to draw, and what would fit.
+#[derive(Default)]
+struct Load {
+    signs: u64,
+    /// When nine tenths of what fits had been seen.
+    nearly: Option<Time>,
+    /// Signs by the last process that they need.
+    by_last: BTreeMap<NodeId, u64>,
 }
 
 impl Teller {
-    fn see(&mut self, told: &Told) {
-        let node = told.node;
+    /// At most so many signs; each moment a column of its own, or not.
+    pub(super) fn new(run: &Run, view: &View, most: usize, columns: bool) -> Self {
+        let scene = Scene {
+            run: run.clone(),
+            shown: view.shown.of(run.n).collect(),
+            times: Vec::new(),
+            moments: 0,
+            from: view.window.from,
+            until: view.window.until,
+            messages: Vec::new(),
+            bars: Vec::new(),
+            marks: Vec::new(),
+            absences: Vec::new(),
+            violations: Vec::new(),
+            kinds: Vec::new(),
+            moves: false,
+        };
+        Self {
+            scene,
+            view: view.clone(),
+            columns,
+            most,
+            bars: Bars::default(),
+            channels: Channels::default(),
+            awaited: 0,
+            sends: 0,
+            last: None,
+            load: Load::default(),
+        }
+    }
+
+    /// Takes in the next event; whether the one after it is of interest.
+    pub(super) fn see(&mut self, told: &Told) -> bool {
+        let (node, now) = (told.node, told.t);
+        let over = now > self.view.window.until;
+        if !over {
+            if self.view.has(told) {
+                self.moment(now);
+            }
+            let ended: Vec<Bar> = self.bars.see(told).collect();
+            ended.into_iter().for_each(|bar| self.bar(bar));
+        }
         match &told.what {
-            What::Acquire { .. } => {
-                self.counts.entry(node).or_default().0 += 1;
-                self.waiting.entry(node).or_insert(self.at);
-            }
-            What::Granted { grant, .. } => {
-                self.waits_no_longer(node);
-                if self.goes_in(node) || grant.is_none() {
-                    self.end_bar(node, true);
-                    self.inside.insert(node, self.at);
-                }
-            }
-            What::Release { grant } => {
-                if self.comes_out(node) || grant.is_none() {
-                    self.end_bar(node, true);
-                }
-            }
-            What::Withdraw => {
-                self.waits_no_longer(node);
-                self.mark(node, Sign::Withdrawal, None);
-            }
-            What::TooLarge { weight, most } => {
-                self.waits_no_longer(node);
-                self.mark(node, Sign::Withdrawal, Some(format!("{weight} wanted, k is {most}")));
-            }
-            What::Resize { k } => self.mark(node, Sign::News, Some(format!("k is {k}"))),
-            What::Send { kind, message, .. } => {
+            What::Send { kind, message, .. } if !over => {
                 for to in told.receivers(self.scene.run.n) {
-                    self.send(node, to, kind, message);
+                    self.send(now, (node, to), kind, message, false);
                 }
             }
-            What::Deliver { from, message, .. } => self.arrive(*from, node, message, End::Arrived(self.at)),
-            What::Lost { from, message, .. } => self.arrive(*from, node, message, End::Lost(self.at)),
-            What::Doubled { kind, to, message } => self.double(node, *to, kind, message),
+            What::Doubled { kind, to, message } if !over => {
+                // A copy leaves where the first one did.
+                let first = self.channels.next(node, *to, message).map(|sent| sent.at);
+                self.send(first.unwrap_or(now), (node, *to), kind, message, true);
+            }
+            What::Deliver { from, message, .. } => {
+                self.arrive(now, (*from, node), message, End::Arrived(now));
+            }
+            What::Lost { from, message, .. } => {
+                self.arrive(now, (*from, node), message, End::Lost(now));
+            }
+            _ if !over => self.happen(told),
+            _ => {}
+        }
+        !over || self.awaited > 0
+    }
+
+    /// What happens at one process.
+    fn happen(&mut self, told: &Told) {
+        let (node, now) = (told.node, told.t);
+        let mut mark = |sign: Sign, label: Option<String>| {
+            if self.view.has(told) && self.load.takes(node, now, self.most) {
+                self.scene.marks.push(Mark { node, at: now, sign, label });
+            }
+        };
+        match &told.what {
+            What::Withdraw => mark(Sign::Withdrawal, None),
+            What::TooLarge { weight, most } => {
+                mark(Sign::Withdrawal, Some(format!("{weight} wanted, k is {most}")));
+            }
+            What::Resize { k } => mark(Sign::News, Some(format!("k is {k}"))),
             What::Crash => {
-                self.counts.remove(&node);
-                self.end_bar(node, true);
-                self.end_bar(node, false);
-                self.scene.down.push((node, self.at, None));
-                self.mark(node, Sign::Crash, None);
+                mark(Sign::Crash, None);
+                self.leaves(node, now, false);
             }
             What::Restart { .. } => {
-                let down = self.scene.down.iter_mut().rev().find(|(who, ..)| *who == node);
-                if let Some((_, _, until)) = down {
-                    *until = Some(self.at);
-                }
-                self.mark(node, Sign::Restart, None);
+                mark(Sign::Restart, None);
+                self.returns(node, now, false);
             }
-            What::Fault => self.mark(node, Sign::Fault, Some("fault".into())),
-            What::Recovered => self.mark(node, Sign::Recovery, Some("recovered".into())),
-            What::Suspected { whom } => {
-                self.mark(node, Sign::Suspicion, Some(format!("{whom} has crashed")));
-            }
-            What::Joined { whom } => self.mark(node, Sign::News, Some(format!("{whom} is back"))),
-            What::Moved { action, state } => {
-                self.mark(node, Sign::Move, Some(format!("{action}: {state}")));
-            }
-            What::Can { actions, inside } => self.can(node, !actions.is_empty(), *inside),
+            What::Pause => self.leaves(node, now, true),
+            What::Resume => self.returns(node, now, true),
+            What::Fault => mark(Sign::Fault, Some("fault".into())),
+            What::Recovered => mark(Sign::Recovery, Some("recovered".into())),
+            What::Suspected { whom } => mark(Sign::Suspicion, Some(format!("{whom} has crashed"))),
+            What::Joined { whom } => mark(Sign::News, Some(format!("{whom} is back"))),
+            What::Moved { action, state } => mark(Sign::Move, Some(format!("{action}: {state}"))),
+            What::Can { .. } => self.scene.moves = true,
             What::Violated { property, text, .. } => {
-                self.scene.violations.push((self.at, format!("{property}: {text}")));
+                // Whomever it is told of, it concerns everybody.
+                if self.view.window.has(now) {
+                    self.moment(now);
+                    self.scene.violations.push((now, format!("{property}: {text}")));
+                }
             }
-            What::Asked | What::Other => {}
+            What::Acquire { .. }
+            | What::Asked
+            | What::Granted { .. }
+            | What::Release { .. }
+            | What::Send { .. }
+            | What::Deliver { .. }
+            | What::Lost { .. }
+            | What::Doubled { .. }
+            | What::Other => {}
         }
     }
 
-    /// One client of a process waits no longer; its bar ends with the last.
-    fn waits_no_longer(&mut self, node: NodeId) {
-        let waiting = &mut self.counts.entry(node).or_default().0;
-        *waiting = waiting.saturating_sub(1);
-        if *waiting == 0 {
-            self.end_bar(node, false);
+    /// Something is seen then.
+    fn moment(&mut self, now: Time) {
+        if self.last != Some(now) {
+            self.scene.moments += 1;
+            if self.last.is_none() && self.view.window.from == Time::ZERO {
+                self.scene.from = now;
+            }
+            if self.columns {
+                self.scene.times.push(now);
+            }
+            self.last = Some(now);
         }
     }
 
-    /// A client goes in; whether it is the only one of its process.
-    fn goes_in(&mut self, node: NodeId) -> bool {
-        let inside = &mut self.counts.entry(node).or_default().1;
-        *inside += 1;
-        *inside == 1
+    fn bar(&mut self, bar: Bar) {
+        let seen = self.view.shown.has(bar.node) && bar.until >= self.view.window.from;
+        if seen && self.load.takes(bar.node, bar.until, self.most) {
+            self.scene.bars.push(bar);
+        }
     }
 
-    /// A client comes out; whether it was the last one of its process.
-    fn comes_out(&mut self, node: NodeId) -> bool {
-        let inside = &mut self.counts.entry(node).or_default().1;
-        *inside = inside.saturating_sub(1);
-        *inside == 0
+    fn leaves(&mut self, node: NodeId, from: Time, stopped: bool) {
+        if self.view.shown.has(node) {
+            self.scene.absences.push(Absence { node, from, until: None, stopped });
+        }
     }
 
-    fn send(&mut self, from: NodeId, to: NodeId, kind: &str, message: &str) {
+    fn returns(&mut self, node: NodeId, now: Time, stopped: bool) {
+        let absences = &mut self.scene.absences;
+        let fits =
+            |absence: &Absence| (absence.node, absence.stopped, absence.until) == (node, stopped, None);
+        if let Some(place) = absences.iter().rposition(fits) {
+            if now < self.view.window.from {
+                absences.remove(place);
+            } else {
+                absences[place].until = Some(now);
+            }
+        }
+    }
+
+    fn send(&mut self, now: Time, (from, to): (NodeId, NodeId), kind: &str, message: &str, copy: bool) {
+        if !self.view.shown.has(from) || !self.view.shown.has(to) {
+            return;
+        }
         let kinds = &mut self.scene.kinds;
-        let place = kinds.iter().position(|known| known == kind).unwrap_or_else(|| {
+        let kind = kinds.iter().position(|known| known == kind).unwrap_or_else(|| {
             kinds.push(kind.to_owned());
             kinds.len() - 1
         });
-        let way = (from, to, message.to_owned());
-        self.under_way.entry(way).or_default().push_back(self.scene.messages.len());
-        let (label, text) = (short(kind, message), message.to_owned());
-        let (sent, end) = (self.at, End::Open);
-        self.scene.messages.push(Message { kind: place, label, text, from, to, sent, end });
+        let within = self.view.window.has(now);
+        self.awaited += u64::from(within);
+        let drawn = within && self.load.takes(from.max(to), now, self.most);
+        self.sends += 1;
+        let sent = Sent { at: now, number: self.sends, kind, copy, within, drawn };
+        self.channels.send(from, to, message, sent);
     }
 
-    /// To the earliest send of that text in that channel to which nothing belongs yet.
-    fn arrive(&mut self, from: NodeId, to: NodeId, message: &str, end: End) {
-        let waiting = self.under_way.get_mut(&(from, to, message.to_owned()));
-        if let Some(place) = waiting.and_then(VecDeque::pop_front) {
-            self.scene.messages[place].end = end;
+    /// One that was sent before the window opened comes into view when it arrives.
+    fn arrive(&mut self, now: Time, (from, to): (NodeId, NodeId), message: &str, end: End) {
+        let Some(sent) = self.channels.take(from, to, message) else { return };
+        self.awaited -= u64::from(sent.within);
+        let comes_in = !sent.within && now >= self.view.window.from;
+        if sent.drawn || comes_in && self.load.takes(from.max(to), now, self.most) {
+            self.draw((from, to), message, &sent, end);
         }
     }
 
-    /// A copy that left where the first one did.
-    fn double(&mut self, from: NodeId, to: NodeId, kind: &str, message: &str) {
-        let waiting = self.under_way.get(&(from, to, message.to_owned()));
-        let sent = waiting.and_then(VecDeque::front).map(|&place| self.scene.messages[place].sent);
-        self.send(from, to, kind, message);
-        if let (Some(sent), Some(copy)) = (sent, self.scene.messages.last_mut()) {
-            copy.sent = sent;
-            copy.label += " (copy)";
+    fn draw(&mut self, (from, to): (NodeId, NodeId), message: &str, sent: &Sent, end: End) {
+        let mut label = short(&self.scene.kinds[sent.kind], message);
+        if sent.copy {
+            label += " (copy)";
         }
+        let (kind, text, number) = (sent.kind, message.to_owned(), sent.number);
+        self.scene.messages.push(Message { kind, label, text, from, to, sent: sent.at, end, number });
     }
 
-    fn can(&mut self, node: NodeId, enabled: bool, inside: bool) {
-        self.end_bar(node, true);
-        self.end_bar(node, false);
-        if inside {
-            self.inside.insert(node, self.at);
-        } else if enabled {
-            self.waiting.insert(node, self.at);
+    /// The scene, unless it is too much for a picture.
+    pub(super) fn end(mut self) -> Result<Scene, TooMuch> {
+        if self.load.signs > self.most as u64 {
+            return Err(self.load.refuse(&self.scene, self.most));
         }
+        let window = self.view.window;
+        if window.until == Time::NEVER {
+            self.scene.until = self.last.unwrap_or(window.from).max(self.scene.from);
+        }
+        let rest: Vec<Bar> = std::mem::take(&mut self.bars).rest(self.scene.until).collect();
+        rest.into_iter().for_each(|bar| self.bar(bar));
+        for ((from, to), message, sent) in std::mem::take(&mut self.channels).rest() {
+            if sent.drawn {
+                self.draw((from, to), &message, &sent, End::Open);
+            }
+        }
+        self.scene.messages.sort_by_key(|message| message.number);
+        Ok(self.scene)
+    }
+}
+
+impl Load {
+    /// Counts a sign that needs the processes up to `last`; whether it still fits.
+    fn takes(&mut self, last: NodeId, now: Time, most: usize) -> bool {
+        self.signs += 1;
+        *self.by_last.entry(last).or_default() += 1;
+        if self.nearly.is_none() && self.signs * 10 > most as u64 * 9 {
+            self.nearly = Some(now);
+        }
+        self.signs <= most as u64
     }
 
-    fn mark(&mut self, node: NodeId, sign: Sign, label: Option<String>) {
-        self.scene.marks.push(Mark { node, at: self.at, sign, label });
+    /// What would fit: a shorter window from the same time on, or fewer processes.
+    fn refuse(&self, scene: &Scene, most: usize) -> TooMuch {
+        let until = self.nearly.and_then(|nearly| rounded(scene.from, nearly));
+        let mut signs = 0;
+        let fitting = self.by_last.iter().take_while(|(_, count)| {
+            signs += **count;
+            signs <= most as u64
+        });
+        let first = scene.shown.first().copied();
+        let last = fitting.map(|(node, _)| *node).last();
+        let processes = first.zip(last).filter(|(first, last)| first < last);
+        TooMuch::Signs { signs: self.signs, most, window: until.map(|until| (scene.from, until)), processes }
     }
+}
 
-    fn end_bar(&mut self, node: NodeId, inside: bool) {
-        let begun = if inside { self.inside.remove(&node) } else { self.waiting.remove(&node) };
-        if let Some(from) = begun {
-            self.scene.bars.push(Bar { node, from, until: self.at, inside, open: false });
-        }
-    }
-
-    fn end(mut self) -> Scene {
-        let until = self.scene.columns() - 1;
-        for (left, inside) in [(&self.waiting, false), (&self.inside, true)] {
-            let open = left.iter().map(|(&node, &from)| Bar { node, from, until, inside, open: true });
-            self.scene.bars.extend(open);
-        }
-        self.scene
-    }
+/// A little earlier than `until`, with two digits after `from`.
+fn rounded(from: Time, until: Time) -> Option<Time> {
+    let span = until.since(from).0;
+    let grain = 10u64.pow(span.checked_ilog10()?.saturating_sub(1));
+    // Whole grains of the clock, not of the window, are short to write.
+    let until = Time(until.0.saturating_sub(1) / grain * grain);
+    (until > from).then_some(until)
 }

@@ -4,12 +4,11 @@ use std::fmt::Write;
 
 use kgate_core::{NodeId, Time};
 
-use super::label::{Area, Arrow, Taken, width};
+use super::label::{Area, Arrow, Point, Taken, width};
 use super::legend;
+use super::scale::{LEFT, Scale};
 use super::scene::{End, Message, Scene, Sign};
 
-/// Where the lines begin, beside the names of the processes.
-const LEFT: f64 = 64.0;
 /// Where the first line is, below title and times.
 const TOP: f64 = 116.0;
 /// Half the height of a bar.
@@ -27,10 +26,12 @@ pub(super) const INSIDE: &str = "#3D3D3D";
 pub(super) const WRONG: &str = "#C00000";
 const LINE: &str = "#8A8A8A";
 
-/// The colour of a kind of messages, and the dashes of those beyond the colours.
+/// Dashes, so that kinds can be told apart without colours.
+const DASHES: [&str; 6] = ["", "7 3", "2 2.5", "10 3 2 3", "14 4", "4 2 1 2"];
+
+/// The colour and the dashes of a kind of messages; both differ for the first six, and the pair for the first 36.
 pub(super) fn style(kind: usize) -> (&'static str, &'static str) {
-    let dashes = ["", "6 3", "2 2"][(kind / COLOURS.len()).min(2)];
-    (COLOURS[kind % COLOURS.len()], dashes)
+    (COLOURS[kind % COLOURS.len()], DASHES[(kind + kind / COLOURS.len()) % DASHES.len()])
 }
 
 pub(super) fn escape(text: &str) -> String {
@@ -52,21 +53,27 @@ pub(super) fn text(out: &mut String, x: f64, y: f64, size: f64, colour: &str, an
     );
 }
 
-pub(super) fn draw(scene: &Scene, title: &str, last: Option<Time>) -> String {
-    let mut picture = Picture::new(scene);
+/// Of more messages than that, to scale, none has a label beside its arrow: the legend tells the kinds.
+const MOST_LABELS: usize = 150;
+
+pub(super) fn draw(scene: &Scene, scale: Scale, title: &str, last: Option<Time>) -> String {
+    let mut picture = Picture::new(scene, scale);
     picture.after(last);
     picture.violations();
     picture.lines();
     picture.bars();
     picture.messages();
     picture.marks();
-    picture.labels();
+    picture.mark_labels();
+    if !picture.scale.is_even() || scene.messages.len() <= MOST_LABELS {
+        picture.message_labels();
+    }
     picture.page(title)
 }
 
 struct Picture<'a> {
     scene: &'a Scene,
-    column: f64,
+    scale: Scale,
     lane: f64,
     body: String,
     /// Texts come last, above everything.
@@ -75,35 +82,39 @@ struct Picture<'a> {
 }
 
 impl<'a> Picture<'a> {
-    fn new(scene: &'a Scene) -> Self {
-        let longest = scene.messages.iter().map(|message| width(&message.label, SIZE)).fold(0.0, f64::max);
-        let column = if scene.moves { 128.0 } else { (longest * 0.75).clamp(48.0, 84.0) };
-        let lane = match scene.run.n {
+    fn new(scene: &'a Scene, scale: Scale) -> Self {
+        let lane = match scene.shown.len() {
             0..=3 => 116.0,
             4..=6 => 96.0,
             7..=10 => 76.0,
-            _ => 60.0,
+            11..=20 => 60.0,
+            _ => 40.0,
         };
         let lane = if scene.moves { 64.0 } else { lane };
         let (body, texts) = (String::new(), String::new());
-        Self { scene, column, lane, body, texts, taken: Taken::default() }
+        Self { scene, scale, lane, body, texts, taken: Taken::default() }
     }
 
-    #[allow(clippy::cast_precision_loss)] // Columns are few.
-    fn x(&self, column: usize) -> f64 {
-        LEFT + 40.0 + self.column * column as f64
+    fn x(&self, time: Time) -> f64 {
+        self.scale.x(time)
+    }
+
+    /// Which line a process has.
+    #[allow(clippy::cast_precision_loss)] // Lines are few.
+    fn line(&self, node: NodeId) -> f64 {
+        self.scene.shown.partition_point(|other| *other < node) as f64
     }
 
     fn y(&self, node: NodeId) -> f64 {
-        TOP + self.lane * f64::from(node.0)
+        TOP + self.lane * self.line(node)
     }
 
     fn right(&self) -> f64 {
-        self.x(self.scene.columns() - 1) + 56.0
+        self.scale.right()
     }
 
     fn bottom(&self) -> f64 {
-        self.y(NodeId(self.scene.run.n.saturating_sub(1))) + 34.0
+        self.scene.shown.last().map_or(TOP, |last| self.y(*last)) + 34.0
     }
 
     fn put(&mut self, element: &str) {
@@ -113,9 +124,9 @@ impl<'a> Picture<'a> {
 
     /// What came after the last step of a script is set off.
     fn after(&mut self, last: Option<Time>) {
-        let after = |last: Time| self.scene.times.iter().position(|time| *time > last);
-        let Some(column) = last.and_then(after) else { return };
-        let (x, top) = (self.x(column) - self.column / 2.0, TOP - 50.0);
+        let after = |last: Time| self.scene.times.iter().find(|time| **time > last);
+        let (Some(&first), Scale::Columns { wide, .. }) = (last.and_then(after), &self.scale) else { return };
+        let (x, top) = (self.x(first) - wide / 2.0, TOP - 50.0);
         let (wide, high) = (self.right() - x, self.bottom() - top);
         self.put(&format!(
             "<rect x=\"{x:.1}\" y=\"{top:.1}\" width=\"{wide:.1}\" height=\"{high:.1}\" fill=\"#F6F6F6\"/>"
@@ -125,34 +136,37 @@ impl<'a> Picture<'a> {
 
     /// A red band through everybody at each violation.
     fn violations(&mut self) {
-        let mut columns: Vec<usize> = self.scene.violations.iter().map(|(column, _)| *column).collect();
-        columns.dedup();
-        for column in columns {
-            let (x, top, height) = (self.x(column) - 9.0, TOP - 34.0, self.bottom() - TOP + 40.0);
+        let mut times: Vec<Time> = self.scene.violations.iter().map(|(time, _)| *time).collect();
+        times.dedup();
+        for time in times {
+            let (x, top, height) = (self.x(time) - 9.0, TOP - 34.0, self.bottom() - TOP + 40.0);
             self.put(&format!(
                 "<rect x=\"{x:.1}\" y=\"{top:.1}\" width=\"18\" height=\"{height:.1}\" fill=\"{WRONG}\" fill-opacity=\"0.22\"/>"
             ));
         }
     }
 
-    /// The processes: solid while they live, dashed while they are down. Above, the time of each column.
+    /// The processes: solid while they live, dashed while they are down or stopped. Above, the time.
     fn lines(&mut self) {
         let (left, right) = (LEFT, self.right());
-        for (column, time) in self.scene.times.iter().enumerate() {
-            let (x, bottom) = (self.x(column), self.bottom());
+        for time in self.scale.ticks() {
+            let (x, bottom) = (self.x(time), self.bottom());
             let top = TOP - 30.0;
             self.put(&format!(
                 "<path d=\"M{x:.1} {top:.1}V{bottom:.1}\" stroke=\"#F0F0F0\" stroke-width=\"1\"/>"
             ));
             text(&mut self.texts, x, TOP - 36.0, SMALL, LINE, "middle", &time.to_string());
         }
-        for node in (0..self.scene.run.n).map(NodeId) {
+        if self.scale.is_even() {
+            text(&mut self.texts, LEFT - 12.0, TOP - 36.0, SMALL, LINE, "end", "t.u.");
+        }
+        for &node in &self.scene.shown {
             let y = self.y(node);
             text(&mut self.texts, LEFT - 12.0, y + 4.0, 14.0, "#000000", "end", &node.to_string());
             let mut from = left;
-            let downs: Vec<_> = self.scene.down.iter().filter(|(who, ..)| *who == node).copied().collect();
-            for (_, since, until) in downs {
-                let (crash, back) = (self.x(since), until.map_or(right, |until| self.x(until)));
+            for absence in self.scene.absences.iter().filter(|absence| absence.node == node) {
+                let crash = self.x(absence.from).clamp(left, right);
+                let back = absence.until.map_or(right, |until| self.x(until).min(right));
                 self.put(&format!(
                     "<path d=\"M{from:.1} {y:.1}H{crash:.1}\" stroke=\"{LINE}\" stroke-width=\"1.5\"/>"
                 ));
@@ -172,8 +186,9 @@ impl<'a> Picture<'a> {
 
     fn bars(&mut self) {
         for bar in &self.scene.bars {
-            let (from, y) = (self.x(bar.from), self.y(bar.node) - BAR);
-            let until = if bar.open { self.right() } else { self.x(bar.until) };
+            let (first, last) = self.scale.edges();
+            let (from, y) = (self.x(bar.from).max(first), self.y(bar.node) - BAR);
+            let until = if bar.open { self.right() } else { self.x(bar.until).min(last) };
             let (wide, high) = ((until - from).max(3.0), 2.0 * BAR);
             let colour = if bar.inside { INSIDE } else { WAITING };
             self.put(&format!(
@@ -182,43 +197,57 @@ impl<'a> Picture<'a> {
         }
     }
 
-    /// The way of a message. One that passes by others bends a little, so that it does not lie on one that goes to these.
-    fn way(&self, message: &Message) -> Arrow {
+    /// The way of a message; whether it ends in the picture.
+    fn way(&self, message: &Message) -> (Arrow, bool) {
         let (from, to) = (self.y(message.from), self.y(message.to));
         let down = (to - from).signum();
         let start = (self.x(message.sent), from + down * BAR);
         let (column, share) = match message.end {
-            End::Arrived(column) => (self.x(column), 1.0),
-            End::Lost(column) => (self.x(column), 0.8),
+            End::Arrived(time) => (self.x(time), 1.0),
+            End::Lost(time) => (self.x(time), 0.8),
+            // To scale, nobody knows how fast it would have been.
+            End::Open if self.scale.is_even() => ((start.0 + 60.0).min(self.right()), 0.4),
             End::Open => (self.right() - 8.0, 0.6),
         };
         let end = (column, to - down * (BAR + 1.0));
-        let part = |a: f64, b: f64, share: f64| a + (b - a) * share;
         let end = (part(start.0, end.0, share), part(start.1, end.1, share));
-        let passed = f64::from(message.from.0.abs_diff(message.to.0).saturating_sub(1));
+        if self.scale.is_even() {
+            return self.cut(start, end);
+        }
+        // One that passes by others bends a little, so that it does not lie on one that goes to these.
+        let passed = ((self.line(message.from) - self.line(message.to)).abs() - 1.0).max(0.0);
         let bend = (part(start.0, end.0, 0.5) + (18.0 * passed).min(48.0), part(start.1, end.1, 0.5));
-        Arrow { from: start, bend, to: end }
+        (Arrow { from: start, bend, to: end }, true)
+    }
+
+    /// A straight way, as far as it is in the picture.
+    fn cut(&self, start: Point, end: Point) -> (Arrow, bool) {
+        let (first, last) = self.scale.edges();
+        let at = |x: f64| (x, part(start.1, end.1, (x - start.0) / (end.0 - start.0)));
+        let (from, to) =
+            (if start.0 < first { at(first) } else { start }, if end.0 > last { at(last) } else { end });
+        (Arrow { from, bend: (part(from.0, to.0, 0.5), part(from.1, to.1, 0.5)), to }, end.0 <= last)
     }
 
     fn messages(&mut self) {
         for (number, message) in self.scene.messages.iter().enumerate() {
-            let arrow = self.way(message);
+            let (arrow, ends) = self.way(message);
             self.taken.take_arrow(number, &arrow);
             let Arrow { from: (ax, ay), bend: (cx, cy), to: (bx, by) } = arrow;
             let (colour, dashes) = style(message.kind);
-            let head = if matches!(message.end, End::Arrived(_)) {
-                format!(" marker-end=\"url(#head{})\"", message.kind)
-            } else {
-                String::new()
+            let head = match message.end {
+                End::Arrived(_) if ends => format!(" marker-end=\"url(#head{})\"", message.kind),
+                End::Arrived(_) | End::Lost(_) | End::Open => String::new(),
             };
-            let said = escape(&format!("{} to {}: {}", message.from, message.to, message.text));
+            let wide = if self.scene.messages.len() > MOST_LABELS { 1.1 } else { 1.6 };
+            let said = escape(&said(&self.scene.kinds[message.kind], message));
             self.put(&format!(
-                "<path d=\"M{ax:.1} {ay:.1}Q{cx:.1} {cy:.1} {bx:.1} {by:.1}\" stroke=\"{colour}\" stroke-width=\"1.6\" \
+                "<path class=\"message\" d=\"M{ax:.1} {ay:.1}Q{cx:.1} {cy:.1} {bx:.1} {by:.1}\" stroke=\"{colour}\" stroke-width=\"{wide}\" \
                  stroke-dasharray=\"{dashes}\"{head}><title>{said}</title></path>"
             ));
             match message.end {
-                End::Arrived(_) => {}
-                End::Lost(_) => self.cross(bx, by, 4.5, colour),
+                End::Lost(_) if ends => self.cross(bx, by, 4.5, colour),
+                End::Arrived(_) | End::Lost(_) => {}
                 End::Open => self.put(&format!(
                     "<circle cx=\"{bx:.1}\" cy=\"{by:.1}\" r=\"3.2\" fill=\"#FFFFFF\" stroke=\"{colour}\" stroke-width=\"1.6\"/>"
                 )),
@@ -237,6 +266,8 @@ impl<'a> Picture<'a> {
     fn marks(&mut self) {
         for mark in &self.scene.marks {
             let (x, y) = (self.x(mark.at), self.y(mark.node));
+            let said = mark.label.as_deref().unwrap_or_default();
+            self.put(&format!("<g><title>{} at {}: {}</title>", mark.node, mark.at, escape(said)));
             match mark.sign {
                 Sign::Crash => self.cross(x, y, 8.0, "#000000"),
                 Sign::Restart => self.put(&legend::restart(x, y)),
@@ -245,11 +276,13 @@ impl<'a> Picture<'a> {
                 Sign::Fault => self.put(&legend::fault(x, y)),
                 Sign::Recovery | Sign::Move | Sign::News => self.put(&legend::dot(x, y)),
             }
+            self.put("</g>");
         }
     }
 
-    /// Labels of marks beside their marks, labels of messages along their arrows.
-    fn labels(&mut self) {
+    /// Beside their marks. To scale, what has no room is left out: the mark tells it to who points at it.
+    fn mark_labels(&mut self) {
+        let must = !self.scale.is_even();
         for mark in &self.scene.marks {
             let Some(label) = &mark.label else { continue };
             let (x, y) = (self.x(mark.at), self.y(mark.node));
@@ -267,15 +300,21 @@ impl<'a> Picture<'a> {
                 ]
             };
             let places = places.into_iter().map(|(x, y)| Area::of(label, SMALL, x, y));
-            let place = self.taken.place(None, places);
-            self.label(place, SMALL, "#333333", label);
+            if let Some(place) = self.taken.place(None, must, places) {
+                self.label(place, SMALL, "#333333", label);
+            }
         }
+    }
+
+    /// Along their arrows.
+    fn message_labels(&mut self) {
+        let must = !self.scale.is_even();
         // Short ways first: they have fewer places for a label.
         let mut order: Vec<(usize, &Message)> = self.scene.messages.iter().enumerate().collect();
-        let length = |message: &Message| self.way(message).length();
+        let length = |message: &Message| self.way(message).0.length();
         order.sort_by(|a, b| length(a.1).total_cmp(&length(b.1)));
         for (number, message) in order {
-            let arrow = self.way(message);
+            let (arrow, _) = self.way(message);
             let along =
                 [0.5, 0.42, 0.58, 0.34, 0.66, 0.26, 0.74, 0.18, 0.82, 0.1, 0.9].map(|part| arrow.at(part));
             let aside = [0.0, 14.0, -14.0, 26.0, -26.0];
@@ -283,8 +322,9 @@ impl<'a> Picture<'a> {
             let places = aside
                 .iter()
                 .flat_map(|aside| along.iter().map(move |(x, y)| Area::of(label, SIZE, x + aside, *y)));
-            let place = self.taken.place(Some(number), places);
-            self.label(place, SIZE, INKS[message.kind % INKS.len()], label);
+            if let Some(place) = self.taken.place(Some(number), must, places) {
+                self.label(place, SIZE, INKS[message.kind % INKS.len()], label);
+            }
         }
     }
 
@@ -307,8 +347,7 @@ impl<'a> Picture<'a> {
         text(&mut self.texts, 16.0, 26.0, 16.0, "#000000", "start", &heading);
         text(&mut self.texts, 16.0, 46.0, 12.0, "#444444", "start", title);
         let mut y = self.bottom() + 24.0;
-        for (column, said) in &self.scene.violations {
-            let time = self.scene.times[*column];
+        for (time, said) in &self.scene.violations {
             for (row, line) in wrapped(&format!("VIOLATED at {time}: {said}"), wide - 32.0).iter().enumerate()
             {
                 let indent = if row == 0 { 16.0 } else { 32.0 };
@@ -334,6 +373,21 @@ impl<'a> Picture<'a> {
             self.body, self.texts
         )
     }
+}
+
+fn part(from: f64, to: f64, share: f64) -> f64 {
+    from + (to - from) * share
+}
+
+/// All of a message, for whoever points at its arrow.
+fn said(kind: &str, message: &Message) -> String {
+    let Message { from, to, sent, text, .. } = message;
+    let end = match message.end {
+        End::Arrived(time) => format!("arrives at {time}"),
+        End::Lost(time) => format!("is lost at {time}"),
+        End::Open => "is still on its way".into(),
+    };
+    format!("{kind} from {from} to {to}, sent at {sent}, {end}: {text}")
 }
 
 /// Lines of about that width, broken between words.

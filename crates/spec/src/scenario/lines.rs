@@ -36,6 +36,8 @@ pub fn after(told: &[Told]) -> Vec<String> {
         | What::Crash
         | What::Restart { .. }
         | What::Fault
+        | What::Pause
+        | What::Resume
         | What::Moved { .. }
         | What::Can { .. }
         | What::Other => false,
@@ -81,6 +83,8 @@ fn line(act: Option<&Act>, told: &Told, nodes: u32) -> Option<String> {
         | What::Doubled { .. }
         | What::Crash
         | What::Restart { .. }
+        | What::Pause
+        | What::Resume
         | What::Can { .. }
         | What::Other => return None,
     })

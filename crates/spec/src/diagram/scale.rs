@@ -1,0 +1,85 @@
+//! Where a moment is on paper.
+
+use kgate_core::{Span, Time};
+
+use super::label::width;
+use super::scene::Scene;
+use super::svg::SIZE;
+
+/// Where the lines begin, beside the names of the processes.
+pub(super) const LEFT: f64 = 64.0;
+
+/// How moments become places.
+pub(super) enum Scale {
+    /// Each moment has a column of its own, so wide.
+    Columns { times: Vec<Time>, wide: f64 },
+    /// As on a ruler, so wide.
+    Even { from: Time, until: Time, wide: f64 },
+}
+
+impl Scale {
+    pub(super) fn columns(scene: &Scene) -> Self {
+        let longest = scene.messages.iter().map(|message| width(&message.label, SIZE)).fold(0.0, f64::max);
+        let wide = if scene.moves { 128.0 } else { (longest * 0.75).clamp(48.0, 84.0) };
+        Self::Columns { times: scene.times.clone(), wide }
+    }
+
+    /// The more there is to see, the wider.
+    #[allow(clippy::cast_precision_loss)] // Signs are few.
+    pub(super) fn even(scene: &Scene) -> Self {
+        let wide = (scene.moments as f64 * 14.0).clamp(900.0, 3600.0);
+        Self::Even { from: scene.from, until: scene.until, wide }
+    }
+
+    pub(super) fn is_even(&self) -> bool {
+        matches!(self, Self::Even { .. })
+    }
+
+    /// Moments outside the picture have places outside.
+    #[allow(clippy::cast_precision_loss)] // Far finer than a pen.
+    pub(super) fn x(&self, time: Time) -> f64 {
+        match self {
+            Self::Columns { times, wide } => {
+                LEFT + 40.0 + wide * times.partition_point(|other| *other < time) as f64
+            }
+            Self::Even { from, until, wide } => {
+                let whole = until.since(*from).0.max(1) as f64;
+                LEFT + 12.0 + wide * (time.since(*from).0 as f64 - from.since(time).0 as f64) / whole
+            }
+        }
+    }
+
+    /// Where the lines end.
+    #[allow(clippy::cast_precision_loss)] // Columns are few.
+    pub(super) fn right(&self) -> f64 {
+        match self {
+            Self::Columns { times, wide } => LEFT + 40.0 + wide * times.len().saturating_sub(1) as f64 + 56.0,
+            Self::Even { wide, .. } => LEFT + 12.0 + wide + 12.0,
+        }
+    }
+
+    /// The first and the last place that time has.
+    pub(super) fn edges(&self) -> (f64, f64) {
+        match self {
+            Self::Columns { .. } => (LEFT, self.right()),
+            Self::Even { from, until, .. } => (self.x(*from), self.x(*until)),
+        }
+    }
+
+    /// The moments that are written above: each column, or round ones that leave each other room.
+    pub(super) fn ticks(&self) -> Vec<Time> {
+        let (from, until, wide) = match self {
+            Self::Columns { times, .. } => return times.clone(),
+            Self::Even { from, until, wide } => (*from, *until, *wide),
+        };
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // A small whole number.
+        let room = (wide / 80.0) as u64;
+        let least = until.since(from).0 / room.max(1) + 1;
+        let tens = 10u64.saturating_pow(least.ilog10());
+        let step =
+            [1, 2, 5, 10].map(|times| tens.saturating_mul(times)).into_iter().find(|step| *step >= least);
+        let step = step.unwrap_or(Span::UNIT.0);
+        let first = from.0.div_ceil(step);
+        (first..=until.0 / step).map(|count| Time(count * step)).collect()
+    }
+}

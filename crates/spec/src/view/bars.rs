@@ -1,0 +1,135 @@
+//! Who waits and who is inside, from when until when.
+//!
+//! A process may have several clients: it waits as long as one of them does, and is inside as long as one of them is. In the state model a
+//! process that can move is shown as one that waits.
+
+use std::collections::BTreeMap;
+
+use kgate_core::{NodeId, Time};
+
+use crate::told::{Told, What};
+
+/// A time that a process's clients spent waiting or inside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bar {
+    pub(crate) node: NodeId,
+    pub(crate) from: Time,
+    /// The last moment that was looked at, if it had not ended.
+    pub(crate) until: Time,
+    pub(crate) inside: bool,
+    /// Whether it had not ended.
+    pub(crate) open: bool,
+}
+
+/// Makes bars of events.
+#[derive(Default)]
+pub(crate) struct Bars {
+    waiting: BTreeMap<NodeId, Time>,
+    inside: BTreeMap<NodeId, Time>,
+    /// How many clients of a process wait, and how many are inside.
+    counts: BTreeMap<NodeId, (u32, u32)>,
+    ended: Vec<Bar>,
+}
+
+impl Bars {
+    /// Takes in an event; the bars that end with it.
+    pub(crate) fn see(&mut self, told: &Told) -> std::vec::Drain<'_, Bar> {
+        let (node, now) = (told.node, told.t);
+        match &told.what {
+            What::Acquire { .. } => {
+                self.counts.entry(node).or_default().0 += 1;
+                self.waiting.entry(node).or_insert(now);
+            }
+            What::Granted { grant, .. } => {
+                self.waits_no_longer(node, now);
+                if self.goes_in(node) || grant.is_none() {
+                    self.end_bar(node, true, now);
+                    self.inside.insert(node, now);
+                }
+            }
+            What::Release { grant } => {
+                if self.comes_out(node) || grant.is_none() {
+                    self.end_bar(node, true, now);
+                }
+            }
+            What::Withdraw | What::TooLarge { .. } => self.waits_no_longer(node, now),
+            What::Crash => {
+                self.counts.entry(node).or_default().1 = 0;
+                self.end_bar(node, true, now);
+                self.end_bar(node, false, now);
+            }
+            What::Restart { life } => self.comes_back(node, life.is_some(), now),
+            What::Can { actions, inside } => {
+                self.end_bar(node, true, now);
+                self.end_bar(node, false, now);
+                if *inside {
+                    self.inside.insert(node, now);
+                } else if !actions.is_empty() {
+                    self.waiting.insert(node, now);
+                }
+            }
+            What::Asked
+            | What::Resize { .. }
+            | What::Send { .. }
+            | What::Deliver { .. }
+            | What::Lost { .. }
+            | What::Doubled { .. }
+            | What::Fault
+            | What::Recovered
+            | What::Pause
+            | What::Resume
+            | What::Suspected { .. }
+            | What::Joined { .. }
+            | What::Moved { .. }
+            | What::Violated { .. }
+            | What::Other => {}
+        }
+        self.ended.drain(..)
+    }
+
+    /// The bars that have not ended by then.
+    pub(crate) fn rest(self, until: Time) -> impl Iterator<Item = Bar> {
+        let open = |inside| move |(node, from)| Bar { node, from, until, inside, open: true };
+        self.waiting.into_iter().map(open(false)).chain(self.inside.into_iter().map(open(true)))
+    }
+
+    /// One client of a process waits no longer; its bar ends with the last.
+    fn waits_no_longer(&mut self, node: NodeId, now: Time) {
+        let waiting = &mut self.counts.entry(node).or_default().0;
+        *waiting = waiting.saturating_sub(1);
+        if *waiting == 0 {
+            self.end_bar(node, false, now);
+        }
+    }
+
+    /// A client goes in; whether it is the only one of its process.
+    fn goes_in(&mut self, node: NodeId) -> bool {
+        let inside = &mut self.counts.entry(node).or_default().1;
+        *inside += 1;
+        *inside == 1
+    }
+
+    /// A client comes out; whether it was the last one of its process.
+    fn comes_out(&mut self, node: NodeId) -> bool {
+        let inside = &mut self.counts.entry(node).or_default().1;
+        *inside = inside.saturating_sub(1);
+        *inside == 0
+    }
+
+    /// A client that waited waits on, but not into a new life.
+    fn comes_back(&mut self, node: NodeId, new: bool, now: Time) {
+        let waiting = &mut self.counts.entry(node).or_default().0;
+        if new {
+            *waiting = 0;
+        } else if *waiting > 0 {
+            self.waiting.insert(node, now);
+        }
+    }
+
+    fn end_bar(&mut self, node: NodeId, inside: bool, now: Time) {
+        let begun = if inside { self.inside.remove(&node) } else { self.waiting.remove(&node) };
+        if let Some(from) = begun {
+            self.ended.push(Bar { node, from, until: now, inside, open: false });
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Which arrival belongs to which send.
+//!
+//! A trace names no messages: an arrival belongs to the earliest send of the same text in its channel to which none belongs yet
+//! (`docs/TRACE.md`). Only what is under way is kept.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use kgate_core::NodeId;
+
+use crate::told::{Told, What};
+
+/// The messages under way, each with what its sender left there.
+pub(crate) struct Channels<T>(BTreeMap<(NodeId, NodeId), BTreeMap<String, VecDeque<T>>>);
+
+impl<T> Default for Channels<T> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<T: Clone> Channels<T> {
+    /// A message is sent.
+    pub(crate) fn send(&mut self, from: NodeId, to: NodeId, message: &str, left: T) {
+        let channel = self.0.entry((from, to)).or_default();
+        match channel.get_mut(message) {
+            Some(same) => same.push_back(left),
+            None => {
+                channel.insert(message.to_owned(), VecDeque::from([left]));
+            }
+        }
+    }
+
+    /// A message arrives or is lost; none if nobody was seen to send it.
+    pub(crate) fn take(&mut self, from: NodeId, to: NodeId, message: &str) -> Option<T> {
+        let channel = self.0.get_mut(&(from, to))?;
+        let same = channel.get_mut(message)?;
+        let left = same.pop_front();
+        if same.is_empty() {
+            channel.remove(message);
+        }
+        left
+    }
+
+    /// What was left with the next such message to arrive.
+    pub(crate) fn next(&self, from: NodeId, to: NodeId, message: &str) -> Option<&T> {
+        self.0.get(&(from, to))?.get(message)?.front()
+    }
+
+    /// All that is under way: from whom to whom, what it says, and what was left with it.
+    pub(crate) fn rest(self) -> impl Iterator<Item = ((NodeId, NodeId), String, T)> {
+        self.0.into_iter().flat_map(|(way, channel)| {
+            channel.into_iter().flat_map(move |(message, same)| {
+                same.into_iter().map(move |left| (way, message.clone(), left))
+            })
+        })
+    }
+
+    /// Takes in an event, if it is about a message: `left` is what a sender leaves. What the sender of a message that arrives or is lost
+    /// had left.
+    pub(crate) fn see(&mut self, told: &Told, nodes: u32, left: impl FnOnce() -> T) -> Option<T> {
+        match &told.what {
+            What::Send { message, .. } => {
+                let left = left();
+                for to in told.receivers(nodes) {
+                    self.send(told.node, to, message, left.clone());
+                }
+                None
+            }
+            What::Doubled { to, message, .. } => {
+                let copy = self.next(told.node, *to, message).cloned().unwrap_or_else(left);
+                self.send(told.node, *to, message, copy);
+                None
+            }
+            What::Deliver { from, message, .. } | What::Lost { from, message, .. } => {
+                self.take(*from, told.node, message)
+            }
+            _ => None,
+        }
+    }
+}

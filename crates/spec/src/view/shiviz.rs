@@ -1,0 +1,70 @@
+//! A log for ShiViz, which draws and searches runs in a browser: <https://bestchai.bitbucket.io/shiviz/>.
+//!
+//! ShiViz knows no messages, only vector clocks (Fidge 1988, Mattern 1988): an event happened before another if its clock is smaller. A process counts its
+//! own events in view; a message carries its sender's clock, and who gets it learns of all that the sender knew. Whoever is out of view does
+//! not count, but passes on what it knows, so that what depends on each other through it still does. The loss of a message is no event of a process
+//! and is left out.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, Write};
+use std::rc::Rc;
+
+use kgate_core::NodeId;
+
+use super::channels::Channels;
+use super::words::words;
+use super::{Unseen, View, each};
+use crate::told::{Reader, Told, What};
+
+/// How ShiViz takes the log apart; the empty line says that it is one run.
+const HEADER: &str = r"(?<host>\S+) (?<clock>\{.*\}) (?<time>\S+)\n(?<event>.*)";
+
+/// How many events of each process are known of.
+pub(super) type Clock = BTreeMap<NodeId, u64>;
+
+/// Writes what is in view as a log for ShiViz.
+pub fn shiviz<R: BufRead>(mut reader: Reader<R>, view: &View, to: &mut dyn Write) -> Result<(), Unseen> {
+    let nodes = reader.run().n;
+    let mut clocks = Clocks::default();
+    writeln!(to, "{HEADER}\n")?;
+    each(&mut reader, view, |told, seen| {
+        if matches!(told.what, What::Lost { .. }) {
+            clocks.see(told, nodes, false);
+            return Ok(());
+        }
+        let seen = seen && told.what != What::Other;
+        let clock = clocks.see(told, nodes, seen);
+        if seen {
+            let known: Vec<String> =
+                clock.iter().map(|(node, count)| format!("\"{node}\":{count}")).collect();
+            writeln!(to, "{} {{{}}} {}\n{}", told.node, known.join(","), told.t, words(told, nodes))?;
+        }
+        Ok(())
+    })
+}
+
+/// The clock of each process. A message shares its sender's clock, which is copied when the sender goes on.
+#[derive(Default)]
+pub(super) struct Clocks {
+    clocks: BTreeMap<NodeId, Rc<Clock>>,
+    channels: Channels<Rc<Clock>>,
+}
+
+impl Clocks {
+    /// Takes in an event, which counts if it is in view; the clock of its process after it.
+    pub(super) fn see(&mut self, told: &Told, nodes: u32, counts: bool) -> &Clock {
+        let clock = self.clocks.entry(told.node).or_default();
+        if counts {
+            *Rc::make_mut(clock).entry(told.node).or_default() += 1;
+        }
+        let carried = self.channels.see(told, nodes, || Rc::clone(clock));
+        if let (Some(carried), What::Deliver { .. }) = (carried, &told.what) {
+            let clock = Rc::make_mut(clock);
+            for (&node, &count) in carried.iter() {
+                let known = clock.entry(node).or_default();
+                *known = count.max(*known);
+            }
+        }
+        clock
+    }
+}

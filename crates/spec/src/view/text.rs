@@ -1,0 +1,31 @@
+//! A line an event: when, who, what.
+
+use std::io::{BufRead, Write};
+
+use kgate_core::{Span, Time};
+
+use super::words::{name_width, words};
+use super::{Unseen, View, each};
+use crate::told::{Reader, What};
+
+/// Writes what is in view as lines for people. A message is `->` where it is sent, `<-` where it arrives and `x-` where it is lost.
+pub fn text<R: BufRead>(mut reader: Reader<R>, view: &View, to: &mut dyn Write) -> Result<(), Unseen> {
+    let run = reader.run().clone();
+    let wide = name_width(run.n);
+    writeln!(to, "{}, n = {}, k = {}; time in t.u.", run.protocol, run.n, run.k)?;
+    each(&mut reader, view, |told, seen| {
+        if seen && told.what != What::Other {
+            let node = told.node.to_string();
+            writeln!(to, "{}  {node:<wide$}  {}", aligned(told.t), words(told, run.n))?;
+        }
+        Ok(())
+    })
+}
+
+/// Points below points, without zeros that say nothing.
+fn aligned(time: Time) -> String {
+    let (whole, fraction) = (time.0 / Span::UNIT.0, time.0 % Span::UNIT.0);
+    let digits = format!(".{fraction:09}");
+    let digits = digits.trim_end_matches('0').trim_end_matches('.');
+    format!("{whole:>6}{digits:<10}")
+}

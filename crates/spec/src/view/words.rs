@@ -1,0 +1,76 @@
+//! An event in a few words, without its time and process.
+
+use kgate_core::NodeId;
+
+use crate::told::{Told, What};
+
+/// What happened, in a run of `nodes` processes. `kind` is as wide as that.
+pub(super) fn words(told: &Told, nodes: u32) -> String {
+    match &told.what {
+        What::Acquire { weight: 1 } => "asks".into(),
+        What::Acquire { weight } => format!("asks for {weight}"),
+        What::Asked => "its request leaves".into(),
+        What::Granted { slots, fence, grant } => {
+            let slots = match &slots[..] {
+                [] => String::new(),
+                [one] => format!(", slot {one}"),
+                several => format!(", slots {}", list(several)),
+            };
+            let fence = fence.as_ref().map(|fence| format!(", fence {fence}")).unwrap_or_default();
+            format!("goes in{slots}{fence}{}", named(*grant))
+        }
+        What::Release { grant } => format!("comes out{}", named(*grant)),
+        What::Withdraw => "gives up".into(),
+        What::TooLarge { weight, most } => format!("is refused: {weight} wanted, k is {most}"),
+        What::Resize { k } => format!("learns that k is {k}"),
+        What::Send { kind, message, .. } => {
+            let to = told.receivers(nodes);
+            // To everybody else, if that takes more words than it says.
+            let whom = if to.len() > 3 && to.len() + 1 == nodes as usize { "all".into() } else { list(&to) };
+            format!("-> {whom}  {}", said(kind, message))
+        }
+        What::Deliver { kind, from, message } => format!("<- {from}  {}", said(kind, message)),
+        What::Lost { kind, from, message } => format!("x- {from}  {} is lost", said(kind, message)),
+        What::Doubled { kind, to, message } => format!("-> {to}  {} is doubled", said(kind, message)),
+        What::Crash => "CRASHES".into(),
+        What::Restart { life: None } => "is back".into(),
+        What::Restart { life: Some(life) } => format!("is back with nothing, life {life}"),
+        What::Fault => "a fault makes its memory anything".into(),
+        What::Recovered => "the run has recovered".into(),
+        What::Pause => "is stopped".into(),
+        What::Resume => "goes on".into(),
+        What::Suspected { whom } => format!("holds {whom} for crashed"),
+        What::Joined { whom } => format!("learns that {whom} is back"),
+        What::Moved { action, state } => format!("moves by {action}: {state}"),
+        What::Can { actions, inside } => {
+            let can = if actions.is_empty() { "nothing".into() } else { actions.join(" or ") };
+            format!("can do {can}{}", if *inside { ", may be inside" } else { "" })
+        }
+        What::Violated { property, text, .. } => format!("VIOLATED {property}: {text}"),
+        What::Other => "something that this kgate does not know".into(),
+    }
+    // One event is one line, whatever a message says.
+    .replace(char::is_control, " ")
+}
+
+/// The kind, and the text unless it says no more.
+fn said(kind: &str, message: &str) -> String {
+    if message.is_empty() || message.eq_ignore_ascii_case(&kind.replace(['_', '-'], "")) {
+        kind.to_owned()
+    } else {
+        format!("{kind}: {message}")
+    }
+}
+
+fn named(grant: Option<u64>) -> String {
+    grant.map(|grant| format!(", grant {grant}")).unwrap_or_default()
+}
+
+fn list<T: ToString>(items: &[T]) -> String {
+    items.iter().map(T::to_string).collect::<Vec<_>>().join(" ")
+}
+
+/// How wide the names of so many processes are.
+pub(super) fn name_width(nodes: u32) -> usize {
+    NodeId(nodes.saturating_sub(1)).to_string().len()
+}

@@ -1,0 +1,145 @@
+//! The book's example protocol is what the book shows, and does what the book says; what the book points to exists. Its commands are run by the
+//! test of the same name in `crates/kgate`.
+
+#[path = "../examples/coordinator.rs"]
+mod coordinator;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use coordinator::{Coordinator, Said, explored, simulated, story};
+use kgate_core::{Input, NodeId, Outbox, Protocol, Refusal, Setup, Time};
+
+/// The chapter shows the whole protocol, as it stands in the file: its blocks follow each other there, from the first type to the drivers.
+#[test]
+fn the_chapter_shows_the_example() {
+    let (chapter, file) = (read("docs/book/src/own-protocol.md"), read("tests/examples/coordinator.rs"));
+    let blocks = blocks_of(&chapter, "rust");
+    assert!(!blocks.is_empty(), "the chapter shows no code");
+    let mut rest = file.as_str();
+    for (number, block) in blocks.iter().enumerate() {
+        let at =
+            rest.find(block).unwrap_or_else(|| panic!("the example has no such code (any more):\n{block}"));
+        let between = &rest[..at];
+        let imports = number == 0 && between.lines().all(is_head);
+        assert!(imports || between.trim().is_empty(), "the chapter leaves this out:\n{between}");
+        rest = &rest[at + block.len()..];
+    }
+    assert!(
+        rest.trim_start().starts_with("/// What both drivers say"),
+        "the chapter leaves this out:\n{rest}"
+    );
+}
+
+/// The chapter prints what the example prints.
+#[test]
+fn the_chapter_tells_what_comes_out() {
+    let chapter = read("docs/book/src/own-protocol.md");
+    assert_eq!(blocks_of(&chapter, "text"), [story()]);
+}
+
+/// Every schedule is right if an answer names its request, and the explorer finds the planted bug if it does not.
+#[test]
+fn the_explorer_tells_right_from_wrong() {
+    let right = explored::<true>();
+    assert!(right.complete && right.properties.iter().all(|finding| finding.holds), "{right:?}");
+    let wrong = explored::<false>();
+    let broken: Vec<&str> =
+        wrong.properties.iter().filter(|f| f.counterexample.is_some()).map(|f| f.name).collect();
+    assert_eq!(broken, ["at most k inside"]);
+}
+
+/// Three messages an entry, but none for p0; and nobody is left waiting.
+#[test]
+fn the_simulator_counts_three_messages() {
+    for requesters in [3, 16] {
+        let report = simulated(requesters);
+        assert_eq!((report.violations.len(), report.unanswered), (0, 0));
+        assert!(report.messages_per_grant.expect("grants") < 3.01, "{:?}", report.messages);
+    }
+}
+
+/// Junk is refused and changes nothing: strangers, answers of who is not asked, questions to who keeps no queue, a second request.
+#[test]
+fn junk_is_refused() {
+    let mut out = Outbox::new();
+    let [mut desk, mut other] = [0, 1]
+        .map(|me| Coordinator::<true>::start(&Setup { me: NodeId(me), ..Setup::new(3, 1) }, None, &mut out));
+    let mut deliver = |to: &mut Coordinator<true>, from, message| {
+        let before = to.clone();
+        let taken = to.handle(Time::ZERO, Input::Deliver { from: NodeId(from), message }, &mut out);
+        assert!(taken.is_ok() || (*to == before && out.is_empty()), "a refusal changed something");
+        while out.pop().is_some() {}
+        taken
+    };
+    assert_eq!(deliver(&mut desk, 9, Said::Ask(1)), Err(Refusal::Stranger(NodeId(9))));
+    assert_eq!(deliver(&mut desk, 0, Said::Ask(1)), Err(Refusal::Stranger(NodeId(0))));
+    assert_eq!(deliver(&mut other, 2, Said::Enter(1)), Err(Refusal::Junk("only p0 lets in")));
+    assert_eq!(deliver(&mut other, 2, Said::Ask(1)), Err(Refusal::Junk("only p0 is asked")));
+    assert_eq!(deliver(&mut desk, 1, Said::Ask(1)), Ok(()));
+    assert_eq!(deliver(&mut desk, 1, Said::Ask(2)), Err(Refusal::Junk("one request at a time")));
+}
+
+/// Every link of the book leads to a file, and every chapter is in the summary.
+#[test]
+fn links_lead_somewhere() {
+    let folder = root().join("docs/book/src");
+    let summary = read("docs/book/src/SUMMARY.md");
+    for chapter in chapters(&folder) {
+        let name = chapter.file_name().expect("a file").to_string_lossy().into_owned();
+        assert!(
+            name == "SUMMARY.md" || summary.contains(&format!("({name})")),
+            "{name} is not in the summary"
+        );
+        for link in links_of(&fs::read_to_string(&chapter).expect("a chapter")) {
+            let path = link.split('#').next().expect("a first part");
+            assert!(folder.join(path).exists(), "{name}: there is no {link}");
+        }
+    }
+}
+
+/// A link to nowhere and a block that differs would be noticed.
+#[test]
+fn the_readers_of_the_book_read() {
+    let text = "see [`this`](no/such.md) and [that](https://example.org)\n\n```rust\na\n\nb\n```\n\n```text\nc\n```\n";
+    assert_eq!(links_of(text), ["no/such.md"]);
+    assert_eq!(
+        (blocks_of(text, "rust"), blocks_of(text, "text")),
+        (vec!["a\n\nb\n".into()], vec!["c\n".into()])
+    );
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests is a folder of the repository").into()
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn chapters(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("the book").map(|entry| entry.expect("an entry").path());
+    let mut chapters: Vec<PathBuf> =
+        entries.filter(|path| path.extension().is_some_and(|e| e == "md")).collect();
+    chapters.sort();
+    chapters
+}
+
+/// Whether a line belongs to the head of a file: its documentation and imports.
+fn is_head(line: &str) -> bool {
+    ["//!", "use ", "    ", "};"].iter().any(|start| line.starts_with(start)) || line.is_empty()
+}
+
+/// The blocks of code in that language, without their fences.
+fn blocks_of(text: &str, language: &str) -> Vec<String> {
+    let opening = format!("```{language}\n");
+    let parts = text.split(opening.as_str()).skip(1);
+    parts.map(|part| part.split("```").next().expect("a first part").to_owned()).collect()
+}
+
+/// Where the links and pictures outside of code lead to, in this repository.
+fn links_of(text: &str) -> Vec<&str> {
+    let prose = text.split("```").step_by(2);
+    let targets = prose.flat_map(|part| part.split("](").skip(1)).filter_map(|part| part.split_once(')'));
+    targets.map(|(target, _)| target).filter(|target| !target.starts_with("http")).collect()
+}
