@@ -82,6 +82,9 @@ struct RunArgs {
     /// How many runs at once [default: as many as there are cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
+    /// Make all runs anew, also those that are there already
+    #[arg(long)]
+    again: bool,
     /// Make only every N-th run, beginning with the I-th: shares of the work for several machines
     #[arg(long, value_name = "I/N")]
     shard: Option<Shard>,
@@ -165,9 +168,10 @@ impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
         match error {
             RunError::Store(error) => error.into(),
-            RunError::Experiment(_) | RunError::Refused { .. } | RunError::Threads(_) => {
-                Self::Usage(error.to_string())
-            }
+            RunError::Experiment(_)
+            | RunError::Refused { .. }
+            | RunError::Changed { .. }
+            | RunError::Threads(_) => Self::Usage(error.to_string()),
         }
     }
 }

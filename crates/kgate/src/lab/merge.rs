@@ -26,9 +26,11 @@ pub(super) fn run(args: &MergeArgs) -> Outcome {
             parts.entry(name).or_default().push(dir);
         }
     }
+    let mut wrong = 0;
     for (name, dirs) in parts {
         let dir = args.out.join(&name);
         let done = merge::merge(&dirs, &dir, &flags).map_err(Failure::from)?;
+        wrong += done.wrong.len();
         let missing = match done.all - done.there {
             0 => String::new(),
             missing => format!(", {missing} are missing"),
@@ -41,7 +43,7 @@ pub(super) fn run(args: &MergeArgs) -> Outcome {
             dir.display()
         )?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// The results in a folder, by the names of their experiments: its own, or those of the folders in it.

@@ -12,17 +12,25 @@ use crate::{Failure, Outcome};
 
 pub(super) fn run(args: &RunArgs) -> Outcome {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let options = Options { jobs: args.jobs.map_or(cores, usize::from), shard: args.shard, quiet: false };
+    let options = Options {
+        jobs: args.jobs.map_or(cores, usize::from),
+        shard: args.shard,
+        quiet: false,
+        again: args.again,
+    };
     let flags = runner::flags();
     let mut wrong = 0;
+    let mut total = 0.0;
     // All of them are read before the first is run: whoever mistyped the last one does not wait for the others.
-    for experiment in chosen(args)? {
+    let experiments = chosen(args)?;
+    for experiment in &experiments {
         let dir = args.out.join(&experiment.name);
         #[allow(clippy::disallowed_methods)] // How long it took, for people; it goes into no table.
         let start = Instant::now();
-        let done = experiment::run::run(&dir, &experiment, &flags, options, &runner::run)?;
+        let done = experiment::run::run(&dir, experiment, &flags, options, &runner::run)?;
         wrong += done.wrong.len();
         let seconds = start.elapsed().as_secs_f64();
+        total += seconds;
         let report = dir.join(results::REPORT);
         writeln!(
             io::stdout(),
@@ -31,6 +39,9 @@ pub(super) fn run(args: &RunArgs) -> Outcome {
             told(&done),
             report.display()
         )?;
+    }
+    if experiments.len() > 1 {
+        writeln!(io::stdout(), "{} experiments in {total:.1} s", experiments.len())?;
     }
     if let Some(index) = results::write_index(&args.out)? {
         writeln!(io::stdout(), "all verdicts: {}", index.display())?;

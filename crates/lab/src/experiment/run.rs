@@ -63,6 +63,8 @@ pub struct Options {
     pub shard: Option<Shard>,
     /// Without telling how far it is.
     pub quiet: bool,
+    /// Also what is there already.
+    pub again: bool,
 }
 
 /// What came of it.
@@ -97,6 +99,19 @@ pub enum RunError {
         /// The command.
         command: String,
     },
+    /// What is there was made by a kgate that does otherwise.
+    #[error(
+        "{name}: made again, it is another run than the one in {dir}: kgate has changed since. Give --again to make all anew, or \
+         another --out\n  {command}"
+    )]
+    Changed {
+        /// The point.
+        name: String,
+        /// Where the results are.
+        dir: String,
+        /// The command.
+        command: String,
+    },
     /// No threads.
     #[error("cannot start {0} threads: give fewer --jobs")]
     Threads(usize),
@@ -111,7 +126,11 @@ pub fn run(
     runner: &Runner<'_>,
 ) -> Result<Done, RunError> {
     let Plan { points, notes } = grid::plan(experiment, flags)?;
-    let (store, before) = Store::open(dir)?;
+    let (store, mut before) = Store::open(dir)?;
+    if options.again {
+        store.clear()?;
+        before.clear();
+    }
     store::write(&dir.join(store::EXPERIMENT), experiment.text.as_bytes())?;
     let (there, unused) = sorted_out(&points, before);
     let missing = missing(&points, &there, options.shard);
@@ -121,6 +140,9 @@ pub fn run(
         if !there.is_empty() && !missing.is_empty() {
             progress.say(&format!("{} of {} runs are there already", there.len(), points.len()));
         }
+    }
+    if !missing.is_empty() {
+        spot_check(&points, &there, dir, runner)?;
     }
     let made = make(&points, &missing, &store, options.jobs, runner, &progress)?;
     drop(progress);
@@ -156,6 +178,31 @@ pub(super) fn sorted_out(points: &[Point], rows: Vec<Row>) -> (BTreeMap<usize, R
         }
     }
     (there, unused)
+}
+
+/// Makes the smallest run of each protocol that is there once more: runs of two versions of kgate are not to be mixed.
+fn spot_check(
+    points: &[Point],
+    there: &BTreeMap<usize, Row>,
+    dir: &Path,
+    runner: &Runner<'_>,
+) -> Result<(), RunError> {
+    let mut smallest: BTreeMap<Option<&String>, (&Point, &Row)> = BTreeMap::new();
+    for (index, row) in there {
+        let point = &points[*index];
+        let protocol = point.words.iter().skip_while(|word| *word != "--protocol").nth(1);
+        let chosen = smallest.entry(protocol).or_insert((point, row));
+        if point.size < chosen.0.size {
+            *chosen = (point, row);
+        }
+    }
+    for (point, row) in smallest.into_values() {
+        if one(point, runner)? != *row {
+            let dir = dir.display().to_string();
+            return Err(RunError::Changed { name: point.name(), dir, command: point.command() });
+        }
+    }
+    Ok(())
 }
 
 /// What is to be run, the largest first.

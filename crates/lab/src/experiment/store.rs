@@ -103,6 +103,12 @@ impl Store {
         &self.dir
     }
 
+    /// Forgets all runs.
+    pub fn clear(&self) -> Result<(), StoreError> {
+        self.runs.set_len(0).map_err(StoreError::at(&self.dir.join(RUNS)))?;
+        write(&self.dir.join(UNUSED), b"")
+    }
+
     /// Adds a run, in one write.
     pub fn append(&self, row: &Row) -> Result<(), StoreError> {
         (&self.runs).write_all(&line(row)).map_err(StoreError::at(&self.dir.join(RUNS)))
@@ -117,8 +123,10 @@ impl Store {
         let text = |rows: &mut dyn Iterator<Item = &'a Row>| rows.flat_map(line).collect::<Vec<u8>>();
         let unused = text(&mut unused.into_iter());
         let path = self.dir.join(UNUSED);
-        if !unused.is_empty() || path.exists() {
+        if !unused.is_empty() {
             write(&path, &unused)?;
+        } else if path.exists() {
+            std::fs::remove_file(&path).map_err(StoreError::at(&path))?;
         }
         write(&self.dir.join(RUNS), &text(&mut used.into_iter()))
     }

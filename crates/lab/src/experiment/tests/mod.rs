@@ -79,7 +79,7 @@ fn runner(words: &[String]) -> Result<Ran, String> {
 }
 
 fn options(shard: Option<Shard>) -> Options {
-    Options { jobs: 3, shard, quiet: true }
+    Options { jobs: 3, shard, quiet: true, again: false }
 }
 
 fn run_in(dir: &Path, experiment: &Experiment) -> Result<Done, RunError> {

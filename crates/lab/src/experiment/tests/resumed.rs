@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{Folder, files, flags, options, run_in, runner, small};
-use crate::experiment::run::run;
+use crate::experiment::run::{Options, Shard, run};
 use crate::experiment::store::{RUNS, Store};
 use crate::experiment::{Experiment, Ran, StoreError, Taken};
 
@@ -49,6 +49,33 @@ fn only_what_changed_is_run() {
     assert_eq!(files(&dir)["runs.csv"], expected["runs.csv"]);
 }
 
+/// Runs of a protocol that has changed since are not mixed with those of before; `--again` makes all anew.
+#[test]
+fn a_changed_protocol_is_noticed() {
+    let folder = Folder::new("noticed");
+    let half = options(Some(Shard { index: 1, of: 2 }));
+    run(&folder.0, &small(), &flags(), half, &runner).expect("runs");
+    let changed = |words: &[String]| {
+        let mut ran = runner(words)?;
+        if words.contains(&"vcube".to_owned()) {
+            ran.report["hash"] = "0x0".into();
+        }
+        Ok(ran)
+    };
+    let error =
+        run(&folder.0, &small(), &flags(), options(None), &changed).expect_err("another run").to_string();
+    assert!(
+        error.starts_with("low, processes = 8, protocol = vcube, seed 2: made again, it is another run"),
+        "{error}"
+    );
+    let again = Options { again: true, ..options(None) };
+    let done = run(&folder.0, &small(), &flags(), again, &changed).expect("runs");
+    assert_eq!((done.made, done.there), (20, 20));
+    let anew = folder.join("anew");
+    run(&anew, &small(), &flags(), options(None), &changed).expect("runs");
+    assert_eq!(files(&folder.0)["runs.ndjson"], files(&anew)["runs.ndjson"]);
+}
+
 /// A run that is refused is named with its command; no others are begun, and those that were finished are kept.
 #[test]
 fn a_refused_run_is_named() {
@@ -62,7 +89,7 @@ fn a_refused_run_is_named() {
             runner(words)
         }
     };
-    let alone = crate::experiment::run::Options { jobs: 1, ..options(None) };
+    let alone = Options { jobs: 1, ..options(None) };
     let error = run(&folder.0, &small(), &flags(), alone, &refusing).expect_err("a refusal").to_string();
     let expected = "low, processes = 16, protocol = raymond, seed 1: that cannot be\n  kgate sim --protocol raymond --processes 16 --units 3 --fifo --load low --seed 1";
     assert_eq!(error, expected);
