@@ -1,7 +1,9 @@
 //! `kgate lab`: experiments.
 
+mod compare;
 mod list;
 mod merge;
+mod report;
 mod run;
 mod runner;
 
@@ -9,6 +11,7 @@ use std::path::PathBuf;
 
 use clap::builder::BoolishValueParser;
 use clap::{Args, Subcommand};
+use kgate_lab::experiment::results::ResultsError;
 use kgate_lab::experiment::run::{RunError, Shard};
 use kgate_lab::experiment::{ExperimentError, StoreError};
 
@@ -31,7 +34,12 @@ Examples:
     kgate lab run all-protocols --set n=500 --set k=10 --set latency=uniform=0.01..0.05 --out mine
   Split over four machines, and joined:
     kgate lab run vcube-2018 --shard 1/4 --out part1
-    kgate lab merge part1 part2 part3 part4 --out whole";
+    kgate lab merge part1 part2 part3 part4 --out whole
+  What became of what was published, and who obtains fastest in the one with other numbers:
+    kgate lab compare lab-out
+    kgate lab compare mine --by obtaining.mean
+  What differs between two results:
+    kgate lab compare lab-out/vcube-2018 mine/vcube-2018";
 
 #[derive(Debug, Args)]
 pub(crate) struct LabArgs {
@@ -47,6 +55,10 @@ enum LabCommand {
     Run(RunArgs),
     /// Join the results of several shards
     Merge(MergeArgs),
+    /// Show the verdicts on what was published, or who is best; or what differs between two results
+    Compare(CompareArgs),
+    /// Write summary, verdicts, plots and pages once more, from the runs as they are
+    Report(ReportArgs),
 }
 
 #[derive(Debug, Args)]
@@ -89,11 +101,39 @@ struct MergeArgs {
     out: PathBuf,
 }
 
+#[derive(Debug, Args)]
+struct CompareArgs {
+    /// What was --out of a run, or the folder of one experiment in it
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+    /// Other results of the same experiments: shows what differs by more than the 95 % intervals
+    #[arg(value_name = "OTHER")]
+    other: Option<PathBuf>,
+    /// Rank by this metric, a column of runs.csv [default: obtaining.mean, where nothing was published]
+    #[arg(long, value_name = "METRIC", conflicts_with = "other")]
+    by: Option<String>,
+    /// Of that metric, more is better
+    #[arg(long, requires = "by")]
+    most: bool,
+    /// Print one JSON object
+    #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_JSON")]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct ReportArgs {
+    /// What was --out of a run, or the folder of one experiment in it
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+}
+
 pub(crate) fn run(args: &LabArgs) -> Outcome {
     match &args.command {
         LabCommand::List(args) => list::run(args),
         LabCommand::Run(args) => run::run(args),
         LabCommand::Merge(args) => merge::run(args),
+        LabCommand::Compare(args) => compare::run(args),
+        LabCommand::Report(args) => report::run(args),
     }
 }
 
@@ -102,6 +142,15 @@ impl From<StoreError> for Failure {
         match error {
             StoreError::Io { .. } => Self::Broken(error.into()),
             StoreError::Busy(_) | StoreError::Broken { .. } => Self::Usage(error.to_string()),
+        }
+    }
+}
+
+impl From<ResultsError> for Failure {
+    fn from(error: ResultsError) -> Self {
+        match error {
+            ResultsError::Store(error) => error.into(),
+            ResultsError::None(_) | ResultsError::Experiment { .. } => Self::Usage(error.to_string()),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use kgate_lab::experiment::run::{Done, Options};
-use kgate_lab::experiment::{self, Experiment, Taken, builtin};
+use kgate_lab::experiment::{self, Experiment, Taken, builtin, results};
 
 use super::{RunArgs, runner};
 use crate::{Failure, Outcome};
@@ -23,7 +23,17 @@ pub(super) fn run(args: &RunArgs) -> Outcome {
         let done = experiment::run::run(&dir, &experiment, &flags, options, &runner::run)?;
         wrong += done.wrong.len();
         let seconds = start.elapsed().as_secs_f64();
-        writeln!(io::stdout(), "{}: {} in {seconds:.1} s; {}", experiment.name, told(&done), dir.display())?;
+        let report = dir.join(results::REPORT);
+        writeln!(
+            io::stdout(),
+            "{}: {} in {seconds:.1} s; {}",
+            experiment.name,
+            told(&done),
+            report.display()
+        )?;
+    }
+    if let Some(index) = results::write_index(&args.out)? {
+        writeln!(io::stdout(), "all verdicts: {}", index.display())?;
     }
     Ok(if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -2,30 +2,41 @@
 //!
 //! - [`file`](mod@file): an experiment as a file; [`parse`]: reading one; [`builtin`]: those that come with kgate;
 //! - [`grid`]: the command lines of its runs; [`run`](mod@run): making them; [`metrics`]: what a report says, as numbers;
-//! - [`row`]: a finished run; [`store`]: finished runs on disk; [`tables`]: the same for other programs.
+//! - [`row`]: a finished run; [`store`]: finished runs on disk; [`tables`]: the same for other programs;
+//! - [`summary`]: what several runs say together; [`facts`]: verdicts on what was published; [`number`]: numbers for people;
+//! - [`plot`]: figures; [`report`]: a page for people; [`results`]: a folder of results, read and written; [`compare`]: who is best, what differs.
 
 use std::path::Path;
 
 pub mod builtin;
+pub mod compare;
+pub mod facts;
 pub mod file;
 pub mod grid;
 pub mod merge;
 pub mod metrics;
+pub mod number;
 pub mod parse;
+pub mod plot;
 pub mod progress;
+pub mod report;
+pub mod results;
 pub mod row;
 pub mod run;
 pub mod store;
+pub mod summary;
 pub mod tables;
 
 pub use file::{Experiment, Taken};
 pub use grid::{Flags, Point};
 pub use parse::ExperimentError;
+pub use results::Results;
 pub use row::{Mean, Row};
 pub use run::{Ran, Runner};
 pub use store::StoreError;
 
 /// Writes everything that is made of the runs, which are in the order of the grids.
 pub fn finish(dir: &Path, experiment: &Experiment, rows: &[Row]) -> Result<(), StoreError> {
-    tables::write(dir, experiment, rows)
+    tables::write(dir, experiment, rows)?;
+    results::Results::of(experiment.clone(), rows).write(dir)
 }

@@ -1,0 +1,187 @@
+//! What a plot shows, without any drawing: curves with points, and their two axes.
+
+use std::collections::BTreeSet;
+
+use super::super::Mean;
+use super::super::file::Plot;
+use super::super::summary::Cell;
+use super::axis::Axis;
+
+/// What is drawn.
+#[derive(Clone, Debug)]
+pub(super) struct Figure {
+    /// The horizontal axis.
+    pub(super) x: Axis,
+    /// The vertical axis.
+    pub(super) y: Axis,
+    /// The curves, in the order of the file.
+    pub(super) curves: Vec<Curve>,
+    /// Points that have no place on the axes: zero on a logarithmic one.
+    pub(super) left_out: usize,
+}
+
+/// A curve.
+#[derive(Clone, Debug)]
+pub(super) struct Curve {
+    /// What the legend calls it.
+    pub(super) name: String,
+    /// Which of the looks it has: the same for the same value in all plots of a grid.
+    pub(super) look: usize,
+    /// A published one.
+    pub(super) published: bool,
+    /// A course over time: many points, no markers at each.
+    pub(super) course: bool,
+    /// The points, from left to right.
+    pub(super) points: Vec<Point>,
+}
+
+/// A point with its interval.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Point {
+    /// Where.
+    pub(super) x: f64,
+    /// The mean.
+    pub(super) y: f64,
+    /// Half of its interval, if it has one.
+    pub(super) half: Option<f64>,
+}
+
+/// The horizontal axis that is no parameter.
+const TIME: &str = "time";
+
+/// What a plot shows of these cells.
+pub(super) fn figure(plot: &Plot, cells: &[Cell]) -> Figure {
+    let grid: Vec<&Cell> = cells.iter().filter(|cell| cell.grid == plot.grid).collect();
+    let fits = |cell: &&&Cell| {
+        let is = |name: &String, label: &str| cell.at.get(name).is_some_and(|at| at == label);
+        plot.only.iter().all(|(name, words)| words.0.iter().any(|word| is(name, &word.0)))
+    };
+    let shown: Vec<&Cell> = grid.iter().filter(fits).copied().collect();
+    let names = names_of_x(plot, &shown);
+    let mut curves: Vec<Curve> = Vec::new();
+    for cell in &shown {
+        let name = curve_name(plot, cell, &shown);
+        let place = curves.iter().position(|curve| curve.name == name).unwrap_or_else(|| {
+            let look = look(plot, cell, &grid, curves.len());
+            curves.push(Curve { name, look, published: false, course: plot.x == TIME, points: Vec::new() });
+            curves.len() - 1
+        });
+        curves[place].points.extend(points(plot, cell, names.as_deref()));
+    }
+    if !plot.published.is_empty() {
+        let points = plot.published.iter().map(|&(x, y)| Point { x, y, half: None }).collect();
+        curves.push(Curve { name: "published".into(), look: 0, published: true, course: false, points });
+    }
+    for curve in &mut curves {
+        curve.points.sort_by(|a, b| a.x.total_cmp(&b.x));
+    }
+    curves.retain(|curve| !curve.points.is_empty());
+    let (x, y) = axes(plot, &curves, names.as_deref());
+    let mut left_out = 0;
+    for curve in &mut curves {
+        let all = curve.points.len();
+        curve.points.retain(|point| x.place(point.x).is_some() && y.place(point.y).is_some());
+        left_out += all - curve.points.len();
+    }
+    Figure { x, y, curves, left_out }
+}
+
+/// The labels of a horizontal axis whose values are no numbers.
+fn names_of_x(plot: &Plot, shown: &[&Cell]) -> Option<Vec<String>> {
+    let mut names: Vec<String> = Vec::new();
+    for label in shown.iter().filter_map(|cell| cell.at.get(&plot.x)) {
+        if !names.contains(label) {
+            names.push(label.clone());
+        }
+    }
+    let numbers = names.iter().all(|name| name.parse::<f64>().is_ok_and(f64::is_finite));
+    (!numbers && plot.x != TIME).then_some(names)
+}
+
+/// The value of the plot's series, and of whatever else differs among the cells that are shown.
+fn curve_name(plot: &Plot, cell: &Cell, shown: &[&Cell]) -> String {
+    let differs = |name: &&String| {
+        let labels: BTreeSet<_> = shown.iter().map(|cell| cell.at.get(*name)).collect();
+        **name != plot.x && **name != plot.series && labels.len() > 1
+    };
+    let mut words: Vec<String> = cell.at.get(&plot.series).into_iter().cloned().collect();
+    words.extend(cell.at.keys().filter(differs).map(|name| format!("{name} {}", cell.at[name])));
+    if words.is_empty() { "measured".into() } else { words.join(", ") }
+}
+
+/// The place of the series' value among all values that the grid has, so that a protocol looks alike everywhere; where a value has
+/// several curves, the place of the curve.
+fn look(plot: &Plot, cell: &Cell, grid: &[&Cell], curve: usize) -> usize {
+    let mut labels: Vec<&String> = Vec::new();
+    for label in grid.iter().filter_map(|cell| cell.at.get(&plot.series)) {
+        if !labels.contains(&label) {
+            labels.push(label);
+        }
+    }
+    let open = |name: &&String| {
+        **name != plot.x
+            && **name != plot.series
+            && plot.only.get(*name).is_none_or(|words| words.0.len() > 1)
+    };
+    let alone = cell
+        .at
+        .keys()
+        .filter(open)
+        .all(|name| grid.iter().all(|other| other.at.get(name) == cell.at.get(name)));
+    let place = cell.at.get(&plot.series).and_then(|label| labels.iter().position(|other| *other == label));
+    place.filter(|_| alone).unwrap_or(curve)
+}
+
+fn points(plot: &Plot, cell: &Cell, names: Option<&[String]>) -> Vec<Point> {
+    let point = |x: f64, mean: &Mean| Point { x, y: mean.mean, half: mean.half };
+    if plot.x == TIME {
+        let step = cell.step(&plot.y);
+        let means = cell.courses.get(&plot.y).map_or(&[][..], Vec::as_slice);
+        #[allow(clippy::cast_precision_loss)] // Courses are short.
+        return means
+            .iter()
+            .enumerate()
+            .map(|(place, mean)| point((place as f64 + 0.5) * step, mean))
+            .collect();
+    }
+    let (Some(label), Some(mean)) = (cell.at.get(&plot.x), cell.metric(&plot.y)) else { return Vec::new() };
+    #[allow(clippy::cast_precision_loss)] // A few names.
+    let x = match names {
+        Some(names) => names.iter().position(|name| name == label).map(|place| place as f64),
+        None => label.parse().ok(),
+    };
+    x.map(|x| point(x, &mean)).into_iter().collect()
+}
+
+fn axes(plot: &Plot, curves: &[Curve], names: Option<&[String]>) -> (Axis, Axis) {
+    let points = || curves.iter().flat_map(|curve| &curve.points);
+    let mut across: Vec<f64> = points().map(|point| point.x).collect();
+    across.sort_by(f64::total_cmp);
+    across.dedup();
+    let x = match names {
+        Some(names) => Axis::of_names(names),
+        None if plot.x == TIME => Axis::time(&across),
+        None if plot.log_x => {
+            across.retain(|value| *value > 0.0);
+            Axis::of_values(&across)
+        }
+        None => Axis::linear(&across),
+    };
+    let reach = |point: &Point| {
+        let half = if curves.iter().any(|curve| curve.course) { 0.0 } else { point.half.unwrap_or(0.0) };
+        // What is counted is never below zero, whatever its interval says.
+        let low = if point.y >= 0.0 { (point.y - half).max(0.0) } else { point.y - half };
+        [low, point.y, point.y + half]
+    };
+    let mut up: Vec<f64> = points().flat_map(reach).collect();
+    let y = if plot.log_y {
+        // An interval that reaches to zero or below has no lower end on this axis.
+        up.retain(|value| *value > 0.0);
+        let least = points().map(|point| point.y).filter(|y| *y > 0.0).fold(f64::INFINITY, f64::min);
+        up.retain(|value| *value >= least / 3.0);
+        Axis::log(&up)
+    } else {
+        Axis::linear(&up)
+    };
+    (x, y)
+}

@@ -1,0 +1,241 @@
+//! Plots as SVG that look like a paper's figures.
+//!
+//! White ground, thin axes with units, a light grid, 95 % intervals as error bars, and a legend outside of the data. Curves differ by colour
+//! (Okabe and Ito's palette, which colour-blind readers can tell apart), by marker and by dashes, so that they survive black and white print. What
+//! lies exactly upon another curve is thinner than it, so that both are seen.
+//!
+//! - `curves.rs`: what is shown; `axis.rs`: scales and ticks; `look.rs`: colours, markers, dashes. Here it is drawn. The same runs give the same bytes.
+
+mod axis;
+mod curves;
+mod look;
+
+#[cfg(test)]
+mod tests;
+
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use super::file::Plot;
+use super::summary::Cell;
+use curves::{Curve, Figure, figure};
+use look::{Look, PUBLISHED};
+
+type Sheet<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
+
+/// A drawn plot.
+#[derive(Clone, Debug)]
+pub struct Drawing {
+    /// The SVG.
+    pub svg: String,
+    /// What a reader should know of it: what could not be drawn.
+    pub note: Option<String>,
+}
+
+/// Places are whole numbers, so it is drawn twice as large as it is shown.
+const SCALE: u32 = 2;
+const INK: RGBColor = RGBColor(34, 34, 34);
+const GRID: RGBColor = RGBColor(226, 226, 226);
+const FRAME: RGBColor = RGBColor(90, 90, 90);
+/// Sizes of letters, in places.
+const SMALL: f64 = 32.0;
+const MIDDLE: f64 = 35.0;
+const LARGE: f64 = 40.0;
+
+/// Where things are on the sheet.
+struct Layout {
+    width: i32,
+    height: i32,
+    left: i32,
+    right: i32,
+    top: i32,
+    bottom: i32,
+    /// The legend's corner, and how far its lines are apart.
+    legend: (i32, i32),
+    line: i32,
+}
+
+impl Layout {
+    /// The legend is on the right, unless its names are long: then it is below.
+    fn of(figure: &Figure) -> Self {
+        const PLOT: (i32, i32) = (1160, 640);
+        const LETTER: i32 = 15;
+        let letters = |text: &String| i32::try_from(text.chars().count()).unwrap_or(i32::MAX / 64);
+        let ticks = figure.y.ticks.iter().map(|(_, label)| letters(label)).max().unwrap_or(1);
+        let names = figure.curves.iter().map(|curve| letters(&curve.name)).max().unwrap_or(0);
+        let lines = i32::try_from(figure.curves.len()).unwrap_or(0);
+        let (left, top, line) = (100 + ticks * LETTER, 96, 46);
+        let (right, bottom) = (left + PLOT.0, top + PLOT.1);
+        let beside = names <= 22;
+        let (width, height) = if beside {
+            (right + 140 + names * LETTER, (bottom + 140).max(top + lines * line + 40))
+        } else {
+            (right + 40, bottom + 160 + lines * line)
+        };
+        let legend = if beside { (right + 36, top + 24) } else { (left, bottom + 156) };
+        Self { width, height, left, right, top, bottom, legend, line }
+    }
+
+    #[allow(clippy::cast_possible_truncation)] // Within the sheet.
+    fn at(&self, across: f64, up: f64) -> (i32, i32) {
+        let x = f64::from(self.left) + across * f64::from(self.right - self.left);
+        let y = f64::from(self.bottom) - up * f64::from(self.bottom - self.top);
+        (x.round() as i32, y.round() as i32)
+    }
+}
+
+/// Draws a plot of these cells.
+pub fn draw(plot: &Plot, cells: &[Cell]) -> Result<Drawing, String> {
+    let figure = figure(plot, cells);
+    let layout = Layout::of(&figure);
+    let mut svg = String::new();
+    let size = (layout.width.unsigned_abs(), layout.height.unsigned_abs());
+    {
+        let sheet = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+        on_sheet(&sheet, plot, &figure, &layout)
+            .map_err(|error| format!("the plot {}: {error}", plot.name))?;
+    }
+    let note = match figure.left_out {
+        _ if figure.curves.is_empty() => Some("Nothing was run for this plot.".into()),
+        0 => None,
+        1 => Some("One point is zero and has no place on a logarithmic axis.".into()),
+        some => Some(format!("{some} points are zero and have no place on a logarithmic axis.")),
+    };
+    Ok(Drawing { svg: described(&svg, plot, &figure, size), note })
+}
+
+fn on_sheet(sheet: &Sheet<'_>, plot: &Plot, figure: &Figure, layout: &Layout) -> Drawn {
+    sheet.fill(&WHITE)?;
+    axes(sheet, plot, figure, layout)?;
+    for curve in &figure.curves {
+        draw_curve(sheet, figure, layout, curve)?;
+    }
+    legend(sheet, figure, layout)?;
+    if figure.curves.is_empty() {
+        let middle = layout.at(0.5, 0.5);
+        text(sheet, "nothing was run for this plot", middle, MIDDLE, (HPos::Center, VPos::Center))?;
+    }
+    sheet.present()
+}
+
+fn axes(sheet: &Sheet<'_>, plot: &Plot, figure: &Figure, layout: &Layout) -> Drawn {
+    let grid = GRID.stroke_width(2);
+    let frame = FRAME.stroke_width(2);
+    for (value, label) in &figure.x.ticks {
+        let Some(place) = figure.x.place(*value) else { continue };
+        let (x, bottom) = layout.at(place, 0.0);
+        sheet.draw(&PathElement::new(vec![(x, layout.top), (x, bottom)], grid))?;
+        sheet.draw(&PathElement::new(vec![(x, bottom), (x, bottom + 10)], frame))?;
+        text(sheet, label, (x, bottom + 18), SMALL, (HPos::Center, VPos::Top))?;
+    }
+    for (value, label) in &figure.y.ticks {
+        let Some(place) = figure.y.place(*value) else { continue };
+        let (left, y) = layout.at(0.0, place);
+        sheet.draw(&PathElement::new(vec![(left, y), (layout.right, y)], grid))?;
+        sheet.draw(&PathElement::new(vec![(left - 10, y), (left, y)], frame))?;
+        text(sheet, label, (left - 18, y), SMALL, (HPos::Right, VPos::Center))?;
+    }
+    let corners = [(layout.left, layout.top), (layout.left, layout.bottom), (layout.right, layout.bottom)];
+    sheet.draw(&PathElement::new(corners, frame))?;
+    let middle = ((layout.left + layout.right) / 2, (layout.top + layout.bottom) / 2);
+    let title = TextStyle::from(("sans-serif", LARGE).into_font().style(FontStyle::Bold)).color(&INK);
+    let title = title.pos(Pos::new(HPos::Left, VPos::Top));
+    sheet.draw(&Text::new(plot.title.clone(), (layout.left, 26), title))?;
+    text(sheet, &plot.x_label, (middle.0, layout.bottom + 72), MIDDLE, (HPos::Center, VPos::Top))?;
+    let upright = ("sans-serif", MIDDLE).into_font().transform(FontTransform::Rotate270);
+    let upright = TextStyle::from(upright).color(&INK).pos(Pos::new(HPos::Center, VPos::Top));
+    sheet.draw(&Text::new(plot.y_label.clone(), (22, middle.1), upright))
+}
+
+fn draw_curve(sheet: &Sheet<'_>, figure: &Figure, layout: &Layout, curve: &Curve) -> Drawn {
+    let look = look_of(curve);
+    let place = |x: f64, y: f64| Some(layout.at(figure.x.place(x)?, figure.y.place(y)?));
+    let line: Vec<_> = curve.points.iter().filter_map(|point| place(point.x, point.y)).collect();
+    for piece in look::dashed(&line, look.dashes) {
+        sheet.draw(&PathElement::new(piece, look.colour.stroke_width(look.width)))?;
+    }
+    if curve.course {
+        // A marker now and then tells curves apart without covering them.
+        let every = (line.len() / 8).max(1);
+        let from = (curve.look * every / 8).min(every - 1);
+        return line.iter().skip(from).step_by(every).try_for_each(|&at| marker(sheet, at, look));
+    }
+    for point in &curve.points {
+        let half = point.half.unwrap_or(0.0);
+        let ends = (
+            place(point.x, point.y + half),
+            place(point.x, point.y - half).or(place(point.x, f64::MIN_POSITIVE)),
+        );
+        if let (true, (Some(top), Some(bottom))) = (half > 0.0, ends) {
+            let thin = look.colour.stroke_width(3);
+            sheet.draw(&PathElement::new(vec![top, bottom], thin))?;
+            for (x, y) in [top, bottom] {
+                sheet.draw(&PathElement::new(vec![(x - 9, y), (x + 9, y)], thin))?;
+            }
+        }
+    }
+    line.iter().try_for_each(|&at| marker(sheet, at, look))
+}
+
+fn legend(sheet: &Sheet<'_>, figure: &Figure, layout: &Layout) -> Drawn {
+    let (left, mut y) = layout.legend;
+    for curve in &figure.curves {
+        let look = look_of(curve);
+        for piece in look::dashed(&[(left, y), (left + 76, y)], look.dashes) {
+            sheet.draw(&PathElement::new(piece, look.colour.stroke_width(look.width)))?;
+        }
+        marker(sheet, (left + 38, y), look)?;
+        text(sheet, &curve.name, (left + 92, y), SMALL, (HPos::Left, VPos::Center))?;
+        y += layout.line;
+    }
+    Ok(())
+}
+
+fn look_of(curve: &Curve) -> Look {
+    if curve.published { PUBLISHED } else { Look::of(curve.look) }
+}
+
+fn marker(sheet: &Sheet<'_>, (x, y): (i32, i32), look: Look) -> Drawn {
+    let corners: Vec<_> = look.corners().into_iter().map(|(dx, dy)| (x + dx, y + dy)).collect();
+    let edge = look.colour.stroke_width(4);
+    if corners.is_empty() {
+        let radius = look.size.unsigned_abs();
+        sheet.draw(&Circle::new(
+            (x, y),
+            radius,
+            if look.open { WHITE.filled() } else { look.colour.filled() },
+        ))?;
+        return sheet.draw(&Circle::new((x, y), radius, edge));
+    }
+    let fill = if look.open { WHITE } else { look.colour };
+    sheet.draw(&Polygon::new(corners.clone(), fill.filled()))?;
+    let closed: Vec<_> = corners.iter().chain(corners.first()).copied().collect();
+    sheet.draw(&PathElement::new(closed, edge))
+}
+
+fn text(sheet: &Sheet<'_>, words: &str, at: (i32, i32), size: f64, (h, v): (HPos, VPos)) -> Drawn {
+    let style = TextStyle::from(("sans-serif", size).into_font()).color(&INK).pos(Pos::new(h, v));
+    sheet.draw(&Text::new(words.to_owned(), at, style))
+}
+
+/// The SVG with a title and a description for those who cannot see it, at the size at which it is shown.
+fn described(svg: &str, plot: &Plot, figure: &Figure, (width, height): (u32, u32)) -> String {
+    let escape = super::report::escape;
+    let names: Vec<_> = figure.curves.iter().map(|curve| curve.name.as_str()).collect();
+    let head = format!(
+        "<svg width=\"{}\" height=\"{}\" viewBox=\"0 0 {width} {height}\" xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" \
+         aria-labelledby=\"{name}-title {name}-desc\">\n<title id=\"{name}-title\">{}</title>\n<desc id=\"{name}-desc\">{} over {}; \
+         curves: {}</desc>\n",
+        width / SCALE,
+        height / SCALE,
+        escape(&plot.title),
+        escape(&plot.y_label),
+        escape(&plot.x_label),
+        escape(&names.join(", ")),
+        name = escape(&plot.name),
+    );
+    let body = svg.split_once(">\n").map_or(svg, |(_, body)| body);
+    head + body
+}
