@@ -1,4 +1,4 @@
-//! timer-free-2009, section 5: ten clusters of ten processes, k = 10, alpha = 2 s. Facts: `docs/REPRODUCTION.md`.
+//! timer-free-2009, section 5: ten clusters of ten processes, k = 10, alpha = 2 s. Facts: `experiments/timer-free-2009.toml`.
 
 use kgate_core::{NodeId, Span};
 use kgate_sim::{Crash, Load, Report, Think};
