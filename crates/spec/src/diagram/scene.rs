@@ -343,7 +343,7 @@ impl Load {
     fn takes(&mut self, last: NodeId, now: Time, most: usize) -> bool {
         self.signs += 1;
         *self.by_last.entry(last).or_default() += 1;
-        if self.nearly.is_none() && self.signs * 10 > most as u64 * 9 {
+        if self.nearly.is_none() && self.signs > most as u64 / 10 * 9 {
             self.nearly = Some(now);
         }
         self.signs <= most as u64

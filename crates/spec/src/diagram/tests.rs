@@ -3,8 +3,10 @@
 use kgate_core::{NodeId, Time};
 
 use super::label::{Area, Arrow, Taken, short};
-use super::scene::{End, Scene, Sign};
+use super::scene::{Absence, End, Scene, Sign, Teller};
+use super::{Canvas, MOST_SIGNS, TooMuch};
 use crate::told::{Run, Told, What};
+use crate::view::View;
 
 fn told(events: Vec<(u64, u32, What)>) -> Vec<Told> {
     events.into_iter().map(|(t, node, what)| Told { t: Time(t), node: NodeId(node), what }).collect()
@@ -24,6 +26,13 @@ fn deliver(from: u32) -> What {
     What::Deliver { kind: "reply".into(), from: NodeId(from), message: "Reply".into() }
 }
 
+/// All of it, each moment a column.
+fn scene(events: Vec<(u64, u32, What)>) -> Scene {
+    let mut teller = Teller::new(&run(), &View::default(), usize::MAX, true);
+    told(events).iter().for_each(|told| assert!(teller.see(told)));
+    teller.end().expect("nothing is too much")
+}
+
 fn run() -> Run {
     Run { protocol: "x<y".into(), n: 3, k: 1 }
 }
@@ -41,13 +50,13 @@ fn arrivals_find_their_sends() {
         (9, 1, lost),
         (9, 1, deliver(2)),
     ];
-    let scene = Scene::new(&run(), &told(events));
-    assert_eq!((scene.columns(), scene.kinds.len()), (5, 1), "a column a moment");
-    let ways: Vec<(usize, End)> = scene.messages.iter().map(|message| (message.sent, message.end)).collect();
-    assert!(ways == [(0, End::Arrived(3)), (1, End::Lost(4)), (0, End::Open)]);
+    let scene = scene(events);
+    assert_eq!((scene.times.len(), scene.kinds.len()), (5, 1), "a column a moment");
+    let ways: Vec<(u64, End)> = scene.messages.iter().map(|message| (message.sent.0, message.end)).collect();
+    assert_eq!(ways, [(1, End::Arrived(Time(5))), (2, End::Lost(Time(9))), (1, End::Open)]);
 }
 
-/// Waiting ends with the entry, inside with the exit, both with a crash; what has not ended reaches to the edge.
+/// Waiting ends with the entry, inside with the exit, both with a crash; who waited waits on after it. What has not ended reaches to the edge.
 #[test]
 fn bars_and_marks() {
     let granted = || What::Granted { slots: vec![], fence: None, grant: None };
@@ -61,13 +70,19 @@ fn bars_and_marks() {
         (6, 2, What::Acquire { weight: 1 }),
         (7, 2, What::Suspected { whom: NodeId(1) }),
     ];
-    let scene = Scene::new(&run(), &told(events));
+    let scene = scene(events);
     let bars: Vec<_> =
-        scene.bars.iter().map(|bar| (bar.node.0, bar.from, bar.until, bar.inside, bar.open)).collect();
-    let expected =
-        [(0, 0, 1, false, false), (0, 1, 2, true, false), (1, 3, 4, false, false), (2, 5, 6, false, true)];
+        scene.bars.iter().map(|bar| (bar.node.0, bar.from.0, bar.until.0, bar.inside, bar.open)).collect();
+    let expected = [
+        (0, 1, 2, false, false),
+        (0, 2, 3, true, false),
+        (1, 4, 5, false, false),
+        (1, 6, 7, false, true),
+        (2, 6, 7, false, true),
+    ];
     assert_eq!(bars, expected);
-    assert_eq!(scene.down, [(NodeId(1), 4, Some(5))]);
+    let down = Absence { node: NodeId(1), from: Time(5), until: Some(Time(6)), stopped: false };
+    assert_eq!(scene.absences, [down]);
     assert!(scene.marks.iter().map(|mark| mark.sign).eq([Sign::Crash, Sign::Restart, Sign::Suspicion]));
 }
 
@@ -112,10 +127,83 @@ fn short_labels() {
 fn labels_give_way() {
     let mut taken = Taken::default();
     let at = |x: f64| Area { x, y: 0.0, width: 10.0, height: 10.0 };
-    assert_eq!(taken.place(None, [at(0.0), at(50.0)].into_iter()), at(0.0));
-    assert_eq!(taken.place(None, [at(5.0), at(50.0)].into_iter()), at(50.0));
-    assert_eq!(taken.place(None, [at(2.0), at(48.0), at(8.0)].into_iter()), at(8.0));
+    assert_eq!(taken.place(None, true, [at(0.0), at(50.0)].into_iter()), Some(at(0.0)));
+    assert_eq!(taken.place(None, true, [at(5.0), at(50.0)].into_iter()), Some(at(50.0)));
+    assert_eq!(taken.place(None, true, [at(2.0), at(48.0), at(8.0)].into_iter()), Some(at(8.0)));
+    assert_eq!(
+        taken.place(None, false, [at(2.0)].into_iter()),
+        None,
+        "rather none than one that hides something"
+    );
     taken.take_arrow(7, &Arrow { from: (100.0, 5.0), bend: (110.0, 5.0), to: (120.0, 5.0) });
-    assert_eq!(taken.place(None, [at(100.0), at(200.0)].into_iter()), at(200.0));
-    assert_eq!(taken.place(Some(7), [at(100.0), at(300.0)].into_iter()), at(100.0));
+    assert_eq!(taken.place(None, true, [at(100.0), at(200.0)].into_iter()), Some(at(200.0)));
+    assert_eq!(taken.place(Some(7), true, [at(100.0), at(300.0)].into_iter()), Some(at(100.0)));
+}
+
+const UNIT: u64 = 1_000_000_000;
+
+/// p0 and p1 talk once a time unit, p1 is inside for half of each.
+fn long_run(units: u64) -> Vec<Told> {
+    let of = |unit: u64| {
+        let t = unit * UNIT;
+        let granted = What::Granted { slots: vec![], fence: None, grant: None };
+        vec![
+            (t, 1, What::Acquire { weight: 1 }),
+            (t, 0, send(1)),
+            (t + UNIT / 4, 1, deliver(0)),
+            (t + UNIT / 4, 1, granted),
+            (t + UNIT * 3 / 4, 1, What::Release { grant: None }),
+        ]
+    };
+    told((0..units).flat_map(of).collect())
+}
+
+fn picture(told: &[Told], window: &str, shown: &str) -> Result<String, TooMuch> {
+    let part = |text: &str| !text.is_empty();
+    let view = View {
+        window: if part(window) { window.parse().expect("a window") } else { View::default().window },
+        shown: if part(shown) { shown.parse().expect("processes") } else { View::default().shown },
+    };
+    let mut canvas = Canvas::new(&run(), &view)?;
+    let _ = told.iter().take_while(|told| canvas.see(told)).count();
+    canvas.finish("title")
+}
+
+/// Every message of the window has its arrow, every stay inside its bar, whether or not they end in it; nothing else has.
+#[test]
+fn a_window_has_what_is_in_it() {
+    let told = long_run(20);
+    let count = |svg: &str, part: &str| svg.matches(part).count();
+    let inside = format!("fill=\"{}\"", super::svg::INSIDE);
+    let all = picture(&told, "", "").expect("it fits");
+    assert_eq!(
+        (count(&all, "class=\"message\""), count(&all, &inside)),
+        (20, 20 + 1),
+        "one bar is the legend's"
+    );
+    // Sent at 5, 6, 7 and 8; the one of 5 is under way when the window opens, the one of 8 when it closes.
+    let part = picture(&told, "5.1..8.1", "").expect("it fits");
+    assert_eq!((count(&part, "class=\"message\""), count(&part, &inside)), (4, 3 + 1));
+    assert!(part.contains("sent at 5, arrives at 5.25") && part.contains("sent at 8, arrives at 8.25"));
+    let heads = count(&part, "marker-end") - 1;
+    assert_eq!(heads, 3, "the last one does not arrive in the picture");
+    let alone = picture(&told, "", "1..2").expect("it fits");
+    assert_eq!((count(&alone, "class=\"message\""), count(&alone, &inside)), (0, 20 + 1));
+    assert!(!alone.contains(">p0<") && alone.contains(">p1<") && alone.contains(">p2<"));
+    assert!(picture(&[], "", "").expect("nothing at all").ends_with("</svg>\n"));
+}
+
+/// What is too much is refused, and what the refusal says would fit does fit.
+#[test]
+fn a_refusal_tells_what_fits() {
+    let told = long_run(5000);
+    let why = picture(&told, "100..", "").expect_err("too much");
+    let TooMuch::Signs { signs, window: Some((from, until)), processes: None, .. } = &why else {
+        panic!("{why}")
+    };
+    assert!(*signs > MOST_SIGNS as u64 && from.0 == 100 * UNIT, "{why}");
+    assert!(why.to_string().contains(&format!("--window 100..{until} would fit")), "{why}");
+    picture(&told, &format!("{from}..{until}"), "").expect("it fits, as it was told");
+    assert!(until.0 > 500 * UNIT, "and is not needlessly short: {until}");
+    assert_eq!(picture(&told, "", "7..9"), Err(TooMuch::Nobody(3)));
 }

@@ -67,4 +67,10 @@ impl Clocks {
         }
         clock
     }
+
+    /// A bug to plant: what was sent is forgotten.
+    #[cfg(test)]
+    pub(super) fn forget(&mut self) {
+        self.channels = Channels::default();
+    }
 }
