@@ -163,6 +163,8 @@ pub struct Plot {
     pub y: String,
     /// The parameter with a curve for each of its values.
     pub series: String,
+    /// What stands above the names of the curves, if not the parameter's own name.
+    pub series_label: Option<String>,
     /// Which runs: each parameter named here has one of these values.
     #[serde(default)]
     pub only: Selection,

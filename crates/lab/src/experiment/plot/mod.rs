@@ -55,27 +55,38 @@ struct Layout {
     /// The legend's corner, and how far its lines are apart.
     legend: (i32, i32),
     line: i32,
+    /// What stands above it, in as many lines as it needs.
+    title: Vec<String>,
+    /// What stands above the legend: which parameter the curves differ by, unless their names say so.
+    heading: Option<String>,
 }
 
 impl Layout {
     /// The legend is on the right, unless its names are long: then it is below.
-    fn of(figure: &Figure) -> Self {
+    fn of(plot: &Plot, figure: &Figure) -> Self {
         const PLOT: (i32, i32) = (1160, 640);
         const LETTER: i32 = 15;
+        const TITLE_LETTER: i32 = 22;
         let letters = |text: &String| i32::try_from(text.chars().count()).unwrap_or(i32::MAX / 64);
         let ticks = figure.y.ticks.iter().map(|(_, label)| letters(label)).max().unwrap_or(1);
+        let heading =
+            (plot.series != "protocol").then(|| plot.series_label.clone().unwrap_or(plot.series.clone()));
         let names = figure.curves.iter().map(|curve| letters(&curve.name)).max().unwrap_or(0);
-        let lines = i32::try_from(figure.curves.len()).unwrap_or(0);
-        let (left, top, line) = (100 + ticks * LETTER, 96, 46);
-        let (right, bottom) = (left + PLOT.0, top + PLOT.1);
+        let names = names.max(heading.as_ref().map_or(0, letters) - 6);
+        let lines = i32::try_from(figure.curves.len()).unwrap_or(0) + i32::from(heading.is_some());
+        let (left, line) = (100 + ticks * LETTER, 46);
+        let right = left + PLOT.0;
         let beside = names <= 22;
-        let (width, height) = if beside {
-            (right + 140 + names * LETTER, (bottom + 140).max(top + lines * line + 40))
+        let width = if beside { right + 140 + names * LETTER } else { right + 40 };
+        let title = wrapped(&plot.title, (width - left) / TITLE_LETTER);
+        let top = 50 + 46 * i32::try_from(title.len()).unwrap_or(1);
+        let bottom = top + PLOT.1;
+        let (height, legend) = if beside {
+            ((bottom + 140).max(top + lines * line + 40), (right + 36, top + 24))
         } else {
-            (right + 40, bottom + 160 + lines * line)
+            (bottom + 160 + lines * line, (left, bottom + 156))
         };
-        let legend = if beside { (right + 36, top + 24) } else { (left, bottom + 156) };
-        Self { width, height, left, right, top, bottom, legend, line }
+        Self { width, height, left, right, top, bottom, legend, line, title, heading }
     }
 
     #[allow(clippy::cast_possible_truncation)] // Within the sheet.
@@ -86,10 +97,26 @@ impl Layout {
     }
 }
 
+/// The words in lines of at most so many letters.
+fn wrapped(text: &str, most: i32) -> Vec<String> {
+    let most = usize::try_from(most).unwrap_or(1);
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= most => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 /// Draws a plot of these cells.
 pub fn draw(plot: &Plot, cells: &[Cell]) -> Result<Drawing, String> {
     let figure = figure(plot, cells);
-    let layout = Layout::of(&figure);
+    let layout = Layout::of(plot, &figure);
     let mut svg = String::new();
     let size = (layout.width.unsigned_abs(), layout.height.unsigned_abs());
     {
@@ -142,7 +169,9 @@ fn axes(sheet: &Sheet<'_>, plot: &Plot, figure: &Figure, layout: &Layout) -> Dra
     let middle = ((layout.left + layout.right) / 2, (layout.top + layout.bottom) / 2);
     let title = TextStyle::from(("sans-serif", LARGE).into_font().style(FontStyle::Bold)).color(&INK);
     let title = title.pos(Pos::new(HPos::Left, VPos::Top));
-    sheet.draw(&Text::new(plot.title.clone(), (layout.left, 26), title))?;
+    for (line, y) in layout.title.iter().zip((26..).step_by(46)) {
+        sheet.draw(&Text::new(line.clone(), (layout.left, y), title.clone()))?;
+    }
     text(sheet, &plot.x_label, (middle.0, layout.bottom + 72), MIDDLE, (HPos::Center, VPos::Top))?;
     let upright = ("sans-serif", MIDDLE).into_font().transform(FontTransform::Rotate270);
     let upright = TextStyle::from(upright).color(&INK).pos(Pos::new(HPos::Center, VPos::Top));
@@ -181,6 +210,10 @@ fn draw_curve(sheet: &Sheet<'_>, figure: &Figure, layout: &Layout, curve: &Curve
 
 fn legend(sheet: &Sheet<'_>, figure: &Figure, layout: &Layout) -> Drawn {
     let (left, mut y) = layout.legend;
+    if let Some(heading) = &layout.heading {
+        text(sheet, heading, (left, y), SMALL, (HPos::Left, VPos::Center))?;
+        y += layout.line;
+    }
     for curve in &figure.curves {
         let look = look_of(curve);
         for piece in look::dashed(&[(left, y), (left + 76, y)], look.dashes) {

@@ -83,3 +83,15 @@ fn dashes_go_round_corners() {
     let pieces = look::dashed(&[(0, 0), (20, 0), (20, 20)], &[10.0, 5.0]);
     assert_eq!(pieces, [vec![(0, 0), (10, 0)], vec![(15, 0), (20, 0), (20, 5)], vec![(20, 10), (20, 20)]]);
 }
+
+/// A long title takes several lines within the sheet, and a legend of bare numbers says what they are.
+#[test]
+fn long_titles_and_bare_numbers() {
+    let long = "Messages sent in each interval of five time units while a crash happens at the beginning of each of them";
+    let mut plot = plot("x = 'protocol'\nseries = 'processes'\nseries_label = 'how many'");
+    plot.title = long.into();
+    let cells = sizes();
+    let layout = Layout::of(&plot, &figure(&plot, &cells));
+    assert!(layout.title.len() == 2 && layout.title.join(" ") == long, "{:?}", layout.title);
+    assert!(draw(&plot, &cells).unwrap().svg.contains("how many"));
+}
