@@ -81,11 +81,11 @@ pub fn index(all: &[(String, &Results)]) -> String {
     to
 }
 
-/// How many facts came to which verdict, as a sentence.
+/// How many facts came to which verdict.
 pub fn tally(verdicts: &[Verdict]) -> String {
     let of = |outcome| count(verdicts, outcome);
     format!(
-        "Of {} published facts {} are reproduced, {} are not, and {} cannot be checked.",
+        "{} published facts: {} reproduced, {} not reproduced, {} that cannot be checked.",
         verdicts.len(),
         of(Outcome::Reproduced),
         of(Outcome::NotReproduced),

@@ -78,7 +78,7 @@ fn a_page_is_complete() {
         "figure 6(a)",
         "kgate sim --processes 16 --protocol vcube --seed 1",
         "kgate lab run small",
-        "Of 3 published facts 1 are reproduced, 1 are not, and 1 cannot be checked.",
+        "3 published facts: 1 reproduced, 1 not reproduced, 1 that cannot be checked.",
     ];
     for word in words {
         assert!(page.contains(word), "{word}");
@@ -110,7 +110,6 @@ fn a_browser_opens_it_offline() {
     let browser = std::env::var_os("KGATE_BROWSER").expect("KGATE_BROWSER names a Chromium");
     let dir = std::env::temp_dir().join(format!("kgate-report-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
-    // A title that only a browser could have made: text is decoded, and the style is applied.
     std::fs::write(dir.join("report.html"), small()).unwrap();
     assert_eq!(heard(&browser, &dir, "report.html"), (true, 0));
     // Planted: a page that loads a style from somewhere is heard.
