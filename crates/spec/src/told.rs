@@ -131,7 +131,23 @@ impl Told {
             What::Deliver { from, .. } | What::Lost { from, .. } => (Some(*from), &[]),
             What::Doubled { to, .. } => (Some(*to), &[]),
             What::Suspected { whom } | What::Joined { whom } => (Some(*whom), &[]),
-            _ => (None, &[]),
+            What::Acquire { .. }
+            | What::Asked
+            | What::Granted { .. }
+            | What::Release { .. }
+            | What::Withdraw
+            | What::TooLarge { .. }
+            | What::Resize { .. }
+            | What::Crash
+            | What::Restart { .. }
+            | What::Fault
+            | What::Recovered
+            | What::Pause
+            | What::Resume
+            | What::Moved { .. }
+            | What::Can { .. }
+            | What::Violated { .. }
+            | What::Other => (None, &[]),
         };
         [self.node].into_iter().chain(one).chain(many.iter().copied())
     }

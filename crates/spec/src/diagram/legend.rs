@@ -51,12 +51,8 @@ fn lines(scene: &Scene) -> Vec<Line> {
     };
     add(sign(Sign::Crash), cross(8.0, "#000000"), "crashes");
     add(sign(Sign::Restart), restart(12.0, 0.0), "is back");
-    let absent = |stopped: bool| scene.absences.iter().any(|absence| absence.stopped == stopped);
-    add(
-        absent(true),
-        "<path d=\"M0 0H24\" stroke=\"#C8C8C8\" stroke-width=\"1.2\" stroke-dasharray=\"2 5\"/>".into(),
-        "down or stopped",
-    );
+    let stops = scene.absences.iter().any(|absence| absence.stopped);
+    add(stops, stopped(0.0, 24.0, 0.0), "is stopped");
     add(sign(Sign::Suspicion), suspicion(12.0, 0.0), "holds another for crashed");
     add(sign(Sign::News), dot(12.0, 0.0), "learns of a return, or of another k");
     add(sign(Sign::Withdrawal), withdrawal(12.0, 0.0), "gives up");
@@ -65,7 +61,9 @@ fn lines(scene: &Scene) -> Vec<Line> {
     add(ended(|end| matches!(end, End::Lost(_))), cross(4.5, "#555555"), "message lost");
     let open =
         "<circle cx=\"12\" cy=\"0\" r=\"3.2\" fill=\"#FFFFFF\" stroke=\"#555555\" stroke-width=\"1.6\"/>";
-    add(ended(|end| end == End::Open), open.into(), "message still on its way");
+    // A story is told to its end; of a run, the trace may not say what became of a message to the dead.
+    let unended = if scene.times.is_empty() { "no arrival is told" } else { "message still on its way" };
+    add(ended(|end| end == End::Open), open.into(), unended);
     let band =
         format!("<rect x=\"4\" y=\"-8\" width=\"16\" height=\"16\" fill=\"{WRONG}\" fill-opacity=\"0.22\"/>");
     add(!scene.violations.is_empty(), band, "violated here");
@@ -75,6 +73,12 @@ fn lines(scene: &Scene) -> Vec<Line> {
 pub(super) fn restart(x: f64, y: f64) -> String {
     format!(
         "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"6\" fill=\"#FFFFFF\" stroke=\"#000000\" stroke-width=\"2\"/>"
+    )
+}
+
+pub(super) fn stopped(from: f64, until: f64, y: f64) -> String {
+    format!(
+        "<path d=\"M{from:.1} {y:.1}H{until:.1}\" stroke=\"#D55E00\" stroke-width=\"4\" stroke-dasharray=\"2 4\"/>"
     )
 }
 

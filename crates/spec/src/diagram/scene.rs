@@ -169,30 +169,17 @@ impl Teller {
             let ended: Vec<Bar> = self.bars.see(told).collect();
             ended.into_iter().for_each(|bar| self.bar(bar));
         }
-        match &told.what {
-            What::Send { kind, message, .. } if !over => {
-                for to in told.receivers(self.scene.run.n) {
-                    self.send(now, (node, to), kind, message, false);
-                }
-            }
-            What::Doubled { kind, to, message } if !over => {
-                // A copy leaves where the first one did.
-                let first = self.channels.next(node, *to, message).map(|sent| sent.at);
-                self.send(first.unwrap_or(now), (node, *to), kind, message, true);
-            }
-            What::Deliver { from, message, .. } => {
-                self.arrive(now, (*from, node), message, End::Arrived(now));
-            }
-            What::Lost { from, message, .. } => {
-                self.arrive(now, (*from, node), message, End::Lost(now));
-            }
-            _ if !over => self.happen(told),
-            _ => {}
+        if let What::Deliver { from, message, .. } = &told.what {
+            self.arrive(now, (*from, node), message, End::Arrived(now));
+        } else if let What::Lost { from, message, .. } = &told.what {
+            self.arrive(now, (*from, node), message, End::Lost(now));
+        } else if !over {
+            self.happen(told);
         }
         !over || self.awaited > 0
     }
 
-    /// What happens at one process.
+    /// What happens at one process while the window is open, or before.
     fn happen(&mut self, told: &Told) {
         let (node, now) = (told.node, told.t);
         let mut mark = |sign: Sign, label: Option<String>| {
@@ -201,6 +188,16 @@ impl Teller {
             }
         };
         match &told.what {
+            What::Send { kind, message, .. } => {
+                for to in told.receivers(self.scene.run.n) {
+                    self.send(now, (node, to), kind, message, false);
+                }
+            }
+            What::Doubled { kind, to, message } => {
+                // A copy leaves where the first one did.
+                let first = self.channels.next(node, *to, message).map(|sent| sent.at);
+                self.send(first.unwrap_or(now), (node, *to), kind, message, true);
+            }
             What::Withdraw => mark(Sign::Withdrawal, None),
             What::TooLarge { weight, most } => {
                 mark(Sign::Withdrawal, Some(format!("{weight} wanted, k is {most}")));
@@ -233,10 +230,8 @@ impl Teller {
             | What::Asked
             | What::Granted { .. }
             | What::Release { .. }
-            | What::Send { .. }
             | What::Deliver { .. }
             | What::Lost { .. }
-            | What::Doubled { .. }
             | What::Other => {}
         }
     }

@@ -7,7 +7,7 @@ use kgate_core::{NodeId, Time};
 use super::label::{Area, Arrow, Point, Taken, width};
 use super::legend;
 use super::scale::{LEFT, Scale};
-use super::scene::{End, Message, Scene, Sign};
+use super::scene::{Absence, End, Message, Scene, Sign};
 
 /// Where the first line is, below title and times.
 const TOP: f64 = 116.0;
@@ -62,6 +62,7 @@ pub(super) fn draw(scene: &Scene, scale: Scale, title: &str, last: Option<Time>)
     picture.violations();
     picture.lines();
     picture.bars();
+    picture.stops();
     picture.messages();
     picture.marks();
     picture.mark_labels();
@@ -159,12 +160,18 @@ impl<'a> Picture<'a> {
         }
         if self.scale.is_even() {
             text(&mut self.texts, LEFT - 12.0, TOP - 36.0, SMALL, LINE, "end", "t.u.");
+            // Labels stay between the names and the edge.
+            let (first, last) = self.scale.edges();
+            let high = self.bottom();
+            self.taken.take(Area { x: 0.0, y: 0.0, width: first - 4.0, height: high });
+            self.taken.take(Area { x: last + 4.0, y: 0.0, width: 1000.0, height: high });
         }
         for &node in &self.scene.shown {
             let y = self.y(node);
             text(&mut self.texts, LEFT - 12.0, y + 4.0, 14.0, "#000000", "end", &node.to_string());
             let mut from = left;
-            for absence in self.scene.absences.iter().filter(|absence| absence.node == node) {
+            let down = |absence: &&Absence| absence.node == node && !absence.stopped;
+            for absence in self.scene.absences.iter().filter(down) {
                 let crash = self.x(absence.from).clamp(left, right);
                 let back = absence.until.map_or(right, |until| self.x(until).min(right));
                 self.put(&format!(
@@ -194,6 +201,16 @@ impl<'a> Picture<'a> {
             self.put(&format!(
                 "<rect x=\"{from:.1}\" y=\"{y:.1}\" width=\"{wide:.1}\" height=\"{high:.1}\" fill=\"{colour}\"/>"
             ));
+        }
+    }
+
+    /// Above the bars: who is stopped may wait or be inside all the while.
+    fn stops(&mut self) {
+        let (first, last) = self.scale.edges();
+        for absence in self.scene.absences.iter().filter(|absence| absence.stopped) {
+            let from = self.x(absence.from).clamp(first, last);
+            let until = absence.until.map_or(last, |until| self.x(until).min(last));
+            self.put(&legend::stopped(from, until, self.y(absence.node)));
         }
     }
 
@@ -340,8 +357,27 @@ impl<'a> Picture<'a> {
         );
     }
 
+    /// What is seen, in a line.
+    fn title(&self, title: &str) -> String {
+        let scene = self.scene;
+        let mut parts: Vec<String> =
+            Some(title.to_owned()).filter(|title| !title.is_empty()).into_iter().collect();
+        if self.scale.is_even() {
+            parts.push("time in t.u. (think of seconds)".into());
+        }
+        if scene.shown.len() < scene.run.n as usize {
+            parts.push(format!(
+                "{} of {} processes and the messages among them",
+                scene.shown.len(),
+                scene.run.n
+            ));
+        }
+        parts.join("; ")
+    }
+
     fn page(mut self, title: &str) -> String {
         let run = &self.scene.run;
+        let title = &self.title(title);
         let wide = self.right().max(560.0).max(width(title, 12.0) + 16.0) + 16.0;
         let heading = format!("{}, n = {}, k = {}", run.protocol, run.n, run.k);
         text(&mut self.texts, 16.0, 26.0, 16.0, "#000000", "start", &heading);

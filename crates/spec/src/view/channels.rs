@@ -58,23 +58,17 @@ impl<T: Clone> Channels<T> {
     /// Takes in an event, if it is about a message: `left` is what a sender leaves. What the sender of a message that arrives or is lost
     /// had left.
     pub(crate) fn see(&mut self, told: &Told, nodes: u32, left: impl FnOnce() -> T) -> Option<T> {
-        match &told.what {
-            What::Send { message, .. } => {
-                let left = left();
-                for to in told.receivers(nodes) {
-                    self.send(told.node, to, message, left.clone());
-                }
-                None
+        if let What::Send { message, .. } = &told.what {
+            let left = left();
+            for to in told.receivers(nodes) {
+                self.send(told.node, to, message, left.clone());
             }
-            What::Doubled { to, message, .. } => {
-                let copy = self.next(told.node, *to, message).cloned().unwrap_or_else(left);
-                self.send(told.node, *to, message, copy);
-                None
-            }
-            What::Deliver { from, message, .. } | What::Lost { from, message, .. } => {
-                self.take(*from, told.node, message)
-            }
-            _ => None,
+        } else if let What::Doubled { to, message, .. } = &told.what {
+            let copy = self.next(told.node, *to, message).cloned().unwrap_or_else(left);
+            self.send(told.node, *to, message, copy);
+        } else if let What::Deliver { from, message, .. } | What::Lost { from, message, .. } = &told.what {
+            return self.take(*from, told.node, message);
         }
+        None
     }
 }

@@ -104,18 +104,19 @@ impl Out<'_> {
         }
         let (node, at) = (told.node, told.t);
         let says = words(told, self.nodes);
-        match &told.what {
-            What::Send { kind, .. } => self.slice(node, at, &format!("send {kind}"), &says),
-            What::Deliver { kind, from, .. } => {
-                self.slice(node, at, &format!("get {kind}"), &says)?;
-                let Some(sent) = sent else { return Ok(()) };
-                self.flows += 1;
-                let arrow = format!("\"cat\":\"message\",\"id\":{},\"name\":{}", self.flows, json!(kind));
-                self.put("s", *from, EVENTS, sent, &arrow)?;
-                self.put("f", node, EVENTS, at, &format!("{arrow},\"bp\":\"e\""))
-            }
-            What::Other => Ok(()),
-            _ => self.put("i", node, EVENTS, at, &format!("\"s\":\"t\",\"name\":{}", json!(says))),
+        if let What::Send { kind, .. } = &told.what {
+            self.slice(node, at, &format!("send {kind}"), &says)
+        } else if let What::Deliver { kind, from, .. } = &told.what {
+            self.slice(node, at, &format!("get {kind}"), &says)?;
+            let Some(sent) = sent else { return Ok(()) };
+            self.flows += 1;
+            let arrow = format!("\"cat\":\"message\",\"id\":{},\"name\":{}", self.flows, json!(kind));
+            self.put("s", *from, EVENTS, sent, &arrow)?;
+            self.put("f", node, EVENTS, at, &format!("{arrow},\"bp\":\"e\""))
+        } else if told.what == What::Other {
+            Ok(())
+        } else {
+            self.put("i", node, EVENTS, at, &format!("\"s\":\"t\",\"name\":{}", json!(says)))
         }
     }
 

@@ -133,7 +133,7 @@ fn clocks_are_right(seed: u64, planted: bool) -> bool {
         dice ^= dice << 13;
         dice ^= dice >> 7;
         dice ^= dice << 17;
-        (dice % sides) as u32
+        u32::try_from(dice % sides).expect("few sides")
     };
     let mut lines = Lines::new(r#"{"run":{"n":4,"k":1},"trace":1}"#).expect("a header");
     let mut clocks = Clocks::default();
