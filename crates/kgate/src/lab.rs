@@ -118,6 +118,9 @@ struct CompareArgs {
     /// Of that metric, more is better
     #[arg(long, requires = "by")]
     most: bool,
+    /// Print the verdicts as Markdown, as they stand in the book
+    #[arg(long, conflicts_with_all = ["other", "by", "json"])]
+    markdown: bool,
     /// Print one JSON object
     #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_JSON")]
     json: bool,
