@@ -254,7 +254,8 @@ pub struct Check {
     /// The right side counts so many times.
     #[serde(default = "once")]
     pub times: f64,
-    /// How far sides that are equal may differ, as a share of the right one; how much a curve that is flat may vary.
+    /// How far sides that are equal may differ, as a share of the right one; how much a curve that is flat may vary; how much
+    /// lower than a peak everything outside of it must be.
     #[serde(default)]
     pub within: f64,
     /// The axis of a trend or a peak.
@@ -286,7 +287,7 @@ pub enum Relation {
     Falls,
     /// All values are within `within` of their mean.
     Flat,
-    /// Its greatest value is between two places of the axis.
+    /// Its greatest value is between two places of the axis, and no value outside of them is within `within` of it.
     Peaks,
 }
 

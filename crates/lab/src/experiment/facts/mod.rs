@@ -141,7 +141,7 @@ fn weigh(check: &Check, places: Vec<Place>, not_run: &str) -> Finding {
         HowOften::Always => holding == places.len(),
         HowOften::Mostly => 2 * holding > places.len(),
     };
-    let mut text = told(&places, holding);
+    let mut text = format!("{}: {}", sides(check), told(&places, holding));
     if incorrect > 0 {
         text = format!("{incorrect} of its runs are not correct; {text}");
     }
@@ -151,6 +151,32 @@ fn weigh(check: &Check, places: Vec<Place>, not_run: &str) -> Finding {
     let outcome =
         if enough && holding > 0 && incorrect == 0 { Outcome::Reproduced } else { Outcome::NotReproduced };
     Finding { outcome, text, places }
+}
+
+/// What is compared: `grants of raymond against vcube`.
+fn sides(check: &Check) -> String {
+    let labels = |selection: &Selection| {
+        let words = selection
+            .values()
+            .map(|words| words.0.iter().map(|word| word.0.as_str()).collect::<Vec<_>>().join(" and "));
+        words.collect::<Vec<_>>().join(", ")
+    };
+    let left = labels(&check.left);
+    let mut text = check.metric.clone();
+    if !left.is_empty() {
+        text += &format!(" of {left}");
+    }
+    let right = labels(&check.right);
+    // Where both sides are of the same, the other grid or metric is what tells them apart.
+    let mut others: Vec<&str> =
+        check.right_metric.iter().chain(&check.right_grid).map(String::as_str).collect();
+    if !right.is_empty() && right != left {
+        others.push(&right);
+    }
+    if check.value.is_none() && !others.is_empty() {
+        text += &format!(" against {}", others.join(", "));
+    }
+    text
 }
 
 /// Whether a metric is about what the judges say: then runs that are not correct are an answer like any other.

@@ -65,6 +65,8 @@ fn every_relation_can_be_true_and_false() {
         ("only = { protocol = 'vcube', n = [32, 128] }, is = 'flat', within = 0.1, along = 'n'", GREEN),
         ("only = { protocol = 'vcube', n = [32, 128] }, is = 'flat', within = 0.05, along = 'n'", RED),
         ("only = { protocol = 'vcube' }, is = 'peaks', along = 'n', between = [16, 64]", GREEN),
+        ("only = { protocol = 'vcube' }, is = 'peaks', within = 0.1, along = 'n', between = [16, 64]", GREEN),
+        ("only = { protocol = 'vcube' }, is = 'peaks', within = 0.2, along = 'n', between = [16, 64]", RED),
         ("only = { protocol = 'bas' }, is = 'peaks', along = 'n', between = [16, 64]", RED),
         ("is = 'equal', right_metric = 'double', times = 0.5", GREEN),
         ("is = 'equal', right_metric = 'double'", RED),
@@ -218,7 +220,7 @@ fn a_verdict_tells_the_numbers() {
     let text = verdict(ahead).measured;
     assert_eq!(
         text,
-        "holds at 2 of 4: n=128: 4 against 4, n=512: 1 against 8, n=8: 9 against 1, n=32: 7 against 2"
+        "y of ray against bas: holds at 2 of 4: n=128: 4 against 4, n=512: 1 against 8, n=8: 9 against 1, n=32: 7 against 2"
     );
     let mut cells = summarise(&rows());
     for cell in &mut cells {
@@ -227,5 +229,5 @@ fn a_verdict_tells_the_numbers() {
         }
     }
     let text = judge(&fact(&ahead.replace("metric", "only = { n = 32 }, metric")), &cells).measured;
-    assert_eq!(text, "7 ± 3 against 2 ± 3 (the intervals overlap)");
+    assert_eq!(text, "y of ray against bas: 7 ± 3 against 2 ± 3 (the intervals overlap)");
 }

@@ -151,7 +151,10 @@ fn shape(check: &Check, points: &[Point]) -> bool {
         Relation::Peaks => {
             let greatest = points.iter().map(|point| point.y).fold(f64::NEG_INFINITY, f64::max);
             let (least, most) = check.between.unwrap_or((f64::NAN, f64::NAN));
-            points.iter().filter(|point| point.y >= greatest).all(|point| (least..=most).contains(&point.x))
+            // What is as great within `within` belongs to the peak.
+            let high = greatest - check.within * greatest.abs();
+            let peak = points.iter().filter(|point| !(point.y < high));
+            peak.map(|point| point.x).all(|x| (least..=most).contains(&x))
         }
         Relation::Greater | Relation::Less | Relation::Equal | Relation::Most | Relation::Least => false,
     }

@@ -77,9 +77,10 @@ impl Axis {
         Self { scale: Scale::Linear, low: first * step, high: last * step + air, ticks }
     }
 
-    /// Linear from the first value to the last: a time axis.
+    /// Linear from zero to the end of the last window, of which these are the middles: a time axis.
     pub(super) fn time(values: &[f64]) -> Self {
-        let (_, high) = bounds(values);
+        let (low, high) = bounds(values);
+        let high = low + high;
         let mut axis = Self::linear(&[0.0, high]);
         axis.high = high;
         axis.ticks.retain(|(value, _)| *value <= high * 1.0001);

@@ -16,8 +16,8 @@ pub(super) struct Figure {
     pub(super) y: Axis,
     /// The curves, in the order of the file.
     pub(super) curves: Vec<Curve>,
-    /// Points that have no place on the axes: zero on a logarithmic one.
-    pub(super) left_out: usize,
+    /// How many points of which curve have no place on the axes: zero on a logarithmic one.
+    pub(super) left_out: Vec<(String, usize)>,
 }
 
 /// A curve.
@@ -25,7 +25,7 @@ pub(super) struct Figure {
 pub(super) struct Curve {
     /// What the legend calls it.
     pub(super) name: String,
-    /// Which of the looks it has: the same for the same value in all plots of a grid.
+    /// Which of the looks it has: the same for the same value in all plots of an experiment.
     pub(super) look: usize,
     /// A published one.
     pub(super) published: bool,
@@ -62,7 +62,7 @@ pub(super) fn figure(plot: &Plot, cells: &[Cell]) -> Figure {
     for cell in &shown {
         let name = curve_name(plot, cell, &shown);
         let place = curves.iter().position(|curve| curve.name == name).unwrap_or_else(|| {
-            let look = look(plot, cell, &grid, curves.len());
+            let look = look(plot, cell, cells, curves.len());
             curves.push(Curve { name, look, published: false, course: plot.x == TIME, points: Vec::new() });
             curves.len() - 1
         });
@@ -77,12 +77,15 @@ pub(super) fn figure(plot: &Plot, cells: &[Cell]) -> Figure {
     }
     curves.retain(|curve| !curve.points.is_empty());
     let (x, y) = axes(plot, &curves, names.as_deref());
-    let mut left_out = 0;
+    let mut left_out = Vec::new();
     for curve in &mut curves {
         let all = curve.points.len();
         curve.points.retain(|point| x.place(point.x).is_some() && y.place(point.y).is_some());
-        left_out += all - curve.points.len();
+        if curve.points.len() < all {
+            left_out.push((curve.name.clone(), all - curve.points.len()));
+        }
     }
+    curves.retain(|curve| !curve.points.is_empty());
     Figure { x, y, curves, left_out }
 }
 
@@ -109,11 +112,11 @@ fn curve_name(plot: &Plot, cell: &Cell, shown: &[&Cell]) -> String {
     if words.is_empty() { "measured".into() } else { words.join(", ") }
 }
 
-/// The place of the series' value among all values that the grid has, so that a protocol looks alike everywhere; where a value has
+/// The place of the series' value among all values that the experiment has, so that a protocol looks alike everywhere; where a value has
 /// several curves, the place of the curve.
-fn look(plot: &Plot, cell: &Cell, grid: &[&Cell], curve: usize) -> usize {
+fn look(plot: &Plot, cell: &Cell, cells: &[Cell], curve: usize) -> usize {
     let mut labels: Vec<&String> = Vec::new();
-    for label in grid.iter().filter_map(|cell| cell.at.get(&plot.series)) {
+    for label in cells.iter().filter_map(|cell| cell.at.get(&plot.series)) {
         if !labels.contains(&label) {
             labels.push(label);
         }
@@ -123,11 +126,9 @@ fn look(plot: &Plot, cell: &Cell, grid: &[&Cell], curve: usize) -> usize {
             && **name != plot.series
             && plot.only.get(*name).is_none_or(|words| words.0.len() > 1)
     };
-    let alone = cell
-        .at
-        .keys()
-        .filter(open)
-        .all(|name| grid.iter().all(|other| other.at.get(name) == cell.at.get(name)));
+    let grid = || cells.iter().filter(|other| other.grid == plot.grid);
+    let same = |name: &String| grid().all(|other| other.at.get(name) == cell.at.get(name));
+    let alone = cell.at.keys().filter(open).all(same);
     let place = cell.at.get(&plot.series).and_then(|label| labels.iter().position(|other| *other == label));
     place.filter(|_| alone).unwrap_or(curve)
 }

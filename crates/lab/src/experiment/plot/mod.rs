@@ -77,7 +77,7 @@ impl Layout {
         let (left, line) = (100 + ticks * LETTER, 46);
         let right = left + PLOT.0;
         let beside = names <= 22;
-        let width = if beside { right + 140 + names * LETTER } else { right + 40 };
+        let width = if beside { right + 156 + names * 16 } else { right + 40 };
         let title = wrapped(&plot.title, (width - left) / TITLE_LETTER);
         let top = 50 + 46 * i32::try_from(title.len()).unwrap_or(1);
         let bottom = top + PLOT.1;
@@ -124,11 +124,14 @@ pub fn draw(plot: &Plot, cells: &[Cell]) -> Result<Drawing, String> {
         on_sheet(&sheet, plot, &figure, &layout)
             .map_err(|error| format!("the plot {}: {error}", plot.name))?;
     }
-    let note = match figure.left_out {
-        _ if figure.curves.is_empty() => Some("Nothing was run for this plot.".into()),
-        0 => None,
-        1 => Some("One point is zero and has no place on a logarithmic axis.".into()),
-        some => Some(format!("{some} points are zero and have no place on a logarithmic axis.")),
+    let note = if figure.curves.is_empty() && figure.left_out.is_empty() {
+        Some("Nothing was run for this plot.".into())
+    } else if figure.left_out.is_empty() {
+        None
+    } else {
+        let told = figure.left_out.iter().map(|(name, points)| format!("{points} of {name}"));
+        let told = told.collect::<Vec<_>>().join(", ");
+        Some(format!("Zero has no place on a logarithmic axis, so some points are not drawn: {told}."))
     };
     Ok(Drawing { svg: described(&svg, plot, &figure, size), note })
 }

@@ -29,7 +29,7 @@ pub fn page(results: &Results, drawings: &[Drawing]) -> String {
     if !results.verdicts.is_empty() {
         line(&mut to, "h2 id=\"verdicts\"", "Published and measured");
         line(&mut to, "p", &tally(&results.verdicts));
-        facts(&mut to, &results.verdicts);
+        facts(&mut to, &results.verdicts, true);
     }
     if !experiment.plot.is_empty() {
         line(&mut to, "h2 id=\"figures\"", "Figures");
@@ -75,7 +75,7 @@ pub fn index(all: &[(String, &Results)]) -> String {
             escape(&results.experiment.name)
         );
         warnings(&mut to, results);
-        facts(&mut to, &results.verdicts);
+        facts(&mut to, &results.verdicts, false);
     }
     foot(&mut to);
     to
@@ -146,7 +146,8 @@ fn warnings(to: &mut String, results: &Results) {
     }
 }
 
-fn facts(to: &mut String, verdicts: &[Verdict]) {
+/// The table of verdicts; `details` are all places with their commands.
+fn facts(to: &mut String, verdicts: &[Verdict], details: bool) {
     *to += "<table class=\"facts\"><thead><tr><th>Published</th><th>Measured</th><th>Verdict</th></tr></thead><tbody>\n";
     for verdict in verdicts {
         let class = verdict.outcome.to_string().replace(' ', "-");
@@ -161,12 +162,12 @@ fn facts(to: &mut String, verdicts: &[Verdict]) {
         if let Some(remark) = &verdict.remark {
             let _ = write!(to, "<p class=\"dim\">{}</p>", escape(remark));
         }
-        if !verdict.places.is_empty() {
-            let _ = write!(
-                to,
-                "<details><summary>all {} compared, with commands</summary>",
-                verdict.places.len()
-            );
+        if details && !verdict.places.is_empty() {
+            let told = match verdict.places.len() {
+                1 => "with its commands".to_owned(),
+                some => format!("all {some} places, with their commands"),
+            };
+            let _ = write!(to, "<details><summary>{told}</summary>");
             for place in &verdict.places {
                 let holds = if place.holds { "holds" } else { "does not hold" };
                 let at = if place.at.is_empty() { "here" } else { &place.at };
