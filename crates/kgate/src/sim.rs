@@ -23,7 +23,7 @@ use kgate_spec::{Accuracy, Violation};
 use serde::Serialize;
 
 use crate::cli::{Asking, Detector, EngineArg, ModelArg, SimArgs, StartArg};
-use crate::{Failure, Outcome};
+use crate::{Failure, Outcome, scenario};
 use recorder::Recorder;
 
 pub(crate) fn run(args: &SimArgs, given: &ArgMatches) -> Outcome {
@@ -39,6 +39,12 @@ pub(crate) fn run(args: &SimArgs, given: &ArgMatches) -> Outcome {
         if given.is_some() && args.runs > 1 {
             return Err(Failure::Usage(format!("a {what} tells one run: leave out --{what} or --runs")));
         }
+    }
+    let places = [&args.trace, &args.diagram].map(|path| path.as_deref().map(scenario::place));
+    if places[0].is_some() && places[0] == places[1] {
+        return Err(Failure::Usage(
+            "one file for two things: give the trace and the diagram a file each".into(),
+        ));
     }
     options::check(args, given, entry)?;
     match args.model {
