@@ -24,7 +24,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::cli::{Asking, Detector, EngineArg, ModelArg, SimArgs, StartArg};
-use crate::{Failure, Outcome};
+use crate::{Failure, Outcome, scenario};
 use recorder::Recorder;
 
 pub(crate) fn run(args: &SimArgs, given: &ArgMatches) -> Outcome {
@@ -79,6 +79,12 @@ fn chosen(args: &SimArgs, given: &ArgMatches) -> Result<(&'static Entry, Printed
         if given.is_some() && args.runs > 1 {
             return Err(Failure::Usage(format!("a {what} tells one run: leave out --{what} or --runs")));
         }
+    }
+    let places = [&args.trace, &args.diagram].map(|path| path.as_deref().map(scenario::place));
+    if places[0].is_some() && places[0] == places[1] {
+        return Err(Failure::Usage(
+            "one file for two things: give the trace and the diagram a file each".into(),
+        ));
     }
     options::check(args, given, entry)?;
     Ok((entry, printed))

@@ -58,6 +58,7 @@ fn what_is_refused() {
         (format!("sim -n 100 --duration 5 --diagram {old}"), "--show 0..15"),
         (format!("trace {trace} --as text --out {trace}"), "is the trace itself"),
         (format!("trace {trace} --show 99"), "0..15"),
+        (format!("sim --trace {old} --diagram {old}"), "a file each"),
         ("trace nosuchfile --as svg".into(), "cannot read the trace"),
         ("trace".into(), "FILE"),
         ("sim --window 1..2".into(), "--diagram"),

@@ -1,3 +1,5 @@
+//! Every relation holds where it does and not where it does not; what is missing or wrong is never green.
+
 use super::super::summary::{summarise, tests::row};
 use super::super::{Mean, Row};
 use super::*;

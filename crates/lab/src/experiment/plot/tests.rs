@@ -1,3 +1,5 @@
+//! What must be on a plot.
+
 use super::super::summary::{summarise, tests::row};
 use super::*;
 

@@ -1,3 +1,8 @@
+//! Pages: what must be on them; `browser.rs`: what a real browser does with one.
+
+#[cfg(feature = "browser")]
+mod browser;
+
 use super::super::plot::draw;
 use super::super::summary::tests::row;
 use super::*;
@@ -101,59 +106,4 @@ fn an_index_links_to_its_pages() {
     let results = results();
     let page = index(&[("small".into(), &results)]);
     assert!(page.contains("<a href=\"small/report.html\">small</a>") && page.contains("vcube is ahead"));
-}
-
-/// A real browser shows the page without asking the network for anything: a listener that is its proxy hears nothing.
-#[test]
-#[ignore = "needs a browser: KGATE_BROWSER=chromium cargo test -p kgate-lab --lib browser -- --ignored"]
-fn a_browser_opens_it_offline() {
-    let browser = std::env::var_os("KGATE_BROWSER").expect("KGATE_BROWSER names a Chromium");
-    let dir = std::env::temp_dir().join(format!("kgate-report-{}", std::process::id()));
-    std::fs::create_dir_all(&dir).unwrap();
-    std::fs::write(dir.join("report.html"), small()).unwrap();
-    assert_eq!(heard(&browser, &dir, "report.html"), (true, 0));
-    // Planted: a page that loads a style from somewhere is heard.
-    let leaky =
-        small().replace("<style>", "<link rel=\"stylesheet\" href=\"http://example.org/s.css\"><style>");
-    std::fs::write(dir.join("leaky.html"), leaky).unwrap();
-    let (_, asked) = heard(&browser, &dir, "leaky.html");
-    assert!(asked > 0, "the listener would not have heard anything");
-    std::fs::remove_dir_all(&dir).unwrap();
-}
-
-/// Whether the browser shows the page with its heading, and how many requests for a page it made.
-fn heard(browser: &std::ffi::OsStr, dir: &std::path::Path, page: &str) -> (bool, usize) {
-    use std::io::Read;
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let proxy = format!("--proxy-server=http://{}", listener.local_addr().unwrap());
-    let mut child = std::process::Command::new(browser)
-        .args([
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--no-first-run",
-            "--disable-background-networking",
-        ])
-        .args(["--disable-component-update", "--disable-sync", "--disable-extensions", "--dump-dom", &proxy])
-        .arg(format!("--user-data-dir={}", dir.join("profile").display()))
-        .arg(format!("file://{}", dir.join(page).display()))
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::null())
-        .spawn()
-        .unwrap();
-    // Each request is hung up on; the browser's own calls home do not count.
-    let asked = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
-    let count = asked.clone();
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().map_while(Result::ok) {
-            let mut request = [0; 512];
-            let length = stream.read(&mut request).unwrap_or(0);
-            let own = String::from_utf8_lossy(&request[..length]).contains("google");
-            count.fetch_add(usize::from(!own), std::sync::atomic::Ordering::SeqCst);
-        }
-    });
-    let mut shown = String::new();
-    child.stdout.take().unwrap().read_to_string(&mut shown).unwrap();
-    child.wait().unwrap();
-    (shown.contains("A &lt;small&gt; one</h1>"), asked.load(std::sync::atomic::Ordering::SeqCst))
 }
