@@ -151,10 +151,8 @@ fn shape(check: &Check, points: &[Point]) -> bool {
         Relation::Peaks => {
             let greatest = points.iter().map(|point| point.y).fold(f64::NEG_INFINITY, f64::max);
             let (least, most) = check.between.unwrap_or((f64::NAN, f64::NAN));
-            // What is as great within `within` belongs to the peak.
-            let high = greatest - check.within * greatest.abs();
-            let peak = points.iter().filter(|point| !(point.y < high));
-            peak.map(|point| point.x).all(|x| (least..=most).contains(&x))
+            let mut outside = points.iter().filter(|point| !(least..=most).contains(&point.x));
+            outside.all(|point| point.y < greatest - check.within * greatest.abs())
         }
         Relation::Greater | Relation::Less | Relation::Equal | Relation::Most | Relation::Least => false,
     }
