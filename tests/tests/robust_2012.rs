@@ -19,7 +19,10 @@ fn diagnosis_is_exact() {
 fn raymond_is_reproduced() {
     let report = Case::robust_2012("raymond").run();
     assert_eq!(report.messages.by_kind["request"], 1425);
-    assert_eq!(report.messages.by_kind["reply"], 1256, "a change here changes what docs/REPRODUCTION.md compares");
+    assert_eq!(
+        report.messages.by_kind["reply"], 1256,
+        "a change here changes what docs/REPRODUCTION.md compares"
+    );
     let replies = report.messages.by_kind["reply"] as f64;
     assert!((replies / 1265.0 - 1.0).abs() < 0.02, "{replies} replies");
 }

@@ -31,7 +31,7 @@ Examples:
   All of it, quickly:
     kgate lab run all --quick
   One of them with other numbers:
-    kgate lab run all-protocols --set n=500 --set k=10 --set latency=uniform=0.01..0.05 --out mine
+    kgate lab run which-protocol --set n=500 --set k=10 --set latency=uniform=0.01..0.05 --out mine
   Split over four machines, and joined:
     kgate lab run vcube-2018 --shard 1/4 --out part1
     kgate lab merge part1 part2 part3 part4 --out whole
@@ -118,6 +118,9 @@ struct CompareArgs {
     /// Of that metric, more is better
     #[arg(long, requires = "by")]
     most: bool,
+    /// Print the verdicts as Markdown, as they stand in the book
+    #[arg(long, conflicts_with_all = ["other", "by", "json"])]
+    markdown: bool,
     /// Print one JSON object
     #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_JSON")]
     json: bool,

@@ -87,7 +87,9 @@ fn shards_are_joined() {
 #[test]
 fn a_command_of_the_table_makes_the_run_again() {
     let folder = Folder::new("again");
-    let file = folder.file(EXPERIMENT);
+    // Without the explorer, for which twelve processes are too many.
+    let file = folder
+        .file(&EXPERIMENT.replace("set = { processes = 3, units = 1 }", "").replace("\"check\"", "\"sim\""));
     let set = ["run", &file, "--quick", "--set", "n=12", "--set", "latency=uniform=0.5..1", "--out"];
     let done = lab(&set, &folder.0.join("out"));
     assert!(done.status.success(), "{}", stderr(&done));
@@ -125,9 +127,9 @@ fn what_cannot_be_run_is_refused() {
     assert!(deaf.output().expect("kgate").status.success());
 }
 
-/// A run that is not correct: a row that says so, its command on stderr, exit 1; but not where a published defect is what one wants to see.
+/// A published defect that shows itself is a row that is not correct, and what one wanted to see: exit 0.
 #[test]
-fn wrong_runs_make_it_fail() {
+fn a_published_defect_may_be_seen() {
     let folder = Folder::new("wrong");
     let grid = "name = \"mine\"\ntitle = \"\"\nabout = \"\"\n[[grid]]\nname = \"d1\"\ntool = \"check\"\n";
     let set = "set = { protocol = \"vcube\", processes = 2, units = 1, entries = 2, as-printed = \"D1\" }\n";

@@ -9,8 +9,9 @@
 //! fit.
 //!
 //! - `scene.rs`: what is to be seen, from the lines of a trace; `label.rs`: short texts, and places where they hide nothing;
-//! - `svg.rs`: the picture; `scale.rs`: where a moment is on paper; `legend.rs`: what its signs mean.
+//! - `svg.rs`: the picture; `arrows.rs`: its messages; `scale.rs`: where a moment is on paper; `legend.rs`: what its signs mean.
 
+mod arrows;
 mod label;
 mod legend;
 mod scale;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use kgate_lab::experiment::compare::{self, Change, Difference, Ranked, Ranking, USUAL};
-use kgate_lab::experiment::facts::Verdict;
+use kgate_lab::experiment::facts::{self, Verdict};
 use kgate_lab::experiment::number::{shown, shown_mean};
 use kgate_lab::experiment::report::tally;
 use kgate_lab::experiment::{Results, results};
@@ -65,6 +65,12 @@ fn alone(to: &mut impl Write, args: &CompareArgs, here: &[Results]) -> Result<()
             .collect();
         return print_json(to, &json!({ "experiments": list }));
     }
+    if args.markdown {
+        here.iter()
+            .filter(|results| !results.verdicts.is_empty())
+            .try_for_each(|results| print_markdown(to, results))?;
+        return Ok(());
+    }
     for results in here {
         writeln!(to, "{}: {}", results.experiment.name, results.experiment.title)?;
         if ranked(results) {
@@ -86,6 +92,29 @@ fn print_verdicts(to: &mut impl Write, verdicts: &[Verdict]) -> io::Result<()> {
         writeln!(to, "  {:<width$}  {:<17}    {}", "", "", verdict.measured)?;
     }
     writeln!(to, "  {}", tally(verdicts))
+}
+
+/// The verdicts as they stand in the book.
+fn print_markdown(to: &mut impl Write, results: &Results) -> io::Result<()> {
+    writeln!(to, "### {}\n\n{}\n", results.experiment.name, tally(&results.verdicts))?;
+    writeln!(to, "| | published | measured | verdict |\n|---|---|---|---|")?;
+    for Verdict { id, place, claim, measured, outcome, .. } in &results.verdicts {
+        let cell = |text: &str| text.replace('|', "\\|").replace('\n', " ");
+        let outcome = if *outcome == facts::Outcome::Reproduced {
+            outcome.to_string()
+        } else {
+            format!("**{outcome}**")
+        };
+        writeln!(
+            to,
+            "| {} | {} ({}) | {} | {outcome} |",
+            cell(id),
+            cell(claim),
+            cell(place),
+            cell(measured)
+        )?;
+    }
+    writeln!(to)
 }
 
 fn print_ranking(to: &mut impl Write, ranking: &Ranking) -> io::Result<()> {

@@ -12,6 +12,7 @@ pub const ALL: &[(&str, &str)] = &[
     ("stabilizing-2014", include_str!("../../../../experiments/stabilizing-2014.toml")),
     ("tree-token-2019", include_str!("../../../../experiments/tree-token-2019.toml")),
     ("all-protocols", include_str!("../../../../experiments/all-protocols.toml")),
+    ("which-protocol", include_str!("../../../../experiments/which-protocol.toml")),
 ];
 
 /// Finds what was asked for: an experiment of ours by its name, or a file.

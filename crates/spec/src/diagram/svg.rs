@@ -4,15 +4,15 @@ use std::fmt::Write;
 
 use kgate_core::{NodeId, Time};
 
-use super::label::{Area, Arrow, Point, Taken, width};
+use super::label::{Area, Taken, width};
 use super::legend;
 use super::scale::{LEFT, Scale};
-use super::scene::{Absence, End, Message, Scene, Sign};
+use super::scene::{Absence, Scene, Sign};
 
 /// Where the first line is, below title and times.
 const TOP: f64 = 116.0;
 /// Half the height of a bar.
-const BAR: f64 = 6.0;
+pub(super) const BAR: f64 = 6.0;
 /// The size of labels, and of the smaller print.
 pub(super) const SIZE: f64 = 11.0;
 pub(super) const SMALL: f64 = 9.5;
@@ -20,7 +20,7 @@ pub(super) const SMALL: f64 = 9.5;
 /// Okabe and Ito's colours, which the colour-blind tell apart, without those that look like a violation or vanish on white.
 const COLOURS: [&str; 6] = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#000000"];
 /// The same, darker, for letters.
-const INKS: [&str; 6] = ["#005A8E", "#8F6300", "#00694C", "#8E3F69", "#1F6E9C", "#000000"];
+pub(super) const INKS: [&str; 6] = ["#005A8E", "#8F6300", "#00694C", "#8E3F69", "#1F6E9C", "#000000"];
 pub(super) const WAITING: &str = "#CFCFCF";
 pub(super) const INSIDE: &str = "#3D3D3D";
 pub(super) const WRONG: &str = "#C00000";
@@ -54,7 +54,7 @@ pub(super) fn text(out: &mut String, x: f64, y: f64, size: f64, colour: &str, an
 }
 
 /// Of more messages than that, to scale, none has a label beside its arrow: the legend tells the kinds.
-const MOST_LABELS: usize = 150;
+pub(super) const MOST_LABELS: usize = 150;
 
 pub(super) fn draw(scene: &Scene, scale: Scale, title: &str, last: Option<Time>) -> String {
     let mut picture = Picture::new(scene, scale);
@@ -72,14 +72,14 @@ pub(super) fn draw(scene: &Scene, scale: Scale, title: &str, last: Option<Time>)
     picture.page(title)
 }
 
-struct Picture<'a> {
-    scene: &'a Scene,
-    scale: Scale,
+pub(super) struct Picture<'a> {
+    pub(super) scene: &'a Scene,
+    pub(super) scale: Scale,
     lane: f64,
     body: String,
     /// Texts come last, above everything.
     texts: String,
-    taken: Taken,
+    pub(super) taken: Taken,
 }
 
 impl<'a> Picture<'a> {
@@ -96,21 +96,21 @@ impl<'a> Picture<'a> {
         Self { scene, scale, lane, body, texts, taken: Taken::default() }
     }
 
-    fn x(&self, time: Time) -> f64 {
+    pub(super) fn x(&self, time: Time) -> f64 {
         self.scale.x(time)
     }
 
     /// Which line a process has.
     #[allow(clippy::cast_precision_loss)] // Lines are few.
-    fn line(&self, node: NodeId) -> f64 {
+    pub(super) fn line(&self, node: NodeId) -> f64 {
         self.scene.shown.partition_point(|other| *other < node) as f64
     }
 
-    fn y(&self, node: NodeId) -> f64 {
+    pub(super) fn y(&self, node: NodeId) -> f64 {
         TOP + self.lane * self.line(node)
     }
 
-    fn right(&self) -> f64 {
+    pub(super) fn right(&self) -> f64 {
         self.scale.right()
     }
 
@@ -118,7 +118,7 @@ impl<'a> Picture<'a> {
         self.scene.shown.last().map_or(TOP, |last| self.y(*last)) + 34.0
     }
 
-    fn put(&mut self, element: &str) {
+    pub(super) fn put(&mut self, element: &str) {
         self.body.push_str(element);
         self.body.push('\n');
     }
@@ -214,65 +214,7 @@ impl<'a> Picture<'a> {
         }
     }
 
-    /// The way of a message; whether it ends in the picture.
-    fn way(&self, message: &Message) -> (Arrow, bool) {
-        let (from, to) = (self.y(message.from), self.y(message.to));
-        let down = (to - from).signum();
-        let start = (self.x(message.sent), from + down * BAR);
-        let (column, share) = match message.end {
-            End::Arrived(time) => (self.x(time), 1.0),
-            End::Lost(time) => (self.x(time), 0.8),
-            // To scale, nobody knows how fast it would have been.
-            End::Open if self.scale.is_even() => ((start.0 + 60.0).min(self.right()), 0.4),
-            End::Open => (self.right() - 8.0, 0.6),
-        };
-        let end = (column, to - down * (BAR + 1.0));
-        let end = (part(start.0, end.0, share), part(start.1, end.1, share));
-        if self.scale.is_even() {
-            return self.cut(start, end);
-        }
-        // One that passes by others bends a little, so that it does not lie on one that goes to these.
-        let passed = ((self.line(message.from) - self.line(message.to)).abs() - 1.0).max(0.0);
-        let bend = (part(start.0, end.0, 0.5) + (18.0 * passed).min(48.0), part(start.1, end.1, 0.5));
-        (Arrow { from: start, bend, to: end }, true)
-    }
-
-    /// A straight way, as far as it is in the picture.
-    fn cut(&self, start: Point, end: Point) -> (Arrow, bool) {
-        let (first, last) = self.scale.edges();
-        let at = |x: f64| (x, part(start.1, end.1, (x - start.0) / (end.0 - start.0)));
-        let (from, to) =
-            (if start.0 < first { at(first) } else { start }, if end.0 > last { at(last) } else { end });
-        (Arrow { from, bend: (part(from.0, to.0, 0.5), part(from.1, to.1, 0.5)), to }, end.0 <= last)
-    }
-
-    fn messages(&mut self) {
-        for (number, message) in self.scene.messages.iter().enumerate() {
-            let (arrow, ends) = self.way(message);
-            self.taken.take_arrow(number, &arrow);
-            let Arrow { from: (ax, ay), bend: (cx, cy), to: (bx, by) } = arrow;
-            let (colour, dashes) = style(message.kind);
-            let head = match message.end {
-                End::Arrived(_) if ends => format!(" marker-end=\"url(#head{})\"", message.kind),
-                End::Arrived(_) | End::Lost(_) | End::Open => String::new(),
-            };
-            let wide = if self.scene.messages.len() > MOST_LABELS { 1.1 } else { 1.6 };
-            let said = escape(&said(&self.scene.kinds[message.kind], message));
-            self.put(&format!(
-                "<path class=\"message\" d=\"M{ax:.1} {ay:.1}Q{cx:.1} {cy:.1} {bx:.1} {by:.1}\" stroke=\"{colour}\" stroke-width=\"{wide}\" \
-                 stroke-dasharray=\"{dashes}\"{head}><title>{said}</title></path>"
-            ));
-            match message.end {
-                End::Lost(_) if ends => self.cross(bx, by, 4.5, colour),
-                End::Arrived(_) | End::Lost(_) => {}
-                End::Open => self.put(&format!(
-                    "<circle cx=\"{bx:.1}\" cy=\"{by:.1}\" r=\"3.2\" fill=\"#FFFFFF\" stroke=\"{colour}\" stroke-width=\"1.6\"/>"
-                )),
-            }
-        }
-    }
-
-    fn cross(&mut self, x: f64, y: f64, arm: f64, colour: &str) {
+    pub(super) fn cross(&mut self, x: f64, y: f64, arm: f64, colour: &str) {
         let wide = 2.0 * arm;
         let (left, top, bottom) = (x - arm, y - arm, y + arm);
         self.put(&format!(
@@ -323,30 +265,8 @@ impl<'a> Picture<'a> {
         }
     }
 
-    /// Along their arrows.
-    fn message_labels(&mut self) {
-        let must = !self.scale.is_even();
-        // Short ways first: they have fewer places for a label.
-        let mut order: Vec<(usize, &Message)> = self.scene.messages.iter().enumerate().collect();
-        let length = |message: &Message| self.way(message).0.length();
-        order.sort_by(|a, b| length(a.1).total_cmp(&length(b.1)));
-        for (number, message) in order {
-            let (arrow, _) = self.way(message);
-            let along =
-                [0.5, 0.42, 0.58, 0.34, 0.66, 0.26, 0.74, 0.18, 0.82, 0.1, 0.9].map(|part| arrow.at(part));
-            let aside = [0.0, 14.0, -14.0, 26.0, -26.0];
-            let label = &message.label;
-            let places = aside
-                .iter()
-                .flat_map(|aside| along.iter().map(move |(x, y)| Area::of(label, SIZE, x + aside, *y)));
-            if let Some(place) = self.taken.place(Some(number), must, places) {
-                self.label(place, SIZE, INKS[message.kind % INKS.len()], label);
-            }
-        }
-    }
-
     /// White behind the letters, so that what they cross does not make them unreadable.
-    fn label(&mut self, place: Area, size: f64, colour: &str, said: &str) {
+    pub(super) fn label(&mut self, place: Area, size: f64, colour: &str, said: &str) {
         let (x, y, said) = (place.x + place.width / 2.0, place.y + 1.5 + size * 0.85, escape(said));
         let Area { x: left, y: top, width, height } = place;
         let _ = writeln!(
@@ -409,21 +329,6 @@ impl<'a> Picture<'a> {
             self.body, self.texts
         )
     }
-}
-
-fn part(from: f64, to: f64, share: f64) -> f64 {
-    from + (to - from) * share
-}
-
-/// All of a message, for whoever points at its arrow.
-fn said(kind: &str, message: &Message) -> String {
-    let Message { from, to, sent, text, .. } = message;
-    let end = match message.end {
-        End::Arrived(time) => format!("arrives at {time}"),
-        End::Lost(time) => format!("is lost at {time}"),
-        End::Open => "is still on its way".into(),
-    };
-    format!("{kind} from {from} to {to}, sent at {sent}, {end}: {text}")
 }
 
 /// Lines of about that width, broken between words.

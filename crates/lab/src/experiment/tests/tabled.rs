@@ -68,12 +68,16 @@ fn parquet_is_read_back() {
     let file = std::fs::File::open(folder.join("runs.parquet")).expect("a table");
     let reader = SerializedFileReader::new(file).expect("Parquet");
     assert_eq!(reader.metadata().file_metadata().created_by(), Some("kgate lab"));
-    let text = |field: &Field| match field {
-        Field::Null => String::new(),
-        Field::Str(text) => text.clone(),
-        Field::Double(number) => number.to_string(),
-        #[allow(clippy::wildcard_enum_match_arm)]
-        other => other.to_string(),
+    let text = |field: &Field| {
+        if let Field::Str(text) = field {
+            text.clone()
+        } else if let Field::Double(number) = field {
+            number.to_string()
+        } else if *field == Field::Null {
+            String::new()
+        } else {
+            field.to_string()
+        }
     };
     let rows = reader.get_row_iter(None).expect("rows").map(|row| row.expect("a row"));
     let read: Vec<Vec<String>> =
