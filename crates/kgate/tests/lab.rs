@@ -139,6 +139,39 @@ fn a_published_defect_may_be_seen() {
     assert!(rows.contains("\"correct\":false"), "{rows}");
 }
 
+/// Results are looked at: verdicts as text and as Markdown, of which a false claim is not green, a ranking, and no difference to themselves; pages are written once more.
+#[test]
+fn results_are_compared() {
+    let folder = Folder::new("compared");
+    let fact = |id: &str, is: &str| {
+        format!(
+            "\n[[fact]]\nid = \"{id}\"\nplace = \"here\"\nclaim = \"raymond has {is} messages than vcube\"\ncheck = [{{ grid = \"high\", \
+             metric = \"messages_per_grant\", left.protocol = \"raymond\", is = \"{is}\", right.protocol = \"vcube\" }}]\n"
+        )
+    };
+    let file = folder.file(&format!("{EXPERIMENT}{}{}", fact("A1", "less"), fact("A2", "greater")));
+    let out = folder.0.join("out");
+    assert!(lab(&["run", &file, "--quick", "--out"], &out).status.success());
+    let verdicts = stdout(&lab(&["compare"], &out));
+    assert!(verdicts.contains("A1  reproduced") && verdicts.contains("A2  not reproduced"), "{verdicts}");
+    let markdown = stdout(&lab(&["compare", "--markdown"], &out));
+    assert!(
+        markdown.starts_with("### mine\n\n2 published facts: 1 reproduced, 1 not reproduced"),
+        "{markdown}"
+    );
+    assert!(markdown.contains("| A2 |") && markdown.contains("| **not reproduced** |"), "{markdown}");
+    let ranking = stdout(&lab(&["compare", "--by", "messages_per_grant"], &out));
+    let place = |name: &str| ranking.find(name).expect("ranked");
+    assert!(place(" 1  raymond") < place(" 2  vcube"), "{ranking}");
+    let itself = stdout(&lab(&["compare", out.to_str().expect("a path")], &out));
+    assert!(itself.starts_with("mine: no difference in "), "{itself}");
+    let page = out.join("mine/report.html");
+    let before = std::fs::read(&page).expect("a page");
+    std::fs::remove_file(&page).expect("a page");
+    assert!(lab(&["report"], &out).status.success());
+    assert_eq!(std::fs::read(&page).expect("a page"), before);
+}
+
 fn lab(words: &[&str], out: &Path) -> std::process::Output {
     kgate(&format!("lab {} {}", words.join(" "), out.display()))
 }
