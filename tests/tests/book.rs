@@ -109,6 +109,27 @@ fn the_readers_of_the_book_read() {
     );
 }
 
+/// The table of verdicts has every published fact as its experiment tells it, and nothing else: who changes one makes the table anew.
+#[test]
+fn the_table_has_every_fact() {
+    let page = read("docs/book/src/reproduction.md");
+    let rows = page.lines().filter(|line| {
+        line.starts_with("| ") && line.ends_with("reproduced |")
+            || line.ends_with("reproduced** |")
+            || line.ends_with("checked** |")
+    });
+    let mut shown: Vec<&str> = rows.collect();
+    for (name, text) in kgate_lab::experiment::builtin::ALL {
+        let experiment = kgate_lab::experiment::Experiment::parse(text).expect("an experiment");
+        for fact in &experiment.fact {
+            let head = format!("| {} | {} ({}) | ", fact.id, fact.claim, fact.place);
+            let found = shown.iter().position(|row| row.starts_with(&head));
+            shown.remove(found.unwrap_or_else(|| panic!("{name}: {head} is not in the table")));
+        }
+    }
+    assert_eq!(shown, [""; 0]);
+}
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests is a folder of the repository").into()
 }
