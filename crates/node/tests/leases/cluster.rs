@@ -18,7 +18,7 @@ pub(crate) struct Cluster {
     folder: PathBuf,
     addresses: Vec<String>,
     more: String,
-    nodes: Vec<Option<Node>>,
+    pub(crate) nodes: Vec<Option<Node>>,
 }
 
 impl Cluster {
@@ -39,10 +39,16 @@ impl Cluster {
         cluster
     }
 
+    /// Of a node of the list.
     fn config(&self, id: usize) -> Config {
-        let (addresses, data) = (&self.addresses, self.folder.join(id.to_string()));
+        self.config_at(id, &format!("id = {id}\nnodes = {:?}\n", self.addresses))
+    }
+
+    /// Of a node that knows its place by these lines.
+    pub(crate) fn config_at(&self, id: usize, place: &str) -> Config {
+        let data = self.folder.join(id.to_string());
         let text = format!(
-            "id = {id}\nnodes = {addresses:?}\napi = \"127.0.0.1:0\"\ndata = {data:?}\n{}\n[timing]\npreset = \"fast\"\n",
+            "{place}api = \"127.0.0.1:0\"\ndata = {data:?}\n{}\n[timing]\npreset = \"fast\"\n",
             self.more
         );
         std::fs::create_dir_all(&data).unwrap();
@@ -75,10 +81,21 @@ impl Cluster {
 
     /// A permit of the gate through that node, however long it takes.
     pub(crate) async fn acquire(&self, id: usize) -> Permit {
+        self.acquired(id, None).await
+    }
+
+    /// The same by a client that names k.
+    pub(crate) async fn acquire_of(&self, id: usize, k: u32) -> Permit {
+        self.acquired(id, Some(k)).await
+    }
+
+    async fn acquired(&self, id: usize, k: Option<u32>) -> Permit {
         let address = self.api(id);
         until(|| async {
             let client = Client::connect(&address).await.ok()?;
-            client.gate("gpu").timeout(Duration::from_secs(10)).acquire().await.ok()
+            let gate = client.gate("gpu").timeout(Duration::from_secs(10));
+            let gate = if let Some(k) = k { gate.k(k) } else { gate };
+            gate.acquire().await.ok()
         })
         .await
     }

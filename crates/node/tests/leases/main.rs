@@ -4,6 +4,7 @@
 
 mod cluster;
 mod held;
+mod operators;
 
 use std::time::Duration;
 

@@ -1,94 +1,22 @@
 //! Operators change a cluster of real nodes, on real sockets and disks, while permits are held.
-//!
-//! Times are short (`preset = "fast"`), and what is waited for has a deadline that a busy machine keeps.
 
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use kgate_client::{Client, Error, LeaseInstant, Operators, Permit, api};
-use kgate_node::{Config, Node};
+use kgate_client::{Client, Error, Operators, api};
+use kgate_node::Node;
 use tokio::net::TcpListener;
 
-/// How many clusters were made: each has a folder of its own.
-static CLUSTERS: AtomicU32 = AtomicU32::new(0);
-/// So long anything may take on a machine that is busy with other tests.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-struct Cluster {
-    folder: PathBuf,
-    nodes: Vec<Option<Node>>,
-}
+use crate::cluster::{Cluster, PATIENCE, until};
 
 impl Cluster {
-    async fn start(nodes: usize) -> Self {
-        let number = CLUSTERS.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("kgate-operators-{}-{number}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&folder);
-        let mut listeners = Vec::new();
-        for _ in 0..nodes {
-            listeners.push(TcpListener::bind("127.0.0.1:0").await.expect("a port"));
-        }
-        let addresses: Vec<String> =
-            listeners.iter().map(|listener| listener.local_addr().unwrap().to_string()).collect();
-        let mut cluster = Self { folder, nodes: Vec::new() };
-        for (id, listener) in listeners.into_iter().enumerate() {
-            let config = cluster.config(id, &format!("id = {id}\nnodes = {addresses:?}\n"));
-            cluster.nodes.push(Some(Node::start_on(config, Some(listener)).await.expect("it starts")));
-        }
-        cluster
-    }
-
-    fn config(&self, id: usize, place: &str) -> Config {
-        let data = self.folder.join(id.to_string());
-        std::fs::create_dir_all(&data).unwrap();
-        let text = format!("{place}api = \"127.0.0.1:0\"\ndata = {data:?}\n[timing]\npreset = \"fast\"\n");
-        let path = data.join("node.toml");
-        std::fs::write(&path, text).unwrap();
-        Config::read(&path).unwrap()
-    }
-
-    fn api(&self, id: usize) -> String {
-        self.nodes[id].as_ref().expect("up").api()[0].clone()
-    }
-
     async fn operators(&self, id: usize) -> Operators {
         Operators::connect(&self.api(id)).await.expect("it answers")
-    }
-
-    /// A permit through that node, however long it takes.
-    async fn acquire(&self, id: usize, k: u32) -> Permit {
-        let address = self.api(id);
-        until(|| async {
-            let client = Client::connect(&address).await.ok()?;
-            client.gate("gpu").k(k).timeout(Duration::from_secs(10)).acquire().await.ok()
-        })
-        .await
     }
 
     /// What the list says of a node, through another one.
     async fn member(&self, asked: usize, node: u32) -> Option<api::Member> {
         let members = self.operators(asked).await.members().await.ok()?.members;
         members.into_iter().find(|member| member.node == node)
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        self.nodes.clear();
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
-/// Tries again and again until it works.
-async fn until<T, F: Future<Output = Option<T>>>(attempt: impl Fn() -> F) -> T {
-    let end = LeaseInstant::now() + PATIENCE;
-    loop {
-        if let Some(done) = attempt().await {
-            return done;
-        }
-        assert!(!end.after(LeaseInstant::now()).is_zero(), "not within {PATIENCE:?}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
@@ -102,8 +30,8 @@ fn refusal<T: std::fmt::Debug>(came: Result<T, Error>) -> (api::Why, String) {
 /// A node joins by a token while a permit is held: nobody restarts, the permit stays, the newcomer grants, votes and is removed again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_comes_votes_and_goes() {
-    let mut cluster = Cluster::start(3).await;
-    let held = cluster.acquire(0, 2).await;
+    let mut cluster = Cluster::start(3, "").await;
+    let held = cluster.acquire_of(0, 2).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let mut operators = cluster.operators(1).await;
@@ -111,9 +39,9 @@ async fn a_node_comes_votes_and_goes() {
     assert_eq!(added.node, 3);
     assert_eq!(operators.add("late", &address).await.unwrap(), added, "said again, the same token");
     assert_eq!(cluster.member(2, 3).await.unwrap().standing, "awaited");
-    let config = cluster.config(3, &format!("join = {:?}\naddress = {address:?}\n", added.token));
+    let config = cluster.config_at(3, &format!("join = {:?}\naddress = {address:?}\n", added.token));
     cluster.nodes.push(Some(Node::start_on(config, Some(listener)).await.expect("it starts")));
-    let permit = cluster.acquire(3, 2).await;
+    let permit = cluster.acquire_of(3, 2).await;
     assert_eq!((held.slots(), permit.slots(), held.is_lost()), (&[0][..], &[1][..], false));
     assert!(permit.fence() > held.fence(), "a later view");
     permit.release().await;
@@ -137,31 +65,31 @@ async fn a_node_comes_votes_and_goes() {
 /// E5, E6: an operator evicts a node that lives. It cannot clear itself; its holder is told; the slot comes back; it returns as a later life.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_live_node_is_evicted() {
-    let cluster = Cluster::start(3).await;
-    let held = cluster.acquire(0, 1).await;
+    let cluster = Cluster::start(3, "").await;
+    let held = cluster.acquire_of(0, 1).await;
     let before = cluster.member(1, 0).await.unwrap().incarnation;
     let mut operators = cluster.operators(1).await;
     let says = operators.before_evict("0").await.unwrap().text;
     assert!(says.contains("gpu slot 0") && !held.is_lost(), "{says}");
     operators.evict("node-0").await.unwrap();
     tokio::time::timeout(PATIENCE, held.lost()).await.expect("it is told");
-    let next = cluster.acquire(1, 1).await;
+    let next = cluster.acquire_of(1, 1).await;
     assert!(next.fence() > held.fence());
     next.release().await;
-    cluster.acquire(0, 1).await.release().await;
+    cluster.acquire_of(0, 1).await.release().await;
     assert!(cluster.member(1, 0).await.unwrap().incarnation > before);
 }
 
 /// k up is there at once; k down waits for whoever holds above it, and says who that is; 0 closes the gate.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_k() {
-    let cluster = Cluster::start(3).await;
-    let first = cluster.acquire(0, 1).await;
+    let cluster = Cluster::start(3, "").await;
+    let first = cluster.acquire_of(0, 1).await;
     let wish = |k, wait_ms| api::SetGateRequest { gate: "gpu".into(), k, wait_ms, ..Default::default() };
     let mut operators = cluster.operators(2).await;
     let reply = operators.set(wish(2, 30_000)).await.unwrap();
     assert!(reply.drained && reply.k_before == 1, "{reply:?}");
-    let second = cluster.acquire(1, 2).await;
+    let second = cluster.acquire_of(1, 2).await;
     assert_eq!(second.slots(), [1]);
     let reply = operators.set(wish(1, 300)).await.unwrap();
     assert!(!reply.drained && reply.draining.iter().any(|who| who.contains("node 1: pid")), "{reply:?}");
@@ -186,9 +114,9 @@ async fn another_k() {
 /// Without a quorum nothing is changed, and it is said which voters do not answer; the list is what is known here.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_quorum() {
-    let mut cluster = Cluster::start(3).await;
-    cluster.acquire(0, 1).await.release().await;
-    drop((cluster.nodes[1].take(), cluster.nodes[2].take()));
+    let mut cluster = Cluster::start(3, "").await;
+    cluster.acquire_of(0, 1).await.release().await;
+    [1, 2].into_iter().for_each(|id| cluster.kill(id));
     let mut operators = cluster.operators(0).await;
     let (why, text) = until(|| async {
         let set = api::SetGateRequest { gate: "gpu".into(), k: 2, no_wait: true, ..Default::default() };
