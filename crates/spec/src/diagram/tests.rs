@@ -169,17 +169,18 @@ fn picture(told: &[Told], window: &str, shown: &str) -> Result<String, TooMuch> 
     canvas.finish("title")
 }
 
-/// Every message of the window has its arrow, every stay inside its bar, whether or not they end in it; nothing else has.
+/// Every message of the window has its arrow, every wait and every stay inside its bar, whether or not they end in it; nothing else has.
 #[test]
 fn a_window_has_what_is_in_it() {
     let told = long_run(20);
     let count = |svg: &str, part: &str| svg.matches(part).count();
-    let inside = format!("fill=\"{}\"", super::svg::INSIDE);
+    let [inside, waits] =
+        [super::svg::INSIDE, super::svg::WAITING].map(|colour| format!("fill=\"{colour}\""));
     let all = picture(&told, "", "").expect("it fits");
     assert_eq!(
-        (count(&all, "class=\"message\""), count(&all, &inside)),
-        (20, 20 + 1),
-        "one bar is the legend's"
+        (count(&all, "class=\"message\""), count(&all, &inside), count(&all, &waits)),
+        (20, 20 + 1, 20 + 1),
+        "one bar of each is the legend's"
     );
     // Sent at 5, 6, 7 and 8; the one of 5 is under way when the window opens, the one of 8 when it closes.
     let part = picture(&told, "5.1..8.1", "").expect("it fits");
