@@ -53,7 +53,7 @@ use tokio::task::JoinHandle;
 
 use crate::core::{Action, CannotStart, Core};
 use serve::{Desk, Door, Guard};
-use shell::Shell;
+use shell::{End, Shell};
 use slot_files::SlotFiles;
 use store::{Mark, Store};
 use wall_clock::WallClock;
@@ -87,12 +87,12 @@ pub enum NotStarted {
 /// Letters and questions that may wait for the core; beyond, whoever sends them waits.
 const QUEUE: usize = 4096;
 
-/// A node that runs. Dropped, it stops at once; [`Node::stop`] lets it say good-bye.
+/// A node that runs. Dropped, it stops at once, as by a crash; [`Node::stop`] lets it put away what it knows and say good-bye.
 #[derive(Debug)]
 pub struct Node {
     api: Vec<String>,
     peer: Option<SocketAddr>,
-    stop: watch::Sender<bool>,
+    end: watch::Sender<End>,
     shell: JoinHandle<Result<(), Stopped>>,
 }
 
@@ -163,7 +163,7 @@ impl Node {
         }
         let (commands, received) = mpsc::channel(QUEUE);
         let (changes, changed) = watch::channel(0);
-        let (stop, stopping) = watch::channel(false);
+        let (end, ending) = watch::channel(End::NotYet);
         let timing = match config.faults()? {
             Faults::Lease => Some(config.timing()?),
             Faults::CrashStop => None,
@@ -174,7 +174,7 @@ impl Node {
             let listen = |error| NotStarted::Listen(address.clone(), error);
             let door = Door::open(&address, &config, &guard).await.map_err(listen)?;
             api.push(door.address().map_err(listen)?);
-            tokio::spawn(door.serve(desk.clone(), stopping.clone()));
+            tokio::spawn(door.serve(desk.clone(), ending.clone()));
         }
         drop(desk);
         let mut shell = Shell {
@@ -199,8 +199,8 @@ impl Node {
         if let Some(agreement) = shell.agreement.as_mut().filter(|_| config.join.is_none()) {
             agreement.found(begin::founding(&config)?);
         }
-        let shell = tokio::spawn(shell.run(actions, stopping));
-        Ok(Self { api, peer, stop, shell })
+        let shell = tokio::spawn(shell.run(actions, ending));
+        Ok(Self { api, peer, end, shell })
     }
 
     /// Where clients ask.
@@ -216,20 +216,20 @@ impl Node {
     /// Waits until it stops by itself, and says why.
     pub async fn stopped(&mut self) -> Result<(), Stopped> {
         let ended = (&mut self.shell).await;
-        self.stop.send_replace(true);
+        self.end.send_replace(End::Clean);
         ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
     }
 
     /// Stops it. With leases it goes on when it starts again, and so do its clients, if that is soon; without, they lose what they hold, and its peers are told.
     pub async fn stop(mut self) -> Result<(), Stopped> {
-        self.stop.send_replace(true);
+        self.end.send_replace(End::Clean);
         self.stopped().await
     }
 }
 
 impl Drop for Node {
     fn drop(&mut self) {
-        self.stop.send_replace(true);
+        self.end.send_replace(End::AtOnce);
         self.shell.abort();
     }
 }
@@ -253,4 +253,39 @@ fn random_seed() -> u64 {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes).expect("the system has random bytes");
     u64::from_be_bytes(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// R1, R2: only a clean stop puts away what the next start goes on with; a dropped node does not, even if its shell hears of it before it is cut off.
+    #[tokio::test]
+    async fn only_a_clean_stop_goes_on() {
+        let folder = std::env::temp_dir().join(format!("kgate-ends-{}", std::process::id()));
+        for (end, goes_on) in [(End::Clean, true), (End::AtOnce, false)] {
+            let _ = std::fs::remove_dir_all(&folder);
+            std::fs::create_dir_all(&folder).unwrap();
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap().to_string();
+            let path = folder.join("node.toml");
+            let text = format!(
+                "id = 0\nnodes = [{address:?}]\napi = \"127.0.0.1:0\"\ndata = {folder:?}\nfaults = \"lease\"\n"
+            );
+            std::fs::write(&path, text).unwrap();
+            let mut node = Node::start_on(Config::read(&path).unwrap(), Some(listener)).await.unwrap();
+            let client = kgate_client::Client::connect(&node.api()[0]).await.unwrap();
+            let takes_part = async {
+                while client.gate("gpu").acquire().await.is_err() {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(60), takes_part).await.expect("in time");
+            node.end.send_replace(end);
+            (&mut node.shell).await.unwrap().unwrap();
+            let (store, ..) = Store::open(Some(&folder), Mark::GoesOn).unwrap();
+            assert_eq!(store.take_parked().unwrap().is_some(), goes_on, "{end:?}");
+        }
+        let _ = std::fs::remove_dir_all(&folder);
+    }
 }

@@ -46,6 +46,16 @@ pub(crate) enum Command {
     Numbers(oneshot::Sender<String>),
 }
 
+/// Whether a node is to stop, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    NotYet,
+    /// It puts away what it knows and says good-bye.
+    Clean,
+    /// As by a crash: with nothing put away, its next start is another life.
+    AtOnce,
+}
+
 /// Why a node has stopped by itself.
 #[derive(Debug, thiserror::Error)]
 pub enum Stopped {
@@ -89,11 +99,11 @@ pub(crate) fn now() -> Time {
 }
 
 impl Shell {
-    /// Runs until `stop` says so, or the node must stop.
+    /// Runs until `end` says so, or the node must stop.
     pub(crate) async fn run(
         mut self,
         first: Vec<Action>,
-        mut stop: watch::Receiver<bool>,
+        mut end: watch::Receiver<End>,
     ) -> Result<(), Stopped> {
         let mut actions = first;
         let mut idle_since = now();
@@ -112,8 +122,10 @@ impl Shell {
             let nap = due.into_iter().chain(idle).min().unwrap_or(Duration::from_secs(3600));
             tokio::select! {
                 biased;
-                () = stopped(&mut stop) => {
-                    self.leave().await;
+                end = ended(&mut end) => {
+                    if end == End::Clean {
+                        self.leave().await;
+                    }
                     return Ok(());
                 }
                 event = agreement::next(&mut self.agreement) => self.on_log(event, &mut actions)?,
@@ -341,10 +353,11 @@ impl Shell {
     }
 }
 
-/// Waits until the node is to stop.
-pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
-    // Whoever could say so is gone: then it is to stop too.
-    let _ = stop.wait_for(|stop| *stop).await;
+/// Waits until the node is to stop, and says how.
+pub(crate) async fn ended(end: &mut watch::Receiver<End>) -> End {
+    let said = end.wait_for(|end| *end != End::NotYet).await;
+    // Whoever could say so may be gone: then it is to stop too.
+    said.map_or(End::AtOnce, |end| *end)
 }
 
 fn since(then: Time) -> Duration {

@@ -30,7 +30,7 @@ use super::limits::{Bucket, Kind};
 use super::tls::{Caller, Socket};
 use super::{Desk, app};
 use crate::config::Config;
-use crate::shell::{now, stopped};
+use crate::shell::{End, ended, now};
 
 /// So many may be at their greeting at once; one more closes the oldest.
 const GREETING: usize = 256;
@@ -124,7 +124,7 @@ impl Door {
     }
 
     /// Serves clients until the node stops.
-    pub(crate) async fn serve(self, desk: Desk, mut stop: watch::Receiver<bool>) {
+    pub(crate) async fn serve(self, desk: Desk, mut end: watch::Receiver<End>) {
         let guard = desk.guard.clone();
         let app = app(desk);
         let mut greeting: VecDeque<AbortHandle> = VecDeque::new();
@@ -132,7 +132,7 @@ impl Door {
         loop {
             let caller = tokio::select! {
                 biased;
-                () = stopped(&mut stop) => break,
+                _ = ended(&mut end) => break,
                 caller = self.accept() => caller,
             };
             let caller = match caller {
@@ -152,7 +152,7 @@ impl Door {
                 oldest.abort();
                 guard.refuse(Reason::Handshake, String::new());
             }
-            let task = tokio::spawn(greet(caller, guard.clone(), app.clone(), stop.clone()));
+            let task = tokio::spawn(greet(caller, guard.clone(), app.clone(), end.clone()));
             greeting.push_back(task.abort_handle());
         }
         if let Self::Unix(_, path) = &self {
@@ -162,7 +162,7 @@ impl Door {
 }
 
 /// Finds out who it is, and lets it in if there is a place.
-async fn greet(caller: Caller, guard: Arc<Guard>, app: Router, stop: watch::Receiver<bool>) {
+async fn greet(caller: Caller, guard: Arc<Guard>, app: Router, end: watch::Receiver<End>) {
     let (place, is_remote) = (caller.place(), caller.is_remote());
     let turned_away = |refusal: &str| tracing::debug!(from = place, "turned away: {refusal}");
     let (stream, who) = match caller.greet(&guard.cluster).await {
@@ -179,13 +179,13 @@ async fn greet(caller: Caller, guard: Arc<Guard>, app: Router, stop: watch::Rece
     };
     // A task of its own: the one that greets may be cut off.
     tokio::spawn(async move {
-        converse(stream, Known { app, who }, is_remote, stop).await;
+        converse(stream, Known { app, who }, is_remote, end).await;
         drop((taken, counted));
     });
 }
 
 /// HTTP/1 or HTTP/2, until either side has enough.
-async fn converse(stream: Box<dyn Socket>, app: Known, is_remote: bool, mut stop: watch::Receiver<bool>) {
+async fn converse(stream: Box<dyn Socket>, app: Known, is_remote: bool, mut end: watch::Receiver<End>) {
     let mut http = Builder::new(TokioExecutor::new());
     http.http1().timer(TokioTimer::new()).header_read_timeout(HEAD).max_headers(64);
     http.http2().timer(TokioTimer::new()).max_header_list_size(HEAD_BYTES);
@@ -195,7 +195,7 @@ async fn converse(stream: Box<dyn Socket>, app: Known, is_remote: bool, mut stop
     let mut connection = pin!(http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(app)));
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
-        () = stopped(&mut stop) => {
+        _ = ended(&mut end) => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
