@@ -21,6 +21,7 @@ mod accept;
 mod config;
 mod roster;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -126,6 +127,16 @@ pub struct Links {
 }
 
 impl Links {
+    /// Whether links could be started so: the configuration fits together and its certificates are there. Nothing is begun.
+    pub fn check(config: &LinkConfig, listening: SocketAddr) -> Result<(), NotStarted> {
+        Self::keys(config, listening).map(drop)
+    }
+
+    fn keys(config: &LinkConfig, listening: SocketAddr) -> Result<Keys, NotStarted> {
+        config::check(config, listening)?;
+        Ok(Keys::load(&config.security, config.me, &config.cluster)?)
+    }
+
     /// Begins to dial, and to accept on the listener. The events come through the owner's queue; its capacity is how
     /// much may wait before reading pauses.
     pub async fn start(
@@ -133,8 +144,7 @@ impl Links {
         listener: TcpListener,
         events: mpsc::Sender<LinkEvent>,
     ) -> Result<Self, NotStarted> {
-        config::check(&config, listener.local_addr()?)?;
-        let keys = Keys::load(&config.security, config.me, &config.cluster)?;
+        let keys = Self::keys(&config, listener.local_addr()?)?;
         let (stop, stopped) = watch::channel(false);
         let peers = config.peers.clone();
         let shared = Arc::new(Shared { config, keys, roster: Roster::default() });

@@ -117,6 +117,20 @@ impl Node {
         config.settings(Incarnation(0), 0)?;
         let guard = Arc::new(Guard::new(&config)?);
         let leases = config.faults()? == Faults::Lease;
+        // What can go wrong from outside comes first: a start that fails must leave what a clean stop has put away to the next one.
+        let peer = listener.as_ref().and_then(|listener| listener.local_addr().ok());
+        let mut link_config = link_config(&config, token.as_ref(), leases);
+        if let Some(address) = peer {
+            Links::check(&link_config, address)?;
+        }
+        let slot_files = config.slot_files.clone().map(SlotFiles::open).transpose()?;
+        let (mut doors, mut api) = (Vec::new(), Vec::new());
+        for address in config.api.all() {
+            let listen = |error| NotStarted::Listen(address.clone(), error);
+            let door = Door::open(&address, &config, &guard).await.map_err(listen)?;
+            api.push(door.address().map_err(listen)?);
+            doors.push(door);
+        }
         let mark = if leases { Mark::GoesOn } else { Mark::IsErased };
         let (store, life, stored) = Store::open(config.data.as_deref(), mark)?;
         let (agreement, settings) = match config.data.as_deref().filter(|_| leases) {
@@ -130,24 +144,9 @@ impl Node {
             outlive_former_clients(settings.terms).await;
         }
         let (link_events, received_events) = mpsc::channel(QUEUE);
-        let peer = listener.as_ref().and_then(|listener| listener.local_addr().ok());
+        link_config.incarnation = settings.life;
         let links = match listener {
-            Some(listener) => {
-                let listed = config.nodes.iter().zip(0..).map(|(address, id)| (NodeId(id), address.clone()));
-                let told = token.iter().flat_map(|token| &token.members);
-                let peers = listed.chain(told.map(|(id, address)| (NodeId(*id), address.clone())));
-                let links = LinkConfig {
-                    cluster: config.cluster.clone(),
-                    me: config.me(),
-                    incarnation: settings.life,
-                    peers: peers.filter(|(id, _)| *id != config.me()).collect(),
-                    security: config.security(),
-                    limits: LinkLimits { seed: random_seed(), ..LinkLimits::default() },
-                    accepts_returns: config.accepts_returns(),
-                    when_full: if leases { WhenFull::Drop } else { WhenFull::Break },
-                };
-                Some(Links::start(links, listener, link_events).await?)
-            }
+            Some(listener) => Some(Links::start(link_config, listener, link_events).await?),
             None => None,
         };
         let nodes = settings.nodes;
@@ -157,7 +156,6 @@ impl Node {
         actions.retain(
             |action| !matches!(action, Action::Connect(node, _) if node.index() < config.nodes.len()),
         );
-        let slot_files = config.slot_files.clone().map(SlotFiles::open).transpose()?;
         for (gate, permits, in_use) in slot_files.iter().flat_map(SlotFiles::gates) {
             core.restore(shell::now(), &gate, permits, &in_use, &mut actions);
         }
@@ -169,11 +167,7 @@ impl Node {
             Faults::CrashStop => None,
         };
         let desk = Desk::new(commands.clone(), changed, config.id, nodes, guard.clone(), timing);
-        let mut api = Vec::new();
-        for address in config.api.all() {
-            let listen = |error| NotStarted::Listen(address.clone(), error);
-            let door = Door::open(&address, &config, &guard).await.map_err(listen)?;
-            api.push(door.address().map_err(listen)?);
+        for door in doors {
             tokio::spawn(door.serve(desk.clone(), ending.clone()));
         }
         drop(desk);
@@ -234,6 +228,23 @@ impl Drop for Node {
     }
 }
 
+/// How this node talks to its peers; its life is not known yet.
+fn link_config(config: &Config, token: Option<&JoinToken>, leases: bool) -> LinkConfig {
+    let listed = config.nodes.iter().zip(0..).map(|(address, id)| (NodeId(id), address.clone()));
+    let told = token.into_iter().flat_map(|token| &token.members);
+    let peers = listed.chain(told.map(|(id, address)| (NodeId(*id), address.clone())));
+    LinkConfig {
+        cluster: config.cluster.clone(),
+        me: config.me(),
+        incarnation: Incarnation(0),
+        peers: peers.filter(|(id, _)| *id != config.me()).collect(),
+        security: config.security(),
+        limits: LinkLimits { seed: random_seed(), ..LinkLimits::default() },
+        accepts_returns: config.accepts_returns(),
+        when_full: if leases { WhenFull::Drop } else { WhenFull::Break },
+    }
+}
+
 /// This node was here before, and its clients may go on for as long as it has told them last: nothing is granted, here or by another node, before that is over.
 async fn outlive_former_clients(terms: core::Terms) {
     let over = LeaseInstant::now() + Duration::from_nanos(terms.over_after().0);
@@ -257,35 +268,74 @@ fn random_seed() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::path::{Path, PathBuf};
+
     use super::*;
+
+    /// An empty folder of its own for each test.
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("kgate-node-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    /// Starts a node that is alone, with leases, in that folder.
+    async fn start(folder: &Path, api: &str, more: &str) -> Result<Node, NotStarted> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let path = folder.join("node.toml");
+        let text = format!("id = 0\nnodes = [{address:?}]\napi = {api:?}\ndata = {folder:?}\n{more}");
+        std::fs::write(&path, text).unwrap();
+        Node::start_on(Config::read(&path).unwrap(), Some(listener)).await
+    }
+
+    /// Ends it so, once it takes part.
+    async fn end(mut node: Node, end: End) {
+        let client = kgate_client::Client::connect(&node.api()[0]).await.unwrap();
+        let takes_part = async {
+            while client.gate("gpu").acquire().await.is_err() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), takes_part).await.expect("in time");
+        node.end.send_replace(end);
+        (&mut node.shell).await.unwrap().unwrap();
+    }
+
+    /// Whether the next start would go on with what was put away.
+    fn goes_on(folder: &Path) -> bool {
+        let (store, ..) = Store::open(Some(folder), Mark::GoesOn).unwrap();
+        store.take_parked().unwrap().is_some()
+    }
 
     /// R1, R2: only a clean stop puts away what the next start goes on with; a dropped node does not, even if its shell hears of it before it is cut off.
     #[tokio::test]
     async fn only_a_clean_stop_goes_on() {
-        let folder = std::env::temp_dir().join(format!("kgate-ends-{}", std::process::id()));
-        for (end, goes_on) in [(End::Clean, true), (End::AtOnce, false)] {
-            let _ = std::fs::remove_dir_all(&folder);
-            std::fs::create_dir_all(&folder).unwrap();
-            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let address = listener.local_addr().unwrap().to_string();
-            let path = folder.join("node.toml");
-            let text = format!(
-                "id = 0\nnodes = [{address:?}]\napi = \"127.0.0.1:0\"\ndata = {folder:?}\nfaults = \"lease\"\n"
-            );
-            std::fs::write(&path, text).unwrap();
-            let mut node = Node::start_on(Config::read(&path).unwrap(), Some(listener)).await.unwrap();
-            let client = kgate_client::Client::connect(&node.api()[0]).await.unwrap();
-            let takes_part = async {
-                while client.gate("gpu").acquire().await.is_err() {
-                    tokio::time::sleep(Duration::from_millis(20)).await;
-                }
-            };
-            tokio::time::timeout(Duration::from_secs(60), takes_part).await.expect("in time");
-            node.end.send_replace(end);
-            (&mut node.shell).await.unwrap().unwrap();
-            let (store, ..) = Store::open(Some(&folder), Mark::GoesOn).unwrap();
-            assert_eq!(store.take_parked().unwrap().is_some(), goes_on, "{end:?}");
+        for (how, expected) in [(End::Clean, true), (End::AtOnce, false)] {
+            let folder = folder("ends");
+            end(start(&folder, "127.0.0.1:0", "").await.unwrap(), how).await;
+            assert_eq!(goes_on(&folder), expected, "{how:?}");
+            std::fs::remove_dir_all(&folder).unwrap();
         }
-        let _ = std::fs::remove_dir_all(&folder);
+    }
+
+    /// R1: a start that fails (a port in use, no certificate) leaves what was put away to the next one.
+    #[tokio::test]
+    async fn a_start_that_fails_takes_nothing() {
+        let folder = folder("fails");
+        end(start(&folder, "127.0.0.1:0", "").await.unwrap(), End::Clean).await;
+        let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let in_use = taken.local_addr().unwrap().to_string();
+        let tls = "[tls]\ncertificate = \"no.pem\"\nkey = \"no.key\"\nauthority = \"no-ca.pem\"\n";
+        for (api, more) in [(in_use.as_str(), ""), ("127.0.0.1:0", tls)] {
+            let failed = start(&folder, api, more).await;
+            assert!(
+                matches!(failed, Err(NotStarted::Listen(..) | NotStarted::Links(_))),
+                "it cannot start: {failed:?}"
+            );
+        }
+        assert!(goes_on(&folder));
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }
