@@ -13,6 +13,11 @@ use super::view::{GateView, Who};
 #[serde(transparent)]
 pub struct GateId(pub u32);
 
+impl GateId {
+    /// No gate of a peer has a greater number, so that there is always a next one.
+    pub(super) const LAST: Self = Self(1 << 31);
+}
+
 /// A letter from one node to another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Letter {
@@ -90,6 +95,19 @@ const LEASE: u8 = 15;
 const LOG: u8 = 16;
 
 impl Letter {
+    /// Whether it is about which gates there are. Only nodes without a log agree on that by letters.
+    pub(super) fn is_of_catalogue(&self) -> bool {
+        matches!(
+            self,
+            Self::Fixed(_)
+                | Self::Collect { .. }
+                | Self::Known { .. }
+                | Self::Define { .. }
+                | Self::Defined { .. }
+                | Self::WhatIs(_)
+        )
+    }
+
     /// Whether these bytes are about leases: before they are read, the newest voters of the log are (rule N4).
     pub fn is_lease(bytes: &[u8]) -> bool {
         bytes.first() == Some(&LEASE)

@@ -93,6 +93,9 @@ impl Core {
         letter: Letter,
         actions: &mut Vec<Action>,
     ) -> Result<(), String> {
+        if self.control.is_some() && letter.is_of_catalogue() {
+            return Err("a letter of the catalogue: here the log says which gates there are".into());
+        }
         match letter {
             Letter::Gate(id, bytes) => return self.message(now, from, id, bytes, actions),
             Letter::Detector(bytes) => {
@@ -111,6 +114,9 @@ impl Core {
             }
             Letter::Known { round, definition, last } => {
                 definition.iter().try_for_each(|definition| self.check(definition))?;
+                if last > GateId::LAST {
+                    return Err(format!("gate {} was the last one made, beyond all", last.0));
+                }
                 self.catalogue.answered(from, Some(Answer { round, known: Some((definition, last)) }));
                 self.make_on(now, actions);
             }
@@ -193,6 +199,9 @@ impl Core {
     fn check(&self, definition: &Definition) -> Result<(), String> {
         let entry = registry::entry(&definition.protocol).map_err(|error| error.to_string())?;
         super::check(definition, entry, self.settings.nodes)?;
+        if definition.id > GateId::LAST {
+            return Err(format!("gate `{}` has the number {}, beyond all", definition.name, definition.id.0));
+        }
         let known = self.gates.get(&definition.id).map(|gate| &gate.definition);
         let named = self.catalogue.get(&definition.name);
         match known.or(named).filter(|known| *known != definition) {

@@ -82,6 +82,24 @@ fn messages_wait_for_their_gate() {
     assert_eq!(fleet.junk, Vec::<String>::new());
 }
 
+/// A peer that says the last number of all gates is taken, or defines that one, is not believed: there would be no next one.
+#[test]
+fn no_number_is_the_last() {
+    let mut fleet = Fleet::new(&settings(2));
+    let last = GateId(u32::MAX);
+    let (round, definition) = (1, Some(Definition { id: last, ..fixed(1, "gpu", 1, "slots") }));
+    let define = Letter::Define { round, definition: definition.clone().unwrap() };
+    for letter in
+        [define, Letter::Known { round, definition, last }, Letter::Known { round, definition: None, last }]
+    {
+        fleet.peer(NodeId(0), NodeId(1), PeerEvent::Letter(letter.bytes()));
+    }
+    assert_eq!(fleet.junk.len(), 3, "{:?}", fleet.junk);
+    fleet.hello(0, 1);
+    fleet.acquire(0, 1, 1, "gpu", None);
+    assert!(granted(&fleet.told(0, 1)).is_some());
+}
+
 /// Where the configurations of two nodes differ, nobody gets in, and is told both.
 #[test]
 fn configurations_must_be_the_same() {
