@@ -25,7 +25,7 @@ use crate::state::ClusterId;
 /// So many messages wait to be handled; more are lost, as on a network.
 pub(super) const ARRIVALS: usize = 1024;
 /// So many questions of others are worked on at once; more are lost. Orders may wait long for a quorum, so they have a room of their own: nothing that
-/// waits for a leader may keep one from being chosen.
+/// waits for a leader may keep one from being chosen. What clients cause has another one: however much that is, somebody who is silent is evicted.
 const AT_ONCE: usize = 256;
 /// So many entries does openraft work on at once; others wait outside, where they can still be taken back. It writes them one after the other and does nothing
 /// else meanwhile: no vote, no heartbeat. Where writes are slow, a long queue would make a leader silent.
@@ -51,6 +51,8 @@ pub(super) struct Engine {
     pub(super) changing: tokio::sync::Mutex<()>,
     /// Held by those whose entries openraft works on.
     pub(super) writing: Semaphore,
+    /// The same for what clients cause.
+    pub(super) writing_for_clients: Semaphore,
     pub(super) under_way: UnderWay,
     pub(super) heard: Heard,
 }
@@ -63,7 +65,7 @@ impl Engine {
         mut arrivals: mpsc::Receiver<(NodeId, Envelope)>,
         status: watch::Sender<LogStatus>,
     ) {
-        let [room, waiting_room] = [(); 2].map(|()| Arc::new(Semaphore::new(AT_ONCE)));
+        let rooms = [(); 3].map(|()| Arc::new(Semaphore::new(AT_ONCE)));
         let mut metrics = self.raft.metrics();
         let tending = tokio::spawn(Arc::clone(&self).tend());
         let elections = tokio::spawn(Arc::clone(&self).elections());
@@ -79,7 +81,7 @@ impl Engine {
                     None | Some(Ask::Stop) => break,
                     Some(ask) => { tokio::spawn(Arc::clone(&self).perform(ask)); }
                 },
-                Some((from, envelope)) = arrivals.recv() => self.hear(from, envelope, &room, &waiting_room),
+                Some((from, envelope)) = arrivals.recv() => self.hear(from, envelope, &rooms),
                 // An error: openraft has ended, which the status says.
                 changed = metrics.changed() => if changed.is_err() { break },
             }
@@ -99,14 +101,17 @@ impl Engine {
         self: &Arc<Self>,
         from: NodeId,
         envelope: Envelope,
-        room: &Arc<Semaphore>,
-        waiting_room: &Arc<Semaphore>,
+        [room, waiting_room, clients]: &[Arc<Semaphore>; 3],
     ) {
         self.post.writes_take(from, envelope.write_ms);
         match envelope.body {
             Body::Answer(reply) => self.post.answered(from, envelope.from, envelope.id, reply),
             Body::Ask(request) => {
-                let room = if request.is_raft() { room } else { waiting_room };
+                let room = match &request {
+                    request if request.is_raft() => room,
+                    Request::Order(Order::Propose(command), _) if command.is_of_clients() => clients,
+                    _ => waiting_room,
+                };
                 let Ok(place) = Arc::clone(room).try_acquire_owned() else { return };
                 let engine = Arc::clone(self);
                 let (id, stores) = (envelope.id, (envelope.from, envelope.to));

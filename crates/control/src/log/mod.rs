@@ -142,7 +142,8 @@ impl Log {
                     Ok(raft) => {
                         let changing = tokio::sync::Mutex::default();
                         let heard = Heard::new();
-                        let writing = tokio::sync::Semaphore::new(WRITING);
+                        let [writing, writing_for_clients] =
+                            [(); 2].map(|()| tokio::sync::Semaphore::new(WRITING));
                         let engine = Engine {
                             me,
                             store: id,
@@ -153,6 +154,7 @@ impl Log {
                             shared,
                             changing,
                             writing,
+                            writing_for_clients,
                             under_way: UnderWay::default(),
                             heard,
                         };

@@ -125,8 +125,9 @@ impl Engine {
         if last > self.shared.committed() + UNDECIDED {
             return Ruling::NotNow(format!("{UNDECIDED} entries wait for too few voters already"));
         }
+        let writing = if command.is_of_clients() { &self.writing_for_clients } else { &self.writing };
         // Never closed.
-        let _place = self.writing.acquire().await;
+        let _place = writing.acquire().await;
         match self.raft.client_write(command).await {
             Ok(written) => written.data.map_or_else(Ruling::Void, Ruling::Done),
             Err(error) => not_led(&error),

@@ -70,8 +70,9 @@ pub(super) struct Found {
 pub(super) fn open(folder: &Path, me: NodeId) -> Result<Found, LogError> {
     let path = folder.join("control.redb");
     let failed = |why: String| LogError { path: path.clone(), why };
-    std::fs::create_dir_all(folder).map_err(|error| failed(error.to_string()))?;
+    crate::private_folder(folder).map_err(|error| failed(error.to_string()))?;
     let mut database = Database::create(&path).map_err(|error| failed(error.to_string()))?;
+    crate::private_file(&path).map_err(|error| failed(error.to_string()))?;
     // What was purged leaves holes; nobody reads or writes yet.
     database.compact().map_err(|error| failed(error.to_string()))?;
     let id = identify(&database, me, &path)?;
@@ -239,6 +240,7 @@ fn write<T>(
 ) -> Result<T, Failure> {
     let mut write = database.begin_write().map_err(text)?;
     write.set_durability(Durability::Immediate).map_err(text)?;
+    write.set_two_phase_commit(true);
     let result = change(&write)?;
     write.commit().map_err(text)?;
     if cfg!(debug_assertions) {

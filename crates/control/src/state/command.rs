@@ -188,6 +188,31 @@ pub enum Command {
     },
 }
 
+impl Command {
+    /// Whether requests of clients cause it, of which there may be any number. The others are about nodes, or by operators.
+    pub fn is_of_clients(&self) -> bool {
+        match self {
+            Self::CreateGate { .. }
+            | Self::Held { .. }
+            | Self::Released { .. }
+            | Self::Renew { .. }
+            | Self::Expire { .. } => true,
+            Self::Found { .. }
+            | Self::Admit { .. }
+            | Self::Add { .. }
+            | Self::Leave { .. }
+            | Self::Remove { .. }
+            | Self::Suspect { .. }
+            | Self::Condemn { .. }
+            | Self::Unsuspect { .. }
+            | Self::Evict { .. }
+            | Self::SetGate { .. }
+            | Self::DeleteGate { .. }
+            | Self::EvictHeld { .. } => false,
+        }
+    }
+}
+
 /// What leases propose.
 impl From<Proposal> for Command {
     fn from(proposal: Proposal) -> Self {

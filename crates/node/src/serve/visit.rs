@@ -37,7 +37,7 @@ impl Visit {
         }))
     }
 
-    /// It says something: an `Acquire` may be refused, nothing else is. Where there is a list, people are shown who it is, not who it says it is.
+    /// It says something: what costs others something may be refused. Where there is a list, people are shown who it is, not who it says it is.
     pub(super) fn hears(&self, ask: &mut Ask) -> Result<(), (u64, Refusal)> {
         match ask {
             Ask::Hello { process, .. } => self.name(process),
@@ -46,7 +46,10 @@ impl Visit {
                 self.admit(*number, gate).map_err(|refusal| (*number, refusal))?;
             }
             Ask::Bye => self.over.store(true, Ordering::Relaxed),
-            Ask::Withdraw { .. } | Ask::Release { .. } | Ask::Renew { .. } | Ask::Permit { .. } => {}
+            Ask::Permit { number, .. } => {
+                self.guard.ask(&self.who).map_err(|refusal| (*number, refusal))?;
+            }
+            Ask::Withdraw { .. } | Ask::Release { .. } | Ask::Renew { .. } => {}
         }
         Ok(())
     }

@@ -18,6 +18,9 @@ use crate::core::gate::Deciding;
 use crate::core::timers::Due;
 use crate::core::{Action, ClientId, Core, GateId, HeldView, RequestKey, Secret, Tell};
 
+/// So many words of clients about permits may be under way to the log at once.
+const WORDS: usize = 256;
+
 impl Core {
     /// What an entry changes of permits, before all else that it changes: slots are reserved before anybody is gone, and own grants given up only then.
     pub(super) fn take_permits(&mut self, now: Time, changes: &[Change], actions: &mut Vec<Action>) {
@@ -313,12 +316,23 @@ impl Core {
         (permit, secret, word): (PermitId, Secret, PermitWord),
         actions: &mut Vec<Action>,
     ) {
-        if self.control.is_none() {
-            let text = "this cluster has no agreed log, so it holds no permits by themselves".to_owned();
-            let refused = Tell::Refused { number: key.number, why: Why::BadRequest, text };
-            return actions.push(Action::Tell(client, refused));
-        }
+        let refused = |why, text: &str| {
+            Action::Tell(client, Tell::Refused { number: key.number, why, text: text.to_owned() })
+        };
+        let Some(control) = &self.control else {
+            let text = "this cluster has no agreed log, so it holds no permits by themselves";
+            return actions.push(refused(Why::BadRequest, text));
+        };
         let secret = secret.hashed();
+        if let Some(void) = control.surely_void(permit, secret) {
+            let void = Err(NotDone::Void(void));
+            return self.permit_proposed(client, key, (permit, word), void, actions);
+        }
+        let under_way = control.open.values().filter(|open| matches!(open, Purpose::Permit(..)));
+        if under_way.count() >= WORDS {
+            let text = "too many permits are renewed and given back at this node at once: try again";
+            return actions.push(refused(Why::Full, text));
+        }
         let command = match word {
             PermitWord::Renew => Command::Renew { permit, secret },
             PermitWord::Release => Command::Released { permit, secret, renewals: None },
@@ -366,6 +380,18 @@ impl Core {
 }
 
 impl super::Control {
+    /// What the log would say of whoever shows this secret, where this node knows it for sure: a made-up number or a wrong secret costs nobody an entry. A permit has the
+    /// number of its entry, so one of an applied entry that is not there is gone for good, and its secret never changes.
+    fn surely_void(&self, id: PermitId, secret: state::Secret) -> Option<Void> {
+        match self.picture.permits.get(&id) {
+            Some(permit) if permit.secret != secret => {
+                Some(Void::Refused(format!("{id} has another secret")))
+            }
+            None if id.0 <= self.picture.applied => Some(Void::NoPermit(id)),
+            Some(_) | None => None,
+        }
+    }
+
     /// So long this node's clock counts until a span of somebody else's is surely over.
     fn stretched(&self, span: Span) -> Span {
         let terms = kgate_control::roll::LeaseTerms { lease: span, ..self.timing.terms() };

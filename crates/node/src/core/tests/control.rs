@@ -1,6 +1,6 @@
 //! Stories of whole nodes around an agreed log, told by hand: no faults happen but those that are named.
 
-use kgate_control::state::Command;
+use kgate_control::state::{Command, PermitId};
 use kgate_core::NodeId;
 
 use super::world::{MILLISECOND, SECOND, World};
@@ -142,4 +142,39 @@ fn k_is_what_the_log_says() {
     world.acquire_with(2, Some(5));
     world.run_until(3 * SECOND);
     assert!(world.granted(2).is_some());
+}
+
+/// With a log, gates are what the log says: a peer that defines one by a letter is not believed, and nothing worse comes of it.
+#[test]
+fn gates_come_by_the_log_alone() {
+    let mut world = world(3, 1);
+    let defined = |id, protocol| fixed(id, "planted", 1, protocol);
+    let mut letters = vec![Letter::WhatIs(GateId(1)), Letter::Defined { round: 1 }];
+    letters.push(Letter::Collect { round: 1, name: "planted".into() });
+    for definition in [defined(999, "raymond"), defined(999, "slots"), defined(u32::MAX, "slots")] {
+        letters.push(Letter::Fixed(vec![definition.clone()]));
+        letters.push(Letter::Known { round: 1, definition: Some(definition.clone()), last: definition.id });
+        letters.push(Letter::Define { round: 1, definition });
+    }
+    for letter in &letters {
+        let taken = world.letter(NodeId(0), NodeId(1), letter);
+        assert!(taken.is_err_and(|why| why.contains("catalogue")), "{letter:?}");
+    }
+    world.acquire(0);
+    world.run_until(2 * SECOND);
+    assert!(world.granted(0).is_some());
+}
+
+/// Words about permits that were never held, or with a wrong secret, cost no entry of the log; and of those that only the log can judge, so many are under way at once.
+#[test]
+fn words_do_not_flood_the_log() {
+    let mut world = world(3, 1);
+    let applied = world.view(0).applied;
+    assert!(applied > 3);
+    let (proposed, told) = world.permit_words(NodeId(0), (0..applied).map(|id| (PermitId(id), Secret(5))));
+    assert_eq!((proposed, told.len() as u64), (0, applied));
+    let unknown = (0..10_000).map(|id| (PermitId(applied + 1 + id), Secret(5)));
+    let (proposed, told) = world.permit_words(NodeId(1), unknown);
+    assert!(proposed < 1000 && proposed + told.len() == 10_000, "{proposed} proposed");
+    assert!(matches!(told.last(), Some(Tell::Refused { why: Why::Full, .. })), "{:?}", told.last());
 }

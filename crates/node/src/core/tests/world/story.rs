@@ -1,6 +1,6 @@
 //! What a story tells the world by hand: no client does anything by itself but keep its session.
 
-use kgate_control::state::Command;
+use kgate_control::state::{Command, PermitId};
 use kgate_core::NodeId;
 
 use super::super::super::*;
@@ -74,6 +74,45 @@ impl World {
 
     pub(in crate::core::tests) fn mend(&mut self) {
         self.cut.clear();
+    }
+
+    /// A peer says something; what comes of it: an error is what no correct peer says.
+    pub(in crate::core::tests) fn letter(
+        &mut self,
+        to: NodeId,
+        from: NodeId,
+        letter: &Letter,
+    ) -> Result<(), String> {
+        let mut taken = Ok(());
+        self.with(to, |core, now, actions| {
+            taken = core.peer(now, from, PeerEvent::Letter(letter.bytes()), actions)
+        });
+        taken
+    }
+
+    /// A client begins a session at a node and says these words about permits of the log: how many of them are proposed, and what it is told.
+    pub(in crate::core::tests) fn permit_words(
+        &mut self,
+        node: NodeId,
+        words: impl IntoIterator<Item = (PermitId, Secret)>,
+    ) -> (usize, Vec<Tell>) {
+        let (mut actions, client) = (Vec::new(), ClientId(1 << 40));
+        let real = self.now;
+        let machine = self.machine(node);
+        let now = machine.clock.read(real);
+        let core = machine.core.as_mut().expect("up");
+        let hello = Ask::Hello { process: Process::default(), resume: None, secret: Secret(1) };
+        core.client(now, client, hello, &mut actions);
+        for (number, (permit, secret)) in (1..).zip(words) {
+            let word = PermitWord::Renew;
+            core.client(now, client, Ask::Permit { number, permit, secret, word }, &mut actions);
+        }
+        let proposed = actions.iter().filter(|action| matches!(action, Action::Propose(..))).count();
+        let told = actions.into_iter().filter_map(|action| match action {
+            Action::Tell(to, tell @ Tell::Refused { .. }) if to == client => Some(tell),
+            _ => None,
+        });
+        (proposed, told.collect())
     }
 
     /// An operator proposes something.
