@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::v1::{Hello, Welcome};
+use crate::v1::{Acquire, Hello, PermitWord, Welcome};
 
 impl fmt::Debug for Hello {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -11,6 +11,35 @@ impl fmt::Debug for Hello {
             .field("process", process)
             .field("session", session)
             .field("secret", &format_args!("***"))
+            .finish()
+    }
+}
+
+impl fmt::Debug for Acquire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { number, gate, permits, k, no_wait, process, policy, ttl_ns, secret: _ } = self;
+        f.debug_struct("Acquire")
+            .field("number", number)
+            .field("gate", gate)
+            .field("permits", permits)
+            .field("k", k)
+            .field("no_wait", no_wait)
+            .field("process", process)
+            .field("policy", policy)
+            .field("ttl_ns", ttl_ns)
+            .field("secret", &format_args!("***"))
+            .finish()
+    }
+}
+
+impl fmt::Debug for PermitWord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { number, permit, secret: _, release } = self;
+        f.debug_struct("PermitWord")
+            .field("number", number)
+            .field("permit", permit)
+            .field("secret", &format_args!("***"))
+            .field("release", release)
             .finish()
     }
 }
@@ -51,9 +80,15 @@ mod tests {
     #[test]
     fn secrets_are_not_shown() {
         let secret = vec![0xAB; 16];
-        let ask = Ask { ask: Some(ask::Ask::Hello(Hello { secret: secret.clone(), ..Hello::default() })) };
+        let asks = [
+            ask::Ask::Hello(Hello { secret: secret.clone(), ..Hello::default() }),
+            ask::Ask::Acquire(Acquire { secret: secret.clone(), ..Acquire::default() }),
+            ask::Ask::Permit(PermitWord { secret: secret.clone(), ..PermitWord::default() }),
+        ];
+        let asks = asks.map(|ask| Ask { ask: Some(ask) });
         let tell = Tell { tell: Some(tell::Tell::Welcome(Welcome { secret, ..Welcome::default() })) };
-        for shown in [format!("{ask:?}"), format!("{ask:#?}"), format!("{tell:?}"), format!("{tell:#?}")] {
+        let shown = asks.iter().flat_map(|ask| [format!("{ask:?}"), format!("{ask:#?}")]);
+        for shown in shown.chain([format!("{tell:?}"), format!("{tell:#?}")]) {
             assert!(shown.contains("***") && !shown.contains("171"), "{shown}");
         }
     }

@@ -3,6 +3,7 @@
 //! For scripts that come and go, and for holders that must survive the restart of everybody. Asked for again with the same secret, at whichever node, it is the same
 //! permit: so a client that has lost its node before it had its answer asks another one, and cannot end up with two.
 
+use std::fmt;
 use std::time::Duration;
 
 use kgate_api::v1;
@@ -13,7 +14,7 @@ use crate::session::{Line, dial};
 use crate::{Address, Error, Refusal};
 
 /// What is wanted.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct KeptWish {
     /// Of which gate.
     pub gate: String,
@@ -31,6 +32,22 @@ pub struct KeptWish {
     pub process: v1::Process,
     /// Hard to guess; the holder shows it.
     pub secret: u128,
+}
+
+/// Without the secret.
+impl fmt::Debug for KeptWish {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { gate, permits, k, hold, ttl, no_wait, process, secret: _ } = self;
+        f.debug_struct("KeptWish")
+            .field("gate", gate)
+            .field("permits", permits)
+            .field("k", k)
+            .field("hold", hold)
+            .field("ttl", ttl)
+            .field("no_wait", no_wait)
+            .field("process", process)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A permit that the log holds.

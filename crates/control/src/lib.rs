@@ -3,6 +3,7 @@
 //! - [`voters`]: who votes, and what a quorum is; [`roll`]: who is a member, in which life, and who is suspected;
 //! - [`timing`]: the numbers of the leases and the inequalities between them;
 //! - [`lease`]: node leases, suspicion and eviction, as a state machine without clock or sockets;
+//! - `private.rs`: what is on disk is for its owner alone;
 //! - [`state`]: what the log says: members, gates, permits that outlive their node; [`log`]: the log itself, on openraft and redb.
 //!
 //! The rules have names (N1, E3 ..): docs/LEASES.md says what each is and why.
@@ -10,7 +11,10 @@
 
 pub mod lease;
 pub mod log;
+mod private;
 pub mod roll;
 pub mod state;
 pub mod timing;
 pub mod voters;
+
+pub use private::{private_file, private_folder};

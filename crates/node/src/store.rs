@@ -68,8 +68,9 @@ impl Store {
         };
         let path = folder.join("node.redb");
         let failed = |why: String| StoreError { path: path.clone(), why };
-        std::fs::create_dir_all(folder).map_err(|error| failed(error.to_string()))?;
+        kgate_control::private_folder(folder).map_err(|error| failed(error.to_string()))?;
         let database = Database::create(&path).map_err(|error| failed(error.to_string()))?;
+        kgate_control::private_file(&path).map_err(|error| failed(error.to_string()))?;
         let (life, stored) = begin(&database, mark).map_err(|error| failed(error.to_string()))?;
         Ok((Self { path, database: Some(database) }, Incarnation(life), stored))
     }

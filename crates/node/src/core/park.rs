@@ -51,15 +51,18 @@ pub(super) struct ParkedHolder {
     pub(super) fence: Option<Fence>,
 }
 
+/// The first byte of what is put away; changes with its form.
+const FORMAT: u8 = 2;
+
 impl Parked {
     /// As bytes.
     pub fn bytes(&self) -> Vec<u8> {
-        postcard::to_allocvec(self).expect("what a node knows can be written")
+        postcard::to_extend(self, vec![FORMAT]).expect("what a node knows can be written")
     }
 
     /// From bytes; none if they are of another version, or damaged: then another life begins.
     pub fn read(bytes: &[u8]) -> Option<Self> {
-        let (parked, rest) = postcard::take_from_bytes(bytes).ok()?;
+        let (parked, rest) = postcard::take_from_bytes(bytes.strip_prefix(&[FORMAT])?).ok()?;
         rest.is_empty().then_some(parked)
     }
 }

@@ -15,7 +15,8 @@ use super::{ClientId, RequestKey, Secret, SessionId};
 /// One session.
 #[derive(Debug)]
 pub(super) struct Session {
-    secret: Secret,
+    /// What its secret comes to; none, if nobody can go on with it.
+    secret: Option<[u8; 32]>,
     /// Its stream, while it has one.
     pub(super) client: Option<ClientId>,
     pub(super) process: Process,
@@ -73,7 +74,8 @@ pub(super) type Summary = (SessionId, Option<ClientId>, Vec<(u64, RequestState)>
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ParkedSession {
     pub(super) id: u64,
-    secret: u128,
+    /// From what is on disk nobody finds the secret itself.
+    secret: [u8; 32],
     process: Process,
     until: Time,
     /// What it holds: by the client's number, at which gate, and whether it was told that it no longer counts.
@@ -115,6 +117,7 @@ impl Sessions {
         self.opened += 1;
         let id = SessionId(self.opened);
         let until = self.terms.until(now);
+        let secret = (secret != Secret::NONE).then(|| secret.hashed());
         let session = Session { secret, client: Some(client), process, until, requests: BTreeMap::new() };
         self.sessions.insert(id, session);
         self.streams.insert(client, id);
@@ -126,27 +129,23 @@ impl Sessions {
     pub(super) fn open_detached(&mut self, process: Process) -> SessionId {
         self.opened += 1;
         let id = SessionId(self.opened);
-        let session = Session {
-            secret: Secret::NONE,
-            client: None,
-            process,
-            until: Time::NEVER,
-            requests: BTreeMap::new(),
-        };
+        let session =
+            Session { secret: None, client: None, process, until: Time::NEVER, requests: BTreeMap::new() };
         self.sessions.insert(id, session);
         id
     }
 
     /// All that hold something, and how many there ever were.
     pub(super) fn park(&self) -> (u64, Vec<ParkedSession>) {
-        let parked = self.sessions.iter().map(|(id, session)| {
+        let parked = self.sessions.iter().filter_map(|(id, session)| {
             let held = session.requests.iter().filter(|(_, request)| request.state != RequestState::Waits);
             let requests = held.filter_map(|(number, request)| {
                 Some((*number, request.gate?.0, request.state == RequestState::Loses))
             });
             let requests: Vec<(u64, u32, bool)> = requests.collect();
             let Session { secret, process, until, .. } = session;
-            ParkedSession { id: id.0, secret: secret.0, process: process.clone(), until: *until, requests }
+            let (secret, process) = ((*secret)?, process.clone());
+            Some(ParkedSession { id: id.0, secret, process, until: *until, requests })
         });
         (self.opened, parked.filter(|session| !session.requests.is_empty()).collect())
     }
@@ -159,13 +158,8 @@ impl Sessions {
             let requests = requests.into_iter().map(|(number, gate, loses)| {
                 (number, Request { gate: Some(GateId(gate)), state: state(loses) })
             });
-            let session = Session {
-                secret: Secret(secret),
-                client: None,
-                process,
-                until,
-                requests: requests.collect(),
-            };
+            let session =
+                Session { secret: Some(secret), client: None, process, until, requests: requests.collect() };
             self.ends.insert((until, SessionId(id)));
             self.sessions.insert(SessionId(id), session);
         }
@@ -180,11 +174,9 @@ impl Sessions {
 
     /// A client goes on with its session, by another stream; false if there is none, or it is another's.
     pub(super) fn resume(&mut self, now: Time, client: ClientId, id: SessionId, secret: Secret) -> bool {
-        let Some(session) =
-            self.sessions.get_mut(&id).filter(|session| session.secret.is(secret) && secret != Secret::NONE)
-        else {
-            return false;
-        };
+        let shown = secret.hashed();
+        let known = self.sessions.get_mut(&id);
+        let Some(session) = known.filter(|session| session.secret == Some(shown)) else { return false };
         if let Some(former) = session.client.replace(client) {
             self.streams.remove(&former);
         }
