@@ -299,6 +299,8 @@ impl Core {
     ) {
         let (session, secret) = match resume {
             Some((session, secret)) if self.sessions.resume(now, client, session, secret) => {
+                // The end of the former stream may not be known yet. Whoever waits is asked for anew, under the same number.
+                self.withdraw_all(now, session, actions);
                 (session, secret)
             }
             Some(_) => {
@@ -553,6 +555,16 @@ impl Core {
         true
     }
 
+    /// Takes back whatever a session waits for.
+    fn withdraw_all(&mut self, now: Time, session: SessionId, actions: &mut Vec<Action>) {
+        let requests = self.sessions.get(session).into_iter().flat_map(|session| &session.requests);
+        let waiting = requests.filter(|(_, request)| request.state == RequestState::Waits);
+        let waiting: Vec<u64> = waiting.map(|(number, _)| *number).collect();
+        for number in waiting {
+            self.withdraw(now, RequestKey { session, number }, actions);
+        }
+    }
+
     pub(super) fn release(&mut self, now: Time, key: RequestKey, actions: &mut Vec<Action>) {
         let request = self.sessions.get(key.session).and_then(|session| session.requests.get(&key.number));
         let Some(Request { gate: Some(id), state }) = request.copied() else { return };
@@ -583,12 +595,7 @@ impl Core {
         self.heed_lease(now, actions);
         let Some(id) = self.sessions.cut(client) else { return };
         self.touch();
-        let session = self.sessions.get(id).expect("just cut");
-        let waiting = session.requests.iter().filter(|(_, request)| request.state == RequestState::Waits);
-        let waiting: Vec<u64> = waiting.map(|(number, _)| *number).collect();
-        for number in waiting {
-            self.withdraw(now, RequestKey { session: id, number }, actions);
-        }
+        self.withdraw_all(now, id, actions);
         if self.sessions.get(id).is_some_and(|session| session.requests.is_empty()) {
             self.sessions.close(id);
         } else if self.sessions.terms().valid_for.is_none() {

@@ -97,6 +97,26 @@ fn a_session_goes_on_by_its_secret() {
     assert_eq!(refused(&fleet.told(0, 4)).map(|it| it.0), Some(Why::NoSession));
 }
 
+/// S5: a client may be back before its node has noticed that its former stream is gone; it asks anew for what it waits for, under the same number.
+#[test]
+fn back_before_it_was_gone() {
+    let mut fleet = Fleet::new(&settings(2));
+    let session = fleet.hello(0, 1);
+    fleet.acquire(0, 1, 1, "gpu", None);
+    fleet.acquire(0, 1, 2, "gpu", None);
+    fleet.ask(
+        0,
+        2,
+        Ask::Hello { process: Process::default(), resume: Some((session, Secret(7))), secret: Secret(1) },
+    );
+    fleet.acquire(0, 2, 2, "gpu", None);
+    let told = fleet.told(0, 2);
+    assert!(matches!(&told[..], [Tell::Welcome { holds, .. }] if *holds == [1]), "{told:?}");
+    fleet.gone(0, 1);
+    fleet.ask(0, 2, Ask::Release { number: 1 });
+    assert!(granted(&fleet.told(0, 2)).is_some(), "the former stream's end has taken nothing back");
+}
+
 /// A client that gives up, at any place of the queue, leaves no trace; who wanted more behind it still gets it.
 #[test]
 fn whoever_gives_up_leaves_nothing() {
