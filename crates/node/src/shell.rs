@@ -46,6 +46,14 @@ pub(crate) enum Command {
     Numbers(oneshot::Sender<String>),
 }
 
+/// What wakes the shell.
+enum Input {
+    Log(Event),
+    Link(LinkEvent),
+    Command(Command),
+    Time,
+}
+
 /// Whether a node is to stop, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
@@ -120,7 +128,7 @@ impl Shell {
             }
             let due = self.core.next_due(now()).map(|at| Duration::from_nanos(at.since(now()).0));
             let nap = due.into_iter().chain(idle).min().unwrap_or(Duration::from_secs(3600));
-            tokio::select! {
+            let input = tokio::select! {
                 biased;
                 end = ended(&mut end) => {
                     if end == End::Clean {
@@ -128,14 +136,21 @@ impl Shell {
                     }
                     return Ok(());
                 }
-                event = agreement::next(&mut self.agreement) => self.on_log(event, &mut actions)?,
-                Some(event) = self.link_events.recv() => self.on_link(event, &mut actions),
-                Some(command) = self.commands.recv() => self.on_command(command, &mut actions),
-                () = tokio::time::sleep(nap) => {}
-            }
+                event = agreement::next(&mut self.agreement) => Input::Log(event),
+                Some(event) = self.link_events.recv() => Input::Link(event),
+                Some(command) = self.commands.recv() => Input::Command(command),
+                () = tokio::time::sleep(nap) => Input::Time,
+            };
+            // Before anything that came is answered: the lease may be over though its clock does not say so.
             if self.agreement.is_some() && self.wall.jumped() {
                 tracing::warn!("the clock has jumped: nothing is granted until the voters have answered");
                 self.core.clock_jumped(now(), &mut actions);
+            }
+            match input {
+                Input::Log(event) => self.on_log(event, &mut actions)?,
+                Input::Link(event) => self.on_link(event, &mut actions),
+                Input::Command(command) => self.on_command(command, &mut actions),
+                Input::Time => {}
             }
             while let Some(event) = self.agreement.as_mut().and_then(Agreement::try_next) {
                 self.on_log(event, &mut actions)?;
