@@ -3,13 +3,11 @@
 //! It works on a thread of its own, with a session of its own. On one machine, where permits are bound to processes and not to time, it also locks the files of
 //! its slots; CMD inherits the locks, so a slot is free only when all of them are gone.
 
-use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
 use kgate_client::{Address, Client, Error, Lease, LeaseInstant, Permit, Ticket, api};
-use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
@@ -226,12 +224,8 @@ fn granted(asked: &Asked) -> Result<Granted, String> {
 
 /// Locks the file of a slot. It is free, or the node would not have granted it.
 fn lock(folder: &Path, gate: &str, slot: u32) -> Result<OwnedFd, String> {
-    let path = kgate_node::slot_file(folder, gate, slot);
-    let failed = |why: String| format!("cannot lock {}: {why}", path.display());
-    let file =
-        File::options().create(true).append(true).open(&path).map_err(|error| failed(error.to_string()))?;
-    rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
-        .map_err(|error| failed(format!("{error}; somebody has it who should not")))?;
+    let file = kgate_node::lock_slot(folder, gate, slot)
+        .map_err(|error| format!("cannot lock slot {slot} of {gate} below {}: {error}", folder.display()))?;
     Ok(file.into())
 }
 

@@ -34,7 +34,7 @@ pub use config::{
     BadConfig, Config, Faults, GateConfig, JoinFrom, OneOrMore, Preset, TimingConfig, Tls, VotersConfig,
 };
 pub use shell::Stopped;
-pub use slot_files::slot_file;
+pub use slot_files::{lock_slot, slot_file};
 pub use store::StoreError;
 pub use token::{BadToken, JoinToken};
 

@@ -4,6 +4,7 @@
 //! holder keeps its slot, and a node that was killed finds out who still holds by trying. Beside the slots of a gate a file tells its k, for that case.
 
 use std::fs::File;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
@@ -27,6 +28,23 @@ fn escaped(gate: &str) -> String {
     gate.replace('/', "%")
 }
 
+/// Locks the file of a slot that was granted, and makes it if need be. An error if somebody has it, who should not.
+pub fn lock_slot(folder: &Path, gate: &str, slot: u32) -> std::io::Result<File> {
+    let path = slot_file(folder, gate, slot);
+    loop {
+        let file = File::options().create(true).append(true).open(&path)?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        // A node that has just started may have removed it before it was locked.
+        if std::fs::metadata(&path).is_ok_and(|named| is_same(&named, &file)) {
+            return Ok(file);
+        }
+    }
+}
+
+fn is_same(named: &std::fs::Metadata, file: &File) -> bool {
+    file.metadata().is_ok_and(|open| (open.dev(), open.ino()) == (named.dev(), named.ino()))
+}
+
 impl SlotFiles {
     pub(crate) fn open(folder: PathBuf) -> Result<Self, NoSlotFiles> {
         let made = std::fs::create_dir_all(folder.join("slots"));
@@ -45,7 +63,7 @@ impl SlotFiles {
         }
     }
 
-    /// The gates of former lives of which slots are in use, with their k; of all others the files are removed.
+    /// The gates of former lives of which slots are in use, with their k; the files of all other slots are removed.
     pub(crate) fn gates(&self) -> Vec<(String, u32, Vec<u32>)> {
         let Ok(entries) = std::fs::read_dir(self.0.join("slots")) else { return Vec::new() };
         let mut found = Vec::new();
@@ -55,9 +73,8 @@ impl SlotFiles {
                 .ok()
                 .and_then(|text| text.parse().ok())
                 .unwrap_or(0);
-            let in_use: Vec<u32> = (0..k).filter(|slot| self.is_in_use(&gate, *slot)).collect();
+            let in_use: Vec<u32> = (0..k).filter(|slot| !self.remove_if_free(&gate, *slot)).collect();
             if in_use.is_empty() {
-                (0..k).for_each(|slot| drop(std::fs::remove_file(slot_file(&self.0, &gate, slot))));
                 let _ = std::fs::remove_file(self.k_file(&gate));
             } else {
                 found.push((gate, k, in_use));
@@ -67,9 +84,15 @@ impl SlotFiles {
         found
     }
 
-    fn is_in_use(&self, gate: &str, slot: u32) -> bool {
-        let Ok(file) = File::open(slot_file(&self.0, gate, slot)) else { return false };
-        flock(&file, FlockOperation::NonBlockingLockExclusive).is_err()
+    /// Removed while it is locked: whoever has opened it before finds the lock taken, or another file under its name, and never takes the lock of a file that is gone.
+    fn remove_if_free(&self, gate: &str, slot: u32) -> bool {
+        let path = slot_file(&self.0, gate, slot);
+        let Ok(file) = File::open(&path) else { return true };
+        let free = flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
+        if free {
+            let _ = std::fs::remove_file(&path);
+        }
+        free
     }
 
     /// Returns when nobody uses these slots. Whoever never locked them does not use them.
@@ -84,7 +107,28 @@ impl SlotFiles {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc::channel;
+
     use super::*;
+
+    /// Whoever has opened the file of a slot before a node that starts removes it must not take its lock for the slot's.
+    #[test]
+    fn a_file_that_is_gone_is_noticed() {
+        let folder = std::env::temp_dir().join(format!("kgate-slots-gone-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        let files = SlotFiles::open(folder.clone()).unwrap();
+        files.note("gpu", 1);
+        let path = slot_file(&folder, "gpu", 0);
+        let early = File::create(&path).unwrap();
+        assert!(is_same(&std::fs::metadata(&path).unwrap(), &early));
+        assert_eq!(files.gates(), [], "nobody has locked it");
+        flock(&early, FlockOperation::NonBlockingLockExclusive).unwrap();
+        let _later = lock_slot(&folder, "gpu", 0).unwrap();
+        assert!(!is_same(&std::fs::metadata(&path).unwrap(), &early));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 
     /// A slot is in use while its file is locked, and no longer; a gate that nobody uses is forgotten.
     #[test]
@@ -94,15 +138,22 @@ mod tests {
         let files = SlotFiles::open(folder.clone()).unwrap();
         files.note("a/b", 3);
         files.note("idle", 2);
-        let lock = File::create(slot_file(&folder, "a/b", 1)).unwrap();
-        flock(&lock, FlockOperation::LockExclusive).unwrap();
+        let lock = lock_slot(&folder, "a/b", 1).unwrap();
+        assert!(lock_slot(&folder, "a/b", 1).is_err(), "one at a time");
         assert_eq!(files.gates(), [("a/b".to_owned(), 3, vec![1])]);
         assert!(!files.k_file("idle").exists());
         let (waiter, gate) = (files.clone(), "a/b");
-        let waiting = std::thread::spawn(move || waiter.wait_until_free(gate, &[1]));
-        assert!(!waiting.is_finished());
+        let given_back = Arc::new(AtomicBool::new(false));
+        let (seen, (waits, begun)) = (given_back.clone(), channel());
+        let waiting = std::thread::spawn(move || {
+            waits.send(()).unwrap();
+            waiter.wait_until_free(gate, &[1]);
+            seen.load(Ordering::SeqCst)
+        });
+        begun.recv().unwrap();
+        given_back.store(true, Ordering::SeqCst);
         drop(lock);
-        waiting.join().unwrap();
+        assert!(waiting.join().unwrap(), "it waits for that");
         assert_eq!(files.gates(), []);
         std::fs::remove_dir_all(&folder).unwrap();
     }
