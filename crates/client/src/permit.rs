@@ -39,6 +39,9 @@ impl fmt::Debug for Permit {
     }
 }
 
+/// Sleep is counted by a clock that stops while the machine is suspended: the lease clock is looked at as often.
+const LOOK: Duration = Duration::from_millis(100);
+
 impl Permit {
     pub(crate) fn new(shared: Arc<Shared>, gate: String, granted: Granted) -> Self {
         Self { shared, gate, granted }
@@ -111,7 +114,7 @@ impl Permit {
                     return why.ok().and_then(|why| why.clone()).unwrap_or_else(|| "the session has ended".into());
                 }
                 Ok(()) = until.changed() => {}
-                () = tokio::time::sleep(left) => {}
+                () = tokio::time::sleep(left.min(LOOK)) => {}
             }
         }
     }

@@ -105,6 +105,9 @@ pub(crate) fn run(args: &NodeArgs) -> Outcome {
         }
         tracing::info!("stopping");
         Ok(node.stop().await.map_or(125, |()| 0))
-    })?;
+    });
+    // A thread may wait for the lock of a slot, for as long as its holder runs: nobody waits for that.
+    runtime.shutdown_background();
+    let code = code?;
     Ok(ExitCode::from(code))
 }
