@@ -107,10 +107,12 @@ impl Engine {
         match envelope.body {
             Body::Answer(reply) => self.post.answered(from, envelope.from, envelope.id, reply),
             Body::Ask(request) => {
-                let room = match &request {
-                    request if request.is_raft() => room,
-                    Request::Order(Order::Propose(command), _) if command.is_of_clients() => clients,
-                    _ => waiting_room,
+                let room = if request.is_raft() {
+                    room
+                } else if request.is_of_clients() {
+                    clients
+                } else {
+                    waiting_room
                 };
                 let Ok(place) = Arc::clone(room).try_acquire_owned() else { return };
                 let engine = Arc::clone(self);

@@ -68,6 +68,11 @@ impl Request {
             Self::Hello | Self::Order(..) => false,
         }
     }
+
+    /// Whether requests of clients cause it.
+    pub(super) fn is_of_clients(&self) -> bool {
+        matches!(self, Self::Order(Order::Propose(command), _) if command.is_of_clients())
+    }
 }
 
 #[derive(Debug, Serialize, Deserialize)]

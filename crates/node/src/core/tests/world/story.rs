@@ -108,11 +108,13 @@ impl World {
             core.client(now, client, Ask::Permit { number, permit, secret, word }, &mut actions);
         }
         let proposed = actions.iter().filter(|action| matches!(action, Action::Propose(..))).count();
-        let told = actions.into_iter().filter_map(|action| match action {
-            Action::Tell(to, tell @ Tell::Refused { .. }) if to == client => Some(tell),
-            _ => None,
-        });
-        (proposed, told.collect())
+        let mut told = Vec::new();
+        for action in actions {
+            if let Action::Tell(_, tell @ Tell::Refused { .. }) = action {
+                told.push(tell);
+            }
+        }
+        (proposed, told)
     }
 
     /// An operator proposes something.
