@@ -59,6 +59,11 @@ impl Fence {
         Self(u128::from(view) << 96 | u128::from(ticks) << 40 | u128::from(node.0) << 16 | u128::from(count))
     }
 
+    /// The view in which it was decided.
+    pub fn view(self) -> u32 {
+        u32::try_from(self.0 >> 96).expect("32 bits")
+    }
+
     /// How often the grant has been used again: handed over at its node, or kept and taken up. 0 for a decision.
     pub fn count(self) -> u16 {
         u16::try_from(self.0 & 0xffff).expect("16 bits")

@@ -48,6 +48,8 @@ pub mod bounds {
     pub const PERMITS: usize = 16_384;
     /// The most slots of one permit that the log holds.
     pub const WEIGHT: usize = 1024;
+    /// The most slots whose last fence is remembered. With all that is above, a state stays well below the longest snapshot.
+    pub const FENCES: usize = 1 << 20;
 }
 
 /// What one command comes to.

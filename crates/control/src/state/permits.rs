@@ -50,9 +50,27 @@ impl State {
         if self.picture.permits.len() >= bounds::PERMITS {
             return refused(format!("the log holds {} permits already", bounds::PERMITS));
         }
+        self.make_room_for_fences(permit.slots.len())?;
         self.fences.extend(permit.slots.iter().map(|slot| ((permit.gate, *slot), permit.fence)));
         self.picture.permits.insert(id, permit.clone());
         Ok((Done::Held(id), vec![Change::Held(id, permit)]))
+    }
+
+    /// What a life decides has a view that is not before its own beginning, and only members hold: fences before all of their beginnings keep nobody out.
+    fn make_room_for_fences(&mut self, slots: usize) -> Result<(), Void> {
+        if self.fences.len() + slots <= bounds::FENCES {
+            return Ok(());
+        }
+        let members = self.picture.roll.iter().map(|(node, _)| node);
+        let begun = members.filter_map(|node| Some(self.picture.directory.get(&node)?.last?.at)).min();
+        self.fences.retain(|_, fence| begun.is_none_or(|begun| u64::from(fence.view()) >= begun));
+        if self.fences.len() + slots > bounds::FENCES {
+            return refused(format!(
+                "the log has held permits on {} slots, its most: gates whose permits it holds need fewer slots",
+                self.fences.len()
+            ));
+        }
+        Ok(())
     }
 
     pub(super) fn release(&mut self, id: PermitId, secret: Secret, renewals: Option<u64>) -> Outcome {

@@ -250,6 +250,28 @@ fn permits_of_the_log() {
     assert_eq!(book.apply(delete), Ok(Done::Deleted));
 }
 
+/// Fences are not remembered without bound: those from before all members began make room, and beyond that nothing more is held.
+#[test]
+fn fences_have_a_bound() {
+    let mut book = Book::founded();
+    book.apply(add(0, 1, 1)).unwrap();
+    book.apply(create("build", 4, "ann")).unwrap();
+    let begun = book.state.picture().directory[&NodeId(0)].last.unwrap().at;
+    let view = |view: u64| Fence(u128::from(view) << 96);
+    let slots = 0..u32::try_from(bounds::FENCES).unwrap();
+    let half = |slot: u32| view(if slot % 2 == 0 { begun - 1 } else { begun });
+    book.state.fences = slots.clone().map(|slot| ((GateId(7), slot), half(slot))).collect();
+    book.apply(hold(1, &[0], view(begun).0 + 1, (0, 1))).unwrap();
+    assert_eq!(
+        book.state.fences.len(),
+        bounds::FENCES / 2 + 1,
+        "what nobody can propose any more is forgotten"
+    );
+    book.state.fences = slots.map(|slot| ((GateId(7), slot), view(begun))).collect();
+    let refused = book.apply(hold(1, &[1], view(begun).0 + 2, (0, 1)));
+    assert!(matches!(refused, Err(Void::Refused(why)) if why.contains("fewer slots")));
+}
+
 /// A proposal that arrives a second time does not bring back what was given back; and one holder has one permit, whichever nodes it has asked.
 #[test]
 fn a_permit_is_held_once() {
