@@ -41,6 +41,7 @@ pub(crate) fn begin(
         picture,
         appended: agreement.voters_appended(),
         parked,
+        joins: config.join.is_some(),
     };
     let mut settings = config.settings(life, random_seed())?;
     // The voters find who is silent; a request that was lost is repeated soon.

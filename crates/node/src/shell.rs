@@ -303,6 +303,7 @@ impl Shell {
                     }
                 }
                 Action::NewLife => new_life = true,
+                Action::Note(text) => tracing::warn!("{text}"),
             }
         }
         for client in cut {

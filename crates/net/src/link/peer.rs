@@ -14,6 +14,8 @@ use crate::wire::Hello;
 
 const NO_RETURN: &str = "a restarted node cannot take part again";
 const BROKEN_OFF: &str = "has broken off with";
+/// What to do with a node whose data is gone.
+const ANEW: &str = "an operator adds it anew, under another number (docs/CLUSTER.md)";
 
 /// Whether a peer has refused this life of this node for good, by the words of its refusal: it may as well stop.
 pub fn refuses_this_life(why: &str) -> bool {
@@ -148,7 +150,7 @@ impl Peer {
         if hello.of.is_some_and(|known| known > mine) {
             return Err(format!(
                 "{peer} has met {me} as incarnation {}, and this process is incarnation {} of it: a newer process of this \
-                 name has been started; stop the older one",
+                 name has been started; stop the older one. If there is none, {me} has lost its data: {ANEW}",
                 hello.of.unwrap_or_default().0,
                 mine.0,
             ));
@@ -162,7 +164,7 @@ impl Peer {
         if now < was {
             return Err(format!(
                 "{peer} calls as incarnation {now}, and {me} has met incarnation {was} of it: a newer process of this name \
-                 has been started; stop the older one"
+                 has been started; stop the older one. If there is none, {peer} has lost its data: {ANEW}"
             ));
         }
         if now > was && !config.takes_back() {

@@ -4,7 +4,7 @@
 //! once: one more closes the oldest. A node greets within milliseconds, so it is never the oldest for long, while those who
 //! hold on for nothing are.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub(super) async fn accept(
     events: mpsc::Sender<LinkEvent>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let port = Arc::new(Port { shared, events, last: Mutex::new(None) });
+    let port = Arc::new(Port { shared, events, last: Mutex::default() });
     let mut greeting = JoinSet::new();
     let mut oldest: VecDeque<AbortHandle> = VecDeque::new();
     loop {
@@ -55,8 +55,8 @@ pub(super) async fn accept(
 struct Port {
     shared: Arc<Shared>,
     events: mpsc::Sender<LinkEvent>,
-    /// What was told last.
-    last: Mutex<Option<LinkEvent>>,
+    /// What was told last of each peer, and of strangers.
+    last: Mutex<BTreeMap<Option<NodeId>, String>>,
 }
 
 impl Port {
@@ -132,12 +132,12 @@ impl Port {
         refuse(&mut socket, &why).await;
     }
 
-    /// Never waits for the owner, and never tells the same twice in a row: strangers could fill the queue.
+    /// Never waits for the owner, and never tells the same of a peer twice in a row: strangers could fill the queue.
     fn tell(&self, peer: Option<NodeId>, why: String) {
-        let event = LinkEvent::Refused { peer, why };
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.as_ref() != Some(&event) && self.events.try_send(event.clone()).is_ok() {
-            *last = Some(event);
+        let event = LinkEvent::Refused { peer, why: why.clone() };
+        if last.get(&peer) != Some(&why) && self.events.try_send(event).is_ok() {
+            last.insert(peer, why);
         }
     }
 }

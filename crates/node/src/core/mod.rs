@@ -118,6 +118,8 @@ pub enum Action {
     Disconnect(NodeId),
     /// This life of the node is over: store that another begins, and say so by [`Core::begin_life`].
     NewLife,
+    /// Something that whoever runs this node should know.
+    Note(String),
 }
 
 /// By which detector nodes find out who has crashed.

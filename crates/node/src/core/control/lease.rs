@@ -35,7 +35,9 @@ impl Core {
                 self.lose_all(now, text, actions);
             }
             (false, true) => {
-                control.no_quorum = false;
+                if std::mem::take(&mut control.no_quorum) {
+                    actions.push(Action::Note("this node has a lease and grants again".into()));
+                }
                 self.timers.disarm(&Due::NoQuorum);
                 self.touch();
             }
@@ -81,7 +83,9 @@ impl Core {
             let patience = control.timing.lease;
             return self.timers.arm(now, Due::NoQuorum, patience, patience);
         };
-        control.no_quorum = true;
+        if !std::mem::replace(&mut control.no_quorum, true) {
+            actions.push(Action::Note(format!("this node grants nothing: {text}")));
+        }
         self.refuse_waiting(now, None, Why::NoQuorum, &text, actions);
         self.touch();
     }

@@ -50,6 +50,8 @@ pub struct ControlSettings {
     pub appended: Voters,
     /// What this life put away when it stopped, to go on with (rule R1).
     pub parked: Option<Parked>,
+    /// Whether this node joins those who are there, by a token.
+    pub joins: bool,
 }
 
 /// The control plane at this node.
@@ -58,6 +60,7 @@ pub(super) struct Control {
     store: StoreId,
     address: String,
     start: u64,
+    joins: bool,
     me: NodeId,
     incarnation: Incarnation,
     leases: Leases,
@@ -117,6 +120,7 @@ impl Control {
             store: told.store,
             address: told.address.clone(),
             start: told.start,
+            joins: told.joins,
             me,
             incarnation,
             leases,

@@ -121,6 +121,13 @@ fn a_minority_grants_nothing() {
     world.acquire_another(0);
     world.run_until(8 * SECOND);
     assert!(world.inside(0) || world.granted(0).is_some(), "it goes on when it hears the others again");
+    // Whoever runs it reads in its log when it could not grant, and since when it can.
+    let notes: Vec<&str> =
+        world.notes.iter().map(|(node, text)| (assert_eq!(node.0, 0), text.as_str()).1).collect();
+    assert!(
+        matches!(&notes[..], [nothing, again] if nothing.contains("node 1, 2") && again.contains("grants again")),
+        "{notes:?}"
+    );
 }
 
 /// Section 10: k is what the log says. Another k is a conflict with both values and authors; after a change by the log it is taken.

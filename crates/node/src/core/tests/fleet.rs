@@ -194,7 +194,11 @@ impl Fleet {
                 Action::Shun(_) | Action::Changed | Action::Opened(_) => {}
                 Action::Probe { session, number, slots, .. } => self.probes.push((session, number, slots)),
                 Action::Stop(why) => self.stopped.push((node, why)),
-                Action::Propose(..) | Action::Connect(..) | Action::Disconnect(_) | Action::NewLife => {
+                Action::Propose(..)
+                | Action::Connect(..)
+                | Action::Disconnect(_)
+                | Action::NewLife
+                | Action::Note(_) => {
                     unreachable!("there is no log")
                 }
             }

@@ -182,6 +182,8 @@ pub(super) struct World {
     grants: BTreeMap<usize, (Vec<u32>, u128)>,
     refusals: BTreeMap<usize, (Why, String)>,
     pub(super) stopped: Vec<String>,
+    /// What the nodes had to say to whoever runs them.
+    pub(super) notes: Vec<(NodeId, String)>,
     /// When whoever watches at a node was last told to look again.
     changed: BTreeMap<NodeId, u64>,
 }
@@ -241,6 +243,7 @@ impl World {
             grants: BTreeMap::new(),
             refusals: BTreeMap::new(),
             stopped: Vec::new(),
+            notes: Vec::new(),
             changed: BTreeMap::new(),
         };
         for node in (0..nodes).map(NodeId) {
@@ -383,6 +386,7 @@ impl World {
                     self.with(node, |core, now, actions| core.begin_life(now, life, start, actions));
                 }
                 Action::Stop(why) => self.stopped.push(why),
+                Action::Note(text) => self.notes.push((node, text)),
                 Action::Changed => drop(self.changed.insert(node, self.now)),
                 Action::Connect(..) | Action::Disconnect(_) | Action::Opened(_) => {}
                 Action::Store(..) | Action::Report(..) | Action::Shun(_) | Action::Probe { .. } => {
@@ -439,6 +443,7 @@ impl World {
             picture,
             appended,
             parked: parked.map(|bytes| Parked::read(&bytes).expect("as it was written")),
+            joins: false,
         };
         let settings = Settings {
             me: node,
