@@ -75,6 +75,8 @@ impl Core {
         for key in free {
             self.release(now, key, actions);
         }
+        // Theirs are of the life that granted them, and not known here.
+        self.gates.get_mut(&id).expect("just opened").forget_fences();
         self.probe(session, actions);
     }
 }

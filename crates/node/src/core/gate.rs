@@ -213,6 +213,11 @@ impl Gate {
         self.holding.values().find(|holder| holder.key == key).map(|holder| holder.slots.as_slice())
     }
 
+    /// Nobody knows the fences under which those who hold now were granted their slots.
+    pub(super) fn forget_fences(&mut self) {
+        self.holding.values_mut().for_each(|holder| holder.fence = None);
+    }
+
     /// That life of that node is over.
     pub(super) fn crashed(&mut self, now: Time, node: NodeId, life: Incarnation, out: &mut Vec<Outcome>) {
         // A protocol that needs no such news says so, and nothing has changed.

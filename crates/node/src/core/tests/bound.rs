@@ -34,6 +34,8 @@ fn a_new_life_knows_what_is_in_use() {
     let (_, before) = granted(&fleet.told(0, 1)).unwrap();
     let mut fleet = Fleet::new(&alone(2));
     fleet.restore(0, "gpu", 3, &[1]);
+    let holders = fleet.look(0, "gpu").seen[0].1[0].holders.clone();
+    assert_eq!((holders.len(), &holders[0].fence), (1, &None), "theirs is not known");
     fleet.hello(0, 1);
     for number in 0..3 {
         fleet.acquire(0, 1, number, "gpu", None);
