@@ -237,8 +237,8 @@ fn both_are_frozen_and_one_wakes() {
 
 /// The other side: as long as it is renewed, nothing happens at any number of deadlines.
 fn renewals_keep_it_running() {
-    let scene = Scene::new(&["gate", "--grace", "150ms", "--", "sh", "-c", "sleep 2.5; exit 6"]);
-    let mut running = scene.with("FAKE_LEASE_MS", "800").start();
+    let scene = Scene::new(&["gate", "--grace", "150ms", "--", "sh", "-c", "sleep 4; exit 6"]);
+    let mut running = scene.with("FAKE_LEASE_MS", "1500").start();
     assert_eq!(running.code(), Some(6));
     released_once(&running);
 }
