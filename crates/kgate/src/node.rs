@@ -29,7 +29,7 @@ the agreed log, as the papers do: members are fixed and a silent node is taken f
 TLS see `kgate certs`. With [tls] clients ask at api = \"https://HOST:PORT\"; [[allow]] says who may acquire, see and operate which gates, [limits] how \
 much of it (docs/CLUSTER.md, docs/SECURITY.md).
 
-The API serves gRPC and HTTP on the same ports: /v1/status, /v1/gates/NAME/explain, /v1/watch, /metrics, /healthz.";
+The API serves gRPC and HTTP on the same ports: /v1/status, /v1/gates/NAME/explain, /v1/watch, /metrics, /healthz (it runs), /readyz (it can grant).";
 
 /// `kgate node`.
 #[derive(Debug, Args)]

@@ -118,6 +118,13 @@ impl Desk {
         answered.await.ok().flatten()
     }
 
+    /// Why this node can grant nothing now, if it cannot.
+    async fn unready(&self) -> Option<String> {
+        let (answer, answered) = oneshot::channel();
+        self.send(Command::Unready(answer)).await;
+        answered.await.unwrap_or_else(|_| Some("it has stopped".to_owned()))
+    }
+
     async fn numbers(&self) -> Option<String> {
         let (answer, answered) = oneshot::channel();
         self.send(Command::Numbers(answer)).await;

@@ -44,6 +44,8 @@ pub(crate) enum Command {
     Log(oneshot::Sender<Option<Log>>),
     /// Somebody wants the numbers of this node.
     Numbers(oneshot::Sender<String>),
+    /// Somebody wants to know why this node can grant nothing now, if it cannot.
+    Unready(oneshot::Sender<Option<String>>),
 }
 
 /// Whether a node is to stop, and how.
@@ -239,6 +241,7 @@ impl Shell {
             }
             Command::Log(answer) => drop(answer.send(self.agreement.as_ref().map(Agreement::handle))),
             Command::Numbers(answer) => drop(answer.send(crate::metrics::render(&self.core, now()))),
+            Command::Unready(answer) => drop(answer.send(self.core.unready(now()))),
         }
     }
 

@@ -1,7 +1,8 @@
 //! HTTP and JSON, for people with curl and for machines that watch machines.
 //!
 //! ```text
-//! GET  /healthz                      200 while the node runs
+//! GET  /healthz                      200 while the process runs
+//! GET  /readyz                       200 while this node can grant; otherwise 503 and why not
 //! GET  /metrics                      Prometheus' text form
 //! GET  /v1/status                    all gates: who holds what, who waits
 //! GET  /v1/gates/NAME                one gate
@@ -36,6 +37,7 @@ use crate::shell::Command;
 pub(super) fn routes(desk: Desk) -> Router {
     Router::new()
         .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .route("/v1/status", get(status))
         .route("/v1/watch", get(watch))
@@ -52,6 +54,17 @@ pub(super) fn stopped() -> Response {
 
 async fn healthz() -> &'static str {
     "ok\n"
+}
+
+/// Open to whoever can connect, as balancers and probes have no rights of their own.
+async fn readyz(State(desk): State<Desk>) -> Response {
+    match desk.unready().await {
+        None => "ready\n".into_response(),
+        Some(why) => {
+            let text = format!("node {} grants nothing now: {why}\n", desk.node);
+            (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
+        }
+    }
 }
 
 async fn metrics(State(desk): State<Desk>, Extension(who): Extension<Identity>) -> Response {

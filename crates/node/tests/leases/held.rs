@@ -10,8 +10,14 @@ use tokio::net::TcpStream;
 use crate::cluster::{Cluster, until};
 
 impl Cluster {
-    /// One request to a node: the status, and the answer if it is JSON.
-    async fn ask(&self, id: usize, method: &str, path: &str, secret: &str) -> Option<(u16, Value)> {
+    /// One request to a node: the status, and the answer; a text, if it is no JSON.
+    pub(crate) async fn ask(
+        &self,
+        id: usize,
+        method: &str,
+        path: &str,
+        secret: &str,
+    ) -> Option<(u16, Value)> {
         let mut stream = TcpStream::connect(self.api(id).trim_start_matches("http://")).await.ok()?;
         let secret = if secret.is_empty() { String::new() } else { format!("kgate-secret: {secret}\r\n") };
         let head = format!(
@@ -22,7 +28,7 @@ impl Cluster {
         stream.read_to_string(&mut answer).await.ok()?;
         let status = answer.split(' ').nth(1)?.parse().ok()?;
         let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-        Some((status, serde_json::from_str(body).unwrap_or(Value::Null)))
+        Some((status, serde_json::from_str(body).unwrap_or_else(|_| body.into())))
     }
 
     /// The same again and again, until the answer has one of these statuses.
