@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::http::{HeaderMap, header};
 use kgate_api::v1;
 use kgate_api::v1::ask::Ask as Said;
 use kgate_api::v1::gates_server::Gates;
@@ -28,6 +29,11 @@ type Boxed<T> = std::pin::Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 fn stopped() -> Status {
     Status::unavailable("this node has stopped")
+}
+
+/// Whether somebody speaks gRPC, and wants to be answered so.
+pub(super) fn is_grpc(headers: &HeaderMap) -> bool {
+    headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
 }
 
 /// Who asks, as the guard has found out.

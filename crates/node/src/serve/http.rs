@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::{Extension, Path, Query, State};
+use axum::extract::{Extension, Path, Query, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post, put};
@@ -46,6 +46,38 @@ pub(super) fn routes(desk: Desk) -> Router {
         .route("/v1/permits/{id}", delete(permits::release))
         .route("/v1/hold/{*name}", put(hold))
         .with_state(desk)
+}
+
+/// For whoever asks for something else.
+const PATHS: &str = "\
+GET    /healthz
+GET    /readyz
+GET    /metrics
+GET    /v1/status
+GET    /v1/watch
+GET    /v1/gates/NAME
+GET    /v1/gates/NAME/explain
+PUT    /v1/gates/NAME/hold
+POST   /v1/gates/NAME/permits
+POST   /v1/permits/ID/renew
+DELETE /v1/permits/ID
+GET    /v1/members
+POST   /v1/members
+DELETE /v1/members/NODE
+POST   /v1/members/NODE/promote
+POST   /v1/members/NODE/demote
+POST   /v1/members/NODE/evict
+POST   /v1/set/NAME
+GET    /v1/timing
+";
+
+/// No path of ours.
+pub(super) async fn nowhere(request: Request) -> Response {
+    if grpc::is_grpc(request.headers()) {
+        return tonic::Status::unimplemented("this node has no such service").into_http();
+    }
+    let text = format!("there is no {} at this node: there are\n{PATHS}", request.uri().path());
+    (StatusCode::NOT_FOUND, text).into_response()
 }
 
 pub(super) fn stopped() -> Response {

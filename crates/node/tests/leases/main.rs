@@ -5,6 +5,7 @@
 mod cluster;
 mod held;
 mod operators;
+mod paths;
 
 use std::time::Duration;
 
