@@ -227,7 +227,7 @@ fn say(tell: Tell, node: u32, timing: Option<Timing>) -> Say {
         }
         Tell::Lost { number, text } => Say::Lost(v1::Lost { number, text }),
         Tell::Withdrawn { number } => Say::Withdrawn(v1::Withdrawn { number }),
-        Tell::Released { number } => Say::Released(v1::Released { number }),
+        Tell::Released { number, was_gone } => Say::Released(v1::Released { number, was_gone }),
         Tell::Renewed { sequence, valid_for } => {
             Say::Renewed(v1::Renewed { sequence, valid_for_ns: valid_for.map(|span| span.0) })
         }
