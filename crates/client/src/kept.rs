@@ -116,15 +116,16 @@ impl Kept {
         Ok(kept.and_then(|kept| kept.ttl_ns).map(Duration::from_nanos))
     }
 
-    /// Whatever was done with it is over. Again is the same.
-    pub async fn release<A>(address: A, permit: u64, secret: u128) -> Result<(), Error>
+    /// Whatever was done with it is over. Again is the same. False if it was not held any more: it had expired, been evicted or been given back before, which
+    /// the log does not remember.
+    pub async fn release<A>(address: A, permit: u64, secret: u128) -> Result<bool, Error>
     where
         A: TryInto<Address>,
         Error: From<A::Error>,
     {
         let told = word(address.try_into()?, permit, secret, true).await?;
-        let Told::Released(_) = told else { return Err(refused(told)) };
-        Ok(())
+        let Told::Released(v1::Released { was_gone, .. }) = told else { return Err(refused(told)) };
+        Ok(!was_gone)
     }
 }
 

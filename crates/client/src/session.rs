@@ -271,7 +271,7 @@ impl Session {
                     self.release(number, None).await;
                 }
             }
-            Told::Released(v1::Released { number }) => self.hand.released(number),
+            Told::Released(v1::Released { number, .. }) => self.hand.released(number),
             Told::Renewed(v1::Renewed { sequence, valid_for_ns }) => {
                 if let Some(sent) = self.renewals.remove(&sequence) {
                     // Earlier ones that are answered later say less.

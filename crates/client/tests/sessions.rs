@@ -100,7 +100,7 @@ fn a_lost_permit_is_released_when_its_holder_is_done() {
         let done = tokio::spawn(permit.release());
         let said = line.word(1000).await;
         assert_eq!(said, Said::Release(Release { number }));
-        line.say(Say::Released(Released { number })).await;
+        line.say(Say::Released(Released { number, was_gone: false })).await;
         in_time("the release", done).await.unwrap();
     });
 }

@@ -43,7 +43,7 @@ enum Deed {
     },
     /// Let a node take part: prints the token that it starts with
     Add {
-        /// What people call it
+        /// What people call it: letters, digits, -, _ and . that do not read as a number
         #[arg(value_name = "NAME")]
         name: String,
         /// Where other nodes reach it

@@ -29,7 +29,7 @@ the agreed log, as the papers do: members are fixed and a silent node is taken f
 TLS see `kgate certs`. With [tls] clients ask at api = \"https://HOST:PORT\"; [[allow]] says who may acquire, see and operate which gates, [limits] how \
 much of it (docs/CLUSTER.md, docs/SECURITY.md).
 
-The API serves gRPC and HTTP on the same ports: /v1/status, /v1/gates/NAME/explain, /v1/watch, /metrics, /healthz.";
+The API serves gRPC and HTTP on the same ports: /v1/status, /v1/gates/NAME/explain, /v1/watch, /metrics, /healthz (it runs), /readyz (it can grant).";
 
 /// `kgate node`.
 #[derive(Debug, Args)]
@@ -44,8 +44,9 @@ pub(crate) struct NodeArgs {
 
 /// What is logged.
 const LOG: &str = "KGATE_OPT_LOG";
-/// What is logged unless somebody asks for more. What the log's library says of every vote is for those who look for a fault in it.
-const USUAL: &str = "info,openraft=error";
+/// What is logged unless somebody asks for more. What the log's library says of every vote is for those who look for a fault in it; so is what it says of every
+/// message that was not answered, many times a second and without the name of the peer: the node itself says once whose connection is cut, and whether it can grant.
+const USUAL: &str = "info,openraft=error,openraft::replication=off";
 
 /// Logs go to standard error.
 fn log(filter: EnvFilter) {

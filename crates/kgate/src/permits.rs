@@ -123,7 +123,14 @@ pub(crate) fn release((permit, secret): (u64, u128), args: &ReleaseArgs) -> Outc
         Err(code) => return Ok(code),
     };
     match block_on(Kept::release(&address, permit, secret))? {
-        Ok(()) => Ok(ExitCode::SUCCESS),
+        Ok(was_held) => {
+            if !was_held {
+                say(&format!(
+                    "warning: permit {permit} was not held any more: it had expired, been evicted or been given back before"
+                ));
+            }
+            Ok(ExitCode::SUCCESS)
+        }
         Err(error) => Ok(lost_or(&error)),
     }
 }

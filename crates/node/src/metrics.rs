@@ -38,15 +38,39 @@ pub(crate) fn render(core: &Core, now: Time) -> String {
             let _ = writeln!(text, "kgate_messages_total{{gate=\"{gate}\",kind=\"{kind}\"}} {count}");
         }
     }
+    let mut one = |name: &str, help: &str, value: f64| {
+        head(&mut text, name, "gauge", help);
+        let _ = writeln!(text, "{name} {value}");
+    };
+    one("kgate_ready", "Whether this node can grant now (/readyz).", flag(core.unready(now).is_none()));
+    if let Some(control) = core.control_view(now) {
+        let left = float(control.lease_left) / 1e9;
+        one("kgate_lease_remaining_seconds", "What is left of this node's lease; 0 without one.", left);
+        let leads = control.leader == Some(core.me());
+        one("kgate_is_leader", "Whether this node leads the log, as far as it knows.", flag(leads));
+        one(
+            "kgate_members",
+            "Nodes that take part, as far as this node knows.",
+            count(control.members.len()),
+        );
+        one("kgate_voters", "Nodes that vote, as far as this node knows.", count(control.voters.len()));
+    }
     for (name, help, value) in [
         ("kgate_sessions", "Sessions of clients.", core.sessions()),
         ("kgate_peers_connected", "Peers that can be talked to.", core.connected()),
         ("kgate_peers_suspected", "Peers that are held for crashed.", core.crashed().count()),
     ] {
-        head(&mut text, name, "gauge", help);
-        let _ = writeln!(text, "{name} {value}");
+        one(name, help, count(value));
     }
     text
+}
+
+fn count(number: usize) -> f64 {
+    float(number as u64)
+}
+
+fn flag(so: bool) -> f64 {
+    f64::from(u8::from(so))
 }
 
 #[allow(clippy::cast_precision_loss)] // What is shown, not computed with.

@@ -118,6 +118,13 @@ impl Desk {
         answered.await.ok().flatten()
     }
 
+    /// Why this node can grant nothing now, if it cannot.
+    async fn unready(&self) -> Option<String> {
+        let (answer, answered) = oneshot::channel();
+        self.send(Command::Unready(answer)).await;
+        answered.await.unwrap_or_else(|_| Some("it has stopped".to_owned()))
+    }
+
     async fn numbers(&self) -> Option<String> {
         let (answer, answered) = oneshot::channel();
         self.send(Command::Numbers(answer)).await;
@@ -133,5 +140,6 @@ fn app(desk: Desk) -> axum::Router {
         OperatorsServer::new(grpc::Api(desk.clone())).max_decoding_message_size(guard.message_bytes());
     let app = tonic::service::Routes::new(api).add_service(operators).into_axum_router();
     let app = app.merge(http::routes(desk.clone())).merge(operators::http::routes(desk));
-    app.layer(axum::middleware::from_fn_with_state(guard, guard::identify))
+    // gRPC's own answer to a path that is not there is 200 with an empty body, which curl takes for success.
+    app.fallback(http::nowhere).layer(axum::middleware::from_fn_with_state(guard, guard::identify))
 }

@@ -44,6 +44,8 @@ pub(crate) enum Command {
     Log(oneshot::Sender<Option<Log>>),
     /// Somebody wants the numbers of this node.
     Numbers(oneshot::Sender<String>),
+    /// Somebody wants to know why this node can grant nothing now, if it cannot.
+    Unready(oneshot::Sender<Option<String>>),
 }
 
 /// What wakes the shell.
@@ -101,6 +103,16 @@ pub(crate) struct Shell {
     pub(crate) expected: Option<ClusterId>,
 }
 
+/// Once whenever it has changed: whoever reads the log of a node must see from when to when it could grant nothing.
+fn log_readiness(ready: &mut bool, unready: Option<String>) {
+    let was = std::mem::replace(ready, unready.is_none());
+    match unready {
+        None if !was => tracing::info!("this node can grant"),
+        Some(why) if was => tracing::warn!("this node grants nothing now: {why}"),
+        None | Some(_) => {}
+    }
+}
+
 /// The time of the lease clock, as the core counts it.
 pub(crate) fn now() -> Time {
     Time(LeaseInstant::now().0)
@@ -115,8 +127,12 @@ impl Shell {
     ) -> Result<(), Stopped> {
         let mut actions = first;
         let mut idle_since = now();
+        let mut ready = false;
         loop {
             self.carry_out(&mut actions)?;
+            if self.agreement.is_some() {
+                log_readiness(&mut ready, self.core.unready(now()));
+            }
             // The clock is not for nothing: it is read only where somebody counts.
             if self.idle_stop.is_some() && (!self.streams.is_empty() || self.core.sessions() > 0) {
                 idle_since = now();
@@ -254,6 +270,7 @@ impl Shell {
             }
             Command::Log(answer) => drop(answer.send(self.agreement.as_ref().map(Agreement::handle))),
             Command::Numbers(answer) => drop(answer.send(crate::metrics::render(&self.core, now()))),
+            Command::Unready(answer) => drop(answer.send(self.core.unready(now()))),
         }
     }
 

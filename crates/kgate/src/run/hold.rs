@@ -1,12 +1,13 @@
 //! `kgate acquire` and `kgate release`: a permit for a script, held by processes in the background.
 //!
-//! `acquire` starts `kgate run NAME .. -- kgate hold TOKEN` in a session of its own, so everything that is true of `kgate run` is
+//! `acquire` starts `kgate run NAME .. -- kgate hold WORDS` in a session of its own, so everything that is true of `kgate run` is
 //! true of the holder. `hold` is a CMD that listens on a socket of the user's own folder, prints what was got, and ends when it is
 //! told to; then the guard gives the permit back as ever. `release` waits for the end of the front, which comes after that.
 //!
-//! The token is the name of the socket: 128 random bits. Whoever may open the folder may release; nobody else can.
+//! The token is the name of the socket: 128 random bits. Whoever may open the folder may release; nobody else can. It reaches `hold` by
+//! its standard input: arguments are shown by `ps` to everybody on the machine and by `kgate status` to everybody who may see the gate.
+//! WORDS are for those: who has asked.
 
-use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -22,6 +23,12 @@ use serde::{Deserialize, Serialize};
 use super::exit;
 use super::keeper::Wait;
 use super::options::{AcquireArgs, ReleaseArgs};
+
+/// So many words of the CMD that holds are not for people: `/proc/self/exe hold`.
+pub(crate) const UNSAID: usize = 2;
+
+/// How long a token is.
+const TOKEN_DIGITS: u64 = 32;
 
 /// What `acquire` prints.
 #[derive(Debug, Serialize, Deserialize)]
@@ -63,14 +70,27 @@ pub(crate) fn acquire(args: &AcquireArgs, given: &ArgMatches) -> Result<ExitCode
         Ok(token) => token,
         Err(error) => return Ok(super::failed(&format!("cannot make a token: {error}"))),
     };
-    run.args(["--", "/proc/self/exe", "hold", &token]).stdin(Stdio::null()).stdout(Stdio::piped());
-    Ok(started(run, args.json)
+    run.args(["--", "/proc/self/exe", "hold", &asker(&wish.gate)])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    Ok(started(run, &token, args.json)
         .unwrap_or_else(|error| super::failed(&format!("cannot hold a permit: {error}"))))
 }
 
+/// Who asks, for people: the script, of which nothing but its name is told.
+fn asker(gate: &str) -> String {
+    let parent = getppid().map_or(0, |parent| parent.as_raw_nonzero().get());
+    let name = fs::read_to_string(format!("/proc/{parent}/comm")).unwrap_or_default();
+    format!("kgate acquire {gate} (for {parent} {})", name.trim_end())
+}
+
 /// Waits for the line that tells what was got, or for the end of a holder that got nothing.
-fn started(mut run: Command, json: bool) -> io::Result<ExitCode> {
+fn started(mut run: Command, token: &str, json: bool) -> io::Result<ExitCode> {
     let mut front = run.spawn()?;
+    if let Some(mut input) = front.stdin.take() {
+        // If it has ended already, its code says why.
+        let _gone = input.write_all(token.as_bytes());
+    }
     let mut line = String::new();
     if let Some(output) = front.stdout.take() {
         BufReader::new(output).read_line(&mut line)?;
@@ -89,13 +109,14 @@ fn started(mut run: Command, json: bool) -> io::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// `kgate hold TOKEN`, the CMD of it.
-pub(crate) fn main(arguments: &[OsString]) -> ExitCode {
+/// `kgate hold WORDS`, the CMD of it.
+pub(crate) fn main() -> ExitCode {
     let held = || -> io::Result<()> {
-        let [token] = arguments else {
+        let mut token = String::new();
+        io::stdin().take(TOKEN_DIGITS + 1).read_to_string(&mut token)?;
+        if !is_token(&token) {
             return Err(io::Error::other("`kgate hold` is a part of `kgate acquire`, not for use by hand"));
-        };
-        let token = token.to_string_lossy().into_owned();
+        }
         let path = socket_of(&token)?;
         let listener = UnixListener::bind(&path)?;
         let variable = |name| std::env::var(name).unwrap_or_default();
@@ -137,7 +158,7 @@ fn parent_of(process: Pid) -> Option<Pid> {
 
 /// `kgate release`. A token that cannot be one is an error.
 pub(crate) fn release(args: &ReleaseArgs) -> Result<ExitCode, String> {
-    if args.token.len() != 32 || !args.token.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+    if !is_token(&args.token) {
         return Err(format!(
             "`{}` is no token of kgate acquire: it has 32 hexadecimal digits, or is permit-NUMBER-DIGITS",
             args.token
@@ -168,6 +189,10 @@ fn end_holder(path: &Path) -> io::Result<()> {
     // Whoever is told that it is released may ask at once for the same slot.
     poll(&mut [PollFd::new(&process, PollFlags::IN)], None)?;
     Ok(())
+}
+
+fn is_token(text: &str) -> bool {
+    text.len() as u64 == TOKEN_DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 fn socket_of(token: &str) -> io::Result<PathBuf> {

@@ -45,7 +45,7 @@ pub(crate) fn hidden(arguments: &[OsString], open: OpenKeeper) -> Option<ExitCod
     match name.to_str()? {
         "guard" => Some(guard::main(rest, open)),
         "stage" => Some(stage::main(rest)),
-        "hold" => Some(hold::main(rest)),
+        "hold" => Some(hold::main()),
         _ => None,
     }
 }
@@ -57,7 +57,9 @@ pub(crate) fn run(
     bare: Option<Bare>,
     open: OpenKeeper,
 ) -> Result<ExitCode, String> {
-    let words = args.command.iter().map(|word| word.to_string_lossy());
+    // For `kgate acquire` people are told who has asked, not by what it is held.
+    let unsaid = if args.detached { hold::UNSAID } else { 0 };
+    let words = args.command.iter().skip(unsaid).map(|word| word.to_string_lossy());
     let wish = Wish { command: words.collect::<Vec<_>>().join(" "), ..args.ask.wish(given)? };
     let name = args.command.first().map(OsString::as_os_str).unwrap_or_default();
     if let Err(missing) = find::find(name) {

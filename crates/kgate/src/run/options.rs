@@ -51,10 +51,11 @@ pub(crate) struct RunArgs {
 pub(crate) const ACQUIRE_HELP: &str = "\
 For scripts that cannot put their work into one command. A process in the background holds the permit until `kgate release TOKEN`; the \
 script itself is not stopped if the permit is lost, so prefer `kgate run`, or hand the fence to what you guard. Exit codes are those of \
-`kgate run`; 121 of `kgate release` says that the permit was lost before.
+`kgate run`; 121 of `kgate release` says that the permit was lost, or given back, before.
 
 With --ttl or --policy hold no process holds it: the log of the cluster does, until `kgate release TOKEN` at any node, until the time to live (a second to a year) \
-has passed without `kgate renew TOKEN`, or until an operator takes it back with `kgate evict --permit`. Node and network may fail meanwhile, and nothing stops the script.
+has passed without `kgate renew TOKEN`, or until an operator takes it back with `kgate evict --permit`. Node and network may fail meanwhile, and nothing stops the script. `kgate release` of such a permit ends with 0 also if \
+it had expired or been evicted, since again is the same, and warns of it; `kgate renew` ends with 121 then, so a script that must know renews before it trusts its work.
 
 Examples:
   token=$(kgate acquire deploy -k 1) || exit
@@ -62,6 +63,13 @@ Examples:
   kgate release \"$token\"
   A permit that outlives this machine's reboot:
     kgate acquire reboots -k 1 --ttl 15m > /var/lib/reboot.token";
+
+/// Shown below `kgate release --help`.
+pub(crate) const RELEASE_HELP: &str = "\
+A permit that a process in the background holds: 0 it is given back, 121 nobody holds it: it was lost, or given back before.
+
+A permit that the cluster holds (the token begins with permit-): 0 it is held no more. Again is the same, so that a release whose answer was lost can simply be given \
+again; whoever was too late, since it had expired, been evicted or been given back before, is warned. `kgate renew` ends with 121 then. 122 no quorum or no node: nobody knows yet.";
 
 /// `kgate acquire NAME ..`.
 #[derive(Debug, Args)]

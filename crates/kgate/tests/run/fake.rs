@@ -31,6 +31,9 @@ impl Keeper for Fake {
         let open = |path| File::options().read(true).write(true).open(path).expect("the control pipe");
         let control = variable("FAKE_CONTROL").map(open);
         log(&format!("asked {} {:?} {}", wish.gate, wish.k, wish.permits));
+        if let Some(path) = variable("FAKE_COMMAND") {
+            std::fs::write(path, &wish.command).expect("what people are told");
+        }
         self.mail = Some(mail.clone());
         let (orders, inbox) = channel();
         self.orders = Some(orders.clone());

@@ -7,6 +7,7 @@ use crate::scene::{Scene, wait_for};
 
 pub(crate) const TESTS: &[Test] = &[
     ("holds::acquired_and_released", acquired_and_released),
+    ("holds::the_token_is_for_the_script_alone", the_token_is_for_the_script_alone),
     ("holds::a_refusal_is_told", a_refusal_is_told),
     ("holds::who_dies_waiting_leaves_no_request", who_dies_waiting_leaves_no_request),
     ("holds::a_lost_permit_cannot_be_released", a_lost_permit_cannot_be_released),
@@ -46,6 +47,25 @@ fn acquired_and_released() {
     assert!(scene.log().ends_with("released by guard, marker free\n"), "{}", scene.log());
     assert_eq!(release(&scene, token), Some(121), "only once");
     assert_eq!(release(&scene, "../../etc"), Some(2));
+}
+
+/// Nobody is shown the token: neither whoever may see the gate, nor whoever may see the processes of this machine.
+fn the_token_is_for_the_script_alone() {
+    let scene = Scene::of("acquire", &["gate", "-k", "2"]);
+    let shown = scene.path("shown");
+    let (scene, code, token) = acquire(scene.with("FAKE_COMMAND", shown.to_str().expect("a path")));
+    let token = token.trim();
+    assert_eq!((code, token.len()), (Some(0), 32));
+    let shown = std::fs::read_to_string(shown).expect("the keeper has asked");
+    assert!(shown.starts_with(&format!("kgate acquire gate (for {} ", std::process::id())), "{shown}");
+    assert!(!shown.contains(token), "{shown}");
+    for process in std::fs::read_dir("/proc").expect("processes").flatten() {
+        for file in ["cmdline", "environ"] {
+            let bytes = std::fs::read(process.path().join(file)).unwrap_or_default();
+            assert!(!String::from_utf8_lossy(&bytes).contains(token), "{file} of {:?}", process.file_name());
+        }
+    }
+    assert_eq!(release(&scene, token), Some(0));
 }
 
 /// Its code is that of kgate run, and there is no token.

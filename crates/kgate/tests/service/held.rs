@@ -91,8 +91,9 @@ fn taken_renewed_and_given_back_at_different_nodes() {
     assert_eq!(scene.at(2, &["acquire", "job", "--ttl", "1h", "-w", "100ms", "-E", "9"]).0, Some(9));
     let (code, _, said) = scene.at(1, &["renew", token(&first)]);
     assert!(code == Some(0) && said.contains("lives for 3600s"), "{said}");
-    for _ in 0..2 {
-        assert_eq!(scene.at(2, &["release", token(&first)]).0, Some(0), "and again is the same");
+    for again in [false, true] {
+        let (code, _, said) = scene.at(2, &["release", token(&first)]);
+        assert_eq!((code, said.contains("was not held any more")), (Some(0), again), "{said}");
     }
     let (code, _, said) = scene.at(1, &["renew", token(&first)]);
     assert!(code == Some(121) && said.contains("not held"), "{code:?} {said}");
@@ -111,6 +112,8 @@ fn time_runs_out() {
     assert!(lasted >= Duration::from_secs(2), "taken away after {lasted:?}");
     assert!(next["fence"].as_str() > first["fence"].as_str(), "{next} after {first}");
     assert_eq!(scene.at(2, &["renew", token(&first)]).0, Some(121));
+    let (code, _, said) = scene.at(2, &["release", token(&first)]);
+    assert!(code == Some(0) && said.contains("it had expired"), "{code:?} {said}");
     assert_eq!(scene.at(2, &["renew", token(&next)]).0, Some(0));
 }
 

@@ -83,7 +83,7 @@ fn the_guard_of_a_run() {
     assert_eq!(book.judge(1).len(), 2);
 }
 
-/// The holder of `kgate acquire`: `kgate release` says so with 121, and the permit is free; one that lives is released with 0.
+/// The holder of `kgate acquire`: `kgate release` says so with 121, and the permit is free; one that lives is released with 0. Its token is shown to nobody.
 #[test]
 fn the_holder_of_a_script() {
     let home = Home::new("script");
@@ -95,20 +95,25 @@ fn the_holder_of_a_script() {
     };
     let token = acquire();
     assert_eq!(home.code(&["run", "gpu", "-n", "--node", &cluster.api[0], "--", "true"]), Some(120));
+    let status = home.run(&["status", "gpu", "--node", &cluster.api[0]]);
+    let status = String::from_utf8(status.stdout).unwrap();
+    assert!(status.contains("kgate acquire gpu (for ") && !status.contains(&token), "{status}");
     assert_eq!(home.code(&["release", &token]), Some(0));
     let token = acquire();
-    let holder = Pid::from_raw(pid_of(&token)).unwrap();
+    let holder = Pid::from_raw(pid_of_holder("gpu")).unwrap();
     kill_process(holder, Signal::KILL).unwrap();
     next(&cluster.api[0], "gpu", &Book::new(&home, "gpu"), "next");
     assert_eq!(home.code(&["release", &token]), Some(121));
 }
 
-/// The process that is `kgate hold` with that token.
-fn pid_of(token: &str) -> i32 {
+/// The process that is `kgate hold` for this one.
+fn pid_of_holder(gate: &str) -> i32 {
+    let asker = format!("kgate acquire {gate} (for {} ", std::process::id());
     let holds = |pid: &i32| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
-        words.get(1) == Some(&&b"hold"[..]) && words.get(2) == Some(&token.as_bytes())
+        words.get(1) == Some(&&b"hold"[..])
+            && words.get(2).is_some_and(|words| words.starts_with(asker.as_bytes()))
     };
     let processes =
         fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());

@@ -157,6 +157,8 @@ pub enum Tell {
     Released {
         /// Which request.
         number: u64,
+        /// Of what the log holds: it was not held any more.
+        was_gone: bool,
     },
     /// The answer to `Renew`.
     Renewed {
@@ -276,7 +278,7 @@ impl Core {
             }
             (Ask::Release { number }, session) => {
                 self.release(now, RequestKey { session, number }, actions);
-                actions.push(Action::Tell(client, Tell::Released { number }));
+                actions.push(Action::Tell(client, Tell::Released { number, was_gone: false }));
             }
             (Ask::Renew { sequence }, session) => {
                 self.sessions.renew(now, session);

@@ -89,6 +89,11 @@ impl Core {
         }
     }
 
+    /// Which node this is.
+    pub fn me(&self) -> NodeId {
+        self.settings.me
+    }
+
     pub(super) fn who(&self, now: Time) -> Who {
         Who {
             node: self.settings.me,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::http::{HeaderMap, header};
 use kgate_api::v1;
 use kgate_api::v1::ask::Ask as Said;
 use kgate_api::v1::gates_server::Gates;
@@ -28,6 +29,11 @@ type Boxed<T> = std::pin::Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 fn stopped() -> Status {
     Status::unavailable("this node has stopped")
+}
+
+/// Whether somebody speaks gRPC, and wants to be answered so.
+pub(super) fn is_grpc(headers: &HeaderMap) -> bool {
+    headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
 }
 
 /// Who asks, as the guard has found out.
@@ -221,7 +227,7 @@ fn say(tell: Tell, node: u32, timing: Option<Timing>) -> Say {
         }
         Tell::Lost { number, text } => Say::Lost(v1::Lost { number, text }),
         Tell::Withdrawn { number } => Say::Withdrawn(v1::Withdrawn { number }),
-        Tell::Released { number } => Say::Released(v1::Released { number }),
+        Tell::Released { number, was_gone } => Say::Released(v1::Released { number, was_gone }),
         Tell::Renewed { sequence, valid_for } => {
             Say::Renewed(v1::Renewed { sequence, valid_for_ns: valid_for.map(|span| span.0) })
         }

@@ -1,7 +1,8 @@
 //! HTTP and JSON, for people with curl and for machines that watch machines.
 //!
 //! ```text
-//! GET  /healthz                      200 while the node runs
+//! GET  /healthz                      200 while the process runs
+//! GET  /readyz                       200 while this node can grant; otherwise 503 and why not
 //! GET  /metrics                      Prometheus' text form
 //! GET  /v1/status                    all gates: who holds what, who waits
 //! GET  /v1/gates/NAME                one gate
@@ -16,7 +17,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::{Extension, Path, Query, State};
+use axum::extract::{Extension, Path, Query, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post, put};
@@ -36,6 +37,7 @@ use crate::shell::Command;
 pub(super) fn routes(desk: Desk) -> Router {
     Router::new()
         .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .route("/v1/status", get(status))
         .route("/v1/watch", get(watch))
@@ -46,12 +48,55 @@ pub(super) fn routes(desk: Desk) -> Router {
         .with_state(desk)
 }
 
+/// For whoever asks for something else.
+const PATHS: &str = "\
+GET    /healthz
+GET    /readyz
+GET    /metrics
+GET    /v1/status
+GET    /v1/watch
+GET    /v1/gates/NAME
+GET    /v1/gates/NAME/explain
+PUT    /v1/gates/NAME/hold
+POST   /v1/gates/NAME/permits
+POST   /v1/permits/ID/renew
+DELETE /v1/permits/ID
+GET    /v1/members
+POST   /v1/members
+DELETE /v1/members/NODE
+POST   /v1/members/NODE/promote
+POST   /v1/members/NODE/demote
+POST   /v1/members/NODE/evict
+POST   /v1/set/NAME
+GET    /v1/timing
+";
+
+/// No path of ours.
+pub(super) async fn nowhere(request: Request) -> Response {
+    if grpc::is_grpc(request.headers()) {
+        return tonic::Status::unimplemented("this node has no such service").into_http();
+    }
+    let text = format!("there is no {} at this node: there are\n{PATHS}", request.uri().path());
+    (StatusCode::NOT_FOUND, text).into_response()
+}
+
 pub(super) fn stopped() -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, "this node has stopped\n").into_response()
 }
 
 async fn healthz() -> &'static str {
     "ok\n"
+}
+
+/// Open to whoever can connect, as balancers and probes have no rights of their own.
+async fn readyz(State(desk): State<Desk>) -> Response {
+    match desk.unready().await {
+        None => "ready\n".into_response(),
+        Some(why) => {
+            let text = format!("node {} grants nothing now: {why}\n", desk.node);
+            (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
+        }
+    }
 }
 
 async fn metrics(State(desk): State<Desk>, Extension(who): Extension<Identity>) -> Response {

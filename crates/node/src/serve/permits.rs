@@ -3,7 +3,7 @@
 //! ```text
 //! POST   /v1/gates/NAME/permits?ttl=600&k=&permits=&no_wait=&wait=   201 {permit, secret, fence, slots, ttl}; waits for `wait` seconds at most
 //! POST   /v1/permits/ID/renew    200 {permit, ttl}      the header `Kgate-Secret` shows the secret
-//! DELETE /v1/permits/ID          204                    the same; at any node, and again is the same
+//! DELETE /v1/permits/ID          204                    the same; at any node, and again is the same: then `Kgate-Was-Gone: true` says that it was not held any more
 //! ```
 //!
 //! `ttl` counts in seconds from when the request was sent. Without `ttl` the gate's policy must be `hold`, and the permit has no end of its own.
@@ -27,6 +27,9 @@ use crate::shell::Command;
 
 /// The header that shows a permit's secret.
 const SECRET: &str = "kgate-secret";
+
+/// The header that says that a permit was not held any more when it was given back.
+const WAS_GONE: &str = "kgate-was-gone";
 
 #[derive(Debug, Deserialize)]
 pub(super) struct Wish {
@@ -111,7 +114,11 @@ pub(super) async fn release(
     headers: HeaderMap,
 ) -> Response {
     match word(&desk, who, id, &headers, PermitWord::Release).await {
-        Ok(Tell::Released { .. }) => StatusCode::NO_CONTENT.into_response(),
+        Ok(Tell::Released { was_gone: false, .. }) => StatusCode::NO_CONTENT.into_response(),
+        // Over either way; but whoever still worked under it wants to know.
+        Ok(Tell::Released { was_gone: true, .. }) => {
+            (StatusCode::NO_CONTENT, [(WAS_GONE, "true")]).into_response()
+        }
         Ok(tell) => said_no(tell),
         Err(response) => response,
     }

@@ -16,7 +16,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// A cluster whose nodes can be killed and started again.
 pub(crate) struct Cluster {
     folder: PathBuf,
-    addresses: Vec<String>,
+    pub(crate) addresses: Vec<String>,
     more: String,
     pub(crate) nodes: Vec<Option<Node>>,
 }

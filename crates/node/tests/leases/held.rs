@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kgate_client::LeaseInstant;
+use kgate_client::{Kept, LeaseInstant};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -10,8 +10,14 @@ use tokio::net::TcpStream;
 use crate::cluster::{Cluster, until};
 
 impl Cluster {
-    /// One request to a node: the status, and the answer if it is JSON.
-    async fn ask(&self, id: usize, method: &str, path: &str, secret: &str) -> Option<(u16, Value)> {
+    /// One request to a node: the status, and the answer; a text, if it is no JSON.
+    pub(crate) async fn ask(
+        &self,
+        id: usize,
+        method: &str,
+        path: &str,
+        secret: &str,
+    ) -> Option<(u16, Value)> {
         let mut stream = TcpStream::connect(self.api(id).trim_start_matches("http://")).await.ok()?;
         let secret = if secret.is_empty() { String::new() } else { format!("kgate-secret: {secret}\r\n") };
         let head = format!(
@@ -22,7 +28,7 @@ impl Cluster {
         stream.read_to_string(&mut answer).await.ok()?;
         let status = answer.split(' ').nth(1)?.parse().ok()?;
         let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-        Some((status, serde_json::from_str(body).unwrap_or(Value::Null)))
+        Some((status, serde_json::from_str(body).unwrap_or_else(|_| body.into())))
     }
 
     /// The same again and again, until the answer has one of these statuses.
@@ -86,4 +92,9 @@ async fn a_time_to_live() {
     assert!(took >= Duration::from_secs(3), "early: {took:?}");
     assert!(text(&next, "fence") > text(&first, "fence"));
     assert_eq!(cluster.asked(0, "POST", &renew, &secret, &[200, 410]).await.0, 410, "it is gone");
+    let number = |permit: &Value| u128::from_str_radix(text(permit, "secret"), 16).unwrap();
+    let late = Kept::release(&cluster.api(1), permit, number(&first)).await.unwrap();
+    assert!(!late, "who gives it back after that is told");
+    let permit = next["permit"].as_u64().unwrap();
+    assert!(Kept::release(&cluster.api(1), permit, number(&next)).await.unwrap(), "who is in time is not");
 }

@@ -5,6 +5,7 @@
 mod cluster;
 mod held;
 mod operators;
+mod paths;
 
 use std::time::Duration;
 
@@ -89,8 +90,13 @@ async fn the_quorum_is_lost_and_comes_back() {
     })
     .await;
     assert!(text.starts_with("no quorum") && text.contains("node 1, 2"), "{text}");
+    assert_eq!(cluster.ask(0, "GET", "/healthz", "").await.unwrap().0, 200, "the process runs");
+    let (status, why) = cluster.ask(0, "GET", "/readyz", "").await.unwrap();
+    assert_eq!(status, 503);
+    assert!(why.as_str().unwrap().starts_with("node 0 grants nothing now: no lease"), "{why}");
     cluster.restart(1).await;
     cluster.acquire(0).await.release().await;
+    until(|| async { cluster.ask(0, "GET", "/readyz", "").await.filter(|(status, _)| *status == 200) }).await;
     cluster.restart(2).await;
     cluster.acquire(2).await.release().await;
 }

@@ -38,6 +38,14 @@ async fn a_node_comes_votes_and_goes() {
     let added = operators.add("late", &address).await.unwrap();
     assert_eq!(added.node, 3);
     assert_eq!(operators.add("late", &address).await.unwrap(), added, "said again, the same token");
+    for (name, address, wanted) in [
+        ("2", "127.0.0.1:1", "reads as the number"),
+        ("node-0", "127.0.0.1:1", "is taken"),
+        ("db-4", cluster.addresses[0].as_str(), "is the address of node 0"),
+    ] {
+        let (why, text) = refusal(operators.add(name, address).await);
+        assert!(why == api::Why::BadRequest && text.contains(wanted), "{why:?} {text}");
+    }
     assert_eq!(cluster.member(2, 3).await.unwrap().standing, "awaited");
     let config = cluster.config_at(3, &format!("join = {:?}\naddress = {address:?}\n", added.token));
     cluster.nodes.push(Some(Node::start_on(config, Some(listener)).await.expect("it starts")));

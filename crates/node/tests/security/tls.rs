@@ -20,6 +20,12 @@ async fn certificates_of_one_authority() {
     assert!(local.gate("gpu").try_acquire().await.unwrap().is_some());
     let socket = UnixStream::connect(folder.0.join("node.sock")).await.unwrap();
     assert!(get(socket, "/healthz", "").await.contains("ok"));
+    let socket = UnixStream::connect(folder.0.join("node.sock")).await.unwrap();
+    let ready = get(socket, "/readyz", "").await;
+    assert!(
+        ready.starts_with("HTTP/1.1 200") && ready.contains("ready"),
+        "no leases, none is missing: {ready}"
+    );
 }
 
 /// No certificate, one of another authority, one that has expired: refused, and the client is told which.

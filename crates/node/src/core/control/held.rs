@@ -358,9 +358,9 @@ impl Core {
                 Tell::Kept { number, kept: Kept { permit, ttl } }
             }
             // Again, because nobody heard the answer: it is over either way.
-            (Ok(_) | Err(NotDone::Void(Void::NoPermit(_))), PermitWord::Release) => {
+            (came @ (Ok(_) | Err(NotDone::Void(Void::NoPermit(_)))), PermitWord::Release) => {
                 control.attached.remove(&permit);
-                Tell::Released { number }
+                Tell::Released { number, was_gone: came.is_err() }
             }
             (Err(NotDone::Void(void @ Void::NoPermit(_))), PermitWord::Renew) => {
                 Tell::Refused { number, why: Why::NoSession, text: void.to_string() }

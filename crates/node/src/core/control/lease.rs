@@ -117,6 +117,21 @@ impl Core {
         Some(format!("this node has no lease: {}", control.waits_for(now)))
     }
 
+    /// Why this node can grant nothing now, if it cannot: for machines that watch machines. Without leases it always can.
+    pub fn unready(&self, now: Time) -> Option<String> {
+        let control = self.control.as_ref()?;
+        if control.granting && now < control.leases.end() {
+            return None;
+        }
+        let evicted = control.condemned().map(|condemned| {
+            format!(
+                "incarnation {} of this node is being evicted by {}",
+                control.incarnation.0, condemned.author
+            )
+        });
+        Some(evicted.unwrap_or_else(|| control.waits_for(now)))
+    }
+
     /// Whether gates may grant.
     pub(in crate::core) fn is_granting(&self) -> bool {
         self.control.as_ref().is_none_or(|control| control.granting)

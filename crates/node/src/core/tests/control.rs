@@ -108,9 +108,12 @@ fn a_minority_grants_nothing() {
     let mut world = world(3, 1);
     world.acquire(0);
     world.run_until(1500 * MILLISECOND);
+    assert_eq!(world.unready(0).0, None);
     world.cut_off(NodeId(0));
     world.run_until(3 * SECOND);
     assert!(!world.inside(0), "its client has stopped");
+    let why = world.unready(0).0.expect("it is not ready");
+    assert!(why.contains("no lease") && why.contains("p1 does not answer"), "{why}");
     world.acquire_another(0);
     world.run_until(5 * SECOND);
     let (why, text) = world.refused(0).expect("refused");
@@ -128,6 +131,41 @@ fn a_minority_grants_nothing() {
         matches!(&notes[..], [nothing, again] if nothing.contains("node 1, 2") && again.contains("grants again")),
         "{notes:?}"
     );
+}
+
+/// Machines that watch machines see who can grant, by numbers as by words: a minority is not ready and has nothing left of a lease, the majority is and has.
+#[test]
+fn the_numbers_of_a_minority() {
+    let mut world = world(3, 1);
+    world.run_until(1500 * MILLISECOND);
+    world.cut_off(NodeId(0));
+    world.run_until(4 * SECOND);
+    let number = |node: u32, name: &str| -> f64 {
+        let (_, text) = world.unready(node);
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name} ")).map(str::to_owned));
+        line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().expect("a number")
+    };
+    assert_eq!((number(0, "kgate_ready"), number(0, "kgate_lease_remaining_seconds")), (0.0, 0.0));
+    for node in [1, 2] {
+        assert_eq!(number(node, "kgate_ready"), 1.0);
+        assert!(number(node, "kgate_lease_remaining_seconds") > 0.0);
+        assert_eq!(number(node, "kgate_voters"), 3.0);
+    }
+    assert_eq!(number(1, "kgate_members"), 2.0, "the one that is cut off was evicted");
+}
+
+/// Whoever is being evicted is not ready, though its lease may go on for a while; and it is said who has decided that.
+#[test]
+fn the_condemned_are_not_ready() {
+    let mut world = world(3, 1);
+    world.run_until(1500 * MILLISECOND);
+    let incarnation = Incarnation(world.view(0).incarnation.expect("a member"));
+    let author = "an operator".to_owned();
+    world.propose(Command::Condemn { node: NodeId(0), incarnation, author, for_good: false });
+    world.run_until(1600 * MILLISECOND);
+    assert!(world.view(0).lease_left > 0);
+    let why = world.unready(0).0.expect("it is not ready");
+    assert!(why.contains("evicted by an operator"), "{why}");
 }
 
 /// Section 10: k is what the log says. Another k is a conflict with both values and authors; after a change by the log it is taken.

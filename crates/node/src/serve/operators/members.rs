@@ -8,7 +8,7 @@ use kgate_control::roll::Member;
 use kgate_control::state::{Command, Done, Listed, Picture};
 use kgate_core::{Incarnation, NodeId};
 
-use super::{Answer, Failed, Operator, numbers};
+use super::{Answer, Failed, Operator, number, numbers};
 use crate::token::{JoinToken, MEMBERS_MAX};
 
 /// On top of W, for the voters to agree twice, once perhaps after an election.
@@ -55,6 +55,7 @@ impl Operator {
         if !has_port {
             return Err(Failed::Wrong(format!("`{address}` is no address for other nodes: write HOST:PORT")));
         }
+        check_newcomer(&self.read().await?, &name, &address).map_err(Failed::Wrong)?;
         let admit = Command::Admit { node: None, name, address, store: None };
         let node = match self.log.propose(admit).await {
             Ok(Done::Admitted(node)) => node,
@@ -203,6 +204,42 @@ impl Operator {
     }
 }
 
+/// The longest name of a node that is added.
+const NAME_MAX: usize = 64;
+
+/// Whether a node of that name and address can be added, or was: said again, it is the same node. What is wrong, in words.
+fn check_newcomer(picture: &Picture, name: &str, address: &str) -> Result<(), String> {
+    let known = picture.node(name);
+    if let Some(node) = known.filter(|node| picture.directory[node].address != address) {
+        return Err(format!(
+            "the name {name} is taken: it is node {0} at {1}; take another, or `kgate members remove {0}` first if this one replaces it",
+            node.0, picture.directory[&node].address
+        ));
+    }
+    if known.is_some() {
+        return Ok(());
+    }
+    if let Some((node, listed)) = picture.directory.iter().find(|(_, listed)| listed.address == address) {
+        return Err(format!(
+            "{address} is the address of node {0} ({1}): give that of the new node, or `kgate members remove {0}` first if this one replaces it",
+            node.0, listed.name
+        ));
+    }
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    if name.is_empty() || name.len() > NAME_MAX || !name.chars().all(is_plain) {
+        return Err(format!(
+            "`{}` is no name of a node: it has 1 to {NAME_MAX} bytes of letters, digits, `-`, `_` and `.`, as in db-4",
+            name.chars().take(NAME_MAX).collect::<String>().escape_debug()
+        ));
+    }
+    if number(name).is_some() {
+        return Err(format!(
+            "`{name}` reads as the number of a node, and the log gives those: take a name with something else in it, as db-4"
+        ));
+    }
+    Ok(())
+}
+
 fn is_gone(picture: &Picture, node: NodeId, incarnation: Incarnation) -> bool {
     picture.roll.life(node, incarnation).is_none()
 }
@@ -225,5 +262,46 @@ fn role(picture: &Picture, node: NodeId, leader: Option<NodeId>) -> &'static str
         node if picture.voters.has(node) => "voter",
         node if picture.learners.contains(&node) => "follower",
         _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever names a node means that one: a newcomer gets no name that reads as a number or is taken, and no address of another. Each is said in its own words;
+    /// the same name and address again are the same node.
+    #[test]
+    fn names_and_addresses_of_newcomers() {
+        let mut picture = Picture::default();
+        for (node, name) in [(0, "node-0"), (4, "db-4")] {
+            let listed =
+                Listed { name: name.into(), address: format!("10.0.0.{node}:7401"), ..Listed::default() };
+            picture.directory.insert(NodeId(node), listed);
+        }
+        let says = |name: &str, address: &str| check_newcomer(&picture, name, address);
+        for fine in ["db-5", "rack_2.left", "node-x", "5b"] {
+            assert_eq!(says(fine, "10.0.0.5:7401"), Ok(()));
+        }
+        assert_eq!(says("db-4", "10.0.0.4:7401"), Ok(()), "again");
+        assert_eq!(says("node-0", "10.0.0.0:7401"), Ok(()), "again");
+        let long = "x".repeat(65);
+        for (name, address, wanted) in [
+            ("2", "10.0.0.5:7401", "reads as the number"),
+            ("node-5", "10.0.0.5:7401", "reads as the number"),
+            ("+2", "10.0.0.5:7401", "is no name of a node"),
+            ("", "10.0.0.5:7401", "is no name of a node"),
+            ("bad name", "10.0.0.5:7401", "is no name of a node"),
+            ("a/b", "10.0.0.5:7401", "is no name of a node"),
+            ("café", "10.0.0.5:7401", "is no name of a node"),
+            ("a\nb", "10.0.0.5:7401", "a\\nb"),
+            (long.as_str(), "10.0.0.5:7401", "1 to 64 bytes"),
+            ("node-0", "10.0.0.5:7401", "is taken: it is node 0 at 10.0.0.0:7401"),
+            ("db-4", "10.0.0.0:7401", "is taken: it is node 4"),
+            ("db-5", "10.0.0.0:7401", "is the address of node 0 (node-0)"),
+        ] {
+            let why = says(name, address).unwrap_err();
+            assert!(why.contains(wanted), "{name} {address}: {why}");
+        }
     }
 }

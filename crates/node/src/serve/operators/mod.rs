@@ -69,11 +69,10 @@ impl Operator {
         Ok(Self { desk: desk.clone(), log, author })
     }
 
-    /// A node by its number or its name.
+    /// A node by its number or its name. Numbers come first: they are never used again, and a name that reads as one must not hide another node.
     fn node(&self, picture: &Picture, text: &str) -> Answer<NodeId> {
-        let number = text.strip_prefix("node-").unwrap_or(text).parse().map(NodeId);
         let known = |node: &NodeId| picture.directory.contains_key(node);
-        let found = picture.node(text).or(number.ok().filter(known));
+        let found = number(text).map(NodeId).filter(known).or_else(|| picture.node(text));
         found.ok_or_else(|| {
             let all: Vec<String> = picture
                 .directory
@@ -132,6 +131,11 @@ impl Operator {
             }
         }
     }
+}
+
+/// What reads as the number of a node.
+fn number(text: &str) -> Option<u32> {
+    text.strip_prefix("node-").unwrap_or(text).parse().ok()
 }
 
 fn numbers(nodes: &[NodeId]) -> String {

@@ -50,6 +50,13 @@ impl World {
         machine.core.as_ref().expect("up").control_view(now).expect("it has a log")
     }
 
+    /// Why that node can grant nothing now, if it cannot; and what it tells machines of it.
+    pub(in crate::core::tests) fn unready(&self, node: u32) -> (Option<String>, String) {
+        let machine = &self.machines[&NodeId(node)];
+        let (now, core) = (machine.clock.read(self.now), machine.core.as_ref().expect("up"));
+        (core.unready(now), crate::metrics::render(core, now))
+    }
+
     /// Somebody begins to watch at that node.
     pub(in crate::core::tests) fn watch(&mut self, node: NodeId) {
         self.with(node, |core, _, actions| core.watch(true, actions));
