@@ -103,16 +103,6 @@ pub(crate) struct Shell {
     pub(crate) expected: Option<ClusterId>,
 }
 
-/// Once whenever it has changed: whoever reads the log of a node must see from when to when it could grant nothing.
-fn log_readiness(ready: &mut bool, unready: Option<String>) {
-    let was = std::mem::replace(ready, unready.is_none());
-    match unready {
-        None if !was => tracing::info!("this node can grant"),
-        Some(why) if was => tracing::warn!("this node grants nothing now: {why}"),
-        None | Some(_) => {}
-    }
-}
-
 /// The time of the lease clock, as the core counts it.
 pub(crate) fn now() -> Time {
     Time(LeaseInstant::now().0)
@@ -127,12 +117,8 @@ impl Shell {
     ) -> Result<(), Stopped> {
         let mut actions = first;
         let mut idle_since = now();
-        let mut ready = false;
         loop {
             self.carry_out(&mut actions)?;
-            if self.agreement.is_some() {
-                log_readiness(&mut ready, self.core.unready(now()));
-            }
             // The clock is not for nothing: it is read only where somebody counts.
             if self.idle_stop.is_some() && (!self.streams.is_empty() || self.core.sessions() > 0) {
                 idle_since = now();
@@ -320,7 +306,8 @@ impl Shell {
                     }
                 }
                 Action::NewLife => new_life = true,
-                Action::Note(text) => tracing::warn!("{text}"),
+                Action::Note(Ok(text)) => tracing::info!("{text}"),
+                Action::Note(Err(text)) => tracing::warn!("{text}"),
             }
         }
         for client in cut {

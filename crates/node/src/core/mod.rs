@@ -118,8 +118,8 @@ pub enum Action {
     Disconnect(NodeId),
     /// This life of the node is over: store that another begins, and say so by [`Core::begin_life`].
     NewLife,
-    /// Something that whoever runs this node should know.
-    Note(String),
+    /// Something that whoever runs this node should know, good or bad. Whoever reads its log must see from when to when it could grant nothing.
+    Note(Result<String, String>),
 }
 
 /// By which detector nodes find out who has crashed.

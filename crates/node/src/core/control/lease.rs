@@ -29,15 +29,16 @@ impl Core {
         match (std::mem::replace(&mut control.held, holds), holds) {
             (true, false) => {
                 control.without_since = now;
+                let why = control.waits_for(now);
+                actions.push(Action::Note(Err(format!("this node grants nothing now: {why}"))));
                 let patience = control.timing.lease;
                 self.timers.arm(now, Due::NoQuorum, patience, patience);
                 let text = "the lease of its node is over: too few voters have answered it";
                 self.lose_all(now, text, actions);
             }
             (false, true) => {
-                if std::mem::take(&mut control.no_quorum) {
-                    actions.push(Action::Note("this node has a lease and grants again".into()));
-                }
+                control.no_quorum = false;
+                actions.push(Action::Note(Ok("this node can grant".into())));
                 self.timers.disarm(&Due::NoQuorum);
                 self.touch();
             }
@@ -84,7 +85,7 @@ impl Core {
             return self.timers.arm(now, Due::NoQuorum, patience, patience);
         };
         if !std::mem::replace(&mut control.no_quorum, true) {
-            actions.push(Action::Note(format!("this node grants nothing: {text}")));
+            actions.push(Action::Note(Err(format!("whoever asks is refused: {text}"))));
         }
         self.refuse_waiting(now, None, Why::NoQuorum, &text, actions);
         self.touch();

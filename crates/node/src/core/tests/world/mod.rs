@@ -183,7 +183,7 @@ pub(super) struct World {
     refusals: BTreeMap<usize, (Why, String)>,
     pub(super) stopped: Vec<String>,
     /// What the nodes had to say to whoever runs them.
-    pub(super) notes: Vec<(NodeId, String)>,
+    pub(super) notes: Vec<(NodeId, Result<String, String>)>,
     /// When whoever watches at a node was last told to look again.
     changed: BTreeMap<NodeId, u64>,
 }
@@ -386,7 +386,7 @@ impl World {
                     self.with(node, |core, now, actions| core.begin_life(now, life, start, actions));
                 }
                 Action::Stop(why) => self.stopped.push(why),
-                Action::Note(text) => self.notes.push((node, text)),
+                Action::Note(note) => self.notes.push((node, note)),
                 Action::Changed => drop(self.changed.insert(node, self.now)),
                 Action::Connect(..) | Action::Disconnect(_) | Action::Opened(_) => {}
                 Action::Store(..) | Action::Report(..) | Action::Shun(_) | Action::Probe { .. } => {
