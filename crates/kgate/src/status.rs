@@ -168,17 +168,11 @@ fn show(reply: &api::StatusReply, json: bool) -> Result<(), Failure> {
         return Ok(out.flush()?);
     }
     for gate in &reply.gates {
-        let taken: u32 = gate.holders.iter().map(|holder| holder.permits).sum();
-        let held: usize = gate.held.iter().map(|held| held.slots.len()).sum();
-        let taken = u64::from(taken) + held as u64;
-        writeln!(
-            out,
-            "{}  k {}  {taken} taken  {} waiting  ({})",
-            gate.name,
-            gate.k,
-            gate.waiting.len(),
-            gate.protocol
-        )?;
+        let (taken, waiting) = (kgate_api::taken(gate), gate.waiting.len());
+        let api::GateStatus { name, k, protocol, .. } = gate;
+        let closed = if *k == 0 { " (closed)" } else { "" };
+        let least = if kgate_api::unknown(reply).is_empty() { "" } else { "at least " };
+        writeln!(out, "{name}  k {k}{closed}  {least}{taken} taken  {least}{waiting} waiting  ({protocol})")?;
         for holder in &gate.holders {
             let slots: Vec<String> = holder.slots.iter().map(u32::to_string).collect();
             let place = if slots.is_empty() { "holds".into() } else { format!("slot {}", slots.join(",")) };
@@ -212,6 +206,9 @@ fn show(reply: &api::StatusReply, json: bool) -> Result<(), Failure> {
             let nodes: Vec<String> = nodes.iter().map(u32::to_string).collect();
             writeln!(out, "{what}: node {}", nodes.join(", "))?;
         }
+    }
+    for standing in reply.standings.iter().filter(|standing| !standing.without.is_empty()) {
+        writeln!(out, "node {} grants nothing now: {}", standing.node, standing.without)?;
     }
     Ok(out.flush()?)
 }
