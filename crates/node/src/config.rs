@@ -21,6 +21,8 @@
 //! - `timing`: the numbers of the leases;
 //! - `join`: a node that is not in the list yet.
 
+#[cfg(test)]
+mod documents;
 mod faults;
 mod join;
 mod timing;
