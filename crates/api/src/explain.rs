@@ -1,5 +1,6 @@
 //! Why somebody waits, in sentences: for whom, since when, who is suspected, and what would unblock it.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -8,57 +9,94 @@ use crate::v1::{Client, GateStatus, HeldPermit, StatusReply};
 /// What is to be said of a gate.
 pub fn explain(reply: &StatusReply, gate: &GateStatus) -> String {
     let mut text = String::new();
-    let held: usize = gate.held.iter().map(|held| held.slots.len()).sum();
-    let taken: u32 = gate.holders.iter().map(|holder| holder.permits).sum();
-    let taken = taken + u32::try_from(held).unwrap_or(u32::MAX);
+    let (taken, waiting) = (taken(gate), gate.waiting.len());
     let free = gate.k.saturating_sub(taken);
+    let unknown = unknown(reply);
+    let counts = if unknown.is_empty() {
+        format!("{taken} taken, {free} free, {waiting} waiting")
+    } else {
+        format!(
+            "at least {taken} taken, at most {free} free, at least {waiting} waiting; not known at {}",
+            nodes(&unknown)
+        )
+    };
+    let GateStatus { name, k, author, protocol, .. } = gate;
     let _ = writeln!(
         text,
-        "Gate `{}` lets {} through at once (k set by {}, protocol {}): {taken} taken, {free} free, {} waiting.",
-        gate.name,
-        gate.k,
-        gate.author,
-        gate.protocol,
-        gate.waiting.len()
+        "Gate `{name}` lets {k} through at once (k set by {author}, protocol {protocol}): {counts}."
     );
+    if gate.k == 0 {
+        let _ = writeln!(text, "It is closed: whoever asks is refused. `kgate set {name} -k K` opens it.");
+    }
     for holder in &gate.holders {
         let _ = writeln!(text, "{}", holds(holder));
     }
     for held in &gate.held {
         let _ = writeln!(text, "{}", holds_by_log(held));
     }
-    let Some(first) = gate.waiting.first() else {
-        text.push_str(if free > 0 { "Nobody waits: whoever asks now gets in.\n" } else { "Nobody waits.\n" });
-        add_nodes(&mut text, reply);
-        return text;
-    };
-    let _ = writeln!(text, "First in the queue: {}, for {}.", who(first), ago(first.since_ns));
+    match gate.waiting.first() {
+        Some(first) => {
+            let _ = writeln!(text, "First in the queue: {}, for {}.", who(first), ago(first.since_ns));
+            let _ = writeln!(text, "{}", unblocks(reply, gate, first, free));
+        }
+        // It may hold what seems free, and its answer may be needed.
+        None if !unknown.is_empty() => text.push_str("Nobody is known to wait.\n"),
+        None if free > 0 && reply.standings.iter().all(|standing| standing.without.is_empty()) => {
+            text.push_str("Nobody waits: whoever asks now gets in.\n");
+        }
+        None => text.push_str("Nobody waits.\n"),
+    }
+    add_nodes(&mut text, reply);
+    text
+}
+
+/// Where more may be held than is shown: at nodes that are silent, and at suspected ones, whose former life may have holders still.
+pub fn unknown(reply: &StatusReply) -> Vec<u32> {
+    let suspected = reply.members.iter().filter(|member| member.suspected).map(|member| member.node);
+    let unknown: BTreeSet<u32> = reply.silent.iter().copied().chain(suspected).collect();
+    unknown.into_iter().collect()
+}
+
+/// How many permits are taken, as far as nodes have told: at least so many, where something is [`unknown`].
+pub fn taken(gate: &GateStatus) -> u32 {
+    let held: usize = gate.held.iter().map(|held| held.slots.len()).sum();
+    let taken: u32 = gate.holders.iter().map(|holder| holder.permits).sum();
+    taken.saturating_add(u32::try_from(held).unwrap_or(u32::MAX))
+}
+
+/// What lets the first of the queue in.
+fn unblocks(reply: &StatusReply, gate: &GateStatus, first: &Client, free: u32) -> String {
+    let without =
+        reply.standings.iter().any(|standing| standing.node == first.node && !standing.without.is_empty());
     let silent: Vec<u32> = gate.lacking.iter().filter(|node| reply.silent.contains(node)).copied().collect();
-    if first.permits > free && gate.holders.is_empty() && held > 0 {
-        text.push_str("It gets in when enough of what the log holds is given back, runs out, or is evicted: `kgate evict --permit ID` says what that means.\n");
+    if without {
+        format!("Nobody gets in at node {} before that has a lease again.", first.node)
+    } else if first.permits > free && gate.holders.is_empty() && !gate.held.is_empty() {
+        "It gets in when enough of what the log holds is given back, runs out, or is evicted: `kgate evict --permit ID` says what that means.".into()
     } else if first.permits > free && !gate.holders.is_empty() {
         let wants = if first.permits == 1 { "a permit".into() } else { format!("{} permits", first.permits) };
-        let _ = writeln!(
-            text,
+        format!(
             "It wants {wants} and {free} {} free: it gets in when {} come{} out.",
             if free == 1 { "is" } else { "are" },
             names(&gate.holders),
             if gate.holders.len() == 1 { "s" } else { "" }
-        );
+        )
     } else if !silent.is_empty() {
-        let _ = writeln!(
-            text,
-            "It lacks the answer of {}, which cannot be reached: it gets in when that answers, or is held for crashed.",
-            nodes(&silent)
-        );
+        let (silent, it) = (nodes(&silent), if silent.len() == 1 { "it" } else { "each of them" });
+        // Where there are leases, nobody is held for crashed.
+        let end = if reply.standings.is_empty() {
+            "is held for crashed"
+        } else {
+            "is evicted, its lease surely over"
+        };
+        format!(
+            "It lacks the answer of {silent}, which cannot be reached: it gets in when {it} answers, or {end}."
+        )
     } else if !gate.lacking.is_empty() {
-        let _ =
-            writeln!(text, "It lacks the answer of {}, which should come any moment.", nodes(&gate.lacking));
+        format!("It lacks the answer of {}, which should come any moment.", nodes(&gate.lacking))
     } else {
-        text.push_str("Nothing stands in its way: it should get in any moment.\n");
+        "Nothing stands in its way: it should get in any moment.".into()
     }
-    add_nodes(&mut text, reply);
-    text
 }
 
 /// A permit that no node's silence frees.
@@ -188,6 +226,51 @@ mod tests {
             text.contains("Suspected: node 2;") && text.contains("Node 1 grants nothing now: no lease."),
             "{text}"
         );
+    }
+
+    /// A silent node may hold what seems free: what is said is what is known. With leases it is evicted, not held for crashed.
+    #[test]
+    fn what_is_not_known_is_not_said() {
+        let mut gate = GateStatus { name: "gpu".into(), k: 1, ..Default::default() };
+        let mut reply = StatusReply { silent: vec![1], ..Default::default() };
+        let text = explain(&reply, &gate);
+        assert!(
+            text.contains("at least 0 taken, at most 1 free, at least 0 waiting; not known at node 1."),
+            "{text}"
+        );
+        assert!(text.contains("Nobody is known to wait.") && !text.contains("gets in"), "{text}");
+        (gate.waiting, gate.lacking) = (vec![client(8, 0, &[])], vec![1]);
+        assert!(explain(&reply, &gate).contains("when it answers, or is held for crashed."));
+        reply.standings = vec![Standing::default()];
+        let text = explain(&reply, &gate);
+        assert!(text.contains("when it answers, or is evicted, its lease surely over."), "{text}");
+        assert!(!text.contains("crashed"), "{text}");
+        // A node that is back says what its present life holds; the former one is suspected until it is evicted.
+        reply.silent.clear();
+        reply.members = vec![Peer { node: 1, suspected: true, ..Peer::default() }];
+        assert!(explain(&reply, &gate).contains("at least 0 taken"));
+    }
+
+    /// Without a lease nobody gets in, neither who asks now nor who is first, whatever is free.
+    #[test]
+    fn nobody_gets_in_without_a_lease() {
+        let mut gate = GateStatus { name: "gpu".into(), k: 1, ..Default::default() };
+        let standings = vec![Standing { without: "no lease".into(), ..Standing::default() }];
+        let reply = StatusReply { standings, ..Default::default() };
+        let text = explain(&reply, &gate);
+        assert!(text.contains("Nobody waits.\n") && text.contains("grants nothing now"), "{text}");
+        gate.waiting = vec![client(8, 0, &[])];
+        let text = explain(&reply, &gate);
+        assert!(text.contains("Nobody gets in at node 0 before that has a lease again."), "{text}");
+    }
+
+    /// A gate that lets nobody through is called closed, with what opens it.
+    #[test]
+    fn a_closed_gate() {
+        let gate = GateStatus { name: "gpu".into(), ..Default::default() };
+        let text = explain(&StatusReply::default(), &gate);
+        assert!(text.contains("It is closed") && text.contains("kgate set gpu -k K"), "{text}");
+        assert!(!text.contains("gets in"), "{text}");
     }
 
     /// Times as people say them.

@@ -6,7 +6,7 @@ pub mod json;
 mod secrets;
 
 pub use clock::LeaseInstant;
-pub use explain::{ago, explain};
+pub use explain::{ago, explain, taken, unknown};
 
 /// The first version of the API.
 #[allow(missing_docs, clippy::all)]

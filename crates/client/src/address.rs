@@ -185,7 +185,7 @@ fn said_no(place: &str, note: &Note, status: &tonic::Status) -> Error {
     let text = note.read().unwrap_or_else(|| status.message().to_owned());
     let why = match status.code() {
         tonic::Code::Unavailable | tonic::Code::Unknown | tonic::Code::Internal | tonic::Code::Cancelled => {
-            return Error::NoNode { address: place.to_owned(), why: text };
+            return Error::NoNode { address: place.to_owned(), why: not_understood(place, text, status) };
         }
         tonic::Code::Unauthenticated | tonic::Code::PermissionDenied => v1::Why::Forbidden,
         tonic::Code::ResourceExhausted => v1::Why::Full,
@@ -202,6 +202,20 @@ fn said_no(place: &str, note: &Note, status: &tonic::Status) -> Error {
         | tonic::Code::DataLoss => v1::Why::Unknown,
     };
     Error::Refused(Refusal { why, text })
+}
+
+/// The other side cut the line, or speaks something else: which port it may be, since the library cannot know.
+fn not_understood(place: &str, text: String, status: &tonic::Status) -> String {
+    if text != "transport error" && !text.starts_with("h2 protocol error") {
+        return text;
+    }
+    let happened = innermost(status);
+    // What this library says of itself tells nobody anything.
+    let happened = if happened.contains(&text) { text } else { happened };
+    let secure = if place.starts_with("http://") { ", and does it want https://?" } else { "?" };
+    format!(
+        "it does not answer as a node ({happened}). Is this its port for clients (`api`), not that for other nodes (`nodes`){secure}"
+    )
 }
 
 /// What really happened: the words of the innermost error.
@@ -228,6 +242,19 @@ mod tests {
         for wrong in ["", "unix:", "http://a", "https://a", "ftp://a:1", "a b:1"] {
             assert_eq!(read(wrong), Err(Error::Address(wrong.into())), "{wrong}");
         }
+    }
+
+    /// A line that is cut, or not understood, is told with what to look at; words of a node stay as they are.
+    #[test]
+    fn what_is_not_understood() {
+        let said =
+            |place: &str, text: &str| not_understood(place, text.into(), &tonic::Status::unknown(text));
+        for text in ["transport error", "h2 protocol error: http2 error"] {
+            let told = said("http://127.0.0.1:7401", text);
+            assert!(told.contains("(`nodes`)") && told.contains("https://"), "{told}");
+            assert!(!said("https://127.0.0.1:7401", text).contains("want https"));
+        }
+        assert_eq!(said("http://127.0.0.1:7401", "this node is stopping"), "this node is stopping");
     }
 
     /// Where others could read what is sent: a token goes nowhere there.

@@ -203,7 +203,7 @@ pub(crate) struct SimArgs {
     /// Messages from one process to another never overtake each other, whatever the latency
     #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_FIFO")]
     pub(crate) fifo: bool,
-    /// How long to run
+    /// How long to run; who waits then is still served and judged, and written to a trace, but not counted
     #[arg(long, value_name = "T", default_value = "1000", value_parser = parse::span, env = "KGATE_OPT_DURATION")]
     pub(crate) duration: Span,
     /// What happens up to then is judged but not measured, so that a steady state is

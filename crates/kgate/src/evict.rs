@@ -15,7 +15,7 @@ use crate::{Failure, Outcome};
 #[derive(Debug, Args)]
 pub(crate) struct EvictArgs {
     /// The node, by its number or its name
-    #[arg(value_name = "NODE", required_unless_present_any = ["permit", "gate"])]
+    #[arg(value_name = "NODE")]
     which: Option<String>,
     /// Instead of a node: a permit that the log holds, by its number
     #[arg(long, value_name = "ID", env = "KGATE_OPT_PERMIT", conflicts_with = "which")]
@@ -41,6 +41,11 @@ impl EvictArgs {
 }
 
 pub(crate) fn run(args: &EvictArgs) -> Outcome {
+    if args.which.is_none() && args.permit.is_none() && args.gate.is_none() {
+        let text =
+            "who is to be evicted? Name a node, or a permit that the log holds by --permit ID or --gate NAME";
+        return Err(Failure::Usage(text.into()));
+    }
     let address = match args.asked.address() {
         Ok(address) => address,
         Err(code) => return Ok(code),

@@ -1,11 +1,12 @@
 //! `kgate node`: the daemon.
 
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use kgate_node::{Config, Faults, Node};
+use kgate_node::core::CannotStart;
+use kgate_node::{Config, Faults, Node, NotStarted};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -29,7 +30,10 @@ the agreed log, as the papers do: members are fixed and a silent node is taken f
 TLS see `kgate certs`. With [tls] clients ask at api = \"https://HOST:PORT\"; [[allow]] says who may acquire, see and operate which gates, [limits] how \
 much of it (docs/CLUSTER.md, docs/SECURITY.md).
 
-The API serves gRPC and HTTP on the same ports: /v1/status, /v1/gates/NAME/explain, /v1/watch, /metrics, /healthz (it runs), /readyz (it can grant).";
+The API serves gRPC and HTTP on the same ports: /v1/status, /v1/gates/NAME/explain, /v1/watch, /metrics, /healthz (it runs), /readyz (it can grant).
+
+Exit codes: 0 stopped by TERM or INT; 2 the configuration cannot be read, or cannot be; 125 it could not start for another reason, such as a port in use, or cannot go \
+on, such as a number that was removed.";
 
 /// `kgate node`.
 #[derive(Debug, Args)]
@@ -65,6 +69,20 @@ pub(crate) fn log_if_asked() {
     }
 }
 
+/// 2 where the configuration cannot be, whoever noticed it; 125 where this machine or its store stands in the way.
+fn code_of(error: &NotStarted) -> u8 {
+    match error {
+        NotStarted::Config(_) | NotStarted::Links(_) | NotStarted::Core(CannotStart::Gate { .. }) => 2,
+        // The system's own errors have kinds of their own: this one is ours, of an address that cannot be served so.
+        NotStarted::Listen(_, error) if error.kind() == ErrorKind::Other => 2,
+        NotStarted::Listen(..)
+        | NotStarted::Core(_)
+        | NotStarted::Store(_)
+        | NotStarted::Log(_)
+        | NotStarted::SlotFiles(_) => 125,
+    }
+}
+
 pub(crate) fn run(args: &NodeArgs) -> Outcome {
     let config = match &args.config {
         Some(path) => Config::read(path).map_err(|error| Failure::Usage(error.to_string()))?,
@@ -78,7 +96,7 @@ pub(crate) fn run(args: &NodeArgs) -> Outcome {
             Ok(node) => node,
             Err(error) => {
                 eprintln!("kgate: {error}");
-                return Ok::<u8, std::io::Error>(125);
+                return Ok::<u8, std::io::Error>(code_of(&error));
             }
         };
         if crash_stop {

@@ -8,10 +8,10 @@ use clap::Args;
 use clap::builder::BoolishValueParser;
 use kgate_client::{Operators, api};
 
-use crate::Outcome;
 use crate::run::exit::OCCUPIED;
 use crate::run::options::Policy;
 use crate::status::{AskedNode, block_on, said_no, say};
+use crate::{Failure, Outcome};
 
 /// Shown below `kgate set --help`.
 pub(crate) const SET_HELP: &str = "\
@@ -19,7 +19,7 @@ A greater k is there at once. A smaller one is agreed on at once, and is true wh
 waits. k = 0 closes a gate: nobody gets in, and whoever waits is refused. Another policy is for whoever gets in from then on.
 
 Exit codes: 0 it is so; 120 agreed on, but not drained in time (the names of those who still hold are printed); 122 no quorum or no node; 123 somebody \
-else has changed it meanwhile (both values and who set them are printed); 1 there is no such gate.";
+else has changed it meanwhile (both values and who set them are printed); 1 there is no such gate; 2 neither -k nor --policy, or a k that cannot be.";
 
 /// `kgate set`.
 #[derive(Debug, Args)]
@@ -28,7 +28,7 @@ pub(crate) struct SetArgs {
     #[arg(value_name = "NAME")]
     name: String,
     /// How many may be through at once from now on
-    #[arg(short = 'k', value_name = "K", env = "KGATE_OPT_K", required_unless_present = "policy")]
+    #[arg(short = 'k', value_name = "K", env = "KGATE_OPT_K")]
     k: Option<u32>,
     /// What becomes of the slots of a silent holder: lease, they return when its node is evicted; hold, they stay taken until it gives them back
     #[arg(long, value_enum, env = "KGATE_OPT_POLICY")]
@@ -47,6 +47,10 @@ pub(crate) struct SetArgs {
 }
 
 pub(crate) fn run(args: &SetArgs) -> Outcome {
+    if args.k.is_none() && args.policy.is_none() {
+        let text = format!("what of gate {} is to be changed? Say -k K, --policy POLICY, or both", args.name);
+        return Err(Failure::Usage(text));
+    }
     let address = match args.asked.address() {
         Ok(address) => address,
         Err(code) => return Ok(code),

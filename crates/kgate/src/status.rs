@@ -103,7 +103,7 @@ pub(crate) fn status(args: &LookArgs) -> Outcome {
     };
     match block_on(Client::status(&address, args.name.as_deref()))? {
         Ok(reply) if args.name.is_some() && reply.gates.is_empty() => Ok(no_gate(args.name.as_deref())),
-        Ok(reply) => show(&reply, args.json).map(|()| ExitCode::SUCCESS),
+        Ok(reply) => show(&reply, args).map(|()| ExitCode::SUCCESS),
         Err(error) => Ok(said_no(&error)),
     }
 }
@@ -122,7 +122,7 @@ pub(crate) fn explain(args: &ExplainArgs) -> Outcome {
         let timing = block_on(async { Operators::connect(&address).await?.timing().await })?;
         return match timing {
             Ok(table) => {
-                write!(stdout().lock(), "{table}")?;
+                writeln!(stdout().lock(), "{}", table.trim_end())?;
                 Ok(ExitCode::SUCCESS)
             }
             Err(error) => Ok(said_no(&error)),
@@ -153,7 +153,7 @@ pub(crate) fn watch(args: &LookArgs) -> Outcome {
         let mut replies = std::pin::pin!(replies);
         while let Some(reply) = replies.next().await {
             match reply {
-                Ok(reply) => show(&reply, args.json)?,
+                Ok(reply) => show(&reply, args)?,
                 Err(error) => return Ok(said_no(&error)),
             }
         }
@@ -161,24 +161,18 @@ pub(crate) fn watch(args: &LookArgs) -> Outcome {
     })?
 }
 
-fn show(reply: &api::StatusReply, json: bool) -> Result<(), Failure> {
+fn show(reply: &api::StatusReply, args: &LookArgs) -> Result<(), Failure> {
     let mut out = stdout().lock();
-    if json {
+    if args.json {
         writeln!(out, "{}", kgate_api::json::status(reply))?;
         return Ok(out.flush()?);
     }
     for gate in &reply.gates {
-        let taken: u32 = gate.holders.iter().map(|holder| holder.permits).sum();
-        let held: usize = gate.held.iter().map(|held| held.slots.len()).sum();
-        let taken = u64::from(taken) + held as u64;
-        writeln!(
-            out,
-            "{}  k {}  {taken} taken  {} waiting  ({})",
-            gate.name,
-            gate.k,
-            gate.waiting.len(),
-            gate.protocol
-        )?;
+        let (taken, waiting) = (kgate_api::taken(gate), gate.waiting.len());
+        let api::GateStatus { name, k, protocol, .. } = gate;
+        let closed = if *k == 0 { " (closed)" } else { "" };
+        let least = if kgate_api::unknown(reply).is_empty() { "" } else { "at least " };
+        writeln!(out, "{name}  k {k}{closed}  {least}{taken} taken  {least}{waiting} waiting  ({protocol})")?;
         for holder in &gate.holders {
             let slots: Vec<String> = holder.slots.iter().map(u32::to_string).collect();
             let place = if slots.is_empty() { "holds".into() } else { format!("slot {}", slots.join(",")) };
@@ -205,13 +199,20 @@ fn show(reply: &api::StatusReply, json: bool) -> Result<(), Failure> {
         }
     }
     if reply.gates.is_empty() {
-        writeln!(out, "no gates yet: kgate run NAME -k K -- CMD makes one")?;
+        // Who watches one may be there before it.
+        match &args.name {
+            Some(name) => writeln!(out, "no gate {name} yet: `kgate status` lists all")?,
+            None => writeln!(out, "no gates yet: kgate run NAME -k K -- CMD makes one")?,
+        }
     }
     for (what, nodes) in [("not heard", &reply.silent), ("held for crashed", &reply.crashed)] {
         if !nodes.is_empty() {
             let nodes: Vec<String> = nodes.iter().map(u32::to_string).collect();
             writeln!(out, "{what}: node {}", nodes.join(", "))?;
         }
+    }
+    for standing in reply.standings.iter().filter(|standing| !standing.without.is_empty()) {
+        writeln!(out, "node {} grants nothing now: {}", standing.node, standing.without)?;
     }
     Ok(out.flush()?)
 }

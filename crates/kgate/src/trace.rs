@@ -114,7 +114,7 @@ fn print(to: &mut impl Write, verdict: &Verdict) -> io::Result<()> {
         verdict.protocol, verdict.n, verdict.k, verdict.lines
     )?;
     let seen = if verdict.k_inside_seen { "" } else { " (never k, so little was shown)" };
-    writeln!(to, "granted     {} of {} requests", verdict.grants, verdict.requests)?;
+    writeln!(to, "granted     {} of {} requests, to the end of the trace", verdict.grants, verdict.requests)?;
     writeln!(to, "inside      at most {} at once{seen}", verdict.max_inside)?;
     match verdict.waiting.len() {
         0 => writeln!(to, "waiting     nobody at the end")?,

@@ -56,6 +56,7 @@ fn bad_input_is_refused_with_advice() {
         ("sim --protocol raymond --as-printed D4", "raymond: it has none"),
         ("sim --as-printed D6", "D1, D2, D3, D4, D5"),
         ("sim --load first=17", "17 requesters with n = 16"),
+        ("sim --load only=3+99", "p99 asks: with n = 16 the processes are p0 .. p15"),
         ("sim --load first=0", "first=M"),
         ("sim --random-crashes 14", "at most 13"),
         ("sim --detect-timeout 1.9", "give at least 2"),

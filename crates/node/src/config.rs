@@ -21,6 +21,8 @@
 //! - `timing`: the numbers of the leases;
 //! - `join`: a node that is not in the list yet.
 
+#[cfg(test)]
+mod documents;
 mod faults;
 mod join;
 mod timing;
@@ -37,7 +39,7 @@ use kgate_net::Security;
 use kgate_protocols::registry;
 use serde::Deserialize;
 
-use crate::core::{Definition, Detection, GateId, Settings, Terms};
+use crate::core::{Definition, Detection, GateId, Settings, Terms, check};
 use crate::serve::authorisation::Allow;
 use crate::serve::limits::Limits;
 
@@ -160,6 +162,34 @@ pub struct GateConfig {
     pub lanes: u32,
 }
 
+impl GateConfig {
+    fn definition(&self, id: u32) -> Definition {
+        Definition {
+            id: GateId(id),
+            name: self.name.clone(),
+            permits: self.k,
+            protocol: self.protocol.clone(),
+            lanes: self.lanes,
+            policy: Default::default(),
+            author: "the configuration".into(),
+        }
+    }
+}
+
+/// Whether there can be such a gate from the start. It is open: a gate is closed by somebody who can be named, and whoever founds a cluster with a closed one
+/// has most likely slipped.
+fn can_be(gate: &Definition, nodes: u32) -> Result<(), BadConfig> {
+    let name = &gate.name;
+    let entry = registry::entry(&gate.protocol).map_err(|error| error.to_string());
+    let checked = match entry.and_then(|entry| check(gate, entry, nodes)) {
+        Err(text) if gate.permits == 0 => {
+            Err(format!("{text}; `kgate set {name} -k 0` closes a gate that is there"))
+        }
+        checked => checked,
+    };
+    checked.map_err(|text| BadConfig::Senseless(format!("gate `{name}`: {text}")))
+}
+
 /// The files for TLS.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -280,19 +310,13 @@ impl Config {
             return Err(wrong("detect_interval_ms and detect_timeout_ms are at least 1".into()));
         }
         let entry = registry::entry(&self.protocol).map_err(|error| wrong(error.to_string()))?;
-        let fixed = self.gates.iter().zip(1..).map(|(gate, id)| Definition {
-            id: GateId(id),
-            name: gate.name.clone(),
-            permits: gate.k,
-            protocol: gate.protocol.clone(),
-            lanes: gate.lanes,
-            policy: Default::default(),
-            author: "the configuration".into(),
-        });
+        let fixed: Vec<Definition> =
+            self.gates.iter().zip(1..).map(|(gate, id)| gate.definition(id)).collect();
+        fixed.iter().try_for_each(|gate| can_be(gate, nodes))?;
         Ok(Settings {
             me: self.me(),
             nodes,
-            fixed: fixed.collect(),
+            fixed,
             new_gates: self.new_gates.then_some(entry),
             detection: self.detection()?,
             detect_interval: ms(self.detect_interval_ms),
@@ -363,6 +387,12 @@ mod tests {
         assert!(why("id = 2").contains("id = 2 is no place in the list of 2 nodes"));
         assert!(why("id = 0\ndetector = \"x\"").contains("choose auto"));
         assert!(why("id = 0\nprotocol = \"x\"").contains("unknown protocol"));
+        let gate = |text: &str| why(&format!("id = 0\n[[gate]]\nname = \"g\"\n{text}"));
+        assert!(
+            gate("k = 0").contains("gate `g`: k is between 1 and 65536, not 0; `kgate set g -k 0` closes")
+        );
+        assert!(gate("k = 65537").contains("not 65537"));
+        assert!(gate("k = 1\nprotocol = \"x\"").contains("gate `g`: unknown protocol"));
         assert!(toml::from_str::<Config>(&format!("{nodes}id = 0\nkk = 1")).is_err());
     }
 

@@ -7,7 +7,7 @@
 pub mod authorisation;
 mod door;
 mod grpc;
-mod guard;
+pub(crate) mod guard;
 mod http;
 pub mod limits;
 mod operators;

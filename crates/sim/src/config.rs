@@ -155,6 +155,14 @@ pub enum ConfigError {
         /// n.
         nodes: u32,
     },
+    /// A requester that is nobody.
+    #[error("{node} asks: with n = {nodes} the processes are p0 .. p{}", nodes - 1)]
+    RequesterIsNobody {
+        /// Who.
+        node: NodeId,
+        /// n.
+        nodes: u32,
+    },
     /// Nothing is measured.
     #[error(
         "a warm-up of {warmup} in a run of {duration}: nothing would be measured; give a longer --duration or a shorter --warmup"
@@ -546,6 +554,9 @@ impl Config {
         }
         if self.permits >= self.nodes && !self.claims.slots {
             return Err(ConfigError::NothingExcluded { permits: self.permits, nodes: self.nodes });
+        }
+        if let Some(&node) = self.only.iter().find(|node| node.0 >= self.nodes) {
+            return Err(ConfigError::RequesterIsNobody { node, nodes: self.nodes });
         }
         let requesters = self.load.requesters;
         if requesters == 0 || requesters > self.nodes {

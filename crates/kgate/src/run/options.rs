@@ -11,6 +11,9 @@ use super::exit;
 use super::keeper::{Wait, Wish};
 use crate::credentials::CredentialArgs;
 
+/// The most that a gate lets through.
+const MOST: i64 = kgate_node::core::Definition::MOST as i64;
+
 /// Shown below `kgate run --help`.
 pub(crate) const RUN_HELP: &str = "\
 CMD is run without a shell, in a process group of its own, with our standard input, output and error. Signals that reach kgate are handed \
@@ -20,7 +23,8 @@ descendants get SIGTERM, and SIGKILL after the grace.
 Environment of CMD: KGATE_GATE, KGATE_SLOT (the lowest), KGATE_SLOTS (`0,2`), KGATE_K, KGATE_FENCE (32 hexadecimal digits, grows \
 with every holder of a slot), KGATE_NODE, KGATE_DEADLINE_FD.
 
-Exit code: that of CMD, or 128 + the signal that ended it; 120 the wait was over or -n found no free slot (-E sets another), 121 the permit \
+Exit code: that of CMD, or 128 + the signal that ended it; 2 what was asked for cannot be, and nothing was run (-p beyond k, a closed gate, a \
+--grace beyond the lease, a bad --node), 120 the wait was over or -n found no free slot (-E sets another), 121 the permit \
 was lost and CMD stopped, 122 no quorum or no node, 123 the gate has another k, 125 kgate itself failed, 126 CMD cannot be run, 127 CMD \
 cannot be found.
 
@@ -137,10 +141,10 @@ pub(crate) struct AskArgs {
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
     /// How many slots the gate has: makes it, if there is none of that name; else it must be so
-    #[arg(short = 'k', value_name = "K", value_parser = clap::value_parser!(u32).range(1..), env = "KGATE_OPT_K")]
+    #[arg(short = 'k', value_name = "K", value_parser = clap::value_parser!(u32).range(1..=MOST), env = "KGATE_OPT_K")]
     pub(crate) k: Option<u32>,
     /// How many slots to take, all at once
-    #[arg(short = 'p', long, value_name = "PERMITS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), env = "KGATE_OPT_PERMITS")]
+    #[arg(short = 'p', long, value_name = "PERMITS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=MOST), env = "KGATE_OPT_PERMITS")]
     pub(crate) permits: u32,
     /// How long to wait: 30, 1.5s, 200ms, 5m, 1h [default: as long as it takes]
     #[arg(short = 'w', long, value_name = "DUR", value_parser = duration, env = "KGATE_OPT_WAIT")]

@@ -109,7 +109,7 @@ fn gates_of_the_configuration() {
     assert!(code == Some(2) && text.contains("no gate `disk`") && text.contains("gpu"), "{code:?} {text}");
 }
 
-/// A node that cannot start says why: 125 where its port is taken, 2 where its configuration cannot be read.
+/// A node that cannot start says why: 125 where its port is taken, 2 where its configuration cannot be read, or cannot be, whoever notices that.
 #[test]
 fn of_a_node() {
     let home = Home::new("node-codes");
@@ -129,4 +129,14 @@ fn of_a_node() {
     );
     let (code, text) = node("id = 0\nnodes = []\nwhat = 1\n");
     assert!(code == Some(2) && text.contains("other.toml") && text.contains("what"), "{code:?} {text}");
+    let alone = "id = 0\nnodes = [\"127.0.0.1:0\"]\n";
+    for (config, why) in [
+        ("id = 1\nnodes = [\"127.0.0.1:0\"]\n".to_owned(), "id = 1 is no place"),
+        (format!("{alone}[[gate]]\nname = \"gpu\"\nk = 0\n"), "between 1 and 65536"),
+        (format!("{alone}api = \"https://127.0.0.1:0\"\n"), "tls"),
+        ("id = 0\nnodes = [\"127.0.0.1:0\", \"192.0.2.1:1\"]\napi = \"127.0.0.1:0\"\nfaults = \"crash-stop\"\n".into(), "plain"),
+    ] {
+        let (code, text) = node(&config);
+        assert!(code == Some(2) && text.contains(why), "{code:?} {text}");
+    }
 }

@@ -181,7 +181,7 @@ fn wrong_certificates() {
     let refused = home.run(&["node", "--config", "other.toml"]);
     let said = text(&refused.stderr);
     assert!(
-        refused.status.code() == Some(125) && said.contains("node-0.farm") && said.contains("node-1.pem"),
+        refused.status.code() == Some(2) && said.contains("node-0.farm") && said.contains("node-1.pem"),
         "{said}"
     );
     goes_on(&home, &cluster, &book, "run");

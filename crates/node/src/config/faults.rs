@@ -1,6 +1,7 @@
 //! Which faults a node bears, and what it needs for that.
 
 use kgate_core::NodeId;
+use kgate_protocols::registry;
 use serde::Deserialize;
 
 use super::{BadConfig, Config, lease};
@@ -70,12 +71,15 @@ impl Config {
             ));
         }
         if let Some(gate) = self.gates.iter().find(|gate| gate.protocol != GUARDED) {
+            let known = registry::entry(&gate.protocol).map(drop);
+            known.map_err(|error| wrong(&format!("gate `{}`: {error}", gate.name)))?;
             return Err(wrong(&format!(
                 "gate `{}` is by {}, and leases guard {GUARDED} only: leave its protocol out, {or}",
                 gate.name, gate.protocol
             )));
         }
         if self.new_gates && self.protocol != GUARDED {
+            registry::entry(&self.protocol).map_err(|error| wrong(&error.to_string()))?;
             return Err(wrong(&format!(
                 "clients may make gates by {}, and leases guard {GUARDED} only: leave protocol out, {or}",
                 self.protocol
@@ -186,6 +190,10 @@ mod tests {
         assert!(no_data.contains("set data =") && no_data.contains("faults = \"crash-stop\""), "{no_data}");
         let gate = "[[gate]]\nname = \"g\"\nk = 1\nprotocol = \"tree-token\"\n";
         assert!(why(&format!("data = \"d\"\n{gate}")).contains("gate `g` is by tree-token"));
+        // A slip is called one, before anybody is sent to other faults.
+        let slip = why(&format!("data = \"d\"\n{}", gate.replace("tree-token", "nope")));
+        assert!(slip.contains("gate `g`: unknown protocol") && !slip.contains("leases"), "{slip}");
+        assert!(why("data = \"d\"\nprotocol = \"nope\"").contains("unknown protocol"));
         assert!(
             why("data = \"d\"\nprotocol = \"tree-token\"").contains("clients may make gates by tree-token")
         );

@@ -228,6 +228,11 @@ pub(crate) fn policy_name(policy: Policy) -> &'static str {
     }
 }
 
+/// What whoever asks at a closed gate is told.
+pub(super) fn closed(name: &str, author: &str) -> String {
+    format!("gate `{name}` is closed (k = 0, set by {author}): `kgate set {name} -k K` opens it")
+}
+
 impl Core {
     /// A client says something.
     pub fn client(&mut self, now: Time, client: ClientId, ask: Ask, actions: &mut Vec<Action>) {
@@ -410,6 +415,9 @@ impl Core {
         }
         if wish.keep.ttl.is_some_and(|ttl| ttl < SHORTEST_TTL || ttl > LONGEST_TTL) {
             return Err((Why::BadRequest, "a time to live is between a second and a year".into()));
+        }
+        if *permits == 0 {
+            return Err((Why::TooLarge, closed(name, author)));
         }
         let gate = self.gates.get(&definition.id).expect("what is known is there");
         let most = gate.widest();

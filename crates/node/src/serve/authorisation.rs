@@ -55,6 +55,8 @@ pub enum Need<'g> {
     Acquire(&'g str),
     /// See who holds and who waits at a gate.
     See(&'g str),
+    /// See those gates that it may see, if there are any such.
+    SeeSome,
     /// See everything: the numbers of the node.
     SeeAll,
     /// Change a gate: its k, its policy, who holds it.
@@ -67,7 +69,7 @@ impl<'g> Need<'g> {
     fn right(self) -> Right {
         match self {
             Self::Acquire(_) => Right::Acquire,
-            Self::See(_) | Self::SeeAll => Right::See,
+            Self::See(_) | Self::SeeSome | Self::SeeAll => Right::See,
             Self::Operate(_) | Self::OperateAll => Right::Operate,
         }
     }
@@ -75,7 +77,7 @@ impl<'g> Need<'g> {
     fn gate(self) -> Option<&'g str> {
         match self {
             Self::Acquire(gate) | Self::See(gate) | Self::Operate(gate) => Some(gate),
-            Self::SeeAll | Self::OperateAll => None,
+            Self::SeeSome | Self::SeeAll | Self::OperateAll => None,
         }
     }
 }
@@ -201,6 +203,7 @@ impl Policy {
         }
         let right = need.right().word();
         let (what, gates) = match need.gate() {
+            None if need == Need::SeeSome => ("see any gate".to_owned(), String::new()),
             Some(gate) => (format!("{right} `{gate}`"), format!("gates that cover {gate:?} and ")),
             None => (format!("{right} all gates"), "no `gates` and ".to_owned()),
         };
@@ -228,7 +231,7 @@ impl Rule {
         });
         let reaches = match (&self.gates, need.gate()) {
             (None, _) => true,
-            (Some(_), None) => false,
+            (Some(_), None) => need == Need::SeeSome,
             (Some(gates), Some(wanted)) => gates.iter().any(|gate| covers(gate, wanted)),
         };
         right && reaches

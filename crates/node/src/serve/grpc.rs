@@ -41,9 +41,9 @@ pub(super) fn caller<T>(request: &Request<T>) -> Identity {
     request.extensions().get::<Identity>().cloned().expect("the guard has let it in")
 }
 
-/// Whether somebody may see one gate; of all, it is shown those that it may.
+/// Whether somebody may see one gate; of all, it is shown those that it may, and who may see none is told so.
 fn may_see(desk: &Desk, who: &Identity, gate: Option<&str>) -> Result<(), Status> {
-    gate.map_or(Ok(()), |gate| desk.guard.authorise(who, Need::See(gate)).map_err(Status::from))
+    Ok(desk.guard.authorise(who, gate.map_or(Need::SeeSome, Need::See))?)
 }
 
 #[tonic::async_trait]

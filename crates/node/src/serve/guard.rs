@@ -209,14 +209,19 @@ impl Guard {
 
     /// Who asks, by its connection and its token.
     fn identity(&self, connection: &Identity, token: Option<&HeaderValue>) -> Result<Identity, Refusal> {
-        let unknown = |text: &str| self.refuse(Reason::Unknown, format!("{connection}: {text}"));
+        // It shows something, though nothing that is known.
+        let who = match connection {
+            Identity::Stranger(address) => format!("somebody at {address}"),
+            known @ (Identity::Certificate(_) | Identity::Token(_) | Identity::User(_)) => known.to_string(),
+        };
+        let unknown = |text: &str| self.refuse(Reason::Unknown, format!("{who}: {text}"));
         // Without a list nobody is asked who it is, and a header for somebody else on the way does no harm.
         let Some(token) = token.filter(|_| !self.policy.is_empty()) else { return Ok(connection.clone()) };
         let bearer = token.to_str().ok().and_then(|text| text.strip_prefix("Bearer "));
         let bearer = bearer.ok_or_else(|| unknown("its authorization is not of the form `Bearer TOKEN`"))?;
-        self.policy
-            .bearer(bearer.trim())
-            .ok_or_else(|| unknown("no [[allow]] of this node has the SHA-256 of its token"))
+        self.policy.bearer(bearer.trim()).ok_or_else(|| {
+            unknown("no [[allow]] of this node has the SHA-256 of its token: is it the right one, and whole?")
+        })
     }
 
     /// The numbers of refusals, in Prometheus' text form.

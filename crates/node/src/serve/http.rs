@@ -110,6 +110,9 @@ async fn metrics(State(desk): State<Desk>, Extension(who): Extension<Identity>) 
 }
 
 async fn status(State(desk): State<Desk>, Extension(who): Extension<Identity>) -> Response {
+    if let Err(refusal) = desk.guard.authorise(&who, Need::SeeSome) {
+        return refusal.into_response();
+    }
     let reply = desk.show(&who, None).await;
     reply.map_or_else(stopped, |reply| axum::Json(json::status(&reply)).into_response())
 }
@@ -136,6 +139,9 @@ async fn gate(
 }
 
 async fn watch(State(desk): State<Desk>, Extension(who): Extension<Identity>) -> Response {
+    if let Err(refusal) = desk.guard.authorise(&who, Need::SeeSome) {
+        return refusal.into_response();
+    }
     let (lines, stream) = mpsc::channel(1);
     tokio::spawn(async move {
         desk.watch(&who, None, |reply| {

@@ -112,7 +112,10 @@ async fn another_k() {
     first.release().await;
     let mut operators = cluster.operators(0).await;
     assert!(operators.set(wish(0, 30_000)).await.unwrap().drained);
-    assert!(client.gate("gpu").timeout(Duration::from_secs(5)).acquire().await.is_err(), "it is closed");
+    let (why, text) = refusal(client.gate("gpu").timeout(Duration::from_secs(5)).acquire().await);
+    assert_eq!(why, api::Why::TooLarge);
+    assert!(text.contains("gate `gpu` is closed (k = 0, set by somebody"), "{text}");
+    assert!(text.contains("`kgate set gpu -k K` opens it"), "{text}");
     let (why, _) =
         refusal(operators.set(api::SetGateRequest { gate: "none".into(), k: 1, ..wish(1, 1) }).await);
     assert_eq!(why, api::Why::NoGate);

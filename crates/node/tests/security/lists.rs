@@ -111,8 +111,16 @@ async fn by_token() {
     }
     let bad = refused(&node, &bearer("wrong")).await;
     assert!(bad.contains("no [[allow]] of this node has the SHA-256 of its token"), "{bad}");
+    assert!(!bad.contains("without"), "a wrong token is none that is missing: {bad}");
     // Who shows nothing gets in, and may nothing.
     assert_eq!(why(connect(&node, &nobody).await.unwrap().gate("gpu").acquire().await).0, Why::Forbidden);
+    let (kind, text) = why(Client::status(at(&node, &nobody), None).await);
+    assert!(
+        kind == Why::Forbidden && text.contains("without certificate or token may not see any gate"),
+        "{text}"
+    );
+    let status = get(tls(&node, &nobody).await, "/v1/status", "").await;
+    assert!(status.starts_with("HTTP/1.1 403"), "{status}");
     let metrics = get(local(&folder).await, "/metrics", "").await;
     assert_eq!(count(&metrics, "unknown"), 3, "{metrics}");
     let elsewhere = "http://10.255.255.1:1".parse::<kgate_client::Address>().unwrap().with(bearer(TOKEN));

@@ -9,7 +9,7 @@ use kgate_control::state::{self, Change};
 use kgate_core::{Founding, Incarnation, NodeId, Time};
 
 use super::view;
-use crate::core::clients::Why;
+use crate::core::clients::{Why, closed};
 use crate::core::{Action, Core, Definition, Gate, GateId, Outcome};
 
 impl Core {
@@ -160,13 +160,8 @@ impl Core {
         self.catalogue.alter(&gate.name, k, policy, &author);
         self.at_gate(now, id, actions, |gate, _| gate.policy(policy));
         if k == 0 {
-            self.refuse_waiting(
-                now,
-                Some(id),
-                Why::TooLarge,
-                "the gate is being closed: its k is 0 now",
-                actions,
-            );
+            let text = closed(&gate.name, &author);
+            self.refuse_waiting(now, Some(id), Why::TooLarge, &text, actions);
         }
         self.at_gate(now, id, actions, |gate, out| gate.resize(now, k, author, out));
         self.place_all(now, &gate.name, actions);
