@@ -154,14 +154,18 @@ fn who(client: &Client) -> String {
     let process = client.process.clone().unwrap_or_default();
     let command =
         if process.command.is_empty() { "a client".into() } else { format!("`{}`", process.command) };
-    format!("{command} (pid {} of {}@{}, at node {})", process.pid, process.user, process.host, client.node)
+    match process.pid {
+        0 => format!("{command} (an unknown process at node {})", client.node),
+        pid => format!("{command} (pid {pid} of {}@{}, at node {})", process.user, process.host, client.node),
+    }
 }
 
 fn names(holders: &[Client]) -> String {
     let all: Vec<String> = holders
         .iter()
-        .map(|holder| {
-            format!("pid {} at node {}", holder.process.as_ref().map_or(0, |it| it.pid), holder.node)
+        .map(|holder| match holder.process.as_ref().map_or(0, |it| it.pid) {
+            0 => format!("whoever holds at node {}", holder.node),
+            pid => format!("pid {pid} at node {}", holder.node),
         })
         .collect();
     all.join(" or ")

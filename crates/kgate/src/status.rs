@@ -220,8 +220,9 @@ fn show(reply: &api::StatusReply, args: &LookArgs) -> Result<(), Failure> {
 fn client(client: &api::Client) -> String {
     let process = client.process.clone().unwrap_or_default();
     let since = kgate_api::ago(client.since_ns);
-    format!(
-        "node {}  pid {} {}@{}  {since}  {}",
-        client.node, process.pid, process.user, process.host, process.command
-    )
+    let who = match process.pid {
+        0 => "an unknown process".to_owned(),
+        pid => format!("pid {pid} {}@{}", process.user, process.host),
+    };
+    format!("node {}  {who}  {since}  {}", client.node, process.command)
 }

@@ -259,7 +259,7 @@ fn fences_have_a_bound() {
     let begun = book.state.picture().directory[&NodeId(0)].last.unwrap().at;
     let view = |view: u64| Fence(u128::from(view) << 96);
     let slots = 0..u32::try_from(bounds::FENCES).unwrap();
-    let half = |slot: u32| view(if slot % 2 == 0 { begun - 1 } else { begun });
+    let half = |slot: u32| view(if slot.is_multiple_of(2) { begun - 1 } else { begun });
     book.state.fences = slots.clone().map(|slot| ((GateId(7), slot), half(slot))).collect();
     book.apply(hold(1, &[0], view(begun).0 + 1, (0, 1))).unwrap();
     assert_eq!(
