@@ -192,10 +192,10 @@ fn bad_input_changes_nothing() {
         (&["evict", "--gate", "none", "--yes"], 1, "no gate `none`"),
         (&["evict", "--gate", "job", "--slot", "3", "--yes"], 1, "no such permit"),
         (&["evict", "1", "--permit", &number(&first), "--yes"], 2, "cannot be used with"),
-        (&["evict", "--yes"], 2, "required"),
+        (&["evict", "--yes"], 2, "--permit"),
         (&["set", "none", "--policy", "hold"], 1, "none"),
         (&["set", "job", "--policy", "keep"], 2, "keep"),
-        (&["set", "job"], 2, "required"),
+        (&["set", "job"], 2, "--policy"),
         (&["status", "none"], 1, "no gate `none`"),
     ];
     for (words, code, part) in table {
