@@ -18,7 +18,7 @@ use crate::members::{MEMBERS_HELP, MembersArgs};
 use crate::node::{NODE_HELP, NodeArgs};
 use crate::parse;
 use crate::permits::RenewArgs;
-use crate::run::options::{ACQUIRE_HELP, AcquireArgs, RELEASE_HELP, RUN_HELP, ReleaseArgs, RunArgs};
+use crate::run::options::{ACQUIRE_HELP, AcquireArgs, RUN_HELP, ReleaseArgs, RunArgs};
 use crate::set::{SET_HELP, SetArgs};
 use crate::slots::SlotArgs;
 use crate::status::{ExplainArgs, LookArgs};
@@ -42,7 +42,6 @@ pub(crate) enum Command {
     /// Let a permit of kgate acquire --ttl live on
     Renew(RenewArgs),
     /// Give back what kgate acquire took
-    #[command(after_long_help = RELEASE_HELP)]
     Release(ReleaseArgs),
     /// Show who holds what and who waits, at all nodes
     Status(LookArgs),

@@ -69,7 +69,7 @@ Examples:
     kgate acquire reboots -k 1 --ttl 15m > /var/lib/reboot.token";
 
 /// Shown below `kgate release --help`.
-pub(crate) const RELEASE_HELP: &str = "\
+const RELEASE_HELP: &str = "\
 A permit that a process in the background holds: 0 it is given back, 121 nobody holds it: it was lost, or given back before.
 
 A permit that the cluster holds (the token begins with permit-): 0 it is held no more. Again is the same, so that a release whose answer was lost can simply be given \
@@ -123,6 +123,7 @@ impl From<Policy> for kgate_client::api::Policy {
 
 /// `kgate release TOKEN`.
 #[derive(Debug, Args)]
+#[command(after_long_help = RELEASE_HELP)]
 pub(crate) struct ReleaseArgs {
     /// What `kgate acquire` printed
     #[arg(value_name = "TOKEN")]
