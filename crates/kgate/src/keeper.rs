@@ -225,7 +225,7 @@ fn granted(asked: &Asked) -> Result<Granted, String> {
 /// Locks the file of a slot. It is free, or the node would not have granted it.
 fn lock(folder: &Path, gate: &str, slot: u32) -> Result<OwnedFd, String> {
     let file = kgate_node::lock_slot(folder, gate, slot)
-        .map_err(|error| format!("cannot lock slot {slot} of {gate} below {}: {error}", folder.display()))?;
+        .map_err(|error| format!("cannot lock the file of slot {slot} of {gate}, below {}: {error}; does somebody have it who should not?", folder.display()))?;
     Ok(file.into())
 }
 

@@ -4,6 +4,18 @@ use super::{
     Change, Done, Freed, Outcome, Permit, PermitId, Picture, Secret, State, Void, bounds, check_text, refused,
 };
 
+impl Picture {
+    /// Whether that is the secret of that permit, as far as this picture goes. A permit has the number of its entry and keeps its secret: one of an applied entry that
+    /// is not there is gone for good.
+    pub fn shown(&self, id: PermitId, secret: Secret) -> Result<(), Void> {
+        match self.permits.get(&id) {
+            None => Err(Void::NoPermit(id)),
+            Some(permit) if permit.secret != secret => refused(format!("{id} has another secret")),
+            Some(_) => Ok(()),
+        }
+    }
+}
+
 impl State {
     pub(super) fn hold(&mut self, id: PermitId, mut permit: Permit) -> Outcome {
         check_text("a holder", &permit.holder, true)?;
@@ -105,11 +117,8 @@ impl State {
     }
 
     fn shown(&mut self, id: PermitId, secret: Secret) -> Result<&mut Permit, Void> {
-        let permit = self.picture.permits.get_mut(&id).ok_or(Void::NoPermit(id))?;
-        if permit.secret != secret {
-            return refused(format!("{id} has another secret"));
-        }
-        Ok(permit)
+        self.picture.shown(id, secret)?;
+        Ok(self.picture.permits.get_mut(&id).expect("just seen"))
     }
 
     fn free(&mut self, id: PermitId, how: Freed) -> Outcome {

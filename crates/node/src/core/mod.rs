@@ -504,7 +504,6 @@ fn detector(detection: Detection, setup: &Setup, deeds: &mut Vec<Deed>) -> Optio
 }
 
 /// Whether a definition makes sense at all; the text says what does not.
-/// Whether there can be such a gate.
 pub(crate) fn check(definition: &Definition, entry: &Entry, nodes: u32) -> Result<(), String> {
     let Definition { permits, lanes, .. } = *definition;
     Definition::check_name(&definition.name)?;

@@ -16,6 +16,7 @@ use tokio::sync::Semaphore;
 use tonic::Status;
 
 use super::authorisation::{Identity, Need, Policy};
+use super::grpc::is_grpc;
 use super::limits::{Accounts, Counted, Kind, TooMuch};
 use crate::config::{BadConfig, Config};
 use crate::core::Why;
@@ -243,8 +244,7 @@ pub(super) async fn identify(State(guard): State<Arc<Guard>>, mut request: Reque
     if request.uri().path() == "/healthz" {
         return next.run(request).await;
     }
-    let grpc = request.headers().get(header::CONTENT_TYPE);
-    let grpc = grpc.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
+    let grpc = is_grpc(request.headers());
     let connection = request.extensions().get::<Identity>().cloned().expect("each connection has one");
     let token = request.headers_mut().remove(header::AUTHORIZATION);
     let known = guard.identity(&connection, token.as_ref());

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use super::words::{Courier, Founding, LogStatus, News, NotDone, Opened};
 use super::{KEEPING, Keeping, Log, LogTiming};
 use crate::roll::{LeaseTerms, StoreId};
-use crate::state::{ClusterId, Command, Done, Listed, Picture, Policy};
+use crate::state::{ClusterId, Command, Done, Listed, PermitId, Picture, Policy};
 
 const TERMS: LeaseTerms =
     LeaseTerms { lease: Span(700_000_000), clock_error: 10_000, margin: Span(10_000_000) };

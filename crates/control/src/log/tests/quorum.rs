@@ -53,6 +53,30 @@ async fn who_was_away_disturbs_nobody() {
     assert_eq!(world.log(leader).status().borrow().term, before);
 }
 
+/// However much clients cause, what is about nodes does not queue behind it.
+#[tokio::test]
+async fn a_crowd_of_clients_delays_no_suspicion() {
+    const CROWD: u64 = 2000;
+    let world = World::founded("crowd", 1, 1).await;
+    let answered = Arc::new(AtomicU64::new(0));
+    let mut crowd = tokio::task::JoinSet::new();
+    for permit in 0..CROWD {
+        let (log, answered) = (world.log(0).clone(), answered.clone());
+        crowd.spawn(async move {
+            let renew = Command::Renew { permit: PermitId((1 << 40) + permit), secret: [0; 32] };
+            let void = log.propose(renew).await;
+            assert!(matches!(void, Err(NotDone::Void(_))), "{void:?}");
+            answered.fetch_add(1, Ordering::SeqCst);
+        });
+    }
+    assert!(crowd.join_next().await.expect("one of them").is_ok());
+    let suspect = Command::Suspect { node: NodeId(0), incarnation: Incarnation(1) };
+    let void = world.log(0).propose(suspect).await;
+    assert!(matches!(void, Err(NotDone::Void(_))), "nobody takes part yet: {void:?}");
+    let before = answered.load(Ordering::SeqCst);
+    assert!(before < CROWD / 2, "{before} of {CROWD} were answered before it");
+}
+
 /// Two voters: both are needed.
 #[tokio::test]
 async fn two_voters_need_each_other() {

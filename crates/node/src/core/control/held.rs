@@ -380,16 +380,11 @@ impl Core {
 }
 
 impl super::Control {
-    /// What the log would say of whoever shows this secret, where this node knows it for sure: a made-up number or a wrong secret costs nobody an entry. A permit has the
-    /// number of its entry, so one of an applied entry that is not there is gone for good, and its secret never changes.
+    /// What the log would say of whoever shows this secret, where this node knows it for sure: a made-up number or a wrong secret costs nobody an entry. Only what the log
+    /// has said since, it does not know.
     fn surely_void(&self, id: PermitId, secret: state::Secret) -> Option<Void> {
-        match self.picture.permits.get(&id) {
-            Some(permit) if permit.secret != secret => {
-                Some(Void::Refused(format!("{id} has another secret")))
-            }
-            None if id.0 <= self.picture.applied => Some(Void::NoPermit(id)),
-            Some(_) | None => None,
-        }
+        let void = self.picture.shown(id, secret).err()?;
+        (id.0 <= self.picture.applied).then_some(void)
     }
 
     /// So long this node's clock counts until a span of somebody else's is surely over.
