@@ -144,22 +144,20 @@ fn nothing_under_way(state: &ActorModelState<Node>) -> bool {
 }
 
 /// All states, with the properties of `kgate_check::properties`.
-pub(crate) fn search(nodes: u32, permits: u32, entries: u32) -> Found {
-    let setup = Setup::new(nodes, permits);
+pub(crate) fn search(nodes: u32, k: u32, entries: u32) -> Found {
+    let setup = Setup::new(nodes, k);
     let system: System = ActorModel::new(setup.clone(), ())
         .actors((0..nodes).map(|_| Node { setup: setup.clone(), entries }))
         .init_network(Network::new_ordered([]))
         .property(Expectation::Always, "at most k inside", |system, state| {
-            inside(state) <= system.cfg.permits as usize
+            inside(state) <= system.cfg.k as usize
         })
         .property(Expectation::Always, "everyone served", |_, state| {
             let waits = |state: &State| state.process.observe().phase == Phase::Waiting;
             let stuck = nothing_under_way(state) && inside(state) == 0;
             !(stuck && state.actor_states.iter().any(|actor| waits(actor)))
         })
-        .property(Expectation::Sometimes, "k inside", |system, state| {
-            inside(state) == system.cfg.permits as usize
-        });
+        .property(Expectation::Sometimes, "k inside", |system, state| inside(state) == system.cfg.k as usize);
     let checker = system.checker().threads(1).spawn_dfs().join();
     checker.assert_properties();
     Found { unique: checker.unique_state_count(), generated: checker.state_count() }

@@ -26,8 +26,8 @@ fn main() -> ExitCode {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["--child", "memory"] => memory::child(),
-        ["--child", "raymond", engine, latency, permits, entries] => {
-            raymond::child(engine, latency, permits, entries);
+        ["--child", "raymond", engine, latency, k, entries] => {
+            raymond::child(engine, latency, k, entries);
         }
         _ => {
             let rounds = words.iter().skip_while(|word| **word != "--rounds").nth(1);

@@ -18,7 +18,7 @@ pub(crate) fn config(nodes: u32, requesters: u32, latency: Latency) -> Config {
     config.cost = Cost { send: Span::ZERO, latency, receive: Span::ZERO, ..config.cost };
     config.load.requesters = requesters;
     config.load.entries = Some(1);
-    config.claims.bears = PERMITS - 1;
+    config.claims.tolerates = PERMITS - 1;
     config.duration = Span::UNIT.times(100_000);
     config
 }
@@ -27,22 +27,22 @@ pub(crate) fn config(nodes: u32, requesters: u32, latency: Latency) -> Config {
 /// k = 1 a process never asks twice before all have answered, so that no two answers are merged into one.
 struct Case {
     title: &'static str,
-    permits: u32,
+    k: u32,
     entries: u32,
 }
 
 const CASES: [Case; 2] = [
-    Case { title: "everybody asks once", permits: PERMITS, entries: 1 },
-    Case { title: "everybody asks four times, one after the other", permits: 1, entries: 4 },
+    Case { title: "everybody asks once", k: PERMITS, entries: 1 },
+    Case { title: "everybody asks four times, one after the other", k: 1, entries: 4 },
 ];
 
 /// One run in this process; prints what it delivered and how long that took.
-pub(crate) fn child(engine: &str, latency: &str, permits: &str, entries: &str) {
+pub(crate) fn child(engine: &str, latency: &str, k: &str, entries: &str) {
     let latency: Latency = latency.parse().expect("a latency");
     let mut config = config(NODES, NODES, latency);
-    config.permits = permits.parse().expect("a number");
-    config.tolerate = config.permits - 1;
-    config.claims.bears = config.permits - 1;
+    config.k = k.parse().expect("a number");
+    config.tolerate = config.k - 1;
+    config.claims.tolerates = config.k - 1;
     config.load.entries = Some(entries.parse().expect("a number"));
     let report = match engine {
         "bucket" => run::<Permission<Direct>, NoDetector, Bucket>("raymond", &config, None),
@@ -56,8 +56,8 @@ pub(crate) fn child(engine: &str, latency: &str, permits: &str, entries: &str) {
 
 impl Case {
     fn once(&self, engine: &str, latency: &str, rates: &mut Rates) {
-        let (permits, entries) = (self.permits.to_string(), self.entries.to_string());
-        let text = crate::child(&["raymond", engine, latency, &permits, &entries]);
+        let (k, entries) = (self.k.to_string(), self.entries.to_string());
+        let text = crate::child(&["raymond", engine, latency, &k, &entries]);
         let (delivered, seconds) = text.trim().split_once(' ').expect("two numbers");
         self.add(delivered.parse().expect("a count"), seconds.parse().expect("a time"), rates);
     }
@@ -69,13 +69,13 @@ impl Case {
     }
 
     fn compare(&self, rival: Option<&Rival>, latency: &str, rounds: usize) {
-        println!("raymond, n = {NODES}, k = {}, {}, latency {latency}", self.permits, self.title);
+        println!("raymond, n = {NODES}, k = {}, {}, latency {latency}", self.k, self.title);
         let (mut bucket, mut heap, mut dscale) = (Rates::new(), Rates::new(), Rates::new());
         for _ in 0..rounds {
             self.once("bucket", latency, &mut bucket);
             self.once("heap", latency, &mut heap);
             if let Some(rival) = rival {
-                let (delivered, seconds) = rival.run(NODES, self.permits, self.entries, latency);
+                let (delivered, seconds) = rival.run(NODES, self.k, self.entries, latency);
                 self.add(delivered, seconds, &mut dscale);
             }
         }

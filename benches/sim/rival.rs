@@ -29,9 +29,9 @@ pub(crate) fn build() -> Option<Rival> {
 
 impl Rival {
     /// How many messages it delivered, and in how many seconds.
-    pub(crate) fn run(&self, nodes: u32, permits: u32, entries: u32, latency: &str) -> (u64, f64) {
+    pub(crate) fn run(&self, nodes: u32, k: u32, entries: u32, latency: &str) -> (u64, f64) {
         let output = Command::new(&self.0)
-            .args(["--nodes", &nodes.to_string(), "--permits", &permits.to_string()])
+            .args(["--nodes", &nodes.to_string(), "--k", &k.to_string()])
             .args(["--entries", &entries.to_string(), "--latency", latency, "--seed", "1"])
             .output()
             .expect("the rival runs");

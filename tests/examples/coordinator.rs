@@ -1,7 +1,7 @@
 //! A whole protocol in one file: p0 keeps the queue, and everybody asks it. The book's chapter "Write your own protocol" goes through it.
 //!
 //! Whoever wants in sends ASK to p0, waits for ENTER, and sends DONE when it is out. p0 counts who is inside and lets in at most k, in
-//! the order in which they asked. It needs channels that keep their order, and it bears no crash: that of p0 stops everybody.
+//! the order in which they asked. It needs channels that keep their order, and it tolerates no crash: that of p0 stops everybody.
 //!
 //! Invariant: whoever is inside, or has an ENTER on its way that it will heed, is in `inside` at p0, and there are never more than k of those.
 //!
@@ -49,7 +49,7 @@ pub(crate) struct Coordinator<const NAMED: bool> {
 /// The queue, and who is inside.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Desk {
-    permits: usize,
+    k: usize,
     inside: Vec<(NodeId, u64)>,
     queue: VecDeque<(NodeId, u64)>,
 }
@@ -57,7 +57,7 @@ struct Desk {
 impl Desk {
     /// The next one to be let in, if there is room.
     fn next(&mut self) -> Option<(NodeId, u64)> {
-        if self.inside.len() == self.permits {
+        if self.inside.len() == self.k {
             return None;
         }
         let next = self.queue.pop_front()?;
@@ -82,7 +82,7 @@ impl<const NAMED: bool> Protocol for Coordinator<NAMED> {
     type Durable = Never;
 
     fn start(setup: &Setup, _restored: Option<Never>, _out: &mut Outbox<Self>) -> Self {
-        let desk = Desk { permits: setup.permits as usize, inside: Vec::new(), queue: VecDeque::new() };
+        let desk = Desk { k: setup.k as usize, inside: Vec::new(), queue: VecDeque::new() };
         Self {
             me: setup.me,
             nodes: setup.nodes,
@@ -156,25 +156,25 @@ impl<const NAMED: bool> Coordinator<NAMED> {
 impl<const NAMED: bool> Coordinator<NAMED> {
     fn on_message(&mut self, from: NodeId, said: Said, out: &mut Outbox<Self>) -> Result<(), Refusal> {
         if from == self.me || from.0 >= self.nodes {
-            return Err(Refusal::Stranger(from));
+            return Err(Refusal::UnknownNode(from));
         }
         match said {
             Said::Enter(request) if from == DESK => {
                 self.on_enter(request, out);
                 Ok(())
             }
-            Said::Enter(_) => Err(Refusal::Junk("only p0 lets in")),
+            Said::Enter(_) => Err(Refusal::Malformed("only p0 lets in")),
             Said::Ask(_) | Said::Done(_) => self.at_desk(from, said, out),
         }
     }
 
     fn at_desk(&mut self, from: NodeId, said: Said, out: &mut Outbox<Self>) -> Result<(), Refusal> {
-        let Some(desk) = &mut self.desk else { return Err(Refusal::Junk("only p0 is asked")) };
+        let Some(desk) = &mut self.desk else { return Err(Refusal::Malformed("only p0 is asked")) };
         match said {
-            Said::Ask(_) if desk.knows(from) => return Err(Refusal::Junk("one request at a time")),
+            Said::Ask(_) if desk.knows(from) => return Err(Refusal::Malformed("one request at a time")),
             Said::Ask(request) => desk.queue.push_back((from, request)),
             Said::Done(request) => desk.forget((from, request)),
-            Said::Enter(_) => return Err(Refusal::Junk("p0 is not let in by others")),
+            Said::Enter(_) => return Err(Refusal::Malformed("p0 is not let in by others")),
         }
         let mut own = None;
         while let Some((to, request)) = desk.next() {

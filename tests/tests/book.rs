@@ -72,12 +72,12 @@ fn junk_is_refused() {
         while out.pop().is_some() {}
         taken
     };
-    assert_eq!(deliver(&mut desk, 9, Said::Ask(1)), Err(Refusal::Stranger(NodeId(9))));
-    assert_eq!(deliver(&mut desk, 0, Said::Ask(1)), Err(Refusal::Stranger(NodeId(0))));
-    assert_eq!(deliver(&mut other, 2, Said::Enter(1)), Err(Refusal::Junk("only p0 lets in")));
-    assert_eq!(deliver(&mut other, 2, Said::Ask(1)), Err(Refusal::Junk("only p0 is asked")));
+    assert_eq!(deliver(&mut desk, 9, Said::Ask(1)), Err(Refusal::UnknownNode(NodeId(9))));
+    assert_eq!(deliver(&mut desk, 0, Said::Ask(1)), Err(Refusal::UnknownNode(NodeId(0))));
+    assert_eq!(deliver(&mut other, 2, Said::Enter(1)), Err(Refusal::Malformed("only p0 lets in")));
+    assert_eq!(deliver(&mut other, 2, Said::Ask(1)), Err(Refusal::Malformed("only p0 is asked")));
     assert_eq!(deliver(&mut desk, 1, Said::Ask(1)), Ok(()));
-    assert_eq!(deliver(&mut desk, 1, Said::Ask(2)), Err(Refusal::Junk("one request at a time")));
+    assert_eq!(deliver(&mut desk, 1, Said::Ask(2)), Err(Refusal::Malformed("one request at a time")));
 }
 
 /// Every link of the book leads to a file, and every chapter is in the summary.

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use kgate_core::{
-    Effect, GrantId, Incarnation, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Phase, Printed,
+    Defects, Effect, GrantId, Incarnation, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Phase,
     Protocol, Refusal, Setup, Stamp, Time, To,
 };
 use kgate_protocols::collections::NodeList;
@@ -23,7 +23,7 @@ use kgate_spec::{Broadcast, Violation};
 struct Broadcaster<S: Spread> {
     me: NodeId,
     nodes: u32,
-    printed: Printed,
+    printed: Defects,
     clock: u64,
     crashed: NodeList,
     spread: S,
@@ -104,7 +104,7 @@ enum Step {
 }
 
 impl<S: Spread> World<S> {
-    fn new(left: &[u32], crashes: u32, printed: Printed) -> Self {
+    fn new(left: &[u32], crashes: u32, printed: Defects) -> Self {
         let nodes = u32::try_from(left.len()).expect("few");
         let setup = Setup { printed, ..Setup::new(nodes, 1) };
         let start = |me| Broadcaster::start(&Setup { me, ..setup.clone() }, None, &mut Outbox::new());
@@ -216,7 +216,7 @@ impl<S: Spread> World<S> {
 }
 
 /// All that any schedule breaks, and how many states there are. The search goes on behind a broken one.
-fn everything<S: Spread>(left: &[u32], crashes: u32, printed: Printed) -> (BTreeSet<&'static str>, usize) {
+fn everything<S: Spread>(left: &[u32], crashes: u32, printed: Defects) -> (BTreeSet<&'static str>, usize) {
     let (mut seen, mut broken) = (BTreeSet::new(), BTreeSet::new());
     let mut open = vec![World::<S>::new(left, crashes, printed)];
     while let Some(world) = open.pop() {
@@ -243,9 +243,9 @@ fn everything<S: Spread>(left: &[u32], crashes: u32, printed: Printed) -> (BTree
 #[test]
 fn every_schedule_of_three() {
     for (broken, states) in [
-        everything::<Direct>(&[2, 1, 0], 1, Printed::NONE),
-        everything::<Tree>(&[2, 1, 0], 1, Printed::NONE),
-        everything::<Sta>(&[2, 1, 0], 1, Printed::NONE),
+        everything::<Direct>(&[2, 1, 0], 1, Defects::NONE),
+        everything::<Tree>(&[2, 1, 0], 1, Defects::NONE),
+        everything::<Sta>(&[2, 1, 0], 1, Defects::NONE),
     ] {
         assert!(broken.is_empty() && states > 1000, "{broken:?} in {states} states");
     }
@@ -255,9 +255,9 @@ fn every_schedule_of_three() {
 #[test]
 fn every_schedule_of_four() {
     for (broken, states) in [
-        everything::<Direct>(&[1, 0, 0, 0], 1, Printed::NONE),
-        everything::<Tree>(&[2, 0, 0, 0], 1, Printed::NONE),
-        everything::<Sta>(&[2, 0, 0, 0], 1, Printed::NONE),
+        everything::<Direct>(&[1, 0, 0, 0], 1, Defects::NONE),
+        everything::<Tree>(&[2, 0, 0, 0], 1, Defects::NONE),
+        everything::<Sta>(&[2, 0, 0, 0], 1, Defects::NONE),
     ] {
         assert!(broken.is_empty() && states > 100, "{broken:?} in {states} states");
     }
@@ -274,22 +274,22 @@ fn printed_broadcasts_break() {
 }
 
 /// A random schedule; what it breaks.
-fn random<S: Spread>(left: &[u32], crashes: u32, printed: Printed, seed: u64) -> Option<Violation> {
-    let mut dice = Rng::fork(seed, "schedule");
+fn random<S: Spread>(left: &[u32], crashes: u32, printed: Defects, seed: u64) -> Option<Violation> {
+    let mut rng = Rng::fork(seed, "schedule");
     let mut world = World::<S>::new(left, crashes, printed);
     loop {
         let steps = world.steps();
         if steps.is_empty() || steps.iter().all(|step| matches!(step, Step::Crash(_))) {
             return world.verdict();
         }
-        let step = steps[usize::try_from(dice.below(steps.len() as u64)).expect("small")];
+        let step = steps[usize::try_from(rng.below(steps.len() as u64)).expect("small")];
         // Crashes in the midst of things, and news of them late.
         let patience = match step {
             Step::Broadcast(_) | Step::Arrive(..) => 1,
             Step::Tell(..) => 4,
             Step::Crash(_) => 40,
         };
-        if dice.below(patience) > 0 {
+        if rng.below(patience) > 0 {
             continue;
         }
         if let Some(violation) = world.take(step) {
@@ -303,9 +303,9 @@ fn random<S: Spread>(left: &[u32], crashes: u32, printed: Printed, seed: u64) ->
 fn random_schedules_of_sixteen() {
     let left: Vec<u32> = (0..16).map(|node| u32::from(node < 3)).collect();
     for seed in 1..=1000 {
-        assert_eq!(random::<Direct>(&left, 8, Printed::NONE, seed), None, "direct, seed {seed}");
-        assert_eq!(random::<Tree>(&left, 8, Printed::NONE, seed), None, "tree, seed {seed}");
-        assert_eq!(random::<Sta>(&left, 8, Printed::NONE, seed), None, "sta, seed {seed}");
+        assert_eq!(random::<Direct>(&left, 8, Defects::NONE, seed), None, "direct, seed {seed}");
+        assert_eq!(random::<Tree>(&left, 8, Defects::NONE, seed), None, "tree, seed {seed}");
+        assert_eq!(random::<Sta>(&left, 8, Defects::NONE, seed), None, "sta, seed {seed}");
     }
 }
 
@@ -313,7 +313,7 @@ fn random_schedules_of_sixteen() {
 /// that has reached everybody never ends.
 #[test]
 fn d5_never_ends() {
-    fn verdict(printed: Printed) -> Option<&'static str> {
+    fn verdict(printed: Defects) -> Option<&'static str> {
         let mut left = [0; 16];
         left[0] = 1;
         let mut world = World::<Tree>::new(&left, 2, printed);
@@ -343,6 +343,6 @@ fn d5_never_ends() {
         }
         world.verdict().map(|violation| violation.property)
     }
-    assert_eq!(verdict(Printed::NONE), None);
+    assert_eq!(verdict(Defects::NONE), None);
     assert_eq!(verdict(D5), Some(Broadcast::TERMINATION));
 }

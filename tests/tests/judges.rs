@@ -9,11 +9,11 @@ use kgate_spec::{AtMostK, EntryOrder, EveryoneServed, NoDeadlock, OneToken, Perm
 use kgate_tests::{Case, claims_of, t};
 
 /// A small system in which everybody asks, with messages that overtake each other.
-fn rough(protocol: &str, nodes: u32, permits: u32, hold: &str) -> Case {
+fn rough(protocol: &str, nodes: u32, k: u32, hold: &str) -> Case {
     let mut case = Case::vcube_2018(protocol, nodes).high();
-    case.config.permits = permits;
+    case.config.k = k;
     case.config.tolerate = 0;
-    case.config.claims = claims_of(case.entry, nodes, permits);
+    case.config.claims = claims_of(case.entry, nodes, k);
     case.config.cost.latency = Latency::Uniform(t("0.1"), t("2"));
     case.config.detection.timeout = t("5");
     case.config.load.hold = t(hold);

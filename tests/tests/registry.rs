@@ -15,7 +15,7 @@ fn costs_are_as_listed() {
             let mut case = Case::vcube_2018(entry.name, nodes);
             case.config.load.requesters = 1;
             case.config.load.entries = Some(1);
-            case.config.permits = 1;
+            case.config.k = 1;
             case.config.tolerate = 0;
             case.config.cost.send = t("0");
             case.config.cost.receive = t("0");
@@ -90,7 +90,7 @@ fn defects_are_named_and_exist() {
 /// Who claims to serve in the order of stamps: those that exclude by permissions, with k = 1 alone (D10).
 #[test]
 fn who_serves_in_order() {
-    let claim = |permits| ENTRIES.iter().filter(move |entry| entry.in_order(permits)).map(|entry| entry.name);
+    let claim = |k| ENTRIES.iter().filter(move |entry| entry.in_order(k)).map(|entry| entry.name);
     assert_eq!(claim(1).collect::<Vec<_>>(), ["raymond", "bas", "vcube", "robust", "timer-free"]);
     assert_eq!(claim(2).count(), 0);
 }

@@ -40,7 +40,7 @@ fn raymond_blocks_at_the_fifth_crash() {
         "who had its permission from p11 may still enter; after that nobody"
     );
     assert!(whole.unanswered > 0);
-    assert!(whole.violations.is_empty(), "it never claimed to bear five crashes: {:?}", whole.violations);
+    assert!(whole.violations.is_empty(), "it never claimed to tolerate five crashes: {:?}", whole.violations);
 }
 
 /// Section 5.1: "o algoritmo proposto enviou 8884 mensagens (3.007 requisicoes, 2.919 respostas e 2.958
@@ -52,5 +52,5 @@ fn proposed_total_is_within_six_percent() {
     assert!((total / 8884.0 - 1.0).abs() < 0.06, "{total} messages");
     let kinds = ["tree", "reply", "ack"].map(|kind| report.messages.by_kind[kind]);
     assert_eq!(kinds, [3102, 3075, 3080], "a change here changes what docs/REPRODUCTION.md compares");
-    assert_eq!(report.unanswered, 0, "the proposed algorithm serves whoever lives, down to one process");
+    assert_eq!(report.unanswered, 0, "the proposed algorithm serves whoever is alive, down to one process");
 }

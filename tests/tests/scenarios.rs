@@ -124,13 +124,9 @@ fn what_cannot_be_played() {
         text(refused("vcube/d1.txt", "as-printed D1", "as-printed D6"))
             .contains("not a published defect of vcube")
     );
-    assert!(text(refused("vcube/d1.txt", "permits 1", "permits 2")).contains("nothing is excluded"));
-    assert!(
-        text(refused("vcube/d1.txt", "permits 1", "permits 1\ntolerate 1")).contains("leave out `tolerate`")
-    );
-    assert!(
-        text(refused("vcube/d1.txt", "permits 1", "permits 1\ngraph path")).contains("leave out `graph`")
-    );
+    assert!(text(refused("vcube/d1.txt", "k 1", "k 2")).contains("nothing is excluded"));
+    assert!(text(refused("vcube/d1.txt", "k 1", "k 1\ntolerate 1")).contains("leave out `tolerate`"));
+    assert!(text(refused("vcube/d1.txt", "k 1", "k 1\ngraph path")).contains("leave out `graph`"));
     assert!(text(refused("tree-token/r1.txt", "graph path", "graph 0-x")).contains("write edges such as"));
     let state = |state: &str| {
         text(refused("stabilizing/c1.txt", "as-printed", &format!("state {state}\nas-printed")))
@@ -168,7 +164,7 @@ fn a_crowd_is_not_taken_for_a_standstill() {
 #[test]
 fn headers_are_refused_in_their_own_words() {
     for (header, says) in [
-        ("timer-free\nprocesses 4\npermits 2\ntolerate 9", "`tolerate 9` with `permits 2`"),
+        ("timer-free\nprocesses 4\npermits 2\ntolerate 9", "`tolerate 9` with `k 2`"),
         ("stabilizing\nprocesses 2\npermits 1\nmodel state\nstate p4 T=C S=- P=- L=1", "p4 cannot start"),
     ] {
         let text = format!("protocol {header}\nexpect correct\n\n");

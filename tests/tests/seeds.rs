@@ -24,7 +24,7 @@ const USUAL: Worth = Worth { grants: 20, full: 30 };
 /// k, costs and latencies; and the setting is worth something: units are granted, contended for, and faults happen.
 fn check(protocol: &str, worth: Worth) {
     let (mut grants, mut full, mut faults, mut disturbed_runs) = (0, 0, 0, 0);
-    let bears_delay = registry::entry(protocol).expect("a protocol").bears_delay;
+    let tolerates_delay = registry::entry(protocol).expect("a protocol").tolerates_delay;
     let seeds = seeds();
     for seed in 1..=seeds {
         let case = disturbed(protocol, seed);
@@ -35,17 +35,17 @@ fn check(protocol: &str, worth: Worth) {
             report.violations,
             command(&case)
         );
-        assert!(report.max_inside <= case.config.permits as usize, "seed {seed}");
+        assert!(report.max_inside <= case.config.k as usize, "seed {seed}");
         assert_eq!(report.unanswered, 0, "seed {seed}");
         grants += report.grants;
-        full += u64::from(report.max_inside == case.config.permits as usize);
+        full += u64::from(report.max_inside == case.config.k as usize);
         faults += u64::from(report.crashes + report.recoveries) + u64::from(report.stabilized_at.is_some());
         disturbed_runs += u64::from(report.pauses > 0) + u64::from(report.delayed + report.lost > 0);
     }
     assert!(grants > worth.grants * seeds, "{grants} grants");
     assert!(full > seeds * worth.full / 100, "only {full} runs had k inside");
     assert!(faults > seeds * 3 / 10, "only {faults} faults");
-    assert!(disturbed_runs > seeds / 10 || !bears_delay, "only {disturbed_runs} pauses and partitions");
+    assert!(disturbed_runs > seeds / 10 || !tolerates_delay, "only {disturbed_runs} pauses and partitions");
 }
 
 /// Where the fresh seeds begin: `KGATE_FRESH_SEED`, a number or 0x.., which `.ci/run` takes from the commit's hash. Without it, always the same.

@@ -40,7 +40,7 @@ fn alone_it_costs_what_is_said() {
 fn saturated_it_is_ricart_and_agrawala_and_a_message() {
     for nodes in [4, 8, 16, 33] {
         let mut case = plain(nodes, Dissemination::Flat).high();
-        case.config.permits = 1;
+        case.config.k = 1;
         case.config.tolerate = 0;
         case.config.slots.cohort = 0;
         case.config.load.hold = Span::UNIT;

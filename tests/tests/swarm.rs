@@ -32,7 +32,7 @@ fn a_printed_defect_is_caught_and_shrunk() {
         let wrong = examine(shrunk, judge).expect_err("it is still wrong").1;
         assert_eq!((&wrong.property, &wrong.text), (&failure.property, &failure.text));
         let mut repaired = shrunk.clone();
-        repaired.config.printed = kgate_core::Printed::NONE;
+        repaired.config.printed = kgate_core::Defects::NONE;
         assert!(examine(&repaired, judge).is_ok(), "repaired, the same setting is correct");
         let text = failure.file_text();
         assert!(
@@ -74,27 +74,27 @@ fn a_vacuous_swarm_is_no_success() {
     assert_eq!(summary.nothing_shown(), Some("no fault ever happened"));
 }
 
-/// A protocol bears what it claims, by the thousand seeds of `seeds.rs`; and what it does not claim it does not bear, or the claim would be
+/// A protocol tolerates what it claims, by the thousand seeds of `seeds.rs`; and what it does not claim it does not tolerate, or the claim would be
 /// too small: with loss somebody waits for ever, and who takes the late for crashed is harmed by a pause.
 #[test]
 fn what_is_not_claimed_is_not_borne() {
-    for entry in registry::ENTRIES.iter().filter(|entry| !entry.bears_loss) {
+    for entry in registry::ENTRIES.iter().filter(|entry| !entry.tolerates_loss) {
         let harmed = (1..=60).any(|seed| {
             let mut case = drawn(entry.name, seed);
-            case.config.claims.bears_loss = true;
+            case.config.claims.tolerates_loss = true;
             case.config.disturbance.loss = Chance(50_000);
             judge(&case.run()).is_some()
         });
-        assert!(harmed, "{} bears loss", entry.name);
+        assert!(harmed, "{} tolerates loss", entry.name);
     }
-    for entry in registry::ENTRIES.iter().filter(|entry| !entry.bears_delay) {
+    for entry in registry::ENTRIES.iter().filter(|entry| !entry.tolerates_delay) {
         let harmed = (1..=60).any(|seed| {
             let mut case = drawn(entry.name, seed);
-            case.config.claims.bears_delay = true;
+            case.config.claims.tolerates_delay = true;
             case.config.disturbance.pauses = vec!["1@5..25".parse().expect("a pause")];
             judge(&case.run()).is_some()
         });
-        assert!(harmed, "{} bears delay", entry.name);
+        assert!(harmed, "{} tolerates delay", entry.name);
     }
 }
 

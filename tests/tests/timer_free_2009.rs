@@ -8,7 +8,7 @@ use kgate_tests::{Case, claims_of, t};
 fn setting(protocol: &str, rho: u64) -> Case {
     let mut case = Case::vcube_2018(protocol, 100);
     let config = &mut case.config;
-    config.permits = 10;
+    config.k = 10;
     config.tolerate = 9;
     config.claims = claims_of(case.entry, 100, 10);
     config.cost.send = Span::ZERO;

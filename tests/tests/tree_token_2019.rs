@@ -12,7 +12,7 @@ const TREES: [Shape; 5] = [Shape::Radial, Shape::Balanced, Shape::Path, Shape::S
 fn quiet(shape: Shape, nodes: u32, holder: u32) -> Case {
     let mut case = Case::vcube_2018("tree-token", nodes);
     let config = &mut case.config;
-    config.permits = 1;
+    config.k = 1;
     config.tolerate = 0;
     config.claims = claims_of(case.entry, nodes, 1);
     config.graph = Some(Arc::new(graph(shape, nodes, 3).with_root(NodeId(holder)).expect("a process")));
@@ -77,7 +77,7 @@ fn three_tokens_three_inside() {
 fn a_lost_token_is_made_anew() {
     for lost in 0..10 {
         let mut case = Case::vcube_2018("tree-token", 10).high();
-        case.config.permits = 1;
+        case.config.k = 1;
         case.config.tolerate = 0;
         case.config.claims = claims_of(case.entry, 10, 1);
         case.config.load.hold = t("3");
@@ -90,13 +90,13 @@ fn a_lost_token_is_made_anew() {
     }
 }
 
-/// A neighbour's RESTART of an earlier life comes late, and the one of its present life was lost: what was asked of the earlier life is
+/// A neighbour's RESTART of an earlier incarnation comes late, and the one of its present incarnation was lost: what was asked of the earlier incarnation is
 /// asked again (seed 0x47f once starved).
 #[test]
-fn a_restart_of_an_earlier_life() {
+fn a_restart_of_an_earlier_incarnation() {
     let mut case = Case::vcube_2018("tree-token", 2).high();
     let config = &mut case.config;
-    config.permits = 1;
+    config.k = 1;
     config.tolerate = 0;
     config.claims = claims_of(case.entry, 2, 1);
     config.load.hold = t("2");

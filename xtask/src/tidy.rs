@@ -77,7 +77,7 @@ fn machine_path(file: &File) -> Vec<String> {
     })
 }
 
-/// Behind a letter, a digit or another character of a name, it is the middle of a relative path or of an address.
+/// Behind a message, a digit or another character of a name, it is the middle of a relative path or of an address.
 fn holds_absolute(line: &str, path: &str) -> bool {
     let continues_a_name = |before: char| before.is_alphanumeric() || "._-~}".contains(before);
     line.match_indices(path).any(|(at, _)| !line[..at].ends_with(continues_a_name))

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use dscale::{Distr, Jiffies, Seed};
 
-pub const USAGE: &str = "usage: kgate-dscale-rival [--nodes N] [--permits K] [--entries E] \
+pub const USAGE: &str = "usage: kgate-dscale-rival [--nodes N] [--k K] [--entries E] \
     [--latency constant=T | uniform=A..B] [--hold T] [--think T] [--seed S]";
 
 /// dscale counts time in whole jiffies; this many make one time unit.
@@ -15,7 +15,7 @@ const MAX_UNITS: f64 = 1_000_000.0;
 
 pub struct Args {
     pub nodes: usize,
-    pub permits: usize,
+    pub k: usize,
     pub entries: usize,
     pub latency: Distr,
     pub hold: Jiffies,
@@ -26,7 +26,7 @@ pub struct Args {
 pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
     let mut args = Args {
         nodes: 1024,
-        permits: 3,
+        k: 3,
         entries: 1,
         latency: latency("constant=1")?,
         hold: time("0.0002")?,
@@ -37,7 +37,7 @@ pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
         let mut value = || words.next().ok_or(format!("{name} needs a value"));
         match name.as_str() {
             "--nodes" => args.nodes = number(&value()?)?,
-            "--permits" => args.permits = number(&value()?)?,
+            "--k" => args.k = number(&value()?)?,
             "--entries" => args.entries = number(&value()?)?,
             "--latency" => args.latency = latency(&value()?)?,
             "--hold" => args.hold = time(&value()?)?,
@@ -46,8 +46,8 @@ pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
             _ => return Err(format!("unknown argument {name}")),
         }
     }
-    if args.nodes == 0 || args.permits == 0 {
-        return Err("--nodes and --permits must be at least 1".into());
+    if args.nodes == 0 || args.k == 0 {
+        return Err("--nodes and --k must be at least 1".into());
     }
     // A Lamport clock reaches at most the number of requests made.
     if args.nodes.checked_mul(args.entries).is_none_or(|all| all > u32::MAX as usize) {

@@ -83,7 +83,7 @@ impl Node {
     fn ask(&mut self) {
         self.clock += 1;
         self.asked = self.clock;
-        self.missing = self.args.nodes.saturating_sub(self.args.permits);
+        self.missing = self.args.nodes.saturating_sub(self.args.k);
         self.phase = Phase::Waiting;
         // One allocation shared by all receivers.
         send_other(Wire::Request(self.asked));
@@ -96,7 +96,7 @@ impl Node {
         self.phase = Phase::Inside;
         self.entries_left -= 1;
         let inside = INSIDE.get() + 1;
-        assert!(inside <= self.args.permits, "{inside} processes inside, {} permits", self.args.permits);
+        assert!(inside <= self.args.k, "{inside} processes inside, {} k", self.args.k);
         INSIDE.set(inside);
         MAX_INSIDE.set(MAX_INSIDE.get().max(inside));
         GRANTS.set(GRANTS.get() + 1);

@@ -1,4 +1,4 @@
-//! The one clock by which a permit lives and dies of the leases.
+//! The one clock by which a permit is alive and dies of the leases.
 //!
 //! `CLOCK_MONOTONIC_RAW + (CLOCK_BOOTTIME - CLOCK_MONOTONIC)`: no time service slews it, and it goes on while the machine
 //! sleeps. `std::time::Instant` does neither. The sum is the same in every process of one machine, so an instant that one

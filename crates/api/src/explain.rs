@@ -50,7 +50,7 @@ pub fn explain(reply: &StatusReply, gate: &GateStatus) -> String {
     text
 }
 
-/// Where more may be held than is shown: at nodes that are silent, and at suspected ones, whose former life may have holders still.
+/// Where more may be held than is shown: at nodes that are silent, and at suspected ones, whose earlier incarnation may have holders still.
 pub fn unknown(reply: &StatusReply) -> Vec<u32> {
     let suspected = reply.members.iter().filter(|member| member.suspected).map(|member| member.node);
     let unknown: BTreeSet<u32> = reply.silent.iter().copied().chain(suspected).collect();
@@ -249,7 +249,7 @@ mod tests {
         let text = explain(&reply, &gate);
         assert!(text.contains("when it answers, or is evicted, its lease surely over."), "{text}");
         assert!(!text.contains("crashed"), "{text}");
-        // A node that is back says what its present life holds; the former one is suspected until it is evicted.
+        // A node that is back says what its present incarnation holds; the former one is suspected until it is evicted.
         reply.silent.clear();
         reply.members = vec![Peer { node: 1, suspected: true, ..Peer::default() }];
         assert!(explain(&reply, &gate).contains("at least 0 taken"));

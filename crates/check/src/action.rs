@@ -27,7 +27,7 @@ pub enum Action<M, T> {
     Down(NodeId),
     /// A process that was down is back.
     Restart(NodeId),
-    /// A process learns of a crash: whose, and in which life.
+    /// A process learns of a crash: whose, and in which incarnation.
     Tell(NodeId, NodeId, u8),
     /// A process learns that another takes part again, or it does so itself.
     Welcome(NodeId, NodeId),
@@ -87,6 +87,6 @@ pub fn step<P: Protocol>(before: &State<P>, action: &ActionOf<P>) -> Step {
         Action::Restart(node) => Step::Restart(*node),
         Action::Tell(node, of, _) => Step::Tell { node: *node, of: *of },
         Action::Welcome(node, of) => Step::Welcome { node: *node, of: *of },
-        Action::Resize(node, permits) => Step::Resize { node: *node, permits: *permits },
+        Action::Resize(node, k) => Step::Resize { node: *node, k: *k },
     }
 }

@@ -17,7 +17,7 @@ pub struct Bounds {
     pub crashes: u32,
     /// How often a process crashes and comes back.
     pub restarts: u32,
-    /// Whether who comes back has nothing, and is another life; else it has what it had stored, and its client waits on.
+    /// Whether who comes back has nothing, and is another incarnation; else it has what it had stored, and its client waits on.
     pub returns: bool,
     /// What becomes of messages to a process that is down.
     pub down: Down,
@@ -31,13 +31,13 @@ pub struct Bounds {
     pub duplicates: u32,
     /// How often timers run out in all; as often as they like, if none. Where one still runs, something is under way.
     pub expiries: Option<u32>,
-    /// What the protocol claims to bear. Beyond, liveness is not judged.
-    pub bears: Bears,
+    /// What the protocol claims to tolerate. Beyond, liveness is not judged.
+    pub tolerates: Tolerates,
     /// Whether processes are told of crashes.
     pub news: News,
     /// Whether messages keep their order.
     pub channels: Channels,
-    /// Leaves out schedules in which a process suspects another that lives: what a protocol that finds crashes by itself assumes.
+    /// Leaves out schedules in which a process suspects another that is alive: what a protocol that finds crashes by itself assumes.
     pub responsive: bool,
 }
 
@@ -58,7 +58,7 @@ impl Bounds {
             losses: 0,
             duplicates: 0,
             expiries: None,
-            bears: Bears::default(),
+            tolerates: Tolerates::default(),
             news: News::AnyOrder,
             channels: Channels::Fifo,
             responsive: false,
@@ -71,9 +71,9 @@ impl Bounds {
     }
 }
 
-/// What a protocol claims to bear.
+/// What a protocol claims to tolerate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Bears {
+pub struct Tolerates {
     /// So many crashes for good.
     pub crashes: u32,
     /// Lost messages.
@@ -87,8 +87,8 @@ pub struct Bears {
 pub enum News {
     /// Nobody is told.
     None,
-    /// Everybody is, of several crashes in any order. Of those that come back with nothing, each life is told of by itself, and who comes back
-    /// is told of all lives that have ended. Somebody in its first life is always up then.
+    /// Everybody is, of several crashes in any order. Of those that come back with nothing, each incarnation is told of by itself, and who comes back
+    /// is told of all incarnations that have ended. Somebody in its first incarnation is always up then.
     AnyOrder,
     /// Everybody is, in the order of the crashes, as from an agreed log.
     InOrder,

@@ -1,4 +1,4 @@
-//! What the world keeps of a process beside the process itself: its clients, which life it lives, and how much it has been told.
+//! What the world keeps of a process beside the process itself: its clients, which incarnation it is alive, and how much it has been told.
 
 use kgate_core::GrantId;
 use smallvec::SmallVec;
@@ -6,15 +6,15 @@ use smallvec::SmallVec;
 /// The clients of a process, and what the world knows of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Client {
-    /// How often somebody has asked here, over all lives.
+    /// How often somebody has asked here, over all incarnations.
     pub asked: u8,
-    /// How many changes of k this life has heard of.
+    /// How many changes of k this incarnation has heard of.
     pub resized: u8,
-    /// Which life this is: how often the process came back with nothing.
-    pub life: u8,
-    /// The number under which the log has added this life; 0 for the first one.
+    /// Which incarnation this is: how often the process came back with nothing.
+    pub incarnation: u8,
+    /// The number under which the log has added this incarnation; 0 for the first one.
     pub added: u8,
-    /// How many entries of the log this life has been told.
+    /// How many entries of the log this incarnation has been told.
     pub told: u8,
     /// Who waits, in the order of asking: for how many units. The process may have forgotten that; the client has not.
     pub waiting: SmallVec<[u8; 8]>,

@@ -9,7 +9,7 @@
 //!
 //! The order of entry needs no memory here: when one is granted, nobody alive may wait with an earlier stamp.
 
-use kgate_core::{Cargo, Fence, Input, Means, Message, NodeId, Protocol, Setup, Stamp, Time};
+use kgate_core::{Carried, Fence, Input, Mechanism, Message, NodeId, Protocol, Setup, Stamp, Time};
 use kgate_spec::history::NOTHING_FROM_NOTHING;
 use kgate_spec::{EntryOrder, Permissions, SlotFences, StrictOrder, WithinK};
 
@@ -45,8 +45,8 @@ pub struct SlotGrant<'a> {
 impl Ghost {
     /// At the start.
     pub fn new<P: Protocol>(setup: &Setup) -> Self {
-        let judged = P::MEANS == Means::Permissions;
-        let permissions = judged.then(|| Permissions::new(setup.nodes, setup.permits));
+        let judged = P::MECHANISM == Mechanism::Permissions;
+        let permissions = judged.then(|| Permissions::new(setup.nodes, setup.k));
         Self { permissions, ..Self::default() }
     }
 
@@ -57,9 +57,9 @@ impl Ghost {
 
     /// Whether an input is anything to take note of.
     pub(crate) fn minds<P: Protocol>(input: &Given<P>) -> bool {
-        P::MEANS == Means::Permissions
+        P::MECHANISM == Mechanism::Permissions
             && match input {
-                Input::Deliver { message, .. } => message.value.cargo().is_some(),
+                Input::Deliver { message, .. } => message.value.carried().is_some(),
                 Input::Crashed(..) | Input::Withdraw => true,
                 // A grant has ended the request.
                 Input::Release { .. }
@@ -75,7 +75,7 @@ impl Ghost {
     /// An input is about to be handed to `node`.
     pub(crate) fn input<P: Protocol>(&mut self, node: NodeId, input: &Given<P>) {
         match input {
-            Input::Deliver { from, message } => self.delivered(*from, node, message.value.cargo()),
+            Input::Deliver { from, message } => self.delivered(*from, node, message.value.carried()),
             Input::Crashed(of, _) => self.told(node, *of),
             Input::Withdraw => self.released(node),
             Input::Release { .. }
@@ -96,8 +96,8 @@ impl Ghost {
     }
 
     /// A message arrives.
-    pub fn delivered(&mut self, from: NodeId, to: NodeId, cargo: Option<Cargo>) {
-        if let (Some(permissions), Some(Cargo::Permission { clock })) = (&mut self.permissions, cargo) {
+    pub fn delivered(&mut self, from: NodeId, to: NodeId, cargo: Option<Carried>) {
+        if let (Some(permissions), Some(Carried::Permission { clock })) = (&mut self.permissions, cargo) {
             permissions.delivered(from, to, clock);
         }
     }
@@ -115,12 +115,12 @@ impl Ghost {
         node: NodeId,
         stamp: Option<Stamp>,
         waiting: impl Iterator<Item = Stamp>,
-        permits: u32,
+        k: u32,
     ) {
         let Some(permissions) = &mut self.permissions else { return };
         let stamp = stamp.unwrap_or(Stamp { clock: 0, node });
         let counted = permissions.granted(stamp, Time::ZERO).is_none();
-        let in_turn = permits > 1 || EntryOrder::overtaken(stamp, waiting).is_none();
+        let in_turn = k > 1 || EntryOrder::overtaken(stamp, waiting).is_none();
         self.judge([(counted, Permissions::NAME), (in_turn, EntryOrder::NAME)]);
     }
 

@@ -26,7 +26,7 @@ pub mod rules;
 pub mod state;
 pub mod symmetry;
 
-pub use bounds::{Bears, Bounds, Channels, Down, News};
+pub use bounds::{Bounds, Channels, Down, News, Tolerates};
 pub use brake::{Limits, Stopped};
 pub use explore::{Finding, Order, Outcome, Told, explore, explore_fair, explore_world};
 pub use model::World;

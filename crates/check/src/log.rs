@@ -1,7 +1,7 @@
 //! The agreed log of who takes part, for processes that come back with nothing.
 //!
-//! It says in one order who is gone and who takes part again, and lives on whoever is down. Every process is told entry after entry, each at
-//! any time; whoever comes back is told from the beginning. All first lives take part from the start; lives that are added are numbered
+//! It says in one order who is gone and who takes part again, and incarnations on whoever is down. Every process is told entry after entry, each at
+//! any time; whoever comes back is told from the beginning. All first incarnations take part from the start; incarnations that are added are numbered
 //! through all processes.
 //!
 //! Once nobody can come back any more, nobody will be told the beginning again: what everybody up has been told is forgotten then.
@@ -17,8 +17,8 @@ use crate::state::State;
 pub struct Entry {
     /// Who.
     pub node: NodeId,
-    /// Which life of it.
-    pub life: u8,
+    /// Which incarnation of it.
+    pub incarnation: u8,
     /// Whether it takes part from here on; else it is gone.
     pub adds: bool,
 }
@@ -29,24 +29,24 @@ pub type Log = SmallVec<[Entry; 4]>;
 impl Entry {
     /// As it is told.
     pub(crate) fn input<P: Protocol>(self) -> Given<P> {
-        let life = Incarnation(u32::from(self.life));
-        if self.adds { Input::Joined(self.node, life) } else { Input::Crashed(self.node, life) }
+        let incarnation = Incarnation(u32::from(self.incarnation));
+        if self.adds { Input::Joined(self.node, incarnation) } else { Input::Crashed(self.node, incarnation) }
     }
 }
 
 impl<P: Protocol> State<P> {
-    /// The log says that this life of a process is gone.
+    /// The log says that this incarnation of a process is gone.
     pub(crate) fn evict(&mut self, node: NodeId) {
-        let life = self.clients[node.index()].added;
-        self.log.push(Entry { node, life, adds: false });
+        let incarnation = self.clients[node.index()].added;
+        self.log.push(Entry { node, incarnation, adds: false });
     }
 
-    /// The log says that a process takes part again, as its next life.
+    /// The log says that a process takes part again, as its next incarnation.
     pub(crate) fn add(&mut self, node: NodeId) {
         let added = self.log.iter().filter(|entry| entry.adds).count();
-        let life = u8::try_from(added + 1).expect("bounds are small");
-        self.log.push(Entry { node, life, adds: true });
-        self.clients[node.index()].added = life;
+        let incarnation = u8::try_from(added + 1).expect("bounds are small");
+        self.log.push(Entry { node, incarnation, adds: true });
+        self.clients[node.index()].added = incarnation;
     }
 
     /// What a process is told next.

@@ -112,9 +112,9 @@ impl<P: Protocol> World<P> {
         !self.keeps_order()
     }
 
-    /// What a process of that world knows when it starts, in that life.
-    fn setup_of(&self, me: NodeId, life: u8) -> Setup {
-        Setup { me, life: Incarnation(u32::from(life)), ..self.setup.clone() }
+    /// What a process of that world knows when it starts, in that incarnation.
+    fn setup_of(&self, me: NodeId, incarnation: u8) -> Setup {
+        Setup { me, incarnation: Incarnation(u32::from(incarnation)), ..self.setup.clone() }
     }
 
     /// The same, for somebody who walks through it by hand.
@@ -192,7 +192,7 @@ impl<P: Protocol> Model for World<P> {
             Action::Crash(node) => self.crash(&mut state, node),
             Action::Down(node) => self.go_down(&mut state, node),
             Action::Restart(node) => self.restart(&mut state, node),
-            Action::Tell(node, of, life) => self.tell(&mut state, node, of, life),
+            Action::Tell(node, of, incarnation) => self.tell(&mut state, node, of, incarnation),
             Action::Welcome(node, _) => self.tell_entry(&mut state, node),
             Action::Resize(node, k) => {
                 state.clients[node.index()].resized += 1;

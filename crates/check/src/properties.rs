@@ -1,6 +1,6 @@
 //! What must hold in every state that can be reached, and what must be reached at all.
 
-use kgate_core::{Cargo, Means, Message, NodeId, Protocol};
+use kgate_core::{Carried, Mechanism, Message, NodeId, Protocol};
 pub use kgate_spec::NOT_REFUSED;
 use kgate_spec::history::NOTHING_FROM_NOTHING;
 use kgate_spec::{
@@ -23,8 +23,8 @@ pub const NOT_LEFT_LYING: &str = NotLeftLying::NAME;
 /// is broken (or, of what is to be reached, reached).
 pub fn all<P: Protocol>() -> Vec<Property<World<P>>> {
     let mut all = of_every_protocol();
-    match P::MEANS {
-        Means::Permissions => all.extend([
+    match P::MECHANISM {
+        Mechanism::Permissions => all.extend([
             Property::always(Permissions::NAME, |world: &World<P>, state: &State<P>| {
                 !world.first(4, state.ghost.value.has_broken(Permissions::NAME))
             }),
@@ -33,11 +33,12 @@ pub fn all<P: Protocol>() -> Vec<Property<World<P>>> {
                 !world.first(5, state.ghost.value.has_broken(EntryOrder::NAME))
             }),
         ]),
-        Means::Tokens => all.push(Property::always(OneToken::NAME, |world: &World<P>, state: &State<P>| {
-            !world.first(6, two_of_a_token(state))
-        })),
-        Means::Slots => all.extend(of_slots()),
-        Means::Other => {}
+        Mechanism::Tokens => all
+            .push(Property::always(OneToken::NAME, |world: &World<P>, state: &State<P>| {
+                !world.first(6, two_of_a_token(state))
+            })),
+        Mechanism::Slots => all.extend(of_slots()),
+        Mechanism::Other => {}
     }
     all
 }
@@ -71,7 +72,7 @@ fn of_every_protocol<P: Protocol>() -> Vec<Property<World<P>>> {
         Property::always(EveryoneServed::NAME, |world, state| !world.first(1, stuck(world, state))),
         Property::always(NOT_REFUSED, |world, state: &State<P>| !world.first(2, state.refused.is_some())),
         Property::sometimes(K_INSIDE, |world, state: &State<P>| {
-            world.first(3, SometimesK::shown(world.setup.permits, state.units(world.setup.permits) as usize))
+            world.first(3, SometimesK::shown(world.setup.k, state.units(world.setup.k) as usize))
         }),
     ]
 }
@@ -107,7 +108,7 @@ fn is_left_lying<P: Protocol>(world: &World<P>, state: &State<P>) -> bool {
         let stamp = state.processes[node.index()].seen.stamp;
         (stamp.is_none(), stamp)
     });
-    let k = world.bounds.resizes.last().copied().unwrap_or(world.setup.permits);
+    let k = world.bounds.resizes.last().copied().unwrap_or(world.setup.k);
     first.is_some_and(|node| {
         let wanted = u32::from(state.clients[node.index()].waiting[0]);
         state.units(k) + wanted <= k
@@ -136,19 +137,19 @@ fn two_of_a_token<P: Protocol>(state: &State<P>) -> bool {
         let tokens = state.processes[node.index()].seen.tokens.iter();
         tokens.map(move |token| (node, *token))
     });
-    let flying = state.flying.iter().filter_map(|flying| match flying.message.value.cargo() {
-        Some(Cargo::Token(token)) => Some((flying.to, token)),
-        Some(Cargo::Permission { .. }) | None => None,
+    let flying = state.flying.iter().filter_map(|flying| match flying.message.value.carried() {
+        Some(Carried::Token(token)) => Some((flying.to, token)),
+        Some(Carried::Permission { .. }) | None => None,
     });
     OneToken::doubled(held, flying).is_some()
 }
 
-/// Whether no more has failed than the protocol claims to bear.
+/// Whether no more has failed than the protocol claims to tolerate.
 pub fn is_borne<P: Protocol>(world: &World<P>, state: &State<P>) -> bool {
-    let bears = &world.bounds.bears;
-    state.crashed.len() <= bears.crashes as usize
-        && (bears.loss || state.spent.losses == 0)
-        && (bears.duplicates || state.spent.duplicates == 0)
+    let tolerates = &world.bounds.tolerates;
+    state.crashed.len() <= tolerates.crashes as usize
+        && (tolerates.loss || state.spent.losses == 0)
+        && (tolerates.duplicates || state.spent.duplicates == 0)
 }
 
 /// Whether somebody holds another for crashed that is not.

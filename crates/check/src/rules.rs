@@ -22,7 +22,7 @@ pub mod space;
 
 use std::sync::Arc;
 
-use kgate_core::{Graph, NodeId, Printed, Rules, Survey};
+use kgate_core::{Defects, Graph, NodeId, Rules, Survey};
 use kgate_spec::convergence::{AT_MOST_L_TOKENS, NORMAL_IN_TIME, SOMEBODY_CAN_MOVE};
 use kgate_spec::scenario::{Act, Movers};
 use kgate_spec::{AtMostK, Convergence, SometimesK};
@@ -47,11 +47,11 @@ pub const PROPERTIES: [&str; 7] = [
 /// Explores `R` on that network. A property that a limit left no time for is not among those of the outcome.
 pub fn explore_rules<R: Rules>(
     graph: &Arc<Graph>,
-    permits: u32,
-    printed: Printed,
+    k: u32,
+    printed: Defects,
     limits: Limits,
 ) -> Result<Outcome, TooLarge> {
-    let space = Space::<R>::new(graph, permits, printed, limits)?;
+    let space = Space::<R>::new(graph, k, printed, limits)?;
     let mut outcome = Outcome {
         states: 0,
         unique: space.size(),
@@ -80,7 +80,7 @@ pub fn explore_rules<R: Rules>(
 }
 
 fn judge<R: Rules>(space: &Space<R>, name: &'static str, outcome: &mut Outcome) -> Finding {
-    let permits = space.setups[0].permits;
+    let k = space.setups[0].k;
     match name {
         SOMEBODY_CAN_MOVE => wrong(space, name, stuck(space)),
         NORMAL_IN_TIME => {
@@ -95,8 +95,8 @@ fn judge<R: Rules>(space: &Space<R>, name: &'static str, outcome: &mut Outcome) 
             let never = laws::fair_circle(space, |from, edge| !stable(from) && !stable(edge.to));
             circle(space, name, never.or_else(|| standstill(space, |number| !stable(number))))
         }
-        AT_MOST_L_TOKENS => wrong(space, name, from_a_start(space, |survey| survey.tokens > permits)),
-        AtMostK::NAME => wrong(space, name, from_a_start(space, |survey| survey.privileged > permits)),
+        AT_MOST_L_TOKENS => wrong(space, name, from_a_start(space, |survey| survey.tokens > k)),
+        AtMostK::NAME => wrong(space, name, from_a_start(space, |survey| survey.privileged > k)),
         fair::NAME => {
             let starves = |at: usize| laws::fair_circle(space, |_, edge| edge.privileged >> at & 1 == 0);
             let starved = (0..space.processes()).find_map(starves);

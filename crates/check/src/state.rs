@@ -34,7 +34,7 @@ pub struct State<P: Protocol> {
     pub crashed: SmallVec<[NodeId; 4]>,
     /// Who is down and will come back.
     pub down: SmallVec<[NodeId; 4]>,
-    /// Who does not know of which crash yet, of whom in which life; in order.
+    /// Who does not know of which crash yet, of whom in which incarnation; in order.
     pub untold: SmallVec<[(NodeId, NodeId, u8); 2]>,
     /// The agreed log of crashes and returns, where there is one.
     pub log: Log,

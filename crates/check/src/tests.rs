@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kgate_core::{
-    Graph, InputOf, Never, NodeId, Observation, Outbox, Printed, Protocol, Refusal, Setup, Time,
+    Defects, Graph, InputOf, Never, NodeId, Observation, Outbox, Protocol, Refusal, Setup, Time,
 };
 use kgate_protocols::permission::Permission;
 use kgate_protocols::spread::{Direct, Sta, Tree};
@@ -15,7 +15,7 @@ use kgate_spec::{AtMostK, EntryOrder, EveryoneServed, OneToken, Permissions};
 use std::time::Duration;
 
 use crate::{
-    Bears, Bounds, Channels, Limits, Order, Outcome, Stopped, World, explore, explore_world, properties,
+    Bounds, Channels, Limits, Order, Outcome, Stopped, Tolerates, World, explore, explore_world, properties,
 };
 
 mod faults;
@@ -28,19 +28,19 @@ mod toy;
 
 fn search<P: Protocol>(
     nodes: u32,
-    permits: u32,
+    k: u32,
     entries: u32,
     crashes: u32,
-    printed: Printed,
+    printed: Defects,
     order: Order,
 ) -> Outcome {
-    explore_world(world::<P>(nodes, permits, entries, crashes, printed), order)
+    explore_world(world::<P>(nodes, k, entries, crashes, printed), order)
 }
 
-fn world<P: Protocol>(nodes: u32, permits: u32, entries: u32, crashes: u32, printed: Printed) -> World<P> {
-    let setup = Setup { printed, ..Setup::new(nodes, permits) };
-    let bears = Bears { crashes, ..Bears::default() };
-    World::new(setup, Bounds { crashes, bears, ..Bounds::new(entries) })
+fn world<P: Protocol>(nodes: u32, k: u32, entries: u32, crashes: u32, printed: Defects) -> World<P> {
+    let setup = Setup { printed, ..Setup::new(nodes, k) };
+    let tolerates = Tolerates { crashes, ..Tolerates::default() };
+    World::new(setup, Bounds { crashes, tolerates, ..Bounds::new(entries) })
 }
 
 /// Every state was visited and every property holds.
@@ -57,22 +57,22 @@ fn broken(outcome: &Outcome) -> Vec<&'static str> {
     broken.map(|finding| finding.name).collect()
 }
 
-fn holds<P: Protocol>(nodes: u32, permits: u32, entries: u32, crashes: u32) -> Outcome {
-    let outcome = search::<P>(nodes, permits, entries, crashes, Printed::NONE, Order::Depth);
+fn holds<P: Protocol>(nodes: u32, k: u32, entries: u32, crashes: u32) -> Outcome {
+    let outcome = search::<P>(nodes, k, entries, crashes, Defects::NONE, Order::Depth);
     all_hold(&outcome);
     outcome
 }
 
 fn breaks<P: Protocol>(
     nodes: u32,
-    permits: u32,
+    k: u32,
     entries: u32,
     crashes: u32,
-    printed: Printed,
+    printed: Defects,
     property: &'static str,
 ) {
     // By that property alone: another may be broken by a shorter schedule.
-    let world = world::<P>(nodes, permits, entries, crashes, printed).judging([property]);
+    let world = world::<P>(nodes, k, entries, crashes, printed).judging([property]);
     let outcome = explore_world(world, Order::Breadth);
     assert_eq!(broken(&outcome), [property], "{outcome:?}");
 }
@@ -114,10 +114,10 @@ fn printed_defects_are_found() {
 /// The two that need four processes: who asks how often is chosen so that the search is short. Breadth first gives a shortest schedule.
 #[test]
 fn printed_defects_of_four_processes_are_found() {
-    let run = |permits, entries: &[u32], crashes, printed, judged| {
-        let setup = Setup { printed, ..Setup::new(4, permits) };
-        let bears = Bears { crashes, ..Bears::default() };
-        let bounds = Bounds { entries: entries.to_vec(), crashes, bears, ..Bounds::new(1) };
+    let run = |k, entries: &[u32], crashes, printed, judged| {
+        let setup = Setup { printed, ..Setup::new(4, k) };
+        let tolerates = Tolerates { crashes, ..Tolerates::default() };
+        let bounds = Bounds { entries: entries.to_vec(), crashes, tolerates, ..Bounds::new(1) };
         let world = World::<Permission<Tree>>::new(setup, bounds).judging(judged);
         let outcome = explore_world(world, Order::Breadth);
         let schedules = outcome.properties.iter().filter_map(|finding| finding.counterexample.as_ref());
@@ -125,9 +125,9 @@ fn printed_defects_of_four_processes_are_found() {
     };
     const SAFETY: &[&str] = &[AtMostK::NAME];
     const LIVENESS: &[&str] = &[EveryoneServed::NAME];
-    const MEANS: &[&str] = &[Permissions::NAME];
+    const MECHANISM: &[&str] = &[Permissions::NAME];
     assert_eq!(run(2, &[2, 1, 1, 0], 0, defects::D2, SAFETY), (SAFETY.to_vec(), vec![25]));
-    assert_eq!(run(2, &[2, 1, 1, 0], 0, defects::D2, MEANS), (MEANS.to_vec(), vec![14]));
+    assert_eq!(run(2, &[2, 1, 1, 0], 0, defects::D2, MECHANISM), (MECHANISM.to_vec(), vec![14]));
     assert_eq!(run(1, &[2, 0], 1, defects::D3, LIVENESS), (LIVENESS.to_vec(), vec![22]));
 }
 
@@ -154,7 +154,7 @@ fn a_second_token_is_found() {
     let wrong = |outcome: &Outcome| outcome.properties.iter().any(|finding| !finding.holds);
     assert!(wrong(&judged(tree_token::defects::R1, Some(vec![OneToken::NAME]))));
     assert!(!wrong(&judged(tree_token::defects::R1, Some(vec![]))), "switched off");
-    let repaired = judged(Printed::NONE, None);
+    let repaired = judged(Defects::NONE, None);
     assert!(repaired.complete && !wrong(&repaired), "{repaired:?}");
 }
 
@@ -178,7 +178,7 @@ fn bounds_are_told() {
 /// The planted bug of non-vacuity: if nobody ever asks, everything holds but that k are inside some time.
 #[test]
 fn nothing_shown_is_told() {
-    let outcome = search::<Permission<Direct>>(2, 1, 0, 0, Printed::NONE, Order::Depth);
+    let outcome = search::<Permission<Direct>>(2, 1, 0, 0, Defects::NONE, Order::Depth);
     let broken: Vec<&str> = outcome.properties.iter().filter(|f| !f.holds).map(|f| f.name).collect();
     assert_eq!((outcome.complete, broken), (true, vec![properties::K_INSIDE]));
 }
@@ -208,5 +208,5 @@ fn a_refusal_is_caught() {
             Observation::default()
         }
     }
-    breaks::<Deaf>(2, 1, 0, 1, Printed::NONE, properties::NOT_REFUSED);
+    breaks::<Deaf>(2, 1, 0, 1, Defects::NONE, properties::NOT_REFUSED);
 }

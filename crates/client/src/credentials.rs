@@ -20,7 +20,7 @@ pub struct Credentials {
     pub key: Option<PathBuf>,
     /// A file with a token.
     pub token_file: Option<PathBuf>,
-    /// The name that the node's certificate must bear; the host of its address, if none.
+    /// The name that the node's certificate must tolerate; the host of its address, if none.
     pub server_name: Option<String>,
 }
 

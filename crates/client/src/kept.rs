@@ -105,7 +105,7 @@ impl Kept {
         }
     }
 
-    /// Its holder lives: its time begins anew. Returns that.
+    /// Its holder is alive: its time begins anew. Returns that.
     pub async fn renew<A>(address: A, permit: u64, secret: u128) -> Result<Option<Duration>, Error>
     where
         A: TryInto<Address>,
@@ -135,7 +135,7 @@ async fn word(address: Address, permit: u64, secret: u128, release: bool) -> Res
     Ok(answer(&address, v1::Process::default(), ask).await?.1)
 }
 
-/// Asks one thing by a session of its own, which lives until the answer has come.
+/// Asks one thing by a session of its own, which is alive until the answer has come.
 async fn answer(address: &Address, process: v1::Process, ask: Say) -> Result<(u32, Told), Error> {
     let (Line { say, mut hear }, welcome) = dial(address, &process, None).await?;
     let cut = |why: String| Error::NoNode { address: address.to_string(), why };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kgate_api::v1::Welcome;
 
-/// How often a node that does not say otherwise is told that its client lives.
+/// How often a node that does not say otherwise is told that its client is alive.
 const RENEW: Duration = Duration::from_millis(500);
 /// What a node that does not say otherwise needs of its lease for renewals, two of which may be lost.
 const RENEWALS: Duration = Duration::from_millis(1500);

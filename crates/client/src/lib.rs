@@ -34,7 +34,7 @@
 //! # }
 //! ```
 //!
-//! A [`Client`] has one session with one node. It tells the node again and again that it lives, and knows until when its permits surely count:
+//! A [`Client`] has one session with one node. It tells the node again and again that it is alive, and knows until when its permits surely count:
 //! from when it *sent* its last word that was answered. A permit that is dropped is given back; a wait that is dropped is taken back. When the connection is cut the session
 //! goes on by another one, and nobody notices unless it takes too long.
 #![forbid(unsafe_code)]

@@ -69,7 +69,7 @@ impl Operators {
         self.answer(reply)
     }
 
-    /// Evicts the present life of a node: what it holds is free when its lease is surely over, and not before.
+    /// Evicts the present incarnation of a node: what it holds is free when its lease is surely over, and not before.
     pub async fn evict(&mut self, node: &str) -> Result<v1::DoneReply, Error> {
         let wish = v1::EvictRequest { node: node.to_owned(), only_say: false };
         let reply = self.0.operators.evict(wish).await;

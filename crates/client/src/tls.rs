@@ -109,11 +109,11 @@ fn said(error: &TlsError, name: &str) -> String {
             "its certificate is not of the authority that this client trusts (--ca)".into()
         }
         TlsError::InvalidCertificate(CertificateError::NotValidForNameContext { presented, .. }) => format!(
-            "its certificate does not bear the name {name} but {}: ask it by such a name, or say which is meant (--tls-name)",
+            "its certificate does not tolerate the name {name} but {}: ask it by such a name, or say which is meant (--tls-name)",
             presented.join(", ")
         ),
         TlsError::InvalidCertificate(CertificateError::NotValidForName) => {
-            format!("its certificate does not bear the name {name}: say which is meant (--tls-name)")
+            format!("its certificate does not tolerate the name {name}: say which is meant (--tls-name)")
         }
         TlsError::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. }) => {
             "its certificate has expired, or the clock of this machine is wrong".into()

@@ -208,8 +208,11 @@ fn a_new_session_has_no_old_time() {
         line.renewed(renew.sequence, 60_000).await;
         let mut much = client.until();
         in_time("much time", much.wait_for(|_| permit.remaining() > Duration::from_secs(30))).await.unwrap();
-        line.say(Say::Closed(Closed { why: Why::NoSession.into(), text: "a new life of the node".into() }))
-            .await;
+        line.say(Say::Closed(Closed {
+            why: Why::NoSession.into(),
+            text: "a new incarnation of the node".into(),
+        }))
+        .await;
         let (line, hello) = node.line().await;
         assert_eq!(hello.session, None, "nothing is left to go on with");
         line.say(welcome(500, vec![])).await;

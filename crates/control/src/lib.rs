@@ -1,6 +1,6 @@
 //! The control plane of kgate: what a fleet agrees on, rarely, so that permits can be granted often and without agreement.
 //!
-//! - [`voters`]: who votes, and what a quorum is; [`roll`]: who is a member, in which life, and who is suspected;
+//! - [`voters`]: who votes, and what a quorum is; [`membership`]: who is a member, in which incarnation, and who is suspected;
 //! - [`timing`]: the numbers of the leases and the inequalities between them;
 //! - [`lease`]: node leases, suspicion and eviction, as a state machine without clock or sockets;
 //! - `private.rs`: what is on disk is for its owner alone;
@@ -11,8 +11,8 @@
 
 pub mod lease;
 pub mod log;
+pub mod membership;
 mod private;
-pub mod roll;
 pub mod state;
 pub mod timing;
 pub mod voters;

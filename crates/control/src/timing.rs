@@ -9,7 +9,7 @@ use std::fmt;
 use kgate_core::Span;
 use serde::{Deserialize, Serialize};
 
-use crate::roll::LeaseTerms;
+use crate::membership::LeaseTerms;
 
 /// The numbers. [`Timing::check`] says whether they fit together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -68,7 +68,7 @@ impl Timing {
         round_trip: ms(40),
     };
 
-    /// What goes into the log with each life of a node.
+    /// What goes into the log with each incarnation of a node.
     pub fn terms(&self) -> LeaseTerms {
         LeaseTerms { lease: self.lease, clock_error: self.clock_error, margin: self.margin }
     }

@@ -42,7 +42,7 @@ pub enum Notice {
         /// What there is.
         most: u32,
     },
-    /// A detector holds that life of that node for crashed.
+    /// A detector holds that incarnation of that node for crashed.
     Suspected(NodeId, Incarnation),
 }
 

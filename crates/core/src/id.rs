@@ -30,7 +30,7 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// Which life of a node: 0 at first, greater after each restart.
+/// Which incarnation of a node: 0 at first, greater after each restart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Incarnation(pub u32);

@@ -39,9 +39,9 @@ pub enum Input<M, T> {
     },
     /// A timer that was armed and not disarmed has run out.
     Expire(T),
-    /// That life of that node has ended; the detector is sure.
+    /// That incarnation of that node has ended; the detector is sure.
     Crashed(NodeId, Incarnation),
-    /// A node takes part (again), in this life. Where it is told to everybody in one order, lives are numbered through all nodes, so that
+    /// A node takes part (again), in this incarnation. Where it is told to everybody in one order, incarnations are numbered through all nodes, so that
     /// the number also names the view which it begins.
     Joined(NodeId, Incarnation),
 }

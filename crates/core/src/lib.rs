@@ -10,7 +10,7 @@
 //!    the order in which it was left, and only then hands over the next input.
 //! 2. **Durable before visible.** An [`Effect::Persist`] is on stable storage before any later
 //!    [`Effect::Send`] leaves.
-//! 3. **No clock, no dice, no I/O.** Time is an argument; a timer asks for a range and the driver draws from
+//! 3. **No clock, no rng, no I/O.** Time is an argument; a timer asks for a range and the driver draws from
 //!    it. This crate and every protocol are `no_std`, so that breaking this law does not compile.
 //! 4. **A refusal changes nothing.** [`Protocol::handle`] that returns a [`Refusal`] has left the state and
 //!    the outbox as they were.
@@ -22,31 +22,31 @@
 
 extern crate alloc;
 
+mod defects;
 mod effect;
 mod graph;
 mod id;
 mod input;
-mod means;
+mod mechanism;
 mod message;
 mod observation;
 mod options;
-mod printed;
 mod protocol;
 mod refusal;
 mod rules;
 mod stamp;
 mod time;
 
+pub use defects::Defects;
 pub use effect::{Effect, EffectOf, Notice, Outbox, To};
 pub use graph::{Graph, NotAGraph};
 pub use id::{Fence, GrantId, Incarnation, NodeId};
 pub use input::{Input, InputOf};
-pub use means::Means;
-pub use message::{Cargo, Message, Never, Token};
+pub use mechanism::Mechanism;
+pub use message::{Carried, Message, Never, Token};
 pub use observation::{Observation, Phase};
-pub use options::{Dissemination, Membership, SlotOptions};
-pub use printed::Printed;
-pub use protocol::{Founding, Protocol, Setup};
+pub use options::{Dissemination, MembershipSource, SlotOptions};
+pub use protocol::{InitialMembers, Protocol, Setup};
 pub use refusal::Refusal;
 pub use rules::{Rules, Step, Survey, View};
 pub use stamp::Stamp;

@@ -15,14 +15,14 @@ pub trait Message: Clone + Debug + Eq + Hash + Send + Sync + Serialize + Deseria
     /// The name of a kind, for instance `request`.
     fn kind_name(kind: usize) -> &'static str;
     /// What it carries that judges count; most often nothing.
-    fn cargo(&self) -> Option<Cargo> {
+    fn carried(&self) -> Option<Carried> {
         None
     }
 }
 
 /// What a message carries that judges count. It is there for whoever watches a run; no protocol reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Cargo {
+pub enum Carried {
     /// The receiver may enter, as far as the sender is concerned.
     Permission {
         /// The clock of the receiver's request that this permits.
@@ -43,7 +43,7 @@ pub struct Token {
     pub version: u64,
 }
 
-/// Implements [`Message`] for an enum: one kind a variant, in this order, each with its name. With `, cargo F` at the end, `F(&message)`
+/// Implements [`Message`] for an enum: one kind a variant, in this order, each with its name. With `, carried F` at the end, `F(&message)`
 /// says what a message carries.
 ///
 /// ```
@@ -59,7 +59,7 @@ pub struct Token {
 /// ```
 #[macro_export]
 macro_rules! kinds {
-    ($type:ty { $($variant:ident => $name:literal),+ $(,)? } $(, cargo $cargo:expr)?) => {
+    ($type:ty { $($variant:ident => $name:literal),+ $(,)? } $(, carried $carried:expr)?) => {
         const _: () = {
             enum Kind { $($variant),+ }
             const NAMES: &[&str] = &[$($name),+];
@@ -71,8 +71,8 @@ macro_rules! kinds {
                 fn kind_name(kind: usize) -> &'static str {
                     NAMES[kind]
                 }
-                $(fn cargo(&self) -> Option<$crate::Cargo> {
-                    $cargo(self)
+                $(fn carried(&self) -> Option<$crate::Carried> {
+                    $carried(self)
                 })?
             }
         };

@@ -8,7 +8,7 @@ pub struct SlotOptions {
     /// How a request reaches everybody.
     pub dissemination: Dissemination,
     /// From whom a process learns who takes part.
-    pub membership: Membership,
+    pub membership: MembershipSource,
     /// A process that asked earlier answers once its own request is decided (flat dissemination only).
     pub defer: bool,
     /// A decision of which nobody could make use is not announced.
@@ -29,7 +29,7 @@ impl Default for SlotOptions {
     fn default() -> Self {
         Self {
             dissemination: Dissemination::Auto,
-            membership: Membership::Log,
+            membership: MembershipSource::Log,
             defer: true,
             quiet: true,
             keep: true,
@@ -55,7 +55,7 @@ pub enum Dissemination {
 
 /// From whom a process learns who takes part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Membership {
+pub enum MembershipSource {
     /// From an agreed log: everybody is told of every loss and every return, in one order.
     #[default]
     Log,

@@ -9,8 +9,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::{
-    Graph, Incarnation, InputOf, Means, Message, NodeId, Observation, Outbox, Printed, Refusal, SlotOptions,
-    Span, Time,
+    Defects, Graph, Incarnation, InputOf, Mechanism, Message, NodeId, Observation, Outbox, Refusal,
+    SlotOptions, Span, Time,
 };
 
 /// What a process knows when it starts.
@@ -21,54 +21,54 @@ pub struct Setup {
     /// How many processes there are, numbered 0 .. n-1 (the papers' n).
     pub nodes: u32,
     /// How many units there are (the papers' k).
-    pub permits: u32,
+    pub k: u32,
     /// How often a detector tests or sends heartbeats.
     pub detect_interval: Span,
     /// How long a detector waits for an answer before it holds the silent one for crashed.
     pub detect_timeout: Span,
     /// Published defects to run as printed.
-    pub printed: Printed,
-    /// How many crashes an algorithm must bear that has to know it beforehand (timer-free-2009's f).
+    pub printed: Defects,
+    /// How many crashes an algorithm must tolerate that has to know it beforehand (timer-free-2009's f).
     pub tolerate: u32,
     /// How often an idle process says something, where an algorithm would else fall silent; never, if none.
     pub refresh: Option<Span>,
     /// Who is whose neighbour, where not everybody talks to everybody.
     pub graph: Option<Arc<Graph>>,
-    /// Which life of this process begins: 0 for its first, one more after each crash from which it comes back with nothing. Where a log tells who takes part, each time
+    /// Which incarnation of this process begins: 0 for its first, one more after each crash from which it comes back with nothing. Where a log tells who takes part, each time
     /// that it adds this process counts, be it after a crash or after an eviction that the process lived through: a smaller number would let it take part in a
-    /// former life.
-    pub life: Incarnation,
+    /// earlier incarnation.
+    pub incarnation: Incarnation,
     /// How an algorithm with numbered slots goes about it.
     pub slots: SlotOptions,
-    /// Who takes part at first, where a log has told it; everybody in its first life, if none.
-    pub founding: Option<Founding>,
+    /// Who takes part at first, where a log has told it; everybody in its first incarnation, if none.
+    pub initial_members: Option<InitialMembers>,
 }
 
 /// Who takes part when a gate is made, by the log: the same for all that make it. A process that is not among them takes part once the log has added it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Founding {
-    /// The view in which it is made: later than those that began these lives.
+pub struct InitialMembers {
+    /// The view in which it is made: later than those that began these incarnations.
     pub view: u32,
-    /// Who takes part, in which life.
+    /// Who takes part, in which incarnation.
     pub members: Vec<(NodeId, Incarnation)>,
 }
 
 impl Setup {
-    /// What process 0 of `nodes` knows that share `permits` units: times of one unit, nothing printed, no graph, no crash to bear.
-    pub fn new(nodes: u32, permits: u32) -> Self {
+    /// What process 0 of `nodes` knows that share `permits` units: times of one unit, nothing printed, no graph, no crash to tolerate.
+    pub fn new(nodes: u32, k: u32) -> Self {
         Self {
             me: NodeId(0),
             nodes,
-            permits,
+            k,
             detect_interval: Span::UNIT,
             detect_timeout: Span::UNIT,
-            printed: Printed::NONE,
+            printed: Defects::NONE,
             tolerate: 0,
             refresh: None,
             graph: None,
-            life: Incarnation::default(),
+            incarnation: Incarnation::default(),
             slots: SlotOptions::default(),
-            founding: None,
+            initial_members: None,
         }
     }
 }
@@ -78,7 +78,7 @@ pub trait Protocol: Clone + Debug + Eq + Hash + Send + Sync + 'static {
     /// Its name in tables and on the command line.
     const NAME: &'static str;
     /// By what it excludes.
-    const MEANS: Means = Means::Other;
+    const MECHANISM: Mechanism = Mechanism::Other;
     /// Its messages.
     type Message: Message;
     /// Its timers; each variant says when it fires and who disarms it.
@@ -92,9 +92,9 @@ pub trait Protocol: Clone + Debug + Eq + Hash + Send + Sync + 'static {
     /// One input happens at `now`. On `Err` nothing has changed.
     fn handle(&mut self, now: Time, input: InputOf<Self>, out: &mut Outbox<Self>) -> Result<(), Refusal>;
 
-    /// All that this process knows, to be put away at a clean stop (LEASES R1): the process says nothing more. Started once with this, the same life goes on
+    /// All that this process knows, to be put away at a clean stop (LEASES R1): the process says nothing more. Started once with this, the same incarnation goes on
     /// as if it had only paused, and lost all messages meanwhile. None if the algorithm cannot do so, or not with these options.
-    fn park(&self) -> Option<Self::Durable> {
+    fn suspend(&self) -> Option<Self::Durable> {
         None
     }
 
@@ -121,7 +121,7 @@ pub trait Protocol: Clone + Debug + Eq + Hash + Send + Sync + 'static {
     }
 
     /// A message to the process of `setup` that nobody sent, as a transient fault may leave it in the channel from `_from`. None if
-    /// the algorithm does not claim to bear that.
+    /// the algorithm does not claim to tolerate that.
     fn forge(_setup: &Setup, _from: NodeId, _below: &mut dyn FnMut(u64) -> u64) -> Option<Self::Message> {
         None
     }

@@ -28,9 +28,9 @@ pub enum Refusal {
         what: &'static str,
     },
     /// A message names a process that does not exist, or came from oneself.
-    #[error("junk: no other process is called {0}")]
-    Stranger(NodeId),
+    #[error("unknown node: no other process is called {0}")]
+    UnknownNode(NodeId),
     /// A message that no correct peer sends.
-    #[error("junk: {0}")]
-    Junk(&'static str),
+    #[error("malformed message: {0}")]
+    Malformed(&'static str),
 }

@@ -26,7 +26,7 @@ Writes into the folder: ca.pem and ca.key, the authority; node-<id>.pem and node
 client-<name>.pem and client-<name>.key for each --client. Keys can be read by their owner only. A file that is there already \
 is never overwritten: then nothing is written at all.
 
-The certificate of node 2 of the cluster farm bears the name node-2.farm, and a link takes no other for node 2. All three of \
+The certificate of node 2 of the cluster farm tolerates the name node-2.farm, and a link takes no other for node 2. All three of \
 ca.pem, node-2.pem and node-2.key go to the machine of node 2; ca.key goes nowhere. A client's certificate is for clients only: nothing \
 takes it for a node. Clients that ask by https://HOST:PORT want HOST in the node's certificate too: --host gives it. The certificates do not expire and cannot be \
 revoked, which is why they are for development: elsewhere let your own authority sign the same names, for both TLS server and \
@@ -126,7 +126,7 @@ pub(crate) fn run(args: &CertsArgs) -> Outcome {
     }
 }
 
-/// A certificate with its key: where they are and which name it bears.
+/// A certificate with its key: where they are and which name it tolerates.
 #[derive(Debug, Serialize)]
 struct Written {
     name: String,

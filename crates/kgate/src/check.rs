@@ -11,9 +11,10 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::ArgMatches;
 use kgate_check::{
-    Bears, Bounds, Channels, Down, Limits, News, Order, Outcome as Found, World, explore_fair, explore_world,
+    Bounds, Channels, Down, Limits, News, Order, Outcome as Found, Tolerates, World, explore_fair,
+    explore_world,
 };
-use kgate_core::{Membership, Printed, Protocol, Setup, Span};
+use kgate_core::{Defects, MembershipSource, Protocol, Setup, Span};
 use kgate_protocols::registry::{self, Entry, Visitor};
 use serde_json::Value;
 
@@ -66,10 +67,10 @@ pub(crate) fn measure(args: &CheckArgs, given: &ArgMatches) -> Result<(Value, bo
 }
 
 /// The protocol that was asked for, as it was asked for; what cannot be meant is refused.
-fn protocol(args: &CheckArgs, given: &ArgMatches) -> Result<(&'static Entry, Printed), Failure> {
+fn protocol(args: &CheckArgs, given: &ArgMatches) -> Result<(&'static Entry, Defects), Failure> {
     let entry = registry::entry(&args.protocol).map_err(|error| Failure::Usage(error.to_string()))?;
     let printed = match &args.as_printed {
-        None => Printed::NONE,
+        None => Defects::NONE,
         Some(id) => entry.as_printed(id).map_err(|error| Failure::Usage(error.to_string()))?,
     };
     refuse(args, given, entry)?;
@@ -113,7 +114,7 @@ fn refuse(args: &CheckArgs, given: &ArgMatches, entry: &Entry) -> Result<(), Fai
             "processes of {name} do not come back from a crash: give --crashes, or choose tree-token or slots"
         )
     } else if args.down == DownArg::Kept && entry.returns {
-        format!("processes of {name} come back with nothing, in a new life: leave out --down kept")
+        format!("processes of {name} come back with nothing, in a new incarnation: leave out --down kept")
     } else if args.ask_inside && !entry.asks_inside {
         format!("{name} takes one request at a time: leave out --ask-inside, or choose tree-token or slots")
     } else if let Some(flag) = slots_only(args).filter(|_| !entry.slots) {
@@ -121,7 +122,7 @@ fn refuse(args: &CheckArgs, given: &ArgMatches, entry: &Entry) -> Result<(), Fai
     } else if args.weight_max > most_at_once(args) {
         format!("--weight-max {} with k = {k}: nobody could ever be granted so many", args.weight_max)
     } else if args.tolerate.is_some() && !entry.told_to_tolerate {
-        format!("{name} is not told how many crashes to bear: leave out --tolerate")
+        format!("{name} is not told how many crashes to tolerate: leave out --tolerate")
     } else if args.tolerate.is_some_and(|f| f >= k) {
         format!(
             "--tolerate with k = {k}: so many crashed processes could keep every unit for ever; choose at most {}",
@@ -173,23 +174,24 @@ fn askers(args: &CheckArgs) -> u32 {
     u32::try_from(named).unwrap_or(u32::MAX) + if last > 0 { further } else { 0 }
 }
 
-/// Beyond what a protocol claims to bear nobody is promised an answer: says from where on that is so, if the bounds reach so far.
+/// Beyond what a protocol claims to tolerate nobody is promised an answer: says from where on that is so, if the bounds reach so far.
 fn unjudged(entry: &Entry, bounds: &Bounds) -> Option<String> {
     let mut beyond = Vec::new();
-    if bounds.crashes > bounds.bears.crashes {
-        beyond.push(format!("with more than {} crashes", bounds.bears.crashes));
+    if bounds.crashes > bounds.tolerates.crashes {
+        beyond.push(format!("with more than {} crashes", bounds.tolerates.crashes));
     }
-    if bounds.losses > 0 && !bounds.bears.loss {
+    if bounds.losses > 0 && !bounds.tolerates.loss {
         beyond.push("once a message is lost".into());
     }
-    if bounds.duplicates > 0 && !bounds.bears.duplicates {
+    if bounds.duplicates > 0 && !bounds.tolerates.duplicates {
         beyond.push("once a message is doubled".into());
     }
-    (!beyond.is_empty())
-        .then(|| format!("not judged {}: {} does not claim to bear that", beyond.join(" or "), entry.name))
+    (!beyond.is_empty()).then(|| {
+        format!("not judged {}: {} does not claim to tolerate that", beyond.join(" or "), entry.name)
+    })
 }
 
-fn setup(args: &CheckArgs, entry: &Entry, printed: Printed) -> Result<Setup, Failure> {
+fn setup(args: &CheckArgs, entry: &Entry, printed: Defects) -> Result<Setup, Failure> {
     let graph = graph::build(entry, args.graph.as_deref(), args.processes, 1)?;
     if let Some(has) = graph.as_ref().map(|graph| graph.nodes()).filter(|has| *has != args.processes) {
         let n = args.processes;
@@ -220,18 +222,20 @@ fn bounds(args: &CheckArgs, entry: &Entry, setup: &Setup) -> Bounds {
         withdrawals: args.withdrawals,
         losses: args.loss,
         duplicates: args.duplicates,
-        bears: Bears {
+        tolerates: Tolerates {
             crashes: if entry.told_to_tolerate {
                 setup.tolerate
             } else {
-                entry.bears(args.processes, args.units)
+                entry.tolerates(args.processes, args.units)
             },
-            loss: entry.bears_loss,
-            duplicates: entry.bears_duplicates,
+            loss: entry.tolerates_loss,
+            duplicates: entry.tolerates_duplicates,
         },
         news: match entry.detector {
             None => News::None,
-            Some(registry::LOG) if entry.returns && setup.slots.membership == Membership::Log => News::Log,
+            Some(registry::LOG) if entry.returns && setup.slots.membership == MembershipSource::Log => {
+                News::Log
+            }
             Some(registry::LOG) if !entry.returns => News::InOrder,
             Some(_) => News::AnyOrder,
         },

@@ -72,10 +72,10 @@ pub(crate) enum Command {
     /// Run experiments: grids of runs with tables, plots and verdicts on what was published
     #[command(after_long_help = LAB_HELP)]
     Lab(LabArgs),
-    /// Look at a run that was written down with `kgate sim --trace`: as text, as a picture, in ShiViz or Perfetto; or judge it
+    /// Look at a run that was written down with `kgate sim --trace`: as text, as a cluster_state, in ShiViz or Perfetto; or judge it
     #[command(after_long_help = TRACE_HELP)]
     Trace(TraceArgs),
-    /// List the protocols: what each costs, which crashes it bears, where it is published
+    /// List the protocols: what each costs, which crashes it tolerates, where it is published
     Protocols(ProtocolsArgs),
     /// Make certificates for the nodes and clients of a cluster
     Certs(CertsArgs),
@@ -236,7 +236,7 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "P@T..T,..", value_delimiter = ',', env = "KGATE_OPT_PAUSE")]
     pub(crate) pause: Vec<Pause>,
     /// Processes cut off for a time: P+P@T..T both ways, P+P>@T..T what they send, >P+P@T..T what is sent to them. What would cross
-    /// arrives when the cut heals, or is lost where the protocol bears loss
+    /// arrives when the cut heals, or is lost where the protocol tolerates loss
     #[arg(long, value_name = "P+P@T..T,..", value_delimiter = ',', env = "KGATE_OPT_PARTITION")]
     pub(crate) partition: Vec<Partition>,
     /// How likely a message is lost, as in 0.05, within the measured time (stabilizing; slots with --ask-again)
@@ -245,7 +245,7 @@ pub(crate) struct SimArgs {
     /// How likely a message arrives twice, within the measured time
     #[arg(long, value_name = "X", default_value = "0", env = "KGATE_OPT_DUPLICATES")]
     pub(crate) duplicates: Chance,
-    /// How many crashes the protocol is told to bear, below k (timer-free) [default: k-1]
+    /// How many crashes the protocol is told to tolerate, below k (timer-free) [default: k-1]
     #[arg(long, value_name = "F", env = "KGATE_OPT_TOLERATE")]
     pub(crate) tolerate: Option<u32>,
     /// How often idle processes speak: timer-free then finds crashes though nobody asks (off by default, as in the
@@ -302,7 +302,7 @@ pub(crate) struct SimArgs {
         env = "KGATE_OPT_RUNS"
     )]
     pub(crate) runs: u32,
-    /// Run many settings, each drawn whole from a seed with the faults that the protocol bears; shrink and save what fails.
+    /// Run many settings, each drawn whole from a seed with the faults that the protocol tolerates; shrink and save what fails.
     /// Takes --protocol (or `all`, the default here), --seeds, --seed, --as-printed, --save and --json, nothing else
     #[arg(long)]
     pub(crate) swarm: bool,
@@ -381,7 +381,7 @@ pub(crate) struct CheckArgs {
     /// The most units that a client asks for at once, where the protocol weighs requests: each asks for any number up to it
     #[arg(long, value_name = "H", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16), env = "KGATE_OPT_WEIGHT_MAX")]
     pub(crate) weight_max: u32,
-    /// What k becomes, one value after the other, where the protocol bears that; each process learns of each at any time
+    /// What k becomes, one value after the other, where the protocol tolerates that; each process learns of each at any time
     #[arg(
         long, value_name = "K,..", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=16), env = "KGATE_OPT_RESIZE"
     )]
@@ -406,7 +406,7 @@ pub(crate) struct CheckArgs {
     /// How many requests may be withdrawn
     #[arg(long, value_name = "W", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=100), env = "KGATE_OPT_WITHDRAWALS")]
     pub(crate) withdrawals: u32,
-    /// How many messages may be lost. Where a protocol does not claim to bear what may go wrong, liveness is not judged, and that is told
+    /// How many messages may be lost. Where a protocol does not claim to tolerate what may go wrong, liveness is not judged, and that is told
     #[arg(long, value_name = "L", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=100), env = "KGATE_OPT_LOSS")]
     pub(crate) loss: u32,
     /// How many messages may arrive twice
@@ -419,8 +419,8 @@ pub(crate) struct CheckArgs {
     /// and complete) [default: grid]; or a file of edges
     #[arg(long, value_name = "SHAPE", env = "KGATE_OPT_GRAPH")]
     pub(crate) graph: Option<String>,
-    /// How many crashes the protocol is told to bear (timer-free) [default: --crashes]. Schedules in which somebody suspects a
-    /// process that lives are left out then: the paper assumes that there are none (responsiveness)
+    /// How many crashes the protocol is told to tolerate (timer-free) [default: --crashes]. Schedules in which somebody suspects a
+    /// process that incarnations are left out then: the paper assumes that there are none (responsiveness)
     #[arg(long, value_name = "F", env = "KGATE_OPT_TOLERATE")]
     pub(crate) tolerate: Option<u32>,
     /// Run a published defect as printed instead of repaired, e.g. D1
@@ -525,7 +525,7 @@ pub(crate) enum ChannelsArg {
 
 const TRACE_HELP: &str = "\
 docs/TRACE.md describes the format; anybody may write it, for instance from the logs of a real cluster. A trace is read line by line and may be \
-longer than memory. A picture is drawn to scale; what is too much for one is refused with a window that would fit.
+longer than memory. A cluster_state is drawn to scale; what is too much for one is refused with a window that would fit.
 
 Examples:
   Write a run down, and read it:

@@ -22,7 +22,7 @@ pub(crate) struct CredentialArgs {
     /// A file with a token
     #[arg(long, value_name = "FILE", env = "KGATE_OPT_TOKEN_FILE", help_heading = "Who asks")]
     pub(crate) token_file: Option<PathBuf>,
-    /// The name that the node's certificate must bear [default: the host of its address]
+    /// The name that the node's certificate must tolerate [default: the host of its address]
     #[arg(long, value_name = "NAME", env = "KGATE_OPT_TLS_NAME", help_heading = "Who asks")]
     pub(crate) tls_name: Option<String>,
 }

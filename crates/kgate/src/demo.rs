@@ -47,7 +47,7 @@ who holds which slot and who waits. At the end what every client did, by one clo
 never more than k inside, every slot one holder at a time and a growing fence. When the time is over nobody asks any more, and everybody who has asked must still be served. \
 Exit code 1 means that this did not hold, that nobody was granted anything, or that a node stopped that was not killed.
 
-With --chaos nodes are killed (as kill -9 does), as many as the protocol bears, and started again where it bears that. Clients of a killed node die with it, and go \
+With --chaos nodes are killed (as kill -9 does), as many as the protocol tolerates, and started again where it tolerates that. Clients of a killed node die with it, and go \
 on at another. Everything random comes from --seed, but real machines are not: the same seed does not give the same run.
 
 Examples:
@@ -81,7 +81,7 @@ pub(crate) struct DemoArgs {
     /// For how long
     #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400), env = "KGATE_OPT_SECONDS")]
     seconds: u64,
-    /// Kill nodes, as many as the protocol bears
+    /// Kill nodes, as many as the protocol tolerates
     #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_CHAOS")]
     chaos: bool,
     /// From which everything random is drawn [default: another one each time]

@@ -30,8 +30,8 @@ fn print_json(to: &mut impl Write) -> Result<(), Failure> {
                 .collect();
             serde_json::json!({
                 "name": entry.name, "title": entry.title, "spread": entry.spread, "detector": entry.detector,
-                "tolerates": entry.tolerates, "bears_delay": entry.bears_delay, "bears_loss": entry.bears_loss,
-                "bears_duplicates": entry.bears_duplicates, "messages": entry.messages, "delays": entry.delays,
+                "tolerates": entry.tolerates, "tolerates_delay": entry.tolerates_delay, "tolerates_loss": entry.tolerates_loss,
+                "tolerates_duplicates": entry.tolerates_duplicates, "messages": entry.messages, "delays": entry.delays,
                 "citation": entry.citation, "defects": defects,
             })
         })
@@ -47,7 +47,7 @@ fn print_text(to: &mut impl Write) -> io::Result<()> {
         writeln!(to, "  {}", entry.title)?;
         writeln!(to, "  messages an entry  {}", entry.messages)?;
         writeln!(to, "  delays             {} when nobody else asks", entry.delays)?;
-        writeln!(to, "  bears              {}", entry.tolerates)?;
+        writeln!(to, "  tolerates              {}", entry.tolerates)?;
         writeln!(to, "  of the network     {}", network(entry))?;
         writeln!(to, "  broadcast          {}", entry.spread)?;
         writeln!(to, "  detector           {}", entry.detector.unwrap_or("none"))?;
@@ -60,14 +60,14 @@ fn print_text(to: &mut impl Write) -> io::Result<()> {
     writeln!(to, "Run one with: kgate sim --protocol NAME")
 }
 
-/// What it bears of the network.
+/// What it tolerates of the network.
 fn network(entry: &Entry) -> String {
-    let delays = match (entry.bears_delay, entry.detector.is_some_and(|name| name != LOG)) {
+    let delays = match (entry.tolerates_delay, entry.detector.is_some_and(|name| name != LOG)) {
         (true, false) => "pauses and partitions",
         (true, true) => "pauses and partitions (with --detector oracle=T)",
         (false, _) => "no pauses, no partitions",
     };
-    let loss = if entry.bears_loss { "loss" } else { "no loss" };
-    let duplicates = if entry.bears_duplicates { "duplicates" } else { "no duplicates" };
+    let loss = if entry.tolerates_loss { "loss" } else { "no loss" };
+    let duplicates = if entry.tolerates_duplicates { "duplicates" } else { "no duplicates" };
     format!("{delays}, {loss}, {duplicates}")
 }

@@ -52,7 +52,7 @@ enum Deed {
         #[command(flatten)]
         asked: AskedNode,
     },
-    /// Take a node out for good; if it lives, it is evicted first
+    /// Take a node out for good; if it is alive, it is evicted first
     Remove(OneNode),
     /// Give a vote to a node
     Promote(OneNode),
@@ -126,23 +126,23 @@ fn list(reply: &api::MembersReply, json: bool) -> Result<(), Failure> {
         return Ok(out.flush()?);
     }
     let row = |cells: [&str; 7]| {
-        let [node, name, address, life, standing, role, since] = cells;
-        format!("{node:<5} {name:<16} {address:<24} {life:<5} {standing:<10} {role:<9} {since}")
+        let [node, name, address, incarnation, standing, role, since] = cells;
+        format!("{node:<5} {name:<16} {address:<24} {incarnation:<5} {standing:<10} {role:<9} {since}")
     };
     writeln!(
         out,
         "{}",
-        row(["node", "name", "address", "life", "standing", "role", "since entry"]).trim_end()
+        row(["node", "name", "address", "incarnation", "standing", "role", "since entry"]).trim_end()
     )?;
     for member in &reply.members {
-        let life = member.incarnation.map_or("-".to_owned(), |life| life.to_string());
+        let incarnation = member.incarnation.map_or("-".to_owned(), |incarnation| incarnation.to_string());
         let since = if member.since_entry == 0 { "-".to_owned() } else { member.since_entry.to_string() };
         let node = member.node.to_string();
         let cells: [&str; 7] = [
             &node,
             &member.name,
             &member.address,
-            &life,
+            &incarnation,
             &member.standing,
             if member.role.is_empty() { "-" } else { &member.role },
             &since,

@@ -105,11 +105,11 @@ pub(crate) fn renew(args: &RenewArgs) -> Outcome {
     };
     match block_on(Kept::renew(&address, permit, secret))? {
         Ok(ttl) => {
-            let lives = ttl.map_or_else(
+            let incarnations = ttl.map_or_else(
                 || "it has no end of its own".to_owned(),
-                |ttl| format!("it lives for {ttl:?} from when this was sent"),
+                |ttl| format!("it is alive for {ttl:?} from when this was sent"),
             );
-            say(&format!("permit {permit} is renewed: {lives}"));
+            say(&format!("permit {permit} is renewed: {incarnations}"));
             Ok(ExitCode::SUCCESS)
         }
         Err(error) => Ok(lost_or(&error)),

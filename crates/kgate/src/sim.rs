@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::ArgMatches;
-use kgate_core::{Printed, Span};
+use kgate_core::{Defects, Span};
 use kgate_lab::Case;
 use kgate_lab::case::Queue;
 use kgate_protocols::registry::{self, Entry};
@@ -69,10 +69,10 @@ pub(crate) fn measure(args: &SimArgs, given: &ArgMatches) -> Result<(Value, bool
 }
 
 /// The protocol that was asked for, as it was asked for; what cannot be meant is refused.
-fn chosen(args: &SimArgs, given: &ArgMatches) -> Result<(&'static Entry, Printed), Failure> {
+fn chosen(args: &SimArgs, given: &ArgMatches) -> Result<(&'static Entry, Defects), Failure> {
     let entry = registry::entry(&args.protocol).map_err(|error| Failure::Usage(error.to_string()))?;
     let printed = match &args.as_printed {
-        None => Printed::NONE,
+        None => Defects::NONE,
         Some(id) => entry.as_printed(id).map_err(|error| Failure::Usage(error.to_string()))?,
     };
     for (given, what) in [(&args.trace, "trace"), (&args.diagram, "diagram")] {
@@ -132,14 +132,14 @@ fn command(args: &SimArgs, case: &Case) -> String {
 }
 
 /// The run that the command line asks for, but for its graph, which may be large.
-fn case(args: &SimArgs, entry: &'static Entry, printed: Printed, seed: u64) -> Case {
+fn case(args: &SimArgs, entry: &'static Entry, printed: Defects, seed: u64) -> Case {
     let usual = entry.network.usual_shape().map(|shape| shape.to_string());
     let mut case = Case { entry, config: config(args, printed, seed), graph: args.graph.clone().or(usual) };
     case.config.claims = case.claims();
     case
 }
 
-fn config(args: &SimArgs, printed: Printed, seed: u64) -> Config {
+fn config(args: &SimArgs, printed: Defects, seed: u64) -> Config {
     let load = Load {
         requesters: match &args.load {
             Asking::Low => args.units,
@@ -167,7 +167,7 @@ fn config(args: &SimArgs, printed: Printed, seed: u64) -> Config {
     };
     Config {
         nodes: args.processes,
-        permits: args.units,
+        k: args.units,
         seed,
         printed,
         cost: cost(args),

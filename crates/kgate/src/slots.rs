@@ -1,7 +1,7 @@
 //! What only protocols with numbered slots can make something of: how they go about it, and what may be asked of them.
 
 use clap::{Args, ValueEnum};
-use kgate_core::{Dissemination, Membership, SlotOptions, Span};
+use kgate_core::{Dissemination, MembershipSource, SlotOptions, Span};
 
 use crate::cli::DisseminationArg;
 
@@ -81,8 +81,8 @@ impl SlotArgs {
                 Some(DisseminationArg::Tree) => Dissemination::Tree,
             },
             membership: match self.membership {
-                None | Some(MembershipArg::Log) => Membership::Log,
-                Some(MembershipArg::Join) => Membership::Join,
+                None | Some(MembershipArg::Log) => MembershipSource::Log,
+                Some(MembershipArg::Join) => MembershipSource::Join,
             },
             defer: on(self.defer, usual.defer),
             quiet: on(self.quiet, usual.quiet),

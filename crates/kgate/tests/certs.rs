@@ -108,7 +108,7 @@ fn nothing_is_overwritten() {
     assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1, "something was written");
 }
 
-/// Names that no certificate can bear are refused with advice, and the help tells what to do with the files.
+/// Names that no certificate can tolerate are refused with advice, and the help tells what to do with the files.
 #[test]
 fn names_and_help() {
     for (line, says) in [

@@ -484,13 +484,13 @@ fn claims_and_settings_are_kept() {
     }
 }
 
-/// A counterexample is played by the simulator, and written down as a story that plays and as a picture.
+/// A counterexample is played by the simulator, and written down as a story that plays and as a cluster_state.
 #[test]
 fn a_counterexample_is_written_down() {
     let folder = std::env::temp_dir().join(format!("kgate-check-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
-    let (story, picture) = (folder.join("t1.txt"), folder.join("t1.svg"));
-    let files = format!("--scenario {} --diagram {}", story.display(), picture.display());
+    let (story, cluster_state) = (folder.join("t1.txt"), folder.join("t1.svg"));
+    let files = format!("--scenario {} --diagram {}", story.display(), cluster_state.display());
     let found = kgate(&format!("check --protocol timer-free -n 2 --as-printed t1 --shortest {files}"));
     assert_eq!(found.status.code(), Some(1), "{}", stderr(&found));
     assert!(stderr(&found).contains("the simulator agrees: at most k inside"), "{}", stderr(&found));
@@ -501,7 +501,7 @@ fn a_counterexample_is_written_down() {
         "{}",
         stdout(&played)
     );
-    assert!(std::fs::read_to_string(&picture).expect("a picture").contains("VIOLATED at 6"));
+    assert!(std::fs::read_to_string(&cluster_state).expect("a cluster_state").contains("VIOLATED at 6"));
     let other = folder.join("none.txt");
     let none = kgate(&format!("check --protocol timer-free -n 2 --scenario {}", other.display()));
     assert!(none.status.success() && stderr(&none).contains("no counterexample") && !other.exists());
@@ -566,7 +566,7 @@ fn scenarios_are_played_and_compared() {
     let output = kgate(&format!("scenario {file} --trace {trace} --diagram {diagram}"));
     assert_eq!(output.status.code(), Some(0), "{}", stdout(&output));
     assert_eq!(kgate(&format!("trace judge {trace}")).status.code(), Some(0));
-    assert!(std::fs::read_to_string(&diagram).expect("a picture").starts_with("<svg "));
+    assert!(std::fs::read_to_string(&diagram).expect("a cluster_state").starts_with("<svg "));
     let report = json(&format!("scenario --json {file}"));
     assert_eq!((&report["right"], &report["steps"]), (&true.into(), &2.into()));
     let told = std::fs::read_to_string(&file).expect("rewritten");

@@ -23,7 +23,7 @@ fn three_nodes() {
     assert!(report["obtaining"]["p99_ms"].as_f64() >= report["obtaining"]["p50_ms"].as_f64(), "{report}");
 }
 
-/// Nodes of `vcube` are killed for good, as many as it bears, and the others go on; what happened is written down and judged the same from there.
+/// Nodes of `vcube` are killed for good, as many as it tolerates, and the others go on; what happened is written down and judged the same from there.
 #[test]
 fn killed_for_good() {
     let trace = std::env::temp_dir().join(format!("kgate-demo-test-{}.ndjson", std::process::id()));
@@ -40,9 +40,9 @@ fn killed_for_good() {
     std::fs::remove_file(trace).expect("it was written");
 }
 
-/// Nodes of `slots` are killed and come back as another life, when the lease of the former one is over.
+/// Nodes of `slots` are killed and come back as another incarnation, when the lease of the former one is over.
 #[test]
-fn another_life() {
+fn another_incarnation() {
     let report = json("demo --nodes 3 --seconds 8 --chaos --json");
     assert_eq!(report["troubles"], serde_json::json!([]));
     assert_eq!(report["violations"], serde_json::json!([]));

@@ -17,16 +17,16 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// Every form of one trace, by file, by standard output, and beside `judge`; the simulator's own picture is that of its trace.
+/// Every form of one trace, by file, by standard output, and beside `judge`; the simulator's own cluster_state is that of its trace.
 #[test]
 fn a_trace_in_every_form() {
     let folder = folder("trace-forms");
     let path = |name: &str| folder.join(name).display().to_string();
-    let (trace, picture) = (path("run.ndjson"), path("run.svg"));
+    let (trace, cluster_state) = (path("run.ndjson"), path("run.svg"));
     let sim = "sim --protocol raymond -n 4 -k 2 --load high --hold 1 --duration 10";
-    let output = kgate(&format!("{sim} --trace {trace} --diagram {picture} --window 2..6"));
+    let output = kgate(&format!("{sim} --trace {trace} --diagram {cluster_state} --window 2..6"));
     assert!(output.status.success(), "{}", said(&output.stderr));
-    let drawn = std::fs::read_to_string(&picture).expect("a picture");
+    let drawn = std::fs::read_to_string(&cluster_state).expect("a cluster_state");
     let again = kgate(&format!("trace {trace} --as svg --window 2..6"));
     let again = said(&again.stdout);
     let arrows = |svg: &str| svg.matches("class=\"message\"").count();

@@ -50,7 +50,7 @@ impl Case {
     pub fn robust_2012(protocol: &str) -> Self {
         let mut case = Self::vcube_2018(protocol, 16);
         let config = &mut case.config;
-        config.permits = 5;
+        config.k = 5;
         config.cost.send = Span::ZERO;
         config.cost.latency = Latency::Constant(t("0.01"));
         config.cost.receive = Span::ZERO;
@@ -102,11 +102,11 @@ impl Case {
     /// What its system claims in a run of this size.
     pub fn claims(&self) -> Claims {
         let config = &self.config;
-        let claims = claims_of(self.entry, config.nodes, config.permits);
-        let bears = if self.entry.told_to_tolerate { config.tolerate } else { claims.bears };
+        let claims = claims_of(self.entry, config.nodes, config.k);
+        let tolerates = if self.entry.told_to_tolerate { config.tolerate } else { claims.tolerates };
         // Whoever is not asked again waits for ever for what was lost.
-        let bears_loss = claims.bears_loss && (!claims.slots || config.slots.ask_again.is_some());
-        Claims { bears, bears_loss, ..claims }
+        let tolerates_loss = claims.tolerates_loss && (!claims.slots || config.slots.ask_again.is_some());
+        Claims { tolerates, tolerates_loss, ..claims }
     }
 
     /// Runs it with the fast engine.
@@ -131,31 +131,31 @@ impl Case {
 }
 
 /// What the simulator needs to know of a system. A size that makes no sense is refused later, by the simulator.
-pub fn claims_of(entry: &Entry, nodes: u32, permits: u32) -> Claims {
+pub fn claims_of(entry: &Entry, nodes: u32, k: u32) -> Claims {
     let detector = entry.detector.map(|name| match name {
         registry::LOG => Detector::Log,
         _ if entry.all_to_all => Detector::AllToAll,
         _ => Detector::Sparse,
     });
-    let sensible = nodes > 0 && permits > 0;
+    let sensible = nodes > 0 && k > 0;
     Claims {
-        bears: if sensible { entry.bears(nodes, permits) } else { 0 },
+        tolerates: if sensible { entry.tolerates(nodes, k) } else { 0 },
         detector,
         recovers: entry.recovers,
         returns: entry.returns,
         slots: entry.slots,
         heals: entry.heals,
         asks_inside: entry.asks_inside,
-        bears_delay: entry.bears_delay,
-        bears_loss: entry.bears_loss,
-        bears_duplicates: entry.bears_duplicates,
+        tolerates_delay: entry.tolerates_delay,
+        tolerates_loss: entry.tolerates_loss,
+        tolerates_duplicates: entry.tolerates_duplicates,
     }
 }
 
 /// A graph of that shape, with whatever is random in it drawn from the seed.
 pub fn graph(shape: Shape, nodes: u32, seed: u64) -> Arc<Graph> {
-    let mut dice = Rng::fork(seed, "graph");
-    Arc::new(shape.build(nodes, &mut |bound| dice.below(bound)).expect("a graph"))
+    let mut rng = Rng::fork(seed, "graph");
+    Arc::new(shape.build(nodes, &mut |bound| rng.below(bound)).expect("a graph"))
 }
 
 struct Runner<'a> {

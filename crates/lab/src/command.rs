@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use kgate_core::{Dissemination, Membership, NodeId, Span};
+use kgate_core::{Dissemination, MembershipSource, NodeId, Span};
 use kgate_sim::{Chance, Crash, Disturbance, Down, ReceiveCost, SendCost};
 
 use crate::Case;
@@ -19,7 +19,7 @@ pub fn command(case: &Case) -> String {
 fn size(case: &Case) -> Vec<String> {
     let config = &case.config;
     [
-        format!("--protocol {} -n {} -k {}", case.entry.name, config.nodes, config.permits),
+        format!("--protocol {} -n {} -k {}", case.entry.name, config.nodes, config.k),
         format!("--seed {:#x} --duration {}", config.seed, config.duration),
     ]
     .into_iter()
@@ -132,8 +132,8 @@ fn slots(case: &Case) -> Vec<String> {
         Dissemination::Tree => Some("--dissemination tree".into()),
     });
     words.push(match options.membership {
-        Membership::Log => "--membership log".into(),
-        Membership::Join => "--membership join".into(),
+        MembershipSource::Log => "--membership log".into(),
+        MembershipSource::Join => "--membership join".into(),
     });
     words.extend([on("defer", options.defer), on("quiet", options.quiet), on("keep", options.keep)]);
     words.push(format!("--cohort {} --batch {} --lanes {}", options.cohort, options.batch, options.lanes));

@@ -1,7 +1,7 @@
 //! Settings drawn from a seed.
 //!
 //! [`drawn`] is a setting with the faults of the papers: crashes, recoveries, corruption. [`disturbed`] adds what the papers leave out: processes that
-//! stop for a time, partitions, loss and duplicates, as far as the protocol claims to bear them. Half of the seeds are left as they are.
+//! stop for a time, partitions, loss and duplicates, as far as the protocol claims to tolerate them. Half of the seeds are left as they are.
 
 use kgate_core::{NodeId, Span};
 use kgate_protocols::registry::Network;
@@ -14,14 +14,14 @@ use kgate_sim::{
 use crate::{Case, numbered, t};
 
 /// A whole setting drawn at random: size (mostly no power of two), k, costs, latency (also one that reorders), load,
-/// detector or oracle, and as many crashes as the protocol bears.
+/// detector or oracle, and as many crashes as the protocol tolerates.
 pub fn drawn(protocol: &str, seed: u64) -> Case {
-    let mut dice = Rng::fork(seed, "swarm");
-    let mut pick = |low: u64, high: u64| dice.within(low, high);
+    let mut rng = Rng::fork(seed, "swarm");
+    let mut pick = |low: u64, high: u64| rng.within(low, high);
     let nodes = u32::try_from(pick(2, 24)).expect("small");
     let mut case = Case::vcube_2018(protocol, nodes).seed(seed);
     let config = &mut case.config;
-    config.permits = u32::try_from(pick(1, u64::from(nodes - 1).min(5))).expect("small");
+    config.k = u32::try_from(pick(1, u64::from(nodes - 1).min(5))).expect("small");
     config.load = Load {
         requesters: u32::try_from(pick(1, u64::from(nodes))).expect("small"),
         first_request: Span(pick(0, 1) * 500_000_000),
@@ -50,85 +50,85 @@ pub fn drawn(protocol: &str, seed: u64) -> Case {
     }
     config.detection.timeout = config.cost.longest_delay().unwrap_or_default().times(2).max(t("1"));
     config.detection.interval = Span(pick(1, 12) * 1_000_000_000);
-    config.tolerate = config.permits - 1;
+    config.tolerate = config.k - 1;
     case.config.claims = case.claims();
     let config = &mut case.config;
     let spared = if config.load.requesters == nodes { 1 } else { config.load.requesters };
     config.random_crashes =
-        u32::try_from(pick(0, u64::from(config.claims.bears.min(nodes - spared)))).expect("small");
+        u32::try_from(pick(0, u64::from(config.claims.tolerates.min(nodes - spared)))).expect("small");
     config.duration = t("60");
     particular(&mut case, seed);
     case
 }
 
-/// What only some systems know of, from dice of its own: their networks and faults.
+/// What only some systems know of, from rng of its own: their networks and faults.
 fn particular(case: &mut Case, seed: u64) {
-    let mut dice = Rng::fork(seed, "particular");
+    let mut rng = Rng::fork(seed, "particular");
     match case.entry.network {
-        Network::Everybody if case.entry.told_to_tolerate => responsive(case, &mut dice),
+        Network::Everybody if case.entry.told_to_tolerate => responsive(case, &mut rng),
         Network::Everybody if case.entry.slots => numbered::draw(case, &mut Rng::fork(seed, "slots")),
         Network::Everybody => {}
-        Network::Tree => tree(case, &mut dice),
-        Network::Graph => corrupted(case, &mut dice),
+        Network::Tree => tree(case, &mut rng),
+        Network::Graph => corrupted(case, &mut rng),
     }
 }
 
 /// The setting of [`drawn`], in every second seed with pauses, partitions, loss and duplicates.
 pub fn disturbed(protocol: &str, seed: u64) -> Case {
     let mut case = drawn(protocol, seed);
-    let mut dice = Rng::fork(seed, "disturbance");
-    if dice.below(2) == 0 {
+    let mut rng = Rng::fork(seed, "disturbance");
+    if rng.below(2) == 0 {
         return case;
     }
     let Config { claims, detection, nodes, duration, .. } = case.config;
     let goes_by_time = detection.oracle.is_none() && claims.detector.is_some_and(|own| own != Detector::Log);
     let disturbance = &mut case.config.disturbance;
-    if claims.bears_delay && !goes_by_time {
-        for _ in 0..dice.below(4) {
-            let (node, (from, until)) = (node(&mut dice, nodes), interval(&mut dice, duration));
+    if claims.tolerates_delay && !goes_by_time {
+        for _ in 0..rng.below(4) {
+            let (node, (from, until)) = (node(&mut rng, nodes), interval(&mut rng, duration));
             if disturbance.pauses.iter().all(|pause| pause.node != node) {
                 disturbance.pauses.push(Pause { node, from, until });
             }
         }
-        for _ in 0..dice.below(3) {
-            disturbance.partitions.push(partition(&mut dice, nodes, duration));
+        for _ in 0..rng.below(3) {
+            disturbance.partitions.push(partition(&mut rng, nodes, duration));
         }
     }
-    let chance = |dice: &mut Rng| Chance(small(dice.below(4) * 100_000));
-    if claims.bears_loss {
-        disturbance.loss = chance(&mut dice);
+    let chance = |rng: &mut Rng| Chance(small(rng.below(4) * 100_000));
+    if claims.tolerates_loss {
+        disturbance.loss = chance(&mut rng);
     }
-    if claims.bears_duplicates {
-        disturbance.duplicates = chance(&mut dice);
+    if claims.tolerates_duplicates {
+        disturbance.duplicates = chance(&mut rng);
     }
     case
 }
 
-fn partition(dice: &mut Rng, nodes: u32, duration: Span) -> Partition {
-    let first = node(dice, nodes); // One is cut off at least, and one is not.
+fn partition(rng: &mut Rng, nodes: u32, duration: Span) -> Partition {
+    let first = node(rng, nodes); // One is cut off at least, and one is not.
     let spared = NodeId((first.0 + 1) % nodes);
     let others = (0..nodes).map(NodeId).filter(|&other| other != first && other != spared);
-    let mut cut: Vec<NodeId> = others.filter(|_| dice.below(2) == 0).chain([first]).collect();
+    let mut cut: Vec<NodeId> = others.filter(|_| rng.below(2) == 0).chain([first]).collect();
     cut.sort_unstable();
-    let way = match dice.below(4) {
+    let way = match rng.below(4) {
         0 => Way::Out,
         1 => Way::In,
         _ => Way::Both,
     };
-    let (from, until) = interval(dice, duration);
+    let (from, until) = interval(rng, duration);
     Partition { nodes: cut, way, from, until }
 }
 
-fn node(dice: &mut Rng, nodes: u32) -> NodeId {
-    NodeId(small(dice.below(u64::from(nodes))))
+fn node(rng: &mut Rng, nodes: u32) -> NodeId {
+    NodeId(small(rng.below(u64::from(nodes))))
 }
 
 /// Up to a third of the run, in tenths of a unit.
-fn interval(dice: &mut Rng, duration: Span) -> (Span, Span) {
+fn interval(rng: &mut Rng, duration: Span) -> (Span, Span) {
     let tenth = Span(Span::UNIT.0 / 10);
     let tenths = duration.0 / tenth.0;
-    let from = dice.below(tenths);
-    (tenth.times(from), tenth.times(from + dice.within(1, tenths / 3)))
+    let from = rng.below(tenths);
+    (tenth.times(from), tenth.times(from + rng.within(1, tenths / 3)))
 }
 
 pub(crate) fn small(number: u64) -> u32 {
@@ -137,17 +137,17 @@ pub(crate) fn small(number: u64) -> u32 {
 
 /// Clusters in which timer-free-2009's responsiveness property holds: more processes in each than crash, fast inside, slow
 /// between, and nothing waits in a queue.
-fn responsive(case: &mut Case, dice: &mut Rng) {
+fn responsive(case: &mut Case, rng: &mut Rng) {
     let config = &mut case.config;
-    let (clusters, size) = (small(dice.within(2, 5)), small(dice.within(1, 5)));
+    let (clusters, size) = (small(rng.within(2, 5)), small(rng.within(1, 5)));
     let nodes = clusters * size;
     config.nodes = nodes;
-    config.permits = small(dice.within(1, u64::from(nodes - 1).min(5)));
-    config.tolerate = small(dice.within(0, u64::from((config.permits - 1).min(size - 1))));
+    config.k = small(rng.within(1, u64::from(nodes - 1).min(5)));
+    config.tolerate = small(rng.within(0, u64::from((config.k - 1).min(size - 1))));
     case.config.claims = case.claims();
     let config = &mut case.config;
-    config.refresh = (dice.below(2) == 0).then(|| t("3"));
-    config.load.requesters = small(dice.within(1, u64::from(nodes)));
+    config.refresh = (rng.below(2) == 0).then(|| t("3"));
+    config.load.requesters = small(rng.within(1, u64::from(nodes)));
     config.cost.send = Span::ZERO;
     config.cost.receive_cost = ReceiveCost::Parallel;
     config.cost.latency =
@@ -157,48 +157,48 @@ fn responsive(case: &mut Case, dice: &mut Rng) {
 }
 
 /// Any tree, crashes with recovery, adjacent ones too, messages to the down lost or kept, and losses for good.
-fn tree(case: &mut Case, dice: &mut Rng) {
+fn tree(case: &mut Case, rng: &mut Rng) {
     let trees: Vec<Shape> = SHAPES.iter().map(|(_, shape)| *shape).filter(|shape| shape.is_tree()).collect();
-    let shape = match dice.below(2) {
+    let shape = match rng.below(2) {
         0 => Shape::RandomTree,
-        _ => trees[usize::try_from(dice.below(trees.len() as u64)).expect("small")],
+        _ => trees[usize::try_from(rng.below(trees.len() as u64)).expect("small")],
     };
     case.put_on(shape);
     let config = &mut case.config;
-    config.down_for = Span(dice.within(1, 80) * 100_000_000);
-    config.random_recoveries = small(dice.within(0, 12));
+    config.down_for = Span(rng.within(1, 80) * 100_000_000);
+    config.random_recoveries = small(rng.within(0, 12));
     if config.nodes <= 4 {
-        // Few processes that crash often, and messages as old as that: some are of a life long past.
+        // Few processes that crash often, and messages as old as that: some are of an incarnation long past.
         config.cost.latency = Latency::Uniform(Span::ZERO, t("5"));
         config.random_recoveries = config.nodes * 3;
         config.down_for = t("3");
     }
-    config.down = if dice.below(2) == 0 { Down::Lost } else { Down::Kept };
-    config.random_crashes = config.random_crashes.min(small(dice.within(0, 3)));
-    config.load.ask_inside = dice.below(4) == 0 && config.load.hold > Span::ZERO;
+    config.down = if rng.below(2) == 0 { Down::Lost } else { Down::Kept };
+    config.random_crashes = config.random_crashes.min(small(rng.within(0, 3)));
+    config.load.ask_inside = rng.below(4) == 0 && config.load.hold > Span::ZERO;
 }
 
 /// Any graph, and a start from any memory at all, or faults on the way.
-fn corrupted(case: &mut Case, dice: &mut Rng) {
+fn corrupted(case: &mut Case, rng: &mut Rng) {
     let config = &mut case.config;
-    config.nodes = small(dice.within(2, 10));
-    config.permits = config.permits.min(config.nodes - 1);
-    config.tolerate = config.permits - 1;
+    config.nodes = small(rng.within(2, 10));
+    config.k = config.k.min(config.nodes - 1);
+    config.tolerate = config.k - 1;
     case.config.claims = case.claims();
     let config = &mut case.config;
     config.random_crashes = 0;
     config.detection.oracle = None;
     config.load.requesters = config.nodes;
-    let shape = SHAPES[usize::try_from(dice.below(SHAPES.len() as u64)).expect("small")].1;
+    let shape = SHAPES[usize::try_from(rng.below(SHAPES.len() as u64)).expect("small")].1;
     case.put_on(shape);
     let config = &mut case.config;
     // Repeating states must leave the send queue time for news.
     config.refresh = Some(t("1") + config.cost.send.times(4 * u64::from(config.nodes)));
-    config.transient.start = dice.below(2) == 0;
-    config.transient.forged = small(dice.below(4));
+    config.transient.start = rng.below(2) == 0;
+    config.transient.forged = small(rng.below(4));
     config.duration = t("200");
-    for _ in 0..dice.below(4) {
-        let node = node(dice, config.nodes);
-        config.transient.strikes.push((node, Span(dice.below(config.duration.0))));
+    for _ in 0..rng.below(4) {
+        let node = node(rng, config.nodes);
+        config.transient.strikes.push((node, Span(rng.below(config.duration.0))));
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! A smaller case is another run: everything random falls out differently. So each way is tried with a few other seeds too.
 
-use kgate_core::{Dissemination, Membership, NodeId, Span};
+use kgate_core::{Dissemination, MembershipSource, NodeId, Span};
 use kgate_sim::{Chance, Latency, ReceiveCost, SendCost, Think};
 
 use crate::swarm::{Judge, Wrong, wrong_once};
@@ -36,7 +36,7 @@ pub fn size(case: &Case) -> impl Ord + Copy + std::fmt::Debug + use<> {
         config.nodes,
         faults(case),
         config.load.requesters * config.load.clients,
-        config.permits,
+        config.k,
         entries,
         config.duration,
         command(case).len(),
@@ -166,10 +166,10 @@ fn of_nodes(case: &Case, nodes: u32) -> Case {
         let config = &mut case.config;
         config.nodes = nodes;
         if !case.entry.slots {
-            config.permits = config.permits.min(nodes - 1);
+            config.k = config.k.min(nodes - 1);
         }
         config.load.requesters = config.load.requesters.min(nodes);
-        config.tolerate = config.tolerate.min(config.permits - 1);
+        config.tolerate = config.tolerate.min(config.k - 1);
         config.crashes.retain(|crash| there(crash.node));
         config.transient.strikes.retain(|strike| there(strike.0));
         config.disturbance.pauses.retain(|pause| there(pause.node));
@@ -251,10 +251,10 @@ fn fewer_requesters(case: &Case) -> Vec<Case> {
 }
 
 fn fewer_units(case: &Case) -> Vec<Case> {
-    let fewer = [1, case.config.permits - 1].into_iter().filter(|&count| count > 0);
+    let fewer = [1, case.config.k - 1].into_iter().filter(|&count| count > 0);
     let of = |count: u32| {
         with(case, |case| {
-            case.config.permits = count;
+            case.config.k = count;
             case.config.tolerate = case.config.tolerate.min(count - 1);
             case.config.load.weight_max = case.config.load.weight_max.min(count);
             case.config.claims = case.claims();
@@ -335,7 +335,7 @@ fn plainer_slots(case: &Case) -> Vec<Case> {
     way(|case| case.config.load.weight_max = 1);
     way(|case| case.config.load.patience = t("1"));
     way(|case| case.config.slots.dissemination = Dissemination::Auto);
-    way(|case| case.config.slots.membership = Membership::Log);
+    way(|case| case.config.slots.membership = MembershipSource::Log);
     way(|case| case.config.slots.defer = true);
     way(|case| case.config.slots.quiet = true);
     way(|case| case.config.slots.keep = true);

@@ -57,7 +57,7 @@ pub fn judge(report: &Report) -> Option<Wrong> {
 pub const SAME_RUN: &str = "the same seed gives the same run";
 /// An assertion of the protocol's own did not hold.
 pub const NO_PANIC: &str = "no invariant of a protocol's own breaks";
-/// The dice gave what the simulator refuses.
+/// The rng gave what the simulator refuses.
 pub const CAN_RUN: &str = "what is drawn can be run";
 
 /// What the runs of a swarm came to, together.
@@ -231,7 +231,7 @@ impl Failure {
             self.text,
             self.seed,
             config.nodes,
-            config.permits,
+            config.k,
             config.load.requesters,
             config.duration,
             self.shrunk_in_runs,
@@ -246,7 +246,7 @@ impl Failure {
 }
 
 impl Swarm<'_> {
-    /// The setting of one seed. What runs as printed meets the faults of its paper only: it never claimed to bear more.
+    /// The setting of one seed. What runs as printed meets the faults of its paper only: it never claimed to tolerate more.
     pub fn case(&self, seed: u64) -> Case {
         match self.as_printed {
             Some(id) => drawn(self.entry.name, seed).as_printed(id),

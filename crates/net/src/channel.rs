@@ -5,8 +5,8 @@
 //! acknowledged them. A new connection begins with both sides saying how many they have had, and what is missing is sent
 //! again. What came already is dropped by its number.
 //!
-//! A channel is between two lives. When the peer's [`Incarnation`] is a new one, both directions begin anew at 1 and what
-//! was kept is dropped: it was meant for the old life.
+//! A channel is between two incarnations. When the peer's [`Incarnation`] is a new one, both directions begin anew at 1 and what
+//! was kept is dropped: it was meant for the old incarnation.
 //!
 //! **Invariant.** What the peer hands to its owner is a prefix of what was pushed here, in order, each once; and
 //! `acked <= received by the peer <= high`, so that whatever lies outside proves a lost memory or a second process under
@@ -32,11 +32,11 @@ pub struct Window {
 /// What each side says of itself when they meet again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Greeting {
-    /// The speaker's life.
+    /// The speaker's incarnation.
     pub incarnation: Incarnation,
-    /// The life of the other that it knows.
+    /// The incarnation of the other that it knows.
     pub of: Option<Incarnation>,
-    /// So many messages of that life it has had.
+    /// So many messages of that incarnation it has had.
     pub received: u64,
 }
 
@@ -56,7 +56,7 @@ pub enum Broken {
     },
     /// The peer knows less than it has acknowledged.
     #[error(
-        "it has acknowledged {acked} messages of this life and now says that it has had {received}: it has lost its memory, \
+        "it has acknowledged {acked} messages of this incarnation and now says that it has had {received}: it has lost its memory, \
          so it must start as a new incarnation"
     )]
     Forgotten {
@@ -67,7 +67,7 @@ pub enum Broken {
     },
     /// The peer knows more than was ever sent.
     #[error(
-        "it says that it has had {received} messages, and this life has sent only {sent}: two processes run as one node, \
+        "it says that it has had {received} messages, and this incarnation has sent only {sent}: two processes run as one node, \
          or one was started again without a new incarnation"
     )]
     Unsent {
@@ -89,7 +89,7 @@ pub enum Broken {
     GivenUp(String),
 }
 
-/// Both directions between a life of this node and a life of a peer.
+/// Both directions between an incarnation of this node and an incarnation of a peer.
 #[derive(Debug)]
 pub struct Channel {
     mine: Incarnation,
@@ -112,7 +112,7 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// A channel of this life to a peer that was never met. What is pushed is kept for the first life that is.
+    /// A channel of this incarnation to a peer that was never met. What is pushed is kept for the first incarnation that is.
     pub fn new(mine: Incarnation, window: Window) -> Self {
         Self {
             mine,
@@ -130,7 +130,7 @@ impl Channel {
         }
     }
 
-    /// The peer's life, if it was ever met.
+    /// The peer's incarnation, if it was ever met.
     pub fn theirs(&self) -> Option<Incarnation> {
         self.theirs
     }
@@ -153,7 +153,7 @@ impl Channel {
         self.acked = self.written;
     }
 
-    /// What to say to a peer: to the one that was met, or to the life that has just said who it is.
+    /// What to say to a peer: to the one that was met, or to the incarnation that has just said who it is.
     pub fn greeting(&self, to: Option<Incarnation>) -> Greeting {
         let of = to.or(self.theirs);
         let received = if of == self.theirs { self.received } else { 0 };
@@ -178,7 +178,7 @@ impl Channel {
         }
     }
 
-    /// A new connection begins, and this is what the peer says. Returns the peer's former life, if this is another.
+    /// A new connection begins, and this is what the peer says. Returns the peer's earlier incarnation, if this is another.
     pub fn resume(&mut self, peer: Greeting) -> Result<Option<Incarnation>, Broken> {
         self.judge(peer)?;
         let was = self.theirs.filter(|known| *known != peer.incarnation);
@@ -193,12 +193,12 @@ impl Channel {
         Ok(was)
     }
 
-    /// How much of what this life has sent the peer has had.
+    /// How much of what this incarnation has sent the peer has had.
     fn had(&self, peer: Greeting) -> u64 {
         if peer.of == Some(self.mine) { peer.received } else { 0 }
     }
 
-    /// The peer is this life from now on, though no connection to it will be.
+    /// The peer is this incarnation from now on, though no connection to it will be.
     pub fn adopt(&mut self, theirs: Incarnation) {
         self.theirs = Some(theirs);
     }

@@ -29,9 +29,9 @@ pub enum Order {
     Reserved(Box<[u32]>),
     /// Whether this node may grant.
     Lease(bool),
-    /// That life of a node has ended.
+    /// That incarnation of a node has ended.
     Crashed(NodeId, Incarnation),
-    /// A node takes part, in this life.
+    /// A node takes part, in this incarnation.
     Joined(NodeId, Incarnation),
 }
 
@@ -90,8 +90,8 @@ pub trait Drive: Send {
     /// A timer has run out; one that was disarmed meanwhile is nothing.
     fn expire(&mut self, now: Time, timer: TimerKey, deeds: &mut Vec<Deed>) -> Result<(), NotTaken>;
     /// All that it knows, to be put away at a clean stop (LEASES R1); it is to be driven no more. A driver that is [started](Driver::start) with it goes on as the
-    /// same life, once. None if the protocol cannot do so.
-    fn park(&self) -> Option<Vec<u8>>;
+    /// same incarnation, once. None if the protocol cannot do so.
+    fn suspend(&self) -> Option<Vec<u8>>;
     /// What judges and screens may see.
     fn observe(&self) -> Observation;
     /// The names of all kinds of its messages.
@@ -108,7 +108,7 @@ pub struct Driver<P: Protocol> {
 }
 
 impl<P: Protocol> Driver<P> {
-    /// The process starts, with what it had stored or [parked](Drive::park) if it had.
+    /// The process starts, with what it had stored or [suspended](Drive::suspend) if it had.
     pub fn start(setup: &Setup, stored: Option<&[u8]>, deeds: &mut Vec<Deed>) -> Result<Self, Unreadable> {
         let restored = stored.map(|bytes| whole(bytes).ok_or(Unreadable(P::NAME))).transpose()?;
         let mut outbox = Outbox::new();
@@ -158,8 +158,8 @@ impl<P: Protocol> Drive for Driver<P> {
             Order::Resize(permits) => Input::Resize(permits),
             Order::Reserved(slots) => Input::Reserved(slots),
             Order::Lease(valid) => Input::Lease(valid),
-            Order::Crashed(node, life) => Input::Crashed(node, life),
-            Order::Joined(node, life) => Input::Joined(node, life),
+            Order::Crashed(node, incarnation) => Input::Crashed(node, incarnation),
+            Order::Joined(node, incarnation) => Input::Joined(node, incarnation),
         };
         self.handle(now, input, deeds)
     }
@@ -180,8 +180,8 @@ impl<P: Protocol> Drive for Driver<P> {
         known.map_or(Ok(()), |timer| self.handle(now, Input::Expire(timer), deeds))
     }
 
-    fn park(&self) -> Option<Vec<u8>> {
-        self.protocol.park().map(|parked| bytes(&parked))
+    fn suspend(&self) -> Option<Vec<u8>> {
+        self.protocol.suspend().map(|suspended| bytes(&suspended))
     }
 
     fn observe(&self) -> Observation {

@@ -10,7 +10,7 @@ pub mod wire;
 
 pub use channel::{Broken, Channel, Greeting, Window};
 pub use driver::{Deed, Drive, Driver, NotTaken, Order, TimerKey, Unreadable};
-pub use link::refuses_this_life;
+pub use link::refuses_this_incarnation;
 pub use links::{
     LinkConfig, LinkEvent, LinkLimits, Links, NotAdded, NotSent, NotStarted, WhenFull, check_cluster,
     check_plain,

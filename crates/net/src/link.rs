@@ -30,7 +30,7 @@ use greet::{Failure, Met};
 use live::End;
 use pause::Pause;
 pub(crate) use peer::Peer;
-pub use peer::refuses_this_life;
+pub use peer::refuses_this_incarnation;
 
 /// What all tasks of a node know.
 pub(crate) struct Shared {

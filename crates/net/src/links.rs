@@ -10,8 +10,8 @@
 //! peers; nothing is dropped. When a peer does not read, its window fills, and the link [breaks](LinkEvent::Broken), or drops
 //! the oldest of what waits: [`WhenFull`] says which.
 //!
-//! **Promise** with [`WhenFull::Break`]. The [`LinkEvent::Frame`]s of a peer are, between two lives, a prefix of what the other has sent, in order,
-//! each once. All of one life come after the `Up` that names it, and before the `Reborn` that names the next.
+//! **Promise** with [`WhenFull::Break`]. The [`LinkEvent::Frame`]s of a peer are, between two incarnations, a prefix of what the other has sent, in order,
+//! each once. All of one incarnation come after the `Up` that names it, and before the `Reborn` that names the next.
 //!
 //! **Promise** with [`WhenFull::Drop`]. The frames of a peer are, on one connection, some of what the other has sent, in order,
 //! each once. Links never break, nobody counts as crashed, and members [come](Links::add) and [go](Links::remove) while all
@@ -40,11 +40,11 @@ pub(crate) use roster::Roster;
 /// What happens on the links of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkEvent {
-    /// There is a connection to that life of the peer.
+    /// There is a connection to that incarnation of the peer.
     Up {
         /// Which peer.
         peer: NodeId,
-        /// Which life of it.
+        /// Which incarnation of it.
         incarnation: Incarnation,
     },
     /// The connection is gone. What is sent is kept, and the link comes up again by itself.
@@ -59,17 +59,17 @@ pub enum LinkEvent {
         /// What it is.
         bytes: Bytes,
     },
-    /// A new life of the peer, with [`WhenFull::Break`]. What was kept for the old one is dropped, and so is what is sent until the owner calls
-    /// [`Links::welcome`]: it was thought out for the old life.
+    /// A new incarnation of the peer, with [`WhenFull::Break`]. What was kept for the old one is dropped, and so is what is sent until the owner calls
+    /// [`Links::welcome`]: it was thought out for the old incarnation.
     Reborn {
         /// Which peer.
         peer: NodeId,
-        /// The life that is over.
+        /// The incarnation that is over.
         was: Incarnation,
         /// The one that begins.
         now: Incarnation,
     },
-    /// Messages to that life of the peer are lost: it counts as crashed. It is refused from now on.
+    /// Messages to that incarnation of the peer are lost: it counts as crashed. It is refused from now on.
     Broken {
         /// Which peer.
         peer: NodeId,
@@ -206,14 +206,14 @@ impl Links {
         Ok(())
     }
 
-    /// The owner has taken note of the peer's new life: from now on, what it sends is meant for it.
-    pub fn welcome(&self, peer: NodeId, life: Incarnation) -> Result<(), NotSent> {
-        self.peer(peer)?.welcome(life);
+    /// The owner has taken note of the peer's new incarnation: from now on, what it sends is meant for it.
+    pub fn welcome(&self, peer: NodeId, incarnation: Incarnation) -> Result<(), NotSent> {
+        self.peer(peer)?.welcome(incarnation);
         Ok(())
     }
 
-    /// The owner counts the peer's present life as crashed: what is kept for it is dropped, the connection closed, and that
-    /// life refused from now on, with this reason. Links that may lose messages never break: there this does nothing,
+    /// The owner counts the peer's present incarnation as crashed: what is kept for it is dropped, the connection closed, and that
+    /// incarnation refused from now on, with this reason. Links that may lose messages never break: there this does nothing,
     /// and [`remove`](Self::remove) is for members that have gone.
     pub fn forget(&self, peer: NodeId, why: &str) -> Result<(), NotSent> {
         self.peer(peer)?.break_off(Broken::GivenUp(why.to_owned()));

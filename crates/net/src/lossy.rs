@@ -2,7 +2,7 @@
 //!
 //! `slots` sends snapshots with versions and asks again; the agreed log and the leases ask again too (LEASES 11): to them
 //! a lost message is a later one. So nothing is numbered across connections, nothing is kept until it is acknowledged, and
-//! there is nothing that a peer could contradict: a connection that comes back, a new life, and the old life after a clean
+//! there is nothing that a peer could contradict: a connection that comes back, a new incarnation, and the old incarnation after a clean
 //! stop are all alike. What waits to be written is bounded; beyond that the **oldest** goes, since a newer snapshot says more.
 
 use std::collections::VecDeque;
@@ -35,7 +35,7 @@ impl Lossy {
         Self { theirs: None, window, waits, waits_bytes: 0, written: 0, received: 0, dropped: 0 }
     }
 
-    /// The peer's life, if it was ever met.
+    /// The peer's incarnation, if it was ever met.
     pub(crate) fn theirs(&self) -> Option<Incarnation> {
         self.theirs
     }
@@ -61,7 +61,7 @@ impl Lossy {
         }
     }
 
-    /// A new connection begins. What waits for another life than this goes: it was meant for that one.
+    /// A new connection begins. What waits for another incarnation than this goes: it was meant for that one.
     pub(crate) fn resume(&mut self, theirs: Incarnation) {
         if self.theirs.is_some_and(|known| known != theirs) {
             self.waits.clear();
@@ -127,14 +127,18 @@ mod tests {
         assert_eq!((written(&mut long), long.waits_bytes), (vec![], 0), "one that never fits");
     }
 
-    /// A connection begins its numbers anew; the same life still gets what waits, another one does not.
+    /// A connection begins its numbers anew; the same incarnation still gets what waits, another one does not.
     #[test]
-    fn what_waits_is_for_one_life() {
+    fn what_waits_is_for_one_incarnation() {
         let mut lossy = lossy();
         lossy.push(vec![0].into());
         lossy.resume(Incarnation(1));
         lossy.push(vec![1].into());
-        assert_eq!(written(&mut lossy), [(1, vec![0]), (2, vec![1])], "kept for the first life that is met");
+        assert_eq!(
+            written(&mut lossy),
+            [(1, vec![0]), (2, vec![1])],
+            "kept for the first incarnation that is met"
+        );
         lossy.push(vec![2].into());
         lossy.resume(Incarnation(1));
         assert_eq!(written(&mut lossy), [(1, vec![2])]);

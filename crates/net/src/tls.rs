@@ -1,9 +1,9 @@
 //! Who is at the other end, by certificate.
 //!
-//! With TLS both sides show a certificate of the same authority, and a node's certificate bears the name
+//! With TLS both sides show a certificate of the same authority, and a node's certificate tolerates the name
 //! `node-<id>.<cluster>`: the dialler asks for the name of the node that it calls, the called one compares the name with
 //! the greeting. So whoever has the key of one node can speak as that node only. A name counts only as it is written: `*.<cluster>`
-//! is no node. A client's certificate bears `client-<name>.<cluster>`, which no link takes. Plain TCP knows nobody, and is for one
+//! is no node. A client's certificate tolerates `client-<name>.<cluster>`, which no link takes. Plain TCP knows nobody, and is for one
 //! machine, or for whoever asks for it by name.
 //!
 //! `serving.rs` has what the API of a node needs of the same files.
@@ -91,9 +91,10 @@ impl Keys {
                 match connector.connect(asked_for, stream).await {
                     Ok(stream) => {
                         let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-                        let known = shown.is_some_and(|shown| bears(shown, &name).is_ok());
-                        let text =
-                            || format!("no link to {peer}: its certificate does not bear the name {name}");
+                        let known = shown.is_some_and(|shown| tolerates(shown, &name).is_ok());
+                        let text = || {
+                            format!("no link to {peer}: its certificate does not tolerate the name {name}")
+                        };
                         if known { Ok(Box::new(stream)) } else { Err(text()) }
                     }
                     Err(error) => Err(format!("no link to {peer}: {}", text::of(&error, Some(&name)))),
@@ -137,18 +138,18 @@ impl Shown {
     pub(crate) fn is(&self, node: NodeId, cluster: &str) -> Result<(), String> {
         let Self::Certificate(der) = self else { return Ok(()) };
         let name = node_name(node, cluster);
-        bears(der, &name).map_err(|_| {
-            format!("it says that it is {node}, and its certificate does not bear the name {name}")
+        tolerates(der, &name).map_err(|_| {
+            format!("it says that it is {node}, and its certificate does not tolerate the name {name}")
         })
     }
 }
 
-/// Whether a certificate bears a name, as it is written: a pattern such as `*.farm` stands for no node.
-fn bears(der: &CertificateDer<'_>, name: &str) -> Result<(), rustls::Error> {
+/// Whether a certificate tolerates a name, as it is written: a pattern such as `*.farm` stands for no node.
+fn tolerates(der: &CertificateDer<'_>, name: &str) -> Result<(), rustls::Error> {
     let asked_for = ServerName::try_from(name).map_err(|error| rustls::Error::General(error.to_string()))?;
     verify_server_name(&ParsedCertificate::try_from(der)?, &asked_for)?;
     if names(der).iter().any(|borne| borne.eq_ignore_ascii_case(name)) {
         return Ok(());
     }
-    Err(rustls::Error::General(format!("it bears {:?}, and a pattern is no name", names(der))))
+    Err(rustls::Error::General(format!("it tolerates {:?}, and a pattern is no name", names(der))))
 }

@@ -43,7 +43,7 @@ pub enum Frame {
     Refuse(String),
     /// A message. Acknowledged, some time, by a later frame.
     Data {
-        /// Its number: 1, 2, 3 .. between these two lives.
+        /// Its number: 1, 2, 3 .. between these two incarnations.
         number: u64,
         /// The sender has had all messages up to this number.
         ack: u64,

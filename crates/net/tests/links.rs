@@ -1,4 +1,4 @@
-//! Links between nodes with real sockets: order, exactly once, cuts, full windows, new lives, slow peers.
+//! Links between nodes with real sockets: order, exactly once, cuts, full windows, new incarnations, slow peers.
 #![allow(missing_docs, reason = "a test's first line says its point")]
 
 mod common;
@@ -98,7 +98,7 @@ fn cuts_lose_nothing_and_double_nothing() {
     });
 }
 
-/// After a cut: `Down`, then `Up` of the same life by itself, and what was sent in between comes.
+/// After a cut: `Down`, then `Up` of the same incarnation by itself, and what was sent in between comes.
 #[test]
 fn a_link_comes_back_by_itself() {
     runtime().block_on(async {
@@ -188,7 +188,7 @@ fn a_one_way_stream_is_acknowledged() {
     });
 }
 
-/// Stops one of the two and starts it again, as its next life.
+/// Stops one of the two and starts it again, as its next incarnation.
 async fn restart(dies: Node, proxy: &Proxy, next: LinkConfig) -> Node {
     dies.links.stop().await;
     let (listener, address) = listener().await;
@@ -198,10 +198,10 @@ async fn restart(dies: Node, proxy: &Proxy, next: LinkConfig) -> Node {
     Node::start(next, listener).await
 }
 
-/// A peer that comes back as a new life: `Down`, `Reborn`, `Up`, in this order; what was meant for the old life never
+/// A peer that comes back as a new incarnation: `Down`, `Reborn`, `Up`, in this order; what was meant for the old incarnation never
 /// comes. Whichever of the two it is.
 #[test]
-fn a_new_life_takes_the_place_of_the_old() {
+fn a_new_incarnation_takes_the_place_of_the_old() {
     for reborn in [0, 1] {
         runtime().block_on(async {
             let (mut zero, mut one, proxy) = pair(|_| {}).await;
@@ -223,16 +223,16 @@ fn a_new_life_takes_the_place_of_the_old() {
             stays.send(reborn, 4);
             stays.links.welcome(peer, now).unwrap();
             stays.send(reborn, 5);
-            assert_eq!(new.frame().await, (other, 5), "the first that was meant for the new life");
+            assert_eq!(new.frame().await, (other, 5), "the first that was meant for the new incarnation");
             new.send(other, 6);
             assert_eq!(stays.frame().await, (reborn, 6));
         });
     }
 }
 
-/// Without returns a new life is refused, on both sides with the reason, and stays refused; others are not touched by it.
+/// Without returns a new incarnation is refused, on both sides with the reason, and stays refused; others are not touched by it.
 #[test]
-fn a_new_life_is_refused_where_returns_are_not_accepted() {
+fn a_new_incarnation_is_refused_where_returns_are_not_accepted() {
     for reborn in [0, 1] {
         runtime().block_on(async {
             let no_returns = |config: &mut LinkConfig| config.accepts_returns = false;
@@ -254,7 +254,7 @@ fn a_new_life_is_refused_where_returns_are_not_accepted() {
             ] {
                 assert!(why.contains(part) && heard.contains(part), "{why} / {heard}");
             }
-            // A third life is refused as the second was: several attempts, each with its own connection.
+            // A third incarnation is refused as the second was: several attempts, each with its own connection.
             let before = proxy.accepted.load(Ordering::Relaxed);
             let mut next = config(reborn, 3, &[(other, proxy.address)]);
             no_returns(&mut next);
@@ -271,9 +271,9 @@ fn a_new_life_is_refused_where_returns_are_not_accepted() {
     }
 }
 
-/// A life that was outlived is told to stop, whichever side finds out.
+/// An incarnation that was outlived is told to stop, whichever side finds out.
 #[test]
-fn an_older_life_is_refused() {
+fn an_older_incarnation_is_refused() {
     for old in [0, 1] {
         runtime().block_on(async {
             let (mut zero, mut one, proxy) = pair(|config| config.incarnation = Incarnation(5)).await;
@@ -290,9 +290,9 @@ fn an_older_life_is_refused() {
     }
 }
 
-/// An older life that goes on calling does not cost the newer one its connection.
+/// An older incarnation that goes on calling does not cost the newer one its connection.
 #[test]
-fn an_older_life_does_not_disturb_the_newer() {
+fn an_older_incarnation_does_not_disturb_the_newer() {
     runtime().block_on(async {
         let (mut zero, mut one, proxy) = pair(|config| config.incarnation = Incarnation(5)).await;
         zero.up(1).await;

@@ -11,8 +11,8 @@ use kgate_core::{Incarnation, NodeId};
 use kgate_net::{LinkConfig, LinkEvent, NotAdded, NotSent, WhenFull, Window};
 use tokio::net::TcpListener;
 
-fn dropping(me: u32, life: u32, peers: &[(u32, SocketAddr)]) -> LinkConfig {
-    LinkConfig { when_full: WhenFull::Drop, accepts_returns: false, ..config(me, life, peers) }
+fn dropping(me: u32, incarnation: u32, peers: &[(u32, SocketAddr)]) -> LinkConfig {
+    LinkConfig { when_full: WhenFull::Drop, accepts_returns: false, ..config(me, incarnation, peers) }
 }
 
 /// Nodes 0 and 1 with a proxy between them.
@@ -216,11 +216,11 @@ fn cuts_keep_the_order() {
     });
 }
 
-/// R1, R2: the same life after a clean stop, and a new one after a crash, are simply connected again; no event says that anybody crashed.
+/// R1, R2: the same incarnation after a clean stop, and a new one after a crash, are simply connected again; no event says that anybody crashed.
 #[test]
 fn a_restart_is_a_new_connection() {
     for reborn in [0, 1] {
-        for life in [1, 2] {
+        for incarnation in [1, 2] {
             runtime().block_on(async {
                 let (zero, one, proxy) = pair(|_| {}).await;
                 let other = 1 - reborn;
@@ -231,8 +231,9 @@ fn a_restart_is_a_new_connection() {
                 if reborn == 1 {
                     proxy.redirect(address);
                 }
-                let mut new = Node::start(dropping(reborn, life, &[(other, proxy.address)]), listener).await;
-                let (peer, incarnation) = (NodeId(reborn), Incarnation(life));
+                let mut new =
+                    Node::start(dropping(reborn, incarnation, &[(other, proxy.address)]), listener).await;
+                let (peer, incarnation) = (NodeId(reborn), Incarnation(incarnation));
                 assert_eq!(stays.frame().await, (reborn, 1));
                 assert_eq!(stays.next().await, LinkEvent::Down { peer });
                 assert_eq!(stays.next().await, LinkEvent::Up { peer, incarnation });
@@ -243,9 +244,9 @@ fn a_restart_is_a_new_connection() {
     }
 }
 
-/// An older life than the one that was met is still refused: a newer process of that name runs.
+/// An older incarnation than the one that was met is still refused: a newer process of that name runs.
 #[test]
-fn an_older_life_is_refused() {
+fn an_older_incarnation_is_refused() {
     runtime().block_on(async {
         let (mut zero, mut one, proxy) = pair(|config| config.incarnation = Incarnation(5)).await;
         let (listener, _) = listener().await;

@@ -101,7 +101,7 @@ fn the_called_one_has_another_name() {
         let _two = Node::start(two, second).await;
         let (peer, why) = zero.refused().await;
         assert_eq!(peer, Some(1));
-        assert!(why.contains("its certificate does not bear the name node-1.farm"), "{why}");
+        assert!(why.contains("its certificate does not tolerate the name node-1.farm"), "{why}");
     });
 }
 
@@ -110,7 +110,7 @@ fn the_called_one_has_another_name() {
 fn the_dialler_is_who_its_certificate_says() {
     runtime().block_on(async {
         let (folder, ca) = (Folder::new(), Authority::new("a"));
-        let another = "it says that it is p0, and its certificate does not bear the name node-0.farm";
+        let another = "it says that it is p0, and its certificate does not tolerate the name node-0.farm";
         for (name, shows, expected) in [
             ("node-2.farm", true, another),
             ("client-alice.farm", true, another),
@@ -149,7 +149,7 @@ fn a_pattern_is_no_name() {
         });
         let (peer, why) = zero.refused().await;
         assert_eq!(peer, Some(1));
-        assert!(why.contains("its certificate does not bear the name node-1.farm"), "{why}");
+        assert!(why.contains("its certificate does not tolerate the name node-1.farm"), "{why}");
         called.abort();
     });
 }
@@ -226,7 +226,7 @@ fn files_are_checked_at_the_start() {
             (&chain, &missing, &ca, "nothing.pem: No such file"),
             (&chain, &chain, &ca, "holds no certificate or key"),
             (&chain, &key, &missing, "nothing.pem"),
-            (&not_mine, &other_key, &ca, "does not bear the name node-0.farm"),
+            (&not_mine, &other_key, &ca, "does not tolerate the name node-0.farm"),
             (&chain, &other_key, &ca, "do not go together"),
         ] {
             let security = Security::Tls { chain: chain.clone(), key: key.clone(), ca: ca.clone() };

@@ -1,21 +1,23 @@
 //! The agreed log beside the shell.
 //!
 //! The log runs on threads of its own, so that a busy node does not miss its heartbeats. Everything between it and the shell goes through queues: its
-//! letters to other nodes, its news, and what came of what was proposed. For operators it offers what changes the voters.
+//! messages to other nodes, its news, and what came of what was proposed. For operators it offers what changes the voters.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use kgate_control::log::{Courier, Founding, Log, LogError, LogStatus, LogTiming, News, NotDone, Opened};
-use kgate_control::roll::StoreId;
-use kgate_control::state::{Command, Done, Picture};
+use kgate_control::log::{
+    AppliedEntry, Bootstrap, Log, LogError, LogStatus, LogTiming, Opened, ProposeError, Transport,
+};
+use kgate_control::membership::StoreId;
+use kgate_control::state::{Applied, ClusterState, Command};
 use kgate_control::voters::Voters;
 use kgate_core::NodeId;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-/// So many letters of the log may wait to be sent; beyond, they are lost, and the log sends them again.
-const LETTERS: usize = 1024;
+/// So many messages of the log may wait to be sent; beyond, they are lost, and the log sends them again.
+const MESSAGES: usize = 1024;
 /// So many answers may wait to be heard.
 const ANSWERS: usize = 256;
 
@@ -23,13 +25,13 @@ const ANSWERS: usize = 256;
 #[derive(Debug)]
 pub(crate) enum Event {
     /// An entry was applied.
-    News(News),
+    AppliedEntry(AppliedEntry),
     /// The log stands otherwise than before.
     Status(LogStatus),
-    /// A letter for another node's log.
-    Letter(NodeId, Vec<u8>),
+    /// A message for another node's log.
+    PeerMessage(NodeId, Vec<u8>),
     /// What came of a proposal.
-    Answer(u64, Result<Done, NotDone>),
+    Answer(u64, Result<Applied, ProposeError>),
     /// The cluster cannot be founded as this node's configuration says.
     Unfounded(String),
 }
@@ -38,21 +40,21 @@ pub(crate) enum Event {
 #[derive(Debug)]
 pub(crate) struct Agreement {
     log: Log,
-    news: mpsc::UnboundedReceiver<News>,
+    news: mpsc::UnboundedReceiver<AppliedEntry>,
     status: watch::Receiver<LogStatus>,
-    letters: mpsc::Receiver<(NodeId, Vec<u8>)>,
+    messages: mpsc::Receiver<(NodeId, Vec<u8>)>,
     events: mpsc::Sender<Event>,
     answers: mpsc::Receiver<Event>,
     /// What waits for the log: it ends with the node.
     tasks: JoinSet<()>,
 }
 
-/// Hands letters over without waiting.
+/// Hands messages over without waiting.
 struct Post(mpsc::Sender<(NodeId, Vec<u8>)>);
 
-impl Courier for Post {
+impl Transport for Post {
     fn send(&self, to: NodeId, bytes: Vec<u8>) {
-        // The log bears the loss.
+        // The log tolerates the loss.
         let _ = self.0.try_send((to, bytes));
     }
 }
@@ -63,24 +65,30 @@ impl Agreement {
         folder: &Path,
         me: NodeId,
         timing: LogTiming,
-    ) -> Result<(Self, StoreId, Picture), LogError> {
-        let (post, letters) = mpsc::channel(LETTERS);
-        let Opened { log, store, picture, news } = Log::open(folder, me, Arc::new(Post(post)), timing)?;
+    ) -> Result<(Self, StoreId, ClusterState), LogError> {
+        let (post, messages) = mpsc::channel(MESSAGES);
+        let Opened { log, store, cluster_state, news } = Log::open(folder, me, Arc::new(Post(post)), timing)?;
         let (events, answers) = mpsc::channel(ANSWERS);
         let status = log.status();
-        Ok((Self { log, news, status, letters, events, answers, tasks: JoinSet::new() }, store, picture))
+        Ok((
+            Self { log, news, status, messages, events, answers, tasks: JoinSet::new() },
+            store,
+            cluster_state,
+        ))
     }
 
     /// Founds the cluster together with its other first nodes, as soon as they are there. Once it is founded, nothing happens.
-    pub(crate) fn found(&mut self, founding: Founding) {
+    pub(crate) fn found(&mut self, founding: Bootstrap) {
         let (log, events) = (self.log.clone(), self.events.clone());
         self.tasks.spawn(async move {
             // Each telling is an entry: where a disk is slow and nodes start again and again, the log would have nothing else to write.
-            while !is_founded(&log.picture(), &founding) {
+            while !is_founded(&log.cluster_state(), &founding) {
                 match log.bootstrap(founding.clone()).await {
-                    Ok(_) | Err(NotDone::Stopped) => return,
-                    Err(NotDone::NoQuorum(why)) => tracing::info!(%why, "the cluster is not founded yet"),
-                    Err(NotDone::Void(void)) => {
+                    Ok(_) | Err(ProposeError::Stopped) => return,
+                    Err(ProposeError::NoQuorum(why)) => {
+                        tracing::info!(%why, "the cluster is not founded yet")
+                    }
+                    Err(ProposeError::Rejected(void)) => {
                         let _ = events.send(Event::Unfounded(void.to_string())).await;
                         return;
                     }
@@ -89,12 +97,12 @@ impl Agreement {
         });
     }
 
-    /// The next thing that comes. News before all else: what a letter means depends on them.
+    /// The next thing that comes. AppliedEntry before all else: what a message means depends on them.
     pub(crate) async fn next(&mut self) -> Event {
         tokio::select! {
             biased;
-            Some(news) = self.news.recv() => Event::News(news),
-            Some((to, bytes)) = self.letters.recv() => Event::Letter(to, bytes),
+            Some(news) = self.news.recv() => Event::AppliedEntry(news),
+            Some((to, bytes)) = self.messages.recv() => Event::PeerMessage(to, bytes),
             Some(event) = self.answers.recv() => event,
             Ok(()) = self.status.changed() => Event::Status(self.status.borrow_and_update().clone()),
             else => std::future::pending().await,
@@ -104,10 +112,10 @@ impl Agreement {
     /// The same, if it is there already.
     pub(crate) fn try_next(&mut self) -> Option<Event> {
         if let Ok(news) = self.news.try_recv() {
-            return Some(Event::News(news));
+            return Some(Event::AppliedEntry(news));
         }
-        if let Ok((to, bytes)) = self.letters.try_recv() {
-            return Some(Event::Letter(to, bytes));
+        if let Ok((to, bytes)) = self.messages.try_recv() {
+            return Some(Event::PeerMessage(to, bytes));
         }
         self.answers.try_recv().ok()
     }
@@ -158,8 +166,8 @@ pub(crate) async fn next(agreement: &mut Option<Agreement>) -> Event {
 }
 
 /// Whether the log knows it already, as far as it is applied here. Another founding is told to the log, which says what is wrong with it.
-fn is_founded(picture: &Picture, founding: &Founding) -> bool {
-    picture.cluster.as_ref().is_some_and(|cluster| {
+fn is_founded(cluster_state: &ClusterState, founding: &Bootstrap) -> bool {
+    cluster_state.cluster.as_ref().is_some_and(|cluster| {
         cluster.name == founding.name && cluster.founders.iter().eq(founding.nodes.keys())
     })
 }
@@ -168,7 +176,7 @@ fn is_founded(picture: &Picture, founding: &Founding) -> bool {
 mod tests {
     use std::collections::BTreeMap;
 
-    use kgate_control::roll::LeaseTerms;
+    use kgate_control::membership::LeaseTerms;
     use kgate_control::state::{Cluster, ClusterId, Listed};
     use kgate_core::Span;
 
@@ -181,13 +189,13 @@ mod tests {
         let nodes: BTreeMap<NodeId, Listed> = [(NodeId(0), Listed::default())].into();
         let (cluster, name) = (ClusterId(1), "fleet".to_owned());
         let voters = nodes.keys().copied().collect();
-        let founding = Founding { cluster, name: name.clone(), nodes, voters, terms };
-        let mut picture = Picture::default();
-        assert!(!is_founded(&picture, &founding));
-        picture.cluster = Some(Cluster { id: ClusterId(2), name, terms, founders: [NodeId(0)].into() });
-        assert!(is_founded(&picture, &founding));
-        let other = Founding { nodes: [(NodeId(1), Listed::default())].into(), ..founding.clone() };
-        assert!(!is_founded(&picture, &other));
-        assert!(!is_founded(&picture, &Founding { name: "other".into(), ..founding }));
+        let founding = Bootstrap { cluster, name: name.clone(), nodes, voters, terms };
+        let mut cluster_state = ClusterState::default();
+        assert!(!is_founded(&cluster_state, &founding));
+        cluster_state.cluster = Some(Cluster { id: ClusterId(2), name, terms, founders: [NodeId(0)].into() });
+        assert!(is_founded(&cluster_state, &founding));
+        let other = Bootstrap { nodes: [(NodeId(1), Listed::default())].into(), ..founding.clone() };
+        assert!(!is_founded(&cluster_state, &other));
+        assert!(!is_founded(&cluster_state, &Bootstrap { name: "other".into(), ..founding }));
     }
 }

@@ -17,7 +17,7 @@
 //! k = 3
 //! ```
 //!
-//! - `faults`: which faults it bears, and what it needs for that; who votes;
+//! - `faults`: which faults it tolerates, and what it needs for that; who votes;
 //! - `timing`: the numbers of the leases;
 //! - `join`: a node that is not in the list yet.
 
@@ -111,7 +111,7 @@ pub struct Config {
     pub slot_files: Option<PathBuf>,
     /// Stops when no client was there for so long, in milliseconds.
     pub idle_stop_ms: Option<u64>,
-    /// Which faults it bears: `lease` or `crash-stop`.
+    /// Which faults it tolerates: `lease` or `crash-stop`.
     pub faults: Option<Faults>,
     /// The numbers of the leases.
     #[serde(default)]
@@ -289,7 +289,7 @@ impl Config {
     }
 
     /// What the node's core is told.
-    pub(crate) fn settings(&self, life: Incarnation, seed: u64) -> Result<Settings, BadConfig> {
+    pub(crate) fn settings(&self, incarnation: Incarnation, seed: u64) -> Result<Settings, BadConfig> {
         let wrong = |text: String| BadConfig::Senseless(text);
         self.check_join()?;
         self.faults()?;
@@ -327,7 +327,7 @@ impl Config {
             sessions_max: self.sessions_max,
             slots: SlotOptions { ask_again: Some(ms(3000)), batch: 64, ..SlotOptions::default() },
             refresh: ms(20),
-            life,
+            incarnation,
             seed,
             control: None,
         })

@@ -84,7 +84,7 @@ pub enum NotStarted {
     Listen(String, std::io::Error),
 }
 
-/// Letters and questions that may wait for the core; beyond, whoever sends them waits.
+/// PeerMessages and questions that may wait for the core; beyond, whoever sends them waits.
 const QUEUE: usize = 4096;
 
 /// A node that runs. Dropped, it stops at once, as by a crash; [`Node::stop`] lets it put away what it knows and say good-bye.
@@ -132,19 +132,19 @@ impl Node {
             doors.push(door);
         }
         let mark = if leases { Mark::GoesOn } else { Mark::IsErased };
-        let (store, life, stored) = Store::open(config.data.as_deref(), mark)?;
+        let (store, incarnation, stored) = Store::open(config.data.as_deref(), mark)?;
         let (agreement, settings) = match config.data.as_deref().filter(|_| leases) {
             Some(folder) => {
-                let (agreement, settings) = begin::begin(&config, folder, &store, life)?;
+                let (agreement, settings) = begin::begin(&config, folder, &store, incarnation)?;
                 (Some(agreement), settings)
             }
-            None => (None, config.settings(life, random_seed())?),
+            None => (None, config.settings(incarnation, random_seed())?),
         };
-        if !leases && config.data.is_some() && life > Incarnation(1) {
+        if !leases && config.data.is_some() && incarnation > Incarnation(1) {
             outlive_former_clients(settings.terms).await;
         }
         let (link_events, received_events) = mpsc::channel(QUEUE);
-        link_config.incarnation = settings.life;
+        link_config.incarnation = settings.incarnation;
         let links = match listener {
             Some(listener) => Some(Links::start(link_config, listener, link_events).await?),
             None => None,
@@ -228,7 +228,7 @@ impl Drop for Node {
     }
 }
 
-/// How this node talks to its peers; its life is not known yet.
+/// How this node talks to its peers; its incarnation is not known yet.
 fn link_config(config: &Config, token: Option<&JoinToken>, leases: bool) -> LinkConfig {
     let listed = config.nodes.iter().zip(0..).map(|(address, id)| (NodeId(id), address.clone()));
     let told = token.into_iter().flat_map(|token| &token.members);
@@ -252,7 +252,7 @@ async fn outlive_former_clients(terms: core::Terms) {
     if let Some(left) = left() {
         tracing::info!(
             ?left,
-            "a former life of this node may have clients: waiting until their time is over"
+            "an earlier incarnation of this node may have clients: waiting until their time is over"
         );
     }
     while let Some(left) = left() {
@@ -306,7 +306,7 @@ mod tests {
     /// Whether the next start would go on with what was put away.
     fn goes_on(folder: &Path) -> bool {
         let (store, ..) = Store::open(Some(folder), Mark::GoesOn).unwrap();
-        store.take_parked().unwrap().is_some()
+        store.take_suspended().unwrap().is_some()
     }
 
     /// R1, R2: only a clean stop puts away what the next start goes on with; a dropped node does not, even if its shell hears of it before it is cut off.

@@ -1,7 +1,7 @@
 //! The shell around a node's core: sockets, clock, disk.
 //!
 //! One task owns the core. Whatever happens comes through queues; it is handed over with the time of the lease clock, and what the core wants done is done before the next.
-//! Everything that has come meanwhile is handled in one go, so that many letters share a write.
+//! Everything that has come meanwhile is handled in one go, so that many messages share a write.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,11 +10,11 @@ use kgate_api::LeaseInstant;
 use kgate_control::log::{Log, LogStatus};
 use kgate_control::state::{Change, ClusterId};
 use kgate_core::{NodeId, Time};
-use kgate_net::{LinkEvent, Links, refuses_this_life};
+use kgate_net::{LinkEvent, Links, refuses_this_incarnation};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::agreement::{self, Agreement, Event};
-use crate::core::{Action, Ask, ClientId, Core, Letter, PeerEvent, Report, SessionId, Tell};
+use crate::core::{Action, Ask, ClientId, Core, PeerEvent, PeerMessage, Report, SessionId, Tell};
 use crate::slot_files::SlotFiles;
 use crate::store::{Store, StoreError};
 use crate::wall_clock::WallClock;
@@ -62,7 +62,7 @@ pub(crate) enum End {
     NotYet,
     /// It puts away what it knows and says good-bye.
     Clean,
-    /// As by a crash: with nothing put away, its next start is another life.
+    /// As by a crash: with nothing put away, its next start is another incarnation.
     AtOnce,
 }
 
@@ -172,12 +172,12 @@ impl Shell {
     /// A clean stop: what can go on is put away; else peers are told, so that they need not find out.
     async fn leave(mut self) {
         let mut actions = Vec::new();
-        let parked = self.core.park(now(), &mut actions);
+        let suspended = self.core.suspend(now(), &mut actions);
         self.core.leave(&mut actions);
         let _ = self.carry_out(&mut actions);
         // R1: after this nothing more is sent but what is under way already.
-        if let Some(Err(error)) = parked.map(|parked| self.store.park(&parked.bytes())) {
-            tracing::error!(%error, "what this node knows cannot be put away: its next life will wait until this one is evicted");
+        if let Some(Err(error)) = suspended.map(|suspended| self.store.suspend(&suspended.bytes())) {
+            tracing::error!(%error, "what this node knows cannot be put away: its next incarnation will wait until this one is evicted");
         }
         self.streams.clear();
         if let Some(links) = self.links.take() {
@@ -192,14 +192,14 @@ impl Shell {
         let (peer, event) = match event {
             LinkEvent::Frame { from, bytes } => {
                 if let Some(agreement) = &self.agreement {
-                    if let Some(inside) = Letter::of_log(&bytes) {
+                    if let Some(inside) = PeerMessage::of_log(&bytes) {
                         return agreement.receive(from, inside);
                     }
-                    if Letter::is_lease(&bytes) {
+                    if PeerMessage::is_lease(&bytes) {
                         self.core.voters_appended(now(), agreement.voters_appended());
                     }
                 }
-                (from, PeerEvent::Letter(bytes.to_vec()))
+                (from, PeerEvent::PeerMessage(bytes.to_vec()))
             }
             LinkEvent::Up { peer, incarnation } => {
                 tracing::info!(peer = peer.0, incarnation = incarnation.0, "connected");
@@ -210,7 +210,7 @@ impl Shell {
                 (peer, PeerEvent::Down)
             }
             LinkEvent::Reborn { peer, was, now } => {
-                tracing::info!(peer = peer.0, was = was.0, now = now.0, "a new life of a peer");
+                tracing::info!(peer = peer.0, was = was.0, now = now.0, "a new incarnation of a peer");
                 if let Some(links) = &self.links {
                     let _ = links.welcome(peer, now);
                 }
@@ -222,7 +222,7 @@ impl Shell {
             }
             LinkEvent::Refused { peer, why } => {
                 tracing::warn!(peer = peer.map(|peer| peer.0), "{why}");
-                match peer.filter(|_| refuses_this_life(&why) || why.contains(HELD_FOR_CRASHED)) {
+                match peer.filter(|_| refuses_this_incarnation(&why) || why.contains(HELD_FOR_CRASHED)) {
                     Some(peer) => (peer, PeerEvent::Shunned),
                     None => return,
                 }
@@ -263,7 +263,7 @@ impl Shell {
     fn carry_out(&mut self, actions: &mut Vec<Action>) -> Result<(), Stopped> {
         let mut stopped = None;
         let mut cut = Vec::new();
-        let mut new_life = false;
+        let mut new_incarnation = false;
         for action in actions.drain(..) {
             match action {
                 Action::Send(to, bytes) => self.send(to, bytes),
@@ -305,7 +305,7 @@ impl Shell {
                         tracing::error!(peer = peer.0, "{error}");
                     }
                 }
-                Action::NewLife => new_life = true,
+                Action::NewIncarnation => new_incarnation = true,
                 Action::Note(Ok(text)) => tracing::info!("{text}"),
                 Action::Note(Err(text)) => tracing::warn!("{text}"),
             }
@@ -317,10 +317,13 @@ impl Shell {
         if let Some(why) = stopped {
             return Err(Stopped::OutOfCluster(why));
         }
-        if new_life {
-            let life = self.store.next_life()?;
-            tracing::warn!(life = life.0, "a life of this node is over: another one begins");
-            self.core.begin_life(now(), life, crate::random_seed(), actions);
+        if new_incarnation {
+            let incarnation = self.store.next_incarnation()?;
+            tracing::warn!(
+                incarnation = incarnation.0,
+                "an incarnation of this node is over: another one begins"
+            );
+            self.core.begin_incarnation(now(), incarnation, crate::random_seed(), actions);
             return self.carry_out(actions);
         }
         Ok(())
@@ -328,7 +331,7 @@ impl Shell {
 
     fn on_log(&mut self, event: Event, actions: &mut Vec<Action>) -> Result<(), Stopped> {
         match event {
-            Event::News(news) => {
+            Event::AppliedEntry(news) => {
                 let other = |change: &Change| matches!(change, Change::Founded(id) if self.expected.is_some_and(|expected| expected != *id));
                 if news.changes.iter().any(other) {
                     return Err(Stopped::OutOfCluster(
@@ -337,7 +340,7 @@ impl Shell {
                 }
                 self.core.news(now(), news, actions);
             }
-            Event::Letter(to, bytes) => self.send(to, Letter::Log(bytes).bytes()),
+            Event::PeerMessage(to, bytes) => self.send(to, PeerMessage::Log(bytes).bytes()),
             Event::Answer(number, came) => self.core.proposed(now(), number, came, actions),
             Event::Status(LogStatus { stopped: Some(why), .. }) => return Err(Stopped::Log(why)),
             Event::Status(status) => self.core.log_status(now(), status, actions),

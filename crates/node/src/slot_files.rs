@@ -63,7 +63,7 @@ impl SlotFiles {
         }
     }
 
-    /// The gates of former lives of which slots are in use, with their k; the files of all other slots are removed.
+    /// The gates of earlier incarnations of which slots are in use, with their k; the files of all other slots are removed.
     pub(crate) fn gates(&self) -> Vec<(String, u32, Vec<u32>)> {
         let Ok(entries) = std::fs::read_dir(self.0.join("slots")) else { return Vec::new() };
         let mut found = Vec::new();

@@ -1,9 +1,9 @@
 //! What must survive a restart: how often this node has started, what protocols have stored, and at a clean stop all that the node knows. In one redb file, each
 //! write on disk before it returns.
 //!
-//! **A clean stop** (LEASES R1) puts everything away under a mark. The next start finds the mark and is the **same life**; it [takes](Store::take_parked) what was
-//! put away, which erases the mark durably, before its first message. So a life that has said anything since can never go back: after a crash
-//! there is no mark, and the start is a new life (R2). A start that fails before it has taken anything (its port is in use) leaves the mark for the next one.
+//! **A clean stop** (LEASES R1) puts everything away under a mark. The next start finds the mark and is the **same incarnation**; it [takes](Store::take_suspended) what was
+//! put away, which erases the mark durably, before its first message. So an incarnation that has said anything since can never go back: after a crash
+//! there is no mark, and the start is a new incarnation (R2). A start that fails before it has taken anything (its port is in use) leaves the mark for the next one.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,10 +13,10 @@ use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, WriteTran
 
 use crate::core::GateId;
 
-const LIVES: TableDefinition<&str, u32> = TableDefinition::new("lives");
+const INCARNATIONS: TableDefinition<&str, u32> = TableDefinition::new("incarnations");
 const GATES: TableDefinition<u32, &[u8]> = TableDefinition::new("gates");
 /// The mark: what was put away at a clean stop, and in which boot of the machine.
-const PARKED: TableDefinition<&str, (&str, &[u8])> = TableDefinition::new("parked");
+const SUSPENDED: TableDefinition<&str, (&str, &[u8])> = TableDefinition::new("suspended");
 /// Changes with each boot of the machine.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
@@ -40,7 +40,7 @@ pub(crate) struct Store {
 
 /// What was put away at a clean stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Parked {
+pub(crate) struct Suspended {
     /// As it was given.
     pub(crate) bytes: Vec<u8>,
     /// Whether the machine has not been booted since: only then do times of the lease clock in it mean anything.
@@ -50,41 +50,41 @@ pub(crate) struct Parked {
 /// What a mark means to whoever opens a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
-    /// The same life goes on: the opener must [take](Store::take_parked) what was put away before its first message.
+    /// The same incarnation goes on: the opener must [take](Store::take_suspended) what was put away before its first message.
     GoesOn,
-    /// Nothing: it is erased, and a new life begins.
+    /// Nothing: it is erased, and a new incarnation begins.
     IsErased,
 }
 
 impl Store {
-    /// Opens the store in that folder, or makes it; in memory only, if none. Returns what is in it, and which life begins or goes on.
+    /// Opens the store in that folder, or makes it; in memory only, if none. Returns what is in it, and which incarnation begins or goes on.
     pub(crate) fn open(folder: Option<&Path>, mark: Mark) -> Result<(Self, Incarnation, Stored), StoreError> {
         let Some(folder) = folder else {
-            // A life without a store: later than all before it, as far as the clock on the wall tells.
+            // An incarnation without a store: later than all before it, as far as the clock on the wall tells.
             let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
-            let life = u32::try_from(now.tv_sec).unwrap_or(u32::MAX);
+            let incarnation = u32::try_from(now.tv_sec).unwrap_or(u32::MAX);
             let store = Self { path: PathBuf::new(), database: None };
-            return Ok((store, Incarnation(life), BTreeMap::new()));
+            return Ok((store, Incarnation(incarnation), BTreeMap::new()));
         };
         let path = folder.join("node.redb");
         let failed = |why: String| StoreError { path: path.clone(), why };
         kgate_control::private_folder(folder).map_err(|error| failed(error.to_string()))?;
         let database = Database::create(&path).map_err(|error| failed(error.to_string()))?;
         kgate_control::private_file(&path).map_err(|error| failed(error.to_string()))?;
-        let (life, stored) = begin(&database, mark).map_err(|error| failed(error.to_string()))?;
-        Ok((Self { path, database: Some(database) }, Incarnation(life), stored))
+        let (incarnation, stored) = begin(&database, mark).map_err(|error| failed(error.to_string()))?;
+        Ok((Self { path, database: Some(database) }, Incarnation(incarnation), stored))
     }
 
-    /// Another life of this node begins: which one. On disk when it returns.
-    pub(crate) fn next_life(&self) -> Result<Incarnation, StoreError> {
-        let mut life = 0;
+    /// Another incarnation of this node begins: which one. On disk when it returns.
+    pub(crate) fn next_incarnation(&self) -> Result<Incarnation, StoreError> {
+        let mut incarnation = 0;
         self.write(|write| {
-            let mut lives = write.open_table(LIVES)?;
-            life = lives.get("life")?.map_or(0, |life| life.value()) + 1;
-            lives.insert("life", life)?;
+            let mut incarnations = write.open_table(INCARNATIONS)?;
+            incarnation = incarnations.get("incarnation")?.map_or(0, |incarnation| incarnation.value()) + 1;
+            incarnations.insert("incarnation", incarnation)?;
             Ok(())
         })?;
-        Ok(Incarnation(life))
+        Ok(Incarnation(incarnation))
     }
 
     /// Has this on disk when it returns.
@@ -96,26 +96,26 @@ impl Store {
     }
 
     /// A clean stop: has all that the node knows on disk, with the mark, when it returns. The node says nothing more. Without a folder nothing is kept.
-    pub(crate) fn park(&self, bytes: &[u8]) -> Result<(), StoreError> {
-        self.park_in(&boot_id(), bytes)
+    pub(crate) fn suspend(&self, bytes: &[u8]) -> Result<(), StoreError> {
+        self.suspend_in(&boot_id(), bytes)
     }
 
-    fn park_in(&self, boot: &str, bytes: &[u8]) -> Result<(), StoreError> {
+    fn suspend_in(&self, boot: &str, bytes: &[u8]) -> Result<(), StoreError> {
         self.write(|write| {
-            write.open_table(PARKED)?.insert("node", (boot, bytes))?;
+            write.open_table(SUSPENDED)?.insert("node", (boot, bytes))?;
             Ok(())
         })
     }
 
     /// What was put away at the last stop, if that was a clean one. The mark is erased, durably, when this returns: whatever happens from now on, nobody
     /// takes it again.
-    pub(crate) fn take_parked(&self) -> Result<Option<Parked>, StoreError> {
+    pub(crate) fn take_suspended(&self) -> Result<Option<Suspended>, StoreError> {
         let mut taken = None;
         self.write(|write| {
-            let mut table = write.open_table(PARKED)?;
+            let mut table = write.open_table(SUSPENDED)?;
             taken = table.remove("node")?.map(|found| {
                 let (boot, bytes) = found.value();
-                Parked { bytes: bytes.to_vec(), same_boot: !boot.is_empty() && boot == boot_id() }
+                Suspended { bytes: bytes.to_vec(), same_boot: !boot.is_empty() && boot == boot_id() }
             });
             Ok(())
         })?;
@@ -144,19 +144,19 @@ fn durably<T>(
     Ok(done)
 }
 
-/// Which life begins or goes on, and what gates have stored.
+/// Which incarnation begins or goes on, and what gates have stored.
 fn begin(database: &Database, mark: Mark) -> Result<(u32, Stored), redb::Error> {
-    let life = durably(database, |write| {
-        let mut lives = write.open_table(LIVES)?;
-        let mut parked = write.open_table(PARKED)?;
+    let incarnation = durably(database, |write| {
+        let mut incarnations = write.open_table(INCARNATIONS)?;
+        let mut suspended = write.open_table(SUSPENDED)?;
         write.open_table(GATES)?;
-        let last = lives.get("life")?.map_or(0, |life| life.value());
-        let goes_on = mark == Mark::GoesOn && parked.get("node")?.is_some();
+        let last = incarnations.get("incarnation")?.map_or(0, |incarnation| incarnation.value());
+        let goes_on = mark == Mark::GoesOn && suspended.get("node")?.is_some();
         if goes_on {
             return Ok(last);
         }
-        parked.remove("node")?;
-        lives.insert("life", last + 1)?;
+        suspended.remove("node")?;
+        incarnations.insert("incarnation", last + 1)?;
         Ok(last + 1)
     })?;
     let mut stored = BTreeMap::new();
@@ -164,7 +164,7 @@ fn begin(database: &Database, mark: Mark) -> Result<(u32, Stored), redb::Error> 
         let (gate, bytes) = entry?;
         stored.insert(GateId(gate.value()), bytes.value().to_vec());
     }
-    Ok((life, stored))
+    Ok((incarnation, stored))
 }
 
 /// Which boot of the machine this is; empty if it does not tell.
@@ -184,11 +184,11 @@ mod tests {
     }
 
     fn open(folder: &Path, mark: Mark) -> (Store, u32) {
-        let (store, life, _) = Store::open(Some(folder), mark).unwrap();
-        (store, life.0)
+        let (store, incarnation, _) = Store::open(Some(folder), mark).unwrap();
+        (store, incarnation.0)
     }
 
-    /// What was put is there in the next life; two nodes cannot share a store.
+    /// What was put is there in the next incarnation; two nodes cannot share a store.
     #[test]
     fn it_remembers() {
         let folder = folder("remembers");
@@ -203,22 +203,22 @@ mod tests {
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// R1: after a clean stop the same life goes on with what was put away; R2: after a crash a new one begins, with nothing.
+    /// R1: after a clean stop the same incarnation goes on with what was put away; R2: after a crash a new one begins, with nothing.
     #[test]
-    fn a_clean_stop_is_no_new_life() {
-        let folder = folder("parked");
+    fn a_clean_stop_is_no_new_incarnation() {
+        let folder = folder("suspended");
         let (store, first) = open(&folder, Mark::GoesOn);
-        assert_eq!(store.take_parked().unwrap(), None, "a first start");
-        store.park(b"all").unwrap();
+        assert_eq!(store.take_suspended().unwrap(), None, "a first start");
+        store.suspend(b"all").unwrap();
         drop(store);
         let (store, again) = open(&folder, Mark::GoesOn);
         assert_eq!(again, first);
-        let parked = Parked { bytes: b"all".to_vec(), same_boot: !boot_id().is_empty() };
-        assert_eq!(store.take_parked().unwrap(), Some(parked));
-        assert_eq!(store.take_parked().unwrap(), None, "taken once");
+        let suspended = Suspended { bytes: b"all".to_vec(), same_boot: !boot_id().is_empty() };
+        assert_eq!(store.take_suspended().unwrap(), Some(suspended));
+        assert_eq!(store.take_suspended().unwrap(), None, "taken once");
         drop(store);
         let (store, crashed) = open(&folder, Mark::GoesOn);
-        assert_eq!((crashed, store.take_parked().unwrap()), (first + 1, None));
+        assert_eq!((crashed, store.take_suspended().unwrap()), (first + 1, None));
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
@@ -227,33 +227,33 @@ mod tests {
     fn the_mark_is_erased_durably() {
         let (here, copy) = (folder("erased"), folder("erased-copy"));
         let (store, first) = open(&here, Mark::GoesOn);
-        store.park(b"all").unwrap();
+        store.suspend(b"all").unwrap();
         drop(store);
         let (store, _) = open(&here, Mark::GoesOn);
-        store.take_parked().unwrap().unwrap();
+        store.take_suspended().unwrap().unwrap();
         // As a kill -9 would leave it.
         std::fs::create_dir_all(&copy).unwrap();
         std::fs::copy(here.join("node.redb"), copy.join("node.redb")).unwrap();
-        let (copied, life) = open(&copy, Mark::GoesOn);
-        assert_eq!((life, copied.take_parked().unwrap()), (first + 1, None));
+        let (copied, incarnation) = open(&copy, Mark::GoesOn);
+        assert_eq!((incarnation, copied.take_suspended().unwrap()), (first + 1, None));
         drop((store, copied));
         std::fs::remove_dir_all(&here).unwrap();
         std::fs::remove_dir_all(&copy).unwrap();
     }
 
-    /// A start that fails before it has taken anything leaves the mark; one that wants no mark erases it and is a new life.
+    /// A start that fails before it has taken anything leaves the mark; one that wants no mark erases it and is a new incarnation.
     #[test]
     fn a_mark_waits_or_is_erased() {
         let folder = folder("waits");
         let (store, first) = open(&folder, Mark::GoesOn);
-        store.park(b"all").unwrap();
+        store.suspend(b"all").unwrap();
         drop(store);
         for _ in 0..2 {
             assert_eq!(open(&folder, Mark::GoesOn).1, first);
         }
         assert_eq!(open(&folder, Mark::IsErased).1, first + 1);
         let (store, next) = open(&folder, Mark::GoesOn);
-        assert_eq!((next, store.take_parked().unwrap()), (first + 2, None));
+        assert_eq!((next, store.take_suspended().unwrap()), (first + 2, None));
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
@@ -263,9 +263,9 @@ mod tests {
         let folder = folder("boot");
         let (store, _) = open(&folder, Mark::GoesOn);
         for boot in ["", "another"] {
-            store.park_in(boot, b"all").unwrap();
-            let parked = store.take_parked().unwrap().unwrap();
-            assert_eq!((parked.bytes.as_slice(), parked.same_boot), (&b"all"[..], false));
+            store.suspend_in(boot, b"all").unwrap();
+            let suspended = store.take_suspended().unwrap().unwrap();
+            assert_eq!((suspended.bytes.as_slice(), suspended.same_boot), (&b"all"[..], false));
         }
         std::fs::remove_dir_all(&folder).unwrap();
     }
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn memory_keeps_nothing() {
         let (store, ..) = Store::open(None, Mark::GoesOn).unwrap();
-        store.park(b"all").unwrap();
-        assert_eq!(store.take_parked().unwrap(), None);
+        store.suspend(b"all").unwrap();
+        assert_eq!(store.take_suspended().unwrap(), None);
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! Everything runs repaired unless [`Setup::printed`](kgate_core::Setup) says otherwise; a service never says so.
 
-use kgate_core::Printed;
+use kgate_core::Defects;
 
 use crate::{slots, stabilizing, timer_free, tree_token};
 
@@ -13,7 +13,7 @@ pub struct Defect {
     /// Its number, as on the command line.
     pub id: &'static str,
     /// The switch.
-    pub switch: Printed,
+    pub switch: Defects,
     /// Where it stands in print.
     pub place: &'static str,
     /// What is printed there, what it breaks, and the repair.
@@ -21,23 +21,23 @@ pub struct Defect {
 }
 
 /// vcube-2018: Lamport timestamps used as sequence numbers.
-pub const D1: Printed = Printed(1 << 1);
+pub const D1: Defects = Defects(1 << 1);
 /// vcube-2018: a late REPLY counts for the next request.
-pub const D2: Printed = Printed(1 << 2);
+pub const D2: Defects = Defects(1 << 2);
 /// vcube-2018: permissions as a bare count, which a crash can push below zero.
-pub const D3: Printed = Printed(1 << 3);
+pub const D3: Defects = Defects(1 << 3);
 /// Both papers: the correct set shrinks before the permission is withdrawn.
-pub const D4: Printed = Printed(1 << 4);
+pub const D4: Defects = Defects(1 << 4);
 /// vcube-2018: one ACK clears one pending parent only.
-pub const D5: Printed = Printed(1 << 5);
+pub const D5: Defects = Defects(1 << 5);
 /// robust-2012: the clock is not advanced by a request.
-pub const D6: Printed = Printed(1 << 6);
+pub const D6: Defects = Defects(1 << 6);
 /// robust-2012: duplicates are keyed by the forwarder.
-pub const D7: Printed = Printed(1 << 7);
+pub const D7: Defects = Defects(1 << 7);
 /// robust-2012: "different" instead of "newer".
-pub const D8: Printed = Printed(1 << 8);
+pub const D8: Defects = Defects(1 << 8);
 /// robust-2012: the priority of the prose is reversed.
-pub const D9: Printed = Printed(1 << 9);
+pub const D9: Defects = Defects(1 << 9);
 
 /// Every defect of every paper, in order.
 pub fn all() -> impl Iterator<Item = &'static Defect> {

@@ -7,7 +7,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use kgate_core::{
-    Effect, Incarnation, Input, InputOf, Message, NodeId, Notice, Outbox, Phase, Printed, Protocol, Refusal,
+    Defects, Effect, Incarnation, Input, InputOf, Message, NodeId, Notice, Outbox, Phase, Protocol, Refusal,
     Setup, Span, Time, To,
 };
 
@@ -16,9 +16,9 @@ pub(crate) const INTERVAL: Span = Span::UNIT;
 pub(crate) const TIMEOUT: Span = Span(INTERVAL.0 / 64);
 
 /// What every process knows; `me` is filled in for each.
-pub(crate) fn setup(nodes: u32, permits: u32, printed: Printed) -> Setup {
-    let (detect_interval, detect_timeout, tolerate) = (INTERVAL, TIMEOUT, permits - 1);
-    Setup { detect_interval, detect_timeout, printed, tolerate, ..Setup::new(nodes, permits) }
+pub(crate) fn setup(nodes: u32, k: u32, printed: Defects) -> Setup {
+    let (detect_interval, detect_timeout, tolerate) = (INTERVAL, TIMEOUT, k - 1);
+    Setup { detect_interval, detect_timeout, printed, tolerate, ..Setup::new(nodes, k) }
 }
 
 /// When something happens, and after what else that happens then.
@@ -52,8 +52,8 @@ pub(crate) struct Net<P: Protocol> {
 }
 
 impl<P: Protocol> Net<P> {
-    pub(crate) fn new(nodes: u32, permits: u32, printed: Printed) -> Self {
-        Self::with(setup(nodes, permits, printed))
+    pub(crate) fn new(nodes: u32, k: u32, printed: Defects) -> Self {
+        Self::with(setup(nodes, k, printed))
     }
 
     /// With all that a setup can say; its `me` does not matter.
@@ -91,28 +91,28 @@ impl<P: Protocol> Net<P> {
         self.carry_out(me, out);
     }
 
-    /// A crashed process starts again with nothing, in that life.
-    pub(crate) fn return_in(&mut self, node: u32, life: u32) {
+    /// A crashed process starts again with nothing, in that incarnation.
+    pub(crate) fn return_in(&mut self, node: u32, incarnation: u32) {
         let me = NodeId(node);
         assert!(self.crashed.contains(&me), "{me} has not crashed");
         self.crashed.retain(|&crashed| crashed != me);
         let mut out = Outbox::new();
-        let setup = Setup { me, life: Incarnation(life), ..self.setup.clone() };
+        let setup = Setup { me, incarnation: Incarnation(incarnation), ..self.setup.clone() };
         self.nodes[me.index()] = P::start(&setup, None, &mut out);
         self.carry_out(me, out);
     }
 
     /// A clean stop: what it knows is put away, and it says and hears nothing until it is restarted. Whether it can.
-    pub(crate) fn park(&mut self, node: u32, change: impl FnOnce(&mut P::Durable)) -> bool {
-        let Some(mut parked) = self.nodes[node as usize].park() else { return false };
-        change(&mut parked);
-        self.stored.insert(NodeId(node), parked);
+    pub(crate) fn suspend(&mut self, node: u32, change: impl FnOnce(&mut P::Durable)) -> bool {
+        let Some(mut suspended) = self.nodes[node as usize].suspend() else { return false };
+        change(&mut suspended);
+        self.stored.insert(NodeId(node), suspended);
         self.crash(node);
         true
     }
 
-    /// It goes on where it was parked; what was put away is gone before it says anything.
-    pub(crate) fn unpark(&mut self, node: u32) {
+    /// It goes on where it was suspended; what was put away is gone before it says anything.
+    pub(crate) fn resume(&mut self, node: u32) {
         self.restart(node);
         self.stored.remove(&NodeId(node));
     }
@@ -170,17 +170,17 @@ impl<P: Protocol> Net<P> {
         }
     }
 
-    /// These are told that `of` takes part in that life.
-    pub(crate) fn tell_joined(&mut self, at: impl IntoIterator<Item = u32>, of: u32, life: u32) {
+    /// These are told that `of` takes part in that incarnation.
+    pub(crate) fn tell_joined(&mut self, at: impl IntoIterator<Item = u32>, of: u32, incarnation: u32) {
         for at in at {
-            self.input(at, Input::Joined(NodeId(of), Incarnation(life))).unwrap();
+            self.input(at, Input::Joined(NodeId(of), Incarnation(incarnation))).unwrap();
         }
     }
 
-    /// These are told that that life of `of` is over.
-    pub(crate) fn tell_gone(&mut self, at: impl IntoIterator<Item = u32>, of: u32, life: u32) {
+    /// These are told that that incarnation of `of` is over.
+    pub(crate) fn tell_gone(&mut self, at: impl IntoIterator<Item = u32>, of: u32, incarnation: u32) {
         for at in at {
-            self.input(at, Input::Crashed(NodeId(of), Incarnation(life))).unwrap();
+            self.input(at, Input::Crashed(NodeId(of), Incarnation(incarnation))).unwrap();
         }
     }
 

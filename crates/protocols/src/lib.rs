@@ -12,7 +12,7 @@
 //!
 //! Three more have ideas of their own: [`timer_free`] finds crashes by its requests and replies, [`tree_token`] passes tokens
 //! along a tree and comes back from crashes, [`stabilizing`] is right again after any corruption of memory and channels. [`slots`] is our own:
-//! numbered, fenced slots in strict order, with weights, changes of k and new lives.
+//! numbered, fenced slots in strict order, with weights, changes of k and new incarnations.
 //!
 //! Nothing here does I/O, reads a clock or draws a number; the crate is `no_std`.
 #![no_std]

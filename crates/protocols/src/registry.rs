@@ -7,7 +7,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use kgate_core::{Means, Printed, Protocol, Rules};
+use kgate_core::{Defects, Mechanism, Protocol, Rules};
 
 use crate::defects::{self, Defect};
 use crate::detect::{Heartbeat, HiAdsd, NoDetector, VCube};
@@ -33,7 +33,7 @@ pub struct Entry {
     pub detector: Option<&'static str>,
     /// Whether that detector talks to everybody and keeps something of everybody, in each process.
     pub all_to_all: bool,
-    /// Which crashes it bears.
+    /// Which crashes it tolerates.
     pub tolerates: &'static str,
     /// Messages an entry, detector aside.
     pub messages: &'static str,
@@ -47,22 +47,22 @@ pub struct Entry {
     pub network: Network,
     /// Whether its processes come back from a crash with what they had stored.
     pub recovers: bool,
-    /// Whether its processes come back from a crash with nothing, in a new life, of which everybody is told.
+    /// Whether its processes come back from a crash with nothing, in a new incarnation, of which everybody is told.
     pub returns: bool,
     /// Whether it recovers from transient faults, whatever they have left in memory and channels.
     pub heals: bool,
     /// Whether a client may ask again while it is inside.
     pub asks_inside: bool,
-    /// Whether it bears processes that stop for a time and messages that are late beyond any bound (its detector may not).
-    pub bears_delay: bool,
-    /// Whether it bears messages that are lost.
-    pub bears_loss: bool,
-    /// Whether it bears messages that arrive twice. All of today's do, repaired: answers name what they answer, permissions and ACKs are sets,
+    /// Whether it tolerates processes that stop for a time and messages that are late beyond any bound (its detector may not).
+    pub tolerates_delay: bool,
+    /// Whether it tolerates messages that are lost.
+    pub tolerates_loss: bool,
+    /// Whether it tolerates messages that arrive twice. All of today's do, repaired: answers name what they answer, permissions and ACKs are sets,
     /// tokens and asks carry their numbers, states their clocks.
-    pub bears_duplicates: bool,
+    pub tolerates_duplicates: bool,
     /// Whether it grants numbered slots: several at once, of a k that may change, and in ways that may be chosen ([`kgate_core::SlotOptions`]).
     pub slots: bool,
-    /// Whether it must be told how many crashes to bear.
+    /// Whether it must be told how many crashes to tolerate.
     pub told_to_tolerate: bool,
     crashes: Crashes,
 }
@@ -93,17 +93,17 @@ impl Network {
 enum Crashes {
     /// As long as a unit is left for each.
     LessThanPermits,
-    /// As long as anybody lives.
+    /// As long as anybody is alive.
     AllButOne,
     /// None: every process must take part.
     None,
 }
 
 impl Entry {
-    /// How many crashes it bears without leaving a live process waiting for ever.
-    pub fn bears(&self, nodes: u32, permits: u32) -> u32 {
+    /// How many crashes it tolerates without leaving a live process waiting for ever.
+    pub fn tolerates(&self, nodes: u32, k: u32) -> u32 {
         match self.crashes {
-            Crashes::LessThanPermits => permits - 1,
+            Crashes::LessThanPermits => k - 1,
             Crashes::AllButOne => nodes - 1,
             Crashes::None => 0,
         }
@@ -112,20 +112,20 @@ impl Entry {
 
 impl Entry {
     /// By what it excludes.
-    pub fn means(&self) -> Means {
+    pub fn means(&self) -> Mechanism {
         struct Ask;
         impl Visitor for Ask {
-            type Output = Means;
-            fn visit<M: Protocol, D: Protocol>(self) -> Means {
-                M::MEANS
+            type Output = Mechanism;
+            fn visit<M: Protocol, D: Protocol>(self) -> Mechanism {
+                M::MECHANISM
             }
         }
         visit(self, false, Ask)
     }
 
     /// Whether it grants in the order of the requests' stamps, if k is 1. vcube-2018, Lemma 7.3, claims it for any k; that is D10.
-    pub fn in_order(&self, permits: u32) -> bool {
-        permits == 1 && self.means() == Means::Permissions
+    pub fn in_order(&self, k: u32) -> bool {
+        k == 1 && self.means() == Mechanism::Permissions
     }
 }
 
@@ -169,9 +169,9 @@ pub const ENTRIES: &[Entry] = &[
         returns: false,
         heals: false,
         asks_inside: false,
-        bears_delay: true,
-        bears_loss: false,
-        bears_duplicates: true,
+        tolerates_delay: true,
+        tolerates_loss: false,
+        tolerates_duplicates: true,
         slots: false,
         told_to_tolerate: false,
         crashes: Crashes::LessThanPermits,
@@ -192,9 +192,9 @@ pub const ENTRIES: &[Entry] = &[
         returns: false,
         heals: false,
         asks_inside: false,
-        bears_delay: true,
-        bears_loss: false,
-        bears_duplicates: true,
+        tolerates_delay: true,
+        tolerates_loss: false,
+        tolerates_duplicates: true,
         slots: false,
         told_to_tolerate: false,
         crashes: Crashes::AllButOne,
@@ -215,9 +215,9 @@ pub const ENTRIES: &[Entry] = &[
         returns: false,
         heals: false,
         asks_inside: false,
-        bears_delay: true,
-        bears_loss: false,
-        bears_duplicates: true,
+        tolerates_delay: true,
+        tolerates_loss: false,
+        tolerates_duplicates: true,
         slots: false,
         told_to_tolerate: false,
         crashes: Crashes::AllButOne,
@@ -238,9 +238,9 @@ pub const ENTRIES: &[Entry] = &[
         returns: false,
         heals: false,
         asks_inside: false,
-        bears_delay: true,
-        bears_loss: false,
-        bears_duplicates: true,
+        tolerates_delay: true,
+        tolerates_loss: false,
+        tolerates_duplicates: true,
         slots: false,
         told_to_tolerate: false,
         crashes: Crashes::AllButOne,
@@ -261,9 +261,9 @@ pub const ENTRIES: &[Entry] = &[
         returns: false,
         heals: false,
         asks_inside: false,
-        bears_delay: false,
-        bears_loss: false,
-        bears_duplicates: true,
+        tolerates_delay: false,
+        tolerates_loss: false,
+        tolerates_duplicates: true,
         slots: false,
         told_to_tolerate: true,
         crashes: Crashes::LessThanPermits,
@@ -284,9 +284,9 @@ pub const ENTRIES: &[Entry] = &[
         returns: false,
         heals: false,
         asks_inside: true,
-        bears_delay: true,
-        bears_loss: false,
-        bears_duplicates: true,
+        tolerates_delay: true,
+        tolerates_loss: false,
+        tolerates_duplicates: true,
         slots: false,
         told_to_tolerate: false,
         crashes: Crashes::AllButOne,
@@ -307,9 +307,9 @@ pub const ENTRIES: &[Entry] = &[
         returns: false,
         heals: true,
         asks_inside: false,
-        bears_delay: true,
-        bears_loss: true,
-        bears_duplicates: true,
+        tolerates_delay: true,
+        tolerates_loss: true,
+        tolerates_duplicates: true,
         slots: false,
         told_to_tolerate: false,
         crashes: Crashes::None,
@@ -333,9 +333,9 @@ pub const ENTRIES: &[Entry] = &[
         returns: true,
         heals: false,
         asks_inside: true,
-        bears_delay: true,
-        bears_loss: true,
-        bears_duplicates: true,
+        tolerates_delay: true,
+        tolerates_loss: true,
+        tolerates_duplicates: true,
         slots: true,
         told_to_tolerate: false,
         crashes: Crashes::AllButOne,
@@ -370,7 +370,7 @@ pub fn entry(name: &str) -> Result<&'static Entry, UnknownName> {
 
 impl Entry {
     /// The switch that runs a defect of this system as printed.
-    pub fn as_printed(&self, id: &str) -> Result<Printed, UnknownName> {
+    pub fn as_printed(&self, id: &str) -> Result<Defects, UnknownName> {
         self.published_defects()
             .find(|defect| defect.id.eq_ignore_ascii_case(id))
             .map(|defect| defect.switch)

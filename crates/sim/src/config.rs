@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kgate_core::{Graph, Incarnation, Membership, NodeId, Printed, Setup, SlotOptions, Span};
+use kgate_core::{Defects, Graph, Incarnation, MembershipSource, NodeId, Setup, SlotOptions, Span};
 
 use crate::cost::{Cost, ReceiveCost, SendCost};
 use crate::disturbance::Disturbance;
@@ -35,13 +35,13 @@ pub enum Detector {
 /// What a protocol claims, as far as a run depends on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Claims {
-    /// How many crashes for good it bears; beyond, nobody is promised an answer.
-    pub bears: u32,
+    /// How many crashes for good it tolerates; beyond, nobody is promised an answer.
+    pub tolerates: u32,
     /// What its detector is like; none if it listens to no detector.
     pub detector: Option<Detector>,
     /// Whether its processes come back from a crash with what they had stored.
     pub recovers: bool,
-    /// Whether its processes come back from a crash with nothing, in a new life.
+    /// Whether its processes come back from a crash with nothing, in a new incarnation.
     pub returns: bool,
     /// Whether it grants numbered slots: several at once, to several clients of a process, of a k that may change.
     pub slots: bool,
@@ -49,12 +49,12 @@ pub struct Claims {
     pub heals: bool,
     /// Whether a client may ask again while it is inside.
     pub asks_inside: bool,
-    /// Whether it bears processes that stop for a time and messages that are late beyond any bound. A detector that goes by time does not.
-    pub bears_delay: bool,
-    /// Whether it bears messages that are lost.
-    pub bears_loss: bool,
-    /// Whether it bears messages that arrive twice.
-    pub bears_duplicates: bool,
+    /// Whether it tolerates processes that stop for a time and messages that are late beyond any bound. A detector that goes by time does not.
+    pub tolerates_delay: bool,
+    /// Whether it tolerates messages that are lost.
+    pub tolerates_loss: bool,
+    /// Whether it tolerates messages that arrive twice.
+    pub tolerates_duplicates: bool,
 }
 
 /// Whether the judges sit that look at messages and at what processes show: of permissions, of the order of entry, of tokens.
@@ -78,11 +78,11 @@ pub struct Config {
     /// n.
     pub nodes: u32,
     /// k.
-    pub permits: u32,
+    pub k: u32,
     /// What everything random comes from.
     pub seed: u64,
     /// Published defects to run as printed.
-    pub printed: Printed,
+    pub printed: Defects,
     /// What a message costs.
     pub cost: Cost,
     /// Who asks.
@@ -105,7 +105,7 @@ pub struct Config {
     pub transient: Transient,
     /// Pauses, partitions, loss and duplicates.
     pub disturbance: Disturbance,
-    /// How many crashes the protocol is told to bear, where it must know.
+    /// How many crashes the protocol is told to tolerate, where it must know.
     pub tolerate: u32,
     /// How often an idle process says something, where the protocol would else fall silent.
     pub refresh: Option<Span>,
@@ -139,11 +139,11 @@ pub enum ConfigError {
     TooFewNodes(u32),
     /// k is at least n.
     #[error(
-        "k = {permits} with n = {nodes}: each process holds one unit, so nothing is excluded; choose k below n"
+        "k = {k} with n = {nodes}: each process holds one unit, so nothing is excluded; choose k below n"
     )]
     NothingExcluded {
         /// k.
-        permits: u32,
+        k: u32,
         /// n.
         nodes: u32,
     },
@@ -242,7 +242,7 @@ pub enum ConfigError {
     )]
     NoRecovery,
     /// What is kept, for a process that comes back with nothing.
-    #[error("processes of this protocol come back with nothing, in a new life: leave out --down kept")]
+    #[error("processes of this protocol come back with nothing, in a new incarnation: leave out --down kept")]
     NothingKept,
     /// Nobody would know what was granted.
     #[error(
@@ -335,14 +335,14 @@ pub enum ConfigError {
     },
     /// As many crashes as units.
     #[error(
-        "--tolerate {tolerate} with k = {permits}: so many crashed processes could keep every unit for ever; choose at most {}",
-        permits.saturating_sub(1)
+        "--tolerate {tolerate} with k = {k}: so many crashed processes could keep every unit for ever; choose at most {}",
+        k.saturating_sub(1)
     )]
     Tolerate {
         /// f.
         tolerate: u32,
         /// k.
-        permits: u32,
+        k: u32,
     },
     /// A grid of another size.
     #[error("a grid of {clusters} x {size} processes with n = {nodes}: give -n {}", u64::from(*clusters) * u64::from(*size))]
@@ -424,13 +424,13 @@ pub enum ConfigError {
 impl Config {
     /// The setting of vcube-2018 section 8.1 with LOW load and no faults: t_s = t_r = 0.1, t_t = 0.8, hold 0.0002, think 0.1,
     /// 1000 t.u.; for a protocol that claims nothing.
-    pub fn new(nodes: u32, permits: u32) -> Self {
+    pub fn new(nodes: u32, k: u32) -> Self {
         let tenths = |count| Span(Span::UNIT.0 / 10).times(count);
         Self {
             nodes,
-            permits,
+            k,
             seed: 1,
-            printed: Printed::NONE,
+            printed: Defects::NONE,
             cost: Cost {
                 send: tenths(1),
                 latency: Latency::Constant(tenths(8)),
@@ -440,7 +440,7 @@ impl Config {
                 fifo: false,
             },
             load: Load {
-                requesters: permits,
+                requesters: k,
                 hold: Span(Span::UNIT.0 / 5000),
                 think: Think::Constant(tenths(1)),
                 ..Load::PLAIN
@@ -454,7 +454,7 @@ impl Config {
             down: Down::Lost,
             transient: Transient::default(),
             disturbance: Disturbance::default(),
-            tolerate: permits.saturating_sub(1),
+            tolerate: k.saturating_sub(1),
             refresh: None,
             slots: SlotOptions::default(),
             resizes: Vec::new(),
@@ -549,11 +549,11 @@ impl Config {
         if self.nodes < 2 {
             return Err(ConfigError::TooFewNodes(self.nodes));
         }
-        if self.permits == 0 {
+        if self.k == 0 {
             return Err(ConfigError::NoPermits);
         }
-        if self.permits >= self.nodes && !self.claims.slots {
-            return Err(ConfigError::NothingExcluded { permits: self.permits, nodes: self.nodes });
+        if self.k >= self.nodes && !self.claims.slots {
+            return Err(ConfigError::NothingExcluded { k: self.k, nodes: self.nodes });
         }
         if let Some(&node) = self.only.iter().find(|node| node.0 >= self.nodes) {
             return Err(ConfigError::RequesterIsNobody { node, nodes: self.nodes });
@@ -608,8 +608,8 @@ impl Config {
         if self.load.ask_inside && !claims.asks_inside {
             return Err(ConfigError::OneAtATime);
         }
-        if self.tolerate >= self.permits {
-            return Err(ConfigError::Tolerate { tolerate: self.tolerate, permits: self.permits });
+        if self.tolerate >= self.k {
+            return Err(ConfigError::Tolerate { tolerate: self.tolerate, k: self.k });
         }
         Ok(())
     }
@@ -633,7 +633,7 @@ impl Config {
         if let Some(&(at, k)) = self.resizes.iter().find(|(at, k)| *k == 0 || *at > duration) {
             return Err(ConfigError::Resize { k, at, duration });
         }
-        let most = self.resizes.iter().map(|resize| resize.1).chain([self.permits]).max().unwrap_or_default();
+        let most = self.resizes.iter().map(|resize| resize.1).chain([self.k]).max().unwrap_or_default();
         let most = self.most_at_once(most);
         if load.weight_max > most {
             return Err(ConfigError::TooHeavy { weight: load.weight_max, most });
@@ -660,25 +660,25 @@ impl Config {
         k.div_ceil(self.slots.lanes.max(1))
     }
 
-    /// Whether a new life begins with what others tell it, so that somebody must know.
+    /// Whether a new incarnation begins with what others tell it, so that somebody must know.
     pub(crate) fn somebody_must_stay(&self) -> bool {
-        self.claims.returns && self.slots.membership == Membership::Join
+        self.claims.returns && self.slots.membership == MembershipSource::Join
     }
 
     pub(crate) fn setup(&self, me: NodeId) -> Setup {
         Setup {
             me,
             nodes: self.nodes,
-            permits: self.permits,
+            k: self.k,
             detect_interval: self.detection.interval,
             detect_timeout: self.detection.timeout,
             printed: self.printed,
             tolerate: self.tolerate,
             refresh: self.refresh,
             graph: self.graph.clone(),
-            life: Incarnation::default(),
+            incarnation: Incarnation::default(),
             slots: self.slots,
-            founding: None,
+            initial_members: None,
         }
     }
 }

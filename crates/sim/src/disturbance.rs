@@ -5,10 +5,10 @@
 //! - A *pause* is a process that is stopped and goes on (SIGSTOP, a machine that swaps, a long collection of garbage): meanwhile nothing is handed
 //!   to it and neither its timers nor its client do anything; then all of that happens, in order.
 //! - A *partition* cuts some processes off from the others, both ways or one way. What would arrive across the cut arrives when it heals, as
-//!   from a link that sends again; for a protocol that bears loss it is lost.
+//!   from a link that sends again; for a protocol that tolerates loss it is lost.
 //! - *Loss* and *duplicates* befall each message of the mutex with a chance.
 //!
-//! Only what a protocol claims to bear may befall it ([`Claims`](crate::Claims)).
+//! Only what a protocol claims to tolerate may befall it ([`Claims`](crate::Claims)).
 
 use std::fmt;
 use std::str::FromStr;
@@ -76,8 +76,8 @@ impl Chance {
     const ALWAYS: u32 = 1_000_000;
 
     /// Whether it happens this time.
-    pub(crate) fn happens(self, dice: &mut Rng) -> bool {
-        self > Self::NEVER && dice.below(u64::from(Self::ALWAYS)) < u64::from(self.0)
+    pub(crate) fn happens(self, rng: &mut Rng) -> bool {
+        self > Self::NEVER && rng.below(u64::from(Self::ALWAYS)) < u64::from(self.0)
     }
 }
 
@@ -101,17 +101,17 @@ impl Disturbance {
     pub(crate) fn check(&self, config: &Config) -> Result<(), ConfigError> {
         let claims = &config.claims;
         if !self.pauses.is_empty() || !self.partitions.is_empty() {
-            if !claims.bears_delay {
+            if !claims.tolerates_delay {
                 return Err(ConfigError::DelayNotBorne);
             }
             if config.own_detector().is_some() {
                 return Err(ConfigError::WouldSuspect);
             }
         }
-        if self.loss > Chance::NEVER && !claims.bears_loss {
+        if self.loss > Chance::NEVER && !claims.tolerates_loss {
             return Err(ConfigError::LossNotBorne);
         }
-        if self.duplicates > Chance::NEVER && !claims.bears_duplicates {
+        if self.duplicates > Chance::NEVER && !claims.tolerates_duplicates {
             return Err(ConfigError::DuplicatesNotBorne);
         }
         self.check_times(config)

@@ -3,7 +3,7 @@
 //! A crash acts after everything else that is scheduled at its instant (robust-2012's totals come out exactly so). What has
 //! not left the send queue of a process by then is never sent.
 //!
-//! Where a new life begins with what others tell it, nothing drawn befalls the last process, so that somebody always knows.
+//! Where a new incarnation begins with what others tell it, nothing drawn befalls the last process, so that somebody always knows.
 
 use std::collections::BTreeMap;
 

@@ -82,7 +82,7 @@ impl Latency {
             Self::Grid(grid) => grid.between(seed, from, to),
             Self::Constant(span) => span,
             Self::Uniform(least, most) => Span(rng.within(least.0, most.0)),
-            // Rounded to a whole nanosecond; the tail ends at 37 times the mean, where the dice have no finer steps.
+            // Rounded to a whole nanosecond; the tail ends at 37 times the mean, where the rng have no finer steps.
             Self::Exponential(mean) => Span((-rng.unit().ln() * mean.0 as f64) as u64),
         }
     }

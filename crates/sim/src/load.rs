@@ -48,10 +48,10 @@ impl Load {
     };
 
     /// How long after the time of the first request a client asks for the first time.
-    pub(crate) fn first_pause(&self, dice: &mut Rng) -> Span {
+    pub(crate) fn first_pause(&self, rng: &mut Rng) -> Span {
         match self.think {
             Think::Constant(_) => Span::ZERO,
-            drawn @ Think::Gaussian { .. } => drawn.draw(dice),
+            drawn @ Think::Gaussian { .. } => drawn.draw(rng),
         }
     }
 

@@ -38,7 +38,7 @@ fn estimate<M: Protocol, D: Protocol>(config: &Config) -> u128 {
     let order = if config.cost.fifo { 2 * 48 } else { 0 };
     let asking = match &config.graph {
         // Neighbours talk to neighbours, of a token each at most.
-        Some(graph) => 2 * graph.edges() as u128 * u128::from(config.permits) * (message + order),
+        Some(graph) => 2 * graph.edges() as u128 * u128::from(config.k) * (message + order),
         None => requesters * nodes * (message + order) + requesters * nodes / 8,
     };
     let detector = match config.own_detector() {

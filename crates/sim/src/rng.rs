@@ -1,4 +1,4 @@
-//! The dice: one small generator that we own, so that a seed means the same run for ever.
+//! The rng: one small generator that we own, so that a seed means the same run for ever.
 //!
 //! xoshiro256** (Blackman and Vigna 2018), seeded by SplitMix64. Each subsystem forks its own stream, so that drawing more
 //! in one does not change what another draws.

@@ -1,6 +1,6 @@
 //! Broadcast: what a live source broadcasts reaches everybody alive, once, and nothing else is delivered.
 //!
-//! - *Validity*: if a process that lives broadcasts m, every process that lives delivers m (vcube-2018 section 6, Lemma 6.1; robust-2012
+//! - *Validity*: if a process that is alive broadcasts m, every process that is alive delivers m (vcube-2018 section 6, Lemma 6.1; robust-2012
 //!   section 3.2).
 //! - *Integrity*: m is delivered only if it was broadcast (no creation), and once by each process (no duplication): Lemma 6.2.
 //! - *Termination*: the source learns that its broadcast has ended, so that it can start its next (Algorithm 6.1 line 5).

@@ -29,7 +29,7 @@ pub struct Loss {
     pub at: Time,
     /// When the last live process knew of it, if all do.
     pub known_at: Option<Time>,
-    /// Who lives and does not know of it.
+    /// Who incarnations and does not know of it.
     pub unaware: Vec<NodeId>,
 }
 
@@ -74,12 +74,12 @@ impl Accuracy {
     pub const NAME: &'static str = "nobody live is suspected";
 
     /// `by` suspects `whom`.
-    pub fn suspected(by: NodeId, whom: NodeId, lives: bool, now: Time) -> Option<Violation> {
-        lives.then(|| Violation {
+    pub fn suspected(by: NodeId, whom: NodeId, incarnations: bool, now: Time) -> Option<Violation> {
+        incarnations.then(|| Violation {
             property: Self::NAME,
             at_ns: now,
             nodes: vec![by, whom],
-            text: format!("{by} suspects {whom}, which lives"),
+            text: format!("{by} suspects {whom}, which is alive"),
         })
     }
 }

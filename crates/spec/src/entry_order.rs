@@ -2,10 +2,10 @@
 //!
 //! Source: Ricart and Agrawala 1981. vcube-2018, Lemma 7.3, claims it for any k, which is false for k >= 2 (D10): there the later of two
 //! requests may collect all but k-1 permissions first. So the judge speaks for k = 1 alone, and for protocols that exclude by
-//! permissions (`Means::Permissions`): a queue in a tree serves in the order of arrival.
+//! permissions (`Mechanism::Permissions`): a queue in a tree serves in the order of arrival.
 //!
 //! Why it holds, crashes and withdrawals included. Let p go in with stamp s, and q later with a smaller stamp t. With k = 1, p had q's
-//! permission for s, or knew q to have crashed; but q lives, since it goes in later, and news of crashes are right. When q permitted s,
+//! permission for s, or knew q to have crashed; but q is alive, since it goes in later, and news of crashes are right. When q permitted s,
 //! it either had asked with t already: then t came first, and q would have put p off until it had come out or given up, that is, not gone
 //! in later. Or it asked with t afterwards: then its clock had passed s, and t is greater. A crash only removes one who could go in; who
 //! gives up never goes in. So no crash and no withdrawal can turn the order around.

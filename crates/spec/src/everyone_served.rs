@@ -1,4 +1,4 @@
-//! Liveness: every request of a process that lives is granted in the end (vcube-2018 section 7.4, Lemma 7.2): no starvation once all
+//! Liveness: every request of a process that is alive is granted in the end (vcube-2018 section 7.4, Lemma 7.2): no starvation once all
 //! faults are over. One is starved though others are served; if *nobody* can be served, it is a [deadlock](crate::NoDeadlock) besides.
 //!
 //! Judged on a run that was given time to end: no new requests, holders release, faults are over. A request that

@@ -2,7 +2,7 @@
 //!
 //! It reads the lines of a [`trace`](crate::trace), from the simulator or from anybody who writes that format, and knows no
 //! protocol: who asked, who went in with which slots and fence, who came out, who crashed and came back. A client that waits
-//! when its process crashes waits on if the process comes back, unless that is a new life; one that is inside is gone. Between a transient fault
+//! when its process crashes waits on if the process comes back, unless that is a new incarnation; one that is inside is gone. Between a transient fault
 //! and the line that says that the run has recovered from it, safety is not judged. Where k changes, it is the greatest that any process up
 //! has heard of.
 
@@ -35,7 +35,7 @@ pub struct Verdict {
     pub max_inside: usize,
     /// Whether k were ever inside at once: if not, little was shown.
     pub k_inside_seen: bool,
-    /// Who still waits at the end and lives.
+    /// Who still waits at the end and incarnations.
     pub waiting: Vec<NodeId>,
     /// What was not correct.
     pub violations: Vec<Violation>,
@@ -132,7 +132,7 @@ enum What {
     Crash,
     Restart {
         #[serde(default)]
-        life: Option<u32>,
+        incarnation: Option<u32>,
     },
     Fault,
     Recovered,
@@ -224,9 +224,9 @@ impl Oracle {
                 self.down.insert(node);
                 self.believe();
             }
-            What::Restart { life } => {
+            What::Restart { incarnation } => {
                 self.down.remove(&node);
-                if life.is_some() {
+                if incarnation.is_some() {
                     self.served.end(node);
                     self.weights.remove(&node);
                     self.resized.remove(&node);
@@ -421,7 +421,7 @@ mod tests {
         assert_eq!(properties(&course(IN, &first)), [""; 0]);
     }
 
-    /// Several grants at once, weights, a k that changes and a new life: a right history, and the planted bugs of each.
+    /// Several grants at once, weights, a k that changes and a new incarnation: a right history, and the planted bugs of each.
     #[test]
     fn numbered_slots() {
         let ask = |weight: u32| format!("\"acquire\",\"weight\":{weight}");
@@ -443,8 +443,8 @@ mod tests {
         let twice = [(0, ask(1)), (0, ask(1)), (0, enter(1, "[0]")), (0, enter(2, "[0]"))];
         assert_eq!(course(&twice), [AtMostK::NAME, SlotFences::NAME]);
         assert_eq!(course(&[(0, ask(1)), (0, enter(1, "[0]")), (0, out(2))]), [NOTHING_FROM_NOTHING]);
-        let life = || "\"restart\",\"life\":1".to_owned();
-        let gone = [(0, ask(1)), (0, "\"crash\"".into()), (0, life()), (0, ask(2)), (0, resize(2))];
+        let incarnation = || "\"restart\",\"incarnation\":1".to_owned();
+        let gone = [(0, ask(1)), (0, "\"crash\"".into()), (0, incarnation()), (0, ask(2)), (0, resize(2))];
         assert_eq!(
             course(&[&gone[..], &[(0, enter(1, "[0,1]"))]].concat()),
             [""; 0],

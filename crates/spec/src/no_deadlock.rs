@@ -9,7 +9,7 @@
 //! starvation only of a run that was given time to end, where both come to the same.
 //!
 //! Not judged: a livelock, in which something is always under way; units that stay idle while fewer than k are inside; runs with more
-//! crashes than the protocol claims to bear, which the driver leaves out.
+//! crashes than the protocol claims to tolerate, which the driver leaves out.
 
 use kgate_core::{NodeId, Time};
 

@@ -85,7 +85,7 @@ pub enum Step {
         /// Who learns.
         node: NodeId,
         /// The new k.
-        permits: u32,
+        k: u32,
     },
 }
 
@@ -124,7 +124,7 @@ impl fmt::Display for Step {
             Self::Restart(node) => write!(f, "{node} is back"),
             Self::Tell { node, of } => write!(f, "{node} learns that {of} has crashed"),
             Self::Welcome { node, of } => write!(f, "{node} learns that {of} is back"),
-            Self::Resize { node, permits } => write!(f, "{node} sets k to {permits}"),
+            Self::Resize { node, k } => write!(f, "{node} sets k to {k}"),
         }
     }
 }
@@ -162,7 +162,7 @@ fn parse(text: &str) -> Option<Step> {
         [node, "is", "back"] => Step::Restart(id(node)?),
         [node, "learns", "that", of, "has", "crashed"] => Step::Tell { node: id(node)?, of: id(of)? },
         [node, "learns", "that", of, "is", "back"] => Step::Welcome { node: id(node)?, of: id(of)? },
-        [node, "sets", "k", "to", k] => Step::Resize { node: id(node)?, permits: k.parse().ok()? },
+        [node, "sets", "k", "to", k] => Step::Resize { node: id(node)?, k: k.parse().ok()? },
         [from, "->", to, kind, ref rest @ ..] => message(id(from)?, id(to.strip_suffix(':')?)?, kind, rest)?,
         _ => return None,
     })

@@ -76,7 +76,7 @@ pub enum What {
     Crash,
     Restart {
         #[serde(default)]
-        life: Option<u32>,
+        incarnation: Option<u32>,
     },
     Fault,
     Recovered,
@@ -295,7 +295,7 @@ mod tests {
             Event::Lost { kind, from, message },
             Event::Doubled { kind, to, message },
             Event::Crash,
-            Event::Restart { life: Some(1) },
+            Event::Restart { incarnation: Some(1) },
             Event::Fault,
             Event::Recovered,
             Event::Pause,

@@ -103,9 +103,9 @@ pub enum Event<'a> {
     Crash,
     /// The process starts again.
     Restart {
-        /// Its number, if it is a new life that begins with nothing: whoever waited here is gone.
+        /// Its number, if it is a new incarnation that begins with nothing: whoever waited here is gone.
         #[serde(skip_serializing_if = "Option::is_none")]
-        life: Option<u32>,
+        incarnation: Option<u32>,
     },
     /// The process's memory becomes anything.
     Fault,

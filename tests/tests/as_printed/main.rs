@@ -10,18 +10,18 @@ use kgate_sim::{Latency, Report};
 use kgate_tests::{Case, claims_of, t};
 
 /// A small system in which everybody asks.
-fn small(protocol: &str, nodes: u32, permits: u32) -> Case {
+fn small(protocol: &str, nodes: u32, k: u32) -> Case {
     let mut case = Case::vcube_2018(protocol, nodes).high();
-    case.config.permits = permits;
-    case.config.tolerate = permits - 1;
-    case.config.claims = claims_of(case.entry, nodes, permits);
+    case.config.k = k;
+    case.config.tolerate = k - 1;
+    case.config.claims = claims_of(case.entry, nodes, k);
     case.config.duration = t("60");
     case
 }
 
 /// The same with messages that overtake each other, a longer stay, and one crash that is soon known.
-fn rough(protocol: &str, nodes: u32, permits: u32, hold: &str, crashes: u32) -> Case {
-    let mut case = small(protocol, nodes, permits);
+fn rough(protocol: &str, nodes: u32, k: u32, hold: &str, crashes: u32) -> Case {
+    let mut case = small(protocol, nodes, k);
     case.config.cost.latency = Latency::Uniform(t("0.1"), t("2"));
     case.config.load.hold = t(hold);
     case.config.random_crashes = crashes;
@@ -33,8 +33,8 @@ fn rough(protocol: &str, nodes: u32, permits: u32, hold: &str, crashes: u32) -> 
 }
 
 /// The same with crashes that are known later.
-fn known_late(protocol: &str, nodes: u32, permits: u32, hold: &str, crashes: u32) -> Case {
-    let mut case = rough(protocol, nodes, permits, hold, crashes);
+fn known_late(protocol: &str, nodes: u32, k: u32, hold: &str, crashes: u32) -> Case {
+    let mut case = rough(protocol, nodes, k, hold, crashes);
     case.config.detection.oracle = Some(t("5"));
     case
 }

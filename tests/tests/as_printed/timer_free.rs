@@ -7,8 +7,8 @@ use kgate_tests::{Case, t};
 use super::{LIVENESS, SAFETY, found, rough, small};
 
 /// Clusters, fast inside and slow between; nothing waits in a queue.
-fn grid(clusters: u32, size: u32, permits: u32) -> Case {
-    let mut case = small("timer-free", clusters * size, permits);
+fn grid(clusters: u32, size: u32, k: u32) -> Case {
+    let mut case = small("timer-free", clusters * size, k);
     let shape = format!("grid={clusters}x{size},intra=0.01..0.05,inter=0.4..0.9");
     case.config.cost.latency = shape.parse::<Latency>().expect("a latency");
     case.config.cost.send = Span::ZERO;

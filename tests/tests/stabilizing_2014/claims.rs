@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kgate_check::rules::space::{enabled, setups};
-use kgate_core::{Graph, NodeId, Printed, Rules, Setup};
+use kgate_core::{Defects, Graph, NodeId, Rules, Setup};
 use kgate_protocols::stabilizing::defects::C14;
 use kgate_protocols::stabilizing::{Exclusion, Phase, State};
 use kgate_protocols::topology::graphs::Shape;
@@ -19,18 +19,18 @@ use crate::{graph, properties, run, shaped};
 #[test]
 fn a_caterpillar_breaks_the_published_bound() {
     println!("| graph | n | l | published bound | measured rounds | waves |");
-    for (permits, sizes) in [(1, [12, 16, 20, 24]), (2, [14, 18, 22, 26])] {
+    for (k, sizes) in [(1, [12, 16, 20, 24]), (2, [14, 18, 22, 26])] {
         let mut before = None;
         for nodes in sizes {
-            let (bound, rounds, waves) = measured(Shape::Caterpillar, nodes, permits);
+            let (bound, rounds, waves) = measured(Shape::Caterpillar, nodes, k);
             if let Some(before) = before {
                 assert!(rounds > 3 * before, "n + 4 is 2 deeper: about 4 times as long");
             }
             before = Some(rounds);
             let depth = nodes / 2;
-            assert!(waves * u64::from(permits) >= 1 << (depth - 2), "n = {nodes}: {waves} waves");
+            assert!(waves * u64::from(k) >= 1 << (depth - 2), "n = {nodes}: {waves} waves");
             if nodes >= 20 {
-                assert!(rounds > bound, "n = {nodes}, l = {permits}: {rounds} <= {bound}");
+                assert!(rounds > bound, "n = {nodes}, l = {k}: {rounds} <= {bound}");
             }
         }
     }
@@ -41,37 +41,37 @@ fn a_caterpillar_breaks_the_published_bound() {
 #[test]
 fn complete_graphs_break_the_published_bound() {
     println!("| graph | n | l | published bound | everybody in the tree | in the tree for good | waves |");
-    for permits in [1, 2, 4] {
+    for k in [1, 2, 4] {
         let mut factor = 0.0;
         for nodes in [8, 16, 32, 64] {
             let graph = shaped(Shape::Complete, nodes, 1);
-            let bound = published_bound(&graph, permits);
-            let mut run = Run::<Exclusion>::new(&synchronous(&graph, permits)).expect("a run");
+            let bound = published_bound(&graph, k);
+            let mut run = Run::<Exclusion>::new(&synchronous(&graph, k)).expect("a run");
             while !settled(&run, &graph) && run.step() {}
             let (first, rounds) = (run.stabilized_at_round().expect("before"), run.rounds());
-            println!("| complete | {nodes} | {permits} | {bound} | {first} | {rounds} | {} |", run.waves());
+            println!("| complete | {nodes} | {k} | {bound} | {first} | {rounds} | {} |", run.waves());
             let now = rounds as f64 / bound as f64;
-            assert!(now > factor, "n = {nodes}, l = {permits}: {now} times the bound, {factor} before");
+            assert!(now > factor, "n = {nodes}, l = {k}: {now} times the bound, {factor} before");
             factor = now;
         }
-        assert!(factor > 1.0, "l = {permits}: within the bound");
+        assert!(factor > 1.0, "l = {k}: within the bound");
     }
 }
 
 /// The published bound, and the rounds and waves until INC with everybody in the tree.
-fn measured(shape: Shape, nodes: u32, permits: u32) -> (u64, u64, u64) {
+fn measured(shape: Shape, nodes: u32, k: u32) -> (u64, u64, u64) {
     let graph = shaped(shape, nodes, 1);
-    let bound = published_bound(&graph, permits);
-    let mut run = Run::<Exclusion>::new(&synchronous(&graph, permits)).expect("a run");
+    let bound = published_bound(&graph, k);
+    let mut run = Run::<Exclusion>::new(&synchronous(&graph, k)).expect("a run");
     while run.stabilized_at_round().is_none() && run.step() {}
     let rounds = run.stabilized_at_round().expect("stable at last");
-    println!("| {shape} | {nodes} | {permits} | {bound} | {rounds} | {} |", run.waves());
+    println!("| {shape} | {nodes} | {k} | {bound} | {rounds} | {} |", run.waves());
     (bound, rounds, run.waves())
 }
 
-/// From a clean start under the synchronous daemon: no dice, and nobody is slow.
-fn synchronous(graph: &Arc<Graph>, permits: u32) -> StateConfig {
-    let config = StateConfig::new(Arc::clone(graph), permits, 1);
+/// From a clean start under the synchronous daemon: no rng, and nobody is slow.
+fn synchronous(graph: &Arc<Graph>, k: u32) -> StateConfig {
+    let config = StateConfig::new(Arc::clone(graph), k, 1);
     StateConfig { daemon: Daemon::Synchronous, start: Start::Clean, steps: Some(50_000), ..config }
 }
 
@@ -128,11 +128,11 @@ fn theorem_4_2_needs_c14() {
 /// On the same network, from a clean start, with C14: no daemon that moves one process at a time gets more than l tokens.
 #[test]
 fn theorem_4_2_holds_with_c14() {
-    for permits in [2, 3] {
-        let (states, tokens) = reached(&cut_off(), permits, Printed::NONE);
-        println!("l = {permits}: {states} configurations from a clean start, at most {tokens} tokens");
-        assert_eq!(tokens, permits);
-        assert!(reached(&cut_off(), permits, C14).1 > permits);
+    for k in [2, 3] {
+        let (states, tokens) = reached(&cut_off(), k, Defects::NONE);
+        println!("l = {k}: {states} configurations from a clean start, at most {tokens} tokens");
+        assert_eq!(tokens, k);
+        assert!(reached(&cut_off(), k, C14).1 > k);
     }
 }
 
@@ -151,7 +151,7 @@ fn play(setups: &[Setup], states: &mut [State], steps: &str) {
 }
 
 /// How many configurations a central daemon can reach from a clean start, and the most tokens in one of them.
-fn reached(graph: &Arc<Graph>, permits: u32, printed: Printed) -> (usize, u32) {
+fn reached(graph: &Arc<Graph>, k: u32, printed: Defects) -> (usize, u32) {
     let key = |states: &[State]| -> Vec<_> {
         let phase = |phase| match phase {
             Phase::Clean => (0, 0),
@@ -164,7 +164,7 @@ fn reached(graph: &Arc<Graph>, permits: u32, printed: Printed) -> (usize, u32) {
         };
         states.iter().map(|state| (phase(state.phase), state.sent, state.parent, state.level)).collect()
     };
-    let setups = setups(graph, permits, printed);
+    let setups = setups(graph, k, printed);
     let clean: Vec<State> = setups.iter().map(Exclusion::clean).collect();
     let mut seen = BTreeSet::from([key(&clean)]);
     let (mut open, mut most) = (vec![clean], 0);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kgate_check::rules::Space;
 use kgate_check::rules::laws::{fair_circle, rounds_until, terminal};
-use kgate_core::{Graph, Printed};
+use kgate_core::{Defects, Graph};
 use kgate_protocols::stabilizing::Exclusion;
 
 use crate::{graph, space};
@@ -21,9 +21,9 @@ pub(crate) fn small() -> [(&'static str, Arc<Graph>); 4] {
 
 fn each(check: impl Fn(&str, &Space<Exclusion>)) {
     for (name, graph) in small() {
-        for permits in 1..=3 {
-            let space = space(&graph, permits, Printed::NONE);
-            check(&format!("{name}, l = {permits}, {} configurations", space.size()), &space);
+        for k in 1..=3 {
+            let space = space(&graph, k, Defects::NONE);
+            check(&format!("{name}, l = {k}, {} configurations", space.size()), &space);
         }
     }
 }
@@ -47,16 +47,12 @@ fn normal_within_n_rounds() {
 #[test]
 fn at_most_l_tokens_after_a_start() {
     each(|name, space| {
-        let permits = space.setups[0].permits;
+        let k = space.setups[0].k;
         let starts: Vec<usize> = (0..space.size()).filter(|&at| space.surveys[at].start).collect();
-        assert!(starts.iter().all(|&at| space.surveys[at].tokens == permits), "{name}: Remark 4.1");
+        assert!(starts.iter().all(|&at| space.surveys[at].tokens == k), "{name}: Remark 4.1");
         for at in space.reachable(starts) {
             let survey = space.surveys[at];
-            assert!(
-                survey.tokens <= permits && survey.privileged <= permits,
-                "{name}: {:?}",
-                space.states(at)
-            );
+            assert!(survey.tokens <= k && survey.privileged <= k, "{name}: {:?}", space.states(at));
         }
     });
 }

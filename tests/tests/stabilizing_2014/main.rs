@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use kgate_check::Limits;
 use kgate_check::rules::Space;
-use kgate_core::{Graph, NodeId, Printed};
+use kgate_core::{Defects, Graph, NodeId};
 use kgate_protocols::stabilizing::Exclusion;
 use kgate_protocols::topology::graphs::Shape;
 use kgate_sim::{Rng, StateConfig, StateReport, run_rules};
@@ -28,8 +28,8 @@ fn graph(nodes: u32, edges: &[(u32, u32)], root: u32) -> Arc<Graph> {
 }
 
 /// Every configuration of it.
-fn space(graph: &Arc<Graph>, permits: u32, printed: Printed) -> Space<Exclusion> {
-    Space::new(graph, permits, printed, Limits::default()).expect("small enough")
+fn space(graph: &Arc<Graph>, k: u32, printed: Defects) -> Space<Exclusion> {
+    Space::new(graph, k, printed, Limits::default()).expect("small enough")
 }
 
 /// The network of this shape with the root at p0, as on the command line; a random one is drawn from `seed`.

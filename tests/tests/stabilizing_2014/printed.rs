@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kgate_check::rules::Space;
 use kgate_check::rules::laws::{fair_circle, terminal};
-use kgate_core::{Graph, Printed};
+use kgate_core::{Defects, Graph};
 use kgate_protocols::stabilizing::Exclusion;
 use kgate_protocols::stabilizing::defects::{self, C1, C3, C5, C6, C7, C8, C9, C10, C11, C14};
 use kgate_protocols::topology::graphs::Shape;
@@ -14,10 +14,10 @@ use kgate_sim::{Daemon, Start, StateConfig};
 use crate::{graph, properties, run, shaped, space};
 
 /// A terminal configuration is reached from a clean start under every fair daemon; with the correction never.
-fn deadlocks_from_a_clean_start(graph: &Arc<Graph>, permits: u32, printed: Printed) {
+fn deadlocks_from_a_clean_start(graph: &Arc<Graph>, k: u32, printed: Defects) {
     for daemon in [Daemon::Synchronous, Daemon::Central, Daemon::Distributed] {
         for seed in 1..=20 {
-            let mut config = StateConfig::new(Arc::clone(graph), permits, seed);
+            let mut config = StateConfig::new(Arc::clone(graph), k, seed);
             (config.start, config.daemon, config.rounds) = (Start::Clean, daemon, 300);
             assert_eq!(properties(&run(&config)), [""; 0], "corrected, {daemon}, seed {seed}");
             config.printed = printed;
@@ -40,16 +40,15 @@ fn c1_a_neighbour_that_is_no_child() {
 #[test]
 fn c7_a_token_that_nobody_takes() {
     let star = shaped(Shape::Star, 3, 1);
-    for permits in 1..=2 {
-        assert!(terminal(&space(&star, permits, C7)).is_some());
+    for k in 1..=2 {
+        assert!(terminal(&space(&star, k, C7)).is_some());
         let seeds = (1..=300).filter(|&seed| {
-            let mut config =
-                StateConfig { rounds: 100, ..StateConfig::new(Arc::clone(&star), permits, seed) };
+            let mut config = StateConfig { rounds: 100, ..StateConfig::new(Arc::clone(&star), k, seed) };
             assert_eq!(properties(&run(&config)), [""; 0], "corrected, seed {seed}");
             config.printed = C7;
             run(&config).terminal
         });
-        assert!(seeds.count() > 0, "l = {permits}");
+        assert!(seeds.count() > 0, "l = {k}");
     }
 }
 
@@ -62,7 +61,7 @@ fn c8_the_tok_of_another_token() {
         space.reachable([space.clean()]).into_iter().find(|&at| space.enabled(at) == 0)
     };
     assert!(stuck(&printed).is_some());
-    assert!(stuck(&space(&triangle, 2, Printed::NONE)).is_none());
+    assert!(stuck(&space(&triangle, 2, Defects::NONE)).is_none());
     let mut config = StateConfig::new(triangle, 2, 1);
     (config.start, config.printed) = (Start::Clean, C8);
     assert!((1..=50).any(|seed| run(&StateConfig { seed, ..config.clone() }).terminal));
@@ -83,7 +82,7 @@ fn c3_and_c5_actions_that_do_nothing() {
     for printed in [C3, C5] {
         assert!(fair_circle(&space(&pair, 1, printed), |_, edge| edge.privileged == 0).is_some());
     }
-    assert!(fair_circle(&space(&pair, 1, Printed::NONE), |_, edge| edge.privileged == 0).is_none());
+    assert!(fair_circle(&space(&pair, 1, Defects::NONE), |_, edge| edge.privileged == 0).is_none());
 }
 
 /// C6 (D is the diameter): where a token's way is longer than that, whoever comes after is never reached.
@@ -137,6 +136,6 @@ fn every_switch_has_a_story() {
     assert_eq!(defects::ALL.map(|defect| defect.switch), switches);
     for defect in defects::ALL {
         let number: u32 = defect.id[1..].parse().expect("a number");
-        assert_eq!(defect.switch, Printed(1 << (48 + number)), "{}", defect.id);
+        assert_eq!(defect.switch, Defects(1 << (48 + number)), "{}", defect.id);
     }
 }

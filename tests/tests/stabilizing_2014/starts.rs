@@ -31,7 +31,7 @@ fn drawn(seed: u64) -> StateConfig {
     let graph = shaped(shape, nodes, seed).with_root(NodeId(below(nodes))).expect("a root");
     let mut config = StateConfig::new(Arc::new(graph), 1 + below(5), seed);
     config.daemon = [Daemon::Synchronous, Daemon::Central, Daemon::Distributed][below(3) as usize];
-    config.graph_name = format!("{shape}, n = {nodes}, l = {}, {}", config.permits, config.daemon);
+    config.graph_name = format!("{shape}, n = {nodes}, l = {}, {}", config.k, config.daemon);
     config
 }
 
@@ -89,7 +89,7 @@ fn everybody_is_served_within_the_wave_bound() {
         let mut run = Run::<Exclusion>::new(&config).expect("a run");
         while !settled(&run, &graph) && run.rounds() < 6000 && run.step() {}
         let tree = parents(run.states());
-        let bound = waves_to_serve(&tree, config.permits);
+        let bound = waves_to_serve(&tree, config.k);
         if !settled(&run, &graph) || bound > 60 {
             continue;
         }

@@ -1,4 +1,4 @@
-//! The one place that knows what a node's configuration looks like, and by which times it lives.
+//! The one place that knows what a node's configuration looks like, and by which times it is alive.
 
 use std::path::Path;
 
@@ -70,7 +70,7 @@ impl Timing {
 
 /// How long a node that takes silence for death waits for an answer.
 const DETECT_MS: u64 = 1_500;
-/// The longest silence that it surely bears, on a busy machine.
+/// The longest silence that it surely tolerates, on a busy machine.
 pub(crate) const CRASH_STOP_SILENCE_MS: u64 = 400;
 
 /// Where the clients of a node ask it over TCP, in its namespace.

@@ -141,7 +141,7 @@ impl Nodes {
 pub(crate) struct Client {
     node: u32,
     kind: &'static str,
-    life: u32,
+    incarnation: u32,
     process: Child,
 }
 
@@ -161,16 +161,16 @@ impl Clients {
             for kind in worker::KINDS {
                 let process =
                     clients.command(network, node, kind, 0)?.spawn().context("cannot start a client")?;
-                clients.all.push(Client { node, kind, life: 0, process });
+                clients.all.push(Client { node, kind, incarnation: 0, process });
             }
         }
         Ok(clients)
     }
 
-    fn command(&self, network: &Network, node: u32, kind: &str, life: u32) -> Result<Command> {
+    fn command(&self, network: &Network, node: u32, kind: &str, incarnation: u32) -> Result<Command> {
         let mut command = network.command(node, &std::env::current_exe()?);
         command.args(["chaos", "worker"]).arg(&self.run);
-        command.args([&node.to_string(), kind, &life.to_string()]);
+        command.args([&node.to_string(), kind, &incarnation.to_string()]);
         command.env(RATE, self.clock_ppm[node as usize].to_string());
         command.stderr(File::options().create(true).append(true).open(self.run.join("workers.log"))?);
         Ok(command)
@@ -196,7 +196,7 @@ impl Clients {
         for place in 0..self.all.len() {
             let client = &mut self.all[place];
             let Some(status) = client.process.try_wait()? else { continue };
-            let (node, kind, life) = (client.node, client.kind, client.life + 1);
+            let (node, kind, incarnation) = (client.node, client.kind, client.incarnation + 1);
             let words = || fs::read_to_string(self.run.join("workers.log")).unwrap_or_default();
             anyhow::ensure!(
                 killed.contains(&client.process.id()),
@@ -204,8 +204,8 @@ impl Clients {
                 words()
             );
             let process =
-                self.command(network, node, kind, life)?.spawn().context("cannot start a client")?;
-            self.all[place] = Client { node, kind, life, process };
+                self.command(network, node, kind, incarnation)?.spawn().context("cannot start a client")?;
+            self.all[place] = Client { node, kind, incarnation, process };
         }
         Ok(())
     }

@@ -17,7 +17,7 @@ pub(crate) struct Options {
     /// How many.
     pub(crate) seeds: u64,
     pub(crate) seconds: u64,
-    /// The kinds that may be drawn; all that the mode bears, if none.
+    /// The kinds that may be drawn; all that the mode tolerates, if none.
     pub(crate) faults: Option<Vec<Kind>>,
     pub(crate) nodes: Option<u32>,
     pub(crate) timing: Timing,

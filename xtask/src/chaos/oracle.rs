@@ -2,7 +2,7 @@
 //!
 //! - *Belief*: from `granted` until the first of `out`, `lost`, its own deadline, its death. At no instant are there more than k believers
 //!   of a gate, nor two of a slot, and the fences of a slot grow. This is judged by `kgate_spec::history`, the oracle of all other runs too.
-//! - *Life*: the child of `kgate run` is a process, and no belief ends it: every sign of life counts. None is later than its deadline.
+//! - *Incarnation*: the child of `kgate run` is a process, and no belief ends it: every sign of incarnation counts. None is later than its deadline.
 //! - *Lock*: the kernel's lock of a slot was free for whoever came in.
 //! - *Resource*: it refuses nobody who may still believe.
 //! - *Minority*: a node that reaches no quorum lets nobody in after its lease.
@@ -55,7 +55,7 @@ impl fmt::Display for Violation {
 
 /// At most k believers, one a slot, growing fences.
 pub(crate) const BELIEF: &str = "belief";
-/// No child lives after its deadline.
+/// No child is alive after its deadline.
 pub(crate) const DEADLINE: &str = "deadline";
 /// The lock of a slot is free for whoever comes in.
 pub(crate) const LOCK: &str = "lock";

@@ -97,7 +97,7 @@ impl Planted {
 mod tests {
     use super::*;
 
-    /// Each has a name, a plan and a judge; every judge but that of the nodes' lives has one.
+    /// Each has a name, a plan and a judge; every judge but that of the nodes' incarnations has one.
     #[test]
     fn every_judge_has_a_bug() {
         let mut judged = Vec::new();

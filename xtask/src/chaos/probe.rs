@@ -1,4 +1,4 @@
-//! What `kgate run` runs: a process that says that it lives, uses the resource, and ends.
+//! What `kgate run` runs: a process that says that it is alive, uses the resource, and ends.
 //!
 //! Most end politely at SIGTERM. Some do not listen to it, and leave behind a descendant in a session of its own that keeps the lock
 //! of the slot: only the end of the whole tree frees it.
@@ -17,7 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::record::{What, Writer};
 use super::{clock, resource};
 
-/// How often it says that it lives.
+/// How often it says that it is alive.
 pub(crate) const BEAT: Duration = Duration::from_millis(10);
 /// It uses the resource at each so manieth of these.
 pub(crate) const BEATS_A_USE: u64 = 4;

@@ -32,7 +32,7 @@ pub(crate) struct Record {
 pub(crate) enum What {
     /// A permit is asked for; the process that waits for the answer.
     Asked { gate: String, pid: u32 },
-    /// Somebody goes in. `process`: a child of `kgate run`, whose life is the belief; else belief ends at `until` at the latest.
+    /// Somebody goes in. `process`: a child of `kgate run`, whose incarnation is the belief; else belief ends at `until` at the latest.
     Granted { gate: String, slots: Vec<u32>, fence: String, until: u64, pid: u32, process: bool },
     /// It is still inside, and may be so until then.
     Inside { until: u64 },

@@ -57,7 +57,7 @@ pub(crate) fn tell_violations(run: &Path, verdict: &Verdict, replay: &str) -> Re
     let start = records.first().map_or(0, |record| record.t);
     for violation in verdict.violations.iter().take(SHOWN) {
         println!("\nVIOLATION at {} of the run: {violation}", ms(violation.t.saturating_sub(start)));
-        // Signs of life say little but that there were many.
+        // Signs of incarnation say little but that there were many.
         let near: Vec<&Record> = records
             .iter()
             .filter(|record| {

@@ -64,7 +64,7 @@ impl Kind {
         (Kind::Delay, "delay"),
     ];
 
-    /// Those that nodes bear which take silence for death.
+    /// Those that nodes tolerate which take silence for death.
     pub(crate) const CRASH_STOP: [Kind; 3] = [Kind::Pause, Kind::Clients, Kind::SlowPeer];
 
     pub(crate) fn all() -> Vec<Kind> {

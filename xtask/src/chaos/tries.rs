@@ -2,7 +2,7 @@
 //!
 //! One gate of one slot. `kgate run` holds it at one node, another waits at the next. The holder's node is cut off from all others at a random moment. Two instants are
 //! taken by one clock: when the kernel says that the child is dead, and when the first line of the waiter's command ran. The difference is the
-//! margin. Then the network is healed, and the next node is the holder. Every other child does not listen to SIGTERM: it lives until it is killed.
+//! margin. Then the network is healed, and the next node is the holder. Every other child does not listen to SIGTERM: it is alive until it is killed.
 //!
 //! With `--by kill` the holder's node is killed instead (kill -9), which tells how long fail-over takes.
 

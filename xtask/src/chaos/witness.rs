@@ -20,7 +20,7 @@ const BEAT: Duration = Duration::from_millis(5);
 /// Later than this is written down: about K of short leases.
 const LATE: Duration = Duration::from_millis(40);
 
-/// Looks while it lives.
+/// Looks while it is alive.
 #[derive(Debug)]
 pub(crate) struct Witness {
     over: Arc<AtomicBool>,

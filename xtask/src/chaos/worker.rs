@@ -30,11 +30,11 @@ struct Worker {
 /// The kinds of workers.
 pub(crate) const KINDS: [&str; 2] = ["run", "api"];
 
-/// `worker RUN NODE KIND LIFE`.
+/// `worker RUN NODE KIND INCARNATION`.
 pub(crate) fn main(words: &[&str]) -> Result<()> {
-    let [run, node, kind, life] = words else { bail!("a worker is started by a chaos run") };
+    let [run, node, kind, incarnation] = words else { bail!("a worker is started by a chaos run") };
     let run = Path::new(run).to_owned();
-    let name = format!("{node}-{kind}-{life}");
+    let name = format!("{node}-{kind}-{incarnation}");
     let node = node.parse()?;
     let job = Job::read(&run)?;
     let rng = Rng::fork(job.seed, &name);

@@ -120,7 +120,7 @@ fn class<P: Protocol>(world: &World<P>, action: &ActionOf<P>) -> Option<u64> {
         Action::Release(node, grant) => Some(digest(&(1, node, grant))),
         Action::Expire(node, timer) => Some(digest(&(2, node, timer))),
         Action::Restart(node) => Some(digest(&(3, node))),
-        Action::Tell(node, of, life) => Some(digest(&(4, node, of, life))),
+        Action::Tell(node, of, incarnation) => Some(digest(&(4, node, of, incarnation))),
         Action::Welcome(node, of) => Some(digest(&(6, node, of))),
         Action::Resize(node, _) => Some(digest(&(5, node))),
         Action::Acquire(..)

@@ -30,7 +30,7 @@ impl<P: Protocol> World<P> {
     /// The k that a process believes in.
     pub(super) fn known(&self, client: &Client) -> u32 {
         match client.resized {
-            0 => self.setup.permits,
+            0 => self.setup.k,
             heard => self.bounds.resizes[usize::from(heard) - 1],
         }
     }
@@ -77,7 +77,7 @@ impl<P: Protocol> World<P> {
 
     /// Whether enough is left without a process: where those that come back learn from others, one that was always there.
     fn can_do_without(&self, state: &State<P>, node: NodeId) -> bool {
-        let always_up = |other: NodeId| state.is_up(other) && state.clients[other.index()].life == 0;
+        let always_up = |other: NodeId| state.is_up(other) && state.clients[other.index()].incarnation == 0;
         !self.bounds.returns
             || self.bounds.news != News::AnyOrder
             || state.ids().any(|other| other != node && always_up(other))
@@ -119,7 +119,7 @@ impl<P: Protocol> World<P> {
             for node in state.ids().filter(|&node| state.is_up(node)) {
                 actions.extend(state.next_entry(node).map(|entry| match entry.adds {
                     true => Action::Welcome(node, entry.node),
-                    false => Action::Tell(node, entry.node, entry.life),
+                    false => Action::Tell(node, entry.node, entry.incarnation),
                 }));
             }
             return;
@@ -131,7 +131,7 @@ impl<P: Protocol> World<P> {
                 || state.crashed.iter().find(|crashed| untold(crashed)) == Some(&of)
         };
         let news = state.untold.iter().filter(|&&(node, of, _)| state.is_up(node) && is_next(node, of));
-        actions.extend(news.map(|&(node, of, life)| Action::Tell(node, of, life)));
+        actions.extend(news.map(|&(node, of, incarnation)| Action::Tell(node, of, incarnation)));
     }
 }
 

@@ -1,6 +1,6 @@
 //! A process is handed an input, and what it wants done is done.
 
-use kgate_core::{Effect, Fence, GrantId, Means, NodeId, Notice, Phase, Protocol, Stamp, To};
+use kgate_core::{Effect, Fence, GrantId, Mechanism, NodeId, Notice, Phase, Protocol, Stamp, To};
 
 use super::{Given, Made, World};
 use crate::client;
@@ -39,7 +39,7 @@ impl<P: Protocol> World<P> {
                 Effect::Persist(_) => {}
             }
         }
-        if P::MEANS == Means::Slots && shows_what_another_shows(state, node, &made.after) {
+        if P::MECHANISM == Mechanism::Slots && shows_what_another_shows(state, node, &made.after) {
             state.note(Ghost::shown_twice);
         }
         state.processes[node.index()] = made.after.clone();
@@ -61,7 +61,7 @@ impl<P: Protocol> World<P> {
             // It ends the request that waits first.
             Notice::TooLarge { .. } if !client.waiting.is_empty() => drop(client.waiting.remove(0)),
             Notice::TooLarge { .. } => {}
-            Notice::Asked if P::MEANS == Means::Permissions => {
+            Notice::Asked if P::MECHANISM == Mechanism::Permissions => {
                 state.note(|ghost| ghost.asked(after.seen.stamp));
             }
             Notice::Asked => {}
@@ -78,21 +78,21 @@ impl<P: Protocol> World<P> {
         slots: &[u32],
         fence: Option<Fence>,
     ) {
-        let numbered = P::MEANS == Means::Slots;
+        let numbered = P::MECHANISM == Mechanism::Slots;
         if numbered {
             self.note_slots(state, node, slots, fence);
         }
         let client = &mut state.clients[node.index()];
         let twice = !numbered && !client.inside.is_empty();
         client.enter(grant, if numbered { client::bits(slots).unwrap_or(0) } else { 0 });
-        let k = self.permits(state);
+        let k = self.k(state);
         state.crowded |= twice || state.units(k) > k;
-        if P::MEANS == Means::Permissions {
+        if P::MECHANISM == Mechanism::Permissions {
             let stamp = after.seen.stamp;
             let others = state.ids().filter(|&other| other != node && state.waits(other));
             let stamps: Row<Stamp> =
                 others.filter_map(|other| state.processes[other.index()].seen.stamp).collect();
-            state.note(|ghost| ghost.granted(node, stamp, stamps.into_iter(), self.setup.permits));
+            state.note(|ghost| ghost.granted(node, stamp, stamps.into_iter(), self.setup.k));
         }
     }
 
@@ -118,9 +118,9 @@ impl<P: Protocol> World<P> {
     }
 
     /// The most units that anybody who is up still believes in. A grant must fit into that; when k shrinks later, whoever is inside stays.
-    fn permits(&self, state: &State<P>) -> u32 {
+    fn k(&self, state: &State<P>) -> u32 {
         let up = state.ids().filter(|&node| state.is_up(node));
-        up.map(|node| self.known(&state.clients[node.index()])).max().unwrap_or(self.setup.permits)
+        up.map(|node| self.known(&state.clients[node.index()])).max().unwrap_or(self.setup.k)
     }
 
     /// Puts a message on its way, behind those of its channel.

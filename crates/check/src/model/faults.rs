@@ -61,12 +61,12 @@ impl<P: Protocol> World<P> {
         }
     }
 
-    /// A process that was down is back: with what it had stored; or with nothing, as another life that is told everything anew.
+    /// A process that was down is back: with what it had stored; or with nothing, as another incarnation that is told everything anew.
     pub(super) fn restart(&self, state: &mut State<P>, node: NodeId) {
         state.down.retain(|down| *down != node);
         let stored = state.processes[node.index()].stored().cloned();
         if self.bounds.returns {
-            state.clients[node.index()].life += 1;
+            state.clients[node.index()].incarnation += 1;
             match self.bounds.news {
                 News::Log => {
                     state.clients[node.index()].told = 0;
@@ -77,17 +77,17 @@ impl<P: Protocol> World<P> {
             }
         }
         let mut out = Outbox::new();
-        let setup = self.setup_of(node, state.clients[node.index()].life);
+        let setup = self.setup_of(node, state.clients[node.index()].incarnation);
         let protocol = P::start(&setup, stored.clone(), &mut out);
         self.carry_out(state, node, &Made::new(protocol, stored, out));
     }
 
-    pub(super) fn tell(&self, state: &mut State<P>, node: NodeId, of: NodeId, life: u8) {
+    pub(super) fn tell(&self, state: &mut State<P>, node: NodeId, of: NodeId, incarnation: u8) {
         if self.bounds.news == News::Log {
             return self.tell_entry(state, node);
         }
-        state.untold.retain(|news| *news != (node, of, life));
-        self.handle(state, node, Input::Crashed(of, Incarnation(u32::from(life))));
+        state.untold.retain(|news| *news != (node, of, incarnation));
+        self.handle(state, node, Input::Crashed(of, Incarnation(u32::from(incarnation))));
     }
 
     /// A process is told the next entry of the log.
@@ -104,8 +104,8 @@ impl<P: Protocol> World<P> {
         let client = &mut state.clients[node.index()];
         client.inside.clear();
         if self.bounds.returns {
-            let Client { asked, life, added, .. } = *client;
-            *client = Client { asked, life, added, ..Client::default() };
+            let Client { asked, incarnation, added, .. } = *client;
+            *client = Client { asked, incarnation, added, ..Client::default() };
             state.processes[node.index()] = self.gone(node);
         }
     }
@@ -120,7 +120,7 @@ impl<P: Protocol> World<P> {
         gone[node.index()].clone()
     }
 
-    /// Everybody will be told that this life of a process has ended.
+    /// Everybody will be told that this incarnation of a process has ended.
     fn spread_news(&self, state: &mut State<P>, node: NodeId) {
         match self.bounds.news {
             News::None => {}
@@ -129,9 +129,9 @@ impl<P: Protocol> World<P> {
                 self.forget_told(state);
             }
             News::AnyOrder | News::InOrder => {
-                let life = state.clients[node.index()].life;
+                let incarnation = state.clients[node.index()].incarnation;
                 let others = state.ids().filter(|other| *other != node && !state.crashed.contains(other));
-                let news = others.map(|other| (other, node, life)).collect::<SmallVec<[_; 4]>>();
+                let news = others.map(|other| (other, node, incarnation)).collect::<SmallVec<[_; 4]>>();
                 state.untold.extend(news);
                 state.untold.sort_unstable();
             }
@@ -145,13 +145,13 @@ impl<P: Protocol> World<P> {
     }
 }
 
-/// Who comes back is told of those that are down then: a detector that begins anew knows of no former lives.
+/// Who comes back is told of those that are down then: a detector that begins anew knows of no earlier incarnations.
 fn tell_of_the_down<P: Protocol>(state: &mut State<P>, node: NodeId) {
     state.untold.retain(|news| news.0 != node);
     let down: SmallVec<[NodeId; 4]> =
         state.ids().filter(|&other| other != node && !state.is_up(other)).collect();
     for other in down {
-        state.untold.push((node, other, state.clients[other.index()].life));
+        state.untold.push((node, other, state.clients[other.index()].incarnation));
     }
     state.untold.sort_unstable();
 }

@@ -65,8 +65,8 @@ fn plain<P: Protocol>(input: &Given<P>) -> InputOf<P> {
         Input::Reserved(slots) => Input::Reserved(slots.clone()),
         Input::Lease(valid) => Input::Lease(*valid),
         Input::Expire(timer) => Input::Expire(timer.clone()),
-        Input::Crashed(node, life) => Input::Crashed(*node, *life),
-        Input::Joined(node, life) => Input::Joined(*node, *life),
+        Input::Crashed(node, incarnation) => Input::Crashed(*node, *incarnation),
+        Input::Joined(node, incarnation) => Input::Joined(*node, *incarnation),
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use kgate_core::{Graph, NodeId, Printed, Rules, Setup, Step, Survey, View};
+use kgate_core::{Defects, Graph, NodeId, Rules, Setup, Step, Survey, View};
 
 use crate::brake::{Brake, Limits, Stopped};
 
@@ -36,8 +36,8 @@ pub enum TooLarge {
 }
 
 /// What every process knows.
-pub fn setups(graph: &Arc<Graph>, permits: u32, printed: Printed) -> Vec<Setup> {
-    let known = Setup { printed, graph: Some(Arc::clone(graph)), ..Setup::new(graph.nodes(), permits) };
+pub fn setups(graph: &Arc<Graph>, k: u32, printed: Defects) -> Vec<Setup> {
+    let known = Setup { printed, graph: Some(Arc::clone(graph)), ..Setup::new(graph.nodes(), k) };
     let setup = |me| Setup { me: NodeId(me), ..known.clone() };
     (0..graph.nodes()).map(setup).collect()
 }
@@ -93,8 +93,8 @@ pub struct Space<R: Rules> {
 
 impl<R: Rules> Space<R> {
     /// Looks at every configuration; at less if a limit of time or memory is reached before.
-    pub fn new(graph: &Arc<Graph>, permits: u32, printed: Printed, limits: Limits) -> Result<Self, TooLarge> {
-        let setups = setups(graph, permits, printed);
+    pub fn new(graph: &Arc<Graph>, k: u32, printed: Defects, limits: Limits) -> Result<Self, TooLarge> {
+        let setups = setups(graph, k, printed);
         let most = limits.states.unwrap_or(MOST).min(MOST);
         if graph.nodes() > MOST_PROCESSES {
             return Err(TooLarge::Configurations(most));
@@ -280,7 +280,7 @@ pub fn enabled<R: Rules>(setup: &Setup, states: &[R::State]) -> Vec<Step<R::Stat
     steps
 }
 
-/// All states of a process: whatever its dice can show.
+/// All states of a process: whatever its rng can show.
 fn domain<R: Rules>(setup: &Setup) -> Vec<R::State> {
     let mut states = Vec::new();
     let mut draws: Vec<(u64, u64)> = Vec::new();

@@ -13,8 +13,8 @@ fn graph(shape: Shape, nodes: u32) -> Arc<Graph> {
     Arc::new(shape.build(nodes, &mut |_| 0).expect("a graph"))
 }
 
-fn explore<R: Rules>(shape: Shape, nodes: u32, permits: u32, printed: Printed) -> Outcome {
-    explore_rules::<R>(&graph(shape, nodes), permits, printed, Limits::default()).expect("small enough")
+fn explore<R: Rules>(shape: Shape, nodes: u32, k: u32, printed: Defects) -> Outcome {
+    explore_rules::<R>(&graph(shape, nodes), k, printed, Limits::default()).expect("small enough")
 }
 
 fn broken(outcome: &Outcome) -> Vec<&'static str> {
@@ -33,9 +33,9 @@ fn all_laws_hold() {
         (Shape::Complete, 3, [(41_472, 1), (51_840, 2)]),
     ];
     for (shape, nodes, found) in networks {
-        for (permits, (configurations, inside)) in (1..).zip(found) {
-            let outcome = explore::<Exclusion>(shape, nodes, permits, Printed::NONE);
-            assert_eq!(broken(&outcome), [""; 0], "{shape} of {nodes}, l = {permits}");
+        for (k, (configurations, inside)) in (1..).zip(found) {
+            let outcome = explore::<Exclusion>(shape, nodes, k, Defects::NONE);
+            assert_eq!(broken(&outcome), [""; 0], "{shape} of {nodes}, l = {k}");
             let names: Vec<_> = outcome.properties.iter().map(|finding| finding.name).collect();
             assert_eq!((names.as_slice(), outcome.is_wrong()), (PROPERTIES.as_slice(), false));
             assert_eq!((outcome.unique, outcome.inside_max), (configurations, Some(inside)), "{shape}");
@@ -56,8 +56,8 @@ fn printed_defects_are_found() {
         (defects::C8, Shape::Complete, 3, 2, SOMEBODY_CAN_MOVE),
         (defects::C9, Shape::Path, 2, 2, SOMEBODY_CAN_MOVE),
     ];
-    for (printed, shape, nodes, permits, law) in shown {
-        let outcome = explore::<Exclusion>(shape, nodes, permits, printed);
+    for (printed, shape, nodes, k, law) in shown {
+        let outcome = explore::<Exclusion>(shape, nodes, k, printed);
         assert_eq!(broken(&outcome).first(), Some(&law), "{printed:?}");
         assert!(outcome.is_wrong());
     }
@@ -83,7 +83,7 @@ fn counterexamples_are_told() {
 #[test]
 fn limits_are_told() {
     let with = |shape, nodes, limits| {
-        explore_rules::<Exclusion>(&graph(shape, nodes), 1, Printed::NONE, limits)
+        explore_rules::<Exclusion>(&graph(shape, nodes), 1, Defects::NONE, limits)
             .map(|outcome| (outcome.stopped, outcome.complete, outcome.properties.len()))
     };
     let usual = Limits::default();
@@ -183,7 +183,7 @@ impl<const BUG: u8> Rules for Toy<BUG> {
 #[test]
 fn planted_bugs_break_each_law() {
     fn of<const BUG: u8>() -> Vec<&'static str> {
-        broken(&explore::<Toy<BUG>>(Shape::Path, 2, 1, Printed::NONE))
+        broken(&explore::<Toy<BUG>>(Shape::Path, 2, 1, Defects::NONE))
     }
     assert_eq!(of::<0>(), [""; 0]);
     assert_eq!(of::<STUCK>(), [SOMEBODY_CAN_MOVE, fair::NAME], "it stands still in a start");
@@ -205,14 +205,14 @@ fn planted_bugs_break_each_law() {
 /// Rounds are counted, and what is late is shown for as long as it may take: n rounds, none of them in a normal configuration.
 #[test]
 fn late_is_shown() {
-    let late = explore::<Toy<LATE>>(Shape::Path, 2, 1, Printed::NONE);
+    let late = explore::<Toy<LATE>>(Shape::Path, 2, 1, Defects::NONE);
     assert_eq!(late.depth, 4, "from 6 down to 2");
     let finding = &late.properties[1];
     let steps = finding.counterexample.as_ref().expect("it is late");
     assert!(steps.len() >= 2 && steps.iter().all(|told| told.step.to_string().contains("mend")), "{steps:?}");
-    let never = explore::<Toy<ABNORMAL>>(Shape::Path, 2, 1, Printed::NONE);
+    let never = explore::<Toy<ABNORMAL>>(Shape::Path, 2, 1, Defects::NONE);
     assert_eq!((never.depth, never.properties[1].holds), (0, false));
-    let hopping = explore::<Toy<HOPPING>>(Shape::Path, 2, 1, Printed::NONE);
+    let hopping = explore::<Toy<HOPPING>>(Shape::Path, 2, 1, Defects::NONE);
     assert_eq!(hopping.depth, 0, "never: a round does not wait for who was disabled for a moment");
 }
 

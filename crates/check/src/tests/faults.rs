@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kgate_core::{
-    GrantId, Graph, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Phase, Printed, Protocol,
+    Defects, GrantId, Graph, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Phase, Protocol,
     Refusal, Setup, Time,
 };
 use kgate_protocols::permission::Permission;
@@ -14,14 +14,14 @@ use kgate_protocols::tree_token::{TreeToken, defects as r};
 use kgate_spec::{AtMostK, EveryoneServed, OneToken};
 
 use super::{all_hold, broken};
-use crate::{Bears, Bounds, Down, Limits, News, Order, explore};
+use crate::{Bounds, Down, Limits, News, Order, Tolerates, explore};
 
-fn path(nodes: u32, printed: Printed) -> Setup {
+fn path(nodes: u32, printed: Defects) -> Setup {
     let graph: Graph = Shape::Path.build(nodes, &mut |_| 0).expect("a path");
     Setup { graph: Some(Arc::new(graph)), printed, ..Setup::new(nodes, 1) }
 }
 
-fn token(printed: Printed, bounds: Bounds) -> crate::Outcome {
+fn token(printed: Defects, bounds: Bounds) -> crate::Outcome {
     let bounds = Bounds { news: News::InOrder, ..bounds };
     explore::<TreeToken>(path(3, printed), bounds, Limits::default(), Order::Breadth)
 }
@@ -30,7 +30,7 @@ fn token(printed: Printed, bounds: Bounds) -> crate::Outcome {
 #[test]
 fn restarts_are_borne() {
     for down in [Down::Lost, Down::Kept] {
-        all_hold(&token(Printed::NONE, Bounds { restarts: 2, down, ..Bounds::new(1) }));
+        all_hold(&token(Defects::NONE, Bounds { restarts: 2, down, ..Bounds::new(1) }));
     }
 }
 
@@ -51,8 +51,8 @@ fn printed_tree_tokens_are_found() {
 #[test]
 fn a_loss_is_judged_where_it_is_claimed() {
     let lossy = |loss| {
-        let bears = Bears { loss, ..Bears::default() };
-        let bounds = Bounds { losses: 1, bears, ..Bounds::new(1) };
+        let tolerates = Tolerates { loss, ..Tolerates::default() };
+        let bounds = Bounds { losses: 1, tolerates, ..Bounds::new(1) };
         explore::<Permission<Direct>>(Setup::new(2, 1), bounds, Limits::default(), Order::Depth)
     };
     all_hold(&lossy(false));
@@ -63,15 +63,15 @@ fn a_loss_is_judged_where_it_is_claimed() {
 #[test]
 fn timer_free_bears_a_crash() {
     let setup = Setup { tolerate: 1, ..Setup::new(3, 2) };
-    let bears = Bears { crashes: 1, ..Bears::default() };
-    let bounds = Bounds { crashes: 1, bears, news: News::None, responsive: true, ..Bounds::new(1) };
+    let tolerates = Tolerates { crashes: 1, ..Tolerates::default() };
+    let bounds = Bounds { crashes: 1, tolerates, news: News::None, responsive: true, ..Bounds::new(1) };
     all_hold(&explore::<TimerFree>(setup, bounds, Limits::default(), Order::Depth));
 }
 
 /// Grants whatever is asked for as long as it knows of enough units: right for one process at a time, wrong for two.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Generous {
-    permits: u32,
+    k: u32,
     held: u32,
 }
 
@@ -81,16 +81,16 @@ impl Protocol for Generous {
     type Timer = Never;
     type Durable = Never;
     fn start(setup: &Setup, _restored: Option<Never>, _out: &mut Outbox<Self>) -> Self {
-        Self { permits: setup.permits, held: 0 }
+        Self { k: setup.k, held: 0 }
     }
     fn handle(&mut self, _now: Time, input: InputOf<Self>, out: &mut Outbox<Self>) -> Result<(), Refusal> {
         match input {
-            Input::Acquire { weight } if weight <= self.permits => {
+            Input::Acquire { weight } if weight <= self.k => {
                 self.held = weight;
                 out.notify(Notice::Granted { grant: GrantId(1), slots: None, fence: None });
             }
             Input::Release { .. } => self.held = 0,
-            Input::Resize(permits) => self.permits = permits,
+            Input::Resize(k) => self.k = k,
             Input::Acquire { .. }
             | Input::Withdraw
             | Input::Lease(_)

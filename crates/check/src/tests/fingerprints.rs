@@ -58,10 +58,10 @@ impl Visitor for Compare {
     }
 }
 
-fn compare(entry: &Entry, nodes: u32, permits: u32, crashes: u32) -> usize {
+fn compare(entry: &Entry, nodes: u32, k: u32, crashes: u32) -> usize {
     let shape = entry.network.usual_shape();
     let graph = shape.map(|shape| Arc::new(shape.build(nodes, &mut |_| 0).expect("a graph")));
-    let setup = Setup { graph, ..Setup::new(nodes, permits) };
+    let setup = Setup { graph, ..Setup::new(nodes, k) };
     let news = match entry.detector {
         Some(registry::LOG) if entry.returns => News::Log,
         Some(registry::LOG) => News::InOrder,

@@ -7,7 +7,7 @@ use kgate_protocols::slots::{Lanes, LanesMessage, SlotsMessage};
 use stateright::Model;
 
 use crate::state::{Flying, State, digest};
-use crate::{Bears, Bounds, Channels, News, World};
+use crate::{Bounds, Channels, News, Tolerates, World};
 
 /// Says of a process whether a message to it is outdated.
 type Says = fn(&Lanes, NodeId, &LanesMessage) -> bool;
@@ -17,8 +17,9 @@ fn bare() -> SlotOptions {
 }
 
 fn world(nodes: u32, bounds: Bounds, slots: SlotOptions) -> World<Lanes> {
-    let bears = Bears { crashes: nodes - 1, ..Bears::default() };
-    let bounds = Bounds { channels: Channels::Unordered, news: News::Log, returns: true, bears, ..bounds };
+    let tolerates = Tolerates { crashes: nodes - 1, ..Tolerates::default() };
+    let bounds =
+        Bounds { channels: Channels::Unordered, news: News::Log, returns: true, tolerates, ..bounds };
     // Nothing is taken off its way.
     World::new(Setup { slots, ..Setup::new(nodes, 1) }, bounds).as_sent()
 }
@@ -63,7 +64,7 @@ fn outdated(world: &World<Lanes>, says: Says) -> Option<usize> {
     Some(count)
 }
 
-/// `slots`, with requests that end in each way and lives that end: what it calls outdated is ignored, and stays so.
+/// `slots`, with requests that end in each way and incarnations that end: what it calls outdated is ignored, and stays so.
 #[test]
 fn what_is_outdated_is_ignored_for_ever() {
     let once = || Bounds::new(1);

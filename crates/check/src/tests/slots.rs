@@ -1,8 +1,8 @@
-//! Numbered slots: several grants a process, weights, a changing k, new lives, and a planted bug for each judge of them.
+//! Numbered slots: several grants a process, weights, a changing k, new incarnations, and a planted bug for each judge of them.
 
 use std::collections::BTreeSet;
 
-use kgate_core::{NodeId, Printed, Setup};
+use kgate_core::{Defects, NodeId, Setup};
 use kgate_spec::history::NOTHING_FROM_NOTHING;
 use kgate_spec::{AtMostK, EveryoneServed, NoResidue, SlotFences, StrictOrder, WithinK};
 use stateright::Model;
@@ -11,22 +11,22 @@ use super::broken;
 use super::toy::{self, Toy};
 use crate::properties::{NOT_LEFT_LYING, NOT_REFUSED};
 use crate::state::{State, digest};
-use crate::{Bears, Bounds, Channels, News, Order, Outcome, World, explore_world};
+use crate::{Bounds, Channels, News, Order, Outcome, Tolerates, World, explore_world};
 
-fn world(nodes: u32, permits: u32, bounds: Bounds, printed: Printed) -> World<Toy> {
-    let bears = Bears { crashes: nodes - 1, ..Bears::default() };
+fn world(nodes: u32, k: u32, bounds: Bounds, printed: Defects) -> World<Toy> {
+    let tolerates = Tolerates { crashes: nodes - 1, ..Tolerates::default() };
     let news = if bounds.news == News::InOrder { News::AnyOrder } else { News::Log };
-    let bounds = Bounds { returns: true, bears, news, ..bounds };
-    World::new(Setup { printed, ..Setup::new(nodes, permits) }, bounds)
+    let bounds = Bounds { returns: true, tolerates, news, ..bounds };
+    World::new(Setup { printed, ..Setup::new(nodes, k) }, bounds)
 }
 
-fn search(permits: u32, bounds: Bounds, printed: Printed) -> Outcome {
-    explore_world(world(2, permits, bounds, printed), Order::Breadth)
+fn search(k: u32, bounds: Bounds, printed: Defects) -> Outcome {
+    explore_world(world(2, k, bounds, printed), Order::Breadth)
 }
 
 /// By that property alone.
-fn breaks(permits: u32, bounds: Bounds, printed: Printed, property: &'static str) -> bool {
-    let world = world(2, permits, bounds, printed).judging([property]);
+fn breaks(k: u32, bounds: Bounds, printed: Defects, property: &'static str) -> bool {
+    let world = world(2, k, bounds, printed).judging([property]);
     broken(&explore_world(world, Order::Breadth)) == [property]
 }
 
@@ -52,10 +52,10 @@ fn states(world: &World<Toy>) -> Vec<State<Toy>> {
 #[test]
 fn a_process_holds_several_grants() {
     let twice = |asks_inside| Bounds { entries: vec![2, 0], asks_inside, ..Bounds::new(2) };
-    let found = search(4, twice(true), Printed::NONE);
+    let found = search(4, twice(true), Defects::NONE);
     assert_eq!((found.unique, broken(&found)), (9, vec![]));
     let inside = |asks_inside| {
-        let states = states(&world(2, 4, twice(asks_inside), Printed::NONE));
+        let states = states(&world(2, 4, twice(asks_inside), Defects::NONE));
         states.iter().map(|state| state.clients[0].inside.len()).max()
     };
     assert_eq!((inside(true), inside(false)), (Some(2), Some(1)));
@@ -65,13 +65,13 @@ fn a_process_holds_several_grants() {
 #[test]
 fn several_clients_wait_at_once() {
     let bounds = Bounds { entries: vec![3, 0], clients: 2, weight_max: 2, withdrawals: 1, ..Bounds::new(1) };
-    let all = states(&world(2, 4, bounds, Printed::NONE));
+    let all = states(&world(2, 4, bounds, Defects::NONE));
     let waiting = |state: &State<Toy>| state.clients[0].waiting.len();
     assert_eq!(all.iter().map(waiting).max(), Some(2));
     assert!(all.iter().any(|state| state.spent.withdrawals == 1 && waiting(state) == 1));
 }
 
-/// The planted bugs of "a slot has one holder and a growing fence": granted to two; under an old fence, that of a former life; shown by two.
+/// The planted bugs of "a slot has one holder and a growing fence": granted to two; under an old fence, that of an earlier incarnation; shown by two.
 #[test]
 fn a_slot_with_two_holders_or_an_old_fence_is_found() {
     let once = Bounds::new(1);
@@ -79,11 +79,11 @@ fn a_slot_with_two_holders_or_an_old_fence_is_found() {
     assert!(breaks(1, once.clone(), toy::SHARES, AtMostK::NAME));
     let again = Bounds { entries: vec![2, 0], restarts: 1, ..Bounds::new(1) };
     assert!(breaks(2, again.clone(), toy::FORGETS, SlotFences::NAME));
-    let clings = Printed(toy::SHARES.0 | toy::CLINGS.0);
+    let clings = Defects(toy::SHARES.0 | toy::CLINGS.0);
     let found = explore_world(world(2, 1, once, clings).judging([SlotFences::NAME]), Order::Breadth);
     let schedule = found.properties[0].counterexample.as_ref().expect("found");
     assert_eq!(schedule.len(), 2, "the shortest has both inside");
-    nothing_breaks(&search(2, again, Printed::NONE));
+    nothing_breaks(&search(2, again, Defects::NONE));
 }
 
 /// Two that show one slot are found though nobody is granted what another uses.
@@ -100,7 +100,7 @@ fn a_slot_that_two_show_is_found() {
         state.ghost.value.has_broken(SlotFences::NAME)
     };
     assert!(!one_after_the_other(toy::SHARES));
-    assert!(one_after_the_other(Printed(toy::SHARES.0 | toy::CLINGS.0)));
+    assert!(one_after_the_other(Defects(toy::SHARES.0 | toy::CLINGS.0)));
 }
 
 /// The planted bug of the strict order: p1 goes in with a later stamp while p0 waits. Handed over, a slot is outside the order.
@@ -108,7 +108,7 @@ fn a_slot_that_two_show_is_found() {
 fn who_overtakes_is_found() {
     assert!(breaks(2, Bounds::new(1), toy::OVERTAKES, StrictOrder::NAME));
     assert!(!breaks(2, Bounds::new(1), toy::HANDS_OVER, StrictOrder::NAME));
-    assert!(!breaks(2, Bounds::new(1), Printed::NONE, StrictOrder::NAME));
+    assert!(!breaks(2, Bounds::new(1), Defects::NONE, StrictOrder::NAME));
 }
 
 /// The planted bug of a k that shrinks: a slot beyond it is taken. Who was inside before may stay, and does not count.
@@ -118,14 +118,14 @@ fn a_slot_beyond_k_is_found() {
     assert!(breaks(4, shrinks(), toy::GRASPS, WithinK::NAME));
     assert!(!breaks(4, Bounds::new(1), toy::GRASPS, WithinK::NAME));
     assert!(!breaks(4, shrinks(), toy::GRASPS, AtMostK::NAME));
-    nothing_breaks(&search(4, shrinks(), Printed::NONE));
+    nothing_breaks(&search(4, shrinks(), Defects::NONE));
 }
 
 /// A request that has become too large ends; else whoever waits for it waits for ever. The planted bug: it waits on.
 #[test]
 fn a_request_that_is_too_large_ends() {
     let shrinks = || Bounds { entries: vec![1, 0], weight_max: 2, resizes: vec![1], ..Bounds::new(1) };
-    assert!(!breaks(2, shrinks(), Printed::NONE, EveryoneServed::NAME));
+    assert!(!breaks(2, shrinks(), Defects::NONE, EveryoneServed::NAME));
     assert!(breaks(2, shrinks(), toy::WAITS_ON, EveryoneServed::NAME));
 }
 
@@ -135,7 +135,7 @@ fn a_request_that_is_too_large_ends() {
 fn who_waits_for_what_is_free_is_found() {
     let schedule = |resizes| {
         let bounds = Bounds { entries: vec![2, 0], asks_inside: true, resizes, ..Bounds::new(1) };
-        let world = world(2, 1, bounds, Printed::NONE).judging([NOT_LEFT_LYING]);
+        let world = world(2, 1, bounds, Defects::NONE).judging([NOT_LEFT_LYING]);
         let found = explore_world(world, Order::Breadth).properties.swap_remove(0);
         let schedule = found.counterexample.expect("the toy does not look again").into_iter();
         schedule.map(|told| told.step.to_string()).collect::<Vec<_>>()
@@ -149,7 +149,7 @@ fn who_waits_for_what_is_free_is_found() {
 #[test]
 fn a_change_of_k_is_news() {
     let grows = Bounds { entries: vec![2, 0], asks_inside: true, resizes: vec![4], ..Bounds::new(1) };
-    let world = world(2, 2, grows, Printed::NONE).judging([EveryoneServed::NAME]);
+    let world = world(2, 2, grows, Defects::NONE).judging([EveryoneServed::NAME]);
     let found = explore_world(world, Order::Breadth);
     let schedule = found.properties[0].counterexample.as_ref().expect("the toy does not look again");
     let told = schedule.iter().filter(|told| told.step.to_string().contains("sets k to 4")).count();
@@ -160,14 +160,14 @@ fn a_change_of_k_is_news() {
 #[test]
 fn more_than_was_asked_for_is_found() {
     assert!(breaks(4, Bounds::new(1), toy::TAKES_MORE, NOTHING_FROM_NOTHING));
-    assert!(!breaks(4, Bounds::new(1), Printed::NONE, NOTHING_FROM_NOTHING));
+    assert!(!breaks(4, Bounds::new(1), Defects::NONE, NOTHING_FROM_NOTHING));
 }
 
 /// Nobody asks for more than the widest lane has: it would be refused, and rightly.
 #[test]
 fn nobody_asks_for_more_than_a_lane_has() {
     let asked = |lanes| {
-        let mut world = world(2, 3, Bounds { weight_max: 3, ..Bounds::new(1) }, Printed::NONE);
+        let mut world = world(2, 3, Bounds { weight_max: 3, ..Bounds::new(1) }, Defects::NONE);
         world.setup.slots.lanes = lanes;
         let steps = world.next_steps(&world.first_state());
         steps.iter().filter(|(action, _)| format!("{action:?}").starts_with("p0 asks")).count()
@@ -179,20 +179,20 @@ fn nobody_asks_for_more_than_a_lane_has() {
 #[test]
 fn what_is_left_behind_is_found() {
     assert!(breaks(2, Bounds::new(1), toy::OWES, NoResidue::NAME));
-    assert!(!breaks(2, Bounds::new(1), Printed::NONE, NoResidue::NAME));
+    assert!(!breaks(2, Bounds::new(1), Defects::NONE, NoResidue::NAME));
 }
 
-/// Everybody is told one log, in its order; who comes back, from its beginning. Lives are numbered through all processes. All may be down at once,
-/// and the log lives on.
+/// Everybody is told one log, in its order; who comes back, from its beginning. Incarnations are numbered through all processes. All may be down at once,
+/// and the log goes on.
 #[test]
 fn the_log_is_told_in_one_order() {
     let bounds = Bounds { crashes: 1, restarts: 2, ..Bounds::new(0) };
-    let world = world(3, 1, bounds, Printed::NONE);
+    let world = world(3, 1, bounds, Defects::NONE);
     let all = states(&world);
     let mut ends = 0;
     for state in &all {
         let log: Vec<_> =
-            state.log.iter().map(|entry| (entry.node, u32::from(entry.life), entry.adds)).collect();
+            state.log.iter().map(|entry| (entry.node, u32::from(entry.incarnation), entry.adds)).collect();
         let up = state.ids().filter(|&node| state.is_up(node));
         let heard: Vec<&Toy> = up.map(|node| state.processes[node.index()].protocol()).collect();
         if (state.spent.restarts, state.down.len()) != (2, 0) {
@@ -211,14 +211,17 @@ fn the_log_is_told_in_one_order() {
     }
     assert!(ends > 0);
     assert!(all.iter().any(|state| state.down.len() + state.crashed.len() == 3), "all are gone at once");
-    assert!(all.iter().any(|state| state.clients.iter().any(|client| client.life == 2)), "twice the same");
+    assert!(
+        all.iter().any(|state| state.clients.iter().any(|client| client.incarnation == 2)),
+        "twice the same"
+    );
 }
 
-/// Without a log: news of each life, in any order, also to who came back since; one process never goes down.
+/// Without a log: news of each incarnation, in any order, also to who came back since; one process never goes down.
 #[test]
-fn news_of_lives_come_in_any_order() {
+fn news_of_incarnations_come_in_any_order() {
     let bounds = Bounds { restarts: 2, news: News::InOrder, ..Bounds::new(0) };
-    let all = states(&world(3, 1, bounds, Printed::NONE));
+    let all = states(&world(3, 1, bounds, Defects::NONE));
     let heard = |state: &State<Toy>, node: usize| state.processes[node].protocol().heard.clone();
     let (first, second) = ((NodeId(1), 0, false), (NodeId(1), 1, false));
     for order in [[first, second], [second, first]] {
@@ -226,11 +229,14 @@ fn news_of_lives_come_in_any_order() {
     }
     let told_anew = all.iter().any(|state| {
         let toy = state.processes[0].protocol();
-        toy.life == 1 && toy.heard == [first]
+        toy.incarnation == 1 && toy.heard == [first]
     });
-    assert!(told_anew, "p0, back again, hears of p1's crash, which its former life may have heard of");
+    assert!(
+        told_anew,
+        "p0, back again, hears of p1's crash, which its earlier incarnation may have heard of"
+    );
     let stays = |state: &State<Toy>| {
-        state.ids().any(|node| state.is_up(node) && state.clients[node.index()].life == 0)
+        state.ids().any(|node| state.is_up(node) && state.clients[node.index()].incarnation == 0)
     };
     assert!(all.iter().all(stays));
     assert!(all.iter().all(|state| {
@@ -238,19 +244,19 @@ fn news_of_lives_come_in_any_order() {
     }));
 }
 
-/// Of a process that has crashed nothing is left, whatever it was doing; its client is gone with it, and another asks in the new life.
+/// Of a process that has crashed nothing is left, whatever it was doing; its client is gone with it, and another asks in the new incarnation.
 #[test]
 fn who_crashes_keeps_nothing() {
     let bounds = Bounds { entries: vec![2, 0], weight_max: 2, restarts: 1, ..Bounds::new(1) };
-    let world = world(2, 4, bounds, Printed::NONE);
+    let world = world(2, 4, bounds, Defects::NONE);
     let all = states(&world);
     let down: Vec<&State<Toy>> = all.iter().filter(|state| !state.down.is_empty()).collect();
     assert!(down.iter().all(|state| state.down[0].0 != 0 || state.clients[0].inside.is_empty()));
     let gone = down.iter().filter(|state| state.down[0].0 == 0);
     let processes: BTreeSet<u64> = gone.map(|state| digest(&state.processes[0])).collect();
     assert_eq!(processes.len(), 1);
-    assert!(all.iter().any(|state| state.clients[0].life == 1 && !state.clients[0].inside.is_empty()));
-    let waiting = all.iter().filter(|state| state.processes[0].protocol().life == 1);
+    assert!(all.iter().any(|state| state.clients[0].incarnation == 1 && !state.clients[0].inside.is_empty()));
+    let waiting = all.iter().filter(|state| state.processes[0].protocol().incarnation == 1);
     assert!(
         waiting.clone().all(|state| state.clients[0].waiting.len() == usize::from(state.waits(NodeId(0))))
     );
@@ -259,11 +265,12 @@ fn who_crashes_keeps_nothing() {
 
 /// Who comes back is told of every change of k anew.
 #[test]
-fn a_new_life_hears_of_k_again() {
+fn a_new_incarnation_hears_of_k_again() {
     let bounds = Bounds { entries: vec![0], restarts: 1, resizes: vec![3], ..Bounds::new(0) };
-    let all = states(&world(2, 2, bounds, Printed::NONE));
-    let p0 = |life, resized| {
-        all.iter().any(|state| (state.clients[0].life, state.clients[0].resized) == (life, resized))
+    let all = states(&world(2, 2, bounds, Defects::NONE));
+    let p0 = |incarnation, resized| {
+        all.iter()
+            .any(|state| (state.clients[0].incarnation, state.clients[0].resized) == (incarnation, resized))
     };
     assert!(p0(0, 1) && p0(1, 0) && p0(1, 1));
 }
@@ -279,7 +286,7 @@ fn timers_run_out_a_bounded_number_of_times() {
         found.unique
     };
     assert_eq!((unique(0), unique(3)), (4, 7));
-    assert!(breaks(2, bounds(3), Printed::NONE, EveryoneServed::NAME), "without the timer it waits for ever");
+    assert!(breaks(2, bounds(3), Defects::NONE, EveryoneServed::NAME), "without the timer it waits for ever");
 }
 
 /// Where the order of messages is nothing to anybody it tells no states apart; a schedule still counts them in the order of sending.
@@ -300,7 +307,7 @@ fn a_schedule_counts_messages_as_they_were_sent() {
 #[test]
 fn a_schedule_says_who_comes_out() {
     let bounds = Bounds { entries: vec![2, 0], asks_inside: true, ..Bounds::new(1) };
-    let world = world(2, 4, bounds, Printed::NONE);
+    let world = world(2, 4, bounds, Defects::NONE);
     let mut state = world.first_state();
     for _ in 0..2 {
         state = world.next_steps(&state).swap_remove(0).1;

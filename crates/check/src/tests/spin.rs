@@ -19,9 +19,9 @@ const SPIN: [(u32, u32, u32, usize, usize); 7] = [
 /// `raymond` has just the states and the steps that it has in Promela. (Both sides count the first state among the transitions.)
 #[test]
 fn as_many_states_as_spin() {
-    for (nodes, permits, entries, stored, transitions) in SPIN {
-        let found = holds::<Permission<Direct>>(nodes, permits, entries, 0);
-        let setting = format!("n = {nodes}, k = {permits}, {entries} entries");
+    for (nodes, k, entries, stored, transitions) in SPIN {
+        let found = holds::<Permission<Direct>>(nodes, k, entries, 0);
+        let setting = format!("n = {nodes}, k = {k}, {entries} entries");
         assert_eq!((found.unique, found.states), (stored, transitions), "{setting}");
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use kgate_core::{Printed, Protocol, Setup};
+use kgate_core::{Defects, Protocol, Setup};
 use kgate_protocols::permission::Permission;
 use kgate_protocols::spread::Direct;
 use kgate_protocols::topology::graphs::Shape;
@@ -16,9 +16,9 @@ use crate::state::digest;
 use crate::symmetry::{NoSymmetry, representative};
 use crate::{Bounds, News, Order, World, explore_world};
 
-fn star(nodes: u32, permits: u32, bounds: Bounds, printed: Printed) -> World<TreeToken> {
+fn star(nodes: u32, k: u32, bounds: Bounds, printed: Defects) -> World<TreeToken> {
     let graph = Shape::Star.build(nodes, &mut |_| 0).expect("a star");
-    let setup = Setup { graph: Some(Arc::new(graph)), printed, ..Setup::new(nodes, permits) };
+    let setup = Setup { graph: Some(Arc::new(graph)), printed, ..Setup::new(nodes, k) };
     World::new(setup, Bounds { news: News::InOrder, ..bounds })
 }
 
@@ -40,13 +40,13 @@ fn kinds<P: Protocol>(world: &World<P>) -> (usize, usize) {
 #[test]
 fn every_kind_is_visited_once() {
     for bounds in [Bounds::new(1), Bounds { restarts: 1, ..Bounds::new(1) }] {
-        let world = star(4, 1, bounds.clone(), Printed::NONE).with_symmetry().expect("a symmetry");
+        let world = star(4, 1, bounds.clone(), Defects::NONE).with_symmetry().expect("a symmetry");
         let (states, kinds) = kinds(&world);
         let found = explore_world(world, Order::Depth);
         all_hold(&found);
         assert_eq!(found.unique, kinds);
         assert!(states > 4 * kinds, "six namings of most of {kinds} kinds, and {states} states");
-        assert_eq!(explore_world(star(4, 1, bounds, Printed::NONE), Order::Depth).unique, states);
+        assert_eq!(explore_world(star(4, 1, bounds, Defects::NONE), Order::Depth).unique, states);
     }
 }
 
@@ -63,7 +63,7 @@ fn a_defect_is_found_by_its_kind() {
 fn refused_where_names_matter() {
     let raymond = World::<Permission<Direct>>::new(Setup::new(3, 1), Bounds::new(1));
     assert_eq!(raymond.with_symmetry().err(), Some(NoSymmetry::Names));
-    let tokens = |permits, bounds| star(4, permits, bounds, Printed::NONE).with_symmetry().err();
+    let tokens = |k, bounds| star(4, k, bounds, Defects::NONE).with_symmetry().err();
     assert_eq!(tokens(2, Bounds::new(1)), Some(NoSymmetry::Names));
     assert_eq!(tokens(1, Bounds { crashes: 1, ..Bounds::new(1) }), Some(NoSymmetry::Losses));
     assert_eq!(tokens(1, Bounds { entries: vec![1, 2, 3, 4], ..Bounds::new(1) }), Some(NoSymmetry::None));

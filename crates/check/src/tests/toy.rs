@@ -1,48 +1,48 @@
 //! A protocol with numbered slots that asks nobody, with a switch for each thing that it can do wrong.
 
 use kgate_core::{
-    Fence, GrantId, Input, InputOf, Means, NodeId, Notice, Observation, Outbox, Phase, Printed, Protocol,
+    Defects, Fence, GrantId, Input, InputOf, Mechanism, NodeId, Notice, Observation, Outbox, Phase, Protocol,
     Refusal, Setup, Span, Stamp, Time,
 };
 use serde::{Deserialize, Serialize};
 
 /// Takes slots that others take too.
-pub(super) const SHARES: Printed = Printed(1);
-/// Fences of a new life begin where those of the first one began.
-pub(super) const FORGETS: Printed = Printed(1 << 1);
+pub(super) const SHARES: Defects = Defects(1);
+/// Fences of a new incarnation begin where those of the first one began.
+pub(super) const FORGETS: Defects = Defects(1 << 1);
 /// Shows slots that it has given back.
-pub(super) const CLINGS: Printed = Printed(1 << 2);
+pub(super) const CLINGS: Defects = Defects(1 << 2);
 /// Gets two slots where one was asked for.
-pub(super) const TAKES_MORE: Printed = Printed(1 << 11);
+pub(super) const TAKES_MORE: Defects = Defects(1 << 11);
 /// p0 waits for ever, and others go in behind it.
-pub(super) const OVERTAKES: Printed = Printed(1 << 3);
+pub(super) const OVERTAKES: Defects = Defects(1 << 3);
 /// The same by handing over what it has.
-pub(super) const HANDS_OVER: Printed = Printed(1 << 4);
+pub(super) const HANDS_OVER: Defects = Defects(1 << 4);
 /// Takes its highest slot, whatever k is.
-pub(super) const GRASPS: Printed = Printed(1 << 5);
+pub(super) const GRASPS: Defects = Defects(1 << 5);
 /// Owes something for ever.
-pub(super) const OWES: Printed = Printed(1 << 6);
+pub(super) const OWES: Defects = Defects(1 << 6);
 /// A request that has become too large waits on.
-pub(super) const WAITS_ON: Printed = Printed(1 << 7);
+pub(super) const WAITS_ON: Defects = Defects(1 << 7);
 /// A timer runs out and is armed again, for ever, while somebody waits.
-pub(super) const TICKS: Printed = Printed(1 << 8);
+pub(super) const TICKS: Defects = Defects(1 << 8);
 /// Refuses the first note, or the second one, if it comes before the other.
-pub(super) const REFUSES_FIRST: Printed = Printed(1 << 9);
-pub(super) const REFUSES_SECOND: Printed = Printed(1 << 10);
+pub(super) const REFUSES_FIRST: Defects = Defects(1 << 9);
+pub(super) const REFUSES_SECOND: Defects = Defects(1 << 10);
 
 /// Process p has the slots p and n + p. Whoever asks for one gets it at once; who asks for more waits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Toy {
     me: NodeId,
     nodes: u32,
-    permits: u32,
-    printed: Printed,
-    pub(super) life: u32,
+    k: u32,
+    printed: Defects,
+    pub(super) incarnation: u32,
     granted: u64,
     held: Vec<(GrantId, u32)>,
     clings_to: Vec<u32>,
     waiting: Vec<u32>,
-    /// News as they came: of whom, of which life, and whether it is back.
+    /// News as they came: of whom, of which incarnation, and whether it is back.
     pub(super) heard: Vec<(NodeId, u32, bool)>,
     notes: Vec<u8>,
 }
@@ -54,7 +54,7 @@ pub(super) enum Note {
 kgate_core::kinds!(Note { Note => "note" });
 
 impl Toy {
-    fn has(&self, switch: Printed) -> bool {
+    fn has(&self, switch: Defects) -> bool {
         self.printed.has(switch)
     }
 
@@ -64,13 +64,13 @@ impl Toy {
     }
 
     fn fence(&self) -> Fence {
-        let view = if self.has(FORGETS) { 0 } else { self.life };
+        let view = if self.has(FORGETS) { 0 } else { self.incarnation };
         Fence::of_slot(view, 5 + self.granted, self.me, u16::from(self.has(HANDS_OVER)))
     }
 
     fn ask(&mut self, weight: u32, out: &mut Outbox<Self>) {
         let stands = self.me.0 == 0 && (self.has(OVERTAKES) || self.has(HANDS_OVER));
-        let fits = |slot: &u32| *slot < self.permits || self.has(GRASPS);
+        let fits = |slot: &u32| *slot < self.k || self.has(GRASPS);
         let free = |slot: &u32| self.held.iter().all(|held| held.1 != *slot);
         let slot = self.slots().into_iter().filter(fits).find(free);
         let (1, false, Some(slot)) = (weight, stands, slot) else {
@@ -78,25 +78,25 @@ impl Toy {
             return;
         };
         self.granted += 1;
-        let grant = GrantId(u64::from(self.life) << 32 | self.granted);
+        let grant = GrantId(u64::from(self.incarnation) << 32 | self.granted);
         self.held.push((grant, slot));
         let fence = Some(self.fence());
         let slots = Some(if self.has(TAKES_MORE) { self.slots().into() } else { [slot].into() });
         out.notify(Notice::Granted { grant, slots, fence });
     }
 
-    fn resize(&mut self, permits: u32, out: &mut Outbox<Self>) {
-        self.permits = permits;
-        if self.waiting.first().is_some_and(|weight| *weight > permits) && !self.has(WAITS_ON) {
+    fn resize(&mut self, k: u32, out: &mut Outbox<Self>) {
+        self.k = k;
+        if self.waiting.first().is_some_and(|weight| *weight > k) && !self.has(WAITS_ON) {
             let weight = self.waiting.remove(0);
-            out.notify(Notice::TooLarge { weight, most: permits });
+            out.notify(Notice::TooLarge { weight, most: k });
         }
     }
 
     fn note(&mut self, note: u8) -> Result<(), Refusal> {
         let refused = [REFUSES_FIRST, REFUSES_SECOND][usize::from(note)];
         if self.has(refused) && self.notes.is_empty() {
-            return Err(Refusal::Junk("the other one first"));
+            return Err(Refusal::Malformed("the other one first"));
         }
         self.notes.push(note);
         Ok(())
@@ -105,7 +105,7 @@ impl Toy {
 
 impl Protocol for Toy {
     const NAME: &'static str = "toy";
-    const MEANS: Means = Means::Slots;
+    const MECHANISM: Mechanism = Mechanism::Slots;
     type Message = Note;
     type Timer = ();
     type Durable = ();
@@ -115,9 +115,9 @@ impl Protocol for Toy {
         Self {
             me: setup.me,
             nodes: setup.nodes,
-            permits: setup.permits,
+            k: setup.k,
             printed: setup.printed,
-            life: setup.life.0,
+            incarnation: setup.incarnation.0,
             granted: 0,
             held: Vec::new(),
             clings_to: Vec::new(),
@@ -145,11 +145,11 @@ impl Protocol for Toy {
                 let given_back: Vec<u32> = given_back.filter(|_| self.printed.has(CLINGS)).collect();
                 self.clings_to.extend(given_back);
             }
-            Input::Resize(permits) => self.resize(permits, out),
+            Input::Resize(k) => self.resize(k, out),
             Input::Expire(()) => out.arm((), Span::UNIT),
             Input::Deliver { message: Note::Note(note), .. } => return self.note(note),
-            Input::Crashed(node, life) => self.heard.push((node, life.0, false)),
-            Input::Joined(node, life) => self.heard.push((node, life.0, true)),
+            Input::Crashed(node, incarnation) => self.heard.push((node, incarnation.0, false)),
+            Input::Joined(node, incarnation) => self.heard.push((node, incarnation.0, true)),
             Input::Lease(_) | Input::Reserved(_) => {}
         }
         Ok(())

@@ -11,7 +11,7 @@ use kgate_core::{Incarnation, NodeId, Span, Time};
 use super::known::Known;
 use super::message::Proposal;
 use super::retry::Retry;
-use crate::roll::Member;
+use crate::membership::Member;
 
 /// A promise, and when it came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,7 +55,7 @@ impl Evictor {
         from: NodeId,
         (node, incarnation, at, age): (NodeId, Incarnation, u64, Span),
     ) {
-        let suspected = known.roll.life(node, incarnation).and_then(|member| member.suspected);
+        let suspected = known.membership.incarnation(node, incarnation).and_then(|member| member.suspected);
         if suspected != Some(at) || !known.is_voter(from) {
             return;
         }
@@ -106,7 +106,7 @@ impl Evictor {
 
 /// The suspicion of a case, if it is still the present one. Nobody evicts itself.
 fn suspicion<'a>(known: &'a Known, node: NodeId, case: &Case) -> Option<&'a Member> {
-    let member = known.roll.life(node, case.incarnation)?;
+    let member = known.membership.incarnation(node, case.incarnation)?;
     (member.suspected == Some(case.at) && (node, case.incarnation) != (known.me, known.incarnation))
         .then_some(member)
 }

@@ -9,7 +9,7 @@ use super::known::Known;
 use super::message::{Proposal, Refused};
 use super::retry::Retry;
 use super::voter;
-use crate::roll::StoreId;
+use crate::membership::StoreId;
 use crate::voters::Voters;
 
 /// N6: so long a node may be behind an index that it has heard of.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use kgate_core::{Incarnation, NodeId, Time};
 
-use crate::roll::{LeaseTerms, Member, Roll, StoreId};
+use crate::membership::{LeaseTerms, Member, Membership, StoreId};
 use crate::timing::Timing;
 use crate::voters::Voters;
 
@@ -16,7 +16,7 @@ pub(super) struct Known {
     pub(super) timing: Timing,
     /// What this process answered before is forgotten: ages count from here at the earliest (E2, R3).
     pub(super) start: Time,
-    pub(super) roll: Roll,
+    pub(super) membership: Membership,
     pub(super) applied: u64,
     pub(super) committed: u64,
     pub(super) leading: bool,
@@ -29,9 +29,9 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// The own entry in the roll, if this life is a member.
+    /// The own entry in the membership, if this incarnation is a member.
     pub(super) fn own(&self) -> Option<&Member> {
-        self.roll.life(self.me, self.incarnation)
+        self.membership.incarnation(self.me, self.incarnation)
     }
 
     /// The terms of the own lease: those of the log, whatever the configuration says now.

@@ -3,7 +3,7 @@
 use kgate_core::{Incarnation, NodeId, Span};
 use serde::{Deserialize, Serialize};
 
-use crate::roll::StoreId;
+use crate::membership::StoreId;
 use crate::voters::Voters;
 
 /// What nodes say to each other. Every message may be lost, doubled, late or out of order: nothing here needs more.
@@ -11,9 +11,9 @@ use crate::voters::Voters;
 pub enum LeaseMessage {
     /// To each voter, each I_n (N1). Answered by [`LeaseMessage::Answer`] or [`LeaseMessage::Refusal`].
     Ping {
-        /// The sender's life.
+        /// The sender's incarnation.
         incarnation: Incarnation,
-        /// Never used twice in one life.
+        /// Never used twice in one incarnation.
         seq: u64,
     },
     /// A voter's share in the lease (N3, N4).
@@ -42,7 +42,7 @@ pub enum LeaseMessage {
     Promise {
         /// Who is suspected.
         node: NodeId,
-        /// Which life of it.
+        /// Which incarnation of it.
         incarnation: Incarnation,
         /// By which entry.
         at: u64,
@@ -53,14 +53,14 @@ pub enum LeaseMessage {
     Question {
         /// Who is asked about.
         node: NodeId,
-        /// Which life of it.
+        /// Which incarnation of it.
         incarnation: Incarnation,
     },
     /// So long (E1).
     Unheard {
         /// Who was asked about.
         node: NodeId,
-        /// Which life of it.
+        /// Which incarnation of it.
         incarnation: Incarnation,
         /// The time since its last ping, or since the sender knows of it.
         silence: Span,
@@ -72,7 +72,7 @@ pub enum LeaseMessage {
 pub enum Refused {
     /// The asker is suspected by the entry of this index: it may ask to be cleared of it (E5).
     Suspected(u64),
-    /// The asker is not a member in that life, as far as the voter has applied the log.
+    /// The asker is not a member in that incarnation, as far as the voter has applied the log.
     NotMember,
     /// The voter has newer voters in its log than it has applied (N4).
     Behind,
@@ -83,27 +83,27 @@ pub enum Refused {
 /// What a node wants to be in the log. Each is compare-and-set: void, if it is outdated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Proposal {
-    /// That life is suspected (E1, R2).
+    /// That incarnation is suspected (E1, R2).
     Suspect {
         /// Who.
         node: NodeId,
-        /// Which life of it.
+        /// Which incarnation of it.
         incarnation: Incarnation,
     },
     /// It is not any more: proposed by itself (E5).
     Unsuspect {
         /// Who.
         node: NodeId,
-        /// Which life of it.
+        /// Which incarnation of it.
         incarnation: Incarnation,
         /// The suspicion that it answers.
         at: u64,
     },
-    /// Its lease is over for certain (E3). Applied only if [`crate::roll::Roll::may_evict`] (E4).
+    /// Its lease is over for certain (E3). Applied only if [`crate::membership::Membership::may_evict`] (E4).
     Evict {
         /// Who.
         node: NodeId,
-        /// Which life of it.
+        /// Which incarnation of it.
         incarnation: Incarnation,
         /// The suspicion that was waited for.
         at: u64,
@@ -116,7 +116,7 @@ pub enum Proposal {
 
 /// What a node has to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LeaseDeed {
+pub enum LeaseEffect {
     /// Send this. It may be lost.
     Send(NodeId, LeaseMessage),
     /// Propose this to the log, once. It may be lost: it comes again while there is a reason.

@@ -14,8 +14,8 @@
 //! and of the evictor have together counted W, so that L on p's own clock is over. A lease by earlier pings is over because the evictor
 //! has waited W since it applied m.
 //!
-//! Everything here is a state machine without clock, dice or sockets. `now` is the lease clock: one that counts sleep and is not slewed.
-//! Feed it the log in its order, [`Leases::roll_changed`] and [`Leases::voters_applied`] for each entry, then [`Leases::applied`]; read the
+//! Everything here is a state machine without clock, rng or sockets. `now` is the lease clock: one that counts sleep and is not slewed.
+//! Feed it the log in its order, [`Leases::membership_changed`] and [`Leases::voters_applied`] for each entry, then [`Leases::applied`]; read the
 //! newest appended voters of the log before each batch of messages; after each input, [`Leases::tick`] when [`Leases::next_due`] has come.
 
 mod evictor;
@@ -24,23 +24,23 @@ mod known;
 mod message;
 mod retry;
 mod silence;
-mod standing;
+mod status;
 #[cfg(test)]
 mod tests;
 mod voter;
 
 use kgate_core::{Incarnation, NodeId, Time};
 
-use crate::roll::{Roll, RollChange, StoreId};
+use crate::membership::{Membership, MembershipChange, StoreId};
 use crate::timing::Timing;
 use crate::voters::Voters;
 use evictor::Evictor;
 use holder::Holder;
 use known::Known;
-pub use message::{LeaseDeed, LeaseMessage, Proposal, Refused};
+pub use message::{LeaseEffect, LeaseMessage, Proposal, Refused};
 use retry::Retry;
 use silence::Silence;
-pub use standing::{Missing, Standing};
+pub use status::{LeaseStatus, Missing};
 use voter::Voter;
 
 /// The leases as one node sees them: its own, and those in which it has a share as a voter.
@@ -51,12 +51,12 @@ pub struct Leases {
     voter: Voter,
     evictor: Evictor,
     silence: Silence,
-    /// The own former life, if it may still be a member (R2).
+    /// The own earlier incarnation, if it may still be a member (R2).
     former: Option<(Incarnation, Retry)>,
 }
 
 impl Leases {
-    /// A node that knows nothing yet: give it the log's picture as changes.
+    /// A node that knows nothing yet: give it the log's cluster_state as changes.
     ///
     /// `now` counts as its start: what an earlier process of it answered is taken to have been answered just now.
     pub fn new(now: Time, me: NodeId, incarnation: Incarnation, store: StoreId, timing: Timing) -> Self {
@@ -66,7 +66,7 @@ impl Leases {
             store,
             timing,
             start: now,
-            roll: Roll::default(),
+            membership: Membership::default(),
             applied: 0,
             committed: 0,
             leading: false,
@@ -84,7 +84,7 @@ impl Leases {
         }
     }
 
-    /// Numbers pings from there on. A life that goes on in a new process must not use a number twice (R1): on a clock that starts anew
+    /// Numbers pings from there on. An incarnation that goes on in a new process must not use a number twice (R1): on a clock that starts anew
     /// give it a random number; else the time of the start, which is used if nothing is said here, is good enough.
     #[must_use]
     pub fn numbered_from(mut self, seq: u64) -> Self {
@@ -92,15 +92,15 @@ impl Leases {
         self
     }
 
-    /// An entry of the log has changed the roll: applied and durably stored (N3), in the order of the log.
-    pub fn roll_changed(&mut self, now: Time, change: RollChange) {
+    /// An entry of the log has changed the membership: applied and durably stored (N3), in the order of the log.
+    pub fn membership_changed(&mut self, now: Time, change: MembershipChange) {
         self.settle(now);
-        self.known.roll.apply(change);
-        self.voter.roll_changed(now, change);
-        let (RollChange::Added(node, incarnation, _)
-        | RollChange::Suspected(node, incarnation, _)
-        | RollChange::Unsuspected(node, incarnation)
-        | RollChange::Gone(node, incarnation)) = change;
+        self.known.membership.apply(change);
+        self.voter.membership_changed(now, change);
+        let (MembershipChange::Added(node, incarnation, _)
+        | MembershipChange::Suspected(node, incarnation, _)
+        | MembershipChange::Unsuspected(node, incarnation)
+        | MembershipChange::Gone(node, incarnation)) = change;
         if (node, incarnation) == (self.known.me, self.known.incarnation) {
             self.own_changed(now, change);
         }
@@ -108,16 +108,16 @@ impl Leases {
         self.silence.prune(&self.known);
     }
 
-    fn own_changed(&mut self, now: Time, change: RollChange) {
+    fn own_changed(&mut self, now: Time, change: MembershipChange) {
         match change {
-            RollChange::Added(..) => self.holder.hurry(now),
+            MembershipChange::Added(..) => self.holder.hurry(now),
             // E5: it needs a fresh lease before it grants again.
-            RollChange::Unsuspected(..) => {
+            MembershipChange::Unsuspected(..) => {
                 self.holder.stop_clearing();
                 self.holder.doubt(now);
             }
-            RollChange::Gone(..) => self.holder.stop_clearing(),
-            RollChange::Suspected(..) => {}
+            MembershipChange::Gone(..) => self.holder.stop_clearing(),
+            MembershipChange::Suspected(..) => {}
         }
     }
 
@@ -166,12 +166,12 @@ impl Leases {
     }
 
     /// A message. Junk is dropped.
-    pub fn hear(&mut self, now: Time, from: NodeId, message: LeaseMessage, deeds: &mut Vec<LeaseDeed>) {
+    pub fn hear(&mut self, now: Time, from: NodeId, message: LeaseMessage, deeds: &mut Vec<LeaseEffect>) {
         self.settle(now);
         let (known, mine) = (&self.known, self.known.incarnation);
         match message {
             LeaseMessage::Ping { incarnation, seq } => {
-                if known.roll.life(from, incarnation).is_some() {
+                if known.membership.incarnation(from, incarnation).is_some() {
                     self.silence.heard(from);
                 }
                 let reply = self.voter.on_ping(known, now, from, incarnation, seq);
@@ -202,7 +202,7 @@ impl Leases {
     }
 
     /// Does what is due.
-    pub fn tick(&mut self, now: Time, deeds: &mut Vec<LeaseDeed>) {
+    pub fn tick(&mut self, now: Time, deeds: &mut Vec<LeaseEffect>) {
         self.settle(now);
         if let Some(seq) = self.holder.ping(&self.known, now) {
             let incarnation = self.known.incarnation;
@@ -221,12 +221,12 @@ impl Leases {
         let proposals = self.holder.clear(&self.known, now).into_iter();
         let proposals = proposals.chain(self.silence.proposals(&self.known, now));
         let proposals = proposals.chain(self.evictor.proposals(&self.known, now));
-        deeds.extend(proposals.chain(self.succession(now)).map(LeaseDeed::Propose));
+        deeds.extend(proposals.chain(self.succession(now)).map(LeaseEffect::Propose));
     }
 
     /// E1: a voter asks about every member that it has not heard for Q.
     fn look_for_silence(&mut self, now: Time) {
-        for (node, member) in self.known.roll.iter() {
+        for (node, member) in self.known.membership.iter() {
             let silence = self.voter.silence(&self.known, now, node, member.incarnation);
             if silence.is_some_and(|silence| silence >= self.known.timing.suspect_after) {
                 self.silence.suspect(&self.known, now, node);
@@ -234,19 +234,19 @@ impl Leases {
         }
     }
 
-    /// R2: the own former life is suspected, once the log shows that it is a member.
+    /// R2: the own earlier incarnation is suspected, once the log shows that it is a member.
     fn succession(&mut self, now: Time) -> Option<Proposal> {
         let (node, (incarnation, retry)) = (self.known.me, self.former.as_mut()?);
-        let due = self.known.roll.is_trusted(node, *incarnation) && retry.take(now);
+        let due = self.known.membership.is_trusted(node, *incarnation) && retry.take(now);
         due.then_some(Proposal::Suspect { node, incarnation: *incarnation })
     }
 
     /// What a node says to itself it hears at once, by the same rules (N2).
-    fn send(&mut self, now: Time, to: NodeId, message: LeaseMessage, deeds: &mut Vec<LeaseDeed>) {
+    fn send(&mut self, now: Time, to: NodeId, message: LeaseMessage, deeds: &mut Vec<LeaseEffect>) {
         if to == self.known.me {
             self.hear(now, to, message, deeds);
         } else {
-            deeds.push(LeaseDeed::Send(to, message));
+            deeds.push(LeaseEffect::Send(to, message));
         }
     }
 
@@ -260,7 +260,8 @@ impl Leases {
 
     /// When [`Leases::tick`] has something to do: ask after each input. It may be over already.
     pub fn next_due(&self, now: Time) -> Option<Time> {
-        let former = self.former.filter(|(former, _)| self.known.roll.is_trusted(self.known.me, *former));
+        let former =
+            self.former.filter(|(former, _)| self.known.membership.is_trusted(self.known.me, *former));
         [
             Some(self.holder.next_due()),
             self.voter.next_due(),
@@ -283,7 +284,7 @@ impl Leases {
         self.silence.suspect(&self.known, now, node);
     }
 
-    /// This node is the next life of itself after a crash: the former one is to be suspected while the log has it as a member (R2).
+    /// This node is the next incarnation of itself after a crash: the former one is to be suspected while the log has it as a member (R2).
     pub fn succeed(&mut self, now: Time, former: Incarnation) {
         self.former = Some((former, Retry::at(now, self.known.timing.node_ping.times(2))));
     }
@@ -300,12 +301,12 @@ impl Leases {
 
     /// Whether anything new may be granted (N5, N6): read it at that very instant.
     pub fn may_grant(&self, now: Time) -> bool {
-        let trusted = self.known.roll.is_trusted(self.known.me, self.known.incarnation);
+        let trusted = self.known.membership.is_trusted(self.known.me, self.known.incarnation);
         trusted && self.holds(now) && !self.holder.in_doubt(&self.known) && self.holder.behind(now).is_none()
     }
 
     /// How this node stands with its voters, for people.
-    pub fn standing(&self, now: Time) -> Standing {
+    pub fn standing(&self, now: Time) -> LeaseStatus {
         let known = &self.known;
         let lease = known.own_terms().map_or(known.timing.lease, |terms| terms.lease);
         let (mut answering, mut missing) = (Vec::new(), Vec::new());
@@ -328,7 +329,7 @@ impl Leases {
         }
         let end = self.end();
         let left = if end == Time::NEVER { kgate_core::Span(u64::MAX) } else { end.since(now) };
-        Standing {
+        LeaseStatus {
             member: known.own().is_some(),
             suspected: known.own().and_then(|member| member.suspected),
             left: self.holds(now).then_some(left),
@@ -339,8 +340,8 @@ impl Leases {
         }
     }
 
-    /// The roll as this node has applied it.
-    pub fn roll(&self) -> &Roll {
-        &self.known.roll
+    /// The membership as this node has applied it.
+    pub fn membership(&self) -> &Membership {
+        &self.known.membership
     }
 }

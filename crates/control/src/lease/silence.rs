@@ -43,7 +43,7 @@ pub(super) struct Silence {
 impl Silence {
     /// Asks about that node from now on, if it is a member that nobody suspects yet.
     pub(super) fn suspect(&mut self, known: &Known, now: Time, node: NodeId) {
-        let Some(member) = known.roll.get(node) else { return };
+        let Some(member) = known.membership.get(node) else { return };
         let incarnation = member.incarnation;
         let open = self.inquiries.get(&node).is_some_and(|inquiry| inquiry.incarnation == incarnation);
         if open || member.suspected.is_some() || node == known.me {
@@ -77,9 +77,9 @@ impl Silence {
         }
     }
 
-    /// What is over: suspected, gone, in another life.
+    /// What is over: suspected, gone, in another incarnation.
     pub(super) fn prune(&mut self, known: &Known) {
-        self.inquiries.retain(|node, inquiry| known.roll.is_trusted(*node, inquiry.incarnation));
+        self.inquiries.retain(|node, inquiry| known.membership.is_trusted(*node, inquiry.incarnation));
     }
 
     /// What to ask of every voter now.

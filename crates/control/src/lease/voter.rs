@@ -6,9 +6,9 @@ use kgate_core::{Incarnation, NodeId, Span, Time};
 
 use super::known::Known;
 use super::message::{LeaseMessage, Refused};
-use crate::roll::RollChange;
+use crate::membership::MembershipChange;
 
-/// What a voter remembers of one life of a member.
+/// What a voter remembers of one incarnation of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Contact {
     incarnation: Incarnation,
@@ -20,30 +20,30 @@ struct Contact {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Voter {
-    /// Of members only, so that it is no longer than the roll.
+    /// Of members only, so that it is no longer than the membership.
     contacts: BTreeMap<NodeId, Contact>,
     /// When the promises are said again; none while nobody is suspected.
     promises_due: Option<Time>,
 }
 
 impl Voter {
-    /// The contacts follow the roll. (The roll in `known` has taken the change over already.)
-    pub(super) fn roll_changed(&mut self, now: Time, change: RollChange) {
+    /// The contacts follow the membership. (The membership in `known` has taken the change over already.)
+    pub(super) fn membership_changed(&mut self, now: Time, change: MembershipChange) {
         match change {
-            RollChange::Added(node, incarnation, _) => {
+            MembershipChange::Added(node, incarnation, _) => {
                 if self.contacts.get(&node).is_none_or(|contact| contact.incarnation != incarnation) {
                     let contact = Contact { incarnation, known_since: now, heard: None, answered: None };
                     self.contacts.insert(node, contact);
                 }
             }
-            RollChange::Suspected(..) => self.promises_due = Some(now),
+            MembershipChange::Suspected(..) => self.promises_due = Some(now),
             // It starts afresh: its silence was forgiven, it has Q again.
-            RollChange::Unsuspected(node, incarnation) => {
+            MembershipChange::Unsuspected(node, incarnation) => {
                 if let Some(contact) = self.contact(node, incarnation) {
                     contact.known_since = now;
                 }
             }
-            RollChange::Gone(node, incarnation) => {
+            MembershipChange::Gone(node, incarnation) => {
                 if self.contact(node, incarnation).is_some() {
                     self.contacts.remove(&node);
                 }
@@ -93,7 +93,7 @@ impl Voter {
         now.since(answered.unwrap_or(known.start).max(known.start))
     }
 
-    /// E1: how long that life was not heard of. None: it is not a member, or this node does not vote.
+    /// E1: how long that incarnation was not heard of. None: it is not a member, or this node does not vote.
     pub(super) fn silence(
         &self,
         known: &Known,
@@ -111,12 +111,12 @@ impl Voter {
         if self.promises_due.is_none_or(|due| now < due) {
             return Vec::new();
         }
-        let promise = |(node, member): (NodeId, &crate::roll::Member)| {
+        let promise = |(node, member): (NodeId, &crate::membership::Member)| {
             let age = self.age(known, now, node);
             let (incarnation, at) = (member.incarnation, member.suspected?);
             Some(LeaseMessage::Promise { node, incarnation, at, age })
         };
-        let promises: Vec<_> = known.roll.iter().filter_map(promise).collect();
+        let promises: Vec<_> = known.membership.iter().filter_map(promise).collect();
         self.promises_due = (!promises.is_empty()).then(|| now + known.timing.node_ping);
         if known.votes() { promises } else { Vec::new() }
     }
@@ -126,7 +126,7 @@ impl Voter {
     }
 }
 
-/// N3, N4, N7: why that life gets no share of this node. None: it gets one.
+/// N3, N4, N7: why that incarnation gets no share of this node. None: it gets one.
 pub(super) fn refusal(known: &Known, node: NodeId, incarnation: Incarnation) -> Option<Refused> {
     if known.is_behind() {
         return Some(Refused::Behind);
@@ -134,7 +134,7 @@ pub(super) fn refusal(known: &Known, node: NodeId, incarnation: Incarnation) -> 
     if !known.votes() {
         return Some(Refused::NotVoter(known.newest().clone()));
     }
-    match known.roll.life(node, incarnation) {
+    match known.membership.incarnation(node, incarnation) {
         None => Some(Refused::NotMember),
         Some(member) => member.suspected.map(Refused::Suspected),
     }

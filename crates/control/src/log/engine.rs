@@ -1,4 +1,4 @@
-//! The thread of a log: takes what handles ask and what the courier brings, and keeps the status.
+//! The thread of a log: takes what handles ask and what the transport brings, and keeps the status.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,16 +10,16 @@ use openraft::raft::AppendEntriesResponse;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::time::Instant;
 
+use super::api::{Bootstrap, LogStatus, ProposeError};
 use super::elect::Heard;
-use super::post::Post;
 use super::raft::Raft;
+use super::rpc::RpcClient;
 use super::shared::Shared;
 use super::store::Store;
 use super::timing::LogTiming;
 use super::under_way::UnderWay;
 use super::wire::{Body, Envelope, Order, Reply, Request, Ruling, SNAPSHOT};
-use super::words::{Founding, LogStatus, NotDone};
-use crate::roll::StoreId;
+use crate::membership::StoreId;
 use crate::state::ClusterId;
 
 /// So many messages wait to be handled; more are lost, as on a network.
@@ -33,8 +33,8 @@ pub(super) const WRITING: usize = 4;
 
 /// What a handle asks.
 pub(super) enum Ask {
-    Order(Order, Duration, oneshot::Sender<Result<Ruling, NotDone>>),
-    Bootstrap(Founding, oneshot::Sender<Result<ClusterId, NotDone>>),
+    Order(Order, Duration, oneshot::Sender<Result<Ruling, ProposeError>>),
+    Bootstrap(Bootstrap, oneshot::Sender<Result<ClusterId, ProposeError>>),
     Stop,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Engine {
     pub(super) timing: LogTiming,
     pub(super) raft: Raft,
     pub(super) memory: Store,
-    pub(super) post: Arc<Post>,
+    pub(super) post: Arc<RpcClient>,
     pub(super) shared: Arc<Shared>,
     /// Held while this node changes who votes or listens.
     pub(super) changing: tokio::sync::Mutex<()>,
@@ -209,16 +209,16 @@ impl Engine {
 
     pub(super) fn status(&self) -> LogStatus {
         let metrics = self.raft.metrics().borrow().clone();
-        let picture = self.shared.picture();
+        let cluster_state = self.shared.cluster_state();
         LogStatus {
             leader: metrics.current_leader.map(NodeId),
             leading: metrics.state == ServerState::Leader,
             term: metrics.current_term,
-            applied: picture.applied,
+            applied: cluster_state.applied,
             committed: self.shared.committed(),
             appended: self.shared.voters_appended(),
-            voters: picture.voters.clone(),
-            learners: picture.learners.clone(),
+            voters: cluster_state.voters.clone(),
+            learners: cluster_state.learners.clone(),
             stranger: self.shared.is_stranger(),
             stopped: metrics.running_state.err().map(|fatal| fatal.to_string()),
         }

@@ -7,19 +7,19 @@ use openraft::storage::RaftStateMachine;
 use openraft::{EntryPayload, OptionalSend, RaftSnapshotBuilder, StorageIOError};
 use tokio::sync::mpsc;
 
+use super::api::AppliedEntry;
 use super::raft::{
     Answer, Entry, LogId, Roster, Snapshot, SnapshotMeta, StorageError, StoredMembership, Types,
 };
 use super::shared::Shared;
 use super::store::{Store, decode, encode};
-use super::words::News;
-use crate::state::{Change, Done, State};
+use crate::state::{Applied, Change, State};
 
 /// The state, and who hears of it.
 pub(super) struct Machine {
     store: Store,
     shared: Arc<Shared>,
-    news: mpsc::UnboundedSender<News>,
+    news: mpsc::UnboundedSender<AppliedEntry>,
     state: State,
     applied: Option<LogId>,
     membership: StoredMembership,
@@ -57,7 +57,7 @@ impl Recalled {
     }
 
     pub(super) fn roster(&self) -> Roster {
-        let voters = &self.state.picture().voters;
+        let voters = &self.state.cluster_state().voters;
         Roster::new(voters.at, self.membership.membership(), voters)
     }
 
@@ -67,13 +67,13 @@ impl Recalled {
         match entry.payload {
             EntryPayload::Blank => {
                 self.state.pass(index);
-                (Ok(Done::Nothing), Vec::new())
+                (Ok(Applied::Nothing), Vec::new())
             }
             EntryPayload::Normal(command) => self.state.apply(index, command),
             EntryPayload::Membership(membership) => {
                 let roster = Roster::new(index, &membership, &Default::default());
                 self.membership = StoredMembership::new(Some(entry.log_id), membership);
-                (Ok(Done::Nothing), self.state.vote(roster.voters, roster.learners))
+                (Ok(Applied::Nothing), self.state.vote(roster.voters, roster.learners))
             }
         }
     }
@@ -83,7 +83,7 @@ impl Machine {
     pub(super) fn new(
         store: Store,
         shared: Arc<Shared>,
-        news: mpsc::UnboundedSender<News>,
+        news: mpsc::UnboundedSender<AppliedEntry>,
         recalled: Recalled,
     ) -> Self {
         let Recalled { state, applied, membership } = recalled;
@@ -102,8 +102,8 @@ impl Machine {
         Recalled { state: self.state, applied: self.applied, membership: self.membership } = recalled;
     }
 
-    fn publish(&self, roster: Roster, news: Vec<News>) {
-        self.shared.applied(self.state.picture().clone(), roster);
+    fn publish(&self, roster: Roster, news: Vec<AppliedEntry>) {
+        self.shared.applied(self.state.cluster_state().clone(), roster);
         for news in news {
             // Nobody listens only when the node is ending.
             let _ = self.news.send(news);
@@ -149,7 +149,7 @@ impl RaftStateMachine<Types> for Machine {
             let index = entry.log_id.index;
             let (answer, changes) = recalled.step(entry);
             answers.push(answer);
-            news.push(News { index, changes });
+            news.push(AppliedEntry { index, changes });
         }
         let (applied, roster) = (recalled.applied, recalled.roster());
         self.keep(recalled);
@@ -189,8 +189,8 @@ impl RaftStateMachine<Types> for Machine {
         let bytes = snapshot.into_inner();
         let state: State = decode(&bytes).map_err(failed)?;
         self.store.put_snapshot(meta.clone(), bytes, true).await.map_err(failed)?;
-        let changes = state.changes_since(self.state.picture());
-        let news = News { index: state.picture().applied, changes };
+        let changes = state.changes_since(self.state.cluster_state());
+        let news = AppliedEntry { index: state.cluster_state().applied, changes };
         let recalled =
             Recalled { state, applied: meta.last_log_id, membership: meta.last_membership.clone() };
         let roster = recalled.roster();

@@ -14,8 +14,8 @@ use super::engine::Engine;
 use super::orders::{named, not_led};
 use super::raft::Peer;
 use super::wire::{Reply, Request, Ruling};
-use crate::roll::StoreId;
-use crate::state::Void;
+use crate::membership::StoreId;
+use crate::state::Rejected;
 
 /// More voters cost more than they give.
 const VOTERS: usize = 7;
@@ -27,7 +27,7 @@ impl Engine {
         if self.shared.roster().stores.contains_key(&node) {
             return Ruling::Changed(None);
         }
-        let listed = self.shared.picture().directory.get(&node).cloned();
+        let listed = self.shared.cluster_state().directory.get(&node).cloned();
         let Some(listed) = listed else {
             return refused(format!("{node} is not on the directory: add it there first"));
         };
@@ -152,11 +152,11 @@ impl Engine {
     }
 
     async fn tend_once(&self) -> Option<Ruling> {
-        let picture = self.shared.picture();
+        let cluster_state = self.shared.cluster_state();
         let roster = self.shared.roster();
         // Only when everything that is in the log is agreed: else a change is under way.
-        picture.cluster.as_ref()?;
-        if roster.voters != picture.voters {
+        cluster_state.cluster.as_ref()?;
+        if roster.voters != cluster_state.voters {
             return None;
         }
         if let [_, wanted] = roster.voters.sets.as_slice() {
@@ -168,12 +168,12 @@ impl Engine {
             self.raft.runtime_config().heartbeat(false);
             return None;
         }
-        let gone = roster.learners.iter().find(|node| !picture.directory.contains_key(node));
+        let gone = roster.learners.iter().find(|node| !cluster_state.directory.contains_key(node));
         if let Some(node) = gone {
             return Some(self.remove_learner(*node).await);
         }
         let mut last = None;
-        for node in picture.directory.keys().filter(|node| !roster.stores.contains_key(node)) {
+        for node in cluster_state.directory.keys().filter(|node| !roster.stores.contains_key(node)) {
             last = Some(self.add_learner(*node).await);
             if matches!(last, Some(Ruling::Changed(_))) {
                 break;
@@ -191,7 +191,7 @@ fn warning(voters: &BTreeSet<NodeId>) -> Option<String> {
                 .to_owned(),
         ),
         even if even % 2 == 0 => {
-            Some(format!("{even} voters bear no more failures than {}: use an odd number", even - 1))
+            Some(format!("{even} voters tolerate no more failures than {}: use an odd number", even - 1))
         }
         _ => None,
     }
@@ -202,5 +202,5 @@ fn under_way() -> Ruling {
 }
 
 fn refused(why: String) -> Ruling {
-    Ruling::Void(Void::Refused(why))
+    Ruling::Rejected(Rejected::Refused(why))
 }

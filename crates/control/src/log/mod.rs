@@ -3,10 +3,10 @@
 //! A [`Log`] is a handle. Behind it two threads work for it alone, so that a busy node does not miss a heartbeat: one runs openraft and all that waits,
 //! the other writes the store, one write after the other, each on disk before it is answered.
 //!
-//! - *Out*: [`Courier::send`], which may lose what it is given. *In*: [`Log::receive`]. Questions have numbers and time-outs, all queues have bounds.
+//! - *Out*: [`Transport::send`], which may lose what it is given. *In*: [`Log::receive`]. Questions have numbers and time-outs, all queues have bounds.
 //! - *Proposals* may be made at any node. They go to the leader, again and again until somebody knows what came of them or the patience is over;
 //!   commands are compare-and-set, so twice does no harm.
-//! - *News* come in the order of the log without a gap, each only after it is stored (rule N3), beginning after the picture that [`Log::open`] returns.
+//! - *AppliedEntry* come in the order of the log without a gap, each only after it is stored (rule N3), beginning after the cluster_state that [`Log::open`] returns.
 //! - *Voters*: the newest that this node's log has, agreed or not, can be read at any instant (rule N4).
 //! - *Stores*: each has a random id, and who votes is known with it. A message for or from another store than the known one is refused, so a node that
 //!   has lost its store cannot vote with an empty memory under its old number (rule R4).
@@ -14,14 +14,15 @@
 //!
 //! Who listens to the log without a vote follows the directory: the leader takes up whoever is on it and drops whoever is not any more.
 
+mod api;
+mod bootstrap;
 mod elect;
 mod engine;
-mod found;
 mod machine;
 mod membership;
 mod orders;
-mod post;
 mod raft;
+mod rpc;
 mod runtime;
 mod shared;
 mod store;
@@ -30,10 +31,9 @@ mod tests;
 mod timing;
 mod under_way;
 mod wire;
-mod words;
 
+pub use api::{AppliedEntry, Bootstrap, Junk, LogError, LogStatus, Opened, ProposeError, Transport};
 pub use timing::LogTiming;
-pub use words::{Courier, Founding, Junk, LogError, LogStatus, News, NotDone, Opened};
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -47,12 +47,12 @@ use tokio::sync::{mpsc, oneshot, watch};
 use self::elect::Heard;
 use self::engine::{ARRIVALS, Ask, Engine, WRITING};
 use self::machine::{Machine, Recalled};
-use self::post::{Lines, Post};
 use self::raft::Raft;
+use self::rpc::{NetworkFactory, RpcClient};
 use self::shared::Shared;
 use self::under_way::UnderWay;
 use self::wire::{Envelope, Order, Ruling};
-use crate::state::{ClusterId, Command, Done, Picture};
+use crate::state::{Applied, ClusterId, ClusterState, Command};
 use crate::voters::Voters;
 
 /// So many questions of handles wait to be taken up.
@@ -91,16 +91,16 @@ impl Log {
     pub fn open(
         folder: &Path,
         me: NodeId,
-        courier: Arc<dyn Courier>,
+        transport: Arc<dyn Transport>,
         timing: LogTiming,
     ) -> Result<Opened, LogError> {
-        Self::open_keeping(folder, me, courier, timing, KEEPING)
+        Self::open_keeping(folder, me, transport, timing, KEEPING)
     }
 
     fn open_keeping(
         folder: &Path,
         me: NodeId,
-        courier: Arc<dyn Courier>,
+        transport: Arc<dyn Transport>,
         timing: LogTiming,
         keeping: Keeping,
     ) -> Result<Opened, LogError> {
@@ -110,8 +110,8 @@ impl Log {
         let timing = timing.with_disk(sync);
         let config = config(timing, keeping).map_err(failed)?;
         let recalled = Recalled::from(&store).map_err(failed)?;
-        let picture = recalled.state.picture().clone();
-        let shared = Arc::new(Shared::new(picture.clone(), recalled.roster()));
+        let cluster_state = recalled.state.cluster_state().clone();
+        let shared = Arc::new(Shared::new(cluster_state.clone(), recalled.roster()));
         let ahead = recalled.applied.map_or(0, |applied| applied.index + 1);
         for entry in store.entries(ahead.., usize::MAX).map_err(failed)? {
             if let EntryPayload::Membership(membership) = &entry.payload {
@@ -127,7 +127,7 @@ impl Log {
         let (close, closed) = watch::channel(false);
         let (begun, beginning) = std::sync::mpsc::channel();
         let machine = Machine::new(store.clone(), Arc::clone(&shared), tell, recalled);
-        let post = Arc::new(Post::new(id, sync, courier));
+        let post = Arc::new(RpcClient::new(id, sync, transport));
         let log = Self { asks, arrivals, status: statuses, closed, shared: Arc::clone(&shared), timing };
 
         let work = move || {
@@ -137,7 +137,7 @@ impl Log {
                 Err(error) => return drop(begun.send(Err(error.to_string()))),
             };
             runtime.block_on(async {
-                let lines = Lines(Arc::clone(&post));
+                let lines = NetworkFactory(Arc::clone(&post));
                 match Raft::new(me.0, Arc::new(config), lines, store.clone(), machine).await {
                     Ok(raft) => {
                         let changing = tokio::sync::Mutex::default();
@@ -174,7 +174,7 @@ impl Log {
         let thread = std::thread::Builder::new().name("kgate-log".to_owned()).spawn(work);
         thread.map_err(|error| failed(error.to_string()))?;
         match beginning.recv() {
-            Ok(Ok(())) => Ok(Opened { log, store: id, picture, news }),
+            Ok(Ok(())) => Ok(Opened { log, store: id, cluster_state, news }),
             Ok(Err(why)) => Err(failed(why)),
             Err(_) => Err(failed("its thread ended before it began".to_owned())),
         }
@@ -182,37 +182,37 @@ impl Log {
 
     /// Founds the cluster, together with its other first nodes, which all call this with the same nodes and voters. The first time all the voters must be
     /// there: each must learn the others' stores (rule R4). A node that does not vote waits to be taken up. May be called again after
-    /// [`NotDone::NoQuorum`], and after a restart; void if the store belongs to another cluster, or the cluster knows this node with another store.
-    pub async fn bootstrap(&self, founding: Founding) -> Result<ClusterId, NotDone> {
+    /// [`ProposeError::NoQuorum`], and after a restart; void if the store belongs to another cluster, or the cluster knows this node with another store.
+    pub async fn bootstrap(&self, founding: Bootstrap) -> Result<ClusterId, ProposeError> {
         let (answer, heard) = oneshot::channel();
-        self.asks.send(Ask::Bootstrap(founding, answer)).await.map_err(|_| NotDone::Stopped)?;
-        heard.await.unwrap_or(Err(NotDone::Stopped))
+        self.asks.send(Ask::Bootstrap(founding, answer)).await.map_err(|_| ProposeError::Stopped)?;
+        heard.await.unwrap_or(Err(ProposeError::Stopped))
     }
 
-    /// Puts a command into the log and says what came of it, from any node. After [`NotDone::NoQuorum`] it may still come to be done.
-    pub async fn propose(&self, command: Command) -> Result<Done, NotDone> {
+    /// Puts a command into the log and says what came of it, from any node. After [`ProposeError::NoQuorum`] it may still come to be done.
+    pub async fn propose(&self, command: Command) -> Result<Applied, ProposeError> {
         self.propose_within(command, self.timing.patience).await
     }
 
     /// The same, with a patience of its own.
-    pub async fn propose_within(&self, command: Command, patience: Span) -> Result<Done, NotDone> {
+    pub async fn propose_within(&self, command: Command, patience: Span) -> Result<Applied, ProposeError> {
         let ruling = self.order(Order::Propose(command), patience).await?;
-        if let Ruling::Done(done) = ruling { Ok(done) } else { Err(unexpected(ruling)) }
+        if let Ruling::Applied(done) = ruling { Ok(done) } else { Err(unexpected(ruling)) }
     }
 
     /// What the log says now: not older than anything that was done anywhere before this call.
-    pub async fn read(&self) -> Result<Picture, NotDone> {
+    pub async fn read(&self) -> Result<ClusterState, ProposeError> {
         let ruling = self.order(Order::Read, self.timing.patience).await?;
-        if let Ruling::Applied(_) = ruling {
-            Ok(self.picture().as_ref().clone())
+        if let Ruling::ReadAt(_) = ruling {
+            Ok(self.cluster_state().as_ref().clone())
         } else {
             Err(unexpected(ruling))
         }
     }
 
     /// What this node has applied, which may be behind the others.
-    pub fn picture(&self) -> Arc<Picture> {
-        self.shared.picture()
+    pub fn cluster_state(&self) -> Arc<ClusterState> {
+        self.shared.cluster_state()
     }
 
     /// How the log is.
@@ -226,38 +226,38 @@ impl Log {
     }
 
     /// A node of the directory hears the log from now on, without a vote. The leader does so by itself; this waits until it is done.
-    pub async fn add_learner(&self, node: NodeId) -> Result<(), NotDone> {
+    pub async fn add_learner(&self, node: NodeId) -> Result<(), ProposeError> {
         self.change(Order::AddLearner(node)).await.map(drop)
     }
 
     /// It does not hear the log any more. Only after it is off the directory, or the leader takes it up again.
-    pub async fn remove_learner(&self, node: NodeId) -> Result<(), NotDone> {
+    pub async fn remove_learner(&self, node: NodeId) -> Result<(), ProposeError> {
         self.change(Order::RemoveLearner(node)).await.map(drop)
     }
 
     /// Gives a vote to a node that hears the log and has caught up. The text is a warning for the operator.
-    pub async fn promote(&self, node: NodeId) -> Result<Option<String>, NotDone> {
+    pub async fn promote(&self, node: NodeId) -> Result<Option<String>, ProposeError> {
         self.change(Order::Promote(node)).await
     }
 
     /// Takes the vote from a node; it goes on hearing the log.
-    pub async fn demote(&self, node: NodeId) -> Result<Option<String>, NotDone> {
+    pub async fn demote(&self, node: NodeId) -> Result<Option<String>, ProposeError> {
         self.change(Order::Demote(node)).await
     }
 
     /// Exactly these vote from now on.
-    pub async fn set_voters(&self, voters: BTreeSet<NodeId>) -> Result<Option<String>, NotDone> {
+    pub async fn set_voters(&self, voters: BTreeSet<NodeId>) -> Result<Option<String>, ProposeError> {
         self.change(Order::SetVoters(voters)).await
     }
 
-    /// Bytes from another node's log, as its courier was given them. What cannot be read is junk; what comes when the queue is full is lost.
+    /// Bytes from another node's log, as its transport was given them. What cannot be read is junk; what comes when the queue is full is lost.
     pub fn receive(&self, from: NodeId, bytes: &[u8]) -> Result<(), Junk> {
         let envelope = Envelope::from_bytes(bytes)?;
         let _ = self.arrivals.try_send((from, envelope));
         Ok(())
     }
 
-    /// Ends the log at this node and waits until its store is closed. Other handles get [`NotDone::Stopped`] from now on.
+    /// Ends the log at this node and waits until its store is closed. Other handles get [`ProposeError::Stopped`] from now on.
     pub async fn stop(&self) {
         let _ = self.asks.send(Ask::Stop).await;
         let mut closed = self.closed.clone();
@@ -265,14 +265,14 @@ impl Log {
         let _ = closed.wait_for(|closed| *closed).await;
     }
 
-    async fn order(&self, order: Order, patience: Span) -> Result<Ruling, NotDone> {
+    async fn order(&self, order: Order, patience: Span) -> Result<Ruling, ProposeError> {
         let (answer, heard) = oneshot::channel();
         let ask = Ask::Order(order, Duration::from_nanos(patience.0), answer);
-        self.asks.send(ask).await.map_err(|_| NotDone::Stopped)?;
-        heard.await.unwrap_or(Err(NotDone::Stopped))
+        self.asks.send(ask).await.map_err(|_| ProposeError::Stopped)?;
+        heard.await.unwrap_or(Err(ProposeError::Stopped))
     }
 
-    async fn change(&self, order: Order) -> Result<Option<String>, NotDone> {
+    async fn change(&self, order: Order) -> Result<Option<String>, ProposeError> {
         let ruling = self.order(order, self.timing.patience).await?;
         let Ruling::Changed(warning) = ruling else { return Err(unexpected(ruling)) };
         if let Some(warning) = &warning {
@@ -282,13 +282,13 @@ impl Log {
     }
 }
 
-/// Void, or an answer to another order, which only another version could give.
-fn unexpected(ruling: Ruling) -> NotDone {
+/// Rejected, or an answer to another order, which only another version could give.
+fn unexpected(ruling: Ruling) -> ProposeError {
     match ruling {
-        Ruling::Void(void) => NotDone::Void(void),
-        Ruling::NotNow(why) => NotDone::NoQuorum(why),
-        Ruling::Done(_) | Ruling::Applied(_) | Ruling::Changed(_) => {
-            NotDone::NoQuorum("the leader answered something else: is it of another version?".to_owned())
+        Ruling::Rejected(void) => ProposeError::Rejected(void),
+        Ruling::NotNow(why) => ProposeError::NoQuorum(why),
+        Ruling::Applied(_) | Ruling::ReadAt(_) | Ruling::Changed(_) => {
+            ProposeError::NoQuorum("the leader answered something else: is it of another version?".to_owned())
         }
     }
 }

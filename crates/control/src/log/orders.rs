@@ -4,36 +4,38 @@ use kgate_core::NodeId;
 use openraft::error::{CheckIsLeaderError, ClientWriteError, RaftError};
 use tokio::time::Instant;
 
+use super::api::ProposeError;
 use super::engine::Engine;
 use super::store::encode;
 use super::under_way::Joined;
 use super::wire::{COMMAND, Order, Reply, Request, Ruling};
-use super::words::NotDone;
-use crate::state::{Command, Void};
+use crate::state::{Command, Rejected};
 
 /// So many entries may wait for a quorum.
 const UNDECIDED: u64 = 4096;
 
 impl Engine {
     /// Has an order carried out by whoever leads.
-    pub(super) async fn order(&self, order: Order, deadline: Instant) -> Result<Ruling, NotDone> {
+    pub(super) async fn order(&self, order: Order, deadline: Instant) -> Result<Ruling, ProposeError> {
         loop {
             let leader = {
                 let metrics = self.raft.metrics();
                 let metrics = metrics.borrow();
                 if metrics.running_state.is_err() {
-                    return Err(NotDone::Stopped);
+                    return Err(ProposeError::Stopped);
                 }
                 metrics.current_leader.map(NodeId)
             };
             let why = match self.attempt(&order, leader, deadline).await {
                 Ruling::NotNow(why) => why,
-                Ruling::Applied(index) => return self.until_applied(index, deadline).await,
-                decided @ (Ruling::Done(_) | Ruling::Void(_) | Ruling::Changed(_)) => return Ok(decided),
+                Ruling::ReadAt(index) => return self.until_applied(index, deadline).await,
+                decided @ (Ruling::Applied(_) | Ruling::Rejected(_) | Ruling::Changed(_)) => {
+                    return Ok(decided);
+                }
             };
             let pause = self.pause(leader);
             if tokio::time::timeout_at(deadline, pause).await.is_err() {
-                return Err(NotDone::NoQuorum(why));
+                return Err(ProposeError::NoQuorum(why));
             }
         }
     }
@@ -80,7 +82,7 @@ impl Engine {
         match order {
             Order::Propose(command) => self.write(command).await,
             Order::Read => match self.raft.ensure_linearizable().await {
-                Ok(read) => Ruling::Applied(read.map_or(0, |read| read.index)),
+                Ok(read) => Ruling::ReadAt(read.map_or(0, |read| read.index)),
                 Err(RaftError::APIError(CheckIsLeaderError::QuorumNotEnough(_))) => Ruling::NotNow(format!(
                     "{} leads, but too few of the voters {} answer",
                     self.me,
@@ -100,7 +102,7 @@ impl Engine {
     /// for all of them, and where writes are slow a queue of that would take minutes.
     async fn write(&self, command: Command) -> Ruling {
         let Some(bytes) = encode(&command).ok().filter(|bytes| bytes.len() <= COMMAND) else {
-            return Ruling::Void(Void::Refused(format!("a command has at most {COMMAND} bytes")));
+            return Ruling::Rejected(Rejected::Refused(format!("a command has at most {COMMAND} bytes")));
         };
         loop {
             match self.under_way.join(&bytes) {
@@ -129,18 +131,18 @@ impl Engine {
         // Never closed.
         let _place = writing.acquire().await;
         match self.raft.client_write(command).await {
-            Ok(written) => written.data.map_or_else(Ruling::Void, Ruling::Done),
+            Ok(written) => written.data.map_or_else(Ruling::Rejected, Ruling::Applied),
             Err(error) => not_led(&error),
         }
     }
 
     /// Waits until everything up to that entry is applied here.
-    async fn until_applied(&self, index: u64, deadline: Instant) -> Result<Ruling, NotDone> {
+    async fn until_applied(&self, index: u64, deadline: Instant) -> Result<Ruling, ProposeError> {
         let mut pictures = self.shared.pictures();
-        let applied = pictures.wait_for(|picture| picture.applied >= index);
+        let applied = pictures.wait_for(|cluster_state| cluster_state.applied >= index);
         match tokio::time::timeout_at(deadline, applied).await {
-            Ok(_) => Ok(Ruling::Applied(index)),
-            Err(_) => Err(NotDone::NoQuorum(format!("entry {index} has not come to {} yet", self.me))),
+            Ok(_) => Ok(Ruling::ReadAt(index)),
+            Err(_) => Err(ProposeError::NoQuorum(format!("entry {index} has not come to {} yet", self.me))),
         }
     }
 }

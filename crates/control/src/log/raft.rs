@@ -8,8 +8,8 @@ use openraft::Membership;
 use serde::{Deserialize, Serialize};
 
 use super::runtime::LogRuntime;
-use crate::roll::StoreId;
-use crate::state::{Command, Done, Void};
+use crate::membership::StoreId;
+use crate::state::{Applied, Command, Rejected};
 use crate::voters::Voters;
 
 /// A node as openraft knows it: with the store that it votes with (rule R4).
@@ -19,7 +19,7 @@ pub(super) struct Peer {
 }
 
 /// What comes of an entry.
-pub(super) type Answer = Result<Done, Void>;
+pub(super) type Answer = Result<Applied, Rejected>;
 
 openraft::declare_raft_types!(
     pub(super) Types:

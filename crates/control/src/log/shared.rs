@@ -8,14 +8,14 @@ use openraft::Membership;
 use tokio::sync::watch;
 
 use super::raft::{Peer, Roster};
-use crate::state::Picture;
+use crate::state::ClusterState;
 use crate::voters::Voters;
 
 /// Shared by all parts of one log.
 #[derive(Debug)]
 pub(super) struct Shared {
     rosters: Mutex<Rosters>,
-    picture: watch::Sender<Arc<Picture>>,
+    cluster_state: watch::Sender<Arc<ClusterState>>,
     committed: AtomicU64,
     /// Somebody knows this node with another store (rule R4).
     stranger: AtomicBool,
@@ -36,11 +36,11 @@ impl Rosters {
 
 impl Shared {
     /// As of an applied state.
-    pub(super) fn new(picture: Picture, applied: Roster) -> Self {
+    pub(super) fn new(cluster_state: ClusterState, applied: Roster) -> Self {
         Self {
-            committed: AtomicU64::new(picture.applied),
+            committed: AtomicU64::new(cluster_state.applied),
             rosters: Mutex::new(Rosters { applied, ahead: BTreeMap::new() }),
-            picture: watch::Sender::new(Arc::new(picture)),
+            cluster_state: watch::Sender::new(Arc::new(cluster_state)),
             stranger: AtomicBool::new(false),
         }
     }
@@ -61,15 +61,15 @@ impl Shared {
         self.rosters().ahead.retain(|index, _| *index < from);
     }
 
-    /// Everything up to the picture is applied and stored.
-    pub(super) fn applied(&self, picture: Picture, roster: Roster) {
+    /// Everything up to the cluster_state is applied and stored.
+    pub(super) fn applied(&self, cluster_state: ClusterState, roster: Roster) {
         {
             let mut rosters = self.rosters();
-            rosters.ahead.retain(|index, _| *index > picture.applied);
+            rosters.ahead.retain(|index, _| *index > cluster_state.applied);
             rosters.applied = roster;
         }
-        self.commit(picture.applied);
-        self.picture.send_replace(Arc::new(picture));
+        self.commit(cluster_state.applied);
+        self.cluster_state.send_replace(Arc::new(cluster_state));
     }
 
     pub(super) fn commit(&self, index: u64) {
@@ -90,13 +90,13 @@ impl Shared {
         self.rosters().newest().clone()
     }
 
-    pub(super) fn picture(&self) -> Arc<Picture> {
-        self.picture.borrow().clone()
+    pub(super) fn cluster_state(&self) -> Arc<ClusterState> {
+        self.cluster_state.borrow().clone()
     }
 
-    /// Changes with each picture.
-    pub(super) fn pictures(&self) -> watch::Receiver<Arc<Picture>> {
-        self.picture.subscribe()
+    /// Changes with each cluster_state.
+    pub(super) fn pictures(&self) -> watch::Receiver<Arc<ClusterState>> {
+        self.cluster_state.subscribe()
     }
 
     pub(super) fn is_stranger(&self) -> bool {
@@ -122,7 +122,7 @@ mod tests {
             let nodes: BTreeMap<u32, Peer> = nodes.map(|node| (node, Peer::default())).collect();
             Membership::new(vec![voters.collect::<BTreeSet<u32>>()], nodes)
         };
-        let shared = Shared::new(Picture::default(), Roster::default());
+        let shared = Shared::new(ClusterState::default(), Roster::default());
         shared.appended(0, &membership(0..1, 0..1));
         shared.appended(4, &membership(0..1, 0..3));
         let first = shared.voters_appended();
@@ -131,8 +131,8 @@ mod tests {
         assert_eq!(shared.voters_appended().at, 7);
         shared.truncated(6);
         assert_eq!(shared.voters_appended(), first);
-        let picture = Picture { applied: 5, voters: first.clone(), ..Picture::default() };
-        shared.applied(picture, Roster::new(4, &membership(0..1, 0..3), &first));
+        let cluster_state = ClusterState { applied: 5, voters: first.clone(), ..ClusterState::default() };
+        shared.applied(cluster_state, Roster::new(4, &membership(0..1, 0..3), &first));
         assert_eq!((shared.voters_appended(), shared.committed()), (first, 5));
     }
 }

@@ -20,10 +20,10 @@ use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::api::LogError;
 use super::raft::{Entry, LogId, SnapshotMeta, StorageError, Types};
 use super::shared::Shared;
-use super::words::LogError;
-use crate::roll::StoreId;
+use crate::membership::StoreId;
 
 const FACTS: TableDefinition<&str, &[u8]> = TableDefinition::new("facts");
 const LOG: TableDefinition<u64, &[u8]> = TableDefinition::new("log");

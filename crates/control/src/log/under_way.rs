@@ -77,8 +77,8 @@ mod tests {
         assert_eq!(same.ruling().await, None);
         let Joined::First(again) = all.join(b"x") else { panic!("the first has given up") };
         let Joined::Later(same) = all.join(b"x") else { panic!("somebody writes it") };
-        again.done(Ruling::Applied(7));
-        assert_eq!(same.ruling().await, Some(Ruling::Applied(7)));
+        again.done(Ruling::ReadAt(7));
+        assert_eq!(same.ruling().await, Some(Ruling::ReadAt(7)));
         assert!(matches!(all.join(b"x"), Joined::First(_)));
     }
 }

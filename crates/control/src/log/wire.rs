@@ -10,10 +10,10 @@ use openraft::raft::{
 };
 use serde::{Deserialize, Serialize};
 
+use super::api::Junk;
 use super::raft::{LogId, Types};
-use super::words::Junk;
-use crate::roll::StoreId;
-use crate::state::{Command, Done, Void};
+use crate::membership::StoreId;
+use crate::state::{Applied, Command, Rejected};
 
 /// The first byte of every message. Another version has another.
 const VERSION: u8 = 2;
@@ -104,10 +104,10 @@ pub(super) enum Order {
 /// What came of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Ruling {
-    Done(Done),
-    Void(Void),
+    Applied(Applied),
+    Rejected(Rejected),
     /// For `Read`.
-    Applied(u64),
+    ReadAt(u64),
     /// For changes of voters and learners, with a warning.
     Changed(Option<String>),
     /// Ask somebody else, or later.

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use kgate_core::{Fence, Incarnation, NodeId, Span};
 use serde::{Deserialize, Serialize};
 
-use super::picture::{ClusterId, Gate, GateId, Listed, Permit, PermitId, Policy, Secret};
+use super::cluster_state::{ClusterId, Gate, GateId, Listed, Permit, PermitId, Policy, Secret};
 use crate::lease::Proposal;
-use crate::roll::{LeaseTerms, RollChange, StoreId};
+use crate::membership::{LeaseTerms, MembershipChange, StoreId};
 use crate::voters::Voters;
 
 /// One entry of the log. Each is compare-and-set: applied twice, or too late, it changes nothing and says why.
@@ -35,29 +35,29 @@ pub enum Command {
         /// The store that its log is in. If it is not known, the first that takes part under this number is it.
         store: Option<StoreId>,
     },
-    /// A life of a node begins. Void while another life of it is a member (rule R2).
+    /// An incarnation of a node begins. Rejected while another incarnation of it is a member (rule R2).
     Add {
         /// Which node.
         node: NodeId,
-        /// Greater than every life of it before.
+        /// Greater than every incarnation of it before.
         incarnation: Incarnation,
         /// The store that it remembers with (rule R4).
         store: StoreId,
         /// Random for each start, so that a repetition is told from a second daemon of the same number.
         start: u64,
-        /// The terms of its lease, for this life.
+        /// The terms of its lease, for this incarnation.
         terms: LeaseTerms,
         /// Where its peers reach it.
         address: String,
     },
-    /// A life ends by its own will, after it has given everything back.
+    /// An incarnation ends by its own will, after it has given everything back.
     Leave {
         /// Which node.
         node: NodeId,
-        /// Which life.
+        /// Which incarnation.
         incarnation: Incarnation,
     },
-    /// An operator takes a node off the directory. Void while a life of it is a member, or while it votes.
+    /// An operator takes a node off the directory. Rejected while an incarnation of it is a member, or while it votes.
     Remove {
         /// Which node.
         node: NodeId,
@@ -66,25 +66,25 @@ pub enum Command {
     Suspect {
         /// Whom.
         node: NodeId,
-        /// In which life.
+        /// In which incarnation.
         incarnation: Incarnation,
     },
-    /// An operator has a life of a node evicted: it is suspected as by rule E1, and cannot be cleared of it (rule E5). The voters wait as ever (rule E6).
+    /// An operator has an incarnation of a node evicted: it is suspected as by rule E1, and cannot be cleared of it (rule E5). The voters wait as ever (rule E6).
     Condemn {
         /// Whom.
         node: NodeId,
-        /// In which life.
+        /// In which incarnation.
         incarnation: Incarnation,
         /// Who says so, for people.
         author: String,
-        /// No later life of it takes part either: the node is to be removed.
+        /// No later incarnation of it takes part either: the node is to be removed.
         for_good: bool,
     },
     /// Rule E5.
     Unsuspect {
         /// Whom.
         node: NodeId,
-        /// In which life.
+        /// In which incarnation.
         incarnation: Incarnation,
         /// By which entry it is suspected.
         at: u64,
@@ -93,7 +93,7 @@ pub enum Command {
     Evict {
         /// Whom.
         node: NodeId,
-        /// In which life.
+        /// In which incarnation.
         incarnation: Incarnation,
         /// By which entry it is suspected.
         at: u64,
@@ -110,7 +110,7 @@ pub enum Command {
         k: u32,
         /// By which protocol.
         protocol: String,
-        /// Into how many queues its slots are split, for its whole life.
+        /// Into how many queues its slots are split, for its whole incarnation.
         lanes: u32,
         /// What becomes of a silent holder's slots.
         policy: Policy,
@@ -165,14 +165,14 @@ pub enum Command {
         /// How often it had been renewed: void if its holder was heard since. However often, if none.
         renewals: Option<u64>,
     },
-    /// Its holder lives.
+    /// Its holder is alive.
     Renew {
         /// Which.
         permit: PermitId,
         /// The holder's.
         secret: Secret,
     },
-    /// Its time is over: somebody has counted it since the renewal of that number. Void if it was renewed since.
+    /// Its time is over: somebody has counted it since the renewal of that number. Rejected if it was renewed since.
     Expire {
         /// Which.
         permit: PermitId,
@@ -228,16 +228,16 @@ impl From<Proposal> for Command {
 
 /// What an entry has done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Done {
+pub enum Applied {
     /// It was not a command: a change of voters, or a leader's first word.
     Nothing,
     /// The cluster has this id: one's own, or that of whoever was first.
     Founded(ClusterId),
     /// The node has this number.
     Admitted(NodeId),
-    /// The life takes part since this entry.
+    /// The incarnation takes part since this entry.
     Added(u64),
-    /// The life is gone.
+    /// The incarnation is gone.
     Gone,
     /// The node is off the directory.
     Removed,
@@ -264,7 +264,7 @@ pub enum Done {
 
 /// Why an entry has changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-pub enum Void {
+pub enum Rejected {
     /// The gate is there with another number of slots.
     #[error("gate {gate} has k = {k}, set by {author}; {wanted_by} asks for k = {wanted}")]
     Conflict {
@@ -282,20 +282,20 @@ pub enum Void {
     /// That permit is not held, or not any more.
     #[error("{0} is not held any more: it was given back, has expired or was evicted")]
     NoPermit(PermitId),
-    /// Another life of the node is a member (rule R2), suspected or not.
+    /// Another incarnation of the node is a member (rule R2), suspected or not.
     #[error("{node} is a member already, as incarnation {}: it must be evicted before another begins", .incarnation.0)]
     Occupied {
         /// Which node.
         node: NodeId,
-        /// The life that is a member.
+        /// The incarnation that is a member.
         incarnation: Incarnation,
     },
-    /// The life is not a member, or not any more.
+    /// The incarnation is not a member, or not any more.
     #[error("incarnation {} of {node} is not a member", .incarnation.0)]
     NoMember {
         /// Which node.
         node: NodeId,
-        /// Which life.
+        /// Which incarnation.
         incarnation: Incarnation,
     },
     /// The node is known with another store (rule R4).
@@ -304,7 +304,7 @@ pub enum Void {
          remove {0} and add it anew"
     )]
     Stranger(NodeId),
-    /// An operator removes the node: no life of it takes part any more.
+    /// An operator removes the node: no incarnation of it takes part any more.
     #[error("{node} was removed by {author}: add it anew, with an empty folder, if it is to take part")]
     Removed {
         /// Which node.
@@ -329,11 +329,11 @@ pub enum Change {
     /// The cluster has got its id.
     Founded(ClusterId),
     /// The members. `at` is the entry that did it: the view that the data plane goes on in.
-    Roll {
+    Membership {
         /// The entry.
         at: u64,
         /// What it does.
-        change: RollChange,
+        change: MembershipChange,
     },
     /// A node is on the directory, or its address or store is another.
     Listed(NodeId, Listed),

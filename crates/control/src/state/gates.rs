@@ -1,25 +1,28 @@
 //! Gates: made by whoever is first, changed by entries, ended when nothing is held.
 
-use super::{Change, Done, Gate, GateId, Outcome, Picture, Policy, State, Void, bounds, check_text, refused};
+use super::{
+    Applied, Change, ClusterState, Gate, GateId, Outcome, Policy, Rejected, State, bounds, check_text,
+    refused,
+};
 
 impl State {
     /// `gate` as it is asked for, still without a number.
     pub(super) fn create(&mut self, mut gate: Gate) -> Outcome {
         check_text("an author", &gate.author, true)?;
-        if let Some(known) = self.picture.gate(&gate.name) {
+        if let Some(known) = self.cluster_state.gate(&gate.name) {
             return match same(known, &gate) {
-                Ok(()) => Ok((Done::Gate { gate: known.id, version: known.version }, Vec::new())),
+                Ok(()) => Ok((Applied::Gate { gate: known.id, version: known.version }, Vec::new())),
                 Err(void) => Err(void),
             };
         }
         check_gate(&gate)?;
-        if self.picture.gates.len() >= bounds::GATES {
+        if self.cluster_state.gates.len() >= bounds::GATES {
             return refused(format!("there are {} gates already: delete one first", bounds::GATES));
         }
         self.last_gate += 1;
         gate.id = GateId(self.last_gate);
-        self.picture.gates.insert(gate.id, gate.clone());
-        Ok((Done::Gate { gate: gate.id, version: gate.version }, vec![Change::Defined(gate)]))
+        self.cluster_state.gates.insert(gate.id, gate.clone());
+        Ok((Applied::Gate { gate: gate.id, version: gate.version }, vec![Change::Defined(gate)]))
     }
 
     pub(super) fn set(
@@ -33,16 +36,16 @@ impl State {
     ) -> Outcome {
         check_text("an author", &author, true)?;
         let id = self.named(name)?.id;
-        let gate = self.picture.gates.get_mut(&id).expect("it was found");
+        let gate = self.cluster_state.gates.get_mut(&id).expect("it was found");
         let mut wanted = gate.clone();
         wanted.k = k.unwrap_or(gate.k);
         wanted.policy = policy.unwrap_or(gate.policy);
         check_k(wanted.k)?;
         if wanted == *gate {
-            return Ok((Done::Gate { gate: id, version: gate.version }, Vec::new()));
+            return Ok((Applied::Gate { gate: id, version: gate.version }, Vec::new()));
         }
         if version.is_some_and(|version| version != gate.version) {
-            return Err(Void::Conflict {
+            return Err(Rejected::Conflict {
                 gate: gate.name.clone(),
                 k: gate.k,
                 author: gate.author.clone(),
@@ -55,7 +58,7 @@ impl State {
         }
         wanted.version = index;
         *gate = wanted.clone();
-        Ok((Done::Gate { gate: id, version: index }, vec![Change::Altered(wanted)]))
+        Ok((Applied::Gate { gate: id, version: index }, vec![Change::Altered(wanted)]))
     }
 
     pub(super) fn delete(&mut self, index: u64, name: &str, version: u64) -> Outcome {
@@ -69,17 +72,17 @@ impl State {
                 gate.version
             ));
         }
-        if !self.picture.held(gate.id).is_empty() {
+        if !self.cluster_state.held(gate.id).is_empty() {
             return refused(format!("permits of gate {name} are still held"));
         }
         let id = gate.id;
-        self.picture.gates.remove(&id);
+        self.cluster_state.gates.remove(&id);
         self.fences.retain(|(gate, _), _| *gate != id);
-        Ok((Done::Deleted, vec![Change::Deleted(id, index)]))
+        Ok((Applied::Deleted, vec![Change::Deleted(id, index)]))
     }
 
-    fn named(&self, name: &str) -> Result<&Gate, Void> {
-        match self.picture.gate(name) {
+    fn named(&self, name: &str) -> Result<&Gate, Rejected> {
+        match self.cluster_state.gate(name) {
             Some(gate) => Ok(gate),
             None => {
                 check_name(name)?;
@@ -88,8 +91,8 @@ impl State {
         }
     }
 
-    pub(super) fn gates_since(&self, older: &Picture, changes: &mut Vec<Change>) {
-        let now = &self.picture;
+    pub(super) fn gates_since(&self, older: &ClusterState, changes: &mut Vec<Change>) {
+        let now = &self.cluster_state;
         let gone = older.gates.keys().filter(|id| !now.gates.contains_key(id));
         changes.extend(gone.map(|id| Change::Deleted(*id, now.applied)));
         for (id, gate) in &now.gates {
@@ -103,9 +106,9 @@ impl State {
 }
 
 /// Whether a gate that is there is what is asked for. Its policy is not asked: it may have been changed since.
-fn same(known: &Gate, wanted: &Gate) -> Result<(), Void> {
+fn same(known: &Gate, wanted: &Gate) -> Result<(), Rejected> {
     if known.k != wanted.k {
-        return Err(Void::Conflict {
+        return Err(Rejected::Conflict {
             gate: known.name.clone(),
             k: known.k,
             author: known.author.clone(),
@@ -115,14 +118,14 @@ fn same(known: &Gate, wanted: &Gate) -> Result<(), Void> {
     }
     if known.protocol != wanted.protocol || known.lanes != wanted.lanes {
         return refused(format!(
-            "gate {} is run by {} with {} lanes, for its whole life: not by {} with {}",
+            "gate {} is run by {} with {} lanes, for its whole incarnation: not by {} with {}",
             known.name, known.protocol, known.lanes, wanted.protocol, wanted.lanes
         ));
     }
     Ok(())
 }
 
-fn check_gate(gate: &Gate) -> Result<(), Void> {
+fn check_gate(gate: &Gate) -> Result<(), Rejected> {
     check_name(&gate.name)?;
     check_k(gate.k)?;
     check_text("the name of a protocol", &gate.protocol, false)?;
@@ -138,14 +141,14 @@ fn check_gate(gate: &Gate) -> Result<(), Void> {
     }
 }
 
-fn check_k(k: u32) -> Result<(), Void> {
+fn check_k(k: u32) -> Result<(), Rejected> {
     if k > bounds::SLOTS {
         return refused(format!("a gate has at most {} slots: not {k}", bounds::SLOTS));
     }
     Ok(())
 }
 
-fn check_name(name: &str) -> Result<(), Void> {
+fn check_name(name: &str) -> Result<(), Rejected> {
     let fine = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
     if name.is_empty() || name.len() > bounds::TEXT || !name.chars().all(fine) {
         return refused(format!(

@@ -1,35 +1,36 @@
-//! What the log says: a state machine without clock, dice or sockets, the same at every node that has applied the same entries.
+//! What the log says: a state machine without clock, rng or sockets, the same at every node that has applied the same entries.
 //!
-//! [`State::apply`] takes one [`Command`] and says what came of it ([`Done`] or [`Void`]) and what it changed ([`Change`], for the node). Everything is
+//! [`State::apply`] takes one [`Command`] and says what came of it ([`Applied`] or [`Rejected`]) and what it changed ([`Change`], for the node). Everything is
 //! compare-and-set: a command that comes late, twice, or from somebody who knew less than the log does changes nothing and says why. So a proposer that
 //! has heard nothing may simply propose again.
 //!
-//! - members: who may take part (the directory), who does (the roll), who is suspected and evicted (rules E1 to E5, R2, R4);
+//! - members: who may take part (the directory), who does (the membership), who is suspected and evicted (rules E1 to E5, R2, R4);
 //! - gates: the first to create one wins; its version is the entry that changed it last;
 //! - permits that outlive their node: in the log or not at all (docs/LEASES.md, `hold`).
 //!
 //! Who votes is the business of the log itself; the state is told when a change is applied, because an eviction is bound to the voters (rule E4).
 //! Everything has a bound, so that no proposer can fill the memory of the fleet.
 
+mod cluster_state;
 mod command;
 mod gates;
 mod members;
 mod permits;
-mod picture;
 #[cfg(test)]
 mod tests;
 
-pub use command::{Change, Command, Done, Freed, Void};
-pub use picture::{
-    Cluster, ClusterId, Condemned, Gate, GateId, Life, Listed, Permit, PermitId, Picture, Policy, Secret,
+pub use cluster_state::{
+    Admission, Cluster, ClusterId, ClusterState, ForcedEviction, Gate, GateId, Listed, Permit, PermitId,
+    Policy, Secret,
 };
+pub use command::{Applied, Change, Command, Freed, Rejected};
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use kgate_core::{Fence, NodeId};
 use serde::{Deserialize, Serialize};
 
-use crate::roll::{Eviction, RollChange};
+use crate::membership::{Eviction, MembershipChange};
 use crate::voters::Voters;
 
 /// The most of everything.
@@ -53,12 +54,12 @@ pub mod bounds {
 }
 
 /// What one command comes to.
-type Outcome = Result<(Done, Vec<Change>), Void>;
+type Outcome = Result<(Applied, Vec<Change>), Rejected>;
 
 /// The state that the log makes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
-    picture: Picture,
+    cluster_state: ClusterState,
     /// The next number of a node that nobody has had.
     next_node: u32,
     /// The last number of a gate.
@@ -69,17 +70,17 @@ pub struct State {
 
 impl State {
     /// One that says that, and is not gone on with.
-    fn of(picture: Picture) -> Self {
-        Self { picture, ..Self::default() }
+    fn of(cluster_state: ClusterState) -> Self {
+        Self { cluster_state, ..Self::default() }
     }
 
     /// What it says.
-    pub fn picture(&self) -> &Picture {
-        &self.picture
+    pub fn cluster_state(&self) -> &ClusterState {
+        &self.cluster_state
     }
 
     /// Applies the entry of that index. Entries come in order, each once.
-    pub fn apply(&mut self, index: u64, command: Command) -> (Result<Done, Void>, Vec<Change>) {
+    pub fn apply(&mut self, index: u64, command: Command) -> (Result<Applied, Rejected>, Vec<Change>) {
         self.advance(index);
         match self.outcome(index, command) {
             Ok((done, changes)) => (Ok(done), changes),
@@ -96,41 +97,41 @@ impl State {
     /// listens from now on is no reason to wait anew for an eviction (rule E3).
     pub fn vote(&mut self, voters: Voters, learners: BTreeSet<NodeId>) -> Vec<Change> {
         self.advance(voters.at);
-        self.picture.learners = learners;
-        if voters.sets == self.picture.voters.sets {
+        self.cluster_state.learners = learners;
+        if voters.sets == self.cluster_state.voters.sets {
             return Vec::new();
         }
-        self.picture.voters = voters.clone();
+        self.cluster_state.voters = voters.clone();
         vec![Change::Voters(voters)]
     }
 
     fn advance(&mut self, index: u64) {
         assert!(
-            index > self.picture.applied || self.picture == Picture::default(),
+            index > self.cluster_state.applied || self.cluster_state == ClusterState::default(),
             "entry {index} comes after entry {}",
-            self.picture.applied
+            self.cluster_state.applied
         );
-        self.picture.applied = index;
+        self.cluster_state.applied = index;
     }
 
     fn outcome(&mut self, index: u64, command: Command) -> Outcome {
         if let Command::Found { cluster, name, nodes, terms } = command {
             return self.found(cluster, name, nodes, terms);
         }
-        if self.picture.cluster.is_none() {
-            return Err(Void::Unfounded);
+        if self.cluster_state.cluster.is_none() {
+            return Err(Rejected::Unfounded);
         }
         match command {
             Command::Found { .. } => unreachable!("it was taken above"),
             Command::Admit { node, name, address, store } => self.admit(node, name, address, store),
             Command::Add { node, incarnation, store, start, terms, address } => {
-                self.add(index, node, Life { incarnation, at: index, start }, store, terms, address)
+                self.add(index, node, Admission { incarnation, at: index, start }, store, terms, address)
             }
             Command::Leave { node, incarnation } => self.leave(index, node, incarnation),
             Command::Remove { node } => self.remove(node),
             Command::Suspect { node, incarnation } => self.suspect(index, node, incarnation),
             Command::Condemn { node, incarnation, author, for_good } => {
-                self.condemn(index, node, Condemned { incarnation, author, for_good })
+                self.condemn(index, node, ForcedEviction { incarnation, author, for_good })
             }
             Command::Unsuspect { node, incarnation, at } => self.unsuspect(index, node, incarnation, at),
             Command::Evict { node, incarnation, at, voters_at, waited } => {
@@ -157,25 +158,25 @@ impl State {
 
     /// What leads from an older state to this one, for a node that was away for longer than the log is kept: first what ended, then what is new, in the
     /// order of the entries.
-    pub fn changes_since(&self, older: &Picture) -> Vec<Change> {
+    pub fn changes_since(&self, older: &ClusterState) -> Vec<Change> {
         let mut changes = Vec::new();
         self.members_since(older, &mut changes);
         self.gates_since(older, &mut changes);
         self.permits_since(older, &mut changes);
-        if self.picture.voters != older.voters {
-            changes.push(Change::Voters(self.picture.voters.clone()));
+        if self.cluster_state.voters != older.voters {
+            changes.push(Change::Voters(self.cluster_state.voters.clone()));
         }
         changes
     }
 }
 
-/// Void, in words.
-fn refused<T>(why: impl Into<String>) -> Result<T, Void> {
-    Err(Void::Refused(why.into()))
+/// Rejected, in words.
+fn refused<T>(why: impl Into<String>) -> Result<T, Rejected> {
+    Err(Rejected::Refused(why.into()))
 }
 
 /// Texts for people have a bound, and are for reading.
-fn check_text(what: &str, text: &str, may_be_empty: bool) -> Result<(), Void> {
+fn check_text(what: &str, text: &str, may_be_empty: bool) -> Result<(), Rejected> {
     let fine = text.len() <= bounds::TEXT && (may_be_empty || !text.is_empty());
     if fine && !text.chars().any(char::is_control) {
         return Ok(());
@@ -189,7 +190,7 @@ fn check_text(what: &str, text: &str, may_be_empty: bool) -> Result<(), Void> {
     ))
 }
 
-/// One change of the roll, by the entry of that index.
-fn roll(at: u64, change: RollChange) -> Change {
-    Change::Roll { at, change }
+/// One change of the membership, by the entry of that index.
+fn membership(at: u64, change: MembershipChange) -> Change {
+    Change::Membership { at, change }
 }

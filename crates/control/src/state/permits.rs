@@ -1,15 +1,16 @@
 //! Permits that outlive their node: in the log before they are granted, out of it before their slots are free.
 
 use super::{
-    Change, Done, Freed, Outcome, Permit, PermitId, Picture, Secret, State, Void, bounds, check_text, refused,
+    Applied, Change, ClusterState, Freed, Outcome, Permit, PermitId, Rejected, Secret, State, bounds,
+    check_text, refused,
 };
 
-impl Picture {
-    /// Whether that is the secret of that permit, as far as this picture goes. A permit has the number of its entry and keeps its secret: one of an applied entry that
+impl ClusterState {
+    /// Whether that is the secret of that permit, as far as this cluster_state goes. A permit has the number of its entry and keeps its secret: one of an applied entry that
     /// is not there is gone for good.
-    pub fn shown(&self, id: PermitId, secret: Secret) -> Result<(), Void> {
+    pub fn shown(&self, id: PermitId, secret: Secret) -> Result<(), Rejected> {
         match self.permits.get(&id) {
-            None => Err(Void::NoPermit(id)),
+            None => Err(Rejected::NoPermit(id)),
             Some(permit) if permit.secret != secret => refused(format!("{id} has another secret")),
             Some(_) => Ok(()),
         }
@@ -21,16 +22,19 @@ impl State {
         check_text("a holder", &permit.holder, true)?;
         let (node, incarnation) = permit.by;
         // The same decision again: its proposer heard nothing. Or the same holder, who has gone to another node since.
-        let known =
-            self.picture.permits.iter().find(|(_, it)| (it.gate, it.secret) == (permit.gate, permit.secret));
+        let known = self
+            .cluster_state
+            .permits
+            .iter()
+            .find(|(_, it)| (it.gate, it.secret) == (permit.gate, permit.secret));
         if let Some((known, _)) = known {
-            return Ok((Done::Held(*known), Vec::new()));
+            return Ok((Applied::Held(*known), Vec::new()));
         }
-        // What an evicted life decided may have been decided again by others.
-        if self.picture.roll.life(node, incarnation).is_none() {
-            return Err(Void::NoMember { node, incarnation });
+        // What an evicted incarnation decided may have been decided again by others.
+        if self.cluster_state.membership.incarnation(node, incarnation).is_none() {
+            return Err(Rejected::NoMember { node, incarnation });
         }
-        let Some(gate) = self.picture.gates.get(&permit.gate) else {
+        let Some(gate) = self.cluster_state.gates.get(&permit.gate) else {
             return refused("the gate is gone");
         };
         permit.slots.sort_unstable();
@@ -44,37 +48,39 @@ impl State {
             ));
         }
         if let Some(slot) = permit.slots.iter().find(|slot| **slot >= gate.k) {
-            return Err(Void::Overtaken(format!(
+            return Err(Rejected::Overtaken(format!(
                 "gate {} has k = {} now: slot {slot} is not given any more",
                 gate.name, gate.k
             )));
         }
-        let held = self.picture.held(permit.gate);
+        let held = self.cluster_state.held(permit.gate);
         if let Some(slot) = permit.slots.iter().find(|slot| held.contains(slot)) {
-            return Err(Void::Overtaken(format!("slot {slot} of gate {} is held already", gate.name)));
+            return Err(Rejected::Overtaken(format!("slot {slot} of gate {} is held already", gate.name)));
         }
         // A proposal that comes a second time, after its permit was given back, must not bring it back.
         let later = |slot: &&u32| self.fences.get(&(permit.gate, **slot)) >= Some(&permit.fence);
         if let Some(slot) = permit.slots.iter().find(later) {
             let name = &gate.name;
-            return Err(Void::Overtaken(format!("slot {slot} of gate {name} was held under a later fence")));
+            return Err(Rejected::Overtaken(format!(
+                "slot {slot} of gate {name} was held under a later fence"
+            )));
         }
-        if self.picture.permits.len() >= bounds::PERMITS {
+        if self.cluster_state.permits.len() >= bounds::PERMITS {
             return refused(format!("the log holds {} permits already", bounds::PERMITS));
         }
         self.make_room_for_fences(permit.slots.len())?;
         self.fences.extend(permit.slots.iter().map(|slot| ((permit.gate, *slot), permit.fence)));
-        self.picture.permits.insert(id, permit.clone());
-        Ok((Done::Held(id), vec![Change::Held(id, permit)]))
+        self.cluster_state.permits.insert(id, permit.clone());
+        Ok((Applied::Held(id), vec![Change::Held(id, permit)]))
     }
 
-    /// What a life decides has a view that is not before its own beginning, and only members hold: fences before all of their beginnings keep nobody out.
-    fn make_room_for_fences(&mut self, slots: usize) -> Result<(), Void> {
+    /// What an incarnation decides has a view that is not before its own beginning, and only members hold: fences before all of their beginnings keep nobody out.
+    fn make_room_for_fences(&mut self, slots: usize) -> Result<(), Rejected> {
         if self.fences.len() + slots <= bounds::FENCES {
             return Ok(());
         }
-        let members = self.picture.roll.iter().map(|(node, _)| node);
-        let begun = members.filter_map(|node| Some(self.picture.directory.get(&node)?.last?.at)).min();
+        let members = self.cluster_state.membership.iter().map(|(node, _)| node);
+        let begun = members.filter_map(|node| Some(self.cluster_state.directory.get(&node)?.last?.at)).min();
         self.fences.retain(|_, fence| begun.is_none_or(|begun| u64::from(fence.view()) >= begun));
         if self.fences.len() + slots > bounds::FENCES {
             return refused(format!(
@@ -97,11 +103,11 @@ impl State {
         let permit = self.shown(id, secret)?;
         permit.renewals += 1;
         let renewals = permit.renewals;
-        Ok((Done::Renewed(renewals), vec![Change::Renewed(id, renewals)]))
+        Ok((Applied::Renewed(renewals), vec![Change::Renewed(id, renewals)]))
     }
 
     pub(super) fn expire(&mut self, id: PermitId, renewals: u64) -> Outcome {
-        let permit = self.picture.permits.get(&id).ok_or(Void::NoPermit(id))?;
+        let permit = self.cluster_state.permits.get(&id).ok_or(Rejected::NoPermit(id))?;
         if permit.ttl.is_none() {
             return refused(format!("{id} has no end of its own"));
         }
@@ -116,18 +122,18 @@ impl State {
         self.free(id, Freed::Evicted(author))
     }
 
-    fn shown(&mut self, id: PermitId, secret: Secret) -> Result<&mut Permit, Void> {
-        self.picture.shown(id, secret)?;
-        Ok(self.picture.permits.get_mut(&id).expect("just seen"))
+    fn shown(&mut self, id: PermitId, secret: Secret) -> Result<&mut Permit, Rejected> {
+        self.cluster_state.shown(id, secret)?;
+        Ok(self.cluster_state.permits.get_mut(&id).expect("just seen"))
     }
 
     fn free(&mut self, id: PermitId, how: Freed) -> Outcome {
-        let permit = self.picture.permits.remove(&id).ok_or(Void::NoPermit(id))?;
-        Ok((Done::Freed, vec![Change::Freed(id, permit, how)]))
+        let permit = self.cluster_state.permits.remove(&id).ok_or(Rejected::NoPermit(id))?;
+        Ok((Applied::Freed, vec![Change::Freed(id, permit, how)]))
     }
 
-    pub(super) fn permits_since(&self, older: &Picture, changes: &mut Vec<Change>) {
-        let now = &self.picture.permits;
+    pub(super) fn permits_since(&self, older: &ClusterState, changes: &mut Vec<Change>) {
+        let now = &self.cluster_state.permits;
         for (id, permit) in &older.permits {
             match now.get(id) {
                 None => changes.push(Change::Freed(*id, permit.clone(), Freed::Meanwhile)),

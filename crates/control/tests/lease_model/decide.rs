@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use kgate_control::lease::{LeaseDeed, LeaseMessage, Leases};
-use kgate_control::roll::{LeaseTerms, RollChange, StoreId};
+use kgate_control::lease::{LeaseEffect, LeaseMessage, Leases};
+use kgate_control::membership::{LeaseTerms, MembershipChange, StoreId};
 use kgate_control::timing::Timing;
 use kgate_control::voters::Voters;
 use kgate_core::{Incarnation, NodeId, Time};
 
 use crate::state::{Entry, Flaw, NODES, Room, State, node_id, wish};
 
-/// The node that has a lease, in its one life.
+/// The node that has a lease, in its one incarnation.
 pub(crate) const P: NodeId = NodeId(0);
-pub(crate) const LIFE: Incarnation = Incarnation(1);
+pub(crate) const INCARNATION: Incarnation = Incarnation(1);
 pub(crate) const TERMS: LeaseTerms = LeaseTerms {
     lease: Timing::DEFAULT.lease,
     clock_error: Timing::DEFAULT.clock_error,
@@ -47,14 +47,20 @@ fn known<T: Copy>(memo: &Known<T>, log: &[Entry], rest: [u64; 8], decide: impl F
 fn leases(room: &Room, state: &State, node: usize, settled: bool) -> Leases {
     let since = if settled { Time::ZERO } else { NOW };
     let start = if state.is_ripe(node) { Time::ZERO } else { NOW };
-    let mut leases = Leases::new(start, node_id(node), LIFE, StoreId(node as u64), Timing::DEFAULT);
+    let mut leases = Leases::new(start, node_id(node), INCARNATION, StoreId(node as u64), Timing::DEFAULT);
     let applied = state.applied[node];
     leases.voters_applied(since, room.voters(&state.log, applied));
     leases.voters_appended(since, room.voters(&state.log, state.appended[node]));
-    for (member, life) in room.roll(&state.log, applied).iter() {
-        leases.roll_changed(Time::ZERO, RollChange::Added(member, life.incarnation, life.terms));
-        if let Some(at) = life.suspected {
-            leases.roll_changed(Time::ZERO, RollChange::Suspected(member, life.incarnation, at));
+    for (member, incarnation) in room.membership(&state.log, applied).iter() {
+        leases.membership_changed(
+            Time::ZERO,
+            MembershipChange::Added(member, incarnation.incarnation, incarnation.terms),
+        );
+        if let Some(at) = incarnation.suspected {
+            leases.membership_changed(
+                Time::ZERO,
+                MembershipChange::Suspected(member, incarnation.incarnation, at),
+            );
         }
     }
     leases.applied(NOW, applied as u64);
@@ -93,9 +99,9 @@ fn decide_share(room: &Room, state: &State, node: usize) -> Option<u64> {
         return voter.standing(NOW).answering.contains(&P).then_some(shown);
     }
     let mut deeds = Vec::new();
-    voter.hear(NOW, P, LeaseMessage::Ping { incarnation: LIFE, seq: 1 }, &mut deeds);
+    voter.hear(NOW, P, LeaseMessage::Ping { incarnation: INCARNATION, seq: 1 }, &mut deeds);
     match deeds.as_slice() {
-        [LeaseDeed::Send(P, LeaseMessage::Answer { voters, .. })] => {
+        [LeaseEffect::Send(P, LeaseMessage::Answer { voters, .. })] => {
             assert!(
                 room.flaw.is_some() || voters.at == shown,
                 "an answer shows what was applied: it is not behind"
@@ -117,18 +123,18 @@ pub(crate) fn is_lease(room: &Room, state: &State) -> bool {
 fn decide_lease(room: &Room, state: &State) -> bool {
     let (mut p, mut deeds) = (leases(room, state, P.index(), true), Vec::new());
     // Suspected, it gives itself no share by itself: here that comes, and lapses, as any other.
-    p.roll_changed(NOW, RollChange::Suspected(P, LIFE, 1));
+    p.membership_changed(NOW, MembershipChange::Suspected(P, INCARNATION, 1));
     p.tick(NOW, &mut deeds);
     let seq = deeds.iter().find_map(|deed| match deed {
-        LeaseDeed::Send(_, LeaseMessage::Ping { seq, .. }) => Some(*seq),
-        LeaseDeed::Send(..) | LeaseDeed::Propose(_) => None,
+        LeaseEffect::Send(_, LeaseMessage::Ping { seq, .. }) => Some(*seq),
+        LeaseEffect::Send(..) | LeaseEffect::Propose(_) => None,
     });
     let Some(seq) = seq else { return false };
     // Twice: an answer may name voters that have answered too.
     for (node, shares) in state.shares.iter().enumerate().chain(state.shares.iter().enumerate()) {
         if let Some(share) = &shares.arrived {
             let (incarnation, store, voters) = (
-                LIFE,
+                INCARNATION,
                 StoreId(node as u64),
                 room.voters(&state.log, usize::try_from(share.shown).expect("short")),
             );
@@ -160,20 +166,22 @@ pub(crate) fn eviction(room: &Room, state: &State, node: usize) -> Option<(u64, 
 fn decide_eviction(room: &Room, state: &State, node: usize) -> Option<(u64, u64)> {
     let settled = state.is_settled(node) || room.flaw == Some(Flaw::WaitBeforeVoters);
     let (mut evictor, mut deeds) = (leases(room, state, node, settled), Vec::new());
-    let at = evictor.roll().life(P, LIFE)?.suspected?;
+    let at = evictor.membership().incarnation(P, INCARNATION)?.suspected?;
     evictor.leading(true);
     for voter in (0..NODES).filter(|voter| state.is_ripe(*voter)) {
-        let suspected =
-            room.roll(&state.log, state.applied[voter]).life(P, LIFE).and_then(|member| member.suspected);
+        let suspected = room
+            .membership(&state.log, state.applied[voter])
+            .incarnation(P, INCARNATION)
+            .and_then(|member| member.suspected);
         if suspected == Some(at) {
-            let promise = LeaseMessage::Promise { node: P, incarnation: LIFE, at, age: TERMS.wait() };
+            let promise = LeaseMessage::Promise { node: P, incarnation: INCARNATION, at, age: TERMS.wait() };
             evictor.hear(NOW, node_id(voter), promise, &mut deeds);
         }
     }
     deeds.clear();
     evictor.tick(NOW, &mut deeds);
     deeds.into_iter().find_map(|deed| match deed {
-        LeaseDeed::Propose(proposal) => wish(proposal),
-        LeaseDeed::Send(..) => None,
+        LeaseEffect::Propose(proposal) => wish(proposal),
+        LeaseEffect::Send(..) => None,
     })
 }

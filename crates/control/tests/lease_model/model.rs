@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use stateright::{Model, Property};
 
-use crate::decide::{self, LIFE, P};
+use crate::decide::{self, INCARNATION, P};
 use crate::state::{Act, BASE, EVICTIONS, Entry, NODES, Room, Share, State};
 
 impl Model for Room {
@@ -110,7 +110,7 @@ impl Model for Room {
 
     /// Where nothing can go wrong any more is not looked at: p knows that it is evicted, or the only eviction was void.
     fn within_boundary(&self, state: &State) -> bool {
-        let gone = |length| self.roll(&state.log, length).life(P, LIFE).is_none();
+        let gone = |length| self.membership(&state.log, length).incarnation(P, INCARNATION).is_none();
         let decided = state.log.iter().any(|entry| matches!(entry, Entry::Evict { .. }));
         !(decided && !gone(Self::length(state)) || gone(state.applied[P.index()]))
     }
@@ -122,7 +122,8 @@ impl Model for Room {
             }),
             Property::sometimes("evicted", |room: &Room, state: &State| room.evicted(state)),
             Property::sometimes("a lease while suspected", |room: &Room, state: &State| {
-                let suspected = |applied: &usize| !room.roll(&state.log, *applied).is_trusted(P, LIFE);
+                let suspected =
+                    |applied: &usize| !room.membership(&state.log, *applied).is_trusted(P, INCARNATION);
                 room.holds(state) && state.applied.iter().any(suspected)
             }),
         ];

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use kgate_control::lease::Proposal;
-use kgate_control::roll::{Eviction, Roll, RollChange};
+use kgate_control::membership::{Eviction, Membership, MembershipChange};
 use kgate_control::voters::Voters;
 use kgate_core::NodeId;
 
-use crate::decide::{self, LIFE, Memo, P, TERMS};
+use crate::decide::{self, INCARNATION, Memo, P, TERMS};
 
 pub(crate) const NODES: usize = 3;
 
@@ -165,22 +165,22 @@ impl Room {
         voters
     }
 
-    /// The roll after so many entries.
-    pub(crate) fn roll(&self, log: &[Entry], length: usize) -> Roll {
-        let mut roll = Roll::default();
-        roll.apply(RollChange::Added(P, LIFE, TERMS));
+    /// The membership after so many entries.
+    pub(crate) fn membership(&self, log: &[Entry], length: usize) -> Membership {
+        let mut membership = Membership::default();
+        membership.apply(MembershipChange::Added(P, INCARNATION, TERMS));
         let mut first_suspicion = None;
         for (position, entry) in log.iter().enumerate().take(length.saturating_sub(BASE)) {
             let index = (position + BASE + 1) as u64;
             match entry {
-                Entry::Suspect if roll.is_trusted(P, LIFE) => {
+                Entry::Suspect if membership.is_trusted(P, INCARNATION) => {
                     first_suspicion = first_suspicion.or(Some(index));
-                    roll.apply(RollChange::Suspected(P, LIFE, index));
+                    membership.apply(MembershipChange::Suspected(P, INCARNATION, index));
                 }
                 Entry::Unsuspect => {
-                    let present = roll.life(P, LIFE).and_then(|member| member.suspected);
+                    let present = membership.incarnation(P, INCARNATION).and_then(|member| member.suspected);
                     if present.is_some() && present == first_suspicion {
-                        roll.apply(RollChange::Unsuspected(P, LIFE));
+                        membership.apply(MembershipChange::Unsuspected(P, INCARNATION));
                     }
                 }
                 Entry::Evict { at, voters_at } => {
@@ -190,19 +190,21 @@ impl Room {
                     };
                     let eviction = Eviction {
                         node: P,
-                        incarnation: LIFE,
+                        incarnation: INCARNATION,
                         at: *at,
                         voters_at: *voters_at,
                         waited: TERMS.wait(),
                     };
-                    if self.flaw == Some(Flaw::EvictBlindly) || roll.may_evict(eviction, in_force).is_ok() {
-                        roll.apply(RollChange::Gone(P, LIFE));
+                    if self.flaw == Some(Flaw::EvictBlindly)
+                        || membership.may_evict(eviction, in_force).is_ok()
+                    {
+                        membership.apply(MembershipChange::Gone(P, INCARNATION));
                     }
                 }
                 Entry::Suspect | Entry::Joint | Entry::Final => {}
             }
         }
-        roll
+        membership
     }
 
     pub(crate) fn length(state: &State) -> usize {
@@ -228,7 +230,8 @@ impl Room {
 
     /// Whether p has a lease, by its shares or by one reached before.
     pub(crate) fn holds(&self, state: &State) -> bool {
-        let member = self.roll(&state.log, state.applied[P.index()]).life(P, LIFE).is_some();
+        let member =
+            self.membership(&state.log, state.applied[P.index()]).incarnation(P, INCARNATION).is_some();
         member && (self.is_kept(state) || decide::is_lease(self, state))
     }
 
@@ -242,7 +245,8 @@ impl Room {
     }
 
     pub(crate) fn evicted(&self, state: &State) -> bool {
-        let gone = |applied: &usize| self.roll(&state.log, *applied).life(P, LIFE).is_none();
+        let gone =
+            |applied: &usize| self.membership(&state.log, *applied).incarnation(P, INCARNATION).is_none();
         state.applied.iter().any(gone)
     }
 

@@ -28,7 +28,7 @@ pub(super) struct Setting {
     root: Option<NodeId>,
     tolerate: Option<u32>,
     options: SlotOptions,
-    /// Nothing may go wrong that the protocol does not claim to bear, so that it must be right without a defect.
+    /// Nothing may go wrong that the protocol does not claim to tolerate, so that it must be right without a defect.
     borne: bool,
 }
 
@@ -135,7 +135,7 @@ fn scenario(args: &CheckArgs, setting: &Setting, finding: &Finding) -> Scenario 
         story: vec![story, String::new(), format!("Source: {}", command(args))],
         protocol: args.protocol.clone(),
         processes: args.processes,
-        permits: args.units,
+        k: args.units,
         model: Model::Messages,
         graph: setting.graph.clone(),
         root: setting.root,

@@ -8,7 +8,7 @@ use anyhow::Context;
 use clap::ArgMatches;
 use kgate_check::rules::{self, TooLarge};
 use kgate_check::{Limits, Outcome as Found, explore_rules};
-use kgate_core::{Graph, Printed, Rules};
+use kgate_core::{Defects, Graph, Rules};
 use kgate_protocols::registry::{self, Entry, RulesVisitor};
 
 use super::{chosen, limits, text};
@@ -47,7 +47,7 @@ pub(super) fn meaningless(given: &ArgMatches) -> Option<String> {
     MESSAGES_ONLY.iter().chain(&SlotArgs::IDS).find(|id| typed(given, id)).map(|id| flag(id))
 }
 
-pub(super) fn run(args: &CheckArgs, entry: &Entry, printed: Printed) -> Outcome {
+pub(super) fn run(args: &CheckArgs, entry: &Entry, printed: Defects) -> Outcome {
     let found = search(args, entry, printed)?;
     let mut stdout = io::stdout().lock();
     if args.json {
@@ -60,7 +60,7 @@ pub(super) fn run(args: &CheckArgs, entry: &Entry, printed: Printed) -> Outcome 
 }
 
 /// Explores the configurations.
-pub(super) fn search(args: &CheckArgs, entry: &Entry, printed: Printed) -> Result<Found, Failure> {
+pub(super) fn search(args: &CheckArgs, entry: &Entry, printed: Defects) -> Result<Found, Failure> {
     let wanted = match args.property.as_slice() {
         [] => rules::PROPERTIES.to_vec(),
         some => chosen(rules::PROPERTIES.to_vec(), some)?,
@@ -82,7 +82,7 @@ pub(super) fn search(args: &CheckArgs, entry: &Entry, printed: Printed) -> Resul
 struct Search<'a> {
     graph: &'a Arc<Graph>,
     permits: u32,
-    printed: Printed,
+    printed: Defects,
     limits: Limits,
 }
 

@@ -1,4 +1,4 @@
-//! What goes wrong in a demo: just what its protocol bears, as the registry tells it.
+//! What goes wrong in a demo: just what its protocol tolerates, as the registry tells it.
 
 use std::time::Duration;
 
@@ -29,33 +29,33 @@ impl Chaos {
         Self { kills: Vec::new(), back_after: None, words: "no node is killed (see --chaos)".into() }
     }
 
-    /// What this protocol bears, in a run of that length. The last third is left alone: there it shows whether it goes on.
+    /// What this protocol tolerates, in a run of that length. The last third is left alone: there it shows whether it goes on.
     pub(crate) fn drawn(entry: &Entry, nodes: u32, permits: u32, run: Duration, rng: &mut Rng) -> Self {
         let spare = nodes.saturating_sub(LEFT);
         let name = entry.name;
         if entry.recovers && nodes > 1 {
             let kills = (run.as_secs() / 2).clamp(1, 30);
             let words = format!(
-                "{name} bears nodes that crash and come back with what they had stored: one at a time is killed, {kills} in all, and started again"
+                "{name} tolerates nodes that crash and come back with what they had stored: one at a time is killed, {kills} in all, and started again"
             );
             return Self { kills: times(kills, run, rng), back_after: Some(DOWN), words };
         }
         if has_leases(name, nodes) && nodes > 2 {
             let kills = (run.as_secs() / 3).clamp(1, 30);
             let words = format!(
-                "with leases {name} bears any node that is killed and comes back as another life: one at a time is killed, {kills} in all, and started again"
+                "with leases {name} tolerates any node that is killed and comes back as another incarnation: one at a time is killed, {kills} in all, and started again"
             );
             return Self { kills: times(kills, run, rng), back_after: Some(DOWN), words };
         }
-        let most = entry.bears(nodes, permits).min(spare);
-        let words = match (entry.bears(nodes, permits), most) {
+        let most = entry.tolerates(nodes, permits).min(spare);
+        let words = match (entry.tolerates(nodes, permits), most) {
             (0, _) => format!(
-                "{name} with k = {permits} bears no node that is gone for good ({}): none is killed",
+                "{name} with k = {permits} tolerates no node that is gone for good ({}): none is killed",
                 entry.tolerates
             ),
             (_, 0) => format!("with {nodes} nodes none is killed: {LEFT} are always left"),
             (_, most) => format!(
-                "{name} bears {}: {most} of {nodes} nodes are killed, and none comes back (it would be refused)",
+                "{name} tolerates {}: {most} of {nodes} nodes are killed, and none comes back (it would be refused)",
                 entry.tolerates
             ),
         };
@@ -82,7 +82,7 @@ mod tests {
         Chaos::drawn(entry, nodes, permits, Duration::from_secs(10), &mut Rng::fork(1, "chaos"))
     }
 
-    /// Each protocol is done what it bears, and no more: k-1 kills without a detector, all but two with one, kills with returns where nodes remember.
+    /// Each protocol is done what it tolerates, and no more: k-1 kills without a detector, all but two with one, kills with returns where nodes remember.
     #[test]
     fn what_each_bears() {
         for (name, kills) in [("raymond", 1), ("timer-free", 1), ("stabilizing", 0), ("tree-token", 5)] {

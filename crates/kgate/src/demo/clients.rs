@@ -59,7 +59,7 @@ impl One {
     }
 
     async fn contend(&self) -> Result<(), Gone> {
-        let name = format!("client {} of node {} (life {:?})", self.client, self.node, self.process);
+        let name = format!("client {} of node {} (incarnation {:?})", self.client, self.node, self.process);
         let mut rng = Rng::fork(self.world.seed, &name);
         let mut over = self.world.over.clone();
         let client = match Client::connect(&self.api).await {

@@ -60,7 +60,7 @@ const TIMING: &str = "[timing]\nlease = \"3s\"\nnode_ping = \"200ms\"\nsession_p
 #[derive(Debug)]
 pub(crate) struct Told {
     pub(crate) node: usize,
-    life: u32,
+    incarnation: u32,
     pub(crate) line: Option<String>,
 }
 
@@ -71,7 +71,7 @@ struct Member {
     api: String,
     process: Option<Child>,
     /// How often it was started.
-    life: u32,
+    incarnation: u32,
 }
 
 /// Nodes that run. Dropped, they are killed.
@@ -117,7 +117,12 @@ impl Cluster {
             let api = format!("127.0.0.1:{api}");
             let config = cluster.folder.0.join(format!("node-{id}.toml"));
             std::fs::write(&config, configuration(plan, &cluster.folder.0, id, &links, &api))?;
-            cluster.members.push(Member { config, api: format!("http://{api}"), process: None, life: 0 });
+            cluster.members.push(Member {
+                config,
+                api: format!("http://{api}"),
+                process: None,
+                incarnation: 0,
+            });
             cluster.spawn(id)?;
         }
         let mut ready = 0;
@@ -166,13 +171,13 @@ impl Cluster {
             .context("starting a node")?;
         let stdout = child.stdout.take().expect("it is a pipe");
         member.process = Some(child);
-        member.life += 1;
-        let (tell, life) = (self.tell.clone(), member.life);
+        member.incarnation += 1;
+        let (tell, incarnation) = (self.tell.clone(), member.incarnation);
         // Blocks on the pipe; ends with the node.
         std::thread::spawn(move || {
             let lines = BufReader::new(stdout).lines().map_while(Result::ok).map(Some);
             for line in lines.chain([None]) {
-                if tell.send(Told { node: id, life, line }).is_err() {
+                if tell.send(Told { node: id, incarnation, line }).is_err() {
                     return;
                 }
             }
@@ -180,12 +185,12 @@ impl Cluster {
         Ok(())
     }
 
-    /// The next that a node says; nothing of those that were killed, and nothing of former lives.
+    /// The next that a node says; nothing of those that were killed, and nothing of earlier incarnations.
     pub(crate) async fn told(&mut self) -> Told {
         loop {
             let told = self.told.recv().await.expect("we can speak there ourselves");
             let member = &self.members[told.node];
-            if member.process.is_some() && member.life == told.life {
+            if member.process.is_some() && member.incarnation == told.incarnation {
                 return told;
             }
         }

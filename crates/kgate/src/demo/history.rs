@@ -12,7 +12,7 @@ use kgate_core::{NodeId, Time};
 use kgate_spec::history::{self, NotATrace, Verdict};
 use kgate_spec::trace::{Event, Writer};
 
-/// A client's life at one node: a process of the trace.
+/// A client's incarnation at one node: a process of the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Process(u32);
 

@@ -1,4 +1,4 @@
-//! `kgate demo-node FILE`: a node that lives as long as whoever started it.
+//! `kgate demo-node FILE`: a node that is alive as long as whoever started it.
 //!
 //! Its standard input is a pipe from its parent: when that ends, the parent is gone or wants it to stop, and it stops. So no node is left behind, however the
 //! parent dies. On standard output it says `ready`, and, should it stop by itself, `stopped` and why.

@@ -95,7 +95,7 @@ struct Front {
     channel: Channel,
     guard: Pid,
     guard_process: OwnedFd,
-    guard_lives: bool,
+    guard_incarnations: bool,
     page: Page,
     signals: Signals,
     alarm: Alarm,
@@ -152,7 +152,7 @@ impl Front {
             channel,
             guard,
             guard_process: pidfd_open(guard, PidfdFlags::empty())?,
-            guard_lives: true,
+            guard_incarnations: true,
             page,
             signals,
             alarm: Alarm::new()?,
@@ -184,7 +184,7 @@ impl Front {
 
     fn sleep(&self) -> io::Result<()> {
         let mut sources = vec![self.signals.as_fd(), self.alarm.as_fd()];
-        if self.guard_lives {
+        if self.guard_incarnations {
             sources.extend([self.channel.as_fd(), self.guard_process.as_fd()]);
         }
         let mut polled: Vec<PollFd<'_>> =
@@ -197,8 +197,8 @@ impl Front {
 
     /// First what it said, then whether it is dead: its last word counts.
     fn hear_guard(&mut self) -> io::Result<Option<End>> {
-        let died = self.guard_lives && self.guard_is_dead(Timespec { tv_sec: 0, tv_nsec: 0 })?;
-        while self.guard_lives {
+        let died = self.guard_incarnations && self.guard_is_dead(Timespec { tv_sec: 0, tv_nsec: 0 })?;
+        while self.guard_incarnations {
             match self.channel.take()? {
                 Received::Message(ToFront::Started { process, ticket, margins }, _) => {
                     self.command = Pid::from_raw(process);
@@ -223,7 +223,7 @@ impl Front {
     }
 
     fn on_guard_died(&mut self) -> Option<End> {
-        self.guard_lives = false;
+        self.guard_incarnations = false;
         if self.command.is_none() {
             tree::reap_except(None);
             let text = "the guard died before the command was started".to_owned();
@@ -356,7 +356,7 @@ impl Front {
             terminal.take_back_from(command);
         }
         let quarter_second = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
-        if self.guard_lives && self.guard_is_dead(quarter_second).is_ok() {
+        if self.guard_incarnations && self.guard_is_dead(quarter_second).is_ok() {
             tree::reap_except(None);
         }
     }

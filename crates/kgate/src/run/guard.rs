@@ -1,7 +1,7 @@
 //! `kgate guard`: holds the permit, is CMD's parent, and ends the tree when the permit ends.
 //!
 //! It has a process group of its own, so that no key of the terminal reaches it, and shrugs off what would end it politely:
-//! it lives as long as the permit is held. It is a subreaper, so no descendant of CMD can slip away. It is not in a session of
+//! it is alive as long as the permit is held. It is a subreaper, so no descendant of CMD can slip away. It is not in a session of
 //! its own: CMD's group would be an orphan there, and Ctrl-Z would have no effect on it.
 //!
 //! ```text
@@ -80,7 +80,7 @@ struct Guard {
     end: Option<End>,
 }
 
-/// While it lives.
+/// While it is alive.
 struct Front {
     channel: Channel,
     process: OwnedFd,

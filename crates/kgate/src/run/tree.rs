@@ -110,7 +110,7 @@ fn is_dead(process: Pid) -> bool {
     }
 }
 
-/// What a process runs, as far as it can be told: where its stack begins, which a fork keeps and every exec throws dice for.
+/// What a process runs, as far as it can be told: where its stack begins, which a fork keeps and every exec throws rng for.
 pub(crate) type Image = u64;
 
 /// What that process runs now; 0 if that cannot be seen.

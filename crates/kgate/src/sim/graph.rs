@@ -65,8 +65,8 @@ fn shape(entry: &Entry, processes: u32, seed: u64, wanted: Shape) -> Result<Grap
             processes
         ));
     }
-    let mut dice = Rng::fork(seed, "graph");
-    wanted.build(processes, &mut |bound| dice.below(bound)).map_err(|error| Failure::Usage(error.to_string()))
+    let mut rng = Rng::fork(seed, "graph");
+    wanted.build(processes, &mut |bound| rng.below(bound)).map_err(|error| Failure::Usage(error.to_string()))
 }
 
 fn read(path: &str, entry: &Entry) -> Result<Graph, Failure> {

@@ -69,7 +69,7 @@ pub(crate) fn check(args: &SimArgs, given: &ArgMatches, entry: &Entry) -> Result
     }
     if entry.slots && args.loss > Chance::NEVER && args.ask_again.is_none() {
         return usage(format!(
-            "{} bears loss if it asks again: give --ask-again, or leave out --loss",
+            "{} tolerates loss if it asks again: give --ask-again, or leave out --loss",
             entry.name
         ));
     }
@@ -95,7 +95,7 @@ pub(crate) fn check(args: &SimArgs, given: &ArgMatches, entry: &Entry) -> Result
         (
             args.tolerate.is_some() && !entry.told_to_tolerate,
             format!(
-                "{} is not told how many crashes to bear: leave out --tolerate, or choose timer-free",
+                "{} is not told how many crashes to tolerate: leave out --tolerate, or choose timer-free",
                 entry.name
             ),
         ),

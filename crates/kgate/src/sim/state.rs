@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use kgate_core::{Graph, NodeId, Printed, Rules, Span};
+use kgate_core::{Defects, Graph, NodeId, Rules, Span};
 use kgate_protocols::registry::{self, Entry, RulesVisitor};
 use kgate_protocols::stabilizing::waves_to_serve;
 use kgate_sim::{Daemon, Start, StateConfig, StateError, StateReport, run_rules};
@@ -16,7 +16,7 @@ use crate::cli::{DaemonArg, SimArgs, StartArg};
 pub(crate) fn simulate(
     args: &SimArgs,
     entry: &Entry,
-    printed: Printed,
+    printed: Defects,
     seed: u64,
 ) -> Result<StateReport, Failure> {
     let Some(network) = graph::build(entry, args.graph.as_deref(), args.processes, seed)? else {

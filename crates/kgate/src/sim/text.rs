@@ -66,7 +66,7 @@ fn print_page(
         writeln!(to, "as printed  {id}: this published defect is switched on")?;
     }
     if report.crashes > 0 {
-        writeln!(to, "crashes     {} ({} bears {})", report.crashes, entry.name, entry.tolerates)?;
+        writeln!(to, "crashes     {} ({} tolerates {})", report.crashes, entry.name, entry.tolerates)?;
         writeln!(to, "detection   {}", detection(report))?;
     }
     if report.recoveries > 0 {
@@ -178,7 +178,7 @@ fn verdict(report: &Report) -> String {
             format!("correct: {inside}{since}, every request of a live process answered")
         }
         waiting => format!(
-            "never more than {} inside; {waiting} of the living wait for ever, since more crashed than this protocol bears",
+            "never more than {} inside; {waiting} of the living wait for ever, since more crashed than this protocol tolerates",
             report.k
         ),
     }

@@ -126,7 +126,7 @@ impl Running {
         self.wait().code()
     }
 
-    /// Nobody who held the marker lives, nor any of these.
+    /// Nobody who held the marker is alive, nor any of these.
     pub(crate) fn expect_gone(&self, processes: &[Pid]) {
         let marker = self.scene.path("marker");
         wait_for("the marker to be free", || is_free(&marker).then_some(()));

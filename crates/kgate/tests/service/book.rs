@@ -158,7 +158,7 @@ fn the_book_sees_what_is_wrong() {
         command.args(["-c", &book.script(name, rest)]).env("KGATE_SLOT", "0").env("KGATE_FENCE", "0");
         command
     };
-    // Its child has the lock and lives on, until the second is there and has seen it.
+    // Its child has the lock and incarnations on, until the second is there and has seen it.
     let mut first = shell("first", "exec 3<&0; cat <&3 >/dev/null &");
     let mut first = Process::start(first.stdin(Stdio::piped()));
     first.code();

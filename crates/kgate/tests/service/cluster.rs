@@ -64,7 +64,8 @@ impl Cluster {
 
     /// Waits until somebody gets in at that node.
     pub(crate) fn until_grants(&self, home: &Home, id: usize) {
-        let words = ["run", "founding", "-k", "100", "-w", "5s", "--node", &self.api[id], "--", "true"];
+        let words =
+            ["run", "initial_members", "-k", "100", "-w", "5s", "--node", &self.api[id], "--", "true"];
         until(&format!("node {id} grants"), || home.code(&words) == Some(0));
     }
 
@@ -139,7 +140,7 @@ impl Cluster {
         self.nodes[id] = Some(wait_for("the node to serve again", || self.spawn(id)));
     }
 
-    /// What a node has written to its standard error, in all its lives.
+    /// What a node has written to its standard error, in all its incarnations.
     pub(crate) fn log(&self, id: usize) -> String {
         fs::read_to_string(self.folder.join(format!("node-{id}.log"))).unwrap_or_default()
     }

@@ -73,7 +73,7 @@ fn holds(job: &Value, permit: &Value) -> bool {
 /// LEASES section 8: taken at one node, shown at all, renewed and given back at others; who is too late is told 121, and the next one has the slot under a greater fence.
 #[test]
 fn taken_renewed_and_given_back_at_different_nodes() {
-    let scene = Scene::new("held-life");
+    let scene = Scene::new("held-incarnation");
     let first = scene.acquire(0, &["-k", "1", "--ttl", "1h"]);
     let shown = (&first["gate"], &first["slots"], &first["k"], &first["ttl"], &first["node"]);
     assert_eq!(shown, (&json!("job"), &json!([0]), &json!(1), &json!(3600), &json!(0)));
@@ -90,7 +90,7 @@ fn taken_renewed_and_given_back_at_different_nodes() {
     assert_eq!(scene.at(1, &["acquire", "job", "--ttl", "1h", "-n"]).0, Some(120));
     assert_eq!(scene.at(2, &["acquire", "job", "--ttl", "1h", "-w", "100ms", "-E", "9"]).0, Some(9));
     let (code, _, said) = scene.at(1, &["renew", token(&first)]);
-    assert!(code == Some(0) && said.contains("lives for 3600s"), "{said}");
+    assert!(code == Some(0) && said.contains("incarnations for 3600s"), "{said}");
     for again in [false, true] {
         let (code, _, said) = scene.at(2, &["release", token(&first)]);
         assert_eq!((code, said.contains("was not held any more")), (Some(0), again), "{said}");

@@ -83,7 +83,7 @@ fn the_guard_of_a_run() {
     assert_eq!(book.judge(1).len(), 2);
 }
 
-/// The holder of `kgate acquire`: `kgate release` says so with 121, and the permit is free; one that lives is released with 0. Its token is shown to nobody.
+/// The holder of `kgate acquire`: `kgate release` says so with 121, and the permit is free; one that is alive is released with 0. Its token is shown to nobody.
 #[test]
 fn the_holder_of_a_script() {
     let home = Home::new("script");

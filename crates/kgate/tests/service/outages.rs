@@ -61,7 +61,7 @@ fn without_a_quorum(name: &str, nodes: usize, killed: &[usize]) {
 }
 
 /// Each of three nodes in turn is killed while it has the holder and the others have waiters: the holder is dead before they get in, and they do get in. Then it comes back as
-/// another life, and has the next holder but two.
+/// another incarnation, and has the next holder but two.
 #[test]
 fn each_of_three() {
     let home = Home::new("each-of-three");

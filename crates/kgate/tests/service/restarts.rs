@@ -1,4 +1,4 @@
-//! Nodes that are killed and start again with what they had stored: taken back where the protocol can bear it, refused with the reason where it cannot.
+//! Nodes that are killed and start again with what they had stored: taken back where the protocol can tolerate it, refused with the reason where it cannot.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -88,11 +88,11 @@ impl Load {
 
 /// A holder outlives its node's crash by as much as it was promised: the node starts again at once, and yet nobody gets in before that holder is dead.
 #[test]
-fn a_holder_of_the_former_life() {
-    let home = Home::new("former-life");
+fn a_holder_of_the_former_incarnation() {
+    let home = Home::new("earlier-incarnation");
     let book = Book::new(&home, "gpu");
     let mut cluster = Cluster::start(&home, 3, &format!("{QUICK}{TREE_TOKEN}"));
-    // CMD lives as long as it can.
+    // CMD is alive as long as it can.
     let mut held = book.hold(cluster.run(&home, 0, "gpu", 1), "first", "trap '' TERM");
     let next = |node: usize, name: &str| {
         Process::start(book.inside(cluster.run(&home, node, "gpu", 1), name, "").stdout(Stdio::null()))
@@ -106,7 +106,7 @@ fn a_holder_of_the_former_life() {
     assert_eq!(book.judge(1).len(), 3);
 }
 
-/// A node of `slots` that starts again is refused by all others, says so and stops; they go on when they hold its former life for crashed and its clients are gone.
+/// A node of `slots` that starts again is refused by all others, says so and stops; they go on when they hold its earlier incarnation for crashed and its clients are gone.
 #[test]
 fn slots_take_nobody_back() {
     let home = Home::new("refused");
@@ -127,7 +127,7 @@ fn slots_take_nobody_back() {
     assert_eq!(book.judge(1).len(), 2);
 }
 
-/// Nobody is taken back who had no place to store what it must know, though its protocol could bear it: a token that it has forgotten would be made twice.
+/// Nobody is taken back who had no place to store what it must know, though its protocol could tolerate it: a token that it has forgotten would be made twice.
 #[test]
 fn nobody_without_a_memory() {
     let home = Home::new("forgetful");

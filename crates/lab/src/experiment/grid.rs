@@ -243,7 +243,7 @@ const FIRST: [&str; 3] = ["protocol", "processes", "units"];
 
 /// As a shell reads it back.
 fn quoted(word: &str) -> String {
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=,@+%".contains(letter);
+    let plain = |message: char| message.is_ascii_alphanumeric() || "-_./:=,@+%".contains(message);
     if !word.is_empty() && word.chars().all(plain) {
         return word.into();
     }

@@ -230,7 +230,7 @@ fn level(place: &str, grid: &Grid, name: &str, word: &Word) -> Result<(), Experi
 
 /// Names become names of folders and files.
 fn file_name(place: &str, name: &str) -> Result<(), ExperimentError> {
-    let fine = |letter: char| letter.is_ascii_alphanumeric() || "-_".contains(letter);
+    let fine = |message: char| message.is_ascii_alphanumeric() || "-_".contains(message);
     if !name.is_empty() && name.chars().all(fine) {
         return Ok(());
     }

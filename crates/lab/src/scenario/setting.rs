@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kgate_core::{Graph, Printed, SlotOptions, Span};
+use kgate_core::{Defects, Graph, SlotOptions, Span};
 use kgate_protocols::registry::{Entry, Network};
 use kgate_protocols::topology::graphs::{self, SHAPES};
 use kgate_sim::{Claims, Config, Down, Rng, Start, StateConfig};
@@ -20,10 +20,10 @@ pub(super) fn no_state_model(entry: &Entry) -> Failed {
     refused(format!("{} has no state model: leave out `model`", entry.name))
 }
 
-fn printed(scenario: &Scenario, entry: &Entry, repaired: bool) -> Result<Printed, Failed> {
+fn printed(scenario: &Scenario, entry: &Entry, repaired: bool) -> Result<Defects, Failed> {
     match &scenario.as_printed {
-        Some(id) => entry.as_printed(id).map(|on| if repaired { Printed::NONE } else { on }).map_err(refused),
-        None => Ok(Printed::NONE),
+        Some(id) => entry.as_printed(id).map(|on| if repaired { Defects::NONE } else { on }).map_err(refused),
+        None => Ok(Defects::NONE),
     }
 }
 
@@ -31,22 +31,22 @@ fn printed(scenario: &Scenario, entry: &Entry, repaired: bool) -> Result<Printed
 pub(super) fn config(scenario: &Scenario, entry: &Entry, repaired: bool) -> Result<Config, Failed> {
     if scenario.tolerate.is_some() && !entry.told_to_tolerate {
         return Err(refused(format!(
-            "{} is not told how many crashes to bear: leave out `tolerate`",
+            "{} is not told how many crashes to tolerate: leave out `tolerate`",
             entry.name
         )));
     }
-    let (nodes, permits) = (scenario.processes, scenario.permits);
-    if let Some(tolerate) = scenario.tolerate.filter(|&tolerate| tolerate > 0 && tolerate >= permits) {
+    let (nodes, k) = (scenario.processes, scenario.k);
+    if let Some(tolerate) = scenario.tolerate.filter(|&tolerate| tolerate > 0 && tolerate >= k) {
         return Err(refused(format!(
-            "`tolerate {tolerate}` with `permits {permits}`: so many crashed processes could keep every unit for ever; \
+            "`tolerate {tolerate}` with `k {k}`: so many crashed processes could keep every unit for ever; \
              choose at most {}",
-            permits.saturating_sub(1)
+            k.saturating_sub(1)
         )));
     }
     if scenario.options != SlotOptions::default() && !entry.slots {
         return Err(refused(format!("{} has no numbered slots: leave out `options`", entry.name)));
     }
-    let mut config = Config::new(nodes, permits);
+    let mut config = Config::new(nodes, k);
     config.slots = scenario.options;
     config.printed = printed(scenario, entry, repaired)?;
     config.graph = graph(scenario, entry)?;
@@ -56,9 +56,9 @@ pub(super) fn config(scenario: &Scenario, entry: &Entry, repaired: bool) -> Resu
         ToTheDown::Lost => Down::Lost,
         ToTheDown::Kept => Down::Kept,
     };
-    let claims = claims_of(entry, nodes, permits);
-    let bears = if entry.told_to_tolerate { config.tolerate } else { claims.bears };
-    config.claims = Claims { bears, ..claims };
+    let claims = claims_of(entry, nodes, k);
+    let tolerates = if entry.told_to_tolerate { config.tolerate } else { claims.tolerates };
+    config.claims = Claims { tolerates, ..claims };
     Ok(config)
 }
 
@@ -78,7 +78,7 @@ pub(super) fn state_config(
             n.saturating_sub(1)
         )));
     }
-    let mut config = StateConfig::new(graph, scenario.permits, 1);
+    let mut config = StateConfig::new(graph, scenario.k, 1);
     config.start = Start::Clean;
     config.printed = printed(scenario, entry, repaired)?;
     Ok(config)
@@ -96,9 +96,8 @@ fn graph(scenario: &Scenario, entry: &Entry) -> Result<Option<Arc<Graph>>, Faile
         };
     };
     let nodes = scenario.processes;
-    let mut dice = Rng::fork(1, "graph");
-    let mut build =
-        |shape: graphs::Shape| shape.build(nodes, &mut |bound| dice.below(bound)).map_err(refused);
+    let mut rng = Rng::fork(1, "graph");
+    let mut build = |shape: graphs::Shape| shape.build(nodes, &mut |bound| rng.below(bound)).map_err(refused);
     let mut graph = match &scenario.graph {
         None => build(usual)?,
         Some(name) => match SHAPES.iter().find(|(known, _)| known == name) {

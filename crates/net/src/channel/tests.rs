@@ -10,8 +10,8 @@ use crate::wire::{Decoder, Frame};
 
 const WIDE: Window = Window { frames: 10_000, bytes: 1 << 20 };
 
-fn channel(life: u32) -> Channel {
-    Channel::new(Incarnation(life), WIDE)
+fn channel(incarnation: u32) -> Channel {
+    Channel::new(Incarnation(incarnation), WIDE)
 }
 
 fn met() -> [Channel; 2] {
@@ -193,9 +193,9 @@ fn the_window_is_bounded() {
     assert_eq!(small.push(Bytes::from_static(b"ab")), Err(Broken::Overrun { frames: 1, bytes: 2 }));
 }
 
-/// A new life of the peer: what was kept is dropped, and both directions begin at 1.
+/// A new incarnation of the peer: what was kept is dropped, and both directions begin at 1.
 #[test]
-fn a_new_life_begins_anew() {
+fn a_new_incarnation_begins_anew() {
     let [mut here, mut there] = met();
     push(&mut here, 1);
     push(&mut there, 2);
@@ -215,9 +215,9 @@ fn a_new_life_begins_anew() {
     assert_eq!(frames, [Frame::Data { number: 1, ack: 0, bytes: Bytes::from_static(&[4, 0]) }]);
 }
 
-/// What was pushed before anybody was met goes to the first life that is.
+/// What was pushed before anybody was met goes to the first incarnation that is.
 #[test]
-fn what_was_pushed_early_is_kept_for_the_first_life() {
+fn what_was_pushed_early_is_kept_for_the_first_incarnation() {
     let mut both = [channel(1), channel(9)];
     push(&mut both[0], 7);
     greet(&mut both, |_| {});
@@ -225,7 +225,7 @@ fn what_was_pushed_early_is_kept_for_the_first_life() {
     assert_eq!(frames.into_iter().find_map(|frame| take(&mut both[1], frame)), Some(7));
 }
 
-/// A peer of the same life that knows less than it has acknowledged, or more than was sent, breaks the channel.
+/// A peer of the same incarnation that knows less than it has acknowledged, or more than was sent, breaks the channel.
 #[test]
 fn a_lost_memory_and_a_second_process_are_noticed() {
     let [mut here, _] = met();

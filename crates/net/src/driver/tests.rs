@@ -57,7 +57,7 @@ fn junk_is_refused_and_changes_nothing() {
         assert_eq!(refused, Err(NotTaken::NoMessage("slots")));
     }
     let refused = node.deliver(Time::ZERO, NodeId(7), &request, &mut deeds);
-    assert_eq!(refused, Err(NotTaken::Refused(Refusal::Stranger(NodeId(7)))));
+    assert_eq!(refused, Err(NotTaken::Refused(Refusal::UnknownNode(NodeId(7)))));
     assert_eq!((format!("{node:?}"), deeds), (before, vec![]));
 }
 
@@ -79,7 +79,7 @@ fn what_is_stored_comes_back() {
     let first = stored(&deeds).expect("stored");
     deeds.clear();
     let again = Driver::<TreeToken>::start(&setup, Some(&first), &mut deeds).unwrap();
-    assert!(stored(&deeds).expect("a life more") != first && again.observe().phase != Phase::Holding);
+    assert!(stored(&deeds).expect("an incarnation more") != first && again.observe().phase != Phase::Holding);
     let damaged = Driver::<TreeToken>::start(&setup, Some(&[1]), &mut deeds).err();
     assert_eq!(damaged, Some(Unreadable("tree-token")));
 }
@@ -107,20 +107,20 @@ fn timers_are_numbers() {
     assert!(deeds.is_empty());
 }
 
-/// R1: what is parked comes back as bytes, and the same life goes on: its client's grant is still there, by the same name. A protocol that cannot be parked says so.
+/// R1: what is suspended comes back as bytes, and the same incarnation goes on: its client's grant is still there, by the same name. A protocol that cannot be suspended says so.
 #[test]
-fn what_is_parked_goes_on() {
+fn what_is_suspended_goes_on() {
     let mut deeds = Vec::new();
     let mut setup = setup(0, 1);
     setup.slots.ask_again = Some(kgate_core::Span::UNIT);
     let mut node = Driver::<Lanes>::start(&setup, None, &mut deeds).unwrap();
     node.order(Time::ZERO, Order::Acquire(1), &mut deeds).unwrap();
     let granted = node.observe().grant.expect("nobody else is there");
-    let parked = node.park().expect("slots can be parked");
-    let mut again = Driver::<Lanes>::start(&setup, Some(&parked), &mut deeds).unwrap();
+    let suspended = node.suspend().expect("slots can be suspended");
+    let mut again = Driver::<Lanes>::start(&setup, Some(&suspended), &mut deeds).unwrap();
     assert_eq!(again.observe(), node.observe());
     again.order(Time::ZERO, Order::Release(granted), &mut deeds).unwrap();
-    let damaged = Driver::<Lanes>::start(&setup, Some(&parked[1..]), &mut deeds).err();
+    let damaged = Driver::<Lanes>::start(&setup, Some(&suspended[1..]), &mut deeds).err();
     assert_eq!(damaged, Some(Unreadable("slots")));
-    assert_eq!(Driver::<VCube>::start(&setup, None, &mut deeds).unwrap().park(), None);
+    assert_eq!(Driver::<VCube>::start(&setup, None, &mut deeds).unwrap().suspend(), None);
 }

@@ -42,7 +42,7 @@ impl Carrier {
         }
     }
 
-    /// Whether a connection to a life that says this can go on from here.
+    /// Whether a connection to an incarnation that says this can go on from here.
     pub(super) fn judge(&self, said: Greeting) -> Result<(), Broken> {
         match self {
             Self::Exact(channel) => channel.judge(said),
@@ -50,7 +50,7 @@ impl Carrier {
         }
     }
 
-    /// What to say to the peer, or to the life of it that has just spoken.
+    /// What to say to the peer, or to the incarnation of it that has just spoken.
     pub(super) fn greeting(&self, to: Option<Incarnation>) -> Greeting {
         match self {
             Self::Exact(channel) => channel.greeting(to),
@@ -60,7 +60,7 @@ impl Carrier {
         }
     }
 
-    /// A new connection begins. Returns the peer's former life, if this is another and the owner has to know.
+    /// A new connection begins. Returns the peer's earlier incarnation, if this is another and the owner has to know.
     pub(super) fn resume(&mut self, said: Greeting) -> Result<Option<Incarnation>, Broken> {
         match self {
             Self::Exact(channel) => channel.resume(said),

@@ -12,14 +12,14 @@ pub(super) struct Pause {
     most: Duration,
     /// None before the very first attempt, which need not wait.
     next: Option<Duration>,
-    dice: u64,
+    rng: u64,
 }
 
 impl Pause {
-    /// Each link of each node throws its own dice.
+    /// Each link of each node throws its own rng.
     pub(super) fn new(limits: &LinkLimits, me: NodeId, peer: NodeId) -> Self {
-        let dice = limits.seed ^ (u64::from(me.0) << 32 | u64::from(peer.0));
-        Self { least: limits.pause_least, most: limits.pause_most.max(limits.pause_least), next: None, dice }
+        let rng = limits.seed ^ (u64::from(me.0) << 32 | u64::from(peer.0));
+        Self { least: limits.pause_least, most: limits.pause_most.max(limits.pause_least), next: None, rng }
     }
 
     /// The last attempt has led to a link.
@@ -40,8 +40,8 @@ impl Pause {
 
     /// SplitMix64, as a number from 0 up to 1.
     fn throw(&mut self) -> f64 {
-        self.dice = self.dice.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.dice;
+        self.rng = self.rng.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.rng;
         z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]

@@ -17,8 +17,8 @@ const BROKEN_OFF: &str = "has broken off with";
 /// What to do with a node whose data is gone.
 const ANEW: &str = "an operator adds it anew, under another number (docs/CLUSTER.md)";
 
-/// Whether a peer has refused this life of this node for good, by the words of its refusal: it may as well stop.
-pub fn refuses_this_life(why: &str) -> bool {
+/// Whether a peer has refused this incarnation of this node for good, by the words of its refusal: it may as well stop.
+pub fn refuses_this_incarnation(why: &str) -> bool {
     why.contains(" refuses: ") && (why.contains(NO_RETURN) || why.contains(BROKEN_OFF))
 }
 
@@ -43,7 +43,7 @@ pub(super) struct State {
     broken: Option<Broken>,
     /// The owner was told of the break.
     told: bool,
-    /// A new life was told of, and the owner has not welcomed it: what it sends is still meant for the old one.
+    /// A new incarnation was told of, and the owner has not welcomed it: what it sends is still meant for the old one.
     unwelcome: bool,
 }
 
@@ -93,9 +93,9 @@ impl Peer {
         }
     }
 
-    pub(crate) fn welcome(&self, life: Incarnation) {
+    pub(crate) fn welcome(&self, incarnation: Incarnation) {
         let mut state = self.state();
-        if state.carrier.theirs() == Some(life) {
+        if state.carrier.theirs() == Some(incarnation) {
             state.unwelcome = false;
         }
     }
@@ -138,12 +138,12 @@ impl Peer {
         untold
     }
 
-    /// What to say to the peer, or to the life of it that has just spoken.
+    /// What to say to the peer, or to the incarnation of it that has just spoken.
     pub(super) fn greeting(&self, to: Option<Incarnation>) -> Greeting {
         self.state().carrier.greeting(to)
     }
 
-    /// Whether the life that greets like this may be met, and if not, why.
+    /// Whether the incarnation that greets like this may be met, and if not, why.
     pub(crate) fn judge(&self, hello: &Hello, config: &LinkConfig) -> Result<(), String> {
         let mut state = self.state();
         let (peer, now, me, mine) = (self.id, hello.incarnation.0, config.me, config.incarnation);
@@ -160,7 +160,7 @@ impl Peer {
         {
             channel.adopt(hello.incarnation);
         }
-        let Some(was) = state.carrier.theirs().map(|life| life.0) else { return Ok(()) };
+        let Some(was) = state.carrier.theirs().map(|incarnation| incarnation.0) else { return Ok(()) };
         if now < was {
             return Err(format!(
                 "{peer} calls as incarnation {now}, and {me} has met incarnation {was} of it: a newer process of this name \
@@ -181,7 +181,7 @@ impl Peer {
         }
     }
 
-    /// Whether the channel can go on with that life; if not, it is broken from now on.
+    /// Whether the channel can go on with that incarnation; if not, it is broken from now on.
     pub(super) fn fits(&self, hello: &Hello) -> Result<(), Broken> {
         let judged = self.state().carrier.judge(said(hello));
         judged.inspect_err(|why| self.break_off(why.clone()))
@@ -204,7 +204,7 @@ impl Peer {
         carrier.owed()
     }
 
-    /// A new connection begins: which life is over, if this is another.
+    /// A new connection begins: which incarnation is over, if this is another.
     pub(super) fn resume(&self, hello: &Hello) -> Result<Option<Incarnation>, Broken> {
         self.fits(hello)?;
         let mut state = self.state();

@@ -16,7 +16,7 @@ pub struct LinkConfig {
     pub cluster: String,
     /// This node.
     pub me: NodeId,
-    /// This life of it: greater than that of every life before.
+    /// This incarnation of it: greater than that of every incarnation before.
     pub incarnation: Incarnation,
     /// All other nodes, with their addresses as `host:port`; with [`WhenFull::Drop`], those to begin with.
     pub peers: Vec<(NodeId, String)>,
@@ -24,7 +24,7 @@ pub struct LinkConfig {
     pub security: Security,
     /// Bounds and times.
     pub limits: LinkLimits,
-    /// Whether a new life of a peer takes the place of the old one. If not it is refused for ever: protocols that
+    /// Whether a new incarnation of a peer takes the place of the old one. If not it is refused for ever: protocols that
     /// count a crashed process out cannot take it back by themselves.
     pub accepts_returns: bool,
     /// Whether messages may be lost, and members come and go.
@@ -37,12 +37,12 @@ pub enum WhenFull {
     /// The link breaks, and the peer counts as crashed: for protocols that count replies. The nodes are fixed.
     Break,
     /// The oldest message that waits is dropped, and nothing ever breaks: for protocols that ask again (LEASES 11).
-    /// Members come and go, and any life of them that is not outlived is simply connected again.
+    /// Members come and go, and any incarnation of them that is not outlived is simply connected again.
     Drop,
 }
 
 impl LinkConfig {
-    /// Whether a new life of a peer may take the place of the old one.
+    /// Whether a new incarnation of a peer may take the place of the old one.
     pub(crate) fn takes_back(&self) -> bool {
         self.accepts_returns || self.when_full == WhenFull::Drop
     }

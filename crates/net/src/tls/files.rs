@@ -23,14 +23,14 @@ pub enum NotLoaded {
     },
     /// The certificate is another node's.
     #[error(
-        "{path}: this certificate does not bear the name {name}: it is of another node, or of another cluster ({error})"
+        "{path}: this certificate does not tolerate the name {name}: it is of another node, or of another cluster ({error})"
     )]
     Name {
         /// Which one.
         path: PathBuf,
-        /// What it should bear.
+        /// What it should tolerate.
         name: String,
-        /// What it bears.
+        /// What it tolerates.
         error: String,
     },
     /// The files do not go together.
@@ -53,7 +53,7 @@ pub(super) fn load(
     name: &str,
 ) -> Result<(ClientConfig, ServerConfig), NotLoaded> {
     let (certificates, private, roots) = read(chain, key, ca)?;
-    super::bears(&certificates[0], name).map_err(|error| NotLoaded::Name {
+    super::tolerates(&certificates[0], name).map_err(|error| NotLoaded::Name {
         path: chain.into(),
         name: name.into(),
         error: error.to_string(),

@@ -45,7 +45,7 @@ pub fn acceptor(chain: &Path, key: &Path, ca: &Path, callers: Callers) -> Result
     Ok(Arc::new(server).into())
 }
 
-/// The DNS names that a certificate bears. Only of one that was verified do they mean anything.
+/// The DNS names that a certificate tolerates. Only of one that was verified do they mean anything.
 pub fn names(certificate: &CertificateDer<'_>) -> Vec<String> {
     let parsed = webpki::EndEntityCert::try_from(certificate);
     parsed.map(|parsed| parsed.valid_dns_names().map(str::to_owned).collect()).unwrap_or_default()

@@ -9,14 +9,14 @@ pub(super) fn is_of_tls(error: &io::Error) -> bool {
     inner(error).is_some()
 }
 
-/// What it means; `expected` is the name that the other side's certificate should bear, if that is known.
+/// What it means; `expected` is the name that the other side's certificate should tolerate, if that is known.
 #[expect(clippy::wildcard_enum_match_arm, reason = "not our enum, and it says itself what is wrong")]
 pub(super) fn of(error: &io::Error, expected: Option<&str>) -> String {
     let Some(inner) = inner(error) else { return error.to_string() };
     match inner {
         Error::InvalidCertificate(
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-        ) => format!("its certificate does not bear the name {}", expected.unwrap_or("that it should")),
+        ) => format!("its certificate does not tolerate the name {}", expected.unwrap_or("that it should")),
         // A bad signature: an authority of the same name, with another key.
         Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
             "its certificate is not of the authority that this node trusts (`ca`)".into()

@@ -120,5 +120,5 @@ fn decode(mut frame: Bytes) -> Result<Frame, Junk> {
 
 /// A reason is written into logs and to terminals: without what would steer them.
 fn printable(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
+    text.chars().map(|message| if message.is_control() { ' ' } else { message }).collect()
 }

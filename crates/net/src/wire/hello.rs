@@ -22,11 +22,11 @@ pub struct Hello {
     pub to: NodeId,
     /// How many nodes the cluster has; 0 where members come and go.
     pub nodes: u32,
-    /// The speaker's life.
+    /// The speaker's incarnation.
     pub incarnation: Incarnation,
-    /// The life of the other that the speaker knows; none if they never met.
+    /// The incarnation of the other that the speaker knows; none if they never met.
     pub of: Option<Incarnation>,
-    /// So many messages of that life the speaker has had.
+    /// So many messages of that incarnation the speaker has had.
     pub received: u64,
 }
 

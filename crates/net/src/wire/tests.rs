@@ -27,8 +27,14 @@ fn write(frame: &Frame, out: &mut Vec<u8>) {
 }
 
 fn frames() -> impl Strategy<Value = Frame> {
-    let life = any::<u32>().prop_map(Incarnation);
-    let greeting = ("[a-z0-9-]{0,63}", any::<[u32; 3]>(), life.clone(), prop::option::of(life), any::<u64>())
+    let incarnation = any::<u32>().prop_map(Incarnation);
+    let greeting = (
+        "[a-z0-9-]{0,63}",
+        any::<[u32; 3]>(),
+        incarnation.clone(),
+        prop::option::of(incarnation),
+        any::<u64>(),
+    )
         .prop_map(|(cluster, [from, to, nodes], incarnation, of, received)| {
             Frame::Hello(Hello {
                 cluster,
@@ -130,7 +136,7 @@ fn another_version_is_recognised_by_its_first_bytes() {
     assert_eq!(junk(&bytes), Junk::Version(8));
 }
 
-/// A reason is cut to its limit, never inside a letter, and steers no terminal.
+/// A reason is cut to its limit, never inside a message, and steers no terminal.
 #[test]
 fn a_reason_is_short_and_printable() {
     let mut bytes = Vec::new();

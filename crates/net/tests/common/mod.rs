@@ -36,11 +36,11 @@ pub fn limits() -> LinkLimits {
     }
 }
 
-pub fn config(me: u32, life: u32, peers: &[(u32, SocketAddr)]) -> LinkConfig {
+pub fn config(me: u32, incarnation: u32, peers: &[(u32, SocketAddr)]) -> LinkConfig {
     LinkConfig {
         cluster: "farm".into(),
         me: NodeId(me),
-        incarnation: Incarnation(life),
+        incarnation: Incarnation(incarnation),
         peers: peers.iter().map(|(id, address)| (NodeId(*id), address.to_string())).collect(),
         security: Security::Plain { asked_for: false },
         limits: limits(),
@@ -201,7 +201,7 @@ async fn serve(
     bound: Arc<AtomicU64>,
 ) {
     let mut connections = tokio::task::JoinSet::new();
-    let mut dice = 1u64;
+    let mut rng = 1u64;
     loop {
         let (near, _) = listener.accept().await.unwrap();
         if *way.borrow() == Way::Shut {
@@ -211,8 +211,8 @@ async fn serve(
         let mut draw = || match bound.load(Ordering::Relaxed) {
             0 => u64::MAX,
             most => {
-                dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                1 + (dice >> 33) % most
+                rng = rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                1 + (rng >> 33) % most
             }
         };
         let mut way = way.clone();

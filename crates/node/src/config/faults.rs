@@ -1,4 +1,4 @@
-//! Which faults a node bears, and what it needs for that.
+//! Which faults a node tolerates, and what it needs for that.
 
 use kgate_core::NodeId;
 use kgate_protocols::registry;
@@ -9,7 +9,7 @@ use super::{BadConfig, Config, lease};
 /// The protocol that leases guard.
 const GUARDED: &str = "slots";
 
-/// Which faults a node bears.
+/// Which faults a node tolerates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Faults {
@@ -35,7 +35,7 @@ const VOTERS_MAX: usize = 7;
 const VOTERS_USUAL: usize = 5;
 
 impl Config {
-    /// Which faults this node bears: as it says, else leases wherever a restart or another node matters.
+    /// Which faults this node tolerates: as it says, else leases wherever a restart or another node matters.
     pub(crate) fn faults(&self) -> Result<Faults, BadConfig> {
         // Slots that are bound to processes by locks need no time at all (LEASES section 6).
         let wants = !self.bound_to_processes()
@@ -132,11 +132,11 @@ impl Config {
         let voters = self.voters().ok()?.len();
         match voters {
             2 => Some(
-                "two voters: if either is lost nothing is granted and holders stop. One voter and one follower bear more, three voters bear one loss"
+                "two voters: if either is lost nothing is granted and holders stop. One voter and one follower tolerate more, three voters tolerate one loss"
                     .into(),
             ),
             even if even > 0 && even % 2 == 0 => Some(format!(
-                "{even} voters bear no more losses than {}: an odd number is better",
+                "{even} voters tolerate no more losses than {}: an odd number is better",
                 even - 1
             )),
             _ => None,

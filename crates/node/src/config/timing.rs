@@ -97,7 +97,7 @@ fn span<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Span>, D::Error> {
 
 /// A decimal number and its unit, exactly: no rounding, since these numbers are compared.
 fn read_span(text: &str) -> Option<Span> {
-    let unit_at = text.find(|letter: char| letter != '.' && !letter.is_ascii_digit())?;
+    let unit_at = text.find(|message: char| message != '.' && !message.is_ascii_digit())?;
     let (number, unit) = text.split_at(unit_at);
     let unit: u64 = match unit {
         "us" => 1_000,

@@ -5,7 +5,7 @@
 
 use kgate_core::Time;
 
-use super::letter::GateId;
+use super::peer_message::GateId;
 use super::sessions::RequestState;
 use super::view::Process;
 use super::{Action, Core, Definition, RequestKey, SessionId};
@@ -37,7 +37,7 @@ impl Core {
         self.note_changes(now);
     }
 
-    /// A gate of a former life of this node, which is alone: some of its slots are in use.
+    /// A gate of an earlier incarnation of this node, which is alone: some of its slots are in use.
     pub fn restore(
         &mut self,
         now: Time,
@@ -47,8 +47,10 @@ impl Core {
         actions: &mut Vec<Action>,
     ) {
         let id = GateId(self.catalogue.last().0 + 1);
-        let definition =
-            Definition { author: "a former life of this node".into(), ..self.plan(id, name, permits) };
+        let definition = Definition {
+            author: "an earlier incarnation of this node".into(),
+            ..self.plan(id, name, permits)
+        };
         if self.settings.nodes != 1 || self.open_gate(now, definition.clone(), None, actions).is_err() {
             return;
         }
@@ -75,7 +77,7 @@ impl Core {
         for key in free {
             self.release(now, key, actions);
         }
-        // Theirs are of the life that granted them, and not known here.
+        // Theirs are of the incarnation that granted them, and not known here.
         self.gates.get_mut(&id).expect("just opened").forget_fences();
         self.probe(session, actions);
     }

@@ -11,7 +11,7 @@ use kgate_control::state::Policy;
 use kgate_core::NodeId;
 use serde::{Deserialize, Serialize};
 
-use super::letter::{GateId, Letter};
+use super::peer_message::{GateId, PeerMessage};
 
 /// What a gate is: the same at all nodes, for ever.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -126,7 +126,7 @@ impl Catalogue {
     }
 
     /// The permit is here: begins with the first gate that is wanted. None if there is none left that is not known.
-    pub(super) fn begin(&mut self, others: BTreeSet<NodeId>) -> Option<Letter> {
+    pub(super) fn begin(&mut self, others: BTreeSet<NodeId>) -> Option<PeerMessage> {
         while !self.wanted.is_empty() {
             let (name, permits) = self.wanted.remove(0);
             if self.known.contains_key(&name) {
@@ -134,10 +134,10 @@ impl Catalogue {
             }
             self.rounds += 1;
             let (round, last) = (self.rounds, self.last());
-            let letter = Letter::Collect { round, name: name.clone() };
+            let message = PeerMessage::Collect { round, name: name.clone() };
             let making = Making { name, permits, round, awaited: others, found: None, last, telling: None };
             self.making = Some(making);
-            return Some(letter);
+            return Some(message);
         }
         None
     }
@@ -177,7 +177,7 @@ impl Catalogue {
         making.round = self.rounds;
         making.awaited = others;
         making.telling = Some(definition.clone());
-        Step::Tell(Letter::Define { round: making.round, definition })
+        Step::Tell(PeerMessage::Define { round: making.round, definition })
     }
 }
 
@@ -195,7 +195,7 @@ pub(super) enum Step {
     /// Nothing, until somebody answers.
     Wait,
     /// This is to be told to all others.
-    Tell(Letter),
+    Tell(PeerMessage),
     /// The gate is made.
     Made(Definition),
 }

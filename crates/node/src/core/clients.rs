@@ -4,7 +4,7 @@ use kgate_control::state::{PermitId, Policy};
 use kgate_core::{Fence, Span, Time};
 
 use super::catalogue::{CATALOGUE, Definition};
-use super::letter::GateId;
+use super::peer_message::GateId;
 use super::sessions::{Request, RequestState};
 use super::timers::Due;
 use super::view::Process;

@@ -15,7 +15,7 @@ use kgate_core::{Fence, GrantId, Incarnation, NodeId, Notice, Phase, Span, Time,
 use kgate_net::{Deed, Drive, NotTaken, Order, TimerKey};
 
 use super::catalogue::Definition;
-use super::park::{ParkedGate, ParkedHolder};
+use super::suspend::{SuspendedGate, SuspendedHolder};
 use super::view::{Client, GateView, Process, age};
 use super::{RequestKey, SessionId};
 
@@ -151,7 +151,7 @@ impl Gate {
         self.hand_over(now, out).inspect_err(|_| drop(self.waiting.pop_back()))
     }
 
-    /// Tells the protocol of those who wait, as many as it can bear to know.
+    /// Tells the protocol of those who wait, as many as it can tolerate to know.
     fn hand_over(&mut self, now: Time, out: &mut Vec<Outcome>) -> Result<(), NotTaken> {
         while let Some(weight) = self.waiting.get(self.handed).map(|waiter| waiter.weight) {
             if !self.numbered && (self.handed > 0 || !self.holding.is_empty()) {
@@ -191,7 +191,7 @@ impl Gate {
         Ok(())
     }
 
-    /// What the protocol wanted done when it started. If it remembers a client of a former life that waited, that one is gone; and if it has a permit for it at
+    /// What the protocol wanted done when it started. If it remembers a client of an earlier incarnation that waited, that one is gone; and if it has a permit for it at
     /// once, that is given back.
     pub(super) fn started(&mut self, now: Time, deeds: Vec<Deed>, out: &mut Vec<Outcome>) {
         let granted = |deed: &Deed| matches!(deed, Deed::Tell(Notice::Granted { .. }));
@@ -203,9 +203,16 @@ impl Gate {
         self.carry_out(now, deeds, out);
     }
 
-    /// A node takes part in that life.
-    pub(super) fn joined(&mut self, now: Time, node: NodeId, life: Incarnation, out: &mut Vec<Outcome>) {
-        self.order(now, Order::Joined(node, life), out).expect("a protocol with slots has lives");
+    /// A node takes part in that incarnation.
+    pub(super) fn joined(
+        &mut self,
+        now: Time,
+        node: NodeId,
+        incarnation: Incarnation,
+        out: &mut Vec<Outcome>,
+    ) {
+        self.order(now, Order::Joined(node, incarnation), out)
+            .expect("a protocol with slots has incarnations");
     }
 
     /// What a request holds.
@@ -218,10 +225,16 @@ impl Gate {
         self.holding.values_mut().for_each(|holder| holder.fence = None);
     }
 
-    /// That life of that node is over.
-    pub(super) fn crashed(&mut self, now: Time, node: NodeId, life: Incarnation, out: &mut Vec<Outcome>) {
+    /// That incarnation of that node is over.
+    pub(super) fn crashed(
+        &mut self,
+        now: Time,
+        node: NodeId,
+        incarnation: Incarnation,
+        out: &mut Vec<Outcome>,
+    ) {
         // A protocol that needs no such news says so, and nothing has changed.
-        let _ = self.order(now, Order::Crashed(node, life), out);
+        let _ = self.order(now, Order::Crashed(node, incarnation), out);
         self.go_on(now, out);
     }
 
@@ -239,8 +252,8 @@ impl Gate {
     }
 
     /// All that is known of it here, at a clean stop; nobody waits any more.
-    pub(super) fn park(&self, id: u32) -> Option<ParkedGate> {
-        let holders = self.holding.iter().map(|(grant, holder)| ParkedHolder {
+    pub(super) fn suspend(&self, id: u32) -> Option<SuspendedGate> {
+        let holders = self.holding.iter().map(|(grant, holder)| SuspendedHolder {
             grant: *grant,
             session: holder.key.session.0,
             number: holder.key.number,
@@ -252,12 +265,12 @@ impl Gate {
         });
         let deciding = self.deciding.iter().map(|(grant, it)| (*grant, Deciding { key: None, ..it.clone() }));
         let (holders, deciding) = (holders.collect(), deciding.collect());
-        Some(ParkedGate { id, protocol: self.driver.park()?, holders, deciding })
+        Some(SuspendedGate { id, protocol: self.driver.suspend()?, holders, deciding })
     }
 
     /// These held something when it stopped, and still do.
-    pub(super) fn unpark(&mut self, holders: Vec<ParkedHolder>) {
-        for ParkedHolder { grant, session, number, weight, since, process, slots, fence } in holders {
+    pub(super) fn resume(&mut self, holders: Vec<SuspendedHolder>) {
+        for SuspendedHolder { grant, session, number, weight, since, process, slots, fence } in holders {
             let key = RequestKey { session: SessionId(session), number };
             self.holding.insert(grant, Holder { key, weight, since, process, slots, fence });
         }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kgate_core::{NodeId, Span, Time};
 
-use super::letter::Letter;
+use super::peer_message::PeerMessage;
 use super::timers::Due;
 use super::view::{GateView, Who};
 use super::{Action, Core, RequestKey};
@@ -68,8 +68,8 @@ impl Core {
         let silent = self.others.iter().filter(|node| !self.up.contains(node)).copied().collect();
         let report = Report { seen: vec![(self.who(now), self.views(now, gate))], silent };
         let awaited: BTreeSet<NodeId> = self.others.intersection(&self.up).copied().collect();
-        let letter = Letter::Look { question, gate: gate.map(str::to_owned) }.bytes();
-        actions.extend(awaited.iter().map(|node| Action::Send(*node, letter.clone())));
+        let message = PeerMessage::Look { question, gate: gate.map(str::to_owned) }.bytes();
+        actions.extend(awaited.iter().map(|node| Action::Send(*node, message.clone())));
         self.looks.0.insert(question, Look { awaited, report });
         self.timers.arm(now, Due::Look(question), PATIENCE, PATIENCE);
         self.answer_looks(actions);
@@ -100,7 +100,7 @@ impl Core {
             crashed: self.crashed.iter().copied().collect(),
             unreachable: self.others.iter().filter(|node| !self.up.contains(node)).copied().collect(),
             control: self.control_view(now),
-            life: self.own_life(),
+            incarnation: self.own_incarnation(),
         }
     }
 

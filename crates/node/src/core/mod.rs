@@ -1,13 +1,13 @@
 //! A node without its sockets: gates, sessions, the catalogue and the detector as one state machine.
 //!
-//! Whatever happens is handed over with the time; what is to be done is left in a list. No clock, no dice but its own seeded ones, no I/O: so a node can be
+//! Whatever happens is handed over with the time; what is to be done is left in a list. No clock, no rng but its own seeded ones, no I/O: so a node can be
 //! driven by hand in a test, by a simulator, and by the shell with real sockets.
 //!
 //! - `gate.rs`: a protocol and its local clients; `catalogue.rs`: which gates there are;
 //! - `sessions.rs`: who is at the other end of a stream; `secret.rs`: by what it is known again; `clients.rs`: what clients ask; `bound.rs`: permits that are bound to processes;
-//! - `peers.rs`: letters from other nodes, who of them has crashed; `letter.rs`: the letters;
-//! - `control/`: the agreed log, the lease of this node and its own life, where failures are not crash-stop;
-//! - `park.rs`: a clean stop, and going on after it;
+//! - `peers.rs`: messages from other nodes, who of them has crashed; `message.rs`: the messages;
+//! - `control/`: the agreed log, the lease of this node and its own incarnation, where failures are not crash-stop;
+//! - `suspend.rs`: a clean stop, and going on after it;
 //! - `look.rs`: what people may see of all nodes together; `watch.rs`: when to look again; `timers.rs`: what is due when.
 
 mod bound;
@@ -15,12 +15,12 @@ mod catalogue;
 mod clients;
 mod control;
 mod gate;
-mod letter;
 mod look;
-mod park;
+mod peer_message;
 mod peers;
 mod secret;
 mod sessions;
+mod suspend;
 mod timers;
 mod view;
 mod watch;
@@ -29,11 +29,11 @@ pub use catalogue::{CATALOGUE, Definition};
 pub use clients::{Ask, Keep, Kept, PermitWord, Tell, Why};
 pub use control::{ControlSettings, ControlView};
 pub use gate::{Counters, Hold};
-pub use letter::{GateId, Letter};
 pub use look::Report;
-pub use park::Parked;
+pub use peer_message::{GateId, PeerMessage};
 pub use secret::Secret;
 pub use sessions::Terms;
+pub use suspend::Suspended;
 pub use view::{Client, GateView, HeldView, Process, Who};
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,7 +54,7 @@ use timers::{Due, Timers};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u64);
 
-/// A session; at this node and in this life of it.
+/// A session; at this node and in this incarnation of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u64);
 
@@ -72,8 +72,8 @@ pub enum PeerEvent {
     Up,
     /// It cannot, for now.
     Down,
-    /// It has sent a letter.
-    Letter(Vec<u8>),
+    /// It has sent a message.
+    PeerMessage(Vec<u8>),
     /// The link could not keep what it must: it counts as crashed.
     Broken,
     /// It holds this node for crashed and will not talk to it again.
@@ -83,7 +83,7 @@ pub enum PeerEvent {
 /// What is to be done, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Send a letter.
+    /// Send a message.
     Send(NodeId, Vec<u8>),
     /// Tell a client.
     Tell(ClientId, Tell),
@@ -116,8 +116,8 @@ pub enum Action {
     Connect(NodeId, String),
     /// That node is not on it any more.
     Disconnect(NodeId),
-    /// This life of the node is over: store that another begins, and say so by [`Core::begin_life`].
-    NewLife,
+    /// This incarnation of the node is over: store that another begins, and say so by [`Core::begin_incarnation`].
+    NewIncarnation,
     /// Something that whoever runs this node should know, good or bad. Whoever reads its log must see from when to when it could grant nothing.
     Note(Result<String, String>),
 }
@@ -164,9 +164,9 @@ pub struct Settings {
     pub slots: SlotOptions,
     /// How often an idle node of a self-healing gate says something.
     pub refresh: Span,
-    /// Which life of this node begins: greater than all before.
-    pub life: Incarnation,
-    /// Whence its dice are thrown.
+    /// Which incarnation of this node begins: greater than all before.
+    pub incarnation: Incarnation,
+    /// Whence its rng are thrown.
     pub seed: u64,
     /// What it is told of the agreed log; none where failures are crash-stop.
     pub control: Option<ControlSettings>,
@@ -330,7 +330,7 @@ impl Core {
         } else if !self.stopped {
             self.stop_all("its node stops", actions);
             actions.pop_if(|action| matches!(action, Action::Stop(_)));
-            self.tell_all(&Letter::Leaving, actions);
+            self.tell_all(&PeerMessage::Leaving, actions);
         }
     }
 
@@ -353,9 +353,9 @@ impl Core {
         self.up.len()
     }
 
-    /// Sends a letter to all others.
-    fn tell_all(&self, letter: &Letter, actions: &mut Vec<Action>) {
-        let bytes = letter.bytes();
+    /// Sends a message to all others.
+    fn tell_all(&self, message: &PeerMessage, actions: &mut Vec<Action>) {
+        let bytes = message.bytes();
         actions.extend(self.others.iter().map(|node| Action::Send(*node, bytes.clone())));
     }
 
@@ -377,8 +377,8 @@ impl Core {
         for outcome in outcomes {
             match outcome {
                 Outcome::Send(to, bytes) => {
-                    let letter = Letter::Gate(id, bytes).bytes();
-                    self.send(to, &letter, actions);
+                    let message = PeerMessage::Gate(id, bytes).bytes();
+                    self.send(to, &message, actions);
                 }
                 Outcome::Arm(timer, least, most) => self.timers.arm(now, Due::Gate(id, timer), least, most),
                 Outcome::Disarm(timer) => self.timers.disarm(&Due::Gate(id, timer)),
@@ -431,7 +431,7 @@ impl Core {
         } else if !entry.slots {
             return Err(wrong(format!("only `slots` has leases, not `{}`", entry.name)));
         }
-        let (founding, since) = self.founding(definition.id);
+        let (initial_members, since) = self.initial_members(definition.id);
         let graph = graph(entry, self.settings.nodes);
         let slots = SlotOptions { lanes: definition.lanes, ..self.settings.slots };
         let setup = Setup {
@@ -442,7 +442,7 @@ impl Core {
             refresh: entry.heals.then_some(self.settings.refresh),
             graph: graph.map(Into::into),
             slots,
-            founding,
+            initial_members,
             ..Setup::new(self.settings.nodes, definition.permits.max(1))
         };
         let goes_on = stored.is_some();
@@ -455,16 +455,16 @@ impl Core {
         self.at_gate(now, id, actions, |gate, out| gate.started(now, deeds, out));
         self.reserve(now, id, actions);
         // A gate that goes on knows who took part.
-        for (node, life) in since.into_iter().filter(|_| !goes_on) {
-            self.at_gate(now, id, actions, |gate, out| gate.joined(now, node, life, out));
+        for (node, incarnation) in since.into_iter().filter(|_| !goes_on) {
+            self.at_gate(now, id, actions, |gate, out| gate.joined(now, node, incarnation, out));
         }
         if self.control.is_some() {
             let granting = self.is_granting();
             self.at_gate(now, id, actions, |gate, out| gate.lease(now, granting, out));
         } else if self.settings.nodes == 1 && entry.slots {
-            // Nobody else must agree: each life of the only node is a view of its own, so that fences grow across all of them.
-            let (me, life) = (self.settings.me, self.settings.life);
-            self.at_gate(now, id, actions, |gate, out| gate.joined(now, me, life, out));
+            // Nobody else must agree: each incarnation of the only node is a view of its own, so that fences grow across all of them.
+            let (me, incarnation) = (self.settings.me, self.settings.incarnation);
+            self.at_gate(now, id, actions, |gate, out| gate.joined(now, me, incarnation, out));
         }
         for node in self.buried.clone() {
             if entry.detector.is_some() {

@@ -1,6 +1,6 @@
-//! Other nodes: their letters, and who of them has crashed.
+//! Other nodes: their messages, and who of them has crashed.
 //!
-//! Failures are crash-stop here: whoever is held for crashed takes part no more, and if it lives it is told so and stops. That is safe only where a silent
+//! Failures are crash-stop here: whoever is held for crashed takes part no more, and if it is alive it is told so and stops. That is safe only where a silent
 //! node is a dead one. The detector begins when all nodes have met all others once, so that nobody is held for crashed who has not started yet, or who cannot answer
 //! yet because it still waits for a third.
 
@@ -12,7 +12,7 @@ use kgate_protocols::registry;
 
 use super::catalogue::{Answer, CATALOGUE, Definition, Step};
 use super::clients::OURS;
-use super::letter::{GateId, Letter};
+use super::peer_message::{GateId, PeerMessage};
 use super::timers::Due;
 use super::{Action, Core, PeerEvent};
 
@@ -50,15 +50,15 @@ impl Core {
         }
         match event {
             PeerEvent::Up if self.crashed.contains(&from) => {
-                actions.push(Action::Send(from, Letter::HeldForCrashed.bytes()));
+                actions.push(Action::Send(from, PeerMessage::HeldForCrashed.bytes()));
             }
             PeerEvent::Up => {
                 self.up.insert(from);
                 self.met.insert(from);
                 if self.control.is_none() {
-                    actions.push(Action::Send(from, Letter::Fixed(self.settings.fixed.clone()).bytes()));
+                    actions.push(Action::Send(from, PeerMessage::Fixed(self.settings.fixed.clone()).bytes()));
                 }
-                actions.extend(self.watch_letter().map(|letter| Action::Send(from, letter.bytes())));
+                actions.extend(self.watch_message().map(|message| Action::Send(from, message.bytes())));
                 self.touch();
                 self.begin_detection(now, actions);
             }
@@ -72,33 +72,33 @@ impl Core {
             PeerEvent::Broken | PeerEvent::Shunned if self.control.is_some() => self.hint(now, from),
             PeerEvent::Broken => self.crash(now, from, actions),
             PeerEvent::Shunned => self.held_for_crashed(from, actions),
-            PeerEvent::Letter(bytes) => {
-                let letter = Letter::read(&bytes).ok_or("bytes that are no letter")?;
-                if letter == Letter::HeldForCrashed && self.control.is_none() {
+            PeerEvent::PeerMessage(bytes) => {
+                let message = PeerMessage::read(&bytes).ok_or("bytes that are no message")?;
+                if message == PeerMessage::HeldForCrashed && self.control.is_none() {
                     self.held_for_crashed(from, actions);
                 } else if self.crashed.contains(&from) {
-                    actions.push(Action::Send(from, Letter::HeldForCrashed.bytes()));
+                    actions.push(Action::Send(from, PeerMessage::HeldForCrashed.bytes()));
                 } else {
-                    return self.letter(now, from, letter, actions);
+                    return self.message(now, from, message, actions);
                 }
             }
         }
         Ok(())
     }
 
-    fn letter(
+    fn message(
         &mut self,
         now: Time,
         from: NodeId,
-        letter: Letter,
+        message: PeerMessage,
         actions: &mut Vec<Action>,
     ) -> Result<(), String> {
-        if self.control.is_some() && letter.is_of_catalogue() {
-            return Err("a letter of the catalogue: here the log says which gates there are".into());
+        if self.control.is_some() && message.is_of_catalogue() {
+            return Err("a message of the catalogue: here the log says which gates there are".into());
         }
-        match letter {
-            Letter::Gate(id, bytes) => return self.message(now, from, id, bytes, actions),
-            Letter::Detector(bytes) => {
+        match message {
+            PeerMessage::Gate(id, bytes) => return self.gate_message(now, from, id, bytes, actions),
+            PeerMessage::Detector(bytes) => {
                 // Who looks for crashes was told by everybody, and so by us.
                 if self.detector.is_none() && self.said_met_all {
                     self.start_detector(now, actions);
@@ -106,13 +106,13 @@ impl Core {
                 let taken = self.detect(now, actions, |it, deeds| it.deliver(now, from, &bytes, deeds));
                 return taken.map_err(|error| error.to_string());
             }
-            Letter::Fixed(theirs) => self.compare(from, &theirs),
-            Letter::Collect { round, name } => {
+            PeerMessage::Fixed(theirs) => self.compare(from, &theirs),
+            PeerMessage::Collect { round, name } => {
                 let definition = self.catalogue.get(&name).cloned();
-                let known = Letter::Known { round, definition, last: self.catalogue.last() };
+                let known = PeerMessage::Known { round, definition, last: self.catalogue.last() };
                 actions.push(Action::Send(from, known.bytes()));
             }
-            Letter::Known { round, definition, last } => {
+            PeerMessage::Known { round, definition, last } => {
                 definition.iter().try_for_each(|definition| self.check(definition))?;
                 if last > GateId::LAST {
                     return Err(format!("gate {} was the last one made, beyond all", last.0));
@@ -120,50 +120,52 @@ impl Core {
                 self.catalogue.answered(from, Some(Answer { round, known: Some((definition, last)) }));
                 self.make_on(now, actions);
             }
-            Letter::Define { round, definition } => {
+            PeerMessage::Define { round, definition } => {
                 self.check(&definition)?;
                 self.learn(now, definition, actions);
-                actions.push(Action::Send(from, Letter::Defined { round }.bytes()));
+                actions.push(Action::Send(from, PeerMessage::Defined { round }.bytes()));
             }
-            Letter::Defined { round } => {
+            PeerMessage::Defined { round } => {
                 self.catalogue.answered(from, Some(Answer { round, known: None }));
                 self.make_on(now, actions);
             }
-            Letter::WhatIs(id) => {
+            PeerMessage::WhatIs(id) => {
                 let definition = self.gates.get(&id).map(|gate| gate.definition.clone());
                 // Nobody waits for the answer to round 0.
-                let define = definition.map(|definition| Letter::Define { round: 0, definition }.bytes());
+                let define =
+                    definition.map(|definition| PeerMessage::Define { round: 0, definition }.bytes());
                 actions.extend(define.map(|bytes| Action::Send(from, bytes)));
             }
-            Letter::Look { question, gate } => {
+            PeerMessage::Look { question, gate } => {
                 let gates = self.views(now, gate.as_deref());
-                let seen = Letter::Seen { question, gates, who: self.who(now) };
+                let seen = PeerMessage::Seen { question, gates, who: self.who(now) };
                 actions.push(Action::Send(from, seen.bytes()));
             }
-            Letter::Seen { question, gates, who } => {
+            PeerMessage::Seen { question, gates, who } => {
                 if who.node == from {
                     self.looks.seen(question, who, gates);
                     self.answer_looks(actions);
                 }
             }
-            Letter::Watch(begins) => self.watched(from, begins),
-            Letter::Changed => actions.push(Action::Changed),
+            PeerMessage::Watch(begins) => self.watched(from, begins),
+            PeerMessage::Changed => actions.push(Action::Changed),
             // With a log nobody is gone before the log says so, and crashes are found by the voters.
-            Letter::Leaving | Letter::HeldForCrashed | Letter::MetAll if self.control.is_some() => {}
-            Letter::Leaving => self.crash(now, from, actions),
-            Letter::HeldForCrashed => unreachable!("answered before"),
-            Letter::MetAll => {
+            PeerMessage::Leaving | PeerMessage::HeldForCrashed | PeerMessage::MetAll
+                if self.control.is_some() => {}
+            PeerMessage::Leaving => self.crash(now, from, actions),
+            PeerMessage::HeldForCrashed => unreachable!("answered before"),
+            PeerMessage::MetAll => {
                 self.met_all.insert(from);
                 self.begin_detection(now, actions);
             }
-            Letter::Lease(message) => self.lease_letter(now, from, message, actions),
-            Letter::Log(_) => return Err("a letter of the log, which goes another way".into()),
+            PeerMessage::Lease(message) => self.lease_message(now, from, message, actions),
+            PeerMessage::Log(_) => return Err("a message of the log, which goes another way".into()),
         }
         Ok(())
     }
 
     /// A message for a gate. One that is not known yet will be, or the sender is asked what it is.
-    fn message(
+    fn gate_message(
         &mut self,
         now: Time,
         from: NodeId,
@@ -174,8 +176,8 @@ impl Core {
         if let Some(taken) = self.at_gate(now, id, actions, |gate, out| gate.deliver(now, from, &bytes, out))
         {
             return match taken {
-                // Who is gone may have sent a letter before; where members come and go, that is no junk.
-                Err(NotTaken::Refused(Refusal::Stranger(_))) if self.control.is_some() => Ok(()),
+                // Who is gone may have sent a message before; where members come and go, that is no junk.
+                Err(NotTaken::Refused(Refusal::UnknownNode(_))) if self.control.is_some() => Ok(()),
                 taken => taken.map_err(|error| error.to_string()),
             };
         }
@@ -185,7 +187,7 @@ impl Core {
         let agreed = self.control.is_some();
         let early = self.early.entry(id).or_default();
         if early.is_empty() && !agreed {
-            actions.push(Action::Send(from, Letter::WhatIs(id).bytes()));
+            actions.push(Action::Send(from, PeerMessage::WhatIs(id).bytes()));
         }
         let kept: usize = early.iter().map(|(_, bytes)| bytes.len() + 32).sum();
         if kept + bytes.len() > EARLY {
@@ -226,7 +228,7 @@ impl Core {
         actions.push(Action::Opened(definition));
         for (from, bytes) in self.early.remove(&id).unwrap_or_default() {
             // What is no message of this gate is as good as lost.
-            let _ = self.message(now, from, id, bytes, actions);
+            let _ = self.gate_message(now, from, id, bytes, actions);
         }
         self.place_all(now, &name, actions);
     }
@@ -234,8 +236,8 @@ impl Core {
     /// The permit of the catalogue is here.
     pub(super) fn make_next(&mut self, now: Time, actions: &mut Vec<Action>) {
         match self.catalogue.begin(self.others.clone()) {
-            Some(letter) => {
-                self.tell_all(&letter, actions);
+            Some(message) => {
+                self.tell_all(&message, actions);
                 self.make_on(now, actions);
             }
             None => {
@@ -250,7 +252,7 @@ impl Core {
             let plan = self.catalogue.planned().map(|(id, name, permits)| self.plan(id, &name, permits));
             match self.catalogue.proceed(self.others.clone(), plan) {
                 Step::Wait => return,
-                Step::Tell(letter) => self.tell_all(&letter, actions),
+                Step::Tell(message) => self.tell_all(&message, actions),
                 Step::Made(definition) => {
                     self.learn(now, definition, actions);
                     return self.make_next(now, actions);
@@ -270,7 +272,7 @@ impl Core {
         }
         if !self.said_met_all {
             self.said_met_all = true;
-            self.tell_all(&Letter::MetAll, actions);
+            self.tell_all(&PeerMessage::MetAll, actions);
         }
         if self.others.is_subset(&self.met_all) {
             self.start_detector(now, actions);
@@ -308,7 +310,7 @@ impl Core {
         for deed in deeds {
             match deed {
                 Deed::Send { to, bytes, .. } => {
-                    self.send(to, &Letter::Detector(bytes).bytes(), actions);
+                    self.send(to, &PeerMessage::Detector(bytes).bytes(), actions);
                 }
                 Deed::Arm(timer, least, most) => self.timers.arm(now, Due::Detector(timer), least, most),
                 Deed::Disarm(timer) => self.timers.disarm(&Due::Detector(timer)),
@@ -328,7 +330,7 @@ impl Core {
         self.others.remove(&node);
         self.up.remove(&node);
         self.looks.gone(node);
-        actions.push(Action::Send(node, Letter::HeldForCrashed.bytes()));
+        actions.push(Action::Send(node, PeerMessage::HeldForCrashed.bytes()));
         actions.push(Action::Shun(node));
         // Its clients may go on until the time is over that it has told them last, and that was before this.
         let wait = self.sessions.terms().over_after();

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use kgate_core::{Span, Time};
 use serde::{Deserialize, Serialize};
 
-use super::letter::GateId;
+use super::peer_message::GateId;
 use super::view::Process;
 use super::{ClientId, RequestKey, Secret, SessionId};
 
@@ -72,7 +72,7 @@ pub(super) type Summary = (SessionId, Option<ClientId>, Vec<(u64, RequestState)>
 
 /// A session of a node that has stopped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct ParkedSession {
+pub(super) struct SuspendedSession {
     pub(super) id: u64,
     /// From what is on disk nobody finds the secret itself.
     secret: [u8; 32],
@@ -136,8 +136,8 @@ impl Sessions {
     }
 
     /// All that hold something, and how many there ever were.
-    pub(super) fn park(&self) -> (u64, Vec<ParkedSession>) {
-        let parked = self.sessions.iter().filter_map(|(id, session)| {
+    pub(super) fn suspend(&self) -> (u64, Vec<SuspendedSession>) {
+        let suspended = self.sessions.iter().filter_map(|(id, session)| {
             let held = session.requests.iter().filter(|(_, request)| request.state != RequestState::Waits);
             let requests = held.filter_map(|(number, request)| {
                 Some((*number, request.gate?.0, request.state == RequestState::Loses))
@@ -145,15 +145,15 @@ impl Sessions {
             let requests: Vec<(u64, u32, bool)> = requests.collect();
             let Session { secret, process, until, .. } = session;
             let (secret, process) = ((*secret)?, process.clone());
-            Some(ParkedSession { id: id.0, secret, process, until: *until, requests })
+            Some(SuspendedSession { id: id.0, secret, process, until: *until, requests })
         });
-        (self.opened, parked.filter(|session| !session.requests.is_empty()).collect())
+        (self.opened, suspended.filter(|session| !session.requests.is_empty()).collect())
     }
 
     /// They are there again, each without a stream.
-    pub(super) fn unpark(&mut self, opened: u64, parked: Vec<ParkedSession>) {
+    pub(super) fn restore(&mut self, opened: u64, suspended: Vec<SuspendedSession>) {
         self.opened = opened;
-        for ParkedSession { id, secret, process, until, requests } in parked {
+        for SuspendedSession { id, secret, process, until, requests } in suspended {
             let state = |loses: bool| if loses { RequestState::Loses } else { RequestState::Holds };
             let requests = requests.into_iter().map(|(number, gate, loses)| {
                 (number, Request { gate: Some(GateId(gate)), state: state(loses) })

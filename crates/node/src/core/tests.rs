@@ -28,7 +28,7 @@ fn settings(nodes: u32) -> Settings {
         sessions_max: 100,
         slots: SlotOptions { ask_again: Some(Span(300_000_000)), ..SlotOptions::default() },
         refresh: Span(20_000_000),
-        life: Incarnation(1),
+        incarnation: Incarnation(1),
         seed: 1,
         control: None,
     }
@@ -45,8 +45,8 @@ pub(super) struct Flaws {
     pub(super) gives_back_blindly: bool,
     /// A time to live is counted by half.
     pub(super) expires_early: bool,
-    /// Gates go on with a life of which this node knows that it is over (against rule R2).
-    pub(super) gates_keep_lives: bool,
+    /// Gates go on with an incarnation of which this node knows that it is over (against rule R2).
+    pub(super) gates_keep_incarnations: bool,
 }
 
 fn fixed(id: u32, name: &str, permits: u32, protocol: &str) -> Definition {

@@ -6,7 +6,7 @@ use kgate_core::{NodeId, Span, Time};
 use kgate_net::TimerKey;
 
 use super::RequestKey;
-use super::letter::GateId;
+use super::peer_message::GateId;
 
 /// What is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,14 +36,14 @@ pub(super) enum Due {
 /// All timers that run. Each runs once at most; armed again, it starts anew.
 #[derive(Debug)]
 pub(super) struct Timers {
-    dice: u64,
+    rng: u64,
     queue: BTreeSet<(Time, Due)>,
     when: BTreeMap<Due, Time>,
 }
 
 impl Timers {
     pub(super) fn new(seed: u64) -> Self {
-        Self { dice: seed, queue: BTreeSet::new(), when: BTreeMap::new() }
+        Self { rng: seed, queue: BTreeSet::new(), when: BTreeMap::new() }
     }
 
     /// Due between `least` and `most` from now: where protocols ask for a range, so that not all act at once.
@@ -80,8 +80,8 @@ impl Timers {
 
     /// SplitMix64 (Steele, Lea and Flood 2014): small, and good enough to spread timers.
     fn draw(&mut self) -> u64 {
-        self.dice = self.dice.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.dice;
+        self.rng = self.rng.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.rng;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)

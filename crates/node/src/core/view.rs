@@ -46,8 +46,8 @@ pub struct Who {
     pub unreachable: Vec<NodeId>,
     /// How it stands with the log, where there is one.
     pub control: Option<ControlView>,
-    /// Its life that takes part; none, if it has no log or takes no part.
-    pub life: Option<u32>,
+    /// Its incarnation that takes part; none, if it has no log or takes no part.
+    pub incarnation: Option<u32>,
 }
 
 /// Somebody who holds or waits at a node.

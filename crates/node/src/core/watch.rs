@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use kgate_core::{NodeId, Span, Time};
 
-use super::letter::Letter;
+use super::peer_message::PeerMessage;
 use super::timers::Due;
 use super::{Action, Core};
 
@@ -25,12 +25,12 @@ impl Core {
     /// Somebody begins to watch at this node, or nobody does any more.
     pub fn watch(&mut self, begins: bool, actions: &mut Vec<Action>) {
         self.watching.here = begins;
-        self.tell_all(&Letter::Watch(begins), actions);
+        self.tell_all(&PeerMessage::Watch(begins), actions);
     }
 
     /// What a peer that has just come must be told.
-    pub(super) fn watch_letter(&self) -> Option<Letter> {
-        self.watching.here.then_some(Letter::Watch(true))
+    pub(super) fn watch_message(&self) -> Option<PeerMessage> {
+        self.watching.here.then_some(PeerMessage::Watch(true))
     }
 
     /// Somebody watches at another node, or no more.
@@ -56,8 +56,8 @@ impl Core {
     }
 
     pub(super) fn tell_of_changes(&self, actions: &mut Vec<Action>) {
-        let letter = Letter::Changed.bytes();
-        actions.extend(self.watching.elsewhere.iter().map(|node| Action::Send(*node, letter.clone())));
+        let message = PeerMessage::Changed.bytes();
+        actions.extend(self.watching.elsewhere.iter().map(|node| Action::Send(*node, message.clone())));
         actions.push(Action::Changed);
     }
 }

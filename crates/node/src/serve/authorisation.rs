@@ -2,7 +2,7 @@
 //!
 //! ```toml
 //! [[allow]]
-//! client = "ci-*"                # whose certificate bears the name client-ci-<anything>.<cluster>
+//! client = "ci-*"                # whose certificate tolerates the name client-ci-<anything>.<cluster>
 //! gates = ["build/", "gpu"]      # all gates whose names begin with build/, and the gate gpu
 //! may = ["acquire"]              # who may acquire may also see
 //!

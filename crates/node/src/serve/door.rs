@@ -205,7 +205,7 @@ async fn converse(stream: Box<dyn Socket>, app: Known, is_remote: bool, mut end:
     }
 }
 
-/// The API for one connection: each of its requests bears who is at the other end.
+/// The API for one connection: each of its requests tolerates who is at the other end.
 #[derive(Clone)]
 struct Known {
     app: Router,

@@ -240,7 +240,7 @@ impl Guard {
 
 /// Finds out who asks, before anything else is done for it.
 pub(super) async fn identify(State(guard): State<Arc<Guard>>, mut request: Request, next: Next) -> Response {
-    // Whether the node lives is no secret.
+    // Whether the node is alive is no secret.
     if request.uri().path() == "/healthz" {
         return next.run(request).await;
     }

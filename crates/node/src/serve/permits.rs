@@ -90,7 +90,7 @@ pub(super) async fn acquire(
     }
 }
 
-/// Its holder lives.
+/// Its holder is alive.
 pub(super) async fn renew(
     State(desk): State<Desk>,
     Extension(who): Extension<Identity>,

@@ -74,7 +74,7 @@ impl Caller {
                         let names = names(certificate);
                         let who = client_of(&names, cluster).ok_or_else(|| {
                             format!(
-                                "its certificate bears no DNS name by which it can be known, but {names:?}"
+                                "its certificate tolerates no DNS name by which it can be known, but {names:?}"
                             )
                         })?;
                         Identity::Certificate(who)

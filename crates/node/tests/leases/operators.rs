@@ -70,7 +70,7 @@ async fn a_node_comes_votes_and_goes() {
     assert!(!held.is_lost(), "whoever held something elsewhere still does");
 }
 
-/// E5, E6: an operator evicts a node that lives. It cannot clear itself; its holder is told; the slot comes back; it returns as a later life.
+/// E5, E6: an operator evicts a node that is alive. It cannot clear itself; its holder is told; the slot comes back; it returns as a later incarnation.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_live_node_is_evicted() {
     let cluster = Cluster::start(3, "").await;

@@ -59,7 +59,7 @@ async fn nodes_that_are_not_known() {
         (theirs.files(&folder, here, Use::Node, false), "not of the authority that this client trusts"),
         (
             ours.files(&folder, &["node-9.farm", "10.0.0.9"], Use::Node, false),
-            "does not bear the name 127.0.0.1",
+            "does not tolerate the name 127.0.0.1",
         ),
         (ours.files(&folder, &["node-8.farm", "127.0.0.1"], Use::Node, true), "its certificate has expired"),
         (

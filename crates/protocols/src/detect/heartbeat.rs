@@ -1,6 +1,6 @@
 //! All-to-all heartbeats: the detector of `bas` (Bouillaguet, Arantes and Sens 2008 assume one; this is ours).
 //!
-//! Every `interval` a process tells everybody that it lives, and looks who was silent since the last time. A
+//! Every `interval` a process tells everybody that it is alive, and looks who was silent since the last time. A
 //! silent one has `timeout` more to be heard; then it is suspected. Two heartbeats of a live process arrive at
 //! most `interval` plus one delay apart, so with `timeout` of two delays nobody is suspected wrongly, whatever
 //! the phases of the processes.

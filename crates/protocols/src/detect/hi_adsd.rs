@@ -171,7 +171,9 @@ impl Protocol for HiAdsd {
                     HiAdsdMessage::Test { number } => self.on_test(from, number, out),
                     HiAdsdMessage::TestReply { number, crashed } => {
                         if crashed.iter().flat_map(|list| list.iter()).any(|node| node.0 >= self.nodes) {
-                            return Err(Refusal::Junk("a test reply names a process that does not exist"));
+                            return Err(Refusal::Malformed(
+                                "a test reply names a process that does not exist",
+                            ));
                         }
                         self.on_reply(from, number, crashed, out);
                     }

@@ -3,7 +3,7 @@
 //! A detector is a [`Protocol`](kgate_core::Protocol) of its own that never grants anything; it tells
 //! `Notice::Suspected`, and the driver hands that on to the mutexes of its node as `Input::Crashed`. All three
 //! are perfect in a synchronous system, as the papers demand: where an answer takes at most `detect_timeout`,
-//! nobody who lives is ever suspected, and whoever crashes is suspected by everybody in the end.
+//! nobody who is alive is ever suspected, and whoever crashes is suspected by everybody in the end.
 
 mod heartbeat;
 mod hi_adsd;
@@ -19,7 +19,7 @@ use kgate_core::{NodeId, Refusal, Span};
 
 /// Ids are checked before use: a message must come from another process of the system.
 fn known(me: NodeId, nodes: u32, from: NodeId) -> Result<(), Refusal> {
-    if from == me || from.0 >= nodes { Err(Refusal::Stranger(from)) } else { Ok(()) }
+    if from == me || from.0 >= nodes { Err(Refusal::UnknownNode(from)) } else { Ok(()) }
 }
 
 /// A detector serves no client.

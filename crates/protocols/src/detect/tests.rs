@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use kgate_core::{GrantId, Incarnation, Input, InputOf, Notice, Printed, Protocol, Span, Time};
+use kgate_core::{Defects, GrantId, Incarnation, Input, InputOf, Notice, Protocol, Span, Time};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
@@ -45,18 +45,18 @@ fn runs(nodes: impl Strategy<Value = u32>) -> impl Strategy<Value = Run> {
 impl Run {
     /// Processes with these phases and delays, before anything has happened.
     fn start<D: Protocol>(&self) -> Net<D> {
-        let mut net = Net::new(self.nodes, 1, Printed::NONE);
-        let mut dice = self.seed;
+        let mut net = Net::new(self.nodes, 1, Defects::NONE);
+        let mut rng = self.seed;
         let mut draw = move |bound: Span| {
-            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            Span((dice >> 33) % bound.0)
+            rng = rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            Span((rng >> 33) % bound.0)
         };
         net.timers.values_mut().for_each(|due| due.0 += draw(self.phases));
         net.delay = Box::new(move || draw(DELAY));
         net
     }
 
-    /// Accuracy: whoever is suspected has crashed before. Completeness: everybody who lives to the end suspects every
+    /// Accuracy: whoever is suspected has crashed before. Completeness: everybody who is alive to the end suspects every
     /// crashed process, once, within `latency` of its crash.
     fn check<D: Protocol>(&self, latency: Span) -> Result<(), TestCaseError> {
         let mut net = self.start::<D>();
@@ -139,7 +139,7 @@ proptest! {
 /// are published (latency 0.01 and timeout 0.04 there; here, as much shorter as the harness's timeout is).
 #[test]
 fn hi_adsd_sends_what_is_published() {
-    let mut net: Net<HiAdsd> = Net::new(16, 1, Printed::NONE);
+    let mut net: Net<HiAdsd> = Net::new(16, 1, Defects::NONE);
     net.delay = Box::new(|| Span(TIMEOUT.0 / 4));
     for m in 1..=15u32 {
         net.run_until(Time(INTERVAL.0 * 5 * u64::from(m)));
@@ -156,12 +156,12 @@ fn refusals_change_nothing() {
     fn check<D: Protocol>(net: &Net<D>, honest: &D::Message, junk: &[D::Message]) {
         for from in [0, 4, u32::MAX].map(NodeId) {
             let stray = Input::Deliver { from, message: honest.clone() };
-            assert_eq!(net.refusal(0, stray), Refusal::Stranger(from));
+            assert_eq!(net.refusal(0, stray), Refusal::UnknownNode(from));
         }
         for message in junk {
             let junk = Input::Deliver { from: NodeId(1), message: message.clone() };
             let named = "a test reply names a process that does not exist";
-            assert_eq!(net.refusal(0, junk), Refusal::Junk(named));
+            assert_eq!(net.refusal(0, junk), Refusal::Malformed(named));
         }
         refuses_clients(net);
     }
@@ -220,7 +220,7 @@ fn only_awaited_answers_count() {
 
 /// Four processes that have begun their first round, and wait.
 fn in_a_round<D: Protocol>() -> Net<D> {
-    let mut net = Net::new(4, 1, Printed::NONE);
+    let mut net = Net::new(4, 1, Defects::NONE);
     net.delay = Box::new(|| DELAY);
     net.run_until(Time::ZERO);
     net

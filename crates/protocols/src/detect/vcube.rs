@@ -3,7 +3,7 @@
 //! Every `interval` a process tests those in whose clusters it is the first fault-free one
 //! ([`tests_of`](crate::topology::tests_of)), all of them at once. Whoever does not answer within `timeout` has
 //! crashed. An answer carries *any* news that the tested process has, not only of one cluster: for each process a
-//! timestamp counts its events, even while it lives and odd while it is down, and the greater timestamp is the
+//! timestamp counts its events, even while it is alive and odd while it is down, and the greater timestamp is the
 //! newer one. Only news since the tester's last visit are sent.
 //!
 //! Cost: n log2 n tests an interval, with any number of faults; everybody knows of a crash within log2(n)^2
@@ -177,7 +177,9 @@ impl Protocol for VCube {
                     VCubeMessage::TestReply { round, known, news } => {
                         let news = news.as_deref().unwrap_or_default();
                         if news.iter().any(|(node, _)| node.0 >= self.nodes) {
-                            return Err(Refusal::Junk("a test reply names a process that does not exist"));
+                            return Err(Refusal::Malformed(
+                                "a test reply names a process that does not exist",
+                            ));
                         }
                         self.on_reply(from, round, known, news, out);
                     }

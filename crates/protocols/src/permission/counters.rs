@@ -8,7 +8,7 @@
 
 use alloc::collections::BTreeMap;
 
-use kgate_core::{NodeId, Printed};
+use kgate_core::{Defects, NodeId};
 
 use crate::defects::{D2, D3, D7, D8};
 
@@ -21,7 +21,7 @@ pub(super) struct Counters {
 
 impl Counters {
     /// Whether a run as printed needs them.
-    pub(super) fn wanted(printed: Printed) -> bool {
+    pub(super) fn wanted(printed: Defects) -> bool {
         [D2, D3, D7, D8].iter().any(|&defect| printed.has(defect))
     }
 

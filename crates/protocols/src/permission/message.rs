@@ -1,6 +1,6 @@
 //! What requesters and permitters say to each other.
 
-use kgate_core::{Cargo, Message};
+use kgate_core::{Carried, Message};
 use serde::{Deserialize, Serialize};
 
 /// The mutex's own REPLY, or a message of its broadcast.
@@ -33,9 +33,9 @@ impl<M: Message + Copy> Message for PermissionMessage<M> {
     fn kind_name(kind: usize) -> &'static str {
         if kind == 0 { "reply" } else { M::kind_name(kind - 1) }
     }
-    fn cargo(&self) -> Option<Cargo> {
+    fn carried(&self) -> Option<Carried> {
         match self {
-            Self::Reply { clock } => Some(Cargo::Permission { clock: *clock }),
+            Self::Reply { clock } => Some(Carried::Permission { clock: *clock }),
             Self::Spread(_) => None,
         }
     }

@@ -33,7 +33,7 @@ pub use message::PermissionMessage;
 use alloc::boxed::Box;
 
 use kgate_core::{
-    GrantId, Input, InputOf, Means, Never, NodeId, Notice, Observation, Outbox, Phase, Printed, Protocol,
+    Defects, GrantId, Input, InputOf, Mechanism, Never, NodeId, Notice, Observation, Outbox, Phase, Protocol,
     Refusal, Setup, Stamp, Time,
 };
 
@@ -49,8 +49,8 @@ use request::Request;
 pub struct Permission<S: Spread> {
     me: NodeId,
     nodes: u32,
-    permits: u32,
-    printed: Printed,
+    k: u32,
+    printed: Defects,
     clock: u64,
     crashed: NodeList,
     /// The request that waits or holds; none while idle.
@@ -71,7 +71,7 @@ impl<S: Spread> Permission<S> {
         }
         let clock = self.clock.checked_add(1).expect("2^32 jumps of 2^32 requests each");
         if !self.printed.has(D6) {
-            self.clock = clock; // D6: as printed, the next request would bear the same stamp.
+            self.clock = clock; // D6: as printed, the next request would tolerate the same stamp.
         }
         self.request = Some(Box::new(Request::new(clock, self.nodes, self.counters.is_some())));
         if let Some(counters) = &mut self.counters {
@@ -190,10 +190,10 @@ impl<S: Spread> Permission<S> {
         out: &mut Outbox<Self>,
     ) -> Result<(), Refusal> {
         if let Some(source) = S::source(&message).filter(|source| source.0 >= self.nodes) {
-            return Err(Refusal::Stranger(source));
+            return Err(Refusal::UnknownNode(source));
         }
         if S::clock(&message).saturating_sub(self.clock) > FARTHEST_JUMP {
-            return Err(Refusal::Junk("a clock far ahead of all that were heard of"));
+            return Err(Refusal::Malformed("a clock far ahead of all that were heard of"));
         }
         let at =
             Place { me: self.me, members: Members::new(self.nodes, &self.crashed), printed: self.printed };
@@ -215,7 +215,7 @@ impl<S: Spread> Permission<S> {
             return;
         };
         let alive = self.nodes - self.crashed.len();
-        let needed = alive.saturating_sub(self.permits);
+        let needed = alive.saturating_sub(self.k);
         let permitted = match &self.counters {
             None => request.permissions() >= needed,
             Some(counters) => counters.permitted(needed),
@@ -242,7 +242,7 @@ impl<S: Spread> Permission<S> {
 const FARTHEST_JUMP: u64 = 1 << 32;
 
 /// Whether `mine` has priority over `theirs`.
-fn comes_first(mine: Stamp, theirs: Stamp, printed: Printed) -> bool {
+fn comes_first(mine: Stamp, theirs: Stamp, printed: Defects) -> bool {
     if printed.has(D9) {
         // D9: the prose of robust-2012 gives permission to the later clock, and to the smaller id on a tie.
         return !(theirs.clock > mine.clock || theirs.clock == mine.clock && theirs.node < mine.node);
@@ -252,7 +252,7 @@ fn comes_first(mine: Stamp, theirs: Stamp, printed: Printed) -> bool {
 
 impl<S: Spread> Protocol for Permission<S> {
     const NAME: &'static str = "permission";
-    const MEANS: Means = Means::Permissions;
+    const MECHANISM: Mechanism = Mechanism::Permissions;
     type Message = PermissionMessage<S::Message>;
     type Timer = Never;
     type Durable = Never;
@@ -261,7 +261,7 @@ impl<S: Spread> Protocol for Permission<S> {
         Self {
             me: setup.me,
             nodes: setup.nodes,
-            permits: setup.permits,
+            k: setup.k,
             printed: setup.printed,
             clock: 0,
             crashed: NodeList::default(),
@@ -276,7 +276,7 @@ impl<S: Spread> Protocol for Permission<S> {
         let unsupported = |what| Err(Refusal::Unsupported { protocol: Self::NAME, what });
         match input {
             Input::Deliver { from, .. } if from == self.me || from.0 >= self.nodes => {
-                Err(Refusal::Stranger(from))
+                Err(Refusal::UnknownNode(from))
             }
             Input::Deliver { from, message: PermissionMessage::Reply { clock } } => {
                 self.on_reply(from, clock, out);
@@ -289,7 +289,7 @@ impl<S: Spread> Protocol for Permission<S> {
             Input::Withdraw => self.on_withdraw(out),
             Input::Release { grant } => self.on_release(grant, out),
             Input::Crashed(node, _) if node == self.me || node.0 >= self.nodes => {
-                Err(Refusal::Stranger(node))
+                Err(Refusal::UnknownNode(node))
             }
             Input::Crashed(node, _) => {
                 self.on_crashed(node, out);

@@ -14,8 +14,8 @@ use crate::spread::{Direct, DirectMessage, Sta, StaMessage, Tree, TreeMessage};
 
 type Mutex<S> = Net<Permission<S>>;
 
-fn mutex<S: Spread>(nodes: u32, permits: u32) -> Mutex<S> {
-    Net::new(nodes, permits, Printed::NONE)
+fn mutex<S: Spread>(nodes: u32, k: u32) -> Mutex<S> {
+    Net::new(nodes, k, Defects::NONE)
 }
 
 /// vcube-2018 section 7.3, figure 5 (n = 4, k = 2): p0 enters; p2 enters beside it with the replies of p1 and p3;
@@ -164,7 +164,7 @@ fn priority_is_by_clock_then_by_id() {
 /// n = 4, k = 2, channels in order, no crash. As printed, three are inside.
 #[test]
 fn d2_a_late_reply_is_not_counted() {
-    fn inside(printed: Printed) -> Vec<u32> {
+    fn inside(printed: Defects) -> Vec<u32> {
         let mut net: Mutex<Tree> = Net::new(4, 2, printed);
         net.acquire(0);
         net.deliver(0, 1); // p1's REPLY and ACK stay on their way.
@@ -185,14 +185,14 @@ fn d2_a_late_reply_is_not_counted() {
         net.inside()
     }
     assert_eq!(inside(D2), [0, 1, 2]);
-    assert_eq!(inside(Printed::NONE), [1, 2]);
+    assert_eq!(inside(Defects::NONE), [1, 2]);
 }
 
 /// D3 (vcube-2018 Algorithm 7.1 lines 36-37 while blocked in 6.1 line 5): a crash takes no permission back that was
 /// never given. n = 4, k = 1, one crash. As printed, p0 waits for ever.
 #[test]
 fn d3_a_crash_takes_back_only_what_was_given() {
-    fn inside(printed: Printed) -> Vec<u32> {
+    fn inside(printed: Defects) -> Vec<u32> {
         let mut net: Mutex<Tree> = Net::new(4, 1, printed);
         net.acquire(0);
         net.deliver(0, 1);
@@ -209,14 +209,14 @@ fn d3_a_crash_takes_back_only_what_was_given() {
         net.inside()
     }
     assert_eq!(inside(D3), []);
-    assert_eq!(inside(Printed::NONE), [0]);
+    assert_eq!(inside(Defects::NONE), [0]);
 }
 
 /// D4 (vcube-2018 Algorithms 6.1 and 7.1, robust-2012 Algorithm 2): a dead process's permission goes before the process
 /// does. n = 3, k = 1, one crash. As printed, p2 needs one permission and still counts that of p1.
 #[test]
 fn d4_the_permission_of_the_dead_goes_first() {
-    fn inside<S: Spread>(printed: Printed) -> Vec<u32> {
+    fn inside<S: Spread>(printed: Defects) -> Vec<u32> {
         let mut net: Mutex<S> = Net::new(3, 1, printed);
         net.acquire(0);
         net.deliver_all();
@@ -230,7 +230,7 @@ fn d4_the_permission_of_the_dead_goes_first() {
     }
     for inside in [inside::<Direct>, inside::<Tree>, inside::<Sta>] {
         assert_eq!(inside(D4), [0, 2]);
-        assert_eq!(inside(Printed::NONE), [0]);
+        assert_eq!(inside(Defects::NONE), [0]);
     }
 }
 
@@ -238,7 +238,7 @@ fn d4_the_permission_of_the_dead_goes_first() {
 /// requester looks like its first, and everybody drops it.
 #[test]
 fn d6_every_request_has_a_new_stamp() {
-    fn inside(printed: Printed) -> Vec<u32> {
+    fn inside(printed: Defects) -> Vec<u32> {
         let mut net: Mutex<Sta> = Net::new(4, 1, printed);
         net.acquire(0);
         net.deliver_all();
@@ -248,7 +248,7 @@ fn d6_every_request_has_a_new_stamp() {
         net.inside()
     }
     assert_eq!(inside(D6), []);
-    assert_eq!(inside(Printed::NONE), [0]);
+    assert_eq!(inside(Defects::NONE), [0]);
 }
 
 /// D7 and D8 (robust-2012 Algorithm 1 line 12, keyed by the forwarder or by the root): an old TREE that comes late draws no
@@ -256,7 +256,7 @@ fn d6_every_request_has_a_new_stamp() {
 /// second answer counts for p0's second request.
 #[test]
 fn d7_d8_an_old_request_draws_no_permission() {
-    fn inside(printed: Printed) -> Vec<u32> {
+    fn inside(printed: Defects) -> Vec<u32> {
         let mut net: Mutex<Sta> = Net::new(4, 1, printed);
         net.acquire(0);
         net.deliver(0, 1);
@@ -277,14 +277,14 @@ fn d7_d8_an_old_request_draws_no_permission() {
     }
     assert_eq!(inside(D7), [0, 3]);
     assert_eq!(inside(D8), [0, 3]);
-    assert_eq!(inside(Printed::NONE), [3]);
+    assert_eq!(inside(Defects::NONE), [3]);
 }
 
 /// D9 (robust-2012 section 4, prose): permission goes to the earlier request. n = 3, k = 1, no crash. As printed, it goes
 /// to the later one: p0 and p1 permit each other.
 #[test]
 fn d9_the_earlier_request_is_permitted() {
-    fn inside(printed: Printed) -> Vec<u32> {
+    fn inside(printed: Defects) -> Vec<u32> {
         let mut net: Mutex<Sta> = Net::new(3, 1, printed);
         net.acquire(0);
         net.deliver(0, 1);
@@ -293,7 +293,7 @@ fn d9_the_earlier_request_is_permitted() {
         net.inside()
     }
     assert_eq!(inside(D9), [0, 1]);
-    assert_eq!(inside(Printed::NONE), [0]);
+    assert_eq!(inside(Defects::NONE), [0]);
 }
 
 /// A withdrawn request leaves nobody waiting: whom it had put off gets its answer, and what it was owed counts for
@@ -368,7 +368,7 @@ fn the_dead_are_not_answered() {
 fn refusals_change_nothing() {
     fn check<S: Spread>(junk: &[S::Message]) {
         let mut net = mutex::<S>(4, 1);
-        let stranger = |node| Refusal::Stranger(NodeId(node));
+        let stranger = |node| Refusal::UnknownNode(NodeId(node));
         let unsupported = |what| Refusal::Unsupported { protocol: "permission", what };
         for phase in [Phase::Idle, Phase::Waiting, Phase::Holding] {
             let here = net.nodes[1].observe();
@@ -435,7 +435,7 @@ fn an_absurd_clock_is_refused() {
             let mut net = mutex::<S>(2, 1);
             let message = PermissionMessage::Spread(absurd(clock));
             let refusal = net.refusal(0, Input::Deliver { from: NodeId(1), message });
-            assert!(matches!(refusal, Refusal::Junk(_)), "{refusal:?}");
+            assert!(matches!(refusal, Refusal::Malformed(_)), "{refusal:?}");
             net.acquire(0);
             net.deliver_all();
             assert_eq!(net.inside(), [0], "it goes on as if nothing had come");
@@ -459,7 +459,7 @@ enum Step {
     Hear(u32, u32),
 }
 
-/// vcube-2018 lemmas 7.1 and 7.2: never more than k are inside, and every request of a process that lives is granted at
+/// vcube-2018 lemmas 7.1 and 7.2: never more than k are inside, and every request of a process that is alive is granted at
 /// last (or withdrawn), however messages overtake each other and whoever crashes, some in the middle of a send.
 fn safe_and_live<S: Spread>(
     (n, k): (u32, u32),

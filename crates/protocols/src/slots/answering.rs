@@ -23,7 +23,7 @@ impl Slots {
         }
         Report {
             node: self.me,
-            life: self.life.unwrap_or(0),
+            incarnation: self.incarnation.unwrap_or(0),
             version: self.version,
             holds,
             ahead: self.pending.as_ref().is_some_and(|pending| pending.stamp < stamp),
@@ -122,7 +122,7 @@ impl Slots {
     }
 
     fn heed(&self) -> Heed {
-        Heed { newest: !self.printed.has(S1), lives: !self.printed.has(S12) }
+        Heed { newest: !self.printed.has(S1), incarnations: !self.printed.has(S12) }
     }
 
     pub(super) fn on_agg(&mut self, from: NodeId, about: About, mut answers: Answers, out: &mut Out) {
@@ -188,8 +188,7 @@ impl Slots {
             let waits_on = report.ahead && (debt.ahead || !debt.sent);
             // Decided, and nothing is left for anybody: nobody can use that.
             let was_ahead = debt.ahead || !debt.sent;
-            let all = report.holds.covers(self.permits)
-                || self.printed.has(S15) && report.holds.len() >= self.permits;
+            let all = report.holds.covers(self.k) || self.printed.has(S15) && report.holds.len() >= self.k;
             let useless = self.options.quiet && !report.ahead && was_ahead && all;
             if known || waits_on || useless {
                 return true;

@@ -23,8 +23,8 @@ const MOST_DOUBLINGS: u8 = 4;
 
 impl Slots {
     pub(super) fn on_acquire(&mut self, weight: u32, out: &mut Out) -> Result<(), Refusal> {
-        if weight == 0 || weight > self.permits {
-            return Err(Refusal::Weight { weight, most: self.permits });
+        if weight == 0 || weight > self.k {
+            return Err(Refusal::Weight { weight, most: self.k });
         }
         self.wishes.push_back(weight);
         self.settle(out);
@@ -40,10 +40,10 @@ impl Slots {
             if self.pending.is_some() || !self.is_member() {
                 return;
             }
-            if self.lease && self.grants.kept(weight, self.permits).is_some() {
+            if self.lease && self.grants.kept(weight, self.k).is_some() {
                 self.wishes.pop_front();
                 let id = self.next_grant();
-                let grant = self.grants.kept(weight, self.permits).expect("just seen");
+                let grant = self.grants.kept(weight, self.k).expect("just seen");
                 grant.use_again(grant.count + 1, id);
                 tell(grant, id, self.lane, out);
             } else {
@@ -58,8 +58,7 @@ impl Slots {
         let mut parts = VecDeque::new();
         let mut units = 0;
         while let Some(&weight) = self.wishes.front()
-            && (units == 0
-                || units + weight <= self.options.batch.min(self.permits).min(u32::from(LONGEST_BATCH)))
+            && (units == 0 || units + weight <= self.options.batch.min(self.k).min(u32::from(LONGEST_BATCH)))
         {
             units += weight;
             parts.extend(self.wishes.pop_front());
@@ -91,7 +90,7 @@ impl Slots {
     }
 
     pub(super) fn about(&self, stamp: Stamp) -> About {
-        About { stamp, life: self.life.unwrap_or(0) }
+        About { stamp, incarnation: self.incarnation.unwrap_or(0) }
     }
 
     pub(super) fn arm(&self, timer: SlotsTimer, out: &mut Out) {
@@ -161,7 +160,7 @@ impl Slots {
             }
             let crowd = taken.len().saturating_sub(self.reserved.len());
             self.grants.iter().for_each(|grant| taken.extend(&grant.slots));
-            let Some(slots) = SlotSet::lowest(weight, self.permits, taken.as_slice()) else {
+            let Some(slots) = SlotSet::lowest(weight, self.k, taken.as_slice()) else {
                 let keepers = pending.call();
                 self.ask_directly(keepers, out);
                 break;
@@ -205,9 +204,9 @@ impl Slots {
         self.name(self.granted)
     }
 
-    /// Names are never used twice, whatever the life and the lane.
+    /// Names are never used twice, whatever the incarnation and the lane.
     fn name(&self, grant: u64) -> GrantId {
-        self.lane.name(self.life.unwrap_or(0), grant)
+        self.lane.name(self.incarnation.unwrap_or(0), grant)
     }
 
     pub(super) fn on_release(&mut self, id: GrantId, out: &mut Out) -> Result<(), Refusal> {
@@ -227,7 +226,7 @@ impl Slots {
         let others_wait = !self.debts.is_empty();
         let first = self.pending.as_ref().and_then(|pending| pending.parts.front());
         let next = first.or(self.wishes.front()).copied();
-        let (permits, cohort) = (self.permits, self.options.cohort);
+        let (k, cohort) = (self.k, self.options.cohort);
         let new = self.name(self.granted + 1);
         let grant = self.grants.in_use(id).expect("seen by the caller");
         // Of a request that is granted part by part, all fences have different counts.
@@ -240,7 +239,7 @@ impl Slots {
         let may = cohort > 0
             && self.lease
             && next == Some(grant.slots.len())
-            && grant.is_lasting(permits)
+            && grant.is_lasting(k)
             && !grant.slots.meets(&self.reserved)
             && count < u16::MAX - 2 * LONGEST_BATCH
             && (!others_wait || grant.passed < cohort);
@@ -280,10 +279,10 @@ impl Slots {
     /// The slots stay here, unused, as long as nobody seems to need them.
     fn keep(&mut self, id: GrantId, out: &mut Out) -> bool {
         let wanted = !self.is_roomy(0) || self.pending.is_some() && !self.printed.has(S10);
-        let permits = self.permits;
+        let k = self.k;
         let grant = self.grants.in_use(id).expect("seen by the caller");
         let held_by_log = grant.slots.meets(&self.reserved);
-        let keeps = self.options.keep && !wanted && grant.is_lasting(permits) && !held_by_log;
+        let keeps = self.options.keep && !wanted && grant.is_lasting(k) && !held_by_log;
         if keeps {
             (grant.id, grant.passed) = (None, 0);
             if !self.debts.is_empty() {
@@ -297,10 +296,10 @@ impl Slots {
     /// Whether there seem to be slots for all that are known to want some, and for `more` units, beside those here. Whoever finds that there are not asks
     /// again, and gets what is only kept.
     pub(super) fn is_roomy(&self, more: u32) -> bool {
-        let held_by_log = self.reserved.count_below(self.permits) as u64;
+        let held_by_log = self.reserved.count_below(self.k) as u64;
         let here = self.grants.units() + held_by_log + u64::from(self.crowd) + u64::from(more);
         let alone = more == 0 && self.debts.is_empty();
-        alone || self.debts.wanted().is_some_and(|wanted| here + wanted <= u64::from(self.permits))
+        alone || self.debts.wanted().is_some_and(|wanted| here + wanted <= u64::from(self.k))
     }
 
     /// Gives back what is kept and picked; whoever waits for it is told.
@@ -323,7 +322,7 @@ impl Slots {
 
     /// Whether a client that wants so many gets them at once.
     pub(super) fn keeps(&self, weight: u32) -> bool {
-        self.lease && self.waiting() == 0 && self.grants.keeps(weight, self.permits)
+        self.lease && self.waiting() == 0 && self.grants.keeps(weight, self.k)
     }
 
     /// How many clients wait.
@@ -363,19 +362,19 @@ impl Slots {
         }
     }
 
-    pub(super) fn on_resize(&mut self, permits: u32, out: &mut Out) {
-        self.permits = permits;
+    pub(super) fn on_resize(&mut self, k: u32, out: &mut Out) {
+        self.k = k;
         if !self.printed.has(S9) {
             self.update(out);
         }
-        self.drop_kept(|grant| !grant.slots.all_below(permits), out);
+        self.drop_kept(|grant| !grant.slots.all_below(k), out);
         self.fail_too_large(out);
         self.settle(out);
     }
 
     /// Whoever wants more than there is fails.
     fn fail_too_large(&mut self, out: &mut Out) {
-        let most = self.permits;
+        let most = self.k;
         let mut fails = |weight: &u32| {
             if *weight > most {
                 out.notify(Notice::TooLarge { weight: *weight, most });

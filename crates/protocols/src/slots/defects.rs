@@ -1,47 +1,47 @@
 //! What goes wrong without one of the rules, each a switch at the line that differs. These are counterexamples that were found while the
 //! protocol was made; nobody has published them.
 
-use kgate_core::Printed;
+use kgate_core::Defects;
 
 use crate::defects::Defect;
 
 /// The last report that arrives counts, not the newest.
-pub const S1: Printed = Printed(1 << 1);
+pub const S1: Defects = Defects(1 << 1);
 /// A process that comes back asks at once, with a clock of 0.
-pub const S2: Printed = Printed(1 << 2);
+pub const S2: Defects = Defects(1 << 2);
 /// Without a log: one round of JOIN.
-pub const S3: Printed = Printed(1 << 3);
+pub const S3: Defects = Defects(1 << 3);
 /// JOIN instead of the log, though nobody is left who remembers.
-pub const S4: Printed = Printed(1 << 4);
-/// Without a log: any message of a new life exempts it from being asked, and news of a former life are taken for news of this one.
-pub const S5: Printed = Printed(1 << 5);
+pub const S4: Defects = Defects(1 << 4);
+/// Without a log: any message of a new incarnation exempts it from being asked, and news of an earlier incarnation are taken for news of this one.
+pub const S5: Defects = Defects(1 << 5);
 /// The clock is not raised by the view.
-pub const S6: Printed = Printed(1 << 6);
+pub const S6: Defects = Defects(1 << 6);
 /// Who withdraws tells nobody.
-pub const S7: Printed = Printed(1 << 7);
+pub const S7: Defects = Defects(1 << 7);
 /// A relay that hears of a request too late gets no answer from its children.
-pub const S8: Printed = Printed(1 << 8);
+pub const S8: Defects = Defects(1 << 8);
 /// What was kept quiet is not told when k grows.
-pub const S9: Printed = Printed(1 << 9);
+pub const S9: Defects = Defects(1 << 9);
 /// A slot is kept while a request of the same process is out.
-pub const S10: Printed = Printed(1 << 10);
+pub const S10: Defects = Defects(1 << 10);
 /// A request that no longer fits into k stays.
-pub const S11: Printed = Printed(1 << 11);
-/// Messages of former lives count.
-pub const S12: Printed = Printed(1 << 12);
+pub const S11: Defects = Defects(1 << 11);
+/// Messages of earlier incarnations count.
+pub const S12: Defects = Defects(1 << 12);
 /// Whoever no relay has reached is not asked.
-pub const S13: Printed = Printed(1 << 13);
+pub const S13: Defects = Defects(1 << 13);
 /// Planted: whoever is ahead is not waited for.
-pub const SP1: Printed = Printed(1 << 14);
+pub const SP1: Defects = Defects(1 << 14);
 /// Planted: a request does not move the receiver's clock.
-pub const SP2: Printed = Printed(1 << 15);
+pub const SP2: Defects = Defects(1 << 15);
 /// Planted, for the world of the tests alone: what the log holds is not reported.
-pub(super) const SP3: Printed = Printed(1 << 17);
+pub(super) const SP3: Defects = Defects(1 << 17);
 /// Planted, for the world of the tests alone: what the log holds is free to whoever decides.
-pub(super) const SP4: Printed = Printed(1 << 18);
+pub(super) const SP4: Defects = Defects(1 << 18);
 
 /// What was kept quiet: any k slots held, not the first k.
-pub const S15: Printed = Printed(1 << 16);
+pub const S15: Defects = Defects(1 << 16);
 
 /// All, in order.
 pub const ALL: [Defect; 16] = [
@@ -77,9 +77,9 @@ pub const ALL: [Defect; 16] = [
         id: "S5",
         switch: S5,
         place: "slots, JOIN",
-        story: "news that a former life has crashed are taken for news of the present one: who is back is struck off, its second JOIN is not \
-                answered, and it waits for ever. Besides, any message of a new life exempts it from being asked, though its clock may be low. \
-                Repair: a detector speaks of a process in one life, and only JOIN or the log exempts",
+        story: "news that an earlier incarnation has crashed are taken for news of the present one: who is back is struck off, its second JOIN is not \
+                answered, and it waits for ever. Besides, any message of a new incarnation exempts it from being asked, though its clock may be low. \
+                Repair: a detector speaks of a process in one incarnation, and only JOIN or the log exempts",
     },
     Defect {
         id: "S6",
@@ -124,9 +124,9 @@ pub const ALL: [Defect; 16] = [
     Defect {
         id: "S12",
         switch: S12,
-        place: "slots, lives",
-        story: "a request of a former life counts for one of the present life. Without a log the clock may begin again below it: the present \
-                request seems to be an old one, and nobody answers it. Repair: each message says which life speaks. (With the log, \
+        place: "slots, incarnations",
+        story: "a request of an earlier incarnation counts for one of the present incarnation. Without a log the clock may begin again below it: the present \
+                request seems to be an old one, and nobody answers it. Repair: each message says which incarnation speaks. (With the log, \
                 views keep the clocks apart; and a late report does no harm, since whoever is back is exempt, and an empty answer is final)",
     },
     Defect {

@@ -1,68 +1,68 @@
-//! Who takes part, as one process knows it: the members, each in one life, and the view.
+//! Who takes part, as one process knows it: the members, each in one incarnation, and the view.
 
 use alloc::vec::Vec;
 
-use kgate_core::{Founding, NodeId};
+use kgate_core::{InitialMembers, NodeId};
 use serde::{Deserialize, Serialize};
 
 use crate::collections::{NodeList, SortedMap};
 use crate::topology::{self, Members, Order, first_member};
 
-/// Who takes part. Sparse: everybody is a member in its first life unless said otherwise.
+/// Who takes part. Sparse: everybody is a member in its first incarnation unless said otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Fleet {
     /// Ids are below that.
     pub(super) nodes: u32,
-    /// The last view that was installed; lives are numbered by the views that began them.
+    /// The last view that was installed; incarnations are numbered by the views that began them.
     pub(super) view: u32,
     /// Who is no member.
     absent: NodeList,
-    /// The latest life of each that was heard of, where it is not the first.
-    lives: SortedMap<NodeId, u32>,
+    /// The latest incarnation of each that was heard of, where it is not the first.
+    incarnations: SortedMap<NodeId, u32>,
 }
 
 impl Fleet {
-    /// Everybody, in its first life.
+    /// Everybody, in its first incarnation.
     pub(super) fn new(nodes: u32) -> Self {
-        Self { nodes, view: 0, absent: NodeList::default(), lives: SortedMap::default() }
+        Self { nodes, view: 0, absent: NodeList::default(), incarnations: SortedMap::default() }
     }
 
-    /// These, each in that life, as of that view.
-    pub(super) fn founded(founding: &Founding) -> Self {
+    /// These, each in that incarnation, as of that view.
+    pub(super) fn founded(initial_members: &InitialMembers) -> Self {
         let mut fleet = Self::new(0);
-        for &(node, life) in &founding.members {
-            fleet.add(node, life.0);
+        for &(node, incarnation) in &initial_members.members {
+            fleet.add(node, incarnation.0);
         }
-        Self { view: founding.view, ..fleet }
+        Self { view: initial_members.view, ..fleet }
     }
 
-    /// The life in which `node` is a member.
-    pub(super) fn life(&self, node: NodeId) -> Option<u32> {
+    /// The incarnation in which `node` is a member.
+    pub(super) fn incarnation(&self, node: NodeId) -> Option<u32> {
         (node.0 < self.nodes && !self.absent.contains(node)).then(|| self.latest(node))
     }
 
-    /// The latest life of `node` that was heard of, over or not.
+    /// The latest incarnation of `node` that was heard of, over or not.
     pub(super) fn latest(&self, node: NodeId) -> u32 {
-        if self.lives.is_empty() { 0 } else { self.lives.get(node).unwrap_or(0) }
+        if self.incarnations.is_empty() { 0 } else { self.incarnations.get(node).unwrap_or(0) }
     }
 
-    /// `node` is a member in that life.
-    pub(super) fn add(&mut self, node: NodeId, life: u32) {
+    /// `node` is a member in that incarnation.
+    pub(super) fn add(&mut self, node: NodeId, incarnation: u32) {
         for gap in self.nodes..node.0 {
             self.absent.insert(NodeId(gap));
         }
         self.nodes = self.nodes.max(node.0 + 1);
         self.absent.remove(node);
-        if life > 0 {
-            self.lives.insert(node, life);
+        if incarnation > 0 {
+            self.incarnations.insert(node, incarnation);
         }
     }
 
-    /// `node` is no member any more, and was last in that life.
-    pub(super) fn remove(&mut self, node: NodeId, life: u32) {
+    /// `node` is no member any more, and was last in that incarnation.
+    pub(super) fn remove(&mut self, node: NodeId, incarnation: u32) {
         self.absent.insert(node);
-        if life > self.latest(node) {
-            self.lives.insert(node, life);
+        if incarnation > self.latest(node) {
+            self.incarnations.insert(node, incarnation);
         }
     }
 

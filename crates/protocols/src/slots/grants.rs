@@ -34,8 +34,8 @@ impl Grant {
     }
 
     /// Whether it may be used again, by a process that knows of `permits` slots.
-    pub(super) fn is_lasting(&self, permits: u32) -> bool {
-        self.count < u16::MAX && self.slots.all_below(permits)
+    pub(super) fn is_lasting(&self, k: u32) -> bool {
+        self.count < u16::MAX && self.slots.all_below(k)
     }
 }
 
@@ -71,17 +71,15 @@ impl Grants {
     }
 
     /// A kept grant of exactly so many slots that may be used again.
-    pub(super) fn kept(&mut self, weight: u32, permits: u32) -> Option<&mut Grant> {
-        let fits = |grant: &&mut Grant| {
-            grant.id.is_none() && grant.slots.len() == weight && grant.is_lasting(permits)
-        };
+    pub(super) fn kept(&mut self, weight: u32, k: u32) -> Option<&mut Grant> {
+        let fits =
+            |grant: &&mut Grant| grant.id.is_none() && grant.slots.len() == weight && grant.is_lasting(k);
         self.0.iter_mut().find(fits)
     }
 
     /// Whether there is such a grant.
-    pub(super) fn keeps(&self, weight: u32, permits: u32) -> bool {
-        let fits =
-            |grant: &Grant| grant.id.is_none() && grant.slots.len() == weight && grant.is_lasting(permits);
+    pub(super) fn keeps(&self, weight: u32, k: u32) -> bool {
+        let fits = |grant: &Grant| grant.id.is_none() && grant.slots.len() == weight && grant.is_lasting(k);
         self.0.iter().any(fits)
     }
 

@@ -2,13 +2,13 @@
 //!
 //! JOIN goes to all, and each answers with its clock and counts the joiner in. Then a second round: an answer of the first may have been given before
 //! its sender saw a request that is decided without the joiner. Only after that does the joiner ask. Losses are told by a perfect detector, which
-//! speaks of a process in one life; lives are counted by each process for itself. **Some process must always be up**: if all are down at once, nobody
+//! speaks of a process in one incarnation; incarnations are counted by each process for itself. **Some process must always be up**: if all are down at once, nobody
 //! remembers the fences (S4). And the detector of a joiner must tell it only of those that are down when it begins, or later: told of the end of a former
-//! life, it would do without a process that is up. The log has no such limits, so this is for those who have none.
+//! incarnation, it would do without a process that is up. The log has no such limits, so this is for those who have none.
 
 use alloc::boxed::Box;
 
-use kgate_core::{Membership, NodeId, To};
+use kgate_core::{MembershipSource, NodeId, To};
 
 use super::defects::{S3, S5};
 use super::message::{Head, SlotsMessage};
@@ -26,10 +26,10 @@ pub(super) struct Joining {
 }
 
 impl Slots {
-    pub(super) fn begin_join(&mut self, life: u32, out: &mut Out) {
-        self.life = Some(life);
+    pub(super) fn begin_join(&mut self, incarnation: u32, out: &mut Out) {
+        self.incarnation = Some(incarnation);
         self.returns = 0;
-        self.fleet.add(self.me, life);
+        self.fleet.add(self.me, incarnation);
         self.begin_round(1, out);
     }
 
@@ -43,9 +43,9 @@ impl Slots {
 
     /// JOIN goes to whoever has not answered.
     pub(super) fn join_again(&self, out: &mut Out) {
-        let (Some(joining), Some(life)) = (&self.joining, self.life) else { return };
+        let (Some(joining), Some(incarnation)) = (&self.joining, self.incarnation) else { return };
         if !joining.lacking.is_empty() {
-            let join = SlotsMessage::Join { life, round: joining.round };
+            let join = SlotsMessage::Join { incarnation, round: joining.round };
             out.send_to(To::Many(joining.lacking.iter().collect()), join);
         }
     }
@@ -60,40 +60,40 @@ impl Slots {
         }
     }
 
-    pub(super) fn on_join(&mut self, from: NodeId, life: u32, round: u8, out: &mut Out) {
-        if self.membership() == Membership::Log || life < self.fleet.latest(from) {
+    pub(super) fn on_join(&mut self, from: NodeId, incarnation: u32, round: u8, out: &mut Out) {
+        if self.membership() == MembershipSource::Log || incarnation < self.fleet.latest(from) {
             return;
         }
-        let known = life == self.fleet.latest(from);
-        if known && self.fleet.life(from).is_none() {
+        let known = incarnation == self.fleet.latest(from);
+        if known && self.fleet.incarnation(from).is_none() {
             return; // It has crashed since.
         }
         // Only its first JOIN exempts it: it waits for the answer before it asks, and a copy may come much later.
         let noticed = self.noticed.remove(from);
         if !known {
-            self.added(from, life, true, out);
+            self.added(from, incarnation, true, out);
         } else if noticed && let Some(pending) = &mut self.pending {
             pending.exempt(from);
         }
         self.go_on(out);
         let (head, clock) = (self.head(), self.clock);
-        out.send(from, SlotsMessage::Welcome { head, life, round, clock });
+        out.send(from, SlotsMessage::Welcome { head, incarnation, round, clock });
     }
 
     pub(super) fn on_welcome(
         &mut self,
         from: NodeId,
         head: Head,
-        life: u32,
+        incarnation: u32,
         round: u8,
         clock: Clock,
         out: &mut Out,
     ) {
-        if self.membership() == Membership::Log || self.life != Some(life) {
+        if self.membership() == MembershipSource::Log || self.incarnation != Some(incarnation) {
             return;
         }
-        self.notice_life(from, head.life, out);
-        if self.fleet.life(from) != Some(head.life) {
+        self.notice_incarnation(from, head.incarnation, out);
+        if self.fleet.incarnation(from) != Some(head.incarnation) {
             return;
         }
         self.clock = self.clock.max(clock);
@@ -103,11 +103,14 @@ impl Slots {
         self.end_round(out);
     }
 
-    /// A message shows a life that was not heard of: the former one is over. That alone exempts nobody from being asked.
-    pub(super) fn notice_life(&mut self, node: NodeId, life: u32, out: &mut Out) {
-        if self.membership() == Membership::Join && node != self.me && life > self.fleet.latest(node) {
+    /// A message shows an incarnation that was not heard of: the former one is over. That alone exempts nobody from being asked.
+    pub(super) fn notice_incarnation(&mut self, node: NodeId, incarnation: u32, out: &mut Out) {
+        if self.membership() == MembershipSource::Join
+            && node != self.me
+            && incarnation > self.fleet.latest(node)
+        {
             self.noticed.insert(node);
-            self.added(node, life, self.printed.has(S5), out);
+            self.added(node, incarnation, self.printed.has(S5), out);
             self.go_on(out);
         }
     }
@@ -120,11 +123,11 @@ impl Slots {
         }
     }
 
-    /// A joiner hears that another is back too: that one must hear of it, in its new life.
+    /// A joiner hears that another is back too: that one must hear of it, in its new incarnation.
     pub(super) fn join_with(&mut self, node: NodeId, out: &mut Out) {
-        if let (Some(joining), Some(life)) = (&mut self.joining, self.life) {
+        if let (Some(joining), Some(incarnation)) = (&mut self.joining, self.incarnation) {
             joining.lacking.insert(node);
-            out.send(node, SlotsMessage::Join { life, round: joining.round });
+            out.send(node, SlotsMessage::Join { incarnation, round: joining.round });
         }
     }
 }

@@ -16,19 +16,19 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use kgate_core::{
-    Effect, GrantId, Input, InputOf, Means, Message, NodeId, Notice, Observation, Outbox, Phase, Protocol,
-    Refusal, Setup, Span, Time,
+    Effect, GrantId, Input, InputOf, Mechanism, Message, NodeId, Notice, Observation, Outbox, Phase,
+    Protocol, Refusal, Setup, Span, Time,
 };
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
-use super::park::{Parked, ParkedQueues};
+use super::suspend::{Suspended, SuspendedQueues};
 use super::{Slots, SlotsMessage, SlotsTimer};
 
 /// How long a waiter is content with the lanes that it has asked in, unless told.
 pub(super) const PATIENCE: Span = Span(10 * Span::UNIT.0);
 
-/// Where a grant's name has its life. Below it there is room for 2^40 grants of one life, over the number of lanes; beyond, names are those of the next life, which
+/// Where a grant's name has its incarnation. Below it there is room for 2^40 grants of one incarnation, over the number of lanes; beyond, names are those of the next incarnation, which
 /// does no harm as long as no client of this one is left there.
 const LIFE_AT: u32 = 40;
 
@@ -58,15 +58,15 @@ impl Lane {
     }
 
     /// How many of `permits` slots are in this lane.
-    fn share(self, permits: u32) -> u32 {
+    fn share(self, k: u32) -> u32 {
         let of = u32::from(self.of);
-        permits / of + u32::from(permits % of > u32::from(self.number))
+        k / of + u32::from(k % of > u32::from(self.number))
     }
 
-    /// The name of a grant of this lane in that life: greater for each later one. The lowest bits are the lane's.
-    pub(super) fn name(self, life: u32, grant: u64) -> GrantId {
+    /// The name of a grant of this lane in that incarnation: greater for each later one. The lowest bits are the lane's.
+    pub(super) fn name(self, incarnation: u32, grant: u64) -> GrantId {
         let within = grant << self.bits() | u64::from(self.number);
-        GrantId((u64::from(life) << LIFE_AT).wrapping_add(within))
+        GrantId((u64::from(incarnation) << LIFE_AT).wrapping_add(within))
     }
 
     /// Which lane a grant's name tells; of a name that was never given, there may be no such lane.
@@ -136,7 +136,7 @@ pub struct Lanes {
 /// What is needed where there are several.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Several {
-    permits: u32,
+    k: u32,
     patience: Span,
     /// In the order in which they asked. In each lane they wait in the same order, but for those that came to it later.
     pub(super) waiters: VecDeque<(u64, Waiter)>,
@@ -244,7 +244,7 @@ impl Lanes {
     /// The most units that one lane has.
     fn widest(&self) -> u32 {
         let several = self.several.as_ref().expect("several lanes");
-        self.lanes[0].lane.share(several.permits)
+        self.lanes[0].lane.share(several.k)
     }
 
     /// The lane for a client: one that keeps what it wants, else where the fewest of this process are, of equals in turn; but none of `besides`.
@@ -257,7 +257,7 @@ impl Lanes {
             let busy = slots.waiting() + slots.in_use() + slots.held_by_log();
             (!slots.keeps(weight), busy, in_turn)
         };
-        let wide_enough = |lane: &u8| self.lanes[usize::from(*lane)].lane.share(several.permits) >= weight;
+        let wide_enough = |lane: &u8| self.lanes[usize::from(*lane)].lane.share(several.k) >= weight;
         (0..self.count()).filter(|lane| !besides.contains(lane) && wide_enough(lane)).min_by_key(rank)
     }
 
@@ -321,10 +321,10 @@ impl Lanes {
         Ok(())
     }
 
-    fn on_resize(&mut self, permits: u32, now: Time, out: &mut Out) -> Result<(), Refusal> {
-        self.several().permits = permits;
+    fn on_resize(&mut self, k: u32, now: Time, out: &mut Out) -> Result<(), Refusal> {
+        self.several().k = k;
         (0..self.count()).try_for_each(|lane| {
-            let share = self.lanes[usize::from(lane)].lane.share(permits);
+            let share = self.lanes[usize::from(lane)].lane.share(k);
             self.at(lane, now, Input::Resize(share), out)
         })?;
         self.time_those_that_wait(out);
@@ -333,7 +333,7 @@ impl Lanes {
 
     fn on_reserved(&mut self, slots: &[u32], now: Time, out: &mut Out) -> Result<(), Refusal> {
         if !slots.is_sorted_by(|a, b| a < b) {
-            return Err(Refusal::Junk("slots out of order"));
+            return Err(Refusal::Malformed("slots out of order"));
         }
         (0..self.count()).try_for_each(|lane| {
             let local = self.lanes[usize::from(lane)].lane.local(slots);
@@ -343,25 +343,25 @@ impl Lanes {
         Ok(())
     }
 
-    /// Goes on where it stopped. The number of lanes is that of then: it is fixed for a gate's life.
-    fn take_up(parked: Parked, setup: &Setup, out: &mut Out) -> Self {
-        let of = u8::try_from(parked.lanes.len()).expect("at most 64");
-        assert!(of > 0 && (of > 1) == parked.several.is_some(), "so it was put away");
-        let several = parked.several.map(|queues| Box::new(Several::take_up(queues, setup)));
+    /// Goes on where it stopped. The number of lanes is that of then: it is fixed for a gate's incarnation.
+    fn take_up(suspended: Suspended, setup: &Setup, out: &mut Out) -> Self {
+        let of = u8::try_from(suspended.lanes.len()).expect("at most 64");
+        assert!(of > 0 && (of > 1) == suspended.several.is_some(), "so it was put away");
+        let several = suspended.several.map(|queues| Box::new(Several::take_up(queues, setup)));
         let mut lanes = Self { lanes: SmallVec::new(), several };
-        let mut permits = 0;
-        for (number, parked) in (0..of).zip(parked.lanes) {
+        let mut k = 0;
+        for (number, suspended) in (0..of).zip(suspended.lanes) {
             let lane = Lane { number, of };
             let mut inner = Outbox::new();
-            permits += parked.permits;
-            let share = Setup { permits: parked.permits, ..setup.clone() };
-            let slots = Slots::start(&share, Some(Box::new(parked)), &mut inner);
+            k += suspended.k;
+            let share = Setup { k: suspended.k, ..setup.clone() };
+            let slots = Slots::start(&share, Some(Box::new(suspended)), &mut inner);
             lanes.lanes.push(Slots { lane, ..slots });
             lanes.carry_out(number, inner, out);
         }
-        if permits != setup.permits {
+        if k != setup.k {
             // k was changed meanwhile; a k of 0 is refused and changes nothing.
-            let _ = lanes.handle(Time::ZERO, Input::Resize(setup.permits), out);
+            let _ = lanes.handle(Time::ZERO, Input::Resize(setup.k), out);
         } else if lanes.several.is_some() {
             lanes.time_those_that_wait(out);
         }
@@ -376,25 +376,25 @@ impl Lanes {
 }
 
 impl Several {
-    fn put_away(&self) -> ParkedQueues {
+    fn put_away(&self) -> SuspendedQueues {
         let waiters = self.waiters.iter();
-        ParkedQueues {
-            permits: self.permits,
+        SuspendedQueues {
+            k: self.k,
             waiters: waiters.map(|(number, it)| (*number, it.weight, it.lanes.to_vec())).collect(),
             queues: self.queues.clone(),
             asked: self.asked,
         }
     }
 
-    fn take_up(parked: ParkedQueues, setup: &Setup) -> Self {
+    fn take_up(suspended: SuspendedQueues, setup: &Setup) -> Self {
         let waiter = |weight, lanes: Vec<u8>| Waiter { weight, lanes: lanes.into(), aged: false };
-        let waiters = parked.waiters.into_iter();
+        let waiters = suspended.waiters.into_iter();
         Self {
-            permits: parked.permits,
+            k: suspended.k,
             patience: setup.slots.ask_again.unwrap_or(PATIENCE),
             waiters: waiters.map(|(number, weight, lanes)| (number, waiter(weight, lanes))).collect(),
-            queues: parked.queues,
-            asked: parked.asked,
+            queues: suspended.queues,
+            asked: suspended.asked,
             timed: false,
         }
     }
@@ -433,18 +433,18 @@ impl Several {
 
 impl Protocol for Lanes {
     const NAME: &'static str = "slots";
-    const MEANS: Means = Means::Slots;
+    const MECHANISM: Mechanism = Mechanism::Slots;
     type Message = LanesMessage;
     type Timer = LanesTimer;
-    type Durable = Box<Parked>;
+    type Durable = Box<Suspended>;
 
-    fn start(setup: &Setup, restored: Option<Box<Parked>>, out: &mut Out) -> Self {
-        if let Some(parked) = restored {
-            return Self::take_up(*parked, setup, out);
+    fn start(setup: &Setup, restored: Option<Box<Suspended>>, out: &mut Out) -> Self {
+        if let Some(suspended) = restored {
+            return Self::take_up(*suspended, setup, out);
         }
         let of = u8::try_from(setup.slots.lanes.clamp(1, MOST)).expect("at most 64");
         let several = (of > 1).then(|| Several {
-            permits: setup.permits,
+            k: setup.k,
             patience: setup.slots.ask_again.unwrap_or(PATIENCE),
             waiters: VecDeque::new(),
             queues: (0..of).map(|_| VecDeque::new()).collect(),
@@ -455,7 +455,7 @@ impl Protocol for Lanes {
         for number in 0..of {
             let lane = Lane { number, of };
             let mut inner = Outbox::new();
-            let share = Setup { permits: lane.share(setup.permits), ..setup.clone() };
+            let share = Setup { k: lane.share(setup.k), ..setup.clone() };
             let slots = Slots::start(&share, None, &mut inner);
             lanes.lanes.push(Slots { lane, ..slots });
             lanes.carry_out(number, inner, out);
@@ -469,16 +469,16 @@ impl Protocol for Lanes {
             Input::Acquire { weight } if several => self.on_acquire(weight, out),
             Input::Withdraw if several => self.on_withdraw(out),
             Input::Resize(0) => Err(Refusal::Weight { weight: 0, most: 0 }),
-            Input::Resize(permits) if several => self.on_resize(permits, now, out),
+            Input::Resize(k) if several => self.on_resize(k, now, out),
             Input::Acquire { weight } => self.at(0, now, Input::Acquire { weight }, out),
             Input::Withdraw => self.at(0, now, Input::Withdraw, out),
             Input::Reserved(slots) if several => self.on_reserved(&slots, now, out),
             Input::Reserved(slots) => self.at(0, now, Input::Reserved(slots), out),
-            Input::Resize(permits) => self.at(0, now, Input::Resize(permits), out),
+            Input::Resize(k) => self.at(0, now, Input::Resize(k), out),
             Input::Release { grant } => self.at(self.lane_of(grant)?, now, Input::Release { grant }, out),
             Input::Deliver { from, message: LanesMessage { lane, message } } => {
                 if lane >= self.count() {
-                    return Err(Refusal::Junk("no such lane"));
+                    return Err(Refusal::Malformed("no such lane"));
                 }
                 self.at(lane, now, Input::Deliver { from, message }, out)
             }
@@ -488,14 +488,14 @@ impl Protocol for Lanes {
                 Ok(())
             }
             Input::Lease(valid) => self.all(now, &Input::Lease(valid), out),
-            Input::Crashed(node, life) => self.all(now, &Input::Crashed(node, life), out),
-            Input::Joined(node, life) => self.all(now, &Input::Joined(node, life), out),
+            Input::Crashed(node, incarnation) => self.all(now, &Input::Crashed(node, incarnation), out),
+            Input::Joined(node, incarnation) => self.all(now, &Input::Joined(node, incarnation), out),
         }
     }
 
-    fn park(&self) -> Option<Box<Parked>> {
+    fn suspend(&self) -> Option<Box<Suspended>> {
         let lanes = self.lanes.iter().map(Slots::put_away).collect::<Option<_>>()?;
-        Some(Box::new(Parked { lanes, several: self.several.as_deref().map(Several::put_away) }))
+        Some(Box::new(Suspended { lanes, several: self.several.as_deref().map(Several::put_away) }))
     }
 
     fn is_outdated(&self, from: NodeId, message: &LanesMessage) -> bool {
@@ -531,10 +531,10 @@ mod tests {
     /// Every slot is in one lane, whatever k is.
     #[test]
     fn lanes_share_all_slots() {
-        for permits in [0, 1, 2, 3, 7, 64, u32::MAX - 1, u32::MAX] {
+        for k in [0, 1, 2, 3, 7, 64, u32::MAX - 1, u32::MAX] {
             for of in [1, 2, 3, 64] {
-                let shares = (0..of).map(|number| u64::from(Lane { number, of }.share(permits)));
-                assert_eq!(shares.sum::<u64>(), u64::from(permits));
+                let shares = (0..of).map(|number| u64::from(Lane { number, of }.share(k)));
+                assert_eq!(shares.sum::<u64>(), u64::from(k));
             }
         }
         assert_eq!([0, 1, 2].map(|number| Lane { number, of: 3 }.share(4)), [2, 1, 1]);

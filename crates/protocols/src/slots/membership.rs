@@ -1,11 +1,11 @@
-//! Lives and views, as the log tells them.
+//! Incarnations and views, as the log tells them.
 //!
 //! Whoever is added begins a view, and clocks begin above in each view. So a new member's stamps are greater than all that were made before, and
 //! requests that are out need not ask it: it asks everybody, and hears of them as ahead. A process that comes back needs to
 //! learn nothing but the log, and asks only once it has installed the view that adds it. Requests of a view that is not
 //! installed here are kept until it is: otherwise a clock would run ahead of its view.
 
-use kgate_core::{Fence, Founding, Membership, NodeId, Refusal};
+use kgate_core::{Fence, InitialMembers, MembershipSource, NodeId, Refusal};
 
 use super::defects::{S2, S5, S6, S12};
 use super::fleet::Fleet;
@@ -18,34 +18,34 @@ const KEPT: usize = 1 << 16;
 
 impl Slots {
     /// This process comes back with nothing: it waits for the log to tell that it takes part, or tells the others so itself.
-    pub(super) fn begin_return(&mut self, life: u32, out: &mut Out) {
+    pub(super) fn begin_return(&mut self, incarnation: u32, out: &mut Out) {
         match self.membership() {
-            Membership::Log => self.life = None,
-            Membership::Join => self.begin_join(life, out),
+            MembershipSource::Log => self.incarnation = None,
+            MembershipSource::Join => self.begin_join(incarnation, out),
         }
     }
 
     /// The log tells who takes part when this gate is made. Whoever does not is added later.
-    pub(super) fn begin_founded(&mut self, founding: &Founding) {
-        self.fleet = Fleet::founded(founding);
-        self.clock = Clock { view: founding.view, ticks: 0 };
-        self.life = self.fleet.life(self.me);
-        self.returns = u32::from(self.life.is_none());
+    pub(super) fn begin_founded(&mut self, initial_members: &InitialMembers) {
+        self.fleet = Fleet::founded(initial_members);
+        self.clock = Clock { view: initial_members.view, ticks: 0 };
+        self.incarnation = self.fleet.incarnation(self.me);
+        self.returns = u32::from(self.incarnation.is_none());
     }
 
-    /// Whether a message counts: its sender, and the process that asks, are members in those lives.
+    /// Whether a message counts: its sender, and the process that asks, are members in those incarnations.
     pub(super) fn hears(&mut self, from: NodeId, head: Head, about: About, out: &mut Out) -> bool {
-        if self.life.is_none() {
+        if self.incarnation.is_none() {
             return false;
         }
         if self.printed.has(S12) || self.printed.has(S2) {
-            return self.fleet.life(from).is_some();
+            return self.fleet.incarnation(from).is_some();
         }
         let root = about.stamp.node;
-        self.notice_life(from, head.life, out);
-        self.notice_life(root, about.life, out);
-        let of_root = if root == self.me { self.life } else { self.fleet.life(root) };
-        self.fleet.life(from) == Some(head.life) && of_root == Some(about.life)
+        self.notice_incarnation(from, head.incarnation, out);
+        self.notice_incarnation(root, about.incarnation, out);
+        let of_root = if root == self.me { self.incarnation } else { self.fleet.incarnation(root) };
+        self.fleet.incarnation(from) == Some(head.incarnation) && of_root == Some(about.incarnation)
     }
 
     /// Keeps a request until its view is installed. Of one process by one way, only the newest matters; a relay that has heard of an older one late
@@ -84,27 +84,33 @@ impl Slots {
         }
     }
 
-    pub(super) fn on_crashed(&mut self, node: NodeId, life: u32, out: &mut Out) -> Result<(), Refusal> {
+    pub(super) fn on_crashed(
+        &mut self,
+        node: NodeId,
+        incarnation: u32,
+        out: &mut Out,
+    ) -> Result<(), Refusal> {
         if node.0 >= self.fleet.nodes {
-            return Err(Refusal::Stranger(node));
+            return Err(Refusal::UnknownNode(node));
         }
         if node == self.me {
-            if self.life == Some(life) {
-                self.leave(life, out);
+            if self.incarnation == Some(incarnation) {
+                self.leave(incarnation, out);
             }
             return Ok(());
         }
-        let speaks_of_it = life >= self.fleet.latest(node) || self.printed.has(S5) || self.printed.has(S2);
+        let speaks_of_it =
+            incarnation >= self.fleet.latest(node) || self.printed.has(S5) || self.printed.has(S2);
         if speaks_of_it {
-            self.gone(node, life, out);
+            self.gone(node, incarnation, out);
         }
         Ok(())
     }
 
     /// This process was evicted: it takes part again once the log says so.
-    fn leave(&mut self, life: u32, out: &mut Out) {
-        self.fleet.remove(self.me, life);
-        self.life = None;
+    fn leave(&mut self, incarnation: u32, out: &mut Out) {
+        self.fleet.remove(self.me, incarnation);
+        self.incarnation = None;
         self.returns = 1;
         self.debts = super::Debts::default();
         self.relays = super::Relays::default();
@@ -112,18 +118,18 @@ impl Slots {
     }
 
     /// `node` takes part no more: it holds nothing, asks nothing, answers nothing.
-    pub(super) fn gone(&mut self, node: NodeId, life: u32, out: &mut Out) {
-        let was = self.fleet.life(node).is_some();
-        self.forget(node, life);
+    pub(super) fn gone(&mut self, node: NodeId, incarnation: u32, out: &mut Out) {
+        let was = self.fleet.incarnation(node).is_some();
+        self.forget(node, incarnation);
         if was {
             self.joined_without(node, out);
             self.go_on(out);
         }
     }
 
-    fn forget(&mut self, node: NodeId, life: u32) {
-        let was = self.fleet.life(node).is_some();
-        self.fleet.remove(node, life);
+    fn forget(&mut self, node: NodeId, incarnation: u32) {
+        let was = self.fleet.incarnation(node).is_some();
+        self.fleet.remove(node, incarnation);
         if was {
             self.debts.clear(node);
             self.relays.gone(node);
@@ -140,24 +146,24 @@ impl Slots {
         self.settle(out);
     }
 
-    /// `node` takes part in that life. Requests that are out need not ask it if its stamps are sure to be greater. Nothing may happen between
-    /// the end of its former life and that: a joiner would believe that nobody is there. So the caller goes on, not this.
-    pub(super) fn added(&mut self, node: NodeId, life: u32, exempt: bool, out: &mut Out) {
-        if let Some(former) = self.fleet.life(node) {
+    /// `node` takes part in that incarnation. Requests that are out need not ask it if its stamps are sure to be greater. Nothing may happen between
+    /// the end of its earlier incarnation and that: a joiner would believe that nobody is there. So the caller goes on, not this.
+    pub(super) fn added(&mut self, node: NodeId, incarnation: u32, exempt: bool, out: &mut Out) {
+        if let Some(former) = self.fleet.incarnation(node) {
             self.forget(node, former);
         }
-        self.fleet.add(node, life);
+        self.fleet.add(node, incarnation);
         if let Some(pending) = &mut self.pending {
             pending.added(node, exempt);
         }
         self.join_with(node, out);
     }
 
-    pub(super) fn on_joined(&mut self, node: NodeId, life: u32, out: &mut Out) -> Result<(), Refusal> {
+    pub(super) fn on_joined(&mut self, node: NodeId, incarnation: u32, out: &mut Out) -> Result<(), Refusal> {
         if node.0 >= Fence::NODES {
-            return Err(Refusal::Stranger(node));
+            return Err(Refusal::UnknownNode(node));
         }
-        if self.membership() == Membership::Join {
+        if self.membership() == MembershipSource::Join {
             return Ok(()); // Whoever is back says so itself.
         }
         if self.printed.has(S2) {
@@ -167,21 +173,21 @@ impl Slots {
             }
             return Ok(());
         }
-        if life <= self.fleet.view {
+        if incarnation <= self.fleet.view {
             return Ok(()); // Known: a log may be told twice.
         }
         if node == self.me {
-            self.fleet.add(node, life);
+            self.fleet.add(node, incarnation);
             self.returns = self.returns.saturating_sub(1);
-            if self.returns == 0 && self.life.is_none() {
-                self.life = Some(life);
+            if self.returns == 0 && self.incarnation.is_none() {
+                self.incarnation = Some(incarnation);
             }
         } else {
-            self.added(node, life, true, out);
+            self.added(node, incarnation, true, out);
         }
-        self.fleet.view = life;
+        self.fleet.view = incarnation;
         if !self.printed.has(S6) {
-            self.clock = self.clock.max(Clock { view: life, ticks: 0 });
+            self.clock = self.clock.max(Clock { view: incarnation, ticks: 0 });
         }
         self.open_kept(out);
         self.go_on(out);

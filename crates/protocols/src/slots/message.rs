@@ -11,11 +11,11 @@ use super::ranges::Ranges;
 use super::slot_set::SlotSet;
 use super::stamp::{Clock, Stamp};
 
-/// Who speaks: which life of the sender, and the last view that it has installed.
+/// Who speaks: which incarnation of the sender, and the last view that it has installed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Head {
-    /// Which life.
-    pub life: u32,
+    /// Which incarnation.
+    pub incarnation: u32,
     /// Its view.
     pub view: u32,
 }
@@ -25,8 +25,8 @@ pub struct Head {
 pub struct About {
     /// Its stamp, which names its process.
     pub stamp: Stamp,
-    /// Which life of that process asked.
-    pub life: u32,
+    /// Which incarnation of that process asked.
+    pub incarnation: u32,
 }
 
 /// How far a request is passed on.
@@ -43,8 +43,8 @@ pub enum Scope {
 pub struct Report {
     /// Who says so.
     pub node: NodeId,
-    /// In which life.
-    pub life: u32,
+    /// In which incarnation.
+    pub incarnation: u32,
     /// How often it had changed when it said so.
     pub version: u64,
     /// Slots of its grants that are older than the request.
@@ -137,8 +137,8 @@ pub enum SlotsMessage {
     },
     /// I am back (without a log only). Answered by `Welcome`.
     Join {
-        /// In which life.
-        life: u32,
+        /// In which incarnation.
+        incarnation: u32,
         /// The first or the second round.
         round: u8,
     },
@@ -146,8 +146,8 @@ pub enum SlotsMessage {
     Welcome {
         /// Who speaks.
         head: Head,
-        /// Which life is welcome.
-        life: u32,
+        /// Which incarnation is welcome.
+        incarnation: u32,
         /// In which round.
         round: u8,
         /// The answerer's clock.
@@ -163,11 +163,11 @@ kgate_core::kinds!(SlotsMessage {
     Welcome => "welcome",
 });
 
-/// The sender's life and view, as the end of a message.
+/// The sender's incarnation and view, as the end of a message.
 impl fmt::Debug for Head {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.life > 0 {
-            write!(f, ", from life {}", self.life)?;
+        if self.incarnation > 0 {
+            write!(f, ", from incarnation {}", self.incarnation)?;
         }
         if self.view > 0 {
             write!(f, ", in view {}", self.view)?;
@@ -176,11 +176,11 @@ impl fmt::Debug for Head {
     }
 }
 
-/// `1@p0`, `2/1@p0 (life 2)`.
+/// `1@p0`, `2/1@p0 (incarnation 2)`.
 impl fmt::Debug for About {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.stamp)?;
-        if self.life > 0 { write!(f, " (life {})", self.life) } else { Ok(()) }
+        if self.incarnation > 0 { write!(f, " (incarnation {})", self.incarnation) } else { Ok(()) }
     }
 }
 
@@ -188,8 +188,8 @@ impl fmt::Debug for About {
 impl fmt::Debug for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.node)?;
-        if self.life > 0 {
-            write!(f, " (life {})", self.life)?;
+        if self.incarnation > 0 {
+            write!(f, " (incarnation {})", self.incarnation)?;
         }
         write!(f, " v{}", self.version)?;
         if self.is_empty() {
@@ -234,9 +234,9 @@ impl fmt::Debug for SlotsMessage {
             }
             Self::Agg { head, about, answers } => write!(f, "Agg {about:?}: {answers:?}{head:?}"),
             Self::Update { head, about, report } => write!(f, "Update {about:?}: {report:?}{head:?}"),
-            Self::Join { life, round } => write!(f, "Join life {life} round {round}"),
-            Self::Welcome { head, life, round, clock } => {
-                write!(f, "Welcome life {life} round {round} clock {clock:?}{head:?}")
+            Self::Join { incarnation, round } => write!(f, "Join incarnation {incarnation} round {round}"),
+            Self::Welcome { head, incarnation, round, clock } => {
+                write!(f, "Welcome incarnation {incarnation} round {round} clock {clock:?}{head:?}")
             }
         }
     }
@@ -249,19 +249,20 @@ mod tests {
 
     fn report(node: u32, ahead: bool, holds: Option<SlotSet>) -> Report {
         let holds = holds.unwrap_or_default();
-        Report { node: NodeId(node), life: 0, version: 2, holds, ahead, idle: false }
+        Report { node: NodeId(node), incarnation: 0, version: 2, holds, ahead, idle: false }
     }
 
     /// How messages stand in traces: everything that is not usual is told.
     #[test]
     fn in_traces() {
-        let head = Head { life: 0, view: 0 };
-        let about = About { stamp: Stamp { clock: Clock { view: 0, ticks: 1 }, node: NodeId(0) }, life: 0 };
+        let head = Head { incarnation: 0, view: 0 };
+        let about =
+            About { stamp: Stamp { clock: Clock { view: 0, ticks: 1 }, node: NodeId(0) }, incarnation: 0 };
         let request = |head, scope| SlotsMessage::Request { head, about, weight: 2, scope };
         assert_eq!(format!("{:?}", request(head, Scope::Yourself)), "Request 1@p0 w2");
-        let later = Head { life: 1, view: 3 };
+        let later = Head { incarnation: 1, view: 3 };
         let down = format!("{:?}", request(later, Scope::Clusters(2)));
-        assert_eq!(down, "Request 1@p0 w2 h2, from life 1, in view 3");
+        assert_eq!(down, "Request 1@p0 w2 h2, from incarnation 1, in view 3");
         let agg = |answers| format!("{:?}", SlotsMessage::Agg { head, about, answers: Box::new(answers) });
         assert_eq!(agg(Answers::default()), "Agg 1@p0: nothing");
         let mut answers = Answers::of(report(2, false, None));
@@ -269,12 +270,16 @@ mod tests {
         answers.extend(Answers::of(report(5, true, SlotSet::lowest(1, 1, &[]))));
         assert_eq!(agg(answers), "Agg 1@p0: p2-p3 clear, p5 v2 ahead holds {0}");
         let mut kept = report(1, false, SlotSet::lowest(2, 2, &[]));
-        (kept.life, kept.idle) = (4, true);
-        let about = About { stamp: Stamp { clock: Clock { view: 4, ticks: 7 }, ..about.stamp }, life: 3 };
+        (kept.incarnation, kept.idle) = (4, true);
+        let about =
+            About { stamp: Stamp { clock: Clock { view: 4, ticks: 7 }, ..about.stamp }, incarnation: 3 };
         let update = SlotsMessage::Update { head, about, report: Box::new(kept) };
-        assert_eq!(format!("{update:?}"), "Update 4/7@p0 (life 3): p1 (life 4) v2 holds {0, 1} kept");
-        let welcome = SlotsMessage::Welcome { head, life: 1, round: 2, clock: about.stamp.clock };
-        assert_eq!(format!("{welcome:?}"), "Welcome life 1 round 2 clock 4/7");
+        assert_eq!(
+            format!("{update:?}"),
+            "Update 4/7@p0 (incarnation 3): p1 (incarnation 4) v2 holds {0, 1} kept"
+        );
+        let welcome = SlotsMessage::Welcome { head, incarnation: 1, round: 2, clock: about.stamp.clock };
+        assert_eq!(format!("{welcome:?}"), "Welcome incarnation 1 round 2 clock 4/7");
         assert_eq!(format!("{:?}", report(1, false, None)), "p1 v2 clear");
     }
 }

@@ -14,9 +14,9 @@
 //!
 //! - `asking.rs`: clients, the request, the decision, what becomes of slots that are given back;
 //! - `answering.rs`: requests of others, debts, relays of the tree;
-//! - `membership.rs`: lives and views, from the log; `join.rs`: without one;
+//! - `membership.rs`: incarnations and views, from the log; `join.rs`: without one;
 //! - `reserved.rs`: slots that the agreed log holds;
-//! - `park.rs`: a clean stop, and going on after it;
+//! - `suspend.rs`: a clean stop, and going on after it;
 //! - `lanes.rs`: several independent queues under one roof.
 //!
 //! Deviations from the design (`docs/SLOTS.md`): no process remembers the last request of every other one; a debt is replaced only by a newer one, which is
@@ -33,28 +33,28 @@ mod join;
 mod lanes;
 mod membership;
 mod message;
-mod park;
 mod pending;
 mod ranges;
 mod relay;
 mod reserved;
 mod slot_set;
 mod stamp;
+mod suspend;
 
 pub use lanes::{Lanes, LanesMessage, LanesTimer};
 pub use message::{About, Answers, Head, Report, Scope, SlotsMessage};
-pub use park::{Parked, ParkedLane};
 pub use ranges::Ranges;
 pub use slot_set::SlotSet;
 pub use stamp::{Clock, Stamp};
+pub use suspend::{Suspended, SuspendedLane};
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use kgate_core::{
-    Dissemination, Fence, Input, InputOf, Means, Membership, NodeId, Observation, Outbox, Phase, Printed,
-    Protocol, Refusal, Setup, SlotOptions, Time,
+    Defects, Dissemination, Fence, Input, InputOf, Mechanism, MembershipSource, NodeId, Observation, Outbox,
+    Phase, Protocol, Refusal, Setup, SlotOptions, Time,
 };
 
 use crate::collections::NodeList;
@@ -78,18 +78,18 @@ pub struct Slots {
     /// Which of several independent queues this is.
     lane: Lane,
     /// k, as far as it was told.
-    permits: u32,
-    printed: Printed,
+    k: u32,
+    printed: Defects,
     options: SlotOptions,
     /// How many of its own returns the log still has to tell before it takes part; 0 from the first start on.
     returns: u32,
-    /// In which life it takes part; none while it does not.
-    life: Option<u32>,
+    /// In which incarnation it takes part; none while it does not.
+    incarnation: Option<u32>,
     fleet: Fleet,
     clock: Clock,
     /// How often what others may have to know has changed.
     version: u64,
-    /// How many grants there were in this life.
+    /// How many grants there were in this incarnation.
     granted: u64,
     /// Whether it may decide and hand over.
     lease: bool,
@@ -106,7 +106,7 @@ pub struct Slots {
     /// Requests of a view that is not installed here yet.
     kept: Vec<(NodeId, SlotsMessage)>,
     joining: Option<Box<Joining>>,
-    /// Without a log: whose new life has shown, has not said JOIN here, and was not asked since.
+    /// Without a log: whose new incarnation has shown, has not said JOIN here, and was not asked since.
     noticed: NodeList,
 }
 
@@ -130,17 +130,17 @@ impl Slots {
         }
     }
 
-    fn membership(&self) -> Membership {
-        if self.printed.has(S4) { Membership::Join } else { self.options.membership }
+    fn membership(&self) -> MembershipSource {
+        if self.printed.has(S4) { MembershipSource::Join } else { self.options.membership }
     }
 
     fn head(&self) -> Head {
-        Head { life: self.life.unwrap_or(0), view: self.fleet.view }
+        Head { incarnation: self.incarnation.unwrap_or(0), view: self.fleet.view }
     }
 
     /// Whether it takes part fully: it may ask.
     fn is_member(&self) -> bool {
-        self.life.is_some() && self.joining.is_none()
+        self.incarnation.is_some() && self.joining.is_none()
     }
 
     /// Ids are below that in a message: whoever has installed a view that is not installed here may know of more processes.
@@ -151,7 +151,7 @@ impl Slots {
             | SlotsMessage::Update { head, .. } => head,
             SlotsMessage::Join { .. } | SlotsMessage::Welcome { .. } => return self.fleet.nodes,
         };
-        let is_later = self.membership() == Membership::Log && head.view > self.fleet.view;
+        let is_later = self.membership() == MembershipSource::Log && head.view > self.fleet.view;
         if is_later { Fence::NODES } else { self.fleet.nodes }
     }
 
@@ -159,7 +159,7 @@ impl Slots {
     fn check(&self, from: NodeId, message: &SlotsMessage) -> Result<(), Refusal> {
         let nodes = self.ids_below(message);
         if from == self.me || from.0 >= nodes {
-            return Err(Refusal::Stranger(from));
+            return Err(Refusal::UnknownNode(from));
         }
         let (head, about) = match message {
             SlotsMessage::Join { round, .. } => return sound((1..=2).contains(round), "no such round"),
@@ -174,7 +174,7 @@ impl Slots {
         };
         let root = about.stamp.node;
         if root.0 >= nodes {
-            return Err(Refusal::Stranger(root));
+            return Err(Refusal::UnknownNode(root));
         }
         let clock = about.stamp.clock;
         sound(clock.ticks <= Clock::LAST_TICK, "a clock out of reach")?;
@@ -205,9 +205,9 @@ impl Slots {
     fn on_deliver(&mut self, from: NodeId, message: SlotsMessage, out: &mut Out) -> Result<(), Refusal> {
         self.check(from, &message)?;
         match message {
-            SlotsMessage::Join { life, round } => self.on_join(from, life, round, out),
-            SlotsMessage::Welcome { head, life, round, clock } => {
-                self.on_welcome(from, head, life, round, clock, out)
+            SlotsMessage::Join { incarnation, round } => self.on_join(from, incarnation, round, out),
+            SlotsMessage::Welcome { head, incarnation, round, clock } => {
+                self.on_welcome(from, head, incarnation, round, clock, out)
             }
             SlotsMessage::Request { head, .. } if head.view > self.fleet.view => {
                 self.keep_for_later(from, message, out)
@@ -241,32 +241,32 @@ impl Slots {
 
 fn check_report(report: &Report, nodes: u32) -> Result<(), Refusal> {
     if report.node.0 >= nodes {
-        return Err(Refusal::Stranger(report.node));
+        return Err(Refusal::UnknownNode(report.node));
     }
     sound(report.holds.is_sound(), "slots out of order")
 }
 
 fn sound(it_is: bool, why: &'static str) -> Result<(), Refusal> {
-    if it_is { Ok(()) } else { Err(Refusal::Junk(why)) }
+    if it_is { Ok(()) } else { Err(Refusal::Malformed(why)) }
 }
 
 impl Protocol for Slots {
     const NAME: &'static str = "slots";
-    const MEANS: Means = Means::Slots;
+    const MECHANISM: Mechanism = Mechanism::Slots;
     type Message = SlotsMessage;
     type Timer = SlotsTimer;
-    type Durable = Box<ParkedLane>;
+    type Durable = Box<SuspendedLane>;
 
-    fn start(setup: &Setup, restored: Option<Box<ParkedLane>>, out: &mut Out) -> Self {
+    fn start(setup: &Setup, restored: Option<Box<SuspendedLane>>, out: &mut Out) -> Self {
         assert!(setup.nodes <= Fence::NODES, "at most 2^24 processes have room in a fence");
         let mut slots = Self {
             me: setup.me,
             lane: Lane::ONLY,
-            permits: setup.permits,
+            k: setup.k,
             printed: setup.printed,
             options: setup.slots,
-            returns: if setup.printed.has(S2) { 0 } else { setup.life.0 },
-            life: Some(0),
+            returns: if setup.printed.has(S2) { 0 } else { setup.incarnation.0 },
+            incarnation: Some(0),
             fleet: Fleet::new(setup.nodes),
             clock: Clock::default(),
             version: 0,
@@ -283,12 +283,12 @@ impl Protocol for Slots {
             joining: None,
             noticed: NodeList::default(),
         };
-        if let Some(parked) = restored {
-            slots.take_up(*parked, setup, out);
-        } else if let Some(founding) = &setup.founding {
-            slots.begin_founded(founding);
+        if let Some(suspended) = restored {
+            slots.take_up(*suspended, setup, out);
+        } else if let Some(initial_members) = &setup.initial_members {
+            slots.begin_founded(initial_members);
         } else if slots.returns > 0 {
-            slots.begin_return(setup.life.0, out);
+            slots.begin_return(setup.incarnation.0, out);
         }
         slots
     }
@@ -299,21 +299,21 @@ impl Protocol for Slots {
             Input::Withdraw => return self.on_withdraw(out),
             Input::Release { grant } => return self.on_release(grant, out),
             Input::Deliver { from, message } => return self.on_deliver(from, message, out),
-            Input::Crashed(node, life) => return self.on_crashed(node, life.0, out),
-            Input::Joined(node, life) => return self.on_joined(node, life.0, out),
+            Input::Crashed(node, incarnation) => return self.on_crashed(node, incarnation.0, out),
+            Input::Joined(node, incarnation) => return self.on_joined(node, incarnation.0, out),
             Input::Reserved(slots) => return self.on_reserved(slots, out),
-            Input::Resize(permits) => self.on_resize(permits, out),
+            Input::Resize(k) => self.on_resize(k, out),
             Input::Lease(valid) => self.on_lease(valid, out),
             Input::Expire(timer) => self.on_expire(timer, out),
         }
         Ok(())
     }
 
-    fn park(&self) -> Option<Box<ParkedLane>> {
+    fn suspend(&self) -> Option<Box<SuspendedLane>> {
         self.put_away().map(Box::new)
     }
 
-    /// Answers to a request of this process that is not out: no stamp is ever used twice. Without a log any message may tell of a new life.
+    /// Answers to a request of this process that is not out: no stamp is ever used twice. Without a log any message may tell of a new incarnation.
     fn is_outdated(&self, _from: NodeId, message: &SlotsMessage) -> bool {
         let about = match message {
             SlotsMessage::Agg { about, .. } | SlotsMessage::Update { about, .. } => about,
@@ -322,8 +322,8 @@ impl Protocol for Slots {
             }
         };
         let is_out = |pending: &Pending| pending.stamp == about.stamp;
-        self.membership() == Membership::Log
-            && self.printed == Printed::NONE
+        self.membership() == MembershipSource::Log
+            && self.printed == Defects::NONE
             && about.stamp.node == self.me
             && !self.pending.as_deref().is_some_and(is_out)
     }

@@ -18,8 +18,8 @@ use crate::collections::NodeList;
 pub(super) struct Heed {
     /// The newest report of a process counts; otherwise the last that arrives does (S1).
     pub(super) newest: bool,
-    /// Those of former lives do not count; otherwise they do (S12).
-    pub(super) lives: bool,
+    /// Those of earlier incarnations do not count; otherwise they do (S12).
+    pub(super) incarnations: bool,
 }
 
 /// A request that is out.
@@ -77,8 +77,8 @@ impl Pending {
         idle.filter(|&node| self.called.insert(node)).collect()
     }
 
-    /// Takes answers in. Those of former lives do not count; a request asks only who is a member, and whoever comes
-    /// later is exempt, so that an empty answer needs no life beside it.
+    /// Takes answers in. Those of earlier incarnations do not count; a request asks only who is a member, and whoever comes
+    /// later is exempt, so that an empty answer needs no incarnation beside it.
     pub(super) fn take(&mut self, answers: Answers, fleet: &Fleet, heed: Heed) {
         for range in answers.empty.iter() {
             self.heard.insert(range, |new| self.lacking -= fleet.count_in(new.start, new.end));
@@ -96,7 +96,10 @@ impl Pending {
 
     /// Takes one report in: the newest one of each process counts.
     pub(super) fn take_report(&mut self, report: Report, fleet: &Fleet, heed: Heed) {
-        if fleet.life(report.node).is_none_or(|life| heed.lives && life != report.life) {
+        if fleet
+            .incarnation(report.node)
+            .is_none_or(|incarnation| heed.incarnations && incarnation != report.incarnation)
+        {
             return;
         }
         self.called.remove(report.node);
@@ -139,7 +142,7 @@ impl Pending {
         if exempt {
             self.heard.insert_one(node);
         } else {
-            self.heard.remove(node); // A late answer of a former life may have put it there.
+            self.heard.remove(node); // A late answer of an earlier incarnation may have put it there.
             self.lacking += 1;
         }
     }

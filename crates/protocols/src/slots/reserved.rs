@@ -13,7 +13,7 @@
 
 use alloc::boxed::Box;
 
-use kgate_core::{Membership, Protocol, Refusal};
+use kgate_core::{MembershipSource, Protocol, Refusal};
 
 use super::slot_set::SlotSet;
 use super::{Out, Slots, sound};
@@ -24,7 +24,7 @@ impl Slots {
     pub(super) fn on_reserved(&mut self, slots: Box<[u32]>, out: &mut Out) -> Result<(), Refusal> {
         let slots = SlotSet::new(slots);
         sound(slots.is_sound(), "slots out of order")?;
-        if self.membership() == Membership::Join {
+        if self.membership() == MembershipSource::Join {
             return Err(Refusal::Unsupported {
                 protocol: Self::NAME,
                 what: "slots that a log holds, without a log",

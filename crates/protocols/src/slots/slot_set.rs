@@ -17,10 +17,10 @@ impl SlotSet {
     }
 
     /// The lowest `count` slots below `permits` that are not in `taken`, which is in order; none if there are not so many.
-    pub(super) fn lowest(count: u32, permits: u32, taken: &[u32]) -> Option<Self> {
+    pub(super) fn lowest(count: u32, k: u32, taken: &[u32]) -> Option<Self> {
         let mut taken = taken.iter().copied().peekable();
         let mut free = Vec::new();
-        for slot in 0..permits {
+        for slot in 0..k {
             while taken.next_if(|other| *other < slot).is_some() {}
             if taken.peek() != Some(&slot) {
                 free.push(slot);
@@ -50,8 +50,8 @@ impl SlotSet {
     }
 
     /// How many are below `permits`.
-    pub(super) fn count_below(&self, permits: u32) -> usize {
-        self.0.partition_point(|slot| *slot < permits)
+    pub(super) fn count_below(&self, k: u32) -> usize {
+        self.0.partition_point(|slot| *slot < k)
     }
 
     /// Whether it is what [`SlotSet`] says: whatever a peer sends is looked at before it is used.
@@ -71,13 +71,13 @@ impl SlotSet {
     }
 
     /// Whether it has something, and every slot below `permits`; others may be in it too.
-    pub(super) fn covers(&self, permits: u32) -> bool {
-        !self.is_empty() && (permits == 0 || self.0.get(permits as usize - 1) == Some(&(permits - 1)))
+    pub(super) fn covers(&self, k: u32) -> bool {
+        !self.is_empty() && (k == 0 || self.0.get(k as usize - 1) == Some(&(k - 1)))
     }
 
     /// Whether all are below `permits`.
-    pub(super) fn all_below(&self, permits: u32) -> bool {
-        self.0.last().is_none_or(|last| *last < permits)
+    pub(super) fn all_below(&self, k: u32) -> bool {
+        self.0.last().is_none_or(|last| *last < k)
     }
 
     /// All, in order.
@@ -99,7 +99,7 @@ mod tests {
     /// The lowest free slots are taken, and only if there are enough below k.
     #[test]
     fn the_lowest_free_ones() {
-        let lowest = |count, permits, taken: &[u32]| SlotSet::lowest(count, permits, taken).map(|set| set.0);
+        let lowest = |count, k, taken: &[u32]| SlotSet::lowest(count, k, taken).map(|set| set.0);
         assert_eq!(lowest(2, 4, &[0, 2]), Some([1, 3].to_vec()));
         assert_eq!(lowest(1, 4, &[0, 1, 2, 3, 7]), None);
         assert_eq!(lowest(2, 3, &[1, 9]), Some([0, 2].to_vec()));

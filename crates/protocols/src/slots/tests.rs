@@ -5,11 +5,11 @@ mod join;
 mod junk;
 mod lanes;
 mod order;
-mod park;
 mod random;
 mod reserved;
 mod reserved_explored;
 mod resize;
+mod suspend;
 mod tree;
 mod views;
 mod withdraw;
@@ -17,7 +17,7 @@ mod world;
 
 use alloc::vec::Vec;
 
-use kgate_core::{Dissemination, Fence, GrantId, Input, Notice, Printed, Protocol, SlotOptions};
+use kgate_core::{Defects, Dissemination, Fence, GrantId, Input, Notice, Protocol, SlotOptions};
 
 use crate::harness::{Net, setup};
 use crate::slots::Slots;
@@ -37,12 +37,12 @@ fn plain() -> SlotOptions {
     SlotOptions { defer: false, quiet: false, keep: false, cohort: 0, ..flat() }
 }
 
-fn net(nodes: u32, permits: u32, options: SlotOptions) -> Net<Slots> {
-    printed(nodes, permits, options, Printed::NONE)
+fn net(nodes: u32, k: u32, options: SlotOptions) -> Net<Slots> {
+    printed(nodes, k, options, Defects::NONE)
 }
 
-fn printed(nodes: u32, permits: u32, slots: SlotOptions, switches: Printed) -> Net<Slots> {
-    let mut known = setup(nodes, permits, switches);
+fn printed(nodes: u32, k: u32, slots: SlotOptions, switches: Defects) -> Net<Slots> {
+    let mut known = setup(nodes, k, switches);
     known.slots = slots;
     Net::with(known)
 }
@@ -87,7 +87,7 @@ fn enter(net: &mut Net<Slots>, at: u32, weight: u32, slots: &[u32]) {
     assert_eq!(last(net, at).0, slots);
 }
 
-/// P5: nobody that lives waits or relays anything, or owes anything but news of slots that it keeps.
+/// P5: nobody that is alive waits or relays anything, or owes anything but news of slots that it keeps.
 fn nothing_is_left(net: &Net<Slots>) {
     for node in net.living() {
         let shown = net.nodes[node as usize].observe();

@@ -16,7 +16,7 @@ pub use tree::{Tree, TreeMessage};
 use core::fmt::Debug;
 use core::hash::Hash;
 
-use kgate_core::{Message, NodeId, Printed, Stamp, To};
+use kgate_core::{Defects, Message, NodeId, Stamp, To};
 
 use crate::topology::Members;
 
@@ -28,7 +28,7 @@ pub struct Place<'a> {
     /// Whom it holds for alive.
     pub members: Members<'a>,
     /// Defects to run as printed.
-    pub printed: Printed,
+    pub printed: Defects,
 }
 
 /// How one message is handed to the network.

@@ -16,7 +16,7 @@ use crate::harness::Net;
 struct Station<S: Spread> {
     me: NodeId,
     nodes: u32,
-    printed: Printed,
+    printed: Defects,
     clock: u64,
     crashed: NodeList,
     spread: S,
@@ -72,7 +72,7 @@ impl<S: Spread> Protocol for Station<S> {
 type Stations<S> = Net<Station<S>>;
 
 fn stations<S: Spread>(nodes: u32) -> Stations<S> {
-    Net::new(nodes, 1, Printed::NONE)
+    Net::new(nodes, 1, Defects::NONE)
 }
 
 /// How often a process has got a request.
@@ -194,7 +194,7 @@ fn only_who_was_in_charge_is_replaced() {
 /// printed, p1 drops p0's (3, p0) since the last it had of p0 was (1, p0).
 #[test]
 fn d1_a_greater_clock_is_new() {
-    fn clocks_at_1(printed: Printed) -> Vec<u64> {
+    fn clocks_at_1(printed: Defects) -> Vec<u64> {
         let mut net: Stations<Tree> = Net::new(2, 1, printed);
         for source in [0, 1, 0] {
             net.acquire(source);
@@ -203,14 +203,14 @@ fn d1_a_greater_clock_is_new() {
         net.nodes[1].delivered.iter().map(|request| request.clock).collect()
     }
     assert_eq!(clocks_at_1(D1), [1]);
-    assert_eq!(clocks_at_1(Printed::NONE), [1, 3]);
+    assert_eq!(clocks_at_1(Defects::NONE), [1, 3]);
 }
 
 /// D5 (vcube-2018 Algorithm 6.1 lines 28-29): one ACK answers every parent that waits for it. n = 16; p8 and then p9
 /// charge p12, which charges p14 for both before p14 has its ACK from p15. As printed, p9 and so p0 wait for ever.
 #[test]
 fn d5_one_ack_answers_all_parents() {
-    fn ends(printed: Printed) -> bool {
+    fn ends(printed: Defects) -> bool {
         let mut net: Stations<Tree> = Net::new(16, 1, printed);
         net.acquire(0);
         for (from, to) in [(0, 8), (8, 12), (12, 14)] {
@@ -234,14 +234,14 @@ fn d5_one_ack_answers_all_parents() {
         net.nodes[0].ready()
     }
     assert!(!ends(D5));
-    assert!(ends(Printed::NONE));
+    assert!(ends(Defects::NONE));
 }
 
 /// D7 (robust-2012 Algorithm 1 line 12): a request is told by its root, not by who passed it on. n = 4, one crash. As
 /// printed, p3 takes the same request from p2 and from p0 for two, and acknowledges both.
 #[test]
 fn d7_the_same_request_by_another_route_is_not_new() {
-    fn copies_at_3(printed: Printed) -> usize {
+    fn copies_at_3(printed: Defects) -> usize {
         let mut net: Stations<Sta> = Net::new(4, 1, printed);
         net.acquire(0);
         for (from, to) in [(0, 2), (2, 3)] {
@@ -255,7 +255,7 @@ fn d7_the_same_request_by_another_route_is_not_new() {
         copies
     }
     assert_eq!(copies_at_3(D7), 2);
-    assert_eq!(copies_at_3(Printed::NONE), 1);
+    assert_eq!(copies_at_3(Defects::NONE), 1);
 }
 
 /// D7 again: requests of two roots that come by the same route are both remembered. n = 16, one crash. p12 gets p8's own
@@ -263,7 +263,7 @@ fn d7_the_same_request_by_another_route_is_not_new() {
 /// the second has wiped out the first, and p8 waits for ever.
 #[test]
 fn d7_another_request_by_the_same_route_is_not_lost() {
-    fn ready(printed: Printed) -> [bool; 2] {
+    fn ready(printed: Defects) -> [bool; 2] {
         let mut net: Stations<Sta> = Net::new(16, 1, printed);
         net.acquire(8);
         net.deliver(8, 12);
@@ -277,14 +277,14 @@ fn d7_another_request_by_the_same_route_is_not_lost() {
         [0, 8].map(|root| net.nodes[root].ready())
     }
     assert_eq!(ready(D7), [true, false]);
-    assert_eq!(ready(Printed::NONE), [true, true]);
+    assert_eq!(ready(Defects::NONE), [true, true]);
 }
 
 /// D8 (robust-2012 Algorithm 1 line 12, even if keyed by the root): an old request that comes late is not new. n = 4, one
 /// crash; p2's TREE to p3 is overtaken by two of p0's. As printed, p3 delivers p0's first request again.
 #[test]
 fn d8_an_old_request_is_not_new() {
-    fn clocks_at_3(printed: Printed) -> Vec<u64> {
+    fn clocks_at_3(printed: Defects) -> Vec<u64> {
         let mut net: Stations<Sta> = Net::new(4, 1, printed);
         net.acquire(0);
         net.deliver(0, 2);
@@ -300,7 +300,7 @@ fn d8_an_old_request_is_not_new() {
         net.nodes[3].delivered.iter().map(|request| request.clock).collect()
     }
     assert_eq!(clocks_at_3(D8), [1, 2, 1]);
-    assert_eq!(clocks_at_3(Printed::NONE), [1, 2]);
+    assert_eq!(clocks_at_3(Defects::NONE), [1, 2]);
 }
 
 /// What can happen next in a random run.
@@ -314,7 +314,7 @@ enum Step {
 }
 
 /// vcube-2018 lemmas 6.1 and 6.2, and robust-2012 section 3.2: processes broadcast, one or several times, and crash, some
-/// in the middle of a send; news and messages come in any order. Every broadcast of a process that lives ends, so
+/// in the middle of a send; news and messages come in any order. Every broadcast of a process that is alive ends, so
 /// that it can start its next, and everybody alive has got it exactly once; nobody has got that of a dead one twice.
 fn broadcasts_end<S: Spread>(
     n: u32,

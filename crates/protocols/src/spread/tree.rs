@@ -7,7 +7,7 @@
 //! all ACKs of the last one (line 5).
 //!
 //! Invariant: whoever sent TREE for m into a cluster awaits an ACK from it, for the parent it had m from, until the cluster's
-//! first live process acknowledges or nobody lives there. So a broadcast from a live source reaches every live process.
+//! first live process acknowledges or nobody is alive there. So a broadcast from a live source reaches every live process.
 //!
 //! Cost: n-1 TREE and n-1 ACK; log2 n delays down, log2 n back up. State: one clock for each source heard of,
 //! and the ACKs waited for.

@@ -1,32 +1,32 @@
 //! What print has lost or got wrong in Algorithm 3.1, as far as it can be switched back; [`super`] has the whole list.
 
-use kgate_core::Printed;
+use kgate_core::Defects;
 
 use crate::defects::Defect;
 
 /// The root waits for the feedback of all neighbours.
-pub const C1: Printed = correction(1);
+pub const C1: Defects = correction(1);
 /// a9 in any phase.
-pub const C3: Printed = correction(3);
+pub const C3: Defects = correction(3);
 /// a10 without a parent.
-pub const C5: Printed = correction(5);
+pub const C5: Defects = correction(5);
 /// Levels up to the diameter.
-pub const C6: Printed = correction(6);
+pub const C6: Defects = correction(6);
 /// a9 waits for whom the token will not reach.
-pub const C7: Printed = correction(7);
+pub const C7: Defects = correction(7);
 /// a2 and a3 do not ask whose child.
-pub const C8: Printed = correction(8);
+pub const C8: Defects = correction(8);
 /// No pause between two tokens to one neighbour.
-pub const C9: Printed = correction(9);
+pub const C9: Defects = correction(9);
 /// Any neighbour's offer counts.
-pub const C10: Printed = correction(10);
+pub const C10: Defects = correction(10);
 /// A token among children in feedback.
-pub const C11: Printed = correction(11);
+pub const C11: Defects = correction(11);
 /// Any token of the root's may take a process from its parent.
-pub const C14: Printed = correction(14);
+pub const C14: Defects = correction(14);
 
-const fn correction(number: u32) -> Printed {
-    Printed(1 << (48 + number))
+const fn correction(number: u32) -> Defects {
+    Defects(1 << (48 + number))
 }
 
 /// All that have a switch, in order.

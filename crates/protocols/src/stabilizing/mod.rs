@@ -20,7 +20,7 @@
 //! Cost: four variables a process; a wave takes O(height of the tree + l) rounds.
 //!
 //! - `state.rs`: the variables; `macros.rs`: the paper's macros; `root.rs`: a1 .. a5; `others.rs`: a6 .. a11;
-//! - `text.rs`: a state in the paper's letters; `survey.rs`: INC and the number of tokens; `service.rs`: Theorem 4.3; `defects.rs`: the switches.
+//! - `text.rs`: a state in the paper's messages; `survey.rs`: INC and the number of tokens; `service.rs`: Theorem 4.3; `defects.rs`: the switches.
 //!
 //! # What the paper claims, and what holds
 //!

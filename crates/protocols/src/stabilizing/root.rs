@@ -10,7 +10,7 @@ use super::state::{Phase, State, pauses};
 
 /// The actions that are enabled; each value of T has its own, so there is never more than one.
 pub(super) fn enabled(view: View<'_, State>, steps: &mut Vec<Step<State>>) {
-    let permits = view.setup.permits;
+    let k = view.setup.k;
     let to = |phase| State { phase, ..*view.own };
     let send = |token| {
         let to = if token == 0 { first(view) } else { next(view) };
@@ -25,10 +25,10 @@ pub(super) fn enabled(view: View<'_, State>, steps: &mut Vec<Step<State>>) {
     };
     match view.own.phase {
         Phase::Clean => can(all(is_clean), "a1", send(0), true),
-        Phase::Sending(token) if token + 1 < permits && pauses(view.setup) => {
+        Phase::Sending(token) if token + 1 < k && pauses(view.setup) => {
             can(taken(view), "a2g", to(Phase::Between(token)), false);
         }
-        Phase::Sending(token) if token + 1 < permits => {
+        Phase::Sending(token) if token + 1 < k => {
             can(taken(view) && free(view), "a2", send(token + 1), true);
         }
         Phase::Between(token) => can(free(view), "a2", send(token + 1), true),

@@ -11,7 +11,7 @@ use kgate_core::NodeId;
 /// root has sent, one comes to the process, wherever the pointers stand.
 ///
 /// `parents` has one entry a process: none, or the process itself, at the root. Numbers beyond 64 bits are cut off there.
-pub fn waves_to_serve(parents: &[Option<NodeId>], permits: u32) -> u64 {
+pub fn waves_to_serve(parents: &[Option<NodeId>], k: u32) -> u64 {
     let parent = |at: usize| parents[at].map(NodeId::index).filter(|&above| above != at);
     let mut children = vec![0_u64; parents.len()];
     (0..parents.len()).filter_map(parent).for_each(|above| children[above] += 1);
@@ -34,5 +34,5 @@ pub fn waves_to_serve(parents: &[Option<NodeId>], permits: u32) -> u64 {
             }
         }
     }
-    product.into_iter().flatten().max().unwrap_or(1).div_ceil(u64::from(permits))
+    product.into_iter().flatten().max().unwrap_or(1).div_ceil(u64::from(k))
 }

@@ -90,14 +90,14 @@ pub(super) fn arbitrary(setup: &Setup, below: &mut dyn FnMut(u64) -> u64) -> Sta
 
 /// Any phase of the root: three, one a token, and one between two tokens if it pauses there.
 fn draw_phase(setup: &Setup, draw: &mut impl FnMut(u64) -> u32) -> Phase {
-    let permits = setup.permits;
-    let between = if pauses(setup) { permits - 1 } else { 0 };
-    match draw(3 + u64::from(permits) + u64::from(between)) {
+    let k = setup.k;
+    let between = if pauses(setup) { k - 1 } else { 0 };
+    match draw(3 + u64::from(k) + u64::from(between)) {
         0 => Phase::Clean,
         1 => Phase::Ready,
         2 => Phase::Broadcast,
-        number if number - 3 < permits => Phase::Sending(number - 3),
-        number => Phase::Between(number - 3 - permits),
+        number if number - 3 < k => Phase::Sending(number - 3),
+        number => Phase::Between(number - 3 - k),
     }
 }
 
@@ -115,8 +115,8 @@ pub(super) fn in_domain(setup: &Setup, state: &State) -> bool {
     let here = setup.me == graph.root();
     let phase = match state.phase {
         Phase::Clean | Phase::Broadcast => true,
-        Phase::Sending(token) => here && token < setup.permits,
-        Phase::Between(token) => here && pauses(setup) && token < setup.permits - 1,
+        Phase::Sending(token) => here && token < setup.k,
+        Phase::Between(token) => here && pauses(setup) && token < setup.k - 1,
         Phase::Ready => here,
         Phase::Feedback | Phase::Token => !here,
     };

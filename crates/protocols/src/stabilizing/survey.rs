@@ -28,7 +28,7 @@ pub(super) fn survey(setups: &[Setup], states: &[State]) -> Survey {
         normal,
         start: normal && over,
         joined: depths.iter().all(Option::is_some),
-        tokens: at_root(own.phase, setups[0].permits) + waiting + taking,
+        tokens: at_root(own.phase, setups[0].k) + waiting + taking,
         privileged: taking + u32::from(steps.iter().any(|step| step.privileged)),
     }
 }
@@ -68,10 +68,10 @@ fn around(graph: &Graph, node: NodeId, states: &[State]) -> Vec<State> {
 ///
 /// The paper counts them apart, and print has lost the negations (C12): in C there are l, or l-1 and the one in hand if a1 is
 /// enabled; in i there are l-i-1, or l-i-2 and the one in hand if a2 is enabled.
-fn at_root(phase: Phase, permits: u32) -> u32 {
+fn at_root(phase: Phase, k: u32) -> u32 {
     match phase {
-        Phase::Clean => permits,
-        Phase::Sending(token) | Phase::Between(token) => permits - token - 1,
+        Phase::Clean => k,
+        Phase::Sending(token) | Phase::Between(token) => k - token - 1,
         Phase::Ready | Phase::Broadcast | Phase::Feedback | Phase::Token => 0,
     }
 }

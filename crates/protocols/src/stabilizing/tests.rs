@@ -3,18 +3,18 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use kgate_core::{Graph, NodeId, Printed, Rules, Setup, Step, View};
+use kgate_core::{Defects, Graph, NodeId, Rules, Setup, Step, View};
 
 use super::*;
 use crate::harness;
 
-fn setups(nodes: u32, edges: &[(u32, u32)], permits: u32) -> Vec<Setup> {
+fn setups(nodes: u32, edges: &[(u32, u32)], k: u32) -> Vec<Setup> {
     let edges: Vec<_> = edges.iter().map(|&(a, b)| (NodeId(a), NodeId(b))).collect();
     let graph = Arc::new(Graph::new(nodes, &edges, NodeId(0)).unwrap());
     let setup = |me| Setup {
         me: NodeId(me),
         graph: Some(Arc::clone(&graph)),
-        ..harness::setup(nodes, permits, Printed::NONE)
+        ..harness::setup(nodes, k, Defects::NONE)
     };
     (0..nodes).map(setup).collect()
 }
@@ -207,7 +207,7 @@ fn a_network_of_one() {
 #[test]
 fn waves_on_a_tree() {
     let parents = [None, Some(0), Some(0), Some(1), Some(1), Some(1)].map(|parent| parent.map(NodeId));
-    assert_eq!([1, 2, 4, 6, 9].map(|permits| waves_to_serve(&parents, permits)), [6, 3, 2, 1, 1]);
+    assert_eq!([1, 2, 4, 6, 9].map(|k| waves_to_serve(&parents, k)), [6, 3, 2, 1, 1]);
     assert_eq!(waves_to_serve(&[None], 3), 1);
     let caterpillar: Vec<_> =
         (0..200_u32).map(|node| node.checked_sub(1).map(|before| NodeId(before / 2 * 2))).collect();

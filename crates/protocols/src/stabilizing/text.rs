@@ -1,4 +1,4 @@
-//! A state in the paper's letters, as in `T=Tok S=p3 P=p0 L=1`; `-` for none.
+//! A state in the paper's messages, as in `T=Tok S=p3 P=p0 L=1`; `-` for none.
 //!
 //! T is C, B, F, Tok, R, or the number of a token at the root; g0, g1, .. between two tokens.
 
@@ -19,10 +19,10 @@ impl fmt::Display for State {
             Phase::Feedback => f.write_str("T=F")?,
             Phase::Token => f.write_str("T=Tok")?,
         }
-        for (letter, node) in [("S", self.sent), ("P", self.parent)] {
+        for (message, node) in [("S", self.sent), ("P", self.parent)] {
             match node {
-                Some(node) => write!(f, " {letter}={node}")?,
-                None => write!(f, " {letter}=-")?,
+                Some(node) => write!(f, " {message}={node}")?,
+                None => write!(f, " {message}=-")?,
             }
         }
         write!(f, " L={}", self.level)
@@ -32,7 +32,7 @@ impl fmt::Display for State {
 /// The state of that text; whether it fits a process is another question.
 pub(super) fn parse(text: &str) -> Option<State> {
     let mut words = text.split_whitespace();
-    let mut value = |letter: &str| words.next()?.strip_prefix(letter)?.strip_prefix('=');
+    let mut value = |message: &str| words.next()?.strip_prefix(message)?.strip_prefix('=');
     let state = State {
         phase: phase(value("T")?)?,
         sent: node(value("S")?)?,
@@ -71,7 +71,7 @@ mod tests {
 
     /// What is printed is read as the same; what is no state is none.
     #[test]
-    fn states_in_letters() {
+    fn states_in_messages() {
         for text in [
             "T=C S=p3 P=p0 L=0",
             "T=0 S=p1 P=p0 L=0",

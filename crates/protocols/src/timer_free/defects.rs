@@ -3,20 +3,20 @@
 //! T5 (f >= k blocks) is for the driver to refuse, T6 (responsiveness violated) cannot be repaired, and T8 (the idle find
 //! nobody) is mended by a setting, not by a line: see the head of [`timer_free`](super).
 
-use kgate_core::Printed;
+use kgate_core::Defects;
 
 use crate::defects::Defect;
 
 /// Equal clocks: nobody comes first.
-pub const T1: Printed = Printed(1 << 17);
+pub const T1: Defects = Defects(1 << 17);
 /// A REPLY does not say which request it answers.
-pub const T2: Printed = Printed(1 << 18);
+pub const T2: Defects = Defects(1 << 18);
 /// The first request of each pending process is answered, not the newest.
-pub const T3: Printed = Printed(1 << 19);
+pub const T3: Defects = Defects(1 << 19);
 /// A request takes its stamp some time after it has begun.
-pub const T4: Printed = Printed(1 << 20);
+pub const T4: Defects = Defects(1 << 20);
 /// A release does not answer those that are held for crashed.
-pub const T7: Printed = Printed(1 << 23);
+pub const T7: Defects = Defects(1 << 23);
 
 /// All of them, in order.
 pub const ALL: [Defect; 5] = [

@@ -1,6 +1,6 @@
 //! What processes say to each other, by the names of the paper.
 
-use kgate_core::{Cargo, Message};
+use kgate_core::{Carried, Message};
 use serde::{Deserialize, Serialize};
 
 use crate::collections::NodeList;
@@ -50,9 +50,9 @@ impl Message for TimerFreeMessage {
         ["request", "query", "perm", "noperm"][kind]
     }
 
-    fn cargo(&self) -> Option<Cargo> {
+    fn carried(&self) -> Option<Carried> {
         match self {
-            Self::Reply { clock, permission: true, .. } => Some(Cargo::Permission { clock: *clock }),
+            Self::Reply { clock, permission: true, .. } => Some(Carried::Permission { clock: *clock }),
             Self::Request { .. } | Self::Query { .. } | Self::Reply { permission: false, .. } => None,
         }
     }

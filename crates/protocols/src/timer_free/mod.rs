@@ -50,8 +50,8 @@ pub use message::TimerFreeMessage;
 use alloc::boxed::Box;
 
 use kgate_core::{
-    GrantId, Incarnation, Input, InputOf, Means, Never, NodeId, Notice, Observation, Outbox, Phase, Printed,
-    Protocol, Refusal, Setup, Span, Stamp, Time, To,
+    Defects, GrantId, Incarnation, Input, InputOf, Mechanism, Never, NodeId, Notice, Observation, Outbox,
+    Phase, Protocol, Refusal, Setup, Span, Stamp, Time, To,
 };
 
 use crate::collections::NodeList;
@@ -73,10 +73,10 @@ pub enum TimerFreeTimer {
 pub struct TimerFree {
     me: NodeId,
     nodes: u32,
-    permits: u32,
+    k: u32,
     /// How many may crash (f).
     tolerate: u32,
-    printed: Printed,
+    printed: Defects,
     refresh: Option<Span>,
     /// `H_i`.
     clock: u64,
@@ -215,10 +215,10 @@ impl TimerFree {
     fn hear(&mut self, theirs: Stamp, crashed: &NodeList, out: &mut Outbox<Self>) -> Result<(), Refusal> {
         self.check(theirs.node, crashed)?;
         if crashed.contains(self.me) {
-            return Err(Refusal::Junk("a request to one that is held for crashed"));
+            return Err(Refusal::Malformed("a request to one that is held for crashed"));
         }
         if theirs.clock.saturating_sub(self.clock) > FARTHEST_JUMP {
-            return Err(Refusal::Junk("a clock far ahead of all that were heard of"));
+            return Err(Refusal::Malformed("a clock far ahead of all that were heard of"));
         }
         self.clock = self.clock.max(theirs.clock).checked_add(1).expect(CLOCK_ENDS);
         crashed.iter().for_each(|node| self.suspect(node, out));
@@ -237,10 +237,10 @@ impl TimerFree {
     ) -> Result<(), Refusal> {
         self.check(from, not_received)?;
         if not_received.len() > self.tolerate {
-            return Err(Refusal::Junk("a round that terminated without so many answers"));
+            return Err(Refusal::Malformed("a round that terminated without so many answers"));
         }
         if clock > self.clock {
-            return Err(Refusal::Junk("a reply to a request that was never made"));
+            return Err(Refusal::Malformed("a reply to a request that was never made"));
         }
         // T2: as printed, it may answer an earlier round.
         let ours = |round: &&mut Box<Round>| round.clock == clock || self.printed.has(T2);
@@ -289,7 +289,7 @@ impl TimerFree {
     /// Lines 15-16: enters when all but k of the living, oneself among them, have given permission.
     #[inline]
     fn enter_if_permitted(&mut self, out: &mut Outbox<Self>) {
-        let needed = (self.nodes - self.crashed.len()).saturating_sub(self.permits);
+        let needed = (self.nodes - self.crashed.len()).saturating_sub(self.k);
         let grant = GrantId(self.last);
         if let Some(request) = self.waiting().filter(|request| request.given.len() >= needed) {
             request.enter();
@@ -312,10 +312,10 @@ impl TimerFree {
     /// Ids in what a peer sends, before anything is changed. Nobody tells that it has crashed, or that it has not heard itself.
     fn check(&self, from: NodeId, list: &NodeList) -> Result<(), Refusal> {
         if let Some(stranger) = list.iter().find(|node| node.0 >= self.nodes) {
-            return Err(Refusal::Stranger(stranger));
+            return Err(Refusal::UnknownNode(stranger));
         }
         if list.contains(from) {
-            return Err(Refusal::Junk("it says that it is not there"));
+            return Err(Refusal::Malformed("it says that it is not there"));
         }
         Ok(())
     }
@@ -332,7 +332,7 @@ const FARTHEST_JUMP: u64 = 1 << 32;
 const CLOCK_ENDS: &str = "2^32 jumps of 2^32 requests each";
 
 /// Whether `mine` has priority over `theirs`.
-fn comes_first(mine: Stamp, theirs: Stamp, printed: Printed) -> bool {
+fn comes_first(mine: Stamp, theirs: Stamp, printed: Defects) -> bool {
     if printed.has(T1) {
         // T1: the footnote's `H_i = H_j and i = j` holds for no other process.
         return mine.clock < theirs.clock;
@@ -342,21 +342,21 @@ fn comes_first(mine: Stamp, theirs: Stamp, printed: Printed) -> bool {
 
 impl Protocol for TimerFree {
     const NAME: &'static str = "timer-free";
-    const MEANS: Means = Means::Permissions;
+    const MECHANISM: Mechanism = Mechanism::Permissions;
     type Message = TimerFreeMessage;
     type Timer = TimerFreeTimer;
     type Durable = Never;
 
     /// Lines 1-6.
     fn start(setup: &Setup, _restored: Option<Never>, out: &mut Outbox<Self>) -> Self {
-        assert!(setup.tolerate < setup.permits, "f < k, or whoever waits for the dead waits for ever (T5)");
+        assert!(setup.tolerate < setup.k, "f < k, or whoever waits for the dead waits for ever (T5)");
         if let Some(interval) = setup.refresh {
             out.arm(TimerFreeTimer::Refresh, interval);
         }
         Self {
             me: setup.me,
             nodes: setup.nodes,
-            permits: setup.permits,
+            k: setup.k,
             tolerate: setup.tolerate,
             printed: setup.printed,
             refresh: setup.refresh,
@@ -376,7 +376,7 @@ impl Protocol for TimerFree {
             Input::Deliver { from, .. } | Input::Crashed(from, _)
                 if from == self.me || from.0 >= self.nodes =>
             {
-                Err(Refusal::Stranger(from))
+                Err(Refusal::UnknownNode(from))
             }
             Input::Deliver { from: node, message: TimerFreeMessage::Request { clock, crashed } } => {
                 self.on_request(Stamp { clock, node }, &crashed, out)

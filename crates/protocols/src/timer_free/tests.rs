@@ -11,8 +11,8 @@ mod grid;
 
 type Mutex = Net<TimerFree>;
 
-fn mutex(nodes: u32, permits: u32, tolerate: u32, printed: Printed) -> Mutex {
-    Net::with(Setup { tolerate, ..setup(nodes, permits, printed) })
+fn mutex(nodes: u32, k: u32, tolerate: u32, printed: Defects) -> Mutex {
+    Net::with(Setup { tolerate, ..setup(nodes, k, printed) })
 }
 
 fn ids(nodes: &[u32]) -> NodeList {
@@ -41,7 +41,7 @@ fn pass(net: &mut Mutex, node: u32) {
 #[test]
 fn enters_with_n_minus_k_permissions() {
     for (n, k) in [(1, 1), (2, 1), (3, 2), (4, 1), (8, 5), (8, 3), (5, 5)] {
-        let mut net = mutex(n, k, 0, Printed::NONE);
+        let mut net = mutex(n, k, 0, Defects::NONE);
         net.acquire(0);
         let mut permissions = 0;
         while net.inside().is_empty() {
@@ -58,7 +58,7 @@ fn enters_with_n_minus_k_permissions() {
 /// and a PERM from each.
 #[test]
 fn an_entry_costs_between_two_and_three_messages_a_process() {
-    let mut net = mutex(5, 1, 0, Printed::NONE);
+    let mut net = mutex(5, 1, 0, Defects::NONE);
     pass(&mut net, 2);
     assert_eq!(net.sent("request"), [(2, 0), (2, 1), (2, 3), (2, 4)]);
     assert_eq!(net.sent("perm"), [(0, 2), (1, 2), (3, 2), (4, 2)]);
@@ -81,7 +81,7 @@ fn an_entry_costs_between_two_and_three_messages_a_process() {
 /// Lines 28-30 and 17-18: who holds answers NOPERM at once and PERM when it releases; the latter lets the other in.
 #[test]
 fn noperm_then_perm() {
-    let mut net = mutex(3, 1, 0, Printed::NONE);
+    let mut net = mutex(3, 1, 0, Defects::NONE);
     net.acquire(0);
     net.deliver_all();
     net.acquire(1);
@@ -99,7 +99,7 @@ fn noperm_then_perm() {
 /// one's answer; told once; the threshold falls and the dead one is no longer asked. Line 27: a request tells others.
 #[test]
 fn a_crash_is_found_in_the_second_round() {
-    let mut net = mutex(5, 2, 1, Printed::NONE);
+    let mut net = mutex(5, 2, 1, Defects::NONE);
     net.crash(4);
     (0..4).for_each(|node| pass(&mut net, node));
     assert_eq!(suspicions(&net), [], "somebody has always heard p4");
@@ -126,7 +126,7 @@ fn a_crash_is_found_in_the_second_round() {
 /// hears that p3 has crashed. Needing one less, it also has one less.
 #[test]
 fn the_permission_of_the_dead_goes_first() {
-    let mut net = mutex(5, 2, 1, Printed::NONE);
+    let mut net = mutex(5, 2, 1, Defects::NONE);
     for node in 0..3 {
         net.acquire(node);
         net.deliver_all();
@@ -149,7 +149,7 @@ fn the_permission_of_the_dead_goes_first() {
 #[test]
 fn news_of_a_crash_lets_in() {
     let inside = |tell: fn(&mut Mutex)| {
-        let mut net: Mutex = Net::with(Setup { refresh: Some(Span::UNIT), ..setup(4, 2, Printed::NONE) });
+        let mut net: Mutex = Net::with(Setup { refresh: Some(Span::UNIT), ..setup(4, 2, Defects::NONE) });
         for node in 0..3 {
             net.acquire(node);
             net.deliver_all();
@@ -183,7 +183,7 @@ fn t1_ties_go_to_the_smaller_id() {
         net.inside()
     };
     assert_eq!(inside(T1), [0, 1]);
-    assert_eq!(inside(Printed::NONE), [0]);
+    assert_eq!(inside(Defects::NONE), [0]);
 }
 
 /// T2 (lines 18, 29, 32): a REPLY to the request before does not count for this one. n = 3, k = 2, channels in order, no crash.
@@ -210,7 +210,7 @@ fn t2_a_late_reply_is_not_counted() {
         net.inside()
     };
     assert_eq!(inside(T2), [0, 1, 2]);
-    assert_eq!(inside(Printed::NONE), [1, 2]);
+    assert_eq!(inside(Defects::NONE), [1, 2]);
 }
 
 /// T3 (lines 19 and 30): a release answers the newest request of each. n = 3, k = 2, one crash. As printed, it answers p1's
@@ -234,13 +234,13 @@ fn t3_the_newest_request_is_answered() {
         net.inside()
     };
     assert_eq!(inside(T3), []);
-    assert_eq!(inside(Printed::NONE), [1]);
+    assert_eq!(inside(Defects::NONE), [1]);
 }
 
 /// T3, where channels reorder: an old request that comes late does not take the place of a newer one.
 #[test]
 fn an_old_request_does_not_replace_a_newer() {
-    let mut net = mutex(2, 1, 0, Printed::NONE);
+    let mut net = mutex(2, 1, 0, Defects::NONE);
     net.acquire(0);
     net.deliver_all();
     net.acquire(1);
@@ -274,7 +274,7 @@ fn t4_a_request_is_one_step() {
         net.inside()
     };
     assert_eq!(inside(T4), []);
-    assert_eq!(inside(Printed::NONE), [0]);
+    assert_eq!(inside(Defects::NONE), [0]);
     let mut net = mutex(2, 1, 0, T4);
     net.acquire(0);
     net.input(0, Input::Withdraw).unwrap();
@@ -283,7 +283,7 @@ fn t4_a_request_is_one_step() {
 
 /// n = 3, k = 2, f = 1: p2 is inside, and p0 and p1 go twice in and out before an answer of p2 arrives. So each has a round
 /// without p2's answer, and in their second rounds both hold it for crashed; and stay inside.
-fn responsiveness_violated(printed: Printed) -> Mutex {
+fn responsiveness_violated(printed: Defects) -> Mutex {
     let mut net = mutex(3, 2, 1, printed);
     net.acquire(2);
     net.deliver(2, 1);
@@ -304,7 +304,7 @@ fn responsiveness_violated(printed: Printed) -> Mutex {
 /// are inside; repaired or not.
 #[test]
 fn t6_without_responsiveness_the_slow_are_held_for_dead() {
-    let net = responsiveness_violated(Printed::NONE);
+    let net = responsiveness_violated(Defects::NONE);
     assert_eq!(suspicions(&net), [(0, 2), (1, 2)]);
     assert_eq!(net.inside(), [0, 1, 2]);
 }
@@ -325,7 +325,7 @@ fn t7_the_wrongly_suspected_are_served() {
         net.inside()
     };
     assert_eq!(inside(T7), []);
-    assert_eq!(inside(Printed::NONE), [2]);
+    assert_eq!(inside(Defects::NONE), [2]);
 }
 
 /// T8: one that does not ask says for ever that it has heard everybody, and nobody finds a crash. With a refresh it asks who is
@@ -333,7 +333,7 @@ fn t7_the_wrongly_suspected_are_served() {
 #[test]
 fn t8_the_idle_hide_the_dead_unless_they_ask_who_is_there() {
     let found = |refresh| {
-        let mut net: Mutex = Net::with(Setup { refresh, tolerate: 1, ..setup(4, 2, Printed::NONE) });
+        let mut net: Mutex = Net::with(Setup { refresh, tolerate: 1, ..setup(4, 2, Defects::NONE) });
         net.crash(3);
         for _ in 0..5 {
             if net.timers.remove(&(NodeId(2), TimerFreeTimer::Refresh)).is_some() {
@@ -353,7 +353,7 @@ fn t8_the_idle_hide_the_dead_unless_they_ask_who_is_there() {
 #[test]
 fn a_refresh_disturbs_no_request() {
     let mut net: Mutex =
-        Net::with(Setup { refresh: Some(Span::UNIT), tolerate: 0, ..setup(3, 1, Printed::NONE) });
+        Net::with(Setup { refresh: Some(Span::UNIT), tolerate: 0, ..setup(3, 1, Defects::NONE) });
     let refresh = |net: &mut Mutex, node| net.input(node, Input::Expire(TimerFreeTimer::Refresh)).unwrap();
     net.acquire(0);
     net.deliver_all();
@@ -384,7 +384,7 @@ fn a_refresh_disturbs_no_request() {
 /// nothing later.
 #[test]
 fn a_withdrawn_request_leaves_nobody_waiting() {
-    let mut net = mutex(4, 1, 0, Printed::NONE);
+    let mut net = mutex(4, 1, 0, Defects::NONE);
     for node in [0, 1, 2] {
         net.acquire(node);
         net.deliver_all();
@@ -408,7 +408,7 @@ fn a_withdrawn_request_leaves_nobody_waiting() {
 fn idle_is_small() {
     assert!(size_of::<TimerFree>() <= 96, "{} bytes", size_of::<TimerFree>());
     assert!(size_of::<TimerFreeMessage>() <= 24, "{} bytes", size_of::<TimerFreeMessage>());
-    let mut net = mutex(6, 3, 2, Printed::NONE);
+    let mut net = mutex(6, 3, 2, Defects::NONE);
     for node in 0..6 {
         net.acquire(node);
         net.deliver_all();
@@ -432,15 +432,15 @@ fn idle_is_small() {
 #[test]
 #[should_panic(expected = "f < k")]
 fn t5_as_many_crashes_as_units_are_not_tolerated() {
-    mutex(4, 2, 2, Printed::NONE);
+    mutex(4, 2, 2, Defects::NONE);
 }
 
 /// Law 4 and law 5: what cannot be done, and junk from a peer, is refused with a reason and changes nothing, whether the
 /// process is idle, waits or holds.
 #[test]
 fn refusals_change_nothing() {
-    let mut net = mutex(4, 2, 1, Printed::NONE);
-    let stranger = |node| Refusal::Stranger(NodeId(node));
+    let mut net = mutex(4, 2, 1, Defects::NONE);
+    let stranger = |node| Refusal::UnknownNode(NodeId(node));
     let unsupported = |what| Refusal::Unsupported { protocol: "timer-free", what };
     for phase in [Phase::Idle, Phase::Waiting, Phase::Holding] {
         let here = net.nodes[1].observe();
@@ -490,7 +490,7 @@ fn refuses_junk(net: &Mutex, mine: u64) {
         for message in
             [Request { clock: 1, crashed: ids(&[]) }, Query { clock: 1, crashed: ids(&[]) }, reply(mine, &[])]
         {
-            assert_eq!(refusal(from, message), Refusal::Stranger(NodeId(from)));
+            assert_eq!(refusal(from, message), Refusal::UnknownNode(NodeId(from)));
         }
     }
     let far = net.nodes[1].clock + FARTHEST_JUMP + 1;
@@ -499,7 +499,7 @@ fn refuses_junk(net: &Mutex, mine: u64) {
         for message in [Request { clock, crashed: ids(crashed) }, Query { clock, crashed: ids(crashed) }] {
             let refused = refusal(0, message.clone());
             assert!(
-                matches!(refused, Refusal::Junk(_) | Refusal::Stranger(NodeId(4))),
+                matches!(refused, Refusal::Malformed(_) | Refusal::UnknownNode(NodeId(4))),
                 "{message:?}: {refused}"
             );
         }
@@ -507,6 +507,9 @@ fn refuses_junk(net: &Mutex, mine: u64) {
     // Strangers, itself, more than f; and a round that never was.
     for message in [reply(mine, &[4]), reply(mine, &[0]), reply(mine, &[2, 3]), reply(far, &[])] {
         let refused = refusal(0, message.clone());
-        assert!(matches!(refused, Refusal::Junk(_) | Refusal::Stranger(NodeId(4))), "{message:?}: {refused}");
+        assert!(
+            matches!(refused, Refusal::Malformed(_) | Refusal::UnknownNode(NodeId(4))),
+            "{message:?}: {refused}"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Graphs by name, by dice and from a file.
+//! Graphs by name, by rng and from a file.
 //!
 //! A file has one edge a line, two process numbers; `root R` names the root (0 if left out); `#` starts a comment.
 

@@ -1,31 +1,31 @@
 //! The published defects of tree-token-2019, each a switch at the line that differs.
 
-use kgate_core::Printed;
+use kgate_core::Defects;
 
 use crate::defects::Defect;
 
 /// `using` is never set.
-pub const R1: Printed = Printed(1 << 33);
+pub const R1: Defects = Defects(1 << 33);
 /// The own entry stays in the queue.
-pub const R2: Printed = Printed(1 << 34);
+pub const R2: Defects = Defects(1 << 34);
 /// An empty queue is popped.
-pub const R3: Printed = Printed(1 << 35);
+pub const R3: Defects = Defects(1 << 35);
 /// Algorithm 2 ignores `using`.
-pub const R4: Printed = Printed(1 << 36);
+pub const R4: Defects = Defects(1 << 36);
 /// An own request that was queued inside is never served.
-pub const R5: Printed = Printed(1 << 37);
+pub const R5: Defects = Defects(1 << 37);
 /// Algorithm 4 does not set `asked`.
-pub const R6: Printed = Printed(1 << 38);
+pub const R6: Defects = Defects(1 << 38);
 /// The holder is not on stable storage.
-pub const R7: Printed = Printed(1 << 39);
+pub const R7: Defects = Defects(1 << 39);
 /// Nothing goes on at the end of recovery.
-pub const R8: Printed = Printed(1 << 40);
+pub const R8: Defects = Defects(1 << 40);
 /// The own request is forgotten in a crash.
-pub const R9: Printed = Printed(1 << 41);
+pub const R9: Defects = Defects(1 << 41);
 /// A stashed request is queued beside the rebuilt one.
-pub const R10: Printed = Printed(1 << 42);
+pub const R10: Defects = Defects(1 << 42);
 /// A RESTART is lost at a neighbour that is down.
-pub const R11: Printed = Printed(1 << 43);
+pub const R11: Defects = Defects(1 << 43);
 
 /// All of them, in order.
 pub const ALL: [Defect; 11] = [
@@ -99,7 +99,7 @@ pub const ALL: [Defect; 11] = [
         switch: R10,
         place: "tree-token-2019, section V-B",
         story: "a request that was stashed while recovering is queued although ADVISE has rebuilt it: the token \
-                travels for nobody (n = 2, one crash). Repair: messages tell which lives they belong to",
+                travels for nobody (n = 2, one crash). Repair: messages tell which is alive they belong to",
     },
     Defect {
         id: "R11",

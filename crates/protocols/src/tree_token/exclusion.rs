@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::defects::{R1, R2, R3, R4, R5, R6, R7, R10};
 use super::printed::NOBODY;
-use super::{Held, Lives, Revision, TreeToken, TreeTokenMessage};
+use super::{Held, Incarnations, Revision, TreeToken, TreeTokenMessage};
 use crate::collections::NodeList;
 
 /// A direction in which there are tokens: which link, and how many.
@@ -76,16 +76,16 @@ impl TreeToken {
     pub(super) fn on_request(
         &mut self,
         from: NodeId,
-        lives: Lives,
+        incarnations: Incarnations,
         asks: u64,
         out: &mut Outbox<Self>,
     ) -> Result<(), Refusal> {
-        self.check_lives(lives)?;
-        if let Some((asks_in, _)) = self.counts(from, lives) {
+        self.check_incarnations(incarnations)?;
+        if let Some((asks_in, _)) = self.counts(from, incarnations) {
             self.check_count(asks, asks_in)?;
-            self.check_waits(from, lives, asks)?;
+            self.check_waits(from, incarnations, asks)?;
         }
-        let new = self.session(from, lives).map(|link| link.hear_asks(asks));
+        let new = self.session(from, incarnations).map(|link| link.hear_asks(asks));
         let new = new.or_else(|| self.hear_again(from)).unwrap_or(0);
         self.queue.extend((0..new).map(|_| from));
         self.progress(out);
@@ -106,18 +106,18 @@ impl TreeToken {
         from: NodeId,
         slot: u32,
         revision: Revision,
-        lives: Lives,
+        incarnations: Incarnations,
         served: u64,
         lost: &NodeList,
         out: &mut Outbox<Self>,
     ) -> Result<(), Refusal> {
-        if slot >= self.permits() {
-            return Err(Refusal::Junk("a token that does not exist"));
+        if slot >= self.k() {
+            return Err(Refusal::Malformed("a token that does not exist"));
         }
         self.check_lost(from, lost)?;
         self.check_revision(revision, lost)?;
-        self.check_lives(lives)?;
-        if let Some((_, asks_out)) = self.counts(from, lives) {
+        self.check_incarnations(incarnations)?;
+        if let Some((_, asks_out)) = self.counts(from, incarnations) {
             self.check_count(served, asks_out)?;
         }
         if lost.contains(self.me) {
@@ -127,7 +127,7 @@ impl TreeToken {
         if self.link(from).is_none() {
             return Ok(());
         }
-        if let Some(link) = self.session(from, lives) {
+        if let Some(link) = self.session(from, incarnations) {
             link.hear_served(served);
         }
         let place = &mut self.places[slot as usize];
@@ -223,7 +223,7 @@ impl TreeToken {
         let token = TreeTokenMessage::Token {
             slot: u32::try_from(slot).expect("k has 32 bits"),
             revision: place.revision,
-            lives: self.lives(link),
+            incarnations: self.incarnations(link),
             served: link.served_out,
             lost: self.lost.clone(),
         };
@@ -252,7 +252,7 @@ impl TreeToken {
                 link.asks_out = before; // R6: Algorithm 4 does not set `asked`.
             }
             let link = &self.links[way.at];
-            out.send(link.node, TreeTokenMessage::Request { lives: self.lives(link), asks });
+            out.send(link.node, TreeTokenMessage::Request { incarnations: self.incarnations(link), asks });
         }
     }
 

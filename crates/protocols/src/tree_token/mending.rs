@@ -16,7 +16,7 @@
 //!
 //! The new token's epoch is the number of the lost. It is greater than that of the old one: whoever had that knew of as many
 //! losses as its epoch at least, and not of its own. So the fences of the new one are greater as well, and if somebody
-//! was held for lost and lives, it is refused by all processes and by the guarded resource.
+//! was held for lost and incarnations, it is refused by all processes and by the guarded resource.
 
 use alloc::vec::Vec;
 

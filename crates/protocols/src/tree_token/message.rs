@@ -4,15 +4,15 @@
 
 use alloc::boxed::Box;
 
-use kgate_core::{Cargo, kinds};
+use kgate_core::{Carried, kinds};
 use serde::{Deserialize, Serialize};
 
 use super::place::Revision;
 use crate::collections::NodeList;
 
-/// Which lives of two neighbours a message belongs to. What it counts is counted from the beginning of both.
+/// Which incarnations of two neighbours a message belongs to. What it counts is counted from the beginning of both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Lives {
+pub struct Incarnations {
     /// The sender's.
     pub mine: u32,
     /// The receiver's, as the sender knows it; 0 if it does not.
@@ -57,8 +57,8 @@ pub enum TreeTokenMessage {
     Initialize,
     /// The paper's RequestToken: send me tokens. Answered by so many TOKEN, sooner or later.
     Request {
-        /// Counted in these lives.
-        lives: Lives,
+        /// Counted in these incarnations.
+        incarnations: Incarnations,
         /// How many the sender has asked the receiver for, this one included.
         asks: u64,
     },
@@ -68,8 +68,8 @@ pub enum TreeTokenMessage {
         slot: u32,
         /// How far it has come; if the receiver knows it to have come as far, this is an old copy.
         revision: Revision,
-        /// Counted in these lives.
-        lives: Lives,
+        /// Counted in these incarnations.
+        incarnations: Incarnations,
         /// How many of the receiver's asks the sender has served, this one included.
         served: u64,
         /// Whom the sender knows to be lost for good, so that who has a token knows at least as many as its epoch.
@@ -77,15 +77,15 @@ pub enum TreeTokenMessage {
     },
     /// I am back, or new as your neighbour. Answered by ADVISE.
     Restart {
-        /// The sender's life.
-        life: u32,
+        /// The sender's incarnation.
+        incarnation: u32,
         /// What it has on stable storage.
         statement: Statement,
     },
     /// The answer to RESTART.
     Advise {
-        /// Counted in these lives.
-        lives: Lives,
+        /// Counted in these incarnations.
+        incarnations: Incarnations,
         /// How many tokens the sender asks of the receiver (the paper's `asked`).
         asks: u64,
         /// How many the receiver has asked for, as the sender knows (the paper's "X is in Y's `REQUEST_Q`").
@@ -101,12 +101,12 @@ kinds!(TreeTokenMessage {
     Token => "token",
     Restart => "restart",
     Advise => "advise",
-}, cargo TreeTokenMessage::carries);
+}, carried TreeTokenMessage::carries);
 
 impl TreeTokenMessage {
-    fn carries(&self) -> Option<Cargo> {
+    fn carries(&self) -> Option<Carried> {
         match self {
-            Self::Token { slot, revision, .. } => Some(Cargo::Token(revision.of(*slot))),
+            Self::Token { slot, revision, .. } => Some(Carried::Token(revision.of(*slot))),
             Self::Initialize | Self::Request { .. } | Self::Restart { .. } | Self::Advise { .. } => None,
         }
     }

@@ -42,7 +42,7 @@
 //! - R7: as printed, recovery is not safe: two neighbours that recover together, or a token on its way to or from one that
 //!   recovers, give two tokens, none, or holders in a cycle. Here the place of a token is on stable storage, and what
 //!   neighbours say only decides whether to send it again;
-//! - R8 to R11: a process that is back goes on at once, remembers its client's wish, knows old requests by the lives in
+//! - R8 to R11: a process that is back goes on at once, remembers its client's wish, knows old requests by the incarnations in
 //!   them, and takes a neighbour's RESTART for a sign that it is back;
 //! - no stash and no end of recovery: each edge recovers by itself, and messages may overtake each other;
 //! - a client may ask for its next entry while it is inside;
@@ -63,7 +63,7 @@ mod printed;
 mod recovery;
 mod renaming;
 
-pub use message::{Lives, Said, Side, Statement, TreeTokenMessage};
+pub use message::{Incarnations, Said, Side, Statement, TreeTokenMessage};
 pub use place::{Place, Revision};
 
 use alloc::boxed::Box;
@@ -72,7 +72,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use kgate_core::{
-    GrantId, Graph, Input, InputOf, Means, Never, NodeId, Observation, Outbox, Phase, Printed, Protocol,
+    Defects, GrantId, Graph, Input, InputOf, Mechanism, Never, NodeId, Observation, Outbox, Phase, Protocol,
     Refusal, Setup, Time,
 };
 use serde::{Deserialize, Serialize};
@@ -86,8 +86,8 @@ use printed::AsPrinted;
 /// What survives a crash.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Durable {
-    /// Which life this is, from 1.
-    life: u32,
+    /// Which incarnation this is, from 1.
+    incarnation: u32,
     /// The client waits.
     wish: bool,
     initialized: bool,
@@ -107,8 +107,8 @@ struct Held {
 pub struct TreeToken {
     me: NodeId,
     graph: Arc<Graph>,
-    printed: Printed,
-    life: u32,
+    printed: Defects,
+    incarnation: u32,
     /// INITIALIZE has come; until then nothing is asked for.
     initialized: bool,
     /// The client waits, and the queue has an entry of ours.
@@ -131,7 +131,7 @@ pub struct TreeToken {
 }
 
 impl TreeToken {
-    fn permits(&self) -> u32 {
+    fn k(&self) -> u32 {
         u32::try_from(self.places.len()).expect("k has 32 bits")
     }
 
@@ -147,27 +147,27 @@ impl TreeToken {
         self.link_at(node).map(|at| &mut self.links[at])
     }
 
-    fn lives(&self, link: &Link) -> Lives {
-        Lives { mine: self.life, yours: link.life }
+    fn incarnations(&self, link: &Link) -> Incarnations {
+        Incarnations { mine: self.incarnation, yours: link.incarnation }
     }
 
     /// The session that a message belongs to; none if it belongs to an earlier one. The message may be the first of its session.
-    fn session(&mut self, from: NodeId, lives: Lives) -> Option<&mut Link> {
-        let current = lives.yours == self.life;
+    fn session(&mut self, from: NodeId, incarnations: Incarnations) -> Option<&mut Link> {
+        let current = incarnations.yours == self.incarnation;
         let r11 = self.printed.has(R11);
-        let link = self.link_mut(from).filter(|link| current && lives.mine >= link.life)?;
-        if lives.mine > link.life {
+        let link = self.link_mut(from).filter(|link| current && incarnations.mine >= link.incarnation)?;
+        if incarnations.mine > link.incarnation {
             if r11 && !link.is_known() {
                 return None;
             }
-            link.adopt_untold(lives.mine);
+            link.adopt_untold(incarnations.mine);
         }
         Some(link)
     }
 
     fn durable(&self) -> Durable {
         Durable {
-            life: self.life,
+            incarnation: self.incarnation,
             wish: self.wish,
             initialized: self.initialized,
             places: self.places.clone(),
@@ -196,18 +196,19 @@ impl TreeToken {
         self.learn(&NodeList::from_iter([node]), out);
     }
 
-    fn first_life(setup: &Setup, graph: &Arc<Graph>) -> Self {
+    fn first_incarnation(setup: &Setup, graph: &Arc<Graph>) -> Self {
         let me = setup.me;
         let towards = graph.parent(me).unwrap_or(me);
-        let places = (0..setup.permits).map(|_| Place { towards, revision: Revision::default() }).collect();
+        let places = (0..setup.k).map(|_| Place { towards, revision: Revision::default() }).collect();
         let links = graph.neighbours(me).iter().map(|&node| Link::new(node, 1)).collect();
-        let durable = Durable { life: 1, wish: false, initialized: false, places, lost: NodeList::default() };
+        let durable =
+            Durable { incarnation: 1, wish: false, initialized: false, places, lost: NodeList::default() };
         Self::with(setup, graph, durable, links)
     }
 
-    fn later_life(setup: &Setup, graph: &Arc<Graph>, mut durable: Durable) -> Self {
-        durable.life = durable.life.checked_add(1).expect("2^32 lives");
-        assert_eq!(durable.places.len(), setup.permits as usize, "stored by the same system");
+    fn later_incarnation(setup: &Setup, graph: &Arc<Graph>, mut durable: Durable) -> Self {
+        durable.incarnation = durable.incarnation.checked_add(1).expect("2^32 incarnations");
+        assert_eq!(durable.places.len(), setup.k as usize, "stored by the same system");
         let neighbours = Mended::new(graph, &durable.lost).neighbours(setup.me);
         let links = neighbours.into_iter().map(|node| Link::new(node, 0)).collect();
         durable.wish &= !setup.printed.has(R9); // R9: as printed, the client has to ask again.
@@ -224,16 +225,16 @@ impl TreeToken {
     }
 
     fn with(setup: &Setup, graph: &Arc<Graph>, durable: Durable, links: Vec<Link>) -> Self {
-        let Durable { life, wish, initialized, places, lost } = durable;
+        let Durable { incarnation, wish, initialized, places, lost } = durable;
         Self {
             me: setup.me,
             graph: graph.clone(),
             printed: setup.printed,
-            life,
+            incarnation,
             initialized,
             wish,
             held: None,
-            grants: u64::from(life) << 32,
+            grants: u64::from(incarnation) << 32,
             places,
             queue: wish.then_some(setup.me).into_iter().collect(),
             links,
@@ -246,7 +247,7 @@ impl TreeToken {
 
 impl Protocol for TreeToken {
     const NAME: &'static str = "tree-token";
-    const MEANS: Means = Means::Tokens;
+    const MECHANISM: Mechanism = Mechanism::Tokens;
     type Message = TreeTokenMessage;
     type Timer = Never;
     type Durable = Durable;
@@ -254,16 +255,16 @@ impl Protocol for TreeToken {
     fn start(setup: &Setup, restored: Option<Durable>, out: &mut Outbox<Self>) -> Self {
         let graph = setup.graph.as_ref().expect("tree-token runs on a graph");
         assert!(graph.is_tree(), "tree-token runs on a tree");
-        assert!(setup.permits > 0, "k is at least 1");
+        assert!(setup.k > 0, "k is at least 1");
         let Some(durable) = restored else {
-            let mut process = Self::first_life(setup, graph);
+            let mut process = Self::first_incarnation(setup, graph);
             process.store(out);
             if process.me == graph.root() {
                 process.on_initialize(process.me, out);
             }
             return process;
         };
-        let mut process = Self::later_life(setup, graph, durable);
+        let mut process = Self::later_incarnation(setup, graph, durable);
         process.store(out);
         process.links.iter().for_each(|link| process.send_restart(link.node, out));
         process.decide(out);
@@ -276,30 +277,30 @@ impl Protocol for TreeToken {
         let unsupported = |what| Err(Refusal::Unsupported { protocol: Self::NAME, what });
         match input {
             Input::Deliver { from, .. } if from == self.me || from.0 >= self.graph.nodes() => {
-                Err(Refusal::Stranger(from))
+                Err(Refusal::UnknownNode(from))
             }
             Input::Deliver { from, .. } if self.lost.contains(from) => Ok(()), // It does not count any more.
             Input::Deliver { from, message: Initialize } => {
                 self.on_initialize(from, out);
                 Ok(())
             }
-            Input::Deliver { from, message: Request { lives, asks } } => {
-                self.on_request(from, lives, asks, out)
+            Input::Deliver { from, message: Request { incarnations, asks } } => {
+                self.on_request(from, incarnations, asks, out)
             }
-            Input::Deliver { from, message: Token { slot, revision, lives, served, lost } } => {
-                self.on_token(from, slot, revision, lives, served, &lost, out)
+            Input::Deliver { from, message: Token { slot, revision, incarnations, served, lost } } => {
+                self.on_token(from, slot, revision, incarnations, served, &lost, out)
             }
-            Input::Deliver { from, message: Restart { life, statement } } => {
-                self.on_restart(from, life, &statement, out)
+            Input::Deliver { from, message: Restart { incarnation, statement } } => {
+                self.on_restart(from, incarnation, &statement, out)
             }
-            Input::Deliver { from, message: Advise { lives, asks, heard, statement } } => {
-                self.on_advise(from, lives, asks, heard, &statement, out)
+            Input::Deliver { from, message: Advise { incarnations, asks, heard, statement } } => {
+                self.on_advise(from, incarnations, asks, heard, &statement, out)
             }
             Input::Acquire { weight } => self.on_acquire(weight, out),
             Input::Withdraw => self.on_withdraw(out),
             Input::Release { grant } => self.on_release(grant, out),
             Input::Crashed(node, _) if node == self.me || node.0 >= self.graph.nodes() => {
-                Err(Refusal::Stranger(node))
+                Err(Refusal::UnknownNode(node))
             }
             Input::Crashed(node, _) => {
                 self.on_crashed(node, out);

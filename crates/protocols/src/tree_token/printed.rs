@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use kgate_core::{GrantId, NodeId, Printed};
+use kgate_core::{Defects, GrantId, NodeId};
 
 use super::defects::{R4, R5, R7};
 use super::place::Place;
@@ -35,7 +35,7 @@ pub(super) struct Rebuild {
 }
 
 impl AsPrinted {
-    pub(super) fn wanted(printed: Printed) -> bool {
+    pub(super) fn wanted(printed: Defects) -> bool {
         [R4, R5, R7].into_iter().any(|defect| printed.has(defect))
     }
 

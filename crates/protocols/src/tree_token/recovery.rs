@@ -1,6 +1,6 @@
 //! Coming back from a crash: RESTART to every neighbour, ADVISE from each.
 //!
-//! On stable storage are where the tokens are, whether the client waits, who is lost for good, and a number for each life. The
+//! On stable storage are where the tokens are, whether the client waits, who is lost for good, and a number for each incarnation. The
 //! queue and the asks are rebuilt from the neighbours. Each edge recovers by itself: there is no waiting for all, so
 //! that a neighbour that is down as well hinders nobody but those who need it, and a token that the storage says is here may
 //! be used at once.
@@ -12,33 +12,35 @@
 use kgate_core::{NodeId, Outbox, Refusal};
 
 use super::defects::{R7, R8, R11};
-use super::{Lives, Said, Side, Statement, TreeToken, TreeTokenMessage};
+use super::{Incarnations, Said, Side, Statement, TreeToken, TreeTokenMessage};
 
 impl TreeToken {
     /// A neighbour is back, or is new as one.
     pub(super) fn on_restart(
         &mut self,
         from: NodeId,
-        life: u32,
+        incarnation: u32,
         statement: &Statement,
         out: &mut Outbox<Self>,
     ) -> Result<(), Refusal> {
-        self.check_lives(Lives { mine: life, yours: 0 })?;
+        self.check_incarnations(Incarnations { mine: incarnation, yours: 0 })?;
         self.check_statement(from, statement)?;
         if statement.lost.contains(self.me) {
             return Ok(());
         }
         self.learn(&statement.lost, out);
         let r11 = self.printed.has(R11);
-        let Some(link) = self.link_mut(from).filter(|link| life >= link.life) else { return Ok(()) };
+        let Some(link) = self.link_mut(from).filter(|link| incarnation >= link.incarnation) else {
+            return Ok(());
+        };
         // R11: as printed, only its ADVISE would tell us that it is back, and our RESTART was lost while it was down.
-        if life > link.life && (link.is_known() || !r11) {
-            link.adopt(life);
+        if incarnation > link.incarnation && (link.is_known() || !r11) {
+            link.adopt(incarnation);
         }
         self.hear(from, statement, out);
         let link = self.link(from).expect("found above");
         let advise = TreeTokenMessage::Advise {
-            lives: Lives { mine: self.life, yours: life },
+            incarnations: Incarnations { mine: self.incarnation, yours: incarnation },
             asks: link.asks_out,
             heard: link.asks_in,
             statement: self.statement(from),
@@ -52,29 +54,30 @@ impl TreeToken {
     pub(super) fn on_advise(
         &mut self,
         from: NodeId,
-        lives: Lives,
+        incarnations: Incarnations,
         asks: u64,
         heard: u64,
         statement: &Statement,
         out: &mut Outbox<Self>,
     ) -> Result<(), Refusal> {
-        self.check_lives(lives)?;
+        self.check_incarnations(incarnations)?;
         self.check_statement(from, statement)?;
-        if let Some((asks_in, asks_out)) = self.counts(from, lives) {
+        if let Some((asks_in, asks_out)) = self.counts(from, incarnations) {
             self.check_count(asks, asks_in)?;
             self.check_count(heard, asks_out)?;
-            self.check_waits(from, lives, asks)?;
+            self.check_waits(from, incarnations, asks)?;
         }
         if statement.lost.contains(self.me) {
             return Ok(());
         }
         self.learn(&statement.lost, out);
-        let current = self.life == lives.yours;
-        let Some(link) = self.link_mut(from).filter(|link| current && lives.mine >= link.life) else {
+        let current = self.incarnation == incarnations.yours;
+        let Some(link) = self.link_mut(from).filter(|link| current && incarnations.mine >= link.incarnation)
+        else {
             return Ok(());
         };
-        if lives.mine > link.life {
-            link.adopt_untold(lives.mine);
+        if incarnations.mine > link.incarnation {
+            link.adopt_untold(incarnations.mine);
         }
         link.asks_out = link.asks_out.max(heard);
         let new = link.hear_asks(asks);
@@ -93,7 +96,10 @@ impl TreeToken {
 
     /// Tells a neighbour what we know; it answers with ADVISE.
     pub(super) fn send_restart(&self, to: NodeId, out: &mut Outbox<Self>) {
-        out.send(to, TreeTokenMessage::Restart { life: self.life, statement: self.statement(to) });
+        out.send(
+            to,
+            TreeTokenMessage::Restart { incarnation: self.incarnation, statement: self.statement(to) },
+        );
     }
 
     /// What we tell `to`.

@@ -3,7 +3,7 @@
 //! They cost a look at every message and, with tokens, at a process after every input, with slots at all processes after every grant. So it is decided once a run whether they sit
 //! ([`Config::audited`](crate::Config)): always in small runs, in large ones if asked for. They never change a run or its hash.
 
-use kgate_core::{Cargo, Fence, Means, NodeId, Observation, Protocol, Stamp, Time, Token};
+use kgate_core::{Carried, Fence, Mechanism, NodeId, Observation, Protocol, Stamp, Time, Token};
 use kgate_spec::{EntryOrder, OneToken, Permissions, SlotFences, StrictOrder, Violation};
 
 use crate::config::Config;
@@ -12,24 +12,24 @@ use crate::config::Config;
 pub(super) enum Audit {
     /// None, or the run is too large.
     None,
-    /// For `Means::Permissions`; the order of entry is promised for k = 1 only.
+    /// For `Mechanism::Permissions`; the order of entry is promised for k = 1 only.
     Permissions { permissions: Permissions, order: Option<EntryOrder> },
-    /// For `Means::Tokens`.
+    /// For `Mechanism::Tokens`.
     Tokens(OneToken),
-    /// For `Means::Slots`; with several lanes, which have an order each, no stamp is shown.
+    /// For `Mechanism::Slots`; with several lanes, which have an order each, no stamp is shown.
     Slots,
 }
 
 impl Audit {
     pub(super) fn new<M: Protocol>(config: &Config) -> Self {
-        match M::MEANS {
-            Means::Permissions if config.audited() => Self::Permissions {
-                permissions: Permissions::new(config.nodes, config.permits),
-                order: (config.permits == 1).then(EntryOrder::default),
+        match M::MECHANISM {
+            Mechanism::Permissions if config.audited() => Self::Permissions {
+                permissions: Permissions::new(config.nodes, config.k),
+                order: (config.k == 1).then(EntryOrder::default),
             },
-            Means::Tokens if config.audited() => Self::Tokens(OneToken::default()),
-            Means::Slots if config.audited() => Self::Slots,
-            Means::Permissions | Means::Tokens | Means::Slots | Means::Other => Self::None,
+            Mechanism::Tokens if config.audited() => Self::Tokens(OneToken::default()),
+            Mechanism::Slots if config.audited() => Self::Slots,
+            Mechanism::Permissions | Mechanism::Tokens | Mechanism::Slots | Mechanism::Other => Self::None,
         }
     }
 
@@ -45,16 +45,16 @@ impl Audit {
         }
     }
 
-    pub(super) fn sent(&mut self, to: NodeId, cargo: Option<Cargo>, now: Time) -> Option<Violation> {
+    pub(super) fn sent(&mut self, to: NodeId, cargo: Option<Carried>, now: Time) -> Option<Violation> {
         match (self, cargo) {
-            (Self::Tokens(tokens), Some(Cargo::Token(token))) => tokens.sent(to, token, now),
-            (Self::Tokens(_), Some(Cargo::Permission { .. }) | None)
+            (Self::Tokens(tokens), Some(Carried::Token(token))) => tokens.sent(to, token, now),
+            (Self::Tokens(_), Some(Carried::Permission { .. }) | None)
             | (Self::Permissions { .. } | Self::Slots | Self::None, _) => None,
         }
     }
 
-    pub(super) fn delivered(&mut self, from: NodeId, to: NodeId, cargo: Option<Cargo>) {
-        if let (Self::Permissions { permissions, .. }, Some(Cargo::Permission { clock })) = (self, cargo) {
+    pub(super) fn delivered(&mut self, from: NodeId, to: NodeId, cargo: Option<Carried>) {
+        if let (Self::Permissions { permissions, .. }, Some(Carried::Permission { clock })) = (self, cargo) {
             permissions.delivered(from, to, clock);
         }
     }

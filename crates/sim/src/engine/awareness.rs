@@ -37,7 +37,7 @@ impl Awareness {
         self.losses.push(Loss { node, at: now, unaware: others, left, learnt: false, took: None });
     }
 
-    /// `who` learns that `of` is lost; false if it lives.
+    /// `who` learns that `of` is lost; false if it is alive.
     pub(super) fn learn(&mut self, who: NodeId, of: NodeId, now: Time) -> bool {
         let Some(&place) = self.place.get(&of) else { return false };
         self.losses[place].learnt = true;

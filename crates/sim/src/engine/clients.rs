@@ -8,10 +8,10 @@ use super::{Label, Simulation};
 use crate::queue::EventQueue;
 
 impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D, Q> {
-    /// A client means to ask now. Where a new life begins with nothing, one of an earlier life is gone.
-    pub(super) fn acquire(&mut self, node: NodeId, life: u32) {
+    /// A client means to ask now. Where a new incarnation begins with nothing, one of an earlier incarnation is gone.
+    pub(super) fn acquire(&mut self, node: NodeId, incarnation: u32) {
         self.due.remove(node.index());
-        if self.config.claims.slots && !self.comes_to_ask(node, life) {
+        if self.config.claims.slots && !self.comes_to_ask(node, incarnation) {
             return;
         }
         if let Some(asks) = self.absent.get_mut(&node) {
@@ -65,19 +65,19 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         let more = load.entries.is_none_or(|most| asked < most.saturating_mul(load.clients));
         if self.asking && more {
             let pause =
-                if load.ask_inside { Span(load.hold.0 / 2) } else { load.think.draw(&mut self.think_dice) };
+                if load.ask_inside { Span(load.hold.0 / 2) } else { load.think.draw(&mut self.think_rng) };
             self.ask_at(self.now + pause, node);
         }
     }
 
     pub(super) fn ask_at(&mut self, at: Time, node: NodeId) {
-        let mut life = 0;
+        let mut incarnation = 0;
         if self.config.claims.slots {
-            life = self.life_of(node);
+            incarnation = self.incarnation_of(node);
             self.wishes.due(node);
         }
         self.due.insert(node.index());
-        self.queue.push(at, Event::Acquire { node, life });
+        self.queue.push(at, Event::Acquire { node, incarnation });
     }
 
     /// A mutex tells a fact to its client.

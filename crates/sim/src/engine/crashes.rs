@@ -4,7 +4,7 @@ use kgate_core::{Incarnation, Input, Message, NodeId, Phase, Protocol, Span, Tim
 use kgate_spec::trace;
 
 use super::event::{Event, EventOf};
-use super::lives::Happened;
+use super::incarnations::Happened;
 use super::{Label, Simulation};
 use crate::config::Detector;
 use crate::faults::Down;
@@ -15,7 +15,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
     pub(super) fn crash(&mut self, node: NodeId) {
         self.count(node, Label::bare(7));
         self.write(node, &trace::Event::Crash);
-        self.end_life(node);
+        self.end_incarnation(node);
         self.crashed += 1;
         let mut others = self.alive.clone();
         others.extend(self.absent.keys().map(|absent| absent.index()));
@@ -33,14 +33,14 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
 
     /// The oracle will tell `node` of a loss; a log tells everybody in the same order.
     fn send_news(&mut self, node: NodeId, crashed: NodeId, within: Span) {
-        let mut at = self.now + Span(self.news_dice.within(1.min(within.0), within.0));
+        let mut at = self.now + Span(self.news_rng.within(1.min(within.0), within.0));
         if self.config.claims.detector == Some(Detector::Log) {
             let last = self.last_news.entry(node).or_insert(Time::ZERO);
             at = at.max(*last);
             *last = at;
         }
-        let life = self.life_of(node);
-        self.queue.push(at, Event::News { node, crashed, life });
+        let incarnation = self.incarnation_of(node);
+        self.queue.push(at, Event::News { node, crashed, incarnation });
     }
 
     /// A process crashes and will be back. Its client, if it waits, waits on; if it is inside, it is gone.
@@ -75,11 +75,11 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         }
         self.recoveries += 1;
         self.count(node, Label::bare(10));
-        self.write(node, &trace::Event::Restart { life: None });
+        self.write(node, &trace::Event::Restart { incarnation: None });
         let asks = self.absent.remove(&node).expect("it was down");
         self.alive.insert(node.index());
-        // What was under way to this process or waited in its queues belongs to its life before.
-        *self.lives.entry(node).or_default() += 1;
+        // What was under way to this process or waited in its queues belongs to its incarnation before.
+        *self.incarnations.entry(node).or_default() += 1;
         self.last_news.remove(&node);
         self.network.empty_queues(node, self.now);
         let stored = self.stored.get(&node).cloned();
@@ -103,8 +103,8 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
     }
 
     /// How often `node` has come back.
-    pub(super) fn life_of(&self, node: NodeId) -> u32 {
-        self.lives.get(&node).copied().unwrap_or(0)
+    pub(super) fn incarnation_of(&self, node: NodeId) -> u32 {
+        self.incarnations.get(&node).copied().unwrap_or(0)
     }
 
     /// A message to a process that does not live is lost, or kept if it is to come back.
@@ -136,9 +136,9 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
     /// `node` holds `crashed` for crashed; the judges check that it is.
     pub(super) fn learn(&mut self, node: NodeId, crashed: NodeId) {
         self.judges.audit.told(node, crashed);
-        let lives = !self.awareness.learn(node, crashed, self.now);
-        self.stats.false_suspicions += u64::from(lives);
-        self.judges.suspected(node, crashed, lives, self.now);
+        let incarnations = !self.awareness.learn(node, crashed, self.now);
+        self.stats.false_suspicions += u64::from(incarnations);
+        self.judges.suspected(node, crashed, incarnations, self.now);
         self.write(node, &trace::Event::Suspected { whom: crashed });
     }
 }

@@ -14,7 +14,7 @@ use crate::rng::Rng;
 
 /// What befalls messages.
 pub(super) struct Trouble {
-    dice: Rng,
+    rng: Rng,
     loss: Chance,
     duplicates: Chance,
     cuts: Vec<Cut>,
@@ -52,11 +52,11 @@ impl Trouble {
             Cut { inside, way: partition.way, from, until }
         });
         disturbance.troubles_network().then(|| Self {
-            dice: Rng::fork(config.seed, "trouble"),
+            rng: Rng::fork(config.seed, "trouble"),
             loss: disturbance.loss,
             duplicates: disturbance.duplicates,
             cuts: cuts.collect(),
-            loses: config.claims.bears_loss,
+            loses: config.claims.tolerates_loss,
             end,
         })
     }
@@ -66,10 +66,10 @@ impl Trouble {
         if departure > self.end {
             return 1;
         }
-        if self.loss.happens(&mut self.dice) {
+        if self.loss.happens(&mut self.rng) {
             return 0;
         }
-        if self.duplicates.happens(&mut self.dice) { 2 } else { 1 }
+        if self.duplicates.happens(&mut self.rng) { 2 } else { 1 }
     }
 
     /// When a message that would arrive at `at` does arrive; never, if a cut swallows it. It never overtakes by this.

@@ -75,7 +75,7 @@ fn config(entries: u32) -> Config {
     config.load.hold = Span::UNIT.times(2);
     config.load.think = Think::Constant(Span::UNIT);
     config.load.entries = Some(entries);
-    config.claims = Claims { bears_delay: true, bears_duplicates: true, ..Claims::default() };
+    config.claims = Claims { tolerates_delay: true, tolerates_duplicates: true, ..Claims::default() };
     config.duration = Span::UNIT.times(20);
     config
 }
@@ -181,11 +181,11 @@ fn all_heals_in_the_end() {
     }
 }
 
-/// For a protocol that bears loss, a cut swallows messages; this one only says that it does, and is caught.
+/// For a protocol that tolerates loss, a cut swallows messages; this one only says that it does, and is caught.
 #[test]
 fn a_cut_loses_where_loss_is_borne() {
     let mut config = config(1);
-    config.claims.bears_loss = true;
+    config.claims.tolerates_loss = true;
     config.disturbance.partitions = vec!["0@0..5".parse().expect("a partition")];
     let lost = report(&config);
     let starved = |report: &Report| report.violations.iter().any(|v| v.property == EveryoneServed::NAME);
@@ -216,12 +216,12 @@ fn claims_are_checked() {
         run::<Echo, Accuser<false>, Bucket>("echo", &config, None).expect_err("refused").to_string()
     };
     let says: [(Change, &str); 9] = [
-        (|config| config.claims.bears_delay = false, "leave out --pause and --partition"),
+        (|config| config.claims.tolerates_delay = false, "leave out --pause and --partition"),
         (|config| config.claims.detector = Some(Detector::Sparse), "--detector oracle=T"),
         (|config| config.disturbance.loss = Chance(1), "lose nothing"),
         (
             |config| {
-                config.claims.bears_duplicates = false;
+                config.claims.tolerates_duplicates = false;
                 config.disturbance.duplicates = Chance(1);
             },
             "each message once",

@@ -3,7 +3,7 @@
 //! Nobody asks any more, holders release, no further process crashes. The run goes on until nobody waits. If nothing but
 //! detectors is under way and every live process knows of every crash, whoever still waits does so for ever.
 
-use kgate_core::{Means, Protocol, Span, Time};
+use kgate_core::{Mechanism, Protocol, Span, Time};
 use kgate_spec::NotLeftLying;
 
 use super::Simulation;
@@ -12,13 +12,13 @@ use crate::queue::EventQueue;
 
 impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D, Q> {
     /// Runs on until nobody waits or nothing can change any more; how many wait then. They are a violation unless more
-    /// processes crashed than the protocol claims to bear.
+    /// processes crashed than the protocol claims to tolerate.
     pub(super) fn drain(&mut self) -> usize {
         let mut grants = self.stats.grants;
         let mut give_up = self.now + self.patience();
         let mut stalled = false;
         // Where it is judged what is left behind, everything takes its way to the end.
-        let to_the_end = M::MEANS == Means::Slots;
+        let to_the_end = M::MECHANISM == Mechanism::Slots;
         while (self.judges.waiting() > 0 || self.recovery.pending() || to_the_end) && !self.settled() {
             let Some((at, event)) = self.queue.pop(give_up) else {
                 stalled = true;
@@ -34,7 +34,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
                 give_up = self.now + self.patience();
             }
         }
-        if self.judges.waiting() > 0 && self.crashed <= self.config.claims.bears {
+        if self.judges.waiting() > 0 && self.crashed <= self.config.claims.tolerates {
             if stalled {
                 self.judges.stalled(self.now);
             } else {
@@ -54,7 +54,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
     /// Nobody asks any more: if nothing is left to happen, nothing may be left behind. What was lost is another matter.
     pub(super) fn look_at_what_is_left(&mut self) {
         let content = self.judges.waiting() == 0 && self.held.is_empty();
-        let borne = self.crashed <= self.config.claims.bears && self.disturbed.lost == 0;
+        let borne = self.crashed <= self.config.claims.tolerates && self.disturbed.lost == 0;
         if content && borne && self.judges.audit.sits() {
             let shown = self.all_shown();
             self.judges.left_behind(&shown, self.now);
@@ -63,7 +63,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
 
     /// Nothing is under way, though somebody may be inside: whoever waits first must want more than is free. Where everybody knows the same k, in one lane.
     pub(super) fn look_at_what_is_free(&mut self) {
-        let borne = self.crashed <= self.config.claims.bears && self.disturbed.lost == 0;
+        let borne = self.crashed <= self.config.claims.tolerates && self.disturbed.lost == 0;
         let shown = self.all_shown();
         let mut known = shown.iter().filter_map(|(node, _)| self.judges.known(*node));
         let Some(k) = known.next().filter(|&k| known.all(|other| other == k)) else { return };
@@ -106,7 +106,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
     pub(super) fn look_for_deadlock(&mut self) {
         let all_take_part = self.absent.is_empty() && self.stopped.is_empty();
         let stands_still = self.judges.waiting() > 0 && self.held.is_empty() && all_take_part;
-        if stands_still && self.crashed <= self.config.claims.bears && self.nothing_to_find() {
+        if stands_still && self.crashed <= self.config.claims.tolerates && self.nothing_to_find() {
             // Disarmed timers are still in the queue, so a deadlock may be noticed later; but never wrongly.
             let asking =
                 if self.config.claims.slots { self.wishes.due_events() } else { self.due.count_ones(..) };
@@ -130,8 +130,8 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         let detection =
             refresh.max(self.config.detection.interval) + self.config.detection.timeout.times(timeouts);
         let cost = &self.config.cost;
-        // Beyond what the protocol bears nobody is promised anything, so nobody waits for every queue to empty.
-        let turns = if self.crashed > self.config.claims.bears { 4 } else { nodes.min(1 << 12) * 4 };
+        // Beyond what the protocol tolerates nobody is promised anything, so nobody waits for every queue to empty.
+        let turns = if self.crashed > self.config.claims.tolerates { 4 } else { nodes.min(1 << 12) * 4 };
         let queues = (cost.send + cost.receive).times(nodes * turns);
         let delays = cost.latency.typical().times(64);
         let oracle = self.config.detection.oracle.unwrap_or(Span::ZERO);

@@ -27,15 +27,15 @@ pub(super) enum Event<M, T, DM, DT> {
     /// A timer of the detector runs out, likewise.
     ProbeTimer { node: NodeId, ticket: u64, timer: DT },
     /// A client wants in.
-    Acquire { node: NodeId, life: u32 },
+    Acquire { node: NodeId, incarnation: u32 },
     /// A client comes out.
     Release { node: NodeId, grant: GrantId },
-    /// The oracle tells a process of a crash, in this life of it.
-    News { node: NodeId, crashed: NodeId, life: u32 },
-    /// A process hears of a crash or a return, in this life of it; `place` is where that is recorded.
-    Hear { node: NodeId, life: u32, place: u32 },
-    /// A process learns of another k, in this life of it; `place` is that among the resizes.
-    Resized { node: NodeId, life: u32, place: u32 },
+    /// The oracle tells a process of a crash, in this incarnation of it.
+    News { node: NodeId, crashed: NodeId, incarnation: u32 },
+    /// A process hears of a crash or a return, in this incarnation of it; `place` is where that is recorded.
+    Hear { node: NodeId, incarnation: u32, place: u32 },
+    /// A process learns of another k, in this incarnation of it; `place` is that among the resizes.
+    Resized { node: NodeId, incarnation: u32, place: u32 },
     /// A client gives up, if the request of that number still waits.
     GiveUp { node: NodeId, number: u64 },
     /// A message leaves the receive queue of a process that may have crashed since it entered.

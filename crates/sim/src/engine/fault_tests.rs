@@ -1,4 +1,4 @@
-//! Crashes with recovery and transient faults, with tiny protocols that bear them or, as planted bugs, do not.
+//! Crashes with recovery and transient faults, with tiny protocols that tolerate them or, as planted bugs, do not.
 
 use std::sync::Arc;
 

@@ -55,17 +55,17 @@ impl Numbered<'_> {
 impl Judges {
     pub(super) fn new<M: Protocol>(config: &Config) -> Self {
         Self {
-            inside: AtMostK::new(config.permits),
+            inside: AtMostK::new(config.k),
             served: EveryoneServed::default(),
             fences: SlotFences::default(),
             deadlock: NoDeadlock::default(),
-            some: SometimesK::new(config.permits),
+            some: SometimesK::new(config.k),
             convergence: Convergence::default(),
             audit: Audit::new::<M>(config),
             excused: false,
             before: 0,
             requesters: vec![Requester::default(); config.load.requesters as usize],
-            known: if config.claims.slots { vec![config.permits; config.nodes as usize] } else { Vec::new() },
+            known: if config.claims.slots { vec![config.k; config.nodes as usize] } else { Vec::new() },
             k_changes: false,
             violations: Vec::new(),
         }
@@ -280,8 +280,8 @@ impl Judges {
     }
 
     /// A detector suspects somebody.
-    pub(super) fn suspected(&mut self, by: NodeId, whom: NodeId, lives: bool, now: Time) {
-        self.note(Accuracy::suspected(by, whom, lives, now));
+    pub(super) fn suspected(&mut self, by: NodeId, whom: NodeId, incarnations: bool, now: Time) {
+        self.note(Accuracy::suspected(by, whom, incarnations, now));
     }
 
     /// The measured time is over: were all crashes known in time?

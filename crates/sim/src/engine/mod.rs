@@ -5,7 +5,7 @@
 //! - `judges.rs`: who is inside and who waits, told to the judges of `kgate-spec`;
 //! - `audit.rs`: the judges that look at messages and at what processes show;
 //! - `clients.rs`: who asks, goes in and comes out; `slots.rs`: with what weight, and who gives up;
-//! - `crashes.rs`: who crashes, who comes back, and who learns of it; `awareness.rs`: how long that takes; `lives.rs`: who comes back with
+//! - `crashes.rs`: who crashes, who comes back, and who learns of it; `awareness.rs`: how long that takes; `incarnations.rs`: who comes back with
 //!   nothing, and what it is told;
 //! - `transient.rs`: memory and channels that become anything, and when the run has recovered from that;
 //! - `disturbed.rs`: processes that are stopped, messages that are late, lost or doubled;
@@ -21,8 +21,8 @@ mod crashes;
 mod disturbed;
 mod drain;
 mod event;
+mod incarnations;
 mod judges;
-mod lives;
 mod network;
 mod script;
 mod slots;
@@ -34,8 +34,8 @@ use std::time::Instant;
 
 use fixedbitset::FixedBitSet;
 use kgate_core::{
-    Cargo, Effect, GrantId, Input, InputOf, Means, Message, NodeId, Notice, Outbox, Protocol, Span, Stamp,
-    Time, To,
+    Carried, Effect, GrantId, Input, InputOf, Mechanism, Message, NodeId, Notice, Outbox, Protocol, Span,
+    Stamp, Time, To,
 };
 use kgate_spec::{Violation, trace};
 
@@ -51,8 +51,8 @@ use crate::stats::{Counts, Stats};
 use awareness::Awareness;
 pub(crate) use disturbed::Disturbed;
 use event::{Event, EventOf};
+use incarnations::Incarnations;
 use judges::Judges;
-use lives::Lives;
 use network::Network;
 use slots::Wishes;
 use transient::Recovery;
@@ -98,7 +98,7 @@ pub fn run<M: Protocol, D: Protocol, Q: Engine>(
     memory::check::<M, D>(config)?;
     let plan = Plan::draw(config)?;
     let header = serde_json::json!({
-        "protocol": name, "n": config.nodes, "k": config.permits, "seed": config.seed,
+        "protocol": name, "n": config.nodes, "k": config.k, "seed": config.seed,
         "duration": config.duration.units(),
     });
     // Opened last, so that a run that cannot start does not empty a file.
@@ -119,7 +119,7 @@ pub fn run<M: Protocol, D: Protocol, Q: Engine>(
         recoveries: simulation.recoveries,
         stabilized_at: simulation.recovery.settled_at(),
         n: config.nodes,
-        k: config.permits,
+        k: config.k,
         seed: config.seed,
         warmup: config.warmup,
         duration: config.duration,
@@ -200,7 +200,7 @@ struct Simulation<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> {
     /// Who is down for a time; true if its client means to ask when it is back.
     absent: BTreeMap<NodeId, bool>,
     /// How often each process has come back.
-    lives: BTreeMap<NodeId, u32>,
+    incarnations: BTreeMap<NodeId, u32>,
     /// When the last news of a loss reaches each process, where they come in one order.
     last_news: BTreeMap<NodeId, Time>,
     /// Whose client will ask at a time that is set.
@@ -208,7 +208,7 @@ struct Simulation<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> {
     /// The grants that are inside, with their units. Only where slots are numbered may a process have several.
     held: BTreeMap<(NodeId, GrantId), u32>,
     wishes: Wishes,
-    returns: Lives,
+    returns: Incarnations,
     recovery: Recovery,
     /// What waits for each process that is stopped, in order.
     stopped: BTreeMap<NodeId, Vec<EventOf<M, D>>>,
@@ -224,9 +224,9 @@ struct Simulation<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> {
     written: usize,
     /// False once the measured time is over.
     asking: bool,
-    timer_dice: Rng,
-    think_dice: Rng,
-    news_dice: Rng,
+    timer_rng: Rng,
+    think_rng: Rng,
+    news_rng: Rng,
     tickets: u64,
     mutex_timers: Tickets<M::Timer>,
     detector_timers: Tickets<D::Timer>,
@@ -256,12 +256,12 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
             stored: BTreeMap::new(),
             kept: BTreeMap::new(),
             absent: BTreeMap::new(),
-            lives: BTreeMap::new(),
+            incarnations: BTreeMap::new(),
             last_news: BTreeMap::new(),
             due: FixedBitSet::with_capacity(config.load.requesters as usize),
             held: BTreeMap::new(),
             wishes: Wishes::new(config),
-            returns: Lives::new(config),
+            returns: Incarnations::new(config),
             recovery: Recovery::new(config),
             stopped: BTreeMap::new(),
             disturbed: Disturbed::default(),
@@ -288,9 +288,9 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
             trace,
             written: 0,
             asking: true,
-            timer_dice: Rng::fork(config.seed, "timers"),
-            think_dice: Rng::fork(config.seed, "think"),
-            news_dice: Rng::fork(config.seed, "news"),
+            timer_rng: Rng::fork(config.seed, "timers"),
+            think_rng: Rng::fork(config.seed, "think"),
+            news_rng: Rng::fork(config.seed, "news"),
             tickets: 0,
             mutex_timers: BTreeMap::new(),
             detector_timers: BTreeMap::new(),
@@ -311,7 +311,7 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
         if self.config.load.entries != Some(0) {
             for node in (0..self.config.load.requesters).map(NodeId).filter(|&node| self.config.asks(node)) {
                 for _ in 0..self.config.load.clients {
-                    let pause = self.config.load.first_pause(&mut self.think_dice);
+                    let pause = self.config.load.first_pause(&mut self.think_rng);
                     self.ask_at(first + pause, node);
                 }
             }
@@ -406,15 +406,15 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
             }
             Event::Arrive(arrived) => {
                 let (from, to, message) = *arrived;
-                let lives = self.config.claims.recovers || self.config.claims.returns;
-                if lives && !self.alive.contains(to.index()) {
+                let incarnations = self.config.claims.recovers || self.config.claims.returns;
+                if incarnations && !self.alive.contains(to.index()) {
                     self.keep(from, to, message);
                     return;
                 }
                 let received = self.network.receive(to, at);
-                if lives {
-                    let life = self.life_of(to);
-                    self.queue.push(received, Event::Received(Box::new((from, to, message, life))));
+                if incarnations {
+                    let incarnation = self.incarnation_of(to);
+                    self.queue.push(received, Event::Received(Box::new((from, to, message, incarnation))));
                 } else {
                     self.queue.push(received, Event::Deliver { from, to, message });
                 }
@@ -444,19 +444,19 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
                     self.detector_input(node, Label::bare(4), Input::Expire(key.1));
                 }
             }
-            Event::Acquire { node, life } => self.acquire(node, life),
+            Event::Acquire { node, incarnation } => self.acquire(node, incarnation),
             Event::Release { node, grant } => self.release(node, grant),
-            Event::News { node, crashed, life } => {
-                if self.life_of(node) == life {
+            Event::News { node, crashed, incarnation } => {
+                if self.incarnation_of(node) == incarnation {
                     self.tell(node, crashed);
                 }
             }
-            Event::Hear { node, life, place } => self.hear(node, life, place),
-            Event::Resized { node, life, place } => self.hear_of_resize(node, life, place),
+            Event::Hear { node, incarnation, place } => self.hear(node, incarnation, place),
+            Event::Resized { node, incarnation, place } => self.hear_of_resize(node, incarnation, place),
             Event::GiveUp { node, number } => self.give_up(node, number),
             Event::Received(received) => {
-                let (from, to, message, life) = *received;
-                if self.life_of(to) == life {
+                let (from, to, message, incarnation) = *received;
+                if self.incarnation_of(to) == incarnation {
                     let content = RunHash::of(&message);
                     self.deliver(from, to, message, content);
                 }
@@ -475,8 +475,8 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
             let (kind, text) = (M::Message::kind_name(message.kind()), format!("{message:?}"));
             self.write(to, &trace::Event::Deliver { kind, from, message: &text });
         }
-        if M::MEANS == Means::Permissions && self.judges.audit.sits() {
-            self.judges.audit.delivered(from, to, message.cargo());
+        if M::MECHANISM == Mechanism::Permissions && self.judges.audit.sits() {
+            self.judges.audit.delivered(from, to, message.carried());
         }
         self.live_mutex_input(to, Label::of(1, from, content), Input::Deliver { from, message });
     }
@@ -511,14 +511,14 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
         if !self.mutex_out.is_empty() {
             self.carry_out_mutex(node);
         }
-        if M::MEANS == Means::Tokens && self.judges.audit.looks() {
+        if M::MECHANISM == Mechanism::Tokens && self.judges.audit.looks() {
             self.look_at_tokens(node);
         }
     }
 
     /// A token leaves, for the judge of tokens. They are sent to one process at a time.
     #[inline(never)]
-    fn look_at_send(&mut self, to: &To, cargo: Option<Cargo>) {
+    fn look_at_send(&mut self, to: &To, cargo: Option<Carried>) {
         if let To::One(to) = to {
             let violation = self.judges.audit.sent(*to, cargo, self.now);
             self.judges.note(violation);
@@ -535,7 +535,8 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
 
     /// The stamp that a process shows, where a judge or a trace wants it.
     fn stamp_of(&self, node: NodeId) -> Option<Stamp> {
-        let wanted = M::MEANS == Means::Permissions && (self.judges.audit.sits() || self.trace.is_some());
+        let wanted =
+            M::MECHANISM == Mechanism::Permissions && (self.judges.audit.sits() || self.trace.is_some());
         wanted.then(|| self.mutexes[node.index()].observe().stamp).flatten()
     }
 
@@ -563,8 +564,8 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
         while let Some(effect) = self.mutex_out.pop() {
             match effect {
                 Effect::Send { to, message } => {
-                    if M::MEANS == Means::Tokens && self.judges.audit.looks() {
-                        self.look_at_send(&to, message.cargo());
+                    if M::MECHANISM == Mechanism::Tokens && self.judges.audit.looks() {
+                        self.look_at_send(&to, message.carried());
                     }
                     self.send(node, to, message);
                 }
@@ -616,7 +617,7 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
     }
 
     fn arm(&mut self, least: Span, most: Span) -> (Time, u64) {
-        let after = if least == most { least } else { Span(self.timer_dice.within(least.0, most.0)) };
+        let after = if least == most { least } else { Span(self.timer_rng.within(least.0, most.0)) };
         self.tickets += 1;
         (self.now + after, self.tickets)
     }

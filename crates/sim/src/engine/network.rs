@@ -29,8 +29,8 @@ pub(super) struct Network {
     force_order: bool,
     /// Latencies that are fixed for a pair come from it.
     seed: u64,
-    dice: Rng,
-    probe_dice: Rng,
+    rng: Rng,
+    probe_rng: Rng,
     /// When each process's send queue is free; empty if sending takes no time.
     send_free: Vec<Time>,
     /// When each process's receive queue is free; empty unless receives wait for each other.
@@ -57,8 +57,8 @@ impl Network {
             at_once: cost.send == Span::ZERO && parallel && !force_order && !config.disturbance.any(),
             force_order,
             seed: config.seed,
-            dice: Rng::fork(config.seed, "latency"),
-            probe_dice: Rng::fork(config.seed, "probes"),
+            rng: Rng::fork(config.seed, "latency"),
+            probe_rng: Rng::fork(config.seed, "probes"),
             send_free: rows(cost.send_cost == SendCost::Queue && cost.send > Span::ZERO),
             receive_free: rows(cost.receive_cost == ReceiveCost::Queue),
             receive: cost.receive,
@@ -123,7 +123,7 @@ impl Network {
 
     #[inline]
     fn unhindered(&mut self, cost: &Cost, from: NodeId, to: NodeId, departure: Time) -> Time {
-        let mut at = departure + cost.latency.draw(&mut self.dice, self.seed, from, to);
+        let mut at = departure + cost.latency.draw(&mut self.rng, self.seed, from, to);
         if cost.receive_cost == ReceiveCost::Parallel {
             at += cost.receive;
         }
@@ -203,7 +203,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
 
     #[inline]
     fn arrival_now(&mut self, from: NodeId, to: NodeId) -> Time {
-        let latency = self.config.cost.latency.draw(&mut self.network.dice, self.config.seed, from, to);
+        let latency = self.config.cost.latency.draw(&mut self.network.rng, self.config.seed, from, to);
         self.now + latency + self.config.cost.receive
     }
 
@@ -237,7 +237,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         }
     }
 
-    /// One copy: sent if its sender lives to see it leave.
+    /// One copy: sent if its sender is alive to see it leave.
     #[inline]
     fn send_copy(
         &mut self,
@@ -328,7 +328,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
     }
 
     fn probe_arrival(&mut self, from: NodeId, to: NodeId, departure: Time) -> Time {
-        let latency = self.config.cost.latency.draw(&mut self.network.probe_dice, self.config.seed, from, to);
+        let latency = self.config.cost.latency.draw(&mut self.network.probe_rng, self.config.seed, from, to);
         departure + latency + self.config.cost.receive
     }
 

@@ -10,7 +10,7 @@
 
 mod possible;
 
-use kgate_core::{Incarnation, Input, InputOf, Means, Message, Never, NodeId, Observation, Outbox};
+use kgate_core::{Incarnation, Input, InputOf, Mechanism, Message, Never, NodeId, Observation, Outbox};
 use kgate_core::{Protocol, Refusal, Setup, Span, Time};
 use kgate_spec::{Fate, Step, Violation, trace};
 
@@ -47,7 +47,7 @@ pub struct Script<'a> {
 pub struct Played {
     /// What was not correct, in the order in which it was seen.
     pub violations: Vec<Violation>,
-    /// Who waits at the end and lives.
+    /// Who waits at the end and incarnations.
     pub waiting: Vec<NodeId>,
     /// Who is inside at the end.
     pub inside: Vec<NodeId>,
@@ -111,7 +111,7 @@ pub fn play<M: Protocol>(
     let config = script.config();
     config.check()?;
     let plan = Plan::draw(&config)?;
-    let header = serde_json::json!({ "protocol": name, "n": config.nodes, "k": config.permits });
+    let header = serde_json::json!({ "protocol": name, "n": config.nodes, "k": config.k });
     let trace = trace.map(|open| open()).transpose().map_err(RunError::OpenTrace)?;
     let trace = trace.map(|to| trace::Writer::new(to, &header));
     let mut run = Simulation::<M, Silent, Waiting<M>>::new(&config, plan, trace);
@@ -128,7 +128,7 @@ pub fn play<M: Protocol>(
             }
         }
     }
-    if M::MEANS == Means::Slots && run.is_still() {
+    if M::MECHANISM == Mechanism::Slots && run.is_still() {
         run.look_at_what_is_free();
         run.write_violations();
     }
@@ -196,7 +196,7 @@ impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
             Step::Restart(node) => self.take_restart(*node),
             Step::Tell { node, of } => self.take_tell(name, *node, *of),
             Step::Welcome { node, of } => self.take_welcome(*node, *of),
-            Step::Resize { node, permits } => self.take_resize(*node, *permits),
+            Step::Resize { node, k } => self.take_resize(*node, *k),
         }
     }
 
@@ -342,8 +342,8 @@ impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
             self.step(self.now, event);
             return Ok(());
         }
-        let lives = self.alive.contains(of.index()) || self.absent.contains_key(&of);
-        match (lives, detector) {
+        let incarnations = self.alive.contains(of.index()) || self.absent.contains_key(&of);
+        match (incarnations, detector) {
             (false, _) => Err(format!("{node} knows it already")),
             (true, Detector::Log) => Err(format!("{of} is not lost for good")),
             // What a detector must never do; a judge will say so.
@@ -361,8 +361,8 @@ impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
             return self.take_news(node, &Step::Welcome { node, of });
         }
         self.check_up(of)?;
-        let life = Incarnation(self.life_of(of));
-        self.mutex_input(node, Label::of(15, of, 0), Input::Joined(of, life));
+        let incarnation = Incarnation(self.incarnation_of(of));
+        self.mutex_input(node, Label::of(15, of, 0), Input::Joined(of, incarnation));
         Ok(())
     }
 
@@ -386,12 +386,12 @@ impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
         Ok(())
     }
 
-    fn take_resize(&mut self, node: NodeId, permits: u32) -> Result<(), Why> {
+    fn take_resize(&mut self, node: NodeId, k: u32) -> Result<(), Why> {
         self.check_up(node)?;
-        if permits == 0 {
+        if k == 0 {
             return Err("nobody could ever enter: set k to at least 1".into());
         }
-        self.resize(node, permits);
+        self.resize(node, k);
         Ok(())
     }
 
@@ -410,10 +410,10 @@ impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
         }
         let steps = self.now.since(begun).0 / Span::UNIT.0;
         self.now += Span::UNIT; // The verdict is no part of the last step.
-        if self.judges.waiting() > 0 && self.crashed <= self.config.claims.bears {
+        if self.judges.waiting() > 0 && self.crashed <= self.config.claims.tolerates {
             if stalled { self.judges.stalled(self.now) } else { self.judges.starved(self.now) }
         }
-        if M::MEANS == Means::Slots && self.is_quiet() {
+        if M::MECHANISM == Mechanism::Slots && self.is_quiet() {
             self.look_at_what_is_left();
         }
         steps

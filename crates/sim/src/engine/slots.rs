@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use kgate_core::{Fence, GrantId, Input, Means, NodeId, Observation, Protocol, Span, Time};
+use kgate_core::{Fence, GrantId, Input, Mechanism, NodeId, Observation, Protocol, Span, Time};
 use kgate_spec::trace;
 
 use super::clients::trace_of;
@@ -18,24 +18,24 @@ use crate::rng::Rng;
 
 /// What clients wait for, and who will ask.
 pub(super) struct Wishes {
-    weight_dice: Rng,
-    patience_dice: Rng,
-    resize_dice: Rng,
+    weight_rng: Rng,
+    patience_rng: Rng,
+    resize_rng: Rng,
     /// The weights of requests that wait, by process and, of one process, in the order of asking.
     waiting: BTreeMap<(NodeId, u64), u32>,
     asked: u64,
     /// How many clients of each process will ask at a time that is set.
     due: BTreeMap<NodeId, u32>,
-    /// The same of all, those of earlier lives included: so many events of the queue are theirs.
+    /// The same of all, those of earlier incarnations included: so many events of the queue are theirs.
     due_events: usize,
 }
 
 impl Wishes {
     pub(super) fn new(config: &Config) -> Self {
         Self {
-            weight_dice: Rng::fork(config.seed, "weights"),
-            patience_dice: Rng::fork(config.seed, "patience"),
-            resize_dice: Rng::fork(config.seed, "resizes"),
+            weight_rng: Rng::fork(config.seed, "weights"),
+            patience_rng: Rng::fork(config.seed, "patience"),
+            resize_rng: Rng::fork(config.seed, "resizes"),
             waiting: BTreeMap::new(),
             asked: 0,
             due: BTreeMap::new(),
@@ -88,10 +88,10 @@ impl Wishes {
 }
 
 impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D, Q> {
-    /// A client that was to ask in that life does so now; false if it is gone.
-    pub(super) fn comes_to_ask(&mut self, node: NodeId, life: u32) -> bool {
+    /// A client that was to ask in that incarnation does so now; false if it is gone.
+    pub(super) fn comes_to_ask(&mut self, node: NodeId, incarnation: u32) -> bool {
         self.wishes.due_events -= 1;
-        let there = self.life_of(node) == life && !self.absent.contains_key(&node);
+        let there = self.incarnation_of(node) == incarnation && !self.absent.contains_key(&node);
         if let Some(due) = self.wishes.due.get_mut(&node).filter(|_| there) {
             *due -= 1;
         }
@@ -101,13 +101,13 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
     /// How many units a client asks for: no more than its process can be granted at once.
     pub(super) fn draw_weight(&mut self, node: NodeId) -> u32 {
         let most = self.config.load.weight_max;
-        let drawn = if most == 1 { 1 } else { self.wishes.weight_dice.within(1, u64::from(most)) };
+        let drawn = if most == 1 { 1 } else { self.wishes.weight_rng.within(1, u64::from(most)) };
         u32::try_from(drawn).unwrap_or(most).min(self.most_at_once(node))
     }
 
     /// How many units a client may ask for at once, by the k that its process was told last.
     pub(super) fn most_at_once(&self, node: NodeId) -> u32 {
-        self.config.most_at_once(self.judges.known(node).unwrap_or(self.config.permits))
+        self.config.most_at_once(self.judges.known(node).unwrap_or(self.config.k))
     }
 
     /// A client waits from now on; it may lose its patience.
@@ -116,8 +116,8 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         self.wishes.asked += 1;
         self.wishes.waiting.insert((node, number), weight);
         let load = &self.config.load;
-        if load.withdraw.happens(&mut self.wishes.patience_dice) {
-            let after = Span(self.wishes.patience_dice.within(0, load.patience.0));
+        if load.withdraw.happens(&mut self.wishes.patience_rng) {
+            let after = Span(self.wishes.patience_rng.within(0, load.patience.0));
             self.queue.push(self.now + after, Event::GiveUp { node, number });
         }
     }
@@ -160,7 +160,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         if self.config.load.ask_inside {
             self.ask_again(node);
         }
-        let looks = M::MEANS == Means::Slots && self.judges.audit.sits();
+        let looks = M::MECHANISM == Mechanism::Slots && self.judges.audit.sits();
         let shown = if looks { self.all_shown() } else { Vec::new() };
         let times = self.judges.granted_slots(self.now, &granted, &self.alive, &shown);
         self.write_granted(times, node, trace_of(slots, fence, None, Some(grant)));
@@ -191,18 +191,18 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
 
     /// A process will be told of every change of k, in order: of those that were soon, of the others when they come.
     pub(super) fn announce_resizes(&mut self, node: NodeId) {
-        let (within, life) = (self.news_time(), self.life_of(node));
+        let (within, incarnation) = (self.news_time(), self.incarnation_of(node));
         let mut last = Time::ZERO;
         for (place, &(at, _)) in (0..).zip(&self.config.resizes) {
             let from = (Time::ZERO + at).max(self.now);
-            let heard = from + Span(self.wishes.resize_dice.within(0, within.0));
+            let heard = from + Span(self.wishes.resize_rng.within(0, within.0));
             last = last.max(heard);
-            self.queue.push(last, Event::Resized { node, life, place });
+            self.queue.push(last, Event::Resized { node, incarnation, place });
         }
     }
 
-    pub(super) fn hear_of_resize(&mut self, node: NodeId, life: u32, place: u32) {
-        if self.life_of(node) == life && self.alive.contains(node.index()) {
+    pub(super) fn hear_of_resize(&mut self, node: NodeId, incarnation: u32, place: u32) {
+        if self.incarnation_of(node) == incarnation && self.alive.contains(node.index()) {
             let (_, k) = self.config.resizes[place as usize];
             self.resize(node, k);
         }

@@ -1,10 +1,10 @@
-//! Numbered slots, clients and new lives, with a tiny protocol that has them all to itself; and a planted bug for every judge.
+//! Numbered slots, clients and new incarnations, with a tiny protocol that has them all to itself; and a planted bug for every judge.
 
 use std::collections::VecDeque;
 
 use kgate_core::{
-    Fence, GrantId, Incarnation, Input, InputOf, Means, Membership, Never, NodeId, Notice, Observation,
-    Outbox, Phase, Protocol, Refusal, Setup, Span, Stamp, Time,
+    Fence, GrantId, Incarnation, Input, InputOf, Mechanism, MembershipSource, Never, NodeId, Notice,
+    Observation, Outbox, Phase, Protocol, Refusal, Setup, Span, Stamp, Time,
 };
 use kgate_spec::history::NOTHING_FROM_NOTHING;
 use kgate_spec::{AtMostK, EveryoneServed, NoResidue, SlotFences, StrictOrder, WithinK};
@@ -26,23 +26,23 @@ const UNASKED: u8 = 8;
 const REFUSES: u8 = 9;
 const SHOWS_TWICE: u8 = 10;
 
-/// Hands out slots as if it were alone, so only p0 asks; and holds its driver to what it was promised of lives and news.
+/// Hands out slots as if it were alone, so only p0 asks; and holds its driver to what it was promised of incarnations and news.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Desk<const BUG: u8> {
     me: NodeId,
-    life: u32,
-    permits: u32,
+    incarnation: u32,
+    k: u32,
     waiting: VecDeque<u32>,
     inside: Vec<(GrantId, Vec<u32>)>,
     grants: u64,
-    /// What it has heard of lives: who, which, and whether that one came.
+    /// What it has heard of incarnations: who, which, and whether that one came.
     heard: Vec<(NodeId, u32, bool)>,
     in_one_order: bool,
 }
 
 impl<const BUG: u8> Desk<BUG> {
     fn serve(&mut self, out: &mut Outbox<Self>) {
-        let k = if BUG == BEYOND_K { self.permits + 1 } else { self.permits };
+        let k = if BUG == BEYOND_K { self.k + 1 } else { self.k };
         while let Some(&weight) = self.waiting.front() {
             let taken: Vec<u32> = self.inside.iter().flat_map(|(_, slots)| slots.clone()).collect();
             let free = (0..k).rev().filter(|slot| BUG == ONE_SLOT || !taken.contains(slot));
@@ -58,46 +58,48 @@ impl<const BUG: u8> Desk<BUG> {
 
     fn enter(&mut self, slots: Vec<u32>, out: &mut Outbox<Self>) {
         self.grants += 1;
-        let grant = GrantId(u64::from(self.life) << 32 | self.grants);
+        let grant = GrantId(u64::from(self.incarnation) << 32 | self.grants);
         let ticks = if BUG == OLD_FENCE { 1 } else { self.grants };
-        let fence = Some(Fence::of_slot(self.life, ticks, self.me, 0));
+        let fence = Some(Fence::of_slot(self.incarnation, ticks, self.me, 0));
         self.inside.push((grant, slots.clone()));
         out.notify(Notice::Granted { grant, slots: Some(slots.into()), fence });
     }
 
-    fn resize(&mut self, permits: u32, out: &mut Outbox<Self>) {
-        self.permits = permits;
+    fn resize(&mut self, k: u32, out: &mut Outbox<Self>) {
+        self.k = k;
         if BUG != STAYS_LARGE {
-            let fits = |weight: &u32| *weight <= permits;
+            let fits = |weight: &u32| *weight <= k;
             for weight in self.waiting.iter().filter(|weight| !fits(weight)) {
-                out.notify(Notice::TooLarge { weight: *weight, most: permits });
+                out.notify(Notice::TooLarge { weight: *weight, most: k });
             }
             self.waiting.retain(fits);
         }
     }
 
-    /// The log tells each life once, its end before the next begins, and returns by their numbers.
-    fn hear(&mut self, of: NodeId, life: u32, joined: bool) {
-        assert!(!self.heard.contains(&(of, life, joined)), "{:?} twice", (of, life, joined));
+    /// The log tells each incarnation once, its end before the next begins, and returns by their numbers.
+    fn hear(&mut self, of: NodeId, incarnation: u32, joined: bool) {
+        assert!(!self.heard.contains(&(of, incarnation, joined)), "{:?} twice", (of, incarnation, joined));
         if self.in_one_order {
             let returns = self.heard.iter().filter(|(.., joined)| *joined).count();
             let last = self.heard.iter().rev().find(|(other, ..)| *other == of);
             match last {
-                _ if joined => assert_eq!(life as usize, returns + 1, "the next number"),
-                None => assert_eq!(life, 0, "its first life"),
-                Some(&(_, began, joined)) => assert_eq!((life, joined), (began, true), "the life that began"),
+                _ if joined => assert_eq!(incarnation as usize, returns + 1, "the next number"),
+                None => assert_eq!(incarnation, 0, "its first incarnation"),
+                Some(&(_, began, joined)) => {
+                    assert_eq!((incarnation, joined), (began, true), "the incarnation that began")
+                }
             }
             assert_eq!(joined, last.is_some_and(|(.., joined)| !joined), "it ends before it begins");
         } else {
             assert!(!joined && of != self.me, "nobody is told of returns, nor of itself");
         }
-        self.heard.push((of, life, joined));
+        self.heard.push((of, incarnation, joined));
     }
 }
 
 impl<const BUG: u8> Protocol for Desk<BUG> {
     const NAME: &'static str = "desk";
-    const MEANS: Means = Means::Slots;
+    const MECHANISM: Mechanism = Mechanism::Slots;
     type Message = Never;
     type Timer = Never;
     type Durable = Never;
@@ -105,23 +107,23 @@ impl<const BUG: u8> Protocol for Desk<BUG> {
     fn start(setup: &Setup, _restored: Option<Never>, _out: &mut Outbox<Self>) -> Self {
         Self {
             me: setup.me,
-            life: setup.life.0,
-            permits: setup.permits,
+            incarnation: setup.incarnation.0,
+            k: setup.k,
             waiting: VecDeque::new(),
             inside: Vec::new(),
             grants: 0,
             heard: Vec::new(),
-            in_one_order: setup.slots.membership == Membership::Log,
+            in_one_order: setup.slots.membership == MembershipSource::Log,
         }
     }
 
     fn handle(&mut self, _now: Time, input: InputOf<Self>, out: &mut Outbox<Self>) -> Result<(), Refusal> {
         match input {
-            Input::Acquire { weight } if weight > self.permits => {
-                return Err(Refusal::Weight { weight, most: self.permits });
+            Input::Acquire { weight } if weight > self.k => {
+                return Err(Refusal::Weight { weight, most: self.k });
             }
             Input::Acquire { weight } if BUG == REFUSES => {
-                out.notify(Notice::TooLarge { weight, most: self.permits });
+                out.notify(Notice::TooLarge { weight, most: self.k });
             }
             Input::Acquire { weight } => {
                 self.waiting.push_back(weight);
@@ -133,9 +135,9 @@ impl<const BUG: u8> Protocol for Desk<BUG> {
             }
             Input::Withdraw => drop(self.waiting.pop_back().ok_or(Refusal::NoSuchRequest)?),
             Input::Release { grant } => self.inside.retain(|(other, _)| *other != grant),
-            Input::Resize(permits) => self.resize(permits, out),
-            Input::Crashed(of, Incarnation(life)) => self.hear(of, life, false),
-            Input::Joined(of, Incarnation(life)) => self.hear(of, life, true),
+            Input::Resize(k) => self.resize(k, out),
+            Input::Crashed(of, Incarnation(incarnation)) => self.hear(of, incarnation, false),
+            Input::Joined(of, Incarnation(incarnation)) => self.hear(of, incarnation, true),
             Input::Lease(_) | Input::Reserved(_) | Input::Deliver { .. } | Input::Expire(_) => {
                 unreachable!("nobody does that here")
             }
@@ -171,7 +173,7 @@ fn config() -> Config {
     };
     config.detection.oracle = Some(Span::UNIT.times(3));
     config.claims = Claims {
-        bears: 2,
+        tolerates: 2,
         detector: Some(Detector::Log),
         returns: true,
         slots: true,
@@ -243,7 +245,7 @@ fn crashes(list: &[(u32, u64, Option<u64>)]) -> Vec<Crash> {
 
 /// Processes come back with nothing, also all at once; clients are gone with them and ask anew. The desk checks what it is told.
 #[test]
-fn new_lives() {
+fn new_incarnations() {
     let mut config = config();
     config.crashes = crashes(&[
         (0, 5, Some(10)),
@@ -257,7 +259,7 @@ fn new_lives() {
     let report = report::<HONEST>(&config);
     assert_eq!((properties(&report), report.recoveries, report.crashes), (vec![], 5, 1));
     assert!(report.grants > 15 && report.undetected == 0, "{}", report.grants);
-    config.slots.membership = Membership::Join;
+    config.slots.membership = MembershipSource::Join;
     config.crashes.retain(|crash| crash.node != NodeId(1));
     let report = self::report::<HONEST>(&config);
     assert_eq!((properties(&report), report.recoveries, report.crashes), (vec![], 4, 1));
@@ -265,12 +267,12 @@ fn new_lives() {
 
 /// Whatever is drawn keeps its promises too.
 #[test]
-fn drawn_lives() {
+fn drawn_incarnations() {
     let mut config = config();
     (config.random_recoveries, config.down_for) = (12, Span::UNIT.times(9));
     for seed in 1..=40 {
         config.seed = seed;
-        config.slots.membership = if seed % 2 == 0 { Membership::Join } else { Membership::Log };
+        config.slots.membership = if seed % 2 == 0 { MembershipSource::Join } else { MembershipSource::Log };
         assert_eq!(properties(&report::<HONEST>(&config)), [""; 0], "seed {seed}");
     }
 }
@@ -325,7 +327,7 @@ fn claims_are_checked() {
     assert!(refused(&|config| config.down = Down::Kept).contains("with nothing"));
     let all = |config: &mut Config| {
         config.crashes = crashes(&[(0, 1, Some(2)), (1, 5, Some(6)), (2, 9, Some(10))]);
-        config.slots.membership = Membership::Join;
+        config.slots.membership = MembershipSource::Join;
     };
     assert!(refused(&all).contains("some process must never crash"));
     let mut unlucky = config();

@@ -76,12 +76,12 @@ impl<const WRONGLY: bool> Protocol for Accuser<WRONGLY> {
 }
 
 /// Three of four processes ask once and hold for long; k is as given.
-fn report<M: Protocol, D: Protocol>(permits: u32) -> Report {
-    report_of::<M, D>(config(permits))
+fn report<M: Protocol, D: Protocol>(k: u32) -> Report {
+    report_of::<M, D>(config(k))
 }
 
-fn config(permits: u32) -> Config {
-    let mut config = Config::new(4, permits);
+fn config(k: u32) -> Config {
+    let mut config = Config::new(4, k);
     config.cost.send = Span::ZERO;
     config.cost.receive = Span::ZERO;
     config.cost.latency = Latency::Constant(Span(1));
@@ -93,7 +93,7 @@ fn config(permits: u32) -> Config {
         ..config.load
     };
     config.detection = Detection { interval: Span::UNIT, timeout: Span::UNIT, oracle: None };
-    config.claims = Claims { bears: 3, detector: Some(Detector::Sparse), ..Claims::default() };
+    config.claims = Claims { tolerates: 3, detector: Some(Detector::Sparse), ..Claims::default() };
     config.duration = Span::UNIT.times(10);
     config
 }
@@ -118,9 +118,7 @@ fn one_too_many_is_caught() {
 /// What is wrong in the warm-up is wrong; only what is measured begins later.
 #[test]
 fn the_warm_up_is_judged() {
-    let warm = |permits| {
-        report_of::<Planted<GRANT>, Accuser<false>>(Config { warmup: Span::UNIT, ..config(permits) })
-    };
+    let warm = |k| report_of::<Planted<GRANT>, Accuser<false>>(Config { warmup: Span::UNIT, ..config(k) });
     assert_eq!(properties(&warm(3)), [""; 0]);
     assert_eq!(properties(&warm(2)), ["at most k inside"]);
     assert_eq!((warm(3).grants, warm(3).max_inside), (0, 3));

@@ -16,7 +16,7 @@ use crate::rng::Rng;
 /// Whether a run has recovered from its transient faults.
 #[derive(Clone, Debug)]
 pub(super) struct Recovery {
-    dice: Rng,
+    rng: Rng,
     /// Faults that are still to come.
     ahead: usize,
     /// When the last message arrives that was sent or forged before the last fault; none if nothing was struck, or all is well.
@@ -27,8 +27,8 @@ pub(super) struct Recovery {
 impl Recovery {
     pub(super) fn new(config: &Config) -> Self {
         let ahead = config.transient.strikes.len();
-        let dice = Rng::fork(config.seed, "transient");
-        Self { dice, ahead, unsettled: None, settled_at: None }
+        let rng = Rng::fork(config.seed, "transient");
+        Self { rng, ahead, unsettled: None, settled_at: None }
     }
 
     /// Whether the run still has to recover.
@@ -67,7 +67,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         self.write(node, &trace::Event::Fault);
         self.recovery.ahead -= 1;
         let Self { recovery, mutexes, .. } = self;
-        let struck = mutexes[node.index()].scramble(&mut |bound| recovery.dice.below(bound));
+        let struck = mutexes[node.index()].scramble(&mut |bound| recovery.rng.below(bound));
         assert!(struck, "only protocols that claim to recover are struck");
         let arrived = self.forge(node).max(self.network.latest());
         self.recovery.unsettled = Some(arrived.max(self.recovery.unsettled.unwrap_or_default()));
@@ -80,10 +80,10 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         let setup = self.config.setup(node);
         let graph = setup.graph.clone().expect("what recovers from anything runs on a graph");
         for &from in graph.neighbours(node) {
-            for _ in 0..self.recovery.dice.below(u64::from(self.config.transient.forged) + 1) {
-                let dice = &mut self.recovery.dice;
-                let Some(message) = M::forge(&setup, from, &mut |bound| dice.below(bound)) else { continue };
-                let at = self.now + Span(dice.below(self.config.cost.latency.typical().0 + 1));
+            for _ in 0..self.recovery.rng.below(u64::from(self.config.transient.forged) + 1) {
+                let rng = &mut self.recovery.rng;
+                let Some(message) = M::forge(&setup, from, &mut |bound| rng.below(bound)) else { continue };
+                let at = self.now + Span(rng.below(self.config.cost.latency.typical().0 + 1));
                 self.queue.push(at, Event::Deliver { from, to: node, message });
                 last = last.max(at);
             }

@@ -1,6 +1,6 @@
 //! The daemon: who of the enabled processes moves in the next step.
 //!
-//! All but one are weakly fair: whoever stays enabled is chosen before long. Dice alone would be so almost surely; patience
+//! All but one are weakly fair: whoever stays enabled is chosen before long. Rng alone would be so almost surely; patience
 //! with a bound makes it sure, and keeps a round short.
 
 use std::fmt;
@@ -15,9 +15,9 @@ use crate::rng::Rng;
 pub enum Daemon {
     /// All that are enabled.
     Synchronous,
-    /// One that is enabled, drawn by dice.
+    /// One that is enabled, drawn by rng.
     Central,
-    /// Some that are enabled, drawn by dice, at least one.
+    /// Some that are enabled, drawn by rng, at least one.
     Distributed,
     /// One that is enabled, the nearest to the root: who is far away starves as long as anybody nearer can move.
     Unfair,

@@ -23,7 +23,7 @@ pub(super) struct Episode {
 }
 
 pub(super) struct Judge {
-    permits: u32,
+    k: u32,
     served_within: Option<u64>,
     pub(super) episode: Episode,
     convergence: Convergence,
@@ -39,9 +39,9 @@ pub(super) struct Judge {
 }
 
 impl Judge {
-    pub(super) fn new(nodes: usize, permits: u32, served_within: Option<u64>) -> Self {
+    pub(super) fn new(nodes: usize, k: u32, served_within: Option<u64>) -> Self {
         Self {
-            permits,
+            k,
             served_within,
             episode: Episode::default(),
             convergence: Convergence::default(),
@@ -78,7 +78,7 @@ impl Judge {
             episode.start_at.get_or_insert(after);
         }
         let before = self.convergence.reached();
-        let right = survey.tokens <= self.permits && survey.privileged <= self.permits;
+        let right = survey.tokens <= self.k && survey.privileged <= self.k;
         let reopened = self.convergence.see(survey.start && survey.joined, right, round);
         if before != self.convergence.reached() {
             episode.waves_before = Some(self.waves);
@@ -90,7 +90,7 @@ impl Judge {
         }
         episode.tokens_max = episode.tokens_max.max(survey.tokens);
         episode.inside_max = episode.inside_max.max(survey.privileged);
-        let most = self.permits;
+        let most = self.k;
         if survey.tokens > most {
             let text = format!("{} tokens in the network, l is {most}", survey.tokens);
             self.report(AT_MOST_L_TOKENS, round, Vec::new(), text);

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use kgate_core::{Graph, NodeId, Printed, Rules, Setup, Step, Survey};
+use kgate_core::{Defects, Graph, NodeId, Rules, Setup, Step, Survey};
 
 use crate::hash::RunHash;
 use crate::rng::Rng;
@@ -59,11 +59,11 @@ pub struct StateConfig {
     /// How it is called in the report.
     pub graph_name: String,
     /// How many tokens (the paper's l).
-    pub permits: u32,
+    pub k: u32,
     /// Where everything random comes from.
     pub seed: u64,
     /// Published defects to run as printed.
-    pub printed: Printed,
+    pub printed: Defects,
     /// Who chooses the movers.
     pub daemon: Daemon,
     /// Where it begins.
@@ -93,13 +93,13 @@ pub enum StateError {
 
 impl StateConfig {
     /// A run of 1000 rounds under the distributed daemon from a random start.
-    pub fn new(graph: Arc<Graph>, permits: u32, seed: u64) -> Self {
+    pub fn new(graph: Arc<Graph>, k: u32, seed: u64) -> Self {
         Self {
             graph_name: format!("{} processes, {} edges", graph.nodes(), graph.edges()),
             graph,
-            permits,
+            k,
             seed,
-            printed: Printed::NONE,
+            printed: Defects::NONE,
             daemon: Daemon::Distributed,
             start: Start::Random,
             corrupt: Vec::new(),
@@ -112,7 +112,7 @@ impl StateConfig {
 
     /// Whether such a run can be made.
     pub fn check(&self) -> Result<(), StateError> {
-        if self.permits == 0 {
+        if self.k == 0 {
             return Err(StateError::NoPermits);
         }
         let nodes = self.graph.nodes();
@@ -158,10 +158,10 @@ pub struct Run<R: Rules> {
 impl<R: Rules> Run<R> {
     /// The start.
     pub fn new(config: &StateConfig) -> Result<Self, StateError> {
-        let mut dice = Rng::fork(config.seed, "start");
+        let mut rng = Rng::fork(config.seed, "start");
         Self::from(config, |setup| match config.start {
             Start::Clean => R::clean(setup),
-            Start::Random => R::arbitrary(setup, &mut |bound| dice.below(bound)),
+            Start::Random => R::arbitrary(setup, &mut |bound| rng.below(bound)),
         })
     }
 
@@ -175,7 +175,7 @@ impl<R: Rules> Run<R> {
         let mut run = Self {
             chooser: Chooser::new(config.daemon, &config.graph, config.seed),
             rounds: Rounds::new(&world),
-            judge: Judge::new(world.states.len(), config.permits, config.served_within),
+            judge: Judge::new(world.states.len(), config.k, config.served_within),
             faults: Rng::fork(config.seed, "corrupt"),
             to_corrupt,
             steps: 0,
@@ -314,7 +314,7 @@ impl<R: Rules> Run<R> {
             protocol: R::NAME.to_owned(),
             as_printed: None,
             n: config.graph.nodes(),
-            k: config.permits,
+            k: config.k,
             seed: config.seed,
             daemon: config.daemon.to_string(),
             steps: self.steps,
@@ -326,7 +326,7 @@ impl<R: Rules> Run<R> {
             abnormal_until_round: judge.episode.abnormal_until,
             inc_at_round: judge.episode.start_at,
             stabilized_at_round: judge.stabilized_at(),
-            published_bound: published_bound(&config.graph, config.permits),
+            published_bound: published_bound(&config.graph, config.k),
             waves: judge.waves,
             waves_until_stabilized: judge.episode.waves_before,
             tokens_max_after_stabilization: judge.episode.tokens_max,

@@ -83,9 +83,9 @@ pub struct StateReport {
 
 /// The rounds in which stabilizing-2014, Lemma 4.12, says that the system has stabilised: ceil(n/l) (5 h + 2 l + 4 + D + l),
 /// with the height h of the tree at most the diameter D, as its O(ceil(n/l) (l + D)) says.
-pub fn published_bound(graph: &Graph, permits: u32) -> u64 {
+pub fn published_bound(graph: &Graph, k: u32) -> u64 {
     let far = |node| graph.distances(NodeId(node)).into_iter().max().unwrap_or(0);
     let diameter = u64::from((0..graph.nodes()).map(far).max().unwrap_or(0));
-    let waves = u64::from(graph.nodes().div_ceil(permits));
-    waves * (5 * diameter + 2 * u64::from(permits) + 4 + diameter + u64::from(permits))
+    let waves = u64::from(graph.nodes().div_ceil(k));
+    waves * (5 * diameter + 2 * u64::from(k) + 4 + diameter + u64::from(k))
 }

@@ -59,7 +59,7 @@ pub fn play_rules<R: Rules>(
         found.map_or_else(|| R::clean(setup), |(_, state)| *state)
     };
     let run = Run::<R>::from(config, state_of).map_err(|error| refused(error.to_string()))?;
-    let header = serde_json::json!({ "protocol": name, "n": config.graph.nodes(), "k": config.permits });
+    let header = serde_json::json!({ "protocol": name, "n": config.graph.nodes(), "k": config.k });
     let trace = trace.map(|open| open()).transpose().map_err(RunError::OpenTrace)?;
     let trace = trace.map(|to| trace::Writer::new(to, &header));
     let can = vec![Vec::new(); run.states().len()];
@@ -90,13 +90,13 @@ pub fn play_rules<R: Rules>(
 
 /// The states that are written down; each fits its process.
 fn parsed<R: Rules>(script: &StateScript<'_>) -> Result<Vec<(NodeId, R::State)>, PlayError> {
-    let StateConfig { graph, permits, printed, .. } = &script.config;
+    let StateConfig { graph, k, printed, .. } = &script.config;
     let nodes = graph.nodes();
     let parse = |(node, text): &(NodeId, String)| {
         if node.0 >= nodes {
             return Err(refused(StateError::Nobody(*node, nodes).to_string()));
         }
-        let known = Setup::new(nodes, *permits);
+        let known = Setup::new(nodes, *k);
         let setup = Setup { me: *node, graph: Some(graph.clone()), printed: *printed, ..known };
         let state = R::parse_state(text).filter(|state| R::in_domain(&setup, state)).ok_or_else(|| {
             let clean = R::print_state(&R::clean(&setup));

@@ -249,7 +249,7 @@ fn the_published_bound() {
 
 #[test]
 fn what_cannot_run_is_refused() {
-    let none = StateConfig { permits: 0, ..ring(3, 1) };
+    let none = StateConfig { k: 0, ..ring(3, 1) };
     assert_eq!(run_rules::<Ring>(&none).unwrap_err(), StateError::NoPermits);
     let nobody = StateConfig { corrupt: vec![(NodeId(3), 1)], ..ring(3, 1) };
     assert_eq!(run_rules::<Ring>(&nobody).unwrap_err(), StateError::Nobody(NodeId(3), 3));

@@ -139,7 +139,7 @@ fn inner(text: &str) -> &str {
 /// The fields of `Name { a: 1, b: Other { c: 2 } }` that are no structures themselves; of `7`, itself.
 fn plain_fields(text: &str) -> Vec<(&str, &str)> {
     let Some(open) = text.find('{') else {
-        let plain = text.chars().all(|letter| letter.is_ascii_digit() || letter == '@');
+        let plain = text.chars().all(|message| message.is_ascii_digit() || message == '@');
         return if plain && !text.is_empty() { vec![("", text)] } else { Vec::new() };
     };
     let body = text[open + 1..].trim_end();
@@ -147,8 +147,8 @@ fn plain_fields(text: &str) -> Vec<(&str, &str)> {
     let mut fields = Vec::new();
     let (mut depth, mut start) = (0u32, 0);
     let ends = body.char_indices().chain([(body.len(), ',')]);
-    for (place, letter) in ends {
-        match letter {
+    for (place, message) in ends {
+        match message {
             '{' | '(' | '[' => depth += 1,
             '}' | ')' | ']' => depth = depth.saturating_sub(1),
             ',' if depth == 0 => {

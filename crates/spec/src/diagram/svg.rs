@@ -19,7 +19,7 @@ pub(super) const SMALL: f64 = 9.5;
 
 /// Okabe and Ito's colours, which the colour-blind tell apart, without those that look like a violation or vanish on white.
 const COLOURS: [&str; 6] = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#000000"];
-/// The same, darker, for letters.
+/// The same, darker, for messages.
 pub(super) const INKS: [&str; 6] = ["#005A8E", "#8F6300", "#00694C", "#8E3F69", "#1F6E9C", "#000000"];
 pub(super) const WAITING: &str = "#CFCFCF";
 pub(super) const INSIDE: &str = "#3D3D3D";
@@ -265,7 +265,7 @@ impl<'a> Picture<'a> {
         }
     }
 
-    /// White behind the letters, so that what they cross does not make them unreadable.
+    /// White behind the messages, so that what they cross does not make them unreadable.
     pub(super) fn label(&mut self, place: Area, size: f64, colour: &str, said: &str) {
         let (x, y, said) = (place.x + place.width / 2.0, place.y + 1.5 + size * 0.85, escape(said));
         let Area { x: left, y: top, width, height } = place;

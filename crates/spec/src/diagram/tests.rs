@@ -66,7 +66,7 @@ fn bars_and_marks() {
         (3, 0, What::Release { grant: None }),
         (4, 1, What::Acquire { weight: 1 }),
         (5, 1, What::Crash),
-        (6, 1, What::Restart { life: None }),
+        (6, 1, What::Restart { incarnation: None }),
         (6, 2, What::Acquire { weight: 1 }),
         (7, 2, What::Suspected { whom: NodeId(1) }),
     ];
@@ -116,7 +116,10 @@ fn short_labels() {
     assert_eq!(short("tree", "Spread(Tree { request: 1@p1 })"), "tree 1@p1");
     assert_eq!(short("reply", "Reply { clock: 12 }"), "reply 12");
     assert_eq!(short("initialize", "Initialize"), "initialize");
-    assert_eq!(short("request", "Request { lives: Lives { mine: 1, yours: 1 }, asks: 1 }"), "request 1");
+    assert_eq!(
+        short("request", "Request { incarnations: Incarnations { mine: 1, yours: 1 }, asks: 1 }"),
+        "request 1"
+    );
     assert_eq!(short("token", "Token { slot: 0, revision: Revision { epoch: 0 }, lost: {} }"), "token 0");
     assert_eq!(short("two", "Two { first: 1, second: 2 }"), "two first 1..");
     assert_eq!(short("long", "Long { text: abcdefghijklmnopqrstuvwxyz }"), "long abcdefghijklmnop..");

@@ -63,7 +63,7 @@ pub struct Scenario {
     /// n.
     pub processes: u32,
     /// k.
-    pub permits: u32,
+    pub k: u32,
     /// Messages, or guarded commands.
     pub model: Model,
     /// The network: the name of a shape, or edges such as `0-1 1-2`.
@@ -74,7 +74,7 @@ pub struct Scenario {
     pub channels: Channels,
     /// What becomes of messages to a process that is down.
     pub down: Down,
-    /// How many crashes the protocol is told to bear.
+    /// How many crashes the protocol is told to tolerate.
     pub tolerate: Option<u32>,
     /// Whether idle processes have a timer after which they speak.
     pub refresh: bool,

@@ -1,6 +1,6 @@
 //! The line `options` of a scenario: how numbered slots go about it. What is as usual is not said.
 
-use kgate_core::{Dissemination, Membership, SlotOptions, Span};
+use kgate_core::{Dissemination, MembershipSource, SlotOptions, Span};
 
 /// `flat membership=join defer=off ..`, in any order, each once; none if it is something else.
 pub(super) fn parse(words: &[&str]) -> Option<SlotOptions> {
@@ -24,8 +24,8 @@ fn take(options: &mut SlotOptions, word: &str) -> Option<()> {
     match word.split_once('=').unwrap_or((word, "")) {
         ("flat", "") => options.dissemination = Dissemination::Flat,
         ("tree", "") => options.dissemination = Dissemination::Tree,
-        ("membership", "log") => options.membership = Membership::Log,
-        ("membership", "join") => options.membership = Membership::Join,
+        ("membership", "log") => options.membership = MembershipSource::Log,
+        ("membership", "join") => options.membership = MembershipSource::Join,
         ("defer", value) => options.defer = off(value)?,
         ("quiet", value) => options.quiet = off(value)?,
         ("keep", value) => options.keep = off(value)?,
@@ -52,8 +52,8 @@ pub(super) fn words(options: &SlotOptions) -> Vec<String> {
             Dissemination::Tree => Some("tree".into()),
         },
         match options.membership {
-            Membership::Log => None,
-            Membership::Join => Some("membership=join".into()),
+            MembershipSource::Log => None,
+            MembershipSource::Join => Some("membership=join".into()),
         },
         switch("defer", options.defer, usual.defer),
         switch("quiet", options.quiet, usual.quiet),

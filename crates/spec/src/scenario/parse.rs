@@ -13,7 +13,7 @@ use crate::schedule::NoStep;
 pub enum NotAScenario {
     /// A header line that says nothing.
     #[error(
-        "line {0}: `{1}` is no header: write for instance `protocol vcube`, `processes 4`, `permits 2`, and an empty line before the steps"
+        "line {0}: `{1}` is no header: write for instance `protocol vcube`, `processes 4`, `k 2`, and an empty line before the steps"
     )]
     Header(usize, String),
     /// A header line twice.
@@ -81,7 +81,7 @@ fn comment(line: &str) -> String {
 struct Header {
     protocol: Option<String>,
     processes: Option<u32>,
-    permits: Option<u32>,
+    k: Option<u32>,
     model: Option<Model>,
     graph: Option<String>,
     root: Option<NodeId>,
@@ -112,7 +112,7 @@ impl Header {
                 }
                 put(&mut self.processes, count)
             }
-            ("permits", [count]) => put(&mut self.permits, count.parse().map_err(|_| wrong())?),
+            ("k", [count]) => put(&mut self.k, count.parse().map_err(|_| wrong())?),
             ("model", ["messages"]) => put(&mut self.model, Model::Messages),
             ("model", ["state"]) => put(&mut self.model, Model::State),
             ("graph", [_, ..]) => put(&mut self.graph, words.join(" ")),
@@ -173,7 +173,7 @@ impl Header {
             story,
             protocol: self.protocol.ok_or(NotAScenario::Missing("protocol NAME"))?,
             processes: self.processes.ok_or(NotAScenario::Missing("processes N"))?,
-            permits: self.permits.ok_or(NotAScenario::Missing("permits K"))?,
+            k: self.k.ok_or(NotAScenario::Missing("k K"))?,
             model,
             graph: self.graph,
             root: self.root,

@@ -29,7 +29,7 @@ impl Scenario {
     fn header(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "protocol {}", self.protocol)?;
         writeln!(f, "processes {}", self.processes)?;
-        writeln!(f, "permits {}", self.permits)?;
+        writeln!(f, "k {}", self.k)?;
         if self.model == Model::State {
             writeln!(f, "model state")?;
         }

@@ -8,7 +8,7 @@ const FULL: &str = "\
 # Source: nobody.
 protocol tree-token
 processes 3
-permits 1
+k 1
 graph 0-1 1-2
 root p1
 channels unordered
@@ -36,7 +36,7 @@ end
 const STATES: &str = "\
 protocol stabilizing
 processes 3
-permits 1
+k 1
 model state
 state p1 T=Tok S=- P=p0 L=1
 expect correct
@@ -80,7 +80,7 @@ fn nonsense_is_refused() {
     assert!(with("", "").is_ok());
     assert!(matches!(with("channel fifo\n", ""), Err(NotAScenario::Header(4, _))));
     assert!(matches!(with("options round\n", ""), Err(NotAScenario::Header(4, _))));
-    assert!(matches!(with("permits 2\n", ""), Err(NotAScenario::Twice(4, _))));
+    assert!(matches!(with("k 2\n", ""), Err(NotAScenario::Twice(4, _))));
     assert!(matches!(with("repaired none\n", ""), Err(NotAScenario::Together(_))));
     assert!(matches!(with("state p0 x\n", ""), Err(NotAScenario::Together(_))));
     assert!(matches!(with("", "    p0 enters\n"), Err(NotAScenario::BelowNothing(6))));

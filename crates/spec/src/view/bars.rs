@@ -58,7 +58,7 @@ impl Bars {
                 self.end_bar(node, true, now);
                 self.end_bar(node, false, now);
             }
-            What::Restart { life } => self.comes_back(node, life.is_some(), now),
+            What::Restart { incarnation } => self.comes_back(node, incarnation.is_some(), now),
             What::Can { actions, inside } => {
                 self.end_bar(node, true, now);
                 self.end_bar(node, false, now);
@@ -116,7 +116,7 @@ impl Bars {
         *inside == 0
     }
 
-    /// A client that waited waits on, but not into a new life.
+    /// A client that waited waits on, but not into a new incarnation.
     fn comes_back(&mut self, node: NodeId, new: bool, now: Time) {
         let waiting = &mut self.counts.entry(node).or_default().0;
         if new {

@@ -34,7 +34,7 @@ fn view(window: &str, shown: &str) -> View {
     View { window: window.parse().expect("a window"), shown: shown.parse().expect("processes") }
 }
 
-/// The text, letter for letter.
+/// The text, message for message.
 #[test]
 fn text_is_a_line_an_event() {
     let expected = "\
@@ -55,7 +55,7 @@ x, n = 3, k = 1; time in t.u.
     assert_eq!(part.lines().count(), 1 + 2, "{part}");
 }
 
-/// The log for ShiViz, letter for letter; in a window, everybody counts from one.
+/// The log for ShiViz, message for message; in a window, everybody counts from one.
 #[test]
 fn shiviz_has_vector_clocks() {
     let expected = r#"(?<host>\S+) (?<clock>\{.*\}) (?<time>\S+)\n(?<event>.*)
@@ -128,12 +128,12 @@ fn a_send_happens_before_its_arrival() {
 
 /// A drawn run of four processes, in which messages of few texts overtake each other, are doubled and lost. `planted`: what is sent is forgotten.
 fn clocks_are_right(seed: u64, planted: bool) -> bool {
-    let mut dice = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut rng = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut roll = |sides: u64| {
-        dice ^= dice << 13;
-        dice ^= dice >> 7;
-        dice ^= dice << 17;
-        u32::try_from(dice % sides).expect("few sides")
+        rng ^= rng << 13;
+        rng ^= rng >> 7;
+        rng ^= rng << 17;
+        u32::try_from(rng % sides).expect("few sides")
     };
     let mut lines = Lines::new(r#"{"run":{"n":4,"k":1},"trace":1}"#).expect("a header");
     let mut clocks = Clocks::default();

@@ -33,8 +33,10 @@ pub(super) fn words(told: &Told, nodes: u32) -> String {
         What::Lost { kind, from, message } => format!("x- {from}  {} is lost", said(kind, message)),
         What::Doubled { kind, to, message } => format!("-> {to}  {} is doubled", said(kind, message)),
         What::Crash => "CRASHES".into(),
-        What::Restart { life: None } => "is back".into(),
-        What::Restart { life: Some(life) } => format!("is back with nothing, life {life}"),
+        What::Restart { incarnation: None } => "is back".into(),
+        What::Restart { incarnation: Some(incarnation) } => {
+            format!("is back with nothing, incarnation {incarnation}")
+        }
         What::Fault => "a fault makes its memory anything".into(),
         What::Recovered => "the run has recovered".into(),
         What::Pause => "is stopped".into(),

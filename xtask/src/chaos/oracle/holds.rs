@@ -22,7 +22,7 @@ pub(super) struct Hold {
     over: bool,
 }
 
-/// A sign of life after the deadline.
+/// A sign of incarnation after the deadline.
 #[derive(Debug)]
 pub(super) struct Late {
     pub(super) who: String,
@@ -69,7 +69,7 @@ impl Holds {
         let Record { t, node, .. } = *record;
         if until <= t {
             if process {
-                self.sign_of_life_after(until, record, pid);
+                self.sign_of_incarnation_after(until, record, pid);
             } else {
                 // It came too late, and whoever asked knows it.
                 return;
@@ -102,7 +102,7 @@ impl Holds {
             if !process {
                 // One that is read after the deadline says that the belief ended at it.
                 self.all[place].until = next.max(until);
-            } else if next < t && self.sign_of_life_after(next, record, pid) {
+            } else if next < t && self.sign_of_incarnation_after(next, record, pid) {
                 self.all[place].over = true;
                 self.all[place].end = next;
             } else {
@@ -116,7 +116,7 @@ impl Holds {
     }
 
     /// Whether it is excused; if not, it is noted.
-    fn sign_of_life_after(&mut self, until: u64, record: &Record, pid: u32) -> bool {
+    fn sign_of_incarnation_after(&mut self, until: u64, record: &Record, pid: u32) -> bool {
         if self.excused(pid, record.t) {
             return true;
         }

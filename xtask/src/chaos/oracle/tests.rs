@@ -67,7 +67,7 @@ fn the_dead_and_the_late_believe_nothing() {
     assert_eq!(judges(late), [""; 0]);
 }
 
-/// The planted bug of a child that nobody stops: it lives after its deadline, and beside the next holder.
+/// The planted bug of a child that nobody stops: it is alive after its deadline, and beside the next holder.
 #[test]
 fn a_child_that_is_not_stopped() {
     let course = |last_ms| {
@@ -84,7 +84,7 @@ fn a_child_that_is_not_stopped() {
     assert!(found.contains(&DEADLINE) && found.contains(&BELIEF), "{found:?}");
 }
 
-/// A tree that was frozen whole may show life when it thaws, and keep its lock meanwhile; long after that it may not.
+/// A tree that was frozen whole may show incarnation when it thaws, and keep its lock meanwhile; long after that it may not.
 #[test]
 fn a_frozen_tree_is_excused() {
     let course = |thawed_ms| {

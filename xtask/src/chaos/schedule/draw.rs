@@ -210,7 +210,7 @@ impl<'a> Draw<'a> {
     }
 
     /// What one fault has left of a `kgate run` must be able to end before the next comes: both of its killers out at once is
-    /// more than it promises to bear.
+    /// more than it promises to tolerate.
     fn take_clients(&mut self, node: u32, begin: u64, end: u64) -> bool {
         let free = &mut self.clients_free[node as usize];
         let may = *free <= begin && end <= self.end_ms;

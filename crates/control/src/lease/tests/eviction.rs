@@ -3,22 +3,22 @@
 use kgate_core::{Incarnation, NodeId, Span, Time};
 
 use super::hall::{
-    BEGIN, Hall, LIFE, TIMING, answer, asked, hear, joint, leases, ms, node, ping, terms, tick, voters,
+    BEGIN, Hall, INCARNATION, TIMING, answer, asked, hear, joint, leases, ms, node, ping, terms, tick, voters,
 };
-use crate::lease::{LeaseDeed, LeaseMessage, Leases, Proposal, Refused};
-use crate::roll::{RollChange, StoreId};
+use crate::lease::{LeaseEffect, LeaseMessage, Leases, Proposal, Refused};
+use crate::membership::{MembershipChange, StoreId};
 
 const THREE: [u32; 3] = [0, 1, 2];
-const SUSPECT_5: Proposal = Proposal::Suspect { node: NodeId(5), incarnation: LIFE };
+const SUSPECT_5: Proposal = Proposal::Suspect { node: NodeId(5), incarnation: INCARNATION };
 
 fn wait() -> Span {
     TIMING.wait()
 }
 
-fn proposals(deeds: &[LeaseDeed]) -> Vec<Proposal> {
-    let proposal = |deed: &LeaseDeed| match deed {
-        LeaseDeed::Propose(proposal) => Some(*proposal),
-        LeaseDeed::Send(..) => None,
+fn proposals(deeds: &[LeaseEffect]) -> Vec<Proposal> {
+    let proposal = |deed: &LeaseEffect| match deed {
+        LeaseEffect::Propose(proposal) => Some(*proposal),
+        LeaseEffect::Send(..) => None,
     };
     deeds.iter().filter_map(proposal).collect()
 }
@@ -80,12 +80,14 @@ fn e1_rarer_and_rarer() {
 /// E2: a promise has the age of the last answer, or of the own start if that is later or there was none; every voter gets it.
 #[test]
 fn e2_promises() {
-    let age = |deeds: &[LeaseDeed], to: u32| {
+    let age = |deeds: &[LeaseEffect], to: u32| {
         deeds.iter().find_map(|deed| match deed {
-            LeaseDeed::Send(receiver, LeaseMessage::Promise { age, at: 3, .. }) if *receiver == node(to) => {
+            LeaseEffect::Send(receiver, LeaseMessage::Promise { age, at: 3, .. })
+                if *receiver == node(to) =>
+            {
                 Some(*age)
             }
-            LeaseDeed::Send(..) | LeaseDeed::Propose(_) => None,
+            LeaseEffect::Send(..) | LeaseEffect::Propose(_) => None,
         })
     };
     let mut voter = leases(BEGIN, 0, &THREE, &[5]);
@@ -93,14 +95,14 @@ fn e2_promises() {
     asked(&mut voter, BEGIN + ms(700), 5, 1);
     for (leases, old) in [(&mut voter, 1300), (&mut restarted, 1000)] {
         let now = BEGIN + ms(2000);
-        leases.roll_changed(now, RollChange::Suspected(node(5), LIFE, 3));
+        leases.membership_changed(now, MembershipChange::Suspected(node(5), INCARNATION, 3));
         asked(leases, now, 5, 2);
         assert!(leases.next_due(now) <= Some(now), "said at once");
         let deeds = tick(leases, now);
         assert_eq!((age(&deeds, 1), age(&deeds, 2)), (Some(ms(old)), Some(ms(old))));
         let deeds = tick(leases, now + ms(500));
         assert_eq!(age(&deeds, 1), Some(ms(old + 500)), "and again");
-        leases.roll_changed(now, RollChange::Unsuspected(node(5), LIFE));
+        leases.membership_changed(now, MembershipChange::Unsuspected(node(5), INCARNATION));
         assert_eq!(age(&tick(leases, now + ms(1000)), 1), None);
     }
 }
@@ -109,14 +111,14 @@ fn e2_promises() {
 fn evictor(suspected: Time) -> Leases {
     let mut leases = leases(BEGIN, 0, &THREE, &[5]);
     leases.leading(true);
-    leases.roll_changed(suspected, RollChange::Suspected(node(5), LIFE, 3));
+    leases.membership_changed(suspected, MembershipChange::Suspected(node(5), INCARNATION, 3));
     leases.applied(suspected, 3);
     tick(&mut leases, suspected);
     leases
 }
 
 fn promise(at: u64, age: Span) -> LeaseMessage {
-    LeaseMessage::Promise { node: node(5), incarnation: LIFE, at, age }
+    LeaseMessage::Promise { node: node(5), incarnation: INCARNATION, at, age }
 }
 
 /// E3: a quorum is ripe when what they say and what the own clock has counted since is W: not a nanosecond earlier.
@@ -128,13 +130,14 @@ fn e3_ripe() {
     hear(&mut leases, received, 1, promise(3, ms(1000)));
     let ripe = received + Span(wait().0 - ms(1000).0);
     assert_eq!(proposals(&tick(&mut leases, Time(ripe.0 - 1))), []);
-    let evict = Proposal::Evict { node: node(5), incarnation: LIFE, at: 3, voters_at: 1, waited: wait() };
+    let evict =
+        Proposal::Evict { node: node(5), incarnation: INCARNATION, at: 3, voters_at: 1, waited: wait() };
     assert_eq!(proposals(&tick(&mut leases, ripe)), [evict]);
     assert_eq!(proposals(&tick(&mut leases, ripe)), [], "once, then rarer and rarer");
     assert_eq!(proposals(&tick(&mut leases, ripe + ms(1000))).len(), 1);
 }
 
-/// E3: promises of strangers, of another suspicion, of another life prove nothing. One that is older than the last one counts for more.
+/// E3: promises of strangers, of another suspicion, of another incarnation prove nothing. One that is older than the last one counts for more.
 #[test]
 fn e3_which_promises() {
     let suspected = BEGIN + ms(60_000);
@@ -181,16 +184,16 @@ fn e3_any_voter() {
     hall.cut.insert(node(5));
     hall.pass(ms(2000));
     let at = hall.next_index();
-    hall.apply(RollChange::Suspected(node(5), LIFE, at), &[]);
+    hall.apply(MembershipChange::Suspected(node(5), INCARNATION, at), &[]);
     hall.proposals.clear();
     hall.pass(ms(6500));
     let who: Vec<NodeId> = hall.proposals.iter().map(|(_, who, _)| *who).collect();
     assert!(THREE.iter().all(|id| who.contains(&node(*id))) && who.len() < 12, "{who:?}");
     let mut own = leases(BEGIN, 0, &THREE, &[0]);
     own.leading(true);
-    own.roll_changed(BEGIN, RollChange::Suspected(node(0), LIFE, 3));
+    own.membership_changed(BEGIN, MembershipChange::Suspected(node(0), INCARNATION, 3));
     own.applied(BEGIN, 3);
-    let own_promise = LeaseMessage::Promise { node: node(0), incarnation: LIFE, at: 3, age: wait() };
+    let own_promise = LeaseMessage::Promise { node: node(0), incarnation: INCARNATION, at: 3, age: wait() };
     for from in THREE {
         hear(&mut own, BEGIN, from, own_promise.clone());
     }
@@ -203,13 +206,13 @@ fn e5_cleared() {
     let mut hall = Hall::new(6, &THREE);
     hall.pass(ms(1000));
     let at = hall.next_index();
-    hall.apply(RollChange::Suspected(node(5), LIFE, at), &[]);
+    hall.apply(MembershipChange::Suspected(node(5), INCARNATION, at), &[]);
     hall.pass(ms(600));
-    let cleared = Proposal::Unsuspect { node: node(5), incarnation: LIFE, at };
+    let cleared = Proposal::Unsuspect { node: node(5), incarnation: INCARNATION, at };
     assert_eq!(hall.proposals.first().map(|(_, who, what)| (*who, *what)), Some((node(5), cleared)));
     let now = hall.now;
     assert!(hall.of(5).holds(now) && !hall.of(5).may_grant(now));
-    hall.apply(RollChange::Unsuspected(node(5), LIFE), &[]);
+    hall.apply(MembershipChange::Unsuspected(node(5), INCARNATION), &[]);
     assert!(hall.of(5).holds(now) && !hall.of(5).may_grant(now), "no answer yet");
     hall.proposals.clear();
     hall.pass(ms(5000));
@@ -223,11 +226,11 @@ fn e5_cleared() {
 fn e5_not_by_a_minority() {
     let mut p = leases(BEGIN, 5, &THREE, &[5]);
     let first = ping(&mut p, BEGIN);
-    let refusal = |seq| LeaseMessage::Refusal { incarnation: LIFE, seq, why: Refused::Suspected(3) };
+    let refusal = |seq| LeaseMessage::Refusal { incarnation: INCARNATION, seq, why: Refused::Suspected(3) };
     hear(&mut p, BEGIN, 0, refusal(first));
     assert_eq!(proposals(&tick(&mut p, BEGIN + ms(1))), []);
     hear(&mut p, BEGIN + ms(2), 1, refusal(first));
-    let cleared = Proposal::Unsuspect { node: node(5), incarnation: LIFE, at: 3 };
+    let cleared = Proposal::Unsuspect { node: node(5), incarnation: INCARNATION, at: 3 };
     assert_eq!(proposals(&tick(&mut p, BEGIN + ms(3))), [cleared]);
     let mut p = leases(BEGIN, 5, &THREE, &[5]);
     let first = ping(&mut p, BEGIN);
@@ -237,32 +240,36 @@ fn e5_not_by_a_minority() {
     hear(&mut p, BEGIN + ms(2000), 1, answer(1, first, voters(1, &THREE)));
 }
 
-/// R2: a new life has its former one suspected, once the log shows it as a member, and evicts it like any other; then it stops.
+/// R2: a new incarnation has its former one suspected, once the log shows it as a member, and evicts it like any other; then it stops.
 #[test]
-fn r2_the_next_life() {
+fn r2_the_next_incarnation() {
     let second = Incarnation(2);
     let mut p = Leases::new(BEGIN, node(0), second, StoreId(0), TIMING);
-    p.succeed(BEGIN, LIFE);
+    p.succeed(BEGIN, INCARNATION);
     assert_eq!(proposals(&tick(&mut p, BEGIN)), [], "it does not know yet");
     p.voters_applied(BEGIN, voters(1, &[0]));
     p.voters_appended(BEGIN, voters(1, &[0]));
-    p.roll_changed(BEGIN, RollChange::Added(node(0), LIFE, terms()));
+    p.membership_changed(BEGIN, MembershipChange::Added(node(0), INCARNATION, terms()));
     p.applied(BEGIN, 2);
     assert!(p.next_due(BEGIN) <= Some(BEGIN));
-    assert_eq!(proposals(&tick(&mut p, BEGIN)), [Proposal::Suspect { node: node(0), incarnation: LIFE }]);
+    assert_eq!(
+        proposals(&tick(&mut p, BEGIN)),
+        [Proposal::Suspect { node: node(0), incarnation: INCARNATION }]
+    );
     let suspected = BEGIN + ms(100);
-    p.roll_changed(suspected, RollChange::Suspected(node(0), LIFE, 3));
+    p.membership_changed(suspected, MembershipChange::Suspected(node(0), INCARNATION, 3));
     p.applied(suspected, 3);
     p.leading(true);
-    // R3: the age counts from the start: what the former life was answered is forgotten.
+    // R3: the age counts from the start: what the earlier incarnation was answered is forgotten.
     assert_eq!(proposals(&tick(&mut p, suspected)), []);
     assert_eq!(proposals(&tick(&mut p, BEGIN + Span(wait().0 - 1))), []);
-    let evict = Proposal::Evict { node: node(0), incarnation: LIFE, at: 3, voters_at: 1, waited: wait() };
+    let evict =
+        Proposal::Evict { node: node(0), incarnation: INCARNATION, at: 3, voters_at: 1, waited: wait() };
     assert_eq!(proposals(&tick(&mut p, BEGIN + wait())), [evict]);
-    p.roll_changed(BEGIN + wait(), RollChange::Gone(node(0), LIFE));
+    p.membership_changed(BEGIN + wait(), MembershipChange::Gone(node(0), INCARNATION));
     p.applied(BEGIN + wait(), 4);
     assert!(!p.may_grant(BEGIN + wait()));
-    p.roll_changed(BEGIN + wait(), RollChange::Added(node(0), second, terms()));
+    p.membership_changed(BEGIN + wait(), MembershipChange::Added(node(0), second, terms()));
     assert!(p.may_grant(BEGIN + wait()), "the own vote");
     assert_eq!(proposals(&tick(&mut p, BEGIN + wait() + ms(60_000))), []);
 }
@@ -279,7 +286,7 @@ fn a_fail_over_takes_w() {
         hall.pass(ms(10));
     }
     let at = hall.next_index();
-    hall.apply(RollChange::Suspected(node(5), LIFE, at), &[]);
+    hall.apply(MembershipChange::Suspected(node(5), INCARNATION, at), &[]);
     hall.proposals.clear();
     while hall.proposals.is_empty() {
         hall.pass(ms(10));

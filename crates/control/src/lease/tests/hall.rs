@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kgate_core::{Incarnation, NodeId, Span, Time};
 
-use crate::lease::{LeaseDeed, LeaseMessage, Leases, Proposal};
-use crate::roll::{LeaseTerms, RollChange, StoreId};
+use crate::lease::{LeaseEffect, LeaseMessage, Leases, Proposal};
+use crate::membership::{LeaseTerms, MembershipChange, StoreId};
 use crate::timing::Timing;
 use crate::voters::Voters;
 
 pub(super) const TIMING: Timing = Timing::DEFAULT;
-pub(super) const LIFE: Incarnation = Incarnation(1);
+pub(super) const INCARNATION: Incarnation = Incarnation(1);
 /// Not zero: nothing may depend on when a clock began.
 pub(super) const BEGIN: Time = Time(1_000_000_000_000);
 
@@ -37,25 +37,25 @@ pub(super) fn joint(at: u64, old: &[u32], new: &[u32]) -> Voters {
 
 /// A node that has applied these voters (entry 1) and members (entry 2).
 pub(super) fn leases(now: Time, id: u32, votes: &[u32], members: &[u32]) -> Leases {
-    let mut leases = Leases::new(now, node(id), LIFE, StoreId(id.into()), TIMING);
+    let mut leases = Leases::new(now, node(id), INCARNATION, StoreId(id.into()), TIMING);
     leases.voters_applied(now, voters(1, votes));
     leases.voters_appended(now, voters(1, votes));
     for member in members {
-        leases.roll_changed(now, RollChange::Added(node(*member), LIFE, terms()));
+        leases.membership_changed(now, MembershipChange::Added(node(*member), INCARNATION, terms()));
     }
     leases.applied(now, 2);
     leases
 }
 
 /// What a node sends and proposes at that time.
-pub(super) fn tick(leases: &mut Leases, now: Time) -> Vec<LeaseDeed> {
+pub(super) fn tick(leases: &mut Leases, now: Time) -> Vec<LeaseEffect> {
     let mut deeds = Vec::new();
     leases.tick(now, &mut deeds);
     deeds
 }
 
 /// What a node does about a message.
-pub(super) fn hear(leases: &mut Leases, now: Time, from: u32, message: LeaseMessage) -> Vec<LeaseDeed> {
+pub(super) fn hear(leases: &mut Leases, now: Time, from: u32, message: LeaseMessage) -> Vec<LeaseEffect> {
     let mut deeds = Vec::new();
     leases.hear(now, node(from), message, &mut deeds);
     deeds
@@ -63,23 +63,29 @@ pub(super) fn hear(leases: &mut Leases, now: Time, from: u32, message: LeaseMess
 
 /// The number of the pings that a node sends at that time.
 pub(super) fn ping(leases: &mut Leases, now: Time) -> u64 {
-    let number = |deed: &LeaseDeed| match deed {
-        LeaseDeed::Send(_, LeaseMessage::Ping { seq, .. }) => Some(*seq),
-        LeaseDeed::Send(..) | LeaseDeed::Propose(_) => None,
+    let number = |deed: &LeaseEffect| match deed {
+        LeaseEffect::Send(_, LeaseMessage::Ping { seq, .. }) => Some(*seq),
+        LeaseEffect::Send(..) | LeaseEffect::Propose(_) => None,
     };
     tick(leases, now).iter().find_map(number).expect("a ping is due")
 }
 
 /// An answer of a voter that shows the voters of entry 1.
 pub(super) fn answer(from: u32, seq: u64, shown: Voters) -> LeaseMessage {
-    LeaseMessage::Answer { incarnation: LIFE, seq, store: StoreId(from.into()), voters: shown, committed: 2 }
+    LeaseMessage::Answer {
+        incarnation: INCARNATION,
+        seq,
+        store: StoreId(from.into()),
+        voters: shown,
+        committed: 2,
+    }
 }
 
 /// What that voter says to a ping.
 pub(super) fn asked(voter: &mut Leases, now: Time, from: u32, seq: u64) -> LeaseMessage {
-    let deeds = hear(voter, now, from, LeaseMessage::Ping { incarnation: LIFE, seq });
+    let deeds = hear(voter, now, from, LeaseMessage::Ping { incarnation: INCARNATION, seq });
     match deeds.as_slice() {
-        [LeaseDeed::Send(_, reply)] => reply.clone(),
+        [LeaseEffect::Send(_, reply)] => reply.clone(),
         others => panic!("one reply, not {others:?}"),
     }
 }
@@ -123,10 +129,10 @@ impl Hall {
         }
     }
 
-    fn carry_out(&mut self, from: NodeId, deeds: Vec<LeaseDeed>) {
+    fn carry_out(&mut self, from: NodeId, deeds: Vec<LeaseEffect>) {
         for deed in deeds {
             match deed {
-                LeaseDeed::Send(to, message) => {
+                LeaseEffect::Send(to, message) => {
                     let lost =
                         self.cut.contains(&from) || self.cut.contains(&to) || !self.nodes.contains_key(&to);
                     if !lost {
@@ -135,18 +141,18 @@ impl Hall {
                         self.carry_out(to, more);
                     }
                 }
-                LeaseDeed::Propose(proposal) => self.proposals.push((self.now, from, proposal)),
+                LeaseEffect::Propose(proposal) => self.proposals.push((self.now, from, proposal)),
             }
         }
     }
 
     /// The next entry of the log, applied by all but these.
-    pub(super) fn apply(&mut self, change: RollChange, but: &[u32]) {
+    pub(super) fn apply(&mut self, change: MembershipChange, but: &[u32]) {
         self.applied += 1;
         let (now, index) = (self.now, self.applied);
         for (id, leases) in &mut self.nodes {
             if !but.contains(&id.0) {
-                leases.roll_changed(now, change);
+                leases.membership_changed(now, change);
                 leases.applied(now, index);
             }
         }

@@ -3,10 +3,10 @@
 use kgate_core::{Incarnation, Span, Time};
 
 use super::hall::{
-    BEGIN, Hall, LIFE, TIMING, answer, asked, hear, joint, leases, ms, node, ping, terms, tick, voters,
+    BEGIN, Hall, INCARNATION, TIMING, answer, asked, hear, joint, leases, ms, node, ping, terms, tick, voters,
 };
-use crate::lease::{LeaseDeed, LeaseMessage, Leases, Missing, Refused};
-use crate::roll::{LeaseTerms, RollChange, StoreId};
+use crate::lease::{LeaseEffect, LeaseMessage, Leases, Missing, Refused};
+use crate::membership::{LeaseTerms, MembershipChange, StoreId};
 use crate::voters::Voters;
 
 const THREE: [u32; 3] = [0, 1, 2];
@@ -37,7 +37,7 @@ fn n1_from_the_sending() {
         committed: 2,
     };
     hear(&mut p, late, 1, former);
-    assert_eq!(p.end(), Time::ZERO, "a ping never sent, a node never asked, another life");
+    assert_eq!(p.end(), Time::ZERO, "a ping never sent, a node never asked, another incarnation");
     hear(&mut p, late, 1, answer(1, first, voters(1, &THREE)));
     assert_eq!(p.end(), BEGIN + ms(4000));
 }
@@ -65,13 +65,13 @@ fn n2_the_own_vote() {
     hear(&mut p, BEGIN, 1, answer(1, first, voters(1, &THREE)));
     assert_eq!(p.end(), BEGIN + ms(4000));
     let mut p = leases(BEGIN, 0, &THREE, &[0]);
-    p.roll_changed(BEGIN, RollChange::Suspected(node(0), LIFE, 3));
+    p.membership_changed(BEGIN, MembershipChange::Suspected(node(0), INCARNATION, 3));
     let first = ping(&mut p, BEGIN);
     hear(&mut p, BEGIN, 1, answer(1, first, voters(1, &THREE)));
     assert_eq!(p.end(), Time::ZERO);
 }
 
-/// N3: only a member that is not suspected is answered, in that very life.
+/// N3: only a member that is not suspected is answered, in that very incarnation.
 #[test]
 fn n3_who_is_answered() {
     let mut voter = leases(BEGIN, 0, &THREE, &[5]);
@@ -87,14 +87,14 @@ fn n3_who_is_answered() {
     };
     assert_eq!(refused(&mut voter, 5), None);
     assert_eq!(refused(&mut voter, 6), Some(Refused::NotMember));
-    voter.roll_changed(BEGIN, RollChange::Suspected(node(5), LIFE, 3));
+    voter.membership_changed(BEGIN, MembershipChange::Suspected(node(5), INCARNATION, 3));
     assert_eq!(refused(&mut voter, 5), Some(Refused::Suspected(3)));
-    voter.roll_changed(BEGIN, RollChange::Unsuspected(node(5), LIFE));
+    voter.membership_changed(BEGIN, MembershipChange::Unsuspected(node(5), INCARNATION));
     assert_eq!(refused(&mut voter, 5), None);
-    voter.roll_changed(BEGIN, RollChange::Gone(node(5), LIFE));
+    voter.membership_changed(BEGIN, MembershipChange::Gone(node(5), INCARNATION));
     assert_eq!(refused(&mut voter, 5), Some(Refused::NotMember));
-    voter.roll_changed(BEGIN, RollChange::Added(node(5), Incarnation(2), terms()));
-    assert_eq!(refused(&mut voter, 5), Some(Refused::NotMember), "that is another life");
+    voter.membership_changed(BEGIN, MembershipChange::Added(node(5), Incarnation(2), terms()));
+    assert_eq!(refused(&mut voter, 5), Some(Refused::NotMember), "that is another incarnation");
 }
 
 /// N4: a voter with newer voters in its log than it has applied is silent; then it shows them. N7: who does not vote gives no share.
@@ -102,7 +102,7 @@ fn n3_who_is_answered() {
 fn n4_who_may_answer() {
     let mut voter = leases(BEGIN, 0, &THREE, &[5]);
     voter.voters_appended(BEGIN, joint(3, &THREE, &[0, 3, 4]));
-    let behind = LeaseMessage::Refusal { incarnation: LIFE, seq: 7, why: Refused::Behind };
+    let behind = LeaseMessage::Refusal { incarnation: INCARNATION, seq: 7, why: Refused::Behind };
     assert_eq!(asked(&mut voter, BEGIN, 5, 7), behind);
     voter.voters_applied(BEGIN, joint(3, &THREE, &[0, 3, 4]));
     voter.applied(BEGIN, 3);
@@ -110,9 +110,13 @@ fn n4_who_may_answer() {
     voter.voters_appended(BEGIN, voters(4, &[3, 4]));
     voter.voters_applied(BEGIN, voters(4, &[3, 4]));
     voter.applied(BEGIN, 4);
-    let out = LeaseMessage::Refusal { incarnation: LIFE, seq: 7, why: Refused::NotVoter(voters(4, &[3, 4])) };
+    let out = LeaseMessage::Refusal {
+        incarnation: INCARNATION,
+        seq: 7,
+        why: Refused::NotVoter(voters(4, &[3, 4])),
+    };
     assert_eq!(asked(&mut voter, BEGIN, 5, 7), out);
-    let mut unknowing = Leases::new(BEGIN, node(0), LIFE, StoreId(0), TIMING);
+    let mut unknowing = Leases::new(BEGIN, node(0), INCARNATION, StoreId(0), TIMING);
     assert_eq!(asked(&mut unknowing, BEGIN, 5, 7), behind);
 }
 
@@ -131,8 +135,8 @@ fn n4_the_newest_voters_count() {
     hear(&mut p, now, 0, answer(0, first, voters(1, &THREE)));
     hear(&mut p, now, 2, answer(2, first, joint(3, &THREE, &[2, 3, 4])));
     assert_eq!(p.end(), Time::ZERO, "two of three old ones, one of three new ones");
-    let to_new = |deeds: &[LeaseDeed]| {
-        deeds.iter().any(|deed| matches!(deed, LeaseDeed::Send(to, _) if *to == node(4)))
+    let to_new = |deeds: &[LeaseEffect]| {
+        deeds.iter().any(|deed| matches!(deed, LeaseEffect::Send(to, _) if *to == node(4)))
     };
     assert!(to_new(&tick(&mut p, now)));
     hear(&mut p, now, 3, answer(3, first, joint(3, &THREE, &[2, 3, 4])));
@@ -164,8 +168,11 @@ fn n4_own_voters_add() {
 fn n4_refusals_count_nothing() {
     let (mut p, first, _) = pinged_twice();
     let now = BEGIN + ms(600);
-    let out =
-        LeaseMessage::Refusal { incarnation: LIFE, seq: first, why: Refused::NotVoter(voters(9, &[2])) };
+    let out = LeaseMessage::Refusal {
+        incarnation: INCARNATION,
+        seq: first,
+        why: Refused::NotVoter(voters(9, &[2])),
+    };
     hear(&mut p, now, 0, out);
     hear(&mut p, now, 2, answer(2, first, voters(1, &THREE)));
     assert_eq!(p.end(), Time::ZERO);
@@ -213,7 +220,7 @@ fn r4_a_foreign_store() {
     hear(&mut p, now, 0, answer(0, first, voters(1, &THREE)));
     hear(&mut p, now, 1, answer(1, first, voters(1, &THREE)));
     let forgotten = LeaseMessage::Answer {
-        incarnation: LIFE,
+        incarnation: INCARNATION,
         seq: second,
         store: StoreId(77),
         voters: voters(1, &THREE),
@@ -226,10 +233,10 @@ fn r4_a_foreign_store() {
     assert!(later.missing.contains(&(node(0), Missing::OtherStore)), "{later}");
 }
 
-/// The length of a lease is what the log says of that life, whatever the configuration says now.
+/// The length of a lease is what the log says of that incarnation, whatever the configuration says now.
 #[test]
 fn the_terms_of_the_log() {
-    let mut p = Leases::new(BEGIN, node(5), LIFE, StoreId(5), TIMING);
+    let mut p = Leases::new(BEGIN, node(5), INCARNATION, StoreId(5), TIMING);
     p.voters_applied(BEGIN, voters(1, &THREE));
     p.voters_appended(BEGIN, voters(1, &THREE));
     let short = LeaseTerms { lease: ms(1000), ..terms() };
@@ -238,10 +245,10 @@ fn the_terms_of_the_log() {
         hear(&mut p, BEGIN, voter, answer(voter, first, voters(1, &THREE)));
     }
     assert_eq!(p.end(), Time::ZERO, "not a member yet, as far as it knows");
-    p.roll_changed(BEGIN, RollChange::Added(node(5), LIFE, short));
+    p.membership_changed(BEGIN, MembershipChange::Added(node(5), INCARNATION, short));
     assert_eq!(p.end(), BEGIN + ms(1000));
-    p.roll_changed(BEGIN, RollChange::Gone(node(5), LIFE));
-    assert_eq!(p.end(), Time::ZERO, "an evicted life has no lease");
+    p.membership_changed(BEGIN, MembershipChange::Gone(node(5), INCARNATION));
+    assert_eq!(p.end(), Time::ZERO, "an evicted incarnation has no lease");
 }
 
 /// Section 6: one voter has an endless lease by its own vote, until it is suspected or others vote too; then it has L from that instant.
@@ -254,7 +261,7 @@ fn alone() {
     assert!(p.may_grant(much_later));
     assert_eq!(p.standing(much_later).to_string(), "own vote, endless lease; 1 of 1 voters answer");
     let mut suspected = p.clone();
-    suspected.roll_changed(much_later, RollChange::Suspected(node(0), LIFE, 3));
+    suspected.membership_changed(much_later, MembershipChange::Suspected(node(0), INCARNATION, 3));
     assert_eq!(suspected.end(), much_later + ms(4000));
     p.voters_appended(much_later, joint(3, &[0], &[0, 1]));
     assert_eq!(p.end(), much_later + ms(4000));
@@ -304,12 +311,19 @@ fn junk() {
     for stranger in 10..200 {
         hear(&mut p, BEGIN, stranger, answer(stranger, first, voters(1, &THREE)));
         let why = Refused::NotVoter(absurd.clone());
-        hear(&mut p, BEGIN, stranger, LeaseMessage::Refusal { incarnation: LIFE, seq: first, why });
-        let promise = LeaseMessage::Promise { node: node(5), incarnation: LIFE, at: 3, age: Span(u64::MAX) };
+        hear(&mut p, BEGIN, stranger, LeaseMessage::Refusal { incarnation: INCARNATION, seq: first, why });
+        let promise =
+            LeaseMessage::Promise { node: node(5), incarnation: INCARNATION, at: 3, age: Span(u64::MAX) };
         hear(&mut p, BEGIN, stranger, promise);
-        let unheard = LeaseMessage::Unheard { node: node(5), incarnation: LIFE, silence: Span(u64::MAX) };
+        let unheard =
+            LeaseMessage::Unheard { node: node(5), incarnation: INCARNATION, silence: Span(u64::MAX) };
         hear(&mut p, BEGIN, stranger, unheard);
-        hear(&mut p, BEGIN, stranger, LeaseMessage::Question { node: node(stranger), incarnation: LIFE });
+        hear(
+            &mut p,
+            BEGIN,
+            stranger,
+            LeaseMessage::Question { node: node(stranger), incarnation: INCARNATION },
+        );
     }
     assert_eq!(p, before);
 }

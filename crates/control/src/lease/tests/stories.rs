@@ -2,9 +2,9 @@
 
 use kgate_core::Time;
 
-use super::hall::{BEGIN, LIFE, TIMING, asked, hear, joint, leases, ms, node, ping, tick, voters};
-use crate::lease::{LeaseDeed, LeaseMessage, Leases, Proposal};
-use crate::roll::{Eviction, NoEviction, RollChange};
+use super::hall::{BEGIN, INCARNATION, TIMING, asked, hear, joint, leases, ms, node, ping, tick, voters};
+use crate::lease::{LeaseEffect, LeaseMessage, Leases, Proposal};
+use crate::membership::{Eviction, MembershipChange, NoEviction};
 use crate::voters::Voters;
 
 const OLD: [u32; 3] = [0, 1, 2];
@@ -38,15 +38,15 @@ fn an_eviction_by_voters_of_the_past() {
     asked(&mut zero, BEGIN, 5, seq);
     // SUSPECT is entry 10; 0 and 1 apply it, and 0 collects their promises.
     zero.leading(true);
-    zero.roll_changed(BEGIN + ms(10), RollChange::Suspected(node(5), LIFE, 10));
+    zero.membership_changed(BEGIN + ms(10), MembershipChange::Suspected(node(5), INCARNATION, 10));
     zero.applied(BEGIN + ms(10), 10);
     tick(&mut zero, BEGIN + ms(10));
-    let promise = LeaseMessage::Promise { node: node(5), incarnation: LIFE, at: 10, age: ms(10) };
+    let promise = LeaseMessage::Promise { node: node(5), incarnation: INCARNATION, at: 10, age: ms(10) };
     hear(&mut zero, BEGIN + ms(10), 1, promise);
     // 2 has not applied it, and answers p as late as this. Then the voters change: p has applied all of it, but no eviction.
     let late = BEGIN + ms(3800);
     share(&mut p, &mut two, 2, late);
-    p.roll_changed(late, RollChange::Suspected(node(5), LIFE, 10));
+    p.membership_changed(late, MembershipChange::Suspected(node(5), INCARNATION, 10));
     apply_voters(&mut p, late, joint(11, &OLD, &[2]));
     apply_voters(&mut p, late, voters(12, &[2]));
     assert_eq!(p.end(), late + TIMING.lease, "a lease by the new voters");
@@ -54,17 +54,20 @@ fn an_eviction_by_voters_of_the_past() {
     let ripe = BEGIN + TIMING.wait();
     let deeds = tick(&mut zero, ripe);
     let evict = deeds.iter().find_map(|deed| match deed {
-        LeaseDeed::Propose(Proposal::Evict { node, incarnation, at, voters_at, waited }) => {
+        LeaseEffect::Propose(Proposal::Evict { node, incarnation, at, voters_at, waited }) => {
             let (node, incarnation, at) = (*node, *incarnation, *at);
             Some(Eviction { node, incarnation, at, voters_at: *voters_at, waited: *waited })
         }
-        LeaseDeed::Propose(_) | LeaseDeed::Send(..) => None,
+        LeaseEffect::Propose(_) | LeaseEffect::Send(..) => None,
     });
     let evict = evict.expect("W has passed");
     assert!(p.holds(ripe), "p may have a child alive");
-    assert_eq!(p.roll().may_evict(evict, 12), Err(NoEviction::OtherVoters { counted: 1, in_force: 12 }));
     assert_eq!(
-        p.roll().may_evict(evict, evict.voters_at),
+        p.membership().may_evict(evict, 12),
+        Err(NoEviction::OtherVoters { counted: 1, in_force: 12 })
+    );
+    assert_eq!(
+        p.membership().may_evict(evict, evict.voters_at),
         Ok(()),
         "without the rule p would be evicted with a lease"
     );

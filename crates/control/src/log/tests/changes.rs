@@ -1,7 +1,7 @@
 //! Voters and listeners change.
 
 use super::*;
-use crate::state::{Change, Void};
+use crate::state::{Change, Rejected};
 
 fn voters(nodes: impl IntoIterator<Item = u32>) -> BTreeSet<NodeId> {
     nodes.into_iter().map(NodeId).collect()
@@ -40,13 +40,13 @@ async fn a_listener_does_not_change_the_voters() {
         address: "there".to_owned(),
         store: Some(store),
     };
-    assert_eq!(world.log(0).propose(admit.clone()).await, Ok(Done::Admitted(NodeId(3))));
-    assert_eq!(world.log(0).propose(admit).await, Ok(Done::Admitted(NodeId(3))), "again is the same");
+    assert_eq!(world.log(0).propose(admit.clone()).await, Ok(Applied::Admitted(NodeId(3))));
+    assert_eq!(world.log(0).propose(admit).await, Ok(Applied::Admitted(NodeId(3))), "again is the same");
     // The leader takes it up by itself, so that it can take part.
     world.until(3, |status| status.learners.contains(&NodeId(3))).await;
     world.log(3).propose(add(&world, 3, 1)).await.unwrap();
     assert_eq!(world.log(3).voters_appended(), before);
-    assert_eq!(world.log(0).picture().voters, before);
+    assert_eq!(world.log(0).cluster_state().voters, before);
     // Off the directory it hears nothing any more.
     let leave = Command::Leave { node: NodeId(3), incarnation: Incarnation(1) };
     world.log(3).propose(leave).await.unwrap();
@@ -59,8 +59,8 @@ async fn a_listener_does_not_change_the_voters() {
 #[tokio::test]
 async fn refused_changes() {
     let world = World::founded("refused", 1, 1).await;
-    let refused = |answer: Result<Option<String>, NotDone>, words: &str| match answer {
-        Err(NotDone::Void(Void::Refused(why))) => assert!(why.contains(words), "{why}"),
+    let refused = |answer: Result<Option<String>, ProposeError>, words: &str| match answer {
+        Err(ProposeError::Rejected(Rejected::Refused(why))) => assert!(why.contains(words), "{why}"),
         other => panic!("{other:?}"),
     };
     let log = world.log(0);
@@ -112,9 +112,9 @@ async fn appended_voters_come_and_go() {
     let asked = tokio::spawn(async move { alone.promote(NodeId(3)).await });
     let joint = [voters(0..3), voters(0..4)];
     world.until(leader, |status| status.appended.sets == joint).await;
-    assert_eq!(world.log(leader).picture().voters.sets, [voters(0..3)], "it is not agreed on");
+    assert_eq!(world.log(leader).cluster_state().voters.sets, [voters(0..3)], "it is not agreed on");
     world.stop(leader).await;
-    assert_eq!(asked.await.unwrap(), Err(NotDone::Stopped));
+    assert_eq!(asked.await.unwrap(), Err(ProposeError::Stopped));
     world.start(leader);
     assert_eq!(world.log(leader).voters_appended().sets, joint);
     let others: Vec<u32> = (0..3).filter(|node| *node != leader).collect();

@@ -14,7 +14,7 @@ fn follow(node: &mut Node, last: &mut u64) -> Vec<Change> {
     changes
 }
 
-/// N3: all nodes restart, one after the other and all at once; the picture that each opens with is what it had applied, and news go on behind it.
+/// N3: all nodes restart, one after the other and all at once; the cluster_state that each opens with is what it had applied, and news go on behind it.
 #[tokio::test]
 async fn all_restart() {
     let mut world = World::founded("restart", 3, 3).await;
@@ -22,15 +22,15 @@ async fn all_restart() {
         world.log(node).propose(add(&world, node, 1)).await.unwrap();
     }
     let suspect = Command::Suspect { node: NodeId(1), incarnation: Incarnation(1) };
-    assert!(matches!(world.log(0).propose(suspect).await, Ok(Done::Suspected(_))));
+    assert!(matches!(world.log(0).propose(suspect).await, Ok(Applied::Suspected(_))));
     world.level(0).await;
     for round in 0..2 {
         let mut applied = BTreeMap::new();
         for node in 0..3 {
-            let picture = world.log(node).picture();
+            let cluster_state = world.log(node).cluster_state();
             let voters = world.log(node).voters_appended();
             world.stop(node).await;
-            applied.insert(node, (picture, voters));
+            applied.insert(node, (cluster_state, voters));
             if round == 0 {
                 world.start(node);
             }
@@ -41,20 +41,20 @@ async fn all_restart() {
             }
         }
         for (node, (before, voters)) in applied {
-            let opened = &world.nodes[&NodeId(node)].picture;
+            let opened = &world.nodes[&NodeId(node)].cluster_state;
             assert!(opened.applied >= before.applied, "{} is not before {}", opened.applied, before.applied);
-            assert_eq!((&opened.roll, &opened.voters), (&before.roll, &voters));
+            assert_eq!((&opened.membership, &opened.voters), (&before.membership, &voters));
         }
         world.log(1).propose(gate(&format!("round{round}"), 1)).await.unwrap();
         world.level(1).await;
     }
     for (node, it) in &mut world.nodes {
-        let mut last = it.picture.applied;
+        let mut last = it.cluster_state.applied;
         let changes = follow(it, &mut last);
         assert!(
             changes.iter().any(|change| matches!(change, Change::Defined(gate) if gate.name == "round1"))
         );
-        assert_eq!(last, it.log.picture().applied, "{node} was told everything");
+        assert_eq!(last, it.log.cluster_state().applied, "{node} was told everything");
     }
 }
 
@@ -108,7 +108,7 @@ async fn a_snapshot_for_a_late_node() {
     world.start(2);
     world.level(0).await;
     let it = world.nodes.get_mut(&NodeId(2)).unwrap();
-    let opened = it.picture.applied;
+    let opened = it.cluster_state.applied;
     let mut all = Vec::new();
     let mut indices = Vec::new();
     while let Ok(news) = it.news.try_recv() {
@@ -124,13 +124,13 @@ async fn a_snapshot_for_a_late_node() {
     assert!(changed(&|it| matches!(it, Change::Altered(gate) if gate.k == 79)));
     assert!(changed(&|it| matches!(
         it,
-        Change::Roll { change: crate::roll::RollChange::Gone(NodeId(1), _), .. }
+        Change::Membership { change: crate::membership::MembershipChange::Gone(NodeId(1), _), .. }
     )));
-    assert_eq!(world.log(2).picture().gates, world.log(0).picture().gates);
+    assert_eq!(world.log(2).cluster_state().gates, world.log(0).cluster_state().gates);
     // And it remembers, though the entries before were never there.
-    let before = world.log(2).picture();
+    let before = world.log(2).cluster_state();
     world.stop(2).await;
-    assert_eq!(world.start(2).picture.gates, before.gates);
+    assert_eq!(world.start(2).cluster_state.gates, before.gates);
     // Nobody keeps the whole log.
     world.stop(0).await;
     let found = super::super::store::open(&world.home(0), NodeId(0)).unwrap();

@@ -1,7 +1,7 @@
 //! Several logs in one process, with real stores, over couriers that can be cut.
 
+mod bootstrap;
 mod changes;
-mod founding;
 mod memory;
 mod quorum;
 
@@ -14,10 +14,10 @@ use std::time::Duration;
 use kgate_core::{Incarnation, NodeId, Span};
 use tokio::sync::mpsc;
 
-use super::words::{Courier, Founding, LogStatus, News, NotDone, Opened};
+use super::api::{AppliedEntry, Bootstrap, LogStatus, Opened, ProposeError, Transport};
 use super::{KEEPING, Keeping, Log, LogTiming};
-use crate::roll::{LeaseTerms, StoreId};
-use crate::state::{ClusterId, Command, Done, Listed, PermitId, Picture, Policy};
+use crate::membership::{LeaseTerms, StoreId};
+use crate::state::{Applied, ClusterId, ClusterState, Command, Listed, PermitId, Policy};
 
 const TERMS: LeaseTerms =
     LeaseTerms { lease: Span(700_000_000), clock_error: 10_000, margin: Span(10_000_000) };
@@ -40,7 +40,7 @@ struct Net {
 
 struct Wire(NodeId, Arc<Net>);
 
-impl Courier for Wire {
+impl Transport for Wire {
     fn send(&self, to: NodeId, bytes: Vec<u8>) {
         if self.1.cut.lock().unwrap().contains(&(self.0, to)) {
             return;
@@ -56,8 +56,8 @@ impl Courier for Wire {
 struct Node {
     log: Log,
     store: StoreId,
-    picture: Picture,
-    news: mpsc::UnboundedReceiver<News>,
+    cluster_state: ClusterState,
+    news: mpsc::UnboundedReceiver<AppliedEntry>,
 }
 
 /// The logs that run, and the folder of all stores.
@@ -91,8 +91,9 @@ impl World {
     async fn found(&self, nodes: u32, voters: u32) -> ClusterId {
         let mut asked = tokio::task::JoinSet::new();
         for (node, it) in &self.nodes {
-            let (log, founding) = (it.log.clone(), founding(u64::from(node.0) + 1, nodes, voters));
-            asked.spawn(async move { log.bootstrap(founding).await });
+            let (log, initial_members) =
+                (it.log.clone(), initial_members(u64::from(node.0) + 1, nodes, voters));
+            asked.spawn(async move { log.bootstrap(initial_members).await });
         }
         let ids: BTreeSet<ClusterId> =
             asked.join_all().await.into_iter().map(|id| id.expect("founded")).collect();
@@ -102,12 +103,12 @@ impl World {
 
     fn start(&mut self, node: u32) -> &Node {
         let me = NodeId(node);
-        let courier = Arc::new(Wire(me, Arc::clone(&self.net)));
+        let transport = Arc::new(Wire(me, Arc::clone(&self.net)));
         let opened =
-            Log::open_keeping(&self.home(node), me, courier, TIMING, self.keeping).expect("it opens");
-        let Opened { log, store, picture, news } = opened;
+            Log::open_keeping(&self.home(node), me, transport, TIMING, self.keeping).expect("it opens");
+        let Opened { log, store, cluster_state, news } = opened;
         self.net.logs.lock().unwrap().insert(me, log.clone());
-        self.nodes.insert(me, Node { log, store, picture, news });
+        self.nodes.insert(me, Node { log, store, cluster_state, news });
         &self.nodes[&me]
     }
 
@@ -186,9 +187,9 @@ impl Drop for World {
     }
 }
 
-fn founding(cluster: u64, nodes: u32, voters: u32) -> Founding {
+fn initial_members(cluster: u64, nodes: u32, voters: u32) -> Bootstrap {
     let listed = |node| Listed { name: format!("n{node}"), ..Listed::default() };
-    Founding {
+    Bootstrap {
         cluster: ClusterId(cluster),
         name: "test".to_owned(),
         nodes: (0..nodes).map(|node| (NodeId(node), listed(node))).collect(),

@@ -24,7 +24,7 @@ async fn a_minority_decides_nothing() {
     let patience = Span(1_000_000_000);
     let begun = tokio::time::Instant::now();
     let alone = world.log(leader).propose_within(gate("build", 1), patience).await;
-    assert!(matches!(&alone, Err(NotDone::NoQuorum(why)) if why.contains("p0, p1, p2")), "{alone:?}");
+    assert!(matches!(&alone, Err(ProposeError::NoQuorum(why)) if why.contains("p0, p1, p2")), "{alone:?}");
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     let others: Vec<u32> = (0..3).filter(|node| *node != leader).collect();
     world.leader(&others).await;
@@ -45,7 +45,7 @@ async fn who_was_away_disturbs_nobody() {
     world.cut(away, true);
     // Long enough to stand several times.
     let alone = world.log(away).propose_within(gate("build", 1), Span(3_000_000_000)).await;
-    assert!(matches!(alone, Err(NotDone::NoQuorum(_))), "{alone:?}");
+    assert!(matches!(alone, Err(ProposeError::NoQuorum(_))), "{alone:?}");
     assert_eq!(world.log(away).status().borrow().term, before, "nobody was asked to elect it");
     world.cut(away, false);
     world.log(away).propose(gate("build", 2)).await.unwrap();
@@ -65,14 +65,14 @@ async fn a_crowd_of_clients_delays_no_suspicion() {
         crowd.spawn(async move {
             let renew = Command::Renew { permit: PermitId((1 << 40) + permit), secret: [0; 32] };
             let void = log.propose(renew).await;
-            assert!(matches!(void, Err(NotDone::Void(_))), "{void:?}");
+            assert!(matches!(void, Err(ProposeError::Rejected(_))), "{void:?}");
             answered.fetch_add(1, Ordering::SeqCst);
         });
     }
     assert!(crowd.join_next().await.expect("one of them").is_ok());
     let suspect = Command::Suspect { node: NodeId(0), incarnation: Incarnation(1) };
     let void = world.log(0).propose(suspect).await;
-    assert!(matches!(void, Err(NotDone::Void(_))), "nobody takes part yet: {void:?}");
+    assert!(matches!(void, Err(ProposeError::Rejected(_))), "nobody takes part yet: {void:?}");
     let before = answered.load(Ordering::SeqCst);
     assert!(before < CROWD / 2, "{before} of {CROWD} were answered before it");
 }
@@ -83,7 +83,7 @@ async fn two_voters_need_each_other() {
     let mut world = World::founded("two", 2, 2).await;
     world.stop(1).await;
     let alone = world.log(0).propose_within(gate("build", 1), Span(800_000_000)).await;
-    assert!(matches!(alone, Err(NotDone::NoQuorum(_))), "{alone:?}");
+    assert!(matches!(alone, Err(ProposeError::NoQuorum(_))), "{alone:?}");
     world.start(1);
     world.log(0).propose(gate("build", 1)).await.unwrap();
 }
@@ -94,10 +94,13 @@ async fn an_empty_or_stopped_log() {
     let mut world = World::new("empty");
     world.start(0);
     let empty = world.log(0).propose_within(gate("build", 1), Span(200_000_000)).await;
-    assert!(matches!(&empty, Err(NotDone::NoQuorum(why)) if why.contains("p0 has no log yet")), "{empty:?}");
+    assert!(
+        matches!(&empty, Err(ProposeError::NoQuorum(why)) if why.contains("p0 has no log yet")),
+        "{empty:?}"
+    );
     let log = world.log(0).clone();
     world.stop(0).await;
-    assert_eq!(log.propose(gate("build", 1)).await, Err(NotDone::Stopped));
+    assert_eq!(log.propose(gate("build", 1)).await, Err(ProposeError::Stopped));
     assert!(log.status().borrow().stopped.is_some());
 }
 
@@ -107,11 +110,11 @@ async fn junk() {
     let world = World::founded("junk", 1, 1).await;
     let log = world.log(0);
     let mut junk = vec![Vec::new(), vec![0], vec![1], vec![9; 100], vec![1; 100], vec![1; (1 << 20) + 1]];
-    let mut dice = 7_u64;
+    let mut rng = 7_u64;
     for length in 0..300 {
         let byte = |_| {
-            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            u8::try_from(dice >> 56).unwrap()
+            rng = rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            u8::try_from(rng >> 56).unwrap()
         };
         junk.push(std::iter::once(1).chain((0..length).map(byte)).collect());
     }

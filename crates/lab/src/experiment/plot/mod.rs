@@ -39,7 +39,7 @@ const SCALE: u32 = 2;
 const INK: RGBColor = RGBColor(34, 34, 34);
 const GRID: RGBColor = RGBColor(226, 226, 226);
 const FRAME: RGBColor = RGBColor(90, 90, 90);
-/// Sizes of letters, in places.
+/// Sizes of messages, in places.
 const SMALL: f64 = 32.0;
 const MIDDLE: f64 = 35.0;
 const LARGE: f64 = 40.0;
@@ -65,20 +65,20 @@ impl Layout {
     /// The legend is on the right, unless its names are long: then it is below.
     fn of(plot: &Plot, figure: &Figure) -> Self {
         const PLOT: (i32, i32) = (1160, 640);
-        const LETTER: i32 = 15;
-        const TITLE_LETTER: i32 = 22;
-        let letters = |text: &String| i32::try_from(text.chars().count()).unwrap_or(i32::MAX / 64);
-        let ticks = figure.y.ticks.iter().map(|(_, label)| letters(label)).max().unwrap_or(1);
+        const MESSAGE: i32 = 15;
+        const TITLE_MESSAGE: i32 = 22;
+        let messages = |text: &String| i32::try_from(text.chars().count()).unwrap_or(i32::MAX / 64);
+        let ticks = figure.y.ticks.iter().map(|(_, label)| messages(label)).max().unwrap_or(1);
         let heading =
             (plot.series != "protocol").then(|| plot.series_label.clone().unwrap_or(plot.series.clone()));
-        let names = figure.curves.iter().map(|curve| letters(&curve.name)).max().unwrap_or(0);
-        let names = names.max(heading.as_ref().map_or(0, letters) - 6);
+        let names = figure.curves.iter().map(|curve| messages(&curve.name)).max().unwrap_or(0);
+        let names = names.max(heading.as_ref().map_or(0, messages) - 6);
         let lines = i32::try_from(figure.curves.len()).unwrap_or(0) + i32::from(heading.is_some());
-        let (left, line) = (100 + ticks * LETTER, 46);
+        let (left, line) = (100 + ticks * MESSAGE, 46);
         let right = left + PLOT.0;
         let beside = names <= 22;
         let width = if beside { right + 156 + names * 16 } else { right + 40 };
-        let title = wrapped(&plot.title, (width - left) / TITLE_LETTER);
+        let title = wrapped(&plot.title, (width - left) / TITLE_MESSAGE);
         let top = 50 + 46 * i32::try_from(title.len()).unwrap_or(1);
         let bottom = top + PLOT.1;
         let (height, legend) = if beside {
@@ -97,7 +97,7 @@ impl Layout {
     }
 }
 
-/// The words in lines of at most so many letters.
+/// The words in lines of at most so many messages.
 fn wrapped(text: &str, most: i32) -> Vec<String> {
     let most = usize::try_from(most).unwrap_or(1);
     let mut lines: Vec<String> = Vec::new();

@@ -1,12 +1,12 @@
 //! What an applied entry of the log changes here.
 //!
-//! Every node applies the same entries in the same order. To the gates an entry that adds a life begins a view, named by its index; an entry
-//! that ends one frees whatever that life held. So fences carry the index of the entry that began their view, never a clock of somebody's own.
+//! Every node applies the same entries in the same order. To the gates an entry that adds an incarnation begins a view, named by its index; an entry
+//! that ends one frees whatever that incarnation held. So fences carry the index of the entry that began their view, never a clock of somebody's own.
 
-use kgate_control::log::News;
-use kgate_control::roll::RollChange;
+use kgate_control::log::AppliedEntry;
+use kgate_control::membership::MembershipChange;
 use kgate_control::state::{self, Change};
-use kgate_core::{Founding, Incarnation, NodeId, Time};
+use kgate_core::{Incarnation, InitialMembers, NodeId, Time};
 
 use super::view;
 use crate::core::clients::{Why, closed};
@@ -14,7 +14,7 @@ use crate::core::{Action, Core, Definition, Gate, GateId, Outcome};
 
 impl Core {
     /// An entry of the log was applied, and is stored here (rule N3). Entries come in order, without a gap.
-    pub fn news(&mut self, now: Time, news: News, actions: &mut Vec<Action>) {
+    pub fn news(&mut self, now: Time, news: AppliedEntry, actions: &mut Vec<Action>) {
         self.heed_lease(now, actions);
         self.take_news(now, news.index, news.changes, actions);
         self.seek(now, actions);
@@ -34,7 +34,7 @@ impl Core {
             self.take_change(now, change, actions);
         }
         if let Some(control) = &mut self.control {
-            control.picture.applied = index;
+            control.cluster_state.applied = index;
             control.leases.applied(now, index);
         }
         self.touch();
@@ -43,35 +43,35 @@ impl Core {
     fn take_change(&mut self, now: Time, change: Change, actions: &mut Vec<Action>) {
         let Some(control) = &mut self.control else { return };
         match change {
-            Change::Roll { at, change } => self.take_roll(now, at, change, actions),
+            Change::Membership { at, change } => self.take_membership(now, at, change, actions),
             Change::Voters(voters) => {
-                control.picture.voters = voters.clone();
+                control.cluster_state.voters = voters.clone();
                 control.leases.voters_applied(now, voters);
             }
             Change::Listed(node, listed) => {
                 if node != control.me {
                     actions.push(Action::Connect(node, listed.address.clone()));
                 }
-                control.picture.directory.insert(node, listed);
-                if let Some(condemned) = control.condemned().filter(|_| node == control.me) {
-                    let text = format!("its node is being evicted by {}", condemned.author);
+                control.cluster_state.directory.insert(node, listed);
+                if let Some(forced_eviction) = control.forced_eviction().filter(|_| node == control.me) {
+                    let text = format!("its node is being evicted by {}", forced_eviction.author);
                     self.lose_all(now, &text, actions);
                 }
             }
             Change::Unlisted(node) => {
-                control.picture.directory.remove(&node);
+                control.cluster_state.directory.remove(&node);
                 actions.push(Action::Disconnect(node));
             }
             Change::Defined(gate) => {
-                control.picture.gates.insert(gate.id, gate.clone());
+                control.cluster_state.gates.insert(gate.id, gate.clone());
                 self.define(now, gate, actions);
             }
             Change::Altered(gate) => {
-                control.picture.gates.insert(gate.id, gate.clone());
+                control.cluster_state.gates.insert(gate.id, gate.clone());
                 self.alter(now, &gate, actions);
             }
             Change::Deleted(id, _) => {
-                let gone = control.picture.gates.remove(&id);
+                let gone = control.cluster_state.gates.remove(&id);
                 self.gates.remove(&GateId(id.0));
                 self.early.remove(&GateId(id.0));
                 gone.iter().for_each(|gate| self.catalogue.remove(&gate.name));
@@ -81,37 +81,37 @@ impl Core {
         }
     }
 
-    fn take_roll(&mut self, now: Time, at: u64, change: RollChange, actions: &mut Vec<Action>) {
+    fn take_membership(&mut self, now: Time, at: u64, change: MembershipChange, actions: &mut Vec<Action>) {
         let Some(control) = &mut self.control else { return };
-        control.picture.roll.apply(change);
-        control.leases.roll_changed(now, change);
+        control.cluster_state.membership.apply(change);
+        control.leases.membership_changed(now, change);
         match change {
-            RollChange::Added(node, incarnation, _) => {
-                control.lives.insert(node, at);
-                // A former life of this node may still be a member: it is somebody else, and this node knows nothing of it.
+            MembershipChange::Added(node, incarnation, _) => {
+                control.incarnations.insert(node, at);
+                // A earlier incarnation of this node may still be a member: it is somebody else, and this node knows nothing of it.
                 let takes_part = node != control.me || incarnation == control.incarnation;
                 control.joined |= node == control.me && takes_part;
                 if node != control.me {
                     self.others.insert(node);
                     // Only those who take part are told who watches, and it is one of them only now.
-                    actions.extend(self.watch_letter().map(|letter| Action::Send(node, letter.bytes())));
+                    actions.extend(self.watch_message().map(|message| Action::Send(node, message.bytes())));
                 }
                 if takes_part {
-                    let life = view(at);
-                    self.at_all(now, actions, |gate, out| gate.joined(now, node, life, out));
+                    let incarnation = view(at);
+                    self.at_all(now, actions, |gate, out| gate.joined(now, node, incarnation, out));
                 }
             }
-            RollChange::Gone(node, incarnation) => {
-                let Some(at) = control.lives.remove(&node) else { return };
+            MembershipChange::Gone(node, incarnation) => {
+                let Some(at) = control.incarnations.remove(&node) else { return };
                 let mine = node == control.me;
                 if !mine || incarnation == control.incarnation {
-                    let life = view(at);
-                    self.at_all(now, actions, |gate, out| gate.crashed(now, node, life, out));
+                    let incarnation = view(at);
+                    self.at_all(now, actions, |gate, out| gate.crashed(now, node, incarnation, out));
                 }
                 self.others.remove(&node);
                 self.watched(node, false);
             }
-            RollChange::Suspected(..) | RollChange::Unsuspected(..) => {}
+            MembershipChange::Suspected(..) | MembershipChange::Unsuspected(..) => {}
         }
         let others = self.others.len();
         self.gates.values_mut().for_each(|gate| gate.reaches(others));
@@ -144,13 +144,16 @@ impl Core {
     }
 
     /// Who takes part in a gate that the log has made: those who did then, and those who came since. Whoever is gone again does not matter.
-    pub(in crate::core) fn founding(&self, id: GateId) -> (Option<Founding>, Vec<(NodeId, Incarnation)>) {
+    pub(in crate::core) fn initial_members(
+        &self,
+        id: GateId,
+    ) -> (Option<InitialMembers>, Vec<(NodeId, Incarnation)>) {
         let Some(control) = &self.control else { return (None, Vec::new()) };
-        let made = control.picture.gates.get(&state::GateId(id.0)).map_or(0, |gate| gate.made);
+        let made = control.cluster_state.gates.get(&state::GateId(id.0)).map_or(0, |gate| gate.made);
         let (before, since): (Vec<_>, Vec<_>) = control.members().into_iter().partition(|(_, at)| *at < made);
-        let lives =
+        let incarnations =
             |members: Vec<(NodeId, u64)>| members.into_iter().map(|(node, at)| (node, view(at))).collect();
-        (Some(Founding { view: view(made).0, members: lives(before) }), lives(since))
+        (Some(InitialMembers { view: view(made).0, members: incarnations(before) }), incarnations(since))
     }
 
     /// A gate has another k.

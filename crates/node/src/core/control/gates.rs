@@ -1,7 +1,7 @@
 //! Gates that somebody wants: the first to put one into the log wins, and k is what the log says (docs/LEASES.md section 10).
 
-use kgate_control::log::NotDone;
-use kgate_control::state::{Command, Done, PermitId, Void};
+use kgate_control::log::ProposeError;
+use kgate_control::state::{Applied, Command, PermitId, Rejected};
 use kgate_core::{GrantId, NodeId, Time};
 
 use crate::core::clients::{PermitWord, Unplaced, Why};
@@ -10,7 +10,7 @@ use crate::core::{Action, ClientId, Core, Definition, GateId, Process, RequestKe
 /// Why something was proposed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::core) enum Purpose {
-    /// This life is to take part.
+    /// This incarnation is to take part.
     Add,
     /// A gate is wanted with that k.
     Gate(String, u32),
@@ -43,7 +43,7 @@ impl Core {
         &mut self,
         now: Time,
         number: u64,
-        came: Result<Done, NotDone>,
+        came: Result<Applied, ProposeError>,
         actions: &mut Vec<Action>,
     ) {
         self.heed_lease(now, actions);
@@ -82,9 +82,9 @@ impl Core {
 
     /// The entry that changed a gate last, as far as it is applied here.
     pub(in crate::core) fn version_of(&self, gate: GateId) -> u64 {
-        let picture = self.control.as_ref().map(|control| &control.picture);
-        picture
-            .and_then(|picture| picture.gates.get(&kgate_control::state::GateId(gate.0)))
+        let cluster_state = self.control.as_ref().map(|control| &control.cluster_state);
+        cluster_state
+            .and_then(|cluster_state| cluster_state.gates.get(&kgate_control::state::GateId(gate.0)))
             .map_or(0, |gate| gate.version)
     }
 
@@ -102,10 +102,10 @@ impl Core {
         now: Time,
         name: &str,
         k: u32,
-        came: Result<Done, NotDone>,
+        came: Result<Applied, ProposeError>,
         actions: &mut Vec<Action>,
     ) {
-        let version = if let Ok(Done::Gate { version, .. }) = came { version } else { 0 };
+        let version = if let Ok(Applied::Gate { version, .. }) = came { version } else { 0 };
         if let Some((why, text)) = came.err().map(why_not) {
             // Who did not say which k takes the gate as it is; the log has it, and this node will hear of it.
             let content = |wish: &Unplaced| why == Why::Conflict && wish.permits.is_none();
@@ -117,7 +117,7 @@ impl Core {
             gone.into_iter().for_each(|wish: Unplaced| self.refuse(wish.key, why, text.clone(), actions));
         }
         // If the entry is not applied here yet, they are placed when it is.
-        let applied = self.control.as_ref().map_or(0, |control| control.picture.applied);
+        let applied = self.control.as_ref().map_or(0, |control| control.cluster_state.applied);
         if version <= applied && self.catalogue.get(name).is_some() {
             self.place_all(now, name, actions);
         }
@@ -125,14 +125,14 @@ impl Core {
 }
 
 /// What a client is told whose gate could not be made.
-fn why_not(not_done: NotDone) -> (Why, String) {
+fn why_not(not_done: ProposeError) -> (Why, String) {
     match not_done {
-        NotDone::Void(void @ Void::Conflict { .. }) => (Why::Conflict, void.to_string()),
+        ProposeError::Rejected(void @ Rejected::Conflict { .. }) => (Why::Conflict, void.to_string()),
         // Nothing is wrong with the wish: it came too early.
-        NotDone::Void(void @ Void::Unfounded) => (Why::NoQuorum, format!("no quorum: {void}")),
-        NotDone::Void(void) => (Why::BadRequest, void.to_string()),
-        NotDone::NoQuorum(text) => (Why::NoQuorum, format!("no quorum: {text}")),
-        stopped @ NotDone::Stopped => (Why::NoNode, stopped.to_string()),
+        ProposeError::Rejected(void @ Rejected::Unfounded) => (Why::NoQuorum, format!("no quorum: {void}")),
+        ProposeError::Rejected(void) => (Why::BadRequest, void.to_string()),
+        ProposeError::NoQuorum(text) => (Why::NoQuorum, format!("no quorum: {text}")),
+        stopped @ ProposeError::Stopped => (Why::NoNode, stopped.to_string()),
     }
 }
 
@@ -156,8 +156,11 @@ mod tests {
     /// Who asks before the cluster is founded may ask again, as without a quorum; who asks for nonsense may not.
     #[test]
     fn too_early_is_not_wrong() {
-        let (why, text) = why_not(NotDone::Void(Void::Unfounded));
+        let (why, text) = why_not(ProposeError::Rejected(Rejected::Unfounded));
         assert!(why == Why::NoQuorum && text.contains("not founded"), "{text}");
-        assert_eq!(why_not(NotDone::Void(Void::Refused("no".into()))), (Why::BadRequest, "no".into()));
+        assert_eq!(
+            why_not(ProposeError::Rejected(Rejected::Refused("no".into()))),
+            (Why::BadRequest, "no".into())
+        );
     }
 }

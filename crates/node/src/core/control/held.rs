@@ -8,8 +8,8 @@
 
 use std::collections::BTreeSet;
 
-use kgate_control::log::NotDone;
-use kgate_control::state::{self, Change, Command, Done, Freed, Permit, PermitId, Void};
+use kgate_control::log::ProposeError;
+use kgate_control::state::{self, Applied, Change, Command, Freed, Permit, PermitId, Rejected};
 use kgate_core::{GrantId, Span, Time};
 
 use super::gates::Purpose;
@@ -30,19 +30,19 @@ impl Core {
             match change {
                 Change::Held(id, permit) => {
                     touched.insert(permit.gate);
-                    control.picture.permits.insert(*id, permit.clone());
+                    control.cluster_state.permits.insert(*id, permit.clone());
                 }
                 Change::Freed(id, permit, _) => {
                     touched.insert(permit.gate);
-                    control.picture.permits.remove(id);
+                    control.cluster_state.permits.remove(id);
                 }
                 Change::Renewed(id, renewals) => {
-                    if let Some(permit) = control.picture.permits.get_mut(id) {
+                    if let Some(permit) = control.cluster_state.permits.get_mut(id) {
                         permit.renewals = *renewals;
                     }
                 }
                 Change::Founded(_)
-                | Change::Roll { .. }
+                | Change::Membership { .. }
                 | Change::Listed(..)
                 | Change::Unlisted(_)
                 | Change::Defined(_)
@@ -72,7 +72,7 @@ impl Core {
             return;
         }
         let Some(control) = &self.control else { return };
-        let slots: Vec<u32> = control.picture.held(state::GateId(id.0)).into_iter().collect();
+        let slots: Vec<u32> = control.cluster_state.held(state::GateId(id.0)).into_iter().collect();
         self.at_gate(now, id, actions, |gate, out| gate.reserve(now, slots, out));
     }
 
@@ -106,7 +106,7 @@ impl Core {
         if waiting.is_empty() {
             return;
         }
-        let permits = control.picture.permits.iter().filter(|(_, permit)| permit.gate.0 == id.0);
+        let permits = control.cluster_state.permits.iter().filter(|(_, permit)| permit.gate.0 == id.0);
         let found =
             permits.filter_map(|(id, permit)| Some((*id, permit.secret, *waiting.get(&permit.secret)?)));
         let found: Vec<_> = found.collect();
@@ -120,18 +120,18 @@ impl Core {
         &mut self,
         now: Time,
         (key, id): (RequestKey, PermitId),
-        came: Result<Done, NotDone>,
+        came: Result<Applied, ProposeError>,
         actions: &mut Vec<Action>,
     ) {
         let (Some(gate_id), Some(control)) = (self.gate_of(key), &self.control) else { return };
         match came {
             Ok(_) => {
-                let Some(permit) = control.picture.permits.get(&id).cloned() else { return };
+                let Some(permit) = control.cluster_state.permits.get(&id).cloned() else { return };
                 self.at_gate(now, gate_id, actions, |gate, out| gate.served_otherwise(now, key, out));
                 self.tell_held(key, id, &permit, actions);
             }
-            Err(NotDone::Void(_)) => {}
-            Err(NotDone::NoQuorum(_) | NotDone::Stopped) => self.seek_later(now),
+            Err(ProposeError::Rejected(_)) => {}
+            Err(ProposeError::NoQuorum(_) | ProposeError::Stopped) => self.seek_later(now),
         }
     }
 
@@ -139,7 +139,7 @@ impl Core {
         let stream = self.forget(key).and_then(|(stream, _)| stream);
         let Some(control) = &mut self.control else { return };
         control.attached.insert(id, key);
-        let k = control.picture.gates.get(&permit.gate).map_or(0, |gate| gate.k);
+        let k = control.cluster_state.gates.get(&permit.gate).map_or(0, |gate| gate.k);
         let granted = Tell::Granted {
             number: key.number,
             slots: permit.slots.clone(),
@@ -162,15 +162,20 @@ impl Core {
     }
 
     /// What came of giving back what nobody wants: without a quorum it is tried again.
-    pub(super) fn give_back_proposed(&mut self, now: Time, id: PermitId, came: &Result<Done, NotDone>) {
+    pub(super) fn give_back_proposed(
+        &mut self,
+        now: Time,
+        id: PermitId,
+        came: &Result<Applied, ProposeError>,
+    ) {
         match came {
             // If its holder was heard meanwhile, it is wanted.
-            Ok(_) | Err(NotDone::Void(_)) => {
+            Ok(_) | Err(ProposeError::Rejected(_)) => {
                 if let Some(control) = &mut self.control {
                     control.unwanted.remove(&id);
                 }
             }
-            Err(NotDone::NoQuorum(_) | NotDone::Stopped) => self.seek_later(now),
+            Err(ProposeError::NoQuorum(_) | ProposeError::Stopped) => self.seek_later(now),
         }
     }
 
@@ -194,7 +199,7 @@ impl Core {
     fn count(&mut self, now: Time, id: PermitId) {
         let Some(control) = &mut self.control else { return };
         control.known.entry(id).or_insert((now, now)).1 = now;
-        let Some(ttl) = control.picture.permits.get(&id).and_then(|permit| permit.ttl) else { return };
+        let Some(ttl) = control.cluster_state.permits.get(&id).and_then(|permit| permit.ttl) else { return };
         let wait = control.stretched(ttl);
         #[cfg(test)]
         let wait = if self.flaws.expires_early { Span(wait.0 / 2) } else { wait };
@@ -206,7 +211,7 @@ impl Core {
     /// What people may see of it.
     pub(in crate::core) fn held_views(&self, now: Time, gate: GateId) -> Vec<HeldView> {
         let Some(control) = &self.control else { return Vec::new() };
-        let permits = control.picture.permits.iter().filter(|(_, permit)| permit.gate.0 == gate.0);
+        let permits = control.cluster_state.permits.iter().filter(|(_, permit)| permit.gate.0 == gate.0);
         let view = |(id, permit): (&PermitId, &Permit)| {
             let (since, counted) = control.known.get(id).copied().unwrap_or((now, now));
             let left = |ttl: Span| (ttl.0, ttl.0.saturating_sub(now.since(counted).0));
@@ -225,7 +230,7 @@ impl Core {
 
     /// This node has been away: it counts anew for all of them.
     pub(super) fn count_all(&mut self, now: Time) {
-        let permits = self.control.iter().flat_map(|control| control.picture.permits.keys().copied());
+        let permits = self.control.iter().flat_map(|control| control.cluster_state.permits.keys().copied());
         permits.collect::<Vec<_>>().into_iter().for_each(|id| self.count(now, id));
     }
 
@@ -233,7 +238,7 @@ impl Core {
     pub(in crate::core) fn expire_held(&mut self, now: Time, id: u64, actions: &mut Vec<Action>) {
         let id = PermitId(id);
         let Some(control) = &self.control else { return };
-        let Some(permit) = control.picture.permits.get(&id) else { return };
+        let Some(permit) = control.cluster_state.permits.get(&id) else { return };
         let (again, renewals) = (Span(control.timing.lease.0), permit.renewals);
         self.propose(Purpose::Expire(id), Command::Expire { permit: id, renewals }, actions);
         // Until the log has said something about it, which ends this timer.
@@ -265,8 +270,10 @@ impl Core {
         let all: Vec<(GateId, GrantId)> = all.collect();
         all.iter().for_each(|(id, grant)| self.propose_held(*id, *grant, actions));
         let Some(control) = &self.control else { return false };
-        let unwanted =
-            control.unwanted.iter().filter_map(|id| Some((*id, control.picture.permits.get(id)?.clone())));
+        let unwanted = control
+            .unwanted
+            .iter()
+            .filter_map(|id| Some((*id, control.cluster_state.permits.get(id)?.clone())));
         let unwanted: Vec<(PermitId, Permit)> = unwanted.collect();
         unwanted.iter().for_each(|(id, permit)| self.give_back_held(*id, permit, actions));
         let gates: Vec<GateId> = self.gates.keys().copied().collect();
@@ -280,20 +287,20 @@ impl Core {
         &mut self,
         now: Time,
         (id, grant): (GateId, GrantId),
-        came: Result<Done, NotDone>,
+        came: Result<Applied, ProposeError>,
         actions: &mut Vec<Action>,
     ) {
         let void = match came {
-            Ok(Done::Held(permit)) if self.is_anothers(id, grant, permit) => {
-                Void::Overtaken(format!("{permit} is its holder's already"))
+            Ok(Applied::Held(permit)) if self.is_anothers(id, grant, permit) => {
+                Rejected::Overtaken(format!("{permit} is its holder's already"))
             }
-            Ok(_) | Err(NotDone::NoQuorum(_) | NotDone::Stopped) => return self.seek_later(now),
-            Err(NotDone::Void(void)) => void,
+            Ok(_) | Err(ProposeError::NoQuorum(_) | ProposeError::Stopped) => return self.seek_later(now),
+            Err(ProposeError::Rejected(void)) => void,
         };
         let deciding = self.at_gate(now, id, actions, |gate, out| gate.not_held(now, grant, out)).flatten();
         let Some(deciding) = deciding else { return };
         match (void, deciding.key) {
-            (Void::NoMember { .. } | Void::Overtaken(_), _) => {
+            (Rejected::NoMember { .. } | Rejected::Overtaken(_), _) => {
                 self.at_gate(now, id, actions, |gate, out| gate.wait_again(now, deciding, out));
             }
             (void, Some(key)) => self.refuse(key, Why::Full, void.to_string(), actions),
@@ -303,7 +310,7 @@ impl Core {
 
     /// Whether the log holds another decision than this one for the same holder.
     fn is_anothers(&self, id: GateId, grant: GrantId, permit: PermitId) -> bool {
-        let held = self.control.as_ref().and_then(|control| control.picture.permits.get(&permit));
+        let held = self.control.as_ref().and_then(|control| control.cluster_state.permits.get(&permit));
         let ours = self.gates.get(&id).and_then(|gate| gate.deciding().find(|(other, _)| *other == grant));
         held.zip(ours).is_some_and(|(held, (_, ours))| held.fence != ours.fence)
     }
@@ -325,7 +332,7 @@ impl Core {
         };
         let secret = secret.hashed();
         if let Some(void) = control.surely_void(permit, secret) {
-            let void = Err(NotDone::Void(void));
+            let void = Err(ProposeError::Rejected(void));
             return self.permit_proposed(client, key, (permit, word), void, actions);
         }
         let under_way = control.open.values().filter(|open| matches!(open, Purpose::Permit(..)));
@@ -346,7 +353,7 @@ impl Core {
         client: ClientId,
         key: RequestKey,
         (permit, word): (PermitId, PermitWord),
-        came: Result<Done, NotDone>,
+        came: Result<Applied, ProposeError>,
         actions: &mut Vec<Action>,
     ) {
         let Some(control) = &mut self.control else { return };
@@ -354,24 +361,24 @@ impl Core {
         let tell = match (came, word) {
             (Ok(_), PermitWord::Renew) => {
                 control.attached.insert(permit, key);
-                let ttl = control.picture.permits.get(&permit).and_then(|permit| permit.ttl);
+                let ttl = control.cluster_state.permits.get(&permit).and_then(|permit| permit.ttl);
                 Tell::Kept { number, kept: Kept { permit, ttl } }
             }
             // Again, because nobody heard the answer: it is over either way.
-            (came @ (Ok(_) | Err(NotDone::Void(Void::NoPermit(_)))), PermitWord::Release) => {
+            (came @ (Ok(_) | Err(ProposeError::Rejected(Rejected::NoPermit(_)))), PermitWord::Release) => {
                 control.attached.remove(&permit);
                 Tell::Released { number, was_gone: came.is_err() }
             }
-            (Err(NotDone::Void(void @ Void::NoPermit(_))), PermitWord::Renew) => {
+            (Err(ProposeError::Rejected(void @ Rejected::NoPermit(_))), PermitWord::Renew) => {
                 Tell::Refused { number, why: Why::NoSession, text: void.to_string() }
             }
-            (Err(NotDone::Void(void)), _) => {
+            (Err(ProposeError::Rejected(void)), _) => {
                 Tell::Refused { number, why: Why::Forbidden, text: void.to_string() }
             }
-            (Err(NotDone::NoQuorum(text)), _) => {
+            (Err(ProposeError::NoQuorum(text)), _) => {
                 Tell::Refused { number, why: Why::NoQuorum, text: format!("no quorum: {text}") }
             }
-            (Err(stopped @ NotDone::Stopped), _) => {
+            (Err(stopped @ ProposeError::Stopped), _) => {
                 Tell::Refused { number, why: Why::NoNode, text: stopped.to_string() }
             }
         };
@@ -382,14 +389,14 @@ impl Core {
 impl super::Control {
     /// What the log would say of whoever shows this secret, where this node knows it for sure: a made-up number or a wrong secret costs nobody an entry. Only what the log
     /// has said since, it does not know.
-    fn surely_void(&self, id: PermitId, secret: state::Secret) -> Option<Void> {
-        let void = self.picture.shown(id, secret).err()?;
-        (id.0 <= self.picture.applied).then_some(void)
+    fn surely_void(&self, id: PermitId, secret: state::Secret) -> Option<Rejected> {
+        let void = self.cluster_state.shown(id, secret).err()?;
+        (id.0 <= self.cluster_state.applied).then_some(void)
     }
 
     /// So long this node's clock counts until a span of somebody else's is surely over.
     fn stretched(&self, span: Span) -> Span {
-        let terms = kgate_control::roll::LeaseTerms { lease: span, ..self.timing.terms() };
+        let terms = kgate_control::membership::LeaseTerms { lease: span, ..self.timing.terms() };
         terms.wait()
     }
 }

@@ -4,14 +4,14 @@
 //! it (rule S1). When it is over, every client's time is over too, as its own clock tells it; those who can be told are told, and their slots stay
 //! taken until they say that all is over, or until it surely is (rule S4). To answer requests and to release needs no lease.
 
-use kgate_control::lease::{LeaseDeed, LeaseMessage, Missing};
+use kgate_control::lease::{LeaseEffect, LeaseMessage, Missing};
 use kgate_control::log::LogStatus;
 use kgate_control::voters::Voters;
 use kgate_core::{NodeId, Span, Time};
 
 use super::{Control, Deeds, command};
 use crate::core::clients::Why;
-use crate::core::letter::{GateId, Letter};
+use crate::core::peer_message::{GateId, PeerMessage};
 use crate::core::sessions::RequestState;
 use crate::core::timers::Due;
 use crate::core::{Action, Core, RequestKey};
@@ -22,7 +22,7 @@ impl Core {
         let Some(control) = &mut self.control else { return };
         let holds = control.is_member() && control.leases.holds(now);
         // Whoever is being evicted grants nothing more, though its lease may go on for a while.
-        let may_grant = holds && control.leases.may_grant(now) && control.condemned().is_none();
+        let may_grant = holds && control.leases.may_grant(now) && control.forced_eviction().is_none();
         #[cfg(test)]
         let may_grant = may_grant || self.flaws.grants_without_lease && control.is_member();
         let told = std::mem::replace(&mut control.granting, may_grant);
@@ -124,10 +124,10 @@ impl Core {
         if control.granting && now < control.leases.end() {
             return None;
         }
-        let evicted = control.condemned().map(|condemned| {
+        let evicted = control.forced_eviction().map(|forced_eviction| {
             format!(
                 "incarnation {} of this node is being evicted by {}",
-                control.incarnation.0, condemned.author
+                control.incarnation.0, forced_eviction.author
             )
         });
         Some(evicted.unwrap_or_else(|| control.waits_for(now)))
@@ -156,7 +156,7 @@ impl Core {
     }
 
     /// What a peer says about leases.
-    pub(in crate::core) fn lease_letter(
+    pub(in crate::core) fn lease_message(
         &mut self,
         now: Time,
         from: NodeId,
@@ -188,9 +188,9 @@ impl Core {
 
     fn do_deeds(&mut self, deeds: Deeds, actions: &mut Vec<Action>) {
         actions.extend(deeds.into_iter().map(|deed| match deed {
-            LeaseDeed::Send(to, message) => Action::Send(to, Letter::Lease(message).bytes()),
+            LeaseEffect::Send(to, message) => Action::Send(to, PeerMessage::Lease(message).bytes()),
             // Nobody waits for the answer: it comes again while there is a reason.
-            LeaseDeed::Propose(proposal) => Action::Propose(0, command(proposal)),
+            LeaseEffect::Propose(proposal) => Action::Propose(0, command(proposal)),
         }));
     }
 
@@ -220,7 +220,7 @@ impl Core {
         self.heed_lease(now, actions);
     }
 
-    /// The newest voters in this node's log: answers carry them (rule N4), so this is told before each letter about leases.
+    /// The newest voters in this node's log: answers carry them (rule N4), so this is told before each message about leases.
     pub fn voters_appended(&mut self, now: Time, voters: Voters) {
         if let Some(control) = self.control.as_mut().filter(|control| control.appended != voters) {
             control.appended = voters.clone();
@@ -232,7 +232,7 @@ impl Core {
 impl Control {
     /// Who is missing for a quorum, if too few voters say anything at all.
     fn lacks_quorum(&self, now: Time) -> Option<String> {
-        let voters = &self.picture.voters;
+        let voters = &self.cluster_state.voters;
         if voters.sets.is_empty() {
             return Some(format!("no quorum: {}", self.waits_for(now)));
         }

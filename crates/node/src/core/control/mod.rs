@@ -1,10 +1,10 @@
-//! The control plane at a node: what the agreed log says, the lease that it gives, and this node's own life.
+//! The control plane at a node: what the agreed log says, the lease that it gives, and this node's own incarnation.
 //!
-//! The log is elsewhere: whoever runs it hands over its [`News`], and does what is to be proposed. Here it is decided what follows.
+//! The log is elsewhere: whoever runs it hands over its [`AppliedEntry`], and does what is to be proposed. Here it is decided what follows.
 //!
 //! - `changes.rs`: an entry was applied: members come and go, in the same order at every node, and gates are made and resized;
 //! - `lease.rs`: the clock is read against the lease before anything else happens (rule N5); clients, holders and waiters are told what that means for them;
-//! - `life.rs`: this node takes part in one life at a time (rules R1, R2);
+//! - `incarnation.rs`: this node takes part in one incarnation at a time (rules R1, R2);
 //! - `held.rs`: permits that the log holds;
 //! - `gates.rs`: gates that clients want: the log decides who is first and what k is.
 //!
@@ -14,24 +14,24 @@
 mod changes;
 mod gates;
 mod held;
+mod incarnation;
 mod lease;
-mod life;
 
 pub(super) use changes::definition;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kgate_control::lease::{LeaseDeed, Leases, Proposal};
+use kgate_control::lease::{LeaseEffect, Leases, Proposal};
 use kgate_control::log::LogStatus;
-use kgate_control::roll::{RollChange, StoreId};
-use kgate_control::state::{Command, PermitId, Picture};
+use kgate_control::membership::{MembershipChange, StoreId};
+use kgate_control::state::{ClusterState, Command, PermitId};
 use kgate_control::timing::Timing;
 use kgate_control::voters::Voters;
 use kgate_core::{Incarnation, NodeId, Time};
 use serde::{Deserialize, Serialize};
 
 use self::gates::Purpose;
-use super::{Parked, RequestKey, Settings};
+use super::{RequestKey, Settings, Suspended};
 
 /// What a node is told of the control plane when it starts.
 #[derive(Clone, Debug)]
@@ -45,11 +45,11 @@ pub struct ControlSettings {
     /// Random: names this start.
     pub start: u64,
     /// What the log has said so far.
-    pub picture: Picture,
+    pub cluster_state: ClusterState,
     /// The newest voters in this node's log (rule N4).
     pub appended: Voters,
-    /// What this life put away when it stopped, to go on with (rule R1).
-    pub parked: Option<Parked>,
+    /// What this incarnation put away when it stopped, to go on with (rule R1).
+    pub suspended: Option<Suspended>,
     /// Whether this node joins those who are there, by a token.
     pub joins: bool,
 }
@@ -65,14 +65,14 @@ pub(super) struct Control {
     incarnation: Incarnation,
     leases: Leases,
     /// What the log has said, as far as it was heeded here.
-    pub(super) picture: Picture,
-    /// The entry that added each member's life: the view that it began.
-    pub(super) lives: BTreeMap<NodeId, u64>,
+    pub(super) cluster_state: ClusterState,
+    /// The entry that added each member's incarnation: the view that it began.
+    pub(super) incarnations: BTreeMap<NodeId, u64>,
     appended: Voters,
     log: LogStatus,
-    /// The former life of this node that has to be evicted first.
+    /// The earlier incarnation of this node that has to be evicted first.
     former: Option<Incarnation>,
-    /// Whether this life took part: once it is gone, only another one can.
+    /// Whether this incarnation took part: once it is gone, only another one can.
     joined: bool,
     /// What gates were told last: whether they may grant.
     granting: bool,
@@ -97,13 +97,13 @@ pub(super) struct Control {
 pub struct ControlView {
     /// Who leads the log, as far as is known there.
     pub leader: Option<NodeId>,
-    /// Its life, if it takes part.
+    /// Its incarnation, if it takes part.
     pub incarnation: Option<u32>,
     /// How long it may grant without hearing from the voters, in nanoseconds; 0 without a lease.
     pub lease_left: u64,
     /// Why it has no lease, if it has none.
     pub without: Option<String>,
-    /// The members, in which life, and whether they are suspected.
+    /// The members, in which incarnation, and whether they are suspected.
     pub members: Vec<(NodeId, u32, bool)>,
     /// Who votes.
     pub voters: Vec<NodeId>,
@@ -113,7 +113,7 @@ pub struct ControlView {
 
 impl Control {
     pub(super) fn new(now: Time, settings: &Settings, told: &ControlSettings) -> Self {
-        let (me, incarnation) = (settings.me, settings.life);
+        let (me, incarnation) = (settings.me, settings.incarnation);
         let leases = Leases::new(now, me, incarnation, told.store, told.timing);
         let mut control = Self {
             timing: told.timing,
@@ -124,8 +124,8 @@ impl Control {
             me,
             incarnation,
             leases,
-            picture: Picture::default(),
-            lives: BTreeMap::new(),
+            cluster_state: ClusterState::default(),
+            incarnations: BTreeMap::new(),
             appended: told.appended.clone(),
             log: LogStatus::default(),
             former: None,
@@ -144,55 +144,59 @@ impl Control {
         control
     }
 
-    /// Another life of this node begins: its lease knows what the log has said, and nothing of the life before.
+    /// Another incarnation of this node begins: its lease knows what the log has said, and nothing of the incarnation before.
     fn begin(&mut self, now: Time, incarnation: Incarnation, start: u64) {
         (self.incarnation, self.start, self.joined) = (incarnation, start, false);
         self.former = None;
         self.replay(now);
     }
 
-    /// This life goes on with what it knew when it stopped.
-    fn take_up(&mut self, now: Time, parked: &Parked) {
-        (self.start, self.joined) = (parked.start, true);
-        self.picture = parked.picture.clone();
-        self.lives = parked.lives.iter().copied().collect();
+    /// This incarnation goes on with what it knew when it stopped.
+    fn take_up(&mut self, now: Time, suspended: &Suspended) {
+        (self.start, self.joined) = (suspended.start, true);
+        self.cluster_state = suspended.cluster_state.clone();
+        self.incarnations = suspended.incarnations.iter().copied().collect();
         self.replay(now);
     }
 
     /// The lease begins with nothing but what the log has said.
     fn replay(&mut self, now: Time) {
         let mut leases = Leases::new(now, self.me, self.incarnation, self.store, self.timing);
-        for (node, member) in self.picture.roll.iter() {
-            leases.roll_changed(now, RollChange::Added(node, member.incarnation, member.terms));
+        for (node, member) in self.cluster_state.membership.iter() {
+            leases.membership_changed(now, MembershipChange::Added(node, member.incarnation, member.terms));
             if let Some(at) = member.suspected {
-                leases.roll_changed(now, RollChange::Suspected(node, member.incarnation, at));
+                leases.membership_changed(now, MembershipChange::Suspected(node, member.incarnation, at));
             }
         }
-        leases.voters_applied(now, self.picture.voters.clone());
+        leases.voters_applied(now, self.cluster_state.voters.clone());
         leases.voters_appended(now, self.appended.clone());
-        leases.applied(now, self.picture.applied);
+        leases.applied(now, self.cluster_state.applied);
         leases.committed(self.log.committed);
         leases.leading(self.log.leading);
         self.leases = leases;
     }
 
-    /// What names the start of this life.
+    /// What names the start of this incarnation.
     pub(super) fn start(&self) -> u64 {
         self.start
     }
 
-    /// The members beside this node's former lives, each with the view that began its life, in that order.
+    /// The members beside this node's earlier incarnations, each with the view that began its incarnation, in that order.
     fn members(&self) -> Vec<(NodeId, u64)> {
         let counts = |node: NodeId| node != self.me || self.is_member();
-        let mut members: Vec<(NodeId, u64)> =
-            self.lives.iter().map(|(node, at)| (*node, *at)).filter(|(node, _)| counts(*node)).collect();
+        let mut members: Vec<(NodeId, u64)> = self
+            .incarnations
+            .iter()
+            .map(|(node, at)| (*node, *at))
+            .filter(|(node, _)| counts(*node))
+            .collect();
         members.sort_by_key(|(_, at)| *at);
         members
     }
 
-    /// Whether this life takes part.
+    /// Whether this incarnation takes part.
     fn is_member(&self) -> bool {
-        self.picture.roll.life(self.me, self.incarnation).is_some()
+        self.cluster_state.membership.incarnation(self.me, self.incarnation).is_some()
     }
 }
 
@@ -208,7 +212,7 @@ fn command(proposal: Proposal) -> Command {
 }
 
 /// What leases want done, until it is done.
-type Deeds = Vec<LeaseDeed>;
+type Deeds = Vec<LeaseEffect>;
 
 /// The view that an entry of the log begins, as gates count views.
 fn view(at: u64) -> Incarnation {

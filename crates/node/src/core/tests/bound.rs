@@ -3,9 +3,9 @@
 use super::fleet::granted;
 use super::*;
 
-fn alone(life: u32) -> Settings {
+fn alone(incarnation: u32) -> Settings {
     let terms = Terms { valid_for: None, clock_error: 10 };
-    Settings { terms, life: Incarnation(life), ..settings(1) }
+    Settings { terms, incarnation: Incarnation(incarnation), ..settings(1) }
 }
 
 /// The end of a stream frees nothing by itself, however long it takes; only that nobody uses the slot any more does.
@@ -27,7 +27,7 @@ fn a_slot_is_free_when_nobody_uses_it() {
 
 /// A node that starts again holds the slots that are in use, grants the others, and its fences are greater than all before.
 #[test]
-fn a_new_life_knows_what_is_in_use() {
+fn a_new_incarnation_knows_what_is_in_use() {
     let mut fleet = Fleet::new(&alone(1));
     fleet.hello(0, 1);
     fleet.acquire(0, 1, 1, "gpu", Some(3));

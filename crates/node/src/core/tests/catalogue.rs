@@ -49,8 +49,8 @@ fn what_was_told_to_a_few_is_found() {
     fleet.acquire(0, 1, 1, "warm-up", None);
     fleet.cut = vec![(NodeId(0), NodeId(2))];
     let definition = fixed(2, "gpu", 5, "slots");
-    let letter = Letter::Define { round: 99, definition }.bytes();
-    fleet.peer(NodeId(1), NodeId(0), PeerEvent::Letter(letter));
+    let message = PeerMessage::Define { round: 99, definition }.bytes();
+    fleet.peer(NodeId(1), NodeId(0), PeerEvent::PeerMessage(message));
     fleet.kill(0);
     fleet.pass(Span(20_000_000_000));
     fleet.hello(2, 1);
@@ -69,12 +69,12 @@ fn messages_wait_for_their_gate() {
     let mut actions = Vec::new();
     let definition = fixed(1, "gpu", 1, "slots");
     // Node 1 knows a gate that node 0 does not.
-    let letter = Letter::Define { round: 1, definition }.bytes();
+    let message = PeerMessage::Define { round: 1, definition }.bytes();
     fleet
         .nodes
         .get_mut(&NodeId(1))
         .unwrap()
-        .peer(now, NodeId(0), PeerEvent::Letter(letter), &mut actions)
+        .peer(now, NodeId(0), PeerEvent::PeerMessage(message), &mut actions)
         .unwrap();
     fleet.hello(1, 1);
     fleet.acquire(1, 1, 1, "gpu", None);
@@ -88,11 +88,13 @@ fn no_number_is_the_last() {
     let mut fleet = Fleet::new(&settings(2));
     let last = GateId(u32::MAX);
     let (round, definition) = (1, Some(Definition { id: last, ..fixed(1, "gpu", 1, "slots") }));
-    let define = Letter::Define { round, definition: definition.clone().unwrap() };
-    for letter in
-        [define, Letter::Known { round, definition, last }, Letter::Known { round, definition: None, last }]
-    {
-        fleet.peer(NodeId(0), NodeId(1), PeerEvent::Letter(letter.bytes()));
+    let define = PeerMessage::Define { round, definition: definition.clone().unwrap() };
+    for message in [
+        define,
+        PeerMessage::Known { round, definition, last },
+        PeerMessage::Known { round, definition: None, last },
+    ] {
+        fleet.peer(NodeId(0), NodeId(1), PeerEvent::PeerMessage(message.bytes()));
     }
     assert_eq!(fleet.junk.len(), 3, "{:?}", fleet.junk);
     fleet.hello(0, 1);
@@ -105,8 +107,8 @@ fn no_number_is_the_last() {
 fn configurations_must_be_the_same() {
     let mut fleet =
         Fleet::new(&Settings { new_gates: None, fixed: vec![fixed(1, "gpu", 2, "slots")], ..settings(2) });
-    let theirs = Letter::Fixed(vec![fixed(1, "gpu", 3, "slots")]).bytes();
-    fleet.peer(NodeId(0), NodeId(1), PeerEvent::Letter(theirs));
+    let theirs = PeerMessage::Fixed(vec![fixed(1, "gpu", 3, "slots")]).bytes();
+    fleet.peer(NodeId(0), NodeId(1), PeerEvent::PeerMessage(theirs));
     fleet.hello(0, 1);
     fleet.acquire(0, 1, 1, "gpu", None);
     let (why, text) = refused(&fleet.told(0, 1)).expect("refused");

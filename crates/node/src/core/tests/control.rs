@@ -72,33 +72,33 @@ fn a_clean_restart_keeps_permits() {
     world.acquire(0);
     world.run_until(1500 * MILLISECOND);
     let before = world.granted(0).expect("granted");
-    let life = world.view(0).incarnation;
-    world.park(NodeId(0));
+    let incarnation = world.view(0).incarnation;
+    world.suspend(NodeId(0));
     world.restart_after(NodeId(0), 100 * MILLISECOND);
     world.run_until(4 * SECOND);
     assert_eq!(
         (world.view(0).incarnation, world.inside(0)),
-        (life, true),
-        "the same life, and its client is inside"
+        (incarnation, true),
+        "the same incarnation, and its client is inside"
     );
     assert_eq!(world.granted(0), Some(before));
     assert_eq!(world.judge.lost, 0);
 }
 
-/// R1, R2: a node that was stopped cleanly and is back only after its eviction is another life, and its client has lost its permit in time.
+/// R1, R2: a node that was stopped cleanly and is back only after its eviction is another incarnation, and its client has lost its permit in time.
 #[test]
 fn found_evicted() {
     let mut world = world(3, 1);
     world.acquire(0);
     world.run_until(1500 * MILLISECOND);
-    let life = world.view(0).incarnation.expect("it takes part");
-    world.park(NodeId(0));
+    let incarnation = world.view(0).incarnation.expect("it takes part");
+    world.suspend(NodeId(0));
     world.acquire(1);
     world.run_until(4 * SECOND);
     assert!(world.granted(1).is_some(), "it was evicted meanwhile");
     world.restart_after(NodeId(0), 0);
     world.run_until(6 * SECOND);
-    assert_eq!(world.view(0).incarnation, Some(life + 1));
+    assert_eq!(world.view(0).incarnation, Some(incarnation + 1));
     assert_eq!(world.judge.violations, Vec::<String>::new());
 }
 
@@ -155,21 +155,25 @@ fn k_is_what_the_log_says() {
     assert!(world.granted(2).is_some());
 }
 
-/// With a log, gates are what the log says: a peer that defines one by a letter is not believed, and nothing worse comes of it.
+/// With a log, gates are what the log says: a peer that defines one by a message is not believed, and nothing worse comes of it.
 #[test]
 fn gates_come_by_the_log_alone() {
     let mut world = world(3, 1);
     let defined = |id, protocol| fixed(id, "planted", 1, protocol);
-    let mut letters = vec![Letter::WhatIs(GateId(1)), Letter::Defined { round: 1 }];
-    letters.push(Letter::Collect { round: 1, name: "planted".into() });
+    let mut messages = vec![PeerMessage::WhatIs(GateId(1)), PeerMessage::Defined { round: 1 }];
+    messages.push(PeerMessage::Collect { round: 1, name: "planted".into() });
     for definition in [defined(999, "raymond"), defined(999, "slots"), defined(u32::MAX, "slots")] {
-        letters.push(Letter::Fixed(vec![definition.clone()]));
-        letters.push(Letter::Known { round: 1, definition: Some(definition.clone()), last: definition.id });
-        letters.push(Letter::Define { round: 1, definition });
+        messages.push(PeerMessage::Fixed(vec![definition.clone()]));
+        messages.push(PeerMessage::Known {
+            round: 1,
+            definition: Some(definition.clone()),
+            last: definition.id,
+        });
+        messages.push(PeerMessage::Define { round: 1, definition });
     }
-    for letter in &letters {
-        let taken = world.letter(NodeId(0), NodeId(1), letter);
-        assert!(taken.is_err_and(|why| why.contains("catalogue")), "{letter:?}");
+    for message in &messages {
+        let taken = world.message(NodeId(0), NodeId(1), message);
+        assert!(taken.is_err_and(|why| why.contains("catalogue")), "{message:?}");
     }
     world.acquire(0);
     world.run_until(2 * SECOND);

@@ -79,7 +79,7 @@ fn detection_begins_when_all_were_there() {
     assert_eq!(core.next_due(Time(2)), None, "no test is due");
     core.peer(Time(2), NodeId(1), PeerEvent::Up, &mut actions).unwrap();
     assert_eq!(core.next_due(Time(2)), None, "no test is due yet");
-    let met = PeerEvent::Letter(letter::Letter::MetAll.bytes());
+    let met = PeerEvent::PeerMessage(peer_message::PeerMessage::MetAll.bytes());
     core.peer(Time(3), NodeId(1), met, &mut actions).unwrap();
     assert!(core.next_due(Time(2)).is_some());
 }
@@ -108,7 +108,7 @@ fn a_node_with_a_store_comes_back() {
 /// `tree-token`: a node is killed after its client's wish was stored, and before the grant was. When it starts again it has a permit at once for a client that is
 /// gone: it is given back, and others go on.
 #[test]
-fn a_permit_for_a_client_of_a_former_life() {
+fn a_permit_for_a_client_of_a_former_incarnation() {
     let fixed = vec![fixed(1, "gpu", 1, "tree-token")];
     let settings = Settings { fixed, new_gates: None, detection: Detection::Off, ..settings(2) };
     let mut fleet = Fleet::new(&settings);

@@ -163,7 +163,7 @@ impl Fleet {
         for _ in 0..300 {
             let Some((from, to, bytes)) = self.flying.pop_front() else { return };
             if !self.cut.contains(&(from, to)) {
-                self.peer(to, from, PeerEvent::Letter(bytes));
+                self.peer(to, from, PeerEvent::PeerMessage(bytes));
             }
         }
     }
@@ -197,7 +197,7 @@ impl Fleet {
                 Action::Propose(..)
                 | Action::Connect(..)
                 | Action::Disconnect(_)
-                | Action::NewLife
+                | Action::NewIncarnation
                 | Action::Note(_) => {
                     unreachable!("there is no log")
                 }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use kgate_api::v1;
-use kgate_control::log::NotDone;
-use kgate_control::roll::Member;
-use kgate_control::state::{Command, Done, Listed, Picture};
+use kgate_control::log::ProposeError;
+use kgate_control::membership::Member;
+use kgate_control::state::{Applied, ClusterState, Command, Listed};
 use kgate_core::{Incarnation, NodeId};
 
 use super::{Answer, Failed, Operator, number, numbers};
@@ -17,22 +17,22 @@ const AGREE: Duration = Duration::from_secs(10);
 impl Operator {
     /// All who may take part. Without a quorum, as far as is known here.
     pub(super) async fn members(&self) -> Answer<v1::MembersReply> {
-        let (picture, stale) = match self.read().await {
-            Ok(picture) => (picture, String::new()),
-            Err(Failed::NoQuorum(why)) => (self.log.picture().as_ref().clone(), why),
+        let (cluster_state, stale) = match self.read().await {
+            Ok(cluster_state) => (cluster_state, String::new()),
+            Err(Failed::NoQuorum(why)) => (self.log.cluster_state().as_ref().clone(), why),
             Err(other) => return Err(other),
         };
         let report = self.desk.look(Some(String::new())).await.ok_or(Failed::Stopped)?;
         let leader = self.log.status().borrow().leader;
-        let members = picture.directory.iter().map(|(node, listed)| {
-            let member = picture.roll.get(*node);
+        let members = cluster_state.directory.iter().map(|(node, listed)| {
+            let member = cluster_state.membership.get(*node);
             v1::Member {
                 node: node.0,
                 name: listed.name.clone(),
                 address: listed.address.clone(),
                 incarnation: member.map(|member| member.incarnation.0),
                 standing: standing(listed, member).to_owned(),
-                role: role(&picture, *node, leader).to_owned(),
+                role: role(&cluster_state, *node, leader).to_owned(),
                 since_entry: member.and(listed.last).map_or(0, |last| last.at),
                 answers: report.seen.iter().any(|(who, _)| who.node == *node),
             }
@@ -40,7 +40,7 @@ impl Operator {
         let members = members.collect();
         Ok(v1::MembersReply {
             members,
-            applied: picture.applied,
+            applied: cluster_state.applied,
             stale,
             leader: leader.map(|leader| leader.0),
         })
@@ -58,16 +58,20 @@ impl Operator {
         check_newcomer(&self.read().await?, &name, &address).map_err(Failed::Wrong)?;
         let admit = Command::Admit { node: None, name, address, store: None };
         let node = match self.log.propose(admit).await {
-            Ok(Done::Admitted(node)) => node,
+            Ok(Applied::Admitted(node)) => node,
             Ok(_) => return Err(Failed::Wrong("the log answered something else".to_owned())),
             Err(why) => return Err(self.failed(why).await),
         };
-        let picture = self.read().await?;
-        let cluster = picture.cluster.as_ref().ok_or(Failed::Stopped)?;
+        let cluster_state = self.read().await?;
+        let cluster = cluster_state.cluster.as_ref().ok_or(Failed::Stopped)?;
         // The voters first: the newcomer must hear one of them.
-        let mut others: Vec<(NodeId, &Listed)> =
-            picture.directory.iter().filter(|(other, _)| **other != node).map(|(id, it)| (*id, it)).collect();
-        others.sort_by_key(|(other, _)| (!picture.voters.has(*other), *other));
+        let mut others: Vec<(NodeId, &Listed)> = cluster_state
+            .directory
+            .iter()
+            .filter(|(other, _)| **other != node)
+            .map(|(id, it)| (*id, it))
+            .collect();
+        others.sort_by_key(|(other, _)| (!cluster_state.voters.has(*other), *other));
         others.truncate(MEMBERS_MAX);
         let token = JoinToken {
             cluster_id: cluster.id.0,
@@ -92,7 +96,7 @@ impl Operator {
         self.voted(came, format!("node {} does not vote; it goes on as a follower", node.0)).await
     }
 
-    async fn voted(&self, came: Result<Option<String>, NotDone>, text: String) -> Answer<v1::DoneReply> {
+    async fn voted(&self, came: Result<Option<String>, ProposeError>, text: String) -> Answer<v1::DoneReply> {
         match came {
             Ok(warning) => {
                 let voters: Vec<NodeId> = self.log.voters_appended().all().into_iter().collect();
@@ -103,11 +107,11 @@ impl Operator {
         }
     }
 
-    /// Evicts the present life of a node, on the same road as a suspicion (rule E6).
+    /// Evicts the present incarnation of a node, on the same road as a suspicion (rule E6).
     pub(super) async fn evict(&self, text: &str, only_say: bool) -> Answer<v1::DoneReply> {
-        let picture = self.read().await?;
-        let node = self.node(&picture, text)?;
-        let Some(member) = picture.roll.get(node) else {
+        let cluster_state = self.read().await?;
+        let node = self.node(&cluster_state, text)?;
+        let Some(member) = cluster_state.membership.get(node) else {
             return Err(Failed::Wrong(format!(
                 "node {} takes no part now: there is nothing to evict",
                 node.0
@@ -119,7 +123,7 @@ impl Operator {
         }
         self.condemn(node, member, false).await?;
         let text = format!(
-            "incarnation {} of node {} is evicted; what it held is free. If it lives, it comes back as a later one, with nothing",
+            "incarnation {} of node {} is evicted; what it held is free. If it is alive, it comes back as a later one, with nothing",
             member.incarnation.0, node.0
         );
         Ok(v1::DoneReply { text, warning: String::new() })
@@ -127,16 +131,16 @@ impl Operator {
 
     /// Takes a node off the directory; if it takes part, it is evicted first.
     pub(super) async fn remove(&self, text: &str) -> Answer<v1::DoneReply> {
-        let picture = self.read().await?;
-        let node = self.node(&picture, text)?;
-        if picture.voters.has(node) {
+        let cluster_state = self.read().await?;
+        let node = self.node(&cluster_state, text)?;
+        if cluster_state.voters.has(node) {
             return Err(Failed::Wrong(format!(
                 "node {0} votes: `kgate members demote {0}` first, and see that enough others vote",
                 node.0
             )));
         }
         let mut done = Vec::new();
-        if let Some(member) = picture.roll.get(node) {
+        if let Some(member) = cluster_state.membership.get(node) {
             self.condemn(node, member, true).await?;
             done.push(format!("incarnation {} of node {} was evicted", member.incarnation.0, node.0));
         }
@@ -147,7 +151,7 @@ impl Operator {
         Ok(v1::DoneReply { text: done.join("; "), warning: String::new() })
     }
 
-    /// Has a life evicted, and waits until it is: never less than W from its last answer.
+    /// Has an incarnation evicted, and waits until it is: never less than W from its last answer.
     async fn condemn(&self, node: NodeId, member: &Member, for_good: bool) -> Answer<()> {
         let incarnation = member.incarnation;
         let author = self.author.clone();
@@ -156,7 +160,7 @@ impl Operator {
             return Err(self.failed(why).await);
         }
         let most = Duration::from_nanos(member.terms.wait().0) + AGREE;
-        if self.until(most, |picture| is_gone(picture, node, incarnation)).await {
+        if self.until(most, |cluster_state| is_gone(cluster_state, node, incarnation)).await {
             return Ok(());
         }
         Err(Failed::NotYet(format!(
@@ -208,24 +212,25 @@ impl Operator {
 const NAME_MAX: usize = 64;
 
 /// Whether a node of that name and address can be added, or was: said again, it is the same node. What is wrong, in words.
-fn check_newcomer(picture: &Picture, name: &str, address: &str) -> Result<(), String> {
-    let known = picture.node(name);
-    if let Some(node) = known.filter(|node| picture.directory[node].address != address) {
+fn check_newcomer(cluster_state: &ClusterState, name: &str, address: &str) -> Result<(), String> {
+    let known = cluster_state.node(name);
+    if let Some(node) = known.filter(|node| cluster_state.directory[node].address != address) {
         return Err(format!(
             "the name {name} is taken: it is node {0} at {1}; take another, or `kgate members remove {0}` first if this one replaces it",
-            node.0, picture.directory[&node].address
+            node.0, cluster_state.directory[&node].address
         ));
     }
     if known.is_some() {
         return Ok(());
     }
-    if let Some((node, listed)) = picture.directory.iter().find(|(_, listed)| listed.address == address) {
+    if let Some((node, listed)) = cluster_state.directory.iter().find(|(_, listed)| listed.address == address)
+    {
         return Err(format!(
             "{address} is the address of node {0} ({1}): give that of the new node, or `kgate members remove {0}` first if this one replaces it",
             node.0, listed.name
         ));
     }
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    let is_plain = |message: char| message.is_ascii_alphanumeric() || "-_.".contains(message);
     if name.is_empty() || name.len() > NAME_MAX || !name.chars().all(is_plain) {
         return Err(format!(
             "`{}` is no name of a node: it has 1 to {NAME_MAX} bytes of letters, digits, `-`, `_` and `.`, as in db-4",
@@ -240,13 +245,15 @@ fn check_newcomer(picture: &Picture, name: &str, address: &str) -> Result<(), St
     Ok(())
 }
 
-fn is_gone(picture: &Picture, node: NodeId, incarnation: Incarnation) -> bool {
-    picture.roll.life(node, incarnation).is_none()
+fn is_gone(cluster_state: &ClusterState, node: NodeId, incarnation: Incarnation) -> bool {
+    cluster_state.membership.incarnation(node, incarnation).is_none()
 }
 
 fn standing(listed: &Listed, member: Option<&Member>) -> &'static str {
     match member {
-        Some(member) if listed.condemned.as_ref().is_some_and(|it| it.incarnation == member.incarnation) => {
+        Some(member)
+            if listed.forced_eviction.as_ref().is_some_and(|it| it.incarnation == member.incarnation) =>
+        {
             "evicting"
         }
         Some(member) if member.suspected.is_some() => "suspected",
@@ -256,11 +263,11 @@ fn standing(listed: &Listed, member: Option<&Member>) -> &'static str {
     }
 }
 
-fn role(picture: &Picture, node: NodeId, leader: Option<NodeId>) -> &'static str {
+fn role(cluster_state: &ClusterState, node: NodeId, leader: Option<NodeId>) -> &'static str {
     match node {
         node if leader == Some(node) => "leader",
-        node if picture.voters.has(node) => "voter",
-        node if picture.learners.contains(&node) => "follower",
+        node if cluster_state.voters.has(node) => "voter",
+        node if cluster_state.learners.contains(&node) => "follower",
         _ => "",
     }
 }
@@ -273,13 +280,13 @@ mod tests {
     /// the same name and address again are the same node.
     #[test]
     fn names_and_addresses_of_newcomers() {
-        let mut picture = Picture::default();
+        let mut cluster_state = ClusterState::default();
         for (node, name) in [(0, "node-0"), (4, "db-4")] {
             let listed =
                 Listed { name: name.into(), address: format!("10.0.0.{node}:7401"), ..Listed::default() };
-            picture.directory.insert(NodeId(node), listed);
+            cluster_state.directory.insert(NodeId(node), listed);
         }
-        let says = |name: &str, address: &str| check_newcomer(&picture, name, address);
+        let says = |name: &str, address: &str| check_newcomer(&cluster_state, name, address);
         for fine in ["db-5", "rack_2.left", "node-x", "5b"] {
             assert_eq!(says(fine, "10.0.0.5:7401"), Ok(()));
         }

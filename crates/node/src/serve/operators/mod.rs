@@ -15,8 +15,8 @@ mod set;
 use std::time::Duration;
 
 use kgate_api::LeaseInstant;
-use kgate_control::log::{Log, NotDone};
-use kgate_control::state::{Picture, Void};
+use kgate_control::log::{Log, ProposeError};
+use kgate_control::state::{ClusterState, Rejected};
 use kgate_core::NodeId;
 
 use super::Desk;
@@ -70,11 +70,11 @@ impl Operator {
     }
 
     /// A node by its number or its name. Numbers come first: they are never used again, and a name that reads as one must not hide another node.
-    fn node(&self, picture: &Picture, text: &str) -> Answer<NodeId> {
-        let known = |node: &NodeId| picture.directory.contains_key(node);
-        let found = number(text).map(NodeId).filter(known).or_else(|| picture.node(text));
+    fn node(&self, cluster_state: &ClusterState, text: &str) -> Answer<NodeId> {
+        let known = |node: &NodeId| cluster_state.directory.contains_key(node);
+        let found = number(text).map(NodeId).filter(known).or_else(|| cluster_state.node(text));
         found.ok_or_else(|| {
-            let all: Vec<String> = picture
+            let all: Vec<String> = cluster_state
                 .directory
                 .iter()
                 .map(|(node, listed)| format!("{} ({})", node.0, listed.name))
@@ -84,20 +84,20 @@ impl Operator {
     }
 
     /// The newest that the log says.
-    async fn read(&self) -> Answer<Picture> {
+    async fn read(&self) -> Answer<ClusterState> {
         match self.log.read().await {
-            Ok(picture) => Ok(picture),
+            Ok(cluster_state) => Ok(cluster_state),
             Err(why) => Err(self.failed(why).await),
         }
     }
 
     /// What a proposal came to, in words; without a quorum, with those voters that do not answer.
-    async fn failed(&self, why: NotDone) -> Failed {
+    async fn failed(&self, why: ProposeError) -> Failed {
         match why {
-            NotDone::Void(void @ Void::Conflict { .. }) => Failed::Conflict(void.to_string()),
-            NotDone::Void(void) => Failed::Wrong(void.to_string()),
-            NotDone::Stopped => Failed::Stopped,
-            NotDone::NoQuorum(why) => {
+            ProposeError::Rejected(void @ Rejected::Conflict { .. }) => Failed::Conflict(void.to_string()),
+            ProposeError::Rejected(void) => Failed::Wrong(void.to_string()),
+            ProposeError::Stopped => Failed::Stopped,
+            ProposeError::NoQuorum(why) => {
                 let silent = self.silent_voters().await;
                 let silent = if silent.is_empty() {
                     String::new()
@@ -117,17 +117,17 @@ impl Operator {
     }
 
     /// Waits until the log says so here, for at most so long.
-    async fn until(&self, most: Duration, so: impl Fn(&Picture) -> bool) -> bool {
+    async fn until(&self, most: Duration, so: impl Fn(&ClusterState) -> bool) -> bool {
         let mut status = self.log.status();
         let end = LeaseInstant::now() + most;
         loop {
             status.mark_unchanged();
-            if so(&self.log.picture()) {
+            if so(&self.log.cluster_state()) {
                 return true;
             }
             let left = end.after(LeaseInstant::now());
             if left.is_zero() || !matches!(tokio::time::timeout(left, status.changed()).await, Ok(Ok(()))) {
-                return so(&self.log.picture());
+                return so(&self.log.cluster_state());
             }
         }
     }

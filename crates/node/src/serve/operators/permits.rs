@@ -1,9 +1,9 @@
 //! Permits that the log holds, taken back by an operator (docs/LEASES.md section 8).
 //!
-//! Nothing but its holder's word says that what was done with such a permit is over. Who takes it back says so in its place: if the holder lives, two may be through.
+//! Nothing but its holder's word says that what was done with such a permit is over. Who takes it back says so in its place: if the holder is alive, two may be through.
 
 use kgate_api::v1;
-use kgate_control::state::{Command, Permit, PermitId, Picture};
+use kgate_control::state::{ClusterState, Command, Permit, PermitId};
 
 use super::{Answer, Failed, Operator};
 
@@ -11,11 +11,11 @@ impl Operator {
     /// The gate of a permit that is named by its number, or by gate and slot.
     pub(super) async fn evict_permit(&self, wish: v1::EvictPermitRequest) -> Answer<v1::DoneReply> {
         let v1::EvictPermitRequest { permit, gate, slot, only_say } = wish;
-        let picture = self.read().await?;
-        let (id, held) = find(&picture, permit, &gate, slot)?;
+        let cluster_state = self.read().await?;
+        let (id, held) = find(&cluster_state, permit, &gate, slot)?;
         let warning = String::new();
         if only_say {
-            return Ok(v1::DoneReply { text: consequences(&picture, id, held), warning });
+            return Ok(v1::DoneReply { text: consequences(&cluster_state, id, held), warning });
         }
         let evict = Command::EvictHeld { permit: id, author: self.author.clone() };
         if let Err(why) = self.log.propose(evict).await {
@@ -27,21 +27,21 @@ impl Operator {
 }
 
 fn find<'a>(
-    picture: &'a Picture,
+    cluster_state: &'a ClusterState,
     permit: Option<u64>,
     gate: &str,
     slot: Option<u32>,
 ) -> Answer<(PermitId, &'a Permit)> {
     if let Some(id) = permit.map(PermitId) {
-        let held = picture.permits.get(&id);
+        let held = cluster_state.permits.get(&id);
         return held.map(|held| (id, held)).ok_or_else(|| {
             Failed::NotFound(format!("{id} is not held: it was given back, has expired, or never was"))
         });
     }
-    let Some(known) = picture.gate(gate) else {
+    let Some(known) = cluster_state.gate(gate) else {
         return Err(Failed::NotFound(format!("there is no gate `{gate}`")));
     };
-    let of_gate = picture.permits.iter().filter(|(_, held)| held.gate == known.id);
+    let of_gate = cluster_state.permits.iter().filter(|(_, held)| held.gate == known.id);
     let found = of_gate.filter(|(_, held)| slot.is_none_or(|slot| held.slots.contains(&slot)));
     let found: Vec<_> = found.collect();
     match found.as_slice() {
@@ -62,15 +62,15 @@ fn slots(held: &Permit) -> String {
     format!("slot {}", all.join(", "))
 }
 
-fn consequences(picture: &Picture, id: PermitId, held: &Permit) -> String {
-    let gate = picture.gates.get(&held.gate).map_or("a gate that is gone", |gate| gate.name.as_str());
+fn consequences(cluster_state: &ClusterState, id: PermitId, held: &Permit) -> String {
+    let gate = cluster_state.gates.get(&held.gate).map_or("a gate that is gone", |gate| gate.name.as_str());
     let end = match held.ttl {
         Some(ttl) => format!("it ends by itself {} s after its last renewal", ttl.0 / 1_000_000_000),
         None => "it has no end of its own".to_owned(),
     };
     format!(
         "{id} holds {} of gate {gate} for {} (fence {:032x}, decided by node {}); {end}. Evicted, its slots are free at once. \
-         Nobody stops its holder: if it lives, be sure that it is stopped first, or that what it uses checks fences",
+         Nobody stops its holder: if it is alive, be sure that it is stopped first, or that what it uses checks fences",
         slots(held),
         held.holder,
         held.fence.0,

@@ -1,12 +1,12 @@
 //! Another k for a gate (docs/LEASES.md section 10).
 //!
 //! It is agreed on at once; it is true when every member has said that it has applied it and that nothing is held there at or above k. A member that says nothing
-//! counts as holding until it is evicted. What the former life of a node held counts too: only the life that the log knows can say that it holds nothing.
+//! counts as holding until it is evicted. What the earlier incarnation of a node held counts too: only the incarnation that the log knows can say that it holds nothing.
 
 use std::time::Duration;
 
 use kgate_api::{LeaseInstant, v1};
-use kgate_control::state::{Command, Done, Gate, Picture};
+use kgate_control::state::{Applied, ClusterState, Command, Gate};
 
 use super::{Answer, Failed, Operator};
 use crate::core::Report;
@@ -31,7 +31,7 @@ impl Operator {
         let version = Some(gate.version);
         let set = Command::SetGate { name, k: Some(k), policy, version, author: self.author.clone() };
         let version = match self.log.propose(set).await {
-            Ok(Done::Gate { version, .. }) => version,
+            Ok(Applied::Gate { version, .. }) => version,
             Ok(_) => return Err(Failed::Wrong("the log answered something else".to_owned())),
             Err(why) => return Err(self.failed(why).await),
         };
@@ -51,19 +51,19 @@ impl Operator {
     /// Who has not said yet that nothing is held at or above k.
     async fn draining(&self, gate: &Gate, k: u32, version: u64) -> Answer<Vec<String>> {
         let report = self.desk.look(Some(gate.name.clone())).await.ok_or(Failed::Stopped)?;
-        Ok(draining(&self.log.picture(), &report, gate, k, version))
+        Ok(draining(&self.log.cluster_state(), &report, gate, k, version))
     }
 }
 
-fn draining(picture: &Picture, report: &Report, gate: &Gate, k: u32, version: u64) -> Vec<String> {
+fn draining(cluster_state: &ClusterState, report: &Report, gate: &Gate, k: u32, version: u64) -> Vec<String> {
     let mut draining = Vec::new();
-    if picture.applied < version {
+    if cluster_state.applied < version {
         draining.push("the node that was asked has not applied it yet".to_owned());
     }
-    for (node, member) in picture.roll.iter() {
+    for (node, member) in cluster_state.membership.iter() {
         let number = node.0;
         let said = report.seen.iter().find(|(who, _)| who.node == node);
-        let Some((_, gates)) = said.filter(|(who, _)| who.life == Some(member.incarnation.0)) else {
+        let Some((_, gates)) = said.filter(|(who, _)| who.incarnation == Some(member.incarnation.0)) else {
             draining.push(format!("node {number} does not answer: its lease must end or it must come back"));
             continue;
         };
@@ -84,7 +84,7 @@ fn draining(picture: &Picture, report: &Report, gate: &Gate, k: u32, version: u6
             ));
         }
     }
-    for slot in picture.held(gate.id).into_iter().filter(|slot| *slot >= k) {
+    for slot in cluster_state.held(gate.id).into_iter().filter(|slot| *slot >= k) {
         draining.push(format!("the log holds slot {slot} for somebody whose node may be gone"));
     }
     draining

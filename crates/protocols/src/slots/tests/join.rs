@@ -1,13 +1,13 @@
 //! Without a log: who is back says so itself (`docs/SLOTS.md` section 5, S3 and S5).
 
-use kgate_core::Membership;
+use kgate_core::MembershipSource;
 
 use super::*;
 use crate::slots::defects::S3;
 use crate::slots::{Clock, Head, SlotsMessage};
 
 fn options() -> SlotOptions {
-    SlotOptions { membership: Membership::Join, ..plain() }
+    SlotOptions { membership: MembershipSource::Join, ..plain() }
 }
 
 /// Section 5: JOIN to all, then a second round; only when everybody has answered both does the joiner ask.
@@ -97,7 +97,7 @@ fn a_second_copy_of_join_does_not_exempt() {
     net.deliver_kind(0, 2, "request");
     net.deliver_kind(2, 0, "agg");
     for round in [1, 2] {
-        let message = SlotsMessage::Join { life: 1, round };
+        let message = SlotsMessage::Join { incarnation: 1, round };
         net.input(0, Input::Deliver { from: kgate_core::NodeId(1), message }).unwrap();
     }
     assert_eq!(net.inside(), [1], "p1 has slot 0 and was not heard");
@@ -105,7 +105,7 @@ fn a_second_copy_of_join_does_not_exempt() {
     assert_eq!(net.inside(), [1]);
 }
 
-/// The same if its new life was first seen in another message, and it was asked since: it may hold what it was granted before.
+/// The same if its new incarnation was first seen in another message, and it was asked since: it may hold what it was granted before.
 #[test]
 fn a_late_join_does_not_exempt_who_was_asked() {
     let mut net = net(3, 1, options());
@@ -143,9 +143,9 @@ fn a_late_join_does_not_exempt_who_was_asked() {
     assert_eq!(net.inside(), [0]);
 }
 
-/// A joiner learns from the answer of the last one it waits for that this is in a new life: the end of the former life ends no round.
+/// A joiner learns from the answer of the last one it waits for that this is in a new incarnation: the end of the earlier incarnation ends no round.
 #[test]
-fn a_new_life_ends_no_round() {
+fn a_new_incarnation_ends_no_round() {
     let mut net = net(2, 1, options());
     net.crash(0);
     net.tell_gone([1], 0, 0);
@@ -156,7 +156,7 @@ fn a_new_life_ends_no_round() {
     net.crash(1);
     net.tell_gone([0], 1, 0);
     net.sent.clear();
-    net.return_in(1, 1); // It believes that p0 is in its first life.
+    net.return_in(1, 1); // It believes that p0 is in its first incarnation.
     acquire(&mut net, 1, 1);
     net.deliver(1, 0);
     net.deliver(0, 1);
@@ -166,9 +166,9 @@ fn a_new_life_ends_no_round() {
     assert!(last(&net, 1).1 > before);
 }
 
-/// A relay passes on a request of a life that is unknown here: it shows that life as a message of its own would, and is answered.
+/// A relay passes on a request of an incarnation that is unknown here: it shows that incarnation as a message of its own would, and is answered.
 #[test]
-fn a_new_life_is_seen_in_what_is_passed_on() {
+fn a_new_incarnation_is_seen_in_what_is_passed_on() {
     let mut net = net(3, 1, SlotOptions { dissemination: Dissemination::Tree, ..options() });
     net.crash(2);
     net.tell_gone([0, 1], 2, 0);
@@ -176,7 +176,7 @@ fn a_new_life_is_seen_in_what_is_passed_on() {
     net.deliver_all();
     net.crash(0);
     net.tell_gone([1, 2], 0, 0);
-    net.return_in(0, 1); // It believes that p2 is in its first life.
+    net.return_in(0, 1); // It believes that p2 is in its first incarnation.
     net.deliver(0, 1);
     acquire(&mut net, 2, 1);
     net.deliver_kind(2, 1, "request");
@@ -187,16 +187,16 @@ fn a_new_life_is_seen_in_what_is_passed_on() {
     nothing_is_left(&net);
 }
 
-/// An answer to a JOIN of a former life does not count.
+/// An answer to a JOIN of an earlier incarnation does not count.
 #[test]
-fn a_welcome_for_a_former_life_does_not_count() {
+fn a_welcome_for_a_former_incarnation_does_not_count() {
     let mut net = net(2, 1, options());
     net.crash(1);
     net.return_in(1, 2);
     acquire(&mut net, 1, 1);
-    let head = Head { life: 0, view: 0 };
-    for (life, round) in [(1, 1), (1, 2), (2, 2), (0, 1)] {
-        let message = SlotsMessage::Welcome { head, life, round, clock: Clock::default() };
+    let head = Head { incarnation: 0, view: 0 };
+    for (incarnation, round) in [(1, 1), (1, 2), (2, 2), (0, 1)] {
+        let message = SlotsMessage::Welcome { head, incarnation, round, clock: Clock::default() };
         net.input(1, Input::Deliver { from: kgate_core::NodeId(0), message }).unwrap();
         assert!(net.sent("request").is_empty());
     }

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec;
 
-use kgate_core::{Incarnation, Membership, NodeId, Outbox, Refusal, Time};
+use kgate_core::{Incarnation, MembershipSource, NodeId, Outbox, Refusal, Time};
 use proptest::prelude::*;
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
@@ -17,15 +17,15 @@ use crate::slots::{
 const NODES: u32 = 4;
 
 fn head() -> Head {
-    Head { life: 0, view: 0 }
+    Head { incarnation: 0, view: 0 }
 }
 
 fn about(ticks: u64, node: u32) -> About {
-    About { stamp: Stamp { clock: Clock { view: 0, ticks }, node: NodeId(node) }, life: 0 }
+    About { stamp: Stamp { clock: Clock { view: 0, ticks }, node: NodeId(node) }, incarnation: 0 }
 }
 
 fn report(node: u32) -> Report {
-    Report { node: NodeId(node), life: 0, version: 1, holds: slots(&[0]), ahead: false, idle: false }
+    Report { node: NodeId(node), incarnation: 0, version: 1, holds: slots(&[0]), ahead: false, idle: false }
 }
 
 /// Sets come from the network as lists; only so can one be made that is none.
@@ -57,7 +57,7 @@ fn every_field_out_of_range_is_refused() {
     let unsorted = Report { holds: slots(&[1, 0]), ..report(1) };
     let twice = Report { holds: slots(&[1, 1]), ..report(1) };
     let ahead_of_view =
-        About { stamp: Stamp { clock: Clock { view: 1, ticks: 1 }, node: NodeId(1) }, life: 0 };
+        About { stamp: Stamp { clock: Clock { view: 1, ticks: 1 }, node: NodeId(1) }, incarnation: 0 };
     let junk = vec![
         request(mine, Scope::Yourself),
         request(about(far, 1), Scope::Yourself),
@@ -77,16 +77,21 @@ fn every_field_out_of_range_is_refused() {
         update(mine, report(2)),
         update(mine, unsorted),
         update(mine, twice),
-        SlotsMessage::Welcome { head: head(), life: 0, round: 1, clock: Clock { view: 0, ticks: far } },
-        SlotsMessage::Welcome { head: head(), life: 0, round: 1, clock: ahead_of_view.stamp.clock },
-        SlotsMessage::Welcome { head: head(), life: 0, round: 3, clock: Clock::default() },
-        SlotsMessage::Join { life: 1, round: 0 },
-        SlotsMessage::Join { life: 1, round: 3 },
+        SlotsMessage::Welcome {
+            head: head(),
+            incarnation: 0,
+            round: 1,
+            clock: Clock { view: 0, ticks: far },
+        },
+        SlotsMessage::Welcome { head: head(), incarnation: 0, round: 1, clock: ahead_of_view.stamp.clock },
+        SlotsMessage::Welcome { head: head(), incarnation: 0, round: 3, clock: Clock::default() },
+        SlotsMessage::Join { incarnation: 1, round: 0 },
+        SlotsMessage::Join { incarnation: 1, round: 3 },
     ];
     for message in junk {
         let input = Input::Deliver { from: NodeId(1), message };
         let refusal = net.refusal(0, input.clone());
-        assert!(matches!(refusal, Refusal::Junk(_)), "{input:?}: {refusal:?}");
+        assert!(matches!(refusal, Refusal::Malformed(_)), "{input:?}: {refusal:?}");
     }
     let strange = vec![
         request(about(1, NODES), Scope::Yourself),
@@ -96,17 +101,19 @@ fn every_field_out_of_range_is_refused() {
     ];
     for message in strange {
         let input = Input::Deliver { from: NodeId(1), message };
-        assert_eq!(net.refusal(0, input), Refusal::Stranger(NodeId(NODES)));
+        assert_eq!(net.refusal(0, input), Refusal::UnknownNode(NodeId(NODES)));
     }
     for from in [0, NODES] {
-        for message in [agg(mine, answers(&[(1, 4)], vec![])), SlotsMessage::Join { life: 1, round: 1 }] {
+        for message in
+            [agg(mine, answers(&[(1, 4)], vec![])), SlotsMessage::Join { incarnation: 1, round: 1 }]
+        {
             let input = Input::Deliver { from: NodeId(from), message };
-            assert_eq!(net.refusal(0, input), Refusal::Stranger(NodeId(from)));
+            assert_eq!(net.refusal(0, input), Refusal::UnknownNode(NodeId(from)));
         }
     }
     assert_eq!(
         net.refusal(0, Input::Crashed(NodeId(NODES), Incarnation(0))),
-        Refusal::Stranger(NodeId(NODES))
+        Refusal::UnknownNode(NodeId(NODES))
     );
 }
 
@@ -116,7 +123,7 @@ fn what_is_kept_is_bounded() {
     let mut net = net(NODES, 1, flat());
     for ticks in (1..200).chain((1..200).rev()) {
         for (from, root) in [(1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (3, 3)] {
-            let head = Head { life: 0, view: u32::MAX };
+            let head = Head { incarnation: 0, view: u32::MAX };
             let message =
                 SlotsMessage::Request { head, about: about(ticks, root), weight: 1, scope: Scope::Yourself };
             net.input(0, Input::Deliver { from: NodeId(from), message }).unwrap();
@@ -133,12 +140,14 @@ fn clocks() -> impl Strategy<Value = Clock> {
 
 fn heads() -> impl Strategy<Value = Head> {
     let view = prop_oneof![6 => Just(0u32), 2 => 1u32..3, 1 => Just(u32::MAX)];
-    (0u32..3, view).prop_map(|(life, view)| Head { life, view })
+    (0u32..3, view).prop_map(|(incarnation, view)| Head { incarnation, view })
 }
 
 fn abouts() -> impl Strategy<Value = About> {
-    (clocks(), 0..=NODES, 0u32..2)
-        .prop_map(|(clock, node, life)| About { stamp: Stamp { clock, node: NodeId(node) }, life })
+    (clocks(), 0..=NODES, 0u32..2).prop_map(|(clock, node, incarnation)| About {
+        stamp: Stamp { clock, node: NodeId(node) },
+        incarnation,
+    })
 }
 
 fn reports() -> impl Strategy<Value = Report> {
@@ -151,9 +160,16 @@ fn reports() -> impl Strategy<Value = Report> {
         Just(&[1, 0][..])
     ];
     let version = prop_oneof![0u64..5, Just(u64::MAX)];
-    (0..=NODES, 0u32..2, version, holds, any::<bool>()).prop_map(|(node, life, version, holds, ahead)| {
-        Report { node: NodeId(node), life, version, holds: slots(holds), ahead, idle: version % 2 == 1 }
-    })
+    (0..=NODES, 0u32..2, version, holds, any::<bool>()).prop_map(
+        |(node, incarnation, version, holds, ahead)| Report {
+            node: NodeId(node),
+            incarnation,
+            version,
+            holds: slots(holds),
+            ahead,
+            idle: version % 2 == 1,
+        },
+    )
 }
 
 fn messages() -> impl Strategy<Value = SlotsMessage> {
@@ -168,9 +184,9 @@ fn messages() -> impl Strategy<Value = SlotsMessage> {
         }),
         3 => (heads(), abouts(), reports())
             .prop_map(|(head, about, report)| SlotsMessage::Update { head, about, report: Box::new(report) }),
-        1 => (0u32..4, 0u8..4).prop_map(|(life, round)| SlotsMessage::Join { life, round }),
+        1 => (0u32..4, 0u8..4).prop_map(|(incarnation, round)| SlotsMessage::Join { incarnation, round }),
         1 => (heads(), 0u32..4, 0u8..4, clocks())
-            .prop_map(|(head, life, round, clock)| SlotsMessage::Welcome { head, life, round, clock }),
+            .prop_map(|(head, incarnation, round, clock)| SlotsMessage::Welcome { head, incarnation, round, clock }),
     ]
 }
 
@@ -185,8 +201,8 @@ fn inputs() -> impl Strategy<Value = Input<SlotsMessage, SlotsTimer>> {
         1 => (0u32..4).prop_map(Input::Resize),
         1 => any::<bool>().prop_map(Input::Lease),
         1 => prop::collection::vec(0u32..4, 0..3).prop_map(|slots| Input::Reserved(slots.into())),
-        1 => (0..=NODES, 0u32..3).prop_map(|(node, life)| Input::Crashed(NodeId(node), Incarnation(life))),
-        1 => (0..NODES, 1u32..4).prop_map(|(node, life)| Input::Joined(NodeId(node), Incarnation(life))),
+        1 => (0..=NODES, 0u32..3).prop_map(|(node, incarnation)| Input::Crashed(NodeId(node), Incarnation(incarnation))),
+        1 => (0..NODES, 1u32..4).prop_map(|(node, incarnation)| Input::Joined(NodeId(node), Incarnation(incarnation))),
         1 => Just(Input::Expire(SlotsTimer::AskAgain)),
         1 => Just(Input::Expire(SlotsTimer::PassOn)),
     ]
@@ -199,12 +215,12 @@ proptest! {
     #[test]
     fn anything_may_arrive(
         dissemination in prop_oneof![Just(Dissemination::Flat), Just(Dissemination::Tree)],
-        membership in prop_oneof![3 => Just(Membership::Log), 1 => Just(Membership::Join)],
+        membership in prop_oneof![3 => Just(MembershipSource::Log), 1 => Just(MembershipSource::Join)],
         lossy in any::<bool>(),
         inputs in prop::collection::vec(inputs(), 0..60),
     ) {
         let ask_again = lossy.then_some(kgate_core::Span::UNIT);
-        let mut known = setup(NODES, 2, Printed::NONE);
+        let mut known = setup(NODES, 2, Defects::NONE);
         known.slots = SlotOptions { dissemination, membership, ask_again, batch: 2, ..SlotOptions::default() };
         let mut out = Outbox::new();
         let mut node = Slots::start(&known, None, &mut out);

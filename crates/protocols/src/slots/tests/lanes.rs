@@ -5,8 +5,8 @@ use kgate_core::{NodeId, Phase, Span};
 use super::*;
 use crate::slots::{Lanes, LanesTimer, SlotsTimer};
 
-fn lanes(nodes: u32, permits: u32, options: SlotOptions) -> Net<Lanes> {
-    let mut known = setup(nodes, permits, Printed::NONE);
+fn lanes(nodes: u32, k: u32, options: SlotOptions) -> Net<Lanes> {
+    let mut known = setup(nodes, k, Defects::NONE);
     known.slots = options;
     Net::with(known)
 }
@@ -59,12 +59,12 @@ fn whoever_comes_later_asks_in_more_lanes_too() {
 #[test]
 fn time_outs_run_while_somebody_waits() {
     for seed in 0..2000u64 {
-        let mut dice = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut rng = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let mut draw = |sides: u64| {
-            dice ^= dice << 13;
-            dice ^= dice >> 7;
-            dice ^= dice << 17;
-            (dice >> 20) % sides
+            rng ^= rng << 13;
+            rng ^= rng >> 7;
+            rng ^= rng << 17;
+            (rng >> 20) % sides
         };
         let options = SlotOptions {
             lanes: 3,
@@ -89,8 +89,8 @@ fn time_outs_run_while_somebody_waits() {
                 }
                 6 => drop(net.input(at, Input::Withdraw)),
                 7 => {
-                    let permits = [6, 7, 9][usize::try_from(draw(3)).unwrap()];
-                    (0..2).for_each(|at| net.input(at, Input::Resize(permits)).unwrap());
+                    let k = [6, 7, 9][usize::try_from(draw(3)).unwrap()];
+                    (0..2).for_each(|at| net.input(at, Input::Resize(k)).unwrap());
                 }
                 8 | 9 if is_armed(&net, at, LanesTimer::Widen) => net.expire(at, LanesTimer::Widen),
                 _ => net.deliver_all(),

@@ -7,15 +7,15 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use kgate_core::{Dissemination, Membership, Printed, SlotOptions};
+use kgate_core::{Defects, Dissemination, MembershipSource, SlotOptions};
 
 use super::world::{Config, Holds, MOST, Parks, SOON, Step, World};
 use crate::slots::defects::{S1, S2, S4, S5, S6, S7, S8, S9, S10, S11, S12, S13, SP1, SP2};
 
 /// Numbers from a seed (splitmix64).
-struct Dice(u64);
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
     fn draw(&mut self) -> u32 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -32,41 +32,41 @@ impl Dice {
     }
 }
 
-fn config(dice: &mut Dice, membership: Membership, printed: Printed) -> Config {
+fn config(rng: &mut Rng, membership: MembershipSource, printed: Defects) -> Config {
     let options = SlotOptions {
-        dissemination: if dice.coin() { Dissemination::Flat } else { Dissemination::Tree },
+        dissemination: if rng.coin() { Dissemination::Flat } else { Dissemination::Tree },
         membership,
-        defer: dice.coin(),
-        quiet: dice.coin(),
-        keep: dice.coin(),
-        cohort: u16::try_from(dice.below(4)).expect("small"),
-        batch: 1 + dice.below(4),
+        defer: rng.coin(),
+        quiet: rng.coin(),
+        keep: rng.coin(),
+        cohort: u16::try_from(rng.below(4)).expect("small"),
+        batch: 1 + rng.below(4),
         lanes: 1,
-        ask_again: (dice.below(4) == 0).then_some(SOON),
+        ask_again: (rng.below(4) == 0).then_some(SOON),
     };
     Config {
-        nodes: 2 + dice.below(8),
-        permits: 1 + dice.below(MOST),
+        nodes: 2 + rng.below(8),
+        k: 1 + rng.below(MOST),
         options,
         printed,
-        haste: 20 + dice.below(60),
-        crashes: dice.below(3) > 0,
-        evictions: dice.coin(),
-        withdrawals: dice.coin(),
-        resizes: dice.coin(),
-        leases: dice.below(3) == 0,
-        doubles: dice.below(3) == 0,
-        losses: dice.coin(),
-        parks: Parks::Never,
+        haste: 20 + rng.below(60),
+        crashes: rng.below(3) > 0,
+        evictions: rng.coin(),
+        withdrawals: rng.coin(),
+        resizes: rng.coin(),
+        leases: rng.below(3) == 0,
+        doubles: rng.below(3) == 0,
+        losses: rng.coin(),
+        suspends: Parks::Never,
         holds: Holds::Never,
     }
 }
 
-pub(super) fn drawn(seed: u64, membership: Membership, printed: Printed) -> (Config, Vec<Step>) {
-    let mut dice = Dice(seed);
-    let config = config(&mut dice, membership, printed);
-    let steps = 40 + dice.below(400);
-    (config, (0..steps).map(|_| [dice.draw() >> 8, dice.draw() >> 8, dice.draw() >> 8]).collect())
+pub(super) fn drawn(seed: u64, membership: MembershipSource, printed: Defects) -> (Config, Vec<Step>) {
+    let mut rng = Rng(seed);
+    let config = config(&mut rng, membership, printed);
+    let steps = 40 + rng.below(400);
+    (config, (0..steps).map(|_| [rng.draw() >> 8, rng.draw() >> 8, rng.draw() >> 8]).collect())
 }
 
 /// What is wrong with a run, a panic included; otherwise how many grants there were.
@@ -105,10 +105,10 @@ pub(super) fn told(seed: u64, config: Config, mut steps: Vec<Step>) -> String {
     format!("seed {seed}: {wrong}\n{config:?}\n{story}\n=> {wrong}")
 }
 
-fn all_is_well(seeds: core::ops::Range<u64>, membership: Membership) {
+fn all_is_well(seeds: core::ops::Range<u64>, membership: MembershipSource) {
     let mut grants = 0;
     for seed in seeds.clone() {
-        let (config, steps) = drawn(seed, membership, Printed::NONE);
+        let (config, steps) = drawn(seed, membership, Defects::NONE);
         match play(&mut World::new(config), &steps) {
             Ok(granted) => grants += u64::from(granted),
             Err(_) => panic!("{}", told(seed, config, steps)),
@@ -128,20 +128,20 @@ pub(super) fn seeds() -> core::ops::Range<u64> {
 /// waits does not fit, everybody is served, and nothing is left behind; whatever is crashed, thrown out, withdrawn, resized, doubled or lost.
 #[test]
 fn whatever_happens_with_a_log() {
-    all_is_well(seeds(), Membership::Log);
+    all_is_well(seeds(), MembershipSource::Log);
 }
 
 /// The same without a log, as long as somebody is up who remembers.
 #[test]
 fn whatever_happens_without_a_log() {
-    all_is_well(seeds(), Membership::Join);
+    all_is_well(seeds(), MembershipSource::Join);
 }
 
 /// Planted bugs and the counterexamples of `docs/SLOTS.md` section 7: the world above finds each, by a seed that is well without it.
-/// S3 and S15 need more luck than that; scenarios show them. S12 does no harm where there is a log: a new life is exempt from whatever was asked before it.
+/// S3 and S15 need more luck than that; scenarios show them. S12 does no harm where there is a log: a new incarnation is exempt from whatever was asked before it.
 #[test]
 fn each_defect_is_found() {
-    let (log, join) = (Membership::Log, Membership::Join);
+    let (log, join) = (MembershipSource::Log, MembershipSource::Join);
     let switches = [
         ("SP1", SP1, log),
         ("SP2", SP2, log),
@@ -169,7 +169,7 @@ fn each_defect_is_found() {
             None => missed.push(name),
             Some(seed) => {
                 std::println!("{name}: seed {seed}");
-                assert!(!fails(seed, membership, Printed::NONE), "{name}: seed {seed} fails without it, too");
+                assert!(!fails(seed, membership, Defects::NONE), "{name}: seed {seed} fails without it, too");
             }
         }
     }

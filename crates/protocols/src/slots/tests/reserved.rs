@@ -4,7 +4,7 @@ extern crate std;
 
 use alloc::vec::Vec;
 
-use kgate_core::{Membership, Refusal};
+use kgate_core::{MembershipSource, Refusal};
 
 use super::random::{drawn, play, seeds, told};
 use super::world::{Config, Holds, Parks, SOON, Step, World};
@@ -146,8 +146,8 @@ fn weights_and_another_k() {
     acquire(&mut net, 2, 1);
     net.deliver_all();
     assert!(net.inside().is_empty(), "p1 wants two, and p2 comes behind");
-    for permits in [1, 3] {
-        (0..3).for_each(|at| net.input(at, Input::Resize(permits)).unwrap());
+    for k in [1, 3] {
+        (0..3).for_each(|at| net.input(at, Input::Resize(k)).unwrap());
         net.deliver_all();
     }
     assert_eq!(last(&net, 2).0, [2], "p1 wanted more than there was for a while");
@@ -171,15 +171,15 @@ fn quiet_until_it_is_free() {
     assert_eq!(last(&net, 1).0, [0]);
 }
 
-/// A process that comes back has heard the log before it takes part: it reports what is held, although its former life decided it.
+/// A process that comes back has heard the log before it takes part: it reports what is held, although its earlier incarnation decided it.
 #[test]
-fn a_new_life_reports_it_too() {
+fn a_new_incarnation_reports_it_too() {
     let mut net = net(3, 1, tree());
     enter(&mut net, 2, 1, &[0]);
     hand_over(&mut net, 2);
     net.crash(2);
     net.return_in(2, 1);
-    // p0 has heard nothing; its request reaches the new life through p1's view of the members or its own.
+    // p0 has heard nothing; its request reaches the new incarnation through p1's view of the members or its own.
     for at in [1, 2] {
         reserve(&mut net, [at], &[0]);
         net.tell_gone([at], 2, 0);
@@ -201,10 +201,10 @@ fn a_new_life_reports_it_too() {
 /// Each lane hears of its own slots, and who comes is placed where something is left.
 #[test]
 fn lanes_share_what_is_reserved() {
-    let mut known = setup(2, 4, Printed::NONE);
+    let mut known = setup(2, 4, Defects::NONE);
     known.slots = SlotOptions { lanes: 2, ..flat() };
     let mut net = Net::<Lanes>::with(known);
-    assert_eq!(net.refusal(0, Input::Reserved([1, 1].into())), Refusal::Junk("slots out of order"));
+    assert_eq!(net.refusal(0, Input::Reserved([1, 1].into())), Refusal::Malformed("slots out of order"));
     reserve(&mut net, 0..2, &[0, 2, 3]);
     for _ in 0..2 {
         net.acquire(0);
@@ -221,9 +221,9 @@ fn lanes_share_what_is_reserved() {
 fn what_is_refused() {
     assert_eq!(
         net(2, 1, flat()).refusal(0, Input::Reserved([1, 0].into())),
-        Refusal::Junk("slots out of order")
+        Refusal::Malformed("slots out of order")
     );
-    let join = SlotOptions { membership: Membership::Join, ..flat() };
+    let join = SlotOptions { membership: MembershipSource::Join, ..flat() };
     assert!(matches!(net(2, 1, join).refusal(0, Input::Reserved([0].into())), Refusal::Unsupported { .. }));
 }
 
@@ -233,21 +233,21 @@ fn it_is_put_away_too() {
     let mut net = net(2, 1, SlotOptions { ask_again: Some(SOON), ..flat() });
     enter(&mut net, 0, 1, &[0]);
     hand_over(&mut net, 0);
-    assert!(net.park(0, |_| {}));
-    net.unpark(0);
+    assert!(net.suspend(0, |_| {}));
+    net.resume(0);
     acquire(&mut net, 1, 1);
     net.deliver_all();
     assert!(net.inside().is_empty());
 }
 
-/// A run in which the log holds slots, among all else that may happen; in one of three, processes are parked as well.
-fn holding(seed: u64, holds: Holds, printed: Printed) -> (Config, Vec<Step>) {
-    let (mut config, mut steps) = drawn(seed, Membership::Log, printed);
+/// A run in which the log holds slots, among all else that may happen; in one of three, processes are suspended as well.
+fn holding(seed: u64, holds: Holds, printed: Defects) -> (Config, Vec<Step>) {
+    let (mut config, mut steps) = drawn(seed, MembershipSource::Log, printed);
     // Much must arrive before there is anything to hold.
     (config.holds, config.haste) = (holds, 50 + config.haste / 4);
     steps.extend(steps.clone().into_iter().rev());
     if seed.is_multiple_of(3) {
-        (config.parks, config.options.ask_again) = (Parks::Whole, Some(SOON));
+        (config.suspends, config.options.ask_again) = (Parks::Whole, Some(SOON));
     }
     (config, steps)
 }
@@ -258,7 +258,7 @@ fn whatever_happens_with_a_log_that_holds() {
     let (mut granted, mut held, all) = (0, 0, seeds());
     let count = all.end - all.start;
     for seed in all {
-        let (config, steps) = holding(seed, Holds::Whole, Printed::NONE);
+        let (config, steps) = holding(seed, Holds::Whole, Defects::NONE);
         let mut world = World::new(config);
         match play(&mut world, &steps) {
             Ok(grants) => granted += u64::from(grants),
@@ -280,16 +280,16 @@ fn bad_holding_is_found() {
     for (name, holds, printed) in [
         ("not reported", Holds::Whole, SP3),
         ("free to whoever decides", Holds::Whole, SP4),
-        ("given up before it is reserved", Holds::TooLate, Printed::NONE),
-        ("held for who is gone", Holds::OfTheGone, Printed::NONE),
-        ("members first", Holds::MembersFirst, Printed::NONE),
+        ("given up before it is reserved", Holds::TooLate, Defects::NONE),
+        ("held for who is gone", Holds::OfTheGone, Defects::NONE),
+        ("members first", Holds::MembersFirst, Defects::NONE),
     ] {
         let fails =
             |seed| judged(holds, printed, seed).is_err_and(|wrong| wrong.contains("the log holds it"));
         let seed = (0..3000).find(|&seed| fails(seed)).unwrap_or_else(|| panic!("{name}: no seed shows it"));
         std::println!("{name}: seed {seed}");
         assert_eq!(
-            judged(Holds::Whole, Printed::NONE, seed).err(),
+            judged(Holds::Whole, Defects::NONE, seed).err(),
             None,
             "{name}: seed {seed} fails without it, too"
         );

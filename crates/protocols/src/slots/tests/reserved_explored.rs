@@ -14,7 +14,7 @@ use core::hash::{Hash, Hasher};
 use std::hash::DefaultHasher;
 
 use kgate_core::{
-    Effect, Fence, GrantId, Incarnation, Input, InputOf, NodeId, Notice, Outbox, Printed, Protocol, Setup,
+    Defects, Effect, Fence, GrantId, Incarnation, Input, InputOf, NodeId, Notice, Outbox, Protocol, Setup,
     SlotOptions, Time, To,
 };
 
@@ -28,7 +28,7 @@ use crate::slots::{Slots, SlotsMessage};
 struct Bounds {
     nodes: u32,
     options: SlotOptions,
-    printed: Printed,
+    printed: Defects,
     /// How often each process asks.
     asks: Vec<u8>,
     /// Whether one process crashes, and is evicted.
@@ -322,7 +322,7 @@ fn explore(bounds: &Bounds) -> Result<(usize, usize), String> {
 }
 
 fn bounds(nodes: u32, options: SlotOptions, asks: &[u8]) -> Bounds {
-    Bounds { nodes, options, printed: Printed::NONE, asks: asks.to_vec(), crash: true, too_late: false }
+    Bounds { nodes, options, printed: Defects::NONE, asks: asks.to_vec(), crash: true, too_late: false }
 }
 
 /// Every schedule of two and three processes, straight and on the tree, with a crash and without. More by the environment, for a long night.

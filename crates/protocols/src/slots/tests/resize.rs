@@ -6,9 +6,9 @@ use super::*;
 use crate::slots::Lanes;
 use crate::slots::defects::{S9, S11};
 
-fn resize(net: &mut Net<Slots>, at: impl IntoIterator<Item = u32>, permits: u32) {
+fn resize(net: &mut Net<Slots>, at: impl IntoIterator<Item = u32>, k: u32) {
     for at in at {
-        net.input(at, Input::Resize(permits)).unwrap();
+        net.input(at, Input::Resize(k)).unwrap();
     }
 }
 
@@ -31,7 +31,7 @@ fn what_is_refused() {
     for weight in [0, 3] {
         assert_eq!(net.refusal(0, Input::Acquire { weight }), Refusal::Weight { weight, most: 2 });
     }
-    let gate: Net<Lanes> = Net::with(setup(2, 2, Printed::NONE));
+    let gate: Net<Lanes> = Net::with(setup(2, 2, Defects::NONE));
     assert_eq!(gate.refusal(0, Input::Resize(0)), Refusal::Weight { weight: 0, most: 0 });
     resize(&mut net, [0], 3);
     enter(&mut net, 0, 3, &[0, 1, 2]);
@@ -58,7 +58,7 @@ fn grows() {
 /// S9: a decision that left nothing was kept quiet; when k grows it is told. As it was, nobody learns of it.
 #[test]
 fn s9_as_it_was_and_repaired() {
-    for (switches, inside) in [(Printed::NONE, [0, 1].as_slice()), (S9, &[0])] {
+    for (switches, inside) in [(Defects::NONE, [0, 1].as_slice()), (S9, &[0])] {
         let mut net = printed(2, 1, SlotOptions { defer: false, ..flat() }, switches);
         acquire(&mut net, 0, 1);
         acquire(&mut net, 1, 1);
@@ -94,12 +94,12 @@ fn shrinks() {
 /// k shrinks: a kept slot beyond it is given up at once, and one below it stays.
 #[test]
 fn kept_slots_beyond_k_are_dropped() {
-    for (permits, left) in [(2, 2), (1, 0)] {
+    for (k, left) in [(2, 2), (1, 0)] {
         let mut net = net(2, 3, flat());
         enter(&mut net, 0, 2, &[0, 1]);
         net.release(0);
-        resize(&mut net, [0], permits);
-        assert_eq!(net.nodes[0].observe().slots.len(), left, "k = {permits}");
+        resize(&mut net, [0], k);
+        assert_eq!(net.nodes[0].observe().slots.len(), left, "k = {k}");
     }
 }
 
@@ -121,7 +121,7 @@ fn s11_as_it_was_and_repaired() {
         net.deliver_all();
         net
     };
-    let mut net = shrunk(Printed::NONE);
+    let mut net = shrunk(Defects::NONE);
     assert_eq!(too_large(&net, 0), [(2, 1), (2, 1)]);
     assert_eq!(net.inside(), [1], "p1 asked before the last client of p0");
     net.release(1);

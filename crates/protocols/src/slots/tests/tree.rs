@@ -66,7 +66,7 @@ fn a_relay_knows_more() {
 /// S1: an UPDATE overtakes the answer that it corrects, which a relay still has. The newest report counts; as it was, the asker waits for ever.
 #[test]
 fn s1_as_it_was_and_repaired() {
-    for (switches, inside) in [(Printed::NONE, [0].as_slice()), (S1, &[])] {
+    for (switches, inside) in [(Defects::NONE, [0].as_slice()), (S1, &[])] {
         let mut net = printed(4, 1, bare(), switches);
         enter(&mut net, 3, 1, &[0]);
         acquire(&mut net, 0, 1);
@@ -99,7 +99,7 @@ fn a_relay_is_superseded() {
 /// S8: a request reaches a relay late; its child has heard of a newer one. It says so by an empty answer; as it was, the relay waits for ever.
 #[test]
 fn s8_as_it_was_and_repaired() {
-    for (switches, left) in [(Printed::NONE, 0), (S8, 1)] {
+    for (switches, left) in [(Defects::NONE, 0), (S8, 1)] {
         let mut net = printed(4, 1, bare(), switches);
         enter(&mut net, 3, 1, &[0]);
         acquire(&mut net, 0, 1);

@@ -1,8 +1,8 @@
-//! Lives and views by the log (`docs/SLOTS.md` section 5).
+//! Incarnations and views by the log (`docs/SLOTS.md` section 5).
 
 use alloc::vec;
 
-use kgate_core::{Founding, Incarnation, NodeId, Observation, Outbox, Setup};
+use kgate_core::{Incarnation, InitialMembers, NodeId, Observation, Outbox, Setup};
 
 use super::*;
 use crate::slots::defects::S6;
@@ -30,7 +30,7 @@ fn asks_only_after_its_own_view() {
     }
 }
 
-/// Section 5: the log tells a process of its former lives too. It takes part from its present one on.
+/// Section 5: the log tells a process of its earlier incarnations too. It takes part from its present one on.
 #[test]
 fn a_former_return_does_not_count() {
     let mut net = net(2, 1, flat());
@@ -51,8 +51,8 @@ fn a_former_return_does_not_count() {
     assert_eq!(net.inside(), [1]);
 }
 
-/// Section 5: a process that was thrown out and added again, and then crashes, comes back in the life after that: all its returns in the log count, not its
-/// crashes alone. Otherwise it would take part in its former life, with a clock that begins anew.
+/// Section 5: a process that was thrown out and added again, and then crashes, comes back in the incarnation after that: all its returns in the log count, not its
+/// crashes alone. Otherwise it would take part in its earlier incarnation, with a clock that begins anew.
 #[test]
 fn a_return_without_a_crash_counts_too() {
     let mut net = net(2, 1, plain());
@@ -69,7 +69,7 @@ fn a_return_without_a_crash_counts_too() {
     acquire(&mut net, 1, 1);
     net.tell_gone([1], 1, 0);
     net.tell_joined([1], 1, 1);
-    assert!(net.sent("request").iter().all(|(from, _)| *from == 0), "not in its former life");
+    assert!(net.sent("request").iter().all(|(from, _)| *from == 0), "not in its earlier incarnation");
     net.deliver_all();
     net.tell_gone([1, 0], 1, 1);
     net.tell_joined([1, 0], 1, 2);
@@ -106,9 +106,9 @@ fn requests_of_a_higher_view_are_kept() {
     assert!(last(&net, 1).1 > last(&net, 0).1);
 }
 
-/// Section 2, the filter: what a former life has said or asked does not count.
+/// Section 2, the filter: what an earlier incarnation has said or asked does not count.
 #[test]
-fn messages_of_a_former_life_are_ignored() {
+fn messages_of_a_former_incarnation_are_ignored() {
     let mut net = net(3, 1, plain());
     acquire(&mut net, 1, 1); // Its requests are still under way when it is back.
     net.crash(1);
@@ -139,8 +139,8 @@ fn everybody_comes_back_at_once() {
         for gone in 0..4 {
             net.tell_gone(0..4, gone, 0);
         }
-        for (life, back) in [(1, 2), (2, 0), (3, 3), (4, 1)] {
-            net.tell_joined((0..4).rev(), back, life);
+        for (incarnation, back) in [(1, 2), (2, 0), (3, 3), (4, 1)] {
+            net.tell_joined((0..4).rev(), back, incarnation);
             net.deliver_all();
         }
         let mut former = before;
@@ -161,7 +161,7 @@ fn everybody_comes_back_at_once() {
 /// S6: a request that is out need not ask who is added, since that one's stamps are greater. As it was they are not: it is overtaken.
 #[test]
 fn s6_as_it_was_and_repaired() {
-    for (switches, inside) in [(Printed::NONE, [0].as_slice()), (S6, &[0, 1])] {
+    for (switches, inside) in [(Defects::NONE, [0].as_slice()), (S6, &[0, 1])] {
         let mut net = printed(3, 1, plain(), switches);
         for _ in 0..3 {
             enter(&mut net, 0, 1, &[0]);
@@ -238,7 +238,7 @@ fn thrown_out() {
     }
 }
 
-/// Grants have names that are never used twice, whatever the life.
+/// Grants have names that are never used twice, whatever the incarnation.
 #[test]
 fn names_of_grants_are_never_used_twice() {
     let mut net = net(2, 1, flat());
@@ -281,8 +281,8 @@ fn answers_of_a_process_that_was_never_there() {
 
 /// p3 begins, beyond the ids that all others know.
 fn add_a_fourth(net: &mut Net<Slots>, slots: SlotOptions) {
-    let (me, life) = (NodeId(3), Incarnation(1));
-    let known = Setup { me, life, slots, ..setup(4, 1, Printed::NONE) };
+    let (me, incarnation) = (NodeId(3), Incarnation(1));
+    let known = Setup { me, incarnation, slots, ..setup(4, 1, Defects::NONE) };
     net.nodes.push(Slots::start(&known, None, &mut Outbox::new()));
 }
 
@@ -291,10 +291,10 @@ fn add_a_fourth(net: &mut Net<Slots>, slots: SlotOptions) {
 #[test]
 fn a_gate_made_by_the_log() {
     for slots in [flat(), tree()] {
-        let members = [(0, 3), (2, 5)].map(|(node, life)| (NodeId(node), Incarnation(life)));
-        let founding = Founding { view: 7, members: members.to_vec() };
+        let members = [(0, 3), (2, 5)].map(|(node, incarnation)| (NodeId(node), Incarnation(incarnation)));
+        let initial_members = InitialMembers { view: 7, members: members.to_vec() };
         let mut net: Net<Slots> =
-            Net::with(Setup { slots, founding: Some(founding), ..setup(3, 1, Printed::NONE) });
+            Net::with(Setup { slots, initial_members: Some(initial_members), ..setup(3, 1, Defects::NONE) });
         acquire(&mut net, 1, 1);
         assert!(net.sent.is_empty(), "it does not take part");
         acquire(&mut net, 0, 1);

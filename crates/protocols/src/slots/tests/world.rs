@@ -19,10 +19,12 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use kgate_core::{Fence, GrantId, Input, Membership, NodeId, Notice, Printed, Protocol, SlotOptions, Span};
+use kgate_core::{
+    Defects, Fence, GrantId, Input, MembershipSource, NodeId, Notice, Protocol, SlotOptions, Span,
+};
 
 use crate::harness::{Net, setup};
-use crate::slots::{ParkedLane, Slots};
+use crate::slots::{Slots, SuspendedLane};
 pub(super) use held::Holds;
 use held::Permit;
 
@@ -30,9 +32,9 @@ use held::Permit;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Config {
     pub(super) nodes: u32,
-    pub(super) permits: u32,
+    pub(super) k: u32,
     pub(super) options: SlotOptions,
-    pub(super) printed: Printed,
+    pub(super) printed: Defects,
     /// How many steps of a hundred deliver a message, at least.
     pub(super) haste: u32,
     pub(super) crashes: bool,
@@ -42,7 +44,7 @@ pub(super) struct Config {
     pub(super) leases: bool,
     pub(super) doubles: bool,
     pub(super) losses: bool,
-    pub(super) parks: Parks,
+    pub(super) suspends: Parks,
     pub(super) holds: Holds,
 }
 
@@ -89,9 +91,9 @@ struct Clients {
 /// Where a process stands, as the log and the detector have it.
 #[derive(Clone, Debug)]
 struct Place {
-    /// The life in which it is a member at the end of the log.
+    /// The incarnation in which it is a member at the end of the log.
     member: Option<u32>,
-    /// The life that is over, as long as the log does not say so.
+    /// The incarnation that is over, as long as the log does not say so.
     over: Option<u32>,
     /// How often it was added (log) or came back (JOIN).
     returns: u32,
@@ -100,10 +102,10 @@ struct Place {
     /// Crashes that its detector has not told (JOIN), each with whether it has run since before.
     news: Vec<(u32, u32, bool)>,
     /// The k that it was told last.
-    permits: u32,
+    k: u32,
     leased: bool,
     /// It has stopped cleanly, and its clients go on.
-    parked: bool,
+    suspended: bool,
 }
 
 /// Everything.
@@ -114,7 +116,7 @@ pub(super) struct World {
     places: Vec<Place>,
     log: Vec<Entry>,
     /// What the log holds, has held, or is to hold.
-    permits: Vec<Permit>,
+    k: Vec<Permit>,
     adds: u32,
     /// The greatest fence of each slot.
     fences: BTreeMap<u32, Fence>,
@@ -131,7 +133,7 @@ type Verdict = Result<(), String>;
 
 impl World {
     pub(super) fn new(config: Config) -> Self {
-        let mut known = setup(config.nodes, config.permits, config.printed);
+        let mut known = setup(config.nodes, config.k, config.printed);
         known.slots = config.options;
         let place = Place {
             member: Some(0),
@@ -139,9 +141,9 @@ impl World {
             returns: 0,
             told: 0,
             news: Vec::new(),
-            permits: config.permits,
+            k: config.k,
             leased: true,
-            parked: false,
+            suspended: false,
         };
         let count = config.nodes as usize;
         Self {
@@ -150,7 +152,7 @@ impl World {
             clients: vec![Clients::default(); count],
             places: vec![place; count],
             log: Vec::new(),
-            permits: Vec::new(),
+            k: Vec::new(),
             adds: 0,
             fences: BTreeMap::new(),
             judged: 0,
@@ -168,7 +170,7 @@ impl World {
     }
 
     fn joins(&self) -> bool {
-        self.config.options.membership == Membership::Join
+        self.config.options.membership == MembershipSource::Join
     }
 
     fn act(&mut self, [kind, a, b]: Step) -> Verdict {
@@ -186,8 +188,8 @@ impl World {
                 Ok(())
             }
             32..46 if config.holds != Holds::Never => self.tell(node, b),
-            50..53 if config.parks != Parks::Never => self.park(node),
-            53..58 if config.parks != Parks::Never => self.unpark(node),
+            50..53 if config.suspends != Parks::Never => self.suspend(node),
+            53..58 if config.suspends != Parks::Never => self.resume(node),
             0..30 => self.acquire(node, b),
             30..58 => self.release(a, b),
             58..63 if config.withdrawals => self.withdraw(node),
@@ -224,7 +226,7 @@ impl World {
         if !self.net.is_up(node) || self.clients[at].waiting.len() > 2 {
             return Ok(());
         }
-        let weight = 1 + b % self.places[at].permits;
+        let weight = 1 + b % self.places[at].k;
         tell!(self, "p{node} acquires {weight}");
         self.clients[at].waiting.push_back(weight);
         self.net.input(node, Input::Acquire { weight }).unwrap();
@@ -263,11 +265,11 @@ impl World {
         self.judge()
     }
 
-    fn resize(&mut self, node: u32, permits: u32) -> Verdict {
+    fn resize(&mut self, node: u32, k: u32) -> Verdict {
         if self.net.is_up(node) {
-            tell!(self, "p{node} hears that k is {permits}");
-            self.places[node as usize].permits = permits;
-            self.net.input(node, Input::Resize(permits)).unwrap();
+            tell!(self, "p{node} hears that k is {k}");
+            self.places[node as usize].k = k;
+            self.net.input(node, Input::Resize(k)).unwrap();
         }
         self.judge()
     }
@@ -307,33 +309,33 @@ impl World {
     }
 
     /// R1: the process stops, its clients do not.
-    fn park(&mut self, node: u32) -> Verdict {
-        let parks = self.config.parks;
+    fn suspend(&mut self, node: u32) -> Verdict {
+        let suspends = self.config.suspends;
         let former = self.net.stored.get(&NodeId(node)).cloned();
-        let change = |parked: &mut alloc::boxed::Box<ParkedLane>| match (parks, former) {
+        let change = |suspended: &mut alloc::boxed::Box<SuspendedLane>| match (suspends, former) {
             (Parks::Never | Parks::Whole, _) | (Parks::Twice, None) => {}
-            (Parks::WithoutGrants, _) => parked.forget_grants(),
-            (Parks::WithoutClock, _) => parked.forget_clock(),
-            (Parks::Twice, Some(former)) => *parked = former,
+            (Parks::WithoutGrants, _) => suspended.forget_grants(),
+            (Parks::WithoutClock, _) => suspended.forget_clock(),
+            (Parks::Twice, Some(former)) => *suspended = former,
         };
-        if self.net.is_up(node) && self.net.park(node, change) {
-            tell!(self, "p{node} is parked");
-            self.places[node as usize].parked = true;
+        if self.net.is_up(node) && self.net.suspend(node, change) {
+            tell!(self, "p{node} is suspended");
+            self.places[node as usize].suspended = true;
         }
         Ok(())
     }
 
     /// It goes on, without a lease. Who was thrown out meanwhile hears of it before it gets one.
-    fn unpark(&mut self, node: u32) -> Verdict {
+    fn resume(&mut self, node: u32) -> Verdict {
         let place = &mut self.places[node as usize];
-        if !core::mem::take(&mut place.parked) {
+        if !core::mem::take(&mut place.suspended) {
             return Ok(());
         }
         tell!(self, "p{node} goes on");
-        (place.permits, place.leased) = (self.config.permits, false);
+        (place.k, place.leased) = (self.config.k, false);
         let stored = self.net.stored.get(&NodeId(node)).cloned();
-        self.net.unpark(node);
-        if self.config.parks == Parks::Twice {
+        self.net.resume(node);
+        if self.config.suspends == Parks::Twice {
             self.net.stored.extend(stored.map(|stored| (NodeId(node), stored)));
         }
         self.judge()?;
@@ -346,24 +348,24 @@ impl World {
 
     /// The log says that a crashed process is gone.
     fn bury(&mut self, node: u32) -> Verdict {
-        if let Some(life) = self.places[node as usize].over.take() {
-            tell!(self, "log: p{node} of life {life} is gone");
-            self.log.push(Entry::Evict(node, life));
+        if let Some(incarnation) = self.places[node as usize].over.take() {
+            tell!(self, "log: p{node} of incarnation {incarnation} is gone");
+            self.log.push(Entry::Evict(node, incarnation));
         }
         Ok(())
     }
 
     fn come_back(&mut self, node: u32) -> Verdict {
-        if self.net.is_up(node) || self.places[node as usize].parked {
+        if self.net.is_up(node) || self.places[node as usize].suspended {
             return Ok(());
         }
         tell!(self, "p{node} is back");
         let place = &mut self.places[node as usize];
-        (place.told, place.permits, place.leased) = (0, self.config.permits, true);
-        if self.config.options.membership == Membership::Join {
+        (place.told, place.k, place.leased) = (0, self.config.k, true);
+        if self.config.options.membership == MembershipSource::Join {
             place.returns += 1;
-            let life = place.returns;
-            self.net.return_in(node, life);
+            let incarnation = place.returns;
+            self.net.return_in(node, incarnation);
             // A detector that begins anew tells of those that are down, and only while they are.
             let down = (0..self.config.nodes).filter(|&other| !self.net.is_up(other));
             let news = down.map(|other| (other, self.places[other as usize].returns, false)).collect();
@@ -372,8 +374,8 @@ impl World {
                 place.news.retain(|(dead, _, since)| *dead != node || *since);
             }
         } else {
-            let life = place.returns + 1;
-            self.net.return_in(node, life);
+            let incarnation = place.returns + 1;
+            self.net.return_in(node, incarnation);
         }
         self.judge()
     }
@@ -387,22 +389,22 @@ impl World {
         if (place.member, place.over) == (None, None) {
             self.adds += 1;
             (place.member, place.returns) = (Some(self.adds), place.returns + 1);
-            tell!(self, "log: p{node} takes part in life {}", self.adds);
+            tell!(self, "log: p{node} takes part in incarnation {}", self.adds);
             self.log.push(Entry::Add(node, self.adds));
         }
         Ok(())
     }
 
-    /// A process that lives is thrown out. It hears of it first: that is what leases are for.
+    /// A process that is alive is thrown out. It hears of it first: that is what leases are for.
     fn evict(&mut self, node: u32) -> Verdict {
-        let parked = self.places[node as usize].parked;
-        if self.joins() || !self.net.is_up(node) && !parked {
+        let suspended = self.places[node as usize].suspended;
+        if self.joins() || !self.net.is_up(node) && !suspended {
             return Ok(());
         }
-        let Some(life) = self.places[node as usize].member.take() else { return Ok(()) };
-        tell!(self, "log: p{node} of life {life} is thrown out");
-        self.log.push(Entry::Evict(node, life));
-        if parked {
+        let Some(incarnation) = self.places[node as usize].member.take() else { return Ok(()) };
+        tell!(self, "log: p{node} of incarnation {incarnation} is thrown out");
+        self.log.push(Entry::Evict(node, incarnation));
+        if suspended {
             // Nobody renews their leases any more.
             self.clients[node as usize].holding.clear();
             return Ok(());
@@ -422,9 +424,9 @@ impl World {
         if self.joins() {
             let news = &mut self.places[at].news;
             if !news.is_empty() {
-                let (dead, life, _) = news.swap_remove(b as usize % news.len());
-                tell!(self, "p{node} hears that p{dead} of life {life} is gone");
-                self.net.tell_gone([node], dead, life);
+                let (dead, incarnation, _) = news.swap_remove(b as usize % news.len());
+                tell!(self, "p{node} hears that p{dead} of incarnation {incarnation} is gone");
+                self.net.tell_gone([node], dead, incarnation);
             }
             return self.judge();
         }
@@ -480,7 +482,7 @@ impl World {
                 Notice::TooLarge { weight, most } => {
                     let first = clients.waiting.iter().position(|waits| *waits > most);
                     let fails = first.and_then(|at| clients.waiting.remove(at));
-                    if fails != Some(weight) || most != self.places[node.index()].permits {
+                    if fails != Some(weight) || most != self.places[node.index()].k {
                         return Err(format!("{node}: {weight} is too large, but {fails:?} waits first"));
                     }
                 }
@@ -503,8 +505,8 @@ impl World {
             return Err(format!("{node} wants {weight:?} and is granted {slots:?}"));
         }
         for slot in slots {
-            if *slot >= place.permits {
-                return Err(format!("{node} takes slot {slot} and knows of {}", place.permits));
+            if *slot >= place.k {
+                return Err(format!("{node} takes slot {slot} and knows of {}", place.k));
             }
             for (other, clients) in self.clients.iter().enumerate() {
                 if clients.holding.iter().any(|(_, held)| held.contains(slot)) {
@@ -521,10 +523,10 @@ impl World {
             }
         }
         if fence.count() == 0 {
-            let parked = (0..self.config.nodes).filter(|&node| {
-                self.places[node as usize].parked && self.places[node as usize].member.is_some()
+            let suspended = (0..self.config.nodes).filter(|&node| {
+                self.places[node as usize].suspended && self.places[node as usize].member.is_some()
             });
-            for other in self.net.living().into_iter().chain(parked) {
+            for other in self.net.living().into_iter().chain(suspended) {
                 if let Some(stamp) = self.net.nodes[other as usize].observe().stamp
                     && stamp < fence.stamp()
                 {
@@ -540,11 +542,11 @@ impl World {
     fn put_right(&mut self) -> Verdict {
         tell!(self, "all is put right");
         for node in 0..self.config.nodes {
-            self.unpark(node)?;
+            self.resume(node)?;
             self.bury(node)?;
             self.add(node)?;
             self.lease(node, true)?;
-            self.resize(node, self.config.permits)?;
+            self.resize(node, self.config.k)?;
         }
         self.take_up_all()?;
         self.tell_all()?;
@@ -624,7 +626,7 @@ impl World {
         let mut taken: Vec<u32> =
             shown.iter().flat_map(|(_, shown)| shown.slots.iter().map(|(slot, _)| *slot)).collect();
         taken.extend(self.held());
-        let free = (0..self.config.permits).filter(|slot| !taken.contains(slot)).count();
+        let free = (0..self.config.k).filter(|slot| !taken.contains(slot)).count();
         let least = shown.iter().filter_map(|(node, shown)| Some((shown.stamp?, *node))).min();
         if let Some((stamp, node)) = least {
             let wants = self.clients[node as usize].waiting.front();

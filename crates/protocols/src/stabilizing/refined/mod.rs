@@ -56,7 +56,7 @@
 //!
 //! Clocks are unbounded in the proof and have 64 bits here. A transient fault can leave any clock below 2^62 and messages are
 //! believed below 2^63: what is between lasts for more than a century of one tick a nanosecond. Nobody gets beyond 2^63, since
-//! a tick needs neighbours that are ahead. A liar who claims 2^63 - 1 stops everybody: this layer bears accidents, not lies.
+//! a tick needs neighbours that are ahead. A liar who claims 2^63 - 1 stops everybody: this layer tolerates accidents, not lies.
 //!
 //! # Sources
 //!
@@ -148,16 +148,16 @@ impl<R: Rules> Refined<R> {
 
     fn on_state(&mut self, from: NodeId, told: MessageOf<R>, out: &mut Outbox<Self>) -> Result<(), Refusal> {
         if from == self.setup.me || from.0 >= self.setup.nodes {
-            return Err(Refusal::Stranger(from));
+            return Err(Refusal::UnknownNode(from));
         }
         let Ok(at) = self.neighbours().binary_search(&from) else {
-            return Err(Refusal::Junk("a state of a process that is no neighbour"));
+            return Err(Refusal::Malformed("a state of a process that is no neighbour"));
         };
         if told.clock >= LIMIT {
-            return Err(Refusal::Junk("a clock that nobody reaches in a century"));
+            return Err(Refusal::Malformed("a clock that nobody reaches in a century"));
         }
         if !R::in_domain(&at_node(&self.setup, from), &told.state) {
-            return Err(Refusal::Junk("a state that its sender cannot have"));
+            return Err(Refusal::Malformed("a state that its sender cannot have"));
         }
         if told.clock >= self.clocks[at] {
             self.clocks[at] = told.clock;

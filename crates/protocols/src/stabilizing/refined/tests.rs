@@ -8,7 +8,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
-use kgate_core::{Graph, Incarnation, Printed, Step, Survey};
+use kgate_core::{Defects, Graph, Incarnation, Step, Survey};
 
 use super::*;
 use crate::harness::{self, Copy, Net};
@@ -23,15 +23,15 @@ const RESEND: Span = Span(4_000);
 /// What a message of a neighbour takes at the longest if any number of them may get lost between two that do not.
 const EXCHANGE: u64 = DELAY.0 + RESEND.0;
 
-/// Dice: the high bits of a linear congruence.
+/// Rng: the high bits of a linear congruence.
 #[derive(Clone)]
-struct Dice(u64);
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
     fn new(seed: u64) -> Self {
-        let mut dice = Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x0123_4567_89AB_CDEF);
-        dice.below(2);
-        dice
+        let mut rng = Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x0123_4567_89AB_CDEF);
+        rng.below(2);
+        rng
     }
 
     fn below(&mut self, bound: u64) -> u64 {
@@ -48,21 +48,21 @@ fn small(number: u64) -> u32 {
 }
 
 /// A ring, a path, a star, or a random tree with some edges more, of 2 .. 8 processes whose ids are in any order.
-fn drawn_graph(dice: &mut Dice) -> Graph {
-    let nodes = 2 + small(dice.below(7));
-    let mut edges: Vec<(u32, u32)> = match dice.below(4) {
+fn drawn_graph(rng: &mut Rng) -> Graph {
+    let nodes = 2 + small(rng.below(7));
+    let mut edges: Vec<(u32, u32)> = match rng.below(4) {
         0 => (0..nodes).map(|node| (node, (node + 1) % nodes)).collect(),
         1 => (1..nodes).map(|node| (node - 1, node)).collect(),
         2 => (1..nodes).map(|node| (0, node)).collect(),
         3.. => {
-            let tree: Vec<_> = (1..nodes).map(|node| (small(dice.below(node.into())), node)).collect();
-            let more = (0..dice.below(4))
-                .map(|_| (small(dice.below(nodes.into())), small(dice.below(nodes.into()))));
+            let tree: Vec<_> = (1..nodes).map(|node| (small(rng.below(node.into())), node)).collect();
+            let more =
+                (0..rng.below(4)).map(|_| (small(rng.below(nodes.into())), small(rng.below(nodes.into()))));
             tree.into_iter().chain(more.filter(|(a, b)| a != b)).collect()
         }
     };
-    if dice.below(2) == 0 {
-        let turn = small(dice.below(nodes.into()));
+    if rng.below(2) == 0 {
+        let turn = small(rng.below(nodes.into()));
         edges = edges
             .iter()
             .map(|&(a, b)| (nodes - 1 - (a + turn) % nodes, nodes - 1 - (b + turn) % nodes))
@@ -86,12 +86,12 @@ fn diameter(graph: &Graph) -> u64 {
 }
 
 /// A clean network whose messages take 1 .. [`DELAY`], in any order.
-fn net<R: Rules>(graph: Graph, dice: &mut Dice) -> Net<Refined<R>> {
-    let base = harness::setup(graph.nodes(), 1, Printed::NONE);
+fn net<R: Rules>(graph: Graph, rng: &mut Rng) -> Net<Refined<R>> {
+    let base = harness::setup(graph.nodes(), 1, Defects::NONE);
     let mut net = Net::with(Setup { refresh: Some(RESEND), graph: Some(Arc::new(graph)), ..base });
-    let mut own = dice.clone();
+    let mut own = rng.clone();
     own.below(2);
-    dice.below(2);
+    rng.below(2);
     net.delay = Box::new(move || Span(1 + own.below(DELAY.0)));
     net
 }
@@ -99,27 +99,27 @@ fn net<R: Rules>(graph: Graph, dice: &mut Dice) -> Net<Refined<R>> {
 /// The worst that can happen: everybody's memory is anything, and so are up to `most` more messages in every channel, besides
 /// those that were there. Every other time all clocks are close together, which is harder to tell from the truth. Returns B,
 /// the greatest clock anywhere.
-fn strike<R: Rules>(net: &mut Net<Refined<R>>, most: u64, dice: &mut Dice) -> u64 {
+fn strike<R: Rules>(net: &mut Net<Refined<R>>, most: u64, rng: &mut Rng) -> u64 {
     let setups: Vec<Setup> = net.nodes.iter().map(|node| node.setup.clone()).collect();
-    let (near, close) = (net.nodes[0].clock, dice.below(2) == 0);
+    let (near, close) = (net.nodes[0].clock, rng.below(2) == 0);
     for node in &mut net.nodes {
-        assert!(node.scramble(&mut |bound| dice.below(bound)));
+        assert!(node.scramble(&mut |bound| rng.below(bound)));
         if close {
-            node.clock = near + dice.below(4);
-            node.clocks.iter_mut().for_each(|clock| *clock = near + dice.below(4));
+            node.clock = near + rng.below(4);
+            node.clocks.iter_mut().for_each(|clock| *clock = near + rng.below(4));
         }
     }
     let mut scheduled = u64::MAX / 2;
     for setup in &setups {
         for &from in neighbours(setup) {
-            for _ in 0..dice.below(most + 1) {
+            for _ in 0..rng.below(most + 1) {
                 let mut message =
-                    Refined::<R>::forge(setup, from, &mut |bound| dice.below(bound)).expect("a neighbour's");
+                    Refined::<R>::forge(setup, from, &mut |bound| rng.below(bound)).expect("a neighbour's");
                 if close {
-                    message.clock = near + dice.below(4);
+                    message.clock = near + rng.below(4);
                 }
                 scheduled += 1;
-                let due = (net.now + Span(1 + dice.below(DELAY.0)), scheduled);
+                let due = (net.now + Span(1 + rng.below(DELAY.0)), scheduled);
                 net.flights.insert(due, Copy { from, to: setup.me, message });
             }
         }

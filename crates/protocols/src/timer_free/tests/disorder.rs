@@ -6,9 +6,9 @@ use alloc::vec::Vec;
 use super::*;
 
 /// A small generator of our own (Knuth's MMIX constants), so that a seed is a schedule.
-pub(super) struct Dice(pub(super) u64);
+pub(super) struct Rng(pub(super) u64);
 
-impl Dice {
+impl Rng {
     /// Below `bound`.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -33,17 +33,17 @@ enum Step {
     Hear(u32, u32),
 }
 
-/// Lemmas 2 and 3: never more than k are inside, and every request of a process that lives is granted at last (or withdrawn),
+/// Lemmas 2 and 3: never more than k are inside, and every request of a process that is alive is granted at last (or withdrawn),
 /// however messages overtake each other, and whichever k-1 processes crash, some in the middle of a send.
 #[test]
 fn no_more_than_k_inside_and_nobody_waits_for_ever() {
     for seed in 0..1500 {
-        let mut dice = Dice(seed);
-        let n = 2 + u32::try_from(dice.below(6)).unwrap();
-        let k = 1 + u32::try_from(dice.below(3)).unwrap();
-        let refresh = (dice.below(2) == 0).then_some(Span::UNIT);
-        let mut net: Mutex = Net::with(Setup { refresh, tolerate: 0, ..setup(n, k, Printed::NONE) });
-        let (mut wanted, mut crashes, mut unheard) = (12, dice.below(u64::from(k.min(n))), Vec::new());
+        let mut rng = Rng(seed);
+        let n = 2 + u32::try_from(rng.below(6)).unwrap();
+        let k = 1 + u32::try_from(rng.below(3)).unwrap();
+        let refresh = (rng.below(2) == 0).then_some(Span::UNIT);
+        let mut net: Mutex = Net::with(Setup { refresh, tolerate: 0, ..setup(n, k, Defects::NONE) });
+        let (mut wanted, mut crashes, mut unheard) = (12, rng.below(u64::from(k.min(n))), Vec::new());
         let mut unrest = 300;
         loop {
             let mut steps: Vec<Step> = (0..net.flights.len()).map(Step::Arrive).collect();
@@ -53,14 +53,14 @@ fn no_more_than_k_inside_and_nobody_waits_for_ever() {
                 match net.nodes[node as usize].observe().phase {
                     Phase::Idle if wanted > 0 => steps.push(Step::Acquire(node)),
                     Phase::Idle => {}
-                    Phase::Waiting if !calm && dice.below(8) == 0 => steps.push(Step::Withdraw(node)),
+                    Phase::Waiting if !calm && rng.below(8) == 0 => steps.push(Step::Withdraw(node)),
                     Phase::Waiting => {}
                     Phase::Holding => steps.push(Step::Release(node)),
                 }
-                if !calm && refresh.is_some() && dice.below(8) == 0 {
+                if !calm && refresh.is_some() && rng.below(8) == 0 {
                     steps.push(Step::Refresh(node));
                 }
-                if !calm && crashes > 0 && dice.below(16) == 0 {
+                if !calm && crashes > 0 && rng.below(16) == 0 {
                     steps.push(Step::Crash(node));
                 }
             }
@@ -68,7 +68,7 @@ fn no_more_than_k_inside_and_nobody_waits_for_ever() {
             if steps.is_empty() {
                 break;
             }
-            match steps[dice.index(steps.len())] {
+            match steps[rng.index(steps.len())] {
                 Step::Arrive(place) => net.deliver_nth(place),
                 Step::Acquire(node) => {
                     wanted -= 1;
@@ -83,8 +83,8 @@ fn no_more_than_k_inside_and_nobody_waits_for_ever() {
                     unheard.retain(|&(at, _)| at != node);
                     // Some never hear of it from the driver: k-1 crashes are borne even so.
                     unheard
-                        .extend(net.living().into_iter().map(|at| (at, node)).filter(|_| dice.below(2) == 0));
-                    net.keep_sent(node, |sent| dice.index(sent + 1)); // What it sent last may never have left.
+                        .extend(net.living().into_iter().map(|at| (at, node)).filter(|_| rng.below(2) == 0));
+                    net.keep_sent(node, |sent| rng.index(sent + 1)); // What it sent last may never have left.
                 }
                 Step::Hear(at, of) => {
                     unheard.retain(|&news| news != (at, of));

@@ -5,7 +5,7 @@ use alloc::collections::BTreeMap;
 
 use kgate_core::Time;
 
-use super::disorder::Dice;
+use super::disorder::Rng;
 use super::*;
 
 const MILLI: u64 = Span::UNIT.0 / 1000;
@@ -22,7 +22,7 @@ enum Event {
 struct Run {
     clusters: u32,
     size: u32,
-    permits: u32,
+    k: u32,
     tolerate: u32,
     crashes: u32,
     refresh: Option<Span>,
@@ -37,7 +37,7 @@ struct Run {
 struct Grid {
     net: Mutex,
     size: u32,
-    dice: Dice,
+    rng: Rng,
     agenda: BTreeMap<(Time, u64), Event>,
     /// How many events were put on the agenda.
     planned: u64,
@@ -52,11 +52,11 @@ impl Grid {
     /// Runs until nothing is left to happen, judging each step: no more than k inside, nobody alive held for crashed.
     fn run(run: &Run, seed: u64) -> Self {
         let nodes = run.clusters * run.size;
-        let setup = setup(nodes, run.permits, Printed::NONE);
+        let setup = setup(nodes, run.k, Defects::NONE);
         let mut grid = Self {
             net: Net::with(Setup { refresh: run.refresh, tolerate: run.tolerate, ..setup }),
             size: run.size,
-            dice: Dice(seed),
+            rng: Rng(seed),
             agenda: BTreeMap::new(),
             planned: 0,
             sent: 0,
@@ -64,24 +64,24 @@ impl Grid {
             entries: 0,
         };
         for node in (0..nodes).filter(|&node| !(run.idle)(node)) {
-            let first = grid.dice.below(2 * run.pace);
+            let first = grid.rng.below(2 * run.pace);
             grid.plan(first, Event::Ask(node));
         }
         let mut doomed: Vec<u32> = (0..nodes).collect();
         for _ in 0..run.crashes {
-            let node = doomed.swap_remove(grid.dice.index(doomed.len()));
-            let when = grid.dice.below(run.end.0 / 3);
+            let node = doomed.swap_remove(grid.rng.index(doomed.len()));
+            let when = grid.rng.below(run.end.0 / 3);
             grid.plan(when, Event::Crash(node));
         }
         // Refreshes do not end by themselves.
         while grid.step(run) && grid.net.now < Time(2 * run.end.0) {
             let inside = grid.net.inside();
-            assert!(inside.len() <= run.permits as usize, "seed {seed}: {inside:?} are inside");
+            assert!(inside.len() <= run.k as usize, "seed {seed}: {inside:?} are inside");
             for (at, of) in suspicions(&grid.net).split_off(grid.judged) {
                 grid.judged += 1;
                 assert!(
                     !grid.net.living().contains(&of),
-                    "seed {seed}: p{at} holds p{of} for crashed, which lives"
+                    "seed {seed}: p{at} holds p{of} for crashed, which is alive"
                 );
             }
         }
@@ -127,7 +127,7 @@ impl Grid {
     }
 
     fn happen(&mut self, event: Event, run: &Run) {
-        let pause = run.pace + self.dice.below(run.pace);
+        let pause = run.pace + self.rng.below(run.pace);
         match event {
             Event::Ask(node) | Event::Release(node) if !self.net.living().contains(&node) => {}
             Event::Ask(_) if self.net.now > run.end => {}
@@ -138,8 +138,8 @@ impl Grid {
             }
             Event::Crash(node) => {
                 self.net.crash(node);
-                let dice = &mut self.dice;
-                self.net.keep_sent(node, |sent| dice.index(sent + 1)); // Some of it never left.
+                let rng = &mut self.rng;
+                self.net.keep_sent(node, |sent| rng.index(sent + 1)); // Some of it never left.
             }
         }
     }
@@ -151,9 +151,9 @@ impl Grid {
             let copy = self.net.flights.remove(&due).expect("found above");
             let near = copy.from.0 / self.size == copy.to.0 / self.size;
             let delay = if near {
-                10 * MILLI + self.dice.below(20 * MILLI)
+                10 * MILLI + self.rng.below(20 * MILLI)
             } else {
-                180 * MILLI + self.dice.below(40 * MILLI)
+                180 * MILLI + self.rng.below(40 * MILLI)
             };
             self.net.flights.insert((due.0 + Span(delay), due.1), copy);
             self.sent = self.sent.max(due.1);
@@ -166,7 +166,7 @@ impl Grid {
         let entered: Vec<NodeId> = entered.skip(self.entries as usize).collect();
         for node in entered {
             self.entries += 1;
-            let hold = run.pace + self.dice.below(run.pace);
+            let hold = run.pace + self.rng.below(run.pace);
             self.plan(hold, Event::Release(node.0));
         }
     }
@@ -192,14 +192,14 @@ fn nobody(_: u32) -> bool {
 fn nobody_alive_is_held_for_crashed_where_responsiveness_holds() {
     let mut entries = 0;
     for seed in 0..400 {
-        let mut dice = Dice(seed);
-        let mut draw = |bound: u32| u32::try_from(dice.below(u64::from(bound))).unwrap();
+        let mut rng = Rng(seed);
+        let mut draw = |bound: u32| u32::try_from(rng.below(u64::from(bound))).unwrap();
         let size = 2 + draw(3);
         let tolerate = 1 + draw(size - 1);
         let run = Run {
             clusters: 2,
             size,
-            permits: tolerate + 1 + draw(3),
+            k: tolerate + 1 + draw(3),
             tolerate,
             crashes: draw(tolerate + 1),
             refresh: (draw(2) == 0).then_some(Span(300 * MILLI)),
@@ -219,7 +219,7 @@ fn every_crash_is_found_by_all_who_go_on_asking() {
         let run = Run {
             clusters: 2,
             size: 4,
-            permits: 4,
+            k: 4,
             tolerate: 3,
             crashes: 3,
             refresh: None,
@@ -239,7 +239,7 @@ fn the_idle_stop_detection_unless_they_refresh() {
         let mut run = Run {
             clusters: 2,
             size: 4,
-            permits: 3,
+            k: 3,
             tolerate: 2,
             crashes: 2,
             refresh: None,

@@ -19,41 +19,41 @@ fn statement(tokens: &[Said], lost: &[u32]) -> Statement {
 #[test]
 fn junk_is_refused() {
     use TreeTokenMessage::{Advise, Initialize, Request, Restart, Token};
-    let mut net = path(4, 2, Printed::NONE);
+    let mut net = path(4, 2, Defects::NONE);
     net.acquire(1);
     net.acquire(2);
     net.acquire(3);
-    let lives = Lives { mine: 1, yours: 1 };
+    let incarnations = Incarnations { mine: 1, yours: 1 };
     let none = NodeList::default;
-    let token = |slot, epoch, version, lives, served, lost| Token {
+    let token = |slot, epoch, version, incarnations, served, lost| Token {
         slot,
         revision: Revision { epoch, version },
-        lives,
+        incarnations,
         served,
         lost,
     };
     let fine = [said(0, 0), said(0, 0)];
-    let restart = |life, statement| Restart { life, statement };
-    let advise = |lives, asks, heard, statement| Advise { lives, asks, heard, statement };
-    let unlived = Lives { mine: 1, yours: 2 };
-    let unborn = Lives { mine: 0, yours: 1 };
+    let restart = |incarnation, statement| Restart { incarnation, statement };
+    let advise = |incarnations, asks, heard, statement| Advise { incarnations, asks, heard, statement };
+    let unlived = Incarnations { mine: 1, yours: 2 };
+    let unborn = Incarnations { mine: 0, yours: 1 };
     let strangers = NodeList::from_iter([NodeId(9)]);
     let itself = NodeList::from_iter([NodeId(0)]);
     let junk = [
-        token(2, 0, 1, lives, 1, none()),
-        token(u32::MAX, 0, 1, lives, 1, none()),
-        token(0, 1, 1, lives, 1, none()),
-        token(0, 0, u64::MAX, lives, 1, none()),
-        token(0, 0, 1, lives, u64::MAX, none()),
+        token(2, 0, 1, incarnations, 1, none()),
+        token(u32::MAX, 0, 1, incarnations, 1, none()),
+        token(0, 1, 1, incarnations, 1, none()),
+        token(0, 0, u64::MAX, incarnations, 1, none()),
+        token(0, 0, 1, incarnations, u64::MAX, none()),
         token(0, 0, 1, unlived, 1, none()),
         token(0, 0, 1, unborn, 1, none()),
-        token(0, 0, 1, lives, 1, strangers.clone()),
-        token(0, 0, 1, lives, 1, itself),
-        Request { lives, asks: 4 },
-        Request { lives, asks: u64::MAX },
-        Request { lives: unlived, asks: 1 },
-        Request { lives: unborn, asks: 1 },
-        Request { lives: Lives { mine: 2, yours: 1 }, asks: u64::MAX },
+        token(0, 0, 1, incarnations, 1, strangers.clone()),
+        token(0, 0, 1, incarnations, 1, itself),
+        Request { incarnations, asks: 4 },
+        Request { incarnations, asks: u64::MAX },
+        Request { incarnations: unlived, asks: 1 },
+        Request { incarnations: unborn, asks: 1 },
+        Request { incarnations: Incarnations { mine: 2, yours: 1 }, asks: u64::MAX },
         restart(0, statement(&fine, &[])),
         restart(2, statement(&fine[..1], &[])),
         restart(2, statement(&[fine[0], fine[0], fine[0]], &[])),
@@ -61,12 +61,12 @@ fn junk_is_refused() {
         restart(2, statement(&[fine[0], said(0, u64::MAX)], &[])),
         restart(2, statement(&fine, &[0])),
         restart(2, statement(&fine, &[4])),
-        advise(lives, 4, 0, statement(&fine, &[])),
-        advise(lives, u64::MAX, 0, statement(&fine, &[])),
-        advise(lives, 0, u64::MAX, statement(&fine, &[])),
-        advise(lives, 0, 0, statement(&[], &[])),
-        advise(lives, 0, 0, statement(&fine, &[0])),
-        advise(lives, 0, 0, statement(&fine, &[u32::MAX])),
+        advise(incarnations, 4, 0, statement(&fine, &[])),
+        advise(incarnations, u64::MAX, 0, statement(&fine, &[])),
+        advise(incarnations, 0, u64::MAX, statement(&fine, &[])),
+        advise(incarnations, 0, 0, statement(&[], &[])),
+        advise(incarnations, 0, 0, statement(&fine, &[0])),
+        advise(incarnations, 0, 0, statement(&fine, &[u32::MAX])),
         advise(unlived, 0, 0, statement(&fine, &[])),
         advise(unborn, 0, 0, statement(&fine, &[])),
     ];
@@ -75,9 +75,9 @@ fn junk_is_refused() {
         net.refusal(1, deliver(0, message));
     }
     for stranger in [1, 4, u32::MAX] {
-        assert_eq!(net.refusal(1, deliver(stranger, Initialize)), Refusal::Stranger(NodeId(stranger)));
+        assert_eq!(net.refusal(1, deliver(stranger, Initialize)), Refusal::UnknownNode(NodeId(stranger)));
         let crashed = Input::Crashed(NodeId(stranger), kgate_core::Incarnation::default());
-        assert_eq!(net.refusal(1, crashed), Refusal::Stranger(NodeId(stranger)));
+        assert_eq!(net.refusal(1, crashed), Refusal::UnknownNode(NodeId(stranger)));
     }
     assert_eq!(net.refusal(1, Input::Acquire { weight: 2 }), Refusal::Weight { weight: 2, most: 1 });
     assert_eq!(net.refusal(1, Input::Acquire { weight: 0 }), Refusal::Weight { weight: 0, most: 1 });
@@ -94,22 +94,22 @@ fn junk_is_refused() {
 /// Who is no neighbour, or lost, or holds us for lost, is not listened to.
 #[test]
 fn strangers_are_not_listened_to() {
-    let mut net = path(5, 1, Printed::NONE);
+    let mut net = path(5, 1, Defects::NONE);
     net.crash(4);
     net.tell_crash([3], 4);
-    let lives = Lives { mine: 1, yours: 1 };
+    let incarnations = Incarnations { mine: 1, yours: 1 };
     let revision = Revision { epoch: 0, version: 9 };
     let token = |lost: &[u32]| TreeTokenMessage::Token {
         slot: 0,
         revision,
-        lives,
+        incarnations,
         served: 1,
         lost: lost.iter().map(|&node| NodeId(node)).collect(),
     };
     let before = net.nodes[3].clone();
     for from in [0, 1, 4] {
         net.input(3, deliver(from, token(&[]))).unwrap();
-        net.input(3, deliver(from, TreeTokenMessage::Request { lives, asks: 1 })).unwrap();
+        net.input(3, deliver(from, TreeTokenMessage::Request { incarnations, asks: 1 })).unwrap();
         net.input(3, deliver(from, TreeTokenMessage::Initialize)).unwrap();
     }
     net.input(3, deliver(2, token(&[3]))).unwrap();

@@ -17,8 +17,8 @@ use crate::topology::graphs::Shape;
 type Tree = Net<TreeToken>;
 
 /// A system on this graph, INITIALIZE done.
-fn tree(graph: &Graph, permits: u32, printed: Printed) -> Tree {
-    let setup = harness::setup(graph.nodes(), permits, printed);
+fn tree(graph: &Graph, k: u32, printed: Defects) -> Tree {
+    let setup = harness::setup(graph.nodes(), k, printed);
     let mut net = Net::with(Setup { graph: Some(Arc::new(graph.clone())), ..setup });
     net.deliver_all();
     net.sent.clear();
@@ -26,8 +26,8 @@ fn tree(graph: &Graph, permits: u32, printed: Printed) -> Tree {
 }
 
 /// One behind the other, all tokens at p0.
-fn path(nodes: u32, permits: u32, printed: Printed) -> Tree {
-    tree(&Shape::Path.build(nodes, &mut |_| 0).unwrap(), permits, printed)
+fn path(nodes: u32, k: u32, printed: Defects) -> Tree {
+    tree(&Shape::Path.build(nodes, &mut |_| 0).unwrap(), k, printed)
 }
 
 fn count(net: &Tree, kinds: &[&str]) -> usize {
@@ -61,7 +61,7 @@ fn an_entry_costs_twice_the_distance() {
         for holder in (0..graph.nodes()).map(NodeId) {
             let graph = graph.with_root(holder).unwrap();
             for (requester, distance) in (0..).zip(graph.distances(holder)) {
-                let mut net = tree(&graph, 1, Printed::NONE);
+                let mut net = tree(&graph, 1, Defects::NONE);
                 net.acquire(requester);
                 net.deliver_all();
                 assert_eq!(net.inside(), [requester]);
@@ -79,7 +79,7 @@ fn an_entry_costs_twice_the_distance() {
 fn initialize_floods_the_tree() {
     let graph = Shape::Radial.build(10, &mut draws()).unwrap();
     let mut net: Tree =
-        Net::with(Setup { graph: Some(Arc::new(graph)), ..harness::setup(10, 1, Printed::NONE) });
+        Net::with(Setup { graph: Some(Arc::new(graph)), ..harness::setup(10, 1, Defects::NONE) });
     net.acquire(9);
     assert_eq!(count(&net, &["request"]), 0);
     net.deliver_all();
@@ -88,14 +88,14 @@ fn initialize_floods_the_tree() {
 }
 
 /// tree-token-2019 section VI: recovery costs exactly 2K messages for K neighbours, in a quiet system, wherever the token is;
-/// and changes nothing but the life of the process.
+/// and changes nothing but the incarnation of the process.
 #[test]
 fn recovery_costs_two_messages_a_neighbour() {
     for shape in SHAPES {
         let graph = shape.build(10, &mut draws()).unwrap();
         for holder in 0..10 {
             for back in 0..10 {
-                let mut net = tree(&graph, 1, Printed::NONE);
+                let mut net = tree(&graph, 1, Defects::NONE);
                 net.acquire(holder);
                 net.deliver_all();
                 net.release(holder);
@@ -120,7 +120,7 @@ fn recovery_costs_two_messages_a_neighbour() {
 #[test]
 fn recovery_asks_for_nothing_twice() {
     for back in [0, 1] {
-        let mut net = path(3, 1, Printed::NONE);
+        let mut net = path(3, 1, Defects::NONE);
         net.acquire(0);
         net.acquire(2);
         net.deliver_all();
@@ -138,7 +138,7 @@ fn recovery_asks_for_nothing_twice() {
 /// A client that is inside and waits for its next entry keeps no idle token from those behind it.
 #[test]
 fn who_waits_inside_keeps_nobody_out() {
-    let mut net = path(2, 2, Printed::NONE);
+    let mut net = path(2, 2, Defects::NONE);
     net.acquire(0);
     net.acquire(0);
     net.acquire(1);
@@ -152,7 +152,7 @@ fn who_waits_inside_keeps_nobody_out() {
 /// A crash after a loss was stored and before the token was made anew: it is made when the process is back.
 #[test]
 fn a_token_is_made_anew_after_a_crash_between() {
-    let mut net = path(2, 1, Printed::NONE);
+    let mut net = path(2, 1, Defects::NONE);
     net.acquire(1);
     net.deliver_all();
     net.crash(1);
@@ -167,13 +167,13 @@ fn a_token_is_made_anew_after_a_crash_between() {
 #[test]
 fn k_tokens_let_k_in() {
     for shape in SHAPES {
-        for permits in 1..4 {
-            let mut net = tree(&shape.build(9, &mut draws()).unwrap(), permits, Printed::NONE);
+        for k in 1..4 {
+            let mut net = tree(&shape.build(9, &mut draws()).unwrap(), k, Defects::NONE);
             (0..9).for_each(|node| net.acquire(node));
             for done in 0..9 {
                 net.deliver_all();
                 let inside = net.inside();
-                assert_eq!(inside.len(), (permits as usize).min(9 - done), "{shape}, k = {permits}");
+                assert_eq!(inside.len(), (k as usize).min(9 - done), "{shape}, k = {k}");
                 net.release(inside[0]);
             }
             net.deliver_all();
@@ -189,7 +189,7 @@ fn all_but_one_may_stay_inside_for_ever() {
     for shape in SHAPES {
         let graph = shape.build(8, &mut draws()).unwrap();
         for (one, two) in (0..8).flat_map(|one| (0..one).map(move |two| (one, two))) {
-            let mut net = tree(&graph, 3, Printed::NONE);
+            let mut net = tree(&graph, 3, Defects::NONE);
             net.acquire(one);
             net.acquire(two);
             net.deliver_all();
@@ -211,7 +211,7 @@ fn all_but_one_may_stay_inside_for_ever() {
 #[test]
 fn a_token_lost_on_its_way_is_sent_again() {
     for crash in [0, 1] {
-        let mut net = path(2, 1, Printed::NONE);
+        let mut net = path(2, 1, Defects::NONE);
         net.acquire(1);
         net.deliver(1, 0);
         net.crash(crash);
@@ -229,7 +229,7 @@ fn a_token_lost_on_its_way_is_sent_again() {
 /// A token that arrives twice, or late after it was sent again, is one token.
 #[test]
 fn an_old_copy_is_nothing() {
-    let mut net = path(2, 1, Printed::NONE);
+    let mut net = path(2, 1, Defects::NONE);
     net.acquire(1);
     net.deliver(1, 0);
     net.crash(0);
@@ -245,7 +245,7 @@ fn an_old_copy_is_nothing() {
 /// Withdrawn while it waits: the token may still come, stays there, and is passed on when asked for.
 #[test]
 fn a_withdrawn_request_leaves_nobody_waiting() {
-    let mut net = path(3, 1, Printed::NONE);
+    let mut net = path(3, 1, Defects::NONE);
     net.acquire(2);
     net.deliver(2, 1);
     net.input(2, Input::Withdraw).unwrap();
@@ -268,7 +268,7 @@ fn a_lost_process_keeps_nobody_out() {
     for shape in SHAPES {
         let graph = shape.build(8, &mut draws()).unwrap();
         for (holder, gone) in (0..8).flat_map(|holder| (0..8).map(move |gone| (holder, gone))) {
-            let mut net = tree(&graph, 1, Printed::NONE);
+            let mut net = tree(&graph, 1, Defects::NONE);
             net.acquire(holder);
             net.deliver_all();
             net.crash(gone);
@@ -297,7 +297,7 @@ fn a_lost_process_keeps_nobody_out() {
 /// A neighbour of the lost that is down may have the token: nobody makes a second one before it is back.
 #[test]
 fn a_token_is_not_made_anew_while_it_may_be_alive() {
-    let mut net = path(4, 1, Printed::NONE); // p0 - p1 - p2 - p3
+    let mut net = path(4, 1, Defects::NONE); // p0 - p1 - p2 - p3
     net.acquire(2);
     net.deliver_all();
     net.release(2);
@@ -328,7 +328,7 @@ fn fence_of(notice: &kgate_core::Notice) -> Option<u128> {
 #[test]
 fn an_idle_process_is_small() {
     let graph = Shape::Star.build(50, &mut draws()).unwrap();
-    let mut net = tree(&graph, 2, Printed::NONE);
+    let mut net = tree(&graph, 2, Defects::NONE);
     for round in 0..4 {
         (0..50).for_each(|node| net.acquire(node));
         net.deliver_all();

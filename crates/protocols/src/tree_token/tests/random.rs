@@ -23,7 +23,7 @@ fn nothing_goes_wrong() {
     let (mut made_anew, mut delivered) = (0, 0);
     for faults in KINDS {
         for seed in 0..seeds() {
-            let mut world = World::new(seed, faults, Printed::NONE);
+            let mut world = World::new(seed, faults, Defects::NONE);
             let verdict = world.run(60 + u32::try_from(seed % 7 * 60).unwrap());
             assert_eq!(verdict, Ok(()), "seed {seed}, {faults:?}");
             made_anew += u64::from(world.epoch > 0);

@@ -6,7 +6,7 @@ use crate::tree_token::defects::*;
 /// R1 (section V-A-4): a token in use is not passed on. n = 2, no fault.
 #[test]
 fn r1_a_token_in_use_stays() {
-    fn inside(printed: Printed) -> Vec<u32> {
+    fn inside(printed: Defects) -> Vec<u32> {
         let mut net = path(2, 1, printed);
         net.acquire(0);
         net.acquire(1);
@@ -14,13 +14,13 @@ fn r1_a_token_in_use_stays() {
         net.inside()
     }
     assert_eq!(inside(R1), [0, 1]);
-    assert_eq!(inside(Printed::NONE), [0]);
+    assert_eq!(inside(Defects::NONE), [0]);
 }
 
 /// R2 (section V-A-4): who has entered no longer waits. n = 2, no fault. As printed, the token is stuck.
 #[test]
 fn r2_the_own_entry_goes_when_it_is_served() {
-    fn inside(printed: Printed) -> Vec<u32> {
+    fn inside(printed: Defects) -> Vec<u32> {
         let mut net = path(2, 1, printed);
         net.acquire(0);
         net.release(0);
@@ -29,13 +29,13 @@ fn r2_the_own_entry_goes_when_it_is_served() {
         net.inside()
     }
     assert_eq!(inside(R2), []);
-    assert_eq!(inside(Printed::NONE), [1]);
+    assert_eq!(inside(Defects::NONE), [1]);
 }
 
 /// R3 (Algorithm 3 line 2): a token that nobody wants stays. n = 2, no fault. As printed, nobody is its holder.
 #[test]
 fn r3_an_empty_queue_is_not_popped() {
-    fn inside(printed: Printed) -> Vec<u32> {
+    fn inside(printed: Defects) -> Vec<u32> {
         let mut net = path(2, 1, printed);
         net.acquire(0);
         net.release(0);
@@ -45,20 +45,20 @@ fn r3_an_empty_queue_is_not_popped() {
         net.inside()
     }
     assert_eq!(inside(R3), []);
-    assert_eq!(inside(Printed::NONE), [0]);
+    assert_eq!(inside(Defects::NONE), [0]);
 }
 
 /// R4 (Algorithm 2): a request made inside waits. n = 1, no fault. As printed, one process is inside twice.
 #[test]
 fn r4_a_request_made_inside_waits() {
-    fn granted(printed: Printed) -> usize {
+    fn granted(printed: Defects) -> usize {
         let mut net = path(1, 1, printed);
         net.acquire(0);
         net.acquire(0);
         grants(&net).len()
     }
     assert_eq!(granted(R4), 2);
-    assert_eq!(granted(Printed::NONE), 1);
+    assert_eq!(granted(Defects::NONE), 1);
 }
 
 /// R4: both grants can be released, and the token is as before.
@@ -78,7 +78,7 @@ fn r4_both_grants_can_be_released() {
 /// R5 (section V-A-5): a request made inside is served after. n = 2, no fault. As printed, it waits for ever, and all behind it.
 #[test]
 fn r5_a_request_made_inside_is_served() {
-    fn granted(printed: Printed) -> Vec<u32> {
+    fn granted(printed: Defects) -> Vec<u32> {
         let mut net = path(2, 1, printed);
         net.acquire(0);
         net.acquire(0);
@@ -91,13 +91,13 @@ fn r5_a_request_made_inside_is_served() {
         grants(&net)
     }
     assert_eq!(granted(R5), [0]);
-    assert_eq!(granted(Printed::NONE), [0, 0, 1]);
+    assert_eq!(granted(Defects::NONE), [0, 0, 1]);
 }
 
 /// R6 (Algorithm 4): a token that was asked back is not asked back again. A star of four, no fault. As printed, one REQUEST more.
 #[test]
 fn r6_an_ask_back_counts() {
-    fn requests(printed: Printed) -> usize {
+    fn requests(printed: Defects) -> usize {
         let mut net = tree(&Shape::Star.build(4, &mut |_| 0).unwrap(), 1, printed);
         net.acquire(0);
         net.acquire(1);
@@ -113,13 +113,13 @@ fn r6_an_ask_back_counts() {
         }
         net.sent("request").len()
     }
-    assert_eq!(requests(R6), requests(Printed::NONE) + 1);
+    assert_eq!(requests(R6), requests(Defects::NONE) + 1);
 }
 
 /// R7 (section V-B): a token that left before the crash is not rebuilt beside it. n = 3, one crash. As printed, two are inside.
 #[test]
 fn r7_a_token_on_its_way_is_not_rebuilt() {
-    fn inside(printed: Printed) -> Vec<u32> {
+    fn inside(printed: Defects) -> Vec<u32> {
         let middle = Shape::Path.build(3, &mut |_| 0).unwrap().with_root(NodeId(1)).unwrap();
         let mut net = tree(&middle, 1, printed);
         net.acquire(2);
@@ -137,13 +137,13 @@ fn r7_a_token_on_its_way_is_not_rebuilt() {
         net.inside()
     }
     assert_eq!(inside(R7), [0, 2]);
-    assert_eq!(inside(Printed::NONE), [2]);
+    assert_eq!(inside(Defects::NONE), [2]);
 }
 
 /// R7: two neighbours recover together. n = 2. As printed, each holds the other for the holder, and the token is gone.
 #[test]
 fn r7_two_neighbours_may_recover_together() {
-    fn inside(printed: Printed) -> Vec<u32> {
+    fn inside(printed: Defects) -> Vec<u32> {
         let mut net = path(2, 1, printed);
         net.crash(0);
         net.crash(1);
@@ -156,13 +156,13 @@ fn r7_two_neighbours_may_recover_together() {
         net.inside()
     }
     assert_eq!(inside(R7), []);
-    assert_eq!(inside(Printed::NONE), [0]);
+    assert_eq!(inside(Defects::NONE), [0]);
 }
 
 /// R8 (section V-B-3): what is learned in recovery is acted on. n = 2, one crash, messages to the one that is down are lost.
 #[test]
 fn r8_recovery_goes_on() {
-    fn inside(printed: Printed) -> Vec<u32> {
+    fn inside(printed: Defects) -> Vec<u32> {
         let mut net = path(2, 1, printed);
         net.acquire(1);
         net.crash(0);
@@ -172,13 +172,13 @@ fn r8_recovery_goes_on() {
         net.inside()
     }
     assert_eq!(inside(R8), []);
-    assert_eq!(inside(Printed::NONE), [1]);
+    assert_eq!(inside(Defects::NONE), [1]);
 }
 
 /// R9 (section V-C): a client that waits is remembered. n = 2, one crash.
 #[test]
 fn r9_the_wish_is_remembered() {
-    fn inside(printed: Printed) -> Vec<u32> {
+    fn inside(printed: Defects) -> Vec<u32> {
         let mut net = path(2, 1, printed);
         net.acquire(0);
         net.acquire(1);
@@ -191,14 +191,14 @@ fn r9_the_wish_is_remembered() {
         net.inside()
     }
     assert_eq!(inside(R9), []);
-    assert_eq!(inside(Printed::NONE), [1]);
+    assert_eq!(inside(Defects::NONE), [1]);
 }
 
 /// R10 (section V-B, the stash): a request of before the crash counts once. n = 2, one crash, messages to the one that is down are
 /// kept. As printed, the token is sent for nobody.
 #[test]
 fn r10_a_rebuilt_request_counts_once() {
-    fn messages(printed: Printed) -> usize {
+    fn messages(printed: Defects) -> usize {
         let mut net = path(2, 1, printed);
         net.acquire(1); // Its REQUEST is on its way for long.
         net.crash(0);
@@ -212,7 +212,7 @@ fn r10_a_rebuilt_request_counts_once() {
         net.deliver_all();
         count(&net, &["request", "token"])
     }
-    assert_eq!(messages(Printed::NONE), 2);
+    assert_eq!(messages(Defects::NONE), 2);
     assert_eq!(messages(R10), 5, "asked back from p1, which sends the token, which is sent to p1 again");
 }
 
@@ -220,7 +220,7 @@ fn r10_a_rebuilt_request_counts_once() {
 /// crashes. As printed, p0 never hears that p1 is back.
 #[test]
 fn r11_a_lost_restart_is_made_good() {
-    fn inside(printed: Printed) -> Vec<u32> {
+    fn inside(printed: Defects) -> Vec<u32> {
         let mut net = path(2, 1, printed);
         net.crash(0);
         net.crash(1);
@@ -233,14 +233,14 @@ fn r11_a_lost_restart_is_made_good() {
         net.inside()
     }
     assert_eq!(inside(R11), []);
-    assert_eq!(inside(Printed::NONE), [1]);
+    assert_eq!(inside(Defects::NONE), [1]);
 }
 
 /// Every defect is a switch of its own, in its place, and its number tells which.
 #[test]
 fn the_defects_are_numbered() {
     for (number, defect) in (1u32..).zip(ALL) {
-        assert_eq!(defect.switch, Printed(1 << (32 + number)));
+        assert_eq!(defect.switch, Defects(1 << (32 + number)));
         assert_eq!(defect.id, alloc::format!("R{number}"));
     }
 }

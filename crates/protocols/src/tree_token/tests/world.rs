@@ -31,13 +31,13 @@ struct Client {
 
 pub(super) struct World {
     net: Tree,
-    permits: u32,
+    k: u32,
     state: u64,
     faults: Faults,
     down: Vec<bool>,
     /// Who is lost, in the order in which everybody is told.
     log: Vec<u32>,
-    /// How much of the log each process has been told in this life.
+    /// How much of the log each process has been told in this incarnation.
     told: Vec<usize>,
     clients: Vec<Client>,
     fences: BTreeMap<u32, u128>,
@@ -51,20 +51,20 @@ pub(super) struct World {
 type Verdict = Result<(), String>;
 
 impl World {
-    pub(super) fn new(seed: u64, faults: Faults, printed: Printed) -> Self {
+    pub(super) fn new(seed: u64, faults: Faults, printed: Defects) -> Self {
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d;
         let nodes = 2 + u32::try_from(next(&mut state, 11)).unwrap();
-        let permits = 1 + u32::try_from(next(&mut state, 3)).unwrap();
+        let k = 1 + u32::try_from(next(&mut state, 3)).unwrap();
         let shapes = [Shape::RandomTree, Shape::RandomTree, Shape::Path, Shape::Star, Shape::Radial];
         let shape = shapes[usize::try_from(next(&mut state, 5)).unwrap()];
         let graph = shape.build(nodes, &mut |bound| next(&mut state, bound)).unwrap();
         let root = NodeId(u32::try_from(next(&mut state, u64::from(nodes))).unwrap());
         let graph = Arc::new(graph.with_root(root).unwrap());
-        let net = Net::with(Setup { graph: Some(graph), ..harness::setup(nodes, permits, printed) });
+        let net = Net::with(Setup { graph: Some(graph), ..harness::setup(nodes, k, printed) });
         let nodes = nodes as usize;
         Self {
             net,
-            permits,
+            k,
             state,
             faults,
             down: alloc::vec![false; nodes],
@@ -229,10 +229,10 @@ impl World {
         self.judged = self.net.told.len();
         let mut slots: Vec<u32> = self.clients.iter().filter_map(|client| Some(client.inside?.1)).collect();
         slots.sort_unstable();
-        if slots.len() > self.permits as usize || !slots.is_sorted_by(|a, b| a < b) {
-            return Err(format!("two inside: slots {slots:?} of {}", self.permits));
+        if slots.len() > self.k as usize || !slots.is_sorted_by(|a, b| a < b) {
+            return Err(format!("two inside: slots {slots:?} of {}", self.k));
         }
-        for slot in 0..self.permits as usize {
+        for slot in 0..self.k as usize {
             let here = |node: &NodeId| {
                 !self.is_lost(node.0) && self.net.nodes[node.index()].places[slot].towards == *node
             };
@@ -275,7 +275,7 @@ impl World {
                 let inside = self.clients[node as usize].inside.is_some();
                 // A client that stays inside and waits for its next entry would wait for itself.
                 let alone = !self.clients[node as usize].waits;
-                if inside && alone && !stay.contains(&node) && stay.len() + 1 < self.permits as usize {
+                if inside && alone && !stay.contains(&node) && stay.len() + 1 < self.k as usize {
                     stay.push(node);
                 }
             }
@@ -299,7 +299,7 @@ impl World {
     /// All is delivered; it must come to an end.
     fn settle(&mut self) -> Verdict {
         let living = self.net.living().len();
-        let most = 40 * living * (self.permits as usize + 1) + 10 * self.net.flights.len();
+        let most = 40 * living * (self.k as usize + 1) + 10 * self.net.flights.len();
         for _ in 0..most {
             if self.net.flights.is_empty() {
                 return Ok(());
@@ -310,10 +310,10 @@ impl World {
         Err(format!("no end: {most} messages and {} on their way", self.net.flights.len()))
     }
 
-    /// In a quiet system neighbours agree: what one has asked for waits at the other, each knows the other's life, and of each
+    /// In a quiet system neighbours agree: what one has asked for waits at the other, each knows the other's incarnation, and of each
     /// token one end of every edge says that it is on the other's side.
     fn books(&self) -> Verdict {
-        if self.net.nodes[0].printed != Printed::NONE {
+        if self.net.nodes[0].printed != Defects::NONE {
             return Ok(());
         }
         for node in self.net.living().into_iter().map(NodeId) {
@@ -323,7 +323,7 @@ impl World {
                 let Some(back) = other.link(node) else {
                     return Err(format!("{node} holds {} for its neighbour", link.node));
                 };
-                if link.life != other.life || link.outstanding() != u64::from(back.waits) {
+                if link.incarnation != other.incarnation || link.outstanding() != u64::from(back.waits) {
                     return Err(format!("{node} and {} do not agree: {link:?} {back:?}", link.node));
                 }
                 for (mine, theirs) in process.places.iter().zip(&other.places) {

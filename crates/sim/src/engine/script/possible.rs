@@ -8,7 +8,7 @@ use kgate_spec::{Fate, Step};
 
 use super::super::Simulation;
 use super::super::event::{Event, EventOf};
-use super::super::lives::Happened;
+use super::super::incarnations::Happened;
 use super::{Silent, Waiting, Why};
 use crate::faults::Down;
 use crate::queue::EventQueue;
@@ -134,10 +134,10 @@ impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
                     && self.mutex_timers.get(&(*node, timer.clone())) == Some(ticket)
             }
             Event::Release { node, grant } => self.held.contains_key(&(*node, *grant)),
-            Event::News { node, life, .. }
-            | Event::Hear { node, life, .. }
-            | Event::Resized { node, life, .. } => {
-                self.alive.contains(node.index()) && self.life_of(*node) == *life
+            Event::News { node, incarnation, .. }
+            | Event::Hear { node, incarnation, .. }
+            | Event::Resized { node, incarnation, .. } => {
+                self.alive.contains(node.index()) && self.incarnation_of(*node) == *incarnation
             }
             Event::Deliver { .. }
             | Event::DeliverAll { .. }

@@ -73,7 +73,9 @@ impl Protocol for Careless {
                 out.disarm(Timer::Again);
                 self.enter(out);
             }
-            Input::Resize(_) | Input::Reserved(_) | Input::Lease(_) => return Err(Refusal::Junk("not here")),
+            Input::Resize(_) | Input::Reserved(_) | Input::Lease(_) => {
+                return Err(Refusal::Malformed("not here"));
+            }
             Input::Crashed(..) | Input::Joined(..) => {}
         }
         Ok(())
@@ -87,7 +89,7 @@ impl Protocol for Careless {
 fn config() -> Config {
     let mut config = Config::new(3, 1);
     config.cost.fifo = true;
-    config.claims = Claims { bears: 2, detector: Some(Detector::Sparse), ..Claims::default() };
+    config.claims = Claims { tolerates: 2, detector: Some(Detector::Sparse), ..Claims::default() };
     config
 }
 
@@ -211,7 +213,7 @@ fn down_and_back() {
 
 /// Where processes come back with nothing, the log is told to each in its order, and nothing else; without one, crashes in any order.
 #[test]
-fn news_of_lives() {
+fn news_of_incarnations() {
     let mut config = config();
     (config.claims.returns, config.claims.slots) = (true, true);
     let play = |config: &Config, text: &str| with(config.clone(), false, text);
@@ -219,19 +221,19 @@ fn news_of_lives() {
         Err(PlayError::Impossible(impossible)) => impossible.why,
         other => panic!("{other:?}"),
     };
-    let lives = "p0 crashes\np0 is back\np1 crashes\np2 learns that p0 has crashed";
+    let incarnations = "p0 crashes\np0 is back\np1 crashes\np2 learns that p0 has crashed";
     let told = format!(
-        "{lives}\np2 learns that p0 is back\np2 learns that p1 has crashed\np0 learns that p0 has crashed"
+        "{incarnations}\np2 learns that p0 is back\np2 learns that p1 has crashed\np0 learns that p0 has crashed"
     );
     let played = play(&config, &told).expect("a script");
     assert!(played.quiet && played.violations.is_empty(), "{:?}", played.violations);
     assert!(
-        why(&config, &format!("{lives}\np2 learns that p1 has crashed"))
+        why(&config, &format!("{incarnations}\np2 learns that p1 has crashed"))
             .contains("`p2 learns that p0 is back` comes first")
     );
     assert!(why(&config, "p0 learns that p1 has crashed").contains("the whole log"));
     assert!(why(&config, "p0 crashes\np0 is back\np1 crashes\np1 is back\np0 is back").contains("p0 is up"));
-    config.slots.membership = kgate_core::Membership::Join;
+    config.slots.membership = kgate_core::MembershipSource::Join;
     let any = "p0 crashes\np1 crashes\np2 learns that p1 has crashed\np2 learns that p0 has crashed";
     assert!(play(&config, any).is_ok());
     assert!(why(&config, "p0 crashes\np0 is back\np2 learns that p0 is back").contains("membership=join"));

@@ -59,10 +59,10 @@ mod tests {
     /// Even, clustered and equal offsets, in buckets of any width, end up as a stable sort by time puts them.
     #[test]
     fn sorts_like_the_standard_library() {
-        let mut dice = 1u64;
+        let mut rng = 1u64;
         let mut roll = |bits: u32| {
-            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            u32::try_from(dice >> 33).expect("31 bits") >> (31 - bits)
+            rng = rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            u32::try_from(rng >> 33).expect("31 bits") >> (31 - bits)
         };
         for width_bits in [0, 1, 5, 12, 31] {
             for len in [0, 1, 2, FEW, FEW + 1, 100, 3000] {

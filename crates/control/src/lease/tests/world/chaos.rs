@@ -3,50 +3,50 @@
 use kgate_core::NodeId;
 
 use super::client::Killer;
-use super::{Event, FOR_EVER, Flaw, LEASE, LIFE, NODES, World, node_id};
+use super::{Event, FOR_EVER, Flaw, INCARNATION, LEASE, NODES, World, node_id};
 use crate::lease::Proposal;
 use crate::voters::Voters;
 
 impl World {
     fn some_node(&mut self) -> NodeId {
         let p = self.knobs.p;
-        let any = node_id(usize::try_from(self.dice.below(NODES as u64)).expect("few"));
-        if self.dice.percent(30) { p } else { any }
+        let any = node_id(usize::try_from(self.rng.below(NODES as u64)).expect("few"));
+        if self.rng.percent(30) { p } else { any }
     }
 
     fn for_a_while(&mut self, longest: u64) -> u64 {
-        self.now + self.dice.below(longest)
+        self.now + self.rng.below(longest)
     }
 
     /// What makes rules necessary comes together: around one moment p is suspected, voters stall, restart and change, and p is cut off.
     pub(super) fn plot(&mut self) {
-        let begin = LEASE / 2 + self.dice.below(3 * LEASE);
-        let spread = LEASE / self.dice.pick(&[1, 2, 5]);
-        let (stalls, kills) = (self.dice.pick(&[0, 30, 60]), self.dice.pick(&[0, 0, 50]));
-        let suspicion = Proposal::Suspect { node: self.knobs.p, incarnation: LIFE };
+        let begin = LEASE / 2 + self.rng.below(3 * LEASE);
+        let spread = LEASE / self.rng.pick(&[1, 2, 5]);
+        let (stalls, kills) = (self.rng.pick(&[0, 30, 60]), self.rng.pick(&[0, 0, 50]));
+        let suspicion = Proposal::Suspect { node: self.knobs.p, incarnation: INCARNATION };
         let mut events = vec![Event::Propose(suspicion)];
         for node in (0..NODES).map(node_id) {
             // A node that does not know what has happened to it is the dangerous one.
-            if self.dice.percent(if node == self.knobs.p { 60 } else { stalls }) {
+            if self.rng.percent(if node == self.knobs.p { 60 } else { stalls }) {
                 events.push(Event::Stall(node));
             }
-            if node != self.knobs.p && self.dice.percent(kills) {
+            if node != self.knobs.p && self.rng.percent(kills) {
                 events.push(Event::Kill(node));
             }
         }
-        if self.dice.percent(70) {
+        if self.rng.percent(70) {
             events.push(Event::ChangeVoters);
         }
-        if self.dice.percent(30) {
+        if self.rng.percent(30) {
             events.push(Event::Cut);
         }
         for event in events {
             let late = if matches!(event, Event::Kill(_)) { LEASE } else { 0 };
-            let when = begin + self.dice.below(spread + late);
+            let when = begin + self.rng.below(spread + late);
             self.at(when, event);
         }
         for node in 0..NODES {
-            let leading = self.dice.percent(30);
+            let leading = self.rng.percent(30);
             self.nodes[node].leases.leading(leading);
         }
     }
@@ -54,8 +54,8 @@ impl World {
     pub(super) fn mishap(&mut self) {
         self.later(2 * self.knobs.mishaps, Event::Mishap);
         let node = self.some_node();
-        let (incarnation, p) = (LIFE, self.knobs.p);
-        match self.dice.below(17) {
+        let (incarnation, p) = (INCARNATION, self.knobs.p);
+        match self.rng.below(17) {
             0 => self.nodes[node.index()].paused_until = self.for_a_while(2 * LEASE),
             1 => self.sleep(node),
             2 | 3 => self.restart(node),
@@ -64,7 +64,7 @@ impl World {
             10 => self.log.propose(Proposal::Suspect { node: p, incarnation }),
             11 => {
                 // An old wish of p to be cleared arrives.
-                let at = 1 + self.dice.below(self.log.len() as u64);
+                let at = 1 + self.rng.below(self.log.len() as u64);
                 self.log.propose(Proposal::Unsuspect { node: p, incarnation, at });
             }
             12 | 13 => self.change_voters(),
@@ -74,7 +74,7 @@ impl World {
                 {
                     self.free();
                 }
-                let leading = self.dice.percent(50);
+                let leading = self.rng.percent(50);
                 self.nodes[node.index()].leases.leading(leading);
             }
             _ => self.phantom(node),
@@ -84,7 +84,7 @@ impl World {
 
     /// A machine sleeps: with p's, its client if it is there.
     fn sleep(&mut self, node: NodeId) {
-        let machine = if self.dice.percent(40) { NODES } else { node.index() };
+        let machine = if self.rng.percent(40) { NODES } else { node.index() };
         if self.knobs.sleeps && self.machines[machine].asleep_until <= self.now {
             let until = self.for_a_while(3 * LEASE);
             let stops = self.flaw == Some(Flaw::ClockStops);
@@ -105,9 +105,9 @@ impl World {
     }
 
     pub(super) fn stall(&mut self, node: NodeId) {
-        let longest = self.dice.pick(&[LEASE, 4 * LEASE, 9 * LEASE]);
+        let longest = self.rng.pick(&[LEASE, 4 * LEASE, 9 * LEASE]);
         let until = self.for_a_while(longest);
-        if self.dice.percent(35) {
+        if self.rng.percent(35) {
             self.nodes[node.index()].append_stalled_until = until;
         } else {
             self.nodes[node.index()].apply_stalled_until = until;
@@ -120,12 +120,12 @@ impl World {
             return;
         }
         if node == self.knobs.p {
-            if self.dice.percent(20) {
+            if self.rng.percent(20) {
                 self.nodes[node.index()].down_until = FOR_EVER;
             }
             return;
         }
-        let longest = self.dice.pick(&[LEASE / 20, LEASE / 2]);
+        let longest = self.rng.pick(&[LEASE / 20, LEASE / 2]);
         let until = self.for_a_while(longest);
         self.nodes[node.index()].down_until = until;
         self.at(until, Event::Up(node));
@@ -145,9 +145,9 @@ impl World {
     /// p is cut off from some.
     pub(super) fn cut(&mut self) {
         let until = self.for_a_while(4 * LEASE);
-        let all = self.dice.percent(50);
+        let all = self.rng.percent(50);
         for node in 0..NODES {
-            if all || self.dice.percent(50) {
+            if all || self.rng.percent(50) {
                 self.nodes[node].cut_until = until;
             }
         }
@@ -167,8 +167,8 @@ impl World {
         if self.flaw == Some(Flaw::AppliedShown) || self.is_down(node) || self.runs_at(node) > self.now {
             return;
         }
-        let (now, at) = (self.local(node), self.log.len() as u64 + 1 + self.dice.below(2));
-        let one = node_id(usize::try_from(self.dice.below(NODES as u64)).expect("few"));
+        let (now, at) = (self.local(node), self.log.len() as u64 + 1 + self.rng.below(2));
+        let one = node_id(usize::try_from(self.rng.below(NODES as u64)).expect("few"));
         self.nodes[node.index()].leases.voters_appended(now, Voters::new(at, [one]));
         self.settle(node);
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use kgate_core::{NodeId, Span};
 
-use super::dice::Dice;
+use super::rng::Rng;
 use crate::timing::Timing;
 
 /// Nodes that vote sooner or later, and one that does not.
@@ -46,53 +46,52 @@ fn set(nodes: &[u32]) -> BTreeSet<NodeId> {
 }
 
 impl Knobs {
-    pub(in crate::lease::tests) fn draw(dice: &mut Dice) -> Self {
-        let eps = dice.pick(&[10_000, 50_000, 100_000, 100_000]);
+    pub(in crate::lease::tests) fn draw(rng: &mut Rng) -> Self {
+        let eps = rng.pick(&[10_000, 50_000, 100_000, 100_000]);
         // Half of the clocks at the ends of what is allowed: p slow, voters fast is what W is made for.
-        let extreme = dice.percent(60);
-        let p = NodeId(u32::try_from(dice.below(NODES as u64)).expect("few"));
+        let extreme = rng.percent(60);
+        let p = NodeId(u32::try_from(rng.below(NODES as u64)).expect("few"));
         let mut rates: Vec<u64> = Vec::new();
         for node in 0..=NODES {
             let slow = node == p.index() || node == NODES;
             let rate = match (extreme, slow) {
                 (true, true) => 1_000_000 - eps,
                 (true, false) => 1_000_000 + eps,
-                (false, _) => 1_000_000 - eps + dice.below(2 * eps + 1),
+                (false, _) => 1_000_000 - eps + rng.below(2 * eps + 1),
             };
             rates.push(rate);
         }
-        let ping = Span(LEASE / dice.pick(&[5, 8, 12]));
+        let ping = Span(LEASE / rng.pick(&[5, 8, 12]));
         let timing = Timing {
             lease: Span(LEASE),
             node_ping: ping,
-            session_ping: Span(LEASE / dice.pick(&[8, 16])),
+            session_ping: Span(LEASE / rng.pick(&[8, 16])),
             clock_error: u32::try_from(eps).expect("below a million"),
             margin: Span(LEASE / 1000),
             grace: Span(LEASE / 20),
             kill: Span(LEASE / 20),
-            suspect_after: Span(LEASE / dice.pick(&[4, 2])),
+            suspect_after: Span(LEASE / rng.pick(&[4, 2])),
             round_trip: Span(LEASE / 20),
         };
-        let first =
-            set(dice.pick(&[&[0, 1, 2][..], &[0, 1, 2], &[0, 1, 2], &[0, 1], &[2], &[0, 1, 2, 3, 4]]));
+        let first = set(rng.pick(&[&[0, 1, 2][..], &[0, 1, 2], &[0, 1, 2], &[0, 1], &[2], &[0, 1, 2, 3, 4]]));
         let target =
-            dice.pick(&[&[2, 3, 4][..], &[2, 3, 4], &[2, 3, 4], &[3, 4], &[2], &[2], &[0, 1, 2, 3, 4]]);
+            rng.pick(&[&[2, 3, 4][..], &[2, 3, 4], &[2, 3, 4], &[3, 4], &[2], &[2], &[0, 1, 2, 3, 4]]);
         Self {
             p,
             timing,
             rates,
-            loss: dice.pick(&[0, 0, 5, 20, 40]),
-            delay: LEASE / dice.pick(&[100, 20, 5]),
-            late: dice.pick(&[0, 5, 20]),
-            replication: LEASE / dice.pick(&[20, 8, 3]),
-            mishaps: LEASE / dice.pick(&[1, 2, 5]) * 2,
-            sleeps: dice.percent(30),
+            loss: rng.pick(&[0, 0, 5, 20, 40]),
+            delay: LEASE / rng.pick(&[100, 20, 5]),
+            late: rng.pick(&[0, 5, 20]),
+            replication: LEASE / rng.pick(&[20, 8, 3]),
+            mishaps: LEASE / rng.pick(&[1, 2, 5]) * 2,
+            sleeps: rng.percent(30),
             first,
-            target: dice.percent(65).then(|| set(target)),
-            client_at_node: dice.percent(50),
-            untold: dice.percent(60),
-            mute: dice.percent(60),
-            front_freezes: dice.percent(50),
+            target: rng.percent(65).then(|| set(target)),
+            client_at_node: rng.percent(50),
+            untold: rng.percent(60),
+            mute: rng.percent(60),
+            front_freezes: rng.percent(50),
         }
     }
 }

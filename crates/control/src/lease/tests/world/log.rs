@@ -6,7 +6,7 @@ use kgate_core::{Incarnation, NodeId};
 
 use super::flaw::Flaw;
 use crate::lease::Proposal;
-use crate::roll::{Eviction, LeaseTerms, Roll, RollChange};
+use crate::membership::{Eviction, LeaseTerms, Membership, MembershipChange};
 use crate::voters::Voters;
 
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ enum Entry {
 /// What an entry has done, once it is committed.
 #[derive(Clone, Debug, Default)]
 pub(in crate::lease::tests) struct Outcome {
-    pub(in crate::lease::tests) change: Option<RollChange>,
+    pub(in crate::lease::tests) change: Option<MembershipChange>,
     pub(in crate::lease::tests) voters: Option<Voters>,
 }
 
@@ -27,9 +27,9 @@ pub(in crate::lease::tests) struct Log {
     flaw: Option<Flaw>,
     entries: Vec<Entry>,
     outcomes: Vec<Outcome>,
-    roll: Roll,
+    membership: Membership,
     voters: Voters,
-    /// Of lives that are gone: only a flaw looks at them.
+    /// Of incarnations that are gone: only a flaw looks at them.
     gone: Option<(NodeId, Incarnation, LeaseTerms)>,
     pub(in crate::lease::tests) appended: Vec<usize>,
 }
@@ -48,7 +48,7 @@ impl Log {
             flaw,
             entries,
             outcomes: Vec::new(),
-            roll: Roll::default(),
+            membership: Membership::default(),
             voters: Voters::default(),
             gone: None,
             appended: vec![2; nodes],
@@ -69,8 +69,8 @@ impl Log {
         &self.outcomes[index - 1]
     }
 
-    pub(in crate::lease::tests) fn roll(&self) -> &Roll {
-        &self.roll
+    pub(in crate::lease::tests) fn membership(&self) -> &Membership {
+        &self.membership
     }
 
     /// The newest voters within the first entries.
@@ -114,7 +114,7 @@ impl Log {
             let index = self.outcomes.len() + 1;
             let outcome = self.decide(index as u64);
             if let Some(change) = outcome.change {
-                self.roll.apply(change);
+                self.membership.apply(change);
             }
             if let Some(voters) = &outcome.voters {
                 self.voters = voters.clone();
@@ -127,10 +127,10 @@ impl Log {
         let entry = self.entries[self.outcomes.len()].clone();
         let change = match entry {
             Entry::Voters(voters) => return Outcome { change: None, voters: Some(voters) },
-            Entry::Add(node, incarnation, terms) => Some(RollChange::Added(node, incarnation, terms)),
+            Entry::Add(node, incarnation, terms) => Some(MembershipChange::Added(node, incarnation, terms)),
             Entry::Proposal(Proposal::Suspect { node, incarnation }) => {
-                let trusted = self.roll.is_trusted(node, incarnation);
-                trusted.then_some(RollChange::Suspected(node, incarnation, index))
+                let trusted = self.membership.is_trusted(node, incarnation);
+                trusted.then_some(MembershipChange::Suspected(node, incarnation, index))
             }
             Entry::Proposal(Proposal::Unsuspect { node, incarnation, at }) => {
                 self.unsuspect(node, incarnation, at)
@@ -142,24 +142,24 @@ impl Log {
         Outcome { change, voters: None }
     }
 
-    fn unsuspect(&self, node: NodeId, incarnation: Incarnation, at: u64) -> Option<RollChange> {
-        match (self.roll.life(node, incarnation), self.gone) {
+    fn unsuspect(&self, node: NodeId, incarnation: Incarnation, at: u64) -> Option<MembershipChange> {
+        match (self.membership.incarnation(node, incarnation), self.gone) {
             (Some(member), _) => {
-                (member.suspected == Some(at)).then_some(RollChange::Unsuspected(node, incarnation))
+                (member.suspected == Some(at)).then_some(MembershipChange::Unsuspected(node, incarnation))
             }
             (None, Some((node, incarnation, terms))) if self.flaw == Some(Flaw::Resurrection) => {
-                Some(RollChange::Added(node, incarnation, terms))
+                Some(MembershipChange::Added(node, incarnation, terms))
             }
             (None, _) => None,
         }
     }
 
-    fn evict(&mut self, eviction: Eviction) -> Option<RollChange> {
+    fn evict(&mut self, eviction: Eviction) -> Option<MembershipChange> {
         let Eviction { node, incarnation, .. } = eviction;
-        let terms = self.roll.life(node, incarnation)?.terms;
-        let may =
-            self.roll.may_evict(eviction, self.voters.at).is_ok() || self.flaw == Some(Flaw::EvictBlindly);
+        let terms = self.membership.incarnation(node, incarnation)?.terms;
+        let may = self.membership.may_evict(eviction, self.voters.at).is_ok()
+            || self.flaw == Some(Flaw::EvictBlindly);
         self.gone = may.then_some((node, incarnation, terms)).or(self.gone);
-        may.then_some(RollChange::Gone(node, incarnation))
+        may.then_some(MembershipChange::Gone(node, incarnation))
     }
 }

@@ -4,32 +4,32 @@
 mod chaos;
 mod client;
 mod clock;
-mod dice;
 mod flaw;
 mod judge;
 mod knobs;
 mod log;
 mod replication;
+mod rng;
 mod sessions;
 
 use std::collections::BTreeMap;
 
 use kgate_core::{Incarnation, NodeId, Time};
 
-use crate::lease::{LeaseDeed, LeaseMessage, Leases, Proposal};
-use crate::roll::{LeaseTerms, RollChange, StoreId};
+use crate::lease::{LeaseEffect, LeaseMessage, Leases, Proposal};
+use crate::membership::{LeaseTerms, MembershipChange, StoreId};
 use client::{Client, Desk, Killer, Plea, Word};
 use clock::{Machine, Real};
-use dice::Dice;
 pub(super) use flaw::Flaw;
 use judge::Judge;
 pub(super) use judge::Verdict;
 pub(super) use knobs::LEASE;
 use knobs::{Knobs, NODES};
 use log::Log;
+use rng::Rng;
 
-/// p's one life.
-const LIFE: Incarnation = Incarnation(1);
+/// p's one incarnation.
+const INCARNATION: Incarnation = Incarnation(1);
 /// A run lasts so long.
 const END: Real = 10 * LEASE;
 /// Dead for good.
@@ -86,7 +86,7 @@ struct Node {
 pub(super) struct World {
     flaw: Option<Flaw>,
     knobs: Knobs,
-    dice: Dice,
+    rng: Rng,
     now: Real,
     events: BTreeMap<(Real, u64), Event>,
     counter: u64,
@@ -123,16 +123,16 @@ impl World {
     }
 
     fn new(seed: u64, flaw: Option<Flaw>) -> Self {
-        let mut dice = Dice::new(seed);
-        let knobs = Knobs::draw(&mut dice);
+        let mut rng = Rng::new(seed);
+        let knobs = Knobs::draw(&mut rng);
         let machines =
-            knobs.rates.iter().map(|rate| Machine::new(dice.below(30 * LEASE), *rate)).collect::<Vec<_>>();
-        let log = Log::new(NODES, knobs.first.clone(), (knobs.p, LIFE, terms(&knobs, flaw)), flaw);
+            knobs.rates.iter().map(|rate| Machine::new(rng.below(30 * LEASE), *rate)).collect::<Vec<_>>();
+        let log = Log::new(NODES, knobs.first.clone(), (knobs.p, INCARNATION, terms(&knobs, flaw)), flaw);
         let session = Client { session: 1, deadline: Time::ZERO, child: None, frozen_until: 0 };
         let desk = Desk { session: 0, open: false, grant: None, grants: 0, gone_at: Time::ZERO };
         let mut world = Self {
             flaw,
-            dice,
+            rng,
             now: 0,
             events: BTreeMap::new(),
             counter: 0,
@@ -165,11 +165,17 @@ impl World {
     fn start(&mut self, node: NodeId, applied: usize, former: Option<&Leases>) -> Node {
         let now = self.local(node);
         let born = if self.flaw == Some(Flaw::AgeForgotten) { Time::ZERO } else { now };
-        let mut leases = Leases::new(born, node, LIFE, StoreId(node.0.into()), self.knobs.timing);
-        for (member, life) in former.iter().flat_map(|former| former.roll().iter()) {
-            leases.roll_changed(now, RollChange::Added(member, life.incarnation, life.terms));
-            if let (Some(at), false) = (life.suspected, self.flaw == Some(Flaw::ForgetSuspicion)) {
-                leases.roll_changed(now, RollChange::Suspected(member, life.incarnation, at));
+        let mut leases = Leases::new(born, node, INCARNATION, StoreId(node.0.into()), self.knobs.timing);
+        for (member, incarnation) in former.iter().flat_map(|former| former.membership().iter()) {
+            leases.membership_changed(
+                now,
+                MembershipChange::Added(member, incarnation.incarnation, incarnation.terms),
+            );
+            if let (Some(at), false) = (incarnation.suspected, self.flaw == Some(Flaw::ForgetSuspicion)) {
+                leases.membership_changed(
+                    now,
+                    MembershipChange::Suspected(member, incarnation.incarnation, at),
+                );
             }
         }
         if applied > 0 {
@@ -200,7 +206,7 @@ impl World {
 
     /// Within that time.
     fn later(&mut self, within: u64, event: Event) {
-        let after = self.dice.below(within + 1);
+        let after = self.rng.below(within + 1);
         self.at(self.now + after, event);
     }
 
@@ -267,7 +273,7 @@ impl World {
         let p = self.knobs.p;
         let voters = self.log.voters_within(self.nodes[p.index()].applied).clone();
         let (seq, store) = (self.newest_ping, StoreId(p.0.into()));
-        let answer = LeaseMessage::Answer { incarnation: LIFE, seq, store, voters, committed: 0 };
+        let answer = LeaseMessage::Answer { incarnation: INCARNATION, seq, store, voters, committed: 0 };
         self.nodes[p.index()].leases.hear(now, p, answer, &mut Vec::new());
     }
 
@@ -279,11 +285,11 @@ impl World {
         self.ready(node, || Event::Wake(node))
     }
 
-    fn carry_out(&mut self, node: NodeId, deeds: Vec<LeaseDeed>) {
+    fn carry_out(&mut self, node: NodeId, deeds: Vec<LeaseEffect>) {
         for deed in deeds {
             match deed {
-                LeaseDeed::Send(to, message) => self.send(node, to, message),
-                LeaseDeed::Propose(proposal) => self.propose(proposal),
+                LeaseEffect::Send(to, message) => self.send(node, to, message),
+                LeaseEffect::Propose(proposal) => self.propose(proposal),
             }
         }
         self.settle(node);
@@ -306,8 +312,8 @@ impl World {
         if self.knobs.mute && matches!(proposal, Proposal::Unsuspect { .. }) {
             return;
         }
-        if !self.dice.percent(self.knobs.loss / 2) {
-            let within = if self.dice.percent(10) { 2 * LEASE } else { self.knobs.delay };
+        if !self.rng.percent(self.knobs.loss / 2) {
+            let within = if self.rng.percent(10) { 2 * LEASE } else { self.knobs.delay };
             self.later(within, Event::Propose(proposal));
         }
     }
@@ -316,7 +322,7 @@ impl World {
         self.log.propose(proposal);
         self.note_commits();
         // Just now somebody changes the voters.
-        if matches!(proposal, Proposal::Evict { .. }) && self.dice.percent(30) {
+        if matches!(proposal, Proposal::Evict { .. }) && self.rng.percent(30) {
             self.later(LEASE / 10, Event::ChangeVoters);
         }
     }
@@ -342,11 +348,11 @@ impl World {
         let p = self.knobs.p;
         let other = if from == p { to } else { from };
         let cut = (from == p || to == p) && self.nodes[other.index()].cut_until > self.now;
-        cut || self.dice.percent(self.knobs.loss)
+        cut || self.rng.percent(self.knobs.loss)
     }
 
     fn delay(&mut self) -> u64 {
-        if self.dice.percent(self.knobs.late) { LEASE + LEASE / 5 } else { self.knobs.delay }
+        if self.rng.percent(self.knobs.late) { LEASE + LEASE / 5 } else { self.knobs.delay }
     }
 
     fn deliver(&mut self, from: NodeId, to: NodeId, message: LeaseMessage) {

@@ -2,9 +2,9 @@
 
 use kgate_core::{NodeId, Span, Time};
 
-use super::{Event, Flaw, LIFE, NODES, World, node_id};
+use super::{Event, Flaw, INCARNATION, NODES, World, node_id};
 use crate::lease::LeaseMessage;
-use crate::roll::RollChange;
+use crate::membership::MembershipChange;
 
 impl World {
     /// The log reaches a node.
@@ -19,8 +19,8 @@ impl World {
             return;
         }
         let (had, all) = (self.log.appended[node.index()], self.log.len());
-        let some = had + usize::try_from(self.dice.below((all - had) as u64 + 1)).expect("short");
-        self.log.appended[node.index()] = if self.dice.percent(80) { all } else { some };
+        let some = had + usize::try_from(self.rng.below((all - had) as u64 + 1)).expect("short");
+        self.log.appended[node.index()] = if self.rng.percent(80) { all } else { some };
         self.tell_appended(node);
         self.log.commit();
         self.note_commits();
@@ -49,11 +49,11 @@ impl World {
     /// A flaw: a node promises what it has appended, not applied, and goes on answering.
     pub(super) fn promise_early(&mut self, node: NodeId) {
         let p = self.knobs.p;
-        let suspected = self.log.roll().life(p, LIFE).and_then(|member| member.suspected);
+        let suspected = self.log.membership().incarnation(p, INCARNATION).and_then(|member| member.suspected);
         let Some(at) = suspected.filter(|at| *at <= self.log.appended[node.index()] as u64) else { return };
         let age = self.local(node).since(self.nodes[node.index()].last_answer);
         for to in (0..NODES).map(node_id) {
-            self.send(node, to, LeaseMessage::Promise { node: p, incarnation: LIFE, at, age });
+            self.send(node, to, LeaseMessage::Promise { node: p, incarnation: INCARNATION, at, age });
         }
     }
 
@@ -75,7 +75,7 @@ impl World {
             let since = self.since_voters(now);
             let leases = &mut self.nodes[node.index()].leases;
             if let Some(change) = outcome.change {
-                leases.roll_changed(now, change);
+                leases.membership_changed(now, change);
             }
             if let Some(voters) = outcome.voters {
                 leases.voters_applied(since, voters);
@@ -88,21 +88,28 @@ impl World {
         self.tell_appended(node);
     }
 
-    pub(super) fn note(&mut self, node: NodeId, index: usize, change: Option<RollChange>) {
+    pub(super) fn note(&mut self, node: NodeId, index: usize, change: Option<MembershipChange>) {
         match change {
-            Some(RollChange::Gone(..)) => {
+            Some(MembershipChange::Gone(..)) => {
                 self.judge.evicted(self.now, self.log.voters_within(index).at > 1);
             }
-            Some(RollChange::Suspected(_, _, at)) if self.flaw == Some(Flaw::WaitFromCommit) => {
+            Some(MembershipChange::Suspected(_, _, at)) if self.flaw == Some(Flaw::WaitFromCommit) => {
                 let age = Span(self.now - self.committed_at[index - 1]);
-                let promise = LeaseMessage::Promise { node: self.knobs.p, incarnation: LIFE, at, age };
+                let promise = LeaseMessage::Promise { node: self.knobs.p, incarnation: INCARNATION, at, age };
                 let now = self.local(node);
                 for from in (0..NODES).map(node_id) {
                     self.nodes[node.index()].leases.hear(now, from, promise.clone(), &mut Vec::new());
                 }
             }
-            Some(RollChange::Unsuspected(..)) if node == self.knobs.p => self.judge.verdict.cleared += 1,
-            Some(RollChange::Added(..) | RollChange::Suspected(..) | RollChange::Unsuspected(..)) | None => {}
+            Some(MembershipChange::Unsuspected(..)) if node == self.knobs.p => {
+                self.judge.verdict.cleared += 1
+            }
+            Some(
+                MembershipChange::Added(..)
+                | MembershipChange::Suspected(..)
+                | MembershipChange::Unsuspected(..),
+            )
+            | None => {}
         }
     }
 

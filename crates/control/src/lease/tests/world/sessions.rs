@@ -37,14 +37,14 @@ impl World {
     }
 
     fn plead(&mut self, plea: Plea) {
-        if !self.dice.percent(self.knobs.loss) {
+        if !self.rng.percent(self.knobs.loss) {
             let within = self.delay();
             self.later(within, Event::Plea(plea));
         }
     }
 
     fn say(&mut self, word: Word, within: u64) {
-        if !self.dice.percent(self.knobs.loss) {
+        if !self.rng.percent(self.knobs.loss) {
             self.later(within, Event::Word(word));
         }
     }
@@ -137,7 +137,7 @@ impl World {
             let (session, grant) = (self.desk.session, self.desk.grants);
             let valid_for = self.valid_for().unwrap_or(Span::ZERO);
             // p may freeze between the look at the clock and the sending.
-            let within = if self.dice.percent(10) { 2 * LEASE } else { self.delay() };
+            let within = if self.rng.percent(10) { 2 * LEASE } else { self.delay() };
             self.say(Word::Grant { session, grant, valid_for }, within);
         }
     }
@@ -202,7 +202,7 @@ impl World {
         self.judge.child_starts(self.now, grant);
         self.watch();
         // Some children end by themselves.
-        if self.dice.percent(15) {
+        if self.rng.percent(15) {
             self.later(LEASE, Event::Death);
         }
     }
@@ -244,7 +244,7 @@ impl World {
         child.killed = true;
         let now = self.client_now();
         let kill = self.knobs.timing.kill.0;
-        let takes = if self.dice.percent(50) { kill } else { self.dice.below(kill) };
+        let takes = if self.rng.percent(50) { kill } else { self.rng.below(kill) };
         let dead = (now + Span(takes)).min(now.max(self.client.deadline));
         self.at(self.client_real(dead), Event::Death);
     }

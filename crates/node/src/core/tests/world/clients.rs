@@ -15,12 +15,12 @@ use super::{Clock, Event, Flaw, MILLISECOND, World};
 pub(super) enum Cue {
     /// Opens a stream, if it has none.
     Dial,
-    /// Says that it lives.
+    /// Says that it is alive.
     Renew,
     /// Wants a permit, if it is idle.
     Wish,
     /// Its work with that request is done.
-    Done(u64),
+    Applied(u64),
     /// Its deadline may have come.
     Deadline,
     /// Whatever it did with that request has ended, after a loss.
@@ -101,12 +101,12 @@ impl World {
                 let sequence = me.sequence;
                 me.renewals.insert(sequence, now);
                 self.say(actor, Ask::Renew { sequence });
-                let after = self.timing.session_ping.0 + self.dice.below(5 * MILLISECOND);
+                let after = self.timing.session_ping.0 + self.rng.below(5 * MILLISECOND);
                 self.at(after, Event::Client(actor, Cue::Renew));
             }
             Cue::Wish if self.by_hand => {}
             Cue::Wish => self.wish(actor, None),
-            Cue::Done(number) => {
+            Cue::Applied(number) => {
                 if self.is_inside(actor, number) {
                     self.leave(actor, true);
                 }
@@ -146,7 +146,7 @@ impl World {
         if says_so {
             self.say(actor, Ask::Release { number: held.number });
         }
-        let think = self.dice.below(200 * MILLISECOND);
+        let think = self.rng.below(200 * MILLISECOND);
         self.at(think, Event::Client(actor, Cue::Wish));
     }
 
@@ -288,9 +288,9 @@ impl World {
         me.held = Some(Held { number, slots: slots.clone(), ending: false, orphan: false });
         self.judge.enters(self.now, actor, &slots);
         let most = if self.healed { 50 } else { 1500 };
-        let work = self.dice.within(5 * MILLISECOND, most * MILLISECOND);
+        let work = self.rng.within(5 * MILLISECOND, most * MILLISECOND);
         if !self.by_hand {
-            self.at(work, Event::Client(actor, Cue::Done(number)));
+            self.at(work, Event::Client(actor, Cue::Applied(number)));
         }
         self.watch_deadline(actor);
     }

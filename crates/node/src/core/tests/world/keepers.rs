@@ -14,12 +14,12 @@ use super::{Event, MILLISECOND, SECOND, World};
 pub(super) enum KeeperCue {
     /// Opens a stream to the next node, if it has none.
     Dial,
-    /// Says that its session lives.
+    /// Says that its session is alive.
     Renew,
     /// Wants a permit, if it has none.
     Wish,
     /// Its work is done.
-    Done,
+    Applied,
     /// Gives back what it is done with, until it is heard.
     Owe,
 }
@@ -84,7 +84,7 @@ impl World {
                 }
             }
             KeeperCue::Wish => self.keeper_wishes(keeper),
-            KeeperCue::Done => {
+            KeeperCue::Applied => {
                 if let Some((permit, secret, slots)) = self.keepers[keeper].held.take() {
                     self.judge.leaves(NAMES + keeper, &slots);
                     self.keepers[keeper].owes = Some((permit, secret));
@@ -155,8 +155,8 @@ impl World {
                 let fixed = me.work;
                 self.judge.enters(now, NAMES + keeper, &slots);
                 let most = if self.healed { 50 } else { 1500 };
-                let drawn = self.dice.within(5 * MILLISECOND, most * MILLISECOND);
-                self.at(fixed.unwrap_or(drawn), Event::Keeper(keeper, KeeperCue::Done));
+                let drawn = self.rng.within(5 * MILLISECOND, most * MILLISECOND);
+                self.at(fixed.unwrap_or(drawn), Event::Keeper(keeper, KeeperCue::Applied));
             }
             Tell::Granted { .. } => self.judge.violations.push("a keeper was given a lease".into()),
             Tell::Refused { number, .. } => {
@@ -165,7 +165,7 @@ impl World {
             }
             Tell::Released { .. } => {
                 me.owes = None;
-                let think = self.dice.below(200 * MILLISECOND);
+                let think = self.rng.below(200 * MILLISECOND);
                 self.at(think, Event::Keeper(keeper, KeeperCue::Wish));
             }
             Tell::Lost { text, .. } => {

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use kgate_control::log::{LogStatus, News, NotDone};
+use kgate_control::log::{AppliedEntry, LogStatus, ProposeError};
 use kgate_control::state::{
-    Change, ClusterId, Command, Done, Listed, Permit, PermitId, Picture, State, Void,
+    Applied, Change, ClusterId, ClusterState, Command, Listed, Permit, PermitId, Rejected, State,
 };
 use kgate_control::timing::Timing;
 use kgate_control::voters::Voters;
@@ -15,7 +15,7 @@ use super::{Event, Flaw, MILLISECOND, Proposer, SECOND, World};
 pub(super) struct TotalOrder {
     state: State,
     /// Each entry: what it changed, and what all of it was then.
-    entries: Vec<(Vec<Change>, Picture)>,
+    entries: Vec<(Vec<Change>, ClusterState)>,
     /// How many entries each node has applied.
     applied: BTreeMap<NodeId, usize>,
     /// Nothing is decided before that.
@@ -34,7 +34,7 @@ impl TotalOrder {
         let (state, entries) = (State::default(), Vec::new());
         let mut log = Self { state, entries, applied, stalled_until, late, lag_most };
         let changes = log.state.vote(Voters::new(1, (0..voters).map(NodeId)), Default::default());
-        log.entries.push((changes, log.state.picture().clone()));
+        log.entries.push((changes, log.state.cluster_state().clone()));
         let listed = |node: u32| Listed { name: format!("n{node}"), ..Listed::default() };
         let nodes = (0..nodes).map(|node| (NodeId(node), listed(node))).collect();
         let (cluster, name, terms) = (ClusterId(1), "world".to_owned(), timing.terms());
@@ -52,25 +52,25 @@ impl TotalOrder {
         log
     }
 
-    fn append(&mut self, command: Command) -> Result<Done, Void> {
+    fn append(&mut self, command: Command) -> Result<Applied, Rejected> {
         let index = self.entries.len() as u64 + 1;
         let (came, changes) = self.state.apply(index, command);
-        self.entries.push((changes, self.state.picture().clone()));
+        self.entries.push((changes, self.state.cluster_state().clone()));
         came
     }
 
     pub(super) fn permits(&self) -> &BTreeMap<PermitId, Permit> {
-        &self.state.picture().permits
+        &self.state.cluster_state().permits
     }
 
     pub(super) fn voters(&self) -> Voters {
-        self.state.picture().voters.clone()
+        self.state.cluster_state().voters.clone()
     }
 
     /// What a node finds in its store when it starts.
-    pub(super) fn picture_of(&self, node: NodeId) -> Picture {
+    pub(super) fn cluster_state_of(&self, node: NodeId) -> ClusterState {
         let applied = self.applied[&node];
-        applied.checked_sub(1).map_or_else(Picture::default, |last| self.entries[last].1.clone())
+        applied.checked_sub(1).map_or_else(ClusterState::default, |last| self.entries[last].1.clone())
     }
 }
 
@@ -91,24 +91,24 @@ impl World {
     pub(super) fn proposal(&mut self, from: Proposer, command: Command) {
         let leads = self.has_quorum(from.node) && self.log.stalled_until <= self.now;
         if !leads {
-            return self.answer(from, Err(NotDone::NoQuorum("nobody answers".into())));
+            return self.answer(from, Err(ProposeError::NoQuorum("nobody answers".into())));
         }
-        if !self.dice.percent(self.log.late) {
+        if !self.rng.percent(self.log.late) {
             return self.decided(from, command);
         }
-        let after = self.dice.below(4 * SECOND);
-        let is_unheard = self.dice.percent(50);
+        let after = self.rng.below(4 * SECOND);
+        let is_unheard = self.rng.percent(50);
         let number = if is_unheard { 0 } else { from.number };
         if is_unheard {
-            self.answer(from, Err(NotDone::NoQuorum("nobody answers".into())));
+            self.answer(from, Err(ProposeError::NoQuorum("nobody answers".into())));
         }
         self.at(after, Event::Decided { from: Proposer { number, ..from }, command });
     }
 
     /// What came of a proposal is on its way, if its node wants to know.
-    fn answer(&mut self, to: Proposer, came: Result<Done, NotDone>) {
+    fn answer(&mut self, to: Proposer, came: Result<Applied, ProposeError>) {
         let after =
-            if came.is_ok() { self.dice.within(MILLISECOND, 10 * MILLISECOND) } else { 200 * MILLISECOND };
+            if came.is_ok() { self.rng.within(MILLISECOND, 10 * MILLISECOND) } else { 200 * MILLISECOND };
         if to.number > 0 {
             self.at(after, Event::Answer { to, came });
         }
@@ -116,10 +116,10 @@ impl World {
 
     /// A proposal is an entry, and reaches the nodes one by one.
     pub(super) fn decided(&mut self, from: Proposer, command: Command) {
-        let came = self.log.append(command).map_err(NotDone::Void);
+        let came = self.log.append(command).map_err(ProposeError::Rejected);
         let nodes: Vec<NodeId> = self.machines.keys().copied().collect();
         for node in nodes {
-            let after = self.dice.within(MILLISECOND, self.log.lag_most);
+            let after = self.rng.within(MILLISECOND, self.log.lag_most);
             self.at(after, Event::Entry(node));
         }
         self.answer(from, came);
@@ -128,7 +128,7 @@ impl World {
     /// The next entries reach a node, if it can hear of them.
     pub(super) fn entry(&mut self, node: NodeId) {
         let applied = self.log.applied[&node];
-        let Some((changes, picture)) = self.log.entries.get(applied).cloned() else { return };
+        let Some((changes, cluster_state)) = self.log.entries.get(applied).cloned() else { return };
         if self.machines[&node].core.is_none() {
             return;
         }
@@ -144,25 +144,25 @@ impl World {
             leading: node == leader,
             applied: index,
             committed: index,
-            appended: picture.voters.clone(),
+            appended: cluster_state.voters.clone(),
             ..LogStatus::default()
         };
         self.with(node, |core, now, actions| {
-            core.news(now, News { index, changes }, actions);
+            core.news(now, AppliedEntry { index, changes }, actions);
             core.log_status(now, status, actions);
         });
         // The next one takes as long again to be written, where the disk is slow.
-        let after = if self.log.lag_most > 20 * MILLISECOND { self.dice.below(self.log.lag_most) } else { 0 };
+        let after = if self.log.lag_most > 20 * MILLISECOND { self.rng.below(self.log.lag_most) } else { 0 };
         self.at(after, Event::Entry(node));
     }
 }
 
 /// What the entries would say if a suspicion were an eviction.
 fn gone_at_suspect(changes: Vec<Change>) -> Vec<Change> {
-    use kgate_control::roll::RollChange;
+    use kgate_control::membership::MembershipChange;
     let gone = |change: Change| {
-        if let Change::Roll { at, change: RollChange::Suspected(node, incarnation, _) } = change {
-            Change::Roll { at, change: RollChange::Gone(node, incarnation) }
+        if let Change::Membership { at, change: MembershipChange::Suspected(node, incarnation, _) } = change {
+            Change::Membership { at, change: MembershipChange::Gone(node, incarnation) }
         } else {
             change
         }

@@ -1,4 +1,4 @@
-//! Whole nodes in a world where anything may happen in time: clocks of different rates, letters that are late, lost or doubled, cuts, pauses, kills,
+//! Whole nodes in a world where anything may happen in time: clocks of different rates, messages that are late, lost or doubled, cuts, pauses, kills,
 //! restarts, and clients who keep the rules of a session. Everything comes from one seed.
 //!
 //! The log is a total order that reaches each node when it does (`log.rs`); the leases, the gates and the sessions are the real ones. The judge
@@ -14,8 +14,8 @@ mod story;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kgate_control::log::NotDone;
-use kgate_control::state::{Command, Done};
+use kgate_control::log::ProposeError;
+use kgate_control::state::{Applied, Command};
 use kgate_control::timing::Timing;
 use kgate_core::{NodeId, Span, Time};
 
@@ -37,8 +37,8 @@ pub(super) enum Flaw {
     GoneAtSuspect,
     /// Clients are promised L, whatever is left of the lease (S1).
     AlwaysWholeLease,
-    /// A node that was killed goes on as the same life (R2).
-    KeepsItsLife,
+    /// A node that was killed goes on as the same incarnation (R2).
+    KeepsItsIncarnation,
     /// The fence is made of the clock at the decision (SLOTS P2).
     FenceOfDecision,
     /// The end of a stream frees what it held (S4).
@@ -49,15 +49,15 @@ pub(super) enum Flaw {
     GivesBackBlindly,
     /// A time to live is counted by half.
     ExpiresEarly,
-    /// A node begins another life before it hears that the one before was evicted, and its gates do not (R2).
-    GatesKeepLives,
+    /// A node begins another incarnation before it hears that the one before was evicted, and its gates do not (R2).
+    GatesKeepIncarnations,
 }
 
-/// Dice of the world.
+/// Rng of the world.
 #[derive(Clone, Debug)]
-pub(super) struct Dice(pub(super) u64);
+pub(super) struct Rng(pub(super) u64);
 
-impl Dice {
+impl Rng {
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -106,8 +106,8 @@ impl Clock {
 enum Event {
     /// A node looks what is due.
     Tick(NodeId),
-    /// A letter arrives.
-    Letter { from: NodeId, to: NodeId, bytes: Vec<u8>, lamport: u64 },
+    /// A message arrives.
+    PeerMessage { from: NodeId, to: NodeId, bytes: Vec<u8>, lamport: u64 },
     /// The log may have something for a node.
     Entry(NodeId),
     /// A proposal reaches the log.
@@ -115,7 +115,7 @@ enum Event {
     /// It becomes an entry, late.
     Decided { from: Proposer, command: Command },
     /// What came of it reaches the node.
-    Answer { to: Proposer, came: Result<Done, NotDone> },
+    Answer { to: Proposer, came: Result<Applied, ProposeError> },
     /// A client says something to its node.
     Ask { node: NodeId, boot: u64, stream: ClientId, ask: Ask },
     /// A client's stream ends, as its node sees it.
@@ -146,12 +146,12 @@ struct Machine {
     clock: Clock,
     /// Which process runs: what was meant for a former one does not reach it.
     boot: u64,
-    life: u32,
+    incarnation: u32,
     /// Nothing happens at it before that.
     paused_until: u64,
     /// When its next look is due, so that there is one event for it.
     tick_at: u64,
-    parked: Option<Vec<u8>>,
+    suspended: Option<Vec<u8>>,
     /// A Lamport clock, for the fence that is not ours.
     lamport: u64,
 }
@@ -160,7 +160,7 @@ pub(super) struct World {
     pub(super) now: u64,
     seq: u64,
     events: BTreeMap<(u64, u64), Event>,
-    pub(super) dice: Dice,
+    pub(super) rng: Rng,
     pub(super) timing: Timing,
     machines: BTreeMap<NodeId, Machine>,
     log: TotalOrder,
@@ -203,28 +203,28 @@ impl World {
         actors: u32,
         from: u64,
     ) -> Self {
-        let mut dice = Dice(seed);
+        let mut rng = Rng(seed);
         let timing = Timing::FAST;
-        let error = |dice: &mut Dice| i64::try_from(dice.below(20_001)).expect("small") - 10_000;
-        let machine = |dice: &mut Dice| Machine {
+        let error = |rng: &mut Rng| i64::try_from(rng.below(20_001)).expect("small") - 10_000;
+        let machine = |rng: &mut Rng| Machine {
             core: None,
-            clock: Clock { error: error(dice) },
+            clock: Clock { error: error(rng) },
             boot: 0,
-            life: 0,
+            incarnation: 0,
             paused_until: 0,
             tick_at: u64::MAX,
-            parked: None,
+            suspended: None,
             lamport: 0,
         };
-        let machines = (0..nodes).map(|node| (NodeId(node), machine(&mut dice))).collect();
+        let machines = (0..nodes).map(|node| (NodeId(node), machine(&mut rng))).collect();
         let log = TotalOrder::new(nodes, voters, permits, timing);
         let actors =
-            (0..actors).map(|at| Actor::new(NodeId(at % nodes), Clock { error: error(&mut dice) })).collect();
+            (0..actors).map(|at| Actor::new(NodeId(at % nodes), Clock { error: error(&mut rng) })).collect();
         let mut world = Self {
             now: 0,
             seq: 0,
             events: BTreeMap::new(),
-            dice,
+            rng,
             timing,
             machines,
             log,
@@ -247,11 +247,11 @@ impl World {
             changed: BTreeMap::new(),
         };
         for node in (0..nodes).map(NodeId) {
-            let at = world.dice.below(50 * MILLISECOND);
+            let at = world.rng.below(50 * MILLISECOND);
             world.at(at, Event::Start(node));
         }
         for actor in 0..world.actors.len() {
-            let at = from + world.dice.below(1000 * MILLISECOND);
+            let at = from + world.rng.below(1000 * MILLISECOND);
             world.at(at, Event::Client(actor, Cue::Dial));
         }
         world
@@ -277,7 +277,7 @@ impl World {
         // At a node that stands still everything waits.
         let place = match &event {
             Event::Tick(node) | Event::Entry(node) => Some(*node),
-            Event::Letter { to, .. } => Some(*to),
+            Event::PeerMessage { to, .. } => Some(*to),
             Event::Answer { to, .. } => Some(to.node),
             Event::Ask { node, .. } | Event::Gone { node, .. } => Some(*node),
             Event::Proposal { .. }
@@ -299,11 +299,11 @@ impl World {
                     self.with(node, |core, now, actions| core.tick(now, actions));
                 }
             }
-            Event::Letter { from, to, bytes, lamport } => {
+            Event::PeerMessage { from, to, bytes, lamport } => {
                 let machine = self.machine(to);
                 machine.lamport = machine.lamport.max(lamport);
                 self.with(to, |core, now, actions| {
-                    core.peer(now, from, PeerEvent::Letter(bytes), actions).expect("no letter is junk");
+                    core.peer(now, from, PeerEvent::PeerMessage(bytes), actions).expect("no message is junk");
                 });
             }
             Event::Entry(node) => self.entry(node),
@@ -376,14 +376,16 @@ impl World {
                 Action::Send(to, bytes) => self.send(node, to, bytes),
                 Action::Tell(stream, tell) => self.tell(node, stream, tell),
                 Action::Propose(number, command) => {
-                    let after = self.dice.within(MILLISECOND, 10 * MILLISECOND);
+                    let after = self.rng.within(MILLISECOND, 10 * MILLISECOND);
                     self.at(after, Event::Proposal { from: Proposer { node, boot, number }, command });
                 }
-                Action::NewLife => {
+                Action::NewIncarnation => {
                     let machine = self.machine(node);
-                    machine.life += 1;
-                    let (life, start) = (Incarnation(machine.life), self.dice.below(u64::MAX));
-                    self.with(node, |core, now, actions| core.begin_life(now, life, start, actions));
+                    machine.incarnation += 1;
+                    let (incarnation, start) = (Incarnation(machine.incarnation), self.rng.below(u64::MAX));
+                    self.with(node, |core, now, actions| {
+                        core.begin_incarnation(now, incarnation, start, actions)
+                    });
                 }
                 Action::Stop(why) => self.stopped.push(why),
                 Action::Note(note) => self.notes.push((node, note)),
@@ -397,18 +399,18 @@ impl World {
     }
 
     fn send(&mut self, from: NodeId, to: NodeId, bytes: Vec<u8>) {
-        if self.cut.contains(&(from, to)) || self.dice.percent(self.loss) || !self.machines.contains_key(&to)
-        {
+        if self.cut.contains(&(from, to)) || self.rng.percent(self.loss) || !self.machines.contains_key(&to) {
             return;
         }
         // Only what gates say moves the clocks of gates.
-        let is_gates = matches!(letter::Letter::read(&bytes), Some(letter::Letter::Gate(..)));
+        let is_gates =
+            matches!(peer_message::PeerMessage::read(&bytes), Some(peer_message::PeerMessage::Gate(..)));
         let lamport = if is_gates { self.machines[&from].lamport } else { 0 };
-        let copies = if self.dice.percent(self.loss / 4) { 2 } else { 1 };
+        let copies = if self.rng.percent(self.loss / 4) { 2 } else { 1 };
         for _ in 0..copies {
-            let slow = if self.dice.percent(3) { 20 } else { 1 };
-            let after = self.dice.within(MILLISECOND / 10, self.delay_most) * slow;
-            self.at(after, Event::Letter { from, to, bytes: bytes.clone(), lamport });
+            let slow = if self.rng.percent(3) { 20 } else { 1 };
+            let after = self.rng.within(MILLISECOND / 10, self.delay_most) * slow;
+            self.at(after, Event::PeerMessage { from, to, bytes: bytes.clone(), lamport });
         }
     }
 
@@ -417,37 +419,37 @@ impl World {
         if self.machines[&node].core.is_some() {
             return;
         }
-        let picture = self.log.picture_of(node);
-        let (start, seed) = (self.dice.below(u64::MAX), self.dice.below(u64::MAX));
+        let cluster_state = self.log.cluster_state_of(node);
+        let (start, seed) = (self.rng.below(u64::MAX), self.rng.below(u64::MAX));
         let (real, timing, nodes) = (self.now, self.timing, u32::try_from(self.machines.len()).expect("few"));
-        let keeps = self.flaw == Some(Flaw::KeepsItsLife);
+        let keeps = self.flaw == Some(Flaw::KeepsItsIncarnation);
         let flaws = super::Flaws {
             grants_without_lease: self.flaw == Some(Flaw::GrantsWithoutLease),
             never_reserves: self.flaw == Some(Flaw::NeverReserves),
             gives_back_blindly: self.flaw == Some(Flaw::GivesBackBlindly),
             expires_early: self.flaw == Some(Flaw::ExpiresEarly),
-            gates_keep_lives: self.flaw == Some(Flaw::GatesKeepLives),
+            gates_keep_incarnations: self.flaw == Some(Flaw::GatesKeepIncarnations),
         };
         let appended = self.log.voters();
         let machine = self.machine(node);
         machine.boot += 1;
-        let parked = machine.parked.take();
-        if parked.is_none() && !(keeps && machine.life > 0) {
-            machine.life += 1;
+        let suspended = machine.suspended.take();
+        if suspended.is_none() && !(keeps && machine.incarnation > 0) {
+            machine.incarnation += 1;
         }
         let control = ControlSettings {
             timing,
-            store: kgate_control::roll::StoreId(u64::from(node.0) + 1),
+            store: kgate_control::membership::StoreId(u64::from(node.0) + 1),
             address: String::new(),
             start,
-            picture,
+            cluster_state,
             appended,
-            parked: parked.map(|bytes| Parked::read(&bytes).expect("as it was written")),
+            suspended: suspended.map(|bytes| Suspended::read(&bytes).expect("as it was written")),
             joins: false,
         };
         let settings = Settings {
             me: node,
-            life: Incarnation(machine.life),
+            incarnation: Incarnation(machine.incarnation),
             seed,
             terms: Terms { valid_for: Some(timing.lease), clock_error: 10 },
             slots: SlotOptions { ask_again: Some(Span(100 * MILLISECOND)), ..SlotOptions::default() },
@@ -470,7 +472,12 @@ impl World {
         let of = |(node, machine): (&NodeId, &Machine)| {
             let Some(core) = &machine.core else { return format!("{node} is down") };
             let now = machine.clock.read(self.now);
-            format!("{node} life {}: {:?} {:?}", machine.life, core.control_view(now), core.views(now, None))
+            format!(
+                "{node} incarnation {}: {:?} {:?}",
+                machine.incarnation,
+                core.control_view(now),
+                core.views(now, None)
+            )
         };
         let permits = self.log.permits().iter().map(|(id, permit)| format!("the log: {id} {permit:?}"));
         let keepers = self.keepers.iter().enumerate().map(|(at, keeper)| format!("keeper {at}: {keeper:?}"));
@@ -487,10 +494,10 @@ impl World {
     }
 
     /// A node stops cleanly (R1).
-    pub(super) fn park(&mut self, node: NodeId) {
-        let mut parked = None;
-        self.with(node, |core, now, actions| parked = core.park(now, actions));
-        self.machine(node).parked = parked.map(|parked| parked.bytes());
+    pub(super) fn suspend(&mut self, node: NodeId) {
+        let mut suspended = None;
+        self.with(node, |core, now, actions| suspended = core.suspend(now, actions));
+        self.machine(node).suspended = suspended.map(|suspended| suspended.bytes());
         self.kill(node);
     }
 }

@@ -4,7 +4,7 @@
 
 use kgate_core::NodeId;
 
-use super::{Dice, Event, Flaw, MILLISECOND, SECOND, World};
+use super::{Event, Flaw, MILLISECOND, Rng, SECOND, World};
 
 /// What goes wrong.
 #[derive(Clone, Copy, Debug)]
@@ -59,14 +59,14 @@ impl World {
             Fault::Restart(node, span) => {
                 let paused = self.machines[&node].paused_until > self.now;
                 if self.machines[&node].core.is_some() && !paused {
-                    self.park(node);
+                    self.suspend(node);
                     self.at(span, Event::Start(node));
                 }
             }
             Fault::KillAll(span) => {
                 let all: Vec<NodeId> = self.machines.keys().copied().collect();
                 for node in all {
-                    let after = self.dice.below(span);
+                    let after = self.rng.below(span);
                     self.fault(Fault::Kill(node, after));
                 }
             }
@@ -84,21 +84,21 @@ impl World {
     /// Draws faults for the first part of a run.
     fn draw_faults(&mut self) {
         let (nodes, actors) = (self.machines.len() as u64, self.actors() as u64);
-        self.loss = self.dice.one_of([0, 0, 5, 30]);
-        self.delay_most = self.dice.one_of([2, 5, 20]) * MILLISECOND;
-        self.log.late = self.dice.one_of([0, 10, 50]);
-        self.log.lag_most = self.dice.one_of([20, 300, 1500]) * MILLISECOND;
+        self.loss = self.rng.one_of([0, 0, 5, 30]);
+        self.delay_most = self.rng.one_of([2, 5, 20]) * MILLISECOND;
+        self.log.late = self.rng.one_of([0, 10, 50]);
+        self.log.lag_most = self.rng.one_of([20, 300, 1500]) * MILLISECOND;
         let lease = self.timing.lease.0;
-        for _ in 0..self.dice.within(4, 16) {
-            let at = self.dice.within(SECOND, FAULTS);
-            let dice: &mut Dice = &mut self.dice;
-            let node = NodeId(u32::try_from(dice.below(nodes)).expect("few"));
-            let actor = usize::try_from(dice.below(actors)).expect("few");
+        for _ in 0..self.rng.within(4, 16) {
+            let at = self.rng.within(SECOND, FAULTS);
+            let rng: &mut Rng = &mut self.rng;
+            let node = NodeId(u32::try_from(rng.below(nodes)).expect("few"));
+            let actor = usize::try_from(rng.below(actors)).expect("few");
             // Around the length of a lease, where it matters.
-            let span = dice.within(lease / 10, lease * 5 / 2);
-            let short = dice.within(lease / 50, lease / 2);
-            let fault = match dice.below(16) {
-                0..=3 => Fault::Cut(node, u8::try_from(dice.below(4)).expect("small"), span),
+            let span = rng.within(lease / 10, lease * 5 / 2);
+            let short = rng.within(lease / 50, lease / 2);
+            let fault = match rng.below(16) {
+                0..=3 => Fault::Cut(node, u8::try_from(rng.below(4)).expect("small"), span),
                 4..=5 => Fault::Pause(node, span),
                 6..=8 => Fault::Kill(node, span),
                 9..=10 => Fault::Restart(node, short),
@@ -139,10 +139,10 @@ pub(in crate::core::tests) fn run(seed: u64, flaw: Option<Flaw>) -> (World, Vec<
 
 /// The same, with keepers or without.
 pub(super) fn run_with(seed: u64, flaw: Option<Flaw>, keepers: bool) -> (World, Vec<String>) {
-    let mut dice = Dice(seed);
-    let nodes = [1, 2, 3, 3, 3, 4, 5][usize::try_from(dice.below(7)).expect("small")];
+    let mut rng = Rng(seed);
+    let nodes = [1, 2, 3, 3, 3, 4, 5][usize::try_from(rng.below(7)).expect("small")];
     let voters = if nodes >= 3 { 3 } else { nodes };
-    let permits = u32::try_from(dice.within(1, 3)).expect("small");
+    let permits = u32::try_from(rng.within(1, 3)).expect("small");
     let mut world = World::new(seed, nodes, voters, permits, flaw);
     if keepers {
         world.add_keepers(nodes);
@@ -193,7 +193,7 @@ fn what_is_left_out_is_missed() {
         Flaw::GrantsWithoutLease,
         Flaw::GoneAtSuspect,
         Flaw::AlwaysWholeLease,
-        Flaw::KeepsItsLife,
+        Flaw::KeepsItsIncarnation,
         Flaw::FenceOfDecision,
         Flaw::FreedAtStreamEnd,
     ] {
@@ -207,11 +207,11 @@ fn what_is_left_out_is_missed() {
     }
 }
 
-/// A node that was told by the leader that its life is over, before it has applied the entry that ends it, must not leave its gates in that life: nobody hears
+/// A node that was told by the leader that its incarnation is over, before it has applied the entry that ends it, must not leave its gates in that incarnation: nobody hears
 /// them any more, and whoever asks waits for them for ever.
 #[test]
-fn gates_in_a_former_life_are_missed() {
-    let stuck = |seed: &u64| !run(*seed, Some(Flaw::GatesKeepLives)).1.is_empty();
+fn gates_in_a_former_incarnation_are_missed() {
+    let stuck = |seed: &u64| !run(*seed, Some(Flaw::GatesKeepIncarnations)).1.is_empty();
     let found = (1..=1000).find(stuck).expect("it was not found");
     println!("seed {found}");
     assert_eq!(run(found, None).1, Vec::<String>::new());

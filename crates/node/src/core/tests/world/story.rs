@@ -41,7 +41,7 @@ impl World {
     /// The views that members began, by the log.
     pub(in crate::core::tests) fn views(&self) -> impl Iterator<Item = u64> + '_ {
         let core = self.machines[&NodeId(0)].core.as_ref().expect("up");
-        core.control.as_ref().expect("it has a log").lives.values().copied()
+        core.control.as_ref().expect("it has a log").incarnations.values().copied()
     }
 
     pub(in crate::core::tests) fn view(&self, node: u32) -> ControlView {
@@ -84,15 +84,15 @@ impl World {
     }
 
     /// A peer says something; what comes of it: an error is what no correct peer says.
-    pub(in crate::core::tests) fn letter(
+    pub(in crate::core::tests) fn message(
         &mut self,
         to: NodeId,
         from: NodeId,
-        letter: &Letter,
+        message: &PeerMessage,
     ) -> Result<(), String> {
         let mut taken = Ok(());
         self.with(to, |core, now, actions| {
-            taken = core.peer(now, from, PeerEvent::Letter(letter.bytes()), actions)
+            taken = core.peer(now, from, PeerEvent::PeerMessage(message.bytes()), actions)
         });
         taken
     }

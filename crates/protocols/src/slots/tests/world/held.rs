@@ -17,7 +17,7 @@ pub(in super::super) enum Holds {
     Whole,
     /// Planted: whoever decided gives its grant up, and only then hears that the slots are reserved.
     TooLate,
-    /// Planted: the log takes up what an evicted life has decided.
+    /// Planted: the log takes up what an evicted incarnation has decided.
     OfTheGone,
     /// Planted: who hears of several entries at once hears of the members first.
     MembersFirst,
@@ -26,7 +26,7 @@ pub(in super::super) enum Holds {
 /// What the log holds, has held or may hold.
 #[derive(Clone, Debug)]
 pub(super) struct Permit {
-    /// Who decided it, and in which life.
+    /// Who decided it, and in which incarnation.
     by: (u32, u32),
     grant: GrantId,
     slots: Vec<u32>,
@@ -47,10 +47,10 @@ impl World {
     pub(super) fn propose(&mut self, a: u32, b: u32) -> Verdict {
         let mut in_hand = Vec::new();
         for node in self.net.living() {
-            let Some(life) = self.places[node as usize].member else { continue };
+            let Some(incarnation) = self.places[node as usize].member else { continue };
             let holding = self.clients[node as usize].holding.iter();
             let free = holding.filter(|(grant, _)| !self.is_proposed(node, *grant));
-            in_hand.extend(free.map(|(grant, slots)| ((node, life), *grant, slots.clone())));
+            in_hand.extend(free.map(|(grant, slots)| ((node, incarnation), *grant, slots.clone())));
         }
         if in_hand.is_empty() {
             return Ok(());
@@ -58,17 +58,17 @@ impl World {
         let (by, grant, slots) = in_hand.swap_remove(a.wrapping_add(b) as usize % in_hand.len());
         let node = by.0;
         tell!(self, "p{node} proposes that the log hold {slots:?}");
-        self.permits.push(Permit { by, grant, slots, at: Stage::Proposed });
+        self.k.push(Permit { by, grant, slots, at: Stage::Proposed });
         Ok(())
     }
 
     /// Whether the fate of a grant lies with the log: until that is known here, it is not given back.
     pub(super) fn is_proposed(&self, node: u32, grant: GrantId) -> bool {
-        self.permits.iter().any(|permit| permit.by.0 == node && permit.grant == grant)
+        self.k.iter().any(|permit| permit.by.0 == node && permit.grant == grant)
     }
 
     fn at_stage(&self, stage: Stage) -> Vec<usize> {
-        (0..self.permits.len()).filter(|&number| self.permits[number].at == stage).collect()
+        (0..self.k.len()).filter(|&number| self.k[number].at == stage).collect()
     }
 
     /// The log takes up something that was proposed, or finds it void.
@@ -78,15 +78,15 @@ impl World {
             return Ok(());
         }
         let number = proposed[a as usize % proposed.len()];
-        let (node, life) = self.permits[number].by;
+        let (node, incarnation) = self.k[number].by;
         let place = &self.places[node as usize];
-        let is_member = [place.member, place.over].contains(&Some(life));
+        let is_member = [place.member, place.over].contains(&Some(incarnation));
         if is_member || self.config.holds == Holds::OfTheGone {
-            tell!(self, "log: {:?} of p{node} are held", self.permits[number].slots);
-            self.permits[number].at = Stage::Held;
+            tell!(self, "log: {:?} of p{node} are held", self.k[number].slots);
+            self.k[number].at = Stage::Held;
             self.log.push(Entry::Held(number));
         } else {
-            self.permits[number].at = Stage::Void;
+            self.k[number].at = Stage::Void;
         }
         Ok(())
     }
@@ -98,15 +98,15 @@ impl World {
             return false;
         }
         let number = held[a as usize % held.len()];
-        tell!(self, "log: {:?} are free", self.permits[number].slots);
-        self.permits[number].at = Stage::Free;
+        tell!(self, "log: {:?} are free", self.k[number].slots);
+        self.k[number].at = Stage::Free;
         self.log.push(Entry::Freed(number));
         true
     }
 
     /// All that was proposed and is not decided.
     pub(super) fn take_up_all(&mut self) -> Verdict {
-        (0..self.permits.len()).try_for_each(|_| self.take_up(0))
+        (0..self.k.len()).try_for_each(|_| self.take_up(0))
     }
 
     /// How many permits the log has held.
@@ -116,7 +116,7 @@ impl World {
 
     /// The slots that the log holds, at its end.
     pub(super) fn held(&self) -> Vec<u32> {
-        let held = self.permits.iter().filter(|permit| permit.at == Stage::Held);
+        let held = self.k.iter().filter(|permit| permit.at == Stage::Held);
         held.flat_map(|permit| permit.slots.clone()).collect()
     }
 
@@ -125,8 +125,8 @@ impl World {
         let mut slots = Vec::new();
         for entry in &self.log[..self.places[node as usize].told] {
             match entry {
-                Entry::Held(number) => slots.extend_from_slice(&self.permits[*number].slots),
-                Entry::Freed(number) => slots.retain(|slot| !self.permits[*number].slots.contains(slot)),
+                Entry::Held(number) => slots.extend_from_slice(&self.k[*number].slots),
+                Entry::Freed(number) => slots.retain(|slot| !self.k[*number].slots.contains(slot)),
                 Entry::Evict(..) | Entry::Add(..) => {}
             }
         }
@@ -170,7 +170,7 @@ impl World {
     fn hand_over(&mut self, node: u32, entries: &[Entry]) -> Verdict {
         for entry in entries {
             let Entry::Held(number) = entry else { continue };
-            let (by, grant) = (self.permits[*number].by.0, self.permits[*number].grant);
+            let (by, grant) = (self.k[*number].by.0, self.k[*number].grant);
             let holding = &mut self.clients[node as usize].holding;
             if by == node
                 && let Some(place) = holding.iter().position(|(held, _)| *held == grant)
@@ -186,8 +186,8 @@ impl World {
     fn hear_members(&mut self, node: u32, entries: &[Entry]) -> Verdict {
         for entry in entries {
             let input = match *entry {
-                Entry::Evict(of, life) => Input::Crashed(NodeId(of), Incarnation(life)),
-                Entry::Add(of, life) => Input::Joined(NodeId(of), Incarnation(life)),
+                Entry::Evict(of, incarnation) => Input::Crashed(NodeId(of), Incarnation(incarnation)),
+                Entry::Add(of, incarnation) => Input::Joined(NodeId(of), Incarnation(incarnation)),
                 Entry::Held(_) | Entry::Freed(_) => continue,
             };
             self.net.input(node, input).unwrap();

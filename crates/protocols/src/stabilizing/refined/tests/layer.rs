@@ -108,12 +108,12 @@ fn check_neighbours(net: &Net<Refined<Count>>, right_from: u64) {
 #[test]
 fn clean_starts_are_right_at_once() {
     for seed in 0..200 {
-        let mut dice = Dice::new(seed);
-        let mut net = net::<Count>(drawn_graph(&mut dice), &mut dice);
-        let one_in = 3 + dice.below(6);
-        let lost = |dice: &mut Dice| seed % 2 == 0 && dice.below(one_in) == 0;
+        let mut rng = Rng::new(seed);
+        let mut net = net::<Count>(drawn_graph(&mut rng), &mut rng);
+        let one_in = 3 + rng.below(6);
+        let lost = |rng: &mut Rng| seed % 2 == 0 && rng.below(one_in) == 0;
         let Seen { ticks, stale, .. } =
-            watch_losses(&mut net, Span(EXCHANGE * 60), 0, &mut || lost(&mut dice));
+            watch_losses(&mut net, Span(EXCHANGE * 60), 0, &mut || lost(&mut rng));
         assert_eq!(stale, 0, "seed {seed}");
         assert!(ticks.iter().all(|&ticks| ticks >= 3), "seed {seed}: {ticks:?}");
     }
@@ -125,12 +125,12 @@ fn clean_starts_are_right_at_once() {
 fn any_state_becomes_right() {
     let mut harmed = 0;
     for seed in 0..600 {
-        let mut dice = Dice::new(seed);
-        let graph = drawn_graph(&mut dice);
+        let mut rng = Rng::new(seed);
+        let graph = drawn_graph(&mut rng);
         let (bound, turn) = (convergence(&graph), turn(&graph));
-        let mut net = net::<Count>(graph, &mut dice);
-        net.run_until(Time(dice.below(20 * EXCHANGE)));
-        let b = strike(&mut net, seed % 4, &mut dice);
+        let mut net = net::<Count>(graph, &mut rng);
+        net.run_until(Time(rng.below(20 * EXCHANGE)));
+        let b = strike(&mut net, seed % 4, &mut rng);
         let Seen { stale, stale_before, .. } = watch(&mut net, bound, b + 1);
         assert_eq!(stale, 0, "seed {seed}, while it converged");
         harmed += u64::from(stale_before > 0);
@@ -147,14 +147,14 @@ fn any_state_becomes_right() {
 #[test]
 fn one_scrambled_process() {
     for seed in 0..300 {
-        let mut dice = Dice::new(seed);
-        let graph = drawn_graph(&mut dice);
+        let mut rng = Rng::new(seed);
+        let graph = drawn_graph(&mut rng);
         let (bound, nodes) = (convergence(&graph), u64::from(graph.nodes()));
-        let mut net = net::<Count>(graph, &mut dice);
+        let mut net = net::<Count>(graph, &mut rng);
         for _ in 0..3 {
-            net.run_until(net.now + Span(dice.below(5 * EXCHANGE)));
-            let struck = usize::try_from(dice.below(nodes)).unwrap();
-            net.nodes[struck].scramble(&mut |bound| dice.below(bound));
+            net.run_until(net.now + Span(rng.below(5 * EXCHANGE)));
+            let struck = usize::try_from(rng.below(nodes)).unwrap();
+            net.nodes[struck].scramble(&mut |bound| rng.below(bound));
         }
         let b = highest(&net);
         let Seen { stale, .. } = watch(&mut net, bound, b + 1);
@@ -166,7 +166,7 @@ fn one_scrambled_process() {
 /// With nothing under way and nobody who may tick, the timer alone gets everybody going again.
 #[test]
 fn an_empty_network_wakes_up() {
-    let mut net = net::<Count>(ring(5), &mut Dice::new(1));
+    let mut net = net::<Count>(ring(5), &mut Rng::new(1));
     net.flights.clear();
     for node in &mut net.nodes {
         node.clock = 9;
@@ -182,7 +182,7 @@ fn an_empty_network_wakes_up() {
 #[test]
 fn the_judge_sees_neighbours_that_tick_together() {
     for seed in 0..50 {
-        let mut net = net::<Count>(ring(5), &mut Dice::new(seed));
+        let mut net = net::<Count>(ring(5), &mut Rng::new(seed));
         assert_eq!(watch(&mut net, Span(EXCHANGE * 20), 0).stale, 0, "seed {seed}");
         net.nodes.iter_mut().for_each(|node| node.careless = true);
         assert_ne!(watch(&mut net, Span(EXCHANGE * 20), 0).stale, 0, "seed {seed}");
@@ -193,7 +193,7 @@ fn the_judge_sees_neighbours_that_tick_together() {
 /// would be one at a time, once in n delays each.
 #[test]
 fn a_ring_in_order_is_not_slow() {
-    let mut net = net::<Count>(ring(60), &mut Dice::new(7));
+    let mut net = net::<Count>(ring(60), &mut Rng::new(7));
     net.delay = Box::new(|| DELAY);
     let Seen { ticks, stale, .. } = watch(&mut net, Span(DELAY.0 * 300), 0);
     assert_eq!(stale, 0);
@@ -203,7 +203,7 @@ fn a_ring_in_order_is_not_slow() {
 /// Who is alone ticks by its timer and when its client calls, and does not run wild.
 #[test]
 fn a_process_alone() {
-    let mut net = net::<Count>(graph(1, &[]), &mut Dice::new(1));
+    let mut net = net::<Count>(graph(1, &[]), &mut Rng::new(1));
     net.run_until(Time(RESEND.0 * 10));
     assert_eq!(net.nodes[0].clock, 11, "at the start, and ten times");
     assert!(net.flights.is_empty() && net.sent.is_empty());
@@ -212,15 +212,15 @@ fn a_process_alone() {
 /// Law 4 and 5: whatever no neighbour says is refused, and changes nothing; the greatest clocks that are not junk do no harm.
 #[test]
 fn junk_is_refused() {
-    let mut net = net::<Count>(ring(5), &mut Dice::new(1));
+    let mut net = net::<Count>(ring(5), &mut Rng::new(1));
     let tell =
         |from, clock, state| Input::Deliver { from: NodeId(from), message: RefinedMessage { clock, state } };
-    assert_eq!(net.refusal(1, tell(1, 5, 5)), Refusal::Stranger(NodeId(1)));
-    assert_eq!(net.refusal(1, tell(5, 5, 5)), Refusal::Stranger(NodeId(5)));
-    assert!(matches!(net.refusal(1, tell(3, 5, 5)), Refusal::Junk(_)), "no neighbour");
-    assert!(matches!(net.refusal(1, tell(2, 5, STATES)), Refusal::Junk(_)), "no state");
-    assert!(matches!(net.refusal(1, tell(2, LIMIT, 5)), Refusal::Junk(_)), "no clock");
-    assert!(matches!(net.refusal(1, tell(2, u64::MAX, 5)), Refusal::Junk(_)), "no clock");
+    assert_eq!(net.refusal(1, tell(1, 5, 5)), Refusal::UnknownNode(NodeId(1)));
+    assert_eq!(net.refusal(1, tell(5, 5, 5)), Refusal::UnknownNode(NodeId(5)));
+    assert!(matches!(net.refusal(1, tell(3, 5, 5)), Refusal::Malformed(_)), "no neighbour");
+    assert!(matches!(net.refusal(1, tell(2, 5, STATES)), Refusal::Malformed(_)), "no state");
+    assert!(matches!(net.refusal(1, tell(2, LIMIT, 5)), Refusal::Malformed(_)), "no clock");
+    assert!(matches!(net.refusal(1, tell(2, u64::MAX, 5)), Refusal::Malformed(_)), "no clock");
     for from in [0, 2] {
         net.input(1, tell(from, LIMIT - 1, 5)).unwrap();
     }
@@ -232,7 +232,7 @@ fn junk_is_refused() {
 /// What is told is believed unless something newer has been heard; a state that memory cannot have is folded at once.
 #[test]
 fn newest_heard_and_own_state() {
-    let mut net = net::<Count>(ring(4), &mut Dice::new(1));
+    let mut net = net::<Count>(ring(4), &mut Rng::new(1));
     let tell = |clock, state| Input::Deliver { from: NodeId(1), message: RefinedMessage { clock, state } };
     for (clock, state, heard) in [(7, 70, (7, 70)), (6, 60, (7, 70)), (7, 71, (7, 71)), (8, 80, (8, 80))] {
         net.input(0, tell(clock, state)).unwrap();
@@ -246,7 +246,7 @@ fn newest_heard_and_own_state() {
 /// A clock one ahead is waited for, one that is further ahead is taken over, without a step, and told.
 #[test]
 fn catching_up() {
-    let mut net = net::<Count>(ring(4), &mut Dice::new(1));
+    let mut net = net::<Count>(ring(4), &mut Rng::new(1));
     net.run_until(Time(EXCHANGE));
     let (clock, state) = (net.nodes[0].clock, net.nodes[0].state);
     net.nodes[0].clocks.copy_from_slice(&[clock - 1, clock - 1]);
@@ -262,15 +262,15 @@ fn catching_up() {
 /// Faults leave clocks at both ends and near the neighbours', all below 2^62; the client does not notice.
 #[test]
 fn scrambled_clocks() {
-    let mut dice = Dice::new(3);
-    let mut net = net::<Count>(ring(4), &mut dice);
+    let mut rng = Rng::new(3);
+    let mut net = net::<Count>(ring(4), &mut rng);
     net.run_until(Time(EXCHANGE * 10));
     net.acquire(0);
     let near = net.nodes[0].clocks[0];
     let mut clocks = Vec::new();
     for _ in 0..100 {
         let mut node = net.nodes[0].clone();
-        assert!(node.scramble(&mut |bound| dice.below(bound)));
+        assert!(node.scramble(&mut |bound| rng.below(bound)));
         assert_eq!((node.phase, node.grants), (Phase::Waiting, 0));
         clocks.push(node.clock);
     }

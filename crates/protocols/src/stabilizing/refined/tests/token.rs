@@ -101,7 +101,7 @@ impl Clients {
     }
 
     /// One thing happens, and everybody who may leaves, or asks. Those inside are returned.
-    fn step(&mut self, net: &mut Net<Refined<Dijkstra>>, dice: &mut Dice) -> Vec<u32> {
+    fn step(&mut self, net: &mut Net<Refined<Dijkstra>>, rng: &mut Rng) -> Vec<u32> {
         net.step(Time::NEVER).expect("timers never end");
         for at in 0..net.nodes.len() {
             let id = small(at as u64);
@@ -112,7 +112,7 @@ impl Clients {
                 net.acquire(id);
             }
             if net.nodes[at].phase == Phase::Holding && self.leaves[at].is_none() {
-                self.leaves[at] = Some(net.now + Span(1 + dice.below(HOLD)));
+                self.leaves[at] = Some(net.now + Span(1 + rng.below(HOLD)));
                 self.served[at] += 1;
             }
         }
@@ -132,24 +132,24 @@ fn tokens(net: &Net<Refined<Dijkstra>>) -> u32 {
 #[test]
 fn a_stabilizing_mutex_stays_one() {
     for seed in 0..500 {
-        let mut dice = Dice::new(seed);
-        let graph = drawn_graph(&mut dice);
+        let mut rng = Rng::new(seed);
+        let graph = drawn_graph(&mut rng);
         let length = places(&graph).len() as u64;
         let (bound, round) = (convergence(&graph), turn(&graph).0 + HOLD + RESEND.0);
-        let mut net = net::<Dijkstra>(graph, &mut dice);
+        let mut net = net::<Dijkstra>(graph, &mut rng);
         let mut clients = Clients::new(&net);
         while net.now < Time(20 * EXCHANGE) {
-            assert!(clients.step(&mut net, &mut dice).len() <= 1, "seed {seed}: after a clean start");
+            assert!(clients.step(&mut net, &mut rng).len() <= 1, "seed {seed}: after a clean start");
         }
-        let b = strike(&mut net, 3, &mut dice);
+        let b = strike(&mut net, 3, &mut rng);
         let struck = net.now;
         while net.nodes.iter().any(|node| node.clock <= b) {
-            clients.step(&mut net, &mut dice);
+            clients.step(&mut net, &mut rng);
             assert!(net.now.since(struck) <= bound, "seed {seed}: not above {b} after {bound}");
         }
         let above = net.now;
         while tokens(&net) != 1 {
-            clients.step(&mut net, &mut dice);
+            clients.step(&mut net, &mut rng);
             assert!(
                 net.now.since(above).0 <= length * length * round,
                 "seed {seed}: {} tokens",
@@ -158,12 +158,12 @@ fn a_stabilizing_mutex_stays_one() {
         }
         let one = net.now;
         while net.now.since(one).0 <= HOLD + RESEND.0 {
-            clients.step(&mut net, &mut dice);
+            clients.step(&mut net, &mut rng);
         }
         let served = clients.served.clone();
         let stable = net.now;
         while clients.served.iter().zip(&served).any(|(now, then)| now - then < 3) {
-            let inside = clients.step(&mut net, &mut dice);
+            let inside = clients.step(&mut net, &mut rng);
             assert!(
                 inside.len() <= 1 && tokens(&net) == 1,
                 "seed {seed}: {inside:?} inside, {} tokens",
@@ -178,7 +178,7 @@ fn a_stabilizing_mutex_stays_one() {
 /// The client's side: asked at once, granted at a privileged tick, busy, withdrawn, released; and what is not there is refused.
 #[test]
 fn requests() {
-    let mut net = net::<Dijkstra>(graph(1, &[]), &mut Dice::new(1));
+    let mut net = net::<Dijkstra>(graph(1, &[]), &mut Rng::new(1));
     assert_eq!(net.refusal(0, Input::Acquire { weight: 2 }), Refusal::Weight { weight: 2, most: 1 });
     assert_eq!(net.refusal(0, Input::Acquire { weight: 0 }), Refusal::Weight { weight: 0, most: 1 });
     assert_eq!(net.refusal(0, Input::Withdraw), Refusal::NoSuchRequest);
@@ -209,7 +209,7 @@ fn requests() {
 /// A request that is withdrawn is not granted, and the token goes on without it.
 #[test]
 fn withdrawn() {
-    let mut net = net::<Dijkstra>(ring(3), &mut Dice::new(1));
+    let mut net = net::<Dijkstra>(ring(3), &mut Rng::new(1));
     net.acquire(1);
     net.acquire(2);
     assert_eq!(net.nodes[1].observe().phase, Phase::Waiting);
@@ -222,7 +222,7 @@ fn withdrawn() {
 /// A privilege that has gone without its step does not cost the client its next one.
 #[test]
 fn spent_on_what_has_gone() {
-    let mut net = net::<Dijkstra>(ring(3), &mut Dice::new(1));
+    let mut net = net::<Dijkstra>(ring(3), &mut Rng::new(1));
     net.nodes[2].spent = true;
     net.acquire(2);
     let start = net.nodes[2].state;

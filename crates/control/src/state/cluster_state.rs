@@ -6,7 +6,7 @@ use std::fmt;
 use kgate_core::{Fence, Incarnation, NodeId, Span};
 use serde::{Deserialize, Serialize};
 
-use crate::roll::{LeaseTerms, Roll, StoreId};
+use crate::membership::{LeaseTerms, Membership, StoreId};
 use crate::voters::Voters;
 
 /// Made at random when a cluster is founded: keeps two of them apart.
@@ -65,26 +65,26 @@ pub struct Listed {
     pub address: String,
     /// The store that its log is in, once it is known. Never another under this number (rule R4).
     pub store: Option<StoreId>,
-    /// Its latest life that took part.
-    pub last: Option<Life>,
-    /// An operator has this life of it evicted.
-    pub condemned: Option<Condemned>,
+    /// Its latest incarnation that took part.
+    pub last: Option<Admission>,
+    /// An operator has this incarnation of it evicted.
+    pub forced_eviction: Option<ForcedEviction>,
 }
 
-/// What an operator has decided about a life of a node.
+/// What an operator has decided about an incarnation of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Condemned {
-    /// Which life.
+pub struct ForcedEviction {
+    /// Which incarnation.
     pub incarnation: Incarnation,
     /// Who says so, for people.
     pub author: String,
-    /// No later life of it takes part either.
+    /// No later incarnation of it takes part either.
     pub for_good: bool,
 }
 
-/// A life of a node that takes part or took part.
+/// An incarnation of a node that takes part or took part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Life {
+pub struct Admission {
     /// Its number.
     pub incarnation: Incarnation,
     /// The entry that added it.
@@ -141,7 +141,7 @@ pub struct Permit {
 
 /// All that the log says, as of one entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Picture {
+pub struct ClusterState {
     /// The entry.
     pub applied: u64,
     /// The last entry that changed the members.
@@ -155,14 +155,14 @@ pub struct Picture {
     /// Who may take part.
     pub directory: BTreeMap<NodeId, Listed>,
     /// Who takes part.
-    pub roll: Roll,
+    pub membership: Membership,
     /// The gates.
     pub gates: BTreeMap<GateId, Gate>,
     /// The permits that the log holds.
     pub permits: BTreeMap<PermitId, Permit>,
 }
 
-impl Picture {
+impl ClusterState {
     /// The gate of that name.
     pub fn gate(&self, name: &str) -> Option<&Gate> {
         self.gates.values().find(|gate| gate.name == name)
@@ -173,8 +173,8 @@ impl Picture {
         self.directory.iter().find(|(_, listed)| listed.name == name).map(|(node, _)| *node)
     }
 
-    /// What leads from an older picture to this one ([`super::State::changes_since`]).
-    pub fn changes_since(&self, older: &Picture) -> Vec<super::Change> {
+    /// What leads from an older cluster_state to this one ([`super::State::changes_since`]).
+    pub fn changes_since(&self, older: &ClusterState) -> Vec<super::Change> {
         super::State::of(self.clone()).changes_since(older)
     }
 

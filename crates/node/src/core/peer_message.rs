@@ -1,6 +1,6 @@
-//! What nodes say to each other: a letter is what a frame of a link carries.
+//! What nodes say to each other: a message is what a frame of a link carries.
 //!
-//! Messages of protocols are opaque here. The first byte says which letter it is; everything is bounded by the link's frame.
+//! Messages of protocols are opaque here. The first byte says which message it is; everything is bounded by the link's frame.
 
 use kgate_control::lease::LeaseMessage;
 use serde::{Deserialize, Serialize};
@@ -18,9 +18,9 @@ impl GateId {
     pub(super) const LAST: Self = Self(1 << 31);
 }
 
-/// A letter from one node to another.
+/// A message from one node to another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Letter {
+pub enum PeerMessage {
     /// A message of a gate's protocol.
     Gate(GateId, Vec<u8>),
     /// A message of the detector.
@@ -89,13 +89,13 @@ pub enum Letter {
     Log(Vec<u8>),
 }
 
-/// The first byte of a letter about leases.
+/// The first byte of a message about leases.
 const LEASE: u8 = 15;
-/// The first byte of a letter of the log.
+/// The first byte of a message of the log.
 const LOG: u8 = 16;
 
-impl Letter {
-    /// Whether it is about which gates there are. Only nodes without a log agree on that by letters.
+impl PeerMessage {
+    /// Whether it is about which gates there are. Only nodes without a log agree on that by messages.
     pub(super) fn is_of_catalogue(&self) -> bool {
         matches!(
             self,
@@ -113,7 +113,7 @@ impl Letter {
         bytes.first() == Some(&LEASE)
     }
 
-    /// What is in a letter of the log, if it is one.
+    /// What is in a message of the log, if it is one.
     pub fn of_log(bytes: &[u8]) -> Option<&[u8]> {
         let (&first, rest) = bytes.split_first()?;
         let (inside, end) = postcard::take_from_bytes::<&[u8]>(rest).ok()?;
@@ -122,13 +122,13 @@ impl Letter {
 
     /// As bytes.
     pub fn bytes(&self) -> Vec<u8> {
-        postcard::to_allocvec(self).expect("letters can be written")
+        postcard::to_allocvec(self).expect("messages can be written")
     }
 
-    /// From bytes; none if they are no letter.
+    /// From bytes; none if they are no message.
     pub fn read(bytes: &[u8]) -> Option<Self> {
-        let (letter, rest) = postcard::take_from_bytes(bytes).ok()?;
-        rest.is_empty().then_some(letter)
+        let (message, rest) = postcard::take_from_bytes(bytes).ok()?;
+        rest.is_empty().then_some(message)
     }
 }
 
@@ -138,15 +138,15 @@ mod tests {
 
     use super::*;
 
-    /// Letters of the log and about leases are known by their first byte; no other letter is taken for one.
+    /// PeerMessages of the log and about leases are known by their first byte; no other message is taken for one.
     #[test]
     fn some_go_another_way() {
-        let log = Letter::Log(vec![7; 300]).bytes();
-        assert_eq!((Letter::of_log(&log), Letter::is_lease(&log)), (Some(&[7; 300][..]), false));
-        let ping = Letter::Lease(LeaseMessage::Ping { incarnation: Incarnation(1), seq: 2 }).bytes();
-        assert_eq!((Letter::of_log(&ping), Letter::is_lease(&ping)), (None, true));
-        let other = Letter::Gate(GateId(3), vec![1]).bytes();
-        assert_eq!((Letter::of_log(&other), Letter::is_lease(&other)), (None, false));
-        assert_eq!(Letter::of_log(&log[..20]), None);
+        let log = PeerMessage::Log(vec![7; 300]).bytes();
+        assert_eq!((PeerMessage::of_log(&log), PeerMessage::is_lease(&log)), (Some(&[7; 300][..]), false));
+        let ping = PeerMessage::Lease(LeaseMessage::Ping { incarnation: Incarnation(1), seq: 2 }).bytes();
+        assert_eq!((PeerMessage::of_log(&ping), PeerMessage::is_lease(&ping)), (None, true));
+        let other = PeerMessage::Gate(GateId(3), vec![1]).bytes();
+        assert_eq!((PeerMessage::of_log(&other), PeerMessage::is_lease(&other)), (None, false));
+        assert_eq!(PeerMessage::of_log(&log[..20]), None);
     }
 }

@@ -4,7 +4,7 @@ extern crate std;
 
 use alloc::vec::Vec;
 
-use kgate_core::{Input, Membership, Notice, Phase, Printed, Protocol, SlotOptions};
+use kgate_core::{Defects, Input, MembershipSource, Notice, Phase, Protocol, SlotOptions};
 
 use super::random::{drawn, play, seeds, told};
 use super::world::{Config, Parks, SOON, Step, World};
@@ -26,10 +26,10 @@ fn grants_are_there_again() {
     let mut net = net(3, 1, lossy());
     super::enter(&mut net, 0, 1, &[0]);
     let (grant, _, fence) = grants(&net, 0).pop().unwrap();
-    assert!(net.park(0, |_| {}));
+    assert!(net.suspend(0, |_| {}));
     acquire(&mut net, 1, 1);
     net.deliver_all();
-    net.unpark(0);
+    net.resume(0);
     assert_eq!(net.nodes[0].observe().slots, [(0, fence)]);
     net.expire(1, SlotsTimer::AskAgain);
     net.deliver_all();
@@ -49,14 +49,14 @@ fn a_request_keeps_its_place() {
     acquire(&mut net, 0, 1);
     net.deliver_all();
     let stamp = net.nodes[0].observe().stamp;
-    assert!(net.park(0, |_| {}));
+    assert!(net.suspend(0, |_| {}));
     acquire(&mut net, 1, 1);
     net.deliver_all();
     let held = grants(&net, 2)[0].0;
     release(&mut net, 2, held);
     net.deliver_all();
-    assert!(grants(&net, 1).is_empty(), "p0 is ahead, parked or not");
-    net.unpark(0);
+    assert!(grants(&net, 1).is_empty(), "p0 is ahead, suspended or not");
+    net.resume(0);
     assert_eq!(net.nodes[0].observe().stamp, stamp);
     net.deliver_all();
     assert!(grants(&net, 0).is_empty(), "it has no lease yet");
@@ -77,8 +77,8 @@ fn it_has_no_lease_at_first() {
     super::enter(&mut net, 0, 1, &[0]);
     let held = grants(&net, 0)[0].0;
     release(&mut net, 0, held);
-    assert!(net.park(0, |_| {}));
-    net.unpark(0);
+    assert!(net.suspend(0, |_| {}));
+    net.resume(0);
     acquire(&mut net, 0, 1);
     net.deliver_all();
     assert_eq!(grants(&net, 0).len(), 1, "only the first");
@@ -94,9 +94,9 @@ fn one_that_was_evicted_loses_its_grants() {
     let mut net = net(2, 1, lossy());
     super::enter(&mut net, 0, 1, &[0]);
     let (grant, ..) = grants(&net, 0)[0];
-    assert!(net.park(0, |_| {}));
+    assert!(net.suspend(0, |_| {}));
     net.tell_gone([1], 0, 0);
-    net.unpark(0);
+    net.resume(0);
     net.tell_gone([0], 0, 0);
     assert!(net.told.iter().any(|(_, node, notice)| node.0 == 0 && *notice == Notice::Lost { grant }));
     super::enter(&mut net, 1, 1, &[0]);
@@ -106,12 +106,12 @@ fn one_that_was_evicted_loses_its_grants() {
 /// k may have changed meanwhile: whoever starts it says what it is now.
 #[test]
 fn k_may_have_changed() {
-    let known = |permits| kgate_core::Setup { slots: lossy(), ..setup(2, permits, Printed::NONE) };
+    let known = |k| kgate_core::Setup { slots: lossy(), ..setup(2, k, Defects::NONE) };
     let mut net = Net::<Slots>::with(known(4));
     acquire(&mut net, 0, 4);
-    let parked = net.nodes[0].park().unwrap();
+    let suspended = net.nodes[0].suspend().unwrap();
     let mut out = kgate_core::Outbox::new();
-    let shrunk = Slots::start(&known(2), Some(parked), &mut out);
+    let shrunk = Slots::start(&known(2), Some(suspended), &mut out);
     assert_eq!(shrunk.observe().phase, Phase::Idle);
     let mut fails = false;
     while let Some(effect) = out.pop() {
@@ -123,16 +123,16 @@ fn k_may_have_changed() {
 /// Without a log, or on links where nobody asks again, it cannot be done: what is lost meanwhile would be missed.
 #[test]
 fn not_every_process_can() {
-    let join = SlotOptions { membership: Membership::Join, ..lossy() };
+    let join = SlotOptions { membership: MembershipSource::Join, ..lossy() };
     for options in [flat(), join] {
-        assert!(!net(2, 1, options).park(0, |_| {}));
+        assert!(!net(2, 1, options).suspend(0, |_| {}));
     }
 }
 
-/// Lanes are parked together with those that wait in them: each is granted once, by whichever lane is free first.
+/// Lanes are suspended together with those that wait in them: each is granted once, by whichever lane is free first.
 #[test]
-fn lanes_are_parked_together() {
-    let mut known = setup(2, 4, Printed::NONE);
+fn lanes_are_suspended_together() {
+    let mut known = setup(2, 4, Defects::NONE);
     known.slots = SlotOptions { lanes: 2, ..lossy() };
     let mut net = Net::<Lanes>::with(known);
     for _ in 0..4 {
@@ -146,8 +146,8 @@ fn lanes_are_parked_together() {
         net.deliver_all();
     }
     assert_eq!(grants(&net, 0).len(), 0);
-    assert!(net.park(0, |_| {}));
-    net.unpark(0);
+    assert!(net.suspend(0, |_| {}));
+    net.resume(0);
     net.input(0, Input::Lease(true)).unwrap();
     net.deliver_all();
     for (grant, ..) in grants(&net, 1) {
@@ -162,19 +162,19 @@ fn lanes_are_parked_together() {
 }
 
 /// A run in which processes stop cleanly and go on, among all else that may happen.
-fn parking(seed: u64, parks: Parks) -> (Config, Vec<Step>) {
-    let (mut config, steps) = drawn(seed, Membership::Log, Printed::NONE);
-    (config.parks, config.options.ask_again) = (parks, Some(SOON));
+fn suspending(seed: u64, suspends: Parks) -> (Config, Vec<Step>) {
+    let (mut config, steps) = drawn(seed, MembershipSource::Log, Defects::NONE);
+    (config.suspends, config.options.ask_again) = (suspends, Some(SOON));
     (config, steps)
 }
 
 /// Parking and going on, of any process at any moment with its messages lost meanwhile, changes nothing about safety, and everybody is served at the end.
 #[test]
-fn whatever_happens_with_parking() {
+fn whatever_happens_with_suspending() {
     let (mut granted, all) = (0, seeds());
     let count = all.end - all.start;
     for seed in all {
-        let (config, steps) = parking(seed, Parks::Whole);
+        let (config, steps) = suspending(seed, Parks::Whole);
         match play(&mut World::new(config), &steps) {
             Ok(grants) => granted += u64::from(grants),
             Err(_) => panic!("{}", told(seed, config, steps)),
@@ -186,21 +186,21 @@ fn whatever_happens_with_parking() {
 /// Planted bugs: the judge finds who has forgotten its grants or its clock, and who goes back to what it had put away before, by what is promised about slots
 /// and not by some accident on the way.
 #[test]
-fn bad_parking_is_found() {
-    let judged = |parks, seed| {
-        let (config, steps) = parking(seed, parks);
+fn bad_suspending_is_found() {
+    let judged = |suspends, seed| {
+        let (config, steps) = suspending(seed, suspends);
         play(&mut World::new(config), &steps)
     };
-    for (parks, broken) in [
+    for (suspends, broken) in [
         (Parks::WithoutGrants, "has it"),
         (Parks::WithoutClock, "overtakes"),
         (Parks::WithoutClock, "the fence"),
         (Parks::Twice, "has it"),
     ] {
-        let fails = |seed| judged(parks, seed).is_err_and(|wrong| wrong.contains(broken));
+        let fails = |seed| judged(suspends, seed).is_err_and(|wrong| wrong.contains(broken));
         let seed = (0..3000).find(|&seed| fails(seed));
-        let seed = seed.unwrap_or_else(|| panic!("{parks:?}: no seed shows that {broken:?}"));
-        std::println!("{parks:?}, {broken}: seed {seed}");
+        let seed = seed.unwrap_or_else(|| panic!("{suspends:?}: no seed shows that {broken:?}"));
+        std::println!("{suspends:?}, {broken}: seed {seed}");
         assert_eq!(judged(Parks::Whole, seed).err(), None, "seed {seed} fails without it, too");
     }
 }

@@ -1,4 +1,4 @@
-//! Questions to other logs and their answers, over a courier that may lose both.
+//! Questions to other logs and their answers, over a transport that may lose both.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,10 +14,10 @@ use openraft::raft::{
 };
 use tokio::sync::oneshot;
 
+use super::api::Transport;
 use super::raft::{Peer, Types};
 use super::wire::{Body, Envelope, Reply, Request};
-use super::words::Courier;
-use crate::roll::StoreId;
+use crate::membership::StoreId;
 
 /// So many writes may be before ours on another's disk.
 const WRITES: u32 = 4;
@@ -25,11 +25,11 @@ const WRITES: u32 = 4;
 const SLOWEST: Duration = Duration::from_secs(2);
 
 /// Asks and is answered.
-pub(super) struct Post {
+pub(super) struct RpcClient {
     store: StoreId,
     /// How long a write takes here.
     write_ms: u32,
-    courier: Arc<dyn Courier>,
+    transport: Arc<dyn Transport>,
     next: AtomicU64,
     open: Mutex<BTreeMap<u64, Open>>,
     /// How long a write takes at others, as they have said.
@@ -53,11 +53,11 @@ pub(super) enum Silence {
     Stranger,
 }
 
-impl Post {
-    pub(super) fn new(store: StoreId, write: Span, courier: Arc<dyn Courier>) -> Self {
+impl RpcClient {
+    pub(super) fn new(store: StoreId, write: Span, transport: Arc<dyn Transport>) -> Self {
         let write_ms = u32::try_from(write.0 / 1_000_000).unwrap_or(u32::MAX);
         let next = AtomicU64::new(super::random());
-        Self { store, write_ms, courier, next, open: Mutex::default(), writes: Mutex::default() }
+        Self { store, write_ms, transport, next, open: Mutex::default(), writes: Mutex::default() }
     }
 
     fn open(&self) -> MutexGuard<'_, BTreeMap<u64, Open>> {
@@ -80,7 +80,7 @@ impl Post {
         self.open().insert(id, Open { to, answer });
         // Also when the asker is dropped while it waits.
         let _closed = Closes { post: self, id };
-        self.courier.send(to, bytes);
+        self.transport.send(to, bytes);
         match tokio::time::timeout(patience, heard).await {
             Ok(Ok((_, Reply::Stranger))) => Err(Silence::Stranger),
             Ok(Ok(answer)) => Ok(answer),
@@ -105,7 +105,7 @@ impl Post {
         let envelope = Envelope { from: self.store, to: Some(store), id, write_ms: self.write_ms, body };
         // Answers are short, so none is too long.
         if let Some(bytes) = envelope.to_bytes() {
-            self.courier.send(to, bytes);
+            self.transport.send(to, bytes);
         }
     }
 
@@ -121,7 +121,7 @@ impl Post {
 }
 
 struct Closes<'a> {
-    post: &'a Post,
+    post: &'a RpcClient,
     id: u64,
 }
 
@@ -132,26 +132,26 @@ impl Drop for Closes<'_> {
 }
 
 /// The post as openraft uses it.
-pub(super) struct Lines(pub(super) Arc<Post>);
+pub(super) struct NetworkFactory(pub(super) Arc<RpcClient>);
 
 /// The post to one node, with the store that the log knows it with.
-pub(super) struct Line {
-    post: Arc<Post>,
+pub(super) struct PeerNetwork {
+    post: Arc<RpcClient>,
     to: NodeId,
     store: StoreId,
 }
 
-impl RaftNetworkFactory<Types> for Lines {
-    type Network = Line;
+impl RaftNetworkFactory<Types> for NetworkFactory {
+    type Network = PeerNetwork;
 
-    async fn new_client(&mut self, target: u32, node: &Peer) -> Line {
-        Line { post: Arc::clone(&self.0), to: NodeId(target), store: node.store }
+    async fn new_client(&mut self, target: u32, node: &Peer) -> PeerNetwork {
+        PeerNetwork { post: Arc::clone(&self.0), to: NodeId(target), store: node.store }
     }
 }
 
 type Failed<E = openraft::error::Infallible> = RPCError<u32, Peer, RaftError<u32, E>>;
 
-impl Line {
+impl PeerNetwork {
     async fn ask<E: std::error::Error>(
         &self,
         request: Request,
@@ -174,7 +174,7 @@ fn odd<E: std::error::Error>() -> Failed<E> {
     RPCError::Network(NetworkError::new(&Silence::Silent))
 }
 
-impl RaftNetwork<Types> for Line {
+impl RaftNetwork<Types> for PeerNetwork {
     async fn append_entries(
         &mut self,
         request: AppendEntriesRequest<Types>,

@@ -2,7 +2,7 @@
 
 /// By what an algorithm excludes, so that judges know what to hold it to beside who is inside.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Means {
+pub enum Mechanism {
     /// By something that only it knows.
     #[default]
     Other,

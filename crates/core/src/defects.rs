@@ -3,14 +3,14 @@
 /// A set of published defects to run *as printed* instead of repaired. Which bit is which defect is the
 /// protocols' business; a service never sets any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Printed(pub u64);
+pub struct Defects(pub u64);
 
-impl Printed {
+impl Defects {
     /// Everything repaired.
-    pub const NONE: Printed = Printed(0);
+    pub const NONE: Defects = Defects(0);
 
     /// Whether `defect` is to run as printed.
-    pub const fn has(self, defect: Printed) -> bool {
+    pub const fn has(self, defect: Defects) -> bool {
         self.0 & defect.0 != 0
     }
 }

@@ -8,8 +8,8 @@ use super::message::Refused;
 
 /// How a node stands with its voters. Shown as one line that says what is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
-    /// Whether this life is a member, as far as this node has applied the log.
+pub struct LeaseStatus {
+    /// Whether this incarnation is a member, as far as this node has applied the log.
     pub member: bool,
     /// The entry by which it is suspected.
     pub suspected: Option<u64>,
@@ -49,7 +49,7 @@ impl fmt::Display for Missing {
     }
 }
 
-impl fmt::Display for Standing {
+impl fmt::Display for LeaseStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.member, self.left) {
             (false, _) => write!(f, "not a member")?,

@@ -1,7 +1,7 @@
 //! How a cluster begins, and who is refused.
 
 use super::*;
-use crate::state::Void;
+use crate::state::Rejected;
 
 /// Three nodes found one cluster; a follower proposes, and everybody reads it.
 #[tokio::test]
@@ -10,13 +10,16 @@ async fn three_found_a_cluster() {
     let leader = world.leader(&[0, 1, 2]).await;
     let follower = (leader + 1) % 3;
     let done = world.log(follower).propose(gate("build", 2)).await.unwrap();
-    assert!(matches!(done, Done::Gate { .. }), "{done:?}");
+    assert!(matches!(done, Applied::Gate { .. }), "{done:?}");
     for node in 0..3 {
         assert_eq!(world.log(node).read().await.unwrap().gate("build").unwrap().k, 2);
         assert_eq!(world.log(node).voters_appended().all(), (0..3).map(NodeId).collect());
     }
     let again = world.log(follower).propose(gate("build", 3)).await;
-    assert!(matches!(again, Err(NotDone::Void(Void::Conflict { k: 2, wanted: 3, .. }))), "{again:?}");
+    assert!(
+        matches!(again, Err(ProposeError::Rejected(Rejected::Conflict { k: 2, wanted: 3, .. }))),
+        "{again:?}"
+    );
 }
 
 /// A single node is its own voter.
@@ -37,9 +40,9 @@ async fn listeners_follow_the_directory() {
     world.log(2).propose(gate("build", 2)).await.unwrap();
     assert!(world.log(1).read().await.unwrap().gate("build").is_some());
     world.found(3, 1).await;
-    let other = world.log(0).bootstrap(founding(7, 2, 1)).await;
+    let other = world.log(0).bootstrap(initial_members(7, 2, 1)).await;
     assert!(
-        matches!(&other, Err(NotDone::Void(Void::Refused(why))) if why.contains("p0, p1, p2")),
+        matches!(&other, Err(ProposeError::Rejected(Rejected::Refused(why))) if why.contains("p0, p1, p2")),
         "{other:?}"
     );
 }
@@ -50,7 +53,7 @@ async fn founding_awaits_all_voters() {
     let mut world = World::new("awaits");
     world.start(0);
     world.start(1);
-    let ask = founding(1, 3, 3);
+    let ask = initial_members(1, 3, 3);
     let log = world.log(0).clone();
     let asked = tokio::spawn(async move { log.bootstrap(ask).await });
     // Nothing is written while one is missing: a node that is away now may have a store that somebody knows.
@@ -70,19 +73,19 @@ async fn a_lost_store_is_refused() {
     world.stop(2).await;
     std::fs::remove_dir_all(world.home(2)).unwrap();
     world.start(2);
-    let refused = world.log(2).bootstrap(founding(9, 3, 3)).await;
-    assert_eq!(refused, Err(NotDone::Void(Void::Stranger(NodeId(2)))));
+    let refused = world.log(2).bootstrap(initial_members(9, 3, 3)).await;
+    assert_eq!(refused, Err(ProposeError::Rejected(Rejected::Stranger(NodeId(2)))));
     world.until(2, |status| status.stranger).await;
     // One of the others stops: with the empty store there would be a majority, without it there is none.
     world.stop(1).await;
     let alone = world.log(0).propose_within(gate("build", 1), Span(1_500_000_000)).await;
-    assert!(matches!(alone, Err(NotDone::NoQuorum(_))), "{alone:?}");
+    assert!(matches!(alone, Err(ProposeError::NoQuorum(_))), "{alone:?}");
     assert!(world.log(2).voters_appended().sets.is_empty(), "nothing came into the new store");
     // With the other back there is a majority, and the state refuses the new store too.
     world.start(1);
     world.log(0).propose(gate("build", 1)).await.unwrap();
     let stranger = world.log(0).propose(add(&world, 2, 2)).await;
-    assert_eq!(stranger, Err(NotDone::Void(Void::Stranger(NodeId(2)))));
+    assert_eq!(stranger, Err(ProposeError::Rejected(Rejected::Stranger(NodeId(2)))));
 }
 
 /// R4: a store is of one node, and one process.

@@ -7,13 +7,13 @@ use kgate_core::NodeId;
 use tokio::sync::mpsc;
 
 use super::Log;
-use crate::roll::{LeaseTerms, StoreId};
-use crate::state::{Change, ClusterId, Listed, Picture, Void};
+use crate::membership::{LeaseTerms, StoreId};
+use crate::state::{Change, ClusterId, ClusterState, Listed, Rejected};
 use crate::voters::Voters;
 
 /// Carries bytes to the log of another node, whose handle [receives](Log::receive) them with the sender's number. May lose them, silently.
 /// Must not block: it is called from the log's own thread.
-pub trait Courier: Send + Sync + 'static {
+pub trait Transport: Send + Sync + 'static {
     /// Sends, if it can.
     fn send(&self, to: NodeId, bytes: Vec<u8>);
 }
@@ -26,14 +26,14 @@ pub struct Opened {
     /// The id of its store (rule R4).
     pub store: StoreId,
     /// What it says so far.
-    pub picture: Picture,
+    pub cluster_state: ClusterState,
     /// What it says from there on.
-    pub news: mpsc::UnboundedReceiver<News>,
+    pub news: mpsc::UnboundedReceiver<AppliedEntry>,
 }
 
 /// An entry was applied, and is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct News {
+pub struct AppliedEntry {
     /// Its index. Entries that change nothing come too; after an absence longer than the log is kept, one stands for all that was missed.
     pub index: u64,
     /// What it changes.
@@ -67,7 +67,7 @@ pub struct LogStatus {
 
 /// What the first nodes of a cluster agree on. All of them say the same, except for the id: the first wins.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Founding {
+pub struct Bootstrap {
     /// Random.
     pub cluster: ClusterId,
     /// For people.
@@ -82,10 +82,10 @@ pub struct Founding {
 
 /// Why something was not done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotDone {
+pub enum ProposeError {
     /// It was decided, and changes nothing.
     #[error(transparent)]
-    Void(Void),
+    Rejected(Rejected),
     /// Nobody who could decide was found in time. It may still come to be done.
     #[error("no quorum: {0}")]
     NoQuorum(String),

@@ -1,10 +1,10 @@
-//! This node takes part in one life at a time (rules R1, R2).
+//! This node takes part in one incarnation at a time (rules R1, R2).
 //!
-//! A life that begins proposes to be added. While a former life of this node is a member, that is refused; the newcomer has it suspected, and the voters evict it
-//! when its lease is surely over. A life that finds itself evicted is over: another one begins, with nothing.
+//! An incarnation that begins proposes to be added. While an earlier incarnation of this node is a member, that is refused; the newcomer has it suspected, and the voters evict it
+//! when its lease is surely over. An incarnation that finds itself evicted is over: another one begins, with nothing.
 
-use kgate_control::log::NotDone;
-use kgate_control::state::{Cluster, ClusterId, Command, Condemned, Void};
+use kgate_control::log::ProposeError;
+use kgate_control::state::{Cluster, ClusterId, Command, ForcedEviction, Rejected};
 use kgate_core::{Incarnation, Span, Time};
 
 use super::gates::Purpose;
@@ -20,16 +20,16 @@ impl Core {
         actions: &mut Vec<Action>,
     ) -> Result<(), CannotStart> {
         if let (Some(control), Some(told)) = (&mut self.control, &mut self.settings.control)
-            && let Some(parked) = told.parked.take()
+            && let Some(suspended) = told.suspended.take()
         {
-            control.take_up(now, &parked);
-            self.others = control.lives.keys().copied().filter(|node| *node != control.me).collect();
-            self.unpark(now, parked, actions)?;
+            control.take_up(now, &suspended);
+            self.others = control.incarnations.keys().copied().filter(|node| *node != control.me).collect();
+            self.resume(now, suspended, actions)?;
             self.count_all(now);
         }
         let (Some(control), Some(told)) = (&self.control, &self.settings.control) else { return Ok(()) };
-        let changes = told.picture.changes_since(&control.picture);
-        let (applied, patience) = (told.picture.applied, self.lease_patience());
+        let changes = told.cluster_state.changes_since(&control.cluster_state);
+        let (applied, patience) = (told.cluster_state.applied, self.lease_patience());
         self.take_news(now, applied, changes, actions);
         self.timers.arm(now, Due::NoQuorum, patience, patience);
         self.seek(now, actions);
@@ -37,24 +37,24 @@ impl Core {
         Ok(())
     }
 
-    /// Whether this life takes part, as far as it knows.
+    /// Whether this incarnation takes part, as far as it knows.
     pub(in crate::core) fn takes_part(&self) -> bool {
         self.control.as_ref().is_some_and(|control| control.is_member())
     }
 
-    /// The life that takes part, if one does.
-    pub(in crate::core) fn own_life(&self) -> Option<u32> {
+    /// The incarnation that takes part, if one does.
+    pub(in crate::core) fn own_incarnation(&self) -> Option<u32> {
         self.control.as_ref().filter(|control| control.is_member()).map(|control| control.incarnation.0)
     }
 
-    /// Proposes what is missing for this life to take part, and for the gates of its configuration to be there. Again, until it is so.
+    /// Proposes what is missing for this incarnation to take part, and for the gates of its configuration to be there. Again, until it is so.
     pub(in crate::core) fn seek(&mut self, now: Time, actions: &mut Vec<Action>) {
         let Some(control) = &mut self.control else { return };
         if self.stopped {
             return;
         }
         let again = Span(control.timing.lease.0 / 4);
-        match control.picture.roll.get(control.me).map(|member| member.incarnation) {
+        match control.cluster_state.membership.get(control.me).map(|member| member.incarnation) {
             Some(incarnation) if incarnation == control.incarnation => {
                 let gates = self.seek_gates(actions);
                 let held = self.seek_held(actions);
@@ -62,7 +62,7 @@ impl Core {
                     return self.timers.disarm(&Due::Seek);
                 }
             }
-            // R2: never beside a former life.
+            // R2: never beside an earlier incarnation.
             Some(former) => {
                 let known = control.former.replace(former);
                 if known != Some(former) {
@@ -70,18 +70,22 @@ impl Core {
                 }
             }
             // An operator has removed this node: it was told while it still heard the log.
-            None if control.joined && control.condemned().is_some_and(|condemned| condemned.for_good) => {
-                let author =
-                    control.condemned().map(|condemned| condemned.author.clone()).unwrap_or_default();
+            None if control.joined
+                && control.forced_eviction().is_some_and(|forced_eviction| forced_eviction.for_good) =>
+            {
+                let author = control
+                    .forced_eviction()
+                    .map(|forced_eviction| forced_eviction.author.clone())
+                    .unwrap_or_default();
                 let why = format!("this node was removed from the cluster by {author}");
                 return self.stop_all(&why, actions);
             }
             None if control.joined => {
                 control.joined = false;
-                actions.push(Action::NewLife);
+                actions.push(Action::NewIncarnation);
             }
-            None if control.picture.cluster.is_some()
-                && control.picture.directory.contains_key(&control.me) =>
+            None if control.cluster_state.cluster.is_some()
+                && control.cluster_state.directory.contains_key(&control.me) =>
             {
                 let add = Command::Add {
                     node: control.me,
@@ -101,43 +105,59 @@ impl Core {
         }
     }
 
-    /// Another life of this node begins: its number is greater than all before, and is stored. `start` is random.
-    pub fn begin_life(&mut self, now: Time, life: Incarnation, start: u64, actions: &mut Vec<Action>) {
-        // The life before is over here, though the entry that ends it may still be on its way: when it comes, it is about somebody else.
-        self.end_life(now, actions);
+    /// Another incarnation of this node begins: its number is greater than all before, and is stored. `start` is random.
+    pub fn begin_incarnation(
+        &mut self,
+        now: Time,
+        incarnation: Incarnation,
+        start: u64,
+        actions: &mut Vec<Action>,
+    ) {
+        // The incarnation before is over here, though the entry that ends it may still be on its way: when it comes, it is about somebody else.
+        self.end_incarnation(now, actions);
         let Some(control) = &mut self.control else { return };
-        control.begin(now, life, start);
+        control.begin(now, incarnation, start);
         control.open.retain(|_, purpose| *purpose != Purpose::Add);
         self.heed_lease(now, actions);
         self.seek(now, actions);
     }
 
-    /// The gates hear that the present life is over, if it takes part. What it held is lost here and stays taken elsewhere until it is evicted.
-    fn end_life(&mut self, now: Time, actions: &mut Vec<Action>) {
+    /// The gates hear that the present incarnation is over, if it takes part. What it held is lost here and stays taken elsewhere until it is evicted.
+    fn end_incarnation(&mut self, now: Time, actions: &mut Vec<Action>) {
         let Some(control) = self.control.as_ref().filter(|control| control.is_member()) else { return };
         #[cfg(test)]
-        if self.flaws.gates_keep_lives {
+        if self.flaws.gates_keep_incarnations {
             return;
         }
-        let (me, Some(at)) = (control.me, control.lives.get(&control.me)) else { return };
-        let life = view(*at);
-        self.at_all(now, actions, |gate, out| gate.crashed(now, me, life, out));
+        let (me, Some(at)) = (control.me, control.incarnations.get(&control.me)) else { return };
+        let incarnation = view(*at);
+        self.at_all(now, actions, |gate, out| gate.crashed(now, me, incarnation, out));
     }
 
-    /// What came of the proposal to add this life.
-    pub(super) fn add_proposed(&mut self, now: Time, refused: Option<NotDone>, actions: &mut Vec<Action>) {
+    /// What came of the proposal to add this incarnation.
+    pub(super) fn add_proposed(
+        &mut self,
+        now: Time,
+        refused: Option<ProposeError>,
+        actions: &mut Vec<Action>,
+    ) {
         match refused {
-            // The news of it come by the log. Without a quorum it is tried again; and when the former life is gone.
-            None | Some(NotDone::NoQuorum(_) | NotDone::Stopped | NotDone::Void(Void::Occupied { .. })) => {
+            // The news of it come by the log. Without a quorum it is tried again; and when the earlier incarnation is gone.
+            None
+            | Some(
+                ProposeError::NoQuorum(_)
+                | ProposeError::Stopped
+                | ProposeError::Rejected(Rejected::Occupied { .. }),
+            ) => {
                 self.seek_later(now);
             }
             // R4: with another store this node has forgotten what it promised.
-            Some(NotDone::Void(void @ (Void::Stranger(_) | Void::Removed { .. }))) => {
+            Some(ProposeError::Rejected(void @ (Rejected::Stranger(_) | Rejected::Removed { .. }))) => {
                 self.stop_all(&void.to_string(), actions)
             }
-            Some(NotDone::Void(_)) => {
-                // A life of this number was there before, as after a store was copied back: only a later one can be added.
-                actions.push(Action::NewLife);
+            Some(ProposeError::Rejected(_)) => {
+                // An incarnation of this number was there before, as after a store was copied back: only a later one can be added.
+                actions.push(Action::NewIncarnation);
             }
         }
     }
@@ -152,7 +172,7 @@ impl Core {
     /// What people may see of the control plane at this node.
     pub fn control_view(&self, now: Time) -> Option<ControlView> {
         let control = self.control.as_ref()?;
-        let members = control.picture.roll.iter();
+        let members = control.cluster_state.membership.iter();
         Some(ControlView {
             leader: control.log.leader,
             incarnation: control.is_member().then_some(control.incarnation.0),
@@ -165,8 +185,8 @@ impl Core {
             members: members
                 .map(|(node, member)| (node, member.incarnation.0, member.suspected.is_some()))
                 .collect(),
-            voters: control.picture.voters.all().into_iter().collect(),
-            applied: control.picture.applied,
+            voters: control.cluster_state.voters.all().into_iter().collect(),
+            applied: control.cluster_state.applied,
         })
     }
 }
@@ -174,33 +194,36 @@ impl Core {
 impl Control {
     pub(super) fn founded(&mut self, id: ClusterId) {
         let (name, founders) = (String::new(), std::collections::BTreeSet::new());
-        self.picture.cluster = Some(Cluster { id, name, terms: self.timing.terms(), founders });
+        self.cluster_state.cluster = Some(Cluster { id, name, terms: self.timing.terms(), founders });
     }
 
-    /// What an operator has decided about this life.
-    pub(super) fn condemned(&self) -> Option<&Condemned> {
-        let listed = self.picture.directory.get(&self.me)?;
-        listed.condemned.as_ref().filter(|condemned| condemned.incarnation == self.incarnation)
+    /// What an operator has decided about this incarnation.
+    pub(super) fn forced_eviction(&self) -> Option<&ForcedEviction> {
+        let listed = self.cluster_state.directory.get(&self.me)?;
+        listed
+            .forced_eviction
+            .as_ref()
+            .filter(|forced_eviction| forced_eviction.incarnation == self.incarnation)
     }
 
     /// Why there is no lease.
     pub(super) fn waits_for(&self, now: Time) -> String {
-        match self.picture.roll.get(self.me) {
+        match self.cluster_state.membership.get(self.me) {
             _ if self.log.stranger => {
                 "the other nodes know this one with other data: its own was lost, or is a copy, and under this number it takes part no more (docs/CLUSTER.md)".into()
             }
-            _ if self.picture.cluster.is_none() && self.joins => {
+            _ if self.cluster_state.cluster.is_none() && self.joins => {
                 "no member has let this node in yet: it may be cut off, or its join token was used before or taken back (the logs of the nodes say more)".into()
             }
-            _ if self.picture.cluster.is_none() => {
+            _ if self.cluster_state.cluster.is_none() => {
                 "the cluster is not founded yet: all voters must be there for that once. If it was founded before, this node has lost its data (docs/CLUSTER.md)".into()
             }
-            None if !self.picture.directory.contains_key(&self.me) => {
+            None if !self.cluster_state.directory.contains_key(&self.me) => {
                 "this node was not admitted: an operator adds it by `kgate members add`".into()
             }
             None => "this node is about to be added to the log".into(),
             Some(member) if member.incarnation != self.incarnation => {
-                "this node was not stopped cleanly: its former life must be evicted first, which takes as long as its lease".into()
+                "this node was not stopped cleanly: its earlier incarnation must be evicted first, which takes as long as its lease".into()
             }
             Some(_) => self.leases.standing(now).to_string(),
         }

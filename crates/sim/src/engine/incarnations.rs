@@ -1,16 +1,16 @@
-//! Processes that come back with nothing, in a new life, and who hears of that.
+//! Processes that come back with nothing, in a new incarnation, and who hears of that.
 //!
-//! With [`Membership::Log`] everybody is told of every crash and every return, in one order, each at a time of its own. The j-th return of all has
-//! incarnation j; who is back is told the whole log from its beginning. All may be down at once: the log lives on. With
-//! [`Membership::Join`] nobody is told of returns: who is back speaks for itself; crashes are told of a process and its life, in any order,
-//! to everybody who lives. Who is back is told only of those that are down then: a detector that begins anew knows of no former lives, and to be told of one
+//! With [`MembershipSource::Log`] everybody is told of every crash and every return, in one order, each at a time of its own. The j-th return of all has
+//! incarnation j; who is back is told the whole log from its beginning. All may be down at once: the log goes on. With
+//! [`MembershipSource::Join`] nobody is told of returns: who is back speaks for itself; crashes are told of a process and its incarnation, in any order,
+//! to everybody who is alive. Who is back is told only of those that are down then: a detector that begins anew knows of no earlier incarnations, and to be told of one
 //! would let a joiner do without a process that is up (`docs/SLOTS.md`).
 //!
 //! The clients of a process that crashes are gone with it, waiting or inside; new ones ask when it is back.
 
 use std::collections::BTreeMap;
 
-use kgate_core::{Incarnation, Input, Membership, NodeId, Protocol, Span, Time};
+use kgate_core::{Incarnation, Input, MembershipSource, NodeId, Protocol, Span, Time};
 use kgate_spec::trace;
 
 use super::event::{Event, EventOf};
@@ -19,8 +19,8 @@ use crate::config::Config;
 use crate::queue::EventQueue;
 
 /// What has happened to whom.
-pub(super) struct Lives {
-    membership: Membership,
+pub(super) struct Incarnations {
+    membership: MembershipSource,
     records: Vec<Record>,
     /// Which incarnation each process has now, where it is not its first.
     incarnations: BTreeMap<NodeId, Incarnation>,
@@ -46,7 +46,7 @@ pub(super) enum Happened {
     Returned,
 }
 
-impl Lives {
+impl Incarnations {
     pub(super) fn new(config: &Config) -> Self {
         let membership = config.slots.membership;
         Self { membership, records: Vec::new(), incarnations: BTreeMap::new(), returned: 0 }
@@ -57,16 +57,16 @@ impl Lives {
     }
 
     pub(super) fn in_one_order(&self) -> bool {
-        self.membership == Membership::Log
+        self.membership == MembershipSource::Log
     }
 }
 
 impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D, Q> {
-    /// A process crashes and will be back in a new life.
+    /// A process crashes and will be back in a new incarnation.
     pub(super) fn fall(&mut self, node: NodeId) {
         self.count(node, Label::bare(9));
         self.write(node, &trace::Event::Crash);
-        self.end_life(node);
+        self.end_incarnation(node);
         self.mutex_timers.retain(|(at, _), _| *at != node);
         self.absent.insert(node, false);
         self.awareness.forgets(node);
@@ -74,30 +74,30 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
     }
 
     /// A process no longer takes part, nor do its clients.
-    pub(super) fn end_life(&mut self, node: NodeId) {
+    pub(super) fn end_incarnation(&mut self, node: NodeId) {
         self.leave(node);
         self.stats.waiting.change(self.now, -self.judges.waiting_of(node));
         self.judges.crashed(node);
         self.wishes.forget(node);
     }
 
-    /// A process begins a new life.
+    /// A process begins a new incarnation.
     pub(super) fn return_anew(&mut self, node: NodeId) {
         self.recoveries += 1;
         self.count(node, Label::bare(10));
         self.absent.remove(&node);
         self.alive.insert(node.index());
-        *self.lives.entry(node).or_default() += 1;
-        let life = self.life_of(node);
-        self.write(node, &trace::Event::Restart { life: Some(life) });
+        *self.incarnations.entry(node).or_default() += 1;
+        let incarnation = self.incarnation_of(node);
+        self.write(node, &trace::Event::Restart { incarnation: Some(incarnation) });
         self.last_news.remove(&node);
         self.network.empty_queues(node, self.now);
-        self.judges.resized(node, self.config.permits);
-        let setup = kgate_core::Setup { life: Incarnation(life), ..self.config.setup(node) };
+        self.judges.resized(node, self.config.k);
+        let setup = kgate_core::Setup { incarnation: Incarnation(incarnation), ..self.config.setup(node) };
         self.mutexes[node.index()] = M::start(&setup, None, &mut self.mutex_out);
         self.carry_out_mutex(node);
         self.returns.returned += 1;
-        let number = if self.returns.in_one_order() { self.returns.returned } else { life };
+        let number = if self.returns.in_one_order() { self.returns.returned } else { incarnation };
         self.returns.incarnations.insert(node, Incarnation(number));
         // First what was: the log is told from its beginning, its own return last.
         for place in 0..self.returns.records.len() {
@@ -136,14 +136,14 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         if !in_one_order && self.returns.records[place].of == node {
             return; // A perfect detector tells of others.
         }
-        let mut at = self.now + Span(self.news_dice.within(0, self.news_time().0));
+        let mut at = self.now + Span(self.news_rng.within(0, self.news_time().0));
         if in_one_order {
             let last = self.last_news.entry(node).or_insert(Time::ZERO);
             at = at.max(*last);
             *last = at;
         }
-        let (life, place) = (self.life_of(node), u32::try_from(place).expect("few crashes"));
-        self.queue.push(at, Event::Hear { node, life, place });
+        let (incarnation, place) = (self.incarnation_of(node), u32::try_from(place).expect("few crashes"));
+        self.queue.push(at, Event::Hear { node, incarnation, place });
     }
 
     /// Within what time everybody hears of a crash, a return or another k.
@@ -151,9 +151,9 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         self.config.news_within().unwrap_or(self.config.detection.interval)
     }
 
-    /// `node` hears of a crash or a return, unless that was meant for another life of it.
-    pub(super) fn hear(&mut self, node: NodeId, life: u32, place: u32) {
-        if self.life_of(node) != life || !self.alive.contains(node.index()) {
+    /// `node` hears of a crash or a return, unless that was meant for another incarnation of it.
+    pub(super) fn hear(&mut self, node: NodeId, incarnation: u32, place: u32) {
+        if self.incarnation_of(node) != incarnation || !self.alive.contains(node.index()) {
             return;
         }
         let Record { of, incarnation, what } = self.returns.record(place);

@@ -9,18 +9,18 @@ use kgate_core::NodeId;
 use openraft::error::{InitializeError, RaftError};
 use tokio::time::Instant;
 
+use super::api::{Bootstrap, ProposeError};
 use super::engine::Engine;
 use super::orders::named;
 use super::raft::Peer;
 use super::wire::{Order, Ruling};
-use super::words::{Founding, NotDone};
-use crate::roll::StoreId;
-use crate::state::{ClusterId, Command, Done, Void};
+use crate::membership::StoreId;
+use crate::state::{Applied, ClusterId, Command, Rejected};
 
 impl Engine {
-    pub(super) async fn bootstrap(&self, founding: Founding) -> Result<ClusterId, NotDone> {
+    pub(super) async fn bootstrap(&self, founding: Bootstrap) -> Result<ClusterId, ProposeError> {
         let deadline = Instant::now() + self.patience();
-        let Founding { cluster, name, nodes, voters, terms } = founding;
+        let Bootstrap { cluster, name, nodes, voters, terms } = founding;
         if voters.is_empty() || voters.len() > 7 || !voters.iter().all(|node| nodes.contains_key(node)) {
             return refused("1 to 7 of the first nodes vote");
         }
@@ -29,7 +29,7 @@ impl Engine {
             for node in voters.iter().copied().filter(|node| *node != self.me) {
                 let Some((store, known)) = self.meet(node, deadline).await else {
                     let missing = voters.iter().filter(|node| !stores.contains_key(node)).copied();
-                    return Err(NotDone::NoQuorum(format!(
+                    return Err(ProposeError::NoQuorum(format!(
                         "all voters must be there when a cluster is founded: {} is awaited",
                         named(missing)
                     )));
@@ -44,10 +44,10 @@ impl Engine {
         }
         let found = Command::Found { cluster, name, nodes, terms };
         match self.order(Order::Propose(found), deadline).await? {
-            Ruling::Done(Done::Founded(id)) => Ok(id),
-            other @ (Ruling::Done(_)
-            | Ruling::Void(_)
-            | Ruling::Applied(_)
+            Ruling::Applied(Applied::Founded(id)) => Ok(id),
+            other @ (Ruling::Applied(_)
+            | Ruling::Rejected(_)
+            | Ruling::ReadAt(_)
             | Ruling::Changed(_)
             | Ruling::NotNow(_)) => Err(super::unexpected(other)),
         }
@@ -69,14 +69,14 @@ impl Engine {
         node: NodeId,
         known: &BTreeMap<NodeId, StoreId>,
         stores: &BTreeMap<NodeId, StoreId>,
-    ) -> Result<(), NotDone> {
+    ) -> Result<(), ProposeError> {
         if known.is_empty() {
             return Ok(());
         }
         for (other, store) in stores {
             match known.get(other) {
                 Some(known) if known == store => {}
-                Some(_) => return Err(NotDone::Void(Void::Stranger(*other))),
+                Some(_) => return Err(ProposeError::Rejected(Rejected::Stranger(*other))),
                 None => {
                     return refused(format!(
                         "{node} belongs to a cluster without {other}: add {other} to it"
@@ -87,7 +87,7 @@ impl Engine {
         Ok(())
     }
 
-    async fn begin(&self, stores: &BTreeMap<NodeId, StoreId>) -> Result<(), NotDone> {
+    async fn begin(&self, stores: &BTreeMap<NodeId, StoreId>) -> Result<(), ProposeError> {
         let peers: BTreeMap<u32, Peer> =
             stores.iter().map(|(node, store)| (node.0, Peer { store: *store })).collect();
         match self.raft.initialize(peers).await {
@@ -95,11 +95,11 @@ impl Engine {
             // Meanwhile the others have begun, and sent the first entry.
             Err(RaftError::APIError(InitializeError::NotAllowed(_))) => Ok(()),
             Err(RaftError::APIError(InitializeError::NotInMembers(error))) => refused(error.to_string()),
-            Err(RaftError::Fatal(_)) => Err(NotDone::Stopped),
+            Err(RaftError::Fatal(_)) => Err(ProposeError::Stopped),
         }
     }
 }
 
-fn refused<T>(why: impl Into<String>) -> Result<T, NotDone> {
-    Err(NotDone::Void(Void::Refused(why.into())))
+fn refused<T>(why: impl Into<String>) -> Result<T, ProposeError> {
+    Err(ProposeError::Rejected(Rejected::Refused(why.into())))
 }

@@ -1,4 +1,4 @@
-//! A clean stop: all that a process knows, put away, and taken up again by the same life (LEASES R1).
+//! A clean stop: all that a process knows, put away, and taken up again by the same incarnation (LEASES R1).
 //!
 //! To the others it is a pause in which messages were lost. So what is put away is what the lemmas of `docs/SLOTS.md` speak of: the clock, which no
 //! later stamp may fall below; the grants and what the log holds, which others were told of or not; the request that is out, under its own stamp; and the debts. What others can
@@ -12,7 +12,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use kgate_core::{Membership, NodeId, Setup};
+use kgate_core::{MembershipSource, NodeId, Setup};
 use serde::{Deserialize, Serialize};
 
 use super::debts::Debts;
@@ -25,11 +25,11 @@ use super::{Out, Slots};
 
 /// A lane of a process that has stopped.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct ParkedLane {
+pub struct SuspendedLane {
     me: NodeId,
-    pub(super) permits: u32,
+    pub(super) k: u32,
     returns: u32,
-    life: Option<u32>,
+    incarnation: Option<u32>,
     /// Members and view.
     fleet: Fleet,
     clock: Clock,
@@ -46,15 +46,15 @@ pub struct ParkedLane {
 
 /// A process that has stopped, with all its lanes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Parked {
-    pub(super) lanes: Vec<ParkedLane>,
-    pub(super) several: Option<ParkedQueues>,
+pub struct Suspended {
+    pub(super) lanes: Vec<SuspendedLane>,
+    pub(super) several: Option<SuspendedQueues>,
 }
 
 /// Who waits in which lanes, where there are several.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(super) struct ParkedQueues {
-    pub(super) permits: u32,
+pub(super) struct SuspendedQueues {
+    pub(super) k: u32,
     /// Each by its number, with its weight and where it has asked.
     pub(super) waiters: Vec<(u64, u32, Vec<u8>)>,
     pub(super) queues: Vec<VecDeque<u64>>,
@@ -62,14 +62,14 @@ pub(super) struct ParkedQueues {
 }
 
 impl Slots {
-    pub(super) fn put_away(&self) -> Option<ParkedLane> {
-        let can = self.membership() == Membership::Log && self.options.ask_again.is_some();
+    pub(super) fn put_away(&self) -> Option<SuspendedLane> {
+        let can = self.membership() == MembershipSource::Log && self.options.ask_again.is_some();
         let pending = self.pending.as_ref();
-        can.then(|| ParkedLane {
+        can.then(|| SuspendedLane {
             me: self.me,
-            permits: self.permits,
+            k: self.k,
             returns: self.returns,
-            life: self.life,
+            incarnation: self.incarnation,
             fleet: self.fleet.clone(),
             clock: self.clock,
             version: self.version,
@@ -84,35 +84,35 @@ impl Slots {
     }
 
     /// Goes on where it stopped, as a process that was just made and has done nothing. It has no lease, whatever it had.
-    pub(super) fn take_up(&mut self, parked: ParkedLane, setup: &Setup, out: &mut Out) {
-        assert_eq!(parked.me, self.me, "another process has put this away");
+    pub(super) fn take_up(&mut self, suspended: SuspendedLane, setup: &Setup, out: &mut Out) {
+        assert_eq!(suspended.me, self.me, "another process has put this away");
         self.lease = false;
-        self.permits = parked.permits;
-        self.returns = parked.returns;
-        self.life = parked.life;
-        self.fleet = parked.fleet;
-        self.clock = parked.clock;
-        self.version = parked.version;
-        self.granted = parked.granted;
-        self.wishes = parked.wishes;
-        self.grants = parked.grants;
-        self.reserved = parked.reserved;
-        self.debts = parked.debts;
-        self.crowd = parked.crowd;
-        self.pending = parked.pending.map(|(stamp, parts, uses)| {
+        self.k = suspended.k;
+        self.returns = suspended.returns;
+        self.incarnation = suspended.incarnation;
+        self.fleet = suspended.fleet;
+        self.clock = suspended.clock;
+        self.version = suspended.version;
+        self.granted = suspended.granted;
+        self.wishes = suspended.wishes;
+        self.grants = suspended.grants;
+        self.reserved = suspended.reserved;
+        self.debts = suspended.debts;
+        self.crowd = suspended.crowd;
+        self.pending = suspended.pending.map(|(stamp, parts, uses)| {
             let mut asks_everybody_anew = Box::new(Pending::new(stamp, parts, &self.fleet));
             asks_everybody_anew.uses = uses;
             asks_everybody_anew
         });
         self.ask_again(out);
-        if self.permits != setup.permits {
-            self.on_resize(setup.permits, out);
+        if self.k != setup.k {
+            self.on_resize(setup.k, out);
         }
     }
 }
 
 #[cfg(test)]
-impl ParkedLane {
+impl SuspendedLane {
     /// Planted: who comes back does not know what its clients hold.
     pub(super) fn forget_grants(&mut self) {
         self.grants = Grants::default();

@@ -1,8 +1,8 @@
 //! Numbers from a seed (splitmix64).
 
-pub(in crate::lease::tests) struct Dice(u64);
+pub(in crate::lease::tests) struct Rng(u64);
 
-impl Dice {
+impl Rng {
     pub(in crate::lease::tests) fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x2545_F491_4F6C_DD1D) ^ 0x5851_F42D_4C95_7F2D)
     }

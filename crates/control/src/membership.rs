@@ -1,4 +1,4 @@
-//! Who is a member, in which life, and who is suspected: the part of the log that leases hang on.
+//! Who is a member, in which incarnation, and who is suspected: the part of the log that leases hang on.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ impl LeaseTerms {
 /// One member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Member {
-    /// Its present life.
+    /// Its present incarnation.
     pub incarnation: Incarnation,
     /// The terms of its lease.
     pub terms: LeaseTerms,
@@ -42,12 +42,12 @@ pub struct Member {
     pub suspected: Option<u64>,
 }
 
-/// What an applied entry of the log changes in the roll.
+/// What an applied entry of the log changes in the membership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum RollChange {
-    /// A life of a node takes part from now on.
+pub enum MembershipChange {
+    /// An incarnation of a node takes part from now on.
     Added(NodeId, Incarnation, LeaseTerms),
-    /// That life is suspected by the entry of this index.
+    /// That incarnation is suspected by the entry of this index.
     Suspected(NodeId, Incarnation, u64),
     /// It is not suspected any more.
     Unsuspected(NodeId, Incarnation),
@@ -58,8 +58,8 @@ pub enum RollChange {
 /// Why an eviction has no effect (E4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
 pub enum NoEviction {
-    /// That life is not a member (any more).
-    #[error("{0} is not a member in that life: nothing to do")]
+    /// That incarnation is not a member (any more).
+    #[error("{0} is not a member in that incarnation: nothing to do")]
     NotMember(NodeId),
     /// It was cleared of the suspicion, or is suspected by another entry.
     #[error("{node} is not suspected by entry {at} any more: its new suspicion has to be waited for")]
@@ -86,7 +86,7 @@ pub enum NoEviction {
         node: NodeId,
         /// How long was waited.
         waited: Span,
-        /// W of that life.
+        /// W of that incarnation.
         wait: Span,
     },
 }
@@ -96,7 +96,7 @@ pub enum NoEviction {
 pub struct Eviction {
     /// Who.
     pub node: NodeId,
-    /// Which life of it.
+    /// Which incarnation of it.
     pub incarnation: Incarnation,
     /// The suspicion that was waited for.
     pub at: u64,
@@ -108,11 +108,11 @@ pub struct Eviction {
 
 /// All members.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Roll {
+pub struct Membership {
     members: BTreeMap<NodeId, Member>,
 }
 
-impl Roll {
+impl Membership {
     /// That node, if it is a member.
     pub fn get(&self, node: NodeId) -> Option<&Member> {
         self.members.get(&node)
@@ -123,21 +123,21 @@ impl Roll {
         self.members.iter().map(|(node, member)| (*node, member))
     }
 
-    /// Whether that life of that node is a member and not suspected: only then is it answered (rule N3).
+    /// Whether that incarnation of that node is a member and not suspected: only then is it answered (rule N3).
     pub fn is_trusted(&self, node: NodeId, incarnation: Incarnation) -> bool {
-        self.life(node, incarnation).is_some_and(|member| member.suspected.is_none())
+        self.incarnation(node, incarnation).is_some_and(|member| member.suspected.is_none())
     }
 
-    /// That life of that node, if it is the present one.
-    pub fn life(&self, node: NodeId, incarnation: Incarnation) -> Option<&Member> {
+    /// That incarnation of that node, if it is the present one.
+    pub fn incarnation(&self, node: NodeId, incarnation: Incarnation) -> Option<&Member> {
         self.members.get(&node).filter(|member| member.incarnation == incarnation)
     }
 
-    /// Whether an eviction has effect (E4): that very suspicion, those very voters, and the whole wait of that life. The first guards
+    /// Whether an eviction has effect (E4): that very suspicion, those very voters, and the whole wait of that incarnation. The first guards
     /// against a suspicion that was lifted and came again, the second against voters who never promised.
     pub fn may_evict(&self, eviction: Eviction, voters_in_force: u64) -> Result<(), NoEviction> {
         let Eviction { node, incarnation, at, voters_at, waited } = eviction;
-        let member = self.life(node, incarnation).ok_or(NoEviction::NotMember(node))?;
+        let member = self.incarnation(node, incarnation).ok_or(NoEviction::NotMember(node))?;
         if member.suspected != Some(at) {
             return Err(NoEviction::OtherSuspicion { node, at });
         }
@@ -152,7 +152,7 @@ impl Roll {
     }
 
     /// Takes over what an entry has changed. Whether it may was decided before.
-    pub fn apply(&mut self, change: RollChange) {
+    pub fn apply(&mut self, change: MembershipChange) {
         let mut suspect = |node, incarnation, at| {
             let member =
                 self.members.get_mut(&node).filter(|member: &&mut Member| member.incarnation == incarnation);
@@ -161,13 +161,13 @@ impl Roll {
             }
         };
         match change {
-            RollChange::Added(node, incarnation, terms) => {
+            MembershipChange::Added(node, incarnation, terms) => {
                 self.members.insert(node, Member { incarnation, terms, suspected: None });
             }
-            RollChange::Suspected(node, incarnation, at) => suspect(node, incarnation, Some(at)),
-            RollChange::Unsuspected(node, incarnation) => suspect(node, incarnation, None),
-            RollChange::Gone(node, incarnation) => {
-                if self.life(node, incarnation).is_some() {
+            MembershipChange::Suspected(node, incarnation, at) => suspect(node, incarnation, Some(at)),
+            MembershipChange::Unsuspected(node, incarnation) => suspect(node, incarnation, None),
+            MembershipChange::Gone(node, incarnation) => {
+                if self.incarnation(node, incarnation).is_some() {
                     self.members.remove(&node);
                 }
             }
@@ -191,37 +191,37 @@ mod tests {
     /// E4: exactly that suspicion, exactly those voters, at least the wait; anything else is void and says why.
     #[test]
     fn an_eviction_is_compare_and_set() {
-        let (node, life) = (NodeId(3), Incarnation(1));
-        let mut roll = Roll::default();
-        let right = Eviction { node, incarnation: life, at: 7, voters_at: 2, waited: TERMS.wait() };
-        assert_eq!(roll.may_evict(right, 2), Err(NoEviction::NotMember(node)));
-        roll.apply(RollChange::Added(node, life, TERMS));
-        assert_eq!(roll.may_evict(right, 2), Err(NoEviction::OtherSuspicion { node, at: 7 }));
-        roll.apply(RollChange::Suspected(node, life, 7));
-        assert_eq!(roll.may_evict(right, 2), Ok(()));
-        assert_eq!(roll.may_evict(right, 5), Err(NoEviction::OtherVoters { counted: 2, in_force: 5 }));
+        let (node, incarnation) = (NodeId(3), Incarnation(1));
+        let mut membership = Membership::default();
+        let right = Eviction { node, incarnation: incarnation, at: 7, voters_at: 2, waited: TERMS.wait() };
+        assert_eq!(membership.may_evict(right, 2), Err(NoEviction::NotMember(node)));
+        membership.apply(MembershipChange::Added(node, incarnation, TERMS));
+        assert_eq!(membership.may_evict(right, 2), Err(NoEviction::OtherSuspicion { node, at: 7 }));
+        membership.apply(MembershipChange::Suspected(node, incarnation, 7));
+        assert_eq!(membership.may_evict(right, 2), Ok(()));
+        assert_eq!(membership.may_evict(right, 5), Err(NoEviction::OtherVoters { counted: 2, in_force: 5 }));
         let soon = Eviction { waited: Span(TERMS.wait().0 - 1), ..right };
-        assert!(matches!(roll.may_evict(soon, 2), Err(NoEviction::TooSoon { .. })));
+        assert!(matches!(membership.may_evict(soon, 2), Err(NoEviction::TooSoon { .. })));
         let other = Eviction { incarnation: Incarnation(2), ..right };
-        assert_eq!(roll.may_evict(other, 2), Err(NoEviction::NotMember(node)));
-        roll.apply(RollChange::Suspected(node, life, 9));
-        assert_eq!(roll.may_evict(right, 2), Err(NoEviction::OtherSuspicion { node, at: 7 }));
+        assert_eq!(membership.may_evict(other, 2), Err(NoEviction::NotMember(node)));
+        membership.apply(MembershipChange::Suspected(node, incarnation, 9));
+        assert_eq!(membership.may_evict(right, 2), Err(NoEviction::OtherSuspicion { node, at: 7 }));
     }
 
-    /// What is said of another life changes nothing.
+    /// What is said of another incarnation changes nothing.
     #[test]
-    fn lives_are_kept_apart() {
-        let mut roll = Roll::default();
+    fn incarnations_are_kept_apart() {
+        let mut membership = Membership::default();
         let (node, first, second) = (NodeId(3), Incarnation(1), Incarnation(2));
-        roll.apply(RollChange::Added(node, second, TERMS));
-        roll.apply(RollChange::Suspected(node, first, 7));
-        roll.apply(RollChange::Gone(node, first));
-        assert!(roll.is_trusted(node, second) && !roll.is_trusted(node, first));
-        roll.apply(RollChange::Suspected(node, second, 8));
-        assert!(!roll.is_trusted(node, second));
-        roll.apply(RollChange::Unsuspected(node, second));
-        assert!(roll.is_trusted(node, second));
-        roll.apply(RollChange::Gone(node, second));
-        assert_eq!(roll, Roll::default());
+        membership.apply(MembershipChange::Added(node, second, TERMS));
+        membership.apply(MembershipChange::Suspected(node, first, 7));
+        membership.apply(MembershipChange::Gone(node, first));
+        assert!(membership.is_trusted(node, second) && !membership.is_trusted(node, first));
+        membership.apply(MembershipChange::Suspected(node, second, 8));
+        assert!(!membership.is_trusted(node, second));
+        membership.apply(MembershipChange::Unsuspected(node, second));
+        assert!(membership.is_trusted(node, second));
+        membership.apply(MembershipChange::Gone(node, second));
+        assert_eq!(membership, Membership::default());
     }
 }

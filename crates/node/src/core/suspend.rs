@@ -1,46 +1,46 @@
-//! A clean stop: all that a node knows, put away, and taken up again by the same life (rule R1).
+//! A clean stop: all that a node knows, put away, and taken up again by the same incarnation (rule R1).
 //!
-//! To its peers that is a pause in which letters were lost, and to its clients a stream that was cut: they come back with their secrets and go on with what they
-//! hold. Whoever waits is asked for anew. The lease is not put away: after the start the voters give a new one, or it turns out that this life was evicted.
+//! To its peers that is a pause in which messages were lost, and to its clients a stream that was cut: they come back with their secrets and go on with what they
+//! hold. Whoever waits is asked for anew. The lease is not put away: after the start the voters give a new one, or it turns out that this incarnation was evicted.
 //!
-//! What was put away is taken up once, and its mark is erased durably before the first letter leaves: that is the business of whoever stores it. Its times are of
+//! What was put away is taken up once, and its mark is erased durably before the first message leaves: that is the business of whoever stores it. Its times are of
 //! the lease clock, and mean nothing after the machine was booted.
 
-use kgate_control::state::Picture;
+use kgate_control::state::ClusterState;
 use kgate_core::{Fence, GrantId, NodeId, Time};
 use serde::{Deserialize, Serialize};
 
 use super::control::definition;
 use super::gate::Deciding;
-use super::sessions::{ParkedSession, RequestState};
+use super::sessions::{RequestState, SuspendedSession};
 use super::timers::Due;
 use super::view::Process;
 use super::{Action, CannotStart, Core, GateId, RequestKey, SessionId};
 
 /// A node that has stopped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Parked {
+pub struct Suspended {
     pub(super) start: u64,
-    pub(super) picture: Picture,
-    pub(super) lives: Vec<(NodeId, u64)>,
+    pub(super) cluster_state: ClusterState,
+    pub(super) incarnations: Vec<(NodeId, u64)>,
     opened: u64,
-    sessions: Vec<ParkedSession>,
-    gates: Vec<ParkedGate>,
+    sessions: Vec<SuspendedSession>,
+    gates: Vec<SuspendedGate>,
 }
 
 /// A gate of a node that has stopped: its protocol, and who holds what.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct ParkedGate {
+pub(super) struct SuspendedGate {
     pub(super) id: u32,
     pub(super) protocol: Vec<u8>,
-    pub(super) holders: Vec<ParkedHolder>,
+    pub(super) holders: Vec<SuspendedHolder>,
     /// What the log is to hold.
     pub(super) deciding: Vec<(GrantId, Deciding)>,
 }
 
 /// A permit of a node that has stopped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct ParkedHolder {
+pub(super) struct SuspendedHolder {
     pub(super) grant: GrantId,
     pub(super) session: u64,
     pub(super) number: u64,
@@ -54,42 +54,42 @@ pub(super) struct ParkedHolder {
 /// The first byte of what is put away; changes with its form.
 const FORMAT: u8 = 2;
 
-impl Parked {
+impl Suspended {
     /// As bytes.
     pub fn bytes(&self) -> Vec<u8> {
         postcard::to_extend(self, vec![FORMAT]).expect("what a node knows can be written")
     }
 
-    /// From bytes; none if they are of another version, or damaged: then another life begins.
+    /// From bytes; none if they are of another version, or damaged: then another incarnation begins.
     pub fn read(bytes: &[u8]) -> Option<Self> {
-        let (parked, rest) = postcard::take_from_bytes(bytes.strip_prefix(&[FORMAT])?).ok()?;
-        rest.is_empty().then_some(parked)
+        let (suspended, rest) = postcard::take_from_bytes(bytes.strip_prefix(&[FORMAT])?).ok()?;
+        rest.is_empty().then_some(suspended)
     }
 }
 
 impl Core {
-    /// This node stops cleanly: all that it knows, to be put away. From now on nothing happens here. None if there is nothing that could go on: no log, or this life
+    /// This node stops cleanly: all that it knows, to be put away. From now on nothing happens here. None if there is nothing that could go on: no log, or this incarnation
     /// does not take part.
-    pub fn park(&mut self, now: Time, actions: &mut Vec<Action>) -> Option<Parked> {
+    pub fn suspend(&mut self, now: Time, actions: &mut Vec<Action>) -> Option<Suspended> {
         self.heed_lease(now, actions);
         if self.stopped || !self.takes_part() {
             return None;
         }
-        // Whoever waits will ask anew. Those who wait for that elsewhere hear of it, if the letters arrive, or ask again.
+        // Whoever waits will ask anew. Those who wait for that elsewhere hear of it, if the messages arrive, or ask again.
         for (session, _, requests) in self.sessions.all() {
             for (number, _) in requests.into_iter().filter(|(_, state)| *state == RequestState::Waits) {
                 self.withdraw(now, RequestKey { session, number }, actions);
             }
         }
         self.stopped = true;
-        let gates = self.gates.iter().map(|(id, gate)| gate.park(id.0)).collect::<Option<_>>()?;
+        let gates = self.gates.iter().map(|(id, gate)| gate.suspend(id.0)).collect::<Option<_>>()?;
         let control = self.control.as_ref()?;
-        let (opened, sessions) = self.sessions.park();
-        let lives = control.lives.iter().map(|(node, at)| (*node, *at)).collect();
-        Some(Parked {
+        let (opened, sessions) = self.sessions.suspend();
+        let incarnations = control.incarnations.iter().map(|(node, at)| (*node, *at)).collect();
+        Some(Suspended {
             start: control.start(),
-            picture: control.picture.clone(),
-            lives,
+            cluster_state: control.cluster_state.clone(),
+            incarnations,
             opened,
             sessions,
             gates,
@@ -97,13 +97,13 @@ impl Core {
     }
 
     /// Goes on where it stopped.
-    pub(super) fn unpark(
+    pub(super) fn resume(
         &mut self,
         now: Time,
-        parked: Parked,
+        suspended: Suspended,
         actions: &mut Vec<Action>,
     ) -> Result<(), CannotStart> {
-        let Parked { opened, sessions, gates, .. } = parked;
+        let Suspended { opened, sessions, gates, .. } = suspended;
         let over = self.sessions.terms().over_after();
         for session in &sessions {
             for (number, _, _) in session.requests.iter().filter(|(_, _, loses)| *loses) {
@@ -111,17 +111,17 @@ impl Core {
                 self.timers.arm(now, Due::Reclaim(key), over, over);
             }
         }
-        self.sessions.unpark(opened, sessions);
-        for ParkedGate { id, protocol, holders, deciding } in gates {
+        self.sessions.restore(opened, sessions);
+        for SuspendedGate { id, protocol, holders, deciding } in gates {
             let known = self
                 .control
                 .as_ref()
-                .and_then(|control| control.picture.gates.get(&kgate_control::state::GateId(id)));
+                .and_then(|control| control.cluster_state.gates.get(&kgate_control::state::GateId(id)));
             let Some(definition) = known.map(definition) else { continue };
             self.catalogue.insert(definition.clone());
             self.open_gate(now, definition, Some(&protocol), actions)?;
             if let Some(gate) = self.gates.get_mut(&GateId(id)) {
-                gate.unpark(holders);
+                gate.resume(holders);
                 gate.go_on_deciding(deciding);
             }
         }
