@@ -61,7 +61,7 @@ impl<const RECORDS: bool> Protocol for Mute<RECORDS> {
 }
 
 fn rates<const RECORDS: bool>(rounds: usize, latency: Latency) -> Rates {
-    // Everybody is always inside, which no judge minds here: k is n-1, and one process does not ask.
+    // Everybody is always inside, which no checker minds here: k is n-1, and one process does not ask.
     let mut config = config(1024, 1023, latency);
     config.k = 1023;
     config.load.entries = Some(TIMES);

@@ -1,7 +1,7 @@
 //! The broadcasts alone: every schedule of three and four processes with one crash, and random ones of sixteen.
 //!
 //! A [`Broadcaster`] makes a spread a protocol: `Acquire` broadcasts, `Asked` tells that it has left, and a delivery is told as a grant whose
-//! slot is the source and whose name is the clock. The judge is `kgate_spec::Broadcast`; it is fed with these effects alone. A
+//! slot is the source and whose name is the clock. The checker is `kgate_spec::Broadcast`; it is fed with these effects alone. A
 //! crash is told to everybody, to each at any time after it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -91,7 +91,7 @@ struct World<S: Spread> {
     channels: BTreeMap<(NodeId, NodeId), VecDeque<S::Message>>,
     dead: BTreeSet<NodeId>,
     untold: BTreeSet<(NodeId, NodeId)>,
-    judge: Broadcast,
+    checker: Broadcast,
 }
 
 /// What can happen next.
@@ -115,7 +115,7 @@ impl<S: Spread> World<S> {
             channels: BTreeMap::new(),
             dead: BTreeSet::new(),
             untold: BTreeSet::new(),
-            judge: Broadcast::default(),
+            checker: Broadcast::default(),
         }
     }
 
@@ -141,7 +141,7 @@ impl<S: Spread> World<S> {
         steps
     }
 
-    /// One step; what the judge says of it.
+    /// One step; what the checker says of it.
     fn take(&mut self, step: Step) -> Option<Violation> {
         match step {
             Step::Broadcast(node) => {
@@ -180,11 +180,11 @@ impl<S: Spread> World<S> {
                 Effect::Send { to, message } => self.send(node, &to, message),
                 Effect::Notify(notice) => match *notice {
                     Notice::Asked => {
-                        self.judge.sent(self.nodes[node.index()].observe().stamp.expect("a stamp"))
+                        self.checker.sent(self.nodes[node.index()].observe().stamp.expect("a stamp"))
                     }
                     Notice::Granted { grant, slots, .. } => {
                         let what = Stamp { clock: grant.0, node: NodeId(slots.expect("a source")[0]) };
-                        wrong = wrong.or(self.judge.delivered(node, what, Time::ZERO));
+                        wrong = wrong.or(self.checker.delivered(node, what, Time::ZERO));
                     }
                     Notice::Lost { .. } | Notice::TooLarge { .. } | Notice::Suspected(..) => {}
                 },
@@ -211,7 +211,7 @@ impl<S: Spread> World<S> {
     fn verdict(&self) -> Option<Violation> {
         let living = self.living();
         let busy: Vec<NodeId> = living.iter().copied().filter(|&node| self.is_busy(node)).collect();
-        self.judge.verdict(&living, &busy, Time::ZERO)
+        self.checker.verdict(&living, &busy, Time::ZERO)
     }
 }
 

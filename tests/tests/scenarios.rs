@@ -54,13 +54,13 @@ fn every_story_is_as_it_is_told() {
     }
 }
 
-/// The independent oracle agrees with the simulator's judges on the safety of each story over messages.
+/// The independent oracle agrees with the simulator's checkers on the safety of each story over messages.
 #[test]
 fn the_oracle_agrees() {
     for (path, text) in all() {
         let came = played(&path, &text);
         if came.scenario.model == kgate_spec::scenario::Model::Messages {
-            let verdict = history::judge(&came.trace[..]).expect("a trace");
+            let verdict = history::check(&came.trace[..]).expect("a trace");
             let unsafe_ = |violations: &[kgate_spec::Violation]| {
                 violations.iter().any(|violation| violation.property == kgate_spec::AtMostK::NAME)
             };

@@ -1,7 +1,7 @@
 //! A thousand settings a protocol, drawn from their seeds: safety always, an answer for every live process in the end. And a hundred fresh
 //! ones for every commit, so that the thousand are not all that is ever tried.
 
-use kgate_lab::swarm::{Swarm, judge};
+use kgate_lab::swarm::{self, Swarm};
 use kgate_protocols::registry::{self, ENTRIES};
 use kgate_tests::{command, disturbed};
 
@@ -63,7 +63,8 @@ fn first_fresh_seed() -> u64 {
 fn fresh_seeds() {
     let first = first_fresh_seed();
     for entry in ENTRIES {
-        let summary = Swarm { entry, first, seeds: 100, as_printed: None, judge }.run(&|_| ());
+        let summary =
+            Swarm { entry, first, seeds: 100, as_printed: None, checker: swarm::check }.run(&|_| ());
         for failure in &summary.failures {
             eprintln!("seed {:#x}: {}\nREPRODUCE WITH: {}", failure.seed, failure.text, failure.command);
         }

@@ -1,14 +1,14 @@
 //! The swarm must catch what is planted, and what it shrinks must still be the same bug.
 
 use kgate_lab::shrink::{faults, size};
-use kgate_lab::swarm::{Summary, Swarm, Wrong, examine, judge};
+use kgate_lab::swarm::{Summary, Swarm, Wrong, check, examine};
 use kgate_protocols::registry;
 use kgate_sim::Chance;
 use kgate_tests::{command, disturbed, drawn};
 
 fn swarm(protocol: &str, as_printed: Option<&'static str>, seeds: u64) -> Swarm<'static> {
     let entry = registry::entry(protocol).expect("a protocol");
-    Swarm { entry, first: 1, seeds, as_printed, judge }
+    Swarm { entry, first: 1, seeds, as_printed, checker: check }
 }
 
 fn run(swarm: &Swarm<'_>) -> Summary {
@@ -21,7 +21,7 @@ fn a_printed_defect_is_caught_and_shrunk() {
     for (protocol, id, nodes) in [("vcube", "D2", 4), ("bas", "D4", 8)] {
         let summary = run(&swarm(protocol, Some(id), 40));
         assert!(summary.wrong > 0 && !summary.succeeded(), "{protocol} {id}");
-        // The judge of permissions sees it in more runs than the one that counts who is inside.
+        // The checker of permissions sees it in more runs than the one that counts who is inside.
         let crowded = summary.failures.iter().find(|failure| failure.property == kgate_spec::AtMostK::NAME);
         let failure = crowded.expect("too many inside");
         let (found, shrunk) = (&failure.found, &failure.shrunk);
@@ -29,11 +29,11 @@ fn a_printed_defect_is_caught_and_shrunk() {
         assert!(shrunk.config.load.requesters <= found.config.load.requesters);
         assert!(shrunk.config.duration <= found.config.duration);
         assert!(shrunk.config.nodes <= nodes, "a few processes are enough: {}", failure.command);
-        let wrong = examine(shrunk, judge).expect_err("it is still wrong").1;
+        let wrong = examine(shrunk, check).expect_err("it is still wrong").1;
         assert_eq!((&wrong.property, &wrong.text), (&failure.property, &failure.text));
         let mut repaired = shrunk.clone();
         repaired.config.printed = kgate_core::Defects::NONE;
-        assert!(examine(&repaired, judge).is_ok(), "repaired, the same setting is correct");
+        assert!(examine(&repaired, check).is_ok(), "repaired, the same setting is correct");
         let text = failure.file_text();
         assert!(
             text.contains("# expect: VIOLATED at most k inside\n")
@@ -42,10 +42,10 @@ fn a_printed_defect_is_caught_and_shrunk() {
     }
 }
 
-/// The judge proved: without one the same seeds look correct.
+/// The checker proved: without one the same seeds look correct.
 #[test]
-fn without_a_judge_nothing_is_caught() {
-    let blind = Swarm { judge: |_| None::<Wrong>, ..swarm("vcube", Some("D2"), 40) };
+fn without_a_checker_nothing_is_caught() {
+    let blind = Swarm { checker: |_| None::<Wrong>, ..swarm("vcube", Some("D2"), 40) };
     assert!(run(&blind).succeeded());
 }
 
@@ -83,7 +83,7 @@ fn what_is_not_claimed_is_not_borne() {
             let mut case = drawn(entry.name, seed);
             case.config.claims.tolerates_loss = true;
             case.config.disturbance.loss = Chance(50_000);
-            judge(&case.run()).is_some()
+            check(&case.run()).is_some()
         });
         assert!(harmed, "{} tolerates loss", entry.name);
     }
@@ -92,7 +92,7 @@ fn what_is_not_claimed_is_not_borne() {
             let mut case = drawn(entry.name, seed);
             case.config.claims.tolerates_delay = true;
             case.config.disturbance.pauses = vec!["1@5..25".parse().expect("a pause")];
-            judge(&case.run()).is_some()
+            check(&case.run()).is_some()
         });
         assert!(harmed, "{} tolerates delay", entry.name);
     }

@@ -71,7 +71,7 @@ fn three_tokens_three_inside() {
     assert!(report.units_in_use.mean > 1.5, "{}", report.units_in_use.mean);
 }
 
-/// Beyond the paper: a process that is lost for good with the token in its hand costs a new one, under a higher fence (the judge of
+/// Beyond the paper: a process that is lost for good with the token in its hand costs a new one, under a higher fence (the checker of
 /// fences looks), and those behind it are served.
 #[test]
 fn a_lost_token_is_made_anew() {

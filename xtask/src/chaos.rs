@@ -1,4 +1,4 @@
-//! Chaos: `cargo xtask chaos`. Real nodes and clients in network namespaces of their own, faults from a seed, and judges that ask no node.
+//! Chaos: `cargo xtask chaos`. Real nodes and clients in network namespaces of their own, faults from a seed, and checkers that ask no node.
 //!
 //! ```text
 //! schedule (pure) --plan--> driver --cuts, signals--> network, nodes, workers --records--> oracle (pure) --verdict--> results
@@ -102,7 +102,7 @@ fn suite(root: &Path, options: &Options, kgate: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs with a planted bug, which must be caught by its judges.
+/// Runs with a planted bug, which must be caught by its checkers.
 fn show(options: &Options, kgate: &Path, planted: Planted) -> Result<()> {
     let mode = planted.mode(options.mode);
     let timing = if mode == Mode::CrashStop { config::Timing::CRASH_STOP } else { options.timing };
@@ -111,8 +111,8 @@ fn show(options: &Options, kgate: &Path, planted: Planted) -> Result<()> {
     println!("planted: {}", planted.name());
     let (folder, verdict) = one(&options, kgate, 1, &planted.plan(timing.lease_ms), Some(planted))?;
     report::tell(&verdict);
-    let caught: BTreeSet<&str> = verdict.violations.iter().map(|violation| violation.judge).collect();
-    let missed: Vec<_> = planted.judges().iter().filter(|judge| !caught.contains(**judge)).collect();
+    let caught: BTreeSet<&str> = verdict.violations.iter().map(|violation| violation.checker).collect();
+    let missed: Vec<_> = planted.checkers().iter().filter(|checker| !caught.contains(**checker)).collect();
     folder.end(options.keep_logs || !missed.is_empty());
     ensure!(missed.is_empty(), "planted {}: not caught by {missed:?}, only by {caught:?}", planted.name());
     println!("  caught by {}", caught.into_iter().collect::<Vec<_>>().join(", "));
@@ -132,7 +132,7 @@ fn frame(options: &Options, seed: u64) -> Frame {
     }
 }
 
-/// One run: everything is started, disturbed, healed, ended and judged.
+/// One run: everything is started, disturbed, healed, ended and checked.
 fn one(
     options: &Options,
     kgate: &Path,
@@ -183,7 +183,7 @@ fn one(
         minority_ns: leases.then(|| timing.lease_at_most_ns()),
         answer_ns: clock::nanoseconds(answer),
     };
-    let verdict = oracle::judge(&terms, &record::read_all(run)?)?;
+    let verdict = oracle::check(&terms, &record::read_all(run)?)?;
     Ok((folder, verdict))
 }
 

@@ -63,11 +63,11 @@ fn counted_by_kgate(kgate: &Path, [n, k, entries]: [u32; 3]) -> Result<Count> {
     Ok(Count { states: number("unique")?, transitions: number("states")? })
 }
 
-/// First with the judge of service, then without it, since it adds transitions.
+/// First with the checker of service, then without it, since it adds transitions.
 fn counted_by_spin(root: &Path, folder: &Path, size: [u32; 3]) -> Result<Count> {
-    let judged = parse(&verify(root, folder, size, true)?)?;
+    let checked = parse(&verify(root, folder, size, true)?)?;
     let counted = parse(&verify(root, folder, size, false)?)?;
-    ensure!(judged.states == counted.states, "the judge of service changes states");
+    ensure!(checked.states == counted.states, "the checker of service changes states");
     Ok(counted)
 }
 
@@ -81,7 +81,7 @@ fn verify(root: &Path, folder: &Path, [n, k, entries]: [u32; 3], served: bool) -
     output(spin.args(["-o1", "-o2", "-o3", "-a"]).arg(root.join(MODEL)))?;
     let pan = ["-w", "-O2", "-DSAFETY", "-DNOREDUCE", "-o", "pan", "pan.c"];
     output(Command::new("cc").current_dir(folder).args(pan))?;
-    // -E: without the judge every end is as good as another; -m: deeper than any schedule.
+    // -E: without the checker every end is as good as another; -m: deeper than any schedule.
     output(Command::new(folder.join("pan")).current_dir(folder).args(["-E", "-m1000000"]))
 }
 

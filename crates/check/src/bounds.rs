@@ -31,7 +31,7 @@ pub struct Bounds {
     pub duplicates: u32,
     /// How often timers run out in all; as often as they like, if none. Where one still runs, something is under way.
     pub expiries: Option<u32>,
-    /// What the protocol claims to tolerate. Beyond, liveness is not judged.
+    /// What the protocol claims to tolerate. Beyond, liveness is not checked.
     pub tolerates: Tolerates,
     /// Whether processes are told of crashes.
     pub news: News,

@@ -48,7 +48,7 @@ pub struct Finding {
     pub holds: bool,
     /// A schedule that shows that it does not hold.
     pub counterexample: Option<Vec<Told>>,
-    /// Where it was not judged, if anywhere.
+    /// Where it was not checked, if anywhere.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// Where the counterexample goes round for ever: the steps from this one on, counted from 0.
@@ -102,7 +102,7 @@ pub fn explore<P: Protocol>(setup: Setup, bounds: Bounds, limits: Limits, order:
     explore_world(World::<P>::new(setup, bounds).with_limits(limits), order)
 }
 
-/// Explores a world, for instance one that is judged by some properties alone. With symmetry, depth first only: the search library knows none
+/// Explores a world, for instance one that is checked by some properties alone. With symmetry, depth first only: the search library knows none
 /// in breadth.
 pub fn explore_world<P: Protocol>(world: World<P>, order: Order) -> Outcome {
     let symmetric = world.renamings.is_some();

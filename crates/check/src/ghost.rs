@@ -1,4 +1,4 @@
-//! What judges must remember of a schedule and no process keeps: ghost state.
+//! What checkers must remember of a schedule and no process keeps: ghost state.
 //!
 //! Of an algorithm that excludes by permissions: which permissions have arrived for the request that is out at each process. Repaired
 //! protocols keep the same set themselves, so this adds no states; one as printed may have lost count, and then the ghost tells its
@@ -45,8 +45,8 @@ pub struct SlotGrant<'a> {
 impl Ghost {
     /// At the start.
     pub fn new<P: Protocol>(setup: &Setup) -> Self {
-        let judged = P::MECHANISM == Mechanism::Permissions;
-        let permissions = judged.then(|| Permissions::new(setup.nodes, setup.k));
+        let checked = P::MECHANISM == Mechanism::Permissions;
+        let permissions = checked.then(|| Permissions::new(setup.nodes, setup.k));
         Self { permissions, ..Self::default() }
     }
 
@@ -121,7 +121,7 @@ impl Ghost {
         let stamp = stamp.unwrap_or(Stamp { clock: 0, node });
         let counted = permissions.granted(stamp, Time::ZERO).is_none();
         let in_turn = k > 1 || EntryOrder::overtaken(stamp, waiting).is_none();
-        self.judge([(counted, Permissions::NAME), (in_turn, EntryOrder::NAME)]);
+        self.check([(counted, Permissions::NAME), (in_turn, EntryOrder::NAME)]);
     }
 
     /// Numbered slots are granted.
@@ -140,7 +140,7 @@ impl Ghost {
         }
         let overtaken = |fence| StrictOrder::overtaken(fence, grant.waiting.iter().copied());
         let granted = u32::try_from(grant.slots.len()).ok();
-        self.judge([
+        self.check([
             (grant.asked.is_some() && grant.asked == granted, NOTHING_FROM_NOTHING),
             (free && grows, SlotFences::NAME),
             (grant.fence.and_then(overtaken).is_none(), StrictOrder::NAME),
@@ -150,10 +150,10 @@ impl Ghost {
 
     /// Two processes that live show the same slot as theirs.
     pub fn shown_twice(&mut self) {
-        self.judge([(false, SlotFences::NAME)]);
+        self.check([(false, SlotFences::NAME)]);
     }
 
-    fn judge<const N: usize>(&mut self, verdicts: [(bool, &'static str); N]) {
+    fn check<const N: usize>(&mut self, verdicts: [(bool, &'static str); N]) {
         for (holds, property) in verdicts {
             if !holds && !self.has_broken(property) {
                 self.broken.push(property);

@@ -7,7 +7,7 @@
 //!
 //! - [`bounds`]: how often what may happen; [`brake`]: what stops a search before its end;
 //! - [`state`], [`client`], [`log`], [`action`], [`model`]: the world, and what can happen in it;
-//! - [`properties`]: what must hold in every state; [`ghost`]: what judges remember besides;
+//! - [`properties`]: what must hold in every state; [`ghost`]: what checkers remember besides;
 //! - [`mod@explore`]: the search, and what it found;
 //! - [`symmetry`]: states that differ in names only; [`fair`]: schedules without end;
 //! - [`rules`]: the state model, every configuration instead of every schedule.

@@ -31,8 +31,8 @@ pub struct World<P: Protocol> {
     pub setup: Setup,
     /// How often what may happen.
     pub bounds: Bounds,
-    /// The names of the properties that are judged; all, if none. The search stops at the first that is broken.
-    pub judged: Option<Vec<&'static str>>,
+    /// The names of the properties that are checked; all, if none. The search stops at the first that is broken.
+    pub checked: Option<Vec<&'static str>>,
     /// Renamings that make no difference, if the search is to use them.
     pub(crate) renamings: Option<Renamings>,
     pub(crate) brake: Brake,
@@ -56,7 +56,7 @@ impl<P: Protocol> World<P> {
         Self {
             setup,
             bounds,
-            judged: None,
+            checked: None,
             renamings: None,
             brake,
             seen,
@@ -67,9 +67,9 @@ impl<P: Protocol> World<P> {
         }
     }
 
-    /// The same, judged by these properties alone.
-    pub fn judging(self, names: impl Into<Vec<&'static str>>) -> Self {
-        Self { judged: Some(names.into()), ..self }
+    /// The same, checked by these properties alone.
+    pub fn checking(self, names: impl Into<Vec<&'static str>>) -> Self {
+        Self { checked: Some(names.into()), ..self }
     }
 
     /// The same, with states that differ in names only taken for one.
@@ -93,7 +93,7 @@ impl<P: Protocol> World<P> {
     pub fn anew(&self) -> Self {
         let fresh = Self::new(self.setup.clone(), self.bounds.clone()).with_limits(self.brake.limits());
         let (shown, as_sent) = (self.shown, self.as_sent);
-        Self { judged: self.judged.clone(), renamings: self.renamings.clone(), shown, as_sent, ..fresh }
+        Self { checked: self.checked.clone(), renamings: self.renamings.clone(), shown, as_sent, ..fresh }
     }
 
     /// The same, with messages in the order of sending.
@@ -204,7 +204,7 @@ impl<P: Protocol> Model for World<P> {
 
     fn properties(&self) -> Vec<Property<Self>> {
         let mut all = properties::all();
-        all.retain(|property| self.judged.as_ref().is_none_or(|names| names.contains(&property.name)));
+        all.retain(|property| self.checked.as_ref().is_none_or(|names| names.contains(&property.name)));
         all
     }
 

@@ -11,7 +11,7 @@
 //! - nobody starves: no weakly fair daemon goes round for ever without the privilege of some process (Theorems 4.3 and 4.5);
 //! - sometimes somebody inside, from INC on, so that closure says something.
 //!
-//! That k are inside at once is told and not judged: the paper does not promise it. On a path and on a star of 3 one token is used up before
+//! That k are inside at once is told and not checked: the paper does not promise it. On a path and on a star of 3 one token is used up before
 //! the next is sent, so that with l = 2 never more than one is inside; on a triangle two are.
 //!
 //! `space.rs` numbers the configurations, `laws.rs` decides. A counterexample begins where nothing says that a run begins, so it tells its
@@ -33,7 +33,7 @@ use crate::fair;
 use laws::Way;
 pub use space::{Space, TooLarge};
 
-/// Every property, in the order in which they are judged.
+/// Every property, in the order in which they are checked.
 pub const PROPERTIES: [&str; 7] = [
     SOMEBODY_CAN_MOVE,
     NORMAL_IN_TIME,
@@ -65,7 +65,7 @@ pub fn explore_rules<R: Rules>(
     if space.stopped().is_none() {
         outcome.states = (0..space.size()).map(|number| space.steps(number)).sum();
         for name in PROPERTIES {
-            let finding = judge(&space, name, &mut outcome);
+            let finding = check(&space, name, &mut outcome);
             // What was found while everything came to a stop is not to be trusted.
             if space.stopped().is_some() {
                 break;
@@ -79,7 +79,7 @@ pub fn explore_rules<R: Rules>(
     Ok(outcome)
 }
 
-fn judge<R: Rules>(space: &Space<R>, name: &'static str, outcome: &mut Outcome) -> Finding {
+fn check<R: Rules>(space: &Space<R>, name: &'static str, outcome: &mut Outcome) -> Finding {
     let k = space.setups[0].k;
     match name {
         SOMEBODY_CAN_MOVE => wrong(space, name, stuck(space)),
@@ -107,7 +107,7 @@ fn judge<R: Rules>(space: &Space<R>, name: &'static str, outcome: &mut Outcome) 
             outcome.inside_max = space.reachable(starts(space)).into_iter().map(inside).max();
             Finding { holds: outcome.inside_max > Some(0), ..Finding::holds(name) }
         }
-        name => unreachable!("'{name}' is listed and not judged"),
+        name => unreachable!("'{name}' is listed and not checked"),
     }
 }
 

@@ -44,7 +44,7 @@ pub struct State<P: Protocol> {
     pub crowded: bool,
     /// An input that a process refused.
     pub refused: Option<(NodeId, Refusal)>,
-    /// What judges remember of the schedule.
+    /// What checkers remember of the schedule.
     pub ghost: Arc<Hashed<Ghost>>,
     /// Renamings that make no difference, if the search uses them.
     pub renamings: Aside<Option<Renamings>>,
@@ -192,7 +192,7 @@ impl<P: Protocol> State<P> {
         !self.clients[node.index()].waiting.is_empty() && !self.crashed.contains(&node)
     }
 
-    /// Lets the judges' memory take note of something.
+    /// Lets the checkers' memory take note of something.
     pub(crate) fn note(&mut self, note: impl FnOnce(&mut Ghost)) {
         let mut ghost = self.ghost.value.clone();
         note(&mut ghost);

@@ -3,7 +3,7 @@
 //! Sound where the algorithm does not compare names ([`Protocol::renamed`]), for renamings that leave the network and the bounds as they are:
 //! then whatever can happen in a state can happen, under other names, in every state that it stands for, and every property says the same of
 //! both. The search visits the first state of each kind that it meets, so that a counterexample is a schedule as it can happen. A schedule
-//! without end cannot be judged that way: what goes round among kinds need not go round among states.
+//! without end cannot be checked that way: what goes round among kinds need not go round among states.
 
 use std::sync::Arc;
 

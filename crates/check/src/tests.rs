@@ -72,7 +72,7 @@ fn breaks<P: Protocol>(
     property: &'static str,
 ) {
     // By that property alone: another may be broken by a shorter schedule.
-    let world = world::<P>(nodes, k, entries, crashes, printed).judging([property]);
+    let world = world::<P>(nodes, k, entries, crashes, printed).checking([property]);
     let outcome = explore_world(world, Order::Breadth);
     assert_eq!(broken(&outcome), [property], "{outcome:?}");
 }
@@ -114,11 +114,11 @@ fn printed_defects_are_found() {
 /// The two that need four processes: who asks how often is chosen so that the search is short. Breadth first gives a shortest schedule.
 #[test]
 fn printed_defects_of_four_processes_are_found() {
-    let run = |k, entries: &[u32], crashes, printed, judged| {
+    let run = |k, entries: &[u32], crashes, printed, checked| {
         let setup = Setup { printed, ..Setup::new(4, k) };
         let tolerates = Tolerates { crashes, ..Tolerates::default() };
         let bounds = Bounds { entries: entries.to_vec(), crashes, tolerates, ..Bounds::new(1) };
-        let world = World::<Permission<Tree>>::new(setup, bounds).judging(judged);
+        let world = World::<Permission<Tree>>::new(setup, bounds).checking(checked);
         let outcome = explore_world(world, Order::Breadth);
         let schedules = outcome.properties.iter().filter_map(|finding| finding.counterexample.as_ref());
         (broken(&outcome), schedules.map(Vec::len).collect::<Vec<_>>())
@@ -131,7 +131,7 @@ fn printed_defects_of_four_processes_are_found() {
     assert_eq!(run(1, &[2, 0], 1, defects::D3, LIVENESS), (LIVENESS.to_vec(), vec![22]));
 }
 
-/// The judges of means find them too, each by itself: a permission that counts for another request or beside a crash, a later request that
+/// The checkers of means find them too, each by itself: a permission that counts for another request or beside a crash, a later request that
 /// goes first.
 #[test]
 fn printed_defects_are_found_by_their_means() {
@@ -141,20 +141,20 @@ fn printed_defects_are_found_by_their_means() {
     breaks::<Permission<Sta>>(3, 1, 1, 0, defects::D9, EntryOrder::NAME);
 }
 
-/// R1 makes two tokens: one in use, one on its way. Repaired, there is one; and if that judge is switched off, none is asked.
+/// R1 makes two tokens: one in use, one on its way. Repaired, there is one; and if that checker is switched off, none is asked.
 #[test]
 fn a_second_token_is_found() {
     let graph = Graph::new(2, &[(NodeId(0), NodeId(1))], NodeId(0)).expect("a tree");
-    let judged = |printed, names: Option<Vec<&'static str>>| {
+    let checked = |printed, names: Option<Vec<&'static str>>| {
         let mut world = world::<TreeToken>(2, 1, 1, 0, printed);
         world.setup.graph = Some(Arc::new(graph.clone()));
-        world.judged = names;
+        world.checked = names;
         explore_world(world, Order::Depth)
     };
     let wrong = |outcome: &Outcome| outcome.properties.iter().any(|finding| !finding.holds);
-    assert!(wrong(&judged(tree_token::defects::R1, Some(vec![OneToken::NAME]))));
-    assert!(!wrong(&judged(tree_token::defects::R1, Some(vec![]))), "switched off");
-    let repaired = judged(Defects::NONE, None);
+    assert!(wrong(&checked(tree_token::defects::R1, Some(vec![OneToken::NAME]))));
+    assert!(!wrong(&checked(tree_token::defects::R1, Some(vec![]))), "switched off");
+    let repaired = checked(Defects::NONE, None);
     assert!(repaired.complete && !wrong(&repaired), "{repaired:?}");
 }
 

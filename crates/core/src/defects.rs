@@ -1,4 +1,4 @@
-//! Switches that bring a published defect back, for judges to fail and for teaching.
+//! Switches that bring a published defect back, for checkers to fail and for teaching.
 
 /// A set of published defects to run *as printed* instead of repaired. Which bit is which defect is the
 /// protocols' business; a service never sets any.

@@ -1,6 +1,6 @@
 //! By what an algorithm excludes.
 
-/// By what an algorithm excludes, so that judges know what to hold it to beside who is inside.
+/// By what an algorithm excludes, so that checkers know what to hold it to beside who is inside.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mechanism {
     /// By something that only it knows.

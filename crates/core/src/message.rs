@@ -14,13 +14,13 @@ pub trait Message: Clone + Debug + Eq + Hash + Send + Sync + Serialize + Deseria
     fn kind(&self) -> usize;
     /// The name of a kind, for instance `request`.
     fn kind_name(kind: usize) -> &'static str;
-    /// What it carries that judges count; most often nothing.
+    /// What it carries that checkers count; most often nothing.
     fn carried(&self) -> Option<Carried> {
         None
     }
 }
 
-/// What a message carries that judges count. It is there for whoever watches a run; no protocol reads it.
+/// What a message carries that checkers count. It is there for whoever watches a run; no protocol reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Carried {
     /// The receiver may enter, as far as the sender is concerned.

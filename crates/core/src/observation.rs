@@ -1,4 +1,4 @@
-//! What judges and screens may see of a protocol's state.
+//! What checkers and screens may see of a protocol's state.
 
 use alloc::vec::Vec;
 

@@ -98,7 +98,7 @@ pub trait Protocol: Clone + Debug + Eq + Hash + Send + Sync + 'static {
         None
     }
 
-    /// A read-only projection for judges and screens.
+    /// A read-only projection for checkers and screens.
     fn observe(&self) -> Observation;
 
     /// Whether a message to this process means nothing any more: delivered now or at any later time, it changes nothing and nothing comes of

@@ -1,7 +1,7 @@
 //! `kgate bench`: what kgate costs on this machine.
 //!
 //! `kgate bench cluster` starts real nodes as `kgate demo` does and lets clients ask as fast as they are served. Numbers without a verdict are worth nothing, so every cell
-//! is judged by the oracle too.
+//! is checked by the oracle too.
 
 mod load;
 mod table;

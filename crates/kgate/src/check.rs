@@ -79,7 +79,7 @@ fn protocol(args: &CheckArgs, given: &ArgMatches) -> Result<(&'static Entry, Def
 
 /// Explores the schedules.
 fn search(args: &CheckArgs, entry: &Entry, setup: Setup, bounds: Bounds) -> Result<Found, Failure> {
-    let unjudged = unjudged(entry, &bounds);
+    let unchecked = unchecked(entry, &bounds);
     let order = if args.shortest { Order::Breadth } else { Order::Depth };
     let search = Search {
         setup,
@@ -93,7 +93,7 @@ fn search(args: &CheckArgs, entry: &Entry, setup: Setup, bounds: Bounds) -> Resu
     let mut found = registry::visit(entry, false, search)?;
     let liveness = [kgate_spec::EveryoneServed::NAME, kgate_check::fair::NAME];
     for finding in found.properties.iter_mut().filter(|finding| liveness.contains(&finding.name)) {
-        finding.note = finding.note.take().or_else(|| unjudged.clone());
+        finding.note = finding.note.take().or_else(|| unchecked.clone());
     }
     Ok(found)
 }
@@ -175,7 +175,7 @@ fn askers(args: &CheckArgs) -> u32 {
 }
 
 /// Beyond what a protocol claims to tolerate nobody is promised an answer: says from where on that is so, if the bounds reach so far.
-fn unjudged(entry: &Entry, bounds: &Bounds) -> Option<String> {
+fn unchecked(entry: &Entry, bounds: &Bounds) -> Option<String> {
     let mut beyond = Vec::new();
     if bounds.crashes > bounds.tolerates.crashes {
         beyond.push(format!("with more than {} crashes", bounds.tolerates.crashes));
@@ -187,7 +187,7 @@ fn unjudged(entry: &Entry, bounds: &Bounds) -> Option<String> {
         beyond.push("once a message is doubled".into());
     }
     (!beyond.is_empty()).then(|| {
-        format!("not judged {}: {} does not claim to tolerate that", beyond.join(" or "), entry.name)
+        format!("not checked {}: {} does not claim to tolerate that", beyond.join(" or "), entry.name)
     })
 }
 
@@ -272,7 +272,7 @@ impl Visitor for Search<'_> {
         let mut world = World::<M>::new(self.setup, self.bounds).with_limits(self.limits);
         if !self.wanted.is_empty() {
             let names = kgate_check::properties::all::<M>().iter().map(|property| property.name).collect();
-            world = world.judging(chosen(names, self.wanted)?);
+            world = world.checking(chosen(names, self.wanted)?);
         }
         if self.symmetry {
             world = world.with_symmetry().map_err(|error| Failure::Usage(error.to_string()))?;

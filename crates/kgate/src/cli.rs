@@ -60,7 +60,7 @@ pub(crate) enum Command {
     /// Run a node of a cluster
     #[command(after_long_help = NODE_HELP)]
     Node(NodeArgs),
-    /// Simulate a protocol: processes ask for units again and again, and the run is measured and judged
+    /// Simulate a protocol: processes ask for units again and again, and the run is measured and checked
     #[command(after_long_help = SIM_HELP)]
     Sim(Box<SimArgs>),
     /// Explore every schedule of a few processes (of stabilizing, every configuration), and print one that goes wrong if there is any
@@ -72,14 +72,14 @@ pub(crate) enum Command {
     /// Run experiments: grids of runs with tables, plots and verdicts on what was published
     #[command(after_long_help = LAB_HELP)]
     Lab(LabArgs),
-    /// Look at a run that was written down with `kgate sim --trace`: as text, as a cluster_state, in ShiViz or Perfetto; or judge it
+    /// Look at a run that was written down with `kgate sim --trace`: as text, as a cluster_state, in ShiViz or Perfetto; or checker it
     #[command(after_long_help = TRACE_HELP)]
     Trace(TraceArgs),
     /// List the protocols: what each costs, which crashes it tolerates, where it is published
     Protocols(ProtocolsArgs),
     /// Make certificates for the nodes and clients of a cluster
     Certs(CertsArgs),
-    /// Start a cluster on this machine, let clients contend, kill nodes, and judge what happened
+    /// Start a cluster on this machine, let clients contend, kill nodes, and checker what happened
     #[command(after_long_help = DEMO_HELP)]
     Demo(DemoArgs),
     /// Measure what kgate costs on this machine
@@ -202,10 +202,10 @@ pub(crate) struct SimArgs {
     /// Messages from one process to another never overtake each other, whatever the latency
     #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_FIFO")]
     pub(crate) fifo: bool,
-    /// How long to run; who waits then is still served and judged, and written to a trace, but not counted
+    /// How long to run; who waits then is still served and checked, and written to a trace, but not counted
     #[arg(long, value_name = "T", default_value = "1000", value_parser = parse::span, env = "KGATE_OPT_DURATION")]
     pub(crate) duration: Span,
-    /// What happens up to then is judged but not measured, so that a steady state is
+    /// What happens up to then is checked but not measured, so that a steady state is
     #[arg(long, value_name = "T", default_value = "0", value_parser = parse::span, env = "KGATE_OPT_WARMUP")]
     pub(crate) warmup: Span,
     /// What everything random comes from; decimal or 0x..
@@ -331,8 +331,8 @@ pub(crate) struct SimArgs {
 
 const CHECK_HELP: &str = "\
 Everything that can happen next is tried: which message arrives, who asks, who comes out, who crashes, who learns of a crash (each at \
-any time). Liveness is judged where nothing is under way any more: whoever waits then waits for ever. With --fair, schedules that go \
-on for ever are judged too: one that leaves somebody waiting although everything that could happen does happen in the end is wrong. The \
+any time). Liveness is checked where nothing is under way any more: whoever waits then waits for ever. With --fair, schedules that go \
+on for ever are checked too: one that leaves somebody waiting although everything that could happen does happen in the end is wrong. The \
 search stops at the first wrong state; one that was cut off says that it is not exhaustive. Exit code 1 means that a property does not hold.
 
 The protocol stabilizing never rests, so its schedules have no end. It is explored in the state model instead: every configuration of the \
@@ -391,7 +391,7 @@ pub(crate) struct CheckArgs {
     /// Processes ask again whoever has not answered, whenever a timer runs out (slots, with --expiries)
     #[arg(long, value_parser = BoolishValueParser::new(), requires = "expiries", env = "KGATE_OPT_ASK_AGAIN")]
     pub(crate) ask_again: bool,
-    /// How often timers may run out in all [default: as often as they like]. Where one still runs, liveness is not judged
+    /// How often timers may run out in all [default: as often as they like]. Where one still runs, liveness is not checked
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u32).range(..=100), env = "KGATE_OPT_EXPIRIES")]
     pub(crate) expiries: Option<u32>,
     /// How many processes may crash for good
@@ -406,7 +406,7 @@ pub(crate) struct CheckArgs {
     /// How many requests may be withdrawn
     #[arg(long, value_name = "W", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=100), env = "KGATE_OPT_WITHDRAWALS")]
     pub(crate) withdrawals: u32,
-    /// How many messages may be lost. Where a protocol does not claim to tolerate what may go wrong, liveness is not judged, and that is told
+    /// How many messages may be lost. Where a protocol does not claim to tolerate what may go wrong, liveness is not checked, and that is told
     #[arg(long, value_name = "L", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=100), env = "KGATE_OPT_LOSS")]
     pub(crate) loss: u32,
     /// How many messages may arrive twice
@@ -435,7 +435,7 @@ pub(crate) struct CheckArgs {
         long, value_parser = BoolishValueParser::new(), conflicts_with_all = ["fair", "shortest"], env = "KGATE_OPT_SYMMETRY"
     )]
     pub(crate) symmetry: bool,
-    /// Judge by this property alone, or by several; given by its name or a part of it, such as at-most-k
+    /// Checker by this property alone, or by several; given by its name or a part of it, such as at-most-k
     #[arg(long, value_name = "NAME", env = "KGATE_OPT_PROPERTY")]
     pub(crate) property: Vec<String>,
     /// Look for schedules that go on for ever and starve somebody, too: more memory
@@ -472,7 +472,7 @@ pub(crate) struct CheckArgs {
 
 const SCENARIO_HELP: &str = "\
 A scenario is a small text file: its story, what is run, the steps, and below each step what followed from it. It is played by the \
-simulator and judged by its judges. Where a published defect is switched on, the same steps are played once more with the repair, as \
+simulator and checked by its checkers. Where a published defect is switched on, the same steps are played once more with the repair, as \
 far as they are possible then, and nothing may go wrong. docs/SCENARIOS.md describes the format. To write one, write the header and the \
 first steps and let --rewrite tell what follows; a step that is not possible is refused with those that are. Exit code 1 means that \
 something came otherwise than told.
@@ -484,9 +484,9 @@ Examples:
     kgate scenario --rewrite scenarios/vcube/d1.txt
   Look at it:
     kgate scenario scenarios/vcube/d1.txt --diagram d1.svg
-  Judge it by its trace alone:
+  Checker it by its trace alone:
     kgate scenario scenarios/raymond/two-of-three.txt --trace run.ndjson
-    kgate trace judge run.ndjson";
+    kgate trace check run.ndjson";
 
 #[derive(Debug, Args)]
 pub(crate) struct ScenarioArgs {
@@ -536,8 +536,8 @@ Examples:
   Look at it in a browser, at https://bestchai.bitbucket.io/shiviz or https://ui.perfetto.dev:
     kgate trace run.ndjson --as shiviz --out run.log
     kgate trace run.ndjson --as perfetto --out run.json
-  Judge it by itself:
-    kgate trace judge run.ndjson";
+  Checker it by itself:
+    kgate trace check run.ndjson";
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -575,8 +575,8 @@ pub(crate) enum FormArg {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TraceCommand {
-    /// Judge a trace by itself, without the simulator or the protocol: at most k inside, slots and fences, who waits at the end
-    Judge {
+    /// Checker a trace by itself, without the simulator or the protocol: at most k inside, slots and fences, who waits at the end
+    Checker {
         /// The trace; `-` for standard input
         #[arg(value_name = "FILE")]
         file: PathBuf,

@@ -43,7 +43,7 @@ use screen::{Health, Screen};
 
 pub(crate) const HELP: &str = "\
 Starts real nodes, as processes of this machine that talk over its loopback, and clients that all want permits of one gate. While it runs it shows \
-who holds which slot and who waits. At the end what every client did, by one clock, is judged by an oracle that knows nothing of the protocol: \
+who holds which slot and who waits. At the end what every client did, by one clock, is checked by an oracle that knows nothing of the protocol: \
 never more than k inside, every slot one holder at a time and a growing fence. When the time is over nobody asks any more, and everybody who has asked must still be served. \
 Exit code 1 means that this did not hold, that nobody was granted anything, or that a node stopped that was not killed.
 
@@ -59,9 +59,9 @@ Examples:
     kgate demo --protocol tree-token --chaos
   For a script:
     kgate demo --nodes 3 --seconds 3 --json
-  Keep what every client did, and judge it again:
+  Keep what every client did, and checker it again:
     kgate demo --trace run.ndjson
-    kgate trace judge run.ndjson";
+    kgate trace check run.ndjson";
 
 /// What `kgate demo` is told.
 #[derive(Debug, Args)]
@@ -185,7 +185,7 @@ async fn play(args: &DemoArgs, entry: &'static Entry) -> Result<Report, Failure>
 }
 
 impl Play<'_> {
-    /// All clients begin, spread over the nodes. When it is to be judged from, where that is not the start.
+    /// All clients begin, spread over the nodes. When it is to be checked from, where that is not the start.
     fn begin(&mut self) -> Option<Duration> {
         let clients = self.args.clients.unwrap_or(3 * self.args.nodes) as usize;
         for client in 0..clients {
@@ -335,10 +335,10 @@ impl Play<'_> {
             restarts: self.restarts,
             grants_since: grants_since as u64,
             troubles: self.troubles,
-            judged_from_s: settles.unwrap_or_default().as_secs_f64(),
+            checked_from_s: settles.unwrap_or_default().as_secs_f64(),
         };
-        let verdict = history.judge(protocol, self.args.permits).context("our own trace")?;
-        Ok(report.judged(&verdict))
+        let verdict = history.check(protocol, self.args.permits).context("our own trace")?;
+        Ok(report.checked(&verdict))
     }
 }
 

@@ -1,4 +1,4 @@
-//! `kgate trace`: a run that was written down, shown or judged by what stands there and nothing else.
+//! `kgate trace`: a run that was written down, shown or checked by what stands there and nothing else.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
@@ -17,7 +17,7 @@ use crate::{Failure, Outcome};
 
 pub(crate) fn run(args: &TraceArgs) -> Outcome {
     match (&args.command, &args.file) {
-        (Some(TraceCommand::Judge { file, json }), _) => judge(file, *json),
+        (Some(TraceCommand::Checker { file, json }), _) => check(file, *json),
         (None, Some(file)) => show(args, file),
         (None, None) => Err(Failure::Usage("which trace? name a file, or - for standard input".into())),
     }
@@ -92,8 +92,8 @@ fn unreadable(file: &Path, error: &NotATrace) -> Failure {
     })
 }
 
-fn judge(file: &Path, json: bool) -> Outcome {
-    let verdict = history::judge(open(file)?).map_err(|error| unreadable(file, &error))?;
+fn check(file: &Path, json: bool) -> Outcome {
+    let verdict = history::check(open(file)?).map_err(|error| unreadable(file, &error))?;
     for violation in &verdict.violations {
         eprintln!("kgate: {violation}");
     }

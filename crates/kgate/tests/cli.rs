@@ -335,8 +335,8 @@ fn a_graph_from_a_file() {
 
 /// The oracle over traces comes to the simulator's verdict by the file alone, for every protocol, right and as printed.
 #[test]
-fn a_trace_is_judged_by_itself() {
-    let file = std::env::temp_dir().join(format!("kgate-judge-{}.ndjson", std::process::id()));
+fn a_trace_is_checked_by_itself() {
+    let file = std::env::temp_dir().join(format!("kgate-checker-{}.ndjson", std::process::id()));
     let path = file.display();
     for line in [
         "--protocol raymond -n 6 -k 2 --load high --hold 1",
@@ -349,7 +349,7 @@ fn a_trace_is_judged_by_itself() {
         "--protocol stabilizing -n 6 -k 2 --load high --hold 1 --start random",
     ] {
         let report = json(&format!("sim {line} --duration 80 --json --trace {path}"));
-        let output = kgate(&format!("trace judge {path} --json"));
+        let output = kgate(&format!("trace check {path} --json"));
         let verdict: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
         let safe = |value: &serde_json::Value| {
             value["violations"]
@@ -365,11 +365,11 @@ fn a_trace_is_judged_by_itself() {
         assert!(verdict["grants"].as_u64() >= report["grants"].as_u64(), "{line}");
     }
     std::fs::write(&file, "nothing\n").expect("a file");
-    let output = kgate(&format!("trace judge {path}"));
+    let output = kgate(&format!("trace check {path}"));
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("no header of a trace"), "{}", stderr(&output));
     std::fs::remove_file(&file).expect("it is ours");
-    assert_eq!(kgate("trace judge nosuchfile").status.code(), Some(2));
+    assert_eq!(kgate("trace check nosuchfile").status.code(), Some(2));
 }
 
 /// A swarm tells a line a protocol; one that finds something exits with 1 and saves a seed whose command shows it; one that shows nothing
@@ -461,7 +461,7 @@ fn schedules_are_explored() {
     }
 }
 
-/// Where a protocol claims nothing, its liveness is not judged, and that is told; what is found is played in the very setting of the search.
+/// Where a protocol claims nothing, its liveness is not checked, and that is told; what is found is played in the very setting of the search.
 #[test]
 fn claims_and_settings_are_kept() {
     for (bounds, note) in
@@ -565,7 +565,7 @@ fn scenarios_are_played_and_compared() {
     let (trace, diagram) = (path("story.ndjson"), path("story.svg"));
     let output = kgate(&format!("scenario {file} --trace {trace} --diagram {diagram}"));
     assert_eq!(output.status.code(), Some(0), "{}", stdout(&output));
-    assert_eq!(kgate(&format!("trace judge {trace}")).status.code(), Some(0));
+    assert_eq!(kgate(&format!("trace check {trace}")).status.code(), Some(0));
     assert!(std::fs::read_to_string(&diagram).expect("a cluster_state").starts_with("<svg "));
     let report = json(&format!("scenario --json {file}"));
     assert_eq!((&report["right"], &report["steps"]), (&true.into(), &2.into()));

@@ -1,4 +1,4 @@
-//! `kgate demo` and `kgate bench cluster`: real node processes, judged.
+//! `kgate demo` and `kgate bench cluster`: real node processes, checked.
 
 mod common;
 
@@ -23,7 +23,7 @@ fn three_nodes() {
     assert!(report["obtaining"]["p99_ms"].as_f64() >= report["obtaining"]["p50_ms"].as_f64(), "{report}");
 }
 
-/// Nodes of `vcube` are killed for good, as many as it tolerates, and the others go on; what happened is written down and judged the same from there.
+/// Nodes of `vcube` are killed for good, as many as it tolerates, and the others go on; what happened is written down and checked the same from there.
 #[test]
 fn killed_for_good() {
     let trace = std::env::temp_dir().join(format!("kgate-demo-test-{}.ndjson", std::process::id()));
@@ -35,8 +35,8 @@ fn killed_for_good() {
     assert!(output.status.success(), "{report}");
     assert_eq!((number(&report, "kills"), number(&report, "restarts")), (2, 0));
     assert!(number(&report, "grants_since") > 0, "the others go on: {report}");
-    let judged = json(&format!("trace judge {} --json", trace.display()));
-    assert_eq!(judged["grants"], report["grants"]);
+    let checked = json(&format!("trace check {} --json", trace.display()));
+    assert_eq!(checked["grants"], report["grants"]);
     std::fs::remove_file(trace).expect("it was written");
 }
 
@@ -125,7 +125,7 @@ fn wait_until(what: &str, done: impl Fn() -> bool) {
     }
 }
 
-/// The bench measures what it says, and judges it.
+/// The bench measures what it says, and checkers it.
 #[test]
 fn a_small_bench() {
     let report = json("bench cluster --nodes 2 -k 1,2 --clients 3 --seconds 1 --json");

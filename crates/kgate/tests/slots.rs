@@ -49,7 +49,7 @@ fn options_of_slots_are_refused() {
     }
 }
 
-/// The command that is printed makes the same run again, whatever was asked for; and its trace is judged right by itself.
+/// The command that is printed makes the same run again, whatever was asked for; and its trace is checked right by itself.
 #[test]
 fn the_replay_is_complete() {
     let folder = std::env::temp_dir().join(format!("kgate-slots-{}", std::process::id()));
@@ -67,8 +67,8 @@ fn the_replay_is_complete() {
         let replay = page.split("replay      kgate ").nth(1).expect("a command").trim().to_owned();
         let again = kgate(&replay);
         assert_eq!(hash(&stdout(&again)), hash(&page), "{replay}");
-        let judged = kgate(&format!("trace judge {}", trace.display()));
-        assert!(judged.status.success(), "{line}: {}{}", stdout(&judged), stderr(&judged));
+        let checked = kgate(&format!("trace check {}", trace.display()));
+        assert!(checked.status.success(), "{line}: {}{}", stdout(&checked), stderr(&checked));
     }
     std::fs::remove_dir_all(&folder).expect("the folder");
 }

@@ -17,7 +17,7 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// Every form of one trace, by file, by standard output, and beside `judge`; the simulator's own cluster_state is that of its trace.
+/// Every form of one trace, by file, by standard output, and beside `checker`; the simulator's own cluster_state is that of its trace.
 #[test]
 fn a_trace_in_every_form() {
     let folder = folder("trace-forms");
@@ -40,7 +40,7 @@ fn a_trace_in_every_form() {
     let chrome: serde_json::Value =
         serde_json::from_slice(&std::fs::read(&out).expect("a file")).expect("JSON");
     assert!(chrome["traceEvents"].as_array().is_some_and(|events| events.len() > 50));
-    assert!(kgate(&format!("trace judge {trace}")).status.success());
+    assert!(kgate(&format!("trace check {trace}")).status.success());
     std::fs::remove_dir_all(&folder).expect("it is ours");
 }
 

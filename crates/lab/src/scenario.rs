@@ -1,7 +1,7 @@
 //! Plays a scenario and compares what happened with what it tells.
 //!
 //! The steps are played by the simulator with the defect as printed. If there is one and its repair is to be correct, they are played
-//! once more without it, as far as they are possible then, and everything goes on until nothing is under way: no judge may complain.
+//! once more without it, as far as they are possible then, and everything goes on until nothing is under way: no checker may complain.
 //!
 //! - `difference.rs`: what differs, line by line; `setting.rs`: the configuration that a header asks for.
 

@@ -9,7 +9,7 @@
 use kgate_core::{Dissemination, MembershipSource, NodeId, Span};
 use kgate_sim::{Chance, Latency, ReceiveCost, SendCost, Think};
 
-use crate::swarm::{Judge, Wrong, wrong_once};
+use crate::swarm::{Checker, Wrong, wrong_once};
 use crate::{Case, command, t};
 
 /// Runs that may be spent on one case.
@@ -60,7 +60,7 @@ pub fn faults(case: &Case) -> usize {
 }
 
 /// Makes `case` smaller as long as the property that is `wrong` is still violated.
-pub fn shrink(case: &Case, wrong: &Wrong, judge: Judge) -> Shrunk {
+pub fn shrink(case: &Case, wrong: &Wrong, checker: Checker) -> Shrunk {
     let mut best = Shrunk { case: case.clone(), wrong: wrong.clone(), runs: 0 };
     if let Ok(named) = case.config.with_named_crashes() {
         best.case.config = named; // The same run; its crashes can now be left out one by one.
@@ -68,7 +68,7 @@ pub fn shrink(case: &Case, wrong: &Wrong, judge: Judge) -> Shrunk {
     loop {
         let before = size(&best.case);
         for ways in &WAYS {
-            while take_one(&mut best, *ways, judge) {}
+            while take_one(&mut best, *ways, checker) {}
         }
         if size(&best.case) == before || best.runs >= RUNS {
             return best;
@@ -77,7 +77,7 @@ pub fn shrink(case: &Case, wrong: &Wrong, judge: Judge) -> Shrunk {
 }
 
 /// Takes the first of `ways` that is simpler and still wrong.
-fn take_one(best: &mut Shrunk, ways: Ways, judge: Judge) -> bool {
+fn take_one(best: &mut Shrunk, ways: Ways, checker: Checker) -> bool {
     let now = size(&best.case);
     for way in ways(&best.case).into_iter().filter(|way| size(way) < now) {
         let own = way.config.seed;
@@ -90,7 +90,7 @@ fn take_one(best: &mut Shrunk, ways: Ways, judge: Judge) -> bool {
                 continue;
             }
             best.runs += 1;
-            let found = wrong_once(&candidate, &best.wrong.property, judge);
+            let found = wrong_once(&candidate, &best.wrong.property, checker);
             if let Some(wrong) = found.filter(|wrong| wrong.property == best.wrong.property) {
                 (best.case, best.wrong) = (candidate, wrong);
                 return true;

@@ -1,4 +1,4 @@
-//! A swarm: many runs of a system, each in a setting of its own, drawn whole from a seed; every one is judged.
+//! A swarm: many runs of a system, each in a setting of its own, drawn whole from a seed; every one is checked.
 //!
 //! Each seed is run on both engines, and the hashes must be equal. What is not correct is a [`Failure`]: the first seed of each property
 //! that does not hold is shrunk ([`shrink`](mod@crate::shrink)) and comes with the command that shows it again. A swarm in which nobody entered or
@@ -29,12 +29,12 @@ pub struct Swarm<'a> {
     pub seeds: u64,
     /// A published defect to run as printed.
     pub as_printed: Option<&'a str>,
-    /// Who judges.
-    pub judge: Judge,
+    /// Who checkers.
+    pub checker: Checker,
 }
 
 /// Says what was wrong with a run, if anything.
-pub type Judge = fn(&Report) -> Option<Wrong>;
+pub type Checker = fn(&Report) -> Option<Wrong>;
 
 /// A property that did not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,9 +45,9 @@ pub struct Wrong {
     pub text: String,
 }
 
-/// The judges of the simulator. If too many are inside, that is what is told: it is what everybody cares for, and others often see it
+/// The checkers of the simulator. If too many are inside, that is what is told: it is what everybody cares for, and others often see it
 /// coming.
-pub fn judge(report: &Report) -> Option<Wrong> {
+pub fn check(report: &Report) -> Option<Wrong> {
     let crowded = report.violations.iter().find(|violation| violation.property == AtMostK::NAME);
     let violation = crowded.or(report.violations.first())?;
     Some(Wrong { property: violation.property.into(), text: violation.to_string() })
@@ -267,7 +267,7 @@ impl Swarm<'_> {
                 }
                 let seed = self.first.wrapping_add(index);
                 let case = self.case(seed);
-                match examine(&case, self.judge) {
+                match examine(&case, self.checker) {
                     Ok(report) => tally.count(&case, &report),
                     Err((ran, what)) => {
                         if let Some(report) = ran {
@@ -307,7 +307,7 @@ impl Swarm<'_> {
                 known.seeds += 1;
                 continue;
             }
-            let shrunk = shrink::shrink(case, what, self.judge);
+            let shrunk = shrink::shrink(case, what, self.checker);
             failures.push(Failure {
                 seed: case.config.seed,
                 property: what.property.clone(),
@@ -327,16 +327,16 @@ fn workers() -> u64 {
     std::thread::available_parallelism().map_or(1, |count| count.get() as u64)
 }
 
-/// Runs a case on both engines and judges it. What ran is told even if it was wrong.
+/// Runs a case on both engines and checkers it. What ran is told even if it was wrong.
 #[allow(clippy::result_large_err)] // Rare, and both sides are as large.
-pub fn examine(case: &Case, judge: Judge) -> Result<Report, (Option<Report>, Wrong)> {
+pub fn examine(case: &Case, checker: Checker) -> Result<Report, (Option<Report>, Wrong)> {
     let first = attempt(case, Queue::Bucket).map_err(|wrong| (None, wrong))?;
     let second = attempt(case, Queue::Heap).map_err(|wrong| (None, wrong))?;
     if first.hash != second.hash {
         let text = format!("the engines disagree: {} and {}", first.hash, second.hash);
         return Err((Some(first), Wrong { property: SAME_RUN.into(), text }));
     }
-    match judge(&first) {
+    match checker(&first) {
         None => Ok(first),
         Some(wrong) => Err((Some(first), wrong)),
     }
@@ -360,12 +360,12 @@ fn attempt(case: &Case, queue: Queue) -> Result<Report, Wrong> {
 }
 
 /// What is wrong with one run on the fast engine; on both, where that is the question.
-pub(crate) fn wrong_once(case: &Case, property: &str, judge: Judge) -> Option<Wrong> {
+pub(crate) fn wrong_once(case: &Case, property: &str, checker: Checker) -> Option<Wrong> {
     if property == SAME_RUN {
-        return examine(case, judge).err().map(|(_, wrong)| wrong);
+        return examine(case, checker).err().map(|(_, wrong)| wrong);
     }
     match attempt(case, Queue::Bucket) {
-        Ok(report) => judge(&report),
+        Ok(report) => checker(&report),
         Err(wrong) => Some(wrong),
     }
 }

@@ -161,7 +161,7 @@ impl Channel {
     }
 
     /// Whether a connection to a peer that says this can go on from here. Changes nothing.
-    pub fn judge(&self, peer: Greeting) -> Result<(), Broken> {
+    pub fn check(&self, peer: Greeting) -> Result<(), Broken> {
         let had = self.had(peer);
         match self.theirs {
             None if had > self.high => Err(Broken::Unsent { received: had, sent: self.high }),
@@ -180,7 +180,7 @@ impl Channel {
 
     /// A new connection begins, and this is what the peer says. Returns the peer's earlier incarnation, if this is another.
     pub fn resume(&mut self, peer: Greeting) -> Result<Option<Incarnation>, Broken> {
-        self.judge(peer)?;
+        self.check(peer)?;
         let was = self.theirs.filter(|known| *known != peer.incarnation);
         if was.is_some() {
             self.begin_anew();

@@ -92,7 +92,7 @@ pub trait Drive: Send {
     /// All that it knows, to be put away at a clean stop (LEASES R1); it is to be driven no more. A driver that is [started](Driver::start) with it goes on as the
     /// same incarnation, once. None if the protocol cannot do so.
     fn suspend(&self) -> Option<Vec<u8>>;
-    /// What judges and screens may see.
+    /// What checkers and screens may see.
     fn observe(&self) -> Observation;
     /// The names of all kinds of its messages.
     fn kinds(&self) -> Vec<&'static str>;

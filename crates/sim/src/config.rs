@@ -57,7 +57,7 @@ pub struct Claims {
     pub tolerates_duplicates: bool,
 }
 
-/// Whether the judges sit that look at messages and at what processes show: of permissions, of the order of entry, of tokens.
+/// Whether the checkers sit that look at messages and at what processes show: of permissions, of the order of entry, of tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Audit {
     /// In runs of at most 64 processes.
@@ -117,9 +117,9 @@ pub struct Config {
     pub graph: Option<Arc<Graph>>,
     /// What the protocol claims.
     pub claims: Claims,
-    /// Which runs are judged by what messages carry.
+    /// Which runs are checked by what messages carry.
     pub audit: Audit,
-    /// What happens up to then is judged, but not measured.
+    /// What happens up to then is checked, but not measured.
     pub warmup: Span,
     /// How long it runs. What is asked by then is given time to be answered, but no longer measured.
     pub duration: Span,
@@ -476,7 +476,7 @@ impl Config {
         self.load.requesters >= self.nodes && self.only.is_empty()
     }
 
-    /// Whether messages and what processes show are judged in this run.
+    /// Whether messages and what processes show are checked in this run.
     pub(crate) fn audited(&self) -> bool {
         match self.audit {
             Audit::Small => self.nodes <= AUDITED,

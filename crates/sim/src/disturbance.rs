@@ -1,6 +1,6 @@
 //! Processes that stop for a time, and networks that fail for a time: data, known before the run starts.
 //!
-//! All of it ends with the measured time at the latest, so that liveness is judged after healing.
+//! All of it ends with the measured time at the latest, so that liveness is checked after healing.
 //!
 //! - A *pause* is a process that is stopped and goes on (SIGSTOP, a machine that swaps, a long collection of garbage): meanwhile nothing is handed
 //!   to it and neither its timers nor its client do anything; then all of that happens, in order.

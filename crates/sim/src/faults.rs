@@ -105,7 +105,7 @@ impl Plan {
                 if until == Time::NEVER {
                     changes.push((from, node, Change::Lost));
                 } else {
-                    // The run is judged with everybody back; but nobody is back at the very instant of its crash.
+                    // The run is checked with everybody back; but nobody is back at the very instant of its crash.
                     let back = until.min(end).max(from + Span(1));
                     changes.extend([(from, node, Change::Down), (back, node, Change::Back)]);
                 }

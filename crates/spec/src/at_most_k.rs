@@ -147,40 +147,40 @@ mod tests {
     /// The planted bug: k+1 inside is caught, with those inside; k inside, or a crash in between, is not.
     #[test]
     fn catches_one_too_many() {
-        let mut judge = AtMostK::new(2);
-        assert_eq!(judge.enter(NodeId(4), Time(1)), None);
-        assert_eq!(judge.enter(NodeId(7), Time(2)), None);
-        let violation = judge.enter(NodeId(1), Time(3)).expect("three inside, k is 2");
+        let mut checker = AtMostK::new(2);
+        assert_eq!(checker.enter(NodeId(4), Time(1)), None);
+        assert_eq!(checker.enter(NodeId(7), Time(2)), None);
+        let violation = checker.enter(NodeId(1), Time(3)).expect("three inside, k is 2");
         assert_eq!(violation.nodes, [NodeId(1), NodeId(4), NodeId(7)]);
-        assert!(judge.leave(NodeId(4)) && judge.leave(NodeId(7)) && !judge.leave(NodeId(7)));
-        assert_eq!(judge.enter(NodeId(2), Time(4)), None);
-        assert!(judge.enter(NodeId(2), Time(5)).is_some(), "twice inside");
-        assert_eq!(judge.most(), 3);
+        assert!(checker.leave(NodeId(4)) && checker.leave(NodeId(7)) && !checker.leave(NodeId(7)));
+        assert_eq!(checker.enter(NodeId(2), Time(4)), None);
+        assert!(checker.enter(NodeId(2), Time(5)).is_some(), "twice inside");
+        assert_eq!(checker.most(), 3);
     }
 
     /// The planted bugs with weights: k+1 units, though by two processes only; and a grant under a name that is in use.
     #[test]
     fn catches_one_unit_too_many() {
-        let mut judge = AtMostK::new(4);
+        let mut checker = AtMostK::new(4);
         let mut enter =
-            |node, grant, count| judge.enter_with(NodeId(node), GrantId(grant), count, &[], Time(1));
+            |node, grant, count| checker.enter_with(NodeId(node), GrantId(grant), count, &[], Time(1));
         assert_eq!(enter(0, 1, 2), None);
         assert!(enter(0, 1, 1).is_some(), "in use");
         assert_eq!(enter(0, 2, 1), None, "inside twice, with three units");
         assert_eq!(enter(1, 1, 2).expect("five units, k is 4").nodes, [NodeId(0), NodeId(1)]);
-        assert!(judge.leave_with(NodeId(0), GrantId(1)) && !judge.leave_with(NodeId(0), GrantId(1)));
-        assert_eq!((judge.now(), judge.most()), (3, 5));
-        assert!(judge.leave(NodeId(0)) && judge.leave(NodeId(1)));
-        assert_eq!(judge.now(), 0);
+        assert!(checker.leave_with(NodeId(0), GrantId(1)) && !checker.leave_with(NodeId(0), GrantId(1)));
+        assert_eq!((checker.now(), checker.most()), (3, 5));
+        assert!(checker.leave(NodeId(0)) && checker.leave(NodeId(1)));
+        assert_eq!(checker.now(), 0);
     }
 
     /// After a shrink, who is still inside with a slot beyond k does not count; everybody else does.
     #[test]
     fn slots_that_drain_do_not_count() {
-        let mut judge = AtMostK::new(3);
+        let mut checker = AtMostK::new(3);
         let mut enter = |k: Option<u32>, node, slot| {
-            k.into_iter().for_each(|k| judge.resize(k));
-            judge.enter_with(NodeId(node), GrantId(1), 1, &[slot], Time(1))
+            k.into_iter().for_each(|k| checker.resize(k));
+            checker.enter_with(NodeId(node), GrantId(1), 1, &[slot], Time(1))
         };
         assert_eq!((enter(None, 0, 2), enter(None, 1, 1)), (None, None));
         assert_eq!(enter(Some(2), 2, 0), None, "slot 2 drains");

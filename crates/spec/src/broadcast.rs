@@ -7,7 +7,7 @@
 //!
 //! These are of a best-effort broadcast (Hadzilacos and Toueg 1993).
 //!
-//! Not judged: agreement. If the source crashes, some may have its last broadcast and others not; best effort promises no more. Nor the order of
+//! Not checked: agreement. If the source crashes, some may have its last broadcast and others not; best effort promises no more. Nor the order of
 //! deliveries.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -97,18 +97,18 @@ mod tests {
     #[test]
     fn catches_each_breach() {
         let (ours, dead) = (Stamp { clock: 1, node: NodeId(0) }, Stamp { clock: 1, node: NodeId(3) });
-        let mut judge = Broadcast::default();
-        judge.sent(ours);
-        judge.sent(dead);
-        assert_eq!(judge.delivered(NodeId(1), ours, Time(1)), None);
-        assert_eq!(judge.delivered(NodeId(2), dead, Time(1)), None);
-        let lost = judge.verdict(&LIVE, &[], Time(2)).expect("p2 has not got it");
+        let mut checker = Broadcast::default();
+        checker.sent(ours);
+        checker.sent(dead);
+        assert_eq!(checker.delivered(NodeId(1), ours, Time(1)), None);
+        assert_eq!(checker.delivered(NodeId(2), dead, Time(1)), None);
+        let lost = checker.verdict(&LIVE, &[], Time(2)).expect("p2 has not got it");
         assert_eq!((lost.property, lost.nodes), (Broadcast::VALIDITY, vec![NodeId(2)]));
-        assert_eq!(judge.delivered(NodeId(2), ours, Time(3)), None);
-        assert_eq!(judge.verdict(&LIVE, &[NodeId(3)], Time(4)), None, "p3 is dead");
-        assert_eq!(property(judge.verdict(&LIVE, &[NodeId(0)], Time(4))), Some(Broadcast::TERMINATION));
-        assert_eq!(property(judge.delivered(NodeId(2), ours, Time(5))), Some(Broadcast::DUPLICATION));
+        assert_eq!(checker.delivered(NodeId(2), ours, Time(3)), None);
+        assert_eq!(checker.verdict(&LIVE, &[NodeId(3)], Time(4)), None, "p3 is dead");
+        assert_eq!(property(checker.verdict(&LIVE, &[NodeId(0)], Time(4))), Some(Broadcast::TERMINATION));
+        assert_eq!(property(checker.delivered(NodeId(2), ours, Time(5))), Some(Broadcast::DUPLICATION));
         let forged = Stamp { clock: 9, node: NodeId(0) };
-        assert_eq!(property(judge.delivered(NodeId(2), forged, Time(5))), Some(Broadcast::CREATION));
+        assert_eq!(property(checker.delivered(NodeId(2), forged, Time(5))), Some(Broadcast::CREATION));
     }
 }

@@ -7,7 +7,7 @@
 //! Corollary 4.1, is false, and so is the bound of its Lemma 4.12: `tests/tests/stabilizing_2014/claims.rs`. So neither is asked for.) Time is counted
 //! in whatever the driver counts: rounds of the state model, or nanoseconds.
 //!
-//! Not judged: what happens before it is reached, where anything may; that it is reached at all in a run that was not given a bound.
+//! Not checked: what happens before it is reached, where anything may; that it is reached at all in a run that was not given a bound.
 
 use kgate_core::{NodeId, Time};
 
@@ -23,7 +23,7 @@ pub const NORMAL_IN_TIME: &str = "normal within n rounds";
 /// Watches one run from its start, or from its last fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Convergence {
-    /// When it has to be reached at the latest, counted from the last fault; not judged if none.
+    /// When it has to be reached at the latest, counted from the last fault; not checked if none.
     bound: Option<u64>,
     since: u64,
     reached: Option<u64>,
@@ -94,19 +94,19 @@ mod tests {
     /// The planted bugs: it never gets there, it gets there too late, and it does not stay there; a fault starts anew.
     #[test]
     fn catches_what_does_not_settle() {
-        let mut judge = Convergence::new(Some(10));
-        judge.see(false, false, 5);
-        assert_eq!(judge.verdict(5, false), None, "there is time");
-        assert_eq!(judge.verdict(11, false).expect("too late").property, Convergence::NAME);
+        let mut checker = Convergence::new(Some(10));
+        checker.see(false, false, 5);
+        assert_eq!(checker.verdict(5, false), None, "there is time");
+        assert_eq!(checker.verdict(11, false).expect("too late").property, Convergence::NAME);
         assert!(
             Convergence::new(None).verdict(99, false).is_none()
                 && Convergence::new(None).verdict(99, true).is_some()
         );
-        judge.see(true, true, 12);
-        assert!(judge.verdict(12, true).is_some(), "late is late");
-        assert_eq!(judge.see(false, false, 13).expect("wrong again").property, Convergence::CLOSURE);
-        judge.fault(20);
-        assert_eq!((judge.see(true, false, 24), judge.reached()), (None, Some(4)));
-        assert_eq!((judge.see(false, true, 25), judge.verdict(99, true)), (None, None));
+        checker.see(true, true, 12);
+        assert!(checker.verdict(12, true).is_some(), "late is late");
+        assert_eq!(checker.see(false, false, 13).expect("wrong again").property, Convergence::CLOSURE);
+        checker.fault(20);
+        assert_eq!((checker.see(true, false, 24), checker.reached()), (None, Some(4)));
+        assert_eq!((checker.see(false, true, 25), checker.verdict(99, true)), (None, None));
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! Both are of the class P of Chandra and Toueg 1996.
 //!
-//! Not judged: completeness of a crash so late that the run ended before the bound; of who is down for a time and comes back; and of
+//! Not checked: completeness of a crash so late that the run ended before the bound; of who is down for a time and comes back; and of
 //! algorithms that find crashes by the way and give no bound (timer-free-2009: T8).
 
 use kgate_core::{NodeId, Span, Time};
@@ -20,7 +20,7 @@ pub struct Completeness {
     bound: Span,
 }
 
-/// A crash for good, as the judge sees it.
+/// A crash for good, as the checker sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
     /// Who has crashed.
@@ -96,13 +96,13 @@ mod tests {
     /// The planted bugs: somebody does not know when the bound is over; somebody learnt of it too late. In time, or too soon to say, is right.
     #[test]
     fn catches_who_never_learns() {
-        let judge = Completeness::new(Span(50));
-        assert_eq!(judge.verdict(&loss(Some(150), &[]), Time(900)), None, "just in time");
-        assert_eq!(judge.verdict(&loss(None, &[2]), Time(150)), None, "too soon to say");
-        assert_eq!(judge.verdict(&loss(None, &[]), Time(900)), None, "nobody is left who could know");
-        let violation = judge.verdict(&loss(None, &[2]), Time(151)).expect("p2 does not know");
+        let checker = Completeness::new(Span(50));
+        assert_eq!(checker.verdict(&loss(Some(150), &[]), Time(900)), None, "just in time");
+        assert_eq!(checker.verdict(&loss(None, &[2]), Time(150)), None, "too soon to say");
+        assert_eq!(checker.verdict(&loss(None, &[]), Time(900)), None, "nobody is left who could know");
+        let violation = checker.verdict(&loss(None, &[2]), Time(151)).expect("p2 does not know");
         assert_eq!(violation.nodes, [NodeId(2), NodeId(4)]);
-        assert!(judge.verdict(&loss(Some(151), &[]), Time(900)).is_some(), "late");
+        assert!(checker.verdict(&loss(Some(151), &[]), Time(900)).is_some(), "late");
     }
 
     /// The planted bug: a live process is suspected.

@@ -1,7 +1,7 @@
 //! Order of entry: with k = 1, units are granted in the order of the requests' stamps.
 //!
 //! Source: Ricart and Agrawala 1981. vcube-2018, Lemma 7.3, claims it for any k, which is false for k >= 2 (D10): there the later of two
-//! requests may collect all but k-1 permissions first. So the judge speaks for k = 1 alone, and for protocols that exclude by
+//! requests may collect all but k-1 permissions first. So the checker speaks for k = 1 alone, and for protocols that exclude by
 //! permissions (`Mechanism::Permissions`): a queue in a tree serves in the order of arrival.
 //!
 //! Why it holds, crashes and withdrawals included. Let p go in with stamp s, and q later with a smaller stamp t. With k = 1, p had q's
@@ -10,7 +10,7 @@
 //! in later. Or it asked with t afterwards: then its clock had passed s, and t is greater. A crash only removes one who could go in; who
 //! gives up never goes in. So no crash and no withdrawal can turn the order around.
 //!
-//! Not judged: runs in which the living are suspected (the order may then break, and so does more); the order of requests in real
+//! Not checked: runs in which the living are suspected (the order may then break, and so does more); the order of requests in real
 //! time, which nobody promises; who waits how long.
 
 use kgate_core::{Stamp, Time};
@@ -56,13 +56,13 @@ mod tests {
     /// The planted bug: the later of two requests is granted first. Ties go to the smaller id; a stamp is granted once.
     #[test]
     fn catches_who_jumps_the_queue() {
-        let mut judge = EntryOrder::default();
+        let mut checker = EntryOrder::default();
         for (clock, node) in [(1, 0), (1, 2), (4, 1)] {
-            assert_eq!(judge.granted(stamp(clock, node), Time(1)), None);
+            assert_eq!(checker.granted(stamp(clock, node), Time(1)), None);
         }
-        let violation = judge.granted(stamp(3, 0), Time(2)).expect("3 after 4");
+        let violation = checker.granted(stamp(3, 0), Time(2)).expect("3 after 4");
         assert_eq!(violation.nodes, [NodeId(1), NodeId(0)]);
-        assert!(judge.granted(stamp(3, 0), Time(2)).is_some(), "twice");
+        assert!(checker.granted(stamp(3, 0), Time(2)).is_some(), "twice");
     }
 
     /// Of a moment: an earlier stamp that waits is overtaken, a later one is not.

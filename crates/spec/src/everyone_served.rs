@@ -1,7 +1,7 @@
 //! Liveness: every request of a process that is alive is granted in the end (vcube-2018 section 7.4, Lemma 7.2): no starvation once all
 //! faults are over. One is starved though others are served; if *nobody* can be served, it is a [deadlock](crate::NoDeadlock) besides.
 //!
-//! Judged on a run that was given time to end: no new requests, holders release, faults are over. A request that
+//! Checked on a run that was given time to end: no new requests, holders release, faults are over. A request that
 //! still waits when nothing is under way any more will wait for ever. A process may have several requests that wait, in the order in which they
 //! were asked.
 
@@ -95,28 +95,28 @@ mod tests {
     /// The planted bug: a request that nobody grants is caught; one that is granted or whose owner crashed is not.
     #[test]
     fn catches_who_waits_for_ever() {
-        let mut judge = EveryoneServed::default();
-        judge.ask(NodeId(1), Time(5));
-        judge.ask(NodeId(2), Time(3));
-        judge.end(NodeId(1));
-        let violation = judge.verdict(Time(9)).expect("p2 waits");
+        let mut checker = EveryoneServed::default();
+        checker.ask(NodeId(1), Time(5));
+        checker.ask(NodeId(2), Time(3));
+        checker.end(NodeId(1));
+        let violation = checker.verdict(Time(9)).expect("p2 waits");
         assert_eq!(violation.nodes, [NodeId(2)]);
-        judge.end(NodeId(2));
-        assert_eq!(judge.verdict(Time(9)), None);
+        checker.end(NodeId(2));
+        assert_eq!(checker.verdict(Time(9)), None);
     }
 
     /// The planted bug: the second of three requests of one process is never granted.
     #[test]
     fn catches_one_request_of_several() {
-        let mut judge = EveryoneServed::default();
-        (1..=3).for_each(|at| judge.ask(NodeId(1), Time(at)));
-        assert_eq!(judge.end_first(NodeId(1)), Some(Time(1)));
-        judge.end_last(NodeId(1));
-        assert_eq!((judge.waiting(), judge.who().collect::<Vec<_>>()), (1, vec![NodeId(1)]));
-        assert!(judge.verdict(Time(9)).expect("p1 waits").text.contains("p1 since t=0.000000002"));
-        judge.ask(NodeId(1), Time(4));
-        assert_eq!((judge.end_at(NodeId(1), 1), judge.end_at(NodeId(1), 1)), (Some(Time(4)), None));
-        assert_eq!(judge.end_first(NodeId(1)), Some(Time(2)));
-        assert_eq!((judge.end_first(NodeId(1)), judge.verdict(Time(9))), (None, None));
+        let mut checker = EveryoneServed::default();
+        (1..=3).for_each(|at| checker.ask(NodeId(1), Time(at)));
+        assert_eq!(checker.end_first(NodeId(1)), Some(Time(1)));
+        checker.end_last(NodeId(1));
+        assert_eq!((checker.waiting(), checker.who().collect::<Vec<_>>()), (1, vec![NodeId(1)]));
+        assert!(checker.verdict(Time(9)).expect("p1 waits").text.contains("p1 since t=0.000000002"));
+        checker.ask(NodeId(1), Time(4));
+        assert_eq!((checker.end_at(NodeId(1), 1), checker.end_at(NodeId(1), 1)), (Some(Time(4)), None));
+        assert_eq!(checker.end_first(NodeId(1)), Some(Time(2)));
+        assert_eq!((checker.end_first(NodeId(1)), checker.verdict(Time(9))), (None, None));
     }
 }

@@ -1,9 +1,9 @@
-//! The independent oracle: judges a run by what was written down of it, and by nothing else.
+//! The independent oracle: checkers a run by what was written down of it, and by nothing else.
 //!
 //! It reads the lines of a [`trace`](crate::trace), from the simulator or from anybody who writes that format, and knows no
 //! protocol: who asked, who went in with which slots and fence, who came out, who crashed and came back. A client that waits
 //! when its process crashes waits on if the process comes back, unless that is a new incarnation; one that is inside is gone. Between a transient fault
-//! and the line that says that the run has recovered from it, safety is not judged. Where k changes, it is the greatest that any process up
+//! and the line that says that the run has recovered from it, safety is not checked. Where k changes, it is the greatest that any process up
 //! has heard of.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -41,7 +41,7 @@ pub struct Verdict {
     pub violations: Vec<Violation>,
 }
 
-/// Why a text cannot be judged; nothing was. Each says which line and what to do.
+/// Why a text cannot be checked; nothing was. Each says which line and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum NotATrace {
     /// It cannot be read.
@@ -54,7 +54,7 @@ pub enum NotATrace {
     Header(#[source] serde_json::Error),
     /// Another format.
     #[error(
-        "a trace of version {0}, and this kgate reads version {VERSION}: judge it with the kgate that wrote it"
+        "a trace of version {0}, and this kgate reads version {VERSION}: checker it with the kgate that wrote it"
     )]
     Version(u32),
     /// A line that is no event.
@@ -143,8 +143,8 @@ enum What {
 /// A grant without a request or of another weight, or a release by somebody outside.
 pub const NOTHING_FROM_NOTHING: &str = "who goes in has asked, and who comes out was in";
 
-/// Judges a whole trace.
-pub fn judge(text: impl BufRead) -> Result<Verdict, NotATrace> {
+/// Checkers a whole trace.
+pub fn check(text: impl BufRead) -> Result<Verdict, NotATrace> {
     let mut lines = text.lines();
     let first = lines.next().transpose()?.unwrap_or_default();
     let mut oracle = Oracle::new(header(&first)?);
@@ -349,7 +349,7 @@ mod tests {
         for (t, node, event) in events {
             text += &format!("{{\"t\":{t},\"node\":{node},\"event\":{event}}}\n");
         }
-        judge(text.as_bytes())
+        check(text.as_bytes())
     }
 
     fn properties(events: &[(u64, u32, &str)]) -> Vec<&'static str> {
@@ -412,7 +412,7 @@ mod tests {
 
     /// The planted bug of order: a trace with stamps in which the later request goes in first; without stamps nothing is claimed.
     #[test]
-    fn order_is_judged_where_stamps_are_told() {
+    fn order_is_checked_where_stamps_are_told() {
         let stamped = |clock: u64| format!("\"granted\",\"stamp\":{clock}");
         let (first, second) = (stamped(3), stamped(4));
         let course = |a, b| [(0, 0, ASK), (0, 1, ASK), (1, 0, a), (2, 0, OUT), (3, 1, b), (4, 1, OUT)];
@@ -457,11 +457,11 @@ mod tests {
     /// What is no trace is refused with its line.
     #[test]
     fn junk_is_refused() {
-        assert!(matches!(judge(&b""[..]), Err(NotATrace::Header(_))));
-        assert!(matches!(judge(&b"{\"run\":{\"n\":3,\"k\":1},\"trace\":9}"[..]), Err(NotATrace::Version(9))));
+        assert!(matches!(check(&b""[..]), Err(NotATrace::Header(_))));
+        assert!(matches!(check(&b"{\"run\":{\"n\":3,\"k\":1},\"trace\":9}"[..]), Err(NotATrace::Version(9))));
         assert!(matches!(trace(&[(0, 3, ASK)]), Err(NotATrace::Nobody(2, NodeId(3), 3))));
         assert!(matches!(trace(&[(5, 0, ASK), (4, 0, IN)]), Err(NotATrace::Backwards(3))));
         let cut = b"{\"run\":{\"n\":3,\"k\":1},\"trace\":1}\n{\"t\":0,\"no";
-        assert!(matches!(judge(&cut[..]), Err(NotATrace::Line(2, _))));
+        assert!(matches!(check(&cut[..]), Err(NotATrace::Line(2, _))));
     }
 }

@@ -5,10 +5,10 @@
 //! for ever unless somebody else happens to ask.
 //!
 //! Source: vcube-2018 section 7.4 ("liveness .. ensures the absence of deadlock and starvation") and Raymond 1989. Starvation, where
-//! others are served and one is not, is judged by [`EveryoneServed`](crate::EveryoneServed). A deadlock can be told the moment it is there;
+//! others are served and one is not, is checked by [`EveryoneServed`](crate::EveryoneServed). A deadlock can be told the moment it is there;
 //! starvation only of a run that was given time to end, where both come to the same.
 //!
-//! Not judged: a livelock, in which something is always under way; units that stay idle while fewer than k are inside; runs with more
+//! Not checked: a livelock, in which something is always under way; units that stay idle while fewer than k are inside; runs with more
 //! crashes than the protocol claims to tolerate, which the driver leaves out.
 
 use kgate_core::{NodeId, Time};
@@ -55,11 +55,11 @@ mod tests {
     #[test]
     fn catches_two_that_wait_for_each_other() {
         let both = || [NodeId(0), NodeId(1)].into_iter();
-        let mut judge = NoDeadlock::default();
-        assert_eq!(judge.quiet(1, both(), Time(1)), None, "who is inside will come out");
-        assert_eq!(judge.quiet(0, std::iter::empty(), Time(1)), None, "nobody wants anything");
+        let mut checker = NoDeadlock::default();
+        assert_eq!(checker.quiet(1, both(), Time(1)), None, "who is inside will come out");
+        assert_eq!(checker.quiet(0, std::iter::empty(), Time(1)), None, "nobody wants anything");
         assert!(NoDeadlock::holds(true, 0, 2), "a message may change that");
-        assert_eq!(judge.quiet(0, both(), Time(2)).expect("a deadlock").nodes, [NodeId(0), NodeId(1)]);
-        assert_eq!(judge.quiet(0, both(), Time(3)), None, "it is told once");
+        assert_eq!(checker.quiet(0, both(), Time(2)).expect("a deadlock").nodes, [NodeId(0), NodeId(1)]);
+        assert_eq!(checker.quiet(0, both(), Time(3)), None, "it is told once");
     }
 }

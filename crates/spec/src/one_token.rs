@@ -1,13 +1,13 @@
 //! One token: of each token there is one, in the newest epoch.
 //!
 //! A token is where a process holds it, in use or not, or on its way. Each hand-over makes it newer, so an old copy is known: a message that
-//! was sent again may come after the token has gone on, and is refused. So the judge asks, of those that are in the newest epoch:
+//! was sent again may come after the token has gone on, and is refused. So the checker asks, of those that are in the newest epoch:
 //! one process at most holds it; what is on its way is not newer than what is held, nor as new unless it is a copy of just that, sent to
 //! the holder; and the newest that are on their way all go to the same process.
 //!
 //! Source: Raymond 1989 (TOCS), section 3: "exactly one node holds the privilege"; tree-token-2019 section V. R1 and R7 make two.
 //!
-//! Not judged: that there is one at all (a lost token shows as a deadlock); tokens of older epochs, whose holder was held for lost
+//! Not checked: that there is one at all (a lost token shows as a deadlock); tokens of older epochs, whose holder was held for lost
 //! and is fenced off; protocols without numbered tokens.
 
 use std::collections::BTreeMap;
@@ -113,15 +113,15 @@ mod tests {
     /// A hand-over with a copy sent again, a crash, and a token made anew in a later epoch, are right.
     #[test]
     fn a_right_course() {
-        let mut judge = OneToken::default();
-        assert_eq!(judge.holds(A, vec![token(0, 1)], Time(1)), None);
-        assert_eq!(judge.holds(A, vec![], Time(2)), None);
-        assert_eq!(judge.sent(B, token(0, 2), Time(2)), None);
-        assert_eq!(judge.sent(B, token(0, 2), Time(3)), None, "the same again");
-        assert_eq!(judge.holds(B, vec![token(0, 2)], Time(4)), None);
-        judge.crashed(B);
-        assert_eq!(judge.holds(C, vec![token(1, 0)], Time(5)), None, "made anew");
-        assert_eq!(judge.holds(A, vec![token(0, 2)], Time(6)), None, "of an old epoch: fenced off");
+        let mut checker = OneToken::default();
+        assert_eq!(checker.holds(A, vec![token(0, 1)], Time(1)), None);
+        assert_eq!(checker.holds(A, vec![], Time(2)), None);
+        assert_eq!(checker.sent(B, token(0, 2), Time(2)), None);
+        assert_eq!(checker.sent(B, token(0, 2), Time(3)), None, "the same again");
+        assert_eq!(checker.holds(B, vec![token(0, 2)], Time(4)), None);
+        checker.crashed(B);
+        assert_eq!(checker.holds(C, vec![token(1, 0)], Time(5)), None, "made anew");
+        assert_eq!(checker.holds(A, vec![token(0, 2)], Time(6)), None, "of an old epoch: fenced off");
     }
 
     /// The planted bugs: two hold it; one holds what it has sent (R1); one holds an old copy while the token is on its way (R7); the same

@@ -7,7 +7,7 @@
 //! robust-2012 Algorithm 2 line 12, timer-free-2009 lines 15-16. From it "at most k inside" follows, but the breach shows here at once, and
 //! there only if the unlucky others happen to be inside: D2, D4 and T2 (a late or a dead permission counts once more) are caught here.
 //!
-//! Not judged: whether the permitter was right to permit (D9, T1: that is for "at most k inside" and the order of entry); whether the
+//! Not checked: whether the permitter was right to permit (D9, T1: that is for "at most k inside" and the order of entry); whether the
 //! crash is real (that is for the accuracy of detection); algorithms that exclude by other means.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -104,24 +104,24 @@ mod tests {
 
     const P: NodeId = NodeId(0);
 
-    fn judge(clock: u64) -> Permissions {
-        let mut judge = Permissions::new(4, 2);
-        judge.asked(Stamp { clock, node: P });
-        judge
+    fn check(clock: u64) -> Permissions {
+        let mut checker = Permissions::new(4, 2);
+        checker.asked(Stamp { clock, node: P });
+        checker
     }
 
-    fn go_in(judge: &mut Permissions, clock: u64) -> bool {
-        judge.granted(Stamp { clock, node: P }, Time(9)).is_none()
+    fn go_in(checker: &mut Permissions, clock: u64) -> bool {
+        checker.granted(Stamp { clock, node: P }, Time(9)).is_none()
     }
 
     /// All but k-1 of three others: two permissions are enough, one and a known crash too.
     #[test]
     fn enough_is_enough() {
-        let mut permitted = judge(5);
+        let mut permitted = check(5);
         permitted.delivered(NodeId(1), P, 5);
         permitted.delivered(NodeId(3), P, 5);
         assert!(go_in(&mut permitted, 5));
-        let mut crashed = judge(5);
+        let mut crashed = check(5);
         crashed.told(P, NodeId(1));
         crashed.delivered(NodeId(3), P, 5);
         assert!(go_in(&mut crashed, 5));
@@ -131,23 +131,23 @@ mod tests {
     /// crashed, counted beside the crash (D4); a crash that somebody else knows of.
     #[test]
     fn catches_what_does_not_count() {
-        let mut few = judge(5);
+        let mut few = check(5);
         few.delivered(NodeId(1), P, 5);
         few.delivered(NodeId(1), P, 5);
         assert!(!go_in(&mut few, 5), "one process, twice");
-        let mut late = judge(5);
+        let mut late = check(5);
         late.delivered(NodeId(1), P, 5);
         late.delivered(NodeId(2), P, 4);
         assert!(!go_in(&mut late, 5), "for the request before");
-        let mut dead = judge(5);
+        let mut dead = check(5);
         dead.delivered(NodeId(1), P, 5);
         dead.told(P, NodeId(1));
         assert!(!go_in(&mut dead, 5), "p1 counts once");
-        let mut elsewhere = judge(5);
+        let mut elsewhere = check(5);
         elsewhere.told(NodeId(2), NodeId(1));
         elsewhere.delivered(NodeId(3), P, 5);
         assert!(!go_in(&mut elsewhere, 5), "p0 does not know of it");
-        let mut ended = judge(5);
+        let mut ended = check(5);
         ended.delivered(NodeId(1), P, 5);
         ended.delivered(NodeId(2), P, 5);
         ended.ended(P);

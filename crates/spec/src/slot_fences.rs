@@ -74,29 +74,29 @@ mod tests {
     /// The planted bugs: a slot granted twice, and a fence that does not grow, are caught; a hand-over is not.
     #[test]
     fn catches_two_holders_and_old_fences() {
-        let mut judge = SlotFences::default();
-        let mut grant = |node, fence| judge.grant(1, Some(Fence(fence)), (NodeId(node), None), Time(1));
+        let mut checker = SlotFences::default();
+        let mut grant = |node, fence| checker.grant(1, Some(Fence(fence)), (NodeId(node), None), Time(1));
         assert_eq!(grant(4, 10), None);
         assert_eq!(grant(5, 11).expect("p4 holds it").nodes, [NodeId(4), NodeId(5)]);
-        judge.leave(NodeId(5));
-        let mut grant = |node, fence| judge.grant(1, Some(Fence(fence)), (NodeId(node), None), Time(1));
+        checker.leave(NodeId(5));
+        let mut grant = |node, fence| checker.grant(1, Some(Fence(fence)), (NodeId(node), None), Time(1));
         assert_eq!(grant(6, 12), None);
-        judge.leave(NodeId(6));
-        let mut grant = |node, fence| judge.grant(1, Some(Fence(fence)), (NodeId(node), None), Time(1));
+        checker.leave(NodeId(6));
+        let mut grant = |node, fence| checker.grant(1, Some(Fence(fence)), (NodeId(node), None), Time(1));
         assert!(grant(7, 12).is_some());
     }
 
     /// The planted bug: one process grants a slot to a second client of its own while the first has it.
     #[test]
     fn catches_two_clients_of_one_process() {
-        let mut judge = SlotFences::default();
+        let mut checker = SlotFences::default();
         let holder = |grant| (NodeId(4), Some(GrantId(grant)));
-        assert_eq!(judge.grant(1, Some(Fence(10)), holder(1), Time(1)), None);
-        assert_eq!(judge.grant(2, Some(Fence(10)), holder(1), Time(1)), None);
-        assert!(judge.grant(1, Some(Fence(11)), holder(2), Time(1)).is_some());
-        judge.leave_with(NodeId(4), GrantId(2));
-        judge.leave_with(NodeId(4), GrantId(1));
-        assert_eq!(judge.grant(2, Some(Fence(12)), holder(3), Time(1)), None);
+        assert_eq!(checker.grant(1, Some(Fence(10)), holder(1), Time(1)), None);
+        assert_eq!(checker.grant(2, Some(Fence(10)), holder(1), Time(1)), None);
+        assert!(checker.grant(1, Some(Fence(11)), holder(2), Time(1)).is_some());
+        checker.leave_with(NodeId(4), GrantId(2));
+        checker.leave_with(NodeId(4), GrantId(1));
+        assert_eq!(checker.grant(2, Some(Fence(12)), holder(3), Time(1)), None);
     }
 
     /// The planted bug: two live processes show one slot.

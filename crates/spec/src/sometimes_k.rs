@@ -1,9 +1,9 @@
 //! Non-vacuity: at some time k were inside at once.
 //!
-//! Source: a judge that is never put to the test shows nothing. "At most k" (vcube-2018 section 7.4, Lemma 7.1) holds of a gate
+//! Source: a checker that is never put to the test shows nothing. "At most k" (vcube-2018 section 7.4, Lemma 7.1) holds of a gate
 //! that lets nobody in; and of one that lets in one at a time, though k units are there to be used.
 //!
-//! Not judged: that k are inside whenever k want to be. A run in which few ask is correct and never has k inside, so a driver tells this
+//! Not checked: that k are inside whenever k want to be. A run in which few ask is correct and never has k inside, so a driver tells this
 //! of a run and does not call it a violation; over all schedules of the explorer it is one.
 
 use kgate_core::Time;
@@ -67,13 +67,13 @@ mod tests {
     /// The planted bug: a gate that lets in one at a time, though k is 2.
     #[test]
     fn catches_a_unit_that_is_never_used() {
-        let mut judge = SometimesK::new(2);
+        let mut checker = SometimesK::new(2);
         for inside in [1, 0, 1, 0] {
-            judge.see(inside);
+            checker.see(inside);
         }
-        assert_eq!(judge.verdict(Time(9)).expect("never two").property, SometimesK::NAME);
-        judge.see(2);
-        judge.see(0);
-        assert!(judge.seen() && judge.verdict(Time(9)).is_none());
+        assert_eq!(checker.verdict(Time(9)).expect("never two").property, SometimesK::NAME);
+        checker.see(2);
+        checker.see(0);
+        assert!(checker.seen() && checker.verdict(Time(9)).is_none());
     }
 }

@@ -139,7 +139,7 @@ pub enum Event<'a> {
         /// Whether it has the privilege: it may be inside until it moves.
         inside: bool,
     },
-    /// A judge has found that the run is not correct; told of the first process that it concerns.
+    /// A checker has found that the run is not correct; told of the first process that it concerns.
     Violated {
         /// The property that does not hold.
         property: &'a str,

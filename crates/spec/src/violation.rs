@@ -1,4 +1,4 @@
-//! What a judge says of a run that is not correct.
+//! What a checker says of a run that is not correct.
 
 use std::fmt;
 

@@ -1,6 +1,6 @@
 //! The published defects, by swarm: as printed some seed goes wrong, repaired the same seed does not.
 //!
-//! Each of these also proves the judges: they can fail. The schedules are told in `docs/REPRODUCTION.md`.
+//! Each of these also proves the checkers: they can fail. The schedules are told in `docs/REPRODUCTION.md`.
 
 mod permission;
 mod timer_free;

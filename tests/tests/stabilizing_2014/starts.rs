@@ -78,7 +78,7 @@ fn parents(states: &[State]) -> Vec<Option<NodeId>> {
 /// waves; and the tree stays as it is.
 #[test]
 fn everybody_is_served_within_the_wave_bound() {
-    let (mut judged, mut most) = (0, 0);
+    let (mut checked, mut most) = (0, 0);
     for seed in 1..=600 {
         let mut config = drawn(seed);
         let graph = Arc::clone(&config.graph);
@@ -93,7 +93,7 @@ fn everybody_is_served_within_the_wave_bound() {
         if !settled(&run, &graph) || bound > 60 {
             continue;
         }
-        judged += 1;
+        checked += 1;
         most = most.max(bound);
         let (waves, served) = (run.waves(), run.served().to_vec());
         while run.waves() <= waves + bound && run.step() {}
@@ -106,13 +106,13 @@ fn everybody_is_served_within_the_wave_bound() {
         );
         assert_eq!(parents(run.states()), tree, "seed {seed}");
     }
-    println!("Theorem 4.3: {judged} runs judged, bounds up to {most} waves");
-    assert!(judged > 300);
+    println!("Theorem 4.3: {checked} runs checked, bounds up to {most} waves");
+    assert!(checked > 300);
 }
 
-/// The engine judges Theorem 4.3 by itself where the network is a tree; and a bound that is too small is seen to be.
+/// The engine checkers Theorem 4.3 by itself where the network is a tree; and a bound that is too small is seen to be.
 #[test]
-fn the_engine_judges_service_on_trees() {
+fn the_engine_checkers_service_on_trees() {
     let shapes = [Shape::Path, Shape::Star, Shape::Balanced, Shape::Caterpillar];
     for (seed, shape) in (1..=60).zip(shapes.into_iter().cycle()) {
         let graph = shaped(shape, 9, seed);

@@ -1,4 +1,4 @@
-//! The one real clock that judges everybody: `CLOCK_MONOTONIC_RAW`, the same in all processes and namespaces of this machine.
+//! The one real clock that checkers everybody: `CLOCK_MONOTONIC_RAW`, the same in all processes and namespaces of this machine.
 //!
 //! Nodes and clients may be told to run by a clock of a wrong rate; nothing here is. What they say about their deadlines is
 //! turned into this clock by the one who writes it down.

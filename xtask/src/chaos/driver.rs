@@ -64,7 +64,7 @@ impl Driver<'_> {
         }
         self.tend_until(start + self.seconds * 1_000_000_000)?;
         self.note(What::Healed)?;
-        // Or the judge will say who did not.
+        // Or the checker will say who did not.
         self.until_served(self.plan.nodes as usize, self.answer)?;
         job::tell_to_stop(self.run)?;
         let last = clock::now() + clock::nanoseconds(self.answer);

@@ -72,7 +72,7 @@ impl Nodes {
     pub(crate) fn start_one(&mut self, network: &Network, node: u32) -> Result<()> {
         let place = node as usize;
         if let Some(mut former) = self.nodes[place].process.take() {
-            // One that was told to stop and has not by now is killed: its judge has been told.
+            // One that was told to stop and has not by now is killed: its checker has been told.
             let _ = former.kill();
             former.wait().context("cannot wait for a node")?;
         }

@@ -1,7 +1,7 @@
-//! The judges of a run. They read what clients, probes and the driver have written down, all by one clock, and ask no node.
+//! The checkers of a run. They read what clients, probes and the driver have written down, all by one clock, and ask no node.
 //!
 //! - *Belief*: from `granted` until the first of `out`, `lost`, its own deadline, its death. At no instant are there more than k believers
-//!   of a gate, nor two of a slot, and the fences of a slot grow. This is judged by `kgate_spec::history`, the oracle of all other runs too.
+//!   of a gate, nor two of a slot, and the fences of a slot grow. This is checked by `kgate_spec::history`, the oracle of all other runs too.
 //! - *Incarnation*: the child of `kgate run` is a process, and no belief ends it: every sign of incarnation counts. None is later than its deadline.
 //! - *Lock*: the kernel's lock of a slot was free for whoever came in.
 //! - *Resource*: it refuses nobody who may still believe.
@@ -26,7 +26,7 @@ use kgate_spec::history;
 use super::record::{Record, What};
 use holds::{Hold, Holds};
 
-/// What the judges must know of the run.
+/// What the checkers must know of the run.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
     /// How many nodes.
@@ -39,17 +39,17 @@ pub(crate) struct Terms {
     pub(crate) answer_ns: u64,
 }
 
-/// A judge's name and what it saw.
+/// A checker's name and what it saw.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Violation {
-    pub(crate) judge: &'static str,
+    pub(crate) checker: &'static str,
     pub(crate) t: u64,
     pub(crate) text: String,
 }
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.judge, self.text)
+        write!(f, "{}: {}", self.checker, self.text)
     }
 }
 
@@ -92,8 +92,8 @@ pub(crate) struct Verdict {
     pub(crate) violations: Vec<Violation>,
 }
 
-/// Judges the records of a run, which are in the order of time.
-pub(crate) fn judge(terms: &Terms, records: &[Record]) -> Result<Verdict> {
+/// Checkers the records of a run, which are in the order of time.
+pub(crate) fn check(terms: &Terms, records: &[Record]) -> Result<Verdict> {
     let holds = Holds::of(records);
     let mut verdict = Verdict { grants: holds.all.len() as u64, ..Verdict::default() };
     for gate in terms.gates.keys() {
@@ -102,7 +102,7 @@ pub(crate) fn judge(terms: &Terms, records: &[Record]) -> Result<Verdict> {
     let unknown = holds.all.iter().find(|hold| !terms.gates.contains_key(&hold.gate));
     anyhow::ensure!(unknown.is_none(), "a record is of a gate that the run has not");
     verdict.violations.extend(holds.late.iter().map(|late| Violation {
-        judge: DEADLINE,
+        checker: DEADLINE,
         t: late.t,
         text: format!("{} was alive {} after its deadline", late.who, ms(late.t - late.until)),
     }));
@@ -113,7 +113,7 @@ pub(crate) fn judge(terms: &Terms, records: &[Record]) -> Result<Verdict> {
     verdict.stalled_ms = stalls.max().unwrap_or(0);
     resource(records, &mut verdict);
     minority(terms, records, &holds, &mut verdict);
-    answers::judge(terms, records, &holds, &mut verdict);
+    answers::check(terms, records, &holds, &mut verdict);
     verdict.losses = records.iter().filter(|record| is_loss(&record.what)).count() as u64;
     for record in records {
         if let What::Answered { how } = &record.what {
@@ -123,12 +123,12 @@ pub(crate) fn judge(terms: &Terms, records: &[Record]) -> Result<Verdict> {
                     "{} says that its command died of a SIGTERM, and nobody but kgate sends any: 121 is right",
                     record.who
                 );
-                verdict.violations.push(Violation { judge: CODES, t: record.t, text });
+                verdict.violations.push(Violation { checker: CODES, t: record.t, text });
             }
         }
         let What::Ended { text } = &record.what else { continue };
         let text = format!("a node has ended by itself: {text}");
-        verdict.violations.push(Violation { judge: NODES, t: record.t, text });
+        verdict.violations.push(Violation { checker: NODES, t: record.t, text });
     }
     verdict.violations.sort_by_key(|violation| violation.t);
     Ok(verdict)
@@ -156,7 +156,7 @@ fn belief(terms: &Terms, gate: &str, holds: &Holds, verdict: &mut Verdict) -> Re
         text += line;
         text.push('\n');
     }
-    let found = history::judge(text.as_bytes()).context("the believers make no trace")?;
+    let found = history::check(text.as_bytes()).context("the believers make no trace")?;
     verdict.most.insert(gate.to_owned(), found.max_inside);
     verdict.violations.extend(found.violations.into_iter().map(|violation| {
         let t = violation.at_ns.0;
@@ -164,7 +164,7 @@ fn belief(terms: &Terms, gate: &str, holds: &Holds, verdict: &mut Verdict) -> Re
         let who: Vec<&str> = inside.map(|(_, hold)| hold.who.as_str()).collect();
         let text =
             format!("gate {gate}, {}: {}; inside: {}", violation.property, violation.text, who.join(", "));
-        Violation { judge: BELIEF, t, text }
+        Violation { checker: BELIEF, t, text }
     }));
     Ok(())
 }
@@ -176,7 +176,7 @@ fn locks(records: &[Record], holds: &Holds, verdict: &mut Verdict) {
             continue;
         }
         let text = format!("{} found slot {slot} locked by process {owner}", record.who);
-        verdict.violations.push(Violation { judge: LOCK, t: record.t, text });
+        verdict.violations.push(Violation { checker: LOCK, t: record.t, text });
     }
 }
 
@@ -190,7 +190,7 @@ fn resource(records: &[Record], verdict: &mut Verdict) {
         let left = ms(until - record.t);
         let text =
             format!("{} was refused at slot {slot} for {greatest}, {left} before its deadline", record.who);
-        verdict.violations.push(Violation { judge: RESOURCE, t: record.t, text });
+        verdict.violations.push(Violation { checker: RESOURCE, t: record.t, text });
     }
 }
 
@@ -210,7 +210,7 @@ fn minority(terms: &Terms, records: &[Record], holds: &Holds, verdict: &mut Verd
         if hold.from > cut + allowed {
             let after = ms(hold.from - cut);
             let text = format!("{} came in at node {}, cut off for {after}", hold.who, hold.node);
-            verdict.violations.push(Violation { judge: MINORITY, t: hold.from, text });
+            verdict.violations.push(Violation { checker: MINORITY, t: hold.from, text });
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Bugs that are put in on purpose, one for each judge: a judge that does not catch its own is worth nothing.
+//! Bugs that are put in on purpose, one for each checker: a checker that does not catch its own is worth nothing.
 //!
 //! Clients of the first node have them, by what they are told; the last one is in the nodes, which are told to take silence
 //! for death and are then cut in two.
@@ -52,8 +52,8 @@ impl Planted {
         Self::ALL.iter().find(|(planted, _)| *planted == self).map_or("", |(_, name)| name)
     }
 
-    /// The judges that must catch it, all of them.
-    pub(crate) fn judges(self) -> &'static [&'static str] {
+    /// The checkers that must catch it, all of them.
+    pub(crate) fn checkers(self) -> &'static [&'static str] {
         match self {
             Self::Outlives => &[oracle::DEADLINE, oracle::BELIEF, oracle::LOCK],
             Self::TwoHolders => &[oracle::BELIEF],
@@ -97,16 +97,16 @@ impl Planted {
 mod tests {
     use super::*;
 
-    /// Each has a name, a plan and a judge; every judge but that of the nodes' incarnations has one.
+    /// Each has a name, a plan and a checker; every checker but that of the nodes' incarnations has one.
     #[test]
-    fn every_judge_has_a_bug() {
-        let mut judged = Vec::new();
+    fn every_checker_has_a_bug() {
+        let mut checked = Vec::new();
         for (planted, name) in Planted::ALL {
             assert_eq!((Planted::parse(name).unwrap(), planted.name()), (planted, name));
             assert_eq!(planted.plan(700).gates.len(), 1);
-            judged.extend(planted.judges());
+            checked.extend(planted.checkers());
         }
-        for judge in [
+        for checker in [
             oracle::BELIEF,
             oracle::DEADLINE,
             oracle::LOCK,
@@ -114,7 +114,7 @@ mod tests {
             oracle::MINORITY,
             oracle::ANSWERS,
         ] {
-            assert!(judged.contains(&judge), "{judge}");
+            assert!(checked.contains(&checker), "{checker}");
         }
         assert!(Planted::parse("x").is_err());
     }

@@ -155,7 +155,7 @@ mod tests {
         let longer = Options { seconds: 61, ..options.clone() };
         assert!(!is_done(std::slice::from_ref(&right), &longer, 2));
         assert!(!is_done(&[Line { schedule: 0, ..right.clone() }], &options, 2));
-        let wrong = Violation { judge: BELIEF, t: 1, text: "two".into() };
+        let wrong = Violation { checker: BELIEF, t: 1, text: "two".into() };
         let verdict = Verdict { violations: vec![wrong], ..Verdict::default() };
         let line = Line::new(&options, 2, &plan, &verdict, "abc");
         assert_eq!(line.verdict, "belief: two");

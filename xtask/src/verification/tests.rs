@@ -45,7 +45,7 @@ fn rows_are_read_with_what_is_expected_and_their_limits() {
 }
 
 #[test]
-fn a_row_that_cannot_be_run_or_judged_is_an_error() {
+fn a_row_that_cannot_be_run_or_checked_is_an_error() {
     for text in [
         "kgate check -n 3",
         "fine | kgate check -n 3",

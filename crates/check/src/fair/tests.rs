@@ -74,7 +74,7 @@ fn throw<const GRANTS: bool>(channels: crate::Channels) -> Finding {
     finding
 }
 
-/// The planted bug: messages fly to and fro for ever and nobody is ever granted anything. Nothing is quiet, so no other judge sees it.
+/// The planted bug: messages fly to and fro for ever and nobody is ever granted anything. Nothing is quiet, so no other checker sees it.
 #[test]
 fn an_endless_exchange_that_starves_is_found() {
     let found = throw::<false>(crate::Channels::Fifo);

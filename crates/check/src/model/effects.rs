@@ -96,7 +96,7 @@ impl<P: Protocol> World<P> {
         }
     }
 
-    /// Tells the judges' memory of numbered slots that are granted, before whoever is granted them goes in.
+    /// Tells the checkers' memory of numbered slots that are granted, before whoever is granted them goes in.
     fn note_slots(&self, state: &mut State<P>, node: NodeId, slots: &[u32], fence: Option<Fence>) {
         let held = state.clients.iter().flat_map(|client| &client.inside);
         let held = held.fold(0, |all, held| all | held.slots);

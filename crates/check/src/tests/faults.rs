@@ -49,7 +49,7 @@ fn printed_tree_tokens_are_found() {
 
 /// Permission-based protocols need reliable channels: a lost request deadlocks. Where that is not claimed, it is not held against them.
 #[test]
-fn a_loss_is_judged_where_it_is_claimed() {
+fn a_loss_is_checked_where_it_is_claimed() {
     let lossy = |loss| {
         let tolerates = Tolerates { loss, ..Tolerates::default() };
         let bounds = Bounds { losses: 1, tolerates, ..Bounds::new(1) };

@@ -1,4 +1,4 @@
-//! Numbered slots: several grants a process, weights, a changing k, new incarnations, and a planted bug for each judge of them.
+//! Numbered slots: several grants a process, weights, a changing k, new incarnations, and a planted bug for each checker of them.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +26,7 @@ fn search(k: u32, bounds: Bounds, printed: Defects) -> Outcome {
 
 /// By that property alone.
 fn breaks(k: u32, bounds: Bounds, printed: Defects, property: &'static str) -> bool {
-    let world = world(2, k, bounds, printed).judging([property]);
+    let world = world(2, k, bounds, printed).checking([property]);
     broken(&explore_world(world, Order::Breadth)) == [property]
 }
 
@@ -80,7 +80,7 @@ fn a_slot_with_two_holders_or_an_old_fence_is_found() {
     let again = Bounds { entries: vec![2, 0], restarts: 1, ..Bounds::new(1) };
     assert!(breaks(2, again.clone(), toy::FORGETS, SlotFences::NAME));
     let clings = Defects(toy::SHARES.0 | toy::CLINGS.0);
-    let found = explore_world(world(2, 1, once, clings).judging([SlotFences::NAME]), Order::Breadth);
+    let found = explore_world(world(2, 1, once, clings).checking([SlotFences::NAME]), Order::Breadth);
     let schedule = found.properties[0].counterexample.as_ref().expect("found");
     assert_eq!(schedule.len(), 2, "the shortest has both inside");
     nothing_breaks(&search(2, again, Defects::NONE));
@@ -135,7 +135,7 @@ fn a_request_that_is_too_large_ends() {
 fn who_waits_for_what_is_free_is_found() {
     let schedule = |resizes| {
         let bounds = Bounds { entries: vec![2, 0], asks_inside: true, resizes, ..Bounds::new(1) };
-        let world = world(2, 1, bounds, Defects::NONE).judging([NOT_LEFT_LYING]);
+        let world = world(2, 1, bounds, Defects::NONE).checking([NOT_LEFT_LYING]);
         let found = explore_world(world, Order::Breadth).properties.swap_remove(0);
         let schedule = found.counterexample.expect("the toy does not look again").into_iter();
         schedule.map(|told| told.step.to_string()).collect::<Vec<_>>()
@@ -149,7 +149,7 @@ fn who_waits_for_what_is_free_is_found() {
 #[test]
 fn a_change_of_k_is_news() {
     let grows = Bounds { entries: vec![2, 0], asks_inside: true, resizes: vec![4], ..Bounds::new(1) };
-    let world = world(2, 2, grows, Defects::NONE).judging([EveryoneServed::NAME]);
+    let world = world(2, 2, grows, Defects::NONE).checking([EveryoneServed::NAME]);
     let found = explore_world(world, Order::Breadth);
     let schedule = found.properties[0].counterexample.as_ref().expect("the toy does not look again");
     let told = schedule.iter().filter(|told| told.step.to_string().contains("sets k to 4")).count();
@@ -294,7 +294,7 @@ fn timers_run_out_a_bounded_number_of_times() {
 fn a_schedule_counts_messages_as_they_were_sent() {
     let steps = |printed| {
         let bounds = Bounds { entries: vec![1, 0], channels: Channels::Unordered, ..Bounds::new(1) };
-        let world = world(2, 2, bounds, printed).judging([NOT_REFUSED]);
+        let world = world(2, 2, bounds, printed).checking([NOT_REFUSED]);
         let found = explore_world(world, Order::Breadth);
         let schedule = found.properties[0].counterexample.clone().expect("one is refused");
         schedule[1].step.to_string()

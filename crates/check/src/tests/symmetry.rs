@@ -54,7 +54,7 @@ fn every_kind_is_visited_once() {
 #[test]
 fn a_defect_is_found_by_its_kind() {
     let world =
-        star(3, 1, Bounds::new(1), r::R1).with_symmetry().expect("a symmetry").judging([AtMostK::NAME]);
+        star(3, 1, Bounds::new(1), r::R1).with_symmetry().expect("a symmetry").checking([AtMostK::NAME]);
     assert_eq!(broken(&explore_world(world, Order::Depth)), [AtMostK::NAME]);
 }
 

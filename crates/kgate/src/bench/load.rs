@@ -64,8 +64,8 @@ impl Load {
             anyhow::Ok(())
         };
         tokio::time::timeout(DRAIN, drained).await.context("clients still wait after a minute")??;
-        let judge = |gate: &History| Ok((gate.stays(), gate.judge(plan.protocol, plan.permits)?));
-        let judged = gates.iter().map(judge).collect::<Result<Vec<_>, NotATrace>>()?;
+        let checker = |gate: &History| Ok((gate.stays(), gate.check(plan.protocol, plan.permits)?));
+        let checked = gates.iter().map(checker).collect::<Result<Vec<_>, NotATrace>>()?;
         let mut memory = 0;
         for pid in cluster.pids() {
             memory += usage::peak_memory(pid)?;
@@ -77,7 +77,7 @@ impl Load {
             memory,
             nodes,
         };
-        Ok(Row::of(plan.permits, self.clients, &judged, (before.at, after.at), &used))
+        Ok(Row::of(plan.permits, self.clients, &checked, (before.at, after.at), &used))
     }
 }
 

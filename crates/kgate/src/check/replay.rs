@@ -13,7 +13,7 @@ use kgate_spec::{EntryOrder, EveryoneServed, NoResidue, Scenario};
 use crate::Failure;
 use crate::cli::{ChannelsArg, CheckArgs, DownArg};
 
-/// What the simulator and its judges make of a counterexample.
+/// What the simulator and its checkers make of a counterexample.
 pub(super) struct Replayed {
     came: Came,
     property: &'static str,
@@ -40,7 +40,7 @@ impl Setting {
             root: graph.map(|graph| graph.root()).filter(|root| root.0 != 0),
             tolerate: entry.told_to_tolerate.then_some(setup.tolerate),
             options: setup.slots,
-            borne: super::unjudged(entry, bounds).is_none(),
+            borne: super::unchecked(entry, bounds).is_none(),
         }
     }
 }
@@ -100,11 +100,11 @@ fn disagree(finding: &Finding, how: &str) -> Failure {
 }
 
 impl Replayed {
-    /// What the judges said, in a line.
+    /// What the checkers said, in a line.
     pub(super) fn verdict(&self) -> String {
         match self.came.violations.iter().find(|violation| violation.property == self.property) {
             Some(violation) => format!("the simulator agrees: {violation}"),
-            None => "the simulator plays it too, and cannot judge it: it goes round for ever, who was overtaken is never granted, or something is left lying".into(),
+            None => "the simulator plays it too, and cannot checker it: it goes round for ever, who was overtaken is never granted, or something is left lying".into(),
         }
     }
 
@@ -122,7 +122,7 @@ impl Replayed {
 
 fn scenario(args: &CheckArgs, setting: &Setting, finding: &Finding) -> Scenario {
     let steps = finding.counterexample.iter().flatten();
-    // These are judged when everything has taken its way.
+    // These are checked when everything has taken its way.
     let safety = ![EveryoneServed::NAME, EntryOrder::NAME, NoResidue::NAME].contains(&finding.name);
     let endless = finding.cycle.is_some();
     let story = match &args.as_printed {

@@ -1,4 +1,4 @@
-//! What the clients did, in the order of one clock: the trace by which a run is judged.
+//! What the clients did, in the order of one clock: the trace by which a run is checked.
 //!
 //! Everything is written under one lock, with the time read inside it, so that the order of the lines is the order of time and no two ways of reading a tie exist. A client
 //! writes that it is in after its permit has come, and that it is out before it gives the permit back. So two are inside at once in the trace only if they were.
@@ -111,7 +111,7 @@ impl History {
         self.write(process, What::Out)
     }
 
-    /// From here on nothing is judged, until it has settled.
+    /// From here on nothing is checked, until it has settled.
     pub(crate) fn unsettled(&self) {
         self.write(Process(0), What::Unsettled);
     }
@@ -224,10 +224,10 @@ impl History {
     }
 
     /// What the oracle, which knows nothing but the trace, says of it.
-    pub(crate) fn judge(&self, protocol: &str, permits: u32) -> Result<Verdict, NotATrace> {
+    pub(crate) fn check(&self, protocol: &str, permits: u32) -> Result<Verdict, NotATrace> {
         let mut text = Vec::new();
         self.trace(protocol, permits, &mut text)?;
-        history::judge(text.as_slice())
+        history::check(text.as_slice())
     }
 }
 
@@ -237,7 +237,7 @@ mod tests {
     use kgate_spec::{AtMostK, SlotFences};
 
     fn properties(history: &History, permits: u32) -> Vec<&'static str> {
-        let verdict = history.judge("x", permits).expect("a trace");
+        let verdict = history.check("x", permits).expect("a trace");
         verdict.violations.iter().map(|violation| violation.property).collect()
     }
 
@@ -260,7 +260,7 @@ mod tests {
 
     /// The planted bugs of slots: one slot for two, and a fence that does not grow.
     #[test]
-    fn slots_and_fences_are_judged() {
+    fn slots_and_fences_are_checked() {
         let history = History::new(2);
         let (one, other) = (history.enrol(0, 0), history.enrol(1, 1));
         assert!(history.asks(one) && history.asks(other));
@@ -287,9 +287,9 @@ mod tests {
         assert_eq!((history.look().0.len(), history.look().1), (1, vec![1, 1]));
     }
 
-    /// Before it has settled nothing is judged; after it, all.
+    /// Before it has settled nothing is checked; after it, all.
     #[test]
-    fn judged_when_settled() {
+    fn checked_when_settled() {
         let history = History::new(1);
         let both = [history.enrol(0, 0), history.enrol(1, 0)];
         history.unsettled();

@@ -55,8 +55,8 @@ pub(crate) struct Report {
     pub(crate) grants_since: u64,
     /// What went wrong besides: nodes that stopped by themselves, permits that were lost.
     pub(crate) troubles: Vec<String>,
-    /// Before this nothing was judged.
-    pub(crate) judged_from_s: f64,
+    /// Before this nothing was checked.
+    pub(crate) checked_from_s: f64,
 }
 
 impl Report {
@@ -65,7 +65,7 @@ impl Report {
     }
 
     /// Takes over what the oracle has found.
-    pub(crate) fn judged(mut self, verdict: &Verdict) -> Self {
+    pub(crate) fn checked(mut self, verdict: &Verdict) -> Self {
         self.grants = verdict.grants;
         self.max_inside = verdict.max_inside;
         self.violations = verdict.violations.iter().map(ToString::to_string).collect();
@@ -83,8 +83,8 @@ impl Report {
             String::new()
         };
         writeln!(to, "nodes       {} killed, {} started again{since}", self.kills, self.restarts)?;
-        if self.judged_from_s > 0.0 {
-            writeln!(to, "judged      from {:.1} s on: before, it may still converge", self.judged_from_s)?;
+        if self.checked_from_s > 0.0 {
+            writeln!(to, "checked      from {:.1} s on: before, it may still converge", self.checked_from_s)?;
         }
         for wrong in self.violations.iter().chain(&self.troubles) {
             writeln!(to, "WRONG       {wrong}")?;
@@ -135,7 +135,7 @@ mod tests {
             restarts: 0,
             grants_since: 0,
             troubles: troubles.iter().map(ToString::to_string).collect(),
-            judged_from_s: 0.0,
+            checked_from_s: 0.0,
         };
         assert!(report(1, &[], &[]).is_right());
         for (wrong, says) in [

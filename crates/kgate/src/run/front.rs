@@ -240,7 +240,7 @@ impl Front {
         self.until = self.page.read().unwrap_or(self.until);
         let latest = self.margins.kill_at(self.until);
         if matches!(self.phase, Phase::Standing) {
-            match self.margins.judge(self.until, now) {
+            match self.margins.check(self.until, now) {
                 Verdict::Fine => {}
                 Verdict::Term if !self.told && now >= self.term_at() => {
                     self.told = true;

@@ -324,7 +324,7 @@ impl Guard {
         let now = LeaseInstant::now();
         self.margins = granted.margins;
         // LEASES S2: a grant that comes too late to be used safely is given back.
-        if self.margins.judge(self.until, now) != Verdict::Fine {
+        if self.margins.check(self.until, now) != Verdict::Fine {
             self.finish(End::Lost("the permit came too late to be used; it was given back".to_owned()));
             return Ok(());
         }
@@ -366,7 +366,7 @@ impl Guard {
                 let text = words::wait_over(&self.wish);
                 self.finish(End::Refused { code: self.occupied_code, text });
             }
-            Phase::Running => match self.margins.judge(self.until, now) {
+            Phase::Running => match self.margins.check(self.until, now) {
                 Verdict::Fine => {}
                 Verdict::Term | Verdict::Kill => self.lost(NOT_RENEWED.to_owned()),
             },

@@ -1,7 +1,7 @@
 //! When a process tree is asked to end and when it is made to: TERM at D - K - G, KILL at D - K, dead by D (LEASES S3).
 //!
 //! D is the instant up to which the permit surely counts, G the grace between TERM and KILL, K what it takes from KILL until
-//! the last process is surely gone. Both processes of `kgate run` judge by the same function.
+//! the last process is surely gone. Both processes of `kgate run` checker by the same function.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ impl Margins {
     }
 
     /// What the clock says of a permit that counts until then.
-    pub(crate) fn judge(self, until: LeaseInstant, now: LeaseInstant) -> Verdict {
+    pub(crate) fn check(self, until: LeaseInstant, now: LeaseInstant) -> Verdict {
         if now >= self.kill_at(until) {
             Verdict::Kill
         } else if now >= self.term_at(until) {
@@ -74,10 +74,10 @@ mod tests {
         let until = LeaseInstant(1000);
         let table = [(0, Verdict::Fine), (889, Verdict::Fine), (890, Verdict::Term), (989, Verdict::Term)];
         for (now, expected) in table {
-            assert_eq!(margins.judge(until, LeaseInstant(now)), expected, "at {now}");
+            assert_eq!(margins.check(until, LeaseInstant(now)), expected, "at {now}");
         }
         for now in [990, 1000, 5000] {
-            assert_eq!(margins.judge(until, LeaseInstant(now)), Verdict::Kill, "at {now}");
+            assert_eq!(margins.check(until, LeaseInstant(now)), Verdict::Kill, "at {now}");
         }
     }
 
@@ -98,11 +98,11 @@ mod tests {
         assert_eq!(grace(Some(3_600_000), 80, None), Some(ms(3_600_000)));
     }
 
-    /// A permit that knows no time is never judged by it; one that never counted is over at once.
+    /// A permit that knows no time is never checked by it; one that never counted is over at once.
     #[test]
     fn for_ever_and_never() {
         let margins = Margins { grace: Duration::from_secs(1), kill: Margins::KILL };
-        assert_eq!(margins.judge(LeaseInstant::FOR_EVER, LeaseInstant(u64::MAX - 1)), Verdict::Fine);
-        assert_eq!(margins.judge(LeaseInstant::NEVER, LeaseInstant(1)), Verdict::Kill);
+        assert_eq!(margins.check(LeaseInstant::FOR_EVER, LeaseInstant(u64::MAX - 1)), Verdict::Fine);
+        assert_eq!(margins.check(LeaseInstant::NEVER, LeaseInstant(1)), Verdict::Kill);
     }
 }

@@ -29,7 +29,7 @@ pub(crate) fn run(args: &SimArgs, given: &ArgMatches) -> Outcome {
             first: args.seed,
             seeds: args.seeds.unwrap_or(SEEDS),
             as_printed: args.as_printed.as_deref(),
-            judge: swarm::judge,
+            checker: swarm::check,
         };
         let summary = quietly(|| swarm.run(&progress(entry, swarm.seeds)));
         // What was found is told before it is saved: a disk that is full loses no finding.

@@ -59,7 +59,7 @@ fn print_page(
         report.n, report.k, report.duration, args.hold
     )?;
     if let Some(warmup) = report.warmup {
-        writeln!(to, "warm-up     what happens up to {warmup} is judged but not measured")?;
+        writeln!(to, "warm-up     what happens up to {warmup} is checked but not measured")?;
     }
     writeln!(to, "protocol    {}: {}", entry.name, entry.title)?;
     if let Some(id) = &report.as_printed {

@@ -33,7 +33,7 @@ fn exit_codes_and_fences() {
     let status = home.run(&["status", "--json"]);
     let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
     assert_eq!(status["gates"][0]["holders"][0]["slots"][0], 0, "{status}");
-    book.judge(1);
+    book.check(1);
 }
 
 /// Many at once: never more than k inside, and all get in.
@@ -49,7 +49,7 @@ fn never_more_than_k() {
     for mut process in all {
         assert_eq!(process.code(), Some(0));
     }
-    assert_eq!(book.judge(2).len(), 12);
+    assert_eq!(book.check(2).len(), 12);
 }
 
 /// A user's node that is killed forgets nothing: its successor sees by the locks that the slot is in use, and later that it is free.
@@ -63,6 +63,6 @@ fn a_killed_node_of_a_user_forgets_nothing() {
     held.close_input();
     let next = || book.inside(home.kgate(&["run", "gpu", "-n"]), "next", "").status().unwrap().code();
     until("the slot is free again", || next() == Some(0));
-    book.judge(1);
+    book.check(1);
     assert!(fs::exists(home.0.join("run/kgate/node.pid")).unwrap());
 }

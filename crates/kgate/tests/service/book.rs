@@ -1,4 +1,4 @@
-//! The book: who was inside, judged by locks of the kernel and by the order of lines in one file.
+//! The book: who was inside, checked by locks of the kernel and by the order of lines in one file.
 //!
 //! Whoever goes in locks the file of its slot and does not wait for the lock; its descendants inherit it, so it is free when the last of them is dead. A lock that is taken
 //! is a second one inside. Then it writes a line, so that for each slot the lines are in the order of its holders, and their fences must grow.
@@ -119,7 +119,7 @@ impl Book {
     }
 
     /// The verdict without the fences.
-    pub(crate) fn judge_locks(&self, k: u32) -> Vec<Entry> {
+    pub(crate) fn check_locks(&self, k: u32) -> Vec<Entry> {
         let log = fs::read_to_string(self.0.join("log")).unwrap_or_default();
         assert!(!log.contains("violation"), "{log}");
         let entries = self.entries();
@@ -128,8 +128,8 @@ impl Book {
     }
 
     /// The verdict: nobody met another in its slot, all slots are below k, and where there are fences they grew.
-    pub(crate) fn judge(&self, k: u32) -> Vec<Entry> {
-        let entries = self.judge_locks(k);
+    pub(crate) fn check(&self, k: u32) -> Vec<Entry> {
+        let entries = self.check_locks(k);
         let log = fs::read_to_string(self.0.join("log")).unwrap_or_default();
         for (at, entry) in entries.iter().enumerate() {
             let before = entries[..at].iter().rev().find(|before| before.slot == entry.slot);
@@ -147,7 +147,7 @@ fn the_book_sees_what_is_wrong() {
     let wrong = |name: &str, lines: &[&str]| {
         let book = Book::new(&home, name);
         lines.iter().for_each(|line| book.write(line));
-        std::panic::catch_unwind(|| book.judge(2)).is_err()
+        std::panic::catch_unwind(|| book.check(2)).is_err()
     };
     assert!(!wrong("right", &["in 0 1 a", "in 1 2 b", "in 0 3 c"]));
     assert!(wrong("beyond", &["in 2 1 a"]));
@@ -164,7 +164,7 @@ fn the_book_sees_what_is_wrong() {
     first.code();
     assert_eq!(book.inside_now(), 1);
     assert!(shell("second", "").status().unwrap().success());
-    assert!(std::panic::catch_unwind(|| book.judge(2)).is_err());
+    assert!(std::panic::catch_unwind(|| book.check(2)).is_err());
     first.close_input();
     until("the slot is free", || book.inside_now() == 0);
 }

@@ -33,7 +33,7 @@ fn one_goes_in_and_out() {
     client.process.close_input();
     client.told("released");
     assert!(inside < closed && closed < waits.join().unwrap());
-    assert_eq!(book.judge(1).len(), 2);
+    assert_eq!(book.check(1).len(), 2);
 }
 
 /// What the other process does: it asks at that node for a permit of the gate `KGATE_TEST_GATE`, tells that it is in, tells of the loss, and gives the permit back when its input ends.

@@ -53,7 +53,7 @@ fn every_code() {
     }
     held.close_input();
     assert_eq!(held.code(), Some(0));
-    assert_eq!(book.judge(1).len(), 1);
+    assert_eq!(book.check(1).len(), 1);
 }
 
 /// LEASES section 1: a node with short leases says itself how long a kill takes. The usual grace shrinks to what fits; one that was asked for and is too long is refused with the
@@ -93,7 +93,7 @@ fn a_full_queue() {
     );
     held.close_input();
     assert_eq!(waiting.each_mut().map(Process::code), [Some(0); 2]);
-    assert_eq!(book.judge(1).len(), 3);
+    assert_eq!(book.check(1).len(), 3);
 }
 
 /// Two configurations that say different things of one gate: 123 with both values and both nodes. A gate that is in none, where clients make none: 2, with those that there are.

@@ -27,7 +27,7 @@ fn one_more_than_k() {
     held[1].close_input();
     third.close_input();
     assert_eq!((held[1].code(), third.code()), (Some(0), Some(0)));
-    let entries = book.judge(2);
+    let entries = book.check(2);
     assert_eq!(entries[2].slot, entries[0].slot, "{entries:?}");
 }
 
@@ -50,7 +50,7 @@ fn many_at_all_nodes() {
     for mut process in all {
         assert_eq!(process.code(), Some(0));
     }
-    assert_eq!(book.judge(2).len(), 9);
+    assert_eq!(book.check(2).len(), 9);
     until("nobody is inside", || book.inside_now() == 0);
     until_waiting(&cluster.api[0], "gpu", 0);
 }

@@ -28,7 +28,7 @@ fn the_guard() {
     next(&cluster.api[1], "gpu", &book, "next");
     assert_eq!(run.code(), Some(121));
     expect_gone(&members);
-    assert_eq!(book.judge(1).len(), 2);
+    assert_eq!(book.check(1).len(), 2);
 }
 
 /// The front sleeps: the guard renews, and nothing is lost, for longer than a lease. Then the front wakes and the guard sleeps, through the deadline: the front
@@ -48,7 +48,7 @@ fn the_front_and_then_the_guard() {
     next(&cluster.api[1], "gpu", &book, "next");
     assert_eq!(run.code(), Some(121));
     expect_gone(&members);
-    assert_eq!(book.judge(1).len(), 2);
+    assert_eq!(book.check(1).len(), 2);
 }
 
 /// The front sleeps and the node is killed: the guard kills by itself, before another node grants the slot. Awake again, the front has the code.
@@ -65,7 +65,7 @@ fn the_front_while_its_node_dies() {
     assert!(members.iter().all(|member| is_gone(*member)));
     run.send(Signal::CONT);
     assert_eq!(run.code(), Some(121));
-    assert_eq!(book.judge(1).len(), 2);
+    assert_eq!(book.check(1).len(), 2);
 }
 
 /// A client of the API sleeps beyond its deadline: the next one gets the permit, not before that deadline, and the client knows as soon as it wakes that it has lost its own.
@@ -85,7 +85,7 @@ fn a_client_of_the_api() {
     assert!(deadline < granted, "granted too early");
     // On a busy machine it runs a little later.
     assert!(told.after(woken) < RENEWAL * 4, "{:?} later", told.after(woken));
-    book.judge(1);
+    book.check(1);
 }
 
 /// The node sleeps, and its kernel takes new connections all the while: a client of the API knows of the loss by its deadline, before another node would grant the slot.
@@ -109,5 +109,5 @@ fn a_node() {
     // Awake again, it hears that the others have gone on without it, and stops.
     cluster.nodes[0].as_ref().unwrap().send(Signal::CONT);
     until("it says so", || cluster.log(0).contains("holds this node, 0, for crashed"));
-    book.judge(1);
+    book.check(1);
 }

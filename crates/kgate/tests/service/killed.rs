@@ -29,7 +29,7 @@ fn whole_clients() {
         // It was told at its last renewal that it counts for so long.
         let earliest = killed + (LEASE - RENEWAL).mul_f32(0.9);
         assert!(granted > earliest, "{gate}: freed when the stream ended");
-        let names: Vec<String> = book.judge(1).into_iter().map(|entry| entry.name).collect();
+        let names: Vec<String> = book.check(1).into_iter().map(|entry| entry.name).collect();
         assert_eq!(names, ["client", "next"]);
     };
     thread::scope(|scope| {
@@ -65,7 +65,7 @@ fn the_front_of_a_run() {
     // A minute is longer than the patience of these tests: it was given back.
     next(&cluster.api[1], "gpu", &book, "next");
     expect_gone(&members);
-    assert_eq!(book.judge(1).len(), 2);
+    assert_eq!(book.check(1).len(), 2);
 }
 
 /// The guard of `kgate run`: the front ends what is left, and gives the permit back in its place.
@@ -80,7 +80,7 @@ fn the_guard_of_a_run() {
     assert_eq!(run.code(), Some(121));
     next(&cluster.api[0], "gpu", &book, "next");
     expect_gone(&members);
-    assert_eq!(book.judge(1).len(), 2);
+    assert_eq!(book.check(1).len(), 2);
 }
 
 /// The holder of `kgate acquire`: `kgate release` says so with 121, and the permit is free; one that is alive is released with 0. Its token is shown to nobody.
@@ -149,7 +149,7 @@ fn nodes_of_waiters_and_holders() {
     assert_eq!(held.code(), Some(121));
     expect_gone(&members);
     assert_eq!(lucky.output().0, Some(0));
-    let names: Vec<String> = book.judge(1).into_iter().map(|entry| entry.name).collect();
+    let names: Vec<String> = book.check(1).into_iter().map(|entry| entry.name).collect();
     assert_eq!(names, ["first", "lucky"]);
     // The one that is left alone goes on.
     assert_eq!(cluster.run(&home, 2, "gpu", 1).args(["--", "true"]).status().unwrap().code(), Some(0));

@@ -57,7 +57,7 @@ fn without_a_quorum(name: &str, nodes: usize, killed: &[usize]) {
             book.inside(cluster.run(&home, node, "gpu", 1), &name, "").status().unwrap().success()
         });
     }
-    assert!(book.judge(1).len() > nodes);
+    assert!(book.check(1).len() > nodes);
 }
 
 /// Each of three nodes in turn is killed while it has the holder and the others have waiters: the holder is dead before they get in, and they do get in. Then it comes back as
@@ -82,5 +82,5 @@ fn each_of_three() {
         cluster.start_again(victim);
         cluster.until_grants(&home, victim);
     }
-    assert_eq!(book.judge(1).len(), 9);
+    assert_eq!(book.check(1).len(), 9);
 }

@@ -48,7 +48,7 @@ fn each_in_turn_under_load() {
     }
     load.over.store(true, Ordering::Relaxed);
     clients.join().unwrap();
-    let entries = book.judge(1);
+    let entries = book.check(1);
     assert!(entries.len() >= 6 * 8, "{}", entries.len());
 }
 
@@ -103,7 +103,7 @@ fn a_holder_of_the_former_incarnation() {
     cluster.start_again(0);
     assert_eq!(others.each_mut().map(Process::code), [Some(0); 2]);
     assert_eq!(held.code(), Some(121));
-    assert_eq!(book.judge(1).len(), 3);
+    assert_eq!(book.check(1).len(), 3);
 }
 
 /// A node of `slots` that starts again is refused by all others, says so and stops; they go on when they hold its earlier incarnation for crashed and its clients are gone.
@@ -124,7 +124,7 @@ fn slots_take_nobody_back() {
     }
     assert_eq!(cluster.nodes[0].as_mut().unwrap().code(), Some(125), "{}", cluster.log(0));
     assert_eq!((held.code(), next.code()), (Some(121), Some(0)));
-    assert_eq!(book.judge(1).len(), 2);
+    assert_eq!(book.check(1).len(), 2);
 }
 
 /// Nobody is taken back who had no place to store what it must know, though its protocol could tolerate it: a token that it has forgotten would be made twice.
@@ -137,7 +137,7 @@ fn nobody_without_a_memory() {
     cluster.kill(0);
     cluster.start_again(0);
     assert_eq!(cluster.nodes[0].as_mut().unwrap().code(), Some(125), "{}", cluster.log(0));
-    assert_eq!(book.judge(1).len(), 1);
+    assert_eq!(book.check(1).len(), 1);
 }
 
 /// All nodes are killed and started anew while somebody holds a permit of the former cluster: it is dead before anybody gets in.
@@ -158,5 +158,5 @@ fn a_holder_of_the_former_cluster() {
     assert_eq!(next.status().unwrap().code(), Some(0));
     assert_eq!(held.code(), Some(121));
     // Fences begin anew with a cluster, as long as no view of it is agreed.
-    assert_eq!(book.judge_locks(1).len(), 6);
+    assert_eq!(book.check_locks(1).len(), 6);
 }

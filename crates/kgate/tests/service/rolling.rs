@@ -63,8 +63,8 @@ fn nobody_notices() {
     for process in holders.iter_mut().chain(&mut waiting) {
         assert_eq!(process.code(), Some(0));
     }
-    assert_eq!(long.judge(5).len(), 2 * NODES);
-    assert!(short.judge(2).len() >= 2 * NODES * 2 * (NODES + 1));
+    assert_eq!(long.check(5).len(), 2 * NODES);
+    assert!(short.check(2).len() >= 2 * NODES * 2 * (NODES + 1));
 }
 
 /// Sessions that go in and out, two at each node.

@@ -108,7 +108,7 @@ fn what_is_left_behind_is_given_back() {
     let mut next = book.inside(secure.ask(&run, "certs", "ci-1"), "next", "true");
     assert!(next.stdout(Stdio::null()).status().unwrap().success());
     expect_gone(&members);
-    assert_eq!(book.judge(1).len(), 2);
+    assert_eq!(book.check(1).len(), 2);
     let token = secure.ask(&["acquire", "build/gpu"], "certs", "ci-1").output().unwrap();
     assert!(token.status.success(), "{}", text(&token.stderr));
     assert_eq!(secure.home.code(&["release", &text(&token.stdout)]), Some(0));

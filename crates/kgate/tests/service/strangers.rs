@@ -94,7 +94,7 @@ fn junk_on_every_port() {
     // It was renewed all the while.
     held.close_input();
     assert_eq!(held.code(), Some(0));
-    assert_eq!(book.judge(2).len(), 13);
+    assert_eq!(book.check(2).len(), 13);
 }
 
 /// Another process that calls itself node 0, and knows where the others are. Returns when it has said that twice: to each of them.
@@ -132,7 +132,7 @@ fn a_node_of_another_cluster() {
     assert!(said.contains(named) && said.contains(&named.replace("p1", "p2")), "{said}");
     until("node 1 says so too", || cluster.log(1).contains(named));
     goes_on(&home, &cluster, &book, "run");
-    book.judge(1);
+    book.check(1);
 }
 
 /// A node with a certificate of another authority, and one with the certificate of another node, are refused with the reason at both sides, and the cluster goes on.
@@ -185,7 +185,7 @@ fn wrong_certificates() {
         "{said}"
     );
     goes_on(&home, &cluster, &book, "run");
-    book.judge(1);
+    book.check(1);
 }
 
 /// A greeting of another version is answered with both versions and by whom, the node says so too, and the cluster goes on.
@@ -210,5 +210,5 @@ fn another_version() {
     assert!(named.iter().all(|part| why.contains(part)), "{why}");
     until("the node says so too", || cluster.log(1).contains(&why));
     goes_on(&home, &cluster, &book, "run");
-    book.judge(1);
+    book.check(1);
 }

@@ -43,7 +43,7 @@ fn ten_thousand() {
         for (_, waits) in served {
             waits.await.unwrap();
         }
-        assert_eq!(book.judge(3).len(), count);
+        assert_eq!(book.check(3).len(), count);
         looks_so(api, "gpu", |gate| gate.waiting.is_empty() && gate.holders.is_empty()).await;
     });
 }

@@ -34,7 +34,7 @@ pub struct Point {
     pub seed: u64,
     /// The command line, without `kgate`.
     pub words: Vec<String>,
-    /// Whether a published defect is switched on: then a judge that complains is what one wants to see.
+    /// Whether a published defect is switched on: then a checker that complains is what one wants to see.
     pub as_printed: bool,
     /// How many processes it has, if that is said: a measure of how long it takes.
     pub size: u64,

@@ -17,7 +17,7 @@ pub struct Row {
     pub command: String,
     /// The hash over all its events; empty if the command has none.
     pub hash: String,
-    /// Whether no judge complained.
+    /// Whether no checker complained.
     pub correct: bool,
     /// Numbers by their paths in the command's JSON; true is 1.
     pub measured: BTreeMap<String, f64>,

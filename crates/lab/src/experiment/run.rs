@@ -26,7 +26,7 @@ use super::{finish, metrics};
 pub struct Ran {
     /// What the command prints with `--json`.
     pub report: Value,
-    /// Whether no judge complained.
+    /// Whether no checker complained.
     pub correct: bool,
 }
 

@@ -13,7 +13,7 @@ pub struct Cell {
     pub at: BTreeMap<String, String>,
     /// How many runs, one a seed.
     pub runs: usize,
-    /// How many of them no judge complained about.
+    /// How many of them no checker complained about.
     pub correct: usize,
     /// The commands that make them again.
     pub commands: Vec<String>,
@@ -35,7 +35,7 @@ impl Cell {
         })
     }
 
-    /// Whether a published defect is switched on, so that a judge is expected to complain.
+    /// Whether a published defect is switched on, so that a checker is expected to complain.
     pub fn as_printed(&self) -> bool {
         self.commands.iter().any(|command| command.contains("--as-printed"))
     }

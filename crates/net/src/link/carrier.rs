@@ -43,9 +43,9 @@ impl Carrier {
     }
 
     /// Whether a connection to an incarnation that says this can go on from here.
-    pub(super) fn judge(&self, said: Greeting) -> Result<(), Broken> {
+    pub(super) fn check(&self, said: Greeting) -> Result<(), Broken> {
         match self {
-            Self::Exact(channel) => channel.judge(said),
+            Self::Exact(channel) => channel.check(said),
             Self::Lossy(..) => Ok(()),
         }
     }

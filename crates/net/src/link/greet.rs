@@ -77,8 +77,8 @@ async fn call(shared: &Shared, peer: &Peer) -> Result<Met, Failure> {
             return Err(meaning.map_or(Failure::Unreachable, |why| refused_by(peer, &why)));
         }
     };
-    let judged = check(shared, &hello, Some(peer.id)).and_then(|()| peer.judge(&hello, config));
-    if let Err(why) = judged {
+    let checked = check(shared, &hello, Some(peer.id)).and_then(|()| peer.check(&hello, config));
+    if let Err(why) = checked {
         refuse(&mut socket, &why).await;
         return Err(Failure::Refused(why));
     }
@@ -97,7 +97,7 @@ pub(super) async fn answer(shared: &Shared, peer: &Peer, call: Call) -> Result<M
 
 async fn answer_now(shared: &Shared, peer: &Peer, call: Call) -> Result<Met, Failure> {
     let Call { mut socket, mut decoder, hello } = call;
-    if let Err(why) = peer.judge(&hello, &shared.config) {
+    if let Err(why) = peer.check(&hello, &shared.config) {
         refuse(&mut socket, &why).await;
         return Err(Failure::Refused(why));
     }

@@ -144,7 +144,7 @@ impl Peer {
     }
 
     /// Whether the incarnation that greets like this may be met, and if not, why.
-    pub(crate) fn judge(&self, hello: &Hello, config: &LinkConfig) -> Result<(), String> {
+    pub(crate) fn check(&self, hello: &Hello, config: &LinkConfig) -> Result<(), String> {
         let mut state = self.state();
         let (peer, now, me, mine) = (self.id, hello.incarnation.0, config.me, config.incarnation);
         if hello.of.is_some_and(|known| known > mine) {
@@ -183,8 +183,8 @@ impl Peer {
 
     /// Whether the channel can go on with that incarnation; if not, it is broken from now on.
     pub(super) fn fits(&self, hello: &Hello) -> Result<(), Broken> {
-        let judged = self.state().carrier.judge(said(hello));
-        judged.inspect_err(|why| self.break_off(why.clone()))
+        let checked = self.state().carrier.check(said(hello));
+        checked.inspect_err(|why| self.break_off(why.clone()))
     }
 
     /// The peer has had all messages up to this one.

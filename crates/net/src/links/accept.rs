@@ -93,9 +93,9 @@ impl Port {
             let shown = shown.is(hello.from, &config.cluster);
             shown.map_err(|why| format!("a call from {from} to {} was not taken: {why}", config.me))
         });
-        // Judged here too, so that a call that is refused does not cost the peer the connection that it has.
-        let judged = checked.and_then(|()| peer.as_ref().map_or(Ok(()), |peer| peer.judge(&hello, config)));
-        match (judged, peer) {
+        // Checked here too, so that a call that is refused does not cost the peer the connection that it has.
+        let checked = checked.and_then(|()| peer.as_ref().map_or(Ok(()), |peer| peer.check(&hello, config)));
+        match (checked, peer) {
             (Ok(()), Some(peer)) => {
                 // An error means that the link is being stopped.
                 let _ = peer.calls.send(Call { socket, decoder, hello }).await;

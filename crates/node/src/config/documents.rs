@@ -20,7 +20,7 @@ fn starts(text: &str) -> Result<(), String> {
     Guard::new(&config).map(drop).map_err(|error| error.to_string())
 }
 
-/// A node starts with each configuration that docs/ and the module docs of `config.rs` show; the judge sees one that lacks something.
+/// A node starts with each configuration that docs/ and the module docs of `config.rs` show; the checker sees one that lacks something.
 #[test]
 fn documented_configurations_start() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");

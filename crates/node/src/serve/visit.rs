@@ -1,4 +1,4 @@
-//! A stream of a client, as the guard sees it: what is asked for is judged before the core hears of it, and what is used is counted.
+//! A stream of a client, as the guard sees it: what is asked for is checked before the core hears of it, and what is used is counted.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};

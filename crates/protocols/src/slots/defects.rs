@@ -147,12 +147,12 @@ pub const ALL: [Defect; 16] = [
         id: "SP1",
         switch: SP1,
         place: "slots, planted",
-        story: "whoever is ahead is not waited for: planted, to see that the judges work",
+        story: "whoever is ahead is not waited for: planted, to see that the checkers work",
     },
     Defect {
         id: "SP2",
         switch: SP2,
         place: "slots, planted",
-        story: "a request does not move the clock of who receives it: planted, to see that the judges work",
+        story: "a request does not move the clock of who receives it: planted, to see that the checkers work",
     },
 ];

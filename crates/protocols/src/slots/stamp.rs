@@ -40,7 +40,7 @@ impl Stamp {
         Fence::of_slot(self.clock.view, self.clock.ticks, self.node, count)
     }
 
-    /// As judges and screens see it.
+    /// As checkers and screens see it.
     pub(super) fn shown(self) -> Shown {
         Shown::in_view(self.clock.view, self.clock.ticks, self.node)
     }

@@ -1,4 +1,4 @@
-//! The judges that look at more than who asks and who is inside: at what messages carry and at what processes show of themselves.
+//! The checkers that look at more than who asks and who is inside: at what messages carry and at what processes show of themselves.
 //!
 //! They cost a look at every message and, with tokens, at a process after every input, with slots at all processes after every grant. So it is decided once a run whether they sit
 //! ([`Config::audited`](crate::Config)): always in small runs, in large ones if asked for. They never change a run or its hash.
@@ -8,7 +8,7 @@ use kgate_spec::{EntryOrder, OneToken, Permissions, SlotFences, StrictOrder, Vio
 
 use crate::config::Config;
 
-/// The judges that a protocol's means of exclusion call for.
+/// The checkers that a protocol's means of exclusion call for.
 pub(super) enum Audit {
     /// None, or the run is too large.
     None,

@@ -66,7 +66,7 @@ impl Awareness {
         self.untold == 0
     }
 
-    /// All losses, for their judge.
+    /// All losses, for their checker.
     pub(super) fn losses(&self) -> Vec<kgate_spec::Loss> {
         let id = |index| NodeId(u32::try_from(index).expect("a node's index"));
         let losses = self.losses.iter().map(|loss| kgate_spec::Loss {

@@ -26,7 +26,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
     pub(super) fn ask(&mut self, node: NodeId, weight: u32) {
         self.stats.requests += 1;
         self.stats.waiting.change(self.now, 1);
-        self.judges.asked(node, self.now);
+        self.checkers.asked(node, self.now);
         self.write(node, &trace::Event::Acquire { weight });
         if self.config.claims.slots {
             self.wish(node, weight);
@@ -49,10 +49,10 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         let Some(units) = self.held.remove(&(node, grant)) else { return false };
         self.stats.inside.change(self.now, -i64::from(units));
         if self.config.claims.slots {
-            self.judges.released_slots(node, grant);
+            self.checkers.released_slots(node, grant);
             self.write(node, &trace::Event::Release { grant: Some(grant.0) });
         } else {
-            self.judges.released(node);
+            self.checkers.released(node);
             self.write(node, &trace::Event::Release { grant: None });
         }
         true
@@ -61,7 +61,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
     /// The client means to ask once more, after a pause.
     pub(super) fn ask_again(&mut self, node: NodeId) {
         let load = &self.config.load;
-        let asked = self.judges.requests_of(node).saturating_add(self.wishes.due_at(node));
+        let asked = self.checkers.requests_of(node).saturating_add(self.wishes.due_at(node));
         let more = load.entries.is_none_or(|most| asked < most.saturating_mul(load.clients));
         if self.asking && more {
             let pause =
@@ -92,9 +92,9 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
                 self.queue.push(self.now + self.config.load.hold, Event::Release { node, grant: *grant });
             }
             Notice::Asked => {
-                self.judges.broadcast(node, self.now);
+                self.checkers.broadcast(node, self.now);
                 let stamp = self.stamp_of(node);
-                self.judges.audit.asked(stamp);
+                self.checkers.audit.asked(stamp);
                 self.write(node, &trace::Event::Asked);
             }
             // The mutex finds crashes by itself.
@@ -119,7 +119,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
             self.ask_again(node);
         }
         let stamp = self.stamp_of(node);
-        let times = self.judges.granted(node, self.now, slots, fence, stamp);
+        let times = self.checkers.granted(node, self.now, slots, fence, stamp);
         self.write_granted(times, node, trace_of(slots, fence, stamp.map(|stamp| stamp.clock), None));
     }
 

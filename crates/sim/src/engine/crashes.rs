@@ -51,10 +51,10 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         self.count(node, Label::bare(9));
         self.write(node, &trace::Event::Crash);
         let was_inside = self.leave(node);
-        self.judges.released(node);
-        self.judges.audit.crashed(node);
+        self.checkers.released(node);
+        self.checkers.audit.crashed(node);
         self.mutex_timers.retain(|(at, _), _| *at != node);
-        self.absent.insert(node, was_inside && !self.judges.is_waiting(node));
+        self.absent.insert(node, was_inside && !self.checkers.is_waiting(node));
     }
 
     /// A process no longer takes part; whether a client of it was inside.
@@ -85,7 +85,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         let stored = self.stored.get(&node).cloned();
         self.mutexes[node.index()] = M::start(&self.config.setup(node), stored, &mut self.mutex_out);
         self.carry_out_mutex(node);
-        if self.judges.audit.looks() {
+        if self.checkers.audit.looks() {
             self.look_at_tokens(node);
         }
         for (from, message) in self.kept.remove(&node).unwrap_or_default() {
@@ -97,7 +97,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
             }
         }
         let idle = self.mutexes[node.index()].observe().phase == Phase::Idle;
-        if asks && idle && !self.judges.is_waiting(node) && !self.due.contains(node.index()) {
+        if asks && idle && !self.checkers.is_waiting(node) && !self.due.contains(node.index()) {
             self.ask_again(node);
         }
     }
@@ -133,12 +133,12 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         }
     }
 
-    /// `node` holds `crashed` for crashed; the judges check that it is.
+    /// `node` holds `crashed` for crashed; the checkers check that it is.
     pub(super) fn learn(&mut self, node: NodeId, crashed: NodeId) {
-        self.judges.audit.told(node, crashed);
+        self.checkers.audit.told(node, crashed);
         let incarnations = !self.awareness.learn(node, crashed, self.now);
         self.stats.false_suspicions += u64::from(incarnations);
-        self.judges.suspected(node, crashed, incarnations, self.now);
+        self.checkers.suspected(node, crashed, incarnations, self.now);
         self.write(node, &trace::Event::Suspected { whom: crashed });
     }
 }

@@ -17,9 +17,9 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         let mut grants = self.stats.grants;
         let mut give_up = self.now + self.patience();
         let mut stalled = false;
-        // Where it is judged what is left behind, everything takes its way to the end.
+        // Where it is checked what is left behind, everything takes its way to the end.
         let to_the_end = M::MECHANISM == Mechanism::Slots;
-        while (self.judges.waiting() > 0 || self.recovery.pending() || to_the_end) && !self.settled() {
+        while (self.checkers.waiting() > 0 || self.recovery.pending() || to_the_end) && !self.settled() {
             let Some((at, event)) = self.queue.pop(give_up) else {
                 stalled = true;
                 break;
@@ -34,30 +34,30 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
                 give_up = self.now + self.patience();
             }
         }
-        if self.judges.waiting() > 0 && self.crashed <= self.config.claims.tolerates {
+        if self.checkers.waiting() > 0 && self.crashed <= self.config.claims.tolerates {
             if stalled {
-                self.judges.stalled(self.now);
+                self.checkers.stalled(self.now);
             } else {
-                self.judges.quiet(self.now);
-                self.judges.starved(self.now);
+                self.checkers.quiet(self.now);
+                self.checkers.starved(self.now);
             }
         }
         if self.recovery.pending() {
-            self.judges.never_recovered(self.now);
+            self.checkers.never_recovered(self.now);
         }
         if to_the_end && self.settled() {
             self.look_at_what_is_left();
         }
-        self.judges.waiting()
+        self.checkers.waiting()
     }
 
     /// Nobody asks any more: if nothing is left to happen, nothing may be left behind. What was lost is another matter.
     pub(super) fn look_at_what_is_left(&mut self) {
-        let content = self.judges.waiting() == 0 && self.held.is_empty();
+        let content = self.checkers.waiting() == 0 && self.held.is_empty();
         let borne = self.crashed <= self.config.claims.tolerates && self.disturbed.lost == 0;
-        if content && borne && self.judges.audit.sits() {
+        if content && borne && self.checkers.audit.sits() {
             let shown = self.all_shown();
-            self.judges.left_behind(&shown, self.now);
+            self.checkers.left_behind(&shown, self.now);
         }
     }
 
@@ -65,16 +65,16 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
     pub(super) fn look_at_what_is_free(&mut self) {
         let borne = self.crashed <= self.config.claims.tolerates && self.disturbed.lost == 0;
         let shown = self.all_shown();
-        let mut known = shown.iter().filter_map(|(node, _)| self.judges.known(*node));
+        let mut known = shown.iter().filter_map(|(node, _)| self.checkers.known(*node));
         let Some(k) = known.next().filter(|&k| known.all(|other| other == k)) else { return };
-        if borne && self.config.slots.lanes <= 1 && self.judges.audit.sits() {
+        if borne && self.config.slots.lanes <= 1 && self.checkers.audit.sits() {
             let taken: Vec<u32> =
                 shown.iter().flat_map(|(_, shown)| &shown.slots).map(|(slot, _)| *slot).collect();
             let waiting = shown
                 .iter()
                 .filter_map(|(node, shown)| Some((*node, shown.stamp, self.wishes.first(*node)?)));
             let verdict = NotLeftLying::verdict(waiting, &taken, k, self.now);
-            self.judges.note(verdict);
+            self.checkers.note(verdict);
         }
     }
 
@@ -93,25 +93,25 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
     }
 
     /// Were the crashes known in time? Who comes back, or goes on after a pause, learns of them later: such runs have no bound.
-    pub(super) fn judge_detection(&mut self) {
+    pub(super) fn check_detection(&mut self) {
         let prompt =
             self.recoveries == 0 && self.absent.is_empty() && self.config.disturbance.pauses.is_empty();
         let bound = self.config.known_within(self.crashed).filter(|_| prompt);
         if let Some(bound) = bound {
-            self.judges.detected(&self.awareness.losses(), bound, self.end);
+            self.checkers.detected(&self.awareness.losses(), bound, self.end);
         }
     }
 
     /// Before a client makes something happen: could anything happen without it?
     pub(super) fn look_for_deadlock(&mut self) {
         let all_take_part = self.absent.is_empty() && self.stopped.is_empty();
-        let stands_still = self.judges.waiting() > 0 && self.held.is_empty() && all_take_part;
+        let stands_still = self.checkers.waiting() > 0 && self.held.is_empty() && all_take_part;
         if stands_still && self.crashed <= self.config.claims.tolerates && self.nothing_to_find() {
             // Disarmed timers are still in the queue, so a deadlock may be noticed later; but never wrongly.
             let asking =
                 if self.config.claims.slots { self.wishes.due_events() } else { self.due.count_ones(..) };
             if self.queue.len() == self.probes + asking && !self.network.is_stuck(self.now) {
-                self.judges.quiet(self.now);
+                self.checkers.quiet(self.now);
             }
         }
     }

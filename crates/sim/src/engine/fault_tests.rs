@@ -134,7 +134,7 @@ fn a_thinking_client_asks_later() {
     assert_eq!((report.requests, properties(&report)), (3, vec![]));
 }
 
-/// Down at the very end: it is back for the judging, and what it then sends and grants counts.
+/// Down at the very end: it is back for the checking, and what it then sends and grants counts.
 #[test]
 fn a_crash_at_the_very_end() {
     let report = report::<Slow<false>>(&crash(40, 60));

@@ -76,8 +76,8 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
     /// A process no longer takes part, nor do its clients.
     pub(super) fn end_incarnation(&mut self, node: NodeId) {
         self.leave(node);
-        self.stats.waiting.change(self.now, -self.judges.waiting_of(node));
-        self.judges.crashed(node);
+        self.stats.waiting.change(self.now, -self.checkers.waiting_of(node));
+        self.checkers.crashed(node);
         self.wishes.forget(node);
     }
 
@@ -92,7 +92,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         self.write(node, &trace::Event::Restart { incarnation: Some(incarnation) });
         self.last_news.remove(&node);
         self.network.empty_queues(node, self.now);
-        self.judges.resized(node, self.config.k);
+        self.checkers.resized(node, self.config.k);
         let setup = kgate_core::Setup { incarnation: Incarnation(incarnation), ..self.config.setup(node) };
         self.mutexes[node.index()] = M::start(&setup, None, &mut self.mutex_out);
         self.carry_out_mutex(node);

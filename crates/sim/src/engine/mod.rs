@@ -2,8 +2,8 @@
 //!
 //! - `event.rs`: what can happen;
 //! - `network.rs`: what a send costs and when its copies arrive;
-//! - `judges.rs`: who is inside and who waits, told to the judges of `kgate-spec`;
-//! - `audit.rs`: the judges that look at messages and at what processes show;
+//! - `checkers.rs`: who is inside and who waits, told to the checkers of `kgate-spec`;
+//! - `audit.rs`: the checkers that look at messages and at what processes show;
 //! - `clients.rs`: who asks, goes in and comes out; `slots.rs`: with what weight, and who gives up;
 //! - `crashes.rs`: who crashes, who comes back, and who learns of it; `awareness.rs`: how long that takes; `incarnations.rs`: who comes back with
 //!   nothing, and what it is told;
@@ -16,13 +16,13 @@
 
 mod audit;
 mod awareness;
+mod checkers;
 mod clients;
 mod crashes;
 mod disturbed;
 mod drain;
 mod event;
 mod incarnations;
-mod judges;
 mod network;
 mod script;
 mod slots;
@@ -49,10 +49,10 @@ use crate::report::{Report, Rest};
 use crate::rng::Rng;
 use crate::stats::{Counts, Stats};
 use awareness::Awareness;
+use checkers::Checkers;
 pub(crate) use disturbed::Disturbed;
 use event::{Event, EventOf};
 use incarnations::Incarnations;
-use judges::Judges;
 use network::Network;
 use slots::Wishes;
 use transient::Recovery;
@@ -123,15 +123,15 @@ pub fn run<M: Protocol, D: Protocol, Q: Engine>(
         seed: config.seed,
         warmup: config.warmup,
         duration: config.duration,
-        max_inside: simulation.judges.most_inside(),
-        max_inside_overall: simulation.judges.most_inside_overall(),
-        k_inside_seen: simulation.judges.k_inside_seen(),
+        max_inside: simulation.checkers.most_inside(),
+        max_inside_overall: simulation.checkers.most_inside_overall(),
+        k_inside_seen: simulation.checkers.k_inside_seen(),
         crashes: simulation.crashed,
         disturbed: simulation.disturbed,
         partitions: u32::try_from(config.disturbance.partitions.len()).unwrap_or(u32::MAX),
         resizes: config.resizes.len() as u64,
         unanswered,
-        violations: simulation.judges.into_violations(),
+        violations: simulation.checkers.into_violations(),
         wall_seconds,
         hash: simulation.hash.value(),
     };
@@ -216,7 +216,7 @@ struct Simulation<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> {
     /// Events in the queue that are the detector's, which goes on for ever.
     probes: usize,
     network: Network,
-    judges: Judges,
+    checkers: Checkers,
     stats: Stats,
     hash: RunHash,
     trace: Option<trace::Writer<'a>>,
@@ -267,7 +267,7 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
             disturbed: Disturbed::default(),
             probes: 0,
             network: Network::new(config),
-            judges: Judges::new::<M>(config),
+            checkers: Checkers::new::<M>(config),
             stats: Stats {
                 events: 0,
                 delivered: 0,
@@ -341,7 +341,7 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
         }
         self.warm_up(self.end);
         self.run_until(self.end);
-        self.judge_detection();
+        self.check_detection();
         self.asking = false;
         (self.stats.clone(), started.elapsed().as_secs_f64())
     }
@@ -475,8 +475,8 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
             let (kind, text) = (M::Message::kind_name(message.kind()), format!("{message:?}"));
             self.write(to, &trace::Event::Deliver { kind, from, message: &text });
         }
-        if M::MECHANISM == Mechanism::Permissions && self.judges.audit.sits() {
-            self.judges.audit.delivered(from, to, message.carried());
+        if M::MECHANISM == Mechanism::Permissions && self.checkers.audit.sits() {
+            self.checkers.audit.delivered(from, to, message.carried());
         }
         self.live_mutex_input(to, Label::of(1, from, content), Input::Deliver { from, message });
     }
@@ -506,37 +506,37 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
     fn live_mutex_input(&mut self, node: NodeId, label: Label, input: InputOf<M>) {
         self.count(node, label);
         if let Err(refusal) = self.mutexes[node.index()].handle(self.now, input, &mut self.mutex_out) {
-            self.judges.refused(node, self.now, refusal);
+            self.checkers.refused(node, self.now, refusal);
         }
         if !self.mutex_out.is_empty() {
             self.carry_out_mutex(node);
         }
-        if M::MECHANISM == Mechanism::Tokens && self.judges.audit.looks() {
+        if M::MECHANISM == Mechanism::Tokens && self.checkers.audit.looks() {
             self.look_at_tokens(node);
         }
     }
 
-    /// A token leaves, for the judge of tokens. They are sent to one process at a time.
+    /// A token leaves, for the checker of tokens. They are sent to one process at a time.
     #[inline(never)]
     fn look_at_send(&mut self, to: &To, cargo: Option<Carried>) {
         if let To::One(to) = to {
-            let violation = self.judges.audit.sent(*to, cargo, self.now);
-            self.judges.note(violation);
+            let violation = self.checkers.audit.sent(*to, cargo, self.now);
+            self.checkers.note(violation);
         }
     }
 
-    /// Which tokens a process shows, for the judge of tokens.
+    /// Which tokens a process shows, for the checker of tokens.
     #[inline(never)]
     fn look_at_tokens(&mut self, node: NodeId) {
         let held = self.mutexes[node.index()].observe().tokens;
-        let violation = self.judges.audit.holds(node, held, self.now);
-        self.judges.note(violation);
+        let violation = self.checkers.audit.holds(node, held, self.now);
+        self.checkers.note(violation);
     }
 
-    /// The stamp that a process shows, where a judge or a trace wants it.
+    /// The stamp that a process shows, where a checker or a trace wants it.
     fn stamp_of(&self, node: NodeId) -> Option<Stamp> {
         let wanted =
-            M::MECHANISM == Mechanism::Permissions && (self.judges.audit.sits() || self.trace.is_some());
+            M::MECHANISM == Mechanism::Permissions && (self.checkers.audit.sits() || self.trace.is_some());
         wanted.then(|| self.mutexes[node.index()].observe().stamp).flatten()
     }
 
@@ -547,7 +547,7 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
         }
         self.count(node, label);
         if let Err(refusal) = self.detectors[node.index()].handle(self.now, input, &mut self.detector_out) {
-            self.judges.refused(node, self.now, refusal);
+            self.checkers.refused(node, self.now, refusal);
         }
         if !self.detector_out.is_empty() {
             self.carry_out_detector(node);
@@ -564,7 +564,7 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
         while let Some(effect) = self.mutex_out.pop() {
             match effect {
                 Effect::Send { to, message } => {
-                    if M::MECHANISM == Mechanism::Tokens && self.judges.audit.looks() {
+                    if M::MECHANISM == Mechanism::Tokens && self.checkers.audit.looks() {
                         self.look_at_send(&to, message.carried());
                     }
                     self.send(node, to, message);
@@ -622,10 +622,10 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
         (self.now + after, self.tickets)
     }
 
-    /// Writes down what the judges have found since the last time.
+    /// Writes down what the checkers have found since the last time.
     fn write_violations(&mut self) {
         let Some(trace) = &mut self.trace else { return };
-        for violation in &self.judges.violations()[self.written..] {
+        for violation in &self.checkers.violations()[self.written..] {
             let Violation { property, nodes, text, .. } = violation;
             let node = nodes.first().copied().unwrap_or(NodeId(0));
             trace.write(self.now, node, &trace::Event::Violated { property, nodes, text });

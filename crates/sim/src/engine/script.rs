@@ -1,4 +1,4 @@
-//! A run in which every step is prescribed, by the very simulator and its judges.
+//! A run in which every step is prescribed, by the very simulator and its checkers.
 //!
 //! It differs from other runs in its event queue alone: nothing there has a time. What is sent, each timer that is armed, each piece of news and
 //! each client inside waits until a step of the [`Script`] picks it. Step number i happens at time i, in time units. After the last
@@ -38,7 +38,7 @@ pub struct Script<'a> {
     pub fifo: bool,
     /// Whether a step that is not possible is skipped instead of ending the run.
     pub lenient: bool,
-    /// Whether everything takes its way after the last step, so that it can be judged who waits for ever.
+    /// Whether everything takes its way after the last step, so that it can be checked who waits for ever.
     pub go_on: bool,
 }
 
@@ -138,13 +138,13 @@ pub fn play<M: Protocol>(
         trace.finish().map_err(RunError::Trace)?;
     }
     Ok(Played {
-        waiting: run.judges.who_waits(),
+        waiting: run.checkers.who_waits(),
         inside: run.who_is_inside(),
         skipped,
         steps_after,
         quiet: run.is_quiet(),
         hash: run.hash.value(),
-        violations: run.judges.into_violations(),
+        violations: run.checkers.into_violations(),
     })
 }
 
@@ -210,7 +210,7 @@ impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
             self.ask(node, weight);
             return Ok(());
         }
-        if self.judges.is_waiting(node) {
+        if self.checkers.is_waiting(node) {
             return Err(format!("a client of {node} waits already"));
         }
         if self.is_inside(node) && !self.config.claims.asks_inside {
@@ -222,7 +222,7 @@ impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
 
     fn take_withdraw(&mut self, node: NodeId) -> Result<(), Why> {
         self.check_up(node)?;
-        if !self.judges.is_waiting(node) {
+        if !self.checkers.is_waiting(node) {
             return Err(format!("no client of {node} waits"));
         }
         self.withdraw(node);
@@ -346,7 +346,7 @@ impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
         match (incarnations, detector) {
             (false, _) => Err(format!("{node} knows it already")),
             (true, Detector::Log) => Err(format!("{of} is not lost for good")),
-            // What a detector must never do; a judge will say so.
+            // What a detector must never do; a checker will say so.
             (true, Detector::Sparse | Detector::AllToAll) => {
                 self.tell(node, of);
                 Ok(())
@@ -410,8 +410,8 @@ impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
         }
         let steps = self.now.since(begun).0 / Span::UNIT.0;
         self.now += Span::UNIT; // The verdict is no part of the last step.
-        if self.judges.waiting() > 0 && self.crashed <= self.config.claims.tolerates {
-            if stalled { self.judges.stalled(self.now) } else { self.judges.starved(self.now) }
+        if self.checkers.waiting() > 0 && self.crashed <= self.config.claims.tolerates {
+            if stalled { self.checkers.stalled(self.now) } else { self.checkers.starved(self.now) }
         }
         if M::MECHANISM == Mechanism::Slots && self.is_quiet() {
             self.look_at_what_is_left();
@@ -421,7 +421,7 @@ impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
 
     /// Nothing is left to happen; what never rests is let go when nobody waits or is inside.
     fn is_over(&self) -> bool {
-        let content = self.judges.waiting() == 0 && self.held.is_empty();
+        let content = self.checkers.waiting() == 0 && self.held.is_empty();
         self.is_quiet() || self.config.claims.heals && content
     }
 

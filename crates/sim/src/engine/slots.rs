@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use kgate_core::{Fence, GrantId, Input, Mechanism, NodeId, Observation, Protocol, Span, Time};
 use kgate_spec::trace;
 
+use super::checkers::Numbered;
 use super::clients::trace_of;
 use super::event::{Event, EventOf};
-use super::judges::Numbered;
 use super::{Label, Simulation};
 use crate::config::Config;
 use crate::queue::EventQueue;
@@ -107,7 +107,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
 
     /// How many units a client may ask for at once, by the k that its process was told last.
     pub(super) fn most_at_once(&self, node: NodeId) -> u32 {
-        self.config.most_at_once(self.judges.known(node).unwrap_or(self.config.k))
+        self.config.most_at_once(self.checkers.known(node).unwrap_or(self.config.k))
     }
 
     /// A client waits from now on; it may lose its patience.
@@ -135,7 +135,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         self.wishes.take_last(node);
         self.stats.withdrawals += 1;
         self.stats.waiting.change(self.now, -1);
-        self.judges.withdrawn(node);
+        self.checkers.withdrawn(node);
         self.write(node, &trace::Event::Withdraw);
         self.mutex_input(node, Label::bare(12), Input::Withdraw);
     }
@@ -160,9 +160,9 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         if self.config.load.ask_inside {
             self.ask_again(node);
         }
-        let looks = M::MECHANISM == Mechanism::Slots && self.judges.audit.sits();
+        let looks = M::MECHANISM == Mechanism::Slots && self.checkers.audit.sits();
         let shown = if looks { self.all_shown() } else { Vec::new() };
-        let times = self.judges.granted_slots(self.now, &granted, &self.alive, &shown);
+        let times = self.checkers.granted_slots(self.now, &granted, &self.alive, &shown);
         self.write_granted(times, node, trace_of(slots, fence, None, Some(grant)));
     }
 
@@ -177,7 +177,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         let wish = self.wishes.take(node, Some(weight));
         self.stats.refused += 1;
         self.stats.waiting.change(self.now, if wish.is_some() { -1 } else { 0 });
-        self.judges.too_large(node, wish, (weight, most), self.now);
+        self.checkers.too_large(node, wish, (weight, most), self.now);
         self.write(node, &trace::Event::TooLarge { weight, most });
         self.ask_again(node);
     }
@@ -210,7 +210,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
 
     /// A process learns that there are k units.
     pub(super) fn resize(&mut self, node: NodeId, k: u32) {
-        self.judges.resized(node, k);
+        self.checkers.resized(node, k);
         self.write(node, &trace::Event::Resize { k });
         self.mutex_input(node, Label::of(16, NodeId(k), 0), Input::Resize(k));
     }

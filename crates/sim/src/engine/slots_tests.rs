@@ -1,4 +1,4 @@
-//! Numbered slots, clients and new incarnations, with a tiny protocol that has them all to itself; and a planted bug for every judge.
+//! Numbered slots, clients and new incarnations, with a tiny protocol that has them all to itself; and a planted bug for every checker.
 
 use std::collections::VecDeque;
 
@@ -277,7 +277,7 @@ fn drawn_incarnations() {
     }
 }
 
-/// The planted bugs, each caught by its judge.
+/// The planted bugs, each caught by its checker.
 #[test]
 fn planted_bugs_are_caught() {
     let config = config();
@@ -298,7 +298,7 @@ fn planted_bugs_are_caught() {
     assert!(properties(&report::<ONE_SLOT>(&light)).contains(&AtMostK::NAME));
 }
 
-/// The same run unaudited: the judges that look at processes say nothing, and the hash is the same.
+/// The same run unaudited: the checkers that look at processes say nothing, and the hash is the same.
 #[test]
 fn audits_change_nothing() {
     let mut config = config();

@@ -1,4 +1,4 @@
-//! Every judge of a run has a planted bug that it must catch: tiny protocols that do one thing wrong.
+//! Every checker of a run has a planted bug that it must catch: tiny protocols that do one thing wrong.
 
 use kgate_core::{
     GrantId, Incarnation, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Protocol, Refusal,
@@ -117,7 +117,7 @@ fn one_too_many_is_caught() {
 
 /// What is wrong in the warm-up is wrong; only what is measured begins later.
 #[test]
-fn the_warm_up_is_judged() {
+fn the_warm_up_is_checked() {
     let warm = |k| report_of::<Planted<GRANT>, Accuser<false>>(Config { warmup: Span::UNIT, ..config(k) });
     assert_eq!(properties(&warm(3)), [""; 0]);
     assert_eq!(properties(&warm(2)), ["at most k inside"]);

@@ -1,6 +1,6 @@
 //! Transient faults: memory and channels that become anything, while the program stays.
 //!
-//! A run that was struck is judged from the moment on at which it has recovered. Whether it has is asked of the protocol, which sees
+//! A run that was struck is checked from the moment on at which it has recovered. Whether it has is asked of the protocol, which sees
 //! all processes at once ([`Protocol::settled`]), but not before everything has arrived that was under way when the last fault
 //! struck.
 
@@ -71,7 +71,7 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         assert!(struck, "only protocols that claim to recover are struck");
         let arrived = self.forge(node).max(self.network.latest());
         self.recovery.unsettled = Some(arrived.max(self.recovery.unsettled.unwrap_or_default()));
-        self.judges.excuse(self.now);
+        self.checkers.excuse(self.now);
     }
 
     /// Puts messages that nobody sent into the channels to `node`; when the last one arrives.
@@ -91,13 +91,13 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         last
     }
 
-    /// The judges are strict from the moment on at which the run has recovered.
+    /// The checkers are strict from the moment on at which the run has recovered.
     pub(super) fn look_whether_settled(&mut self) {
         let quiet = self.recovery.unsettled.is_some_and(|arrived| self.now > arrived);
         if quiet && self.stopped.is_empty() && self.recovery.ahead == 0 && M::settled(&self.mutexes) {
             self.recovery.unsettled = None;
             self.recovery.settled_at = Some(self.now);
-            self.judges.be_strict(self.now);
+            self.checkers.be_strict(self.now);
             self.write(NodeId(0), &trace::Event::Recovered);
         }
     }

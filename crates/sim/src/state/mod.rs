@@ -6,13 +6,13 @@
 //!
 //! - `world.rs`: the states, and who is enabled;
 //! - `daemon.rs`: who moves; `rounds.rs`: when a round is over;
-//! - `judge.rs`: what is judged after each step; `report.rs`: what was measured;
+//! - `checker.rs`: what is checked after each step; `report.rs`: what was measured;
 //! - `script.rs`: a run in which the movers are prescribed.
 //!
-//! A run of more than 64 processes is judged at the end of each round instead: the judges look at everybody.
+//! A run of more than 64 processes is checked at the end of each round instead: the checkers look at everybody.
 
+mod checker;
 mod daemon;
-mod judge;
 mod report;
 mod rounds;
 mod script;
@@ -26,8 +26,8 @@ use kgate_core::{Defects, Graph, NodeId, Rules, Setup, Step, Survey};
 
 use crate::hash::RunHash;
 use crate::rng::Rng;
+use checker::Checker;
 use daemon::Chooser;
-use judge::Judge;
 use rounds::Rounds;
 use world::World;
 
@@ -39,7 +39,7 @@ pub use script::{StatePlayed, StateScript, play_rules};
 #[cfg(test)]
 mod tests;
 
-/// Up to so many processes, every configuration is judged.
+/// Up to so many processes, every configuration is checked.
 const JUDGED_EACH_STEP: u32 = 64;
 
 /// Where a run begins.
@@ -76,7 +76,7 @@ pub struct StateConfig {
     pub steps: Option<u64>,
     /// The action that begins a wave.
     pub wave: &'static str,
-    /// In how many waves everybody must be served once the system has stabilised; not judged if none.
+    /// In how many waves everybody must be served once the system has stabilised; not checked if none.
     pub served_within: Option<u64>,
 }
 
@@ -142,7 +142,7 @@ pub struct Run<R: Rules> {
     world: World<R>,
     chooser: Chooser,
     rounds: Rounds,
-    judge: Judge,
+    checker: Checker,
     faults: Rng,
     /// Faults to come, the next one last.
     to_corrupt: Vec<(NodeId, u64)>,
@@ -175,7 +175,7 @@ impl<R: Rules> Run<R> {
         let mut run = Self {
             chooser: Chooser::new(config.daemon, &config.graph, config.seed),
             rounds: Rounds::new(&world),
-            judge: Judge::new(world.states.len(), config.k, config.served_within),
+            checker: Checker::new(world.states.len(), config.k, config.served_within),
             faults: Rng::fork(config.seed, "corrupt"),
             to_corrupt,
             steps: 0,
@@ -200,7 +200,7 @@ impl<R: Rules> Run<R> {
     pub fn step(&mut self) -> bool {
         if self.world.enabled().is_empty() {
             self.terminal = true;
-            self.judge.terminal(self.rounds.now());
+            self.checker.terminal(self.rounds.now());
             return false;
         }
         if self.steps >= self.config.steps_most() {
@@ -236,16 +236,16 @@ impl<R: Rules> Run<R> {
             self.hash.add_three(self.steps, u64::from(node.0), RunHash::of(&step.next));
             *self.moves.entry(step.name).or_default() += 1;
             if step.name == self.config.wave {
-                self.judge.wave(self.rounds.now());
+                self.checker.wave(self.rounds.now());
             }
             if step.privileged {
-                self.judge.serve(*node);
+                self.checker.serve(*node);
             }
         }
     }
 
     fn look(&mut self) {
-        self.judge.see(self.survey(), self.rounds.now());
+        self.checker.see(self.survey(), self.rounds.now());
     }
 
     /// The faults that are due.
@@ -261,7 +261,7 @@ impl<R: Rules> Run<R> {
         }
         if struck {
             self.rounds.restart(&self.world);
-            self.judge.fault(round);
+            self.checker.fault(round);
             self.look();
         }
     }
@@ -285,12 +285,12 @@ impl<R: Rules> Run<R> {
 
     /// Waves begun.
     pub fn waves(&self) -> u64 {
-        self.judge.waves
+        self.checker.waves
     }
 
     /// The round in which it stabilised, from the start or the last fault.
     pub fn stabilized_at_round(&self) -> Option<u64> {
-        self.judge.stabilized_at()
+        self.checker.stabilized_at()
     }
 
     /// The processes' states.
@@ -300,7 +300,7 @@ impl<R: Rules> Run<R> {
 
     /// How often each process has taken a privileged action.
     pub fn served(&self) -> &[u64] {
-        &self.judge.served
+        &self.checker.served
     }
 
     /// The end.
@@ -308,7 +308,7 @@ impl<R: Rules> Run<R> {
         let waits = self.world.enabled().iter();
         let waits = waits.map(|&node| Wait { node, steps: self.steps - self.world.since(node) });
         let longest_wait = waits.max_by_key(|wait| (wait.steps, std::cmp::Reverse(wait.node)));
-        let (config, judge) = (self.config, self.judge);
+        let (config, checker) = (self.config, self.checker);
         let least = |served: &[u64]| served.iter().copied().min().unwrap_or(0);
         StateReport {
             protocol: R::NAME.to_owned(),
@@ -321,23 +321,23 @@ impl<R: Rules> Run<R> {
             moves: self.moves.values().sum(),
             moves_by_action: self.moves,
             rounds: self.rounds.finished(),
-            normal_at_round: judge.episode.normal_at,
-            abnormal_again: judge.episode.abnormal_again,
-            abnormal_until_round: judge.episode.abnormal_until,
-            inc_at_round: judge.episode.start_at,
-            stabilized_at_round: judge.stabilized_at(),
+            normal_at_round: checker.episode.normal_at,
+            abnormal_again: checker.episode.abnormal_again,
+            abnormal_until_round: checker.episode.abnormal_until,
+            inc_at_round: checker.episode.start_at,
+            stabilized_at_round: checker.stabilized_at(),
             published_bound: published_bound(&config.graph, config.k),
-            waves: judge.waves,
-            waves_until_stabilized: judge.episode.waves_before,
-            tokens_max_after_stabilization: judge.episode.tokens_max,
-            max_inside: judge.episode.inside_max,
-            max_inside_overall: judge.inside_max,
-            served: least(&judge.served),
-            served_after_stabilization: judge.stabilized_at().map(|_| least(&judge.served_after)),
+            waves: checker.waves,
+            waves_until_stabilized: checker.episode.waves_before,
+            tokens_max_after_stabilization: checker.episode.tokens_max,
+            max_inside: checker.episode.inside_max,
+            max_inside_overall: checker.inside_max,
+            served: least(&checker.served),
+            served_after_stabilization: checker.stabilized_at().map(|_| least(&checker.served_after)),
             terminal: self.terminal,
             longest_wait,
-            every_step_judged: config.graph.nodes() <= JUDGED_EACH_STEP,
-            violations: judge.violations,
+            every_step_checked: config.graph.nodes() <= JUDGED_EACH_STEP,
+            violations: checker.violations,
             hash: format!("{:#018x}", self.hash.value()),
             wall_seconds: self.begun.elapsed().as_secs_f64(),
             graph: config.graph_name,

@@ -71,8 +71,8 @@ pub struct StateReport {
     pub terminal: bool,
     /// Who waits longest at the end.
     pub longest_wait: Option<Wait>,
-    /// Whether every configuration was judged; else the last one of each round.
-    pub every_step_judged: bool,
+    /// Whether every configuration was checked; else the last one of each round.
+    pub every_step_checked: bool,
     /// What was not correct.
     pub violations: Vec<Violation>,
     /// Of every step, in order.

@@ -84,7 +84,7 @@ pub fn play_rules<R: Rules>(
         steps_after,
         stabilized: run.stabilized_at_round().is_some(),
         hash: run.hash.value(),
-        violations: run.judge.violations,
+        violations: run.checker.violations,
     })
 }
 
@@ -192,7 +192,7 @@ impl<R: Rules> Player<'_, R> {
             self.now += Span::UNIT;
             let moving = self.choose(&Movers::All, true).expect("who is not enabled is passed over");
             if moving.is_empty() {
-                self.run.judge.terminal(self.run.rounds.now());
+                self.run.checker.terminal(self.run.rounds.now());
                 self.write_violations();
                 break;
             }
@@ -203,7 +203,7 @@ impl<R: Rules> Player<'_, R> {
     }
 
     fn is_over(&self) -> bool {
-        let served = self.run.judge.served_after.iter().all(|&times| times > 0);
+        let served = self.run.checker.served_after.iter().all(|&times| times > 0);
         let seen = self.run.stabilized_at_round().is_some() && served || self.run.rounds() >= ROUNDS;
         seen && !self.run.world.enabled().is_empty()
     }
@@ -226,7 +226,7 @@ impl<R: Rules> Player<'_, R> {
 
     fn write_violations(&mut self) {
         let Some(trace) = &mut self.trace else { return };
-        for violation in &self.run.judge.violations[self.written..] {
+        for violation in &self.run.checker.violations[self.written..] {
             let Violation { property, nodes, text, .. } = violation;
             let node = nodes.first().copied().unwrap_or(NodeId(0));
             trace.write(self.now, node, &trace::Event::Violated { property, nodes, text });

@@ -1,4 +1,4 @@
-//! The engine with toys: an algorithm that is known to stabilise, and planted bugs that the judges must see.
+//! The engine with toys: an algorithm that is known to stabilise, and planted bugs that the checkers must see.
 
 use kgate_core::View;
 use kgate_spec::{AtMostK, Convergence, EveryoneServed};
@@ -151,7 +151,7 @@ fn the_token_ring_stabilizes() {
     }
 }
 
-/// The judges can fail: nobody can move, too many tokens, too many inside.
+/// The checkers can fail: nobody can move, too many tokens, too many inside.
 #[test]
 fn planted_bugs_are_seen() {
     for (name, daemon) in DAEMONS.into_iter().filter(|(_, daemon)| daemon.is_fair()) {
@@ -165,7 +165,7 @@ fn planted_bugs_are_seen() {
     }
 }
 
-/// The judge of service can fail: the root's neighbours never have the privilege.
+/// The checker of service can fail: the root's neighbours never have the privilege.
 #[test]
 fn starvation_is_seen() {
     let report =

@@ -29,7 +29,7 @@ pub use parse::NotAScenario;
 /// A story has no more processes than these: nobody could read it, and everything in it is kept in memory.
 pub const MOST_PROCESSES: u32 = 1000;
 
-/// What a story can expect to be violated: the properties that its judges, over messages and in the state model, can complain of.
+/// What a story can expect to be violated: the properties that its checkers, over messages and in the state model, can complain of.
 pub const PROPERTIES: [&str; 20] = [
     AtMostK::NAME,
     SometimesK::NAME,
@@ -186,20 +186,20 @@ pub enum Down {
 /// What comes after the last step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Then {
-    /// Everything goes its way until nothing is left to happen, so that it can be judged who waits for ever.
+    /// Everything goes its way until nothing is left to happen, so that it can be checked who waits for ever.
     #[default]
     GoOn,
-    /// Nothing: only what happened up to here is judged.
+    /// Nothing: only what happened up to here is checked.
     Stop,
 }
 
 /// What is expected of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Expect {
-    /// No judge complains.
+    /// No checker complains.
     #[default]
     Correct,
-    /// A judge complains that this property does not hold; others may complain too.
+    /// A checker complains that this property does not hold; others may complain too.
     Violated(String),
 }
 

@@ -25,8 +25,8 @@ pub enum NotAScenario {
     /// Too many processes.
     #[error("line {0}: {1} processes are too many for a story: write at most {most}", most = MOST_PROCESSES)]
     TooMany(usize, u32),
-    /// A property that no judge knows.
-    #[error("line {0}: no judge knows \"{1}\": expect one of {known}", known = known())]
+    /// A property that no checker knows.
+    #[error("line {0}: no checker knows \"{1}\": expect one of {known}", known = known())]
     Property(usize, String),
     /// Headers that do not go together.
     #[error("{0}")]

@@ -95,7 +95,7 @@ fn nonsense_is_refused() {
     assert_eq!("processes 2\n".parse::<Scenario>(), Err(NotAScenario::Missing("protocol NAME")));
 }
 
-/// An expectation that no judge could ever meet is refused with those that one can; each of these is taken.
+/// An expectation that no checker could ever meet is refused with those that one can; each of these is taken.
 #[test]
 fn a_property_is_known() {
     let expecting = |property: &str| {

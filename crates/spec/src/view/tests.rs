@@ -123,7 +123,7 @@ fn perfetto_is_whole() {
 fn a_send_happens_before_its_arrival() {
     let wrong = (0..200).filter(|seed| !clocks_are_right(*seed, false)).count();
     assert_eq!(wrong, 0);
-    assert!((0..200).any(|seed| !clocks_are_right(seed, true)), "the judge sees what is wrong");
+    assert!((0..200).any(|seed| !clocks_are_right(seed, true)), "the checker sees what is wrong");
 }
 
 /// A drawn run of four processes, in which messages of few texts overtake each other, are doubled and lost. `planted`: what is sent is forgotten.

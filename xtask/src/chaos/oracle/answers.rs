@@ -6,7 +6,7 @@ use super::holds::Holds;
 use super::{ANSWERS, Terms, Verdict, Violation, ms};
 use crate::chaos::record::{Record, What};
 
-pub(super) fn judge(terms: &Terms, records: &[Record], holds: &Holds, verdict: &mut Verdict) {
+pub(super) fn check(terms: &Terms, records: &[Record], holds: &Holds, verdict: &mut Verdict) {
     let mut asked: BTreeMap<&str, (u64, u32)> = BTreeMap::new();
     let mut answered: BTreeMap<&str, u64> = BTreeMap::new();
     let mut killed: BTreeSet<u32> = BTreeSet::new();
@@ -43,12 +43,12 @@ pub(super) fn judge(terms: &Terms, records: &[Record], holds: &Holds, verdict: &
             Some(_) if waited > terms.answer_ns => format!("{who} was answered {} after healing", ms(waited)),
             Some(_) => continue,
         };
-        verdict.violations.push(Violation { judge: ANSWERS, t: end, text: why });
+        verdict.violations.push(Violation { checker: ANSWERS, t: end, text: why });
     }
     for node in 0..terms.nodes {
         if !holds.all.iter().any(|hold| hold.node == node && hold.from > healed) {
             let text = format!("node {node} let nobody in after the last fault");
-            verdict.violations.push(Violation { judge: ANSWERS, t: end, text });
+            verdict.violations.push(Violation { checker: ANSWERS, t: end, text });
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Each judge catches the history that is planted for it, and lets its neighbour pass.
+//! Each checker catches the history that is planted for it, and lets its neighbour pass.
 
 use super::*;
 
@@ -21,13 +21,13 @@ fn inside(until_ms: u64) -> What {
     What::Inside { until: until_ms * MS }
 }
 
-fn judged(mut records: Vec<Record>) -> Verdict {
+fn checked(mut records: Vec<Record>) -> Verdict {
     records.sort_by_key(|record| record.t);
-    judge(&terms(), &records).expect("records")
+    check(&terms(), &records).expect("records")
 }
 
-fn judges(records: Vec<Record>) -> Vec<&'static str> {
-    let mut names: Vec<_> = judged(records).violations.iter().map(|violation| violation.judge).collect();
+fn checkers(records: Vec<Record>) -> Vec<&'static str> {
+    let mut names: Vec<_> = checked(records).violations.iter().map(|violation| violation.checker).collect();
     names.dedup();
     names
 }
@@ -44,9 +44,9 @@ fn belief_ends_at_the_deadline() {
             at(310, 1, "y", What::Out),
         ]
     };
-    assert_eq!(judges(course(150)), [""; 0]);
-    assert_eq!(judges(course(149)), [BELIEF]);
-    assert_eq!(judged(course(150)).losses, 1);
+    assert_eq!(checkers(course(150)), [""; 0]);
+    assert_eq!(checkers(course(149)), [BELIEF]);
+    assert_eq!(checked(course(150)).losses, 1);
 }
 
 /// One that was killed believes nothing; a grant that came after its deadline was none.
@@ -58,13 +58,13 @@ fn the_dead_and_the_late_believe_nothing() {
         at(51, 1, "y", granted("02", 900, 2, false)),
         at(60, 1, "y", What::Out),
     ];
-    assert_eq!(judges(killed), [""; 0]);
+    assert_eq!(checkers(killed), [""; 0]);
     let late = vec![
         at(1, 0, "x", granted("02", 900, 1, false)),
         at(50, 1, "y", granted("01", 40, 2, false)),
         at(60, 0, "x", What::Out),
     ];
-    assert_eq!(judges(late), [""; 0]);
+    assert_eq!(checkers(late), [""; 0]);
 }
 
 /// The planted bug of a child that nobody stops: it is alive after its deadline, and beside the next holder.
@@ -78,9 +78,9 @@ fn a_child_that_is_not_stopped() {
             at(160, 1, "y", What::Out),
         ]
     };
-    assert_eq!(judges(course(99)), [""; 0]);
-    assert_eq!(judges(course(120)), [DEADLINE]);
-    let found = judges(course(170));
+    assert_eq!(checkers(course(99)), [""; 0]);
+    assert_eq!(checkers(course(120)), [DEADLINE]);
+    let found = checkers(course(170));
     assert!(found.contains(&DEADLINE) && found.contains(&BELIEF), "{found:?}");
 }
 
@@ -98,8 +98,8 @@ fn a_frozen_tree_is_excused() {
             at(700, 1, "y", What::Out),
         ]
     };
-    assert_eq!(judges(course(590)), [""; 0]);
-    assert_eq!(judges(course(145)), [BELIEF, DEADLINE]);
+    assert_eq!(checkers(course(590)), [""; 0]);
+    assert_eq!(checkers(course(145)), [BELIEF, DEADLINE]);
 }
 
 /// The planted bugs of two holders: a lock that is taken, a fence that goes back.
@@ -110,7 +110,7 @@ fn locks_and_fences() {
         at(2, 0, "x", What::Out),
         at(20, 1, "y", What::Crowded { slot: 0, owner: 1 }),
     ];
-    assert_eq!(judges(crowded), [LOCK]);
+    assert_eq!(checkers(crowded), [LOCK]);
     let course = |second: &str| {
         vec![
             at(1, 0, "x", granted("02", 100, 1, true)),
@@ -119,17 +119,17 @@ fn locks_and_fences() {
             at(4, 1, "y", What::Out),
         ]
     };
-    assert_eq!(judges(course("03")), [""; 0]);
-    assert_eq!(judges(course("01")), [BELIEF]);
+    assert_eq!(checkers(course("03")), [""; 0]);
+    assert_eq!(checkers(course("01")), [BELIEF]);
 }
 
 /// The resource may refuse whoever's time has passed, and nobody else.
 #[test]
 fn whom_the_resource_refuses() {
     let stale = |until_ms: u64| What::Stale { slot: 0, greatest: "09".into(), until: until_ms * MS };
-    let right = judged(vec![at(50, 0, "x", stale(40))]);
+    let right = checked(vec![at(50, 0, "x", stale(40))]);
     assert_eq!((right.refused, right.violations.len()), (1, 0));
-    assert_eq!(judges(vec![at(50, 0, "x", stale(60))]), [RESOURCE]);
+    assert_eq!(checkers(vec![at(50, 0, "x", stale(60))]), [RESOURCE]);
 }
 
 /// The planted bug of a minority that grants: later than its lease after the cut, and only there.
@@ -144,10 +144,10 @@ fn a_minority_lets_nobody_in() {
             at(t_ms + 1, node, "x", What::Out),
         ]
     };
-    assert_eq!(judges(course(800, 1)), [""; 0]);
-    assert_eq!(judges(course(801, 1)), [MINORITY]);
-    assert_eq!(judges(course(1200, 0)), [""; 0], "it was cut off later");
-    assert_eq!(judges(course(2000, 1)), [""; 0]);
+    assert_eq!(checkers(course(800, 1)), [""; 0]);
+    assert_eq!(checkers(course(801, 1)), [MINORITY]);
+    assert_eq!(checkers(course(1200, 0)), [""; 0], "it was cut off later");
+    assert_eq!(checkers(course(2000, 1)), [""; 0]);
 }
 
 /// The planted bugs of answers: one that never comes, one that comes late, a node that lets nobody in. A killed client waits for none.
@@ -167,18 +167,18 @@ fn everybody_is_answered() {
     let with = |more: Vec<Record>| [served(20), more].concat();
     let answered = || What::Answered { how: "0".into() };
     let right = vec![at(5, 0, "x", asked(3)), at(900, 0, "x", answered())];
-    assert_eq!((judges(with(right.clone())), judged(with(right)).longest_ns), (vec![], 890 * MS));
-    assert_eq!(judges(with(vec![at(5, 0, "x", asked(3)), at(1011, 0, "x", answered())])), [ANSWERS]);
-    assert_eq!(judges(with(vec![at(5, 0, "x", asked(3))])), [ANSWERS]);
+    assert_eq!((checkers(with(right.clone())), checked(with(right)).longest_ns), (vec![], 890 * MS));
+    assert_eq!(checkers(with(vec![at(5, 0, "x", asked(3)), at(1011, 0, "x", answered())])), [ANSWERS]);
+    assert_eq!(checkers(with(vec![at(5, 0, "x", asked(3))])), [ANSWERS]);
     let killed = vec![at(5, 0, "x", asked(3)), at(6, 0, "", What::Killed { pid: 3 })];
-    assert_eq!(judges(with(killed)), [""; 0]);
-    assert_eq!(judges(served(1)), [ANSWERS], "nobody came in after healing");
+    assert_eq!(checkers(with(killed)), [""; 0]);
+    assert_eq!(checkers(served(1)), [ANSWERS], "nobody came in after healing");
 }
 
 /// A node that ends by itself is told.
 #[test]
 fn nodes_live() {
-    assert_eq!(judges(vec![at(5, 1, "", What::Ended { text: "exit status: 101".into() })]), [NODES]);
+    assert_eq!(checkers(vec![at(5, 1, "", What::Ended { text: "exit status: 101".into() })]), [NODES]);
 }
 
 /// A command that `kgate run` has ended is told as a loss (121); as the command's own death by SIGTERM it is wrong.
@@ -188,6 +188,6 @@ fn a_loss_is_told_as_one() {
         let how = format!("exit status: {code}");
         vec![at(1, 0, "x", granted("01", 900, 1, true)), at(90, 0, "x", What::Answered { how })]
     };
-    assert_eq!(judges(ends(121)), [""; 0]);
-    assert_eq!(judges(ends(143)), [CODES]);
+    assert_eq!(checkers(ends(121)), [""; 0]);
+    assert_eq!(checkers(ends(143)), [CODES]);
 }

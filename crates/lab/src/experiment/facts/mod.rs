@@ -74,17 +74,17 @@ pub struct Place {
     pub holds: bool,
     /// The commands of its runs.
     pub commands: Vec<String>,
-    /// Runs that a judge complained about.
+    /// Runs that a checker complained about.
     pub incorrect: usize,
 }
 
 /// The verdicts of all facts of an experiment.
 pub fn judge_all(experiment: &Experiment, cells: &[Cell]) -> Vec<Verdict> {
-    experiment.fact.iter().map(|fact| judge(fact, cells)).collect()
+    experiment.fact.iter().map(|fact| evaluate(fact, cells)).collect()
 }
 
 /// The verdict of a fact.
-pub fn judge(fact: &Fact, cells: &[Cell]) -> Verdict {
+pub fn evaluate(fact: &Fact, cells: &[Cell]) -> Verdict {
     let mut verdict = Verdict {
         id: fact.id.clone(),
         place: fact.place.clone(),
@@ -184,7 +184,7 @@ fn asks_the_judges(metric: &str) -> bool {
     metric == CORRECT || metric.starts_with("violations") || metric.starts_with("properties.")
 }
 
-/// Runs that a judge complained about, unless a published defect is switched on in them.
+/// Runs that a checker complained about, unless a published defect is switched on in them.
 fn incorrect(cell: &Cell) -> usize {
     if cell.as_printed() { 0 } else { cell.runs - cell.correct }
 }

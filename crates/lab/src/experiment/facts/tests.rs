@@ -30,14 +30,14 @@ fn fact(checks: &str) -> Fact {
 }
 
 fn verdict(checks: &str) -> Verdict {
-    judge(&fact(checks), &summarise(&rows()))
+    evaluate(&fact(checks), &summarise(&rows()))
 }
 
 const GREEN: Outcome = Outcome::Reproduced;
 const RED: Outcome = Outcome::NotReproduced;
 const GREY: Outcome = Outcome::Cannot;
 
-/// Every relation, once where it holds and (planted) once where it does not: a judge that cannot say no is no judge.
+/// Every relation, once where it holds and (planted) once where it does not: a checker that cannot say no is no checker.
 #[test]
 fn every_relation_can_be_true_and_false() {
     let cases = [
@@ -159,14 +159,14 @@ fn an_absent_metric_is_not_green() {
     rows[0].measured.insert("y".into(), f64::NAN);
     let cells = summarise(&rows);
     for check in ["is = 'least', value = 0", "is = 'flat', within = 9, along = 'n'"] {
-        let verdict = judge(&fact(&format!("{{ grid = 'low', metric = 'y', {check} }}")), &cells);
+        let verdict = evaluate(&fact(&format!("{{ grid = 'low', metric = 'y', {check} }}")), &cells);
         assert_eq!(verdict.outcome, RED, "{check}: {}", verdict.measured);
     }
     let mut second = rows[2].clone();
     second.seed = 2;
     second.measured.remove("y");
     let cells = summarise(&[rows[2].clone(), second]);
-    let verdict = judge(&fact("{ grid = 'low', metric = 'y', is = 'least', value = 0 }"), &cells);
+    let verdict = evaluate(&fact("{ grid = 'low', metric = 'y', is = 'least', value = 0 }"), &cells);
     assert_eq!(verdict.outcome, GREY, "{}", verdict.measured);
     // A number in the file that is none.
     assert_eq!(self::verdict("{ grid = 'low', metric = 'y', is = 'most', value = nan }").outcome, RED);
@@ -176,20 +176,20 @@ fn an_absent_metric_is_not_green() {
     );
 }
 
-/// Planted: a run that a judge complained about. Nothing that rests on it is green, but whether runs are correct can be asked.
+/// Planted: a run that a checker complained about. Nothing that rests on it is green, but whether runs are correct can be asked.
 #[test]
 fn a_run_that_is_not_correct_is_not_green() {
     let mut rows = rows();
     rows[0].correct = false;
     let cells = summarise(&rows);
     for check in ["is = 'least', value = 0", "only = { protocol = 'ray' }, is = 'falls', along = 'n'"] {
-        let verdict = judge(&fact(&format!("{{ grid = 'low', metric = 'y', {check} }}")), &cells);
+        let verdict = evaluate(&fact(&format!("{{ grid = 'low', metric = 'y', {check} }}")), &cells);
         assert_eq!(verdict.outcome, RED);
         assert!(verdict.measured.contains("1 of its runs are not correct"), "{}", verdict.measured);
     }
     let asked =
         "{ grid = 'low', metric = 'correct', only = { protocol = 'ray', n = 8 }, is = 'equal', value = 0 }";
-    assert_eq!(judge(&fact(asked), &cells).outcome, GREEN);
+    assert_eq!(evaluate(&fact(asked), &cells).outcome, GREEN);
 }
 
 /// What the file says cannot be checked is not checked, whatever the runs say.
@@ -197,7 +197,7 @@ fn a_run_that_is_not_correct_is_not_green() {
 fn cannot_stays_cannot() {
     let mut fact = fact("{ grid = 'low', metric = 'y', is = 'most', value = 9 }");
     fact.cannot = Some("the paper does not give the interval".into());
-    let verdict = judge(&fact, &summarise(&rows()));
+    let verdict = evaluate(&fact, &summarise(&rows()));
     assert_eq!((verdict.outcome, verdict.measured.as_str()), (GREY, "the paper does not give the interval"));
 }
 
@@ -209,10 +209,10 @@ fn a_course_grows() {
     let cells = summarise(&[row]);
     let check =
         |is: &str| fact(&format!("{{ grid = 'low', metric = 'u.series', along = 'time', is = '{is}' }}"));
-    assert_eq!(judge(&check("grows"), &cells).outcome, GREEN);
-    assert_eq!(judge(&check("falls"), &cells).outcome, RED);
+    assert_eq!(evaluate(&check("grows"), &cells).outcome, GREEN);
+    assert_eq!(evaluate(&check("falls"), &cells).outcome, RED);
     let late = fact("{ grid = 'low', metric = 'u.series.3', is = 'equal', value = 5 }");
-    assert_eq!(judge(&late, &cells).outcome, GREEN);
+    assert_eq!(evaluate(&late, &cells).outcome, GREEN);
 }
 
 /// The text has the numbers: what fails first, then what holds, with intervals, and says where they overlap.
@@ -230,6 +230,6 @@ fn a_verdict_tells_the_numbers() {
             *mean = Mean { half: Some(3.0), ..*mean };
         }
     }
-    let text = judge(&fact(&ahead.replace("metric", "only = { n = 32 }, metric")), &cells).measured;
+    let text = evaluate(&fact(&ahead.replace("metric", "only = { n = 32 }, metric")), &cells).measured;
     assert_eq!(text, "y of ray against bas: 7 ± 3 against 2 ± 3 (the intervals overlap)");
 }

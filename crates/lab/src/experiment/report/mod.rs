@@ -141,7 +141,7 @@ fn warnings(to: &mut String, results: &Results) {
         line(
             to,
             "p class=\"warning\"",
-            &format!("{wrong} runs are not correct: a judge complained. See runs.csv."),
+            &format!("{wrong} runs are not correct: a checker complained. See runs.csv."),
         );
     }
 }

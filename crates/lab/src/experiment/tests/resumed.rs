@@ -101,16 +101,16 @@ fn a_refused_run_is_named() {
 #[test]
 fn wrong_runs_are_told() {
     let folder = Folder::new("wrong");
-    let judged =
+    let checked =
         |words: &[String]| runner(words).map(|ran| Ran { correct: !words.contains(&"32".to_owned()), ..ran });
-    let done = run(&folder.join("a"), &small(), &flags(), options(None), &judged).expect("runs");
+    let done = run(&folder.join("a"), &small(), &flags(), options(None), &checked).expect("runs");
     assert_eq!(done.wrong.len(), 6);
     assert!(done.wrong[0].contains("--processes 32"));
     let mut flags = flags();
     flags.sim.insert("as-printed".into());
     let text = small().text.replace("units = 3", "units = 3, as-printed = \"D1\"");
     let printed = Experiment::parse(&text).expect("an experiment");
-    let done = run(&folder.join("b"), &printed, &flags, options(None), &judged).expect("runs");
+    let done = run(&folder.join("b"), &printed, &flags, options(None), &checked).expect("runs");
     assert!(done.wrong.is_empty());
 }
 

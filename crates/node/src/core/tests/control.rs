@@ -62,7 +62,7 @@ fn a_killed_node_is_evicted() {
     assert!(world.granted(1).is_none(), "its lease may not be over");
     world.run_until(4 * SECOND);
     assert!(world.granted(1).is_some());
-    assert_eq!(world.judge.violations, Vec::<String>::new());
+    assert_eq!(world.checker.violations, Vec::<String>::new());
 }
 
 /// R1: a clean restart is a pause: the client goes on with its permit, under the same fence, and nobody was evicted.
@@ -82,7 +82,7 @@ fn a_clean_restart_keeps_permits() {
         "the same incarnation, and its client is inside"
     );
     assert_eq!(world.granted(0), Some(before));
-    assert_eq!(world.judge.lost, 0);
+    assert_eq!(world.checker.lost, 0);
 }
 
 /// R1, R2: a node that was stopped cleanly and is back only after its eviction is another incarnation, and its client has lost its permit in time.
@@ -99,7 +99,7 @@ fn found_evicted() {
     world.restart_after(NodeId(0), 0);
     world.run_until(6 * SECOND);
     assert_eq!(world.view(0).incarnation, Some(incarnation + 1));
-    assert_eq!(world.judge.violations, Vec::<String>::new());
+    assert_eq!(world.checker.violations, Vec::<String>::new());
 }
 
 /// Section 6, N5: a node that is cut off tells its holder, grants nothing, and refuses whoever waits with the names of the voters that are missing.
@@ -180,7 +180,7 @@ fn gates_come_by_the_log_alone() {
     assert!(world.granted(0).is_some());
 }
 
-/// Words about permits that were never held, or with a wrong secret, cost no entry of the log; and of those that only the log can judge, so many are under way at once.
+/// Words about permits that were never held, or with a wrong secret, cost no entry of the log; and of those that only the log can checker, so many are under way at once.
 #[test]
 fn words_do_not_flood_the_log() {
     let mut world = world(3, 1);

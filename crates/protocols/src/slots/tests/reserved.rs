@@ -273,7 +273,7 @@ fn whatever_happens_with_a_log_that_holds() {
 /// Planted bugs: each breaks what is promised of a slot that the log holds.
 #[test]
 fn bad_holding_is_found() {
-    let judged = |holds, printed, seed| {
+    let checked = |holds, printed, seed| {
         let (config, steps) = holding(seed, holds, printed);
         play(&mut World::new(config), &steps)
     };
@@ -285,11 +285,11 @@ fn bad_holding_is_found() {
         ("members first", Holds::MembersFirst, Defects::NONE),
     ] {
         let fails =
-            |seed| judged(holds, printed, seed).is_err_and(|wrong| wrong.contains("the log holds it"));
+            |seed| checked(holds, printed, seed).is_err_and(|wrong| wrong.contains("the log holds it"));
         let seed = (0..3000).find(|&seed| fails(seed)).unwrap_or_else(|| panic!("{name}: no seed shows it"));
         std::println!("{name}: seed {seed}");
         assert_eq!(
-            judged(Holds::Whole, Defects::NONE, seed).err(),
+            checked(Holds::Whole, Defects::NONE, seed).err(),
             None,
             "{name}: seed {seed} fails without it, too"
         );

@@ -1,6 +1,6 @@
 //! Every schedule of a small world in which the log holds a slot, frees it, and evicts a process that has crashed.
 //!
-//! Messages arrive in any order, each process hears each entry of the log at any time. Judged at every grant: nobody holds the slot, nor does the log, and the fence grows; at
+//! Messages arrive in any order, each process hears each entry of the log at any time. Checked at every grant: nobody holds the slot, nor does the log, and the fence grows; at
 //! every end: nobody waits.
 
 extern crate std;
@@ -250,7 +250,7 @@ impl State {
         }
     }
 
-    /// The judge of grants.
+    /// The checker of grants.
     fn told(&mut self, node: u32, notice: &Notice) -> Result<(), String> {
         let Notice::Granted { grant, fence, .. } = notice else { return Ok(()) };
         if self.permit == Permit::Held {

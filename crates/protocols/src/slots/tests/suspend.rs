@@ -183,11 +183,11 @@ fn whatever_happens_with_suspending() {
     assert!(granted > count * 8, "only {granted} grants: that tests nothing");
 }
 
-/// Planted bugs: the judge finds who has forgotten its grants or its clock, and who goes back to what it had put away before, by what is promised about slots
+/// Planted bugs: the checker finds who has forgotten its grants or its clock, and who goes back to what it had put away before, by what is promised about slots
 /// and not by some accident on the way.
 #[test]
 fn bad_suspending_is_found() {
-    let judged = |suspends, seed| {
+    let checked = |suspends, seed| {
         let (config, steps) = suspending(seed, suspends);
         play(&mut World::new(config), &steps)
     };
@@ -197,10 +197,10 @@ fn bad_suspending_is_found() {
         (Parks::WithoutClock, "the fence"),
         (Parks::Twice, "has it"),
     ] {
-        let fails = |seed| judged(suspends, seed).is_err_and(|wrong| wrong.contains(broken));
+        let fails = |seed| checked(suspends, seed).is_err_and(|wrong| wrong.contains(broken));
         let seed = (0..3000).find(|&seed| fails(seed));
         let seed = seed.unwrap_or_else(|| panic!("{suspends:?}: no seed shows that {broken:?}"));
         std::println!("{suspends:?}, {broken}: seed {seed}");
-        assert_eq!(judged(Parks::Whole, seed).err(), None, "seed {seed} fails without it, too");
+        assert_eq!(checked(Parks::Whole, seed).err(), None, "seed {seed} fails without it, too");
     }
 }

@@ -1,7 +1,7 @@
-//! A world in which anything may happen to `slots`, with a judge that shares nothing with it.
+//! A world in which anything may happen to `slots`, with a checker that shares nothing with it.
 //!
 //! A run is a list of steps, each three numbers, so that a run that fails can be made shorter by leaving steps out. The clients, the log,
-//! the detector and the judge are here; the processes and what is between them are a [`Net`]. After the steps all that is wrong ends: who is to
+//! the detector and the checker are here; the processes and what is between them are a [`Net`]. After the steps all that is wrong ends: who is to
 //! be told is told, and then whoever waits must be served.
 
 /// Writes the story of a run, if anybody wants to know.
@@ -120,8 +120,8 @@ pub(super) struct World {
     adds: u32,
     /// The greatest fence of each slot.
     fences: BTreeMap<u32, Fence>,
-    /// How much of what the processes told was judged.
-    judged: usize,
+    /// How much of what the processes told was checked.
+    checked: usize,
     /// What happened, if anybody wants to know.
     pub(super) story: Option<Vec<String>>,
     /// Decisions and grants by slots used again: a run without is no test.
@@ -155,7 +155,7 @@ impl World {
             k: Vec::new(),
             adds: 0,
             fences: BTreeMap::new(),
-            judged: 0,
+            checked: 0,
             story: None,
             grants: 0,
         }
@@ -218,7 +218,7 @@ impl World {
             tell!(self, "deliver p{} -> p{}: {:?}", copy.from.0, copy.to.0, copy.message);
         }
         self.net.deliver_nth(place);
-        self.judge()
+        self.check()
     }
 
     fn acquire(&mut self, node: u32, b: u32) -> Verdict {
@@ -230,7 +230,7 @@ impl World {
         tell!(self, "p{node} acquires {weight}");
         self.clients[at].waiting.push_back(weight);
         self.net.input(node, Input::Acquire { weight }).unwrap();
-        self.judge()
+        self.check()
     }
 
     fn release(&mut self, a: u32, b: u32) -> Verdict {
@@ -254,7 +254,7 @@ impl World {
         let (grant, slots) = holding.swap_remove(place);
         tell!(self, "p{node} releases {slots:?}");
         self.net.input(node, Input::Release { grant }).unwrap();
-        self.judge()
+        self.check()
     }
 
     fn withdraw(&mut self, node: u32) -> Verdict {
@@ -262,7 +262,7 @@ impl World {
             tell!(self, "p{node} withdraws");
             self.net.input(node, Input::Withdraw).unwrap();
         }
-        self.judge()
+        self.check()
     }
 
     fn resize(&mut self, node: u32, k: u32) -> Verdict {
@@ -271,7 +271,7 @@ impl World {
             self.places[node as usize].k = k;
             self.net.input(node, Input::Resize(k)).unwrap();
         }
-        self.judge()
+        self.check()
     }
 
     fn lease(&mut self, node: u32, valid: bool) -> Verdict {
@@ -280,7 +280,7 @@ impl World {
             self.places[node as usize].leased = valid;
             self.net.input(node, Input::Lease(valid)).unwrap();
         }
-        self.judge()
+        self.check()
     }
 
     /// The process stops with its clients. Without a log, somebody must remain who remembers.
@@ -338,7 +338,7 @@ impl World {
         if self.config.suspends == Parks::Twice {
             self.net.stored.extend(stored.map(|stored| (NodeId(node), stored)));
         }
-        self.judge()?;
+        self.check()?;
         while self.places[node as usize].member.is_none() && self.places[node as usize].told < self.log.len()
         {
             self.tell(node, 0)?;
@@ -377,7 +377,7 @@ impl World {
             let incarnation = place.returns + 1;
             self.net.return_in(node, incarnation);
         }
-        self.judge()
+        self.check()
     }
 
     /// The log says that a process takes part which is up again, or was thrown out.
@@ -428,13 +428,13 @@ impl World {
                 tell!(self, "p{node} hears that p{dead} of incarnation {incarnation} is gone");
                 self.net.tell_gone([node], dead, incarnation);
             }
-            return self.judge();
+            return self.check();
         }
         if self.places[at].told < self.log.len() {
             let several = self.config.holds != Holds::Never;
             self.hear(node, if several { 1 + b as usize % 5 } else { 1 })?;
         }
-        self.judge()
+        self.check()
     }
 
     fn double(&mut self, a: u32) -> Verdict {
@@ -464,13 +464,13 @@ impl World {
             tell!(self, "{node} wakes: {timer:?}");
             self.net.expire(node.0, timer);
         }
-        self.judge()
+        self.check()
     }
 
     /// Everything that a process told since, against what is allowed.
-    fn judge(&mut self) -> Verdict {
-        while let Some((_, node, notice)) = self.net.told.get(self.judged).cloned() {
-            self.judged += 1;
+    fn check(&mut self) -> Verdict {
+        while let Some((_, node, notice)) = self.net.told.get(self.checked).cloned() {
+            self.checked += 1;
             let clients = &mut self.clients[node.index()];
             match notice {
                 Notice::Granted { grant, slots, fence } => {
@@ -499,7 +499,7 @@ impl World {
         if !place.leased {
             return Err(format!("{node} grants without a lease"));
         }
-        self.judge_reserved(node, slots, fence)?;
+        self.check_reserved(node, slots, fence)?;
         let weight = self.clients[node.index()].waiting.pop_front();
         if weight != u32::try_from(slots.len()).ok() || !slots.is_sorted_by(|a, b| a < b) {
             return Err(format!("{node} wants {weight:?} and is granted {slots:?}"));
@@ -608,7 +608,7 @@ impl World {
                 if self.net.timers.contains_key(&(node, timer)) {
                     tell!(self, "{node} wakes: {timer:?}");
                     self.net.expire(node.0, timer);
-                    self.judge()?;
+                    self.check()?;
                 }
             }
         }

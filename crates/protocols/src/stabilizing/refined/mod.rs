@@ -105,7 +105,7 @@ pub struct Refined<R: Rules> {
     spent: bool,
     /// How many grants there have been. The newest is named by this number.
     grants: u64,
-    /// A planted bug, to prove the judge: neighbours with equal clocks tick both.
+    /// A planted bug, to prove the checker: neighbours with equal clocks tick both.
     #[cfg(test)]
     careless: bool,
 }

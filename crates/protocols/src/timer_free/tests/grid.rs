@@ -43,13 +43,13 @@ struct Grid {
     planned: u64,
     /// The last message or timer that has its time.
     sent: u64,
-    /// How much of what was told has been judged.
-    judged: usize,
+    /// How much of what was told has been checked.
+    checked: usize,
     entries: u32,
 }
 
 impl Grid {
-    /// Runs until nothing is left to happen, judging each step: no more than k inside, nobody alive held for crashed.
+    /// Runs until nothing is left to happen, checking each step: no more than k inside, nobody alive held for crashed.
     fn run(run: &Run, seed: u64) -> Self {
         let nodes = run.clusters * run.size;
         let setup = setup(nodes, run.k, Defects::NONE);
@@ -60,7 +60,7 @@ impl Grid {
             agenda: BTreeMap::new(),
             planned: 0,
             sent: 0,
-            judged: 0,
+            checked: 0,
             entries: 0,
         };
         for node in (0..nodes).filter(|&node| !(run.idle)(node)) {
@@ -77,8 +77,8 @@ impl Grid {
         while grid.step(run) && grid.net.now < Time(2 * run.end.0) {
             let inside = grid.net.inside();
             assert!(inside.len() <= run.k as usize, "seed {seed}: {inside:?} are inside");
-            for (at, of) in suspicions(&grid.net).split_off(grid.judged) {
-                grid.judged += 1;
+            for (at, of) in suspicions(&grid.net).split_off(grid.checked) {
+                grid.checked += 1;
                 assert!(
                     !grid.net.living().contains(&of),
                     "seed {seed}: p{at} holds p{of} for crashed, which is alive"

@@ -1,4 +1,4 @@
-//! Thousands of systems at random, and the proof that their judge sees what goes wrong as printed.
+//! Thousands of systems at random, and the proof that their checker sees what goes wrong as printed.
 
 use super::world::{Faults, World};
 use super::*;
@@ -34,9 +34,9 @@ fn nothing_goes_wrong() {
     assert!(delivered as u64 > seeds() * 100, "{delivered} messages");
 }
 
-/// The judge finds these by itself: each defect as printed, within so many seeds.
+/// The checker finds these by itself: each defect as printed, within so many seeds.
 #[test]
-fn the_judge_finds_what_is_printed() {
+fn the_checker_finds_what_is_printed() {
     let found = |printed, faults, what: &[&str]| {
         for what in what {
             let finds = |seed: &u64| {

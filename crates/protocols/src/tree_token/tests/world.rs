@@ -1,4 +1,4 @@
-//! A system that meets with everything at random, from one seed, and its judge.
+//! A system that meets with everything at random, from one seed, and its checker.
 //!
 //! Messages arrive in any order. Processes crash and come back, neighbours too; what was sent to them meanwhile is lost or kept,
 //! and what they had not really sent yet is lost. Some are lost for good, which all others are told in one order, each at
@@ -41,8 +41,8 @@ pub(super) struct World {
     told: Vec<usize>,
     clients: Vec<Client>,
     fences: BTreeMap<u32, u128>,
-    /// How many of the net's notices have been judged.
-    judged: usize,
+    /// How many of the net's notices have been checked.
+    checked: usize,
     /// The most epochs that a token has seen.
     pub(super) epoch: u32,
     pub(super) delivered: usize,
@@ -72,7 +72,7 @@ impl World {
             told: alloc::vec![0; nodes],
             clients: alloc::vec![Client::default(); nodes],
             fences: BTreeMap::new(),
-            judged: 0,
+            checked: 0,
             epoch: 0,
             delivered: 0,
         }
@@ -82,7 +82,7 @@ impl World {
     pub(super) fn run(&mut self, steps: u32) -> Verdict {
         for _ in 0..steps {
             self.step()?;
-            self.judge()?;
+            self.check()?;
         }
         self.heal()
     }
@@ -212,8 +212,8 @@ impl World {
     }
 
     /// Safety, after every step.
-    fn judge(&mut self) -> Verdict {
-        for at in self.judged..self.net.told.len() {
+    fn check(&mut self) -> Verdict {
+        for at in self.checked..self.net.told.len() {
             let (_, NodeId(node), notice) = &self.net.told[at];
             let Notice::Granted { grant, slots, fence } = notice else { continue };
             let (slot, fence) = (slots.as_ref().unwrap()[0], fence.unwrap().0);
@@ -226,7 +226,7 @@ impl World {
                 return Err(format!("the fence of slot {slot} does not grow: {fence:x}"));
             }
         }
-        self.judged = self.net.told.len();
+        self.checked = self.net.told.len();
         let mut slots: Vec<u32> = self.clients.iter().filter_map(|client| Some(client.inside?.1)).collect();
         slots.sort_unstable();
         if slots.len() > self.k as usize || !slots.is_sorted_by(|a, b| a < b) {
@@ -265,7 +265,7 @@ impl World {
             } else {
                 self.deliver_any()?;
             }
-            self.judge()?;
+            self.check()?;
         }
         // Some stay inside as long as anybody waits, but never all k.
         let mut stay: Vec<u32> = Vec::new();
@@ -286,7 +286,7 @@ impl World {
             }
             let node = leaving[self.below(leaving.len())];
             self.release(node)?;
-            self.judge()?;
+            self.check()?;
         }
         let waiting: Vec<u32> =
             living.iter().copied().filter(|&node| self.clients[node as usize].waits).collect();
@@ -305,7 +305,7 @@ impl World {
                 return Ok(());
             }
             self.deliver_any()?;
-            self.judge()?;
+            self.check()?;
         }
         Err(format!("no end: {most} messages and {} on their way", self.net.flights.len()))
     }

@@ -154,7 +154,7 @@ impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
     /// Nothing is under way but timers of those who want nothing.
     pub(super) fn is_quiet(&self) -> bool {
         let is_timer = |event: &EventOf<M, Silent>| matches!(event, Event::Timer { .. });
-        let matters = |event| self.is_live(event) && (self.judges.waiting() > 0 || !is_timer(event));
+        let matters = |event| self.is_live(event) && (self.checkers.waiting() > 0 || !is_timer(event));
         !self.queue.events().iter().any(matters)
     }
 
@@ -182,7 +182,7 @@ impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
                     _ => Step::ReleaseOne { node, which },
                 });
             }
-            let waits = self.judges.is_waiting(node);
+            let waits = self.checkers.is_waiting(node);
             if waits {
                 steps.push(Step::Withdraw(node));
             }

@@ -125,9 +125,9 @@ fn a_quiet_script() {
     assert_ne!(first.hash, played("p1 asks\np1 -> p0: want\np0 -> p1: token").hash);
 }
 
-/// The judges are those of every run: two inside, a refusal, and a request that nobody grants.
+/// The checkers are those of every run: two inside, a refusal, and a request that nobody grants.
 #[test]
-fn the_judges_see_it() {
+fn the_checkers_see_it() {
     let two = played("p0 asks\np1 asks\np1 -> p0: want\np0 -> p1: token");
     assert_eq!(properties(&two), ["at most k inside"]);
     assert_eq!(properties(&played("p1 sets k to 2")), ["no input is refused"]);

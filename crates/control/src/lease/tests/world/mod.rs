@@ -1,11 +1,11 @@
 //! A world with clocks that err: six nodes with real [`Leases`], one of them (p) with a client and its child, a log that is a total order,
-//! and everything that may go wrong. Real time is known to the judge alone.
+//! and everything that may go wrong. Real time is known to the checker alone.
 
 mod chaos;
+mod checker;
 mod client;
 mod clock;
 mod flaw;
-mod judge;
 mod knobs;
 mod log;
 mod replication;
@@ -18,11 +18,11 @@ use kgate_core::{Incarnation, NodeId, Time};
 
 use crate::lease::{LeaseEffect, LeaseMessage, Leases, Proposal};
 use crate::membership::{LeaseTerms, MembershipChange, StoreId};
+use checker::Checker;
+pub(super) use checker::Verdict;
 use client::{Client, Desk, Killer, Plea, Word};
 use clock::{Machine, Real};
 pub(super) use flaw::Flaw;
-use judge::Judge;
-pub(super) use judge::Verdict;
 pub(super) use knobs::LEASE;
 use knobs::{Knobs, NODES};
 use log::Log;
@@ -100,7 +100,7 @@ pub(super) struct World {
     desk: Desk,
     /// p's newest ping.
     newest_ping: u64,
-    judge: Judge,
+    checker: Checker,
 }
 
 impl World {
@@ -108,8 +108,8 @@ impl World {
     pub(super) fn run(seed: u64, flaw: Option<Flaw>) -> Verdict {
         let mut world = Self::new(seed, flaw);
         while let Some(((now, _), event)) = world.events.pop_first() {
-            let over = world.judge.evicted.is_some_and(|evicted| now > evicted + 2 * LEASE);
-            if now > END || over || world.judge.verdict.violation.is_some() {
+            let over = world.checker.evicted.is_some_and(|evicted| now > evicted + 2 * LEASE);
+            if now > END || over || world.checker.verdict.violation.is_some() {
                 break;
             }
             world.now = now;
@@ -117,9 +117,9 @@ impl World {
         }
         if let Some(child) = world.client.child {
             let now = world.now;
-            world.judge.child_ends(now, child.grant, world.slept());
+            world.checker.child_ends(now, child.grant, world.slept());
         }
-        world.judge.verdict
+        world.checker.verdict
     }
 
     fn new(seed: u64, flaw: Option<Flaw>) -> Self {
@@ -144,7 +144,7 @@ impl World {
             client: session,
             desk,
             newest_ping: 0,
-            judge: Judge::default(),
+            checker: Checker::default(),
         };
         for node in (0..NODES).map(node_id) {
             let leases = world.start(node, 0, None);

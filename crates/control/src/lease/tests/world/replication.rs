@@ -91,7 +91,7 @@ impl World {
     pub(super) fn note(&mut self, node: NodeId, index: usize, change: Option<MembershipChange>) {
         match change {
             Some(MembershipChange::Gone(..)) => {
-                self.judge.evicted(self.now, self.log.voters_within(index).at > 1);
+                self.checker.evicted(self.now, self.log.voters_within(index).at > 1);
             }
             Some(MembershipChange::Suspected(_, _, at)) if self.flaw == Some(Flaw::WaitFromCommit) => {
                 let age = Span(self.now - self.committed_at[index - 1]);
@@ -102,7 +102,7 @@ impl World {
                 }
             }
             Some(MembershipChange::Unsuspected(..)) if node == self.knobs.p => {
-                self.judge.verdict.cleared += 1
+                self.checker.verdict.cleared += 1
             }
             Some(
                 MembershipChange::Added(..)

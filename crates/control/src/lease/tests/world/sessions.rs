@@ -154,7 +154,7 @@ impl World {
     /// p counts its grant as given back.
     pub(super) fn free(&mut self) {
         if let Some(grant) = self.desk.grant.take() {
-            self.judge.freed(self.now, grant);
+            self.checker.freed(self.now, grant);
         }
     }
 
@@ -199,7 +199,7 @@ impl World {
             return;
         }
         self.client.child = Some(Child { grant, killed: false });
-        self.judge.child_starts(self.now, grant);
+        self.checker.child_starts(self.now, grant);
         self.watch();
         // Some children end by themselves.
         if self.rng.percent(15) {
@@ -256,7 +256,7 @@ impl World {
             return;
         }
         if let Some(child) = self.client.child.take() {
-            self.judge.child_ends(self.now, child.grant, self.slept());
+            self.checker.child_ends(self.now, child.grant, self.slept());
             self.plead(Plea::Release { grant: child.grant });
         }
     }

@@ -113,7 +113,7 @@ impl World {
             }
             Cue::Ended(number) => {
                 if self.is_inside(actor, number) {
-                    self.judge.lost += 1;
+                    self.checker.lost += 1;
                     self.leave(actor, true);
                 }
             }
@@ -123,7 +123,7 @@ impl World {
                 if now < deadline {
                     return self.watch_deadline(actor);
                 }
-                self.judge.lost += 1;
+                self.checker.lost += 1;
                 self.leave(actor, !orphan);
             }
         }
@@ -142,7 +142,7 @@ impl World {
     /// It is outside: nothing of what it did goes on.
     fn leave(&mut self, actor: usize, says_so: bool) {
         let Some(held) = self.actors[actor].held.take() else { return };
-        self.judge.leaves(actor, &held.slots);
+        self.checker.leaves(actor, &held.slots);
         if says_so {
             self.say(actor, Ask::Release { number: held.number });
         }
@@ -196,7 +196,7 @@ impl World {
 
     /// A node tells a client something. Its fences are looked at when it decides.
     pub(super) fn tell(&mut self, node: NodeId, stream: ClientId, mut tell: Tell) {
-        let told_before = matches!(&tell, Tell::Granted { kept: Some(kept), .. } if !self.judge.told_permits.insert(kept.permit.0));
+        let told_before = matches!(&tell, Tell::Granted { kept: Some(kept), .. } if !self.checker.told_permits.insert(kept.permit.0));
         if let Tell::Granted { slots, fence: Some(fence), .. } = &mut tell
             && !told_before
         {
@@ -206,7 +206,7 @@ impl World {
             if self.flaw == Some(Flaw::FenceOfDecision) {
                 fence.0 = u128::from(lamport) << 16 | u128::from(node.0);
             }
-            self.judge.decided(self.now, slots, fence.0);
+            self.checker.decided(self.now, slots, fence.0);
         }
         let whole = self.timing.lease;
         if let Tell::Welcome { valid_for, .. } | Tell::Renewed { valid_for, .. } = &mut tell
@@ -252,7 +252,7 @@ impl World {
                 self.refusals.insert(actor, (why, text));
                 if me.waits == Some(number) {
                     me.waits = None;
-                    self.judge.refused += 1;
+                    self.checker.refused += 1;
                     self.at(100 * MILLISECOND, Event::Client(actor, Cue::Wish));
                 }
             }
@@ -286,7 +286,7 @@ impl World {
         me.waits = None;
         me.served += 1;
         me.held = Some(Held { number, slots: slots.clone(), ending: false, orphan: false });
-        self.judge.enters(self.now, actor, &slots);
+        self.checker.enters(self.now, actor, &slots);
         let most = if self.healed { 50 } else { 1500 };
         let work = self.rng.within(5 * MILLISECOND, most * MILLISECOND);
         if !self.by_hand {

@@ -35,7 +35,7 @@ fn it_survives_everybody() {
     assert_eq!((inside(&world), world.keepers[0].held.is_some()), (0, true), "{:?}", world.describe());
     world.run_until(20 * SECOND);
     assert!(inside(&world) > 0, "given back, and the next is in: {:?}", world.describe());
-    assert!(world.judge.violations.is_empty(), "{:?}", world.judge.violations);
+    assert!(world.checker.violations.is_empty(), "{:?}", world.checker.violations);
 }
 
 /// It is not stopped by silence: all voters but its node are gone for ten leases, and its holder goes on.
@@ -48,7 +48,7 @@ fn it_survives_the_loss_of_the_quorum() {
         world.at(7 * SECOND, super::Event::Start(node));
     }
     world.run_until(12 * SECOND);
-    assert!(world.keepers[0].held.is_some() && world.judge.lost_held.is_empty());
+    assert!(world.keepers[0].held.is_some() && world.checker.lost_held.is_empty());
     assert_eq!(inside(&world), 0);
 }
 
@@ -61,7 +61,7 @@ fn a_time_to_live_ends_it() {
     assert!(inside(&world) == 0 && world.keepers[0].held.is_some(), "not early");
     world.run_until(told + 6 * SECOND);
     assert!(inside(&world) > 0, "{:?}", world.describe());
-    assert!(world.judge.lost_held[0].contains("not renewed in time"), "{:?}", world.judge.lost_held);
+    assert!(world.checker.lost_held[0].contains("not renewed in time"), "{:?}", world.checker.lost_held);
 }
 
 /// A renewal counts from anew, at another node as well.
@@ -75,7 +75,7 @@ fn it_is_renewed_at_another_node() {
     assert_ne!(world.keepers[0].node, first);
     world.keeper_renews(0);
     world.run_until(told + 4900 * MILLISECOND);
-    assert!(inside(&world) == 0 && world.keepers[0].held.is_some(), "{:?}", world.judge.lost_held);
+    assert!(inside(&world) == 0 && world.keepers[0].held.is_some(), "{:?}", world.checker.lost_held);
     world.run_until(told + 9 * SECOND);
     assert!(inside(&world) > 0);
 }
@@ -100,8 +100,8 @@ fn at_most_k_with_permits_of_the_log() {
             wrong.is_empty(),
             "seed {seed}: {wrong:#?}\nREPRODUCE WITH: KGATE_FIRST_SEED={seed} KGATE_TEST_SEEDS=1"
         );
-        grants += world.judge.grants;
-        held += world.judge.told_permits.len();
+        grants += world.checker.grants;
+        held += world.checker.told_permits.len();
     }
     println!("{grants} grants, {held} of them held by the log");
     assert!(grants > 0 && held > 100);

@@ -43,7 +43,7 @@ pub(in crate::core::tests) struct Keeper {
     pub(super) served: u64,
 }
 
-/// The judge's names of keepers begin here.
+/// The checker's names of keepers begin here.
 const NAMES: usize = 1000;
 
 impl World {
@@ -86,7 +86,7 @@ impl World {
             KeeperCue::Wish => self.keeper_wishes(keeper),
             KeeperCue::Applied => {
                 if let Some((permit, secret, slots)) = self.keepers[keeper].held.take() {
-                    self.judge.leaves(NAMES + keeper, &slots);
+                    self.checker.leaves(NAMES + keeper, &slots);
                     self.keepers[keeper].owes = Some((permit, secret));
                     self.keeper_cue(keeper, KeeperCue::Owe);
                 }
@@ -147,18 +147,21 @@ impl World {
             Tell::Granted { number, slots, kept: Some(kept), .. } => {
                 let asked = me.wants.take_if(|_| me.waits == Some(number));
                 let Some(secret) = asked else {
-                    return self.judge.violations.push("a keeper was given what it had not asked for".into());
+                    return self
+                        .checker
+                        .violations
+                        .push("a keeper was given what it had not asked for".into());
                 };
                 me.waits = None;
                 me.held = Some((kept.permit, secret, slots.clone()));
                 (me.served, me.told_at) = (me.served + 1, now);
                 let fixed = me.work;
-                self.judge.enters(now, NAMES + keeper, &slots);
+                self.checker.enters(now, NAMES + keeper, &slots);
                 let most = if self.healed { 50 } else { 1500 };
                 let drawn = self.rng.within(5 * MILLISECOND, most * MILLISECOND);
                 self.at(fixed.unwrap_or(drawn), Event::Keeper(keeper, KeeperCue::Applied));
             }
-            Tell::Granted { .. } => self.judge.violations.push("a keeper was given a lease".into()),
+            Tell::Granted { .. } => self.checker.violations.push("a keeper was given a lease".into()),
             Tell::Refused { number, .. } => {
                 me.waits.take_if(|waits| *waits == number);
                 self.at(100 * MILLISECOND, Event::Keeper(keeper, KeeperCue::Wish));
@@ -171,8 +174,8 @@ impl World {
             Tell::Lost { text, .. } => {
                 // Told of what it has given back by now, it means nothing.
                 if let Some((_, _, slots)) = me.held.take() {
-                    self.judge.lost_held.push(text);
-                    self.judge.leaves(NAMES + keeper, &slots);
+                    self.checker.lost_held.push(text);
+                    self.checker.leaves(NAMES + keeper, &slots);
                 }
             }
             Tell::Closed { .. } => {

@@ -1,12 +1,12 @@
 //! Whole nodes in a world where anything may happen in time: clocks of different rates, messages that are late, lost or doubled, cuts, pauses, kills,
 //! restarts, and clients who keep the rules of a session. Everything comes from one seed.
 //!
-//! The log is a total order that reaches each node when it does (`log.rs`); the leases, the gates and the sessions are the real ones. The judge
-//! (`judge.rs`) sees real time, which nobody else does: **at most k believe that they hold, at any instant, and never two the same slot**.
+//! The log is a total order that reaches each node when it does (`log.rs`); the leases, the gates and the sessions are the real ones. The checker
+//! (`checker.rs`) sees real time, which nobody else does: **at most k believe that they hold, at any instant, and never two the same slot**.
 
+mod checker;
 mod clients;
 mod held;
-mod judge;
 mod keepers;
 mod log;
 mod runs;
@@ -20,8 +20,8 @@ use kgate_control::timing::Timing;
 use kgate_core::{NodeId, Span, Time};
 
 use super::super::*;
+use checker::Checker;
 use clients::{Actor, Cue};
-use judge::Judge;
 use keepers::{Keeper, KeeperCue};
 use log::TotalOrder;
 
@@ -169,7 +169,7 @@ pub(super) struct World {
     keepers: Vec<Keeper>,
     keeper_streams: BTreeMap<ClientId, usize>,
     opened: u64,
-    pub(super) judge: Judge,
+    pub(super) checker: Checker,
     flaw: Option<Flaw>,
     /// Ways on which nothing arrives.
     cut: BTreeSet<(NodeId, NodeId)>,
@@ -233,7 +233,7 @@ impl World {
             keepers: Vec::new(),
             keeper_streams: BTreeMap::new(),
             opened: 0,
-            judge: Judge::new(permits),
+            checker: Checker::new(permits),
             flaw,
             cut: BTreeSet::new(),
             loss: 0,

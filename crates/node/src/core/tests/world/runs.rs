@@ -151,9 +151,9 @@ pub(super) fn run_with(seed: u64, flaw: Option<Flaw>, keepers: bool) -> (World, 
     world.run_until(FAULTS + SECOND);
     world.heal();
     world.run_until(FAULTS + HEALED);
-    let mut wrong = std::mem::take(&mut world.judge.violations);
+    let mut wrong = std::mem::take(&mut world.checker.violations);
     wrong.extend(world.stopped.iter().map(|why| format!("a node has stopped: {why}")));
-    wrong.extend(world.judge.lost_held.iter().map(|why| format!("a permit of the log was lost: {why}")));
+    wrong.extend(world.checker.lost_held.iter().map(|why| format!("a permit of the log was lost: {why}")));
     let unserved = world.unserved();
     if !unserved.is_empty() {
         wrong.push(format!("clients {unserved:?} did not get in after all was healed"));
@@ -178,15 +178,15 @@ fn at_most_k_whatever_happens() {
             wrong.is_empty(),
             "seed {seed}: {wrong:#?}\nREPRODUCE WITH: KGATE_FIRST_SEED={seed} KGATE_TEST_SEEDS=1"
         );
-        grants += world.judge.grants;
-        lost += world.judge.lost;
-        refused += world.judge.refused;
+        grants += world.checker.grants;
+        lost += world.checker.lost;
+        refused += world.checker.refused;
     }
     println!("{grants} grants, {lost} lost, {refused} refused");
     assert!(grants > 0 && lost > 0);
 }
 
-/// The judge sees each of these missing: a rule left out is found within so many runs.
+/// The checker sees each of these missing: a rule left out is found within so many runs.
 #[test]
 fn what_is_left_out_is_missed() {
     for flaw in [
@@ -220,6 +220,6 @@ fn gates_in_a_former_incarnation_are_missed() {
 /// A run is its seed: twice the same.
 #[test]
 fn a_run_is_its_seed() {
-    let [one, other] = [7, 7].map(|seed| run(seed, None).0.judge.grants);
+    let [one, other] = [7, 7].map(|seed| run(seed, None).0.checker.grants);
     assert_eq!(one, other);
 }

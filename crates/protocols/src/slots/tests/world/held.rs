@@ -1,7 +1,7 @@
 //! The log of the world as it holds slots: permits that outlive whoever decided them (`docs/SLOTS.md`, "Slots that the log holds").
 //!
 //! A client's grant is proposed to the log; the log takes it up later, if whoever decided it is still a member there; each process hears of it later still, several
-//! entries at once if it so happens. The judge knows the end of the log, and no process does.
+//! entries at once if it so happens. The checker knows the end of the log, and no process does.
 
 use alloc::vec::Vec;
 
@@ -163,7 +163,7 @@ impl World {
     fn hear_reserved(&mut self, node: u32) -> Verdict {
         let reserved = self.reserved(node);
         self.net.input(node, Input::Reserved(reserved.into())).unwrap();
-        self.judge()
+        self.check()
     }
 
     /// What the log holds now is no grant of its process any more.
@@ -177,7 +177,7 @@ impl World {
             {
                 holding.swap_remove(place);
                 self.net.input(node, Input::Release { grant }).unwrap();
-                self.judge()?;
+                self.check()?;
             }
         }
         Ok(())
@@ -191,13 +191,13 @@ impl World {
                 Entry::Held(_) | Entry::Freed(_) => continue,
             };
             self.net.input(node, input).unwrap();
-            self.judge()?;
+            self.check()?;
         }
         Ok(())
     }
 
     /// What the log holds is granted to nobody, whoever has heard of it; and nobody grants what it knows to be held, free or not.
-    pub(super) fn judge_reserved(&self, node: NodeId, slots: &[u32], fence: Fence) -> Verdict {
+    pub(super) fn check_reserved(&self, node: NodeId, slots: &[u32], fence: Fence) -> Verdict {
         if let Some(slot) = self.held().iter().find(|slot| slots.contains(slot)) {
             return Err(alloc::format!("slot {slot}: {node} is granted it by {fence:?}, the log holds it"));
         }

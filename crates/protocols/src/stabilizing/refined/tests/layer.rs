@@ -177,10 +177,10 @@ fn an_empty_network_wakes_up() {
     assert!(stale == 0 && ticks.iter().all(|&ticks| ticks > 0), "{ticks:?}");
 }
 
-/// The judge of freshness sees a planted bug: if neighbours with equal clocks tick both, they see states that are gone. (On
+/// The checker of freshness sees a planted bug: if neighbours with equal clocks tick both, they see states that are gone. (On
 /// an odd ring; without an odd cycle neighbours might take turns for ever.)
 #[test]
-fn the_judge_sees_neighbours_that_tick_together() {
+fn the_checker_sees_neighbours_that_tick_together() {
     for seed in 0..50 {
         let mut net = net::<Count>(ring(5), &mut Rng::new(seed));
         assert_eq!(watch(&mut net, Span(EXCHANGE * 20), 0).stale, 0, "seed {seed}");

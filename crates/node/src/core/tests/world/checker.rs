@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The judge. It sees real time.
-pub(in crate::core::tests) struct Judge {
+/// The checker. It sees real time.
+pub(in crate::core::tests) struct Checker {
     permits: u32,
     /// Who believes to have each slot.
     believed: BTreeMap<u32, usize>,
@@ -18,7 +18,7 @@ pub(in crate::core::tests) struct Judge {
     pub(in crate::core::tests) lost_held: Vec<String>,
 }
 
-impl Judge {
+impl Checker {
     pub(super) fn new(permits: u32) -> Self {
         Self {
             permits,

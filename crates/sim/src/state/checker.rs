@@ -1,4 +1,4 @@
-//! What is measured and judged, from the start or the last fault on: when the configuration is normal, when a wave can start
+//! What is measured and checked, from the start or the last fault on: when the configuration is normal, when a wave can start
 //! cleanly, when everybody has joined; and from the first clean start on, that there are at most l tokens.
 
 use std::collections::BTreeSet;
@@ -22,7 +22,7 @@ pub(super) struct Episode {
     pub(super) inside_max: u32,
 }
 
-pub(super) struct Judge {
+pub(super) struct Checker {
     k: u32,
     served_within: Option<u64>,
     pub(super) episode: Episode,
@@ -38,7 +38,7 @@ pub(super) struct Judge {
     pub(super) violations: Vec<Violation>,
 }
 
-impl Judge {
+impl Checker {
     pub(super) fn new(nodes: usize, k: u32, served_within: Option<u64>) -> Self {
         Self {
             k,

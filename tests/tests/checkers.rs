@@ -1,8 +1,8 @@
-//! Every judge of the simulator, by a published defect that it catches.
+//! Every checker of the simulator, by a published defect that it catches.
 //!
-//! Where it says "alone", no other judge sees anything in that very run: with that judge switched off the run would pass as correct, and
-//! the test here that asks for its verdict would fail. That is what the judge is worth. The same for the explorer stands in
-//! `crates/check/src/tests.rs`; unit tests with planted bugs stand beside each judge.
+//! Where it says "alone", no other checker sees anything in that very run: with that checker switched off the run would pass as correct, and
+//! the test here that asks for its verdict would fail. That is what the checker is worth. The same for the explorer stands in
+//! `crates/check/src/tests.rs`; unit tests with planted bugs stand beside each checker.
 
 use kgate_sim::{Audit, Latency, Report, Think};
 use kgate_spec::{AtMostK, EntryOrder, EveryoneServed, NoDeadlock, OneToken, Permissions, SlotFences};
@@ -30,33 +30,33 @@ fn recovering(hold: &str) -> Case {
     case
 }
 
-fn says(report: &Report, judge: &str) -> bool {
-    report.violations.iter().any(|violation| violation.property == judge)
+fn says(report: &Report, checker: &str) -> bool {
+    report.violations.iter().any(|violation| violation.property == checker)
 }
 
-/// The first of `seeds` runs as printed in which that judge says something and, if alone, no other does.
-fn first(case: &Case, defect: &str, judge: &str, alone: bool, seeds: u64) -> Case {
+/// The first of `seeds` runs as printed in which that checker says something and, if alone, no other does.
+fn first(case: &Case, defect: &str, checker: &str, alone: bool, seeds: u64) -> Case {
     for seed in 1..=seeds {
         let case = case.clone().seed(seed);
         assert!(case.run().violations.is_empty(), "repaired, seed {seed}: {:?}", case.run().violations);
         let printed = case.as_printed(defect);
         let report = printed.run();
-        let others = report.violations.iter().any(|violation| violation.property != judge);
-        if says(&report, judge) && !(alone && others) {
+        let others = report.violations.iter().any(|violation| violation.property != checker);
+        if says(&report, checker) && !(alone && others) {
             return printed;
         }
     }
-    panic!("{defect}: '{judge}' had nothing to say in {seeds} seeds");
+    panic!("{defect}: '{checker}' had nothing to say in {seeds} seeds");
 }
 
-/// As [`first`], alone; and the same run with the judges of messages switched off passes as correct, with the same hash.
-fn missed_without(case: &Case, defect: &str, judge: &str, seeds: u64) {
-    let mut printed = first(case, defect, judge, true, seeds);
+/// As [`first`], alone; and the same run with the checkers of messages switched off passes as correct, with the same hash.
+fn missed_without(case: &Case, defect: &str, checker: &str, seeds: u64) {
+    let mut printed = first(case, defect, checker, true, seeds);
     let hash = printed.run().hash;
     printed.config.audit = Audit::Never;
     let unseen = printed.run();
     assert!(unseen.violations.is_empty(), "{:?}", unseen.violations);
-    assert_eq!(unseen.hash, hash, "judges change nothing");
+    assert_eq!(unseen.hash, hash, "checkers change nothing");
 }
 
 /// D2 (vcube-2018) and T2 (timer-free-2009): a permission for the last request counts for this one, and nobody happens to be inside too many.

@@ -1,4 +1,4 @@
-//! The judge: no child runs in real time after its slot was free.
+//! The checker: no child runs in real time after its slot was free.
 
 use super::clock::Real;
 
@@ -20,7 +20,7 @@ pub(in crate::lease::tests) struct Verdict {
 }
 
 #[derive(Default)]
-pub(in crate::lease::tests) struct Judge {
+pub(in crate::lease::tests) struct Checker {
     pub(in crate::lease::tests) verdict: Verdict,
     /// When anybody first applied the eviction.
     pub(in crate::lease::tests) evicted: Option<Real>,
@@ -30,7 +30,7 @@ pub(in crate::lease::tests) struct Judge {
     died: Option<Real>,
 }
 
-impl Judge {
+impl Checker {
     pub(in crate::lease::tests) fn evicted(&mut self, now: Real, by_others: bool) {
         if self.evicted.is_none() {
             self.evicted = Some(now);

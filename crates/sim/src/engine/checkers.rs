@@ -1,4 +1,4 @@
-//! The run as its judges see it: requests, grants, releases and crashes, with their times.
+//! The run as its checkers see it: requests, grants, releases and crashes, with their times.
 
 use fixedbitset::FixedBitSet;
 use kgate_core::{Fence, GrantId, NodeId, Observation, Protocol, Refusal, Span, Stamp, Time};
@@ -15,7 +15,7 @@ use crate::stats::Requester;
 /// Violations beyond these are not listed, unless they are the first of their property: the first ones tell the story.
 const LISTED: usize = 8;
 
-pub(super) struct Judges {
+pub(super) struct Checkers {
     inside: AtMostK,
     served: EveryoneServed,
     fences: SlotFences,
@@ -52,7 +52,7 @@ impl Numbered<'_> {
     }
 }
 
-impl Judges {
+impl Checkers {
     pub(super) fn new<M: Protocol>(config: &Config) -> Self {
         Self {
             inside: AtMostK::new(config.k),
@@ -286,8 +286,8 @@ impl Judges {
 
     /// The measured time is over: were all crashes known in time?
     pub(super) fn detected(&mut self, losses: &[Loss], bound: Span, now: Time) {
-        let judge = Completeness::new(bound);
-        losses.iter().for_each(|loss| self.note(judge.verdict(loss, now)));
+        let checker = Completeness::new(bound);
+        losses.iter().for_each(|loss| self.note(checker.verdict(loss, now)));
     }
 
     /// No correct process sends what another must refuse.
