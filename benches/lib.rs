@@ -1,1 +1,2 @@
-//! Benchmarks are in the bench targets of this package: `cargo bench -p kgate-benches`. See `docs/BENCHMARKS.md`.
+//! Benchmarks are in the bench targets of this package: `cargo bench -p kgate-benches`. See
+//! `docs/BENCHMARKS.md`.

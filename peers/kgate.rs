@@ -1,4 +1,5 @@
-//! kgate as a peer: one session a client, spread over the nodes; the gate is made by the first who asks.
+//! kgate as a peer: one session a client, spread over the nodes; the gate is made by the first who
+//! asks.
 
 use crate::core::Sem;
 use anyhow::Result;

@@ -1,12 +1,15 @@
-//! The same protocol as an actor of `stateright`: what one would write without an explorer of our own.
+//! The same protocol as an actor of `stateright`: what one would write without an explorer of our
+//! own.
 //!
-//! A client that may ask and a client that is inside are timers that may run out at any time, so that every step of our world is a
-//! step here. What an actor remembers besides its process follows from the process or is counted in our world too, so the states
-//! are the same as well.
+//! A client that may ask and a client that is inside are timers that may run out at any time, so
+//! that every step of our world is a step here. What an actor remembers besides its process follows
+//! from the process or is counted in our world too, so the states are the same as well.
 
 use std::borrow::Cow;
 
-use kgate_core::{Effect, GrantId, Input, InputOf, NodeId, Notice, Outbox, Phase, Protocol, Setup, Time, To};
+use kgate_core::{
+    Effect, GrantId, Input, InputOf, NodeId, Notice, Outbox, Phase, Protocol, Setup, Time, To,
+};
 use kgate_protocols::permission::{Permission, PermissionMessage};
 use kgate_protocols::spread::{Direct, DirectMessage};
 use stateright::actor::{Actor, ActorModel, ActorModelState, Id, Network, Out, model_timeout};
@@ -68,12 +71,15 @@ impl Node {
         state.process.handle(Time::ZERO, input, &mut effects).expect("nothing is refused");
         while let Some(effect) = effects.pop() {
             match effect {
-                Effect::Send { to: To::One(to), message } => out.send(Id::from(to.index()), message.into()),
+                Effect::Send { to: To::One(to), message } => {
+                    out.send(Id::from(to.index()), message.into())
+                }
                 Effect::Send { to: To::Many(nodes), message } => {
                     nodes.iter().for_each(|to| out.send(Id::from(to.index()), message.into()));
                 }
                 Effect::Send { to: To::All, message } => {
-                    let others = (0..self.setup.nodes as usize).map(Id::from).filter(|&to| to != me);
+                    let others =
+                        (0..self.setup.nodes as usize).map(Id::from).filter(|&to| to != me);
                     others.for_each(|to| out.send(to, message.into()));
                 }
                 Effect::Notify(notice) => match *notice {
@@ -81,8 +87,10 @@ impl Node {
                         state.inside = Some(grant);
                         out.set_timer(Client::ComeOut, model_timeout());
                     }
-                    Notice::Asked | Notice::Lost { .. } | Notice::TooLarge { .. } | Notice::Suspected(..) => {
-                    }
+                    Notice::Asked
+                    | Notice::Lost { .. }
+                    | Notice::TooLarge { .. }
+                    | Notice::Suspected(..) => {}
                 },
                 Effect::Arm { timer, .. } | Effect::Disarm(timer) => match timer {},
                 Effect::Persist(durable) => match durable {},
@@ -112,7 +120,14 @@ impl Actor for Node {
         state
     }
 
-    fn on_msg(&self, id: Id, state: &mut Cow<'_, State>, from: Id, message: Message, out: &mut Out<Self>) {
+    fn on_msg(
+        &self,
+        id: Id,
+        state: &mut Cow<'_, State>,
+        from: Id,
+        message: Message,
+        out: &mut Out<Self>,
+    ) {
         let from = NodeId(u32::try_from(usize::from(from)).expect("few"));
         self.handle(id, state.to_mut(), Input::Deliver { from, message: message.into() }, out);
     }
@@ -157,7 +172,9 @@ pub(crate) fn search(nodes: u32, k: u32, entries: u32) -> Found {
             let stuck = nothing_under_way(state) && inside(state) == 0;
             !(stuck && state.actor_states.iter().any(|actor| waits(actor)))
         })
-        .property(Expectation::Sometimes, "k inside", |system, state| inside(state) == system.cfg.k as usize);
+        .property(Expectation::Sometimes, "k inside", |system, state| {
+            inside(state) == system.cfg.k as usize
+        });
     let checker = system.checker().threads(1).spawn_dfs().join();
     checker.assert_properties();
     Found { unique: checker.unique_state_count(), generated: checker.state_count() }

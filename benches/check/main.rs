@@ -1,11 +1,13 @@
 //! How fast is the explorer?
 //!
-//! `cargo bench -p kgate-benches --bench check [-- --rounds R]`: `raymond`, n = 3, k = 1, every client asks four times, FIFO channels, all
-//! states, depth first on one core. `kgate_check::explore` beside `stateright`'s own actor model ([`actor`]), which drives the same protocol
-//! code with the same search and the same properties. The two models have the same states and the same steps, and both must
-//! count just as many. They run in turns, each time in a fresh process; noise only ever slows a run down, so besides the medians the
-//! fastest rounds are compared, and besides the time that passed the time that the processor spent on it, which others' work
-//! disturbs less.
+//! `cargo bench -p kgate-benches --bench check [-- --rounds R]`: `raymond`, n = 3, k = 1, every
+//! client asks four times, FIFO channels, all states, depth first on one core.
+//! `kgate_check::explore` beside `stateright`'s own actor model ([`actor`]), which drives the same
+//! protocol code with the same search and the same properties. The two models have the same states
+//! and the same steps, and both must count just as many. They run in turns, each time in a fresh
+//! process; noise only ever slows a run down, so besides the medians the fastest rounds are
+//! compared, and besides the time that passed the time that the processor spent on it, which
+//! others' work disturbs less.
 
 mod actor;
 
@@ -50,9 +52,16 @@ struct Found {
 
 fn ours() -> Found {
     let bounds = Bounds { news: News::None, ..Bounds::new(ENTRIES) };
-    let outcome =
-        explore::<actor::Process>(Setup::new(NODES, PERMITS), bounds, Limits::default(), Order::Depth);
-    assert!(outcome.complete && outcome.properties.iter().all(|finding| finding.holds), "{outcome:?}");
+    let outcome = explore::<actor::Process>(
+        Setup::new(NODES, PERMITS),
+        bounds,
+        Limits::default(),
+        Order::Depth,
+    );
+    assert!(
+        outcome.complete && outcome.properties.iter().all(|finding| finding.holds),
+        "{outcome:?}"
+    );
     Found { unique: outcome.unique, generated: outcome.states }
 }
 
@@ -91,7 +100,11 @@ fn compare(rounds: usize) {
     for _ in 0..rounds {
         for (whose, times) in [("kgate", &mut kgate), ("actor", &mut actor)] {
             let (now, seconds) = child(whose);
-            assert_eq!(*found.get_or_insert(now), now, "{whose}: both models have the same states and steps");
+            assert_eq!(
+                *found.get_or_insert(now),
+                now,
+                "{whose}: both models have the same states and steps"
+            );
             times.push(seconds);
         }
     }
@@ -104,7 +117,8 @@ fn compare(rounds: usize) {
     let processor = |seconds: &Seconds| seconds.processor;
     table("by the clock", unique, kgate.iter().filter_map(passed), actor.iter().filter_map(passed));
     if kgate.iter().all(|seconds| seconds.processor.is_some()) {
-        let (kgate, actor) = (kgate.iter().filter_map(processor), actor.iter().filter_map(processor));
+        let (kgate, actor) =
+            (kgate.iter().filter_map(processor), actor.iter().filter_map(processor));
         table("by the processor's time", unique, kgate, actor);
     }
 }
@@ -113,17 +127,28 @@ fn compare(rounds: usize) {
 fn child(whose: &str) -> (Found, Seconds) {
     let program = std::env::current_exe().expect("this program");
     let output = Command::new(program).args(["--child", whose]).output().expect("a child");
-    assert!(output.status.success(), "the child failed: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "the child failed: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let text = String::from_utf8(output.stdout).expect("text");
-    let [unique, generated, passed, processor] = text.split_whitespace().collect::<Vec<_>>()[..] else {
+    let [unique, generated, passed, processor] = text.split_whitespace().collect::<Vec<_>>()[..]
+    else {
         panic!("four words, not {text}")
     };
     let count = |word: &str| word.parse::<usize>().expect("a count");
-    let seconds = Seconds { passed: passed.parse().expect("a time"), processor: processor.parse().ok() };
+    let seconds =
+        Seconds { passed: passed.parse().expect("a time"), processor: processor.parse().ok() };
     (Found { unique: count(unique), generated: count(generated) }, seconds)
 }
 
-fn table(what: &str, states: usize, kgate: impl Iterator<Item = f64>, actor: impl Iterator<Item = f64>) {
+fn table(
+    what: &str,
+    states: usize,
+    kgate: impl Iterator<Item = f64>,
+    actor: impl Iterator<Item = f64>,
+) {
     let (ours, theirs) = (Rates::of(states, kgate), Rates::of(states, actor));
     println!("\ndifferent states a second, {what}: median (least .. most)");
     theirs.print("stateright's actor model");

@@ -1,8 +1,8 @@
 //! The engine by itself: handlers that do nothing.
 
 use kgate_core::{
-    GrantId, Input, InputOf, Message, Never, NodeId, Notice, Observation, Outbox, Protocol, Refusal, Setup,
-    Span, Time, To,
+    GrantId, Input, InputOf, Message, Never, NodeId, Notice, Observation, Outbox, Protocol,
+    Refusal, Setup, Span, Time, To,
 };
 use kgate_protocols::detect::NoDetector;
 use kgate_sim::{Bucket, Latency, run};
@@ -44,7 +44,12 @@ impl<const RECORDS: bool> Protocol for Mute<RECORDS> {
         Self { me: setup.me, nodes: setup.nodes }
     }
 
-    fn handle(&mut self, now: Time, input: InputOf<Self>, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+    fn handle(
+        &mut self,
+        now: Time,
+        input: InputOf<Self>,
+        out: &mut Outbox<Self>,
+    ) -> Result<(), Refusal> {
         if let Input::Acquire { .. } = input {
             let others = || (0..self.nodes).map(NodeId).filter(|&node| node != self.me);
             let to = if RECORDS { To::All } else { To::Many(others().collect()) };
@@ -61,14 +66,16 @@ impl<const RECORDS: bool> Protocol for Mute<RECORDS> {
 }
 
 fn rates<const RECORDS: bool>(rounds: usize, latency: Latency) -> Rates {
-    // Everybody is always inside, which no checker minds here: k is n-1, and one process does not ask.
+    // Everybody is always inside, which no checker minds here: k is n-1, and one process does not
+    // ask.
     let mut config = config(1024, 1023, latency);
     config.k = 1023;
     config.load.entries = Some(TIMES);
     config.load.hold = Span::UNIT;
     let mut rates = Rates::new();
     for _ in 0..rounds {
-        let report = run::<Mute<RECORDS>, NoDetector, Bucket>("mute", &config, None).expect("a run");
+        let report =
+            run::<Mute<RECORDS>, NoDetector, Bucket>("mute", &config, None).expect("a run");
         assert_eq!(report.delivered, u64::from(TIMES) * 1023 * 1023);
         rates.add(report.delivered, report.wall_seconds);
     }
@@ -76,7 +83,10 @@ fn rates<const RECORDS: bool>(rounds: usize, latency: Latency) -> Rates {
 }
 
 pub(crate) fn measure(rounds: usize) {
-    println!("bare engine, n = 1024, handlers that do nothing, {} messages", u64::from(TIMES) * 1023 * 1023);
+    println!(
+        "bare engine, n = 1024, handlers that do nothing, {} messages",
+        u64::from(TIMES) * 1023 * 1023
+    );
     let constant = Latency::Constant(Span::UNIT);
     let uniform = Latency::Uniform(Span(500_000_000), Span(1_500_000_000));
     rates::<true>(rounds, constant).print("broadcasts as records, constant", None);

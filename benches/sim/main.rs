@@ -1,10 +1,13 @@
 //! How fast is the simulator, and how small is a process?
 //!
-//! `cargo bench -p kgate-benches --bench sim [-- --rounds R]`. Machines are noisy, so whatever is compared runs in turns within
-//! one run, each in a fresh process. Noise only ever slows a run down, so besides the medians the fastest rounds are compared:
+//! `cargo bench -p kgate-benches --bench sim [-- --rounds R]`. Machines are noisy, so whatever is
+//! compared runs in turns within one run, each in a fresh process. Noise only ever slows a run
+//! down, so besides the medians the fastest rounds are compared:
 //!
-//! 1. `raymond`, n = 1024, constant and uniform latency, everybody asks once (k = 3: one burst of requests) or four times
-//!    (k = 1: one after the other): bucket engine, heap engine, and the crate `dscale` 0.7.2 on the same REQUEST/REPLY traffic as a process of its own (`benches/dscale`; built here if it can be);
+//! 1. `raymond`, n = 1024, constant and uniform latency, everybody asks once (k = 3: one burst of
+//!    requests) or four times (k = 1: one after the other): bucket engine, heap engine, and the
+//!    crate `dscale` 0.7.2 on the same REQUEST/REPLY traffic as a process of its own
+//!    (`benches/dscale`; built here if it can be);
 //! 2. the bare engine, with handlers that do nothing;
 //! 3. memory: 2^20 processes and one broadcast down a tree, in a fresh process.
 //!
@@ -48,7 +51,11 @@ fn main() -> ExitCode {
 fn child(words: &[&str]) -> String {
     let program = std::env::current_exe().expect("this program");
     let output = Command::new(program).arg("--child").args(words).output().expect("a child");
-    assert!(output.status.success(), "the child failed: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "the child failed: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     String::from_utf8(output.stdout).expect("text")
 }
 
@@ -79,7 +86,8 @@ impl Rates {
         let millions = |rate: f64| rate / 1e6;
         let least = self.0.iter().copied().fold(f64::INFINITY, f64::min);
         let ratio = beside.map(|(whose, rates)| {
-            let (medians, fastest) = (self.median() / rates.median(), self.fastest() / rates.fastest());
+            let (medians, fastest) =
+                (self.median() / rates.median(), self.fastest() / rates.fastest());
             format!("  {whose} x {medians:.1}, fastest x {fastest:.1}")
         });
         println!(

@@ -12,7 +12,9 @@ const NODES: u32 = 1 << 20;
 
 /// Starts a fresh process, so that nothing else has used its memory.
 pub(crate) fn measure() {
-    println!("memory, n = 2^20, one request down the tree of vcube, all told (peak of the whole process)");
+    println!(
+        "memory, n = 2^20, one request down the tree of vcube, all told (peak of the whole process)"
+    );
     print!("{}", crate::child(&["memory"]));
 }
 
@@ -21,7 +23,8 @@ pub(crate) fn child() {
     let mut config = config(NODES, 1, Latency::Constant(Span::UNIT));
     config.claims.detector = Some(Detector::Sparse);
     config.detection.oracle = Some(Span::UNIT);
-    let report = run::<Permission<Tree>, NoDetector, Bucket>("vcube", &config, None).expect("a run");
+    let report =
+        run::<Permission<Tree>, NoDetector, Bucket>("vcube", &config, None).expect("a run");
     assert_eq!((report.grants, report.delivered), (1, 3 * u64::from(NODES - 1)));
     match report.peak_memory_bytes {
         Some(bytes) => println!(

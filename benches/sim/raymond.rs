@@ -1,4 +1,5 @@
-//! `raymond`, everybody asks: 2n(n-1) messages for each time, whatever the order in which they come.
+//! `raymond`, everybody asks: 2n(n-1) messages for each time, whatever the order in which they
+//! come.
 
 use kgate_core::Span;
 use kgate_protocols::detect::NoDetector;
@@ -23,8 +24,9 @@ pub(crate) fn config(nodes: u32, requesters: u32, latency: Latency) -> Config {
     config
 }
 
-/// What is asked of both sides: everybody enters `entries` times, so that 2n(n-1) messages are delivered for each. With
-/// k = 1 a process never asks twice before all have answered, so that no two answers are merged into one.
+/// What is asked of both sides: everybody enters `entries` times, so that 2n(n-1) messages are
+/// delivered for each. With k = 1 a process never asks twice before all have answered, so that no
+/// two answers are merged into one.
 struct Case {
     title: &'static str,
     k: u32,

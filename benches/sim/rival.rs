@@ -21,7 +21,9 @@ pub(crate) fn build() -> Option<Rival> {
     match built {
         Ok(status) if status.success() => Some(Rival(target.join("release/kgate-dscale-rival"))),
         other => {
-            println!("(benches/dscale could not be built, so the rows of dscale are missing: {other:?})\n");
+            println!(
+                "(benches/dscale could not be built, so the rows of dscale are missing: {other:?})\n"
+            );
             None
         }
     }
@@ -35,7 +37,11 @@ impl Rival {
             .args(["--entries", &entries.to_string(), "--latency", latency, "--seed", "1"])
             .output()
             .expect("the rival runs");
-        assert!(output.status.success(), "the rival failed: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "the rival failed: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         let report: serde_json::Value =
             serde_json::from_slice(&output.stdout).expect("the rival prints JSON");
         let delivered = report["delivered"].as_u64().expect("a count");

@@ -1,9 +1,12 @@
-//! A whole protocol in one file: p0 keeps the queue, and everybody asks it. The book's chapter "Write your own protocol" goes through it.
+//! A whole protocol in one file: p0 keeps the queue, and everybody asks it. The book's chapter
+//! "Write your own protocol" goes through it.
 //!
-//! Whoever wants in sends ASK to p0, waits for ENTER, and sends DONE when it is out. p0 counts who is inside and lets in at most k, in
-//! the order in which they asked. It needs channels that keep their order, and it tolerates no crash: that of p0 stops everybody.
+//! Whoever wants in sends ASK to p0, waits for ENTER, and sends DONE when it is out. p0 counts who
+//! is inside and lets in at most k, in the order in which they asked. It needs channels that keep
+//! their order, and it tolerates no crash: that of p0 stops everybody.
 //!
-//! Invariant: whoever is inside, or has an ENTER on its way that it will heed, is in `inside` at p0, and there are never more than k of those.
+//! Invariant: whoever is inside, or has an ENTER on its way that it will heed, is in `inside` at
+//! p0, and there are never more than k of those.
 //!
 //! Cost: 3 messages and 2 delays an entry, none for p0 itself.
 
@@ -12,8 +15,8 @@ use std::fmt::Write;
 
 use kgate_check::{Bounds, Limits, Order, Outcome, explore};
 use kgate_core::{
-    GrantId, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Phase, Protocol, Refusal, Setup,
-    Time,
+    GrantId, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Phase, Protocol, Refusal,
+    Setup, Time,
 };
 use kgate_protocols::detect::NoDetector;
 use kgate_sim::{Bucket, Config, Report, run};
@@ -34,7 +37,8 @@ kgate_core::kinds!(Said { Ask => "ask", Enter => "enter", Done => "done" });
 /// Who keeps the queue.
 const DESK: NodeId = NodeId(0);
 
-/// One process. With `NAMED` it heeds only an ENTER for its present request. Without, it takes any: the bug that the explorer finds.
+/// One process. With `NAMED` it heeds only an ENTER for its present request. Without, it takes any:
+/// the bug that the explorer finds.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Coordinator<const NAMED: bool> {
     me: NodeId,
@@ -92,7 +96,12 @@ impl<const NAMED: bool> Protocol for Coordinator<NAMED> {
         }
     }
 
-    fn handle(&mut self, _now: Time, input: InputOf<Self>, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+    fn handle(
+        &mut self,
+        _now: Time,
+        input: InputOf<Self>,
+        out: &mut Outbox<Self>,
+    ) -> Result<(), Refusal> {
         let unsupported = |what| Err(Refusal::Unsupported { protocol: Self::NAME, what });
         match input {
             Input::Acquire { weight } => self.on_acquire(weight, out),
@@ -127,7 +136,12 @@ impl<const NAMED: bool> Coordinator<NAMED> {
     }
 
     /// The client comes out, or gives up.
-    fn on_end(&mut self, phase: Phase, request: u64, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+    fn on_end(
+        &mut self,
+        phase: Phase,
+        request: u64,
+        out: &mut Outbox<Self>,
+    ) -> Result<(), Refusal> {
         if (self.phase, self.request) != (phase, request) {
             return Err(Refusal::NoSuchRequest);
         }
@@ -154,7 +168,12 @@ impl<const NAMED: bool> Coordinator<NAMED> {
 }
 
 impl<const NAMED: bool> Coordinator<NAMED> {
-    fn on_message(&mut self, from: NodeId, said: Said, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+    fn on_message(
+        &mut self,
+        from: NodeId,
+        said: Said,
+        out: &mut Outbox<Self>,
+    ) -> Result<(), Refusal> {
         if from == self.me || from.0 >= self.nodes {
             return Err(Refusal::UnknownNode(from));
         }
@@ -171,7 +190,9 @@ impl<const NAMED: bool> Coordinator<NAMED> {
     fn at_desk(&mut self, from: NodeId, said: Said, out: &mut Outbox<Self>) -> Result<(), Refusal> {
         let Some(desk) = &mut self.desk else { return Err(Refusal::Malformed("only p0 is asked")) };
         match said {
-            Said::Ask(_) if desk.knows(from) => return Err(Refusal::Malformed("one request at a time")),
+            Said::Ask(_) if desk.knows(from) => {
+                return Err(Refusal::Malformed("one request at a time"));
+            }
             Said::Ask(request) => desk.queue.push_back((from, request)),
             Said::Done(request) => desk.forget((from, request)),
             Said::Enter(_) => return Err(Refusal::Malformed("p0 is not let in by others")),
@@ -190,13 +211,15 @@ impl<const NAMED: bool> Coordinator<NAMED> {
     }
 }
 
-/// Every schedule of three processes that share one unit: each asks twice, and one request may be withdrawn.
+/// Every schedule of three processes that share one unit: each asks twice, and one request may be
+/// withdrawn.
 pub(crate) fn explored<const NAMED: bool>() -> Outcome {
     let bounds = Bounds { withdrawals: 1, ..Bounds::new(2) };
     explore::<Coordinator<NAMED>>(Setup::new(3, 1), bounds, Limits::default(), Order::Breadth)
 }
 
-/// Sixteen processes share three units; the first `requesters` ask, again and again, for 1000 time units.
+/// Sixteen processes share three units; the first `requesters` ask, again and again, for 1000 time
+/// units.
 pub(crate) fn simulated(requesters: u32) -> Report {
     let mut config = Config::new(16, 3);
     config.load.requesters = requesters;
@@ -207,13 +230,16 @@ pub(crate) fn simulated(requesters: u32) -> Report {
 /// What both drivers say, as it stands in the book.
 pub(crate) fn story() -> String {
     let mut text = String::new();
-    for (how, outcome) in [("without numbers", explored::<false>()), ("with numbers", explored::<true>())] {
+    for (how, outcome) in
+        [("without numbers", explored::<false>()), ("with numbers", explored::<true>())]
+    {
         let verdict = match (outcome.is_wrong(), outcome.complete) {
             (true, _) => "wrong",
             (false, true) => "right in every schedule",
             (false, false) => "right so far",
         };
-        writeln!(text, "explored, {how}: {} states, {verdict}", outcome.unique).expect("a string takes it");
+        writeln!(text, "explored, {how}: {} states, {verdict}", outcome.unique)
+            .expect("a string takes it");
         for finding in outcome.properties.iter().filter(|finding| !finding.holds) {
             let Some(schedule) = &finding.counterexample else { continue };
             writeln!(text, "  violated: {}", finding.name).expect("a string takes it");

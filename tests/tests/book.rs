@@ -1,5 +1,5 @@
-//! The book's example protocol is what the book shows, and does what the book says; what the book points to exists. Its commands are run by the
-//! test of the same name in `crates/kgate`.
+//! The book's example protocol is what the book shows, and does what the book says; what the book
+//! points to exists. Its commands are run by the test of the same name in `crates/kgate`.
 
 #[path = "../examples/coordinator.rs"]
 mod coordinator;
@@ -10,16 +10,19 @@ use std::path::{Path, PathBuf};
 use coordinator::{Coordinator, Said, explored, simulated, story};
 use kgate_core::{Input, NodeId, Outbox, Protocol, Refusal, Setup, Time};
 
-/// The chapter shows the whole protocol, as it stands in the file: its blocks follow each other there, from the first type to the drivers.
+/// The chapter shows the whole protocol, as it stands in the file: its blocks follow each other
+/// there, from the first type to the drivers.
 #[test]
 fn the_chapter_shows_the_example() {
-    let (chapter, file) = (read("docs/book/src/own-protocol.md"), read("tests/examples/coordinator.rs"));
+    let (chapter, file) =
+        (read("docs/book/src/own-protocol.md"), read("tests/examples/coordinator.rs"));
     let blocks = blocks_of(&chapter, "rust");
     assert!(!blocks.is_empty(), "the chapter shows no code");
     let mut rest = file.as_str();
     for (number, block) in blocks.iter().enumerate() {
-        let at =
-            rest.find(block).unwrap_or_else(|| panic!("the example has no such code (any more):\n{block}"));
+        let at = rest
+            .find(block)
+            .unwrap_or_else(|| panic!("the example has no such code (any more):\n{block}"));
         let between = &rest[..at];
         let imports = number == 0 && between.lines().all(is_head);
         assert!(imports || between.trim().is_empty(), "the chapter leaves this out:\n{between}");
@@ -38,7 +41,8 @@ fn the_chapter_tells_what_comes_out() {
     assert_eq!(blocks_of(&chapter, "text"), [story()]);
 }
 
-/// Every schedule is right if an answer names its request, and the explorer finds the planted bug if it does not.
+/// Every schedule is right if an answer names its request, and the explorer finds the planted bug
+/// if it does not.
 #[test]
 fn the_explorer_tells_right_from_wrong() {
     let right = explored::<true>();
@@ -59,12 +63,14 @@ fn the_simulator_counts_three_messages() {
     }
 }
 
-/// Junk is refused and changes nothing: strangers, answers of who is not asked, questions to who keeps no queue, a second request.
+/// Junk is refused and changes nothing: strangers, answers of who is not asked, questions to who
+/// keeps no queue, a second request.
 #[test]
 fn junk_is_refused() {
     let mut out = Outbox::new();
-    let [mut desk, mut other] = [0, 1]
-        .map(|me| Coordinator::<true>::start(&Setup { me: NodeId(me), ..Setup::new(3, 1) }, None, &mut out));
+    let [mut desk, mut other] = [0, 1].map(|me| {
+        Coordinator::<true>::start(&Setup { me: NodeId(me), ..Setup::new(3, 1) }, None, &mut out)
+    });
     let mut deliver = |to: &mut Coordinator<true>, from, message| {
         let before = to.clone();
         let taken = to.handle(Time::ZERO, Input::Deliver { from: NodeId(from), message }, &mut out);
@@ -77,7 +83,10 @@ fn junk_is_refused() {
     assert_eq!(deliver(&mut other, 2, Said::Enter(1)), Err(Refusal::Malformed("only p0 lets in")));
     assert_eq!(deliver(&mut other, 2, Said::Ask(1)), Err(Refusal::Malformed("only p0 is asked")));
     assert_eq!(deliver(&mut desk, 1, Said::Ask(1)), Ok(()));
-    assert_eq!(deliver(&mut desk, 1, Said::Ask(2)), Err(Refusal::Malformed("one request at a time")));
+    assert_eq!(
+        deliver(&mut desk, 1, Said::Ask(2)),
+        Err(Refusal::Malformed("one request at a time"))
+    );
 }
 
 /// Every link of the book leads to a file, and every chapter is in the summary.
@@ -109,7 +118,8 @@ fn the_readers_of_the_book_read() {
     );
 }
 
-/// The table of verdicts has every published fact as its experiment tells it, and nothing else: who changes one makes the table anew.
+/// The table of verdicts has every published fact as its experiment tells it, and nothing else: who
+/// changes one makes the table anew.
 #[test]
 fn the_table_has_every_fact() {
     let page = read("docs/book/src/reproduction.md");
@@ -131,7 +141,10 @@ fn the_table_has_every_fact() {
 }
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests is a folder of the repository").into()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("tests is a folder of the repository")
+        .into()
 }
 
 fn read(path: &str) -> String {
@@ -139,7 +152,8 @@ fn read(path: &str) -> String {
 }
 
 fn chapters(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).expect("the book").map(|entry| entry.expect("an entry").path());
+    let entries =
+        fs::read_dir(folder).expect("the book").map(|entry| entry.expect("an entry").path());
     let mut chapters: Vec<PathBuf> =
         entries.filter(|path| path.extension().is_some_and(|e| e == "md")).collect();
     chapters.sort();
@@ -161,6 +175,7 @@ fn blocks_of(text: &str, language: &str) -> Vec<String> {
 /// Where the links and pictures outside of code lead to, in this repository.
 fn links_of(text: &str) -> Vec<&str> {
     let prose = text.split("```").step_by(2);
-    let targets = prose.flat_map(|part| part.split("](").skip(1)).filter_map(|part| part.split_once(')'));
+    let targets =
+        prose.flat_map(|part| part.split("](").skip(1)).filter_map(|part| part.split_once(')'));
     targets.map(|(target, _)| target).filter(|target| !target.starts_with("http")).collect()
 }

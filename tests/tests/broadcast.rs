@@ -1,15 +1,17 @@
-//! The broadcasts alone: every schedule of three and four processes with one crash, and random ones of sixteen.
+//! The broadcasts alone: every schedule of three and four processes with one crash, and random ones
+//! of sixteen.
 //!
-//! A [`Broadcaster`] makes a spread a protocol: `Acquire` broadcasts, `Asked` tells that it has left, and a delivery is told as a grant whose
-//! slot is the source and whose name is the clock. The checker is `kgate_spec::Broadcast`; it is fed with these effects alone. A
-//! crash is told to everybody, to each at any time after it.
+//! A [`Broadcaster`] makes a spread a protocol: `Acquire` broadcasts, `Asked` tells that it has
+//! left, and a delivery is told as a grant whose slot is the source and whose name is the clock.
+//! The checker is `kgate_spec::Broadcast`; it is fed with these effects alone. A crash is told to
+//! everybody, to each at any time after it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use kgate_core::{
-    Defects, Effect, GrantId, Incarnation, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Phase,
-    Protocol, Refusal, Setup, Stamp, Time, To,
+    Defects, Effect, GrantId, Incarnation, Input, InputOf, Never, NodeId, Notice, Observation,
+    Outbox, Phase, Protocol, Refusal, Setup, Stamp, Time, To,
 };
 use kgate_protocols::collections::NodeList;
 use kgate_protocols::defects::{D1, D5, D7, D8};
@@ -40,12 +42,21 @@ impl<S: Spread> Protocol for Broadcaster<S> {
         Self { me, nodes, printed, clock: 0, crashed: NodeList::default(), spread: S::default() }
     }
 
-    fn handle(&mut self, _now: Time, input: InputOf<Self>, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+    fn handle(
+        &mut self,
+        _now: Time,
+        input: InputOf<Self>,
+        out: &mut Outbox<Self>,
+    ) -> Result<(), Refusal> {
         if let Input::Crashed(node, _) = input {
             self.crashed.insert(node);
         }
         let Self { spread, crashed, .. } = self;
-        let at = Place { me: self.me, members: Members::new(self.nodes, crashed), printed: self.printed };
+        let at = Place {
+            me: self.me,
+            members: Members::new(self.nodes, crashed),
+            printed: self.printed,
+        };
         match input {
             Input::Acquire { .. } => {
                 self.clock += 1;
@@ -59,15 +70,21 @@ impl<S: Spread> Protocol for Broadcaster<S> {
                     let slots = Some([node.0].into());
                     out.notify(Notice::Granted { grant: GrantId(clock), slots, fence: None });
                 }
-                spread.relay(at, from, message, fresh.is_some(), &mut |to, message| out.send_to(to, message));
+                spread.relay(at, from, message, fresh.is_some(), &mut |to, message| {
+                    out.send_to(to, message)
+                });
             }
-            Input::Crashed(node, _) => spread.crashed(at, node, &mut |to, message| out.send_to(to, message)),
+            Input::Crashed(node, _) => {
+                spread.crashed(at, node, &mut |to, message| out.send_to(to, message))
+            }
             Input::Withdraw
             | Input::Release { .. }
             | Input::Resize(_)
             | Input::Reserved(_)
             | Input::Lease(_)
-            | Input::Joined(..) => return Err(Refusal::Unsupported { protocol: Self::NAME, what: "that" }),
+            | Input::Joined(..) => {
+                return Err(Refusal::Unsupported { protocol: Self::NAME, what: "that" });
+            }
             Input::Expire(never) => match never {},
         }
         Ok(())
@@ -107,7 +124,8 @@ impl<S: Spread> World<S> {
     fn new(left: &[u32], crashes: u32, printed: Defects) -> Self {
         let nodes = u32::try_from(left.len()).expect("few");
         let setup = Setup { printed, ..Setup::new(nodes, 1) };
-        let start = |me| Broadcaster::start(&Setup { me, ..setup.clone() }, None, &mut Outbox::new());
+        let start =
+            |me| Broadcaster::start(&Setup { me, ..setup.clone() }, None, &mut Outbox::new());
         Self {
             nodes: (0..nodes).map(NodeId).map(start).collect(),
             left: left.to_vec(),
@@ -129,7 +147,8 @@ impl<S: Spread> World<S> {
 
     fn steps(&self) -> Vec<Step> {
         let living = self.living();
-        let able = living.iter().filter(|&&node| self.left[node.index()] > 0 && !self.is_busy(node));
+        let able =
+            living.iter().filter(|&&node| self.left[node.index()] > 0 && !self.is_busy(node));
         let mut steps: Vec<Step> = able.map(|&node| Step::Broadcast(node)).collect();
         for (&(from, to), channel) in &self.channels {
             steps.extend((0..channel.len()).map(|place| Step::Arrive(from, to, place)));
@@ -179,11 +198,12 @@ impl<S: Spread> World<S> {
             match effect {
                 Effect::Send { to, message } => self.send(node, &to, message),
                 Effect::Notify(notice) => match *notice {
-                    Notice::Asked => {
-                        self.checker.sent(self.nodes[node.index()].observe().stamp.expect("a stamp"))
-                    }
+                    Notice::Asked => self
+                        .checker
+                        .sent(self.nodes[node.index()].observe().stamp.expect("a stamp")),
                     Notice::Granted { grant, slots, .. } => {
-                        let what = Stamp { clock: grant.0, node: NodeId(slots.expect("a source")[0]) };
+                        let what =
+                            Stamp { clock: grant.0, node: NodeId(slots.expect("a source")[0]) };
                         wrong = wrong.or(self.checker.delivered(node, what, Time::ZERO));
                     }
                     Notice::Lost { .. } | Notice::TooLarge { .. } | Notice::Suspected(..) => {}
@@ -215,8 +235,13 @@ impl<S: Spread> World<S> {
     }
 }
 
-/// All that any schedule breaks, and how many states there are. The search goes on behind a broken one.
-fn everything<S: Spread>(left: &[u32], crashes: u32, printed: Defects) -> (BTreeSet<&'static str>, usize) {
+/// All that any schedule breaks, and how many states there are. The search goes on behind a broken
+/// one.
+fn everything<S: Spread>(
+    left: &[u32],
+    crashes: u32,
+    printed: Defects,
+) -> (BTreeSet<&'static str>, usize) {
     let (mut seen, mut broken) = (BTreeSet::new(), BTreeSet::new());
     let mut open = vec![World::<S>::new(left, crashes, printed)];
     while let Some(world) = open.pop() {
@@ -238,8 +263,8 @@ fn everything<S: Spread>(left: &[u32], crashes: u32, printed: Defects) -> (BTree
     (broken, seen.len())
 }
 
-/// vcube-2018 Lemmas 6.1 and 6.2, robust-2012 section 3.2: two broadcasts of p0 and one of p1, and a crash of anybody at any time; messages overtake
-/// each other.
+/// vcube-2018 Lemmas 6.1 and 6.2, robust-2012 section 3.2: two broadcasts of p0 and one of p1, and
+/// a crash of anybody at any time; messages overtake each other.
 #[test]
 fn every_schedule_of_three() {
     for (broken, states) in [
@@ -263,11 +288,13 @@ fn every_schedule_of_four() {
     }
 }
 
-/// D1 (vcube-2018): a clock that jumps is taken for an old one and dropped. D7 and D8 (robust-2012): the same request by another route, or an old
-/// one that comes late, is delivered again. Found by the search alone.
+/// D1 (vcube-2018): a clock that jumps is taken for an old one and dropped. D7 and D8
+/// (robust-2012): the same request by another route, or an old one that comes late, is delivered
+/// again. Found by the search alone.
 #[test]
 fn printed_broadcasts_break() {
-    let broken = |(broken, _): (BTreeSet<&'static str>, usize)| broken.into_iter().collect::<Vec<_>>();
+    let broken =
+        |(broken, _): (BTreeSet<&'static str>, usize)| broken.into_iter().collect::<Vec<_>>();
     assert_eq!(broken(everything::<Tree>(&[2, 1, 0], 0, D1)), [Broadcast::VALIDITY]);
     assert_eq!(broken(everything::<Sta>(&[1, 0, 0, 0], 1, D7)), [Broadcast::DUPLICATION]);
     assert_eq!(broken(everything::<Sta>(&[2, 0, 0, 0], 1, D8)), [Broadcast::DUPLICATION]);
@@ -309,8 +336,9 @@ fn random_schedules_of_sixteen() {
     }
 }
 
-/// D5 (vcube-2018, Algorithm 6.1 lines 28-29; the schedule is told in `crates/protocols/src/spread/tests.rs`): two parents wait for one ACK, and a broadcast
-/// that has reached everybody never ends.
+/// D5 (vcube-2018, Algorithm 6.1 lines 28-29; the schedule is told in
+/// `crates/protocols/src/spread/tests.rs`): two parents wait for one ACK, and a broadcast that has
+/// reached everybody never ends.
 #[test]
 fn d5_never_ends() {
     fn verdict(printed: Defects) -> Option<&'static str> {

@@ -1,11 +1,14 @@
 //! Every checker of the simulator, by a published defect that it catches.
 //!
-//! Where it says "alone", no other checker sees anything in that very run: with that checker switched off the run would pass as correct, and
-//! the test here that asks for its verdict would fail. That is what the checker is worth. The same for the explorer stands in
+//! Where it says "alone", no other checker sees anything in that very run: with that checker
+//! switched off the run would pass as correct, and the test here that asks for its verdict would
+//! fail. That is what the checker is worth. The same for the explorer stands in
 //! `crates/check/src/tests.rs`; unit tests with planted bugs stand beside each checker.
 
 use kgate_sim::{Audit, Latency, Report, Think};
-use kgate_spec::{AtMostK, EntryOrder, EveryoneServed, NoDeadlock, OneToken, Permissions, SlotFences};
+use kgate_spec::{
+    AtMostK, EntryOrder, EveryoneServed, NoDeadlock, OneToken, Permissions, SlotFences,
+};
 use kgate_tests::{Case, claims_of, t};
 
 /// A small system in which everybody asks, with messages that overtake each other.
@@ -34,11 +37,16 @@ fn says(report: &Report, checker: &str) -> bool {
     report.violations.iter().any(|violation| violation.property == checker)
 }
 
-/// The first of `seeds` runs as printed in which that checker says something and, if alone, no other does.
+/// The first of `seeds` runs as printed in which that checker says something and, if alone, no
+/// other does.
 fn first(case: &Case, defect: &str, checker: &str, alone: bool, seeds: u64) -> Case {
     for seed in 1..=seeds {
         let case = case.clone().seed(seed);
-        assert!(case.run().violations.is_empty(), "repaired, seed {seed}: {:?}", case.run().violations);
+        assert!(
+            case.run().violations.is_empty(),
+            "repaired, seed {seed}: {:?}",
+            case.run().violations
+        );
         let printed = case.as_printed(defect);
         let report = printed.run();
         let others = report.violations.iter().any(|violation| violation.property != checker);
@@ -49,7 +57,8 @@ fn first(case: &Case, defect: &str, checker: &str, alone: bool, seeds: u64) -> C
     panic!("{defect}: '{checker}' had nothing to say in {seeds} seeds");
 }
 
-/// As [`first`], alone; and the same run with the checkers of messages switched off passes as correct, with the same hash.
+/// As [`first`], alone; and the same run with the checkers of messages switched off passes as
+/// correct, with the same hash.
 fn missed_without(case: &Case, defect: &str, checker: &str, seeds: u64) {
     let mut printed = first(case, defect, checker, true, seeds);
     let hash = printed.run().hash;
@@ -59,14 +68,16 @@ fn missed_without(case: &Case, defect: &str, checker: &str, seeds: u64) {
     assert_eq!(unseen.hash, hash, "checkers change nothing");
 }
 
-/// D2 (vcube-2018) and T2 (timer-free-2009): a permission for the last request counts for this one, and nobody happens to be inside too many.
+/// D2 (vcube-2018) and T2 (timer-free-2009): a permission for the last request counts for this one,
+/// and nobody happens to be inside too many.
 #[test]
 fn permissions_alone() {
     missed_without(&rough("vcube", 4, 2, "0.0002"), "D2", Permissions::NAME, 100);
     missed_without(&rough("timer-free", 3, 2, "0.0002"), "T2", Permissions::NAME, 100);
 }
 
-/// D9 (robust-2012): the later request goes first, and nobody happens to be inside at the same time.
+/// D9 (robust-2012): the later request goes first, and nobody happens to be inside at the same
+/// time.
 #[test]
 fn entry_order_alone() {
     missed_without(&rough("robust", 3, 1, "0.0002"), "D9", EntryOrder::NAME, 100);
@@ -84,13 +95,15 @@ fn one_token_sees_who_keeps_what_it_gave() {
     first(&rough("tree-token", 4, 1, "2"), "R1", OneToken::NAME, false, 1);
 }
 
-/// T1 (timer-free-2009) with k = 2: equal clocks permit each other, properly counted; only that too many are inside shows.
+/// T1 (timer-free-2009) with k = 2: equal clocks permit each other, properly counted; only that too
+/// many are inside shows.
 #[test]
 fn at_most_k_alone() {
     first(&rough("timer-free", 4, 2, "2"), "T1", AtMostK::NAME, true, 50);
 }
 
-/// R8 (tree-token-2019): nothing goes on after a recovery until somebody else asks: a deadlock that passes, and in the end all are served.
+/// R8 (tree-token-2019): nothing goes on after a recovery until somebody else asks: a deadlock that
+/// passes, and in the end all are served.
 #[test]
 fn no_deadlock_alone() {
     let mut case = recovering("0.0002");
@@ -110,7 +123,8 @@ fn slot_fences() {
     first(&recovering("2"), "R7", SlotFences::NAME, false, 400);
 }
 
-/// Non-vacuity: a lone requester never has both units inside, which the report tells and does not call wrong.
+/// Non-vacuity: a lone requester never has both units inside, which the report tells and does not
+/// call wrong.
 #[test]
 fn sometimes_k() {
     let mut case = rough("raymond", 4, 2, "1");

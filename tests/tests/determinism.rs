@@ -3,9 +3,11 @@
 use kgate_sim::Latency;
 use kgate_tests::{Case, disturbed, drawn, t};
 
-const PROTOCOLS: [&str; 7] = ["raymond", "bas", "vcube", "robust", "timer-free", "tree-token", "stabilizing"];
+const PROTOCOLS: [&str; 7] =
+    ["raymond", "bas", "vcube", "robust", "timer-free", "tree-token", "stabilizing"];
 
-/// Both engines give the same run, and so does a second time, over drawn settings of every protocol.
+/// Both engines give the same run, and so does a second time, over drawn settings of every
+/// protocol.
 #[test]
 fn engines_agree() {
     for protocol in PROTOCOLS {
@@ -19,7 +21,8 @@ fn engines_agree() {
     }
 }
 
-/// Larger runs, with the paths that small ones do not take: send queues of minutes, records, crashes.
+/// Larger runs, with the paths that small ones do not take: send queues of minutes, records,
+/// crashes.
 #[test]
 fn engines_agree_on_large_runs() {
     for protocol in PROTOCOLS {
@@ -44,8 +47,8 @@ fn seeds_differ() {
     assert_eq!(hashes.len(), 50);
 }
 
-/// The hashes are pinned: a debug build, a release build, and every later version give these. A change that means to alter
-/// runs changes them here, and says so in the change log.
+/// The hashes are pinned: a debug build, a release build, and every later version give these. A
+/// change that means to alter runs changes them here, and says so in the change log.
 #[test]
 fn hashes_are_pinned() {
     let hashes = PROTOCOLS.map(|protocol| drawn(protocol, 7).run().hash);

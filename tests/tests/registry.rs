@@ -43,13 +43,19 @@ fn costs_are_as_listed() {
                 "log2(n) + 1" => nodes.ilog2() + 1,
                 other => panic!("how many are {other}?"),
             };
-            assert_eq!((report.grants, report.messages.total), (1, u64::from(messages)), "{}", entry.name);
+            assert_eq!(
+                (report.grants, report.messages.total),
+                (1, u64::from(messages)),
+                "{}",
+                entry.name
+            );
             assert_eq!(report.obtaining.mean, Some(f64::from(delays)), "{}, n={nodes}", entry.name);
         }
     }
 }
 
-/// `stabilizing` never rests: its messages are its neighbours' states, and a lone requester waits for the waves to come round.
+/// `stabilizing` never rests: its messages are its neighbours' states, and a lone requester waits
+/// for the waves to come round.
 #[test]
 fn stabilizing_sends_states_all_the_time() {
     let mut case = Case::vcube_2018("stabilizing", 9);
@@ -61,7 +67,8 @@ fn stabilizing_sends_states_all_the_time() {
     assert!(report.messages.total > 9 * 100, "{}", report.messages.total);
 }
 
-/// Every system runs by the same command: the usual setting, nobody told anything that only some know of.
+/// Every system runs by the same command: the usual setting, nobody told anything that only some
+/// know of.
 #[test]
 fn everybody_runs_in_the_usual_setting() {
     for entry in ENTRIES {
@@ -73,7 +80,8 @@ fn everybody_runs_in_the_usual_setting() {
     }
 }
 
-/// Every published defect that a system names exists, once, and every one that exists is named by a system.
+/// Every published defect that a system names exists, once, and every one that exists is named by a
+/// system.
 #[test]
 fn defects_are_named_and_exist() {
     let mut named: Vec<&str> = ENTRIES.iter().flat_map(|entry| entry.defects).copied().collect();
@@ -87,7 +95,8 @@ fn defects_are_named_and_exist() {
     assert_eq!(named, known);
 }
 
-/// Who claims to serve in the order of stamps: those that exclude by permissions, with k = 1 alone (D10).
+/// Who claims to serve in the order of stamps: those that exclude by permissions, with k = 1 alone
+/// (D10).
 #[test]
 fn who_serves_in_order() {
     let claim = |k| ENTRIES.iter().filter(move |entry| entry.in_order(k)).map(|entry| entry.name);

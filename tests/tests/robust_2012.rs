@@ -13,8 +13,8 @@ fn diagnosis_is_exact() {
     assert!(report.violations.is_empty(), "{:?}", report.violations);
 }
 
-/// Section 5.1: "o algoritmo de Raymond enviou 2.690 mensagens (1.425 req. e 1.265 resp.)". Requests exactly, replies
-/// within 2 %.
+/// Section 5.1: "o algoritmo de Raymond enviou 2.690 mensagens (1.425 req. e 1.265 resp.)".
+/// Requests exactly, replies within 2 %.
 #[test]
 fn raymond_is_reproduced() {
     let report = Case::robust_2012("raymond").run();
@@ -27,7 +27,8 @@ fn raymond_is_reproduced() {
     assert!((replies / 1265.0 - 1.0).abs() < 0.02, "{replies} replies");
 }
 
-/// Section 5.2: after k-1 crashes Raymond obtains nothing more: "Isso ocorre apos a injecao da quinta falha em t = 25,0".
+/// Section 5.2: after k-1 crashes Raymond obtains nothing more: "Isso ocorre apos a injecao da
+/// quinta falha em t = 25,0".
 #[test]
 fn raymond_blocks_at_the_fifth_crash() {
     let mut case = Case::robust_2012("raymond");
@@ -40,17 +41,29 @@ fn raymond_blocks_at_the_fifth_crash() {
         "who had its permission from p11 may still enter; after that nobody"
     );
     assert!(whole.unanswered > 0);
-    assert!(whole.violations.is_empty(), "it never claimed to tolerate five crashes: {:?}", whole.violations);
+    assert!(
+        whole.violations.is_empty(),
+        "it never claimed to tolerate five crashes: {:?}",
+        whole.violations
+    );
 }
 
-/// Section 5.1: "o algoritmo proposto enviou 8884 mensagens (3.007 requisicoes, 2.919 respostas e 2.958
-/// reconhecimentos)". Ours: within 6 %, with duplicates keyed by the root and a subtree sent again when a crash is learnt.
+/// Section 5.1: "o algoritmo proposto enviou 8884 mensagens (3.007 requisicoes, 2.919 respostas e
+/// 2.958 reconhecimentos)". Ours: within 6 %, with duplicates keyed by the root and a subtree sent
+/// again when a crash is learnt.
 #[test]
 fn proposed_total_is_within_six_percent() {
     let report = Case::robust_2012("robust").run();
     let total = report.messages.total as f64;
     assert!((total / 8884.0 - 1.0).abs() < 0.06, "{total} messages");
     let kinds = ["tree", "reply", "ack"].map(|kind| report.messages.by_kind[kind]);
-    assert_eq!(kinds, [3102, 3075, 3080], "a change here changes what docs/REPRODUCTION.md compares");
-    assert_eq!(report.unanswered, 0, "the proposed algorithm serves whoever is alive, down to one process");
+    assert_eq!(
+        kinds,
+        [3102, 3075, 3080],
+        "a change here changes what docs/REPRODUCTION.md compares"
+    );
+    assert_eq!(
+        report.unanswered, 0,
+        "the proposed algorithm serves whoever is alive, down to one process"
+    );
 }

@@ -1,4 +1,5 @@
-//! Every story under `scenarios/` is played as it is told; and a story that is told wrongly is caught.
+//! Every story under `scenarios/` is played as it is told; and a story that is told wrongly is
+//! caught.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,10 @@ use kgate_spec::history;
 fn all() -> Vec<(PathBuf, String)> {
     let mut files = Vec::new();
     collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios"), &mut files);
-    files.into_iter().map(|path| (path.clone(), fs::read_to_string(&path).expect("a text"))).collect()
+    files
+        .into_iter()
+        .map(|path| (path.clone(), fs::read_to_string(&path).expect("a text")))
+        .collect()
 }
 
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
@@ -29,7 +33,8 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
 }
 
 fn played(path: &Path, text: &str) -> Outcome {
-    let scenario: Scenario = text.parse().unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let scenario: Scenario =
+        text.parse().unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     run(&scenario).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
@@ -42,10 +47,18 @@ fn every_story_is_as_it_is_told() {
         let (name, came) = (path.display(), played(&path, &text));
         assert_eq!(came.unexpected, None, "{name}");
         assert!(came.difference.is_empty(), "{name}:\n{}", came.difference.join("\n"));
-        assert_eq!(came.scenario.to_string(), text, "{name}: not as it is printed: kgate scenario --rewrite");
+        assert_eq!(
+            came.scenario.to_string(),
+            text,
+            "{name}: not as it is printed: kgate scenario --rewrite"
+        );
         assert_eq!(text.parse::<Scenario>().expect("read before"), came.scenario, "{name}");
         let repaired = came.repaired.iter().flat_map(|repaired| &repaired.violations);
-        assert_eq!(repaired.collect::<Vec<_>>(), Vec::<&kgate_spec::Violation>::new(), "{name}, repaired");
+        assert_eq!(
+            repaired.collect::<Vec<_>>(),
+            Vec::<&kgate_spec::Violation>::new(),
+            "{name}, repaired"
+        );
         assert!(
             came.scenario.story.iter().any(|line| line.starts_with("Source: ")),
             "{name}: whose story is it?"
@@ -54,7 +67,8 @@ fn every_story_is_as_it_is_told() {
     }
 }
 
-/// The independent oracle agrees with the simulator's checkers on the safety of each story over messages.
+/// The independent oracle agrees with the simulator's checkers on the safety of each story over
+/// messages.
 #[test]
 fn the_oracle_agrees() {
     for (path, text) in all() {
@@ -64,7 +78,12 @@ fn the_oracle_agrees() {
             let unsafe_ = |violations: &[kgate_spec::Violation]| {
                 violations.iter().any(|violation| violation.property == kgate_spec::AtMostK::NAME)
             };
-            assert_eq!(unsafe_(&verdict.violations), unsafe_(&came.violations), "{}", path.display());
+            assert_eq!(
+                unsafe_(&verdict.violations),
+                unsafe_(&came.violations),
+                "{}",
+                path.display()
+            );
         }
     }
 }
@@ -95,8 +114,11 @@ fn a_wrong_story_is_caught() {
     assert!(!lie.is_right());
     let difference = lie.difference.join("\n");
     assert!(difference.contains("-    p0 enters\n+    p1 enters"), "{difference}");
-    let lie =
-        changed("vcube/d1.txt", "expect \"every request of a live process is granted\"", "expect correct");
+    let lie = changed(
+        "vcube/d1.txt",
+        "expect \"every request of a live process is granted\"",
+        "expect correct",
+    );
     assert!(!lie.is_right() && lie.unexpected.is_some_and(|why| why.contains("expected correct")));
     let lie = changed("raymond/two-of-three.txt", "expect correct", "expect \"at most k inside\"");
     assert!(lie.unexpected.is_some_and(|why| why.contains("nothing was")));
@@ -104,30 +126,41 @@ fn a_wrong_story_is_caught() {
     assert!(lie.unexpected.is_some_and(|why| why.contains("but only")));
 }
 
-/// What cannot be played is refused: an impossible step with its line and what is possible, a state that is none, a protocol that is none.
+/// What cannot be played is refused: an impossible step with its line and what is possible, a state
+/// that is none, a protocol that is none.
 #[test]
 fn what_cannot_be_played() {
     let refused = |of: &str, from: &str, to: &str| {
         let text = story(of);
         assert!(text.contains(from), "{of} has no `{from}`");
-        run(&text.replacen(from, to, 1).parse().expect("a scenario")).map(drop).expect_err("not possible")
+        run(&text.replacen(from, to, 1).parse().expect("a scenario"))
+            .map(drop)
+            .expect_err("not possible")
     };
-    let Failed::Step { line, error } = refused("vcube/d1.txt", "\np0 -> p1: reply\n", "\np0 -> p1: token\n")
+    let Failed::Step { line, error } =
+        refused("vcube/d1.txt", "\np0 -> p1: reply\n", "\np0 -> p1: token\n")
     else {
         panic!("a step");
     };
     assert_eq!(story("vcube/d1.txt").lines().nth(line - 1), Some("p0 -> p1: reply"));
     assert!(error.possible.contains(&"p0 -> p1: reply".to_owned()), "{error}");
     let text = |failed: Failed| failed.to_string();
-    assert!(text(refused("vcube/d1.txt", "protocol vcube", "protocol cube")).contains("choose one of"));
+    assert!(
+        text(refused("vcube/d1.txt", "protocol vcube", "protocol cube")).contains("choose one of")
+    );
     assert!(
         text(refused("vcube/d1.txt", "as-printed D1", "as-printed D6"))
             .contains("not a published defect of vcube")
     );
     assert!(text(refused("vcube/d1.txt", "k 1", "k 2")).contains("nothing is excluded"));
-    assert!(text(refused("vcube/d1.txt", "k 1", "k 1\ntolerate 1")).contains("leave out `tolerate`"));
+    assert!(
+        text(refused("vcube/d1.txt", "k 1", "k 1\ntolerate 1")).contains("leave out `tolerate`")
+    );
     assert!(text(refused("vcube/d1.txt", "k 1", "k 1\ngraph path")).contains("leave out `graph`"));
-    assert!(text(refused("tree-token/r1.txt", "graph path", "graph 0-x")).contains("write edges such as"));
+    assert!(
+        text(refused("tree-token/r1.txt", "graph path", "graph 0-x"))
+            .contains("write edges such as")
+    );
     let state = |state: &str| {
         text(refused("stabilizing/c1.txt", "as-printed", &format!("state {state}\nas-printed")))
     };
@@ -156,7 +189,8 @@ fn a_crowd_is_not_taken_for_a_standstill() {
     let came = run(&text.parse().expect("a scenario")).expect("played");
     assert_eq!(came.unexpected, None);
     assert!(
-        came.violations.is_empty() && came.scenario.end.last().is_some_and(|end| end.contains("nothing"))
+        came.violations.is_empty()
+            && came.scenario.end.last().is_some_and(|end| end.contains("nothing"))
     );
 }
 
@@ -165,10 +199,17 @@ fn a_crowd_is_not_taken_for_a_standstill() {
 fn headers_are_refused_in_their_own_words() {
     for (header, says) in [
         ("timer-free\nprocesses 4\npermits 2\ntolerate 9", "`tolerate 9` with `k 2`"),
-        ("stabilizing\nprocesses 2\npermits 1\nmodel state\nstate p4 T=C S=- P=- L=1", "p4 cannot start"),
+        (
+            "stabilizing\nprocesses 2\npermits 1\nmodel state\nstate p4 T=C S=- P=- L=1",
+            "p4 cannot start",
+        ),
     ] {
         let text = format!("protocol {header}\nexpect correct\n\n");
-        let error = run(&text.parse().expect("a scenario")).map(drop).expect_err("refused").to_string();
-        assert!(error.contains(says) && !error.contains("--") && !error.contains("corrupted"), "{error}");
+        let error =
+            run(&text.parse().expect("a scenario")).map(drop).expect_err("refused").to_string();
+        assert!(
+            error.contains(says) && !error.contains("--") && !error.contains("corrupted"),
+            "{error}"
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! A thousand settings a protocol, drawn from their seeds: safety always, an answer for every live process in the end. And a hundred fresh
-//! ones for every commit, so that the thousand are not all that is ever tried.
+//! A thousand settings a protocol, drawn from their seeds: safety always, an answer for every live
+//! process in the end. And a hundred fresh ones for every commit, so that the thousand are not all
+//! that is ever tried.
 
 use kgate_lab::swarm::{self, Swarm};
 use kgate_protocols::registry::{self, ENTRIES};
@@ -11,8 +12,8 @@ fn seeds() -> u64 {
     wanted.map_or(1000, |text| text.parse().expect("KGATE_TEST_SEEDS is a number"))
 }
 
-/// What the settings of a protocol must bring about, for a run on average: grants, and in how many of a hundred runs
-/// k are inside at once.
+/// What the settings of a protocol must bring about, for a run on average: grants, and in how many
+/// of a hundred runs k are inside at once.
 struct Worth {
     grants: u64,
     full: u64,
@@ -20,8 +21,9 @@ struct Worth {
 
 const USUAL: Worth = Worth { grants: 20, full: 30 };
 
-/// Safety and liveness (vcube-2018 section 7.4, Lemmas 7.1 and 7.2; the same in every paper), with random faults, sizes,
-/// k, costs and latencies; and the setting is worth something: units are granted, contended for, and faults happen.
+/// Safety and liveness (vcube-2018 section 7.4, Lemmas 7.1 and 7.2; the same in every paper), with
+/// random faults, sizes, k, costs and latencies; and the setting is worth something: units are
+/// granted, contended for, and faults happen.
 fn check(protocol: &str, worth: Worth) {
     let (mut grants, mut full, mut faults, mut disturbed_runs) = (0, 0, 0, 0);
     let tolerates_delay = registry::entry(protocol).expect("a protocol").tolerates_delay;
@@ -39,16 +41,22 @@ fn check(protocol: &str, worth: Worth) {
         assert_eq!(report.unanswered, 0, "seed {seed}");
         grants += report.grants;
         full += u64::from(report.max_inside == case.config.k as usize);
-        faults += u64::from(report.crashes + report.recoveries) + u64::from(report.stabilized_at.is_some());
-        disturbed_runs += u64::from(report.pauses > 0) + u64::from(report.delayed + report.lost > 0);
+        faults += u64::from(report.crashes + report.recoveries)
+            + u64::from(report.stabilized_at.is_some());
+        disturbed_runs +=
+            u64::from(report.pauses > 0) + u64::from(report.delayed + report.lost > 0);
     }
     assert!(grants > worth.grants * seeds, "{grants} grants");
     assert!(full > seeds * worth.full / 100, "only {full} runs had k inside");
     assert!(faults > seeds * 3 / 10, "only {faults} faults");
-    assert!(disturbed_runs > seeds / 10 || !tolerates_delay, "only {disturbed_runs} pauses and partitions");
+    assert!(
+        disturbed_runs > seeds / 10 || !tolerates_delay,
+        "only {disturbed_runs} pauses and partitions"
+    );
 }
 
-/// Where the fresh seeds begin: `KGATE_FRESH_SEED`, a number or 0x.., which `.ci/run` takes from the commit's hash. Without it, always the same.
+/// Where the fresh seeds begin: `KGATE_FRESH_SEED`, a number or 0x.., which `.ci/run` takes from
+/// the commit's hash. Without it, always the same.
 fn first_fresh_seed() -> u64 {
     let Ok(text) = std::env::var("KGATE_FRESH_SEED") else { return 0x6b67_6174_6500 };
     let number = match text.strip_prefix("0x") {
@@ -58,15 +66,19 @@ fn first_fresh_seed() -> u64 {
     number.expect("KGATE_FRESH_SEED is a number below 2^64")
 }
 
-/// A hundred seeds a protocol that nobody has seen, each on both engines with equal hashes. What fails is shrunk and comes with its command.
+/// A hundred seeds a protocol that nobody has seen, each on both engines with equal hashes. What
+/// fails is shrunk and comes with its command.
 #[test]
 fn fresh_seeds() {
     let first = first_fresh_seed();
     for entry in ENTRIES {
-        let summary =
-            Swarm { entry, first, seeds: 100, as_printed: None, checker: swarm::check }.run(&|_| ());
+        let summary = Swarm { entry, first, seeds: 100, as_printed: None, checker: swarm::check }
+            .run(&|_| ());
         for failure in &summary.failures {
-            eprintln!("seed {:#x}: {}\nREPRODUCE WITH: {}", failure.seed, failure.text, failure.command);
+            eprintln!(
+                "seed {:#x}: {}\nREPRODUCE WITH: {}",
+                failure.seed, failure.text, failure.command
+            );
         }
         assert!(summary.succeeded(), "{}, from seed {first:#x}: {:?}", entry.name, summary.tally);
     }

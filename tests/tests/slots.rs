@@ -48,11 +48,15 @@ fn saturated_it_is_ricart_and_agrawala_and_a_message() {
         case.config.load.entries = Some(10);
         let report = case.run();
         assert_eq!(report.grants, u64::from(nodes * 10));
-        assert!(report.messages.total <= report.grants * u64::from(2 * (nodes - 1) + 1), "n={nodes}");
+        assert!(
+            report.messages.total <= report.grants * u64::from(2 * (nodes - 1) + 1),
+            "n={nodes}"
+        );
     }
 }
 
-/// vcube-2018's LOW setting: fewer messages an entry than `vcube` with and without keeping; with keeping, a shorter mean obtaining time than `raymond` and `vcube`.
+/// vcube-2018's LOW setting: fewer messages an entry than `vcube` with and without keeping; with
+/// keeping, a shorter mean obtaining time than `raymond` and `vcube`.
 #[test]
 fn low_load_is_what_it_is_made_for() {
     for nodes in [8, 32, 128, 256] {

@@ -15,17 +15,23 @@ fn run(swarm: &Swarm<'_>) -> Summary {
     swarm.run(&|_| ())
 }
 
-/// The planted bugs D2 and D4: found, shrunk to a run that is no larger and violates the same property.
+/// The planted bugs D2 and D4: found, shrunk to a run that is no larger and violates the same
+/// property.
 #[test]
 fn a_printed_defect_is_caught_and_shrunk() {
     for (protocol, id, nodes) in [("vcube", "D2", 4), ("bas", "D4", 8)] {
         let summary = run(&swarm(protocol, Some(id), 40));
         assert!(summary.wrong > 0 && !summary.succeeded(), "{protocol} {id}");
         // The checker of permissions sees it in more runs than the one that counts who is inside.
-        let crowded = summary.failures.iter().find(|failure| failure.property == kgate_spec::AtMostK::NAME);
+        let crowded =
+            summary.failures.iter().find(|failure| failure.property == kgate_spec::AtMostK::NAME);
         let failure = crowded.expect("too many inside");
         let (found, shrunk) = (&failure.found, &failure.shrunk);
-        assert!(size(shrunk) < size(found) && faults(shrunk) <= faults(found), "{}", failure.command);
+        assert!(
+            size(shrunk) < size(found) && faults(shrunk) <= faults(found),
+            "{}",
+            failure.command
+        );
         assert!(shrunk.config.load.requesters <= found.config.load.requesters);
         assert!(shrunk.config.duration <= found.config.duration);
         assert!(shrunk.config.nodes <= nodes, "a few processes are enough: {}", failure.command);
@@ -49,12 +55,14 @@ fn without_a_checker_nothing_is_caught() {
     assert!(run(&blind).succeeded());
 }
 
-/// Threads do not matter: the same seeds give the same counts and the same failures, shrunk to the same commands.
+/// Threads do not matter: the same seeds give the same counts and the same failures, shrunk to the
+/// same commands.
 #[test]
 fn a_swarm_depends_on_its_seeds_alone() {
     let told = || {
         let summary = run(&swarm("bas", Some("D4"), 40));
-        let commands: Vec<String> = summary.failures.iter().map(|failure| failure.command.clone()).collect();
+        let commands: Vec<String> =
+            summary.failures.iter().map(|failure| failure.command.clone()).collect();
         (summary.tally, summary.wrong, commands)
     };
     assert_eq!(told(), told());
@@ -74,8 +82,9 @@ fn a_vacuous_swarm_is_no_success() {
     assert_eq!(summary.nothing_shown(), Some("no fault ever happened"));
 }
 
-/// A protocol tolerates what it claims, by the thousand seeds of `seeds.rs`; and what it does not claim it does not tolerate, or the claim would be
-/// too small: with loss somebody waits for ever, and who takes the late for crashed is harmed by a pause.
+/// A protocol tolerates what it claims, by the thousand seeds of `seeds.rs`; and what it does not
+/// claim it does not tolerate, or the claim would be too small: with loss somebody waits for ever,
+/// and who takes the late for crashed is harmed by a pause.
 #[test]
 fn what_is_not_claimed_is_not_borne() {
     for entry in registry::ENTRIES.iter().filter(|entry| !entry.tolerates_loss) {

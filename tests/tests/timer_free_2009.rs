@@ -1,4 +1,5 @@
-//! timer-free-2009, section 5: ten clusters of ten processes, k = 10, alpha = 2 s. Facts: `experiments/timer-free-2009.toml`.
+//! timer-free-2009, section 5: ten clusters of ten processes, k = 10, alpha = 2 s. Facts:
+//! `experiments/timer-free-2009.toml`.
 
 use kgate_core::{NodeId, Span};
 use kgate_sim::{Crash, Load, Report, Think};
@@ -13,7 +14,8 @@ fn setting(protocol: &str, rho: u64) -> Case {
     config.claims = claims_of(case.entry, 100, 10);
     config.cost.send = Span::ZERO;
     config.cost.receive = Span::ZERO;
-    config.cost.latency = "grid=10x10,intra=0.010..0.030,inter=0.180..0.220".parse().expect("a latency");
+    config.cost.latency =
+        "grid=10x10,intra=0.010..0.030,inter=0.180..0.220".parse().expect("a latency");
     let mean = t("2").times(rho);
     config.load = Load {
         requesters: 100,
@@ -32,8 +34,9 @@ fn run(case: &Case) -> Report {
     report
 }
 
-/// Figures 1 to 3: the bandwidth is flat up to about rho = 9 and falls then; the queue is about empty beyond; obtaining takes one
-/// round trip between clusters in the end; and both algorithms take the same time.
+/// Figures 1 to 3: the bandwidth is flat up to about rho = 9 and falls then; the queue is about
+/// empty beyond; obtaining takes one round trip between clusters in the end; and both algorithms
+/// take the same time.
 #[test]
 fn without_faults() {
     let sweep = |protocol: &str| [1, 5, 9, 18, 36].map(|rho| run(&setting(protocol, rho)));
@@ -41,7 +44,10 @@ fn without_faults() {
     for reports in [&ours, &raymond] {
         let bandwidth = reports.each_ref().map(|report| report.cs_bandwidth);
         assert!((bandwidth[0] - bandwidth[1]).abs() < 0.03 * bandwidth[0], "{bandwidth:?}");
-        assert!(bandwidth[2] > 0.9 * bandwidth[0] && bandwidth[3] < 0.65 * bandwidth[0], "{bandwidth:?}");
+        assert!(
+            bandwidth[2] > 0.9 * bandwidth[0] && bandwidth[3] < 0.65 * bandwidth[0],
+            "{bandwidth:?}"
+        );
         assert!(bandwidth[4] < 0.6 * bandwidth[3], "{bandwidth:?}");
         let obtaining = reports.each_ref().map(|report| report.obtaining.p50.expect("grants"));
         assert!(obtaining.is_sorted_by(|a, b| a >= b), "{obtaining:?}");
@@ -60,13 +66,17 @@ fn without_faults() {
     }
 }
 
-/// Nine crashes from 60 s on, 6 s apart: Raymond's units in use fall by one each, to 1; Algorithm 1 has nine again at 200 s.
+/// Nine crashes from 60 s on, 6 s apart: Raymond's units in use fall by one each, to 1; Algorithm 1
+/// has nine again at 200 s.
 #[test]
 fn with_nine_crashes() {
     let crashed = |protocol: &str| {
         let mut case = setting(protocol, 5);
-        let crash =
-            |i: u32| Crash { node: NodeId(10 * i + 5), at: t("60") + t("6").times(u64::from(i)), back: None };
+        let crash = |i: u32| Crash {
+            node: NodeId(10 * i + 5),
+            at: t("60") + t("6").times(u64::from(i)),
+            back: None,
+        };
         case.config.crashes = (0..9).map(crash).collect();
         case.config.duration = t("300");
         run(&case)
@@ -79,7 +89,8 @@ fn with_nine_crashes() {
     assert!(ours.detection.max.is_some() && ours.undetected == 0, "{:?}", ours.detection);
 }
 
-/// The paper's placeholders X and Y: messages an entry. Raymond's are 2(n-1) within 1 %; ours add the refusals that are taken back.
+/// The paper's placeholders X and Y: messages an entry. Raymond's are 2(n-1) within 1 %; ours add
+/// the refusals that are taken back.
 #[test]
 fn messages_an_entry() {
     let per_entry = |protocol: &str, rho: u64| {
@@ -92,7 +103,10 @@ fn messages_an_entry() {
     };
     for rho in [1, 5, 18] {
         let (raymond, ours) = (per_entry("raymond", rho), per_entry("timer-free", rho));
-        println!("rho {rho}: X = {raymond:.1}, Y = {ours:.1}, Z = {:.1} %", 100.0 * (ours / raymond - 1.0));
+        println!(
+            "rho {rho}: X = {raymond:.1}, Y = {ours:.1}, Z = {:.1} %",
+            100.0 * (ours / raymond - 1.0)
+        );
         assert!((raymond - 198.0).abs() < 1.98, "{raymond}");
         assert!((198.0..297.0).contains(&ours), "{ours}");
     }

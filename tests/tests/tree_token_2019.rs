@@ -1,4 +1,5 @@
-//! tree-token-2019 in the simulator: what an entry and a recovery cost, and that k tokens are used at once.
+//! tree-token-2019 in the simulator: what an entry and a recovery cost, and that k tokens are used
+//! at once.
 
 use kgate_core::NodeId;
 use kgate_protocols::topology::graphs::Shape;
@@ -6,7 +7,8 @@ use kgate_sim::{Crash, Latency};
 use kgate_tests::{Case, claims_of, graph, t};
 use std::sync::Arc;
 
-const TREES: [Shape; 5] = [Shape::Radial, Shape::Balanced, Shape::Path, Shape::Star, Shape::RandomTree];
+const TREES: [Shape; 5] =
+    [Shape::Radial, Shape::Balanced, Shape::Path, Shape::Star, Shape::RandomTree];
 
 /// One token at `holder`, and p0 asks once when the flood is over.
 fn quiet(shape: Shape, nodes: u32, holder: u32) -> Case {
@@ -15,7 +17,8 @@ fn quiet(shape: Shape, nodes: u32, holder: u32) -> Case {
     config.k = 1;
     config.tolerate = 0;
     config.claims = claims_of(case.entry, nodes, 1);
-    config.graph = Some(Arc::new(graph(shape, nodes, 3).with_root(NodeId(holder)).expect("a process")));
+    config.graph =
+        Some(Arc::new(graph(shape, nodes, 3).with_root(NodeId(holder)).expect("a process")));
     config.load.requesters = 1;
     config.load.entries = Some(1);
     config.load.first_request = t("50");
@@ -23,8 +26,8 @@ fn quiet(shape: Shape, nodes: u32, holder: u32) -> Case {
     case
 }
 
-/// Section VI, corrected: an entry costs exactly 2 x distance messages in a quiet system (their 2(D-1) counts processes), from
-/// every place to the token; the flood n-1.
+/// Section VI, corrected: an entry costs exactly 2 x distance messages in a quiet system (their
+/// 2(D-1) counts processes), from every place to the token; the flood n-1.
 #[test]
 fn an_entry_costs_twice_the_distance() {
     for shape in TREES {
@@ -50,13 +53,18 @@ fn a_recovery_costs_two_messages_a_neighbour() {
     for shape in TREES {
         for node in 0..22 {
             let mut case = quiet(shape, 22, 5);
-            case.config.crashes = vec![Crash { node: NodeId(node), at: t("100"), back: Some(t("120")) }];
+            case.config.crashes =
+                vec![Crash { node: NodeId(node), at: t("100"), back: Some(t("120")) }];
             let neighbours =
                 case.config.graph.as_ref().expect("a tree").neighbours(NodeId(node)).len() as u64;
             let report = case.run();
             assert_eq!(report.recoveries, 1);
             let sent = |kind: &str| report.messages.by_kind[kind];
-            assert_eq!((sent("restart"), sent("advise")), (neighbours, neighbours), "{shape}, p{node}");
+            assert_eq!(
+                (sent("restart"), sent("advise")),
+                (neighbours, neighbours),
+                "{shape}, p{node}"
+            );
         }
     }
 }
@@ -71,8 +79,8 @@ fn three_tokens_three_inside() {
     assert!(report.units_in_use.mean > 1.5, "{}", report.units_in_use.mean);
 }
 
-/// Beyond the paper: a process that is lost for good with the token in its hand costs a new one, under a higher fence (the checker of
-/// fences looks), and those behind it are served.
+/// Beyond the paper: a process that is lost for good with the token in its hand costs a new one,
+/// under a higher fence (the checker of fences looks), and those behind it are served.
 #[test]
 fn a_lost_token_is_made_anew() {
     for lost in 0..10 {
@@ -90,8 +98,9 @@ fn a_lost_token_is_made_anew() {
     }
 }
 
-/// A neighbour's RESTART of an earlier incarnation comes late, and the one of its present incarnation was lost: what was asked of the earlier incarnation is
-/// asked again (seed 0x47f once starved).
+/// A neighbour's RESTART of an earlier incarnation comes late, and the one of its present
+/// incarnation was lost: what was asked of the earlier incarnation is asked again (seed 0x47f once
+/// starved).
 #[test]
 fn a_restart_of_an_earlier_incarnation() {
     let mut case = Case::vcube_2018("tree-token", 2).high();

@@ -1,5 +1,6 @@
-//! vcube-2018, section 8: the facts that its text states, as they come out under the literal cost model (one send
-//! queue a process, receives side by side). `docs/REPRODUCTION.md` says what does not come out, and why.
+//! vcube-2018, section 8: the facts that its text states, as they come out under the literal cost
+//! model (one send queue a process, receives side by side). `docs/REPRODUCTION.md` says what does
+//! not come out, and why.
 
 use kgate_sim::{Report, SendCost};
 use kgate_tests::Case;
@@ -16,8 +17,9 @@ fn mean(report: &Report) -> f64 {
     report.obtaining.mean.expect("grants")
 }
 
-/// Figure 6(a): L1 RAY ahead of VCUBE for 8 .. 64, L2 "with 128 processes, the three algorithms present equivalent
-/// performance" (ours: equal), L3 VCUBE ahead above. Figure 7(a): O1 the obtaining time likewise.
+/// Figure 6(a): L1 RAY ahead of VCUBE for 8 .. 64, L2 "with 128 processes, the three algorithms
+/// present equivalent performance" (ours: equal), L3 VCUBE ahead above. Figure 7(a): O1 the
+/// obtaining time likewise.
 #[test]
 fn low_load_crosses_over_at_128() {
     for nodes in SIZES {
@@ -34,7 +36,8 @@ fn low_load_crosses_over_at_128() {
     }
 }
 
-/// Section 8.2.1: "Under faulty-free scenarios, RAY, and BAS present similar results" (ours: the same).
+/// Section 8.2.1: "Under faulty-free scenarios, RAY, and BAS present similar results" (ours: the
+/// same).
 #[test]
 fn ray_is_bas_without_faults() {
     for nodes in SIZES {
@@ -84,8 +87,9 @@ fn grants(report: &Report) -> f64 {
     report.grants as f64
 }
 
-/// Figures 9(a) and 11(a), f = 3: F1 "the performance of RAY is worse than BAS's"; F3 VCUBE and BAS behave as without
-/// faults (ours: no more than 5 % below); F4 "VCube sends less messages when compared with the fault-free scenarios".
+/// Figures 9(a) and 11(a), f = 3: F1 "the performance of RAY is worse than BAS's"; F3 VCUBE and BAS
+/// behave as without faults (ours: no more than 5 % below); F4 "VCube sends less messages when
+/// compared with the fault-free scenarios".
 #[test]
 fn three_faults() {
     for nodes in [8, 16, 32, 64, 128, 256] {
@@ -112,8 +116,9 @@ fn ray_is_always_worst_with_faults() {
     }
 }
 
-/// Figure 12(b), HIGH: G5 claims VCUBE far ahead. Under a cost that is the same for every message it is not: it makes
-/// 3(n-1) sends a request against 2(n-1). A finding, kept here so that a change of it is noticed.
+/// Figure 12(b), HIGH: G5 claims VCUBE far ahead. Under a cost that is the same for every message
+/// it is not: it makes 3(n-1) sends a request against 2(n-1). A finding, kept here so that a change
+/// of it is noticed.
 #[test]
 fn high_load_does_not_favour_vcube() {
     let run = |protocol| {

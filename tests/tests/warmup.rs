@@ -5,7 +5,8 @@ use kgate_tests::{Case, t};
 
 const PROTOCOLS: [&str; 5] = ["raymond", "bas", "vcube", "robust", "tree-token"];
 
-/// Two parts of a run together measure what the whole does: requests, grants, and messages by kind; and the run is the same.
+/// Two parts of a run together measure what the whole does: requests, grants, and messages by kind;
+/// and the run is the same.
 #[test]
 fn parts_add_up() {
     for protocol in PROTOCOLS {
@@ -14,7 +15,8 @@ fn parts_add_up() {
             (case.config.warmup, case.config.duration) = (t(warmup), t(duration));
             case.run()
         };
-        let (first, rest, whole) = (measured("0", "60"), measured("60", "200"), measured("0", "200"));
+        let (first, rest, whole) =
+            (measured("0", "60"), measured("60", "200"), measured("0", "200"));
         assert_eq!(rest.hash, whole.hash, "{protocol}");
         assert!(first.grants > 0 && rest.grants > 0, "{protocol} grants in both parts");
         assert_eq!(first.requests + rest.requests, whole.requests, "{protocol}");
@@ -26,7 +28,8 @@ fn parts_add_up() {
         let area = 60.0 * first.units_in_use.mean + 140.0 * rest.units_in_use.mean;
         assert!((area - 200.0 * whole.units_in_use.mean).abs() < 1e-6, "{protocol}");
         assert!(
-            (rest.cs_bandwidth * 140.0 - f64::from(u32::try_from(rest.grants).expect("few"))).abs() < 1e-6
+            (rest.cs_bandwidth * 140.0 - f64::from(u32::try_from(rest.grants).expect("few"))).abs()
+                < 1e-6
         );
     }
 }

@@ -24,7 +24,8 @@ pub(crate) fn test(root: &Path) -> Result<()> {
 }
 
 pub(crate) fn metadata(root: &Path) -> Result<String> {
-    let mut command = announce(root, &[], &["metadata", "--format-version", "1", "--no-deps", "--locked"]);
+    let mut command =
+        announce(root, &[], &["metadata", "--format-version", "1", "--no-deps", "--locked"]);
     let output = command.stderr(Stdio::inherit()).output().context("cannot start cargo")?;
     ensure!(output.status.success(), "cargo metadata: {}", output.status);
     String::from_utf8(output.stdout).context("cargo metadata is not UTF-8")
@@ -41,10 +42,13 @@ pub(crate) fn kgate_for_chaos(root: &Path) -> Result<PathBuf> {
 }
 
 fn build(root: &Path, profile: &[&str]) -> Result<PathBuf> {
-    let words = ["build", "--locked", "--package", "kgate", "--message-format", "json-render-diagnostics"];
+    let words =
+        ["build", "--locked", "--package", "kgate", "--message-format", "json-render-diagnostics"];
     let words = [&words[..], profile].concat();
-    let output =
-        announce(root, &[], &words).stderr(Stdio::inherit()).output().context("cannot start cargo")?;
+    let output = announce(root, &[], &words)
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot start cargo")?;
     ensure!(output.status.success(), "cargo build: {}", output.status);
     let text = String::from_utf8(output.stdout).context("cargo build is not UTF-8")?;
     executable(&text).context("cargo build made no `kgate`")
@@ -52,7 +56,8 @@ fn build(root: &Path, profile: &[&str]) -> Result<PathBuf> {
 
 fn executable(messages: &str) -> Option<PathBuf> {
     let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let mut paths = messages.filter_map(|message| Some(PathBuf::from(message["executable"].as_str()?)));
+    let mut paths =
+        messages.filter_map(|message| Some(PathBuf::from(message["executable"].as_str()?)));
     paths.rfind(|path| path.file_stem().is_some_and(|stem| stem == "kgate"))
 }
 
@@ -81,8 +86,7 @@ mod tests {
 
     #[test]
     fn the_binary_is_found_among_cargos_messages() {
-        let messages =
-            "not JSON\n{\"executable\":null}\n{\"executable\":\"out/release/kgate\"}\n{\"success\":true}";
+        let messages = "not JSON\n{\"executable\":null}\n{\"executable\":\"out/release/kgate\"}\n{\"success\":true}";
         assert_eq!(executable(messages), Some(PathBuf::from("out/release/kgate")));
         assert_eq!(executable("{\"executable\":\"out/xtask\"}"), None);
     }

@@ -1,11 +1,14 @@
-//! Chaos: `cargo xtask chaos`. Real nodes and clients in network namespaces of their own, faults from a seed, and checkers that ask no node.
+//! Chaos: `cargo xtask chaos`. Real nodes and clients in network namespaces of their own, faults
+//! from a seed, and checkers that ask no node.
 //!
 //! ```text
 //! schedule (pure) --plan--> driver --cuts, signals--> network, nodes, workers --records--> oracle (pure) --verdict--> results
 //! ```
 //!
-//! A seed gives the plan: how many nodes, which gates, which faults and when. The processes run freely, so the same plan does not give the same run; what it
-//! gives is the same trouble. After the last fault everything is healed, and every request must end. docs/CHAOS.md tells it for its users.
+//! A seed gives the plan: how many nodes, which gates, which faults and when. The processes run
+//! freely, so the same plan does not give the same run; what it gives is the same trouble. After
+//! the last fault everything is healed, and every request must end. docs/CHAOS.md tells it for its
+//! users.
 
 mod clock;
 mod config;
@@ -98,7 +101,10 @@ fn suite(root: &Path, options: &Options, kgate: &Path) -> Result<()> {
             wrong.push(seed);
         }
     }
-    ensure!(wrong.is_empty(), "at most k was not kept, or somebody not answered, by the seeds {wrong:?}");
+    ensure!(
+        wrong.is_empty(),
+        "at most k was not kept, or somebody not answered, by the seeds {wrong:?}"
+    );
     Ok(())
 }
 
@@ -111,10 +117,16 @@ fn show(options: &Options, kgate: &Path, planted: Planted) -> Result<()> {
     println!("planted: {}", planted.name());
     let (folder, verdict) = one(&options, kgate, 1, &planted.plan(timing.lease_ms), Some(planted))?;
     report::tell(&verdict);
-    let caught: BTreeSet<&str> = verdict.violations.iter().map(|violation| violation.checker).collect();
-    let missed: Vec<_> = planted.checkers().iter().filter(|checker| !caught.contains(**checker)).collect();
+    let caught: BTreeSet<&str> =
+        verdict.violations.iter().map(|violation| violation.checker).collect();
+    let missed: Vec<_> =
+        planted.checkers().iter().filter(|checker| !caught.contains(**checker)).collect();
     folder.end(options.keep_logs || !missed.is_empty());
-    ensure!(missed.is_empty(), "planted {}: not caught by {missed:?}, only by {caught:?}", planted.name());
+    ensure!(
+        missed.is_empty(),
+        "planted {}: not caught by {missed:?}, only by {caught:?}",
+        planted.name()
+    );
     println!("  caught by {}", caught.into_iter().collect::<Vec<_>>().join(", "));
     Ok(())
 }
@@ -148,7 +160,8 @@ fn one(
     Job { seed, kgate: kgate.clone(), gates, lease_ms, grace_ms, planted }.write(run)?;
     resource::serve(run)?;
     let witness = Witness::start(run)?;
-    // Dropped in the other order: clients, nodes, and last the namespaces with whatever is left there.
+    // Dropped in the other order: clients, nodes, and last the namespaces with whatever is left
+    // there.
     let network = Network::new(plan.nodes)?;
     let proxies = Proxies::start(&network, plan, seed)?;
     let nodes = Nodes::start(run, &kgate, &network, plan, *mode, timing)?;
@@ -175,7 +188,8 @@ fn one(
     drop(driver);
     drop(network);
     drop(witness);
-    driven.with_context(|| format!("the run could not be led to its end; see {}", run.display()))?;
+    driven
+        .with_context(|| format!("the run could not be led to its end; see {}", run.display()))?;
     let leases = *mode == Mode::Lease || planted == Some(Planted::MinorityGrants);
     let terms = Terms {
         nodes: plan.nodes,
@@ -196,7 +210,8 @@ struct Folder {
 impl Folder {
     fn new(name: &str) -> Result<Self> {
         let path = std::env::temp_dir().join(format!("kgate-chaos-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        std::fs::create_dir_all(&path)
+            .with_context(|| format!("cannot make {}", path.display()))?;
         Ok(Self { path })
     }
 
@@ -209,7 +224,8 @@ impl Folder {
     }
 }
 
-/// Ctrl-C and SIGTERM end the run in order: the namespaces are removed. What is started inherits nothing of this.
+/// Ctrl-C and SIGTERM end the run in order: the namespaces are removed. What is started inherits
+/// nothing of this.
 fn heed_signals() -> Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -227,7 +243,8 @@ fn heed_signals() -> Result<()> {
     Ok(())
 }
 
-/// The binary under test: with `KGATE_CHAOS_BINARY` that one, else a new build of the profile `chaos`.
+/// The binary under test: with `KGATE_CHAOS_BINARY` that one, else a new build of the profile
+/// `chaos`.
 fn build(root: &Path) -> Result<PathBuf> {
     match std::env::var_os("KGATE_CHAOS_BINARY") {
         Some(path) => Ok(path.into()),

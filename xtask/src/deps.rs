@@ -1,9 +1,9 @@
 //! The dependency rule: which package of the workspace may know of which.
 //!
-//! A protocol that cannot name a socket cannot use one, and a simulator that cannot name a protocol treats
-//! them all alike. So the edges between packages are a list, and every other edge is an offence. Normal and
-//! build dependencies count; dev-dependencies are free. The two packages of pure state machines are `no_std`,
-//! and the lowest one has almost no dependencies from outside.
+//! A protocol that cannot name a socket cannot use one, and a simulator that cannot name a protocol
+//! treats them all alike. So the edges between packages are a list, and every other edge is an
+//! offence. Normal and build dependencies count; dev-dependencies are free. The two packages of
+//! pure state machines are `no_std`, and the lowest one has almost no dependencies from outside.
 
 use std::path::Path;
 
@@ -16,7 +16,9 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     for name in NO_STD {
         let library = packages.iter().find(|p| p.name == *name).and_then(|p| p.library.as_deref());
         let text = match library {
-            Some(path) => std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?,
+            Some(path) => {
+                std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?
+            }
             None => String::new(),
         };
         offences.extend(not_no_std(name, &text));
@@ -35,13 +37,23 @@ const RULE: &[(&str, May)] = &[
     ("kgate-spec", May::Use(&["kgate-core"])),
     ("kgate-sim", May::Use(&["kgate-core", "kgate-spec"])),
     ("kgate-check", May::Use(&["kgate-core", "kgate-spec"])),
-    ("kgate-lab", May::Use(&["kgate-core", "kgate-spec", "kgate-sim", "kgate-check", "kgate-protocols"])),
+    (
+        "kgate-lab",
+        May::Use(&["kgate-core", "kgate-spec", "kgate-sim", "kgate-check", "kgate-protocols"]),
+    ),
     ("kgate-net", May::Use(&["kgate-core"])),
     ("kgate-api", May::Use(&[])),
     ("kgate-control", May::Use(&["kgate-core"])),
     (
         "kgate-node",
-        May::Use(&["kgate-core", "kgate-spec", "kgate-protocols", "kgate-net", "kgate-api", "kgate-control"]),
+        May::Use(&[
+            "kgate-core",
+            "kgate-spec",
+            "kgate-protocols",
+            "kgate-net",
+            "kgate-api",
+            "kgate-control",
+        ]),
     ),
     ("kgate-client", May::Use(&["kgate-api"])),
     ("kgate", May::UseAnything),
@@ -106,9 +118,11 @@ fn parse(metadata: &Value) -> Result<Vec<Package>> {
 }
 
 fn package(value: &Value) -> Result<Package> {
-    let is_library =
-        |target: &&Value| target["kind"].as_array().is_some_and(|kinds| kinds.contains(&"lib".into()));
-    let library = list(value, "targets")?.iter().find(is_library).map(|target| text(target, "src_path"));
+    let is_library = |target: &&Value| {
+        target["kind"].as_array().is_some_and(|kinds| kinds.contains(&"lib".into()))
+    };
+    let library =
+        list(value, "targets")?.iter().find(is_library).map(|target| text(target, "src_path"));
     let counts = |dependency: &&Value| dependency["kind"] != "dev";
     let edges = list(value, "dependencies")?.iter().filter(counts).map(edge);
     Ok(Package {
@@ -127,7 +141,10 @@ fn list<'a>(value: &'a Value, key: &str) -> Result<&'a Vec<Value>> {
 }
 
 fn text(value: &Value, key: &str) -> Result<String> {
-    Ok(value[key].as_str().with_context(|| format!("cargo metadata has no text `{key}`"))?.to_owned())
+    Ok(value[key]
+        .as_str()
+        .with_context(|| format!("cargo metadata has no text `{key}`"))?
+        .to_owned())
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! All checks of the project by one command: `cargo xtask verify`.
 //!
-//! A check reads the tree and changes nothing in it. `verify` runs them one after another and stops at the
-//! first that fails; each can be run alone by its name. A job is what takes more than Rust or more than minutes: it is run by
-//! its name alone. Exit code: 0 passed, 1 a check or a job failed, 2 not understood.
+//! A check reads the tree and changes nothing in it. `verify` runs them one after another and stops
+//! at the first that fails; each can be run alone by its name. A job is what takes more than Rust
+//! or more than minutes: it is run by its name alone. Exit code: 0 passed, 1 a check or a job
+//! failed, 2 not understood.
 
 mod cargo;
 mod chaos;
@@ -27,8 +28,16 @@ const CHECKS: &[Check] = &[
     Check { name: "fmt", about: "the code is formatted", run: cargo::fmt },
     Check { name: "clippy", about: "no lint has anything to say", run: cargo::clippy },
     Check { name: "doc", about: "the API documentation builds without a warning", run: cargo::doc },
-    Check { name: "deps", about: "packages depend only on what they may know of", run: deps::check },
-    Check { name: "tidy", about: "the files keep the rules of style that no lint knows", run: tidy::check },
+    Check {
+        name: "deps",
+        about: "packages depend only on what they may know of",
+        run: deps::check,
+    },
+    Check {
+        name: "tidy",
+        about: "the files keep the rules of style that no lint knows",
+        run: tidy::check,
+    },
     Check {
         name: "verified",
         about: "docs/VERIFICATION.md tells what was found, and that is as expected",
@@ -103,7 +112,9 @@ fn choose(words: &[&str]) -> Choice {
     match words {
         [] | ["--help" | "-h" | "help"] => Choice::Help,
         ["verify"] => Choice::Run(CHECKS.iter().collect()),
-        ["verify", "--without-tests"] => Choice::Run(CHECKS.iter().filter(|c| c.name != TEST).collect()),
+        ["verify", "--without-tests"] => {
+            Choice::Run(CHECKS.iter().filter(|c| c.name != TEST).collect())
+        }
         [name] => match CHECKS.iter().find(|c| c.name == *name) {
             Some(check) => Choice::Run(vec![check]),
             None => job(name),
@@ -132,7 +143,10 @@ fn run(checks: &[&Check]) -> ExitCode {
 /// Asked of cargo at run time, so that a moved checkout does not look into its old place.
 fn root() -> Result<PathBuf> {
     let xtask = std::env::var_os("CARGO_MANIFEST_DIR").context("start it as `cargo xtask`")?;
-    Ok(Path::new(&xtask).parent().context("the xtask package has no directory above it")?.to_owned())
+    Ok(Path::new(&xtask)
+        .parent()
+        .context("the xtask package has no directory above it")?
+        .to_owned())
 }
 
 fn usage() -> String {
@@ -165,7 +179,10 @@ mod tests {
 
     #[test]
     fn verify_runs_every_check_and_the_tests_last() {
-        assert_eq!(names(&["verify"]), ["fmt", "clippy", "doc", "deps", "tidy", "verified", "test"]);
+        assert_eq!(
+            names(&["verify"]),
+            ["fmt", "clippy", "doc", "deps", "tidy", "verified", "test"]
+        );
         let without = names(&["verify", "--without-tests"]);
         assert_eq!(without, ["fmt", "clippy", "doc", "deps", "tidy", "verified"]);
     }
@@ -181,7 +198,9 @@ mod tests {
     #[test]
     fn a_job_runs_by_its_name_and_not_with_verify() {
         for job in JOBS {
-            assert!(matches!(choose(&[job.name, "--word"]), Choice::Do(found) if found.name == job.name));
+            assert!(
+                matches!(choose(&[job.name, "--word"]), Choice::Do(found) if found.name == job.name)
+            );
             assert!(!names(&["verify"]).contains(&job.name));
             assert!(usage().contains(&format!("cargo xtask {} ", job.name)));
         }

@@ -1,8 +1,10 @@
-//! The cross-check by SPIN: `cross-check/raymond.pml` must have as many states and transitions as `kgate check` finds.
+//! The cross-check by SPIN: `cross-check/raymond.pml` must have as many states and transitions as
+//! `kgate check` finds.
 //!
-//! Two models and two explorers that share nothing but the algorithm. SPIN searches exhaustively, without reduction, compression by
-//! hashes or any optimisation that changes what a state is, so its numbers are exact. Needs `spin` and a C compiler, and is
-//! therefore no part of `verify`; the numbers are pinned in `crates/check/src/tests/spin.rs`.
+//! Two models and two explorers that share nothing but the algorithm. SPIN searches exhaustively,
+//! without reduction, compression by hashes or any optimisation that changes what a state is, so
+//! its numbers are exact. Needs `spin` and a C compiler, and is therefore no part of `verify`; the
+//! numbers are pinned in `crates/check/src/tests/spin.rs`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +16,8 @@ use serde_json::Value;
 const MODEL: &str = "cross-check/raymond.pml";
 
 /// n, k, entries.
-const SIZES: [[u32; 3]; 7] = [[2, 1, 1], [2, 1, 2], [2, 1, 3], [3, 1, 1], [3, 1, 2], [3, 1, 3], [3, 2, 1]];
+const SIZES: [[u32; 3]; 7] =
+    [[2, 1, 1], [2, 1, 2], [2, 1, 3], [3, 1, 1], [3, 1, 2], [3, 1, 3], [3, 2, 1]];
 
 pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
     ensure!(words.is_empty(), "`cargo xtask spin` takes no options");
@@ -23,13 +26,19 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
         ("cc", "--version", "Debian and Ubuntu: apt-get install gcc"),
     ] {
         let found = Command::new(program).arg(flag).output();
-        ensure!(found.is_ok_and(|output| output.status.success()), "`{program}` is missing ({how})");
+        ensure!(
+            found.is_ok_and(|output| output.status.success()),
+            "`{program}` is missing ({how})"
+        );
     }
     let kgate = crate::cargo::kgate(root)?;
     let folder = root.join("target/spin");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     println!("{MODEL}, SPIN beside kgate check --protocol raymond\n");
-    println!("{:>2} {:>2} {:>7}  {:>22}  {:>22}", "n", "k", "entries", "states, transitions", "kgate");
+    println!(
+        "{:>2} {:>2} {:>7}  {:>22}  {:>22}",
+        "n", "k", "entries", "states, transitions", "kgate"
+    );
     let mut different = 0;
     for size in SIZES {
         let theirs = counted_by_spin(root, &folder, size)?;
@@ -37,7 +46,8 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
         let verdict = if theirs == ours { "equal" } else { "DIFFERENT" };
         different += usize::from(theirs != ours);
         let [n, k, entries] = size;
-        let [theirs, ours] = [theirs, ours].map(|count| format!("{}, {}", count.states, count.transitions));
+        let [theirs, ours] =
+            [theirs, ours].map(|count| format!("{}, {}", count.states, count.transitions));
         println!("{n:>2} {k:>2} {entries:>7}  {theirs:>22}  {ours:>22}  {verdict}");
     }
     ensure!(different == 0, "sizes with different numbers: {different}");
@@ -54,12 +64,24 @@ struct Count {
 
 fn counted_by_kgate(kgate: &Path, [n, k, entries]: [u32; 3]) -> Result<Count> {
     let (n, k, entries) = (n.to_string(), k.to_string(), entries.to_string());
-    let words =
-        ["check", "--protocol", "raymond", "-n", &n, "-k", &k, "--entries", &entries, "--channels", "fifo"];
+    let words = [
+        "check",
+        "--protocol",
+        "raymond",
+        "-n",
+        &n,
+        "-k",
+        &k,
+        "--entries",
+        &entries,
+        "--channels",
+        "fifo",
+    ];
     let text = output(Command::new(kgate).args(words).arg("--json"))?;
     let found: Value = serde_json::from_str(&text).context("kgate check --json")?;
     ensure!(found["complete"] == true, "kgate check did not visit every state");
-    let number = |key: &str| found[key].as_u64().with_context(|| format!("kgate check --json: no `{key}`"));
+    let number =
+        |key: &str| found[key].as_u64().with_context(|| format!("kgate check --json: no `{key}`"));
     Ok(Count { states: number("unique")?, transitions: number("states")? })
 }
 
@@ -73,7 +95,11 @@ fn counted_by_spin(root: &Path, folder: &Path, size: [u32; 3]) -> Result<Count> 
 
 fn verify(root: &Path, folder: &Path, [n, k, entries]: [u32; 3], served: bool) -> Result<String> {
     let mut spin = Command::new("spin");
-    spin.current_dir(folder).args([format!("-DN={n}"), format!("-DK={k}"), format!("-DENTRIES={entries}")]);
+    spin.current_dir(folder).args([
+        format!("-DN={n}"),
+        format!("-DK={k}"),
+        format!("-DENTRIES={entries}"),
+    ]);
     if served {
         spin.arg("-DSERVED");
     }

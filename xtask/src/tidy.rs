@@ -1,8 +1,8 @@
 //! Rules of style that no lint knows, as a check over the text of all files.
 //!
-//! The files are found by walking the tree, not by asking git, so that an unpacked archive is checked as a
-//! checkout is. Each rule is a function from a file to its offences. The patterns here are put together with
-//! `concat!`, because this file is checked too.
+//! The files are found by walking the tree, not by asking git, so that an unpacked archive is
+//! checked as a checkout is. Each rule is a function from a file to its offences. The patterns here
+//! are put together with `concat!`, because this file is checked too.
 
 use std::fs;
 use std::path::Path;
@@ -34,7 +34,9 @@ fn offences(files: &[File]) -> Vec<String> {
 const LINES_MAX: usize = 700;
 
 fn too_long(file: &File) -> Vec<String> {
-    let ours = ["crates/", "xtask/", "tests/", "benches/"].iter().any(|folder| file.path.starts_with(folder));
+    let ours = ["crates/", "xtask/", "tests/", "benches/"]
+        .iter()
+        .any(|folder| file.path.starts_with(folder));
     let lines = file.text.lines().count();
     if ours && is_rust(file) && lines > LINES_MAX {
         return vec![format!(
@@ -47,7 +49,8 @@ fn too_long(file: &File) -> Vec<String> {
 
 /// Code that panics by design or a test that does not run must not look finished.
 fn unfinished(file: &File) -> Vec<String> {
-    const MARKS: [&str; 3] = [concat!("to", "do!("), concat!("unim", "plemented!("), concat!("#[", "ignore")];
+    const MARKS: [&str; 3] =
+        [concat!("to", "do!("), concat!("unim", "plemented!("), concat!("#[", "ignore")];
     if !(file.path.starts_with("crates/") && is_rust(file)) {
         return Vec::new();
     }
@@ -66,7 +69,9 @@ fn without_story(file: &File) -> Vec<String> {
 }
 
 fn trailing_space(file: &File) -> Vec<String> {
-    lines_where(file, "white space at the end of the line", |line| line.ends_with(char::is_whitespace))
+    lines_where(file, "white space at the end of the line", |line| {
+        line.ends_with(char::is_whitespace)
+    })
 }
 
 /// A path that exists on one machine only.
@@ -77,7 +82,8 @@ fn machine_path(file: &File) -> Vec<String> {
     })
 }
 
-/// Behind a message, a digit or another character of a name, it is the middle of a relative path or of an address.
+/// Behind a message, a digit or another character of a name, it is the middle of a relative path or
+/// of an address.
 fn holds_absolute(line: &str, path: &str) -> bool {
     let continues_a_name = |before: char| before.is_alphanumeric() || "._-~}".contains(before);
     line.match_indices(path).any(|(at, _)| !line[..at].ends_with(continues_a_name))
@@ -90,9 +96,11 @@ fn no_lock_file(files: &[File]) -> Option<String> {
 
 fn no_unreleased_heading(files: &[File]) -> Option<String> {
     let is_heading = |line: &str| line.trim_end() == "## [Unreleased]";
-    let found = files.iter().any(|file| file.path == "CHANGELOG.md" && file.text.lines().any(is_heading));
+    let found =
+        files.iter().any(|file| file.path == "CHANGELOG.md" && file.text.lines().any(is_heading));
     (!found).then(|| {
-        "CHANGELOG.md: no heading `## [Unreleased]`, where the next change is written down".to_owned()
+        "CHANGELOG.md: no heading `## [Unreleased]`, where the next change is written down"
+            .to_owned()
     })
 }
 
@@ -113,7 +121,8 @@ fn walk(folder: &Path, prefix: &str, files: &mut Vec<File>) -> Result<()> {
     let is_package = entries.iter().any(|entry| entry.file_name() == "Cargo.toml");
     for entry in entries {
         let name = entry.file_name().to_string_lossy().into_owned();
-        // In a second worktree `.git` is a file. A folder `target` is cargo's only beside a manifest.
+        // In a second worktree `.git` is a file. A folder `target` is cargo's only beside a
+        // manifest.
         if name == ".git" || (is_package && name == "target") {
             continue;
         }

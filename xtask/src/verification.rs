@@ -1,9 +1,11 @@
 //! The table of `docs/VERIFICATION.md`, made by a command: `cargo xtask verification`.
 //!
-//! `verification/rows.txt` says what is to be run and what must come out, `verification/results.ndjson` what came out, at which
-//! commit. The command runs the rows that have no result, one at a time, each as a process with limits; appends each result as
-//! soon as it is there, so that an interrupted run loses only its present row; and writes the table. The check of the same name
-//! runs nothing: it fails if the table is not what the results give, if a row has no result, or if one is not as expected.
+//! `verification/rows.txt` says what is to be run and what must come out,
+//! `verification/results.ndjson` what came out, at which commit. The command runs the rows that
+//! have no result, one at a time, each as a process with limits; appends each result as soon as it
+//! is there, so that an interrupted run loses only its present row; and writes the table. The check
+//! of the same name runs nothing: it fails if the table is not what the results give, if a row has
+//! no result, or if one is not as expected.
 
 mod process;
 mod results;
@@ -33,7 +35,9 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
         let commit = commit(root)?;
         for (number, row) in (1..).zip(&chosen) {
             println!("{number} of {}: {}", chosen.len(), row.command);
-            let limits = options.minutes.map_or(row.limits, |minutes| rows::Limits { minutes, ..row.limits });
+            let limits = options
+                .minutes
+                .map_or(row.limits, |minutes| rows::Limits { minutes, ..row.limits });
             let outcome = process::run(&kgate, row, limits, &commit)?;
             println!("  {}", table::told(&outcome));
             results::append(&root.join(RESULTS), &outcome)?;
@@ -51,8 +55,12 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     let results = results::parse(&read(root, RESULTS)?)?;
     let mut found = offences(&rows, &results);
     let page = read(root, PAGE)?;
-    if table::put_into(&page, &table::render(&rows, &results), &table::schedules(&rows, &results))? != page {
-        found.push(format!("{PAGE}: its table is not that of {RESULTS}: run cargo xtask verification"));
+    if table::put_into(&page, &table::render(&rows, &results), &table::schedules(&rows, &results))?
+        != page
+    {
+        found.push(format!(
+            "{PAGE}: its table is not that of {RESULTS}: run cargo xtask verification"
+        ));
     }
     crate::report(&found)
 }
@@ -88,7 +96,8 @@ fn read(root: &Path, path: &str) -> Result<String> {
 fn commit(root: &Path) -> Result<String> {
     let head = process::output(root, "git", &["rev-parse", "--short", "HEAD"])?;
     let ours = [".", ":!verification", ":!docs/VERIFICATION.md"];
-    let changed = process::output(root, "git", &[&["status", "--porcelain", "--"], &ours[..]].concat())?;
+    let changed =
+        process::output(root, "git", &[&["status", "--porcelain", "--"], &ours[..]].concat())?;
     let mark = if changed.trim().is_empty() { "" } else { "+" };
     Ok(format!("{}{mark}", head.trim()))
 }
@@ -107,7 +116,9 @@ impl Options {
         let mut words = words.iter();
         while let Some(&word) = words.next() {
             match word {
-                "--only" => options.only = Some((*words.next().context("--only takes a text")?).to_owned()),
+                "--only" => {
+                    options.only = Some((*words.next().context("--only takes a text")?).to_owned())
+                }
                 "--minutes" => {
                     let minutes = words.next().and_then(|text| text.parse().ok());
                     options.minutes = Some(minutes.context("--minutes takes a number")?);

@@ -1,13 +1,15 @@
 //! The one clock by which a permit is alive and dies of the leases.
 //!
-//! `CLOCK_MONOTONIC_RAW + (CLOCK_BOOTTIME - CLOCK_MONOTONIC)`: no time service slews it, and it goes on while the machine
-//! sleeps. `std::time::Instant` does neither. The sum is the same in every process of one machine, so an instant that one
-//! process wrote down means the same to another.
+//! `CLOCK_MONOTONIC_RAW + (CLOCK_BOOTTIME - CLOCK_MONOTONIC)`: no time service slews it, and it
+//! goes on while the machine sleeps. `std::time::Instant` does neither. The sum is the same in
+//! every process of one machine, so an instant that one process wrote down means the same to
+//! another.
 //!
 //! Timers only wake. Every decision reads this clock.
 //!
-//! A build for development can be told that its clock is wrong (`KGATE_TEST_CLOCK_RATE`, in parts per million), so that the bound on the error of clocks can be tried with
-//! real processes. Whoever shares instants must be told the same.
+//! A build for development can be told that its clock is wrong (`KGATE_TEST_CLOCK_RATE`, in parts
+//! per million), so that the bound on the error of clocks can be tried with real processes. Whoever
+//! shares instants must be told the same.
 
 use std::ops::{Add, Sub};
 use std::sync::OnceLock;
@@ -59,7 +61,9 @@ impl Sub<Duration> for LeaseInstant {
 /// By how much this process's clock is wrong on purpose.
 fn rate_ppm() -> i64 {
     static RATE: OnceLock<i64> = OnceLock::new();
-    let told = || std::env::var("KGATE_TEST_CLOCK_RATE").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+    let told = || {
+        std::env::var("KGATE_TEST_CLOCK_RATE").ok().and_then(|text| text.parse().ok()).unwrap_or(0)
+    };
     *RATE.get_or_init(told)
 }
 
@@ -68,9 +72,10 @@ fn rated(ns: u64, ppm: i64) -> u64 {
     u64::try_from(wrong.max(0)).unwrap_or(u64::MAX)
 }
 
-/// How far `CLOCK_BOOTTIME` is ahead. The two clocks are read one after the other, and a process may lose its processor in
-/// between: an offset that came out too large would make a sending time too late and a deadline with it, which is the unsafe
-/// direction. So the reading is taken between two of the other clock, and again until they lie close together.
+/// How far `CLOCK_BOOTTIME` is ahead. The two clocks are read one after the other, and a process
+/// may lose its processor in between: an offset that came out too large would make a sending time
+/// too late and a deadline with it, which is the unsafe direction. So the reading is taken between
+/// two of the other clock, and again until they lie close together.
 fn time_asleep_ns() -> u64 {
     const CLOSE_NS: u64 = 10_000;
     const TRIES: u32 = 20;
@@ -103,13 +108,15 @@ mod tests {
         let mut last = LeaseInstant::now();
         for _ in 0..10_000 {
             let next = LeaseInstant::now();
-            // Two readings of the offset may differ by the width of the window in which they were taken.
+            // Two readings of the offset may differ by the width of the window in which they were
+            // taken.
             assert!(next + Duration::from_micros(10) >= last, "{next:?} after {last:?}");
             last = next;
         }
     }
 
-    /// A clock that is wrong on purpose is wrong by as much as it was told; a right one is not touched.
+    /// A clock that is wrong on purpose is wrong by as much as it was told; a right one is not
+    /// touched.
     #[test]
     fn wrong_on_purpose() {
         assert_eq!((rated(7_000_000, 0), rated(7_000_000, 10_000)), (7_000_000, 7_070_000));

@@ -1,4 +1,5 @@
-//! Why somebody waits, in sentences: for whom, since when, who is suspected, and what would unblock it.
+//! Why somebody waits, in sentences: for whom, since when, who is suspected, and what would unblock
+//! it.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -26,7 +27,10 @@ pub fn explain(reply: &StatusReply, gate: &GateStatus) -> String {
         "Gate `{name}` lets {k} through at once (k set by {author}, protocol {protocol}): {counts}."
     );
     if gate.k == 0 {
-        let _ = writeln!(text, "It is closed: whoever asks is refused. `kgate set {name} -k K` opens it.");
+        let _ = writeln!(
+            text,
+            "It is closed: whoever asks is refused. `kgate set {name} -k K` opens it."
+        );
     }
     for holder in &gate.holders {
         let _ = writeln!(text, "{}", holds(holder));
@@ -36,7 +40,8 @@ pub fn explain(reply: &StatusReply, gate: &GateStatus) -> String {
     }
     match gate.waiting.first() {
         Some(first) => {
-            let _ = writeln!(text, "First in the queue: {}, for {}.", who(first), ago(first.since_ns));
+            let _ =
+                writeln!(text, "First in the queue: {}, for {}.", who(first), ago(first.since_ns));
             let _ = writeln!(text, "{}", unblocks(reply, gate, first, free));
         }
         // It may hold what seems free, and its answer may be needed.
@@ -50,14 +55,17 @@ pub fn explain(reply: &StatusReply, gate: &GateStatus) -> String {
     text
 }
 
-/// Where more may be held than is shown: at nodes that are silent, and at suspected ones, whose earlier incarnation may have holders still.
+/// Where more may be held than is shown: at nodes that are silent, and at suspected ones, whose
+/// earlier incarnation may have holders still.
 pub fn unknown(reply: &StatusReply) -> Vec<u32> {
-    let suspected = reply.members.iter().filter(|member| member.suspected).map(|member| member.node);
+    let suspected =
+        reply.members.iter().filter(|member| member.suspected).map(|member| member.node);
     let unknown: BTreeSet<u32> = reply.silent.iter().copied().chain(suspected).collect();
     unknown.into_iter().collect()
 }
 
-/// How many permits are taken, as far as nodes have told: at least so many, where something is [`unknown`].
+/// How many permits are taken, as far as nodes have told: at least so many, where something is
+/// [`unknown`].
 pub fn taken(gate: &GateStatus) -> u32 {
     let held: usize = gate.held.iter().map(|held| held.slots.len()).sum();
     let taken: u32 = gate.holders.iter().map(|holder| holder.permits).sum();
@@ -66,15 +74,22 @@ pub fn taken(gate: &GateStatus) -> u32 {
 
 /// What lets the first of the queue in.
 fn unblocks(reply: &StatusReply, gate: &GateStatus, first: &Client, free: u32) -> String {
-    let without =
-        reply.standings.iter().any(|standing| standing.node == first.node && !standing.without.is_empty());
-    let silent: Vec<u32> = gate.lacking.iter().filter(|node| reply.silent.contains(node)).copied().collect();
+    let without = reply
+        .standings
+        .iter()
+        .any(|standing| standing.node == first.node && !standing.without.is_empty());
+    let silent: Vec<u32> =
+        gate.lacking.iter().filter(|node| reply.silent.contains(node)).copied().collect();
     if without {
         format!("Nobody gets in at node {} before that has a lease again.", first.node)
     } else if first.permits > free && gate.holders.is_empty() && !gate.held.is_empty() {
         "It gets in when enough of what the log holds is given back, runs out, or is evicted: `kgate evict --permit ID` says what that means.".into()
     } else if first.permits > free && !gate.holders.is_empty() {
-        let wants = if first.permits == 1 { "a permit".into() } else { format!("{} permits", first.permits) };
+        let wants = if first.permits == 1 {
+            "a permit".into()
+        } else {
+            format!("{} permits", first.permits)
+        };
         format!(
             "It wants {wants} and {free} {} free: it gets in when {} come{} out.",
             if free == 1 { "is" } else { "are" },
@@ -115,8 +130,11 @@ fn holds_by_log(held: &HeldPermit) -> String {
 
 fn add_nodes(text: &mut String, reply: &StatusReply) {
     if !reply.silent.is_empty() {
-        let _ =
-            writeln!(text, "Not heard just now: {}; what happens there is not shown.", nodes(&reply.silent));
+        let _ = writeln!(
+            text,
+            "Not heard just now: {}; what happens there is not shown.",
+            nodes(&reply.silent)
+        );
     }
     if !reply.crashed.is_empty() {
         let _ = writeln!(text, "Held for crashed: {}.", nodes(&reply.crashed));
@@ -152,11 +170,17 @@ fn holds(holder: &Client) -> String {
 
 fn who(client: &Client) -> String {
     let process = client.process.clone().unwrap_or_default();
-    let command =
-        if process.command.is_empty() { "a client".into() } else { format!("`{}`", process.command) };
+    let command = if process.command.is_empty() {
+        "a client".into()
+    } else {
+        format!("`{}`", process.command)
+    };
     match process.pid {
         0 => format!("{command} (an unknown process at node {})", client.node),
-        pid => format!("{command} (pid {pid} of {}@{}, at node {})", process.user, process.host, client.node),
+        pid => format!(
+            "{command} (pid {pid} of {}@{}, at node {})",
+            process.user, process.host, client.node
+        ),
     }
 }
 
@@ -213,7 +237,10 @@ mod tests {
         gate.holders = vec![client(7, 2, &[0])];
         gate.waiting = vec![client(8, 1, &[])];
         let text = explain(&reply, &gate);
-        assert!(text.contains("`train` (pid 7 of u@h, at node 2) holds slot 0, for 3 s."), "{text}");
+        assert!(
+            text.contains("`train` (pid 7 of u@h, at node 2) holds slot 0, for 3 s."),
+            "{text}"
+        );
         assert!(text.contains("First in the queue: `train` (pid 8"), "{text}");
         assert!(text.contains("gets in when pid 7 at node 2 comes out"), "{text}");
         gate.holders.clear();
@@ -224,22 +251,27 @@ mod tests {
         reply.crashed = vec![3];
         assert!(explain(&reply, &gate).contains("Held for crashed: node 3."));
         reply.members = vec![Peer { node: 2, suspected: true, ..Peer::default() }, Peer::default()];
-        reply.standings = vec![Standing { node: 1, without: "no lease".into(), ..Standing::default() }];
+        reply.standings =
+            vec![Standing { node: 1, without: "no lease".into(), ..Standing::default() }];
         let text = explain(&reply, &gate);
         assert!(
-            text.contains("Suspected: node 2;") && text.contains("Node 1 grants nothing now: no lease."),
+            text.contains("Suspected: node 2;")
+                && text.contains("Node 1 grants nothing now: no lease."),
             "{text}"
         );
     }
 
-    /// A silent node may hold what seems free: what is said is what is known. With leases it is evicted, not held for crashed.
+    /// A silent node may hold what seems free: what is said is what is known. With leases it is
+    /// evicted, not held for crashed.
     #[test]
     fn what_is_not_known_is_not_said() {
         let mut gate = GateStatus { name: "gpu".into(), k: 1, ..Default::default() };
         let mut reply = StatusReply { silent: vec![1], ..Default::default() };
         let text = explain(&reply, &gate);
         assert!(
-            text.contains("at least 0 taken, at most 1 free, at least 0 waiting; not known at node 1."),
+            text.contains(
+                "at least 0 taken, at most 1 free, at least 0 waiting; not known at node 1."
+            ),
             "{text}"
         );
         assert!(text.contains("Nobody is known to wait.") && !text.contains("gets in"), "{text}");
@@ -249,7 +281,8 @@ mod tests {
         let text = explain(&reply, &gate);
         assert!(text.contains("when it answers, or is evicted, its lease surely over."), "{text}");
         assert!(!text.contains("crashed"), "{text}");
-        // A node that is back says what its present incarnation holds; the former one is suspected until it is evicted.
+        // A node that is back says what its present incarnation holds; the former one is suspected
+        // until it is evicted.
         reply.silent.clear();
         reply.members = vec![Peer { node: 1, suspected: true, ..Peer::default() }];
         assert!(explain(&reply, &gate).contains("at least 0 taken"));

@@ -1,4 +1,5 @@
-//! The API of a kgate node: the types of `proto/kgate.proto`, for gRPC, and the clock by which what they say counts.
+//! The API of a kgate node: the types of `proto/kgate.proto`, for gRPC, and the clock by which what
+//! they say counts.
 
 mod clock;
 mod explain;

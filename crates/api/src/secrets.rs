@@ -1,4 +1,5 @@
-//! Messages with a secret in them, shown without it: whoever reads a log must not be able to end somebody's session.
+//! Messages with a secret in them, shown without it: whoever reads a log must not be able to end
+//! somebody's session.
 
 use std::fmt;
 
@@ -86,7 +87,8 @@ mod tests {
             ask::Ask::Permit(PermitWord { secret: secret.clone(), ..PermitWord::default() }),
         ];
         let asks = asks.map(|ask| Ask { ask: Some(ask) });
-        let tell = Tell { tell: Some(tell::Tell::Welcome(Welcome { secret, ..Welcome::default() })) };
+        let tell =
+            Tell { tell: Some(tell::Tell::Welcome(Welcome { secret, ..Welcome::default() })) };
         let shown = asks.iter().flat_map(|ask| [format!("{ask:?}"), format!("{ask:#?}")]);
         for shown in shown.chain([format!("{tell:?}"), format!("{tell:#?}")]) {
             assert!(shown.contains("***") && !shown.contains("171"), "{shown}");

@@ -63,21 +63,26 @@ impl<M: fmt::Debug, T: fmt::Debug> fmt::Debug for Action<Arc<Hashed<M>>, T> {
     }
 }
 
-/// An action in the words of a schedule; `before` is the state in which it happens, with messages in the order of sending.
+/// An action in the words of a schedule; `before` is the state in which it happens, with messages
+/// in the order of sending.
 pub fn step<P: Protocol>(before: &State<P>, action: &ActionOf<P>) -> Step {
     match action {
         Action::Acquire(node, weight) => Step::Ask { node: *node, weight: u32::from(*weight) },
         Action::Withdraw(node) => Step::Withdraw(*node),
         Action::Release(node, grant) => {
-            let earlier =
-                before.clients[node.index()].inside.iter().filter(|held| held.grant < *grant).count();
+            let earlier = before.clients[node.index()]
+                .inside
+                .iter()
+                .filter(|held| held.grant < *grant)
+                .count();
             match earlier {
                 0 => Step::Release(*node),
                 _ => Step::ReleaseOne { node: *node, which: earlier + 1 },
             }
         }
         Action::Fly(place, fate, (from, to, message)) => {
-            let earlier = before.flying[..*place].iter().filter(|other| other.way() == (*from, *to));
+            let earlier =
+                before.flying[..*place].iter().filter(|other| other.way() == (*from, *to));
             let alike = earlier.filter(|other| other.message.value.kind() == message.value.kind());
             let kind = P::Message::kind_name(message.value.kind()).to_owned();
             Step::Message { from: *from, to: *to, kind, which: 1 + alike.count(), fate: *fate }

@@ -17,19 +17,22 @@ pub struct Bounds {
     pub crashes: u32,
     /// How often a process crashes and comes back.
     pub restarts: u32,
-    /// Whether who comes back has nothing, and is another incarnation; else it has what it had stored, and its client waits on.
+    /// Whether who comes back has nothing, and is another incarnation; else it has what it had
+    /// stored, and its client waits on.
     pub returns: bool,
     /// What becomes of messages to a process that is down.
     pub down: Down,
     /// How many requests are withdrawn.
     pub withdrawals: u32,
-    /// What k becomes, one value after the other; each process learns of each at any time, in this order.
+    /// What k becomes, one value after the other; each process learns of each at any time, in this
+    /// order.
     pub resizes: Vec<u32>,
     /// How many messages are lost.
     pub losses: u32,
     /// How many messages are doubled.
     pub duplicates: u32,
-    /// How often timers run out in all; as often as they like, if none. Where one still runs, something is under way.
+    /// How often timers run out in all; as often as they like, if none. Where one still runs,
+    /// something is under way.
     pub expiries: Option<u32>,
     /// What the protocol claims to tolerate. Beyond, liveness is not checked.
     pub tolerates: Tolerates,
@@ -37,7 +40,8 @@ pub struct Bounds {
     pub news: News,
     /// Whether messages keep their order.
     pub channels: Channels,
-    /// Leaves out schedules in which a process suspects another that is alive: what a protocol that finds crashes by itself assumes.
+    /// Leaves out schedules in which a process suspects another that is alive: what a protocol that
+    /// finds crashes by itself assumes.
     pub responsive: bool,
 }
 
@@ -87,12 +91,14 @@ pub struct Tolerates {
 pub enum News {
     /// Nobody is told.
     None,
-    /// Everybody is, of several crashes in any order. Of those that come back with nothing, each incarnation is told of by itself, and who comes back
-    /// is told of all incarnations that have ended. Somebody in its first incarnation is always up then.
+    /// Everybody is, of several crashes in any order. Of those that come back with nothing, each
+    /// incarnation is told of by itself, and who comes back is told of all incarnations that have
+    /// ended. Somebody in its first incarnation is always up then.
     AnyOrder,
     /// Everybody is, in the order of the crashes, as from an agreed log.
     InOrder,
-    /// Everybody is, of crashes and returns, by an agreed log ([`log`](crate::log)). All may be down at once.
+    /// Everybody is, of crashes and returns, by an agreed log ([`log`](crate::log)). All may be
+    /// down at once.
     Log,
 }
 

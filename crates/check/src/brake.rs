@@ -1,7 +1,8 @@
 //! What stops a search before its end: too many states, too much time, too much memory.
 //!
-//! The search library looks at its own limits only between threads' jobs; with one thread never. So the world counts the states that it
-//! is asked to go on from, and when a limit is reached says of every further one that nothing can happen there.
+//! The search library looks at its own limits only between threads' jobs; with one thread never. So
+//! the world counts the states that it is asked to go on from, and when a limit is reached says of
+//! every further one that nothing can happen there.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! What the world keeps of a process beside the process itself: its clients, which incarnation it is alive, and how much it has been told.
+//! What the world keeps of a process beside the process itself: its clients, which incarnation it
+//! is alive, and how much it has been told.
 
 use kgate_core::GrantId;
 use smallvec::SmallVec;
@@ -16,7 +17,8 @@ pub struct Client {
     pub added: u8,
     /// How many entries of the log this incarnation has been told.
     pub told: u8,
-    /// Who waits, in the order of asking: for how many units. The process may have forgotten that; the client has not.
+    /// Who waits, in the order of asking: for how many units. The process may have forgotten that;
+    /// the client has not.
     pub waiting: SmallVec<[u8; 8]>,
     /// Who is inside, by grant.
     pub inside: SmallVec<[Held; 1]>,
@@ -34,7 +36,8 @@ pub struct Held {
 }
 
 impl Held {
-    /// Units of this grant that count where k is believed to be that: numbered ones beyond it are to be given back and never taken again.
+    /// Units of this grant that count where k is believed to be that: numbered ones beyond it are
+    /// to be given back and never taken again.
     pub fn units(&self, k: u32) -> u32 {
         match self.slots {
             0 => u32::from(self.weight),

@@ -24,7 +24,8 @@ pub enum Order {
     Breadth,
 }
 
-/// A step of a schedule, and what the message says if it is about one; in the state model, what the movers' states are then.
+/// A step of a schedule, and what the message says if it is about one; in the state model, what the
+/// movers' states are then.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Told {
     /// The step, in the words of a schedule.
@@ -44,7 +45,8 @@ fn as_text<S: serde::Serializer>(step: &Act, serializer: S) -> Result<S::Ok, S::
 pub struct Finding {
     /// The property.
     pub name: &'static str,
-    /// Whether it holds in all that was visited; of what must be reached at all, whether it was reached.
+    /// Whether it holds in all that was visited; of what must be reached at all, whether it was
+    /// reached.
     pub holds: bool,
     /// A schedule that shows that it does not hold.
     pub counterexample: Option<Vec<Told>>,
@@ -54,7 +56,8 @@ pub struct Finding {
     /// Where the counterexample goes round for ever: the steps from this one on, counted from 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cycle: Option<usize>,
-    /// Where the counterexample begins, if not at the one start: the state of each process, a line each. It may have no step at all.
+    /// Where the counterexample begins, if not at the one start: the state of each process, a line
+    /// each. It may have no step at all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<Vec<String>>,
 }
@@ -73,7 +76,8 @@ pub struct Outcome {
     pub states: usize,
     /// Different states; in the state model, configurations.
     pub unique: usize,
-    /// The longest schedule visited; in the state model, the most rounds until normal (0 if that may never be).
+    /// The longest schedule visited; in the state model, the most rounds until normal (0 if that
+    /// may never be).
     pub depth: usize,
     /// Whether every state within the bounds was visited.
     pub complete: bool,
@@ -102,12 +106,13 @@ pub fn explore<P: Protocol>(setup: Setup, bounds: Bounds, limits: Limits, order:
     explore_world(World::<P>::new(setup, bounds).with_limits(limits), order)
 }
 
-/// Explores a world, for instance one that is checked by some properties alone. With symmetry, depth first only: the search library knows none
-/// in breadth.
+/// Explores a world, for instance one that is checked by some properties alone. With symmetry,
+/// depth first only: the search library knows none in breadth.
 pub fn explore_world<P: Protocol>(world: World<P>, order: Order) -> Outcome {
     let symmetric = world.renamings.is_some();
     let builder = world.checker().threads(1).finish_when(HasDiscoveries::AnyFailures);
-    let builder = if symmetric { builder.symmetry_fn(symmetry::representative::<P>) } else { builder };
+    let builder =
+        if symmetric { builder.symmetry_fn(symmetry::representative::<P>) } else { builder };
     match order {
         Order::Depth => outcome(&builder.spawn_dfs().join()),
         Order::Breadth => outcome(&builder.spawn_bfs().join()),
@@ -122,7 +127,8 @@ pub fn explore_fair<P: Protocol>(world: World<P>, order: Order) -> Outcome {
         // Both searches together have the time that was given.
         let spent = Duration::from_secs_f64(outcome.seconds);
         let time = limits.time.map(|time| time.saturating_sub(spent));
-        let (finding, stopped, seconds) = fair::search(&again.with_limits(Limits { time, ..limits }));
+        let (finding, stopped, seconds) =
+            fair::search(&again.with_limits(Limits { time, ..limits }));
         outcome.complete &= stopped.is_none();
         outcome.stopped = stopped;
         outcome.properties.push(finding);
@@ -168,7 +174,8 @@ fn outcome<P: Protocol>(checker: &impl Checker<World<P>>) -> Outcome {
     }
 }
 
-/// A path in the words of a schedule. These count messages in the order of sending, so that it is gone once more, in that order.
+/// A path in the words of a schedule. These count messages in the order of sending, so that it is
+/// gone once more, in that order.
 pub(crate) fn tell<P: Protocol>(world: &World<P>, actions: Vec<ActionOf<P>>) -> Vec<Told> {
     let world = world.as_sent();
     let mut state = world.first_state();
@@ -176,7 +183,8 @@ pub(crate) fn tell<P: Protocol>(world: &World<P>, actions: Vec<ActionOf<P>>) -> 
     for mut action in actions {
         if let Action::Fly(place, _, (from, to, message)) = &mut action {
             let mut all = state.flying.iter();
-            let same = all.position(|other| other.way() == (*from, *to) && other.message == *message);
+            let same =
+                all.position(|other| other.way() == (*from, *to) && other.message == *message);
             *place = same.expect("it is on its way");
         }
         schedule.push(told(&state, &action));
@@ -203,7 +211,8 @@ fn told<P: Protocol>(before: &State<P>, action: &ActionOf<P>) -> Told {
     Told { step: Act::Step(action::step(before, action)), message }
 }
 
-/// Serves stateright's Explorer on that address: walk through the states by hand. Returns when the server ends.
+/// Serves stateright's Explorer on that address: walk through the states by hand. Returns when the
+/// server ends.
 pub fn serve<P: Protocol>(setup: Setup, bounds: Bounds, address: std::net::SocketAddr) {
     World::<P>::new(setup, bounds).shown().checker().serve(address);
 }

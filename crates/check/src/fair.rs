@@ -1,12 +1,16 @@
-//! Schedules that go on for ever: is there one that leaves a live process waiting although it is fair?
+//! Schedules that go on for ever: is there one that leaves a live process waiting although it is
+//! fair?
 //!
-//! Weak fairness: what can happen from some moment on all the time does happen. A message arrives, a client comes out, a process that is down
-//! comes back, news are told, a timer runs out. Nobody need ask, give up, crash, or lose a message.
+//! Weak fairness: what can happen from some moment on all the time does happen. A message arrives,
+//! a client comes out, a process that is down comes back, news are told, a timer runs out. Nobody
+//! need ask, give up, crash, or lose a message.
 //!
-//! A schedule without end within finite bounds goes round in a cycle of states in the end. For each process, the states in which it waits
-//! are split into strongly connected components (Tarjan). A component is fair if everything that could happen in each of its states happens on
-//! some step inside; then walking around all of it, again and again, is a fair schedule that starves the process. If it is not, no part of it
-//! is. So nothing is missed and nothing is found that is not there.
+//! A schedule without end within finite bounds goes round in a cycle of states in the end. For each
+//! process, the states in which it waits are split into strongly connected components (Tarjan). A
+//! component is fair if everything that could happen in each of its states happens on some step
+//! inside; then walking around all of it, again and again, is a fair schedule that starves the
+//! process. If it is not, no part of it is. So nothing is missed and nothing is found that is not
+//! there.
 
 pub(crate) mod components;
 mod graph;
@@ -41,8 +45,13 @@ pub fn search<P: Protocol>(world: &World<P>) -> (Finding, Option<Stopped>, f64) 
     (finding, stopped, world.brake.seconds())
 }
 
-/// A schedule that starves `who`: the way into a cycle and once around it, and where the cycle begins.
-fn starved<P: Protocol>(world: &World<P>, graph: &Graph, who: NodeId) -> Option<(Vec<Told>, usize)> {
+/// A schedule that starves `who`: the way into a cycle and once around it, and where the cycle
+/// begins.
+fn starved<P: Protocol>(
+    world: &World<P>,
+    graph: &Graph,
+    who: NodeId,
+) -> Option<(Vec<Told>, usize)> {
     let edges = |state| graph.edges(state).iter().map(|edge| edge.to);
     let components = components::of(graph.states(), edges, |state| graph.waits(state, who));
     let fair = components.iter().find(|component| {

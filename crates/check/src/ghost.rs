@@ -1,13 +1,16 @@
 //! What checkers must remember of a schedule and no process keeps: ghost state.
 //!
-//! Of an algorithm that excludes by permissions: which permissions have arrived for the request that is out at each process. Repaired
-//! protocols keep the same set themselves, so this adds no states; one as printed may have lost count, and then the ghost tells its
-//! states apart. What a grant has broken is remembered too, since it shows at the grant only. Algorithms of other means have an empty ghost.
+//! Of an algorithm that excludes by permissions: which permissions have arrived for the request
+//! that is out at each process. Repaired protocols keep the same set themselves, so this adds no
+//! states; one as printed may have lost count, and then the ghost tells its states apart. What a
+//! grant has broken is remembered too, since it shows at the grant only. Algorithms of other means
+//! have an empty ghost.
 //!
-//! Of an algorithm with numbered slots: the greatest fence of each slot. Who holds which slot stands with the clients, and with the processes
-//! themselves.
+//! Of an algorithm with numbered slots: the greatest fence of each slot. Who holds which slot
+//! stands with the clients, and with the processes themselves.
 //!
-//! The order of entry needs no memory here: when one is granted, nobody alive may wait with an earlier stamp.
+//! The order of entry needs no memory here: when one is granted, nobody alive may wait with an
+//! earlier stamp.
 
 use kgate_core::{Carried, Fence, Input, Mechanism, Message, NodeId, Protocol, Setup, Stamp, Time};
 use kgate_spec::history::NOTHING_FROM_NOTHING;
@@ -75,7 +78,9 @@ impl Ghost {
     /// An input is about to be handed to `node`.
     pub(crate) fn input<P: Protocol>(&mut self, node: NodeId, input: &Given<P>) {
         match input {
-            Input::Deliver { from, message } => self.delivered(*from, node, message.value.carried()),
+            Input::Deliver { from, message } => {
+                self.delivered(*from, node, message.value.carried())
+            }
             Input::Crashed(of, _) => self.told(node, *of),
             Input::Withdraw => self.released(node),
             Input::Release { .. }
@@ -97,7 +102,9 @@ impl Ghost {
 
     /// A message arrives.
     pub fn delivered(&mut self, from: NodeId, to: NodeId, cargo: Option<Carried>) {
-        if let (Some(permissions), Some(Carried::Permission { clock })) = (&mut self.permissions, cargo) {
+        if let (Some(permissions), Some(Carried::Permission { clock })) =
+            (&mut self.permissions, cargo)
+        {
             permissions.delivered(from, to, clock);
         }
     }
@@ -129,8 +136,11 @@ impl Ghost {
         let free = client::bits(grant.slots).is_some_and(|slots| slots & grant.held == 0);
         let mut grows = grant.fence.is_some();
         // A slot without a place among those in use is one that nobody could know of.
-        for slot in
-            grant.slots.iter().filter_map(|slot| usize::try_from(*slot).ok()).filter(|slot| *slot < 32)
+        for slot in grant
+            .slots
+            .iter()
+            .filter_map(|slot| usize::try_from(*slot).ok())
+            .filter(|slot| *slot < 32)
         {
             if self.fences.len() <= slot {
                 self.fences.resize(slot + 1, None);

@@ -1,9 +1,9 @@
 //! Exhaustive exploration: every schedule of a protocol within bounds, on `stateright`.
 //!
-//! What is explored is the very [`Protocol`](kgate_core::Protocol) code that simulator and network run. The driver here
-//! is a [`World`] of processes and channels in which everything that can happen next is a choice: which message
-//! arrives, who asks, who comes out, who crashes, who learns of a crash. News of crashes are perfect and reach each
-//! process at any time after the crash.
+//! What is explored is the very [`Protocol`](kgate_core::Protocol) code that simulator and network
+//! run. The driver here is a [`World`] of processes and channels in which everything that can
+//! happen next is a choice: which message arrives, who asks, who comes out, who crashes, who learns
+//! of a crash. News of crashes are perfect and reach each process at any time after the crash.
 //!
 //! - [`bounds`]: how often what may happen; [`brake`]: what stops a search before its end;
 //! - [`state`], [`client`], [`log`], [`action`], [`model`]: the world, and what can happen in it;

@@ -1,10 +1,12 @@
 //! The agreed log of who takes part, for processes that come back with nothing.
 //!
-//! It says in one order who is gone and who takes part again, and incarnations on whoever is down. Every process is told entry after entry, each at
-//! any time; whoever comes back is told from the beginning. All first incarnations take part from the start; incarnations that are added are numbered
-//! through all processes.
+//! It says in one order who is gone and who takes part again, and incarnations on whoever is down.
+//! Every process is told entry after entry, each at any time; whoever comes back is told from the
+//! beginning. All first incarnations take part from the start; incarnations that are added are
+//! numbered through all processes.
 //!
-//! Once nobody can come back any more, nobody will be told the beginning again: what everybody up has been told is forgotten then.
+//! Once nobody can come back any more, nobody will be told the beginning again: what everybody up
+//! has been told is forgotten then.
 
 use kgate_core::{Incarnation, Input, NodeId, Protocol};
 use smallvec::SmallVec;
@@ -30,7 +32,11 @@ impl Entry {
     /// As it is told.
     pub(crate) fn input<P: Protocol>(self) -> Given<P> {
         let incarnation = Incarnation(u32::from(self.incarnation));
-        if self.adds { Input::Joined(self.node, incarnation) } else { Input::Crashed(self.node, incarnation) }
+        if self.adds {
+            Input::Joined(self.node, incarnation)
+        } else {
+            Input::Crashed(self.node, incarnation)
+        }
     }
 }
 

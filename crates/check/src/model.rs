@@ -31,17 +31,20 @@ pub struct World<P: Protocol> {
     pub setup: Setup,
     /// How often what may happen.
     pub bounds: Bounds,
-    /// The names of the properties that are checked; all, if none. The search stops at the first that is broken.
+    /// The names of the properties that are checked; all, if none. The search stops at the first
+    /// that is broken.
     pub checked: Option<Vec<&'static str>>,
     /// Renamings that make no difference, if the search is to use them.
     pub(crate) renamings: Option<Renamings>,
     pub(crate) brake: Brake,
-    /// What was seen already, a bit a property. A search writes down where it saw something each time that it does: only the first one is
-    /// the nearest, and of what is right there are millions.
+    /// What was seen already, a bit a property. A search writes down where it saw something each
+    /// time that it does: only the first one is the nearest, and of what is right there are
+    /// millions.
     seen: AtomicU32,
     /// Whether properties are shown for single states, each as often as somebody looks at it.
     shown: bool,
-    /// Whether messages stay in the order of sending even where it is nothing to anybody: a schedule counts them in that order.
+    /// Whether messages stay in the order of sending even where it is nothing to anybody: a
+    /// schedule counts them in that order.
     as_sent: bool,
     /// What is left of processes that crash and keep nothing: the same whatever they were.
     gone: OnceLock<Row<Arc<Process<P>>>>,
@@ -91,9 +94,16 @@ impl<P: Protocol> World<P> {
 
     /// The same, for another search.
     pub fn anew(&self) -> Self {
-        let fresh = Self::new(self.setup.clone(), self.bounds.clone()).with_limits(self.brake.limits());
+        let fresh =
+            Self::new(self.setup.clone(), self.bounds.clone()).with_limits(self.brake.limits());
         let (shown, as_sent) = (self.shown, self.as_sent);
-        Self { checked: self.checked.clone(), renamings: self.renamings.clone(), shown, as_sent, ..fresh }
+        Self {
+            checked: self.checked.clone(),
+            renamings: self.renamings.clone(),
+            shown,
+            as_sent,
+            ..fresh
+        }
     }
 
     /// The same, with messages in the order of sending.
@@ -106,8 +116,8 @@ impl<P: Protocol> World<P> {
         self.as_sent || self.bounds.channels == Channels::Fifo
     }
 
-    /// Whether messages that mean nothing any more are taken off their way at once. Not where others wait behind them, nor where a schedule counts
-    /// messages.
+    /// Whether messages that mean nothing any more are taken off their way at once. Not where
+    /// others wait behind them, nor where a schedule counts messages.
     fn drops_outdated(&self) -> bool {
         !self.keeps_order()
     }
@@ -204,7 +214,9 @@ impl<P: Protocol> Model for World<P> {
 
     fn properties(&self) -> Vec<Property<Self>> {
         let mut all = properties::all();
-        all.retain(|property| self.checked.as_ref().is_none_or(|names| names.contains(&property.name)));
+        all.retain(|property| {
+            self.checked.as_ref().is_none_or(|names| names.contains(&property.name))
+        });
         all
     }
 

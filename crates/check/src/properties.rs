@@ -4,8 +4,8 @@ use kgate_core::{Carried, Mechanism, Message, NodeId, Protocol};
 pub use kgate_spec::NOT_REFUSED;
 use kgate_spec::history::NOTHING_FROM_NOTHING;
 use kgate_spec::{
-    AtMostK, EntryOrder, EveryoneServed, NoResidue, NotLeftLying, OneToken, Permissions, SlotFences,
-    SometimesK, StrictOrder, WithinK,
+    AtMostK, EntryOrder, EveryoneServed, NoResidue, NotLeftLying, OneToken, Permissions,
+    SlotFences, SometimesK, StrictOrder, WithinK,
 };
 use stateright::Property;
 
@@ -15,12 +15,13 @@ use crate::state::State;
 /// Non-vacuity: some schedule has k inside at once.
 pub const K_INSIDE: &str = SometimesK::NAME;
 
-/// Numbered slots are not left lying: where nothing is under way, the first of those that wait wants more than is free. Who holds a slot may stay as
-/// long as it likes, so that a request which waits for no reason is seen even if the next release would wake it (`slots`, P4).
+/// Numbered slots are not left lying: where nothing is under way, the first of those that wait
+/// wants more than is free. Who holds a slot may stay as long as it likes, so that a request which
+/// waits for no reason is seen even if the next release would wake it (`slots`, P4).
 pub const NOT_LEFT_LYING: &str = NotLeftLying::NAME;
 
-/// All properties: those of every protocol, and those that its means of exclusion call for. Of each, only the first state counts in which it
-/// is broken (or, of what is to be reached, reached).
+/// All properties: those of every protocol, and those that its means of exclusion call for. Of
+/// each, only the first state counts in which it is broken (or, of what is to be reached, reached).
 pub fn all<P: Protocol>() -> Vec<Property<World<P>>> {
     let mut all = of_every_protocol();
     match P::MECHANISM {
@@ -70,15 +71,18 @@ fn of_every_protocol<P: Protocol>() -> Vec<Property<World<P>>> {
     vec![
         Property::always(AtMostK::NAME, |world, state: &State<P>| !world.first(0, state.crowded)),
         Property::always(EveryoneServed::NAME, |world, state| !world.first(1, stuck(world, state))),
-        Property::always(NOT_REFUSED, |world, state: &State<P>| !world.first(2, state.refused.is_some())),
+        Property::always(NOT_REFUSED, |world, state: &State<P>| {
+            !world.first(2, state.refused.is_some())
+        }),
         Property::sometimes(K_INSIDE, |world, state: &State<P>| {
             world.first(3, SometimesK::shown(world.setup.k, state.units(world.setup.k) as usize))
         }),
     ]
 }
 
-/// Liveness by quiescence: whoever waits when nothing can happen any more waits for ever. Where every schedule is tried, that is a deadlock;
-/// starvation while others go in and out is a schedule without end, for [`fair`](crate::fair).
+/// Liveness by quiescence: whoever waits when nothing can happen any more waits for ever. Where
+/// every schedule is tried, that is a deadlock; starvation while others go in and out is a schedule
+/// without end, for [`fair`](crate::fair).
 fn stuck<P: Protocol>(world: &World<P>, state: &State<P>) -> bool {
     is_quiet(world, state) && is_borne(world, state) && state.ids().any(|node| state.waits(node))
 }
@@ -88,7 +92,8 @@ fn is_quiet<P: Protocol>(world: &World<P>, state: &State<P>) -> bool {
     is_still(world, state) && state.clients.iter().all(|client| client.inside.is_empty())
 }
 
-/// Nothing is on its way, no timer runs, nobody is down, all news are told: what happens next is up to clients, or a crash.
+/// Nothing is on its way, no timer runs, nobody is down, all news are told: what happens next is up
+/// to clients, or a crash.
 fn is_still<P: Protocol>(world: &World<P>, state: &State<P>) -> bool {
     state.flying.is_empty()
         && state.timers.is_empty()
@@ -97,7 +102,8 @@ fn is_still<P: Protocol>(world: &World<P>, state: &State<P>) -> bool {
         && state.ids().all(|node| !state.is_up(node) || is_told(world, state, node))
 }
 
-/// Whether the first of those that wait could have what it wants, though nothing is under way. (Each lane has a first one of its own.)
+/// Whether the first of those that wait could have what it wants, though nothing is under way.
+/// (Each lane has a first one of its own.)
 fn is_left_lying<P: Protocol>(world: &World<P>, state: &State<P>) -> bool {
     if world.setup.slots.lanes > 1 || !is_still(world, state) || !is_borne(world, state) {
         return false;
@@ -118,7 +124,8 @@ fn is_left_lying<P: Protocol>(world: &World<P>, state: &State<P>) -> bool {
 /// Whether a process has heard of everything.
 fn is_told<P: Protocol>(world: &World<P>, state: &State<P>, node: NodeId) -> bool {
     let client = &state.clients[node.index()];
-    usize::from(client.told) == state.log.len() && usize::from(client.resized) == world.bounds.resizes.len()
+    usize::from(client.told) == state.log.len()
+        && usize::from(client.resized) == world.bounds.resizes.len()
 }
 
 /// Whether something is left in a quiet moment in which nobody waits either.

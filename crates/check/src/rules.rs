@@ -1,21 +1,26 @@
 //! The state model: every configuration of a small network, and every step of every daemon.
 //!
-//! [`Rules`] have no schedules with a start and an end: a run may begin in any configuration and never rests. But the domains of a process's
-//! variables are finite, so that all configurations can be looked at, reached or not. What is asked of them are not states at the end
-//! of a schedule but laws of the whole [`Space`], each decided for every start at once:
+//! [`Rules`] have no schedules with a start and an end: a run may begin in any configuration and
+//! never rests. But the domains of a process's variables are finite, so that all configurations can
+//! be looked at, reached or not. What is asked of them are not states at the end of a schedule but
+//! laws of the whole [`Space`], each decided for every start at once:
 //!
 //! - somebody can move: no configuration is terminal;
 //! - normal within n rounds, under any daemon (stabilizing-2014 Theorem 4.1 with D = n-1);
-//! - it recovers: no weakly fair daemon keeps it for ever from a configuration in which a wave starts cleanly and everybody has joined;
-//! - closure: from any configuration in which a wave starts cleanly (INC) on, at most l tokens and at most l inside (Theorem 4.2);
-//! - nobody starves: no weakly fair daemon goes round for ever without the privilege of some process (Theorems 4.3 and 4.5);
+//! - it recovers: no weakly fair daemon keeps it for ever from a configuration in which a wave
+//!   starts cleanly and everybody has joined;
+//! - closure: from any configuration in which a wave starts cleanly (INC) on, at most l tokens and
+//!   at most l inside (Theorem 4.2);
+//! - nobody starves: no weakly fair daemon goes round for ever without the privilege of some
+//!   process (Theorems 4.3 and 4.5);
 //! - sometimes somebody inside, from INC on, so that closure says something.
 //!
-//! That k are inside at once is told and not checked: the paper does not promise it. On a path and on a star of 3 one token is used up before
-//! the next is sent, so that with l = 2 never more than one is inside; on a triangle two are.
+//! That k are inside at once is told and not checked: the paper does not promise it. On a path and
+//! on a star of 3 one token is used up before the next is sent, so that with l = 2 never more than
+//! one is inside; on a triangle two are.
 //!
-//! `space.rs` numbers the configurations, `laws.rs` decides. A counterexample begins where nothing says that a run begins, so it tells its
-//! first configuration.
+//! `space.rs` numbers the configurations, `laws.rs` decides. A counterexample begins where nothing
+//! says that a run begins, so it tells its first configuration.
 
 pub mod laws;
 pub mod space;
@@ -44,7 +49,8 @@ pub const PROPERTIES: [&str; 7] = [
     SometimesK::SOMEBODY,
 ];
 
-/// Explores `R` on that network. A property that a limit left no time for is not among those of the outcome.
+/// Explores `R` on that network. A property that a limit left no time for is not among those of the
+/// outcome.
 pub fn explore_rules<R: Rules>(
     graph: &Arc<Graph>,
     k: u32,
@@ -88,17 +94,23 @@ fn check<R: Rules>(space: &Space<R>, name: &'static str, outcome: &mut Outcome) 
             let most = laws::rounds_until(space, normal);
             outcome.depth = most.unwrap_or(0);
             let late = most.is_none_or(|most| most > space.processes());
-            wrong(space, name, late.then(|| laws::kept_away(space, normal, space.processes())).flatten())
+            wrong(
+                space,
+                name,
+                late.then(|| laws::kept_away(space, normal, space.processes())).flatten(),
+            )
         }
         Convergence::NAME => {
-            let stable = |number: usize| space.surveys[number].start && space.surveys[number].joined;
+            let stable =
+                |number: usize| space.surveys[number].start && space.surveys[number].joined;
             let never = laws::fair_circle(space, |from, edge| !stable(from) && !stable(edge.to));
             circle(space, name, never.or_else(|| standstill(space, |number| !stable(number))))
         }
         AT_MOST_L_TOKENS => wrong(space, name, from_a_start(space, |survey| survey.tokens > k)),
         AtMostK::NAME => wrong(space, name, from_a_start(space, |survey| survey.privileged > k)),
         fair::NAME => {
-            let starves = |at: usize| laws::fair_circle(space, |_, edge| edge.privileged >> at & 1 == 0);
+            let starves =
+                |at: usize| laws::fair_circle(space, |_, edge| edge.privileged >> at & 1 == 0);
             let starved = (0..space.processes()).find_map(starves);
             circle(space, name, starved.or_else(|| standstill(space, |_| true)))
         }
@@ -111,11 +123,14 @@ fn check<R: Rules>(space: &Space<R>, name: &'static str, outcome: &mut Outcome) 
     }
 }
 
-/// A way into a configuration in which nobody can move: from the clean start if there is one, else the configuration itself.
+/// A way into a configuration in which nobody can move: from the clean start if there is one, else
+/// the configuration itself.
 fn stuck<R: Rules>(space: &Space<R>) -> Option<Way> {
     let number = laws::terminal(space)?;
     let terminal = |number: usize| space.enabled(number) == 0;
-    Some(laws::way(space, [space.clean()], terminal, |_, _| true).unwrap_or_else(|| Way::at(number)))
+    Some(
+        laws::way(space, [space.clean()], terminal, |_, _| true).unwrap_or_else(|| Way::at(number)),
+    )
 }
 
 /// The shortest way from a configuration of INC to one that looks like that.
@@ -155,7 +170,8 @@ fn tell<R: Rules>(space: &Space<R>, way: &Way) -> Vec<Told> {
             let action = space.taken(at, *edge, process)?;
             Some((space.setups[process].me, Some(action.name.to_owned())))
         };
-        let movers: Vec<(NodeId, Option<String>)> = (0..space.processes()).filter_map(mover).collect();
+        let movers: Vec<(NodeId, Option<String>)> =
+            (0..space.processes()).filter_map(mover).collect();
         let states = tell_states(space, edge.to, edge.movers).join("; ");
         told.push(Told { step: Act::Move(Movers::These(movers)), message: Some(states) });
         at = edge.to;

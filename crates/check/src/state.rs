@@ -1,7 +1,8 @@
 //! Everything at one moment.
 //!
-//! Millions of these are made, compared and hashed a second, so what they share is shared (a step changes one process), what is
-//! small lies inline, and what an unchanged process says of itself is asked for once.
+//! Millions of these are made, compared and hashed a second, so what they share is shared (a step
+//! changes one process), what is small lies inline, and what an unchanged process says of itself is
+//! asked for once.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -25,8 +26,8 @@ pub struct State<P: Protocol> {
     pub processes: Row<Arc<Process<P>>>,
     /// Their clients.
     pub clients: Row<Client>,
-    /// What is on its way: channel by channel, in the order of sending; where that order is nothing to anybody, in one that depends on the
-    /// messages alone.
+    /// What is on its way: channel by channel, in the order of sending; where that order is nothing
+    /// to anybody, in one that depends on the messages alone.
     pub flying: Vec<Flying<P>>,
     /// Timers that run, in order.
     pub timers: Vec<(NodeId, P::Timer)>,
@@ -40,7 +41,8 @@ pub struct State<P: Protocol> {
     pub log: Log,
     /// What has been used up of the bounds.
     pub spent: Spent,
-    /// Whether a grant made more units in use than anybody believed to be there, or let somebody in who was inside.
+    /// Whether a grant made more units in use than anybody believed to be there, or let somebody in
+    /// who was inside.
     pub crowded: bool,
     /// An input that a process refused.
     pub refused: Option<(NodeId, Refusal)>,
@@ -144,7 +146,8 @@ impl<P: Protocol> Hash for Process<P> {
     }
 }
 
-/// 64 bits of anything, the same in every run: twice as fast as the standard library's hasher, and the search uses the same one.
+/// 64 bits of anything, the same in every run: twice as fast as the standard library's hasher, and
+/// the search uses the same one.
 pub(crate) fn digest(value: &impl Hash) -> u64 {
     RandomState::with_seeds(0x6b67_6174_6531, 0x6b67_6174_6532, 0x6b67_6174_6533, 0x6b67_6174_6534)
         .hash_one(value)

@@ -1,9 +1,11 @@
 //! Symmetry: states that differ only in the names of their processes count as one.
 //!
-//! Sound where the algorithm does not compare names ([`Protocol::renamed`]), for renamings that leave the network and the bounds as they are:
-//! then whatever can happen in a state can happen, under other names, in every state that it stands for, and every property says the same of
-//! both. The search visits the first state of each kind that it meets, so that a counterexample is a schedule as it can happen. A schedule
-//! without end cannot be checked that way: what goes round among kinds need not go round among states.
+//! Sound where the algorithm does not compare names ([`Protocol::renamed`]), for renamings that
+//! leave the network and the bounds as they are: then whatever can happen in a state can happen,
+//! under other names, in every state that it stands for, and every property says the same of both.
+//! The search visits the first state of each kind that it meets, so that a counterexample is a
+//! schedule as it can happen. A schedule without end cannot be checked that way: what goes round
+//! among kinds need not go round among states.
 
 use std::sync::Arc;
 
@@ -57,7 +59,8 @@ pub fn of<P: Protocol>(world: &World<P>) -> Result<Renamings, NoSymmetry> {
 /// Of all namings of a state, the one with the least fingerprint.
 pub(crate) fn representative<P: Protocol>(state: &State<P>) -> State<P> {
     let Some(renamings) = &state.renamings.0 else { return state.clone() };
-    let all = renamings.iter().map(|names| renamed(state, names).expect("names do not matter here"));
+    let all =
+        renamings.iter().map(|names| renamed(state, names).expect("names do not matter here"));
     all.min_by_key(digest).expect("at least the names that it has")
 }
 
@@ -85,7 +88,10 @@ fn fits(graph: &Graph, names: &[NodeId]) -> bool {
 
 /// Whether those that change places ask equally often.
 fn same_entries(bounds: &Bounds, names: &[NodeId]) -> bool {
-    names.iter().enumerate().all(|(old, new)| bounds.entries_of(old) == bounds.entries_of(new.index()))
+    names
+        .iter()
+        .enumerate()
+        .all(|(old, new)| bounds.entries_of(old) == bounds.entries_of(new.index()))
 }
 
 /// The same state under other names.

@@ -1,4 +1,5 @@
-//! Every schedule of small systems: repaired, all properties hold; as printed, the checker finds the defect by itself.
+//! Every schedule of small systems: repaired, all properties hold; as printed, the checker finds
+//! the defect by itself.
 
 use std::sync::Arc;
 
@@ -15,7 +16,8 @@ use kgate_spec::{AtMostK, EntryOrder, EveryoneServed, OneToken, Permissions};
 use std::time::Duration;
 
 use crate::{
-    Bounds, Channels, Limits, Order, Outcome, Stopped, Tolerates, World, explore, explore_world, properties,
+    Bounds, Channels, Limits, Order, Outcome, Stopped, Tolerates, World, explore, explore_world,
+    properties,
 };
 
 mod faults;
@@ -37,7 +39,13 @@ fn search<P: Protocol>(
     explore_world(world::<P>(nodes, k, entries, crashes, printed), order)
 }
 
-fn world<P: Protocol>(nodes: u32, k: u32, entries: u32, crashes: u32, printed: Defects) -> World<P> {
+fn world<P: Protocol>(
+    nodes: u32,
+    k: u32,
+    entries: u32,
+    crashes: u32,
+    printed: Defects,
+) -> World<P> {
     let setup = Setup { printed, ..Setup::new(nodes, k) };
     let tolerates = Tolerates { crashes, ..Tolerates::default() };
     World::new(setup, Bounds { crashes, tolerates, ..Bounds::new(entries) })
@@ -77,7 +85,8 @@ fn breaks<P: Protocol>(
     assert_eq!(broken(&outcome), [property], "{outcome:?}");
 }
 
-/// Raymond is Ricart and Agrawala's algorithm for k = 1; the numbers of states are pinned, so that a change of the world shows.
+/// Raymond is Ricart and Agrawala's algorithm for k = 1; the numbers of states are pinned, so that
+/// a change of the world shows.
 #[test]
 fn raymond_holds() {
     assert_eq!(holds::<Permission<Direct>>(3, 1, 2, 0).unique, 25_674);
@@ -111,7 +120,8 @@ fn printed_defects_are_found() {
     breaks::<TimerFree>(2, 1, 1, 0, timer_free::defects::T4, EveryoneServed::NAME);
 }
 
-/// The two that need four processes: who asks how often is chosen so that the search is short. Breadth first gives a shortest schedule.
+/// The two that need four processes: who asks how often is chosen so that the search is short.
+/// Breadth first gives a shortest schedule.
 #[test]
 fn printed_defects_of_four_processes_are_found() {
     let run = |k, entries: &[u32], crashes, printed, checked| {
@@ -120,7 +130,8 @@ fn printed_defects_of_four_processes_are_found() {
         let bounds = Bounds { entries: entries.to_vec(), crashes, tolerates, ..Bounds::new(1) };
         let world = World::<Permission<Tree>>::new(setup, bounds).checking(checked);
         let outcome = explore_world(world, Order::Breadth);
-        let schedules = outcome.properties.iter().filter_map(|finding| finding.counterexample.as_ref());
+        let schedules =
+            outcome.properties.iter().filter_map(|finding| finding.counterexample.as_ref());
         (broken(&outcome), schedules.map(Vec::len).collect::<Vec<_>>())
     };
     const SAFETY: &[&str] = &[AtMostK::NAME];
@@ -131,8 +142,8 @@ fn printed_defects_of_four_processes_are_found() {
     assert_eq!(run(1, &[2, 0], 1, defects::D3, LIVENESS), (LIVENESS.to_vec(), vec![22]));
 }
 
-/// The checkers of means find them too, each by itself: a permission that counts for another request or beside a crash, a later request that
-/// goes first.
+/// The checkers of means find them too, each by itself: a permission that counts for another
+/// request or beside a crash, a later request that goes first.
 #[test]
 fn printed_defects_are_found_by_their_means() {
     breaks::<Permission<Direct>>(3, 1, 1, 1, defects::D4, Permissions::NAME);
@@ -141,7 +152,8 @@ fn printed_defects_are_found_by_their_means() {
     breaks::<Permission<Sta>>(3, 1, 1, 0, defects::D9, EntryOrder::NAME);
 }
 
-/// R1 makes two tokens: one in use, one on its way. Repaired, there is one; and if that checker is switched off, none is asked.
+/// R1 makes two tokens: one in use, one on its way. Repaired, there is one; and if that checker is
+/// switched off, none is asked.
 #[test]
 fn a_second_token_is_found() {
     let graph = Graph::new(2, &[(NodeId(0), NodeId(1))], NodeId(0)).expect("a tree");
@@ -163,7 +175,12 @@ fn a_second_token_is_found() {
 fn bounds_are_told() {
     let bounds = Bounds { channels: Channels::Unordered, ..Bounds::new(4) };
     let run = |nodes, limits| {
-        let found = explore::<Permission<Direct>>(Setup::new(nodes, 1), bounds.clone(), limits, Order::Depth);
+        let found = explore::<Permission<Direct>>(
+            Setup::new(nodes, 1),
+            bounds.clone(),
+            limits,
+            Order::Depth,
+        );
         (found.complete, found.stopped)
     };
     let few = Limits { states: Some(1000), ..Limits::default() };
@@ -175,11 +192,13 @@ fn bounds_are_told() {
     assert_eq!(run(3, no_room), (false, Some(Stopped::Memory)));
 }
 
-/// The planted bug of non-vacuity: if nobody ever asks, everything holds but that k are inside some time.
+/// The planted bug of non-vacuity: if nobody ever asks, everything holds but that k are inside some
+/// time.
 #[test]
 fn nothing_shown_is_told() {
     let outcome = search::<Permission<Direct>>(2, 1, 0, 0, Defects::NONE, Order::Depth);
-    let broken: Vec<&str> = outcome.properties.iter().filter(|f| !f.holds).map(|f| f.name).collect();
+    let broken: Vec<&str> =
+        outcome.properties.iter().filter(|f| !f.holds).map(|f| f.name).collect();
     assert_eq!((outcome.complete, broken), (true, vec![properties::K_INSIDE]));
 }
 

@@ -57,7 +57,10 @@ impl FromStr for Address {
             if path.is_empty() {
                 return Err(wrong());
             }
-            return Ok(Self { place: Place::Unix(path.into()), credentials: Credentials::default() });
+            return Ok(Self {
+                place: Place::Unix(path.into()),
+                credentials: Credentials::default(),
+            });
         }
         let uri = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
         let endpoint = Endpoint::from_shared(uri.clone()).map_err(|_| wrong())?;
@@ -174,7 +177,8 @@ impl Address {
         match &self.place {
             Place::Unix(_) | Place::Tcp { tls: true, .. } => false,
             Place::Tcp { host, .. } => {
-                let here = host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
+                let here =
+                    host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
                 host != "localhost" && !here
             }
         }
@@ -184,8 +188,14 @@ impl Address {
 fn said_no(place: &str, note: &Note, status: &tonic::Status) -> Error {
     let text = note.read().unwrap_or_else(|| status.message().to_owned());
     let why = match status.code() {
-        tonic::Code::Unavailable | tonic::Code::Unknown | tonic::Code::Internal | tonic::Code::Cancelled => {
-            return Error::NoNode { address: place.to_owned(), why: not_understood(place, text, status) };
+        tonic::Code::Unavailable
+        | tonic::Code::Unknown
+        | tonic::Code::Internal
+        | tonic::Code::Cancelled => {
+            return Error::NoNode {
+                address: place.to_owned(),
+                why: not_understood(place, text, status),
+            };
         }
         tonic::Code::Unauthenticated | tonic::Code::PermissionDenied => v1::Why::Forbidden,
         tonic::Code::ResourceExhausted => v1::Why::Full,
@@ -204,7 +214,8 @@ fn said_no(place: &str, note: &Note, status: &tonic::Status) -> Error {
     Error::Refused(Refusal { why, text })
 }
 
-/// The other side cut the line, or speaks something else: which port it may be, since the library cannot know.
+/// The other side cut the line, or speaks something else: which port it may be, since the library
+/// cannot know.
 fn not_understood(place: &str, text: String, status: &tonic::Status) -> String {
     if text != "transport error" && !text.starts_with("h2 protocol error") {
         return text;
@@ -244,11 +255,13 @@ mod tests {
         }
     }
 
-    /// A line that is cut, or not understood, is told with what to look at; words of a node stay as they are.
+    /// A line that is cut, or not understood, is told with what to look at; words of a node stay as
+    /// they are.
     #[test]
     fn what_is_not_understood() {
-        let said =
-            |place: &str, text: &str| not_understood(place, text.into(), &tonic::Status::unknown(text));
+        let said = |place: &str, text: &str| {
+            not_understood(place, text.into(), &tonic::Status::unknown(text))
+        };
         for text in ["transport error", "h2 protocol error: http2 error"] {
             let told = said("http://127.0.0.1:7401", text);
             assert!(told.contains("(`nodes`)") && told.contains("https://"), "{told}");
@@ -264,7 +277,9 @@ mod tests {
         for address in ["http://10.0.0.1:1", "db.example:1", "http://localhost.evil:1"] {
             assert!(open(address), "{address}");
         }
-        for address in ["https://10.0.0.1:1", "127.0.0.1:1", "http://[::1]:1", "localhost:1", "unix:/a"] {
+        for address in
+            ["https://10.0.0.1:1", "127.0.0.1:1", "http://[::1]:1", "localhost:1", "unix:/a"]
+        {
             assert!(!open(address), "{address}");
         }
     }

@@ -9,10 +9,12 @@ use tonic::{Request, Status};
 
 use crate::Error;
 
-/// How a client shows who it is. Files are read anew for each connection, so that new ones count without a restart.
+/// How a client shows who it is. Files are read anew for each connection, so that new ones count
+/// without a restart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Credentials {
-    /// The certificate of the authority that signs the certificates of nodes; needed for `https://`.
+    /// The certificate of the authority that signs the certificates of nodes; needed for
+    /// `https://`.
     pub authority: Option<PathBuf>,
     /// The certificate of this client.
     pub certificate: Option<PathBuf>,
@@ -31,7 +33,8 @@ impl Credentials {
         let text = std::fs::read_to_string(path).map_err(|error| wrong(path, error.to_string()))?;
         let token = text.trim();
         let fits = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
-        let header = fits.then(|| format!("Bearer {token}").parse::<MetadataValue<Ascii>>().ok()).flatten();
+        let header =
+            fits.then(|| format!("Bearer {token}").parse::<MetadataValue<Ascii>>().ok()).flatten();
         let text = "it does not hold a token: one line of visible ASCII characters without spaces";
         let mut header = header.ok_or_else(|| wrong(path, text.into()))?;
         header.set_sensitive(true);
@@ -72,7 +75,8 @@ impl Interceptor for Bearer {
 mod tests {
     use super::*;
 
-    /// A token is one word of a file; what is none is refused with the file, and no way of looking at it shows it.
+    /// A token is one word of a file; what is none is refused with the file, and no way of looking
+    /// at it shows it.
     #[test]
     fn tokens() {
         let path = std::env::temp_dir().join(format!("kgate-token-{}", std::process::id()));
@@ -81,10 +85,16 @@ mod tests {
             Credentials { token_file: Some(path.clone()), ..Credentials::default() }.bearer()
         };
         let bearer = read("hidden\n").unwrap();
-        assert!(bearer.is_there() && !format!("{bearer:?} {:?}", bearer.0).contains("hidden"), "{bearer:?}");
+        assert!(
+            bearer.is_there() && !format!("{bearer:?} {:?}", bearer.0).contains("hidden"),
+            "{bearer:?}"
+        );
         for text in ["", "\n", "two words", "caf\u{e9}"] {
             let error = read(text).unwrap_err().to_string();
-            assert!(error.contains("kgate-token-") && error.contains("does not hold a token"), "{error}");
+            assert!(
+                error.contains("kgate-token-") && error.contains("does not hold a token"),
+                "{error}"
+            );
         }
         std::fs::remove_file(&path).unwrap();
         assert!(read_missing(&path).contains("No such file"));

@@ -20,7 +20,9 @@ pub enum Error {
     #[error("no permit within {0:?}")]
     TimedOut(std::time::Duration),
     /// The address makes no sense.
-    #[error("`{0}` is no address of a node: write https://HOST:PORT, http://HOST:PORT or unix:PATH")]
+    #[error(
+        "`{0}` is no address of a node: write https://HOST:PORT, http://HOST:PORT or unix:PATH"
+    )]
     Address(String),
     /// What this client was to show cannot be shown.
     #[error("{0}")]

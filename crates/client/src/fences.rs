@@ -1,7 +1,9 @@
 //! The other half of a fence: what the guarded resource keeps, and whom it refuses.
 //!
-//! A permit ends in time if clocks run at a fair rate and processes stop when they are killed. A resource that looks at fences needs neither: whoever comes after a later holder of its slot is refused,
-//! however long it slept. It orders accesses slot by slot; it does not keep a late holder out before the next one has come for the first time.
+//! A permit ends in time if clocks run at a fair rate and processes stop when they are killed. A
+//! resource that looks at fences needs neither: whoever comes after a later holder of its slot is
+//! refused, however long it slept. It orders accesses slot by slot; it does not keep a late holder
+//! out before the next one has come for the first time.
 
 use std::collections::BTreeMap;
 
@@ -30,11 +32,14 @@ pub struct Stale {
 impl Fences {
     /// What was kept from before, by [`Fences::iter`].
     pub fn restore(kept: impl IntoIterator<Item = (String, u32, u128)>) -> Self {
-        Self { greatest: kept.into_iter().map(|(gate, slot, fence)| ((gate, slot), fence)).collect() }
+        Self {
+            greatest: kept.into_iter().map(|(gate, slot, fence)| ((gate, slot), fence)).collect(),
+        }
     }
 
-    /// Somebody shows its permit. If one of its slots has been used under a greater fence, it is refused and nothing changes; else what it showed is the
-    /// greatest now, **to be kept on stable storage before the access is made**.
+    /// Somebody shows its permit. If one of its slots has been used under a greater fence, it is
+    /// refused and nothing changes; else what it showed is the greatest now, **to be kept on stable
+    /// storage before the access is made**.
     pub fn check(&mut self, gate: &str, slots: &[u32], fence: u128) -> Result<(), Stale> {
         for slot in slots {
             let greatest = self.greatest.get(&(gate.to_owned(), *slot)).copied().unwrap_or(0);
@@ -77,7 +82,8 @@ mod tests {
         let before = fences.clone();
         assert!(fences.check("gpu", &[0, 1, 2], 8).is_err());
         assert_eq!(fences, before);
-        let kept: Vec<_> = fences.iter().map(|(gate, slot, fence)| (gate.to_owned(), slot, fence)).collect();
+        let kept: Vec<_> =
+            fences.iter().map(|(gate, slot, fence)| (gate.to_owned(), slot, fence)).collect();
         assert_eq!(Fences::restore(kept), before);
     }
 }

@@ -20,7 +20,14 @@ pub struct Gate {
 
 impl Gate {
     pub(crate) fn new(shared: Arc<Shared>, gate: String) -> Self {
-        let wish = Wish { gate, permits: 1, k: None, no_wait: false, process: None, margin: Duration::ZERO };
+        let wish = Wish {
+            gate,
+            permits: 1,
+            k: None,
+            no_wait: false,
+            process: None,
+            margin: Duration::ZERO,
+        };
         Self { shared, wish, timeout: None }
     }
 
@@ -30,7 +37,8 @@ impl Gate {
         self
     }
 
-    /// The gate must have this k; a new one gets it. Without this its own k counts, and a new one has 1.
+    /// The gate must have this k; a new one gets it. Without this its own k counts, and a new one
+    /// has 1.
     pub fn k(mut self, k: u32) -> Self {
         self.wish.k = Some(k);
         self
@@ -42,7 +50,8 @@ impl Gate {
         self
     }
 
-    /// Whoever gets the permit needs so long to stop: it is handed over only while more than that is left of its time, and held back or given back otherwise.
+    /// Whoever gets the permit needs so long to stop: it is handed over only while more than that
+    /// is left of its time, and held back or given back otherwise.
     pub fn needs(mut self, margin: Duration) -> Self {
         self.wish.margin = margin;
         self
@@ -89,7 +98,8 @@ impl Gate {
     }
 }
 
-/// A request that is under way. Dropped before its answer, it is taken back; so is a permit that nobody has picked up.
+/// A request that is under way. Dropped before its answer, it is taken back; so is a permit that
+/// nobody has picked up.
 struct Asked<'a> {
     shared: &'a Shared,
     number: u64,

@@ -1,9 +1,13 @@
-//! What a session has in hand: permits that its client uses, permits that it does not dare to hand over yet, and those on their way back. No I/O, no clock.
+//! What a session has in hand: permits that its client uses, permits that it does not dare to hand
+//! over yet, and those on their way back. No I/O, no clock.
 //!
-//! Only the answer to a renewal makes time (LEASES S1, S2). A grant that comes when less time is left than its holder needs to stop is **unsure**: it is held
-//! back until a renewal is answered, and given back if none is. So a node that froze between its decision and its word cannot start anything.
+//! Only the answer to a renewal makes time (LEASES S1, S2). A grant that comes when less time is
+//! left than its holder needs to stop is **unsure**: it is held back until a renewal is answered,
+//! and given back if none is. So a node that froze between its decision and its word cannot start
+//! anything.
 //!
-//! A permit that is lost stays here until its holder says that whatever it did is over: only then is it given back (S4).
+//! A permit that is lost stays here until its holder says that whatever it did is over: only then
+//! is it given back (S4).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -99,10 +103,13 @@ impl Hand {
         }
     }
 
-    /// The session counts until then: hands over what was held back and has time now. Returns what is to be given back.
+    /// The session counts until then: hands over what was held back and has time now. Returns what
+    /// is to be given back.
     pub(crate) fn settle(&mut self, now: LeaseInstant, until: LeaseInstant) -> Vec<u64> {
         let is_over = |unsure: &mut Unsure| {
-            has_time(now, until, unsure.wish.margin) || now >= unsure.give_up_at || unsure.answer.is_closed()
+            has_time(now, until, unsure.wish.margin)
+                || now >= unsure.give_up_at
+                || unsure.answer.is_closed()
         };
         let over: Vec<_> = self.unsure.extract_if(.., |_, unsure| is_over(unsure)).collect();
         let unwanted = over.into_iter().filter_map(|(number, unsure)| {
@@ -116,13 +123,15 @@ impl Hand {
         unwanted.collect()
     }
 
-    /// The session's time is over: nothing that its client has counts any more, whatever the node may think.
+    /// The session's time is over: nothing that its client has counts any more, whatever the node
+    /// may think.
     pub(crate) fn time_is_over(&self, why: &str) {
         let handed_over = self.held.iter().filter(|(number, _)| !self.unsure.contains_key(number));
         handed_over.filter(|(_, held)| !held.bound).for_each(|(_, held)| held.lose(why));
     }
 
-    /// The node says that a permit no longer counts. True if it goes back at once, since nobody has used it.
+    /// The node says that a permit no longer counts. True if it goes back at once, since nobody has
+    /// used it.
     pub(crate) fn lose(&mut self, number: u64, why: &str) -> bool {
         if let Some(held) = self.held.get(&number) {
             held.lose(why);
@@ -161,8 +170,9 @@ impl Hand {
         self.releasing.remove(&number).unwrap_or_default().into_iter().for_each(tell_done);
     }
 
-    /// The session goes on by a new line, and the node knows of these. What it does not know is lost, or, if it was held back, to be asked for anew. Returns
-    /// what it need not know any more, and what is asked for anew.
+    /// The session goes on by a new line, and the node knows of these. What it does not know is
+    /// lost, or, if it was held back, to be asked for anew. Returns what it need not know any more,
+    /// and what is asked for anew.
     pub(crate) fn resumed(&mut self, known: &[u64]) -> (Vec<u64>, Vec<AskedAnew>) {
         let mut again = Vec::new();
         for (number, held) in self.held.extract_if(.., |number, _| !known.contains(number)) {
@@ -178,7 +188,8 @@ impl Hand {
         (known.iter().filter(|number| !self.held.contains_key(number)).copied().collect(), again)
     }
 
-    /// There is no such session any more: all is lost. Returns what was held back: it was never used, and is asked for anew.
+    /// There is no such session any more: all is lost. Returns what was held back: it was never
+    /// used, and is asked for anew.
     pub(crate) fn session_is_gone(&mut self, why: &str) -> Vec<AskedAnew> {
         let unsure = std::mem::take(&mut self.unsure);
         for (number, held) in std::mem::take(&mut self.held) {
@@ -239,8 +250,14 @@ mod tests {
 
     fn asked() -> (Option<(Wish, Answer)>, Answered) {
         let (answer, answered) = oneshot::channel();
-        let wish =
-            Wish { gate: "g".into(), permits: 1, k: None, no_wait: false, process: None, margin: MARGIN };
+        let wish = Wish {
+            gate: "g".into(),
+            permits: 1,
+            k: None,
+            no_wait: false,
+            process: None,
+            margin: MARGIN,
+        };
         (Some((wish, answer)), answered)
     }
 
@@ -251,12 +268,16 @@ mod tests {
         (hand.granted(at(now), at(until), PATIENCE, granted, asked), answered)
     }
 
-    /// S2, S3: to the nanosecond, a grant is handed over before D - G - K and held back from then on.
+    /// S2, S3: to the nanosecond, a grant is handed over before D - G - K and held back from then
+    /// on.
     #[test]
     fn a_grant_needs_time() {
-        for (now, taken) in
-            [(0, Taken::HandedOver), (69, Taken::HandedOver), (70, Taken::HeldBack), (500, Taken::HeldBack)]
-        {
+        for (now, taken) in [
+            (0, Taken::HandedOver),
+            (69, Taken::HandedOver),
+            (70, Taken::HeldBack),
+            (500, Taken::HeldBack),
+        ] {
             let mut hand = Hand::default();
             let (got, mut answered) = grant(&mut hand, now, 100);
             assert_eq!(got, taken, "at {now}");
@@ -266,7 +287,8 @@ mod tests {
         assert_eq!(got, Taken::HandedOver, "permits that know no time");
     }
 
-    /// S1: only a renewal that is answered makes time; then what was held back is handed over, and counts.
+    /// S1: only a renewal that is answered makes time; then what was held back is handed over, and
+    /// counts.
     #[test]
     fn a_renewal_makes_time() {
         let mut hand = Hand::default();
@@ -303,7 +325,8 @@ mod tests {
         assert_eq!(hand.granted(at(0), at(100), PATIENCE, granted, None), Taken::Unwanted);
     }
 
-    /// S4: a permit that is lost is given back only when its holder says that whatever it did is over; then the node is told.
+    /// S4: a permit that is lost is given back only when its holder says that whatever it did is
+    /// over; then the node is told.
     #[test]
     fn a_lost_permit_is_still_given_back() {
         let mut hand = Hand::default();
@@ -312,7 +335,11 @@ mod tests {
         assert!(!hand.lose(1, "the node says so"), "not at once");
         assert_eq!(granted.lost.borrow().as_deref(), Some("the node says so"));
         hand.time_is_over("later, and for another reason");
-        assert_eq!(granted.lost.borrow().as_deref(), Some("the node says so"), "the first reason counts");
+        assert_eq!(
+            granted.lost.borrow().as_deref(),
+            Some("the node says so"),
+            "the first reason counts"
+        );
         assert!(hand.owes() && !hand.counts());
         assert_eq!(hand.resumed(&[1]).0, NONE, "nor by a new line");
         let (done, mut heard) = oneshot::channel();
@@ -322,7 +349,8 @@ mod tests {
         assert!(heard.try_recv().is_ok() && !hand.owes());
     }
 
-    /// S5: by a new line the session goes on with what both know; what the node does not know is lost, what was given back meanwhile is told again.
+    /// S5: by a new line the session goes on with what both know; what the node does not know is
+    /// lost, what was given back meanwhile is told again.
     #[test]
     fn a_new_line() {
         let mut hand = Hand::default();
@@ -341,7 +369,8 @@ mod tests {
         );
     }
 
-    /// A session that is gone takes everything with it; what was held back was never used, and is asked for anew.
+    /// A session that is gone takes everything with it; what was held back was never used, and is
+    /// asked for anew.
     #[test]
     fn a_session_is_gone() {
         let mut hand = Hand::default();
@@ -359,7 +388,8 @@ mod tests {
         assert_eq!(granted.lost.borrow().as_deref(), Some("the node has crashed"));
     }
 
-    /// A permit that is bound to a lock counts whatever becomes of the node, and is given back to nobody.
+    /// A permit that is bound to a lock counts whatever becomes of the node, and is given back to
+    /// nobody.
     #[test]
     fn a_lock_counts() {
         let mut hand = Hand::default();

@@ -1,7 +1,9 @@
-//! Permits that the log holds: no session keeps them, no silence ends them, and whoever shows the secret renews them or gives them back, at any node.
+//! Permits that the log holds: no session keeps them, no silence ends them, and whoever shows the
+//! secret renews them or gives them back, at any node.
 //!
-//! For scripts that come and go, and for holders that must survive the restart of everybody. Asked for again with the same secret, at whichever node, it is the same
-//! permit: so a client that has lost its node before it had its answer asks another one, and cannot end up with two.
+//! For scripts that come and go, and for holders that must survive the restart of everybody. Asked
+//! for again with the same secret, at whichever node, it is the same permit: so a client that has
+//! lost its node before it had its answer asks another one, and cannot end up with two.
 
 use std::fmt;
 use std::time::Duration;
@@ -24,7 +26,8 @@ pub struct KeptWish {
     pub k: Option<u32>,
     /// The gate's policy must be `hold`, and that of a new gate is.
     pub hold: bool,
-    /// It may be taken back after so long without a renewal; without, the gate's policy must be `hold`.
+    /// It may be taken back after so long without a renewal; without, the gate's policy must be
+    /// `hold`.
     pub ttl: Option<Duration>,
     /// At once or not at all.
     pub no_wait: bool,
@@ -116,8 +119,8 @@ impl Kept {
         Ok(kept.and_then(|kept| kept.ttl_ns).map(Duration::from_nanos))
     }
 
-    /// Whatever was done with it is over. Again is the same. False if it was not held any more: it had expired, been evicted or been given back before, which
-    /// the log does not remember.
+    /// Whatever was done with it is over. Again is the same. False if it was not held any more: it
+    /// had expired, been evicted or been given back before, which the log does not remember.
     pub async fn release<A>(address: A, permit: u64, secret: u128) -> Result<bool, Error>
     where
         A: TryInto<Address>,

@@ -6,19 +6,23 @@ use kgate_api::v1::Welcome;
 
 /// How often a node that does not say otherwise is told that its client is alive.
 const RENEW: Duration = Duration::from_millis(500);
-/// What a node that does not say otherwise needs of its lease for renewals, two of which may be lost.
+/// What a node that does not say otherwise needs of its lease for renewals, two of which may be
+/// lost.
 const RENEWALS: Duration = Duration::from_millis(1500);
 
 /// For how long permits count, and what that leaves to whoever must stop in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// L: so long at most a permit counts from when the session was renewed last. None where permits are bound to processes, not to time.
+    /// L: so long at most a permit counts from when the session was renewed last. None where
+    /// permits are bound to processes, not to time.
     pub length: Option<Duration>,
     /// I_s: how often the session is renewed.
     pub renew_every: Duration,
-    /// G + K: so long whatever is done with a permit may take to stop, from the first notice until it is surely over. None where there is no need to.
+    /// G + K: so long whatever is done with a permit may take to stop, from the first notice until
+    /// it is surely over. None where there is no need to.
     pub stop_max: Option<Duration>,
-    /// K: what the node plans with from SIGKILL until a process is surely dead; a part of `stop_max`. None if it does not say.
+    /// K: what the node plans with from SIGKILL until a process is surely dead; a part of
+    /// `stop_max`. None if it does not say.
     pub kill: Option<Duration>,
 }
 
@@ -46,7 +50,8 @@ impl Lease {
 mod tests {
     use super::*;
 
-    /// A node says all of it; one that does not is taken as nodes were before; one without time promises without end.
+    /// A node says all of it; one that does not is taken as nodes were before; one without time
+    /// promises without end.
     #[test]
     fn what_a_welcome_means() {
         let ms = Duration::from_millis;
@@ -59,13 +64,22 @@ mod tests {
             kill_ns: nanoseconds(80),
             ..Welcome::default()
         };
-        let lease =
-            Lease { length: Some(ms(700)), renew_every: ms(80), stop_max: Some(ms(230)), kill: Some(ms(80)) };
+        let lease = Lease {
+            length: Some(ms(700)),
+            renew_every: ms(80),
+            stop_max: Some(ms(230)),
+            kill: Some(ms(80)),
+        };
         assert_eq!((Lease::of(&told), lease.silence()), (lease, Some(ms(700))));
         let before = Lease::of(&Welcome { valid_for_ns: nanoseconds(4000), ..Welcome::default() });
         assert_eq!(
             before,
-            Lease { length: Some(ms(4000)), renew_every: ms(500), stop_max: Some(ms(2500)), kill: None }
+            Lease {
+                length: Some(ms(4000)),
+                renew_every: ms(500),
+                stop_max: Some(ms(2500)),
+                kill: None
+            }
         );
         let endless = Lease::of(&Welcome::default());
         assert_eq!((endless.length, endless.stop_max, endless.silence()), (None, None, None));

@@ -34,9 +34,11 @@
 //! # }
 //! ```
 //!
-//! A [`Client`] has one session with one node. It tells the node again and again that it is alive, and knows until when its permits surely count:
-//! from when it *sent* its last word that was answered. A permit that is dropped is given back; a wait that is dropped is taken back. When the connection is cut the session
-//! goes on by another one, and nobody notices unless it takes too long.
+//! A [`Client`] has one session with one node. It tells the node again and again that it is alive,
+//! and knows until when its permits surely count: from when it *sent* its last word that was
+//! answered. A permit that is dropped is given back; a wait that is dropped is taken back. When the
+//! connection is cut the session goes on by another one, and nobody notices unless it takes too
+//! long.
 #![forbid(unsafe_code)]
 
 mod address;
@@ -75,7 +77,8 @@ use tokio::sync::{mpsc, watch};
 
 use session::{Command, Session};
 
-/// A session with a node. Clones share it; it ends when the last of them and of its permits is gone.
+/// A session with a node. Clones share it; it ends when the last of them and of its permits is
+/// gone.
 #[derive(Clone, Debug)]
 pub struct Client {
     shared: Arc<Shared>,
@@ -94,7 +97,8 @@ struct Shared {
 }
 
 impl Client {
-    /// Begins a session with the node at `address`: `https://HOST:PORT`, `http://HOST:PORT` or `unix:PATH`; or an [`Address`] with [`Credentials`].
+    /// Begins a session with the node at `address`: `https://HOST:PORT`, `http://HOST:PORT` or
+    /// `unix:PATH`; or an [`Address`] with [`Credentials`].
     pub async fn connect<A>(address: A) -> Result<Self, Error>
     where
         A: TryInto<Address>,
@@ -125,7 +129,8 @@ impl Client {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Ends a session whose process is dead, by its ticket: all that it held is freed. Only after whatever it did is over.
+    /// Ends a session whose process is dead, by its ticket: all that it held is freed. Only after
+    /// whatever it did is over.
     pub async fn end<A>(address: A, ticket: Ticket) -> Result<(), Error>
     where
         A: TryInto<Address>,
@@ -133,7 +138,8 @@ impl Client {
     {
         let address: Address = address.try_into()?;
         let (commands, received) = mpsc::unbounded_channel();
-        let (session, _) = Session::open(address, v1::Process::default(), received, Some(ticket)).await?;
+        let (session, _) =
+            Session::open(address, v1::Process::default(), received, Some(ticket)).await?;
         let _ = commands.send(Command::Bye);
         session.run().await;
         Ok(())
@@ -149,12 +155,14 @@ impl Client {
         self.shared.node
     }
 
-    /// Until when the permits of this session surely count, as of now; it changes with every answer of the node.
+    /// Until when the permits of this session surely count, as of now; it changes with every answer
+    /// of the node.
     pub fn until(&self) -> watch::Receiver<LeaseInstant> {
         self.shared.until.clone()
     }
 
-    /// What the node promises: for how long permits count, and how long whoever holds one may take to stop.
+    /// What the node promises: for how long permits count, and how long whoever holds one may take
+    /// to stop.
     pub fn lease(&self) -> Lease {
         *self.shared.lease.borrow()
     }
@@ -167,13 +175,15 @@ impl Client {
 
 /// This process, as people are shown it.
 pub fn this_process() -> v1::Process {
-    let command: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let command: Vec<String> =
+        std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     process(std::process::id(), &command.join(" "))
 }
 
 /// A process of this machine and user.
 pub fn process(pid: u32, command: &str) -> v1::Process {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let user = std::env::var("USER").unwrap_or_else(|_| rustix::process::getuid().as_raw().to_string());
+    let user =
+        std::env::var("USER").unwrap_or_else(|_| rustix::process::getuid().as_raw().to_string());
     v1::Process { pid, host, user, command: command.to_owned() }
 }

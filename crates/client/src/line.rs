@@ -1,7 +1,8 @@
 //! A connection with TLS that remembers what TLS had against it.
 //!
-//! A node that does not accept our certificate says so only after our side of the handshake is over. By then HTTP owns the connection, and all that comes out of
-//! it is that the connection has ended; so the reason is noted where it comes in.
+//! A node that does not accept our certificate says so only after our side of the handshake is
+//! over. By then HTTP owns the connection, and all that comes out of it is that the connection has
+//! ended; so the reason is noted where it comes in.
 
 use std::io;
 use std::pin::Pin;

@@ -7,7 +7,8 @@ use crate::address::Api;
 use crate::status::CONNECT;
 use crate::{Address, Error};
 
-/// A connection to a node, to change the cluster through it. Nodes are named by their number or their name.
+/// A connection to a node, to change the cluster through it. Nodes are named by their number or
+/// their name.
 pub struct Operators(Api);
 
 impl std::fmt::Debug for Operators {
@@ -44,7 +45,8 @@ impl Operators {
         self.answer(reply)
     }
 
-    /// A node takes part no more; if it does now, it is evicted first, which takes as long as a lease.
+    /// A node takes part no more; if it does now, it is evicted first, which takes as long as a
+    /// lease.
     pub async fn remove(&mut self, node: &str) -> Result<v1::DoneReply, Error> {
         let reply = self.0.operators.remove_member(v1::NodeRequest { node: node.to_owned() }).await;
         self.answer(reply)
@@ -69,7 +71,8 @@ impl Operators {
         self.answer(reply)
     }
 
-    /// Evicts the present incarnation of a node: what it holds is free when its lease is surely over, and not before.
+    /// Evicts the present incarnation of a node: what it holds is free when its lease is surely
+    /// over, and not before.
     pub async fn evict(&mut self, node: &str) -> Result<v1::DoneReply, Error> {
         let wish = v1::EvictRequest { node: node.to_owned(), only_say: false };
         let reply = self.0.operators.evict(wish).await;
@@ -77,7 +80,10 @@ impl Operators {
     }
 
     /// A permit that the log holds is held no more; or only what that would do.
-    pub async fn evict_permit(&mut self, wish: v1::EvictPermitRequest) -> Result<v1::DoneReply, Error> {
+    pub async fn evict_permit(
+        &mut self,
+        wish: v1::EvictPermitRequest,
+    ) -> Result<v1::DoneReply, Error> {
         let reply = self.0.operators.evict_permit(wish).await;
         self.answer(reply)
     }

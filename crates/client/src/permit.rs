@@ -39,7 +39,8 @@ impl fmt::Debug for Permit {
     }
 }
 
-/// Sleep is counted by a clock that stops while the machine is suspended: the lease clock is looked at as often.
+/// Sleep is counted by a clock that stops while the machine is suspended: the lease clock is looked
+/// at as often.
 const LOOK: Duration = Duration::from_millis(100);
 
 impl Permit {
@@ -57,7 +58,8 @@ impl Permit {
         &self.granted.slots
     }
 
-    /// Its fence: greater than that of everybody who had one of its slots before. None where the gate's protocol has none.
+    /// Its fence: greater than that of everybody who had one of its slots before. None where the
+    /// gate's protocol has none.
     pub fn fence(&self) -> Option<u128> {
         self.granted.fence
     }
@@ -77,7 +79,8 @@ impl Permit {
         self.shared.node
     }
 
-    /// For how long it surely counts from now on, if the node is not heard again; without end where permits are bound to processes.
+    /// For how long it surely counts from now on, if the node is not heard again; without end where
+    /// permits are bound to processes.
     pub fn remaining(&self) -> Duration {
         if self.granted.lost.borrow().is_some() {
             return Duration::ZERO;
@@ -85,7 +88,8 @@ impl Permit {
         self.shared.until.borrow().after(LeaseInstant::now())
     }
 
-    /// It is bound to a lock that its holder has taken: it counts for as long as that is held, whatever becomes of the node. For nodes that look at such locks.
+    /// It is bound to a lock that its holder has taken: it counts for as long as that is held,
+    /// whatever becomes of the node. For nodes that look at such locks.
     pub fn bind(&self) {
         let _ = self.shared.commands.send(Command::Bind(self.granted.number));
     }

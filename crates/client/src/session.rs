@@ -1,8 +1,10 @@
 //! The session: one task that talks to the node for all permits of a client.
 //!
-//! It says `Renew` as often as the node wants and counts from when it said so (rule S1 of the leases). When the connection is cut it dials again and goes on with its
-//! session by its secret (S5); whoever waited is asked for anew, which the node has forgotten, and permits are kept. When its time passes before the node is heard again,
-//! all permits are lost, whatever the node may think; whoever waits looks for the node a while longer. What it has in hand is in `hand.rs`.
+//! It says `Renew` as often as the node wants and counts from when it said so (rule S1 of the
+//! leases). When the connection is cut it dials again and goes on with its session by its secret
+//! (S5); whoever waited is asked for anew, which the node has forgotten, and permits are kept. When
+//! its time passes before the node is heard again, all permits are lost, whatever the node may
+//! think; whoever waits looks for the node a while longer. What it has in hand is in `hand.rs`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -59,7 +61,8 @@ pub(crate) enum Command {
     Bye,
 }
 
-/// A session's name and secret: who has them can go on with it, or end it. So a log does not show the secret.
+/// A session's name and secret: who has them can go on with it, or end it. So a log does not show
+/// the secret.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Ticket {
     /// Its name.
@@ -153,7 +156,12 @@ impl Session {
             hand: Hand::default(),
             ending: false,
         };
-        let opened = Opened { until: until_seen, ticket: ticket_seen, lease: lease_seen, node: welcome.node };
+        let opened = Opened {
+            until: until_seen,
+            ticket: ticket_seen,
+            lease: lease_seen,
+            node: welcome.node,
+        };
         Ok((session, opened))
     }
 
@@ -320,7 +328,8 @@ impl Session {
             }
             self.look_at_the_clock().await;
             let (now, until) = (LeaseInstant::now(), *self.until.borrow());
-            // Nobody is left who could want something, and the node finds out about the rest by itself when its time is over.
+            // Nobody is left who could want something, and the node finds out about the rest by
+            // itself when its time is over.
             let nobody = self.ending || self.commands.is_closed();
             let over = now >= give_up_at || nobody && (!self.hand.owes() || until <= now);
             if over && !self.hand.counts() {
@@ -334,7 +343,9 @@ impl Session {
                     self.renewals.clear();
                     return self.go_on(now, resume, &welcome).await;
                 }
-                Err(Error::Refused(Refusal { why: v1::Why::NoSession, text })) => self.session_is_gone(&text),
+                Err(Error::Refused(Refusal { why: v1::Why::NoSession, text })) => {
+                    self.session_is_gone(&text)
+                }
                 Err(
                     error @ (Error::NoNode { .. }
                     | Error::TimedOut(_)
@@ -353,7 +364,8 @@ impl Session {
         }
     }
 
-    /// A new line, by a greeting that was sent then: the session goes on by its secret (S5), or is another one.
+    /// A new line, by a greeting that was sent then: the session goes on by its secret (S5), or is
+    /// another one.
     async fn go_on(
         &mut self,
         sent: LeaseInstant,
@@ -375,7 +387,8 @@ impl Session {
         Ok(())
     }
 
-    /// On a new line: what was given back meanwhile is told again, and whoever waits is asked for once more.
+    /// On a new line: what was given back meanwhile is told again, and whoever waits is asked for
+    /// once more.
     async fn ask_anew(&mut self, welcome: &v1::Welcome) {
         let (releases, again) = self.hand.resumed(&welcome.holds);
         self.waiting.extend(again);
@@ -434,7 +447,9 @@ pub(crate) async fn dial(
         let told = hear.message().await.map_err(|status| api.said_no(&status))?;
         match told.and_then(|told| told.tell) {
             Some(Told::Welcome(welcome)) => Ok((Line { say, hear }, welcome)),
-            Some(Told::Closed(v1::Closed { why, text })) => Err(Error::Refused(Refusal::new(why, text))),
+            Some(Told::Closed(v1::Closed { why, text })) => {
+                Err(Error::Refused(Refusal::new(why, text)))
+            }
             Some(_) | None => Err(no_node("it did not answer with a welcome".into())),
         }
     };
@@ -447,7 +462,10 @@ pub(crate) async fn dial(
 fn ticket_of(welcome: &v1::Welcome) -> Result<Ticket, Error> {
     let secret = welcome.secret.as_slice().try_into().map(u128::from_be_bytes);
     let secret = secret.map_err(|_| {
-        Error::Refused(Refusal { why: v1::Why::Unknown, text: "the node's welcome has no secret".into() })
+        Error::Refused(Refusal {
+            why: v1::Why::Unknown,
+            text: "the node's welcome has no secret".into(),
+        })
     })?;
     Ok(Ticket { session: welcome.session, secret })
 }
@@ -458,7 +476,15 @@ fn counts_until(sent: LeaseInstant, valid_for_ns: Option<u64>) -> LeaseInstant {
 
 fn ask_for(number: u64, wish: &Wish) -> Say {
     let Wish { gate, permits, k, no_wait, process, margin: _ } = wish.clone();
-    Say::Acquire(v1::Acquire { number, gate, permits, k, no_wait, process, ..v1::Acquire::default() })
+    Say::Acquire(v1::Acquire {
+        number,
+        gate,
+        permits,
+        k,
+        no_wait,
+        process,
+        ..v1::Acquire::default()
+    })
 }
 
 #[cfg(test)]

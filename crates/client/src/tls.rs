@@ -26,7 +26,8 @@ impl Tls {
     /// Reads the files.
     pub(crate) fn load(credentials: &Credentials, host: &str) -> Result<Self, Error> {
         let missing = "https needs the certificate of the authority that nodes are trusted by: name the file (kgate: --ca)";
-        let ca = credentials.authority.as_deref().ok_or_else(|| Error::Credentials(missing.into()))?;
+        let ca =
+            credentials.authority.as_deref().ok_or_else(|| Error::Credentials(missing.into()))?;
         let mut roots = RootCertStore::empty();
         for root in certificates(ca)? {
             roots.add(root).map_err(|error| wrong(ca, error.to_string()))?;
@@ -38,14 +39,16 @@ impl Tls {
         let mut config = match (&credentials.certificate, &credentials.key) {
             (None, None) => builder.with_no_client_auth(),
             (Some(chain), Some(key)) => {
-                let private =
-                    PrivateKeyDer::from_pem_file(key).map_err(|error| wrong(key, text_of(&error)))?;
-                let apart =
-                    |error: TlsError| wrong(chain, format!("it does not go with {}: {error}", key.display()));
+                let private = PrivateKeyDer::from_pem_file(key)
+                    .map_err(|error| wrong(key, text_of(&error)))?;
+                let apart = |error: TlsError| {
+                    wrong(chain, format!("it does not go with {}: {error}", key.display()))
+                };
                 builder.with_client_auth_cert(certificates(chain)?, private).map_err(apart)?
             }
             (Some(_), None) | (None, Some(_)) => {
-                let text = "a certificate and its key go together: name both (kgate: --cert and --key)";
+                let text =
+                    "a certificate and its key go together: name both (kgate: --cert and --key)";
                 return Err(Error::Credentials(text.into()));
             }
         };
@@ -62,7 +65,9 @@ impl Tls {
         let name = self.name.to_str().into_owned();
         match self.connector.connect(self.name, stream).await {
             Ok(stream) => Ok(Noting { stream, name, note }),
-            Err(error) => Err(io::Error::other(meaning(&error, &name).unwrap_or_else(|| error.to_string()))),
+            Err(error) => {
+                Err(io::Error::other(meaning(&error, &name).unwrap_or_else(|| error.to_string())))
+            }
         }
     }
 }
@@ -76,7 +81,10 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
     Ok(read)
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "not our enum, and it says itself what is wrong")]
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "not our enum, and it says itself what is wrong"
+)]
 fn text_of(error: &pem::Error) -> String {
     match error {
         pem::Error::NoItemsFound => "it holds no certificate or key in PEM form".to_owned(),
@@ -102,22 +110,30 @@ pub(crate) fn meaning(error: &(dyn std::error::Error + 'static), name: &str) -> 
     None
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "not our enum, and it says itself what is wrong")]
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "not our enum, and it says itself what is wrong"
+)]
 fn said(error: &TlsError, name: &str) -> String {
     match error {
-        TlsError::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
-            "its certificate is not of the authority that this client trusts (--ca)".into()
-        }
-        TlsError::InvalidCertificate(CertificateError::NotValidForNameContext { presented, .. }) => format!(
+        TlsError::InvalidCertificate(
+            CertificateError::UnknownIssuer | CertificateError::BadSignature,
+        ) => "its certificate is not of the authority that this client trusts (--ca)".into(),
+        TlsError::InvalidCertificate(CertificateError::NotValidForNameContext {
+            presented,
+            ..
+        }) => format!(
             "its certificate does not tolerate the name {name} but {}: ask it by such a name, or say which is meant (--tls-name)",
             presented.join(", ")
         ),
         TlsError::InvalidCertificate(CertificateError::NotValidForName) => {
-            format!("its certificate does not tolerate the name {name}: say which is meant (--tls-name)")
+            format!(
+                "its certificate does not tolerate the name {name}: say which is meant (--tls-name)"
+            )
         }
-        TlsError::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. }) => {
-            "its certificate has expired, or the clock of this machine is wrong".into()
-        }
+        TlsError::InvalidCertificate(
+            CertificateError::Expired | CertificateError::ExpiredContext { .. },
+        ) => "its certificate has expired, or the clock of this machine is wrong".into(),
         TlsError::InvalidCertificate(
             CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. },
         ) => "its certificate is of a client, not of a node".into(),
@@ -139,7 +155,9 @@ fn said(error: &TlsError, name: &str) -> String {
             | AlertDescription::CertificateUnknown
             | AlertDescription::CertificateRevoked
             | AlertDescription::AccessDenied),
-        ) => format!("it does not accept this client's certificate ({alert:?}): is it of another authority?"),
+        ) => format!(
+            "it does not accept this client's certificate ({alert:?}): is it of another authority?"
+        ),
         other => other.to_string(),
     }
 }

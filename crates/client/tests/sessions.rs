@@ -1,4 +1,5 @@
-//! The rules of sessions (LEASES S1 to S5) from the client's side, against a node that says what the test says.
+//! The rules of sessions (LEASES S1 to S5) from the client's side, against a node that says what
+//! the test says.
 #![allow(missing_docs, unreachable_pub, reason = "a test's first line says its point")]
 
 mod script;
@@ -26,7 +27,9 @@ async fn asks(node: &mut Node, valid_for_ms: u64) -> (Client, Line, Asked, u64) 
     let asking = client.clone();
     let asked = tokio::spawn(async move { asking.gate("g").needs(GRACE).acquire().await });
     let mut line = line;
-    let Said::Acquire(Acquire { number, .. }) = line.word(valid_for_ms).await else { panic!("no request") };
+    let Said::Acquire(Acquire { number, .. }) = line.word(valid_for_ms).await else {
+        panic!("no request")
+    };
     (client, line, asked, number)
 }
 
@@ -49,7 +52,8 @@ fn the_welcome_says_how_long() {
     });
 }
 
-/// S2: a grant makes no time. It is held back until a renewal is answered with enough of it, and then handed over.
+/// S2: a grant makes no time. It is held back until a renewal is answered with enough of it, and
+/// then handed over.
 #[test]
 fn a_grant_without_time_is_held_back() {
     runtime().block_on(async {
@@ -68,22 +72,29 @@ fn a_grant_without_time_is_held_back() {
     });
 }
 
-/// S2: if no renewal is answered in time the grant goes back, and whoever waited hears that there is no quorum.
+/// S2: if no renewal is answered in time the grant goes back, and whoever waited hears that there
+/// is no quorum.
 #[test]
 fn a_grant_that_stays_without_time_goes_back() {
     runtime().block_on(async {
         let mut node = Node::start().await;
         let (_client, mut line, asked, number) = asks(&mut node, 0).await;
         line.grant(number).await;
-        let Said::Release(Release { number: released }) = line.word(0).await else { panic!("given back") };
+        let Said::Release(Release { number: released }) = line.word(0).await else {
+            panic!("given back")
+        };
         assert_eq!(released, number);
         let refused = in_time("the answer", asked).await.unwrap().unwrap_err();
-        assert!(matches!(&refused, Error::Refused(refusal) if refusal.why == Why::NoQuorum), "{refused:?}");
+        assert!(
+            matches!(&refused, Error::Refused(refusal) if refusal.why == Why::NoQuorum),
+            "{refused:?}"
+        );
         assert!(refused.to_string().contains("no quorum"), "{refused}");
     });
 }
 
-/// S4: a permit that the node calls lost is given back when its holder is done with it, not before and not never.
+/// S4: a permit that the node calls lost is given back when its holder is done with it, not before
+/// and not never.
 #[test]
 fn a_lost_permit_is_released_when_its_holder_is_done() {
     runtime().block_on(async {
@@ -105,7 +116,8 @@ fn a_lost_permit_is_released_when_its_holder_is_done() {
     });
 }
 
-/// S1: time counts from when the client spoke, however late the answer comes: to the first greeting, to a renewal, and to the greeting that goes on with a session.
+/// S1: time counts from when the client spoke, however late the answer comes: to the first
+/// greeting, to a renewal, and to the greeting that goes on with a session.
 #[test]
 fn time_counts_from_the_sending() {
     runtime().block_on(async {
@@ -133,7 +145,9 @@ fn time_counts_from_the_sending() {
 
         let asking = client.clone();
         let asked = tokio::spawn(async move { asking.gate("g").acquire().await });
-        let Said::Acquire(Acquire { number, .. }) = line.word(0).await else { panic!("no request") };
+        let Said::Acquire(Acquire { number, .. }) = line.word(0).await else {
+            panic!("no request")
+        };
         line.grant(number).await;
         let _permit = permit(asked).await;
         drop(line);
@@ -141,12 +155,14 @@ fn time_counts_from_the_sending() {
         let heard = LeaseInstant::now();
         tokio::time::sleep(LATE).await;
         line.say(welcome(3 * MUCH, vec![number])).await;
-        let resumed = in_time("the session", until.wait_for(|until| *until > heard + 2 * much)).await;
+        let resumed =
+            in_time("the session", until.wait_for(|until| *until > heard + 2 * much)).await;
         assert!(*resumed.unwrap() <= heard + 3 * much, "of the greeting that goes on");
     });
 }
 
-/// S1, S3: without answers the permit is lost at its time, though the line is there and the node says nothing of it.
+/// S1, S3: without answers the permit is lost at its time, though the line is there and the node
+/// says nothing of it.
 #[test]
 fn silence_ends_a_permit() {
     runtime().block_on(async {
@@ -176,7 +192,9 @@ fn a_session_goes_on_by_its_secret() {
         let Said::Renew(renew) = line.next().await else { panic!("a renewal") };
         line.renewed(renew.sequence, 5000).await;
         let mut more = client.until();
-        in_time("more time", more.wait_for(|_| permit.remaining() > Duration::from_secs(2))).await.unwrap();
+        in_time("more time", more.wait_for(|_| permit.remaining() > Duration::from_secs(2)))
+            .await
+            .unwrap();
         assert!(!permit.is_lost());
     });
 }
@@ -207,7 +225,9 @@ fn a_new_session_has_no_old_time() {
         let Said::Renew(renew) = line.next().await else { panic!("a renewal") };
         line.renewed(renew.sequence, 60_000).await;
         let mut much = client.until();
-        in_time("much time", much.wait_for(|_| permit.remaining() > Duration::from_secs(30))).await.unwrap();
+        in_time("much time", much.wait_for(|_| permit.remaining() > Duration::from_secs(30)))
+            .await
+            .unwrap();
         line.say(Say::Closed(Closed {
             why: Why::NoSession.into(),
             text: "a new incarnation of the node".into(),
@@ -218,7 +238,9 @@ fn a_new_session_has_no_old_time() {
         line.say(welcome(500, vec![])).await;
         let mut until = client.until();
         let soon = || LeaseInstant::now() + Duration::from_secs(2);
-        in_time("the time of the new session", until.wait_for(|until| *until < soon())).await.unwrap();
+        in_time("the time of the new session", until.wait_for(|until| *until < soon()))
+            .await
+            .unwrap();
         assert!(permit.is_lost());
     });
 }
@@ -246,7 +268,8 @@ fn a_waiter_finds_its_node_again() {
     });
 }
 
-/// A waiter whose node stays away gives up after ten seconds, and says that there is no node. Takes as long: only where `KGATE_TEST_SLOW` is set.
+/// A waiter whose node stays away gives up after ten seconds, and says that there is no node. Takes
+/// as long: only where `KGATE_TEST_SLOW` is set.
 #[test]
 fn a_waiter_gives_up_at_last() {
     if std::env::var_os("KGATE_TEST_SLOW").is_none() {
@@ -270,7 +293,8 @@ fn no_quorum_is_told() {
         let mut node = Node::start().await;
         let (_client, line, asked, number) = asks(&mut node, 0).await;
         let text = "no quorum: p1 and p2 do not answer";
-        line.say(Say::Refused(Refused { number, why: Why::NoQuorum.into(), text: text.into() })).await;
+        line.say(Say::Refused(Refused { number, why: Why::NoQuorum.into(), text: text.into() }))
+            .await;
         let refused = in_time("the answer", asked).await.unwrap().unwrap_err();
         assert_eq!(refused.to_string(), text);
     });

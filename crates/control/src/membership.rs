@@ -1,16 +1,21 @@
-//! Who is a member, in which incarnation, and who is suspected: the part of the log that leases hang on.
+//! Who is a member, in which incarnation, and who is suspected: the part of the log that leases
+//! hang on.
 
 use std::collections::BTreeMap;
 
 use kgate_core::{Incarnation, NodeId, Span};
 use serde::{Deserialize, Serialize};
 
-/// Made at random with a node's store: a node with another store has forgotten what it promised (rule R4).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// Made at random with a node's store: a node with another store has forgotten what it promised
+/// (rule R4).
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct StoreId(pub u64);
 
-/// The terms of a node's lease: fixed for an incarnation when it is added, so that they can be changed one node at a time.
+/// The terms of a node's lease: fixed for an incarnation when it is added, so that they can be
+/// changed one node at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LeaseTerms {
     /// L: so long from the sending of a ping its answer counts.
@@ -22,10 +27,13 @@ pub struct LeaseTerms {
 }
 
 impl LeaseTerms {
-    /// W = L (1+eps)/(1-eps) + margin: what somebody else's clock must count until a lease given at its beginning is surely over.
+    /// W = L (1+eps)/(1-eps) + margin: what somebody else's clock must count until a lease given at
+    /// its beginning is surely over.
     pub fn wait(self) -> Span {
-        let (more, less) =
-            (1_000_000 + u128::from(self.clock_error), 1_000_000 - u128::from(self.clock_error.min(999_999)));
+        let (more, less) = (
+            1_000_000 + u128::from(self.clock_error),
+            1_000_000 - u128::from(self.clock_error.min(999_999)),
+        );
         let stretched = (u128::from(self.lease.0) * more).div_ceil(less);
         Span(u64::try_from(stretched).unwrap_or(u64::MAX)) + self.margin
     }
@@ -62,7 +70,9 @@ pub enum NoEviction {
     #[error("{0} is not a member in that incarnation: nothing to do")]
     NotMember(NodeId),
     /// It was cleared of the suspicion, or is suspected by another entry.
-    #[error("{node} is not suspected by entry {at} any more: its new suspicion has to be waited for")]
+    #[error(
+        "{node} is not suspected by entry {at} any more: its new suspicion has to be waited for"
+    )]
     OtherSuspicion {
         /// Who.
         node: NodeId,
@@ -123,7 +133,8 @@ impl Membership {
         self.members.iter().map(|(node, member)| (*node, member))
     }
 
-    /// Whether that incarnation of that node is a member and not suspected: only then is it answered (rule N3).
+    /// Whether that incarnation of that node is a member and not suspected: only then is it
+    /// answered (rule N3).
     pub fn is_trusted(&self, node: NodeId, incarnation: Incarnation) -> bool {
         self.incarnation(node, incarnation).is_some_and(|member| member.suspected.is_none())
     }
@@ -133,8 +144,9 @@ impl Membership {
         self.members.get(&node).filter(|member| member.incarnation == incarnation)
     }
 
-    /// Whether an eviction has effect (E4): that very suspicion, those very voters, and the whole wait of that incarnation. The first guards
-    /// against a suspicion that was lifted and came again, the second against voters who never promised.
+    /// Whether an eviction has effect (E4): that very suspicion, those very voters, and the whole
+    /// wait of that incarnation. The first guards against a suspicion that was lifted and came
+    /// again, the second against voters who never promised.
     pub fn may_evict(&self, eviction: Eviction, voters_in_force: u64) -> Result<(), NoEviction> {
         let Eviction { node, incarnation, at, voters_at, waited } = eviction;
         let member = self.incarnation(node, incarnation).ok_or(NoEviction::NotMember(node))?;
@@ -154,8 +166,10 @@ impl Membership {
     /// Takes over what an entry has changed. Whether it may was decided before.
     pub fn apply(&mut self, change: MembershipChange) {
         let mut suspect = |node, incarnation, at| {
-            let member =
-                self.members.get_mut(&node).filter(|member: &&mut Member| member.incarnation == incarnation);
+            let member = self
+                .members
+                .get_mut(&node)
+                .filter(|member: &&mut Member| member.incarnation == incarnation);
             if let Some(member) = member {
                 member.suspected = at;
             }
@@ -164,7 +178,9 @@ impl Membership {
             MembershipChange::Added(node, incarnation, terms) => {
                 self.members.insert(node, Member { incarnation, terms, suspected: None });
             }
-            MembershipChange::Suspected(node, incarnation, at) => suspect(node, incarnation, Some(at)),
+            MembershipChange::Suspected(node, incarnation, at) => {
+                suspect(node, incarnation, Some(at))
+            }
             MembershipChange::Unsuspected(node, incarnation) => suspect(node, incarnation, None),
             MembershipChange::Gone(node, incarnation) => {
                 if self.incarnation(node, incarnation).is_some() {
@@ -188,18 +204,23 @@ mod tests {
         assert_eq!(TERMS.wait(), Span(4_130_808_081));
     }
 
-    /// E4: exactly that suspicion, exactly those voters, at least the wait; anything else is void and says why.
+    /// E4: exactly that suspicion, exactly those voters, at least the wait; anything else is void
+    /// and says why.
     #[test]
     fn an_eviction_is_compare_and_set() {
         let (node, incarnation) = (NodeId(3), Incarnation(1));
         let mut membership = Membership::default();
-        let right = Eviction { node, incarnation: incarnation, at: 7, voters_at: 2, waited: TERMS.wait() };
+        let right =
+            Eviction { node, incarnation: incarnation, at: 7, voters_at: 2, waited: TERMS.wait() };
         assert_eq!(membership.may_evict(right, 2), Err(NoEviction::NotMember(node)));
         membership.apply(MembershipChange::Added(node, incarnation, TERMS));
         assert_eq!(membership.may_evict(right, 2), Err(NoEviction::OtherSuspicion { node, at: 7 }));
         membership.apply(MembershipChange::Suspected(node, incarnation, 7));
         assert_eq!(membership.may_evict(right, 2), Ok(()));
-        assert_eq!(membership.may_evict(right, 5), Err(NoEviction::OtherVoters { counted: 2, in_force: 5 }));
+        assert_eq!(
+            membership.may_evict(right, 5),
+            Err(NoEviction::OtherVoters { counted: 2, in_force: 5 })
+        );
         let soon = Eviction { waited: Span(TERMS.wait().0 - 1), ..right };
         assert!(matches!(membership.may_evict(soon, 2), Err(NoEviction::TooSoon { .. })));
         let other = Eviction { incarnation: Incarnation(2), ..right };

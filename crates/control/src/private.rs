@@ -5,7 +5,8 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::Path;
 
-/// Makes a folder, and those above it, that others cannot look into. One that is there already stays as it is: its owner may have had reasons.
+/// Makes a folder, and those above it, that others cannot look into. One that is there already
+/// stays as it is: its owner may have had reasons.
 pub fn private_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }

@@ -1,8 +1,10 @@
 //! The numbers of the leases, and the inequalities between them.
 //!
-//! Everything that keeps "at most k" true in time hangs on one chain: a node may grant for L after a ping that a quorum of voters has
-//! answered; its clients have at most what is left of that; nobody frees its slots before W = L (1+eps)/(1-eps) has passed on another
-//! clock. The other numbers say how often to renew so that nobody has to stop without need, and how fast a dead node is noticed.
+//! Everything that keeps "at most k" true in time hangs on one chain: a node may grant for L after
+//! a ping that a quorum of voters has answered; its clients have at most what is left of that;
+//! nobody frees its slots before W = L (1+eps)/(1-eps) has passed on another clock. The other
+//! numbers say how often to renew so that nobody has to stop without need, and how fast a dead node
+//! is noticed.
 
 use std::fmt;
 
@@ -78,9 +80,14 @@ impl Timing {
         self.terms().wait()
     }
 
-    /// What one renewal of everything costs when all goes well and two renewals of a session are lost; without the grace.
+    /// What one renewal of everything costs when all goes well and two renewals of a session are
+    /// lost; without the grace.
     fn used(&self) -> Span {
-        self.kill + self.node_ping + self.session_ping + self.round_trip.times(2) + self.session_ping.times(2)
+        self.kill
+            + self.node_ping
+            + self.session_ping
+            + self.round_trip.times(2)
+            + self.session_ping.times(2)
     }
 
     /// The longest grace that fits into the lease; zero if none does.
@@ -88,8 +95,8 @@ impl Timing {
         less(self.lease, self.used())
     }
 
-    /// How long after the crash of a holder's node its slots are granted to others: W, the way of a promise, two commits and a request.
-    /// Suspicion and an election run inside W.
+    /// How long after the crash of a holder's node its slots are granted to others: W, the way of a
+    /// promise, two commits and a request. Suspicion and an election run inside W.
     pub fn failover(&self) -> Span {
         self.wait() + self.round_trip.times(4)
     }
@@ -225,7 +232,8 @@ struct Shown(Span);
 
 impl fmt::Display for Shown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (unit, name) = if self.0 < Span::UNIT { (1_000_000, "ms") } else { (1_000_000_000, "s") };
+        let (unit, name) =
+            if self.0 < Span::UNIT { (1_000_000, "ms") } else { (1_000_000_000, "s") };
         let (whole, rest) = (self.0.0 / unit, self.0.0 % unit * 1000 / unit);
         let text = if rest == 0 {
             format!("{whole} {name}")
@@ -239,8 +247,9 @@ impl fmt::Display for Shown {
 /// The table that `kgate explain --timing` prints.
 impl fmt::Display for Timing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut row =
-            |name: &str, span: Span, meaning: &str| writeln!(f, "{name:<18}{:>10}  {meaning}", Shown(span));
+        let mut row = |name: &str, span: Span, meaning: &str| {
+            writeln!(f, "{name:<18}{:>10}  {meaning}", Shown(span))
+        };
         row("L  lease", self.lease, "an answered ping counts so long, from its sending")?;
         row("I_n node_ping", self.node_ping, "a node pings the voters so often")?;
         row("I_s session_ping", self.session_ping, "a client renews its session so often")?;
@@ -255,8 +264,9 @@ impl fmt::Display for Timing {
             "   clock_error", self.clock_error
         )?;
         writeln!(f)?;
-        let mut row =
-            |name: &str, span: Span, meaning: &str| writeln!(f, "{name:<18}{:>10}  {meaning}", Shown(span));
+        let mut row = |name: &str, span: Span, meaning: &str| {
+            writeln!(f, "{name:<18}{:>10}  {meaning}", Shown(span))
+        };
         row(
             "W  wait",
             self.wait(),
@@ -272,7 +282,11 @@ impl fmt::Display for Timing {
             self.restart_max(),
             "L - G - K - I_s - 2 R: a clean restart up to this long stops nobody",
         )?;
-        row("   grace_max", self.grace_max(), "L - K - I_n - 3 I_s - 2 R: the longest grace that fits")?;
+        row(
+            "   grace_max",
+            self.grace_max(),
+            "L - K - I_n - 3 I_s - 2 R: the longest grace that fits",
+        )?;
         let spare = less(self.lease, self.grace + self.used());
         row(
             "   spare",
@@ -333,7 +347,10 @@ mod tests {
             told(Timing { node_ping: Span::ZERO, ..slow }),
             "node_ping is zero: give it a length of time above zero"
         );
-        assert!(told(Timing { clock_error: 200_001, ..slow }).contains("200001 ppm is above 200000 ppm"));
+        assert!(
+            told(Timing { clock_error: 200_001, ..slow })
+                .contains("200001 ppm is above 200000 ppm")
+        );
     }
 
     /// Numbers that fit nowhere saturate: junk in a configuration is refused, never wrapped around.

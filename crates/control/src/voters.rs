@@ -32,11 +32,13 @@ impl Voters {
 
     /// Whether those who say yes are a majority of each set. No voters, no quorum.
     pub fn is_quorum(&self, yes: impl Fn(NodeId) -> bool) -> bool {
-        let majority = |set: &BTreeSet<NodeId>| 2 * set.iter().filter(|node| yes(**node)).count() > set.len();
+        let majority =
+            |set: &BTreeSet<NodeId>| 2 * set.iter().filter(|node| yes(**node)).count() > set.len();
         !self.sets.is_empty() && self.sets.iter().all(majority)
     }
 
-    /// The greatest value that a quorum reaches: those with at least that much are a majority of each set. None, if too few have any.
+    /// The greatest value that a quorum reaches: those with at least that much are a majority of
+    /// each set. None, if too few have any.
     pub fn reached<T: Ord + Copy>(&self, value: impl Fn(NodeId) -> Option<T>) -> Option<T> {
         let of_set = |set: &BTreeSet<NodeId>| {
             let mut values: Vec<T> = set.iter().filter_map(|node| value(*node)).collect();
@@ -46,7 +48,8 @@ impl Voters {
         self.sets.iter().map(of_set).min().flatten()
     }
 
-    /// Whether it is of a size that a cluster can have: two sets of a few voters. Anything larger from the network is junk.
+    /// Whether it is of a size that a cluster can have: two sets of a few voters. Anything larger
+    /// from the network is junk.
     pub fn is_plausible(&self) -> bool {
         self.sets.len() <= 2 && self.sets.iter().all(|set| set.len() <= VOTERS_MAX)
     }
@@ -70,19 +73,30 @@ mod tests {
         assert!(quorum(&three, &[0, 2]) && !quorum(&three, &[1, 7]));
         let two = Voters::new(1, (0..2).map(NodeId));
         assert!(quorum(&two, &[0, 1]) && !quorum(&two, &[1]));
-        let joint = Voters { at: 2, sets: vec![(0..3).map(NodeId).collect(), (2..5).map(NodeId).collect()] };
-        assert!(quorum(&joint, &[1, 2, 3]) && !quorum(&joint, &[0, 1, 2]) && !quorum(&joint, &[2, 3, 4]));
+        let joint = Voters {
+            at: 2,
+            sets: vec![(0..3).map(NodeId).collect(), (2..5).map(NodeId).collect()],
+        };
+        assert!(
+            quorum(&joint, &[1, 2, 3])
+                && !quorum(&joint, &[0, 1, 2])
+                && !quorum(&joint, &[2, 3, 4])
+        );
         assert!(!quorum(&Voters::default(), &[0]));
     }
 
-    /// N2: what a quorum reaches is what the least of its best majority has, in the set where that is less.
+    /// N2: what a quorum reaches is what the least of its best majority has, in the set where that
+    /// is less.
     #[test]
     fn what_a_quorum_reaches() {
         let value = |node: NodeId| (node.0 != 9).then_some(10 * node.0);
         assert_eq!(Voters::new(1, (0..3).map(NodeId)).reached(value), Some(10));
         assert_eq!(Voters::new(1, (0..2).map(NodeId)).reached(value), Some(0));
         assert_eq!(Voters::new(1, [NodeId(4)]).reached(value), Some(40));
-        let joint = Voters { at: 2, sets: vec![(0..3).map(NodeId).collect(), (2..5).map(NodeId).collect()] };
+        let joint = Voters {
+            at: 2,
+            sets: vec![(0..3).map(NodeId).collect(), (2..5).map(NodeId).collect()],
+        };
         assert_eq!(joint.reached(value), Some(10));
         assert_eq!(Voters::new(1, [NodeId(1), NodeId(9)]).reached(value), None);
         assert_eq!(Voters::default().reached(value), None);

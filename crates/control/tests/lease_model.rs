@@ -1,9 +1,12 @@
-//! Leases and evictions of three nodes, exhaustively: whatever the order of events, nobody has a lease once its eviction was applied.
+//! Leases and evictions of three nodes, exhaustively: whatever the order of events, nobody has a
+//! lease once its eviction was applied.
 //!
-//! Time is abstract. A voter's share in p's lease lapses at some moment; "v is ripe" holds only when every share that v gave has lapsed,
-//! and "W has passed since e applied its voters" only when every share given before has. Everything else interleaves freely: the log
-//! reaches each node late, is applied late, proposals and answers are late. Every decision (who answers p, whether p's shares are a lease,
-//! who evicts, whether the log takes it) is taken by the shipped code, put into that situation.
+//! Time is abstract. A voter's share in p's lease lapses at some moment; "v is ripe" holds only
+//! when every share that v gave has lapsed, and "W has passed since e applied its voters" only when
+//! every share given before has. Everything else interleaves freely: the log reaches each node
+//! late, is applied late, proposals and answers are late. Every decision (who answers p, whether
+//! p's shares are a lease, who evicts, whether the log takes it) is taken by the shipped code, put
+//! into that situation.
 
 #[path = "lease_model/decide.rs"]
 mod decide;
@@ -52,12 +55,16 @@ fn moving() -> Room {
     Room::new(&[0, 1], &[Entry::Suspect], Some(&[1, 2])).prompt()
 }
 
-/// With all rules: no order of events gives p a lease after its eviction, and evictions do happen, also by new voters.
+/// With all rules: no order of events gives p a lease after its eviction, and evictions do happen,
+/// also by new voters.
 #[test]
 fn no_lease_after_the_eviction() {
-    for (name, room) in
-        [("twice", twice()), ("shrinking", shrinking()), ("replacing", replacing()), ("moving", moving())]
-    {
+    for (name, room) in [
+        ("twice", twice()),
+        ("shrinking", shrinking()),
+        ("replacing", replacing()),
+        ("moving", moving()),
+    ] {
         let (states, missed) = explore(room);
         println!("{name}: {states} states");
         assert!(missed.is_empty(), "{name}: {missed:?}");
@@ -78,6 +85,9 @@ fn a_rule_left_out_is_found() {
     ] {
         let (states, missed) = explore(room.with(flaw));
         println!("{flaw:?}: {states} states");
-        assert!(missed.contains(&"no lease after the eviction"), "{flaw:?} is not found in {states} states");
+        assert!(
+            missed.contains(&"no lease after the eviction"),
+            "{flaw:?} is not found in {states} states"
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Switches that bring a published defect back, for checkers to fail and for teaching.
 
-/// A set of published defects to run *as printed* instead of repaired. Which bit is which defect is the
-/// protocols' business; a service never sets any.
+/// A set of published defects to run *as printed* instead of repaired. Which bit is which defect is
+/// the protocols' business; a service never sets any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Defects(pub u64);
 

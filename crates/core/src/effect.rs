@@ -5,7 +5,8 @@ use alloc::collections::VecDeque;
 
 use crate::{Fence, GrantId, Incarnation, NodeId, Protocol, Span};
 
-/// To whom a message goes. One effect is one send of the papers' cost models, however many copies it makes.
+/// To whom a message goes. One effect is one send of the papers' cost models, however many copies
+/// it makes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum To {
     /// To one process.
@@ -58,7 +59,8 @@ pub enum Effect<M, T, D> {
         /// What.
         message: M,
     },
-    /// Start a timer, or start it anew if it runs. It ends after a time that the driver draws from the range.
+    /// Start a timer, or start it anew if it runs. It ends after a time that the driver draws from
+    /// the range.
     Arm {
         /// Which timer.
         timer: T,
@@ -74,9 +76,11 @@ pub enum Effect<M, T, D> {
 }
 
 /// The effects of a protocol.
-pub type EffectOf<P> = Effect<<P as Protocol>::Message, <P as Protocol>::Timer, <P as Protocol>::Durable>;
+pub type EffectOf<P> =
+    Effect<<P as Protocol>::Message, <P as Protocol>::Timer, <P as Protocol>::Durable>;
 
-/// Where a protocol leaves its effects. The driver keeps one and takes everything out after every input.
+/// Where a protocol leaves its effects. The driver keeps one and takes everything out after every
+/// input.
 #[derive(Clone, Debug)]
 pub struct Outbox<P: Protocol> {
     effects: VecDeque<EffectOf<P>>,

@@ -1,7 +1,8 @@
-//! The network's shape, where an algorithm does not talk to everybody: a connected undirected graph with a root.
+//! The network's shape, where an algorithm does not talk to everybody: a connected undirected graph
+//! with a root.
 //!
-//! It is shared knowledge, built once by the driver and handed to every process in its `Setup`; a process looks up its own
-//! neighbours there.
+//! It is shared knowledge, built once by the driver and handed to every process in its `Setup`; a
+//! process looks up its own neighbours there.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -60,7 +61,8 @@ impl Graph {
         if root.0 >= nodes {
             return Err(NotAGraph::Nobody(root, nodes));
         }
-        let mut ways: Vec<(NodeId, NodeId)> = edges.iter().flat_map(|&(a, b)| [(a, b), (b, a)]).collect();
+        let mut ways: Vec<(NodeId, NodeId)> =
+            edges.iter().flat_map(|&(a, b)| [(a, b), (b, a)]).collect();
         ways.sort_unstable();
         ways.dedup();
         let starts = (0..=nodes).map(|node| ways.partition_point(|way| way.0.0 < node)).collect();
@@ -146,12 +148,14 @@ impl Graph {
         self.edges() + 1 == self.nodes() as usize
     }
 
-    /// The neighbour of `node` on the way to the root (in a graph with cycles, on a shortest way); none at the root.
+    /// The neighbour of `node` on the way to the root (in a graph with cycles, on a shortest way);
+    /// none at the root.
     pub fn parent(&self, node: NodeId) -> Option<NodeId> {
         (node != self.root).then(|| self.parents[node.index()])
     }
 
-    /// The place of `node` in a walk from the root that visits children in the order of ids, each with all below it.
+    /// The place of `node` in a walk from the root that visits children in the order of ids, each
+    /// with all below it.
     pub fn preorder(&self, node: NodeId) -> u32 {
         self.preorder[node.index()]
     }
@@ -178,7 +182,8 @@ impl Graph {
     }
 }
 
-/// By its size alone: every process of a system has the same graph, and states are hashed millions of times.
+/// By its size alone: every process of a system has the same graph, and states are hashed millions
+/// of times.
 impl Hash for Graph {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.root, self.ends.len()).hash(state);
@@ -194,7 +199,8 @@ mod tests {
         Graph::new(nodes, &edges, NodeId(0))
     }
 
-    /// Neighbours both ways, sorted, once; parents towards the root; the walk visits a child with all below it.
+    /// Neighbours both ways, sorted, once; parents towards the root; the walk visits a child with
+    /// all below it.
     #[test]
     fn a_small_tree() {
         let tree = graph(5, &[(0, 2), (2, 1), (0, 3), (1, 4), (4, 1)]).unwrap();

@@ -31,7 +31,9 @@ impl fmt::Display for NodeId {
 }
 
 /// Which incarnation of a node: 0 at first, greater after each restart.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct Incarnation(pub u32);
 
@@ -45,8 +47,9 @@ pub struct GrantId(pub u64);
 #[serde(transparent)]
 pub struct Fence(pub u128);
 
-/// The fence of a numbered slot, greatest part first: the view in which its request was stamped (32 bits), the logical clock within that view
-/// (56), the node that asked (24), and how often the grant has been used again since (16).
+/// The fence of a numbered slot, greatest part first: the view in which its request was stamped (32
+/// bits), the logical clock within that view (56), the node that asked (24), and how often the
+/// grant has been used again since (16).
 impl Fence {
     /// So many nodes have room in a fence.
     pub const NODES: u32 = 1 << 24;
@@ -56,7 +59,12 @@ impl Fence {
     /// The fence of a grant by the request of that stamp, used again `count` times.
     pub fn of_slot(view: u32, ticks: u64, node: NodeId, count: u16) -> Self {
         debug_assert!(ticks < Self::TICKS && node.0 < Self::NODES, "checked where they are made");
-        Self(u128::from(view) << 96 | u128::from(ticks) << 40 | u128::from(node.0) << 16 | u128::from(count))
+        Self(
+            u128::from(view) << 96
+                | u128::from(ticks) << 40
+                | u128::from(node.0) << 16
+                | u128::from(count),
+        )
     }
 
     /// The view in which it was decided.
@@ -64,15 +72,17 @@ impl Fence {
         u32::try_from(self.0 >> 96).expect("32 bits")
     }
 
-    /// How often the grant has been used again: handed over at its node, or kept and taken up. 0 for a decision.
+    /// How often the grant has been used again: handed over at its node, or kept and taken up. 0
+    /// for a decision.
     pub fn count(self) -> u16 {
         u16::try_from(self.0 & 0xffff).expect("16 bits")
     }
 
     /// The stamp of the request, as [`Stamp::in_view`] makes it.
     pub fn stamp(self) -> Stamp {
-        let part =
-            |at: u32, bits: u32| u64::try_from(self.0 >> at & ((1 << bits) - 1)).expect("at most 56 bits");
+        let part = |at: u32, bits: u32| {
+            u64::try_from(self.0 >> at & ((1 << bits) - 1)).expect("at most 56 bits")
+        };
         let [view, node] =
             [part(96, 32), part(16, 24)].map(|part| u32::try_from(part).expect("at most 32 bits"));
         Stamp::in_view(view, part(40, 56), NodeId(node))

@@ -7,7 +7,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// A message between processes. Its kind has a name, so that counts by kind are the papers' tables.
-pub trait Message: Clone + Debug + Eq + Hash + Send + Sync + Serialize + DeserializeOwned + 'static {
+pub trait Message:
+    Clone + Debug + Eq + Hash + Send + Sync + Serialize + DeserializeOwned + 'static
+{
     /// How many kinds there are.
     const KINDS: usize;
     /// Which kind this is, below [`Self::KINDS`].
@@ -20,7 +22,8 @@ pub trait Message: Clone + Debug + Eq + Hash + Send + Sync + Serialize + Deseria
     }
 }
 
-/// What a message carries that checkers count. It is there for whoever watches a run; no protocol reads it.
+/// What a message carries that checkers count. It is there for whoever watches a run; no protocol
+/// reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Carried {
     /// The receiver may enter, as far as the sender is concerned.
@@ -39,12 +42,13 @@ pub struct Token {
     pub id: u32,
     /// Greater each time that it was lost and made anew.
     pub epoch: u32,
-    /// How far it has come in this epoch: greater with every hand-over, so that an old copy is known.
+    /// How far it has come in this epoch: greater with every hand-over, so that an old copy is
+    /// known.
     pub version: u64,
 }
 
-/// Implements [`Message`] for an enum: one kind a variant, in this order, each with its name. With `, carried F` at the end, `F(&message)`
-/// says what a message carries.
+/// Implements [`Message`] for an enum: one kind a variant, in this order, each with its name. With
+/// `, carried F` at the end, `F(&message)` says what a message carries.
 ///
 /// ```
 /// # use serde::{Deserialize, Serialize};

@@ -35,7 +35,8 @@ pub struct Observation {
     pub crashed: Vec<NodeId>,
     /// Which tokens are here, in use or not, where the protocol has tokens.
     pub tokens: Vec<Token>,
-    /// Which numbered slots are here under which fences, in use or kept, where the protocol has slots.
+    /// Which numbered slots are here under which fences, in use or kept, where the protocol has
+    /// slots.
     pub slots: Vec<(u32, Fence)>,
     /// For whose requests it puts answers together.
     pub relaying: Vec<NodeId>,

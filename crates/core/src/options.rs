@@ -1,4 +1,5 @@
-//! How an algorithm with numbered slots goes about it. Each is a choice between ways that are all safe.
+//! How an algorithm with numbered slots goes about it. Each is a choice between ways that are all
+//! safe.
 
 use crate::Span;
 
@@ -9,7 +10,8 @@ pub struct SlotOptions {
     pub dissemination: Dissemination,
     /// From whom a process learns who takes part.
     pub membership: MembershipSource,
-    /// A process that asked earlier answers once its own request is decided (flat dissemination only).
+    /// A process that asked earlier answers once its own request is decided (flat dissemination
+    /// only).
     pub defer: bool,
     /// A decision of which nobody could make use is not announced.
     pub quiet: bool,
@@ -17,11 +19,13 @@ pub struct SlotOptions {
     pub keep: bool,
     /// How often a slot may go from client to client of one process while others wait for it.
     pub cohort: u16,
-    /// For how many units a process asks at once, on behalf of several clients that wait: 1 for one client at a time.
+    /// For how many units a process asks at once, on behalf of several clients that wait: 1 for one
+    /// client at a time.
     pub batch: u32,
     /// Into how many independent queues the slots are split.
     pub lanes: u32,
-    /// How often a process asks again whoever has not answered, on links that lose messages; and how long a waiter is content with one lane.
+    /// How often a process asks again whoever has not answered, on links that lose messages; and
+    /// how long a waiter is content with one lane.
     pub ask_again: Option<Span>,
 }
 
@@ -59,6 +63,7 @@ pub enum MembershipSource {
     /// From an agreed log: everybody is told of every loss and every return, in one order.
     #[default]
     Log,
-    /// From whoever is back, by messages; losses by a perfect detector. Some process must always be up.
+    /// From whoever is back, by messages; losses by a perfect detector. Some process must always be
+    /// up.
     Join,
 }

@@ -1,8 +1,10 @@
-//! Guarded commands: algorithms of the state model, in which a process reads its neighbours' states and writes its own.
+//! Guarded commands: algorithms of the state model, in which a process reads its neighbours' states
+//! and writes its own.
 //!
-//! Such an algorithm is a set of rules, each a guard over (own state, neighbours' states) and an action on the own state. A
-//! daemon chooses who acts. The rules are pure functions, so that a state-model engine runs them exactly as their paper
-//! does, and a refinement layer runs them over messages.
+//! Such an algorithm is a set of rules, each a guard over (own state, neighbours' states) and an
+//! action on the own state. A daemon chooses who acts. The rules are pure functions, so that a
+//! state-model engine runs them exactly as their paper does, and a refinement layer runs them over
+//! messages.
 
 use alloc::format;
 use alloc::string::String;
@@ -59,7 +61,8 @@ pub struct Step<S> {
     pub name: &'static str,
     /// The own state after it.
     pub next: S,
-    /// Whether the process has the privilege while this action is enabled: it may be inside until it takes the step.
+    /// Whether the process has the privilege while this action is enabled: it may be inside until
+    /// it takes the step.
     pub privileged: bool,
 }
 
@@ -91,7 +94,8 @@ pub trait Rules: Clone + Debug + Eq + Hash + Send + Sync + 'static {
     /// Any state of its domain, evenly; `below(b)` draws a number below b.
     fn arbitrary(setup: &Setup, below: &mut dyn FnMut(u64) -> u64) -> Self::State;
 
-    /// Whether this is a state of process `setup.me` at all: what memory or a peer may claim is checked by this before use.
+    /// Whether this is a state of process `setup.me` at all: what memory or a peer may claim is
+    /// checked by this before use.
     fn in_domain(setup: &Setup, state: &Self::State) -> bool;
 
     /// All enabled actions, into `steps`, which is empty.

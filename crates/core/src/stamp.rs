@@ -17,8 +17,8 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// The stamp of a request made in that view, for checkers and screens: 24 bits of the view, 40 of the clock within it. Whoever decides by
-    /// stamps keeps the parts whole.
+    /// The stamp of a request made in that view, for checkers and screens: 24 bits of the view, 40
+    /// of the clock within it. Whoever decides by stamps keeps the parts whole.
     pub fn in_view(view: u32, ticks: u64, node: NodeId) -> Self {
         Self { clock: u64::from(view) << 40 | ticks.min((1 << 40) - 1), node }
     }

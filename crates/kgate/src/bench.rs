@@ -1,7 +1,8 @@
 //! `kgate bench`: what kgate costs on this machine.
 //!
-//! `kgate bench cluster` starts real nodes as `kgate demo` does and lets clients ask as fast as they are served. Numbers without a verdict are worth nothing, so every cell
-//! is checked by the oracle too.
+//! `kgate bench cluster` starts real nodes as `kgate demo` does and lets clients ask as fast as
+//! they are served. Numbers without a verdict are worth nothing, so every cell is checked by the
+//! oracle too.
 
 mod load;
 mod table;
@@ -91,9 +92,12 @@ pub(crate) fn run(args: &BenchArgs) -> Outcome {
 }
 
 fn cluster(args: &ClusterArgs) -> Outcome {
-    let entry = registry::entry(&args.protocol).map_err(|error| Failure::Usage(error.to_string()))?;
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting a runtime")?;
+    let entry =
+        registry::entry(&args.protocol).map_err(|error| Failure::Usage(error.to_string()))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("starting a runtime")?;
     let mut stdout = std::io::stdout().lock();
     if !args.json {
         writeln!(

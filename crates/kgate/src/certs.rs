@@ -1,8 +1,9 @@
 //! `kgate certs`: the certificates of a cluster, for development.
 //!
-//! A new authority signs a certificate for each node, with the name `node-<id>.<cluster>` to which links bind the node's
-//! id, and one for each client. A cluster of a company has an authority of its own: kgate needs nothing of it but these names.
-//! Nothing is ever overwritten: a key that is lost may be the only one.
+//! A new authority signs a certificate for each node, with the name `node-<id>.<cluster>` to which
+//! links bind the node's id, and one for each client. A cluster of a company has an authority of
+//! its own: kgate needs nothing of it but these names. Nothing is ever overwritten: a key that is
+//! lost may be the only one.
 
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -169,8 +170,11 @@ fn new(args: &NewArgs) -> Outcome {
     check_cluster(cluster).map_err(|error| Failure::Usage(error.to_string()))?;
     args.clients.iter().try_for_each(|client| check_client(client))?;
     if !args.hosts.is_empty() && args.hosts.len() != args.nodes as usize {
-        let text =
-            format!("--host names {} hosts for {} nodes: give one for each", args.hosts.len(), args.nodes);
+        let text = format!(
+            "--host names {} hosts for {} nodes: give one for each",
+            args.hosts.len(),
+            args.nodes
+        );
         return Err(Failure::Usage(text));
     }
     let host = |id: u32| args.hosts.get(id as usize).cloned().into_iter().collect();
@@ -194,10 +198,12 @@ fn more(args: &MoreArgs, wanted: Wanted) -> Outcome {
     check_cluster(cluster).map_err(|error| Failure::Usage(error.to_string()))?;
     refuse_to_overwrite(dir, std::iter::once(wanted.file.as_str()))?;
     let (chain, private) = (certificate_path(dir, "ca"), key_path(dir, "ca"));
-    let read = |path: &Path| std::fs::read_to_string(path).with_context(|| path.display().to_string());
+    let read =
+        |path: &Path| std::fs::read_to_string(path).with_context(|| path.display().to_string());
     let key = KeyPair::from_pem(&read(&private)?).with_context(|| private.display().to_string())?;
     let (params, name) = authority_params(cluster);
-    // The certificate of the authority must be the one that these files made, or nobody would take what is signed here.
+    // The certificate of the authority must be the one that these files made, or nobody would take
+    // what is signed here.
     let certificate = pem_bytes(&read(&chain)?);
     let has = |part: &[u8]| certificate.windows(part.len()).any(|window| window == part);
     if !has(name.as_bytes()) || !has(key.public_key_raw()) {
@@ -233,7 +239,10 @@ fn report(cluster: &str, ca: &Written, written: &[Written], json: bool) -> Outco
 }
 
 /// Before the first file is written, so that a mistake leaves nothing behind.
-fn refuse_to_overwrite<'f>(dir: &Path, files: impl Iterator<Item = &'f str>) -> Result<(), Failure> {
+fn refuse_to_overwrite<'f>(
+    dir: &Path,
+    files: impl Iterator<Item = &'f str>,
+) -> Result<(), Failure> {
     let paths = files.flat_map(|file| [certificate_path(dir, file), key_path(dir, file)]);
     let mut present = paths.filter(|path| path.symlink_metadata().is_ok());
     match present.next() {
@@ -280,7 +289,13 @@ fn named(mut params: CertificateParams, name: &str) -> CertificateParams {
     params
 }
 
-fn write(dir: &Path, file: &str, name: String, certificate: &str, key: &KeyPair) -> anyhow::Result<Written> {
+fn write(
+    dir: &Path,
+    file: &str,
+    name: String,
+    certificate: &str,
+    key: &KeyPair,
+) -> anyhow::Result<Written> {
     let [chain, private] = [certificate_path(dir, file), key_path(dir, file)];
     write_new(&private, 0o600, &key.serialize_pem())?;
     write_new(&chain, 0o644, certificate)?;
@@ -289,7 +304,9 @@ fn write(dir: &Path, file: &str, name: String, certificate: &str, key: &KeyPair)
 
 fn write_new(path: &Path, mode: u32, text: &str) -> anyhow::Result<()> {
     let opened = std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
-    opened.and_then(|mut file| file.write_all(text.as_bytes())).with_context(|| path.display().to_string())
+    opened
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .with_context(|| path.display().to_string())
 }
 
 fn certificate_path(dir: &Path, file: &str) -> PathBuf {

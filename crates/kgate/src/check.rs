@@ -47,7 +47,9 @@ pub(crate) fn run(args: &CheckArgs, given: &ArgMatches) -> Outcome {
             eprintln!("kgate: {}", replayed.verdict());
             replayed.write(args)?;
         }
-        (None, Some(path)) => eprintln!("kgate: no counterexample, so {} is not written", path.display()),
+        (None, Some(path)) => {
+            eprintln!("kgate: no counterexample, so {} is not written", path.display())
+        }
         (None, None) => {}
     }
     Ok(if found.is_wrong() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -68,7 +70,8 @@ pub(crate) fn measure(args: &CheckArgs, given: &ArgMatches) -> Result<(Value, bo
 
 /// The protocol that was asked for, as it was asked for; what cannot be meant is refused.
 fn protocol(args: &CheckArgs, given: &ArgMatches) -> Result<(&'static Entry, Defects), Failure> {
-    let entry = registry::entry(&args.protocol).map_err(|error| Failure::Usage(error.to_string()))?;
+    let entry =
+        registry::entry(&args.protocol).map_err(|error| Failure::Usage(error.to_string()))?;
     let printed = match &args.as_printed {
         None => Defects::NONE,
         Some(id) => entry.as_printed(id).map_err(|error| Failure::Usage(error.to_string()))?,
@@ -114,13 +117,20 @@ fn refuse(args: &CheckArgs, given: &ArgMatches, entry: &Entry) -> Result<(), Fai
             "processes of {name} do not come back from a crash: give --crashes, or choose tree-token or slots"
         )
     } else if args.down == DownArg::Kept && entry.returns {
-        format!("processes of {name} come back with nothing, in a new incarnation: leave out --down kept")
+        format!(
+            "processes of {name} come back with nothing, in a new incarnation: leave out --down kept"
+        )
     } else if args.ask_inside && !entry.asks_inside {
-        format!("{name} takes one request at a time: leave out --ask-inside, or choose tree-token or slots")
+        format!(
+            "{name} takes one request at a time: leave out --ask-inside, or choose tree-token or slots"
+        )
     } else if let Some(flag) = slots_only(args).filter(|_| !entry.slots) {
         format!("{name} has no numbered slots: leave out {flag}, or choose slots")
     } else if args.weight_max > most_at_once(args) {
-        format!("--weight-max {} with k = {k}: nobody could ever be granted so many", args.weight_max)
+        format!(
+            "--weight-max {} with k = {k}: nobody could ever be granted so many",
+            args.weight_max
+        )
     } else if args.tolerate.is_some() && !entry.told_to_tolerate {
         format!("{name} is not told how many crashes to tolerate: leave out --tolerate")
     } else if args.tolerate.is_some_and(|f| f >= k) {
@@ -129,7 +139,10 @@ fn refuse(args: &CheckArgs, given: &ArgMatches, entry: &Entry) -> Result<(), Fai
             k - 1
         )
     } else if args.entries.len() > n as usize {
-        format!("{} numbers of entries with n = {n}: give one for each process at most", args.entries.len())
+        format!(
+            "{} numbers of entries with n = {n}: give one for each process at most",
+            args.entries.len()
+        )
     } else if !entry.heals && most_asked(args) < k {
         format!(
             "{} of the processes ask, and k = {k}: k can never be inside at once; let more of them ask",
@@ -160,7 +173,8 @@ fn most_at_once(args: &CheckArgs) -> u32 {
 
 /// How many units may be wanted at once.
 fn most_asked(args: &CheckArgs) -> u32 {
-    let entries = |index: usize| args.entries.get(index).or(args.entries.last()).copied().unwrap_or(0);
+    let entries =
+        |index: usize| args.entries.get(index).or(args.entries.last()).copied().unwrap_or(0);
     let at_once = |entries: u32| if args.ask_inside { entries } else { entries.min(args.clients) };
     (0..args.processes as usize).map(|index| at_once(entries(index)) * args.weight_max).sum()
 }
@@ -168,13 +182,14 @@ fn most_asked(args: &CheckArgs) -> u32 {
 /// How many processes ask at all.
 fn askers(args: &CheckArgs) -> u32 {
     let last = args.entries.last().copied().unwrap_or(0);
-    let further =
-        args.processes - u32::try_from(args.entries.len()).unwrap_or(args.processes).min(args.processes);
+    let further = args.processes
+        - u32::try_from(args.entries.len()).unwrap_or(args.processes).min(args.processes);
     let named = args.entries.iter().filter(|entries| **entries > 0).count();
     u32::try_from(named).unwrap_or(u32::MAX) + if last > 0 { further } else { 0 }
 }
 
-/// Beyond what a protocol claims to tolerate nobody is promised an answer: says from where on that is so, if the bounds reach so far.
+/// Beyond what a protocol claims to tolerate nobody is promised an answer: says from where on that
+/// is so, if the bounds reach so far.
 fn unchecked(entry: &Entry, bounds: &Bounds) -> Option<String> {
     let mut beyond = Vec::new();
     if bounds.crashes > bounds.tolerates.crashes {
@@ -187,15 +202,23 @@ fn unchecked(entry: &Entry, bounds: &Bounds) -> Option<String> {
         beyond.push("once a message is doubled".into());
     }
     (!beyond.is_empty()).then(|| {
-        format!("not checked {}: {} does not claim to tolerate that", beyond.join(" or "), entry.name)
+        format!(
+            "not checked {}: {} does not claim to tolerate that",
+            beyond.join(" or "),
+            entry.name
+        )
     })
 }
 
 fn setup(args: &CheckArgs, entry: &Entry, printed: Defects) -> Result<Setup, Failure> {
     let graph = graph::build(entry, args.graph.as_deref(), args.processes, 1)?;
-    if let Some(has) = graph.as_ref().map(|graph| graph.nodes()).filter(|has| *has != args.processes) {
+    if let Some(has) =
+        graph.as_ref().map(|graph| graph.nodes()).filter(|has| *has != args.processes)
+    {
         let n = args.processes;
-        return Err(Failure::Usage(format!("a graph of {has} processes with n = {n}: give -n {has}")));
+        return Err(Failure::Usage(format!(
+            "a graph of {has} processes with n = {n}: give -n {has}"
+        )));
     }
     let told = args.tolerate.unwrap_or(args.crashes.min(args.units - 1));
     let tolerate = if entry.told_to_tolerate { told } else { 0 };
@@ -233,7 +256,9 @@ fn bounds(args: &CheckArgs, entry: &Entry, setup: &Setup) -> Bounds {
         },
         news: match entry.detector {
             None => News::None,
-            Some(registry::LOG) if entry.returns && setup.slots.membership == MembershipSource::Log => {
+            Some(registry::LOG)
+                if entry.returns && setup.slots.membership == MembershipSource::Log =>
+            {
                 News::Log
             }
             Some(registry::LOG) if !entry.returns => News::InOrder,
@@ -255,7 +280,8 @@ fn limits(args: &CheckArgs) -> Limits {
     }
 }
 
-/// Hands the chosen protocol to the explorer; crashes are told by an oracle, so it needs no detector.
+/// Hands the chosen protocol to the explorer; crashes are told by an oracle, so it needs no
+/// detector.
 struct Search<'a> {
     setup: Setup,
     bounds: Bounds,
@@ -271,31 +297,45 @@ impl Visitor for Search<'_> {
     fn visit<M: Protocol, D: Protocol>(self) -> Self::Output {
         let mut world = World::<M>::new(self.setup, self.bounds).with_limits(self.limits);
         if !self.wanted.is_empty() {
-            let names = kgate_check::properties::all::<M>().iter().map(|property| property.name).collect();
+            let names =
+                kgate_check::properties::all::<M>().iter().map(|property| property.name).collect();
             world = world.checking(chosen(names, self.wanted)?);
         }
         if self.symmetry {
             world = world.with_symmetry().map_err(|error| Failure::Usage(error.to_string()))?;
         }
-        Ok(if self.fair { explore_fair(world, self.order) } else { explore_world(world, self.order) })
+        Ok(if self.fair {
+            explore_fair(world, self.order)
+        } else {
+            explore_world(world, self.order)
+        })
     }
 }
 
 /// The properties whose names have one of the texts in them; `at-most-k` is as good as 'at most k'.
 fn chosen(names: Vec<&'static str>, wanted: &[String]) -> Result<Vec<&'static str>, Failure> {
     let wanted: Vec<String> = wanted.iter().map(|text| text.replace('-', " ")).collect();
-    if let Some(text) = wanted.iter().find(|text| !names.iter().any(|name| name.contains(text.as_str()))) {
+    if let Some(text) =
+        wanted.iter().find(|text| !names.iter().any(|name| name.contains(text.as_str())))
+    {
         let names = names.join("; ");
-        return Err(Failure::Usage(format!("no property has '{text}' in its name: choose of {names}")));
+        return Err(Failure::Usage(format!(
+            "no property has '{text}' in its name: choose of {names}"
+        )));
     }
-    Ok(names.into_iter().filter(|name| wanted.iter().any(|text| name.contains(text.as_str()))).collect())
+    Ok(names
+        .into_iter()
+        .filter(|name| wanted.iter().any(|text| name.contains(text.as_str())))
+        .collect())
 }
 
 /// Serves the Explorer until somebody interrupts it.
 fn serve(entry: &Entry, setup: Setup, bounds: Bounds, address: std::net::SocketAddr) -> Outcome {
     // The library panics if it cannot listen there.
     drop(std::net::TcpListener::bind(address).map_err(|error| {
-        Failure::Usage(format!("cannot listen on {address}: {error}; give another address to --explore"))
+        Failure::Usage(format!(
+            "cannot listen on {address}: {error}; give another address to --explore"
+        ))
     })?);
     eprintln!("kgate: open http://{address}/ in a browser; interrupt with Ctrl-C");
     registry::visit(entry, false, Walk { setup, bounds, address });

@@ -55,15 +55,18 @@ pub(crate) enum Command {
     /// List, add, remove, promote and demote the nodes of a cluster
     #[command(after_long_help = MEMBERS_HELP)]
     Members(MembersArgs),
-    /// Have what a node holds come back, as soon as its lease is surely over; or a permit that the log holds
+    /// Have what a node holds come back, as soon as its lease is surely over; or a permit that the
+    /// log holds
     Evict(EvictArgs),
     /// Run a node of a cluster
     #[command(after_long_help = NODE_HELP)]
     Node(NodeArgs),
-    /// Simulate a protocol: processes ask for units again and again, and the run is measured and checked
+    /// Simulate a protocol: processes ask for units again and again, and the run is measured and
+    /// checked
     #[command(after_long_help = SIM_HELP)]
     Sim(Box<SimArgs>),
-    /// Explore every schedule of a few processes (of stabilizing, every configuration), and print one that goes wrong if there is any
+    /// Explore every schedule of a few processes (of stabilizing, every configuration), and print
+    /// one that goes wrong if there is any
     #[command(after_long_help = CHECK_HELP)]
     Check(Box<CheckArgs>),
     /// Play scenarios: stories in which every step is prescribed, compared with what they tell
@@ -72,7 +75,8 @@ pub(crate) enum Command {
     /// Run experiments: grids of runs with tables, plots and verdicts on what was published
     #[command(after_long_help = LAB_HELP)]
     Lab(LabArgs),
-    /// Look at a run that was written down with `kgate sim --trace`: as text, as a cluster_state, in ShiViz or Perfetto; or checker it
+    /// Look at a run that was written down with `kgate sim --trace`: as text, as a cluster_state,
+    /// in ShiViz or Perfetto; or checker it
     #[command(after_long_help = TRACE_HELP)]
     Trace(TraceArgs),
     /// List the protocols: what each costs, which crashes it tolerates, where it is published
@@ -135,16 +139,19 @@ pub(crate) struct SimArgs {
     /// How many units they share: at most k are inside at once
     #[arg(short = 'k', long, value_name = "K", default_value_t = 3, env = "KGATE_OPT_UNITS")]
     pub(crate) units: u32,
-    /// Who asks: `low` = the first k processes, `high` = all, `first=M` = the first M, `only=P+P` = these
+    /// Who asks: `low` = the first k processes, `high` = all, `first=M` = the first M, `only=P+P` =
+    /// these
     #[arg(long, default_value = "low", value_parser = parse::load, env = "KGATE_OPT_LOAD")]
     pub(crate) load: Asking,
     /// How long a unit is held
     #[arg(long, value_name = "T", default_value = "0.0002", value_parser = parse::span, env = "KGATE_OPT_HOLD")]
     pub(crate) hold: Span,
-    /// How long a process waits after a release before it asks again [default: 0.1]; `gaussian=MEAN,DEVIATION` draws it
+    /// How long a process waits after a release before it asks again [default: 0.1];
+    /// `gaussian=MEAN,DEVIATION` draws it
     #[arg(long, value_name = "T", value_parser = parse::think, env = "KGATE_OPT_THINK")]
     pub(crate) think: Option<Think>,
-    /// Replaces --think: a Gaussian pause with mean R x hold and a quarter of that as deviation (timer-free-2009)
+    /// Replaces --think: a Gaussian pause with mean R x hold and a quarter of that as deviation
+    /// (timer-free-2009)
     #[arg(
         long, value_name = "R", value_parser = parse::rho, conflicts_with = "think", env = "KGATE_OPT_RHO"
     )]
@@ -177,7 +184,8 @@ pub(crate) struct SimArgs {
     pub(crate) resize: Vec<(Span, u32)>,
     #[command(flatten)]
     pub(crate) slots: SlotArgs,
-    /// How often a process asks again whoever has not answered: --loss needs it (slots) [default: never]
+    /// How often a process asks again whoever has not answered: --loss needs it (slots) [default:
+    /// never]
     #[arg(long, value_name = "T", value_parser = parse::refresh, env = "KGATE_OPT_ASK_AGAIN")]
     pub(crate) ask_again: Option<Span>,
     /// Time to send a message (t_s)
@@ -186,23 +194,36 @@ pub(crate) struct SimArgs {
     /// Time a message spends in the network (t_t) [default: 0.8]
     #[arg(long, value_name = "T", value_parser = parse::span, env = "KGATE_OPT_TRANSMIT")]
     pub(crate) transmit: Option<Span>,
-    /// Replaces --transmit: `constant=T`, `uniform=A..B`, `exponential=MEAN`, or clusters with a fixed latency for each pair:
-    /// `grid=10x10,intra=0.010..0.030,inter=0.180..0.220`
+    /// Replaces --transmit: `constant=T`, `uniform=A..B`, `exponential=MEAN`, or clusters with a
+    /// fixed latency for each pair: `grid=10x10,intra=0.010..0.030,inter=0.180..0.220`
     #[arg(long, value_name = "SHAPE", value_parser = parse::latency, env = "KGATE_OPT_LATENCY")]
     pub(crate) latency: Option<Latency>,
     /// Time to receive a message (t_r)
     #[arg(long, value_name = "T", default_value = "0.1", value_parser = parse::span, env = "KGATE_OPT_RECEIVE")]
     pub(crate) receive: Span,
     /// Whether sends wait for each other
-    #[arg(long, value_enum, value_name = "HOW", default_value = "queue", env = "KGATE_OPT_SEND_COST")]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "HOW",
+        default_value = "queue",
+        env = "KGATE_OPT_SEND_COST"
+    )]
     pub(crate) send_cost: SendCostArg,
     /// Whether receives wait for each other
-    #[arg(long, value_enum, value_name = "HOW", default_value = "parallel", env = "KGATE_OPT_RECEIVE_COST")]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "HOW",
+        default_value = "parallel",
+        env = "KGATE_OPT_RECEIVE_COST"
+    )]
     pub(crate) receive_cost: ReceiveCostArg,
     /// Messages from one process to another never overtake each other, whatever the latency
     #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_FIFO")]
     pub(crate) fifo: bool,
-    /// How long to run; who waits then is still served and checked, and written to a trace, but not counted
+    /// How long to run; who waits then is still served and checked, and written to a trace, but not
+    /// counted
     #[arg(long, value_name = "T", default_value = "1000", value_parser = parse::span, env = "KGATE_OPT_DURATION")]
     pub(crate) duration: Span,
     /// What happens up to then is checked but not measured, so that a steady state is
@@ -211,8 +232,9 @@ pub(crate) struct SimArgs {
     /// What everything random comes from; decimal or 0x..
     #[arg(long, default_value = "1", value_parser = parse::seed, env = "KGATE_OPT_SEED")]
     pub(crate) seed: u64,
-    /// Crashes: for good as process@time, with recovery as process@time..time (tree-token, with what was stored; slots, with nothing;
-    /// who is down at the end of the measured time is back then)
+    /// Crashes: for good as process@time, with recovery as process@time..time (tree-token, with
+    /// what was stored; slots, with nothing; who is down at the end of the measured time is back
+    /// then)
     #[arg(
         long, value_name = "P@T,..", value_delimiter = ',', value_parser = parse::crash, env = "KGATE_OPT_CRASH"
     )]
@@ -235,11 +257,13 @@ pub(crate) struct SimArgs {
     /// Processes that stop for a time and go on, as process@time..time
     #[arg(long, value_name = "P@T..T,..", value_delimiter = ',', env = "KGATE_OPT_PAUSE")]
     pub(crate) pause: Vec<Pause>,
-    /// Processes cut off for a time: P+P@T..T both ways, P+P>@T..T what they send, >P+P@T..T what is sent to them. What would cross
-    /// arrives when the cut heals, or is lost where the protocol tolerates loss
+    /// Processes cut off for a time: P+P@T..T both ways, P+P>@T..T what they send, >P+P@T..T what
+    /// is sent to them. What would cross arrives when the cut heals, or is lost where the protocol
+    /// tolerates loss
     #[arg(long, value_name = "P+P@T..T,..", value_delimiter = ',', env = "KGATE_OPT_PARTITION")]
     pub(crate) partition: Vec<Partition>,
-    /// How likely a message is lost, as in 0.05, within the measured time (stabilizing; slots with --ask-again)
+    /// How likely a message is lost, as in 0.05, within the measured time (stabilizing; slots with
+    /// --ask-again)
     #[arg(long, value_name = "X", default_value = "0", env = "KGATE_OPT_LOSS")]
     pub(crate) loss: Chance,
     /// How likely a message arrives twice, within the measured time
@@ -248,16 +272,24 @@ pub(crate) struct SimArgs {
     /// How many crashes the protocol is told to tolerate, below k (timer-free) [default: k-1]
     #[arg(long, value_name = "F", env = "KGATE_OPT_TOLERATE")]
     pub(crate) tolerate: Option<u32>,
-    /// How often idle processes speak: timer-free then finds crashes though nobody asks (off by default, as in the
-    /// paper); stabilizing repeats its state so often [default there: --detect-interval]
+    /// How often idle processes speak: timer-free then finds crashes though nobody asks (off by
+    /// default, as in the paper); stabilizing repeats its state so often [default there:
+    /// --detect-interval]
     #[arg(long, value_name = "T", value_parser = parse::refresh, env = "KGATE_OPT_REFRESH")]
     pub(crate) refresh: Option<Span>,
-    /// The network of tree-token and stabilizing: radial, balanced, path, star, caterpillar, random (of a tree), and ring,
-    /// grid, complete (stabilizing only), or a file of edges [default: radial for tree-token, grid for stabilizing]
+    /// The network of tree-token and stabilizing: radial, balanced, path, star, caterpillar, random
+    /// (of a tree), and ring, grid, complete (stabilizing only), or a file of edges [default:
+    /// radial for tree-token, grid for stabilizing]
     #[arg(long, value_name = "SHAPE|FILE", env = "KGATE_OPT_GRAPH")]
     pub(crate) graph: Option<String>,
     /// Run over messages, or in the paper's own state model (stabilizing)
-    #[arg(long, value_enum, value_name = "MODEL", default_value = "messages", env = "KGATE_OPT_MODEL")]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "MODEL",
+        default_value = "messages",
+        env = "KGATE_OPT_MODEL"
+    )]
     pub(crate) model: ModelArg,
     /// Who may act, in the state model [default: distributed]
     #[arg(long, value_enum, value_name = "DAEMON", env = "KGATE_OPT_DAEMON")]
@@ -266,20 +298,29 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "ROUNDS", env = "KGATE_OPT_ROUNDS")]
     pub(crate) rounds: Option<u64>,
     /// Start from clean states, or from any states at all (stabilizing)
-    #[arg(long, value_enum, value_name = "STATE", default_value = "clean", env = "KGATE_OPT_START")]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "STATE",
+        default_value = "clean",
+        env = "KGATE_OPT_START"
+    )]
     pub(crate) start: StartArg,
-    /// Processes whose memory becomes anything, as process@time, in the state model process@round (stabilizing)
+    /// Processes whose memory becomes anything, as process@time, in the state model process@round
+    /// (stabilizing)
     #[arg(
         long, value_name = "P@T,..", value_delimiter = ',', value_parser = parse::strike, env = "KGATE_OPT_CORRUPT"
     )]
     pub(crate) corrupt: Vec<(NodeId, Span)>,
-    /// Up to so many messages that nobody sent, in each channel to a process whose memory becomes anything
+    /// Up to so many messages that nobody sent, in each channel to a process whose memory becomes
+    /// anything
     #[arg(
         long, value_name = "C", default_value_t = 3, value_parser = clap::value_parser!(u32).range(..=1000),
         env = "KGATE_OPT_FORGED"
     )]
     pub(crate) forged: u32,
-    /// How crashes are learnt of: the protocol's `own` detector, or `oracle=T` = everybody knows within T
+    /// How crashes are learnt of: the protocol's `own` detector, or `oracle=T` = everybody knows
+    /// within T
     #[arg(long, value_name = "WHICH", default_value = "own", value_parser = parse::detector, env = "KGATE_OPT_DETECTOR")]
     pub(crate) detector: Detector,
     /// How often the detector tests
@@ -302,8 +343,9 @@ pub(crate) struct SimArgs {
         env = "KGATE_OPT_RUNS"
     )]
     pub(crate) runs: u32,
-    /// Run many settings, each drawn whole from a seed with the faults that the protocol tolerates; shrink and save what fails.
-    /// Takes --protocol (or `all`, the default here), --seeds, --seed, --as-printed, --save and --json, nothing else
+    /// Run many settings, each drawn whole from a seed with the faults that the protocol tolerates;
+    /// shrink and save what fails. Takes --protocol (or `all`, the default here), --seeds, --seed,
+    /// --as-printed, --save and --json, nothing else
     #[arg(long)]
     pub(crate) swarm: bool,
     /// How many seeds a swarm runs of each protocol, from --seed on [default: 1000]
@@ -315,7 +357,8 @@ pub(crate) struct SimArgs {
     /// Print one JSON object
     #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_JSON")]
     pub(crate) json: bool,
-    /// Write requests, sends, deliveries, grants, crashes and suspicions to a file, one JSON object a line
+    /// Write requests, sends, deliveries, grants, crashes and suspicions to a file, one JSON object
+    /// a line
     #[arg(long, value_name = "FILE", env = "KGATE_OPT_TRACE")]
     pub(crate) trace: Option<PathBuf>,
     /// Draw the run as a space-time diagram into an SVG file; of a long run, choose a --window
@@ -378,26 +421,31 @@ pub(crate) struct CheckArgs {
     /// How many clients a process has: so many may wait there at once (slots)
     #[arg(long, value_name = "C", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=8), env = "KGATE_OPT_CLIENTS")]
     pub(crate) clients: u32,
-    /// The most units that a client asks for at once, where the protocol weighs requests: each asks for any number up to it
+    /// The most units that a client asks for at once, where the protocol weighs requests: each asks
+    /// for any number up to it
     #[arg(long, value_name = "H", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16), env = "KGATE_OPT_WEIGHT_MAX")]
     pub(crate) weight_max: u32,
-    /// What k becomes, one value after the other, where the protocol tolerates that; each process learns of each at any time
+    /// What k becomes, one value after the other, where the protocol tolerates that; each process
+    /// learns of each at any time
     #[arg(
         long, value_name = "K,..", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=16), env = "KGATE_OPT_RESIZE"
     )]
     pub(crate) resize: Vec<u32>,
     #[command(flatten)]
     pub(crate) slots: SlotArgs,
-    /// Processes ask again whoever has not answered, whenever a timer runs out (slots, with --expiries)
+    /// Processes ask again whoever has not answered, whenever a timer runs out (slots, with
+    /// --expiries)
     #[arg(long, value_parser = BoolishValueParser::new(), requires = "expiries", env = "KGATE_OPT_ASK_AGAIN")]
     pub(crate) ask_again: bool,
-    /// How often timers may run out in all [default: as often as they like]. Where one still runs, liveness is not checked
+    /// How often timers may run out in all [default: as often as they like]. Where one still runs,
+    /// liveness is not checked
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u32).range(..=100), env = "KGATE_OPT_EXPIRIES")]
     pub(crate) expiries: Option<u32>,
     /// How many processes may crash for good
     #[arg(long, value_name = "F", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=16), env = "KGATE_OPT_CRASHES")]
     pub(crate) crashes: u32,
-    /// How often a process may crash and come back (tree-token, with what it had stored; slots, with nothing)
+    /// How often a process may crash and come back (tree-token, with what it had stored; slots,
+    /// with nothing)
     #[arg(long, value_name = "R", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=16), env = "KGATE_OPT_RESTARTS")]
     pub(crate) restarts: u32,
     /// What becomes of messages to a process that is down and will come back, with --restarts
@@ -406,21 +454,30 @@ pub(crate) struct CheckArgs {
     /// How many requests may be withdrawn
     #[arg(long, value_name = "W", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=100), env = "KGATE_OPT_WITHDRAWALS")]
     pub(crate) withdrawals: u32,
-    /// How many messages may be lost. Where a protocol does not claim to tolerate what may go wrong, liveness is not checked, and that is told
+    /// How many messages may be lost. Where a protocol does not claim to tolerate what may go
+    /// wrong, liveness is not checked, and that is told
     #[arg(long, value_name = "L", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=100), env = "KGATE_OPT_LOSS")]
     pub(crate) loss: u32,
     /// How many messages may arrive twice
     #[arg(long, value_name = "D", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=100), env = "KGATE_OPT_DUPLICATES")]
     pub(crate) duplicates: u32,
     /// Whether messages from one process to another keep their order
-    #[arg(long, value_enum, value_name = "HOW", default_value = "fifo", env = "KGATE_OPT_CHANNELS")]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "HOW",
+        default_value = "fifo",
+        env = "KGATE_OPT_CHANNELS"
+    )]
     pub(crate) channels: ChannelsArg,
-    /// The network of tree-token (radial, balanced, path, star, caterpillar, random) [default: radial] or of stabilizing (these, ring, grid
-    /// and complete) [default: grid]; or a file of edges
+    /// The network of tree-token (radial, balanced, path, star, caterpillar, random) [default:
+    /// radial] or of stabilizing (these, ring, grid and complete) [default: grid]; or a file of
+    /// edges
     #[arg(long, value_name = "SHAPE", env = "KGATE_OPT_GRAPH")]
     pub(crate) graph: Option<String>,
-    /// How many crashes the protocol is told to tolerate (timer-free) [default: --crashes]. Schedules in which somebody suspects a
-    /// process that incarnations are left out then: the paper assumes that there are none (responsiveness)
+    /// How many crashes the protocol is told to tolerate (timer-free) [default: --crashes].
+    /// Schedules in which somebody suspects a process that incarnations are left out then: the
+    /// paper assumes that there are none (responsiveness)
     #[arg(long, value_name = "F", env = "KGATE_OPT_TOLERATE")]
     pub(crate) tolerate: Option<u32>,
     /// Run a published defect as printed instead of repaired, e.g. D1
@@ -429,13 +486,14 @@ pub(crate) struct CheckArgs {
     /// Visit the nearest states first: more memory, and a shortest schedule
     #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_SHORTEST")]
     pub(crate) shortest: bool,
-    /// Take states for one that differ only in the names of processes, where the protocol does not compare names (tree-token with
-    /// k = 1); not together with --fair, nor with --shortest
+    /// Take states for one that differ only in the names of processes, where the protocol does not
+    /// compare names (tree-token with k = 1); not together with --fair, nor with --shortest
     #[arg(
         long, value_parser = BoolishValueParser::new(), conflicts_with_all = ["fair", "shortest"], env = "KGATE_OPT_SYMMETRY"
     )]
     pub(crate) symmetry: bool,
-    /// Checker by this property alone, or by several; given by its name or a part of it, such as at-most-k
+    /// Checker by this property alone, or by several; given by its name or a part of it, such as
+    /// at-most-k
     #[arg(long, value_name = "NAME", env = "KGATE_OPT_PROPERTY")]
     pub(crate) property: Vec<String>,
     /// Look for schedules that go on for ever and starve somebody, too: more memory
@@ -456,7 +514,8 @@ pub(crate) struct CheckArgs {
     /// Draw the counterexample as a space-time diagram (SVG)
     #[arg(long, value_name = "FILE", env = "KGATE_OPT_DIAGRAM")]
     pub(crate) diagram: Option<PathBuf>,
-    /// Walk through the states by hand: serves stateright's Explorer on that address until interrupted
+    /// Walk through the states by hand: serves stateright's Explorer on that address until
+    /// interrupted
     #[arg(
         long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "127.0.0.1:3000",
         conflicts_with_all = [
@@ -575,7 +634,8 @@ pub(crate) enum FormArg {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TraceCommand {
-    /// Checker a trace by itself, without the simulator or the protocol: at most k inside, slots and fences, who waits at the end
+    /// Checker a trace by itself, without the simulator or the protocol: at most k inside, slots
+    /// and fences, who waits at the end
     Checker {
         /// The trace; `-` for standard input
         #[arg(value_name = "FILE")]

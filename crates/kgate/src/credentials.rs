@@ -14,10 +14,22 @@ pub(crate) struct CredentialArgs {
     #[arg(long, value_name = "FILE", env = "KGATE_OPT_CA", help_heading = "Who asks")]
     pub(crate) ca: Option<PathBuf>,
     /// The certificate of this client
-    #[arg(long, value_name = "FILE", requires = "key", env = "KGATE_OPT_CERT", help_heading = "Who asks")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "key",
+        env = "KGATE_OPT_CERT",
+        help_heading = "Who asks"
+    )]
     pub(crate) cert: Option<PathBuf>,
     /// Its key
-    #[arg(long, value_name = "FILE", requires = "cert", env = "KGATE_OPT_KEY", help_heading = "Who asks")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "cert",
+        env = "KGATE_OPT_KEY",
+        help_heading = "Who asks"
+    )]
     pub(crate) key: Option<PathBuf>,
     /// A file with a token
     #[arg(long, value_name = "FILE", env = "KGATE_OPT_TOKEN_FILE", help_heading = "Who asks")]
@@ -43,7 +55,8 @@ impl CredentialArgs {
 
     /// As words of a command line.
     pub(crate) fn words(&self) -> Vec<OsString> {
-        let file = |path: &Option<PathBuf>| path.as_deref().map(Path::as_os_str).map(OsString::from);
+        let file =
+            |path: &Option<PathBuf>| path.as_deref().map(Path::as_os_str).map(OsString::from);
         let flags = [
             ("--ca", file(&self.ca)),
             ("--cert", file(&self.cert)),
@@ -51,14 +64,23 @@ impl CredentialArgs {
             ("--token-file", file(&self.token_file)),
             ("--tls-name", self.tls_name.clone().map(OsString::from)),
         ];
-        flags.into_iter().filter_map(|(flag, value)| Some([flag.into(), value?])).flatten().collect()
+        flags
+            .into_iter()
+            .filter_map(|(flag, value)| Some([flag.into(), value?]))
+            .flatten()
+            .collect()
     }
 
     /// A node, with these.
     pub(crate) fn at(&self, address: &str) -> Result<Address, Error> {
         let Self { ca, cert, key, token_file, tls_name } = self.clone();
-        let credentials =
-            Credentials { authority: ca, certificate: cert, key, token_file, server_name: tls_name };
+        let credentials = Credentials {
+            authority: ca,
+            certificate: cert,
+            key,
+            token_file,
+            server_name: tls_name,
+        };
         Ok(address.parse::<Address>()?.with(credentials))
     }
 }

@@ -1,4 +1,5 @@
-//! `kgate demo`: a cluster of real processes on this machine, clients that contend, nodes that are killed, and a verdict.
+//! `kgate demo`: a cluster of real processes on this machine, clients that contend, nodes that are
+//! killed, and a verdict.
 //!
 //! ```text
 //! this process: clients --sessions--> node processes <--links--> each other
@@ -7,7 +8,8 @@
 //!               the oracle of kgate-spec, which knows no protocol
 //! ```
 //!
-//! The demo fails if more than k were inside, if somebody who asked is not served, if nobody got anything, or if a node stopped that was not killed: never quietly.
+//! The demo fails if more than k were inside, if somebody who asked is not served, if nobody got
+//! anything, or if a node stopped that was not killed: never quietly.
 
 mod chaos;
 mod clients;
@@ -95,7 +97,8 @@ pub(crate) struct DemoArgs {
     json: bool,
 }
 
-/// How long clients that have asked may wait when the run is over: longer than it takes to find any crash.
+/// How long clients that have asked may wait when the run is over: longer than it takes to find any
+/// crash.
 const DRAIN: Duration = Duration::from_secs(20);
 /// A protocol that converges is given this long, or a third of the run.
 const CONVERGE: Duration = Duration::from_secs(2);
@@ -106,7 +109,8 @@ pub(crate) fn random_seed() -> u64 {
 }
 
 pub(crate) fn run(args: &DemoArgs) -> Outcome {
-    let entry = registry::entry(&args.protocol).map_err(|error| Failure::Usage(error.to_string()))?;
+    let entry =
+        registry::entry(&args.protocol).map_err(|error| Failure::Usage(error.to_string()))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let report = runtime.context("starting a runtime")?.block_on(play(args, entry))?;
     let mut stdout = std::io::stdout().lock();
@@ -145,8 +149,11 @@ async fn play(args: &DemoArgs, entry: &'static Entry) -> Result<Report, Failure>
     let seed = args.seed.unwrap_or_else(random_seed);
     let run = Duration::from_secs(args.seconds);
     let mut rng = Rng::fork(seed, "chaos");
-    let chaos =
-        if args.chaos { Chaos::drawn(entry, args.nodes, args.permits, run, &mut rng) } else { Chaos::none() };
+    let chaos = if args.chaos {
+        Chaos::drawn(entry, args.nodes, args.permits, run, &mut rng)
+    } else {
+        Chaos::none()
+    };
     let plan = Plan {
         nodes: args.nodes,
         gates: 1,
@@ -156,8 +163,10 @@ async fn play(args: &DemoArgs, entry: &'static Entry) -> Result<Report, Failure>
     };
     let nodes = args.nodes as usize;
     let mut screen = Screen::new(args.json, nodes);
-    screen
-        .say(&format!("kgate demo: {nodes} nodes, k = {}, {}, seed {seed:#x}", args.permits, entry.name))?;
+    screen.say(&format!(
+        "kgate demo: {nodes} nodes, k = {}, {}, seed {seed:#x}",
+        args.permits, entry.name
+    ))?;
     screen.say(&format!("chaos: {}", chaos.words))?;
     let cluster = Cluster::start(&plan).await?;
     let (troubles, mut told_of_trouble) = mpsc::unbounded_channel();
@@ -185,14 +194,16 @@ async fn play(args: &DemoArgs, entry: &'static Entry) -> Result<Report, Failure>
 }
 
 impl Play<'_> {
-    /// All clients begin, spread over the nodes. When it is to be checked from, where that is not the start.
+    /// All clients begin, spread over the nodes. When it is to be checked from, where that is not
+    /// the start.
     fn begin(&mut self) -> Option<Duration> {
         let clients = self.args.clients.unwrap_or(3 * self.args.nodes) as usize;
         for client in 0..clients {
             let node = client % self.health.len();
             self.clients.push(self.world.begin(client, node, self.cluster.api(node)));
         }
-        let settles = self.entry.heals.then(|| CONVERGE.min(Duration::from_secs(self.args.seconds) / 3));
+        let settles =
+            self.entry.heals.then(|| CONVERGE.min(Duration::from_secs(self.args.seconds) / 3));
         settles.inspect(|_| self.world.history.unsettled())
     }
 
@@ -211,7 +222,8 @@ impl Play<'_> {
         loop {
             let title = format!("{:6.1} s of {} s", began.elapsed().as_secs_f64(), run.as_secs());
             // One at a time, where they come back.
-            let one_down = self.health.contains(&Health::Killed) || self.health.contains(&Health::Starting);
+            let one_down =
+                self.health.contains(&Health::Killed) || self.health.contains(&Health::Starting);
             let kill = kills.peek().copied().filter(|_| chaos.back_after.is_none() || !one_down);
             tokio::select! {
                 () = tokio::time::sleep_until(began + run) => break,
@@ -246,9 +258,11 @@ impl Play<'_> {
         Ok(())
     }
 
-    /// Kills a node: its clients first, in the trace, since they die with it; and they go on elsewhere.
+    /// Kills a node: its clients first, in the trace, since they die with it; and they go on
+    /// elsewhere.
     fn kill(&mut self, title: &str) -> Result<usize, Failure> {
-        let up: Vec<usize> = (0..self.health.len()).filter(|&node| self.health[node] == Health::Up).collect();
+        let up: Vec<usize> =
+            (0..self.health.len()).filter(|&node| self.health[node] == Health::Up).collect();
         let index = self.rng.below(up.len() as u64);
         let victim = up[usize::try_from(index).expect("it is below the number of nodes")];
         let orphans = self.world.history.crash(victim);
@@ -293,7 +307,8 @@ impl Play<'_> {
         Ok(())
     }
 
-    /// Waits until everybody who has asked was served and is out. Whoever is not has found a gate that is stuck.
+    /// Waits until everybody who has asked was served and is out. Whoever is not has found a gate
+    /// that is stuck.
     async fn end(&mut self, told_of_trouble: &mut mpsc::UnboundedReceiver<Trouble>) {
         let stopped = self.health.contains(&Health::Stopped);
         let deadline = Instant::now() + if stopped { Duration::ZERO } else { DRAIN };
@@ -301,8 +316,10 @@ impl Play<'_> {
             if tokio::time::timeout_at(deadline, &mut *task).await.is_err() {
                 task.abort();
                 if !stopped {
-                    let text =
-                        format!("client {client} was not served within {} s of the end", DRAIN.as_secs());
+                    let text = format!(
+                        "client {client} was not served within {} s of the end",
+                        DRAIN.as_secs()
+                    );
                     self.troubles.push(text);
                 }
             }
@@ -315,8 +332,9 @@ impl Play<'_> {
     fn report(self, seed: u64, settles: Option<Duration>) -> Result<Report, Failure> {
         let (history, protocol) = (&self.world.history, self.entry.name);
         if let Some(path) = &self.args.trace {
-            let written = File::create(path)
-                .and_then(|file| history.trace(protocol, self.args.permits, &mut BufWriter::new(file)));
+            let written = File::create(path).and_then(|file| {
+                history.trace(protocol, self.args.permits, &mut BufWriter::new(file))
+            });
             written.with_context(|| format!("cannot write the trace {}", path.display()))?;
         }
         let stays = history.stays();

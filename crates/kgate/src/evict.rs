@@ -1,4 +1,5 @@
-//! `kgate evict`: has a node's permits come back, when its lease is surely over; or takes back a permit that the log holds.
+//! `kgate evict`: has a node's permits come back, when its lease is surely over; or takes back a
+//! permit that the log holds.
 
 use std::io::{BufRead, IsTerminal, Write, stdin};
 use std::process::ExitCode;
@@ -42,8 +43,7 @@ impl EvictArgs {
 
 pub(crate) fn run(args: &EvictArgs) -> Outcome {
     if args.which.is_none() && args.permit.is_none() && args.gate.is_none() {
-        let text =
-            "who is to be evicted? Name a node, or a permit that the log holds by --permit ID or --gate NAME";
+        let text = "who is to be evicted? Name a node, or a permit that the log holds by --permit ID or --gate NAME";
         return Err(Failure::Usage(text.into()));
     }
     let address = match args.asked.address() {
@@ -76,7 +76,9 @@ pub(crate) fn run(args: &EvictArgs) -> Outcome {
 /// Asks whoever sits at the terminal; whoever does not must say so beforehand.
 fn is_meant() -> Result<bool, Failure> {
     if !stdin().is_terminal() {
-        return Err(Failure::Usage("nobody can be asked here whether it is meant: say --yes".into()));
+        return Err(Failure::Usage(
+            "nobody can be asked here whether it is meant: say --yes".into(),
+        ));
     }
     write!(std::io::stderr(), "kgate: evict it? [y/N] ")?;
     let mut answer = String::new();

@@ -1,7 +1,8 @@
 //! The keeper of `kgate run`: asks a node, and holds what it is granted.
 //!
-//! It works on a thread of its own, with a session of its own. On one machine, where permits are bound to processes and not to time, it also locks the files of
-//! its slots; CMD inherits the locks, so a slot is free only when all of them are gone.
+//! It works on a thread of its own, with a session of its own. On one machine, where permits are
+//! bound to processes and not to time, it also locks the files of its slots; CMD inherits the
+//! locks, so a slot is free only when all of them are gone.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -31,10 +32,11 @@ impl Keeper for NodeKeeper {
         self.release = Some(release);
         let wish = wish.clone();
         let post = mail.clone();
-        let begun = std::thread::Builder::new().name("keeper".into()).spawn(move || match runtime() {
-            Ok(runtime) => runtime.block_on(keep(&wish, &mail, released)),
-            Err(error) => refuse(&mail, RefusalKind::Broken, error.to_string()),
-        });
+        let begun =
+            std::thread::Builder::new().name("keeper".into()).spawn(move || match runtime() {
+                Ok(runtime) => runtime.block_on(keep(&wish, &mail, released)),
+                Err(error) => refuse(&mail, RefusalKind::Broken, error.to_string()),
+            });
         if let Err(error) = begun {
             refuse(&post, RefusalKind::Broken, error.to_string());
         }
@@ -48,15 +50,17 @@ impl Keeper for NodeKeeper {
 
     fn release_for_the_dead(&mut self, ticket: &[u8], limit: Duration) {
         let Some((ticket, place)) = ticket.split_at_checked(24) else { return };
-        let (Some(ticket), Ok(place)) = (Ticket::from_bytes(ticket), serde_json::from_slice::<Place>(place))
+        let (Some(ticket), Ok(place)) =
+            (Ticket::from_bytes(ticket), serde_json::from_slice::<Place>(place))
         else {
             return;
         };
         let Ok(address) = place.credentials.at(&place.node) else { return };
         if let Ok(runtime) = runtime() {
             // If nobody answers, the node finds out by itself when the session's time has passed.
-            let _ =
-                runtime.block_on(async { tokio::time::timeout(limit, Client::end(address, ticket)).await });
+            let _ = runtime.block_on(async {
+                tokio::time::timeout(limit, Client::end(address, ticket)).await
+            });
         }
     }
 }
@@ -124,8 +128,10 @@ struct Asked {
 }
 
 async fn ask(wish: &Wish) -> Result<Asked, Refusal> {
-    let nowhere =
-        || Refusal { kind: RefusalKind::NoQuorum, text: "no node to ask: name one with --node".into() };
+    let nowhere = || Refusal {
+        kind: RefusalKind::NoQuorum,
+        text: "no node to ask: name one with --node".into(),
+    };
     let node = wish.node.clone().ok_or_else(nowhere)?;
     let place = Place { node, credentials: wish.credentials.clone() };
     let address = place.credentials.at(&place.node).map_err(refusal)?;
@@ -155,7 +161,8 @@ fn pid(pid: rustix::process::Pid) -> u32 {
     u32::try_from(pid.as_raw_pid()).unwrap_or(0)
 }
 
-/// LEASES section 1: what the node's lease leaves to whoever must stop in time. A grace that was asked for and does not fit would kill too late.
+/// LEASES section 1: what the node's lease leaves to whoever must stop in time. A grace that was
+/// asked for and does not fit would kill too late.
 fn margins_in(lease: Lease, wished: Option<Duration>) -> Result<Margins, Refusal> {
     let Lease { length, stop_max: most, .. } = lease;
     let kill = lease.kill.unwrap_or(Margins::KILL);
@@ -243,12 +250,16 @@ mod tests {
         }
     }
 
-    /// LEASES section 1: a grace that fits into the node's lease is taken, one that is a millisecond longer is refused with the numbers; the usual one shrinks.
+    /// LEASES section 1: a grace that fits into the node's lease is taken, one that is a
+    /// millisecond longer is refused with the numbers; the usual one shrinks.
     #[test]
     fn a_grace_must_fit_into_the_lease() {
         let ms = Duration::from_millis;
         let (default, fast) = (lease(4000, 1600, 250), lease(700, 300, 80));
-        assert_eq!(margins_in(default, Some(ms(1350))), Ok(Margins { grace: ms(1350), kill: ms(250) }));
+        assert_eq!(
+            margins_in(default, Some(ms(1350))),
+            Ok(Margins { grace: ms(1350), kill: ms(250) })
+        );
         assert_eq!(margins_in(default, None), Ok(Margins { grace: ms(1000), kill: ms(250) }));
         assert_eq!(margins_in(fast, None), Ok(Margins { grace: ms(220), kill: ms(80) }));
         let refused = margins_in(fast, Some(ms(221))).unwrap_err();
@@ -266,15 +277,20 @@ mod tests {
             let none = margins_in(lease(700, 200, 250), wished).unwrap_err();
             assert!(none.text.contains("no grace does"), "{}", none.text);
         }
-        let endless = Lease { length: None, stop_max: None, kill: None, renew_every: Duration::ZERO };
-        assert_eq!(margins_in(endless, Some(ms(1_000_000))).map(|margins| margins.kill), Ok(Margins::KILL));
+        let endless =
+            Lease { length: None, stop_max: None, kill: None, renew_every: Duration::ZERO };
+        assert_eq!(
+            margins_in(endless, Some(ms(1_000_000))).map(|margins| margins.kill),
+            Ok(Margins::KILL)
+        );
     }
 
     /// Each refusal of a node has its kind; without a quorum the text says so.
     #[test]
     fn no_quorum_is_told() {
-        let refused =
-            |why, text: &str| refusal(Error::Refused(kgate_client::Refusal { why, text: text.to_owned() }));
+        let refused = |why, text: &str| {
+            refusal(Error::Refused(kgate_client::Refusal { why, text: text.to_owned() }))
+        };
         let no_quorum = refused(api::Why::NoQuorum, "no quorum: p1 and p2 do not answer");
         assert_eq!(no_quorum.kind, RefusalKind::NoQuorum);
         assert!(no_quorum.text.contains("no quorum"));

@@ -88,8 +88,9 @@ struct RunArgs {
     /// Make only every N-th run, beginning with the I-th: shares of the work for several machines
     #[arg(long, value_name = "I/N")]
     shard: Option<Shard>,
-    /// Give a flag of the runs another value, wherever the experiment has it or its command knows it; given several times for one
-    /// flag, it varies over these. n and k are short for processes and units
+    /// Give a flag of the runs another value, wherever the experiment has it or its command knows
+    /// it; given several times for one flag, it varies over these. n and k are short for processes
+    /// and units
     #[arg(long, value_name = "FLAG=VALUE")]
     set: Vec<String>,
 }
@@ -112,7 +113,8 @@ struct CompareArgs {
     /// Other results of the same experiments: shows what differs by more than the 95 % intervals
     #[arg(value_name = "OTHER")]
     other: Option<PathBuf>,
-    /// Rank by this metric, a column of runs.csv [default: obtaining.mean, where nothing was published]
+    /// Rank by this metric, a column of runs.csv [default: obtaining.mean, where nothing was
+    /// published]
     #[arg(long, value_name = "METRIC", conflicts_with = "other")]
     by: Option<String>,
     /// Of that metric, more is better
@@ -156,7 +158,9 @@ impl From<ResultsError> for Failure {
     fn from(error: ResultsError) -> Self {
         match error {
             ResultsError::Store(error) => error.into(),
-            ResultsError::None(_) | ResultsError::Experiment { .. } => Self::Usage(error.to_string()),
+            ResultsError::None(_) | ResultsError::Experiment { .. } => {
+                Self::Usage(error.to_string())
+            }
         }
     }
 }

@@ -1,8 +1,9 @@
 //! The node of this machine, or of this user: found if it runs, started if not.
 //!
-//! With no cluster configured, the first `kgate run` of a user starts a node for that user alone. It goes away when nobody has used it for 30 seconds. Its socket and the locks of
-//! its slots are in the user's runtime folder, so they are gone after a reboot; how often it has started is in the state folder, so that fences grow
-//! across reboots.
+//! With no cluster configured, the first `kgate run` of a user starts a node for that user alone.
+//! It goes away when nobody has used it for 30 seconds. Its socket and the locks of its slots are
+//! in the user's runtime folder, so they are gone after a reboot; how often it has started is in
+//! the state folder, so that fences grow across reboots.
 
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File};
@@ -24,15 +25,18 @@ const IDLE_STOP_MS: u64 = 30_000;
 
 /// The address of a node that runs: of this machine, or of this user.
 pub(crate) fn running() -> Option<String> {
-    let sockets = [Some(PathBuf::from(MACHINE)), folder().ok().map(|folder| folder.join("node.sock"))];
+    let sockets =
+        [Some(PathBuf::from(MACHINE)), folder().ok().map(|folder| folder.join("node.sock"))];
     let serves = |path: &PathBuf| UnixStream::connect(path).is_ok();
     sockets.into_iter().flatten().find(serves).map(|path| format!("unix:{}", path.display()))
 }
 
 /// The address of a node that runs, or of one that was just started.
 pub(crate) fn node() -> Result<String, String> {
-    running()
-        .map_or_else(|| start().map_err(|error| format!("cannot start a node for this user: {error:#}")), Ok)
+    running().map_or_else(
+        || start().map_err(|error| format!("cannot start a node for this user: {error:#}")),
+        Ok,
+    )
 }
 
 /// A folder that is this user's alone, made if it is not there.
@@ -59,7 +63,8 @@ fn folder() -> anyhow::Result<PathBuf> {
 /// How often the node has started survives a reboot.
 fn state_folder() -> PathBuf {
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state"));
-    let state = std::env::var_os("XDG_STATE_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
+    let state =
+        std::env::var_os("XDG_STATE_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
     state.or_else(home).unwrap_or_else(std::env::temp_dir).join("kgate")
 }
 
@@ -72,7 +77,8 @@ pub(crate) fn hidden(arguments: &[OsString]) -> Option<ExitCode> {
     Some(if node.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The name of the process that starts a node and goes away, so that the node is nobody's child: `kgate run` ends all descendants of what it runs.
+/// The name of the process that starts a node and goes away, so that the node is nobody's child:
+/// `kgate run` ends all descendants of what it runs.
 const START: &str = "start-local-node";
 
 /// Starts a node and waits until it serves. Of several who want to, one does.
@@ -114,7 +120,8 @@ pub(crate) fn config() -> anyhow::Result<Config> {
     })
 }
 
-/// It serves: its number is written down for whoever wants to stop it, and nobody reads its output any more.
+/// It serves: its number is written down for whoever wants to stop it, and nobody reads its output
+/// any more.
 pub(crate) fn fall_silent() -> anyhow::Result<()> {
     std::fs::write(folder()?.join("node.pid"), std::process::id().to_string())?;
     let nowhere = File::options().write(true).open(Path::new("/dev/null"))?;

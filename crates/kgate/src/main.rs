@@ -1,7 +1,7 @@
 //! `kgate`: the one binary.
 //!
-//! Data goes to stdout, words to stderr. Exit codes: 0 done; 1 a run was not correct; 2 the command line cannot be meant;
-//! 125 kgate itself failed. `kgate run` has more (`run/exit.rs`).
+//! Data goes to stdout, words to stderr. Exit codes: 0 done; 1 a run was not correct; 2 the command
+//! line cannot be meant; 125 kgate itself failed. `kgate run` has more (`run/exit.rs`).
 
 mod bench;
 mod certs;
@@ -34,7 +34,8 @@ use cli::{Cli, Command};
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
     // Before anything that takes time: these stand in the way of every command that is run.
-    if let Some(code) = run::hidden(&arguments, keeper::open).or_else(|| local::hidden(&arguments)) {
+    if let Some(code) = run::hidden(&arguments, keeper::open).or_else(|| local::hidden(&arguments))
+    {
         return code;
     }
     let bare = run::Bare::start_early(&arguments);

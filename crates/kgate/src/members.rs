@@ -127,16 +127,21 @@ fn list(reply: &api::MembersReply, json: bool) -> Result<(), Failure> {
     }
     let row = |cells: [&str; 7]| {
         let [node, name, address, incarnation, standing, role, since] = cells;
-        format!("{node:<5} {name:<16} {address:<24} {incarnation:<5} {standing:<10} {role:<9} {since}")
+        format!(
+            "{node:<5} {name:<16} {address:<24} {incarnation:<5} {standing:<10} {role:<9} {since}"
+        )
     };
     writeln!(
         out,
         "{}",
-        row(["node", "name", "address", "incarnation", "standing", "role", "since entry"]).trim_end()
+        row(["node", "name", "address", "incarnation", "standing", "role", "since entry"])
+            .trim_end()
     )?;
     for member in &reply.members {
-        let incarnation = member.incarnation.map_or("-".to_owned(), |incarnation| incarnation.to_string());
-        let since = if member.since_entry == 0 { "-".to_owned() } else { member.since_entry.to_string() };
+        let incarnation =
+            member.incarnation.map_or("-".to_owned(), |incarnation| incarnation.to_string());
+        let since =
+            if member.since_entry == 0 { "-".to_owned() } else { member.since_entry.to_string() };
         let node = member.node.to_string();
         let cells: [&str; 7] = [
             &node,

@@ -48,17 +48,21 @@ pub(crate) struct NodeArgs {
 
 /// What is logged.
 const LOG: &str = "KGATE_OPT_LOG";
-/// What is logged unless somebody asks for more. What the log's library says of every vote is for those who look for a fault in it; so is what it says of every
-/// message that was not answered, many times a second and without the name of the peer: the node itself says once whose connection is cut, and whether it can grant.
+/// What is logged unless somebody asks for more. What the log's library says of every vote is for
+/// those who look for a fault in it; so is what it says of every message that was not answered,
+/// many times a second and without the name of the peer: the node itself says once whose connection
+/// is cut, and whether it can grant.
 const USUAL: &str = "info,openraft=error,openraft::replication=off";
 
 /// Logs go to standard error.
 fn log(filter: EnvFilter) {
-    let log =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(false);
     // No colours in a file; and with `NO_COLOR` in none at all.
-    let colours =
-        std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty());
+    let colours = std::io::stderr().is_terminal()
+        && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty());
     log.with_ansi(colours).init();
 }
 
@@ -69,11 +73,15 @@ pub(crate) fn log_if_asked() {
     }
 }
 
-/// 2 where the configuration cannot be, whoever noticed it; 125 where this machine or its store stands in the way.
+/// 2 where the configuration cannot be, whoever noticed it; 125 where this machine or its store
+/// stands in the way.
 fn code_of(error: &NotStarted) -> u8 {
     match error {
-        NotStarted::Config(_) | NotStarted::Links(_) | NotStarted::Core(CannotStart::Gate { .. }) => 2,
-        // The system's own errors have kinds of their own: this one is ours, of an address that cannot be served so.
+        NotStarted::Config(_)
+        | NotStarted::Links(_)
+        | NotStarted::Core(CannotStart::Gate { .. }) => 2,
+        // The system's own errors have kinds of their own: this one is ours, of an address that
+        // cannot be served so.
         NotStarted::Listen(_, error) if error.kind() == ErrorKind::Other => 2,
         NotStarted::Listen(..)
         | NotStarted::Core(_)
@@ -125,7 +133,8 @@ pub(crate) fn run(args: &NodeArgs) -> Outcome {
         tracing::info!("stopping");
         Ok(node.stop().await.map_or(125, |()| 0))
     });
-    // A thread may wait for the lock of a slot, for as long as its holder runs: nobody waits for that.
+    // A thread may wait for the lock of a slot, for as long as its holder runs: nobody waits for
+    // that.
     runtime.shutdown_background();
     let code = code?;
     Ok(ExitCode::from(code))

@@ -51,10 +51,13 @@ pub(crate) fn detector(text: &str) -> Result<Detector, String> {
 
 /// `0.1`, or `gaussian=1,0.2`.
 pub(crate) fn think(text: &str) -> Result<Think, String> {
-    let Some(drawn) = text.strip_prefix("gaussian=") else { return span(text).map(Think::Constant) };
+    let Some(drawn) = text.strip_prefix("gaussian=") else {
+        return span(text).map(Think::Constant);
+    };
     let wrong = || format!("not a pause: write a time, or gaussian=MEAN,DEVIATION, not '{text}'");
     let (mean, deviation) = drawn.split_once(',').ok_or_else(wrong)?;
-    let (mean, deviation) = (span(mean).map_err(|_| wrong())?, span(deviation).map_err(|_| wrong())?);
+    let (mean, deviation) =
+        (span(mean).map_err(|_| wrong())?, span(deviation).map_err(|_| wrong())?);
     Ok(Think::Gaussian { mean, deviation })
 }
 
@@ -65,13 +68,20 @@ pub(crate) fn rho(text: &str) -> Result<f64, String> {
 
 pub(crate) fn refresh(text: &str) -> Result<Span, String> {
     let every = span(text)?;
-    if every == Span::ZERO { Err("every 0 is all the time: give a longer time".into()) } else { Ok(every) }
+    if every == Span::ZERO {
+        Err("every 0 is all the time: give a longer time".into())
+    } else {
+        Ok(every)
+    }
 }
 
 /// `15@5`: process 15 crashes at time 5 for good; `15@5..7`: it is back at 7.
 pub(crate) fn crash(text: &str) -> Result<Crash, String> {
-    let wrong =
-        || format!("not a crash: write process@time such as 15@5, or 15@5..7 if it comes back, not '{text}'");
+    let wrong = || {
+        format!(
+            "not a crash: write process@time such as 15@5, or 15@5..7 if it comes back, not '{text}'"
+        )
+    };
     let (node, when) = at(text).ok_or_else(wrong)?;
     let time = |text: &str| span(text).map_err(|_| wrong());
     match when.split_once("..") {
@@ -111,7 +121,10 @@ mod tests {
     fn values_and_what_is_none() {
         assert_eq!(seed("0x2a"), seed("42"));
         assert_eq!(load("first=7"), Ok(Asking::First(7)));
-        assert_eq!(crash("p3@0.5").map(|crash| (crash.node, crash.at)), Ok((NodeId(3), Span(500_000_000))));
+        assert_eq!(
+            crash("p3@0.5").map(|crash| (crash.node, crash.at)),
+            Ok((NodeId(3), Span(500_000_000)))
+        );
         assert_eq!(detector("oracle=2"), Ok(Detector::Oracle(Span::UNIT.times(2))));
         for text in ["", "first=0", "first=", "middle"] {
             assert!(load(text).unwrap_err().contains("first=M"), "{text:?}");
@@ -123,11 +136,16 @@ mod tests {
         assert_eq!(back, Ok((Span::UNIT.times(5), Some(Span::UNIT.times(7)))));
         assert_eq!(strike("p3@5"), Ok((NodeId(3), Span::UNIT.times(5))));
         let gaussian = Think::Gaussian { mean: Span::UNIT, deviation: Span::UNIT.times(2) };
-        assert_eq!((think("1"), think("gaussian=1,2")), (Ok(Think::Constant(Span::UNIT)), Ok(gaussian)));
+        assert_eq!(
+            (think("1"), think("gaussian=1,2")),
+            (Ok(Think::Constant(Span::UNIT)), Ok(gaussian))
+        );
         for text in ["gaussian=1", "gaussian=,1", "x"] {
             assert!(think(text).is_err(), "{text:?}");
         }
-        assert!(rho("-1").is_err() && rho("x").is_err() && rho("nan").is_err() && rho("2.5") == Ok(2.5));
+        assert!(
+            rho("-1").is_err() && rho("x").is_err() && rho("nan").is_err() && rho("2.5") == Ok(2.5)
+        );
         assert_eq!(resize("2@300"), Ok((Span::UNIT.times(300), 2)));
         for text in ["2", "0@5", "x@5", "2@", "2@x"] {
             assert!(resize(text).unwrap_err().contains("2@300"), "{text:?}");

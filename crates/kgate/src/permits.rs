@@ -1,6 +1,8 @@
-//! `kgate acquire --ttl`, `kgate acquire --policy hold`, `kgate renew`, `kgate release`: permits that the log holds, without any process that keeps them.
+//! `kgate acquire --ttl`, `kgate acquire --policy hold`, `kgate renew`, `kgate release`: permits
+//! that the log holds, without any process that keeps them.
 //!
-//! Their token is `permit-ID-SECRET`: whoever has it renews the permit or gives it back, at any node.
+//! Their token is `permit-ID-SECRET`: whoever has it renews the permit or gives it back, at any
+//! node.
 
 use std::io::{Write, stdout};
 use std::process::ExitCode;

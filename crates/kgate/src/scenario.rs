@@ -26,7 +26,9 @@ pub(crate) fn run(args: &ScenarioArgs) -> Outcome {
         ));
     }
     if files.len() > 1 && (args.trace.is_some() || args.diagram.is_some()) {
-        return Err(Failure::Usage("a trace or a diagram tells one scenario: name one file".into()));
+        return Err(Failure::Usage(
+            "a trace or a diagram tells one scenario: name one file".into(),
+        ));
     }
     check_paths(args, &files)?;
     let mut stdout = io::stdout().lock();
@@ -36,13 +38,21 @@ pub(crate) fn run(args: &ScenarioArgs) -> Outcome {
         wrong += usize::from(came.as_ref().is_ok_and(|came| !came.is_right()));
         unplayed += usize::from(came.is_err());
         if args.json {
-            writeln!(stdout, "{}", serde_json::to_string(&Line::new(file, &came)).context("printing JSON")?)?;
+            writeln!(
+                stdout,
+                "{}",
+                serde_json::to_string(&Line::new(file, &came)).context("printing JSON")?
+            )?;
         } else {
             print(&mut stdout, file, &came)?;
         }
     }
     if !args.json && files.len() > 1 {
-        writeln!(stdout, "{} scenarios, {wrong} of them not as told, {unplayed} not played", files.len())?;
+        writeln!(
+            stdout,
+            "{} scenarios, {wrong} of them not as told, {unplayed} not played",
+            files.len()
+        )?;
     }
     stdout.flush()?;
     Ok(match (unplayed, wrong) {
@@ -73,7 +83,8 @@ pub(crate) fn place(path: &Path) -> PathBuf {
     if let Ok(place) = path.canonicalize() {
         return place;
     }
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let parent =
+        path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match (parent.canonicalize(), path.file_name()) {
         (Ok(parent), Some(name)) => parent.join(name),
         (Ok(_), None) | (Err(_), _) => path.to_owned(),
@@ -82,14 +93,16 @@ pub(crate) fn place(path: &Path) -> PathBuf {
 
 /// The file itself, or all *.txt below the directory, sorted.
 fn collect(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
-    let unreadable =
-        |error: io::Error| Failure::Usage(format!("cannot read the scenario {}: {error}", path.display()));
+    let unreadable = |error: io::Error| {
+        Failure::Usage(format!("cannot read the scenario {}: {error}", path.display()))
+    };
     if !path.is_dir() {
         files.push(path.to_owned());
         return Ok(());
     }
     let entries = fs::read_dir(path).map_err(unreadable)?;
-    let mut below = entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>()?;
+    let mut below =
+        entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>()?;
     below.sort();
     for path in below {
         if path.is_dir() || path.extension().is_some_and(|extension| extension == "txt") {
@@ -124,7 +137,9 @@ fn play(args: &ScenarioArgs, file: &Path) -> Result<Played, Failure> {
     let name = file.display();
     let text = match fs::read_to_string(file) {
         Ok(text) => text,
-        Err(error) => return Ok(Err(Unplayed::NoScenario(format!("cannot read the scenario: {error}")))),
+        Err(error) => {
+            return Ok(Err(Unplayed::NoScenario(format!("cannot read the scenario: {error}"))));
+        }
     };
     let told: Scenario = match text.parse::<Scenario>() {
         Ok(told) => told,
@@ -242,9 +257,10 @@ impl<'a> Line<'a> {
             violations: ok.iter().flat_map(|came| &came.violations).collect(),
             unexpected: ok.and_then(|came| came.unexpected.as_deref()),
             difference: ok.map_or(&[], |came| &came.difference),
-            repaired: ok
-                .and_then(|came| came.repaired.as_ref())
-                .map(|repaired| Again { skipped: repaired.skipped, violations: &repaired.violations }),
+            repaired: ok.and_then(|came| came.repaired.as_ref()).map(|repaired| Again {
+                skipped: repaired.skipped,
+                violations: &repaired.violations,
+            }),
             hash: ok.map(|came| format!("{:#018x}", came.hash)),
         }
     }

@@ -30,7 +30,8 @@ pub(crate) struct SetArgs {
     /// How many may be through at once from now on
     #[arg(short = 'k', value_name = "K", env = "KGATE_OPT_K")]
     k: Option<u32>,
-    /// What becomes of the slots of a silent holder: lease, they return when its node is evicted; hold, they stay taken until it gives them back
+    /// What becomes of the slots of a silent holder: lease, they return when its node is evicted;
+    /// hold, they stay taken until it gives them back
     #[arg(long, value_enum, env = "KGATE_OPT_POLICY")]
     policy: Option<Policy>,
     /// Return as soon as it is agreed on, though more may still be held
@@ -48,18 +49,28 @@ pub(crate) struct SetArgs {
 
 pub(crate) fn run(args: &SetArgs) -> Outcome {
     if args.k.is_none() && args.policy.is_none() {
-        let text = format!("what of gate {} is to be changed? Say -k K, --policy POLICY, or both", args.name);
+        let text = format!(
+            "what of gate {} is to be changed? Say -k K, --policy POLICY, or both",
+            args.name
+        );
         return Err(Failure::Usage(text));
     }
     let address = match args.asked.address() {
         Ok(address) => address,
         Err(code) => return Ok(code),
     };
-    let wait_ms = args.wait.map_or(0, |wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1));
+    let wait_ms =
+        args.wait.map_or(0, |wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1));
     let policy = args.policy.map_or(api::Policy::Any, Into::into).into();
     let (k, keep_k) = (args.k.unwrap_or(0), args.k.is_none());
-    let wish =
-        api::SetGateRequest { gate: args.name.clone(), k, no_wait: args.no_wait, wait_ms, policy, keep_k };
+    let wish = api::SetGateRequest {
+        gate: args.name.clone(),
+        k,
+        no_wait: args.no_wait,
+        wait_ms,
+        policy,
+        keep_k,
+    };
     block_on(async {
         let reply = match Operators::connect(&address).await {
             Ok(mut operators) => operators.set(wish).await,

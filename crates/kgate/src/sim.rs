@@ -17,7 +17,8 @@ use kgate_lab::Case;
 use kgate_lab::case::Queue;
 use kgate_protocols::registry::{self, Entry};
 use kgate_sim::{
-    Audit, Claims, Config, Cost, Detection, Disturbance, Latency, Load, Report, RunError, Think, Transient,
+    Audit, Claims, Config, Cost, Detection, Disturbance, Latency, Load, Report, RunError, Think,
+    Transient,
 };
 use kgate_spec::{Accuracy, Violation};
 use serde::Serialize;
@@ -70,14 +71,17 @@ pub(crate) fn measure(args: &SimArgs, given: &ArgMatches) -> Result<(Value, bool
 
 /// The protocol that was asked for, as it was asked for; what cannot be meant is refused.
 fn chosen(args: &SimArgs, given: &ArgMatches) -> Result<(&'static Entry, Defects), Failure> {
-    let entry = registry::entry(&args.protocol).map_err(|error| Failure::Usage(error.to_string()))?;
+    let entry =
+        registry::entry(&args.protocol).map_err(|error| Failure::Usage(error.to_string()))?;
     let printed = match &args.as_printed {
         None => Defects::NONE,
         Some(id) => entry.as_printed(id).map_err(|error| Failure::Usage(error.to_string()))?,
     };
     for (given, what) in [(&args.trace, "trace"), (&args.diagram, "diagram")] {
         if given.is_some() && args.runs > 1 {
-            return Err(Failure::Usage(format!("a {what} tells one run: leave out --{what} or --runs")));
+            return Err(Failure::Usage(format!(
+                "a {what} tells one run: leave out --{what} or --runs"
+            )));
         }
     }
     let places = [&args.trace, &args.diagram].map(|path| path.as_deref().map(scenario::place));
@@ -134,7 +138,8 @@ fn command(args: &SimArgs, case: &Case) -> String {
 /// The run that the command line asks for, but for its graph, which may be large.
 fn case(args: &SimArgs, entry: &'static Entry, printed: Defects, seed: u64) -> Case {
     let usual = entry.network.usual_shape().map(|shape| shape.to_string());
-    let mut case = Case { entry, config: config(args, printed, seed), graph: args.graph.clone().or(usual) };
+    let mut case =
+        Case { entry, config: config(args, printed, seed), graph: args.graph.clone().or(usual) };
     case.config.claims = case.claims();
     case
 }
@@ -227,7 +232,9 @@ fn think(args: &SimArgs) -> Think {
 fn cost(args: &SimArgs) -> Cost {
     Cost {
         send: args.send,
-        latency: args.latency.unwrap_or(Latency::Constant(args.transmit.unwrap_or(DEFAULT_TRANSMIT))),
+        latency: args
+            .latency
+            .unwrap_or(Latency::Constant(args.transmit.unwrap_or(DEFAULT_TRANSMIT))),
         receive: args.receive,
         send_cost: args.send_cost.into(),
         receive_cost: args.receive_cost.into(),
@@ -249,7 +256,8 @@ const DEFAULT_THINK: Span = Span(100_000_000);
 const LEAST_TIMEOUT: Span = Span(4_000_000_000);
 
 fn simulate(args: &SimArgs, mut case: Case) -> Result<Report, Failure> {
-    case.config.graph = graph::build(case.entry, args.graph.as_deref(), args.processes, case.config.seed)?;
+    case.config.graph =
+        graph::build(case.entry, args.graph.as_deref(), args.processes, case.config.seed)?;
     let mut recorder = Recorder::new(args);
     let queue = match args.engine {
         EngineArg::Bucket => Queue::Bucket,
@@ -267,7 +275,9 @@ fn simulate(args: &SimArgs, mut case: Case) -> Result<Report, Failure> {
             Err(Failure::Usage(format!("cannot write the trace {path}: {error}")))
         }
         // A run that cannot be drawn at all says so before it ends.
-        Err(error @ RunError::Trace(_)) => Err(recorder.refused().unwrap_or(Failure::Broken(error.into()))),
+        Err(error @ RunError::Trace(_)) => {
+            Err(recorder.refused().unwrap_or(Failure::Broken(error.into())))
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! What only protocols with numbered slots can make something of: how they go about it, and what may be asked of them.
+//! What only protocols with numbered slots can make something of: how they go about it, and what
+//! may be asked of them.
 
 use clap::{Args, ValueEnum};
 use kgate_core::{Dissemination, MembershipSource, SlotOptions, Span};
@@ -23,10 +24,12 @@ pub(crate) struct SlotArgs {
     /// A slot that nobody asks for stays where it was used last (slots) [default: on]
     #[arg(long, value_enum, value_name = "ON|OFF", env = "KGATE_OPT_KEEP")]
     pub(crate) keep: Option<Switch>,
-    /// How often a slot may go from client to client of one process while others wait (slots) [default: 4]
+    /// How often a slot may go from client to client of one process while others wait (slots)
+    /// [default: 4]
     #[arg(long, value_name = "B", env = "KGATE_OPT_COHORT")]
     pub(crate) cohort: Option<u16>,
-    /// For how many units a process asks at once for several of its clients (slots) [default: 1, one client at a time]
+    /// For how many units a process asks at once for several of its clients (slots) [default: 1,
+    /// one client at a time]
     #[arg(long, value_name = "W", value_parser = clap::value_parser!(u32).range(1..), env = "KGATE_OPT_BATCH")]
     pub(crate) batch: Option<u32>,
     /// Into how many independent queues the slots are split (slots) [default: 1]
@@ -73,7 +76,8 @@ impl SlotArgs {
     /// As a protocol is told.
     pub(crate) fn options(&self, ask_again: Option<Span>) -> SlotOptions {
         let usual = SlotOptions::default();
-        let on = |switch: Option<Switch>, usual| switch.map_or(usual, |switch| switch == Switch::On);
+        let on =
+            |switch: Option<Switch>, usual| switch.map_or(usual, |switch| switch == Switch::On);
         SlotOptions {
             dissemination: match self.dissemination {
                 None => Dissemination::Auto,
@@ -102,7 +106,8 @@ impl SlotArgs {
         let switch = |flag: &str, value: Option<Switch>| {
             value.map(|value| format!("--{flag} {}", name(&|| value.to_possible_value())))
         };
-        let number = |flag: &str, value: Option<u32>| value.map(|value| format!("--{flag} {value}"));
+        let number =
+            |flag: &str, value: Option<u32>| value.map(|value| format!("--{flag} {value}"));
         let how = self.dissemination.map(|how| name(&|| how.to_possible_value()));
         let who = self.membership.map(|who| name(&|| who.to_possible_value()));
         let words = [

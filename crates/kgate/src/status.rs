@@ -44,7 +44,8 @@ pub(crate) struct ExplainArgs {
 /// Which node is asked, and how one shows there who one is.
 #[derive(Debug, Args)]
 pub(crate) struct AskedNode {
-    /// The node to ask: HOST:PORT, https://HOST:PORT or unix:PATH [default: the node of this machine or of this user]
+    /// The node to ask: HOST:PORT, https://HOST:PORT or unix:PATH [default: the node of this
+    /// machine or of this user]
     #[arg(long, value_name = "ADDR", env = "KGATE_OPT_NODE")]
     node: Option<String>,
     #[command(flatten)]
@@ -58,7 +59,10 @@ impl AskedNode {
 }
 
 /// The node that was named, or that of this machine or user.
-pub(crate) fn address(node: Option<String>, credentials: &CredentialArgs) -> Result<Address, ExitCode> {
+pub(crate) fn address(
+    node: Option<String>,
+    credentials: &CredentialArgs,
+) -> Result<Address, ExitCode> {
     let address = node.or_else(local::running).ok_or_else(|| {
         say(
             "no node runs on this machine for this user: name one with --node, or start something with kgate run",
@@ -102,7 +106,9 @@ pub(crate) fn status(args: &LookArgs) -> Outcome {
         Err(code) => return Ok(code),
     };
     match block_on(Client::status(&address, args.name.as_deref()))? {
-        Ok(reply) if args.name.is_some() && reply.gates.is_empty() => Ok(no_gate(args.name.as_deref())),
+        Ok(reply) if args.name.is_some() && reply.gates.is_empty() => {
+            Ok(no_gate(args.name.as_deref()))
+        }
         Ok(reply) => show(&reply, args).map(|()| ExitCode::SUCCESS),
         Err(error) => Ok(said_no(&error)),
     }
@@ -172,10 +178,14 @@ fn show(reply: &api::StatusReply, args: &LookArgs) -> Result<(), Failure> {
         let api::GateStatus { name, k, protocol, .. } = gate;
         let closed = if *k == 0 { " (closed)" } else { "" };
         let least = if kgate_api::unknown(reply).is_empty() { "" } else { "at least " };
-        writeln!(out, "{name}  k {k}{closed}  {least}{taken} taken  {least}{waiting} waiting  ({protocol})")?;
+        writeln!(
+            out,
+            "{name}  k {k}{closed}  {least}{taken} taken  {least}{waiting} waiting  ({protocol})"
+        )?;
         for holder in &gate.holders {
             let slots: Vec<String> = holder.slots.iter().map(u32::to_string).collect();
-            let place = if slots.is_empty() { "holds".into() } else { format!("slot {}", slots.join(",")) };
+            let place =
+                if slots.is_empty() { "holds".into() } else { format!("slot {}", slots.join(",")) };
             let fence = holder.fence.as_deref().unwrap_or("-");
             let cut = if holder.cut_off { "  (connection cut)" } else { "" };
             writeln!(out, "  {place:<8} {}  fence {fence}{cut}", client(holder))?;

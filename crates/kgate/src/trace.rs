@@ -1,4 +1,5 @@
-//! `kgate trace`: a run that was written down, shown or checked by what stands there and nothing else.
+//! `kgate trace`: a run that was written down, shown or checked by what stands there and nothing
+//! else.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
@@ -19,7 +20,9 @@ pub(crate) fn run(args: &TraceArgs) -> Outcome {
     match (&args.command, &args.file) {
         (Some(TraceCommand::Checker { file, json }), _) => check(file, *json),
         (None, Some(file)) => show(args, file),
-        (None, None) => Err(Failure::Usage("which trace? name a file, or - for standard input".into())),
+        (None, None) => {
+            Err(Failure::Usage("which trace? name a file, or - for standard input".into()))
+        }
     }
 }
 
@@ -31,7 +34,10 @@ fn show(args: &TraceArgs, file: &Path) -> Outcome {
             file.display()
         )));
     }
-    let view = View { window: args.window.unwrap_or_default(), shown: args.show.clone().unwrap_or_default() };
+    let view = View {
+        window: args.window.unwrap_or_default(),
+        shown: args.show.clone().unwrap_or_default(),
+    };
     let reader = Reader::new(open(file)?).map_err(|error| unreadable(file, &error))?;
     if args.form == FormArg::Svg {
         // Whole or not at all: a picture that is refused does not empty a file.
@@ -67,16 +73,17 @@ fn open(file: &Path) -> Result<Box<dyn BufRead>, Failure> {
         return Ok(Box::new(io::stdin().lock()));
     }
     let opened = File::open(file);
-    let opened = opened
-        .map_err(|error| Failure::Usage(format!("cannot read the trace {}: {error}", file.display())))?;
+    let opened = opened.map_err(|error| {
+        Failure::Usage(format!("cannot read the trace {}: {error}", file.display()))
+    })?;
     Ok(Box::new(BufReader::new(opened)))
 }
 
 fn output(out: Option<&Path>) -> Result<Box<dyn Write>, Failure> {
     let Some(path) = out else { return Ok(Box::new(BufWriter::new(io::stdout().lock()))) };
     let created = File::create(path);
-    let created =
-        created.map_err(|error| Failure::Usage(format!("cannot write {}: {error}", path.display())))?;
+    let created = created
+        .map_err(|error| Failure::Usage(format!("cannot write {}: {error}", path.display())))?;
     Ok(Box::new(BufWriter::new(created)))
 }
 
@@ -114,7 +121,11 @@ fn print(to: &mut impl Write, verdict: &Verdict) -> io::Result<()> {
         verdict.protocol, verdict.n, verdict.k, verdict.lines
     )?;
     let seen = if verdict.k_inside_seen { "" } else { " (never k, so little was shown)" };
-    writeln!(to, "granted     {} of {} requests, to the end of the trace", verdict.grants, verdict.requests)?;
+    writeln!(
+        to,
+        "granted     {} of {} requests, to the end of the trace",
+        verdict.grants, verdict.requests
+    )?;
     writeln!(to, "inside      at most {} at once{seen}", verdict.max_inside)?;
     match verdict.waiting.len() {
         0 => writeln!(to, "waiting     nobody at the end")?,

@@ -1,8 +1,10 @@
 //! The book tells the truth: every command in it is run, and comes out as the chapter says.
 //!
-//! A chapter's `sh` block is run, each line or the whole loop, in a folder that looks like the repository. A command exits with 0, or with 1 if `# wrong` stands
-//! behind it. The lines of a `text` block behind it are lines of its output, in that order; `...` stands for any. A picture that it draws is the one in
-//! `docs/book/src/img`; with `KGATE_BOOK_UPDATE=1` it is put there instead. `kgate lab` takes minutes and is tested elsewhere, `cargo` builds: both are not run.
+//! A chapter's `sh` block is run, each line or the whole loop, in a folder that looks like the
+//! repository. A command exits with 0, or with 1 if `# wrong` stands behind it. The lines of a
+//! `text` block behind it are lines of its output, in that order; `...` stands for any. A picture
+//! that it draws is the one in `docs/book/src/img`; with `KGATE_BOOK_UPDATE=1` it is put there
+//! instead. `kgate lab` takes minutes and is tested elsewhere, `cargo` builds: both are not run.
 #![cfg(unix)]
 
 use std::fs;
@@ -47,14 +49,16 @@ chapters! {
 /// No chapter is forgotten here.
 #[test]
 fn every_chapter_is_run() {
-    let names = fs::read_dir(book()).expect("the book").map(|entry| entry.expect("an entry").file_name());
+    let names =
+        fs::read_dir(book()).expect("the book").map(|entry| entry.expect("an entry").file_name());
     let names = names.map(|name| name.into_string().expect("a name in UTF-8"));
     for name in names.filter(|name| name.ends_with(".md") && name != "SUMMARY.md") {
         assert!(CHAPTERS.contains(&name.as_str()), "{name} has no test: add it to the list above");
     }
 }
 
-/// A wrong number, a wrong order, a wrong exit code, a flag that does not exist and an old picture are all noticed.
+/// A wrong number, a wrong order, a wrong exit code, a flag that does not exist and an old picture
+/// are all noticed.
 #[test]
 fn what_is_not_true_is_noticed() {
     let sim = "```sh\nkgate sim --protocol raymond -n 4 -k 1 --duration 20\n```\n";
@@ -123,7 +127,10 @@ fn run(folder: &Path, command: &str) -> Result<String, String> {
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("KGATE_OPT_")) {
         shell.env_remove(name); // A developer's own settings are not part of the test.
     }
-    shell.args(["-c", command]).current_dir(folder).env("PATH", std::env::join_paths(paths).expect("paths"));
+    shell
+        .args(["-c", command])
+        .current_dir(folder)
+        .env("PATH", std::env::join_paths(paths).expect("paths"));
     let output = shell.output().expect("there is a shell");
     let told = i32::from(command.contains("# wrong"));
     match output.status.code() {

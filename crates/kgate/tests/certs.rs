@@ -65,7 +65,9 @@ fn a_link_comes_up_with_them() {
         nodes[0].0.send(NodeId(1), b"hello".to_vec()).unwrap();
         let heard = async {
             loop {
-                if let LinkEvent::Frame { from, bytes } = nodes[1].1.recv().await.expect("links run") {
+                if let LinkEvent::Frame { from, bytes } =
+                    nodes[1].1.recv().await.expect("links run")
+                {
                     return (from, bytes);
                 }
             }
@@ -75,13 +77,15 @@ fn a_link_comes_up_with_them() {
     });
 }
 
-/// Keys can be read by their owner only; names are those that links ask for; JSON says where everything is.
+/// Keys can be read by their owner only; names are those that links ask for; JSON says where
+/// everything is.
 #[test]
 fn files_names_and_modes() {
     let folder = Folder::new("files");
     let dir = folder.0.display();
-    let report =
-        json(&format!("certs new --dir {dir} --cluster farm --nodes 2 --client alice --client bob --json"));
+    let report = json(&format!(
+        "certs new --dir {dir} --cluster farm --nodes 2 --client alice --client bob --json"
+    ));
     assert_eq!(report["cluster"], "farm");
     let certificates = report["certificates"].as_array().unwrap();
     let names: Vec<_> = certificates.iter().map(|one| one["name"].as_str().unwrap()).collect();
@@ -101,14 +105,16 @@ fn nothing_is_overwritten() {
     std::fs::create_dir(&folder.0).unwrap();
     let key = folder.0.join("node-1.key");
     std::fs::write(&key, "mine").unwrap();
-    let refused = kgate(&format!("certs new --dir {} --cluster farm --nodes 2", folder.0.display()));
+    let refused =
+        kgate(&format!("certs new --dir {} --cluster farm --nodes 2", folder.0.display()));
     assert_eq!(refused.status.code(), Some(2));
     assert!(stderr(&refused).contains("node-1.key is there already"), "{}", stderr(&refused));
     assert_eq!(std::fs::read_to_string(&key).unwrap(), "mine");
     assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1, "something was written");
 }
 
-/// Names that no certificate can tolerate are refused with advice, and the help tells what to do with the files.
+/// Names that no certificate can tolerate are refused with advice, and the help tells what to do
+/// with the files.
 #[test]
 fn names_and_help() {
     for (line, says) in [

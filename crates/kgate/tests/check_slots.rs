@@ -4,7 +4,8 @@ mod common;
 
 use common::{json, kgate, stderr};
 
-/// `slots` within small bounds, with everything that only it knows of; and a rule left out is found.
+/// `slots` within small bounds, with everything that only it knows of; and a rule left out is
+/// found.
 #[test]
 fn check_explores_numbered_slots() {
     for bounds in [
@@ -46,7 +47,8 @@ fn a_rule_left_out_is_found() {
             let place = words.iter().position(|word| word == flag).expect("it is there");
             words.drain(place..place + 2);
         }
-        let found = kgate(&format!("check --protocol slots {bounds} {} --shortest", words.join(" ")));
+        let found =
+            kgate(&format!("check --protocol slots {bounds} {} --shortest", words.join(" ")));
         assert_eq!(found.status.code(), Some(1), "{bounds}: {}", stderr(&found));
         assert!(stderr(&found).contains("the simulator agrees"), "{bounds}: {}", stderr(&found));
     }

@@ -13,7 +13,10 @@ fn bad_input_is_refused_with_advice() {
         ("sim -k 0", "k is 0"),
         ("sim -n 1 -k 1", "at least 2 processes"),
         ("sim -n 4 -k 4", "nothing is excluded; choose k below n"),
-        ("sim --protocol paxos", "unknown protocol 'paxos': choose one of raymond, bas, vcube, robust"),
+        (
+            "sim --protocol paxos",
+            "unknown protocol 'paxos': choose one of raymond, bas, vcube, robust",
+        ),
         ("sim --crash 16@5", "crash of p16: with n = 16 the processes are p0 .. p15"),
         ("sim --crash 3@5,3@6", "crash while it is down"),
         ("sim --crash 3@5..6", "do not come back"),
@@ -26,14 +29,20 @@ fn bad_input_is_refused_with_advice() {
         ("sim --protocol tree-token --ask-inside --hold 0", "time would stand still"),
         ("sim --protocol tree-token --ask-inside --think 1", "nobody pauses"),
         ("sim --protocol tree-token --down kept", "there are none: give --random-recoveries"),
-        ("sim --protocol tree-token --random-recoveries 100 --down-for 1000000", "shorter --down-for"),
+        (
+            "sim --protocol tree-token --random-recoveries 100 --down-for 1000000",
+            "shorter --down-for",
+        ),
         ("sim --protocol tree-token -n 4294967295", "edges"),
         ("sim --protocol stabilizing -n 100000 --graph complete", "edges"),
         ("sim --protocol stabilizing -n 0", "n is 0"),
         ("sim --protocol stabilizing --forged 1", "there are none: give --start random"),
         ("sim --protocol stabilizing --detect-interval 0", "interval of 0"),
         ("sim --protocol stabilizing --corrupt 3@5000", "the run ends at 1000"),
-        ("sim --protocol stabilizing --model state --hold 1", "--hold means nothing in the state model"),
+        (
+            "sim --protocol stabilizing --model state --hold 1",
+            "--hold means nothing in the state model",
+        ),
         ("sim -n 3 -k 1 --crash 0@1,1@1,2@1", "nobody would be left"),
         ("sim --protocol timer-free -k 3 --tolerate 3", "choose at most 2"),
         ("sim --tolerate 1", "leave out --tolerate"),
@@ -52,7 +61,10 @@ fn bad_input_is_refused_with_advice() {
         ("sim --protocol tree-token --model state", "has no state model"),
         ("sim --protocol stabilizing --model state --random-crashes 1", "nobody crashes"),
         ("sim --crash 3", "15@5"),
-        ("sim --protocol bas --as-printed D1", "'D1' is not a published defect of bas: choose one of D4"),
+        (
+            "sim --protocol bas --as-printed D1",
+            "'D1' is not a published defect of bas: choose one of D4",
+        ),
         ("sim --protocol raymond --as-printed D4", "raymond: it has none"),
         ("sim --as-printed D6", "D1, D2, D3, D4, D5"),
         ("sim --load first=17", "17 requesters with n = 16"),
@@ -72,8 +84,14 @@ fn bad_input_is_refused_with_advice() {
         ("sim --hold 1s", "decimal time units"),
         ("sim --seed x", "0x2a"),
         ("sim --runs 0", "0 is not in"),
-        ("sim --protocol raymond -n 4000000 -k 3 --load high", "choose a smaller n or fewer requesters"),
-        ("sim --protocol bas -n 3 -k 2 --load high --hold 0 --think 0 --random-crashes 1", "stand still"),
+        (
+            "sim --protocol raymond -n 4000000 -k 3 --load high",
+            "choose a smaller n or fewer requesters",
+        ),
+        (
+            "sim --protocol bas -n 3 -k 2 --load high --hold 0 --think 0 --random-crashes 1",
+            "stand still",
+        ),
         ("sim --trace /nowhere/at/all", "cannot write the trace"),
         ("sim --pause 1@5..9", "give --detector oracle=T"),
         ("sim --protocol timer-free --pause 1@5..9", "leave out --pause and --partition"),
@@ -87,7 +105,10 @@ fn bad_input_is_refused_with_advice() {
         ("sim --protocol raymond --loss 0.1", "lose nothing"),
         ("sim --duplicates 1.5", "not a probability"),
         ("sim --protocol stabilizing --loss 2", "not a probability"),
-        ("sim --protocol stabilizing --model state --loss 0.1", "--loss means nothing in the state model"),
+        (
+            "sim --protocol stabilizing --model state --loss 0.1",
+            "--loss means nothing in the state model",
+        ),
         ("sim --swarm --seeds 0", "0 is not in"),
         ("sim --swarm -n 5", "a swarm draws every setting by itself: leave out -n"),
         ("sim --swarm --crash 3@5", "leave out --crash"),
@@ -136,23 +157,31 @@ fn json_is_complete() {
     let kinds = &report["messages"]["by_kind"];
     let count = |kind: &str| kinds[kind].as_u64().unwrap_or_else(|| panic!("{kind} is missing"));
     assert_eq!(report["messages"]["total"], count("tree") + count("reply") + count("ack"));
-    assert!(count("test") > 0 && count("test_reply") > 0, "the detector's messages are listed, not summed");
+    assert!(
+        count("test") > 0 && count("test_reply") > 0,
+        "the detector's messages are listed, not summed"
+    );
     assert_eq!(report["violations"], serde_json::json!([]));
 }
 
-/// A run that is not correct: exit 1, one JSON object on stdout, the replay on stderr; and the replay shows the same run.
+/// A run that is not correct: exit 1, one JSON object on stdout, the replay on stderr; and the
+/// replay shows the same run.
 #[test]
 fn a_violation_can_be_replayed() {
-    let line =
-        "sim --protocol vcube -n 4 -k 2 --load high --latency uniform=0.1..2 --hold 1 --as-printed D2 --json";
+    let line = "sim --protocol vcube -n 4 -k 2 --load high --latency uniform=0.1..2 --hold 1 --as-printed D2 --json";
     let output = kgate(line);
     assert_eq!(output.status.code(), Some(1));
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one object");
     let violations = report["violations"].as_array().expect("a list");
-    assert!(violations.iter().any(|violation| violation["property"] == "at most k inside"), "{violations:?}");
+    assert!(
+        violations.iter().any(|violation| violation["property"] == "at most k inside"),
+        "{violations:?}"
+    );
     let words = stderr(&output);
-    let replay =
-        words.lines().find_map(|line| line.strip_prefix("REPRODUCE WITH: kgate ")).expect("a replay");
+    let replay = words
+        .lines()
+        .find_map(|line| line.strip_prefix("REPRODUCE WITH: kgate "))
+        .expect("a replay");
     let again = json(&format!("{replay} --json"));
     assert_eq!(again["hash"], report["hash"]);
     assert_eq!(again["violations"], report["violations"]);
@@ -176,8 +205,9 @@ fn the_printed_command_gives_the_same_run() {
         "sim --protocol vcube -n 9 --detector oracle=2 --random-crashes 2 --send-cost flat --transmit 0.3 --engine heap",
     ] {
         let page = stdout(&kgate(line));
-        let find =
-            |label: &str| page.lines().find_map(|l| l.strip_prefix(label)).expect(label).trim().to_owned();
+        let find = |label: &str| {
+            page.lines().find_map(|l| l.strip_prefix(label)).expect(label).trim().to_owned()
+        };
         let hash = find("simulated").rsplit(' ').next().expect("a hash").to_owned();
         let replay = find("replay").strip_prefix("kgate ").expect("a command").to_owned();
         assert_eq!(json(&format!("{replay} --json"))["hash"], hash, "{line}");
@@ -188,12 +218,14 @@ fn the_printed_command_gives_the_same_run() {
 #[test]
 fn engines_agree() {
     let hash = |engine| {
-        json(&format!("sim -n 20 --load high --duration 100 --json --engine {engine}"))["hash"].clone()
+        json(&format!("sim -n 20 --load high --duration 100 --json --engine {engine}"))["hash"]
+            .clone()
     };
     assert_eq!(hash("bucket"), hash("heap"));
 }
 
-/// Several runs: one JSON object with all of them, seeds counted up; a flag can also come from the environment.
+/// Several runs: one JSON object with all of them, seeds counted up; a flag can also come from the
+/// environment.
 #[test]
 fn several_runs_and_the_environment() {
     let runs = json("sim --duration 50 --runs 3 --seed 41 --json");
@@ -220,14 +252,17 @@ fn a_trace_tells_the_run() {
     let lines: Vec<serde_json::Value> =
         text.lines().map(|line| serde_json::from_str(line).expect("an object a line")).collect();
     assert_eq!(lines[0]["trace"], 1);
-    let measured = |line: &&serde_json::Value| line["t"].as_u64().is_some_and(|t| t <= 30_000_000_000);
-    let count = |event: &str| lines.iter().filter(measured).filter(|line| line["event"] == event).count();
+    let measured =
+        |line: &&serde_json::Value| line["t"].as_u64().is_some_and(|t| t <= 30_000_000_000);
+    let count =
+        |event: &str| lines.iter().filter(measured).filter(|line| line["event"] == event).count();
     assert_eq!(
         (report["grants"].clone(), report["suspicions"].clone()),
         (count("granted").into(), count("suspected").into())
     );
     assert_eq!(count("crash"), 1);
-    let times: Vec<u64> = lines[1..].iter().map(|line| line["t"].as_u64().expect("a time")).collect();
+    let times: Vec<u64> =
+        lines[1..].iter().map(|line| line["t"].as_u64().expect("a time")).collect();
     assert!(times.is_sorted());
 }
 
@@ -236,7 +271,8 @@ fn a_trace_tells_the_run() {
 fn a_refused_command_does_not_empty_a_file() {
     let file = std::env::temp_dir().join(format!("kgate-keep-{}.ndjson", std::process::id()));
     std::fs::write(&file, "precious").expect("a file");
-    let output = kgate(&format!("sim --random-crashes 99 --trace {}", file.to_str().expect("a path")));
+    let output =
+        kgate(&format!("sim --random-crashes 99 --trace {}", file.to_str().expect("a path")));
     let kept = std::fs::read_to_string(&file).expect("a file");
     std::fs::remove_file(&file).expect("the file is ours");
     assert_eq!((output.status.code(), kept.as_str()), (Some(2), "precious"));
@@ -247,8 +283,10 @@ fn a_refused_command_does_not_empty_a_file() {
 #[test]
 fn full_and_closed_outputs() {
     let to_full = |line: &str| {
-        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("a full device");
-        let status = Command::new(env!("CARGO_BIN_EXE_kgate")).args(line.split(' ')).stdout(full).status();
+        let full =
+            std::fs::OpenOptions::new().write(true).open("/dev/full").expect("a full device");
+        let status =
+            Command::new(env!("CARGO_BIN_EXE_kgate")).args(line.split(' ')).stdout(full).status();
         status.expect("kgate runs").code()
     };
     assert_eq!(to_full("protocols"), Some(125));
@@ -269,8 +307,12 @@ fn full_and_closed_outputs() {
 #[test]
 fn protocols_are_listed() {
     let list = json("protocols --json");
-    let names: Vec<_> =
-        list["protocols"].as_array().expect("a list").iter().filter_map(|p| p["name"].as_str()).collect();
+    let names: Vec<_> = list["protocols"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|p| p["name"].as_str())
+        .collect();
     assert_eq!(names.join(" "), "raymond bas vcube robust timer-free tree-token stabilizing slots");
     let text = stdout(&kgate("protocols"));
     for word in ["raymond", "JPDC 2018", "--as-printed D7", "n-1 crashes"] {
@@ -290,7 +332,8 @@ fn help_teaches() {
 /// The state model prints what its paper counts, from the same command.
 #[test]
 fn the_state_model_counts_rounds() {
-    let line = "sim --protocol stabilizing --model state --graph ring -n 9 -k 2 --start random --json";
+    let line =
+        "sim --protocol stabilizing --model state --graph ring -n 9 -k 2 --start random --json";
     let report = json(line);
     for field in [
         "rounds",
@@ -312,8 +355,10 @@ fn the_state_model_counts_rounds() {
             })
             .expect("an object")
     );
-    let replay = stdout(&kgate("sim --protocol stabilizing --model state --daemon central --corrupt 3@20"));
-    let command = replay.lines().find_map(|line| line.strip_prefix("replay      kgate ")).expect("a command");
+    let replay =
+        stdout(&kgate("sim --protocol stabilizing --model state --daemon central --corrupt 3@20"));
+    let command =
+        replay.lines().find_map(|line| line.strip_prefix("replay      kgate ")).expect("a command");
     let hash = |page: &str| page.split("hash ").nth(1).map(|rest| rest[..18].to_owned());
     assert_eq!(hash(&replay), hash(&stdout(&kgate(command))), "{command}");
 }
@@ -333,7 +378,8 @@ fn a_graph_from_a_file() {
     std::fs::remove_file(&file).expect("it was there");
 }
 
-/// The oracle over traces comes to the simulator's verdict by the file alone, for every protocol, right and as printed.
+/// The oracle over traces comes to the simulator's verdict by the file alone, for every protocol,
+/// right and as printed.
 #[test]
 fn a_trace_is_checked_by_itself() {
     let file = std::env::temp_dir().join(format!("kgate-checker-{}.ndjson", std::process::id()));
@@ -359,7 +405,12 @@ fn a_trace_is_checked_by_itself() {
                 .all(|v| v["property"] != "at most k inside")
         };
         assert_eq!(safe(&report), safe(&verdict), "{line}: {}", stderr(&output));
-        assert_eq!(output.status.code(), Some(i32::from(!safe(&report))), "{line}: {}", stderr(&output));
+        assert_eq!(
+            output.status.code(),
+            Some(i32::from(!safe(&report))),
+            "{line}: {}",
+            stderr(&output)
+        );
         assert_eq!(verdict["max_inside"], report["max_inside"], "{line}");
         assert_eq!(verdict["waiting"], serde_json::json!([]), "{line}");
         assert!(verdict["grants"].as_u64() >= report["grants"].as_u64(), "{line}");
@@ -372,15 +423,18 @@ fn a_trace_is_checked_by_itself() {
     assert_eq!(kgate("trace check nosuchfile").status.code(), Some(2));
 }
 
-/// A swarm tells a line a protocol; one that finds something exits with 1 and saves a seed whose command shows it; one that shows nothing
-/// does not look like success.
+/// A swarm tells a line a protocol; one that finds something exits with 1 and saves a seed whose
+/// command shows it; one that shows nothing does not look like success.
 #[test]
 fn a_swarm_finds_saves_and_tells() {
     let folder = std::env::temp_dir().join(format!("kgate-seeds-{}", std::process::id()));
     let good = kgate(&format!("sim --swarm --seeds 8 --save {}", folder.display()));
     assert_eq!(good.status.code(), Some(0), "{}", stderr(&good));
     assert_eq!(
-        stdout(&good).lines().filter(|line| line.contains("8 runs") && line.ends_with("all correct")).count(),
+        stdout(&good)
+            .lines()
+            .filter(|line| line.contains("8 runs") && line.ends_with("all correct"))
+            .count(),
         8
     );
     assert!(!folder.exists(), "nothing to save");
@@ -393,30 +447,48 @@ fn a_swarm_finds_saves_and_tells() {
     let summary: serde_json::Value = serde_json::from_slice(&found.stdout).expect("one object");
     let failure = &summary["swarm"][0]["failures"][0];
     assert_eq!(failure["property"], "at most k inside");
-    let command =
-        failure["command"].as_str().and_then(|line| line.strip_prefix("kgate ")).expect("a command");
+    let command = failure["command"]
+        .as_str()
+        .and_then(|line| line.strip_prefix("kgate "))
+        .expect("a command");
     let again = json(&format!("{command} --json"));
     let violations = again["violations"].as_array().expect("a list");
-    assert!(violations.iter().any(|violation| violation["property"] == failure["property"]), "{again}");
-    let text =
-        std::fs::read_to_string(folder.join("vcube-d2-at-most-k-inside-0x1e.txt")).expect("a saved seed");
-    assert!(text.contains(command) && text.contains("# expect: VIOLATED at most k inside"), "{text}");
+    assert!(
+        violations.iter().any(|violation| violation["property"] == failure["property"]),
+        "{again}"
+    );
+    let text = std::fs::read_to_string(folder.join("vcube-d2-at-most-k-inside-0x1e.txt"))
+        .expect("a saved seed");
+    assert!(
+        text.contains(command) && text.contains("# expect: VIOLATED at most k inside"),
+        "{text}"
+    );
     std::fs::remove_dir_all(&folder).expect("it is ours");
-    let calm = (1..100).map(|seed| kgate(&format!("sim --swarm --protocol raymond --seeds 1 --seed {seed}")));
-    let calm =
-        calm.into_iter().find(|output| output.status.code() == Some(1)).expect("some seed has no fault");
+    let calm = (1..100)
+        .map(|seed| kgate(&format!("sim --swarm --protocol raymond --seeds 1 --seed {seed}")));
+    let calm = calm
+        .into_iter()
+        .find(|output| output.status.code() == Some(1))
+        .expect("some seed has no fault");
     assert!(stdout(&calm).contains("NOTHING SHOWN: no fault ever happened"), "{}", stdout(&calm));
 }
 
-/// Every schedule: the repaired protocol holds, the printed one is caught with a schedule, and a cut-off search says so.
+/// Every schedule: the repaired protocol holds, the printed one is caught with a schedule, and a
+/// cut-off search says so.
 #[test]
 fn schedules_are_explored() {
     let found = json("check --protocol raymond -n 3 -k 1 --entries 2 --json");
     assert_eq!((&found["unique"], &found["complete"]), (&25_674.into(), &true.into()));
     let holds = |found: &serde_json::Value| {
-        found["properties"].as_array().expect("a list").iter().all(|property| property["holds"] == true)
+        found["properties"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .all(|property| property["holds"] == true)
     };
-    assert!(holds(&found) && holds(&json("check --protocol tree-token -n 3 -k 1 --crashes 1 --json")));
+    assert!(
+        holds(&found) && holds(&json("check --protocol tree-token -n 3 -k 1 --crashes 1 --json"))
+    );
     let output = kgate("check --protocol vcube -n 2 -k 1 --entries 2 --as-printed D1 --shortest");
     assert_eq!(output.status.code(), Some(1));
     let text = stdout(&output);
@@ -446,7 +518,10 @@ fn schedules_are_explored() {
         ("check --protocol slots --ask-again", "--expiries"),
         ("check --protocol slots --restarts 1 --down kept", "leave out --down kept"),
         ("check --protocol slots -k 1 --weight-max 2", "nobody could ever be granted so many"),
-        ("check --protocol slots -k 2 --lanes 2 --weight-max 2", "nobody could ever be granted so many"),
+        (
+            "check --protocol slots -k 2 --lanes 2 --weight-max 2",
+            "nobody could ever be granted so many",
+        ),
         ("check --protocol slots -n 2 -k 3", "let more of them ask"),
         ("check --entries 1,1,1,1", "give one for each process at most"),
         ("check --symmetry", "compares names"),
@@ -461,14 +536,19 @@ fn schedules_are_explored() {
     }
 }
 
-/// Where a protocol claims nothing, its liveness is not checked, and that is told; what is found is played in the very setting of the search.
+/// Where a protocol claims nothing, its liveness is not checked, and that is told; what is found is
+/// played in the very setting of the search.
 #[test]
 fn claims_and_settings_are_kept() {
     for (bounds, note) in
         [("--loss 1", "once a message is lost"), ("--crashes 1", "with more than 0 crashes")]
     {
         let found = kgate(&format!("check --protocol raymond -n 3 {bounds}"));
-        assert!(found.status.success() && stdout(&found).contains(note), "{bounds}: {}", stdout(&found));
+        assert!(
+            found.status.success() && stdout(&found).contains(note),
+            "{bounds}: {}",
+            stdout(&found)
+        );
     }
     let cut = stdout(&kgate("check --fair --max-states 100"));
     assert!(cut.contains("not searched: the search before it was stopped"), "{cut}");
@@ -484,16 +564,22 @@ fn claims_and_settings_are_kept() {
     }
 }
 
-/// A counterexample is played by the simulator, and written down as a story that plays and as a cluster_state.
+/// A counterexample is played by the simulator, and written down as a story that plays and as a
+/// cluster_state.
 #[test]
 fn a_counterexample_is_written_down() {
     let folder = std::env::temp_dir().join(format!("kgate-check-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let (story, cluster_state) = (folder.join("t1.txt"), folder.join("t1.svg"));
     let files = format!("--scenario {} --diagram {}", story.display(), cluster_state.display());
-    let found = kgate(&format!("check --protocol timer-free -n 2 --as-printed t1 --shortest {files}"));
+    let found =
+        kgate(&format!("check --protocol timer-free -n 2 --as-printed t1 --shortest {files}"));
     assert_eq!(found.status.code(), Some(1), "{}", stderr(&found));
-    assert!(stderr(&found).contains("the simulator agrees: at most k inside"), "{}", stderr(&found));
+    assert!(
+        stderr(&found).contains("the simulator agrees: at most k inside"),
+        "{}",
+        stderr(&found)
+    );
     let played = kgate(&format!("scenario {}", story.display()));
     assert_eq!(played.status.code(), Some(0), "{}", stdout(&played));
     assert!(
@@ -501,24 +587,31 @@ fn a_counterexample_is_written_down() {
         "{}",
         stdout(&played)
     );
-    assert!(std::fs::read_to_string(&cluster_state).expect("a cluster_state").contains("VIOLATED at 6"));
+    assert!(
+        std::fs::read_to_string(&cluster_state).expect("a cluster_state").contains("VIOLATED at 6")
+    );
     let other = folder.join("none.txt");
     let none = kgate(&format!("check --protocol timer-free -n 2 --scenario {}", other.display()));
-    assert!(none.status.success() && stderr(&none).contains("no counterexample") && !other.exists());
+    assert!(
+        none.status.success() && stderr(&none).contains("no counterexample") && !other.exists()
+    );
     std::fs::remove_dir_all(&folder).expect("it is ours");
     let nowhere = kgate(&format!("check --protocol timer-free -n 2 {files}"));
     assert_eq!(nowhere.status.code(), Some(2), "{}", stderr(&nowhere));
 }
 
-/// Every configuration, in the state model: the corrected rules hold; as printed they are caught, with the configuration in which it begins;
-/// what means nothing there, or is too much, is refused.
+/// Every configuration, in the state model: the corrected rules hold; as printed they are caught,
+/// with the configuration in which it begins; what means nothing there, or is too much, is refused.
 #[test]
 fn configurations_are_explored() {
     let check = "check --protocol stabilizing";
     let found = json(&format!("{check} -n 3 -k 2 --graph path --json"));
     assert_eq!((&found["unique"], &found["complete"]), (&13_824.into(), &true.into()));
     let properties = found["properties"].as_array().expect("a list");
-    assert!(properties.len() == 7 && properties.iter().all(|property| property["holds"] == true), "{found}");
+    assert!(
+        properties.len() == 7 && properties.iter().all(|property| property["holds"] == true),
+        "{found}"
+    );
     for (line, says) in [
         ("-n 3 -k 1 --graph star --as-printed C1", "7  p1(a8) moves"),
         ("-n 3 -k 2 --graph star --as-printed C7", "p1 T=Tok S=p0 P=p0 L=1"),
@@ -548,15 +641,15 @@ fn configurations_are_explored() {
     }
 }
 
-/// A story is played: exit 0 as told; 1 with the difference if not, which --rewrite mends; 2 if it is none or cannot be played. Trace and diagram are written.
+/// A story is played: exit 0 as told; 1 with the difference if not, which --rewrite mends; 2 if it
+/// is none or cannot be played. Trace and diagram are written.
 #[test]
 fn scenarios_are_played_and_compared() {
     let folder = std::env::temp_dir().join(format!("kgate-scenario-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let path = |name: &str| folder.join(name).display().to_string();
     let file = path("story.txt");
-    let story =
-        "# Alone.\nprotocol raymond\nprocesses 2\npermits 1\nexpect correct\n\np0 asks\np0 -> p1: request\n";
+    let story = "# Alone.\nprotocol raymond\nprocesses 2\npermits 1\nexpect correct\n\np0 asks\np0 -> p1: request\n";
     std::fs::write(&file, story).expect("written");
     let output = kgate(&format!("scenario {file}"));
     assert_eq!(output.status.code(), Some(1));
@@ -575,7 +668,8 @@ fn scenarios_are_played_and_compared() {
     assert_eq!(output.status.code(), Some(2));
     let says = stdout(&output);
     assert!(
-        says.contains("line 9: `p0 -> p1: reply` is not possible here") && says.contains("p0 -> p1: request"),
+        says.contains("line 9: `p0 -> p1: reply` is not possible here")
+            && says.contains("p0 -> p1: request"),
         "{says}"
     );
     std::fs::write(&file, "protocol raymond\nsleep\n").expect("written");
@@ -586,7 +680,8 @@ fn scenarios_are_played_and_compared() {
     std::fs::remove_dir_all(folder).expect("removed");
 }
 
-/// What cannot be played exits with 2, what comes otherwise than told with 1; of several files all are told, and 2 outweighs 1.
+/// What cannot be played exits with 2, what comes otherwise than told with 1; of several files all
+/// are told, and 2 outweighs 1.
 #[test]
 fn a_scenario_that_cannot_be_meant_is_bad_usage() {
     let folder = std::env::temp_dir().join(format!("kgate-unplayed-{}", std::process::id()));
@@ -631,7 +726,8 @@ fn a_scenario_that_cannot_be_meant_is_bad_usage() {
 fn a_story_is_not_written_over() {
     let folder = std::env::temp_dir().join(format!("kgate-twice-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
-    let (at, story) = (folder.display(), "protocol raymond\nprocesses 2\npermits 1\nexpect correct\n\nend\n");
+    let (at, story) =
+        (folder.display(), "protocol raymond\nprocesses 2\npermits 1\nexpect correct\n\nend\n");
     std::fs::write(folder.join("story.txt"), story).expect("written");
     for files in [
         format!("--diagram {at}/story.txt"),
@@ -647,7 +743,8 @@ fn a_story_is_not_written_over() {
     std::fs::remove_dir_all(folder).expect("removed");
 }
 
-/// Where nothing can be saved, a swarm does not begin; and a save that fails later loses no finding.
+/// Where nothing can be saved, a swarm does not begin; and a save that fails later loses no
+/// finding.
 #[test]
 fn a_swarm_tells_before_it_saves() {
     let folder = std::env::temp_dir().join(format!("kgate-unsaved-{}", std::process::id()));

@@ -10,7 +10,8 @@ fn number(report: &serde_json::Value, field: &str) -> u64 {
     report[field].as_u64().unwrap_or_else(|| panic!("{field} of {report}"))
 }
 
-/// Three nodes of `slots`, nobody killed: permits are granted, never more than k inside, and the report has what scripts need.
+/// Three nodes of `slots`, nobody killed: permits are granted, never more than k inside, and the
+/// report has what scripts need.
 #[test]
 fn three_nodes() {
     let report = json("demo --nodes 3 --seconds 3 --seed 0x2a --json");
@@ -18,12 +19,19 @@ fn three_nodes() {
     assert!((1..=2).contains(&number(&report, "max_inside")), "{report}");
     assert_eq!((number(&report, "nodes"), number(&report, "k")), (3, 2));
     assert_eq!((number(&report, "kills"), number(&report, "restarts")), (0, 0));
-    assert_eq!((report["protocol"].as_str(), report["seed"].as_str()), (Some("slots"), Some("0x2a")));
+    assert_eq!(
+        (report["protocol"].as_str(), report["seed"].as_str()),
+        (Some("slots"), Some("0x2a"))
+    );
     assert_eq!(report["violations"], serde_json::json!([]));
-    assert!(report["obtaining"]["p99_ms"].as_f64() >= report["obtaining"]["p50_ms"].as_f64(), "{report}");
+    assert!(
+        report["obtaining"]["p99_ms"].as_f64() >= report["obtaining"]["p50_ms"].as_f64(),
+        "{report}"
+    );
 }
 
-/// Nodes of `vcube` are killed for good, as many as it tolerates, and the others go on; what happened is written down and checked the same from there.
+/// Nodes of `vcube` are killed for good, as many as it tolerates, and the others go on; what
+/// happened is written down and checked the same from there.
 #[test]
 fn killed_for_good() {
     let trace = std::env::temp_dir().join(format!("kgate-demo-test-{}.ndjson", std::process::id()));
@@ -40,7 +48,8 @@ fn killed_for_good() {
     std::fs::remove_file(trace).expect("it was written");
 }
 
-/// Nodes of `slots` are killed and come back as another incarnation, when the lease of the former one is over.
+/// Nodes of `slots` are killed and come back as another incarnation, when the lease of the former
+/// one is over.
 #[test]
 fn another_incarnation() {
     let report = json("demo --nodes 3 --seconds 8 --chaos --json");

@@ -38,7 +38,8 @@ x_label = "time"
 y_label = "units"
 "#;
 
-/// Whenever `kgate lab run` is killed, the same command goes on from there, and in the end every table is the same to the byte.
+/// Whenever `kgate lab run` is killed, the same command goes on from there, and in the end every
+/// table is the same to the byte.
 #[test]
 fn a_killed_experiment_goes_on() {
     let folder = Folder::new("killed");
@@ -54,7 +55,8 @@ fn a_killed_experiment_goes_on() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kgate"));
         command.args(["lab", "run", &file, "--jobs", "2", "--out"]).arg(&part);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("kgate");
-        // Until there are so many lines, or it is through, which a slow test machine makes possible.
+        // Until there are so many lines, or it is through, which a slow test machine makes
+        // possible.
         while lines(&runs) < least && child.try_wait().expect("a child").is_none() {
             std::thread::yield_now();
         }
@@ -79,7 +81,12 @@ fn shards_are_joined() {
     assert!(lab(&["run", &file, "--quick", "--shard", "2/2", "--out"], &dirs[2]).status.success());
     let [one, two] = [&dirs[1], &dirs[2]].map(|dir| dir.to_str().expect("a path"));
     let done = lab(&["merge", one, two, "--out"], &dirs[3]);
-    assert!(stdout(&done).starts_with("mine: 7 runs of 2 parts; "), "{}{}", stdout(&done), stderr(&done));
+    assert!(
+        stdout(&done).starts_with("mine: 7 runs of 2 parts; "),
+        "{}{}",
+        stdout(&done),
+        stderr(&done)
+    );
     assert_eq!(files(&dirs[3].join("mine")), files(&dirs[0].join("mine")));
 }
 
@@ -88,30 +95,48 @@ fn shards_are_joined() {
 fn a_command_of_the_table_makes_the_run_again() {
     let folder = Folder::new("again");
     // Without the explorer, for which twelve processes are too many.
-    let file = folder
-        .file(&EXPERIMENT.replace("set = { processes = 3, units = 1 }", "").replace("\"check\"", "\"sim\""));
-    let set = ["run", &file, "--quick", "--set", "n=12", "--set", "latency=uniform=0.5..1", "--out"];
+    let file = folder.file(
+        &EXPERIMENT
+            .replace("set = { processes = 3, units = 1 }", "")
+            .replace("\"check\"", "\"sim\""),
+    );
+    let set =
+        ["run", &file, "--quick", "--set", "n=12", "--set", "latency=uniform=0.5..1", "--out"];
     let done = lab(&set, &folder.0.join("out"));
     assert!(done.status.success(), "{}", stderr(&done));
-    assert!(stderr(&done).contains("grid high: processes = 12 instead of 8, 16, 24"), "{}", stderr(&done));
+    assert!(
+        stderr(&done).contains("grid high: processes = 12 instead of 8, 16, 24"),
+        "{}",
+        stderr(&done)
+    );
     let rows = std::fs::read_to_string(folder.0.join("out/mine/runs.ndjson")).expect("runs");
-    let row: serde_json::Value = serde_json::from_str(rows.lines().next().expect("a run")).expect("JSON");
+    let row: serde_json::Value =
+        serde_json::from_str(rows.lines().next().expect("a run")).expect("JSON");
     let command = row["command"].as_str().expect("a command");
     let report = json(&format!("{} --json", command.trim_start_matches("kgate ")));
     assert_eq!((&report["hash"], &report["n"]), (&row["hash"], &12.into()));
     assert_eq!(report["grants"].as_f64(), row["measured"]["grants"].as_f64());
 }
 
-/// What cannot be run: exit 2, and a text that names the place and what to do; nothing of the environment gets into a run.
+/// What cannot be run: exit 2, and a text that names the place and what to do; nothing of the
+/// environment gets into a run.
 #[test]
 fn what_cannot_be_run_is_refused() {
     let folder = Folder::new("refused");
     let out = folder.0.join("out");
     for (old, new, says) in [
         ("units = 3", "unit = 3", "grid high: kgate sim has no flag --unit: see kgate sim --help"),
-        ("units = 3", "units = 8", "high, processes = 8, protocol = raymond, seed 1: k = 8 with n = 8"),
+        (
+            "units = 3",
+            "units = 8",
+            "high, processes = 8, protocol = raymond, seed 1: k = 8 with n = 8",
+        ),
         ("load = \"high\"", "load = \"much\"", "invalid value 'much' for '--load <LOAD>'"),
-        ("name = \"mine\"", "name = \"yours\"", "call the file yours.toml, or change the name to mine"),
+        (
+            "name = \"mine\"",
+            "name = \"yours\"",
+            "call the file yours.toml, or change the name to mine",
+        ),
         ("seeds = 8", "seeds =", "TOML parse error"),
     ] {
         let file = folder.file(&EXPERIMENT.replacen(old, new, 1));
@@ -120,18 +145,24 @@ fn what_cannot_be_run_is_refused() {
         assert!(stderr(&done).contains(says), "{new}: {}", stderr(&done));
     }
     let done = lab(&["run", "nosuch", "--out"], &out);
-    assert!(done.status.code() == Some(2) && stderr(&done).contains("there is no experiment 'nosuch'"));
+    assert!(
+        done.status.code() == Some(2) && stderr(&done).contains("there is no experiment 'nosuch'")
+    );
     let file = folder.file(EXPERIMENT);
     let mut deaf = Command::new(env!("CARGO_BIN_EXE_kgate"));
-    deaf.args(["lab", "run", &file, "--quick", "--out"]).arg(&out).env("KGATE_OPT_SEND", "nonsense");
+    deaf.args(["lab", "run", &file, "--quick", "--out"])
+        .arg(&out)
+        .env("KGATE_OPT_SEND", "nonsense");
     assert!(deaf.output().expect("kgate").status.success());
 }
 
-/// A published defect that shows itself is a row that is not correct, and what one wanted to see: exit 0.
+/// A published defect that shows itself is a row that is not correct, and what one wanted to see:
+/// exit 0.
 #[test]
 fn a_published_defect_may_be_seen() {
     let folder = Folder::new("wrong");
-    let grid = "name = \"mine\"\ntitle = \"\"\nabout = \"\"\n[[grid]]\nname = \"d1\"\ntool = \"check\"\n";
+    let grid =
+        "name = \"mine\"\ntitle = \"\"\nabout = \"\"\n[[grid]]\nname = \"d1\"\ntool = \"check\"\n";
     let set = "set = { protocol = \"vcube\", processes = 2, units = 1, entries = 2, as-printed = \"D1\" }\n";
     let done = lab(&["run", &folder.file(&format!("{grid}{set}")), "--out"], &folder.0.join("out"));
     assert!(done.status.success(), "{}", stderr(&done));
@@ -139,7 +170,8 @@ fn a_published_defect_may_be_seen() {
     assert!(rows.contains("\"correct\":false"), "{rows}");
 }
 
-/// Results are looked at: verdicts as text and as Markdown, of which a false claim is not green, a ranking, and no difference to themselves; pages are written once more.
+/// Results are looked at: verdicts as text and as Markdown, of which a false claim is not green, a
+/// ranking, and no difference to themselves; pages are written once more.
 #[test]
 fn results_are_compared() {
     let folder = Folder::new("compared");
@@ -153,13 +185,19 @@ fn results_are_compared() {
     let out = folder.0.join("out");
     assert!(lab(&["run", &file, "--quick", "--out"], &out).status.success());
     let verdicts = stdout(&lab(&["compare"], &out));
-    assert!(verdicts.contains("A1  reproduced") && verdicts.contains("A2  not reproduced"), "{verdicts}");
+    assert!(
+        verdicts.contains("A1  reproduced") && verdicts.contains("A2  not reproduced"),
+        "{verdicts}"
+    );
     let markdown = stdout(&lab(&["compare", "--markdown"], &out));
     assert!(
         markdown.starts_with("### mine\n\n2 published facts: 1 reproduced, 1 not reproduced"),
         "{markdown}"
     );
-    assert!(markdown.contains("| A2 |") && markdown.contains("| **not reproduced** |"), "{markdown}");
+    assert!(
+        markdown.contains("| A2 |") && markdown.contains("| **not reproduced** |"),
+        "{markdown}"
+    );
     let ranking = stdout(&lab(&["compare", "--by", "messages_per_grant"], &out));
     let place = |name: &str| ranking.find(name).expect("ranked");
     assert!(place(" 1  raymond") < place(" 2  vcube"), "{ranking}");
@@ -200,7 +238,8 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("kgate-lab-test-{}-{name}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("kgate-lab-test-{}-{name}", std::process::id()));
         drop(std::fs::remove_dir_all(&path));
         std::fs::create_dir_all(&path).expect("a folder for the test");
         Self(path)

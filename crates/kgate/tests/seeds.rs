@@ -1,7 +1,9 @@
-//! Every stored seed is run again: a bug that was found leaves its seed behind, and must stay repaired.
+//! Every stored seed is run again: a bug that was found leaves its seed behind, and must stay
+//! repaired.
 //!
-//! A file of `seeds/` has comment lines, one of them `# expect: correct` or `# expect: VIOLATED <property>` (a published defect that must
-//! show), and one command. Commands with `--as-printed` must be correct without it.
+//! A file of `seeds/` has comment lines, one of them `# expect: correct` or `# expect: VIOLATED
+//! <property>` (a published defect that must show), and one command. Commands with `--as-printed`
+//! must be correct without it.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,25 +12,33 @@ use std::process::Command;
 #[test]
 fn stored_seeds_do_as_they_say() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../seeds");
-    let mut files: Vec<_> =
-        std::fs::read_dir(folder).expect("seeds").map(|file| file.expect("a file").path()).collect();
+    let mut files: Vec<_> = std::fs::read_dir(folder)
+        .expect("seeds")
+        .map(|file| file.expect("a file").path())
+        .collect();
     files.sort();
     assert!(files.len() >= 4, "only {} stored seeds", files.len());
     for file in files {
         let text = std::fs::read_to_string(&file).expect("text");
-        let find = |start: &str| text.lines().find_map(|line| line.strip_prefix(start)).map(str::trim);
+        let find =
+            |start: &str| text.lines().find_map(|line| line.strip_prefix(start)).map(str::trim);
         let name = file.display();
         let line = find("kgate ").unwrap_or_else(|| panic!("{name}: no command"));
-        let expected = match find("# expect: ").unwrap_or_else(|| panic!("{name}: no line `# expect: `")) {
-            "correct" => None,
-            other => {
-                Some(other.strip_prefix("VIOLATED ").unwrap_or_else(|| panic!("{name}: expects {other}?")))
-            }
-        };
+        let expected =
+            match find("# expect: ").unwrap_or_else(|| panic!("{name}: no line `# expect: `")) {
+                "correct" => None,
+                other => Some(
+                    other
+                        .strip_prefix("VIOLATED ")
+                        .unwrap_or_else(|| panic!("{name}: expects {other}?")),
+                ),
+            };
         let found = violated(line);
         match expected {
             None => assert_eq!(found, [""; 0], "{name}"),
-            Some(property) => assert!(found.iter().any(|name| name == property), "{name}: {found:?}"),
+            Some(property) => {
+                assert!(found.iter().any(|name| name == property), "{name}: {found:?}")
+            }
         }
         if let Some((before, after)) = line.split_once(" --as-printed ") {
             let after = after.split_once(' ').map_or("", |(_, after)| after);
@@ -39,11 +49,15 @@ fn stored_seeds_do_as_they_say() {
 
 /// What a run violates; both engines give the same run.
 fn violated(line: &str) -> Vec<String> {
-    let [once, again] = ["bucket", "heap"].map(|engine| report(&format!("{line} --engine {engine}")));
+    let [once, again] =
+        ["bucket", "heap"].map(|engine| report(&format!("{line} --engine {engine}")));
     assert_eq!(once["hash"], again["hash"], "{line}");
     assert!(once["requests"].as_u64() > Some(0), "{line}: nobody asked");
     let violations = once["violations"].as_array().expect("a list");
-    violations.iter().filter_map(|violation| Some(violation["property"].as_str()?.to_owned())).collect()
+    violations
+        .iter()
+        .filter_map(|violation| Some(violation["property"].as_str()?.to_owned()))
+        .collect()
 }
 
 fn report(line: &str) -> serde_json::Value {
@@ -52,6 +66,7 @@ fn report(line: &str) -> serde_json::Value {
         command.env_remove(name); // A developer's own settings are not part of the test.
     }
     let output = command.args(line.split_whitespace()).arg("--json").output().expect("kgate runs");
-    serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|error| panic!("{line}: {error}: {}", String::from_utf8_lossy(&output.stderr)))
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
+        panic!("{line}: {error}: {}", String::from_utf8_lossy(&output.stderr))
+    })
 }

@@ -1,10 +1,12 @@
-//! `kgate sim` with numbered slots: what is refused, and that every option is in the command that makes a run again.
+//! `kgate sim` with numbered slots: what is refused, and that every option is in the command that
+//! makes a run again.
 
 mod common;
 
 use common::{kgate, stderr, stdout};
 
-/// What only numbered slots know of is refused for others, each flag by its name; and what cannot be meant says what can.
+/// What only numbered slots know of is refused for others, each flag by its name; and what cannot
+/// be meant says what can.
 #[test]
 fn options_of_slots_are_refused() {
     for flag in [
@@ -49,7 +51,8 @@ fn options_of_slots_are_refused() {
     }
 }
 
-/// The command that is printed makes the same run again, whatever was asked for; and its trace is checked right by itself.
+/// The command that is printed makes the same run again, whatever was asked for; and its trace is
+/// checked right by itself.
 #[test]
 fn the_replay_is_complete() {
     let folder = std::env::temp_dir().join(format!("kgate-slots-{}", std::process::id()));
@@ -60,7 +63,10 @@ fn the_replay_is_complete() {
         "-n 6 -k 4 --load high --hold 1 --dissemination tree --membership join --crash 1@9..12,2@30 --defer off --quiet off --keep off --cohort 0",
         "-n 5 -k 6 --load high --hold 1 --lanes 3 --weight-max 2 --batch 4 --ask-again 3 --loss 0.1 --duplicates 0.1",
     ] {
-        let first = kgate(&format!("sim --protocol slots --duration 100 {line} --trace {}", trace.display()));
+        let first = kgate(&format!(
+            "sim --protocol slots --duration 100 {line} --trace {}",
+            trace.display()
+        ));
         assert!(first.status.success(), "{line}: {}", stderr(&first));
         let page = stdout(&first);
         let hash = |page: &str| page.split("hash ").nth(1).map(|rest| rest[..18].to_owned());

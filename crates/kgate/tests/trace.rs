@@ -4,7 +4,10 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 fn kgate(line: &str) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_kgate")).args(line.split_whitespace()).output().expect("kgate runs")
+    Command::new(env!("CARGO_BIN_EXE_kgate"))
+        .args(line.split_whitespace())
+        .output()
+        .expect("kgate runs")
 }
 
 fn said(bytes: &[u8]) -> String {
@@ -17,7 +20,8 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// Every form of one trace, by file, by standard output, and beside `checker`; the simulator's own cluster_state is that of its trace.
+/// Every form of one trace, by file, by standard output, and beside `checker`; the simulator's own
+/// cluster_state is that of its trace.
 #[test]
 fn a_trace_in_every_form() {
     let folder = folder("trace-forms");
@@ -32,7 +36,10 @@ fn a_trace_in_every_form() {
     let arrows = |svg: &str| svg.matches("class=\"message\"").count();
     assert!(arrows(&drawn) > 10 && arrows(&drawn) == arrows(&again), "{again}");
     let text = said(&kgate(&format!("trace {trace} --processes 0")).stdout);
-    assert!(text.lines().skip(1).all(|line| line.contains("  p0  ")) && text.contains("goes in"), "{text}");
+    assert!(
+        text.lines().skip(1).all(|line| line.contains("  p0  ")) && text.contains("goes in"),
+        "{text}"
+    );
     let log = said(&kgate(&format!("trace {trace} --as shiviz --show 0..3")).stdout);
     assert!(log.starts_with("(?<host>"), "{log}");
     let out = path("run.json");
@@ -44,7 +51,8 @@ fn a_trace_in_every_form() {
     std::fs::remove_dir_all(&folder).expect("it is ours");
 }
 
-/// What cannot be meant, or does not fit, exits with 2, says what to do, and leaves files as they are.
+/// What cannot be meant, or does not fit, exits with 2, says what to do, and leaves files as they
+/// are.
 #[test]
 fn what_is_refused() {
     let folder = folder("trace-refused");

@@ -6,7 +6,8 @@ use kgate_core::{Graph, NodeId, Protocol, Span};
 use kgate_protocols::registry::{self, Entry, Visitor};
 use kgate_protocols::topology::graphs::{SHAPES, Shape};
 use kgate_sim::{
-    Bucket, Claims, Config, Crash, Detection, Detector, Heap, Latency, OpenTrace, Report, Rng, RunError,
+    Bucket, Claims, Config, Crash, Detection, Detector, Heap, Latency, OpenTrace, Report, Rng,
+    RunError,
 };
 
 /// A length of time as on the command line.
@@ -21,7 +22,8 @@ pub struct Case {
     pub entry: &'static Entry,
     /// The run.
     pub config: Config,
-    /// How the graph of the run is called: a shape or a file, as on the command line; none where everybody talks to everybody.
+    /// How the graph of the run is called: a shape or a file, as on the command line; none where
+    /// everybody talks to everybody.
     pub graph: Option<String>,
 }
 
@@ -35,7 +37,8 @@ pub enum Queue {
 }
 
 impl Case {
-    /// vcube-2018 section 8.1 with LOW load and no faults; the same as `kgate sim --protocol P -n N`.
+    /// vcube-2018 section 8.1 with LOW load and no faults; the same as `kgate sim --protocol P -n
+    /// N`.
     pub fn vcube_2018(protocol: &str, nodes: u32) -> Self {
         let entry = registry::entry(protocol).expect("a protocol");
         let config = Config { claims: claims_of(entry, nodes, 3), ..Config::new(nodes, 3) };
@@ -103,9 +106,11 @@ impl Case {
     pub fn claims(&self) -> Claims {
         let config = &self.config;
         let claims = claims_of(self.entry, config.nodes, config.k);
-        let tolerates = if self.entry.told_to_tolerate { config.tolerate } else { claims.tolerates };
+        let tolerates =
+            if self.entry.told_to_tolerate { config.tolerate } else { claims.tolerates };
         // Whoever is not asked again waits for ever for what was lost.
-        let tolerates_loss = claims.tolerates_loss && (!claims.slots || config.slots.ask_again.is_some());
+        let tolerates_loss =
+            claims.tolerates_loss && (!claims.slots || config.slots.ask_again.is_some());
         Claims { tolerates, tolerates_loss, ..claims }
     }
 
@@ -124,13 +129,18 @@ impl Case {
     }
 
     /// Runs it, if it can be run.
-    pub fn try_run<'a>(&'a self, queue: Queue, trace: Option<OpenTrace<'a>>) -> Result<Report, RunError> {
+    pub fn try_run<'a>(
+        &'a self,
+        queue: Queue,
+        trace: Option<OpenTrace<'a>>,
+    ) -> Result<Report, RunError> {
         let own_detector = self.config.detection.oracle.is_none();
         registry::visit(self.entry, own_detector, Runner { case: self, queue, trace })
     }
 }
 
-/// What the simulator needs to know of a system. A size that makes no sense is refused later, by the simulator.
+/// What the simulator needs to know of a system. A size that makes no sense is refused later, by
+/// the simulator.
 pub fn claims_of(entry: &Entry, nodes: u32, k: u32) -> Claims {
     let detector = entry.detector.map(|name| match name {
         registry::LOG => Detector::Log,

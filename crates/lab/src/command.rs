@@ -7,10 +7,13 @@ use kgate_sim::{Chance, Crash, Disturbance, Down, ReceiveCost, SendCost};
 
 use crate::Case;
 
-/// Every option that a run depends on, spelled out, so that a later change of a default does not change the run.
+/// Every option that a run depends on, spelled out, so that a later change of a default does not
+/// change the run.
 pub fn command(case: &Case) -> String {
     let mut words = vec!["kgate sim".to_owned()];
-    for part in [size(case), load(case), cost(case), detection(case), faults(case), slots(case), told(case)] {
+    for part in
+        [size(case), load(case), cost(case), detection(case), faults(case), slots(case), told(case)]
+    {
         words.extend(part);
     }
     words.join(" ")
@@ -31,7 +34,8 @@ fn load(case: &Case) -> Vec<String> {
     let load = &case.config.load;
     let mut words = vec![
         if !case.config.only.is_empty() {
-            let only: Vec<String> = case.config.only.iter().map(|node| node.0.to_string()).collect();
+            let only: Vec<String> =
+                case.config.only.iter().map(|node| node.0.to_string()).collect();
             format!("--load only={}", only.join("+"))
         } else if load.requesters == case.config.nodes {
             "--load high".into()
@@ -66,7 +70,8 @@ fn cost(case: &Case) -> Vec<String> {
 
 fn detection(case: &Case) -> Vec<String> {
     let detection = &case.config.detection;
-    let times = format!("--detect-interval {} --detect-timeout {}", detection.interval, detection.timeout);
+    let times =
+        format!("--detect-interval {} --detect-timeout {}", detection.interval, detection.timeout);
     let oracle = detection.oracle.map(|within| format!("--detector oracle={within}"));
     [Some(times), oracle].into_iter().flatten().collect()
 }
@@ -83,8 +88,10 @@ fn faults(case: &Case) -> Vec<String> {
         words.push(format!("--random-crashes {}", config.random_crashes));
     }
     if config.random_recoveries > 0 {
-        words
-            .push(format!("--random-recoveries {} --down-for {}", config.random_recoveries, config.down_for));
+        words.push(format!(
+            "--random-recoveries {} --down-for {}",
+            config.random_recoveries, config.down_for
+        ));
     }
     if config.random_recoveries > 0 || config.crashes.iter().any(|crash| crash.back.is_some()) {
         words.push(match config.down {
@@ -103,7 +110,8 @@ fn faults(case: &Case) -> Vec<String> {
 }
 
 fn disturbance(disturbance: &Disturbance) -> Vec<String> {
-    let chance = |flag: &str, chance: Chance| (chance > Chance::NEVER).then(|| format!("{flag} {chance}"));
+    let chance =
+        |flag: &str, chance: Chance| (chance > Chance::NEVER).then(|| format!("{flag} {chance}"));
     let words = [
         list("--pause", &disturbance.pauses, ToString::to_string),
         list("--partition", &disturbance.partitions, ToString::to_string),
@@ -135,8 +143,15 @@ fn slots(case: &Case) -> Vec<String> {
         MembershipSource::Log => "--membership log".into(),
         MembershipSource::Join => "--membership join".into(),
     });
-    words.extend([on("defer", options.defer), on("quiet", options.quiet), on("keep", options.keep)]);
-    words.push(format!("--cohort {} --batch {} --lanes {}", options.cohort, options.batch, options.lanes));
+    words.extend([
+        on("defer", options.defer),
+        on("quiet", options.quiet),
+        on("keep", options.keep),
+    ]);
+    words.push(format!(
+        "--cohort {} --batch {} --lanes {}",
+        options.cohort, options.batch, options.lanes
+    ));
     words.extend(options.ask_again.map(|after| format!("--ask-again {after}")));
     words
 }

@@ -1,20 +1,22 @@
 //! Settings drawn from a seed.
 //!
-//! [`drawn`] is a setting with the faults of the papers: crashes, recoveries, corruption. [`disturbed`] adds what the papers leave out: processes that
-//! stop for a time, partitions, loss and duplicates, as far as the protocol claims to tolerate them. Half of the seeds are left as they are.
+//! [`drawn`] is a setting with the faults of the papers: crashes, recoveries, corruption.
+//! [`disturbed`] adds what the papers leave out: processes that stop for a time, partitions, loss
+//! and duplicates, as far as the protocol claims to tolerate them. Half of the seeds are left as
+//! they are.
 
 use kgate_core::{NodeId, Span};
 use kgate_protocols::registry::Network;
 use kgate_protocols::topology::graphs::{SHAPES, Shape};
 use kgate_sim::{
-    Chance, Config, Detector, Down, Grid, Latency, Load, Partition, Pause, ReceiveCost, Rng, SendCost, Think,
-    Way,
+    Chance, Config, Detector, Down, Grid, Latency, Load, Partition, Pause, ReceiveCost, Rng,
+    SendCost, Think, Way,
 };
 
 use crate::{Case, numbered, t};
 
-/// A whole setting drawn at random: size (mostly no power of two), k, costs, latency (also one that reorders), load,
-/// detector or oracle, and as many crashes as the protocol tolerates.
+/// A whole setting drawn at random: size (mostly no power of two), k, costs, latency (also one that
+/// reorders), load, detector or oracle, and as many crashes as the protocol tolerates.
 pub fn drawn(protocol: &str, seed: u64) -> Case {
     let mut rng = Rng::fork(seed, "swarm");
     let mut pick = |low: u64, high: u64| rng.within(low, high);
@@ -36,7 +38,8 @@ pub fn drawn(protocol: &str, seed: u64) -> Case {
         1 => SendCost::Staggered,
         _ => SendCost::Flat,
     };
-    config.cost.receive_cost = if pick(0, 1) == 0 { ReceiveCost::Parallel } else { ReceiveCost::Queue };
+    config.cost.receive_cost =
+        if pick(0, 1) == 0 { ReceiveCost::Parallel } else { ReceiveCost::Queue };
     config.cost.fifo = pick(0, 2) == 0;
     config.cost.latency = match pick(0, 3) {
         0 => Latency::Constant(t("0.8")),
@@ -55,7 +58,8 @@ pub fn drawn(protocol: &str, seed: u64) -> Case {
     let config = &mut case.config;
     let spared = if config.load.requesters == nodes { 1 } else { config.load.requesters };
     config.random_crashes =
-        u32::try_from(pick(0, u64::from(config.claims.tolerates.min(nodes - spared)))).expect("small");
+        u32::try_from(pick(0, u64::from(config.claims.tolerates.min(nodes - spared))))
+            .expect("small");
     config.duration = t("60");
     particular(&mut case, seed);
     case
@@ -66,7 +70,9 @@ fn particular(case: &mut Case, seed: u64) {
     let mut rng = Rng::fork(seed, "particular");
     match case.entry.network {
         Network::Everybody if case.entry.told_to_tolerate => responsive(case, &mut rng),
-        Network::Everybody if case.entry.slots => numbered::draw(case, &mut Rng::fork(seed, "slots")),
+        Network::Everybody if case.entry.slots => {
+            numbered::draw(case, &mut Rng::fork(seed, "slots"))
+        }
         Network::Everybody => {}
         Network::Tree => tree(case, &mut rng),
         Network::Graph => corrupted(case, &mut rng),
@@ -81,7 +87,8 @@ pub fn disturbed(protocol: &str, seed: u64) -> Case {
         return case;
     }
     let Config { claims, detection, nodes, duration, .. } = case.config;
-    let goes_by_time = detection.oracle.is_none() && claims.detector.is_some_and(|own| own != Detector::Log);
+    let goes_by_time =
+        detection.oracle.is_none() && claims.detector.is_some_and(|own| own != Detector::Log);
     let disturbance = &mut case.config.disturbance;
     if claims.tolerates_delay && !goes_by_time {
         for _ in 0..rng.below(4) {
@@ -135,8 +142,8 @@ pub(crate) fn small(number: u64) -> u32 {
     u32::try_from(number).expect("small")
 }
 
-/// Clusters in which timer-free-2009's responsiveness property holds: more processes in each than crash, fast inside, slow
-/// between, and nothing waits in a queue.
+/// Clusters in which timer-free-2009's responsiveness property holds: more processes in each than
+/// crash, fast inside, slow between, and nothing waits in a queue.
 fn responsive(case: &mut Case, rng: &mut Rng) {
     let config = &mut case.config;
     let (clusters, size) = (small(rng.within(2, 5)), small(rng.within(1, 5)));
@@ -150,15 +157,21 @@ fn responsive(case: &mut Case, rng: &mut Rng) {
     config.load.requesters = small(rng.within(1, u64::from(nodes)));
     config.cost.send = Span::ZERO;
     config.cost.receive_cost = ReceiveCost::Parallel;
-    config.cost.latency =
-        Latency::Grid(Grid { clusters, size, intra: (t("0.01"), t("0.05")), inter: (t("0.4"), t("0.9")) });
+    config.cost.latency = Latency::Grid(Grid {
+        clusters,
+        size,
+        intra: (t("0.01"), t("0.05")),
+        inter: (t("0.4"), t("0.9")),
+    });
     let spared = if config.load.requesters == nodes { 1 } else { config.load.requesters };
     config.random_crashes = config.tolerate.min(nodes - spared);
 }
 
-/// Any tree, crashes with recovery, adjacent ones too, messages to the down lost or kept, and losses for good.
+/// Any tree, crashes with recovery, adjacent ones too, messages to the down lost or kept, and
+/// losses for good.
 fn tree(case: &mut Case, rng: &mut Rng) {
-    let trees: Vec<Shape> = SHAPES.iter().map(|(_, shape)| *shape).filter(|shape| shape.is_tree()).collect();
+    let trees: Vec<Shape> =
+        SHAPES.iter().map(|(_, shape)| *shape).filter(|shape| shape.is_tree()).collect();
     let shape = match rng.below(2) {
         0 => Shape::RandomTree,
         _ => trees[usize::try_from(rng.below(trees.len() as u64)).expect("small")],
@@ -168,7 +181,8 @@ fn tree(case: &mut Case, rng: &mut Rng) {
     config.down_for = Span(rng.within(1, 80) * 100_000_000);
     config.random_recoveries = small(rng.within(0, 12));
     if config.nodes <= 4 {
-        // Few processes that crash often, and messages as old as that: some are of an incarnation long past.
+        // Few processes that crash often, and messages as old as that: some are of an incarnation
+        // long past.
         config.cost.latency = Latency::Uniform(Span::ZERO, t("5"));
         config.random_recoveries = config.nodes * 3;
         config.down_for = t("3");

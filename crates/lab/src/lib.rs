@@ -1,7 +1,8 @@
 //! The laboratory: what joins the registry of protocols with the drivers that name none.
 //!
 //! - [`case`]: a run of a named system, and [`command`](mod@command), the line that makes it again;
-//! - [`drawn`](mod@drawn): whole settings drawn from a seed; `numbered.rs`: those of numbered slots;
+//! - [`drawn`](mod@drawn): whole settings drawn from a seed; `numbered.rs`: those of numbered
+//!   slots;
 //! - [`swarm`]: many of those, each checked; [`shrink`]: a failing one made smaller;
 //! - [`scenario`]: stories that are played and compared with what they tell;
 //! - [`experiment`]: grids of runs, with plots, published facts and verdicts.

@@ -1,5 +1,6 @@
-//! Settings of numbered slots drawn from a seed: sizes up to 64, weights, clients, withdrawals, processes that come back with nothing (also all of
-//! them at once), resizes, and every way to go about it.
+//! Settings of numbered slots drawn from a seed: sizes up to 64, weights, clients, withdrawals,
+//! processes that come back with nothing (also all of them at once), resizes, and every way to go
+//! about it.
 
 use kgate_core::{Dissemination, MembershipSource, NodeId, SlotOptions, Span};
 use kgate_sim::{Chance, Crash, Rng};
@@ -29,7 +30,8 @@ pub(crate) fn draw(case: &mut Case, rng: &mut Rng) {
     load(case, rng);
     case.config.claims = case.claims();
     crashes(case, rng);
-    // Of few processes, some of which are lost early, there may be no time left to crash and come back.
+    // Of few processes, some of which are lost early, there may be no time left to crash and come
+    // back.
     while case.config.random_recoveries > 0 && case.config.with_named_crashes().is_err() {
         case.config.random_recoveries /= 2;
     }
@@ -67,14 +69,16 @@ fn resizes(case: &mut Case, rng: &mut Rng) {
 
 fn load(case: &mut Case, rng: &mut Rng) {
     let config = &mut case.config;
-    let greatest = config.resizes.iter().map(|resize| resize.1).chain([config.k]).max().unwrap_or(1);
+    let greatest =
+        config.resizes.iter().map(|resize| resize.1).chain([config.k]).max().unwrap_or(1);
     let widest = greatest.div_ceil(config.slots.lanes);
     let load = &mut config.load;
     load.requesters = small(rng.within(1, u64::from(config.nodes)));
     load.clients = small(rng.within(1, 3));
     load.weight_max = if rng.below(2) == 0 { 1 } else { small(rng.within(1, u64::from(widest))) };
     load.ask_inside = rng.below(4) == 0 && load.hold > Span::ZERO;
-    // With several lanes, weights do not tell who of a process was granted, so nobody could say whose wish was taken back.
+    // With several lanes, weights do not tell who of a process was granted, so nobody could say
+    // whose wish was taken back.
     if rng.below(2) == 0 && (config.slots.lanes == 1 || load.weight_max == 1) {
         load.withdraw = Chance(small(rng.within(1, 4) * 100_000));
         load.patience = TENTH.times(rng.within(1, 200));
@@ -92,7 +96,11 @@ fn crashes(case: &mut Case, rng: &mut Rng) {
         let (from, long) = (rng.within(1, 400), rng.within(1, 50));
         let crash = |node| {
             let at = TENTH.times(from + rng.below(20));
-            Crash { node: NodeId(node), at, back: Some(TENTH.times(from + 20 + rng.within(1, long))) }
+            Crash {
+                node: NodeId(node),
+                at,
+                back: Some(TENTH.times(from + 20 + rng.within(1, long))),
+            }
         };
         config.crashes = (0..nodes).map(crash).collect();
         config.random_recoveries = config.random_recoveries.min(nodes);

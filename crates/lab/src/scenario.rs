@@ -1,9 +1,11 @@
 //! Plays a scenario and compares what happened with what it tells.
 //!
-//! The steps are played by the simulator with the defect as printed. If there is one and its repair is to be correct, they are played
-//! once more without it, as far as they are possible then, and everything goes on until nothing is under way: no checker may complain.
+//! The steps are played by the simulator with the defect as printed. If there is one and its repair
+//! is to be correct, they are played once more without it, as far as they are possible then, and
+//! everything goes on until nothing is under way: no checker may complain.
 //!
-//! - `difference.rs`: what differs, line by line; `setting.rs`: the configuration that a header asks for.
+//! - `difference.rs`: what differs, line by line; `setting.rs`: the configuration that a header
+//!   asks for.
 
 pub mod difference;
 mod setting;
@@ -103,7 +105,11 @@ fn unexpected(expect: &Expect, violations: &[Violation]) -> Option<String> {
         (Expect::Violated(property), None) => {
             Some(format!("expected that \"{property}\" is violated, but nothing was"))
         }
-        (Expect::Violated(property), Some(_)) if violations.iter().any(|v| v.property == property) => None,
+        (Expect::Violated(property), Some(_))
+            if violations.iter().any(|v| v.property == property) =>
+        {
+            None
+        }
         (Expect::Violated(property), Some(violation)) => {
             Some(format!("expected that \"{property}\" is violated, but only {violation}"))
         }
@@ -199,7 +205,9 @@ fn movers(act: &Act) -> Option<Movers> {
 
 fn failed(scenario: &Scenario, error: PlayError) -> Failed {
     match error {
-        PlayError::Impossible(error) => Failed::Step { line: scenario.steps[error.step].line, error },
+        PlayError::Impossible(error) => {
+            Failed::Step { line: scenario.steps[error.step].line, error }
+        }
         PlayError::Start(why) => Failed::Setting(why),
         PlayError::Run(kgate_sim::RunError::Config(why)) => setting::refused(why),
         error @ PlayError::Run(_) => Failed::Broken(error),

@@ -1,10 +1,13 @@
 //! A failing case made smaller, so that a person can follow it.
 //!
-//! Greedy: of the ways to make the case simpler, the first that still violates the same property is taken, until none does. Simpler means
-//! fewer processes; if as many, fewer faults; then fewer requesters, units and entries, a shorter run, and at last a shorter command
-//! line (rounder times, plainer costs). Every step makes it simpler, so this comes to an end; it also stops after a number of runs.
+//! Greedy: of the ways to make the case simpler, the first that still violates the same property is
+//! taken, until none does. Simpler means fewer processes; if as many, fewer faults; then fewer
+//! requesters, units and entries, a shorter run, and at last a shorter command line (rounder times,
+//! plainer costs). Every step makes it simpler, so this comes to an end; it also stops after a
+//! number of runs.
 //!
-//! A smaller case is another run: everything random falls out differently. So each way is tried with a few other seeds too.
+//! A smaller case is another run: everything random falls out differently. So each way is tried
+//! with a few other seeds too.
 
 use kgate_core::{Dissemination, MembershipSource, NodeId, Span};
 use kgate_sim::{Chance, Latency, ReceiveCost, SendCost, Think};
@@ -56,7 +59,13 @@ pub fn faults(case: &Case) -> usize {
         + disturbance.partitions.iter().map(|cut| cut.nodes.len()).sum::<usize>()
         + chances.iter().filter(|chance| **chance > Chance::NEVER).count();
     let withdrawn = usize::from(config.load.withdraw > Chance::NEVER);
-    config.crashes.len() + back + 2 * drawn + transient + disturbed + config.resizes.len() + withdrawn
+    config.crashes.len()
+        + back
+        + 2 * drawn
+        + transient
+        + disturbed
+        + config.resizes.len()
+        + withdrawn
 }
 
 /// Makes `case` smaller as long as the property that is `wrong` is still violated.
@@ -112,8 +121,16 @@ fn reseeded(mut case: Case, seed: u64) -> Case {
 type Ways = fn(&Case) -> Vec<Case>;
 
 /// The ways to make a case simpler, the most rewarding first.
-const WAYS: [Ways; 8] =
-    [fewer_processes, fewer_faults, fewer_requesters, fewer_units, fewer_entries, shorter, plainer, rounder];
+const WAYS: [Ways; 8] = [
+    fewer_processes,
+    fewer_faults,
+    fewer_requesters,
+    fewer_units,
+    fewer_entries,
+    shorter,
+    plainer,
+    rounder,
+];
 
 fn with(case: &Case, change: impl FnOnce(&mut Case)) -> Case {
     let mut changed = case.clone();
@@ -273,14 +290,17 @@ fn shorter(case: &Case) -> Vec<Case> {
     let now = case.config.duration.0;
     let whole = |span: u64| Span(span.div_ceil(Span::UNIT.0) * Span::UNIT.0);
     let shorter = [now / 4, now / 2, now * 3 / 4, now.saturating_sub(Span::UNIT.0)].map(whole);
-    let cut = shorter.into_iter().map(|duration| with(case, |case| case.config.duration = duration));
+    let cut =
+        shorter.into_iter().map(|duration| with(case, |case| case.config.duration = duration));
     cut.chain([(1, 4), (1, 2), (3, 4), (9, 10)].map(|(part, of)| sooner(case, part, of))).collect()
 }
 
-/// Everything happens in `part` of `of` of the time, in tenths of a unit: fewer who wait need less time.
+/// Everything happens in `part` of `of` of the time, in tenths of a unit: fewer who wait need less
+/// time.
 fn sooner(case: &Case, part: u32, of: u32) -> Case {
     let tenth = Span::UNIT.0 / 10;
-    let scaled = |span: Span| Span((span.0 / tenth * u64::from(part)).div_ceil(u64::from(of)) * tenth);
+    let scaled =
+        |span: Span| Span((span.0 / tenth * u64::from(part)).div_ceil(u64::from(of)) * tenth);
     with(case, |case| {
         let config = &mut case.config;
         config.duration = Span(scaled(config.duration).0.div_ceil(Span::UNIT.0) * Span::UNIT.0);
@@ -299,7 +319,8 @@ fn sooner(case: &Case, part: u32, of: u32) -> Case {
     })
 }
 
-/// Plain costs and times. Where a protocol's assumptions rest on the costs (timer-free-2009: responsiveness), those stay.
+/// Plain costs and times. Where a protocol's assumptions rest on the costs (timer-free-2009:
+/// responsiveness), those stay.
 fn plainer(case: &Case) -> Vec<Case> {
     let mut ways = Vec::new();
     let mut way = |change: fn(&mut Case)| ways.push(with(case, change));

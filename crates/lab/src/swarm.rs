@@ -1,8 +1,11 @@
-//! A swarm: many runs of a system, each in a setting of its own, drawn whole from a seed; every one is checked.
+//! A swarm: many runs of a system, each in a setting of its own, drawn whole from a seed; every one
+//! is checked.
 //!
-//! Each seed is run on both engines, and the hashes must be equal. What is not correct is a [`Failure`]: the first seed of each property
-//! that does not hold is shrunk ([`shrink`](mod@crate::shrink)) and comes with the command that shows it again. A swarm in which nobody entered or
-//! nothing went wrong has shown nothing, and says so ([`Summary::nothing_shown`]).
+//! Each seed is run on both engines, and the hashes must be equal. What is not correct is a
+//! [`Failure`]: the first seed of each property that does not hold is shrunk
+//! ([`shrink`](mod@crate::shrink)) and comes with the command that shows it again. A swarm in which
+//! nobody entered or nothing went wrong has shown nothing, and says so
+//! ([`Summary::nothing_shown`]).
 //!
 //! Seeds are shared out among threads; what is found depends on the seeds alone.
 
@@ -45,8 +48,8 @@ pub struct Wrong {
     pub text: String,
 }
 
-/// The checkers of the simulator. If too many are inside, that is what is told: it is what everybody cares for, and others often see it
-/// coming.
+/// The checkers of the simulator. If too many are inside, that is what is told: it is what
+/// everybody cares for, and others often see it coming.
 pub fn check(report: &Report) -> Option<Wrong> {
     let crowded = report.violations.iter().find(|violation| violation.property == AtMostK::NAME);
     let violation = crowded.or(report.violations.first())?;
@@ -204,16 +207,21 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// What a stored seed is called: the system, the defect if it ran as printed, the property, the seed.
+    /// What a stored seed is called: the system, the defect if it ran as printed, the property, the
+    /// seed.
     pub fn file_name(&self) -> String {
-        let slug: String =
-            self.property.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-        let printed = self.printed().map(|id| format!("-{}", id.to_ascii_lowercase())).unwrap_or_default();
+        let slug: String = self
+            .property
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
+            .collect();
+        let printed =
+            self.printed().map(|id| format!("-{}", id.to_ascii_lowercase())).unwrap_or_default();
         format!("{}{printed}-{slug}-{:#x}.txt", self.found.entry.name, self.seed)
     }
 
-    /// What a stored seed says: what happened, what is expected, and the command. A published defect is expected to show; what runs repaired
-    /// is expected to be correct, once it is.
+    /// What a stored seed says: what happened, what is expected, and the command. A published
+    /// defect is expected to show; what runs repaired is expected to be correct, once it is.
     pub fn file_text(&self) -> String {
         let (name, property) = (self.found.entry.name, &self.property);
         let (of, expect, flag) = match self.printed() {
@@ -241,12 +249,17 @@ impl Failure {
 
     fn printed(&self) -> Option<&'static str> {
         let printed = self.found.config.printed;
-        self.found.entry.published_defects().find(|defect| printed.has(defect.switch)).map(|defect| defect.id)
+        self.found
+            .entry
+            .published_defects()
+            .find(|defect| printed.has(defect.switch))
+            .map(|defect| defect.id)
     }
 }
 
 impl Swarm<'_> {
-    /// The setting of one seed. What runs as printed meets the faults of its paper only: it never claimed to tolerate more.
+    /// The setting of one seed. What runs as printed meets the faults of its paper only: it never
+    /// claimed to tolerate more.
     pub fn case(&self, seed: u64) -> Case {
         match self.as_printed {
             Some(id) => drawn(self.entry.name, seed).as_printed(id),
@@ -303,7 +316,9 @@ impl Swarm<'_> {
     fn failures(&self, wrong: &[(u64, Case, Wrong)]) -> Vec<Failure> {
         let mut failures: Vec<Failure> = Vec::new();
         for (_, case, what) in wrong {
-            if let Some(known) = failures.iter_mut().find(|failure| failure.property == what.property) {
+            if let Some(known) =
+                failures.iter_mut().find(|failure| failure.property == what.property)
+            {
                 known.seeds += 1;
                 continue;
             }

@@ -1,10 +1,12 @@
-//! How long a message and its answer take on this machine: over raw TCP, over a link, and over a link with TLS.
+//! How long a message and its answer take on this machine: over raw TCP, over a link, and over a
+//! link with TLS.
 //!
 //! ```sh
 //! cargo run --release -p kgate-net --example ping_pong -- [ROUNDS [node-0.pem node-0.key node-1.pem node-1.key ca.pem]]
 //! ```
 //!
-//! The files are those of `kgate certs new --cluster bench --nodes 2`. Each side runs in a thread of its own with its own current-thread runtime, as two nodes would; 64 bytes there and back. The
+//! The files are those of `kgate certs new --cluster bench --nodes 2`. Each side runs in a thread
+//! of its own with its own current-thread runtime, as two nodes would; 64 bytes there and back. The
 //! kinds take turns, so that other load on the machine meets them all alike.
 #![allow(clippy::disallowed_methods, reason = "a measurement reads the clock")]
 
@@ -23,7 +25,8 @@ const TURNS: usize = 5;
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
-    let rounds = arguments.next().map_or(5000, |rounds| rounds.parse().expect("a number of rounds"));
+    let rounds =
+        arguments.next().map_or(5000, |rounds| rounds.parse().expect("a number of rounds"));
     let files: Vec<String> = arguments.collect();
     let mut raw = Vec::new();
     let mut link = Vec::new();

@@ -1,17 +1,19 @@
 //! A reliable, ordered channel to one peer, over connections that come and go. No I/O, no clock.
 //!
-//! The papers count replies, so a message that is lost or comes twice breaks them; a TCP connection that breaks leaves it
-//! open how much of what was written has come. So messages are numbered 1, 2, 3 .. and kept until the peer has
-//! acknowledged them. A new connection begins with both sides saying how many they have had, and what is missing is sent
-//! again. What came already is dropped by its number.
+//! The papers count replies, so a message that is lost or comes twice breaks them; a TCP connection
+//! that breaks leaves it open how much of what was written has come. So messages are numbered 1, 2,
+//! 3 .. and kept until the peer has acknowledged them. A new connection begins with both sides
+//! saying how many they have had, and what is missing is sent again. What came already is dropped
+//! by its number.
 //!
-//! A channel is between two incarnations. When the peer's [`Incarnation`] is a new one, both directions begin anew at 1 and what
-//! was kept is dropped: it was meant for the old incarnation.
+//! A channel is between two incarnations. When the peer's [`Incarnation`] is a new one, both
+//! directions begin anew at 1 and what was kept is dropped: it was meant for the old incarnation.
 //!
-//! **Invariant.** What the peer hands to its owner is a prefix of what was pushed here, in order, each once; and
-//! `acked <= received by the peer <= high`, so that whatever lies outside proves a lost memory or a second process under
-//! one name, and breaks the channel. What is kept is bounded; a peer that is behind by more breaks it too, loudly, because a
-//! message dropped in silence would be worse.
+//! **Invariant.** What the peer hands to its owner is a prefix of what was pushed here, in order,
+//! each once; and `acked <= received by the peer <= high`, so that whatever lies outside proves a
+//! lost memory or a second process under one name, and breaks the channel. What is kept is bounded;
+//! a peer that is behind by more breaks it too, loudly, because a message dropped in silence would
+//! be worse.
 
 use std::collections::VecDeque;
 
@@ -112,7 +114,8 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// A channel of this incarnation to a peer that was never met. What is pushed is kept for the first incarnation that is.
+    /// A channel of this incarnation to a peer that was never met. What is pushed is kept for the
+    /// first incarnation that is.
     pub fn new(mine: Incarnation, window: Window) -> Self {
         Self {
             mine,
@@ -137,7 +140,8 @@ impl Channel {
 
     /// A message for the peer. One that does not fit into the window is not taken.
     pub fn push(&mut self, bytes: Bytes) -> Result<(), Broken> {
-        let fits = self.kept.len() < self.window.frames && self.kept_bytes + bytes.len() <= self.window.bytes;
+        let fits = self.kept.len() < self.window.frames
+            && self.kept_bytes + bytes.len() <= self.window.bytes;
         if !fits {
             return Err(Broken::Overrun { frames: self.kept.len(), bytes: self.kept_bytes });
         }
@@ -153,7 +157,8 @@ impl Channel {
         self.acked = self.written;
     }
 
-    /// What to say to a peer: to the one that was met, or to the incarnation that has just said who it is.
+    /// What to say to a peer: to the one that was met, or to the incarnation that has just said who
+    /// it is.
     pub fn greeting(&self, to: Option<Incarnation>) -> Greeting {
         let of = to.or(self.theirs);
         let received = if of == self.theirs { self.received } else { 0 };
@@ -178,7 +183,8 @@ impl Channel {
         }
     }
 
-    /// A new connection begins, and this is what the peer says. Returns the peer's earlier incarnation, if this is another.
+    /// A new connection begins, and this is what the peer says. Returns the peer's earlier
+    /// incarnation, if this is another.
     pub fn resume(&mut self, peer: Greeting) -> Result<Option<Incarnation>, Broken> {
         self.check(peer)?;
         let was = self.theirs.filter(|known| *known != peer.incarnation);
@@ -209,7 +215,8 @@ impl Channel {
         (self.acked, self.written, self.high, self.received, self.told) = (0, 0, 0, 0, 0);
     }
 
-    /// Writes messages that this connection has not carried yet, until `room` bytes are filled or none is left.
+    /// Writes messages that this connection has not carried yet, until `room` bytes are filled or
+    /// none is left.
     pub fn write(&mut self, room: usize, out: &mut Vec<u8>) {
         let end = out.len() + room;
         while out.len() < end {
@@ -259,7 +266,8 @@ impl Channel {
             self.acked += 1;
             self.kept_bytes -= self.kept.pop_front().map_or(0, |bytes| bytes.len());
         }
-        // It may have come on an older connection and be acknowledged on this one, which has not carried it.
+        // It may have come on an older connection and be acknowledged on this one, which has not
+        // carried it.
         self.written = self.written.max(self.acked);
         Ok(())
     }

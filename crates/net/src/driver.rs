@@ -1,13 +1,14 @@
 //! Any protocol behind one face: bytes from peers in, bytes to peers out.
 //!
-//! A node drives many gates, each by a protocol of its own type. [`Driver`] hides the type: messages and what is to be stored are bytes (postcard),
-//! timers are numbers. Nothing else is added: one input is handed over, all effects are carried out in order, then the next one.
+//! A node drives many gates, each by a protocol of its own type. [`Driver`] hides the type:
+//! messages and what is to be stored are bytes (postcard), timers are numbers. Nothing else is
+//! added: one input is handed over, all effects are carried out in order, then the next one.
 
 use std::collections::BTreeMap;
 
 use kgate_core::{
-    Effect, GrantId, Incarnation, Input, InputOf, Message, NodeId, Notice, Observation, Outbox, Protocol,
-    Refusal, Setup, Span, Time, To,
+    Effect, GrantId, Incarnation, Input, InputOf, Message, NodeId, Notice, Observation, Outbox,
+    Protocol, Refusal, Setup, Span, Time, To,
 };
 
 /// A timer of a driver.
@@ -88,9 +89,11 @@ pub trait Drive: Send {
         deeds: &mut Vec<Deed>,
     ) -> Result<(), NotTaken>;
     /// A timer has run out; one that was disarmed meanwhile is nothing.
-    fn expire(&mut self, now: Time, timer: TimerKey, deeds: &mut Vec<Deed>) -> Result<(), NotTaken>;
-    /// All that it knows, to be put away at a clean stop (LEASES R1); it is to be driven no more. A driver that is [started](Driver::start) with it goes on as the
-    /// same incarnation, once. None if the protocol cannot do so.
+    fn expire(&mut self, now: Time, timer: TimerKey, deeds: &mut Vec<Deed>)
+    -> Result<(), NotTaken>;
+    /// All that it knows, to be put away at a clean stop (LEASES R1); it is to be driven no more. A
+    /// driver that is [started](Driver::start) with it goes on as the same incarnation, once. None
+    /// if the protocol cannot do so.
     fn suspend(&self) -> Option<Vec<u8>>;
     /// What checkers and screens may see.
     fn observe(&self) -> Observation;
@@ -109,7 +112,11 @@ pub struct Driver<P: Protocol> {
 
 impl<P: Protocol> Driver<P> {
     /// The process starts, with what it had stored or [suspended](Drive::suspend) if it had.
-    pub fn start(setup: &Setup, stored: Option<&[u8]>, deeds: &mut Vec<Deed>) -> Result<Self, Unreadable> {
+    pub fn start(
+        setup: &Setup,
+        stored: Option<&[u8]>,
+        deeds: &mut Vec<Deed>,
+    ) -> Result<Self, Unreadable> {
         let restored = stored.map(|bytes| whole(bytes).ok_or(Unreadable(P::NAME))).transpose()?;
         let mut outbox = Outbox::new();
         let protocol = P::start(setup, restored, &mut outbox);
@@ -118,7 +125,12 @@ impl<P: Protocol> Driver<P> {
         Ok(driver)
     }
 
-    fn handle(&mut self, now: Time, input: InputOf<P>, deeds: &mut Vec<Deed>) -> Result<(), NotTaken> {
+    fn handle(
+        &mut self,
+        now: Time,
+        input: InputOf<P>,
+        deeds: &mut Vec<Deed>,
+    ) -> Result<(), NotTaken> {
         let taken = self.protocol.handle(now, input, &mut self.outbox);
         self.drain(deeds);
         Ok(taken?)
@@ -175,8 +187,14 @@ impl<P: Protocol> Drive for Driver<P> {
         self.handle(now, Input::Deliver { from, message }, deeds)
     }
 
-    fn expire(&mut self, now: Time, timer: TimerKey, deeds: &mut Vec<Deed>) -> Result<(), NotTaken> {
-        let known = self.timers.iter().find(|(_, key)| **key == timer).map(|(timer, _)| timer.clone());
+    fn expire(
+        &mut self,
+        now: Time,
+        timer: TimerKey,
+        deeds: &mut Vec<Deed>,
+    ) -> Result<(), NotTaken> {
+        let known =
+            self.timers.iter().find(|(_, key)| **key == timer).map(|(timer, _)| timer.clone());
         known.map_or(Ok(()), |timer| self.handle(now, Input::Expire(timer), deeds))
     }
 

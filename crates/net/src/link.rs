@@ -1,8 +1,10 @@
-//! The link to one peer: a task that gets a connection, greets, carries messages, and begins again when it is lost.
+//! The link to one peer: a task that gets a connection, greets, carries messages, and begins again
+//! when it is lost.
 //!
-//! One task has one connection at a time. A new call of the peer replaces the old connection (its side gave that up before it
-//! called), and the old one is closed before the answer says how much has come: so that number is final. The
-//! [`Channel`](crate::Channel) outlives the connections; it is shared with the owner, who pushes into it and wakes the task.
+//! One task has one connection at a time. A new call of the peer replaces the old connection (its
+//! side gave that up before it called), and the old one is closed before the answer says how much
+//! has come: so that number is final. The [`Channel`](crate::Channel) outlives the connections; it
+//! is shared with the owner, who pushes into it and wakes the task.
 //!
 //! | file | what |
 //! |---|---|
@@ -123,7 +125,8 @@ impl Link {
         }
     }
 
-    /// One connection from its first message to its end; returns the call that took its place, if one did.
+    /// One connection from its first message to its end; returns the call that took its place, if
+    /// one did.
     async fn live(&mut self, met: Met) -> Result<Option<Call>, Over> {
         let (peer, now) = (self.peer.id, met.hello.incarnation);
         match self.peer.resume(&met.hello) {

@@ -1,21 +1,23 @@
 //! Links to all peers: one TCP connection a pair, kept up for as long as both live.
 //!
-//! The node with the smaller id dials; so there is never more than one connection, and nobody needs to decide which of
-//! two to drop. Each peer has a task of its own ([`link`](crate::link)) with its own connection and its own bounded
-//! [`Channel`](crate::Channel), so a peer that is slow or dead delays no other. One more task accepts connections and
-//! lets them greet ([`accept`]).
+//! The node with the smaller id dials; so there is never more than one connection, and nobody needs
+//! to decide which of two to drop. Each peer has a task of its own ([`link`](crate::link)) with its
+//! own connection and its own bounded [`Channel`](crate::Channel), so a peer that is slow or dead
+//! delays no other. One more task accepts connections and lets them greet ([`accept`]).
 //!
-//! To the owner a link is a pair of plain calls: [`Links::send`] never waits, and everything that happens comes as a
-//! [`LinkEvent`] through the owner's own queue. When the owner does not drain it, the tasks stop reading, and TCP stops the
-//! peers; nothing is dropped. When a peer does not read, its window fills, and the link [breaks](LinkEvent::Broken), or drops
-//! the oldest of what waits: [`WhenFull`] says which.
+//! To the owner a link is a pair of plain calls: [`Links::send`] never waits, and everything that
+//! happens comes as a [`LinkEvent`] through the owner's own queue. When the owner does not drain
+//! it, the tasks stop reading, and TCP stops the peers; nothing is dropped. When a peer does not
+//! read, its window fills, and the link [breaks](LinkEvent::Broken), or drops the oldest of what
+//! waits: [`WhenFull`] says which.
 //!
-//! **Promise** with [`WhenFull::Break`]. The [`LinkEvent::Frame`]s of a peer are, between two incarnations, a prefix of what the other has sent, in order,
-//! each once. All of one incarnation come after the `Up` that names it, and before the `Reborn` that names the next.
+//! **Promise** with [`WhenFull::Break`]. The [`LinkEvent::Frame`]s of a peer are, between two
+//! incarnations, a prefix of what the other has sent, in order, each once. All of one incarnation
+//! come after the `Up` that names it, and before the `Reborn` that names the next.
 //!
-//! **Promise** with [`WhenFull::Drop`]. The frames of a peer are, on one connection, some of what the other has sent, in order,
-//! each once. Links never break, nobody counts as crashed, and members [come](Links::add) and [go](Links::remove) while all
-//! others go on.
+//! **Promise** with [`WhenFull::Drop`]. The frames of a peer are, on one connection, some of what
+//! the other has sent, in order, each once. Links never break, nobody counts as crashed, and
+//! members [come](Links::add) and [go](Links::remove) while all others go on.
 
 mod accept;
 mod config;
@@ -59,8 +61,9 @@ pub enum LinkEvent {
         /// What it is.
         bytes: Bytes,
     },
-    /// A new incarnation of the peer, with [`WhenFull::Break`]. What was kept for the old one is dropped, and so is what is sent until the owner calls
-    /// [`Links::welcome`]: it was thought out for the old incarnation.
+    /// A new incarnation of the peer, with [`WhenFull::Break`]. What was kept for the old one is
+    /// dropped, and so is what is sent until the owner calls [`Links::welcome`]: it was thought out
+    /// for the old incarnation.
     Reborn {
         /// Which peer.
         peer: NodeId,
@@ -69,14 +72,16 @@ pub enum LinkEvent {
         /// The one that begins.
         now: Incarnation,
     },
-    /// Messages to that incarnation of the peer are lost: it counts as crashed. It is refused from now on.
+    /// Messages to that incarnation of the peer are lost: it counts as crashed. It is refused from
+    /// now on.
     Broken {
         /// Which peer.
         peer: NodeId,
         /// Why.
         why: Broken,
     },
-    /// A link was refused, by this side or by the other. The same reason is told once, not at each attempt.
+    /// A link was refused, by this side or by the other. The same reason is told once, not at each
+    /// attempt.
     Refused {
         /// Which peer, if it was possible to know.
         peer: Option<NodeId>,
@@ -127,7 +132,8 @@ pub struct Links {
 }
 
 impl Links {
-    /// Whether links could be started so: the configuration fits together and its certificates are there. Nothing is begun.
+    /// Whether links could be started so: the configuration fits together and its certificates are
+    /// there. Nothing is begun.
     pub fn check(config: &LinkConfig, listening: SocketAddr) -> Result<(), NotStarted> {
         Self::keys(config, listening).map(drop)
     }
@@ -137,8 +143,8 @@ impl Links {
         Ok(Keys::load(&config.security, config.me, &config.cluster)?)
     }
 
-    /// Begins to dial, and to accept on the listener. The events come through the owner's queue; its capacity is how
-    /// much may wait before reading pauses.
+    /// Begins to dial, and to accept on the listener. The events come through the owner's queue;
+    /// its capacity is how much may wait before reading pauses.
     pub async fn start(
         config: LinkConfig,
         listener: TcpListener,
@@ -148,13 +154,15 @@ impl Links {
         let (stop, stopped) = watch::channel(false);
         let peers = config.peers.clone();
         let shared = Arc::new(Shared { config, keys, roster: Roster::default() });
-        let mut links = Self { shared: shared.clone(), events: events.clone(), stop, tasks: JoinSet::new() };
+        let mut links =
+            Self { shared: shared.clone(), events: events.clone(), stop, tasks: JoinSet::new() };
         peers.into_iter().for_each(|(id, address)| links.begin(id, address));
         links.tasks.spawn(accept::accept(shared, listener, events, stopped));
         Ok(links)
     }
 
-    /// A member has come, or has another address: the next connection goes there, one that works is left alone.
+    /// A member has come, or has another address: the next connection goes there, one that works is
+    /// left alone.
     pub fn add(&mut self, peer: NodeId, address: &str) -> Result<(), NotAdded> {
         self.may_change(peer)?;
         let checked = config::check_address(&self.shared.config, address);
@@ -166,8 +174,8 @@ impl Links {
         Ok(())
     }
 
-    /// A member has gone: its connection is closed at once, and it is refused from now on. No event of it comes but those that
-    /// are in the owner's queue already. Whether it was one.
+    /// A member has gone: its connection is closed at once, and it is refused from now on. No event
+    /// of it comes but those that are in the owner's queue already. Whether it was one.
     pub fn remove(&mut self, peer: NodeId) -> Result<bool, NotAdded> {
         self.may_change(peer)?;
         let task = self.shared.roster.remove(peer);
@@ -193,9 +201,10 @@ impl Links {
         self.shared.roster.insert(peer, task);
     }
 
-    /// Sends a message. Never waits: it is kept until the peer has acknowledged it. If the peer's window is full, or
-    /// the link is broken already, it is dropped, and a [`LinkEvent::Broken`] says so once. With [`WhenFull::Drop`] it is kept until
-    /// it is written, and older ones make room for it.
+    /// Sends a message. Never waits: it is kept until the peer has acknowledged it. If the peer's
+    /// window is full, or the link is broken already, it is dropped, and a [`LinkEvent::Broken`]
+    /// says so once. With [`WhenFull::Drop`] it is kept until it is written, and older ones make
+    /// room for it.
     pub fn send(&self, to: NodeId, bytes: impl Into<Bytes>) -> Result<(), NotSent> {
         let bytes = bytes.into();
         let limit = self.shared.config.limits.frame_max - DATA_HEAD;
@@ -206,15 +215,17 @@ impl Links {
         Ok(())
     }
 
-    /// The owner has taken note of the peer's new incarnation: from now on, what it sends is meant for it.
+    /// The owner has taken note of the peer's new incarnation: from now on, what it sends is meant
+    /// for it.
     pub fn welcome(&self, peer: NodeId, incarnation: Incarnation) -> Result<(), NotSent> {
         self.peer(peer)?.welcome(incarnation);
         Ok(())
     }
 
-    /// The owner counts the peer's present incarnation as crashed: what is kept for it is dropped, the connection closed, and that
-    /// incarnation refused from now on, with this reason. Links that may lose messages never break: there this does nothing,
-    /// and [`remove`](Self::remove) is for members that have gone.
+    /// The owner counts the peer's present incarnation as crashed: what is kept for it is dropped,
+    /// the connection closed, and that incarnation refused from now on, with this reason. Links
+    /// that may lose messages never break: there this does nothing, and [`remove`](Self::remove) is
+    /// for members that have gone.
     pub fn forget(&self, peer: NodeId, why: &str) -> Result<(), NotSent> {
         self.peer(peer)?.break_off(Broken::GivenUp(why.to_owned()));
         Ok(())
@@ -225,12 +236,14 @@ impl Links {
         Ok(self.peer(peer)?.broken())
     }
 
-    /// So many messages to a peer were dropped, ever, because older ones waited: never with [`WhenFull::Break`].
+    /// So many messages to a peer were dropped, ever, because older ones waited: never with
+    /// [`WhenFull::Break`].
     pub fn dropped(&self, peer: NodeId) -> Result<u64, NotSent> {
         Ok(self.peer(peer)?.dropped())
     }
 
-    /// Writes what was sent, as far as the peers take it within the time of a handshake, and closes all links.
+    /// Writes what was sent, as far as the peers take it within the time of a handshake, and closes
+    /// all links.
     pub async fn stop(mut self) {
         self.stop.send_replace(true);
         let all_end = async { while self.tasks.join_next().await.is_some() {} };

@@ -1,9 +1,11 @@
 //! A channel to one peer that may lose messages and never breaks. No I/O, no clock.
 //!
-//! `slots` sends snapshots with versions and asks again; the agreed log and the leases ask again too (LEASES 11): to them
-//! a lost message is a later one. So nothing is numbered across connections, nothing is kept until it is acknowledged, and
-//! there is nothing that a peer could contradict: a connection that comes back, a new incarnation, and the old incarnation after a clean
-//! stop are all alike. What waits to be written is bounded; beyond that the **oldest** goes, since a newer snapshot says more.
+//! `slots` sends snapshots with versions and asks again; the agreed log and the leases ask again
+//! too (LEASES 11): to them a lost message is a later one. So nothing is numbered across
+//! connections, nothing is kept until it is acknowledged, and there is nothing that a peer could
+//! contradict: a connection that comes back, a new incarnation, and the old incarnation after a
+//! clean stop are all alike. What waits to be written is bounded; beyond that the **oldest** goes,
+//! since a newer snapshot says more.
 
 use std::collections::VecDeque;
 
@@ -61,7 +63,8 @@ impl Lossy {
         }
     }
 
-    /// A new connection begins. What waits for another incarnation than this goes: it was meant for that one.
+    /// A new connection begins. What waits for another incarnation than this goes: it was meant for
+    /// that one.
     pub(crate) fn resume(&mut self, theirs: Incarnation) {
         if self.theirs.is_some_and(|known| known != theirs) {
             self.waits.clear();
@@ -70,7 +73,8 @@ impl Lossy {
         (self.theirs, self.written, self.received) = (Some(theirs), 0, 0);
     }
 
-    /// Writes what waits, until `room` bytes are filled or nothing is left. What is written is forgotten.
+    /// Writes what waits, until `room` bytes are filled or nothing is left. What is written is
+    /// forgotten.
     pub(crate) fn write(&mut self, room: usize, out: &mut Vec<u8>) {
         let end = out.len() + room;
         while out.len() < end {
@@ -81,7 +85,8 @@ impl Lossy {
         }
     }
 
-    /// A message has come; whether it is a new one. A peer that numbers them wrongly only loses them.
+    /// A message has come; whether it is a new one. A peer that numbers them wrongly only loses
+    /// them.
     pub(crate) fn arrived(&mut self, number: u64) -> bool {
         let is_new = number > self.received;
         self.received = self.received.max(number);
@@ -127,7 +132,8 @@ mod tests {
         assert_eq!((written(&mut long), long.waits_bytes), (vec![], 0), "one that never fits");
     }
 
-    /// A connection begins its numbers anew; the same incarnation still gets what waits, another one does not.
+    /// A connection begins its numbers anew; the same incarnation still gets what waits, another
+    /// one does not.
     #[test]
     fn what_waits_is_for_one_incarnation() {
         let mut lossy = lossy();
@@ -153,7 +159,10 @@ mod tests {
     fn gaps_are_no_fault() {
         let mut lossy = lossy();
         lossy.resume(Incarnation(1));
-        assert_eq!([1, 2, 2, 7, 5].map(|number| lossy.arrived(number)), [true, true, false, true, false]);
+        assert_eq!(
+            [1, 2, 2, 7, 5].map(|number| lossy.arrived(number)),
+            [true, true, false, true, false]
+        );
         lossy.resume(Incarnation(1));
         assert!(lossy.arrived(1), "another connection");
     }

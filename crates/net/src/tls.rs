@@ -1,10 +1,11 @@
 //! Who is at the other end, by certificate.
 //!
-//! With TLS both sides show a certificate of the same authority, and a node's certificate tolerates the name
-//! `node-<id>.<cluster>`: the dialler asks for the name of the node that it calls, the called one compares the name with
-//! the greeting. So whoever has the key of one node can speak as that node only. A name counts only as it is written: `*.<cluster>`
-//! is no node. A client's certificate tolerates `client-<name>.<cluster>`, which no link takes. Plain TCP knows nobody, and is for one
-//! machine, or for whoever asks for it by name.
+//! With TLS both sides show a certificate of the same authority, and a node's certificate tolerates
+//! the name `node-<id>.<cluster>`: the dialler asks for the name of the node that it calls, the
+//! called one compares the name with the greeting. So whoever has the key of one node can speak as
+//! that node only. A name counts only as it is written: `*.<cluster>` is no node. A client's
+//! certificate tolerates `client-<name>.<cluster>`, which no link takes. Plain TCP knows nobody,
+//! and is for one machine, or for whoever asks for it by name.
 //!
 //! `serving.rs` has what the API of a node needs of the same files.
 //!
@@ -87,28 +88,37 @@ impl Keys {
             Self::Plain => Ok(Box::new(stream)),
             Self::Tls { connector, .. } => {
                 let name = node_name(peer, cluster);
-                let asked_for = ServerName::try_from(name.clone()).map_err(|error| error.to_string())?;
+                let asked_for =
+                    ServerName::try_from(name.clone()).map_err(|error| error.to_string())?;
                 match connector.connect(asked_for, stream).await {
                     Ok(stream) => {
                         let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
                         let known = shown.is_some_and(|shown| tolerates(shown, &name).is_ok());
                         let text = || {
-                            format!("no link to {peer}: its certificate does not tolerate the name {name}")
+                            format!(
+                                "no link to {peer}: its certificate does not tolerate the name {name}"
+                            )
                         };
                         if known { Ok(Box::new(stream)) } else { Err(text()) }
                     }
-                    Err(error) => Err(format!("no link to {peer}: {}", text::of(&error, Some(&name)))),
+                    Err(error) => {
+                        Err(format!("no link to {peer}: {}", text::of(&error, Some(&name))))
+                    }
                 }
             }
         }
     }
 
     /// As the called one. The error is a text about whoever calls.
-    pub(crate) async fn accept(&self, stream: TcpStream) -> Result<(Box<dyn Socket>, Shown), String> {
+    pub(crate) async fn accept(
+        &self,
+        stream: TcpStream,
+    ) -> Result<(Box<dyn Socket>, Shown), String> {
         match self {
             Self::Plain => Ok((Box::new(stream), Shown::Nothing)),
             Self::Tls { acceptor, .. } => {
-                let stream = acceptor.accept(stream).await.map_err(|error| text::of(&error, None))?;
+                let stream =
+                    acceptor.accept(stream).await.map_err(|error| text::of(&error, None))?;
                 let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
                 let shown = shown.ok_or("it showed no certificate")?.clone().into_owned();
                 Ok((Box::new(stream), Shown::Certificate(shown)))
@@ -116,8 +126,8 @@ impl Keys {
         }
     }
 
-    /// What an error means that a read gave after the dialler's part of the handshake: only then does it learn that its own
-    /// certificate was not accepted.
+    /// What an error means that a read gave after the dialler's part of the handshake: only then
+    /// does it learn that its own certificate was not accepted.
     pub(crate) fn meaning(&self, error: &std::io::Error) -> Option<String> {
         match self {
             Self::Plain => None,
@@ -139,14 +149,18 @@ impl Shown {
         let Self::Certificate(der) = self else { return Ok(()) };
         let name = node_name(node, cluster);
         tolerates(der, &name).map_err(|_| {
-            format!("it says that it is {node}, and its certificate does not tolerate the name {name}")
+            format!(
+                "it says that it is {node}, and its certificate does not tolerate the name {name}"
+            )
         })
     }
 }
 
-/// Whether a certificate tolerates a name, as it is written: a pattern such as `*.farm` stands for no node.
+/// Whether a certificate tolerates a name, as it is written: a pattern such as `*.farm` stands for
+/// no node.
 fn tolerates(der: &CertificateDer<'_>, name: &str) -> Result<(), rustls::Error> {
-    let asked_for = ServerName::try_from(name).map_err(|error| rustls::Error::General(error.to_string()))?;
+    let asked_for =
+        ServerName::try_from(name).map_err(|error| rustls::Error::General(error.to_string()))?;
     verify_server_name(&ParsedCertificate::try_from(der)?, &asked_for)?;
     if names(der).iter().any(|borne| borne.eq_ignore_ascii_case(name)) {
         return Ok(());

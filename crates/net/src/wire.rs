@@ -4,13 +4,15 @@
 //! length: u32, little-endian, of all that follows    kind: u8    body
 //! ```
 //!
-//! Two nodes greet each other with [`Hello`] (or [`Refuse`](Frame::Refuse), with the reason as text), and from then on send
-//! [`Data`](Frame::Data), numbered, and [`Ack`](Frame::Ack). A frame is a plain row of little-endian numbers, so that a node
-//! of another version can still read the first twelve bytes of a greeting and say why it cannot read the rest. A refusal
-//! is text in every version.
+//! Two nodes greet each other with [`Hello`] (or [`Refuse`](Frame::Refuse), with the reason as
+//! text), and from then on send [`Data`](Frame::Data), numbered, and [`Ack`](Frame::Ack). A frame
+//! is a plain row of little-endian numbers, so that a node of another version can still read the
+//! first twelve bytes of a greeting and say why it cannot read the rest. A refusal is text in every
+//! version.
 //!
-//! The bytes may come from anybody who finds the port. So a length is compared with the limit before a byte is allocated
-//! for it, the limit is small until the greeting is over, and every other error is a [`Junk`] that ends the connection.
+//! The bytes may come from anybody who finds the port. So a length is compared with the limit
+//! before a byte is allocated for it, the limit is small until the greeting is over, and every
+//! other error is a [`Junk`] that ends the connection.
 
 mod decoder;
 mod hello;

@@ -1,4 +1,5 @@
-//! The port is open to anybody: junk, silence, and nodes that do not belong here cost little and get a clear answer.
+//! The port is open to anybody: junk, silence, and nodes that do not belong here cost little and
+//! get a clear answer.
 #![allow(missing_docs, reason = "a test's first line says its point")]
 
 mod common;
@@ -46,7 +47,8 @@ fn hello() -> Hello {
     }
 }
 
-/// Sends these bytes and reads until the connection ends, which it must; returns the refusal, if there was one.
+/// Sends these bytes and reads until the connection ends, which it must; returns the refusal, if
+/// there was one.
 async fn say(address: SocketAddr, bytes: &[u8]) -> Option<String> {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(bytes).await.unwrap();
@@ -107,7 +109,8 @@ fn half_open_and_slow_connections_are_closed() {
             }
         };
         let mut nothing = [0; 1];
-        let (read, ()) = in_time("both ends", async { tokio::join!(silent.read(&mut nothing), drip) }).await;
+        let (read, ()) =
+            in_time("both ends", async { tokio::join!(silent.read(&mut nothing), drip) }).await;
         assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
         works(&mut zero, &mut one).await;
     });
@@ -140,7 +143,8 @@ fn strangers_do_not_keep_a_node_out() {
     });
 }
 
-/// Whoever does not belong here is refused with a text that names both sides, and the owner hears the same.
+/// Whoever does not belong here is refused with a text that names both sides, and the owner hears
+/// the same.
 #[test]
 fn greetings_that_do_not_fit() {
     runtime().block_on(async {
@@ -162,7 +166,10 @@ fn greetings_that_do_not_fit() {
                 bytes_of(&Hello { nodes: 5, ..hello() }),
                 "p0 has a cluster of 5 nodes and p1 of cluster \"farm\" one of 2",
             ),
-            (other_version, "speaks version 9 of the links, and p1 of cluster \"farm\" speaks version 1"),
+            (
+                other_version,
+                "speaks version 9 of the links, and p1 of cluster \"farm\" speaks version 1",
+            ),
         ];
         for (bytes, expected) in cases {
             let said = say(address, &bytes).await.expect("a refusal");
@@ -221,7 +228,8 @@ fn something_else_answers() {
     });
 }
 
-/// A node that greets well and then sends junk, or a message out of order, loses its link, and nothing of it is delivered.
+/// A node that greets well and then sends junk, or a message out of order, loses its link, and
+/// nothing of it is delivered.
 #[test]
 fn junk_within_a_link() {
     runtime().block_on(async {
@@ -231,7 +239,10 @@ fn junk_within_a_link() {
         write_data(5, 0, b"gap", &mut gap);
         for junk in [&[0xff; 4][..], &gap] {
             let mut stream = TcpStream::connect(there).await.unwrap();
-            stream.write_all(&bytes_of(&Hello { of: Some(Incarnation(1)), ..hello() })).await.unwrap();
+            stream
+                .write_all(&bytes_of(&Hello { of: Some(Incarnation(1)), ..hello() }))
+                .await
+                .unwrap();
             let mut answer = [0; 64];
             in_time("an answer", stream.read(&mut answer)).await.unwrap();
             stream.write_all(&[9, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0]).await.unwrap();

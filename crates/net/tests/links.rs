@@ -1,4 +1,5 @@
-//! Links between nodes with real sockets: order, exactly once, cuts, full windows, new incarnations, slow peers.
+//! Links between nodes with real sockets: order, exactly once, cuts, full windows, new
+//! incarnations, slow peers.
 #![allow(missing_docs, reason = "a test's first line says its point")]
 
 mod common;
@@ -21,14 +22,21 @@ async fn pair(change: impl Fn(&mut LinkConfig)) -> (Node, Node, Proxy) {
     (Node::start(zero, first).await, Node::start(one, second).await, proxy)
 }
 
-/// What is sent comes, in order, once, both ways, after `Up`; what was sent before that is kept for it.
+/// What is sent comes, in order, once, both ways, after `Up`; what was sent before that is kept for
+/// it.
 #[test]
 fn two_nodes_talk() {
     runtime().block_on(async {
         let (mut zero, mut one, _proxy) = pair(|_| {}).await;
         (0..100).for_each(|value| zero.send(1, value));
-        assert_eq!(one.next().await, LinkEvent::Up { peer: NodeId(0), incarnation: Incarnation(1) });
-        assert_eq!(zero.next().await, LinkEvent::Up { peer: NodeId(1), incarnation: Incarnation(1) });
+        assert_eq!(
+            one.next().await,
+            LinkEvent::Up { peer: NodeId(0), incarnation: Incarnation(1) }
+        );
+        assert_eq!(
+            zero.next().await,
+            LinkEvent::Up { peer: NodeId(1), incarnation: Incarnation(1) }
+        );
         for value in 0..100 {
             assert_eq!(one.frame().await, (0, value));
             one.send(0, value * 2);
@@ -70,7 +78,8 @@ fn three_nodes_have_one_connection_a_pair() {
     });
 }
 
-/// Connections that are cut again and again, within frames: no loss, no duplicate, no disorder, in both directions.
+/// Connections that are cut again and again, within frames: no loss, no duplicate, no disorder, in
+/// both directions.
 #[test]
 fn cuts_lose_nothing_and_double_nothing() {
     runtime().block_on(async {
@@ -98,7 +107,8 @@ fn cuts_lose_nothing_and_double_nothing() {
     });
 }
 
-/// After a cut: `Down`, then `Up` of the same incarnation by itself, and what was sent in between comes.
+/// After a cut: `Down`, then `Up` of the same incarnation by itself, and what was sent in between
+/// comes.
 #[test]
 fn a_link_comes_back_by_itself() {
     runtime().block_on(async {
@@ -116,7 +126,8 @@ fn a_link_comes_back_by_itself() {
     });
 }
 
-/// A connection that is open and carries nothing is found by its silence; an idle one that works is not.
+/// A connection that is open and carries nothing is found by its silence; an idle one that works is
+/// not.
 #[test]
 fn silence_closes_and_idleness_does_not() {
     runtime().block_on(async {
@@ -140,11 +151,13 @@ fn silence_closes_and_idleness_does_not() {
     });
 }
 
-/// A window that is full breaks the link, loudly and once, and the other side learns why when it is back.
+/// A window that is full breaks the link, loudly and once, and the other side learns why when it is
+/// back.
 #[test]
 fn a_full_window_breaks_the_link() {
     runtime().block_on(async {
-        let small = |config: &mut LinkConfig| config.limits.window = Window { frames: 10, bytes: 1 << 20 };
+        let small =
+            |config: &mut LinkConfig| config.limits.window = Window { frames: 10, bytes: 1 << 20 };
         let (mut zero, mut one, proxy) = pair(small).await;
         zero.up(1).await;
         one.up(0).await;
@@ -198,8 +211,8 @@ async fn restart(dies: Node, proxy: &Proxy, next: LinkConfig) -> Node {
     Node::start(next, listener).await
 }
 
-/// A peer that comes back as a new incarnation: `Down`, `Reborn`, `Up`, in this order; what was meant for the old incarnation never
-/// comes. Whichever of the two it is.
+/// A peer that comes back as a new incarnation: `Down`, `Reborn`, `Up`, in this order; what was
+/// meant for the old incarnation never comes. Whichever of the two it is.
 #[test]
 fn a_new_incarnation_takes_the_place_of_the_old() {
     for reborn in [0, 1] {
@@ -223,14 +236,19 @@ fn a_new_incarnation_takes_the_place_of_the_old() {
             stays.send(reborn, 4);
             stays.links.welcome(peer, now).unwrap();
             stays.send(reborn, 5);
-            assert_eq!(new.frame().await, (other, 5), "the first that was meant for the new incarnation");
+            assert_eq!(
+                new.frame().await,
+                (other, 5),
+                "the first that was meant for the new incarnation"
+            );
             new.send(other, 6);
             assert_eq!(stays.frame().await, (reborn, 6));
         });
     }
 }
 
-/// Without returns a new incarnation is refused, on both sides with the reason, and stays refused; others are not touched by it.
+/// Without returns a new incarnation is refused, on both sides with the reason, and stays refused;
+/// others are not touched by it.
 #[test]
 fn a_new_incarnation_is_refused_where_returns_are_not_accepted() {
     for reborn in [0, 1] {
@@ -254,7 +272,8 @@ fn a_new_incarnation_is_refused_where_returns_are_not_accepted() {
             ] {
                 assert!(why.contains(part) && heard.contains(part), "{why} / {heard}");
             }
-            // A third incarnation is refused as the second was: several attempts, each with its own connection.
+            // A third incarnation is refused as the second was: several attempts, each with its own
+            // connection.
             let before = proxy.accepted.load(Ordering::Relaxed);
             let mut next = config(reborn, 3, &[(other, proxy.address)]);
             no_returns(&mut next);
@@ -276,7 +295,8 @@ fn a_new_incarnation_is_refused_where_returns_are_not_accepted() {
 fn an_older_incarnation_is_refused() {
     for old in [0, 1] {
         runtime().block_on(async {
-            let (mut zero, mut one, proxy) = pair(|config| config.incarnation = Incarnation(5)).await;
+            let (mut zero, mut one, proxy) =
+                pair(|config| config.incarnation = Incarnation(5)).await;
             let other = 1 - old;
             zero.up(1).await;
             one.up(0).await;
@@ -315,7 +335,8 @@ fn a_stopped_reader_delays_nobody_else() {
         let (second, there) = listener().await;
         let (third, beyond) = listener().await;
         let mut zero = Node::start(config(0, 1, &[(1, there), (2, beyond)]), first).await;
-        let mut stopped = Node::with_queue(config(1, 1, &[(0, here), (2, beyond)]), second, 1).await;
+        let mut stopped =
+            Node::with_queue(config(1, 1, &[(0, here), (2, beyond)]), second, 1).await;
         let mut two = Node::start(config(2, 1, &[(0, here), (1, there)]), third).await;
         zero.up(2).await;
         // More than the sockets between them hold.
@@ -379,7 +400,10 @@ fn mistakes_of_the_caller() {
         assert_eq!(zero.links.send(NodeId(7), vec![]), Err(NotSent::NoPeer(NodeId(7))));
         let limit = LinkLimits { ..limits() }.frame_max - 17;
         let length = limit + 1;
-        assert_eq!(zero.links.send(NodeId(1), vec![0; length]), Err(NotSent::TooLong { length, limit }));
+        assert_eq!(
+            zero.links.send(NodeId(1), vec![0; length]),
+            Err(NotSent::TooLong { length, limit })
+        );
         zero.links.send(NodeId(1), vec![0; limit]).unwrap();
     });
 }

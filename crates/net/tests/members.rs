@@ -1,4 +1,5 @@
-//! Links that may lose messages: members come, go, move and start again while the others go on, and nothing ever breaks.
+//! Links that may lose messages: members come, go, move and start again while the others go on, and
+//! nothing ever breaks.
 #![allow(missing_docs, reason = "a test's first line says its point")]
 
 mod common;
@@ -12,7 +13,11 @@ use kgate_net::{LinkConfig, LinkEvent, NotAdded, NotSent, WhenFull, Window};
 use tokio::net::TcpListener;
 
 fn dropping(me: u32, incarnation: u32, peers: &[(u32, SocketAddr)]) -> LinkConfig {
-    LinkConfig { when_full: WhenFull::Drop, accepts_returns: false, ..config(me, incarnation, peers) }
+    LinkConfig {
+        when_full: WhenFull::Drop,
+        accepts_returns: false,
+        ..config(me, incarnation, peers)
+    }
 }
 
 /// Nodes 0 and 1 with a proxy between them.
@@ -47,7 +52,8 @@ fn a_member_comes() {
         for node in [&mut zero, &mut one] {
             node.links.add(NodeId(2), &beyond.to_string()).unwrap();
         }
-        // The greater id does not dial, and does not know them yet: it says whom it does not know, and they go on calling.
+        // The greater id does not dial, and does not know them yet: it says whom it does not know,
+        // and they go on calling.
         let (_, why) = two.refused().await;
         assert!(why.contains("p2 of cluster \"farm\" knows no p"), "{why}");
         two.links.add(NodeId(0), &proxy.address.to_string()).unwrap();
@@ -60,7 +66,8 @@ fn a_member_comes() {
     });
 }
 
-/// A member that is removed is cut off at once and refused by name, and comes back when it is added again.
+/// A member that is removed is cut off at once and refused by name, and comes back when it is added
+/// again.
 #[test]
 fn a_member_goes() {
     runtime().block_on(async {
@@ -93,7 +100,8 @@ fn a_removed_member_is_not_called() {
     });
 }
 
-/// A new address is used for the next connection, at once if none works; one that works is left alone.
+/// A new address is used for the next connection, at once if none works; one that works is left
+/// alone.
 #[test]
 fn a_member_moves() {
     runtime().block_on(async {
@@ -124,16 +132,21 @@ fn a_member_moves() {
     });
 }
 
-/// LEASES 11: beyond the bound the oldest is dropped and counted, the link does not break, and the newest come.
+/// LEASES 11: beyond the bound the oldest is dropped and counted, the link does not break, and the
+/// newest come.
 #[test]
 fn a_full_link_drops_the_oldest() {
     runtime().block_on(async {
-        let small = |config: &mut LinkConfig| config.limits.window = Window { frames: 10, bytes: 1 << 20 };
+        let small =
+            |config: &mut LinkConfig| config.limits.window = Window { frames: 10, bytes: 1 << 20 };
         let (mut zero, mut one, proxy) = pair(small).await;
         proxy.shut();
         zero.down(1).await;
         (0..25).for_each(|value| zero.send(1, value));
-        assert_eq!((zero.links.dropped(NodeId(1)), zero.links.broken(NodeId(1))), (Ok(15), Ok(None)));
+        assert_eq!(
+            (zero.links.dropped(NodeId(1)), zero.links.broken(NodeId(1))),
+            (Ok(15), Ok(None))
+        );
         proxy.open();
         one.up(0).await;
         for value in 15..25 {
@@ -146,7 +159,8 @@ fn a_full_link_drops_the_oldest() {
     });
 }
 
-/// A peer that reads nothing costs its bound and no more, however much is sent, and is never held for broken.
+/// A peer that reads nothing costs its bound and no more, however much is sent, and is never held
+/// for broken.
 #[test]
 fn a_peer_that_reads_nothing() {
     runtime().block_on(async {
@@ -179,7 +193,8 @@ fn a_peer_that_reads_nothing() {
     });
 }
 
-/// Cuts within frames may lose messages and nothing else: what comes is in order, each once, and the link is up again by itself.
+/// Cuts within frames may lose messages and nothing else: what comes is in order, each once, and
+/// the link is up again by itself.
 #[test]
 fn cuts_keep_the_order() {
     runtime().block_on(async {
@@ -205,7 +220,10 @@ fn cuts_keep_the_order() {
                         last = Some(value);
                     }
                     Ok(Some(event)) => {
-                        assert!(matches!(event, LinkEvent::Up { .. } | LinkEvent::Down { .. }), "{event:?}");
+                        assert!(
+                            matches!(event, LinkEvent::Up { .. } | LinkEvent::Down { .. }),
+                            "{event:?}"
+                        );
                     }
                     Ok(None) => panic!("the links run"),
                     Err(_) => zero.send(1, COUNT),
@@ -216,7 +234,8 @@ fn cuts_keep_the_order() {
     });
 }
 
-/// R1, R2: the same incarnation after a clean stop, and a new one after a crash, are simply connected again; no event says that anybody crashed.
+/// R1, R2: the same incarnation after a clean stop, and a new one after a crash, are simply
+/// connected again; no event says that anybody crashed.
 #[test]
 fn a_restart_is_a_new_connection() {
     for reborn in [0, 1] {
@@ -232,7 +251,8 @@ fn a_restart_is_a_new_connection() {
                     proxy.redirect(address);
                 }
                 let mut new =
-                    Node::start(dropping(reborn, incarnation, &[(other, proxy.address)]), listener).await;
+                    Node::start(dropping(reborn, incarnation, &[(other, proxy.address)]), listener)
+                        .await;
                 let (peer, incarnation) = (NodeId(reborn), Incarnation(incarnation));
                 assert_eq!(stays.frame().await, (reborn, 1));
                 assert_eq!(stays.next().await, LinkEvent::Down { peer });
@@ -244,7 +264,8 @@ fn a_restart_is_a_new_connection() {
     }
 }
 
-/// An older incarnation than the one that was met is still refused: a newer process of that name runs.
+/// An older incarnation than the one that was met is still refused: a newer process of that name
+/// runs.
 #[test]
 fn an_older_incarnation_is_refused() {
     runtime().block_on(async {
@@ -267,9 +288,12 @@ fn both_sides_must_agree_on_it() {
             let mut configs = [dropping(0, 1, &[(1, there)]), dropping(1, 1, &[(0, here)])];
             configs[fixed].when_full = WhenFull::Break;
             let [zero, one] = configs;
-            let (mut zero, mut one) = (Node::start(zero, first).await, Node::start(one, second).await);
+            let (mut zero, mut one) =
+                (Node::start(zero, first).await, Node::start(one, second).await);
             for (_, why) in [zero.refused().await, one.refused().await] {
-                for part in ["p0", "p1", "fixed", "members come and go", "give both the same `faults`"] {
+                for part in
+                    ["p0", "p1", "fixed", "members come and go", "give both the same `faults`"]
+                {
                     assert!(why.contains(part), "{part}: {why}");
                 }
             }
@@ -288,7 +312,9 @@ fn mistakes_of_the_caller() {
         works(&mut zero, 0, &mut one, 1).await;
         let (fixed, address) = listener().await;
         let mut fixed = Node::start(config(0, 1, &[(1, address)]), fixed).await;
-        for refused in [fixed.links.add(NodeId(2), "127.0.0.1:1"), fixed.links.remove(NodeId(1)).map(drop)] {
+        for refused in
+            [fixed.links.add(NodeId(2), "127.0.0.1:1"), fixed.links.remove(NodeId(1)).map(drop)]
+        {
             assert!(matches!(refused, Err(NotAdded::Fixed(_))), "{refused:?}");
         }
     });

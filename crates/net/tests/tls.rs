@@ -1,4 +1,5 @@
-//! Who may speak as whom: certificates of the right authority with the right name, and clear words for all others.
+//! Who may speak as whom: certificates of the right authority with the right name, and clear words
+//! for all others.
 #![allow(missing_docs, reason = "a test's first line says its point")]
 
 #[path = "common/certs.rs"]
@@ -65,15 +66,19 @@ fn another_authority() {
     });
 }
 
-/// Only the called one trusts another authority: the dialler learns that its certificate was not accepted.
+/// Only the called one trusts another authority: the dialler learns that its certificate was not
+/// accepted.
 #[test]
 fn the_dialler_learns_that_it_was_not_accepted() {
     runtime().block_on(async {
         let (folder, ours, theirs) = (Folder::new(), Authority::new("a"), Authority::new("b"));
         let zero = theirs.files(&folder.0, "node-0.farm");
         let one = ours.files(&folder.0, "node-1.farm");
-        let (Security::Tls { chain, key, .. }, Security::Tls { ca, .. }) = (zero, &one) else { panic!() };
-        let (mut zero, mut one, _proxy) = pair(Security::Tls { chain, key, ca: ca.clone() }, one).await;
+        let (Security::Tls { chain, key, .. }, Security::Tls { ca, .. }) = (zero, &one) else {
+            panic!()
+        };
+        let (mut zero, mut one, _proxy) =
+            pair(Security::Tls { chain, key, ca: ca.clone() }, one).await;
         let (peer, why) = zero.refused().await;
         assert_eq!(peer, Some(1));
         assert!(why.contains("does not accept this node's certificate"), "{why}");
@@ -105,12 +110,14 @@ fn the_called_one_has_another_name() {
     });
 }
 
-/// A dialler with the certificate of node 2, of a client or of "all nodes" cannot speak as node 0; one without a certificate cannot speak at all.
+/// A dialler with the certificate of node 2, of a client or of "all nodes" cannot speak as node 0;
+/// one without a certificate cannot speak at all.
 #[test]
 fn the_dialler_is_who_its_certificate_says() {
     runtime().block_on(async {
         let (folder, ca) = (Folder::new(), Authority::new("a"));
-        let another = "it says that it is p0, and its certificate does not tolerate the name node-0.farm";
+        let another =
+            "it says that it is p0, and its certificate does not tolerate the name node-0.farm";
         for (name, shows, expected) in [
             ("node-2.farm", true, another),
             ("client-alice.farm", true, another),
@@ -123,7 +130,8 @@ fn the_dialler_is_who_its_certificate_says() {
             let (listener, address) = listener().await;
             let security = ca.files(&folder.0, "node-1.farm");
             let mut one =
-                Node::start(LinkConfig { security, ..config(1, 1, &[(0, address)]) }, listener).await;
+                Node::start(LinkConfig { security, ..config(1, 1, &[(0, address)]) }, listener)
+                    .await;
             call(&ca.files(&folder.0, name), shows, address).await;
             let (_, why) = one.refused().await;
             assert!(why.contains(expected), "{name}: {why}");
@@ -131,7 +139,8 @@ fn the_dialler_is_who_its_certificate_says() {
     });
 }
 
-/// A called one with a certificate for "all nodes" is no node either, though TLS alone would take it.
+/// A called one with a certificate for "all nodes" is no node either, though TLS alone would take
+/// it.
 #[test]
 fn a_pattern_is_no_name() {
     runtime().block_on(async {
@@ -139,7 +148,8 @@ fn a_pattern_is_no_name() {
         let (listener, address) = listener().await;
         let security = ca.files(&folder.0, "node-0.farm");
         let (first, _) = common::listener().await;
-        let mut zero = Node::start(LinkConfig { security, ..config(0, 1, &[(1, address)]) }, first).await;
+        let mut zero =
+            Node::start(LinkConfig { security, ..config(0, 1, &[(1, address)]) }, first).await;
         let Security::Tls { chain, key, ca } = ca.files(&folder.0, "*.farm") else { panic!() };
         let acceptor = kgate_net::acceptor(&chain, &key, &ca, kgate_net::Callers::MayShow).unwrap();
         let called = tokio::spawn(async move {
@@ -197,7 +207,8 @@ fn plain_meets_tls() {
     runtime().block_on(async {
         let (folder, ca) = (Folder::new(), Authority::new("a"));
         let plain = Security::Plain { asked_for: false };
-        let (mut zero, mut one, _proxy) = pair(plain.clone(), ca.files(&folder.0, "node-1.farm")).await;
+        let (mut zero, mut one, _proxy) =
+            pair(plain.clone(), ca.files(&folder.0, "node-1.farm")).await;
         assert!(one.refused().await.1.contains("it does not speak TLS"));
         assert!(zero.refused().await.1.contains("is no node of kgate"));
         let (mut zero, mut one, _proxy) = pair(ca.files(&folder.0, "node-0.farm"), plain).await;
@@ -214,8 +225,10 @@ fn files_are_checked_at_the_start() {
         let (folder, ca) = (Folder::new(), Authority::new("a"));
         let good = ca.files(&folder.0, "node-0.farm");
         let other = ca.files(&folder.0, "node-2.farm");
-        let (Security::Tls { chain, key, ca }, Security::Tls { chain: not_mine, key: other_key, .. }) =
-            (good, other)
+        let (
+            Security::Tls { chain, key, ca },
+            Security::Tls { chain: not_mine, key: other_key, .. },
+        ) = (good, other)
         else {
             panic!()
         };

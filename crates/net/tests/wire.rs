@@ -1,11 +1,15 @@
-//! Arbitrary bytes never panic the decoder, however they are cut, and never make it hold more than they are.
+//! Arbitrary bytes never panic the decoder, however they are cut, and never make it hold more than
+//! they are.
 //!
-//! `cargo test` runs random inputs and every file of the corpus; the same target runs under a fuzzer by `cargo bolero test`.
+//! `cargo test` runs random inputs and every file of the corpus; the same target runs under a
+//! fuzzer by `cargo bolero test`.
 #![allow(missing_docs, reason = "a test's first line says its point")]
 
 use std::path::Path;
 
-use kgate_net::wire::{Decoder, Frame, GREETING_MAX, Junk, write_ack, write_data, write_hello, write_refuse};
+use kgate_net::wire::{
+    Decoder, Frame, GREETING_MAX, Junk, write_ack, write_data, write_hello, write_refuse,
+};
 
 /// All frames of these bytes, fed at once, and how it ended.
 fn whole(bytes: &[u8]) -> (Vec<Frame>, Option<Junk>) {
@@ -40,7 +44,8 @@ fn write(frame: &Frame) -> Vec<u8> {
     out
 }
 
-/// What holds of all bytes: the same frames wherever they are cut, and a frame that was read can be written and read again.
+/// What holds of all bytes: the same frames wherever they are cut, and a frame that was read can be
+/// written and read again.
 fn holds(bytes: &[u8]) {
     let (frames, end) = whole(bytes);
     for piece in [1, 2, 7] {
@@ -77,7 +82,8 @@ fn arbitrary_frames() {
 /// The stored inputs, each with what it is: the file's name begins with `good` or `junk`.
 #[test]
 fn the_corpus_is_what_it_says() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/__fuzz__/arbitrary_bytes/corpus");
+    let folder =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/__fuzz__/arbitrary_bytes/corpus");
     let mut files = 0;
     for entry in std::fs::read_dir(folder).unwrap() {
         let entry = entry.unwrap();

@@ -1,6 +1,8 @@
-//! A counter in a file that many may add to, one at a time: `cargo run -p kgate-node --example guarded_counter -- [NODE]`.
+//! A counter in a file that many may add to, one at a time: `cargo run -p kgate-node --example
+//! guarded_counter -- [NODE]`.
 //!
-//! Reading, adding and writing is no single step, so without the permit some would be lost. With a node's address it asks there; without, it runs a node of its own.
+//! Reading, adding and writing is no single step, so without the permit some would be lost. With a
+//! node's address it asks there; without, it runs a node of its own.
 
 use std::path::Path;
 

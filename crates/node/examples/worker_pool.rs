@@ -1,5 +1,5 @@
-//! Twenty jobs, three machines' worth of slots: each job learns which slot it has, as it would learn which GPU.
-//! `cargo run -p kgate-node --example worker_pool -- [NODE]`
+//! Twenty jobs, three machines' worth of slots: each job learns which slot it has, as it would
+//! learn which GPU. `cargo run -p kgate-node --example worker_pool -- [NODE]`
 
 use std::time::Duration;
 

@@ -1,7 +1,8 @@
 //! The agreed log beside the shell.
 //!
-//! The log runs on threads of its own, so that a busy node does not miss its heartbeats. Everything between it and the shell goes through queues: its
-//! messages to other nodes, its news, and what came of what was proposed. For operators it offers what changes the voters.
+//! The log runs on threads of its own, so that a busy node does not miss its heartbeats. Everything
+//! between it and the shell goes through queues: its messages to other nodes, its news, and what
+//! came of what was proposed. For operators it offers what changes the voters.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +17,8 @@ use kgate_core::NodeId;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-/// So many messages of the log may wait to be sent; beyond, they are lost, and the log sends them again.
+/// So many messages of the log may wait to be sent; beyond, they are lost, and the log sends them
+/// again.
 const MESSAGES: usize = 1024;
 /// So many answers may wait to be heard.
 const ANSWERS: usize = 256;
@@ -60,14 +62,16 @@ impl Transport for Post {
 }
 
 impl Agreement {
-    /// Opens the log in that folder. Also returns which store it remembers with, and what it says so far.
+    /// Opens the log in that folder. Also returns which store it remembers with, and what it says
+    /// so far.
     pub(crate) fn open(
         folder: &Path,
         me: NodeId,
         timing: LogTiming,
     ) -> Result<(Self, StoreId, ClusterState), LogError> {
         let (post, messages) = mpsc::channel(MESSAGES);
-        let Opened { log, store, cluster_state, news } = Log::open(folder, me, Arc::new(Post(post)), timing)?;
+        let Opened { log, store, cluster_state, news } =
+            Log::open(folder, me, Arc::new(Post(post)), timing)?;
         let (events, answers) = mpsc::channel(ANSWERS);
         let status = log.status();
         Ok((
@@ -77,11 +81,13 @@ impl Agreement {
         ))
     }
 
-    /// Founds the cluster together with its other first nodes, as soon as they are there. Once it is founded, nothing happens.
+    /// Founds the cluster together with its other first nodes, as soon as they are there. Once it
+    /// is founded, nothing happens.
     pub(crate) fn found(&mut self, founding: Bootstrap) {
         let (log, events) = (self.log.clone(), self.events.clone());
         self.tasks.spawn(async move {
-            // Each telling is an entry: where a disk is slow and nodes start again and again, the log would have nothing else to write.
+            // Each telling is an entry: where a disk is slow and nodes start again and again, the
+            // log would have nothing else to write.
             while !is_founded(&log.cluster_state(), &founding) {
                 match log.bootstrap(founding.clone()).await {
                     Ok(_) | Err(ProposeError::Stopped) => return,
@@ -97,7 +103,8 @@ impl Agreement {
         });
     }
 
-    /// The next thing that comes. AppliedEntry before all else: what a message means depends on them.
+    /// The next thing that comes. AppliedEntry before all else: what a message means depends on
+    /// them.
     pub(crate) async fn next(&mut self) -> Event {
         tokio::select! {
             biased;
@@ -141,7 +148,8 @@ impl Agreement {
         }
     }
 
-    /// A handle for whoever changes the members. To be dropped soon: the log ends with the last of them.
+    /// A handle for whoever changes the members. To be dropped soon: the log ends with the last of
+    /// them.
     pub(crate) fn handle(&self) -> Log {
         self.log.clone()
     }
@@ -165,7 +173,8 @@ pub(crate) async fn next(agreement: &mut Option<Agreement>) -> Event {
     }
 }
 
-/// Whether the log knows it already, as far as it is applied here. Another founding is told to the log, which says what is wrong with it.
+/// Whether the log knows it already, as far as it is applied here. Another founding is told to the
+/// log, which says what is wrong with it.
 fn is_founded(cluster_state: &ClusterState, founding: &Bootstrap) -> bool {
     cluster_state.cluster.as_ref().is_some_and(|cluster| {
         cluster.name == founding.name && cluster.founders.iter().eq(founding.nodes.keys())
@@ -182,7 +191,8 @@ mod tests {
 
     use super::*;
 
-    /// A founding that the log knows is not told again; one of other nodes or of another name is, so that it is refused in words.
+    /// A founding that the log knows is not told again; one of other nodes or of another name is,
+    /// so that it is refused in words.
     #[test]
     fn what_is_founded_is_not_told_again() {
         let terms = LeaseTerms { lease: Span(1), clock_error: 0, margin: Span(1) };
@@ -192,9 +202,11 @@ mod tests {
         let founding = Bootstrap { cluster, name: name.clone(), nodes, voters, terms };
         let mut cluster_state = ClusterState::default();
         assert!(!is_founded(&cluster_state, &founding));
-        cluster_state.cluster = Some(Cluster { id: ClusterId(2), name, terms, founders: [NodeId(0)].into() });
+        cluster_state.cluster =
+            Some(Cluster { id: ClusterId(2), name, terms, founders: [NodeId(0)].into() });
         assert!(is_founded(&cluster_state, &founding));
-        let other = Bootstrap { nodes: [(NodeId(1), Listed::default())].into(), ..founding.clone() };
+        let other =
+            Bootstrap { nodes: [(NodeId(1), Listed::default())].into(), ..founding.clone() };
         assert!(!is_founded(&cluster_state, &other));
         assert!(!is_founded(&cluster_state, &Bootstrap { name: "other".into(), ..founding }));
     }

@@ -14,10 +14,12 @@ use crate::core::{ControlSettings, Detection, Settings, Suspended, Terms};
 use crate::store::Store;
 use crate::{NotStarted, random_seed};
 
-/// Leases that are shorter than this want a log that is quick too: an election has to end within one.
+/// Leases that are shorter than this want a log that is quick too: an election has to end within
+/// one.
 const SHORT: Span = Span(2_000_000_000);
 
-/// Opens the log, and says which incarnation begins or goes on (rules R1, R2). Nothing was sent yet when this returns.
+/// Opens the log, and says which incarnation begins or goes on (rules R1, R2). Nothing was sent yet
+/// when this returns.
 pub(crate) fn begin(
     config: &Config,
     folder: &Path,
@@ -30,8 +32,9 @@ pub(crate) fn begin(
     let taken = store.take_suspended()?;
     let was_suspended = taken.is_some();
     // Times of another boot of the machine mean nothing: then it is as after a crash.
-    let suspended =
-        taken.filter(|suspended| suspended.same_boot).and_then(|suspended| Suspended::read(&suspended.bytes));
+    let suspended = taken
+        .filter(|suspended| suspended.same_boot)
+        .and_then(|suspended| Suspended::read(&suspended.bytes));
     let incarnation =
         if was_suspended && suspended.is_none() { store.next_incarnation()? } else { incarnation };
     tracing::info!(
@@ -74,7 +77,8 @@ pub(crate) fn founding(config: &Config) -> Result<Bootstrap, BadConfig> {
     })
 }
 
-/// A session's word counts for what is left of the lease, and never longer than a whole one (rule S1).
+/// A session's word counts for what is left of the lease, and never longer than a whole one (rule
+/// S1).
 fn terms(timing: Timing) -> Terms {
     Terms { valid_for: Some(timing.lease), clock_error: timing.clock_error.div_ceil(1000) }
 }

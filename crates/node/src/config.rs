@@ -56,7 +56,8 @@ pub struct Config {
     /// Where nodes talk to each other, by id; none for a node that joins.
     #[serde(default)]
     pub nodes: Vec<String>,
-    /// Where clients ask: `HOST:PORT` (plain, for this machine), `https://HOST:PORT`, `unix:PATH`, or several.
+    /// Where clients ask: `HOST:PORT` (plain, for this machine), `https://HOST:PORT`, `unix:PATH`,
+    /// or several.
     #[serde(default = "api")]
     pub api: OneOrMore,
     /// The folder of what must survive a restart; nothing is kept if none.
@@ -79,7 +80,8 @@ pub struct Config {
     /// How long it waits for an answer, in milliseconds.
     #[serde(default = "detect_timeout")]
     pub detect_timeout_ms: u64,
-    /// How long the word of a session counts, in milliseconds; 0: sessions are bound to processes, not to time.
+    /// How long the word of a session counts, in milliseconds; 0: sessions are bound to processes,
+    /// not to time.
     #[serde(default = "lease")]
     pub lease_ms: u64,
     /// The most that may wait at a gate of this node.
@@ -91,7 +93,8 @@ pub struct Config {
     /// The most connections of clients.
     #[serde(default = "connections_max")]
     pub connections_max: usize,
-    /// The files for TLS: between nodes, and for clients by `https` unless there are others for that.
+    /// The files for TLS: between nodes, and for clients by `https` unless there are others for
+    /// that.
     pub tls: Option<Tls>,
     /// The files for clients by `https`, where they have another authority than the nodes.
     pub api_tls: Option<Tls>,
@@ -107,7 +110,8 @@ pub struct Config {
     /// Allows plain links to other machines, by name.
     #[serde(default)]
     pub plain_links: bool,
-    /// The folder with a file for each slot, locked by whoever uses it: for a node alone on its machine whose sessions have no time.
+    /// The folder with a file for each slot, locked by whoever uses it: for a node alone on its
+    /// machine whose sessions have no time.
     pub slot_files: Option<PathBuf>,
     /// Stops when no client was there for so long, in milliseconds.
     pub idle_stop_ms: Option<u64>,
@@ -176,8 +180,8 @@ impl GateConfig {
     }
 }
 
-/// Whether there can be such a gate from the start. It is open: a gate is closed by somebody who can be named, and whoever founds a cluster with a closed one
-/// has most likely slipped.
+/// Whether there can be such a gate from the start. It is open: a gate is closed by somebody who
+/// can be named, and whoever founds a cluster with a closed one has most likely slipped.
 fn can_be(gate: &Definition, nodes: u32) -> Result<(), BadConfig> {
     let name = &gate.name;
     let entry = registry::entry(&gate.protocol).map_err(|error| error.to_string());
@@ -256,8 +260,8 @@ pub enum BadConfig {
 impl Config {
     /// Reads a file.
     pub fn read(path: &Path) -> Result<Self, BadConfig> {
-        let text =
-            std::fs::read_to_string(path).map_err(|error| BadConfig::Unreadable(path.into(), error))?;
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| BadConfig::Unreadable(path.into(), error))?;
         toml::from_str(&text).map_err(|error| BadConfig::Text(path.into(), Box::new(error)))
     }
 
@@ -271,9 +275,11 @@ impl Config {
         NodeId(self.id)
     }
 
-    /// Whether a node that restarts takes part again: only where every protocol remembers what it must, and has a place for it.
+    /// Whether a node that restarts takes part again: only where every protocol remembers what it
+    /// must, and has a place for it.
     pub(crate) fn accepts_returns(&self) -> bool {
-        let recovers = |gate: &GateConfig| registry::entry(&gate.protocol).is_ok_and(|entry| entry.recovers);
+        let recovers =
+            |gate: &GateConfig| registry::entry(&gate.protocol).is_ok_and(|entry| entry.recovers);
         self.data.is_some() && !self.new_gates && self.gates.iter().all(recovers)
     }
 
@@ -289,7 +295,11 @@ impl Config {
     }
 
     /// What the node's core is told.
-    pub(crate) fn settings(&self, incarnation: Incarnation, seed: u64) -> Result<Settings, BadConfig> {
+    pub(crate) fn settings(
+        &self,
+        incarnation: Incarnation,
+        seed: u64,
+    ) -> Result<Settings, BadConfig> {
         let wrong = |text: String| BadConfig::Senseless(text);
         self.check_join()?;
         self.faults()?;
@@ -321,7 +331,10 @@ impl Config {
             detection: self.detection()?,
             detect_interval: ms(self.detect_interval_ms),
             detect_timeout: ms(self.detect_timeout_ms),
-            terms: Terms { valid_for: (self.lease_ms > 0).then(|| ms(self.lease_ms)), clock_error: 10 },
+            terms: Terms {
+                valid_for: (self.lease_ms > 0).then(|| ms(self.lease_ms)),
+                clock_error: 10,
+            },
             patience: ms(250),
             queue_max: self.queue_max,
             sessions_max: self.sessions_max,
@@ -342,15 +355,18 @@ impl Config {
             _ => None,
         };
         if self.detector != "auto" {
-            let text =
-                format!("detector = `{}`: choose auto, vcube, heartbeat, hi-adsd or off", self.detector);
+            let text = format!(
+                "detector = `{}`: choose auto, vcube, heartbeat, hi-adsd or off",
+                self.detector
+            );
             return of(&self.detector).ok_or(BadConfig::Senseless(text));
         }
         if self.accepts_returns() {
             return Ok(Detection::Off);
         }
         // The one that the first gate's paper has.
-        let first = self.gates.iter().find_map(|gate| registry::entry(&gate.protocol).ok()?.detector);
+        let first =
+            self.gates.iter().find_map(|gate| registry::entry(&gate.protocol).ok()?.detector);
         Ok(first.and_then(of).unwrap_or(Detection::VCube))
     }
 
@@ -371,25 +387,29 @@ mod tests {
     /// A small configuration says what is not usual, and gets the rest.
     #[test]
     fn most_can_be_left_out() {
-        let config =
-            read("id = 1\nnodes = [\"a:1\", \"b:1\"]\ndata = \"d\"\n[[gate]]\nname = \"gpu\"\nk = 3\n");
+        let config = read(
+            "id = 1\nnodes = [\"a:1\", \"b:1\"]\ndata = \"d\"\n[[gate]]\nname = \"gpu\"\nk = 3\n",
+        );
         let settings = config.settings(Incarnation(1), 1).unwrap();
         assert_eq!((settings.me, settings.nodes, settings.fixed[0].permits), (NodeId(1), 2, 3));
         assert_eq!((settings.detection, config.accepts_returns()), (Detection::VCube, false));
     }
 
-    /// What makes no sense is refused with the reason: an id beyond the list, an unknown detector or protocol, an unknown word.
+    /// What makes no sense is refused with the reason: an id beyond the list, an unknown detector
+    /// or protocol, an unknown word.
     #[test]
     fn what_makes_no_sense() {
         let nodes = "nodes = [\"a:1\", \"b:1\"]\nfaults = \"crash-stop\"\n";
-        let why =
-            |text: &str| read(&format!("{nodes}{text}")).settings(Incarnation(1), 1).unwrap_err().to_string();
+        let why = |text: &str| {
+            read(&format!("{nodes}{text}")).settings(Incarnation(1), 1).unwrap_err().to_string()
+        };
         assert!(why("id = 2").contains("id = 2 is no place in the list of 2 nodes"));
         assert!(why("id = 0\ndetector = \"x\"").contains("choose auto"));
         assert!(why("id = 0\nprotocol = \"x\"").contains("unknown protocol"));
         let gate = |text: &str| why(&format!("id = 0\n[[gate]]\nname = \"g\"\n{text}"));
         assert!(
-            gate("k = 0").contains("gate `g`: k is between 1 and 65536, not 0; `kgate set g -k 0` closes")
+            gate("k = 0")
+                .contains("gate `g`: k is between 1 and 65536, not 0; `kgate set g -k 0` closes")
         );
         assert!(gate("k = 65537").contains("not 65537"));
         assert!(gate("k = 1\nprotocol = \"x\"").contains("gate `g`: unknown protocol"));
@@ -407,6 +427,9 @@ mod tests {
         assert!(config.accepts_returns());
         assert_eq!(config.settings(Incarnation(1), 1).unwrap().detection, Detection::Off);
         assert!(!read(&text.replace("false", "true")).accepts_returns());
-        assert!(!read(&text.replace("data = \"d\"", "")).accepts_returns(), "it would have forgotten all");
+        assert!(
+            !read(&text.replace("data = \"d\"", "")).accepts_returns(),
+            "it would have forgotten all"
+        );
     }
 }

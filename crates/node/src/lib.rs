@@ -12,8 +12,10 @@
 //! ```
 //!
 //! - [`core`]: a node without its sockets;
-//! - `shell.rs`: sockets, clock and disk around it; `store.rs`: what survives a restart; `slot_files.rs`: slots bound to processes;
-//! - `agreement.rs`: the agreed log beside it; `begin.rs`: what a node with leases begins with; `wall_clock.rs`: whether the clock has jumped;
+//! - `shell.rs`: sockets, clock and disk around it; `store.rs`: what survives a restart;
+//!   `slot_files.rs`: slots bound to processes;
+//! - `agreement.rs`: the agreed log beside it; `begin.rs`: what a node with leases begins with;
+//!   `wall_clock.rs`: whether the clock has jumped;
 //! - `serve/`: the API, gRPC and HTTP; `metrics.rs`: its numbers;
 //! - [`Config`]: what it is told.
 #![forbid(unsafe_code)]
@@ -31,7 +33,8 @@ mod token;
 mod wall_clock;
 
 pub use config::{
-    BadConfig, Config, Faults, GateConfig, JoinFrom, OneOrMore, Preset, TimingConfig, Tls, VotersConfig,
+    BadConfig, Config, Faults, GateConfig, JoinFrom, OneOrMore, Preset, TimingConfig, Tls,
+    VotersConfig,
 };
 pub use shell::Stopped;
 pub use slot_files::{lock_slot, slot_file};
@@ -87,7 +90,8 @@ pub enum NotStarted {
 /// PeerMessages and questions that may wait for the core; beyond, whoever sends them waits.
 const QUEUE: usize = 4096;
 
-/// A node that runs. Dropped, it stops at once, as by a crash; [`Node::stop`] lets it put away what it knows and say good-bye.
+/// A node that runs. Dropped, it stops at once, as by a crash; [`Node::stop`] lets it put away what
+/// it knows and say good-bye.
 #[derive(Debug)]
 pub struct Node {
     api: Vec<String>,
@@ -100,7 +104,8 @@ impl Node {
     /// Starts a node.
     pub async fn start(config: Config) -> Result<Self, NotStarted> {
         let address = config.own_address().cloned();
-        let talks = config.nodes.len() > 1 || config.join.is_some() || config.faults()? == Faults::Lease;
+        let talks =
+            config.nodes.len() > 1 || config.join.is_some() || config.faults()? == Faults::Lease;
         let listener = match address.filter(|_| talks) {
             Some(address) => {
                 let bound = TcpListener::bind(&address).await;
@@ -112,12 +117,16 @@ impl Node {
     }
 
     /// The same on a listener for its peers that is there already.
-    pub async fn start_on(config: Config, listener: Option<TcpListener>) -> Result<Self, NotStarted> {
+    pub async fn start_on(
+        config: Config,
+        listener: Option<TcpListener>,
+    ) -> Result<Self, NotStarted> {
         let (config, token) = config.with_token()?;
         config.settings(Incarnation(0), 0)?;
         let guard = Arc::new(Guard::new(&config)?);
         let leases = config.faults()? == Faults::Lease;
-        // What can go wrong from outside comes first: a start that fails must leave what a clean stop has put away to the next one.
+        // What can go wrong from outside comes first: a start that fails must leave what a clean
+        // stop has put away to the next one.
         let peer = listener.as_ref().and_then(|listener| listener.local_addr().ok());
         let mut link_config = link_config(&config, token.as_ref(), leases);
         if let Some(address) = peer {
@@ -152,7 +161,8 @@ impl Node {
         let nodes = settings.nodes;
         let mut actions = Vec::new();
         let mut core = Core::start(shell::now(), settings, &stored, &mut actions)?;
-        // Where the configuration says where a node is, that is newer than what the log said before this start.
+        // Where the configuration says where a node is, that is newer than what the log said before
+        // this start.
         actions.retain(
             |action| !matches!(action, Action::Connect(node, _) if node.index() < config.nodes.len()),
         );
@@ -214,7 +224,8 @@ impl Node {
         ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
     }
 
-    /// Stops it. With leases it goes on when it starts again, and so do its clients, if that is soon; without, they lose what they hold, and its peers are told.
+    /// Stops it. With leases it goes on when it starts again, and so do its clients, if that is
+    /// soon; without, they lose what they hold, and its peers are told.
     pub async fn stop(mut self) -> Result<(), Stopped> {
         self.end.send_replace(End::Clean);
         self.stopped().await
@@ -245,7 +256,8 @@ fn link_config(config: &Config, token: Option<&JoinToken>, leases: bool) -> Link
     }
 }
 
-/// This node was here before, and its clients may go on for as long as it has told them last: nothing is granted, here or by another node, before that is over.
+/// This node was here before, and its clients may go on for as long as it has told them last:
+/// nothing is granted, here or by another node, before that is over.
 async fn outlive_former_clients(terms: core::Terms) {
     let over = LeaseInstant::now() + Duration::from_nanos(terms.over_after().0);
     let left = || Some(over.after(LeaseInstant::now())).filter(|left| !left.is_zero());
@@ -285,7 +297,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let path = folder.join("node.toml");
-        let text = format!("id = 0\nnodes = [{address:?}]\napi = {api:?}\ndata = {folder:?}\n{more}");
+        let text =
+            format!("id = 0\nnodes = [{address:?}]\napi = {api:?}\ndata = {folder:?}\n{more}");
         std::fs::write(&path, text).unwrap();
         Node::start_on(Config::read(&path).unwrap(), Some(listener)).await
     }
@@ -309,7 +322,8 @@ mod tests {
         store.take_suspended().unwrap().is_some()
     }
 
-    /// R1, R2: only a clean stop puts away what the next start goes on with; a dropped node does not, even if its shell hears of it before it is cut off.
+    /// R1, R2: only a clean stop puts away what the next start goes on with; a dropped node does
+    /// not, even if its shell hears of it before it is cut off.
     #[tokio::test]
     async fn only_a_clean_stop_goes_on() {
         for (how, expected) in [(End::Clean, true), (End::AtOnce, false)] {
@@ -320,7 +334,8 @@ mod tests {
         }
     }
 
-    /// R1: a start that fails (a port in use, no certificate) leaves what was put away to the next one.
+    /// R1: a start that fails (a port in use, no certificate) leaves what was put away to the next
+    /// one.
     #[tokio::test]
     async fn a_start_that_fails_takes_nothing() {
         let folder = folder("fails");

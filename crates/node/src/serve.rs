@@ -1,8 +1,10 @@
 //! The API of a node: gRPC and HTTP on the same ports and Unix sockets.
 //!
 //! - `door.rs`: where clients come in; `tls.rs`: who they are by their connection;
-//! - `guard.rs`: who they are by their token, and what they may; `authorisation.rs`: the list; `limits.rs`: how much; `visit.rs`: the same for a stream;
-//! - `grpc.rs`, `http.rs`: what they ask; `permits.rs`: permits that the log holds; `report.rs`: what they are shown; `operators/`: members, evictions, k.
+//! - `guard.rs`: who they are by their token, and what they may; `authorisation.rs`: the list;
+//!   `limits.rs`: how much; `visit.rs`: the same for a stream;
+//! - `grpc.rs`, `http.rs`: what they ask; `permits.rs`: permits that the log holds; `report.rs`:
+//!   what they are shown; `operators/`: members, evictions, k.
 
 pub mod authorisation;
 mod door;
@@ -58,7 +60,8 @@ impl Desk {
         Self { commands, streams: Arc::default(), changes, node, nodes, guard, timing }
     }
 
-    /// A new stream: its name, a way to tell it something, and what it is told. The way is weak: the core ends a stream by dropping its own.
+    /// A new stream: its name, a way to tell it something, and what it is told. The way is weak:
+    /// the core ends a stream by dropping its own.
     async fn open(&self) -> Option<(ClientId, mpsc::WeakSender<Tell>, mpsc::Receiver<Tell>)> {
         let client = ClientId(self.streams.fetch_add(1, Ordering::Relaxed));
         let (tells, told) = mpsc::channel(UNREAD);
@@ -84,7 +87,8 @@ impl Desk {
         Some(reply)
     }
 
-    /// Hands over what is to be seen whenever it has changed, until `tell` says that nobody wants it any more.
+    /// Hands over what is to be seen whenever it has changed, until `tell` says that nobody wants
+    /// it any more.
     async fn watch<F: Future<Output = bool>>(
         &self,
         who: &Identity,
@@ -135,11 +139,13 @@ impl Desk {
 /// All that clients can ask, behind the guard.
 fn app(desk: Desk) -> axum::Router {
     let guard = desk.guard.clone();
-    let api = GatesServer::new(grpc::Api(desk.clone())).max_decoding_message_size(guard.message_bytes());
-    let operators =
-        OperatorsServer::new(grpc::Api(desk.clone())).max_decoding_message_size(guard.message_bytes());
+    let api =
+        GatesServer::new(grpc::Api(desk.clone())).max_decoding_message_size(guard.message_bytes());
+    let operators = OperatorsServer::new(grpc::Api(desk.clone()))
+        .max_decoding_message_size(guard.message_bytes());
     let app = tonic::service::Routes::new(api).add_service(operators).into_axum_router();
     let app = app.merge(http::routes(desk.clone())).merge(operators::http::routes(desk));
-    // gRPC's own answer to a path that is not there is 200 with an empty body, which curl takes for success.
+    // gRPC's own answer to a path that is not there is 200 with an empty body, which curl takes for
+    // success.
     app.fallback(http::nowhere).layer(axum::middleware::from_fn_with_state(guard, guard::identify))
 }

@@ -1,7 +1,8 @@
 //! The shell around a node's core: sockets, clock, disk.
 //!
-//! One task owns the core. Whatever happens comes through queues; it is handed over with the time of the lease clock, and what the core wants done is done before the next.
-//! Everything that has come meanwhile is handled in one go, so that many messages share a write.
+//! One task owns the core. Whatever happens comes through queues; it is handed over with the time
+//! of the lease clock, and what the core wants done is done before the next. Everything that has
+//! come meanwhile is handled in one go, so that many messages share a write.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -143,9 +144,12 @@ impl Shell {
                 Some(command) = self.commands.recv() => Input::Command(command),
                 () = tokio::time::sleep(nap) => Input::Time,
             };
-            // Before anything that came is answered: the lease may be over though its clock does not say so.
+            // Before anything that came is answered: the lease may be over though its clock does
+            // not say so.
             if self.agreement.is_some() && self.wall.jumped() {
-                tracing::warn!("the clock has jumped: nothing is granted until the voters have answered");
+                tracing::warn!(
+                    "the clock has jumped: nothing is granted until the voters have answered"
+                );
                 self.core.clock_jumped(now(), &mut actions);
             }
             match input {
@@ -169,14 +173,16 @@ impl Shell {
         }
     }
 
-    /// A clean stop: what can go on is put away; else peers are told, so that they need not find out.
+    /// A clean stop: what can go on is put away; else peers are told, so that they need not find
+    /// out.
     async fn leave(mut self) {
         let mut actions = Vec::new();
         let suspended = self.core.suspend(now(), &mut actions);
         self.core.leave(&mut actions);
         let _ = self.carry_out(&mut actions);
         // R1: after this nothing more is sent but what is under way already.
-        if let Some(Err(error)) = suspended.map(|suspended| self.store.suspend(&suspended.bytes())) {
+        if let Some(Err(error)) = suspended.map(|suspended| self.store.suspend(&suspended.bytes()))
+        {
             tracing::error!(%error, "what this node knows cannot be put away: its next incarnation will wait until this one is evicted");
         }
         self.streams.clear();
@@ -210,7 +216,12 @@ impl Shell {
                 (peer, PeerEvent::Down)
             }
             LinkEvent::Reborn { peer, was, now } => {
-                tracing::info!(peer = peer.0, was = was.0, now = now.0, "a new incarnation of a peer");
+                tracing::info!(
+                    peer = peer.0,
+                    was = was.0,
+                    now = now.0,
+                    "a new incarnation of a peer"
+                );
                 if let Some(links) = &self.links {
                     let _ = links.welcome(peer, now);
                 }
@@ -222,7 +233,9 @@ impl Shell {
             }
             LinkEvent::Refused { peer, why } => {
                 tracing::warn!(peer = peer.map(|peer| peer.0), "{why}");
-                match peer.filter(|_| refuses_this_incarnation(&why) || why.contains(HELD_FOR_CRASHED)) {
+                match peer
+                    .filter(|_| refuses_this_incarnation(&why) || why.contains(HELD_FOR_CRASHED))
+                {
                     Some(peer) => (peer, PeerEvent::Shunned),
                     None => return,
                 }
@@ -254,8 +267,12 @@ impl Shell {
                     self.core.watch(begins, actions);
                 }
             }
-            Command::Log(answer) => drop(answer.send(self.agreement.as_ref().map(Agreement::handle))),
-            Command::Numbers(answer) => drop(answer.send(crate::metrics::render(&self.core, now()))),
+            Command::Log(answer) => {
+                drop(answer.send(self.agreement.as_ref().map(Agreement::handle)))
+            }
+            Command::Numbers(answer) => {
+                drop(answer.send(crate::metrics::render(&self.core, now())))
+            }
             Command::Unready(answer) => drop(answer.send(self.core.unready(now()))),
         }
     }
@@ -269,7 +286,10 @@ impl Shell {
                 Action::Send(to, bytes) => self.send(to, bytes),
                 Action::Tell(client, tell) => {
                     let closes = matches!(tell, Tell::Closed { .. });
-                    let full = self.streams.get(&client).is_some_and(|stream| stream.try_send(tell).is_err());
+                    let full = self
+                        .streams
+                        .get(&client)
+                        .is_some_and(|stream| stream.try_send(tell).is_err());
                     if closes || full {
                         cut.push(client);
                     }
@@ -286,7 +306,9 @@ impl Shell {
                         let _ = links.forget(peer, HELD_FOR_CRASHED);
                     }
                 }
-                Action::Probe { session, number, gate, slots } => self.probe(session, number, gate, slots),
+                Action::Probe { session, number, gate, slots } => {
+                    self.probe(session, number, gate, slots)
+                }
                 Action::Opened(gate) => {
                     if let Some(files) = &self.slot_files {
                         files.note(&gate.name, gate.permits);

@@ -1,7 +1,9 @@
 //! Slots bound to processes: a file for each, locked by whoever uses it.
 //!
-//! The kernel drops a lock when the last process that has it is gone, however it went. So a slot is in use exactly while its file is locked: no clock is needed, a frozen
-//! holder keeps its slot, and a node that was killed finds out who still holds by trying. Beside the slots of a gate a file tells its k, for that case.
+//! The kernel drops a lock when the last process that has it is gone, however it went. So a slot is
+//! in use exactly while its file is locked: no clock is needed, a frozen holder keeps its slot, and
+//! a node that was killed finds out who still holds by trying. Beside the slots of a gate a file
+//! tells its k, for that case.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
@@ -28,7 +30,8 @@ fn escaped(gate: &str) -> String {
     gate.replace('/', "%")
 }
 
-/// Locks the file of a slot that was granted, and makes it if need be. An error if somebody has it, who should not.
+/// Locks the file of a slot that was granted, and makes it if need be. An error if somebody has it,
+/// who should not.
 pub fn lock_slot(folder: &Path, gate: &str, slot: u32) -> std::io::Result<File> {
     let path = slot_file(folder, gate, slot);
     loop {
@@ -63,17 +66,21 @@ impl SlotFiles {
         }
     }
 
-    /// The gates of earlier incarnations of which slots are in use, with their k; the files of all other slots are removed.
+    /// The gates of earlier incarnations of which slots are in use, with their k; the files of all
+    /// other slots are removed.
     pub(crate) fn gates(&self) -> Vec<(String, u32, Vec<u32>)> {
         let Ok(entries) = std::fs::read_dir(self.0.join("slots")) else { return Vec::new() };
         let mut found = Vec::new();
         for name in entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()) {
-            let Some(gate) = name.strip_suffix(".k").map(|gate| gate.replace('%', "/")) else { continue };
+            let Some(gate) = name.strip_suffix(".k").map(|gate| gate.replace('%', "/")) else {
+                continue;
+            };
             let k = std::fs::read_to_string(self.k_file(&gate))
                 .ok()
                 .and_then(|text| text.parse().ok())
                 .unwrap_or(0);
-            let in_use: Vec<u32> = (0..k).filter(|slot| !self.remove_if_free(&gate, *slot)).collect();
+            let in_use: Vec<u32> =
+                (0..k).filter(|slot| !self.remove_if_free(&gate, *slot)).collect();
             if in_use.is_empty() {
                 let _ = std::fs::remove_file(self.k_file(&gate));
             } else {
@@ -84,7 +91,8 @@ impl SlotFiles {
         found
     }
 
-    /// Removed while it is locked: whoever has opened it before finds the lock taken, or another file under its name, and never takes the lock of a file that is gone.
+    /// Removed while it is locked: whoever has opened it before finds the lock taken, or another
+    /// file under its name, and never takes the lock of a file that is gone.
     fn remove_if_free(&self, gate: &str, slot: u32) -> bool {
         let path = slot_file(&self.0, gate, slot);
         let Ok(file) = File::open(&path) else { return true };
@@ -113,7 +121,8 @@ mod tests {
 
     use super::*;
 
-    /// Whoever has opened the file of a slot before a node that starts removes it must not take its lock for the slot's.
+    /// Whoever has opened the file of a slot before a node that starts removes it must not take its
+    /// lock for the slot's.
     #[test]
     fn a_file_that_is_gone_is_noticed() {
         let folder = std::env::temp_dir().join(format!("kgate-slots-gone-{}", std::process::id()));
@@ -130,7 +139,8 @@ mod tests {
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// A slot is in use while its file is locked, and no longer; a gate that nobody uses is forgotten.
+    /// A slot is in use while its file is locked, and no longer; a gate that nobody uses is
+    /// forgotten.
     #[test]
     fn locks_tell_who_uses_a_slot() {
         let folder = std::env::temp_dir().join(format!("kgate-slots-{}", std::process::id()));

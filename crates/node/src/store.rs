@@ -1,9 +1,12 @@
-//! What must survive a restart: how often this node has started, what protocols have stored, and at a clean stop all that the node knows. In one redb file, each
-//! write on disk before it returns.
+//! What must survive a restart: how often this node has started, what protocols have stored, and at
+//! a clean stop all that the node knows. In one redb file, each write on disk before it returns.
 //!
-//! **A clean stop** (LEASES R1) puts everything away under a mark. The next start finds the mark and is the **same incarnation**; it [takes](Store::take_suspended) what was
-//! put away, which erases the mark durably, before its first message. So an incarnation that has said anything since can never go back: after a crash
-//! there is no mark, and the start is a new incarnation (R2). A start that fails before it has taken anything (its port is in use) leaves the mark for the next one.
+//! **A clean stop** (LEASES R1) puts everything away under a mark. The next start finds the mark
+//! and is the **same incarnation**; it [takes](Store::take_suspended) what was put away, which
+//! erases the mark durably, before its first message. So an incarnation that has said anything
+//! since can never go back: after a crash there is no mark, and the start is a new incarnation
+//! (R2). A start that fails before it has taken anything (its port is in use) leaves the mark for
+//! the next one.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -43,24 +46,31 @@ pub(crate) struct Store {
 pub(crate) struct Suspended {
     /// As it was given.
     pub(crate) bytes: Vec<u8>,
-    /// Whether the machine has not been booted since: only then do times of the lease clock in it mean anything.
+    /// Whether the machine has not been booted since: only then do times of the lease clock in it
+    /// mean anything.
     pub(crate) same_boot: bool,
 }
 
 /// What a mark means to whoever opens a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
-    /// The same incarnation goes on: the opener must [take](Store::take_suspended) what was put away before its first message.
+    /// The same incarnation goes on: the opener must [take](Store::take_suspended) what was put
+    /// away before its first message.
     GoesOn,
     /// Nothing: it is erased, and a new incarnation begins.
     IsErased,
 }
 
 impl Store {
-    /// Opens the store in that folder, or makes it; in memory only, if none. Returns what is in it, and which incarnation begins or goes on.
-    pub(crate) fn open(folder: Option<&Path>, mark: Mark) -> Result<(Self, Incarnation, Stored), StoreError> {
+    /// Opens the store in that folder, or makes it; in memory only, if none. Returns what is in it,
+    /// and which incarnation begins or goes on.
+    pub(crate) fn open(
+        folder: Option<&Path>,
+        mark: Mark,
+    ) -> Result<(Self, Incarnation, Stored), StoreError> {
         let Some(folder) = folder else {
-            // An incarnation without a store: later than all before it, as far as the clock on the wall tells.
+            // An incarnation without a store: later than all before it, as far as the clock on the
+            // wall tells.
             let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
             let incarnation = u32::try_from(now.tv_sec).unwrap_or(u32::MAX);
             let store = Self { path: PathBuf::new(), database: None };
@@ -71,7 +81,8 @@ impl Store {
         kgate_control::private_folder(folder).map_err(|error| failed(error.to_string()))?;
         let database = Database::create(&path).map_err(|error| failed(error.to_string()))?;
         kgate_control::private_file(&path).map_err(|error| failed(error.to_string()))?;
-        let (incarnation, stored) = begin(&database, mark).map_err(|error| failed(error.to_string()))?;
+        let (incarnation, stored) =
+            begin(&database, mark).map_err(|error| failed(error.to_string()))?;
         Ok((Self { path, database: Some(database) }, Incarnation(incarnation), stored))
     }
 
@@ -80,7 +91,8 @@ impl Store {
         let mut incarnation = 0;
         self.write(|write| {
             let mut incarnations = write.open_table(INCARNATIONS)?;
-            incarnation = incarnations.get("incarnation")?.map_or(0, |incarnation| incarnation.value()) + 1;
+            incarnation =
+                incarnations.get("incarnation")?.map_or(0, |incarnation| incarnation.value()) + 1;
             incarnations.insert("incarnation", incarnation)?;
             Ok(())
         })?;
@@ -95,7 +107,8 @@ impl Store {
         })
     }
 
-    /// A clean stop: has all that the node knows on disk, with the mark, when it returns. The node says nothing more. Without a folder nothing is kept.
+    /// A clean stop: has all that the node knows on disk, with the mark, when it returns. The node
+    /// says nothing more. Without a folder nothing is kept.
     pub(crate) fn suspend(&self, bytes: &[u8]) -> Result<(), StoreError> {
         self.suspend_in(&boot_id(), bytes)
     }
@@ -107,15 +120,18 @@ impl Store {
         })
     }
 
-    /// What was put away at the last stop, if that was a clean one. The mark is erased, durably, when this returns: whatever happens from now on, nobody
-    /// takes it again.
+    /// What was put away at the last stop, if that was a clean one. The mark is erased, durably,
+    /// when this returns: whatever happens from now on, nobody takes it again.
     pub(crate) fn take_suspended(&self) -> Result<Option<Suspended>, StoreError> {
         let mut taken = None;
         self.write(|write| {
             let mut table = write.open_table(SUSPENDED)?;
             taken = table.remove("node")?.map(|found| {
                 let (boot, bytes) = found.value();
-                Suspended { bytes: bytes.to_vec(), same_boot: !boot.is_empty() && boot == boot_id() }
+                Suspended {
+                    bytes: bytes.to_vec(),
+                    same_boot: !boot.is_empty() && boot == boot_id(),
+                }
             });
             Ok(())
         })?;
@@ -178,7 +194,8 @@ mod tests {
 
     /// An empty folder of its own for each test.
     fn folder(name: &str) -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("kgate-store-{name}-{}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("kgate-store-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         folder
     }
@@ -203,7 +220,8 @@ mod tests {
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// R1: after a clean stop the same incarnation goes on with what was put away; R2: after a crash a new one begins, with nothing.
+    /// R1: after a clean stop the same incarnation goes on with what was put away; R2: after a
+    /// crash a new one begins, with nothing.
     #[test]
     fn a_clean_stop_is_no_new_incarnation() {
         let folder = folder("suspended");
@@ -222,7 +240,8 @@ mod tests {
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// R1: the mark is gone on disk, not only in memory, when it is taken: a copy of the file as it is then has none.
+    /// R1: the mark is gone on disk, not only in memory, when it is taken: a copy of the file as it
+    /// is then has none.
     #[test]
     fn the_mark_is_erased_durably() {
         let (here, copy) = (folder("erased"), folder("erased-copy"));
@@ -241,7 +260,8 @@ mod tests {
         std::fs::remove_dir_all(&copy).unwrap();
     }
 
-    /// A start that fails before it has taken anything leaves the mark; one that wants no mark erases it and is a new incarnation.
+    /// A start that fails before it has taken anything leaves the mark; one that wants no mark
+    /// erases it and is a new incarnation.
     #[test]
     fn a_mark_waits_or_is_erased() {
         let folder = folder("waits");
@@ -257,7 +277,8 @@ mod tests {
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// Times of the lease clock mean nothing in another boot of the machine, or where nobody knows which it is.
+    /// Times of the lease clock mean nothing in another boot of the machine, or where nobody knows
+    /// which it is.
     #[test]
     fn another_boot_is_told() {
         let folder = folder("boot");

@@ -1,12 +1,15 @@
-//! The token by which a node joins a cluster: which cluster, which number it has there, and where some of the members are.
+//! The token by which a node joins a cluster: which cluster, which number it has there, and where
+//! some of the members are.
 //!
 //! ```text
 //! kgate-join-1-<base32 of the contents and their checksum>
 //! ```
 //!
-//! One word of small letters and digits, so that it survives mail, shells and being read aloud; the letters i, l, o, u do not occur. The checksum is against slips,
-//! not against forgery: a token is no secret. That a node is the one with this number is shown by its certificate, as for every node; the first store that takes part
-//! under the number is bound to it (rule R4), so a token works for one node once.
+//! One word of small letters and digits, so that it survives mail, shells and being read aloud; the
+//! letters i, l, o, u do not occur. The checksum is against slips, not against forgery: a token is
+//! no secret. That a node is the one with this number is shown by its certificate, as for every
+//! node; the first store that takes part under the number is bound to it (rule R4), so a token
+//! works for one node once.
 
 use std::fmt;
 use std::str::FromStr;
@@ -96,7 +99,11 @@ impl FromStr for JoinToken {
     fn from_str(text: &str) -> Result<Self, BadToken> {
         let text = text.trim();
         let Some(letters) = text.strip_prefix(PREFIX) else {
-            return Err(if text.starts_with("kgate-join-") { BadToken::Version } else { BadToken::NoToken });
+            return Err(if text.starts_with("kgate-join-") {
+                BadToken::Version
+            } else {
+                BadToken::NoToken
+            });
         };
         if letters.len() > LENGTH_MAX {
             return Err(BadToken::Damaged);
@@ -106,7 +113,8 @@ impl FromStr for JoinToken {
         if checksum(contents) != u32::from_be_bytes(*sum) {
             return Err(BadToken::Damaged);
         }
-        let (token, rest) = postcard::take_from_bytes::<Self>(contents).map_err(|_| BadToken::Damaged)?;
+        let (token, rest) =
+            postcard::take_from_bytes::<Self>(contents).map_err(|_| BadToken::Damaged)?;
         if !rest.is_empty() {
             return Err(BadToken::Damaged);
         }
@@ -137,8 +145,9 @@ fn read(letters: &str) -> Result<Vec<u8>, BadToken> {
     let mut bytes = Vec::new();
     let (mut kept, mut bits) = (0_u32, 0);
     for letter in letters.chars() {
-        let value =
-            (0_u32..).zip(LETTERS).find(|(_, known)| char::from(**known) == letter.to_ascii_lowercase());
+        let value = (0_u32..)
+            .zip(LETTERS)
+            .find(|(_, known)| char::from(**known) == letter.to_ascii_lowercase());
         let (value, _) = value.ok_or(BadToken::Letter(letter))?;
         kept = (kept << 5 | value) & 0xfff;
         bits += 5;
@@ -154,10 +163,9 @@ fn read(letters: &str) -> Result<Vec<u8>, BadToken> {
 /// CRC-32: whatever changes up to 32 neighbouring bits is noticed.
 fn checksum(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |sum, byte| {
-        (0..8).fold(
-            sum ^ u32::from(*byte),
-            |sum, _| if sum & 1 == 1 { sum >> 1 ^ 0xedb8_8320 } else { sum >> 1 },
-        )
+        (0..8).fold(sum ^ u32::from(*byte), |sum, _| {
+            if sum & 1 == 1 { sum >> 1 ^ 0xedb8_8320 } else { sum >> 1 }
+        })
     })
 }
 
@@ -182,10 +190,9 @@ mod tests {
     #[test]
     fn a_token_is_written_and_read() {
         let text = token().to_string();
-        assert!(
-            text.bytes()
-                .all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == b'-')
-        );
+        assert!(text.bytes().all(|letter| letter.is_ascii_lowercase()
+            || letter.is_ascii_digit()
+            || letter == b'-'));
         assert_eq!(text.parse(), Ok(token()));
         assert_eq!(format!("  {text}\n").parse(), Ok(token()));
         let (prefix, rest) = text.split_at(PREFIX.len());
@@ -208,7 +215,8 @@ mod tests {
         assert!(format!("{text}{}", &text[PREFIX.len()..]).parse::<JoinToken>().is_err());
     }
 
-    /// What is no token is told apart: another word, another version, a letter that no token has, nonsense in it.
+    /// What is no token is told apart: another word, another version, a letter that no token has,
+    /// nonsense in it.
     #[test]
     fn errors_say_what_to_do() {
         let why = |text: &str| text.parse::<JoinToken>().unwrap_err();

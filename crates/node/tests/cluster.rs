@@ -23,7 +23,8 @@ async fn cluster(nodes: u32, more: &str) -> Vec<Node> {
             "id = {id}\nnodes = {addresses:?}\napi = \"127.0.0.1:0\"\nfaults = \"crash-stop\"\n{more}"
         );
         let file = FILES.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("kgate-cluster-{}-{file}.toml", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("kgate-cluster-{}-{file}.toml", std::process::id()));
         std::fs::write(&path, text).unwrap();
         let config = Config::read(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
@@ -36,7 +37,8 @@ async fn client(node: &Node) -> Client {
     Client::connect(&node.api()[0]).await.expect("a session")
 }
 
-/// k and one more at three nodes: k get in with different slots, one waits and gets in when one comes out, with a greater fence.
+/// k and one more at three nodes: k get in with different slots, one waits and gets in when one
+/// comes out, with a greater fence.
 #[tokio::test]
 async fn one_more_than_k() {
     let nodes = cluster(3, "").await;
@@ -134,9 +136,12 @@ async fn a_node_that_stops() {
 /// Every protocol of the registry serves clients over real sockets.
 #[tokio::test]
 async fn every_protocol_on_real_sockets() {
-    for protocol in ["slots", "raymond", "bas", "vcube", "robust", "timer-free", "tree-token", "stabilizing"]
+    for protocol in
+        ["slots", "raymond", "bas", "vcube", "robust", "timer-free", "tree-token", "stabilizing"]
     {
-        let gates = format!("new_gates = false\n[[gate]]\nname = \"gpu\"\nk = 2\nprotocol = {protocol:?}\n");
+        let gates = format!(
+            "new_gates = false\n[[gate]]\nname = \"gpu\"\nk = 2\nprotocol = {protocol:?}\n"
+        );
         let nodes = cluster(3, &gates).await;
         let inside = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
         let mut tasks = Vec::new();

@@ -43,7 +43,8 @@ fn shown(permit: &Permit) -> String {
     format!("kgate-gate: {}\r\nkgate-slots: {slots}\r\nkgate-fence: {fence}\r\n", permit.gate())
 }
 
-/// Whoever still writes after its slot went to another is refused, also by a store that was restarted in between; nothing is changed by it.
+/// Whoever still writes after its slot went to another is refused, also by a store that was
+/// restarted in between; nothing is changed by it.
 #[tokio::test]
 async fn a_late_holder_is_refused() {
     let folder = std::env::temp_dir().join(format!("kgate-fenced-{}", std::process::id()));
@@ -61,15 +62,24 @@ async fn a_late_holder_is_refused() {
     assert!(put(store, &shown(&second), "by the second").await.starts_with("HTTP/1.1 204"));
 
     let refused = put(store, &stale, "by the first, late").await;
-    assert!(refused.starts_with("HTTP/1.1 409") && refused.contains("slot 0 of gate `deploy`"), "{refused}");
+    assert!(
+        refused.starts_with("HTTP/1.1 409") && refused.contains("slot 0 of gate `deploy`"),
+        "{refused}"
+    );
     serving.abort();
     let (store, _serving) = open(&folder).await;
     let refused = put(store, &stale, "by the first, later").await;
     assert!(refused.starts_with("HTTP/1.1 409"), "{refused}");
     assert!(get(store).await.ends_with("by the second"));
-    assert!(put(store, &shown(&second), "again").await.starts_with("HTTP/1.1 204"), "the holder goes on");
+    assert!(
+        put(store, &shown(&second), "again").await.starts_with("HTTP/1.1 204"),
+        "the holder goes on"
+    );
 
     let nothing = put(store, "", "by nobody").await;
-    assert!(nothing.starts_with("HTTP/1.1 400") && nothing.contains("show your permit"), "{nothing}");
+    assert!(
+        nothing.starts_with("HTTP/1.1 400") && nothing.contains("show your permit"),
+        "{nothing}"
+    );
     std::fs::remove_dir_all(&folder).unwrap();
 }

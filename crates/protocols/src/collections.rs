@@ -1,7 +1,8 @@
 //! Sorted collections that cost little while they are empty or small.
 //!
-//! Most processes of a large system have nothing in most of their tables, so a table must be a few words when
-//! empty; a busy process of a thousand may hold thousands of entries, so an insertion must not move them all.
+//! Most processes of a large system have nothing in most of their tables, so a table must be a few
+//! words when empty; a busy process of a thousand may hold thousands of entries, so an insertion
+//! must not move them all.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -13,7 +14,8 @@ use core::mem;
 use kgate_core::NodeId;
 use serde::{Deserialize, Serialize};
 
-/// A sorted set of processes: a plain vector, since crashes are few, and one word while it is empty.
+/// A sorted set of processes: a plain vector, since crashes are few, and one word while it is
+/// empty.
 #[derive(Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "Vec<NodeId>", from = "Vec<NodeId>")]
 pub struct NodeList {
@@ -110,8 +112,8 @@ impl fmt::Debug for NodeList {
 /// Up to this many entries an insertion into a sorted vector is faster than one into a tree.
 const FEW: usize = 32;
 
-/// A sorted map: a vector while it is small, a B-tree when it is not. Two maps with the same entries are
-/// equal and hash alike, however they came about.
+/// A sorted map: a vector while it is small, a B-tree when it is not. Two maps with the same
+/// entries are equal and hash alike, however they came about.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(into = "Vec<(K, V)>", from = "Vec<(K, V)>")]
 #[serde(bound(serialize = "K: Ord + Copy + Serialize, V: Copy + Serialize"))]
@@ -194,9 +196,10 @@ impl<K: Ord + Copy, V: Copy> SortedMap<K, V> {
     /// Removes `key`; its value, if it was there. An emptied map gives its memory back.
     pub fn remove(&mut self, key: K) -> Option<V> {
         let removed = match self {
-            Self::Few(entries) => {
-                entries.binary_search_by_key(&key, |entry| entry.0).ok().map(|at| entries.remove(at).1)
-            }
+            Self::Few(entries) => entries
+                .binary_search_by_key(&key, |entry| entry.0)
+                .ok()
+                .map(|at| entries.remove(at).1),
             Self::Many(tree) => tree.remove(&key),
         };
         if removed.is_some() && self.is_empty() {
@@ -221,7 +224,9 @@ impl<K: Ord + Copy, V: Copy> SortedMap<K, V> {
     /// The first entry at or after `key`.
     pub fn first_from(&self, key: K) -> Option<(K, V)> {
         match self {
-            Self::Few(entries) => entries.get(entries.partition_point(|entry| entry.0 < key)).copied(),
+            Self::Few(entries) => {
+                entries.get(entries.partition_point(|entry| entry.0 < key)).copied()
+            }
             Self::Many(tree) => tree.range(key..).next().map(|(k, v)| (*k, *v)),
         }
     }
@@ -282,7 +287,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// A `SortedMap` is a `BTreeMap` in all that can be seen of it, below and above its threshold.
+        /// A `SortedMap` is a `BTreeMap` in all that can be seen of it, below and above its
+        /// threshold.
         #[test]
         fn agrees_with_btree_map(steps in prop::collection::vec((0u8..3, 0u16..90, 0u32..9), 0..400)) {
             let (mut ours, mut model) = (SortedMap::default(), BTreeMap::new());

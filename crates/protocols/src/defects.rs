@@ -1,7 +1,8 @@
-//! The published defects, each a switch at the line that differs: here those of the permission-based papers, the others beside
-//! their protocols.
+//! The published defects, each a switch at the line that differs: here those of the
+//! permission-based papers, the others beside their protocols.
 //!
-//! Everything runs repaired unless [`Setup::printed`](kgate_core::Setup) says otherwise; a service never says so.
+//! Everything runs repaired unless [`Setup::printed`](kgate_core::Setup) says otherwise; a service
+//! never says so.
 
 use kgate_core::Defects;
 

@@ -1,14 +1,16 @@
-//! A network by hand, for tests: the test itself says which message arrives next, who crashes and who hears of it.
+//! A network by hand, for tests: the test itself says which message arrives next, who crashes and
+//! who hears of it.
 //!
-//! Messages stay in flight until the test delivers them, or lets virtual time pass ([`Net::run_until`], for detectors).
+//! Messages stay in flight until the test delivers them, or lets virtual time pass
+//! ([`Net::run_until`], for detectors).
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use kgate_core::{
-    Defects, Effect, Incarnation, Input, InputOf, Message, NodeId, Notice, Outbox, Phase, Protocol, Refusal,
-    Setup, Span, Time, To,
+    Defects, Effect, Incarnation, Input, InputOf, Message, NodeId, Notice, Outbox, Phase, Protocol,
+    Refusal, Setup, Span, Time, To,
 };
 
 /// Detectors test once a time unit, and have time to wait for 63 dead ones in between.
@@ -102,7 +104,8 @@ impl<P: Protocol> Net<P> {
         self.carry_out(me, out);
     }
 
-    /// A clean stop: what it knows is put away, and it says and hears nothing until it is restarted. Whether it can.
+    /// A clean stop: what it knows is put away, and it says and hears nothing until it is
+    /// restarted. Whether it can.
     pub(crate) fn suspend(&mut self, node: u32, change: impl FnOnce(&mut P::Durable)) -> bool {
         let Some(mut suspended) = self.nodes[node as usize].suspend() else { return false };
         change(&mut suspended);
@@ -130,7 +133,8 @@ impl<P: Protocol> Net<P> {
         done
     }
 
-    /// An input that must be refused. Law 4: a refusal leaves the state and the outbox as they were.
+    /// An input that must be refused. Law 4: a refusal leaves the state and the outbox as they
+    /// were.
     pub(crate) fn refusal(&self, at: u32, input: InputOf<P>) -> Refusal {
         let (mut node, mut out) = (self.nodes[at as usize].clone(), Outbox::new());
         let refusal = node.handle(self.now, input.clone(), &mut out);
@@ -171,14 +175,24 @@ impl<P: Protocol> Net<P> {
     }
 
     /// These are told that `of` takes part in that incarnation.
-    pub(crate) fn tell_joined(&mut self, at: impl IntoIterator<Item = u32>, of: u32, incarnation: u32) {
+    pub(crate) fn tell_joined(
+        &mut self,
+        at: impl IntoIterator<Item = u32>,
+        of: u32,
+        incarnation: u32,
+    ) {
         for at in at {
             self.input(at, Input::Joined(NodeId(of), Incarnation(incarnation))).unwrap();
         }
     }
 
     /// These are told that that incarnation of `of` is over.
-    pub(crate) fn tell_gone(&mut self, at: impl IntoIterator<Item = u32>, of: u32, incarnation: u32) {
+    pub(crate) fn tell_gone(
+        &mut self,
+        at: impl IntoIterator<Item = u32>,
+        of: u32,
+        incarnation: u32,
+    ) {
         for at in at {
             self.input(at, Input::Crashed(NodeId(of), Incarnation(incarnation))).unwrap();
         }
@@ -187,16 +201,21 @@ impl<P: Protocol> Net<P> {
     /// The oldest message of that kind in one channel arrives, whatever was sent before it.
     pub(crate) fn deliver_kind(&mut self, from: u32, to: u32, kind: &str) {
         let ours = |copy: &Copy<P::Message>| {
-            (copy.from.0, copy.to.0) == (from, to) && P::Message::kind_name(copy.message.kind()) == kind
+            (copy.from.0, copy.to.0) == (from, to)
+                && P::Message::kind_name(copy.message.kind()) == kind
         };
         let place = self.flights.values().position(ours);
-        self.deliver_nth(place.unwrap_or_else(|| panic!("no {kind} is in flight from p{from} to p{to}")));
+        self.deliver_nth(
+            place.unwrap_or_else(|| panic!("no {kind} is in flight from p{from} to p{to}")),
+        );
     }
 
     /// The oldest message of one channel is lost.
     pub(crate) fn lose(&mut self, from: u32, to: u32) {
         let place = self.flights.values().position(|copy| (copy.from.0, copy.to.0) == (from, to));
-        self.lose_nth(place.unwrap_or_else(|| panic!("nothing is in flight from p{from} to p{to}")));
+        self.lose_nth(
+            place.unwrap_or_else(|| panic!("nothing is in flight from p{from} to p{to}")),
+        );
     }
 
     /// The n-th oldest message in flight is lost.
@@ -207,7 +226,8 @@ impl<P: Protocol> Net<P> {
 
     /// The n-th oldest message in flight arrives twice: a copy of it is in flight from now on.
     pub(crate) fn double_nth(&mut self, place: usize) {
-        let Copy { from, to, message } = self.flights.values().nth(place).expect("that many are in flight");
+        let Copy { from, to, message } =
+            self.flights.values().nth(place).expect("that many are in flight");
         let copy = Copy { from: *from, to: *to, message: message.clone() };
         let due = self.due_in(Span::ZERO);
         self.flights.insert(due, copy);
@@ -223,7 +243,9 @@ impl<P: Protocol> Net<P> {
     /// The oldest message of one channel arrives.
     pub(crate) fn deliver(&mut self, from: u32, to: u32) {
         let place = self.flights.values().position(|copy| (copy.from.0, copy.to.0) == (from, to));
-        self.deliver_nth(place.unwrap_or_else(|| panic!("nothing is in flight from p{from} to p{to}")));
+        self.deliver_nth(
+            place.unwrap_or_else(|| panic!("nothing is in flight from p{from} to p{to}")),
+        );
     }
 
     /// The n-th oldest message in flight arrives.
@@ -267,7 +289,10 @@ impl<P: Protocol> Net<P> {
     }
 
     pub(crate) fn living(&self) -> Vec<u32> {
-        (0u32..).take(self.nodes.len()).filter(|&node| !self.crashed.contains(&NodeId(node))).collect()
+        (0u32..)
+            .take(self.nodes.len())
+            .filter(|&node| !self.crashed.contains(&NodeId(node)))
+            .collect()
     }
 
     /// The living who hold a unit.
@@ -278,7 +303,8 @@ impl<P: Protocol> Net<P> {
 
     /// Who ever sent a message of that kind to whom, sorted.
     pub(crate) fn sent(&self, kind: &str) -> Vec<(u32, u32)> {
-        let ours = self.sent.iter().filter(|copy| P::Message::kind_name(copy.message.kind()) == kind);
+        let ours =
+            self.sent.iter().filter(|copy| P::Message::kind_name(copy.message.kind()) == kind);
         let mut pairs: Vec<_> = ours.map(|copy| (copy.from.0, copy.to.0)).collect();
         pairs.sort();
         pairs

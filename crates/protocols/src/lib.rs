@@ -1,5 +1,5 @@
-//! The algorithms of kgate, each a pure state machine ([`kgate_core::Protocol`]), and the registry that names
-//! them.
+//! The algorithms of kgate, each a pure state machine ([`kgate_core::Protocol`]), and the registry
+//! that names them.
 //!
 //! Four systems of the papers are compositions of three layers, not four copies:
 //!
@@ -10,9 +10,10 @@
 //! | `vcube` | [`detect::VCube`] | [`spread::Tree`] | [`permission`] |
 //! | `robust` | [`detect::HiAdsd`] | [`spread::Sta`] | [`permission`] |
 //!
-//! Three more have ideas of their own: [`timer_free`] finds crashes by its requests and replies, [`tree_token`] passes tokens
-//! along a tree and comes back from crashes, [`stabilizing`] is right again after any corruption of memory and channels. [`slots`] is our own:
-//! numbered, fenced slots in strict order, with weights, changes of k and new incarnations.
+//! Three more have ideas of their own: [`timer_free`] finds crashes by its requests and replies,
+//! [`tree_token`] passes tokens along a tree and comes back from crashes, [`stabilizing`] is right
+//! again after any corruption of memory and channels. [`slots`] is our own: numbered, fenced slots
+//! in strict order, with weights, changes of k and new incarnations.
 //!
 //! Nothing here does I/O, reads a clock or draws a number; the crate is `no_std`.
 #![no_std]

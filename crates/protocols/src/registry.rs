@@ -1,7 +1,7 @@
 //! The systems by name, and how a driver is handed one.
 //!
-//! Drivers are generic and never name a protocol. They are a [`Visitor`]: [`visit`] calls it back with the types
-//! of the mutex and of its detector.
+//! Drivers are generic and never name a protocol. They are a [`Visitor`]: [`visit`] calls it back
+//! with the types of the mutex and of its detector.
 
 use alloc::format;
 use alloc::string::String;
@@ -47,20 +47,24 @@ pub struct Entry {
     pub network: Network,
     /// Whether its processes come back from a crash with what they had stored.
     pub recovers: bool,
-    /// Whether its processes come back from a crash with nothing, in a new incarnation, of which everybody is told.
+    /// Whether its processes come back from a crash with nothing, in a new incarnation, of which
+    /// everybody is told.
     pub returns: bool,
     /// Whether it recovers from transient faults, whatever they have left in memory and channels.
     pub heals: bool,
     /// Whether a client may ask again while it is inside.
     pub asks_inside: bool,
-    /// Whether it tolerates processes that stop for a time and messages that are late beyond any bound (its detector may not).
+    /// Whether it tolerates processes that stop for a time and messages that are late beyond any
+    /// bound (its detector may not).
     pub tolerates_delay: bool,
     /// Whether it tolerates messages that are lost.
     pub tolerates_loss: bool,
-    /// Whether it tolerates messages that arrive twice. All of today's do, repaired: answers name what they answer, permissions and ACKs are sets,
-    /// tokens and asks carry their numbers, states their clocks.
+    /// Whether it tolerates messages that arrive twice. All of today's do, repaired: answers name
+    /// what they answer, permissions and ACKs are sets, tokens and asks carry their numbers, states
+    /// their clocks.
     pub tolerates_duplicates: bool,
-    /// Whether it grants numbered slots: several at once, of a k that may change, and in ways that may be chosen ([`kgate_core::SlotOptions`]).
+    /// Whether it grants numbered slots: several at once, of a k that may change, and in ways that
+    /// may be chosen ([`kgate_core::SlotOptions`]).
     pub slots: bool,
     /// Whether it must be told how many crashes to tolerate.
     pub told_to_tolerate: bool,
@@ -79,7 +83,8 @@ pub enum Network {
 }
 
 impl Network {
-    /// The shape of a network unless another one is asked for; none where everybody talks to everybody.
+    /// The shape of a network unless another one is asked for; none where everybody talks to
+    /// everybody.
     pub fn usual_shape(self) -> Option<Shape> {
         match self {
             Self::Everybody => None,
@@ -123,7 +128,8 @@ impl Entry {
         visit(self, false, Ask)
     }
 
-    /// Whether it grants in the order of the requests' stamps, if k is 1. vcube-2018, Lemma 7.3, claims it for any k; that is D10.
+    /// Whether it grants in the order of the requests' stamps, if k is 1. vcube-2018, Lemma 7.3,
+    /// claims it for any k; that is D10.
     pub fn in_order(&self, k: u32) -> bool {
         k == 1 && self.means() == Mechanism::Permissions
     }
@@ -148,7 +154,8 @@ const TREE_TOKEN: &str = "Raymond: A tree-based algorithm for distributed mutual
 
 const SLOTS: &str = "ours: docs/SLOTS.md";
 
-/// The name of the detector that is none: losses are decided elsewhere and told to everybody in one order.
+/// The name of the detector that is none: losses are decided elsewhere and told to everybody in one
+/// order.
 pub const LOG: &str = "log";
 
 /// Every system, in the order of `kgate protocols`.
@@ -325,8 +332,8 @@ pub const ENTRIES: &[Entry] = &[
         delays: "2, on the tree 2 log2(n); 0 to use a kept slot again",
         citation: SLOTS,
         defects: &[
-            "S1", "S2", "S3", "S4", "S5", "S6", "S7", "S8", "S9", "S10", "S11", "S12", "S13", "S15", "SP1",
-            "SP2",
+            "S1", "S2", "S3", "S4", "S5", "S6", "S7", "S8", "S9", "S10", "S11", "S12", "S13",
+            "S15", "SP1", "SP2",
         ],
         network: Network::Everybody,
         recovers: false,
@@ -404,7 +411,8 @@ pub trait Visitor {
     fn visit<M: Protocol, D: Protocol>(self) -> Self::Output;
 }
 
-/// Hands the types of `entry` to the visitor: its own detector, or none where the driver knows of crashes by itself.
+/// Hands the types of `entry` to the visitor: its own detector, or none where the driver knows of
+/// crashes by itself.
 pub fn visit<V: Visitor>(entry: &Entry, own_detector: bool, visitor: V) -> V::Output {
     match (entry.name, own_detector) {
         ("slots", _) => visitor.visit::<Lanes, NoDetector>(),

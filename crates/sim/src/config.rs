@@ -28,7 +28,8 @@ pub enum Detector {
     Sparse,
     /// Each process talks to all others and keeps two bits for each.
     AllToAll,
-    /// None of its own: losses are decided elsewhere and told to everybody in the same order, as from an agreed log.
+    /// None of its own: losses are decided elsewhere and told to everybody in the same order, as
+    /// from an agreed log.
     Log,
 }
 
@@ -43,13 +44,15 @@ pub struct Claims {
     pub recovers: bool,
     /// Whether its processes come back from a crash with nothing, in a new incarnation.
     pub returns: bool,
-    /// Whether it grants numbered slots: several at once, to several clients of a process, of a k that may change.
+    /// Whether it grants numbered slots: several at once, to several clients of a process, of a k
+    /// that may change.
     pub slots: bool,
     /// Whether it recovers from transient faults.
     pub heals: bool,
     /// Whether a client may ask again while it is inside.
     pub asks_inside: bool,
-    /// Whether it tolerates processes that stop for a time and messages that are late beyond any bound. A detector that goes by time does not.
+    /// Whether it tolerates processes that stop for a time and messages that are late beyond any
+    /// bound. A detector that goes by time does not.
     pub tolerates_delay: bool,
     /// Whether it tolerates messages that are lost.
     pub tolerates_loss: bool,
@@ -57,7 +60,8 @@ pub struct Claims {
     pub tolerates_duplicates: bool,
 }
 
-/// Whether the checkers sit that look at messages and at what processes show: of permissions, of the order of entry, of tokens.
+/// Whether the checkers sit that look at messages and at what processes show: of permissions, of
+/// the order of entry, of tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Audit {
     /// In runs of at most 64 processes.
@@ -121,7 +125,8 @@ pub struct Config {
     pub audit: Audit,
     /// What happens up to then is checked, but not measured.
     pub warmup: Span,
-    /// How long it runs. What is asked by then is given time to be answered, but no longer measured.
+    /// How long it runs. What is asked by then is given time to be answered, but no longer
+    /// measured.
     pub duration: Span,
 }
 
@@ -202,7 +207,9 @@ pub enum ConfigError {
         node: NodeId,
     },
     /// Back before it is gone.
-    #[error("{node} is to crash at {at} and to be back at {back}: write P@T1..T2 with T1 before T2")]
+    #[error(
+        "{node} is to crash at {at} and to be back at {back}: write P@T1..T2 with T1 before T2"
+    )]
     BackBefore {
         /// Who.
         node: NodeId,
@@ -242,7 +249,9 @@ pub enum ConfigError {
     )]
     NoRecovery,
     /// What is kept, for a process that comes back with nothing.
-    #[error("processes of this protocol come back with nothing, in a new incarnation: leave out --down kept")]
+    #[error(
+        "processes of this protocol come back with nothing, in a new incarnation: leave out --down kept"
+    )]
     NothingKept,
     /// Nobody would know what was granted.
     #[error(
@@ -283,7 +292,9 @@ pub enum ConfigError {
     )]
     NoHealing,
     /// A client asks while inside, and the protocol takes one request at a time.
-    #[error("this protocol takes one request at a time: leave out --ask-inside, or choose tree-token")]
+    #[error(
+        "this protocol takes one request at a time: leave out --ask-inside, or choose tree-token"
+    )]
     OneAtATime,
     /// Delays for a protocol that takes the late for crashed.
     #[error(
@@ -297,7 +308,9 @@ pub enum ConfigError {
     )]
     WouldSuspect,
     /// Loss for a protocol over reliable channels.
-    #[error("this protocol needs channels that lose nothing: leave out --loss, or choose stabilizing")]
+    #[error(
+        "this protocol needs channels that lose nothing: leave out --loss, or choose stabilizing"
+    )]
     LossNotBorne,
     /// Duplicates for a protocol over reliable channels.
     #[error(
@@ -328,7 +341,9 @@ pub enum ConfigError {
         node: NodeId,
     },
     /// A cut with nobody on one side.
-    #[error("a partition of nobody or of all {nodes} processes cuts nothing: leave some on either side")]
+    #[error(
+        "a partition of nobody or of all {nodes} processes cuts nothing: leave some on either side"
+    )]
     PartitionOfAll {
         /// n.
         nodes: u32,
@@ -422,8 +437,8 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// The setting of vcube-2018 section 8.1 with LOW load and no faults: t_s = t_r = 0.1, t_t = 0.8, hold 0.0002, think 0.1,
-    /// 1000 t.u.; for a protocol that claims nothing.
+    /// The setting of vcube-2018 section 8.1 with LOW load and no faults: t_s = t_r = 0.1, t_t =
+    /// 0.8, hold 0.0002, think 0.1, 1000 t.u.; for a protocol that claims nothing.
     pub fn new(nodes: u32, k: u32) -> Self {
         let tenths = |count| Span(Span::UNIT.0 / 10).times(count);
         Self {
@@ -487,7 +502,8 @@ impl Config {
 
     /// The detector that runs: none if an oracle takes its place.
     pub(crate) fn own_detector(&self) -> Option<Detector> {
-        let replaced = self.detection.oracle.is_some() || self.claims.detector == Some(Detector::Log);
+        let replaced =
+            self.detection.oracle.is_some() || self.claims.detector == Some(Detector::Log);
         self.claims.detector.filter(|_| !replaced)
     }
 
@@ -497,11 +513,12 @@ impl Config {
         self.detection.oracle.or(log)
     }
 
-    /// Within what time a crash is known to every live process, as the detector or the oracle claims, if so many crash; none if
-    /// nothing is claimed.
+    /// Within what time a crash is known to every live process, as the detector or the oracle
+    /// claims, if so many crash; none if nothing is claimed.
     pub(crate) fn known_within(&self, crashes: u32) -> Option<Span> {
         let Detection { interval, timeout, .. } = self.detection;
-        // A round that is not over when the next is due takes its place as well; a timeout ends an instant after its time.
+        // A round that is not over when the next is due takes its place as well; a timeout ends an
+        // instant after its time.
         let rounds_of = |length: Span| interval.times(length.0.div_ceil(interval.0).max(1));
         let instant = Span(1);
         match self.own_detector() {
@@ -510,7 +527,8 @@ impl Config {
                 let look = rounds_of(timeout + instant);
                 Some(look.times(2) + timeout + instant + self.cost.longest_delay()?)
             }
-            // In the longest round (Hi-ADSD's) each cluster's test and each dead process takes a timeout, one after the other.
+            // In the longest round (Hi-ADSD's) each cluster's test and each dead process takes a
+            // timeout, one after the other.
             Some(Detector::Sparse) => {
                 let log = u64::from(self.nodes.next_power_of_two().ilog2());
                 let round = (timeout + instant).times(log + u64::from(crashes));
@@ -522,7 +540,8 @@ impl Config {
 
     fn times(&self) -> impl Iterator<Item = Span> {
         let (load, cost, detection) = (&self.load, &self.cost, &self.detection);
-        let crashes = self.crashes.iter().flat_map(|crash| [crash.at, crash.back.unwrap_or_default()]);
+        let crashes =
+            self.crashes.iter().flat_map(|crash| [crash.at, crash.back.unwrap_or_default()]);
         let strikes = self.transient.strikes.iter().map(|strike| strike.1);
         [
             load.hold,
@@ -565,7 +584,11 @@ impl Config {
         if self.warmup > Span::ZERO && self.warmup >= self.duration {
             return Err(ConfigError::OnlyWarmUp { warmup: self.warmup, duration: self.duration });
         }
-        let pause = if self.load.ask_inside { Span(self.load.hold.0 / 2) } else { self.load.think.typical() };
+        let pause = if self.load.ask_inside {
+            Span(self.load.hold.0 / 2)
+        } else {
+            self.load.think.typical()
+        };
         if self.load.hold + pause == Span::ZERO || self.load.ask_inside && pause == Span::ZERO {
             return Err(ConfigError::StandsStill);
         }
@@ -582,7 +605,10 @@ impl Config {
         if self.own_detector().is_some() {
             let longest = self.cost.longest_delay().ok_or(ConfigError::Unbounded)?;
             if self.detection.timeout < longest.times(2) {
-                return Err(ConfigError::TimeoutTooShort { timeout: self.detection.timeout, longest });
+                return Err(ConfigError::TimeoutTooShort {
+                    timeout: self.detection.timeout,
+                    longest,
+                });
             }
             if self.detection.interval == Span::ZERO {
                 return Err(ConfigError::NoInterval);
@@ -597,7 +623,8 @@ impl Config {
         if self.detection.oracle.is_some() && claims.detector.is_none() {
             return Err(ConfigError::NoDetector);
         }
-        let back = self.random_recoveries > 0 || self.crashes.iter().any(|crash| crash.back.is_some());
+        let back =
+            self.random_recoveries > 0 || self.crashes.iter().any(|crash| crash.back.is_some());
         if back && !claims.recovers && !claims.returns {
             return Err(ConfigError::NoRecovery);
         }
@@ -633,7 +660,8 @@ impl Config {
         if let Some(&(at, k)) = self.resizes.iter().find(|(at, k)| *k == 0 || *at > duration) {
             return Err(ConfigError::Resize { k, at, duration });
         }
-        let most = self.resizes.iter().map(|resize| resize.1).chain([self.k]).max().unwrap_or_default();
+        let most =
+            self.resizes.iter().map(|resize| resize.1).chain([self.k]).max().unwrap_or_default();
         let most = self.most_at_once(most);
         if load.weight_max > most {
             return Err(ConfigError::TooHeavy { weight: load.weight_max, most });

@@ -1,8 +1,9 @@
 //! What a message costs: the three readings of vcube-2018 section 8.1.
 //!
-//! "Each message exchanged between two processes consumes t_s + t_t + t_r time units ... if a message is sent to multiple
-//! destinations, t_s is multiplied by the number of copies sent." The text leaves open whether sends wait for each
-//! other, so the reading is an option. Detector messages take t_s + t_t + t_r and never wait.
+//! "Each message exchanged between two processes consumes t_s + t_t + t_r time units ... if a
+//! message is sent to multiple destinations, t_s is multiplied by the number of copies sent." The
+//! text leaves open whether sends wait for each other, so the reading is an option. Detector
+//! messages take t_s + t_t + t_r and never wait.
 
 use kgate_core::Span;
 
@@ -11,9 +12,11 @@ use crate::latency::Latency;
 /// What sending does to the sends after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendCost {
-    /// One FIFO send queue a process: every copy occupies it for t_s. The literal reading, and the default.
+    /// One FIFO send queue a process: every copy occupies it for t_s. The literal reading, and the
+    /// default.
     Queue,
-    /// The i-th copy of one multi-destination send leaves after i x t_s; sends do not wait for each other.
+    /// The i-th copy of one multi-destination send leaves after i x t_s; sends do not wait for each
+    /// other.
     Staggered,
     /// Every copy leaves after t_s.
     Flat,

@@ -1,11 +1,14 @@
-//! Processes that stop for a time, and networks that fail for a time: data, known before the run starts.
+//! Processes that stop for a time, and networks that fail for a time: data, known before the run
+//! starts.
 //!
 //! All of it ends with the measured time at the latest, so that liveness is checked after healing.
 //!
-//! - A *pause* is a process that is stopped and goes on (SIGSTOP, a machine that swaps, a long collection of garbage): meanwhile nothing is handed
-//!   to it and neither its timers nor its client do anything; then all of that happens, in order.
-//! - A *partition* cuts some processes off from the others, both ways or one way. What would arrive across the cut arrives when it heals, as
-//!   from a link that sends again; for a protocol that tolerates loss it is lost.
+//! - A *pause* is a process that is stopped and goes on (SIGSTOP, a machine that swaps, a long
+//!   collection of garbage): meanwhile nothing is handed to it and neither its timers nor its
+//!   client do anything; then all of that happens, in order.
+//! - A *partition* cuts some processes off from the others, both ways or one way. What would arrive
+//!   across the cut arrives when it heals, as from a link that sends again; for a protocol that
+//!   tolerates loss it is lost.
 //! - *Loss* and *duplicates* befall each message of the mutex with a chance.
 //!
 //! Only what a protocol claims to tolerate may befall it ([`Claims`](crate::Claims)).
@@ -121,7 +124,13 @@ impl Disturbance {
         let (nodes, duration) = (config.nodes, config.duration);
         let timely = |node: NodeId, from: Span, until: Span| {
             let right = node.0 < nodes && from < until && from < duration;
-            right.then_some(()).ok_or(ConfigError::Disturbance { node, from, until, nodes, duration })
+            right.then_some(()).ok_or(ConfigError::Disturbance {
+                node,
+                from,
+                until,
+                nodes,
+                duration,
+            })
         };
         for (index, pause) in self.pauses.iter().enumerate() {
             timely(pause.node, pause.from, pause.until)?;
@@ -182,7 +191,9 @@ pub enum NotADisturbance {
     )]
     Partition,
     /// No probability.
-    #[error("not a probability: write a number from 0 to 1 with at most six decimals, such as 0.05")]
+    #[error(
+        "not a probability: write a number from 0 to 1 with at most six decimals, such as 0.05"
+    )]
     Chance,
 }
 
@@ -221,7 +232,8 @@ impl FromStr for Chance {
     type Err = NotADisturbance;
     fn from_str(text: &str) -> Result<Self, NotADisturbance> {
         let span: Span = text.parse().map_err(|_| NotADisturbance::Chance)?;
-        let millionths = u32::try_from(span.0 / 1000).ok().filter(|&millionths| millionths <= Self::ALWAYS);
+        let millionths =
+            u32::try_from(span.0 / 1000).ok().filter(|&millionths| millionths <= Self::ALWAYS);
         let exact = span.0.is_multiple_of(1000);
         millionths.filter(|_| exact).map(Self).ok_or(NotADisturbance::Chance)
     }

@@ -1,9 +1,10 @@
 //! Which faults happen, and when: data, known before the run starts.
 //!
-//! A crash acts after everything else that is scheduled at its instant (robust-2012's totals come out exactly so). What has
-//! not left the send queue of a process by then is never sent.
+//! A crash acts after everything else that is scheduled at its instant (robust-2012's totals come
+//! out exactly so). What has not left the send queue of a process by then is never sent.
 //!
-//! Where a new incarnation begins with what others tell it, nothing drawn befalls the last process, so that somebody always knows.
+//! Where a new incarnation begins with what others tell it, nothing drawn befalls the last process,
+//! so that somebody always knows.
 
 use std::collections::BTreeMap;
 
@@ -82,8 +83,9 @@ type Crashes = BTreeMap<NodeId, Vec<(Time, Time)>>;
 const TRIES: u32 = 64;
 
 impl Plan {
-    /// Draws the random crashes. Where not everybody asks, requesters are spared (vcube-2018 section 8.2.2: "processes from
-    /// 0 to 2 never fail, since they are the ones which send requests"). Those that come back spare nobody.
+    /// Draws the random crashes. Where not everybody asks, requesters are spared (vcube-2018
+    /// section 8.2.2: "processes from 0 to 2 never fail, since they are the ones which send
+    /// requests"). Those that come back spare nobody.
     pub(crate) fn draw(config: &Config) -> Result<Self, ConfigError> {
         let mut crashes = Crashes::new();
         for crash in &config.crashes {
@@ -95,7 +97,9 @@ impl Plan {
         }
         draw_losses(config, &mut crashes)?;
         draw_recoveries(config, &mut crashes)?;
-        if config.somebody_must_stay() && (0..config.nodes).all(|node| crashes.contains_key(&NodeId(node))) {
+        if config.somebody_must_stay()
+            && (0..config.nodes).all(|node| crashes.contains_key(&NodeId(node)))
+        {
             return Err(ConfigError::NobodyStays);
         }
         let end = Time::ZERO + config.duration;
@@ -105,7 +109,8 @@ impl Plan {
                 if until == Time::NEVER {
                     changes.push((from, node, Change::Lost));
                 } else {
-                    // The run is checked with everybody back; but nobody is back at the very instant of its crash.
+                    // The run is checked with everybody back; but nobody is back at the very
+                    // instant of its crash.
                     let back = until.min(end).max(from + Span(1));
                     changes.extend([(from, node, Change::Down), (back, node, Change::Back)]);
                 }
@@ -152,7 +157,12 @@ impl Config {
                 back: (until != Time::NEVER).then(|| until.since(Time::ZERO)),
             })
         });
-        Ok(Self { crashes: named.collect(), random_crashes: 0, random_recoveries: 0, ..self.clone() })
+        Ok(Self {
+            crashes: named.collect(),
+            random_crashes: 0,
+            random_recoveries: 0,
+            ..self.clone()
+        })
     }
 }
 
@@ -188,9 +198,12 @@ fn spared(config: &Config) -> u32 {
 
 fn draw_losses(config: &Config, crashes: &mut Crashes) -> Result<(), ConfigError> {
     let struck = |node: &u32| config.everybody_asks() || !config.asks(NodeId(*node));
-    let mut candidates: Vec<u32> =
-        (0..spared(config)).filter(struck).filter(|&node| !crashes.contains_key(&NodeId(node))).collect();
-    let lost = crashes.values().filter(|downs| downs.iter().any(|down| down.1 == Time::NEVER)).count();
+    let mut candidates: Vec<u32> = (0..spared(config))
+        .filter(struck)
+        .filter(|&node| !crashes.contains_key(&NodeId(node)))
+        .collect();
+    let lost =
+        crashes.values().filter(|downs| downs.iter().any(|down| down.1 == Time::NEVER)).count();
     let living = u64::from(config.nodes) - lost as u64;
     if living == 0 {
         return Err(ConfigError::NobodyLeft);
@@ -201,7 +214,8 @@ fn draw_losses(config: &Config, crashes: &mut Crashes) -> Result<(), ConfigError
     }
     let mut rng = Rng::fork(config.seed, "faults");
     for _ in 0..config.random_crashes {
-        let place = usize::try_from(rng.below(candidates.len() as u64)).expect("a place in a vector");
+        let place =
+            usize::try_from(rng.below(candidates.len() as u64)).expect("a place in a vector");
         let node = NodeId(candidates.swap_remove(place));
         insert(crashes, node, Time(rng.within(0, config.duration.0)), Time::NEVER);
     }
@@ -213,7 +227,8 @@ fn draw_recoveries(config: &Config, crashes: &mut Crashes) -> Result<(), ConfigE
     for fit in 0..config.random_recoveries {
         let mut placed = false;
         for _ in 0..TRIES {
-            let node = NodeId(u32::try_from(rng.below(u64::from(spared(config)))).expect("a process"));
+            let node =
+                NodeId(u32::try_from(rng.below(u64::from(spared(config)))).expect("a process"));
             let from = Time(rng.within(0, config.duration.0));
             let until = from + Span(rng.within(1, config.down_for.0.max(1)));
             placed = insert(crashes, node, from, until);

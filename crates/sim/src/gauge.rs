@@ -38,7 +38,8 @@ impl Gauge {
         Self { level: 0, since: begin, begin, end, window, areas: vec![0; windows] }
     }
 
-    /// The level changes by `step` at `now`. Before the measured time that sets its level; after it, it does not count.
+    /// The level changes by `step` at `now`. Before the measured time that sets its level; after
+    /// it, it does not count.
     pub(crate) fn change(&mut self, now: Time, step: i64) {
         self.advance(now.min(self.end));
         self.level = self.level.checked_add_signed(step).expect("nobody leaves who has not come");
@@ -70,7 +71,12 @@ impl Gauge {
         Course {
             mean: over(self.areas.iter().sum(), measured),
             window: Span(self.window).units(),
-            series: self.areas.iter().enumerate().map(|(at, &area)| over(area, width(at))).collect(),
+            series: self
+                .areas
+                .iter()
+                .enumerate()
+                .map(|(at, &area)| over(area, width(at)))
+                .collect(),
         }
     }
 }
@@ -79,7 +85,8 @@ impl Gauge {
 mod tests {
     use super::*;
 
-    /// Two inside from 10 to 30 of 100, one to the end: means by window and over all; later changes do not count.
+    /// Two inside from 10 to 30 of 100, one to the end: means by window and over all; later changes
+    /// do not count.
     #[test]
     fn means_are_weighted_by_time() {
         let mut gauge = Gauge::new(Time::ZERO, Time(1000));
@@ -92,7 +99,8 @@ mod tests {
         assert!((course.mean - (205.0 * 2.0 + 700.0) / 1000.0).abs() < 1e-12);
     }
 
-    /// What was before the measured time sets the level and counts no further: two are inside from 50 on, measured is 100 to 300.
+    /// What was before the measured time sets the level and counts no further: two are inside from
+    /// 50 on, measured is 100 to 300.
     #[test]
     fn a_warm_up_sets_the_level() {
         let mut gauge = Gauge::new(Time(100), Time(300));

@@ -16,7 +16,8 @@ pub enum Latency {
     Uniform(Span, Span),
     /// Exponential with that mean: most are short, a few very long, none is the longest.
     Exponential(Span),
-    /// Clusters that are fast inside and slow between each other (timer-free-2009 section 5); fixed for each pair.
+    /// Clusters that are fast inside and slow between each other (timer-free-2009 section 5); fixed
+    /// for each pair.
     Grid(Grid),
 }
 
@@ -82,7 +83,8 @@ impl Latency {
             Self::Grid(grid) => grid.between(seed, from, to),
             Self::Constant(span) => span,
             Self::Uniform(least, most) => Span(rng.within(least.0, most.0)),
-            // Rounded to a whole nanosecond; the tail ends at 37 times the mean, where the rng have no finer steps.
+            // Rounded to a whole nanosecond; the tail ends at 37 times the mean, where the rng have
+            // no finer steps.
             Self::Exponential(mean) => Span((-rng.unit().ln() * mean.0 as f64) as u64),
         }
     }
@@ -135,7 +137,9 @@ fn range(text: &str) -> Result<(Span, Span), NotALatency> {
 
 /// `10x10,intra=0.010..0.030,inter=0.180..0.220`
 fn grid(text: &str) -> Result<Grid, NotALatency> {
-    let [shape, intra, inter] = text.split(',').collect::<Vec<_>>()[..] else { return Err(NotALatency) };
+    let [shape, intra, inter] = text.split(',').collect::<Vec<_>>()[..] else {
+        return Err(NotALatency);
+    };
     let (clusters, size) = shape.split_once('x').ok_or(NotALatency)?;
     let count = |text: &str| text.parse().ok().filter(|&count: &u32| count > 0).ok_or(NotALatency);
     let named = |text: &str, name: &str| range(text.strip_prefix(name).ok_or(NotALatency)?);
@@ -158,9 +162,12 @@ mod tests {
         for text in ["constant=0.8", "uniform=0.5..1.5", "exponential=2", grid] {
             assert_eq!(text.parse::<Latency>().unwrap().to_string(), text);
         }
-        for text in
-            ["grid=10", "grid=0x3,intra=1..2,inter=1..2", "grid=3x3,intra=2..1,inter=1..2", "grid=3x3"]
-        {
+        for text in [
+            "grid=10",
+            "grid=0x3,intra=1..2,inter=1..2",
+            "grid=3x3,intra=2..1,inter=1..2",
+            "grid=3x3",
+        ] {
             assert_eq!(text.parse::<Latency>(), Err(NotALatency), "{text:?}");
         }
         for text in ["", "0.8", "constant", "constant=x", "uniform=1", "uniform=2..1", "normal=1"] {
@@ -178,7 +185,8 @@ mod tests {
         assert!((measured - 1.0).abs() < 0.02, "{measured}");
     }
 
-    /// A grid is fast inside a cluster and slow between them, the same both ways and every time, and seeds differ.
+    /// A grid is fast inside a cluster and slow between them, the same both ways and every time,
+    /// and seeds differ.
     #[test]
     fn a_pair_of_a_grid_keeps_its_latency() {
         let latency: Latency = "grid=2x3,intra=0.01..0.03,inter=0.18..0.22".parse().unwrap();

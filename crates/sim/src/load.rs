@@ -16,7 +16,8 @@ pub struct Load {
     pub first_request: Span,
     /// How long each holds a unit (vcube-2018: e; timer-free-2009: alpha).
     pub hold: Span,
-    /// How long each waits after a release before it asks again (vcube-2018: tau; timer-free-2009: beta).
+    /// How long each waits after a release before it asks again (vcube-2018: tau; timer-free-2009:
+    /// beta).
     pub think: Think,
     /// How often each asks; without a bound until the run ends.
     pub entries: Option<u32>,
@@ -24,7 +25,8 @@ pub struct Load {
     pub ask_inside: bool,
     /// How many clients ask at each of these processes, each in a loop of its own.
     pub clients: u32,
-    /// The most units that a client asks for at once: each request draws from 1 to this, or to the k that its process knows.
+    /// The most units that a client asks for at once: each request draws from 1 to this, or to the
+    /// k that its process knows.
     pub weight_max: u32,
     /// How likely a client gives up before it is granted what it asked for.
     pub withdraw: Chance,

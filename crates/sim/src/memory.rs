@@ -5,7 +5,8 @@ use kgate_core::Protocol;
 use crate::config::{Config, ConfigError, Detector};
 use crate::latency::Latency;
 
-/// What is left of the memory, if the system tells: of the machine's, and of the container's if there is a limit.
+/// What is left of the memory, if the system tells: of the machine's, and of the container's if
+/// there is a limit.
 fn free_bytes() -> Option<u64> {
     let machine = line_of("/proc/meminfo", "MemAvailable:");
     let number = |file: &str| std::fs::read_to_string(file).ok()?.trim().parse::<u64>().ok();
@@ -27,9 +28,9 @@ fn line_of(file: &str, name: &str) -> Option<u64> {
     Some(kibibytes * 1024)
 }
 
-/// A rough upper bound of what a run needs: the processes; for each requester its permissions (n bits), a REQUEST and a
-/// deferred REPLY on their way to and from everybody, and the order of its channels where that is kept; and what the
-/// detector keeps and sends.
+/// A rough upper bound of what a run needs: the processes; for each requester its permissions (n
+/// bits), a REQUEST and a deferred REPLY on their way to and from everybody, and the order of its
+/// channels where that is kept; and what the detector keeps and sends.
 fn estimate<M: Protocol, D: Protocol>(config: &Config) -> u128 {
     let (nodes, requesters) = (u128::from(config.nodes), u128::from(config.load.requesters));
     let constant = matches!(config.cost.latency, Latency::Constant(_));

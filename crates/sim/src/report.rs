@@ -32,7 +32,8 @@ impl Distribution {
         samples.sort_unstable();
         let total: u128 = samples.iter().map(|span| u128::from(span.0)).sum();
         let mean = total as f64 / samples.len() as f64 / Span::UNIT.0 as f64;
-        // The nearest-rank percentile: the least sample that at least that share of all do not exceed.
+        // The nearest-rank percentile: the least sample that at least that share of all do not
+        // exceed.
         let rank = |percent: usize| samples[(samples.len() * percent).div_ceil(100) - 1].units();
         Self {
             mean: Some(mean),
@@ -202,7 +203,8 @@ impl Report {
             max_inside: rest.max_inside,
             max_inside_overall: rest.max_inside_overall,
             k_inside_seen: rest.k_inside_seen,
-            cs_bandwidth: per(stats.grants, rest.duration.units() - rest.warmup.units()).unwrap_or(0.0),
+            cs_bandwidth: per(stats.grants, rest.duration.units() - rest.warmup.units())
+                .unwrap_or(0.0),
             units_in_use: stats.inside.course(),
             waiting_queue: stats.waiting.course(),
             crashes: rest.crashes,
@@ -238,7 +240,10 @@ mod tests {
     fn percentiles_by_nearest_rank() {
         let samples = (1..=200).rev().map(|unit| Span::UNIT.times(unit)).collect();
         let of = Distribution::of(samples);
-        assert_eq!((of.mean, of.p50, of.p99, of.max), (Some(100.5), Some(100.0), Some(198.0), Some(200.0)));
+        assert_eq!(
+            (of.mean, of.p50, of.p99, of.max),
+            (Some(100.5), Some(100.0), Some(198.0), Some(200.0))
+        );
         assert_eq!(Distribution::of(vec![Span::UNIT]).p99, Some(1.0));
         assert_eq!(Distribution::of(vec![]), Distribution::default());
     }

@@ -1,7 +1,7 @@
 //! The rng: one small generator that we own, so that a seed means the same run for ever.
 //!
-//! xoshiro256** (Blackman and Vigna 2018), seeded by SplitMix64. Each subsystem forks its own stream, so that drawing more
-//! in one does not change what another draws.
+//! xoshiro256** (Blackman and Vigna 2018), seeded by SplitMix64. Each subsystem forks its own
+//! stream, so that drawing more in one does not change what another draws.
 
 /// A seeded generator.
 #[derive(Clone, Debug)]
@@ -17,7 +17,8 @@ fn split_mix(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A short stream that belongs to `pair` in the run of `seed`: the same numbers whenever it is asked for.
+/// A short stream that belongs to `pair` in the run of `seed`: the same numbers whenever it is
+/// asked for.
 pub(crate) fn of_pair(seed: u64, pair: u64) -> Rng {
     let mut mixed = seed ^ split_mix(&mut pair.wrapping_add(1));
     Rng { state: [(); 4].map(|()| split_mix(&mut mixed)) }
@@ -61,8 +62,9 @@ impl Rng {
         }
     }
 
-    /// A number around 0 with deviation 1, normal as far as twelve uniform draws make it so: their sum minus 6. It needs no
-    /// logarithm, so that it is the same on every machine, and lies within -6 .. 6.
+    /// A number around 0 with deviation 1, normal as far as twelve uniform draws make it so: their
+    /// sum minus 6. It needs no logarithm, so that it is the same on every machine, and lies within
+    /// -6 .. 6.
     pub fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
     }

@@ -57,10 +57,12 @@ pub(crate) struct Stats {
 }
 
 impl Stats {
-    /// The warm-up is over: what clients have asked for and obtained so far is not measured. Messages and gauges know by themselves
-    /// when to begin; suspicions belong to the faults, wherever those are.
+    /// The warm-up is over: what clients have asked for and obtained so far is not measured.
+    /// Messages and gauges know by themselves when to begin; suspicions belong to the faults,
+    /// wherever those are.
     pub(crate) fn begin(&mut self) {
-        (self.delivered, self.requests, self.grants, self.withdrawals, self.refused) = (0, 0, 0, 0, 0);
+        (self.delivered, self.requests, self.grants, self.withdrawals, self.refused) =
+            (0, 0, 0, 0, 0);
         self.obtaining.clear();
         self.obtaining_from_broadcast.clear();
     }

@@ -1,7 +1,9 @@
-//! Safety: at most k units in use at any time (vcube-2018 section 7.4, Lemma 7.1; the same in every paper).
+//! Safety: at most k units in use at any time (vcube-2018 section 7.4, Lemma 7.1; the same in every
+//! paper).
 //!
-//! Where a process goes in once at a time with one unit, that is: at most k inside. With numbered slots a process may be inside several times, each
-//! time with several units, and k may change: then k is the greatest that any live process believes in, and slots beyond it, which are used up
+//! Where a process goes in once at a time with one unit, that is: at most k inside. With numbered
+//! slots a process may be inside several times, each time with several units, and k may change:
+//! then k is the greatest that any live process believes in, and slots beyond it, which are used up
 //! but not taken again ([`WithinK`](crate::WithinK)), do not count.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,7 +49,8 @@ impl AtMostK {
         if self.units <= self.k as usize {
             return None;
         }
-        let text = format!("{} processes are inside, k is {}: {:?}", self.units, self.k, self.who());
+        let text =
+            format!("{} processes are inside, k is {}: {:?}", self.units, self.k, self.who());
         self.wrong(now, text)
     }
 
@@ -144,7 +147,8 @@ impl AtMostK {
 mod tests {
     use super::*;
 
-    /// The planted bug: k+1 inside is caught, with those inside; k inside, or a crash in between, is not.
+    /// The planted bug: k+1 inside is caught, with those inside; k inside, or a crash in between,
+    /// is not.
     #[test]
     fn catches_one_too_many() {
         let mut checker = AtMostK::new(2);
@@ -158,23 +162,28 @@ mod tests {
         assert_eq!(checker.most(), 3);
     }
 
-    /// The planted bugs with weights: k+1 units, though by two processes only; and a grant under a name that is in use.
+    /// The planted bugs with weights: k+1 units, though by two processes only; and a grant under a
+    /// name that is in use.
     #[test]
     fn catches_one_unit_too_many() {
         let mut checker = AtMostK::new(4);
-        let mut enter =
-            |node, grant, count| checker.enter_with(NodeId(node), GrantId(grant), count, &[], Time(1));
+        let mut enter = |node, grant, count| {
+            checker.enter_with(NodeId(node), GrantId(grant), count, &[], Time(1))
+        };
         assert_eq!(enter(0, 1, 2), None);
         assert!(enter(0, 1, 1).is_some(), "in use");
         assert_eq!(enter(0, 2, 1), None, "inside twice, with three units");
         assert_eq!(enter(1, 1, 2).expect("five units, k is 4").nodes, [NodeId(0), NodeId(1)]);
-        assert!(checker.leave_with(NodeId(0), GrantId(1)) && !checker.leave_with(NodeId(0), GrantId(1)));
+        assert!(
+            checker.leave_with(NodeId(0), GrantId(1)) && !checker.leave_with(NodeId(0), GrantId(1))
+        );
         assert_eq!((checker.now(), checker.most()), (3, 5));
         assert!(checker.leave(NodeId(0)) && checker.leave(NodeId(1)));
         assert_eq!(checker.now(), 0);
     }
 
-    /// After a shrink, who is still inside with a slot beyond k does not count; everybody else does.
+    /// After a shrink, who is still inside with a slot beyond k does not count; everybody else
+    /// does.
     #[test]
     fn slots_that_drain_do_not_count() {
         let mut checker = AtMostK::new(3);

@@ -1,14 +1,17 @@
-//! Broadcast: what a live source broadcasts reaches everybody alive, once, and nothing else is delivered.
+//! Broadcast: what a live source broadcasts reaches everybody alive, once, and nothing else is
+//! delivered.
 //!
-//! - *Validity*: if a process that is alive broadcasts m, every process that is alive delivers m (vcube-2018 section 6, Lemma 6.1; robust-2012
-//!   section 3.2).
-//! - *Integrity*: m is delivered only if it was broadcast (no creation), and once by each process (no duplication): Lemma 6.2.
-//! - *Termination*: the source learns that its broadcast has ended, so that it can start its next (Algorithm 6.1 line 5).
+//! - *Validity*: if a process that is alive broadcasts m, every process that is alive delivers m
+//!   (vcube-2018 section 6, Lemma 6.1; robust-2012 section 3.2).
+//! - *Integrity*: m is delivered only if it was broadcast (no creation), and once by each process
+//!   (no duplication): Lemma 6.2.
+//! - *Termination*: the source learns that its broadcast has ended, so that it can start its next
+//!   (Algorithm 6.1 line 5).
 //!
 //! These are of a best-effort broadcast (Hadzilacos and Toueg 1993).
 //!
-//! Not checked: agreement. If the source crashes, some may have its last broadcast and others not; best effort promises no more. Nor the order of
-//! deliveries.
+//! Not checked: agreement. If the source crashes, some may have its last broadcast and others not;
+//! best effort promises no more. Nor the order of deliveries.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,12 +52,18 @@ impl Broadcast {
             );
         }
         if !self.delivered.entry(what).or_default().insert(node) {
-            return violation(Self::DUPLICATION, now, vec![node], format!("{node} delivered {what:?} again"));
+            return violation(
+                Self::DUPLICATION,
+                now,
+                vec![node],
+                format!("{node} delivered {what:?} again"),
+            );
         }
         None
     }
 
-    /// The verdict when nothing is under way any more: `live` processes, and of those who are `busy` with a broadcast that has not ended.
+    /// The verdict when nothing is under way any more: `live` processes, and of those who are
+    /// `busy` with a broadcast that has not ended.
     pub fn verdict(&self, live: &[NodeId], busy: &[NodeId], now: Time) -> Option<Violation> {
         if let Some(&node) = busy.iter().find(|node| live.contains(node)) {
             return violation(
@@ -78,7 +87,12 @@ impl Broadcast {
     }
 }
 
-fn violation(property: &'static str, at_ns: Time, nodes: Vec<NodeId>, text: String) -> Option<Violation> {
+fn violation(
+    property: &'static str,
+    at_ns: Time,
+    nodes: Vec<NodeId>,
+    text: String,
+) -> Option<Violation> {
     Some(Violation { property, at_ns, nodes, text })
 }
 
@@ -92,11 +106,12 @@ mod tests {
         violation.map(|violation| violation.property)
     }
 
-    /// The planted bugs: one that does not get it, one that gets it twice, one that gets what nobody sent, a source that waits for ever. A dead
-    /// source's broadcast may reach some.
+    /// The planted bugs: one that does not get it, one that gets it twice, one that gets what
+    /// nobody sent, a source that waits for ever. A dead source's broadcast may reach some.
     #[test]
     fn catches_each_breach() {
-        let (ours, dead) = (Stamp { clock: 1, node: NodeId(0) }, Stamp { clock: 1, node: NodeId(3) });
+        let (ours, dead) =
+            (Stamp { clock: 1, node: NodeId(0) }, Stamp { clock: 1, node: NodeId(3) });
         let mut checker = Broadcast::default();
         checker.sent(ours);
         checker.sent(dead);
@@ -106,9 +121,18 @@ mod tests {
         assert_eq!((lost.property, lost.nodes), (Broadcast::VALIDITY, vec![NodeId(2)]));
         assert_eq!(checker.delivered(NodeId(2), ours, Time(3)), None);
         assert_eq!(checker.verdict(&LIVE, &[NodeId(3)], Time(4)), None, "p3 is dead");
-        assert_eq!(property(checker.verdict(&LIVE, &[NodeId(0)], Time(4))), Some(Broadcast::TERMINATION));
-        assert_eq!(property(checker.delivered(NodeId(2), ours, Time(5))), Some(Broadcast::DUPLICATION));
+        assert_eq!(
+            property(checker.verdict(&LIVE, &[NodeId(0)], Time(4))),
+            Some(Broadcast::TERMINATION)
+        );
+        assert_eq!(
+            property(checker.delivered(NodeId(2), ours, Time(5))),
+            Some(Broadcast::DUPLICATION)
+        );
         let forged = Stamp { clock: 9, node: NodeId(0) };
-        assert_eq!(property(checker.delivered(NodeId(2), forged, Time(5))), Some(Broadcast::CREATION));
+        assert_eq!(
+            property(checker.delivered(NodeId(2), forged, Time(5))),
+            Some(Broadcast::CREATION)
+        );
     }
 }

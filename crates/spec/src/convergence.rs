@@ -1,23 +1,28 @@
-//! Self-stabilization: from any start a legitimate configuration is reached (convergence), and from then on everything stays right
-//! (closure).
+//! Self-stabilization: from any start a legitimate configuration is reached (convergence), and from
+//! then on everything stays right (closure).
 //!
-//! Source: Dijkstra 1974; stabilizing-2014 section 4. What is legitimate is for the protocol to say, which alone knows its invariant; who asks
-//! it is the driver, which sees all processes at once. In stabilizing-2014 it is the first clean start of a wave in which everybody has
-//! joined the tree; from then on there are at most l tokens, and at most l have the privilege. (That no process becomes abnormal again, its
-//! Corollary 4.1, is false, and so is the bound of its Lemma 4.12: `tests/tests/stabilizing_2014/claims.rs`. So neither is asked for.) Time is counted
-//! in whatever the driver counts: rounds of the state model, or nanoseconds.
+//! Source: Dijkstra 1974; stabilizing-2014 section 4. What is legitimate is for the protocol to
+//! say, which alone knows its invariant; who asks it is the driver, which sees all processes at
+//! once. In stabilizing-2014 it is the first clean start of a wave in which everybody has joined
+//! the tree; from then on there are at most l tokens, and at most l have the privilege. (That no
+//! process becomes abnormal again, its Corollary 4.1, is false, and so is the bound of its Lemma
+//! 4.12: `tests/tests/stabilizing_2014/claims.rs`. So neither is asked for.) Time is counted in
+//! whatever the driver counts: rounds of the state model, or nanoseconds.
 //!
-//! Not checked: what happens before it is reached, where anything may; that it is reached at all in a run that was not given a bound.
+//! Not checked: what happens before it is reached, where anything may; that it is reached at all in
+//! a run that was not given a bound.
 
 use kgate_core::{NodeId, Time};
 
 use crate::Violation;
 
-/// There are at most l tokens in the network, from the first start configuration on (stabilizing-2014 Theorem 4.2).
+/// There are at most l tokens in the network, from the first start configuration on
+/// (stabilizing-2014 Theorem 4.2).
 pub const AT_MOST_L_TOKENS: &str = "at most l tokens";
 /// In every configuration somebody can move.
 pub const SOMEBODY_CAN_MOVE: &str = "somebody can move";
-/// No process is in an abnormal state any more after n rounds (stabilizing-2014 Theorem 4.1 with D = n-1).
+/// No process is in an abnormal state any more after n rounds (stabilizing-2014 Theorem 4.1 with D
+/// = n-1).
 pub const NORMAL_IN_TIME: &str = "normal within n rounds";
 
 /// Watches one run from its start, or from its last fault.
@@ -46,12 +51,14 @@ impl Convergence {
         *self = Self { bound: self.bound, since: at, ..Self::default() };
     }
 
-    /// When a legitimate configuration was reached, counted from the last fault; none if it was not.
+    /// When a legitimate configuration was reached, counted from the last fault; none if it was
+    /// not.
     pub fn reached(&self) -> Option<u64> {
         self.reached
     }
 
-    /// A configuration: is it one from which everything is right, and if one was reached before, is everything right? Told once.
+    /// A configuration: is it one from which everything is right, and if one was reached before, is
+    /// everything right? Told once.
     pub fn see(&mut self, legitimate: bool, right: bool, at: u64) -> Option<Violation> {
         if self.reached.is_none() {
             if legitimate {
@@ -67,7 +74,8 @@ impl Convergence {
         Some(violation(Self::CLOSURE, at, text))
     }
 
-    /// The verdict when the run has come to `at`; `at_last` if it was given all the time that it could use.
+    /// The verdict when the run has come to `at`; `at_last` if it was given all the time that it
+    /// could use.
     pub fn verdict(&self, at: u64, at_last: bool) -> Option<Violation> {
         let waited = at - self.since;
         let over = |bound| self.reached.map_or(waited > bound, |reached| reached > bound);
@@ -75,7 +83,9 @@ impl Convergence {
         (never || self.bound.is_some_and(over)).then(|| {
             let text = match (self.reached, self.bound) {
                 (Some(reached), Some(bound)) => format!("it took {reached}, the bound is {bound}"),
-                _ => format!("no configuration was reached in {waited} from which everything is correct"),
+                _ => format!(
+                    "no configuration was reached in {waited} from which everything is correct"
+                ),
             };
             violation(Self::NAME, at, text)
         })
@@ -91,7 +101,8 @@ fn violation(property: &'static str, at: u64, text: String) -> Violation {
 mod tests {
     use super::*;
 
-    /// The planted bugs: it never gets there, it gets there too late, and it does not stay there; a fault starts anew.
+    /// The planted bugs: it never gets there, it gets there too late, and it does not stay there; a
+    /// fault starts anew.
     #[test]
     fn catches_what_does_not_settle() {
         let mut checker = Convergence::new(Some(10));
@@ -104,7 +115,10 @@ mod tests {
         );
         checker.see(true, true, 12);
         assert!(checker.verdict(12, true).is_some(), "late is late");
-        assert_eq!(checker.see(false, false, 13).expect("wrong again").property, Convergence::CLOSURE);
+        assert_eq!(
+            checker.see(false, false, 13).expect("wrong again").property,
+            Convergence::CLOSURE
+        );
         checker.fault(20);
         assert_eq!((checker.see(true, false, 24), checker.reached()), (None, Some(4)));
         assert_eq!((checker.see(false, true, 25), checker.verdict(99, true)), (None, None));

@@ -1,14 +1,18 @@
 //! Detection of crashes: complete within a bound, and accurate.
 //!
-//! - *Completeness*: every live process suspects a process that crashed for good, no later than a bound after the crash. The bound is the
-//!   detector's claim: log2(n)^2 rounds of tests, besides the one in which the crash falls, for VCube (vcube-2018 section 4) and for
-//!   Hi-ADSD (robust-2012 section 3.1); two intervals, a timeout and a delay for heartbeats; the time that an oracle was given.
-//! - *Accuracy*: nobody live is suspected (vcube-2018 section 3: the detector is perfect where delays have a bound).
+//! - *Completeness*: every live process suspects a process that crashed for good, no later than a
+//!   bound after the crash. The bound is the detector's claim: log2(n)^2 rounds of tests, besides
+//!   the one in which the crash falls, for VCube (vcube-2018 section 4) and for Hi-ADSD
+//!   (robust-2012 section 3.1); two intervals, a timeout and a delay for heartbeats; the time that
+//!   an oracle was given.
+//! - *Accuracy*: nobody live is suspected (vcube-2018 section 3: the detector is perfect where
+//!   delays have a bound).
 //!
 //! Both are of the class P of Chandra and Toueg 1996.
 //!
-//! Not checked: completeness of a crash so late that the run ended before the bound; of who is down for a time and comes back; and of
-//! algorithms that find crashes by the way and give no bound (timer-free-2009: T8).
+//! Not checked: completeness of a crash so late that the run ended before the bound; of who is down
+//! for a time and comes back; and of algorithms that find crashes by the way and give no bound
+//! (timer-free-2009: T8).
 
 use kgate_core::{NodeId, Span, Time};
 
@@ -93,13 +97,18 @@ mod tests {
         Loss { node: NodeId(4), at: Time(100), known_at: known_at.map(Time), unaware }
     }
 
-    /// The planted bugs: somebody does not know when the bound is over; somebody learnt of it too late. In time, or too soon to say, is right.
+    /// The planted bugs: somebody does not know when the bound is over; somebody learnt of it too
+    /// late. In time, or too soon to say, is right.
     #[test]
     fn catches_who_never_learns() {
         let checker = Completeness::new(Span(50));
         assert_eq!(checker.verdict(&loss(Some(150), &[]), Time(900)), None, "just in time");
         assert_eq!(checker.verdict(&loss(None, &[2]), Time(150)), None, "too soon to say");
-        assert_eq!(checker.verdict(&loss(None, &[]), Time(900)), None, "nobody is left who could know");
+        assert_eq!(
+            checker.verdict(&loss(None, &[]), Time(900)),
+            None,
+            "nobody is left who could know"
+        );
         let violation = checker.verdict(&loss(None, &[2]), Time(151)).expect("p2 does not know");
         assert_eq!(violation.nodes, [NodeId(2), NodeId(4)]);
         assert!(checker.verdict(&loss(Some(151), &[]), Time(900)).is_some(), "late");

@@ -1,15 +1,20 @@
-//! Space-time diagrams: a run as a picture that a reader can follow, drawn from its trace and nothing else.
+//! Space-time diagrams: a run as a picture that a reader can follow, drawn from its trace and
+//! nothing else.
 //!
-//! Processes are horizontal lines, time runs to the right. A message is an arrow from where it was sent to where it arrived, with a colour and dashes
-//! for its kind. A light bar on a line says that a client waits (in the state model: that the process can move), a dark one
-//! that it is inside. The picture is one SVG file that needs nothing from outside.
+//! Processes are horizontal lines, time runs to the right. A message is an arrow from where it was
+//! sent to where it arrived, with a colour and dashes for its kind. A light bar on a line says that
+//! a client waits (in the state model: that the process can move), a dark one that it is inside.
+//! The picture is one SVG file that needs nothing from outside.
 //!
-//! A story ([`draw`]) has a column for every moment at which something happens, however far apart the moments are, so that a schedule of
-//! forty steps can be read. A run, or a window of it ([`Canvas`]), is drawn to scale. What would be too much for a picture is refused with what would
+//! A story ([`draw`]) has a column for every moment at which something happens, however far apart
+//! the moments are, so that a schedule of forty steps can be read. A run, or a window of it
+//! ([`Canvas`]), is drawn to scale. What would be too much for a picture is refused with what would
 //! fit.
 //!
-//! - `scene.rs`: what is to be seen, from the lines of a trace; `label.rs`: short texts, and places where they hide nothing;
-//! - `svg.rs`: the picture; `arrows.rs`: its messages; `scale.rs`: where a moment is on paper; `legend.rs`: what its signs mean.
+//! - `scene.rs`: what is to be seen, from the lines of a trace; `label.rs`: short texts, and places
+//!   where they hide nothing;
+//! - `svg.rs`: the picture; `arrows.rs`: its messages; `scale.rs`: where a moment is on paper;
+//!   `legend.rs`: what its signs mean.
 
 mod arrows;
 mod label;
@@ -30,7 +35,8 @@ pub const MOST_SIGNS: usize = 2000;
 /// So many processes are drawn at most.
 pub const MOST_LINES: usize = 64;
 
-/// The picture of a story, as SVG. `title` says in a line what it shows; what came after the time `last`, if there is any, is set off.
+/// The picture of a story, as SVG. `title` says in a line what it shows; what came after the time
+/// `last`, if there is any, is set off.
 pub fn draw(run: &Run, told: &[Told], title: &str, last: Option<Time>) -> String {
     let mut teller = scene::Teller::new(run, &View::default(), usize::MAX, true);
     for told in told {
@@ -68,7 +74,11 @@ impl Canvas {
 }
 
 /// Draws what is in view of a trace.
-pub fn draw_trace<R: BufRead>(reader: Reader<R>, view: &View, title: &str) -> Result<String, Undrawn> {
+pub fn draw_trace<R: BufRead>(
+    reader: Reader<R>,
+    view: &View,
+    title: &str,
+) -> Result<String, Undrawn> {
     let mut canvas = Canvas::new(reader.run(), view)?;
     for told in reader {
         if !canvas.see(&told?) {
@@ -105,7 +115,9 @@ pub enum TooMuch {
         processes: Option<(NodeId, NodeId)>,
     },
     /// Too many processes.
-    #[error("more than {most} processes are too much for a picture: choose some, as in --show 0..15")]
+    #[error(
+        "more than {most} processes are too much for a picture: choose some, as in --show 0..15"
+    )]
     Lines {
         /// How many fit.
         most: usize,

@@ -1,17 +1,20 @@
 //! Order of entry: with k = 1, units are granted in the order of the requests' stamps.
 //!
-//! Source: Ricart and Agrawala 1981. vcube-2018, Lemma 7.3, claims it for any k, which is false for k >= 2 (D10): there the later of two
-//! requests may collect all but k-1 permissions first. So the checker speaks for k = 1 alone, and for protocols that exclude by
-//! permissions (`Mechanism::Permissions`): a queue in a tree serves in the order of arrival.
+//! Source: Ricart and Agrawala 1981. vcube-2018, Lemma 7.3, claims it for any k, which is false for
+//! k >= 2 (D10): there the later of two requests may collect all but k-1 permissions first. So the
+//! checker speaks for k = 1 alone, and for protocols that exclude by permissions
+//! (`Mechanism::Permissions`): a queue in a tree serves in the order of arrival.
 //!
-//! Why it holds, crashes and withdrawals included. Let p go in with stamp s, and q later with a smaller stamp t. With k = 1, p had q's
-//! permission for s, or knew q to have crashed; but q is alive, since it goes in later, and news of crashes are right. When q permitted s,
-//! it either had asked with t already: then t came first, and q would have put p off until it had come out or given up, that is, not gone
-//! in later. Or it asked with t afterwards: then its clock had passed s, and t is greater. A crash only removes one who could go in; who
-//! gives up never goes in. So no crash and no withdrawal can turn the order around.
+//! Why it holds, crashes and withdrawals included. Let p go in with stamp s, and q later with a
+//! smaller stamp t. With k = 1, p had q's permission for s, or knew q to have crashed; but q is
+//! alive, since it goes in later, and news of crashes are right. When q permitted s, it either had
+//! asked with t already: then t came first, and q would have put p off until it had come out or
+//! given up, that is, not gone in later. Or it asked with t afterwards: then its clock had passed
+//! s, and t is greater. A crash only removes one who could go in; who gives up never goes in. So no
+//! crash and no withdrawal can turn the order around.
 //!
-//! Not checked: runs in which the living are suspected (the order may then break, and so does more); the order of requests in real
-//! time, which nobody promises; who waits how long.
+//! Not checked: runs in which the living are suspected (the order may then break, and so does
+//! more); the order of requests in real time, which nobody promises; who waits how long.
 
 use kgate_core::{Stamp, Time};
 
@@ -38,7 +41,8 @@ impl EntryOrder {
         })
     }
 
-    /// The same of one moment, without a memory: who of those that wait and live is overtaken when `stamp` is granted.
+    /// The same of one moment, without a memory: who of those that wait and live is overtaken when
+    /// `stamp` is granted.
     pub fn overtaken(stamp: Stamp, waiting: impl Iterator<Item = Stamp>) -> Option<Stamp> {
         waiting.filter(|other| *other < stamp).min()
     }
@@ -53,7 +57,8 @@ mod tests {
         Stamp { clock, node: NodeId(node) }
     }
 
-    /// The planted bug: the later of two requests is granted first. Ties go to the smaller id; a stamp is granted once.
+    /// The planted bug: the later of two requests is granted first. Ties go to the smaller id; a
+    /// stamp is granted once.
     #[test]
     fn catches_who_jumps_the_queue() {
         let mut checker = EntryOrder::default();

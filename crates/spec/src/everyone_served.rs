@@ -1,9 +1,10 @@
-//! Liveness: every request of a process that is alive is granted in the end (vcube-2018 section 7.4, Lemma 7.2): no starvation once all
-//! faults are over. One is starved though others are served; if *nobody* can be served, it is a [deadlock](crate::NoDeadlock) besides.
+//! Liveness: every request of a process that is alive is granted in the end (vcube-2018 section
+//! 7.4, Lemma 7.2): no starvation once all faults are over. One is starved though others are
+//! served; if *nobody* can be served, it is a [deadlock](crate::NoDeadlock) besides.
 //!
-//! Checked on a run that was given time to end: no new requests, holders release, faults are over. A request that
-//! still waits when nothing is under way any more will wait for ever. A process may have several requests that wait, in the order in which they
-//! were asked.
+//! Checked on a run that was given time to end: no new requests, holders release, faults are over.
+//! A request that still waits when nothing is under way any more will wait for ever. A process may
+//! have several requests that wait, in the order in which they were asked.
 
 use std::collections::BTreeMap;
 
@@ -64,7 +65,10 @@ impl EveryoneServed {
     /// All who wait, in the order of ids.
     pub fn who(&self) -> impl Iterator<Item = NodeId> + '_ {
         let mut last = None;
-        self.waiting.keys().map(|(node, _)| *node).filter(move |&node| last.replace(node) != Some(node))
+        self.waiting
+            .keys()
+            .map(|(node, _)| *node)
+            .filter(move |&node| last.replace(node) != Some(node))
     }
 
     /// How many requests wait.
@@ -92,7 +96,8 @@ impl EveryoneServed {
 mod tests {
     use super::*;
 
-    /// The planted bug: a request that nobody grants is caught; one that is granted or whose owner crashed is not.
+    /// The planted bug: a request that nobody grants is caught; one that is granted or whose owner
+    /// crashed is not.
     #[test]
     fn catches_who_waits_for_ever() {
         let mut checker = EveryoneServed::default();
@@ -113,9 +118,14 @@ mod tests {
         assert_eq!(checker.end_first(NodeId(1)), Some(Time(1)));
         checker.end_last(NodeId(1));
         assert_eq!((checker.waiting(), checker.who().collect::<Vec<_>>()), (1, vec![NodeId(1)]));
-        assert!(checker.verdict(Time(9)).expect("p1 waits").text.contains("p1 since t=0.000000002"));
+        assert!(
+            checker.verdict(Time(9)).expect("p1 waits").text.contains("p1 since t=0.000000002")
+        );
         checker.ask(NodeId(1), Time(4));
-        assert_eq!((checker.end_at(NodeId(1), 1), checker.end_at(NodeId(1), 1)), (Some(Time(4)), None));
+        assert_eq!(
+            (checker.end_at(NodeId(1), 1), checker.end_at(NodeId(1), 1)),
+            (Some(Time(4)), None)
+        );
         assert_eq!(checker.end_first(NodeId(1)), Some(Time(2)));
         assert_eq!((checker.end_first(NodeId(1)), checker.verdict(Time(9))), (None, None));
     }

@@ -1,10 +1,11 @@
 //! The independent oracle: checkers a run by what was written down of it, and by nothing else.
 //!
-//! It reads the lines of a [`trace`](crate::trace), from the simulator or from anybody who writes that format, and knows no
-//! protocol: who asked, who went in with which slots and fence, who came out, who crashed and came back. A client that waits
-//! when its process crashes waits on if the process comes back, unless that is a new incarnation; one that is inside is gone. Between a transient fault
-//! and the line that says that the run has recovered from it, safety is not checked. Where k changes, it is the greatest that any process up
-//! has heard of.
+//! It reads the lines of a [`trace`](crate::trace), from the simulator or from anybody who writes
+//! that format, and knows no protocol: who asked, who went in with which slots and fence, who came
+//! out, who crashed and came back. A client that waits when its process crashes waits on if the
+//! process comes back, unless that is a new incarnation; one that is inside is gone. Between a
+//! transient fault and the line that says that the run has recovered from it, safety is not
+//! checked. Where k changes, it is the greatest that any process up has heard of.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, BufRead};
@@ -149,7 +150,8 @@ pub fn check(text: impl BufRead) -> Result<Verdict, NotATrace> {
     let first = lines.next().transpose()?.unwrap_or_default();
     let mut oracle = Oracle::new(header(&first)?);
     for (number, line) in (2..).zip(lines) {
-        let line: Line = serde_json::from_str(&line?).map_err(|error| NotATrace::Line(number, error))?;
+        let line: Line =
+            serde_json::from_str(&line?).map_err(|error| NotATrace::Line(number, error))?;
         let verdict = &oracle.verdict;
         if line.node.0 >= verdict.n {
             return Err(NotATrace::Nobody(number, line.node, verdict.n));
@@ -274,7 +276,13 @@ impl Oracle {
         }
     }
 
-    fn granted(&mut self, node: NodeId, slots: &[u32], fence: Option<&str>, grant: Option<GrantId>) {
+    fn granted(
+        &mut self,
+        node: NodeId,
+        slots: &[u32],
+        fence: Option<&str>,
+        grant: Option<GrantId>,
+    ) {
         self.verdict.grants += 1;
         if !self.served.is_waiting(node) {
             self.wrong(node, format!("{node} went in and had not asked"));
@@ -288,8 +296,9 @@ impl Oracle {
         };
         self.verdict.violations.extend(crowded.filter(|_| !self.excused));
         self.some.see(self.inside.now());
-        let fence =
-            fence.and_then(|text| u128::from_str_radix(text.trim_start_matches("0x"), 16).ok()).map(Fence);
+        let fence = fence
+            .and_then(|text| u128::from_str_radix(text.trim_start_matches("0x"), 16).ok())
+            .map(Fence);
         for &slot in slots {
             self.verdict.violations.extend(self.fences.grant(slot, fence, (node, grant), self.now));
         }
@@ -303,13 +312,20 @@ impl Oracle {
         self.served.end_at(node, place);
     }
 
-    /// A grant of a process that may have several at once: as many slots as were asked for, and none beyond k.
+    /// A grant of a process that may have several at once: as many slots as were asked for, and
+    /// none beyond k.
     fn numbered(&mut self, node: NodeId, grant: GrantId, slots: &[u32]) -> Option<Violation> {
         let weight = u32::try_from(slots.len()).unwrap_or(u32::MAX);
-        if self.weights.get(&node).is_some_and(|weights| !weights.is_empty() && !weights.contains(&weight)) {
+        if self
+            .weights
+            .get(&node)
+            .is_some_and(|weights| !weights.is_empty() && !weights.contains(&weight))
+        {
             self.wrong(
                 node,
-                format!("{node} went in with {weight} slots, and nobody here had asked for so many"),
+                format!(
+                    "{node} went in with {weight} slots, and nobody here had asked for so many"
+                ),
             );
         }
         self.end_of_weight(node, weight);
@@ -318,7 +334,8 @@ impl Oracle {
         self.inside.enter_with(node, grant, weight, slots, self.now)
     }
 
-    /// Only who stamps its requests and claims to serve them in that order writes stamps; and the claim is for k = 1.
+    /// Only who stamps its requests and claims to serve them in that order writes stamps; and the
+    /// claim is for k = 1.
     fn ordered(&mut self, stamp: Option<Stamp>) {
         let Some(stamp) = stamp.filter(|_| self.verdict.k == 1 && !self.excused) else { return };
         self.verdict.violations.extend(self.order.granted(stamp, self.now));
@@ -326,7 +343,12 @@ impl Oracle {
 
     fn wrong(&mut self, node: NodeId, text: String) {
         let property = NOTHING_FROM_NOTHING;
-        self.verdict.violations.push(Violation { property, at_ns: self.now, nodes: vec![node], text });
+        self.verdict.violations.push(Violation {
+            property,
+            at_ns: self.now,
+            nodes: vec![node],
+            text,
+        });
     }
 
     fn end(mut self) -> Verdict {
@@ -353,14 +375,20 @@ mod tests {
     }
 
     fn properties(events: &[(u64, u32, &str)]) -> Vec<&'static str> {
-        trace(events).expect("a trace").violations.iter().map(|violation| violation.property).collect()
+        trace(events)
+            .expect("a trace")
+            .violations
+            .iter()
+            .map(|violation| violation.property)
+            .collect()
     }
 
     const ASK: &str = "\"acquire\"";
     const IN: &str = "\"granted\"";
     const OUT: &str = "\"release\"";
 
-    /// A run that is right, with a crash inside, a crash for good of one that waits, and lines of other kinds.
+    /// A run that is right, with a crash inside, a crash for good of one that waits, and lines of
+    /// other kinds.
     #[test]
     fn a_right_history() {
         let verdict = trace(&[
@@ -376,27 +404,38 @@ mod tests {
             (5, 0, "\"suspected\",\"whom\":2"),
         ])
         .expect("a trace");
-        assert_eq!((verdict.requests, verdict.grants, verdict.max_inside, verdict.lines), (3, 2, 1, 10));
+        assert_eq!(
+            (verdict.requests, verdict.grants, verdict.max_inside, verdict.lines),
+            (3, 2, 1, 10)
+        );
         assert!(
             verdict.k_inside_seen && verdict.waiting.is_empty() && verdict.violations.is_empty(),
             "{verdict:?}"
         );
     }
 
-    /// The planted bugs: two inside, in without asking, out without being in, a slot twice, an old fence; who waits at the end.
+    /// The planted bugs: two inside, in without asking, out without being in, a slot twice, an old
+    /// fence; who waits at the end.
     #[test]
     fn wrong_histories_are_caught() {
-        assert_eq!(properties(&[(0, 0, ASK), (0, 1, ASK), (1, 0, IN), (2, 1, IN)]), [AtMostK::NAME]);
+        assert_eq!(
+            properties(&[(0, 0, ASK), (0, 1, ASK), (1, 0, IN), (2, 1, IN)]),
+            [AtMostK::NAME]
+        );
         assert_eq!(properties(&[(1, 0, IN)]), [NOTHING_FROM_NOTHING]);
         assert_eq!(properties(&[(1, 0, OUT)]), [NOTHING_FROM_NOTHING]);
         let slot = |fence: &str| format!("\"granted\",\"slots\":[0],\"fence\":\"{fence}\"");
         let (new, old) = (slot("0x20"), slot("0x1f"));
-        assert_eq!(properties(&[(0, 0, ASK), (1, 0, &old), (2, 0, OUT), (2, 1, ASK), (3, 1, &new)]), [""; 0]);
+        assert_eq!(
+            properties(&[(0, 0, ASK), (1, 0, &old), (2, 0, OUT), (2, 1, ASK), (3, 1, &new)]),
+            [""; 0]
+        );
         assert_eq!(
             properties(&[(0, 0, ASK), (1, 0, &new), (2, 0, OUT), (2, 1, ASK), (3, 1, &old)]),
             [SlotFences::NAME]
         );
-        let waiting = trace(&[(0, 0, ASK), (0, 2, ASK), (0, 1, ASK), (1, 2, IN), (1, 1, "\"withdraw\"")]);
+        let waiting =
+            trace(&[(0, 0, ASK), (0, 2, ASK), (0, 1, ASK), (1, 2, IN), (1, 1, "\"withdraw\"")]);
         assert_eq!(waiting.expect("a trace").waiting, [NodeId(0)]);
     }
 
@@ -410,23 +449,29 @@ mod tests {
         assert_eq!(properties(&late), [AtMostK::NAME]);
     }
 
-    /// The planted bug of order: a trace with stamps in which the later request goes in first; without stamps nothing is claimed.
+    /// The planted bug of order: a trace with stamps in which the later request goes in first;
+    /// without stamps nothing is claimed.
     #[test]
     fn order_is_checked_where_stamps_are_told() {
         let stamped = |clock: u64| format!("\"granted\",\"stamp\":{clock}");
         let (first, second) = (stamped(3), stamped(4));
-        let course = |a, b| [(0, 0, ASK), (0, 1, ASK), (1, 0, a), (2, 0, OUT), (3, 1, b), (4, 1, OUT)];
+        let course =
+            |a, b| [(0, 0, ASK), (0, 1, ASK), (1, 0, a), (2, 0, OUT), (3, 1, b), (4, 1, OUT)];
         assert_eq!(properties(&course(&first, &second)), [""; 0]);
         assert_eq!(properties(&course(&second, &first)), [EntryOrder::NAME]);
         assert_eq!(properties(&course(IN, &first)), [""; 0]);
     }
 
-    /// Several grants at once, weights, a k that changes and a new incarnation: a right history, and the planted bugs of each.
+    /// Several grants at once, weights, a k that changes and a new incarnation: a right history,
+    /// and the planted bugs of each.
     #[test]
     fn numbered_slots() {
         let ask = |weight: u32| format!("\"acquire\",\"weight\":{weight}");
         let enter = |grant: u64, slots: &str| {
-            format!("\"granted\",\"slots\":{slots},\"fence\":\"{:#x}\",\"grant\":{grant}", grant + 16)
+            format!(
+                "\"granted\",\"slots\":{slots},\"fence\":\"{:#x}\",\"grant\":{grant}",
+                grant + 16
+            )
         };
         let out = |grant: u64| format!("\"release\",\"grant\":{grant}");
         let resize = |k: u32| format!("\"resize\",\"k\":{k}");
@@ -436,15 +481,23 @@ mod tests {
             properties(&events)
         };
         let grown = [0, 1, 2].map(|node| (node, resize(3)));
-        let right = [(0, ask(2)), (0, ask(1)), (0, enter(1, "[0,1]")), (0, enter(2, "[2]")), (0, out(1))];
+        let right =
+            [(0, ask(2)), (0, ask(1)), (0, enter(1, "[0,1]")), (0, enter(2, "[2]")), (0, out(1))];
         assert_eq!(course(&[&grown[..], &right[..]].concat()), [""; 0]);
-        assert_eq!(course(&[(0, ask(2)), (0, resize(3)), (0, enter(1, "[0]"))]), [NOTHING_FROM_NOTHING]);
+        assert_eq!(
+            course(&[(0, ask(2)), (0, resize(3)), (0, enter(1, "[0]"))]),
+            [NOTHING_FROM_NOTHING]
+        );
         assert_eq!(course(&[(0, ask(1)), (0, enter(1, "[1]"))]), [WithinK::NAME]);
         let twice = [(0, ask(1)), (0, ask(1)), (0, enter(1, "[0]")), (0, enter(2, "[0]"))];
         assert_eq!(course(&twice), [AtMostK::NAME, SlotFences::NAME]);
-        assert_eq!(course(&[(0, ask(1)), (0, enter(1, "[0]")), (0, out(2))]), [NOTHING_FROM_NOTHING]);
+        assert_eq!(
+            course(&[(0, ask(1)), (0, enter(1, "[0]")), (0, out(2))]),
+            [NOTHING_FROM_NOTHING]
+        );
         let incarnation = || "\"restart\",\"incarnation\":1".to_owned();
-        let gone = [(0, ask(1)), (0, "\"crash\"".into()), (0, incarnation()), (0, ask(2)), (0, resize(2))];
+        let gone =
+            [(0, ask(1)), (0, "\"crash\"".into()), (0, incarnation()), (0, ask(2)), (0, resize(2))];
         assert_eq!(
             course(&[&gone[..], &[(0, enter(1, "[0,1]"))]].concat()),
             [""; 0],
@@ -458,7 +511,10 @@ mod tests {
     #[test]
     fn junk_is_refused() {
         assert!(matches!(check(&b""[..]), Err(NotATrace::Header(_))));
-        assert!(matches!(check(&b"{\"run\":{\"n\":3,\"k\":1},\"trace\":9}"[..]), Err(NotATrace::Version(9))));
+        assert!(matches!(
+            check(&b"{\"run\":{\"n\":3,\"k\":1},\"trace\":9}"[..]),
+            Err(NotATrace::Version(9))
+        ));
         assert!(matches!(trace(&[(0, 3, ASK)]), Err(NotATrace::Nobody(2, NodeId(3), 3))));
         assert!(matches!(trace(&[(5, 0, ASK), (4, 0, IN)]), Err(NotATrace::Backwards(3))));
         let cut = b"{\"run\":{\"n\":3,\"k\":1},\"trace\":1}\n{\"t\":0,\"no";

@@ -1,15 +1,18 @@
 //! No deadlock: if nothing is under way and nobody is inside, nobody waits.
 //!
-//! Nothing under way means: no message, no timer that runs, no news of a crash that somebody has yet to hear, no process that is to
-//! come back. Then only clients can make anything happen. If nobody is inside either, no client will come out, and whoever waits waits
-//! for ever unless somebody else happens to ask.
+//! Nothing under way means: no message, no timer that runs, no news of a crash that somebody has
+//! yet to hear, no process that is to come back. Then only clients can make anything happen. If
+//! nobody is inside either, no client will come out, and whoever waits waits for ever unless
+//! somebody else happens to ask.
 //!
-//! Source: vcube-2018 section 7.4 ("liveness .. ensures the absence of deadlock and starvation") and Raymond 1989. Starvation, where
-//! others are served and one is not, is checked by [`EveryoneServed`](crate::EveryoneServed). A deadlock can be told the moment it is there;
+//! Source: vcube-2018 section 7.4 ("liveness .. ensures the absence of deadlock and starvation")
+//! and Raymond 1989. Starvation, where others are served and one is not, is checked by
+//! [`EveryoneServed`](crate::EveryoneServed). A deadlock can be told the moment it is there;
 //! starvation only of a run that was given time to end, where both come to the same.
 //!
-//! Not checked: a livelock, in which something is always under way; units that stay idle while fewer than k are inside; runs with more
-//! crashes than the protocol claims to tolerate, which the driver leaves out.
+//! Not checked: a livelock, in which something is always under way; units that stay idle while
+//! fewer than k are inside; runs with more crashes than the protocol claims to tolerate, which the
+//! driver leaves out.
 
 use kgate_core::{NodeId, Time};
 
@@ -51,7 +54,8 @@ impl NoDeadlock {
 mod tests {
     use super::*;
 
-    /// The planted bug: two put each other off and nothing is under way. Somebody inside, or something under way, is no deadlock.
+    /// The planted bug: two put each other off and nothing is under way. Somebody inside, or
+    /// something under way, is no deadlock.
     #[test]
     fn catches_two_that_wait_for_each_other() {
         let both = || [NodeId(0), NodeId(1)].into_iter();
@@ -59,7 +63,10 @@ mod tests {
         assert_eq!(checker.quiet(1, both(), Time(1)), None, "who is inside will come out");
         assert_eq!(checker.quiet(0, std::iter::empty(), Time(1)), None, "nobody wants anything");
         assert!(NoDeadlock::holds(true, 0, 2), "a message may change that");
-        assert_eq!(checker.quiet(0, both(), Time(2)).expect("a deadlock").nodes, [NodeId(0), NodeId(1)]);
+        assert_eq!(
+            checker.quiet(0, both(), Time(2)).expect("a deadlock").nodes,
+            [NodeId(0), NodeId(1)]
+        );
         assert_eq!(checker.quiet(0, both(), Time(3)), None, "it is told once");
     }
 }

@@ -1,8 +1,10 @@
-//! What has ended leaves nothing behind: once nobody waits, nobody is inside and nothing is under way, nobody puts answers together for anybody, and
-//! nobody owes anything, but for slots that it still has.
+//! What has ended leaves nothing behind: once nobody waits, nobody is inside and nothing is under
+//! way, nobody puts answers together for anybody, and nobody owes anything, but for slots that it
+//! still has.
 //!
-//! Source: `slots`, P5. A request ends by being granted and released, by being withdrawn, or with its process. What is owed is news of slots that are
-//! here; a process that keeps slots owes it until it gives them back.
+//! Source: `slots`, P5. A request ends by being granted and released, by being withdrawn, or with
+//! its process. What is owed is news of slots that are here; a process that keeps slots owes it
+//! until it gives them back.
 
 use kgate_core::{NodeId, Observation};
 
@@ -14,7 +16,8 @@ impl NoResidue {
     /// The property's name.
     pub const NAME: &'static str = "what has ended leaves nothing behind";
 
-    /// The first process that still owes or relays something, of those that live; each is given with what it shows.
+    /// The first process that still owes or relays something, of those that live; each is given
+    /// with what it shows.
     pub fn left<'a>(live: impl Iterator<Item = (NodeId, &'a Observation)>) -> Option<NodeId> {
         let owes = |shown: &Observation| !shown.owing.is_empty() && shown.slots.is_empty();
         let mut left = live.filter(|(_, shown)| owes(shown) || !shown.relaying.is_empty());

@@ -1,5 +1,6 @@
-//! Numbered slots are not left lying: where nothing is under way, the first of those that wait wants more than is free. Who holds a slot may stay as long
-//! as it likes, so a request that waits for no reason is seen even if the next release would wake it.
+//! Numbered slots are not left lying: where nothing is under way, the first of those that wait
+//! wants more than is free. Who holds a slot may stay as long as it likes, so a request that waits
+//! for no reason is seen even if the next release would wake it.
 //!
 //! Source: `slots`, P4.
 
@@ -15,14 +16,16 @@ impl NotLeftLying {
     /// The property's name.
     pub const NAME: &'static str = "nobody waits for what is free";
 
-    /// The verdict on a moment: who waits, by what stamp (who has none comes last) and for how many units, the slots that are somebody's, and k.
+    /// The verdict on a moment: who waits, by what stamp (who has none comes last) and for how many
+    /// units, the slots that are somebody's, and k.
     pub fn verdict(
         waiting: impl Iterator<Item = (NodeId, Option<Stamp>, u32)>,
         taken: &[u32],
         k: u32,
         now: Time,
     ) -> Option<Violation> {
-        let (node, _, wanted) = waiting.min_by_key(|(node, stamp, _)| (stamp.is_none(), *stamp, *node))?;
+        let (node, _, wanted) =
+            waiting.min_by_key(|(node, stamp, _)| (stamp.is_none(), *stamp, *node))?;
         let free: Vec<u32> = (0..k).filter(|slot| !taken.contains(slot)).collect();
         (free.len() >= wanted as usize).then(|| Violation {
             property: Self::NAME,
@@ -44,7 +47,8 @@ mod tests {
     fn catches_who_waits_for_no_reason() {
         let stamp = |ticks| Some(Stamp::in_view(0, ticks, NodeId(0)));
         let waiting = [(NodeId(1), stamp(4), 1), (NodeId(2), stamp(3), 2), (NodeId(3), None, 1)];
-        let verdict = |taken: &[u32], k| NotLeftLying::verdict(waiting.into_iter(), taken, k, Time(1));
+        let verdict =
+            |taken: &[u32], k| NotLeftLying::verdict(waiting.into_iter(), taken, k, Time(1));
         assert_eq!(verdict(&[0, 1], 3), None, "p2 is first and wants two");
         assert_eq!(verdict(&[0, 3], 3).expect("two are free").nodes, [NodeId(2)]);
         assert_eq!(NotLeftLying::verdict([].into_iter(), &[], 3, Time(1)), None);

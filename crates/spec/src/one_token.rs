@@ -1,14 +1,17 @@
 //! One token: of each token there is one, in the newest epoch.
 //!
-//! A token is where a process holds it, in use or not, or on its way. Each hand-over makes it newer, so an old copy is known: a message that
-//! was sent again may come after the token has gone on, and is refused. So the checker asks, of those that are in the newest epoch:
-//! one process at most holds it; what is on its way is not newer than what is held, nor as new unless it is a copy of just that, sent to
-//! the holder; and the newest that are on their way all go to the same process.
+//! A token is where a process holds it, in use or not, or on its way. Each hand-over makes it
+//! newer, so an old copy is known: a message that was sent again may come after the token has gone
+//! on, and is refused. So the checker asks, of those that are in the newest epoch: one process at
+//! most holds it; what is on its way is not newer than what is held, nor as new unless it is a copy
+//! of just that, sent to the holder; and the newest that are on their way all go to the same
+//! process.
 //!
-//! Source: Raymond 1989 (TOCS), section 3: "exactly one node holds the privilege"; tree-token-2019 section V. R1 and R7 make two.
+//! Source: Raymond 1989 (TOCS), section 3: "exactly one node holds the privilege"; tree-token-2019
+//! section V. R1 and R7 make two.
 //!
-//! Not checked: that there is one at all (a lost token shows as a deadlock); tokens of older epochs, whose holder was held for lost
-//! and is fenced off; protocols without numbered tokens.
+//! Not checked: that there is one at all (a lost token shows as a deadlock); tokens of older
+//! epochs, whose holder was held for lost and is fenced off; protocols without numbered tokens.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +23,8 @@ use crate::Violation;
 #[derive(Clone, Debug, Default)]
 pub struct OneToken {
     held: BTreeMap<NodeId, Vec<Token>>,
-    /// What was sent last, by id. A message that is lost stays here until the token is newer; until then it is the token.
+    /// What was sent last, by id. A message that is lost stays here until the token is newer; until
+    /// then it is the token.
     sent: BTreeMap<u32, (Token, NodeId)>,
 }
 
@@ -28,7 +32,8 @@ impl OneToken {
     /// The property's name.
     pub const NAME: &'static str = "one token of each number";
 
-    /// What is wrong at one moment: the token's number, and whom it concerns. `flying` tells to whom each goes.
+    /// What is wrong at one moment: the token's number, and whom it concerns. `flying` tells to
+    /// whom each goes.
     pub fn doubled(
         held: impl Iterator<Item = (NodeId, Token)>,
         flying: impl Iterator<Item = (NodeId, Token)>,
@@ -60,8 +65,10 @@ impl OneToken {
             return None;
         }
         self.held.insert(node, tokens);
-        let held =
-            self.held.iter().flat_map(|(&node, tokens)| tokens.iter().map(move |&token| (node, token)));
+        let held = self
+            .held
+            .iter()
+            .flat_map(|(&node, tokens)| tokens.iter().map(move |&token| (node, token)));
         let flying = self.sent.values().map(|&(token, to)| (to, token));
         Self::doubled(held, flying).map(|(id, nodes)| violation(id, nodes, now))
     }
@@ -72,16 +79,19 @@ impl OneToken {
     }
 }
 
-/// Whom it concerns that there is more than one of a token, given where there are some: the token, whether it is held, and by whom or on its
-/// way to whom.
+/// Whom it concerns that there is more than one of a token, given where there are some: the token,
+/// whether it is held, and by whom or on its way to whom.
 fn concerned(mut places: Vec<(Token, bool, NodeId)>) -> Option<Vec<NodeId>> {
     let epoch = places.iter().map(|place| place.0.epoch).max()?;
     places.retain(|place| place.0.epoch == epoch);
     let holders: Vec<(Token, NodeId)> =
         places.iter().filter(|place| place.1).map(|place| (place.0, place.2)).collect();
     let newest = places.iter().filter(|place| !place.1).map(|place| place.0).max();
-    let flying: Vec<NodeId> =
-        places.iter().filter(|place| !place.1 && Some(place.0) == newest).map(|place| place.2).collect();
+    let flying: Vec<NodeId> = places
+        .iter()
+        .filter(|place| !place.1 && Some(place.0) == newest)
+        .map(|place| place.2)
+        .collect();
     let wrong = match (holders.as_slice(), newest) {
         ([] | [_], None) => false,
         ([], Some(_)) => flying.iter().any(|to| *to != flying[0]),
@@ -94,7 +104,8 @@ fn concerned(mut places: Vec<(Token, bool, NodeId)>) -> Option<Vec<NodeId>> {
 }
 
 fn violation(id: u32, nodes: Vec<NodeId>, now: Time) -> Violation {
-    let text = format!("there are two of token {id}: {nodes:?} hold it, or it is on its way to them");
+    let text =
+        format!("there are two of token {id}: {nodes:?} hold it, or it is on its way to them");
     Violation { property: OneToken::NAME, at_ns: now, nodes, text }
 }
 
@@ -110,7 +121,8 @@ mod tests {
     const B: NodeId = NodeId(1);
     const C: NodeId = NodeId(2);
 
-    /// A hand-over with a copy sent again, a crash, and a token made anew in a later epoch, are right.
+    /// A hand-over with a copy sent again, a crash, and a token made anew in a later epoch, are
+    /// right.
     #[test]
     fn a_right_course() {
         let mut checker = OneToken::default();
@@ -121,11 +133,15 @@ mod tests {
         assert_eq!(checker.holds(B, vec![token(0, 2)], Time(4)), None);
         checker.crashed(B);
         assert_eq!(checker.holds(C, vec![token(1, 0)], Time(5)), None, "made anew");
-        assert_eq!(checker.holds(A, vec![token(0, 2)], Time(6)), None, "of an old epoch: fenced off");
+        assert_eq!(
+            checker.holds(A, vec![token(0, 2)], Time(6)),
+            None,
+            "of an old epoch: fenced off"
+        );
     }
 
-    /// The planted bugs: two hold it; one holds what it has sent (R1); one holds an old copy while the token is on its way (R7); the same
-    /// is sent to two.
+    /// The planted bugs: two hold it; one holds what it has sent (R1); one holds an old copy while
+    /// the token is on its way (R7); the same is sent to two.
     #[test]
     fn catches_a_second_token() {
         let mut two = OneToken::default();

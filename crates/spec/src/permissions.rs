@@ -1,14 +1,17 @@
 //! Permissions: each counts once, and for the request that it was given for.
 //!
-//! When p goes in with the request of stamp s, all but k-1 of the others have permitted s, by a message that has arrived, or are known to
-//! p to have crashed.
+//! When p goes in with the request of stamp s, all but k-1 of the others have permitted s, by a
+//! message that has arrived, or are known to p to have crashed.
 //!
-//! Source: the invariant of every permission-based algorithm: Ricart and Agrawala 1981, Raymond 1989, vcube-2018 Algorithm 7.1 lines 15-16,
-//! robust-2012 Algorithm 2 line 12, timer-free-2009 lines 15-16. From it "at most k inside" follows, but the breach shows here at once, and
-//! there only if the unlucky others happen to be inside: D2, D4 and T2 (a late or a dead permission counts once more) are caught here.
+//! Source: the invariant of every permission-based algorithm: Ricart and Agrawala 1981, Raymond
+//! 1989, vcube-2018 Algorithm 7.1 lines 15-16, robust-2012 Algorithm 2 line 12, timer-free-2009
+//! lines 15-16. From it "at most k inside" follows, but the breach shows here at once, and there
+//! only if the unlucky others happen to be inside: D2, D4 and T2 (a late or a dead permission
+//! counts once more) are caught here.
 //!
-//! Not checked: whether the permitter was right to permit (D9, T1: that is for "at most k inside" and the order of entry); whether the
-//! crash is real (that is for the accuracy of detection); algorithms that exclude by other means.
+//! Not checked: whether the permitter was right to permit (D9, T1: that is for "at most k inside"
+//! and the order of entry); whether the crash is real (that is for the accuracy of detection);
+//! algorithms that exclude by other means.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -127,8 +130,9 @@ mod tests {
         assert!(go_in(&mut crashed, 5));
     }
 
-    /// The planted bugs: too few; one that counts twice; one for an earlier request (D2, T2); one of a process that is known to have
-    /// crashed, counted beside the crash (D4); a crash that somebody else knows of.
+    /// The planted bugs: too few; one that counts twice; one for an earlier request (D2, T2); one
+    /// of a process that is known to have crashed, counted beside the crash (D4); a crash that
+    /// somebody else knows of.
     #[test]
     fn catches_what_does_not_count() {
         let mut few = check(5);

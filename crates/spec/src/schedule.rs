@@ -1,7 +1,9 @@
-//! A schedule: what happens next, step by step, in words that a person can write and a program can read.
+//! A schedule: what happens next, step by step, in words that a person can write and a program can
+//! read.
 //!
-//! The explorer prints its counterexamples in these words, a scenario is written in them, and the simulator plays them. A message is
-//! named by its kind and its place among those of that kind in its channel; a timer by how it is printed.
+//! The explorer prints its counterexamples in these words, a scenario is written in them, and the
+//! simulator plays them. A message is named by its kind and its place among those of that kind in
+//! its channel; a timer by how it is printed.
 //!
 //! | step | text |
 //! |---|---|
@@ -106,7 +108,9 @@ impl fmt::Display for Step {
             Self::Ask { node, weight: 1 } => write!(f, "{node} asks"),
             Self::Ask { node, weight } => write!(f, "{node} asks for {weight}"),
             Self::Withdraw(node) => write!(f, "{node} gives up"),
-            Self::Release(node) | Self::ReleaseOne { node, which: 1 } => write!(f, "{node} comes out"),
+            Self::Release(node) | Self::ReleaseOne { node, which: 1 } => {
+                write!(f, "{node} comes out")
+            }
             Self::ReleaseOne { node, which } => write!(f, "{node} comes out {which}"),
             Self::Message { from, to, kind, which, fate } => {
                 write!(f, "{from} -> {to}: {kind}")?;
@@ -151,7 +155,9 @@ fn parse(text: &str) -> Option<Step> {
     let words: Vec<&str> = text.split_whitespace().collect();
     Some(match *words.as_slice() {
         [node, "asks"] => Step::Ask { node: id(node)?, weight: 1 },
-        [node, "asks", "for", weight] => Step::Ask { node: id(node)?, weight: weight.parse().ok()? },
+        [node, "asks", "for", weight] => {
+            Step::Ask { node: id(node)?, weight: weight.parse().ok()? }
+        }
         [node, "gives", "up"] => Step::Withdraw(id(node)?),
         [node, "comes", "out"] => Step::Release(id(node)?),
         [node, "comes", "out", which] => {
@@ -160,10 +166,16 @@ fn parse(text: &str) -> Option<Step> {
         }
         [node, "crashes"] => Step::Crash(id(node)?),
         [node, "is", "back"] => Step::Restart(id(node)?),
-        [node, "learns", "that", of, "has", "crashed"] => Step::Tell { node: id(node)?, of: id(of)? },
-        [node, "learns", "that", of, "is", "back"] => Step::Welcome { node: id(node)?, of: id(of)? },
+        [node, "learns", "that", of, "has", "crashed"] => {
+            Step::Tell { node: id(node)?, of: id(of)? }
+        }
+        [node, "learns", "that", of, "is", "back"] => {
+            Step::Welcome { node: id(node)?, of: id(of)? }
+        }
         [node, "sets", "k", "to", k] => Step::Resize { node: id(node)?, k: k.parse().ok()? },
-        [from, "->", to, kind, ref rest @ ..] => message(id(from)?, id(to.strip_suffix(':')?)?, kind, rest)?,
+        [from, "->", to, kind, ref rest @ ..] => {
+            message(id(from)?, id(to.strip_suffix(':')?)?, kind, rest)?
+        }
         _ => return None,
     })
 }

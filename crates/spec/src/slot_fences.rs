@@ -1,4 +1,5 @@
-//! Numbered slots: a slot is held by one at a time, and the fence of its grants grows (tree-token's tokens are slots).
+//! Numbered slots: a slot is held by one at a time, and the fence of its grants grows (tree-token's
+//! tokens are slots).
 
 use std::collections::BTreeMap;
 
@@ -20,7 +21,8 @@ impl SlotFences {
     /// The property's name.
     pub const NAME: &'static str = "a slot has one holder and a growing fence";
 
-    /// `node` goes in with `slot` under `fence`; with which grant, where it may have several at once.
+    /// `node` goes in with `slot` under `fence`; with which grant, where it may have several at
+    /// once.
     pub fn grant(
         &mut self,
         slot: u32,
@@ -33,13 +35,17 @@ impl SlotFences {
         };
         let another = |&(other, of): &Holder| other != node || of != grant;
         if let Some((other, _)) = self.holders.insert(slot, (node, grant)).filter(another) {
-            return wrong(vec![other, node], format!("{node} was granted slot {slot}, which {other} holds"));
+            return wrong(
+                vec![other, node],
+                format!("{node} was granted slot {slot}, which {other} holds"),
+            );
         }
         let fence = fence?;
         match self.fences.insert(slot, fence) {
-            Some(last) if last >= fence => {
-                wrong(vec![node], format!("slot {slot} was granted under {:#x} after {:#x}", fence.0, last.0))
-            }
+            Some(last) if last >= fence => wrong(
+                vec![node],
+                format!("slot {slot} was granted under {:#x} after {:#x}", fence.0, last.0),
+            ),
             _ => None,
         }
     }
@@ -54,13 +60,19 @@ impl SlotFences {
         self.holders.retain(|_, holder| *holder != (node, Some(grant)));
     }
 
-    /// Looks at what all live processes show to be with them, in use or kept: two show the same slot.
+    /// Looks at what all live processes show to be with them, in use or kept: two show the same
+    /// slot.
     pub fn shown_twice(shown: impl Iterator<Item = (NodeId, u32)>, now: Time) -> Option<Violation> {
         let mut where_is = BTreeMap::new();
         for (node, slot) in shown {
             if let Some(other) = where_is.insert(slot, node) {
                 let text = format!("slot {slot} is with {other} and with {node}");
-                return Some(Violation { property: Self::NAME, at_ns: now, nodes: vec![other, node], text });
+                return Some(Violation {
+                    property: Self::NAME,
+                    at_ns: now,
+                    nodes: vec![other, node],
+                    text,
+                });
             }
         }
         None
@@ -71,22 +83,27 @@ impl SlotFences {
 mod tests {
     use super::*;
 
-    /// The planted bugs: a slot granted twice, and a fence that does not grow, are caught; a hand-over is not.
+    /// The planted bugs: a slot granted twice, and a fence that does not grow, are caught; a
+    /// hand-over is not.
     #[test]
     fn catches_two_holders_and_old_fences() {
         let mut checker = SlotFences::default();
-        let mut grant = |node, fence| checker.grant(1, Some(Fence(fence)), (NodeId(node), None), Time(1));
+        let mut grant =
+            |node, fence| checker.grant(1, Some(Fence(fence)), (NodeId(node), None), Time(1));
         assert_eq!(grant(4, 10), None);
         assert_eq!(grant(5, 11).expect("p4 holds it").nodes, [NodeId(4), NodeId(5)]);
         checker.leave(NodeId(5));
-        let mut grant = |node, fence| checker.grant(1, Some(Fence(fence)), (NodeId(node), None), Time(1));
+        let mut grant =
+            |node, fence| checker.grant(1, Some(Fence(fence)), (NodeId(node), None), Time(1));
         assert_eq!(grant(6, 12), None);
         checker.leave(NodeId(6));
-        let mut grant = |node, fence| checker.grant(1, Some(Fence(fence)), (NodeId(node), None), Time(1));
+        let mut grant =
+            |node, fence| checker.grant(1, Some(Fence(fence)), (NodeId(node), None), Time(1));
         assert!(grant(7, 12).is_some());
     }
 
-    /// The planted bug: one process grants a slot to a second client of its own while the first has it.
+    /// The planted bug: one process grants a slot to a second client of its own while the first has
+    /// it.
     #[test]
     fn catches_two_clients_of_one_process() {
         let mut checker = SlotFences::default();
@@ -102,7 +119,8 @@ mod tests {
     /// The planted bug: two live processes show one slot.
     #[test]
     fn catches_a_slot_that_is_with_two() {
-        let shown = |slots: [u32; 3]| SlotFences::shown_twice((0..).map(NodeId).zip(slots), Time(1));
+        let shown =
+            |slots: [u32; 3]| SlotFences::shown_twice((0..).map(NodeId).zip(slots), Time(1));
         assert_eq!(shown([0, 1, 2]), None);
         assert_eq!(shown([0, 1, 0]).expect("twice").nodes, [NodeId(0), NodeId(2)]);
     }

@@ -1,10 +1,12 @@
 //! Non-vacuity: at some time k were inside at once.
 //!
-//! Source: a checker that is never put to the test shows nothing. "At most k" (vcube-2018 section 7.4, Lemma 7.1) holds of a gate
-//! that lets nobody in; and of one that lets in one at a time, though k units are there to be used.
+//! Source: a checker that is never put to the test shows nothing. "At most k" (vcube-2018 section
+//! 7.4, Lemma 7.1) holds of a gate that lets nobody in; and of one that lets in one at a time,
+//! though k units are there to be used.
 //!
-//! Not checked: that k are inside whenever k want to be. A run in which few ask is correct and never has k inside, so a driver tells this
-//! of a run and does not call it a violation; over all schedules of the explorer it is one.
+//! Not checked: that k are inside whenever k want to be. A run in which few ask is correct and
+//! never has k inside, so a driver tells this of a run and does not call it a violation; over all
+//! schedules of the explorer it is one.
 
 use kgate_core::Time;
 
@@ -55,7 +57,10 @@ impl SometimesK {
             property: Self::NAME,
             at_ns: now,
             nodes: Vec::new(),
-            text: format!("never more than {} were inside, k is {}: little was shown", self.most, self.k),
+            text: format!(
+                "never more than {} were inside, k is {}: little was shown",
+                self.most, self.k
+            ),
         })
     }
 }

@@ -1,7 +1,9 @@
-//! Strict order: with numbered slots, requests are decided in the order of their stamps, whatever k and their weights are.
+//! Strict order: with numbered slots, requests are decided in the order of their stamps, whatever k
+//! and their weights are.
 //!
-//! Source: `slots`, by its Lemma 2 (`docs/SLOTS.md`). So a request for many units is never overtaken by narrower ones behind it, and nobody starves while
-//! holders come out. A slot that is used again at its process, handed over or kept, is outside the order; its fence tells
+//! Source: `slots`, by its Lemma 2 (`docs/SLOTS.md`). So a request for many units is never
+//! overtaken by narrower ones behind it, and nobody starves while holders come out. A slot that is
+//! used again at its process, handed over or kept, is outside the order; its fence tells
 //! ([`Fence::count`]).
 
 use kgate_core::{Fence, NodeId, Stamp, Time};
@@ -41,7 +43,8 @@ impl StrictOrder {
 mod tests {
     use super::*;
 
-    /// The planted bug: a later request is decided first, for instance because it wants less. A slot used again is outside the order.
+    /// The planted bug: a later request is decided first, for instance because it wants less. A
+    /// slot used again is outside the order.
     #[test]
     fn catches_who_overtakes() {
         let wide = Stamp::in_view(1, 7, NodeId(2));

@@ -112,7 +112,8 @@ pub(crate) fn one() -> u32 {
 }
 
 impl Told {
-    /// To whom a message was sent from here, in a run of `nodes` processes; nobody if this is no send.
+    /// To whom a message was sent from here, in a run of `nodes` processes; nobody if this is no
+    /// send.
     pub fn receivers(&self, nodes: u32) -> Vec<NodeId> {
         let What::Send { to, to_many, copies, .. } = &self.what else { return Vec::new() };
         match to {
@@ -176,7 +177,8 @@ impl Lines {
     /// The next line.
     pub fn next(&mut self, line: &str) -> Result<Told, NotATrace> {
         self.number += 1;
-        let told: Told = serde_json::from_str(line).map_err(|error| NotATrace::Line(self.number, error))?;
+        let told: Told =
+            serde_json::from_str(line).map_err(|error| NotATrace::Line(self.number, error))?;
         if let Some(nobody) = told.named().find(|node| node.0 >= self.run.n) {
             return Err(NotATrace::Nobody(self.number, nobody, self.run.n));
         }
@@ -217,7 +219,8 @@ impl<R: BufRead> Iterator for Reader<R> {
     }
 }
 
-/// Hears a run that is being written down: bytes in, events out. Nothing is kept but the line that is not whole yet.
+/// Hears a run that is being written down: bytes in, events out. Nothing is kept but the line that
+/// is not whole yet.
 pub struct Ear<F> {
     line: Vec<u8>,
     lines: Option<Lines>,
@@ -275,7 +278,8 @@ mod tests {
     use super::*;
     use crate::trace::{Event, Writer};
 
-    /// Every kind of event that is written is read back as the same; whom a send goes to is known in all three forms.
+    /// Every kind of event that is written is read back as the same; whom a send goes to is known
+    /// in all three forms.
     #[test]
     fn what_is_written_is_read() {
         let (message, kind, from, to) = ("Reply", "reply", NodeId(1), NodeId(2));
@@ -307,8 +311,10 @@ mod tests {
             Event::Violated { property: "p", nodes: &[to], text: "t" },
         ];
         let mut bytes = Vec::new();
-        let mut writer =
-            Writer::new(Box::new(&mut bytes), &serde_json::json!({ "n": 4, "k": 1, "protocol": "x" }));
+        let mut writer = Writer::new(
+            Box::new(&mut bytes),
+            &serde_json::json!({ "n": 4, "k": 1, "protocol": "x" }),
+        );
         events.iter().for_each(|event| writer.write(Time(7), NodeId(0), event));
         writer.finish().unwrap();
         let (run, told) = read(&bytes[..]).expect("a trace");

@@ -1,7 +1,9 @@
-//! Runs written down: one JSON object a line (NDJSON). `docs/TRACE.md` describes it for those who write or read it elsewhere.
+//! Runs written down: one JSON object a line (NDJSON). `docs/TRACE.md` describes it for those who
+//! write or read it elsewhere.
 //!
-//! The first line is the header `{"trace":1,...}` with the version of this format and what was run; every other line is
-//! one event with its time in nanoseconds. Fields are only ever added within a version.
+//! The first line is the header `{"trace":1,...}` with the version of this format and what was run;
+//! every other line is one event with its time in nanoseconds. Fields are only ever added within a
+//! version.
 
 use std::io::{self, Write};
 
@@ -31,7 +33,8 @@ pub enum Event<'a> {
         /// Under which fence, in hexadecimal, where there is one: JSON has no numbers of 128 bits.
         #[serde(skip_serializing_if = "Option::is_none")]
         fence: Option<String>,
-        /// The clock of its request, where the protocol claims to serve requests in the order of their stamps.
+        /// The clock of its request, where the protocol claims to serve requests in the order of
+        /// their stamps.
         #[serde(skip_serializing_if = "Option::is_none")]
         stamp: Option<u64>,
         /// Which grant of this process, where it may have several at once.
@@ -58,7 +61,8 @@ pub enum Event<'a> {
         /// How many.
         k: u32,
     },
-    /// A message is handed to the network; `copies` of it, to `to` if it is one, to everybody else if neither says to whom.
+    /// A message is handed to the network; `copies` of it, to `to` if it is one, to everybody else
+    /// if neither says to whom.
     Send {
         /// Its kind.
         kind: &'a str,
@@ -103,13 +107,15 @@ pub enum Event<'a> {
     Crash,
     /// The process starts again.
     Restart {
-        /// Its number, if it is a new incarnation that begins with nothing: whoever waited here is gone.
+        /// Its number, if it is a new incarnation that begins with nothing: whoever waited here is
+        /// gone.
         #[serde(skip_serializing_if = "Option::is_none")]
         incarnation: Option<u32>,
     },
     /// The process's memory becomes anything.
     Fault,
-    /// The run has recovered from all transient faults; told once, of the process at which that was seen.
+    /// The run has recovered from all transient faults; told once, of the process at which that was
+    /// seen.
     Recovered,
     /// The process is stopped: nothing happens to it.
     Pause,
@@ -163,7 +169,8 @@ struct Line<'a> {
     event: &'a Event<'a>,
 }
 
-/// Writes a trace. The first failure is kept and told by [`finish`](Self::finish): a run does not stop for its trace.
+/// Writes a trace. The first failure is kept and told by [`finish`](Self::finish): a run does not
+/// stop for its trace.
 pub struct Writer<'a> {
     to: Box<dyn Write + 'a>,
     failure: Option<io::Error>,
@@ -180,8 +187,8 @@ impl<'a> Writer<'a> {
     /// Writes one event.
     pub fn write(&mut self, t: Time, node: NodeId, event: &Event<'_>) {
         if self.failure.is_none() {
-            let written =
-                serde_json::to_writer(&mut self.to, &Line { t, node, event }).map_err(io::Error::from);
+            let written = serde_json::to_writer(&mut self.to, &Line { t, node, event })
+                .map_err(io::Error::from);
             self.failure = written.and_then(|()| self.to.write_all(b"\n")).err();
         }
     }

@@ -1,9 +1,12 @@
-//! A trace in other clothes: as [`text`] for people, as a log for ShiViz, as a trace for Perfetto; [`diagram`](crate::diagram) draws it.
+//! A trace in other clothes: as [`text`] for people, as a log for ShiViz, as a trace for Perfetto;
+//! [`diagram`](crate::diagram) draws it.
 //!
-//! Each reads the events one after the other and writes as it goes, so that a trace may be longer than memory. What lies before the
-//! [`Window`] is still listened to, because of who waits and which messages are under way when it opens; where it closes, reading ends.
+//! Each reads the events one after the other and writes as it goes, so that a trace may be longer
+//! than memory. What lies before the [`Window`] is still listened to, because of who waits and
+//! which messages are under way when it opens; where it closes, reading ends.
 //!
-//! - `channels.rs`: which arrival belongs to which send; `bars.rs`: who waits and who is inside, from when until when;
+//! - `channels.rs`: which arrival belongs to which send; `bars.rs`: who waits and who is inside,
+//!   from when until when;
 //! - `words.rs`: an event in a few words.
 
 pub(crate) mod bars;
@@ -68,7 +71,9 @@ impl FromStr for Window {
 
     /// `10..20`, in time units; either end may be left out.
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("not a window: write two times such as 10..20, or 10.. or ..20, not '{text}'");
+        let wrong = || {
+            format!("not a window: write two times such as 10..20, or 10.. or ..20, not '{text}'")
+        };
         let (from, until) = text.split_once("..").ok_or_else(wrong)?;
         let time = |text: &str, open: Time| match text {
             "" => Ok(open),
@@ -78,7 +83,9 @@ impl FromStr for Window {
         if window.from < window.until {
             Ok(window)
         } else {
-            Err(format!("an empty window: write the earlier time first, as in 10..20, not '{text}'"))
+            Err(format!(
+                "an empty window: write the earlier time first, as in 10..20, not '{text}'"
+            ))
         }
     }
 }
@@ -110,8 +117,9 @@ impl FromStr for Shown {
     /// `0..7`, both included, or `0,3,9`, or both: `0..2,9`.
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("not processes: write 0..7, or 0,3,9, not '{text}'");
-        let node =
-            |text: &str| text.strip_prefix('p').unwrap_or(text).parse().map(NodeId).map_err(|_| wrong());
+        let node = |text: &str| {
+            text.strip_prefix('p').unwrap_or(text).parse().map(NodeId).map_err(|_| wrong())
+        };
         let range = |part: &str| {
             let (first, last) = part.split_once("..").unwrap_or((part, part));
             let range = (node(first)?, node(last)?);

@@ -7,7 +7,8 @@ use serde::Serialize;
 
 /// No correct process sends what another must refuse; seen by whoever drives the processes.
 pub const NOT_REFUSED: &str = "no input is refused";
-/// Something is under way, and nobody has been granted anything for longer than any grant can take; seen by whoever has a clock.
+/// Something is under way, and nobody has been granted anything for longer than any grant can take;
+/// seen by whoever has a clock.
 pub const GRANTED_IN_TIME: &str = "something is granted in time";
 
 /// A property that does not hold: which, when, and whom it concerns.

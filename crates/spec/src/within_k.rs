@@ -1,6 +1,8 @@
-//! After a shrink no slot at or above k is taken again: whoever has heard of the new k takes and keeps nothing beyond it.
+//! After a shrink no slot at or above k is taken again: whoever has heard of the new k takes and
+//! keeps nothing beyond it.
 //!
-//! Source: `slots`, resizing. Who was inside with such a slot when it heard of the new k stays until it comes out.
+//! Source: `slots`, resizing. Who was inside with such a slot when it heard of the new k stays
+//! until it comes out.
 
 use kgate_core::{NodeId, Time};
 

@@ -1,6 +1,8 @@
-//! The published defects, by swarm: as printed some seed goes wrong, repaired the same seed does not.
+//! The published defects, by swarm: as printed some seed goes wrong, repaired the same seed does
+//! not.
 //!
-//! Each of these also proves the checkers: they can fail. The schedules are told in `docs/REPRODUCTION.md`.
+//! Each of these also proves the checkers: they can fail. The schedules are told in
+//! `docs/REPRODUCTION.md`.
 
 mod permission;
 mod timer_free;
@@ -19,7 +21,8 @@ fn small(protocol: &str, nodes: u32, k: u32) -> Case {
     case
 }
 
-/// The same with messages that overtake each other, a longer stay, and one crash that is soon known.
+/// The same with messages that overtake each other, a longer stay, and one crash that is soon
+/// known.
 fn rough(protocol: &str, nodes: u32, k: u32, hold: &str, crashes: u32) -> Case {
     let mut case = small(protocol, nodes, k);
     case.config.cost.latency = Latency::Uniform(t("0.1"), t("2"));
@@ -39,7 +42,8 @@ fn known_late(protocol: &str, nodes: u32, k: u32, hold: &str, crashes: u32) -> C
     case
 }
 
-/// The first of `seeds` runs that violates `property` as printed; repaired, none of those up to it violates anything.
+/// The first of `seeds` runs that violates `property` as printed; repaired, none of those up to it
+/// violates anything.
 fn found(case: &Case, id: &str, property: &str, seeds: u64) -> Report {
     for seed in 1..=seeds {
         let repaired = case.clone().seed(seed).run();

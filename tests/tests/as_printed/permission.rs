@@ -10,7 +10,8 @@ fn d1_timestamps_as_sequence_numbers() {
     found(&small("vcube", 2, 1), "D1", LIVENESS, 1);
 }
 
-/// D2 (vcube-2018, Alg. 7.1 l.9-14 with 6.1 l.5): more than k inside without any fault, n = 4, k = 2.
+/// D2 (vcube-2018, Alg. 7.1 l.9-14 with 6.1 l.5): more than k inside without any fault, n = 4, k =
+/// 2.
 #[test]
 fn d2_late_reply_counts_for_the_next_request() {
     found(&rough("vcube", 4, 2, "1", 0), "D2", SAFETY, 20);
@@ -30,7 +31,8 @@ fn d4_the_dead_permit_once_more() {
     }
 }
 
-/// D5 (vcube-2018, Alg. 6.1 l.28-29): a broadcast that never ends, n = 16. Its source can still enter; it never asks again.
+/// D5 (vcube-2018, Alg. 6.1 l.28-29): a broadcast that never ends, n = 16. Its source can still
+/// enter; it never asks again.
 #[test]
 fn d5_one_ack_two_parents() {
     let mut case = rough("vcube", 16, 3, "0.0002", 8);

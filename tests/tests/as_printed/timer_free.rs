@@ -50,8 +50,8 @@ fn t4_requests_in_two_steps() {
     found(&case, "T4", LIVENESS, 5);
 }
 
-/// T6 and T7: where clusters are no larger than f, the living are suspected and more than k are inside, whatever is repaired; but
-/// only as printed does a falsely suspected process starve.
+/// T6 and T7: where clusters are no larger than f, the living are suspected and more than k are
+/// inside, whatever is repaired; but only as printed does a falsely suspected process starve.
 #[test]
 fn t7_the_falsely_suspected_starve() {
     let mut case = grid(2, 2, 3);

@@ -13,7 +13,8 @@ fn one_token() -> Case {
     case
 }
 
-/// The same with crashes and recoveries; messages to the down are lost, and messages overtake each other.
+/// The same with crashes and recoveries; messages to the down are lost, and messages overtake each
+/// other.
 fn recovering() -> Case {
     let mut case = one_token();
     case.config.random_recoveries = 15;
@@ -58,7 +59,8 @@ fn r5_the_own_next_request_is_never_served() {
     found(&case, "R5", LIVENESS, 1);
 }
 
-/// R6 (Algorithm 4 does not set `asked`): it is asked for twice, so there are more requests than tokens sent.
+/// R6 (Algorithm 4 does not set `asked`): it is asked for twice, so there are more requests than
+/// tokens sent.
 #[test]
 fn r6_asked_for_twice() {
     let surplus = |case: &Case| {
@@ -70,7 +72,8 @@ fn r6_asked_for_twice() {
     assert!(repaired < 8 && printed > 50, "{printed} and {repaired}");
 }
 
-/// R7 (the holder is not in stable storage): adjacent recoveries make a second token, or lose the one.
+/// R7 (the holder is not in stable storage): adjacent recoveries make a second token, or lose the
+/// one.
 #[test]
 fn r7_the_holder_is_guessed() {
     let mut case = recovering();
@@ -91,7 +94,8 @@ fn r9_the_wish_is_forgotten() {
     found(&recovering(), "R9", LIVENESS, 5);
 }
 
-/// R10 (a stashed request beside the rebuilt one): tokens are sent to those who do not want them; nothing else is harmed.
+/// R10 (a stashed request beside the rebuilt one): tokens are sent to those who do not want them;
+/// nothing else is harmed.
 #[test]
 fn r10_asked_for_beside_the_rebuilt() {
     let mut case = recovering();

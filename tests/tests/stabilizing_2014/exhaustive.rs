@@ -34,7 +34,8 @@ fn somebody_can_always_move() {
     each(|name, space| assert_eq!(terminal(space).map(|at| space.states(at)), None, "{name}"));
 }
 
-/// Theorem 4.1 with D = n-1: from any configuration, under any daemon, a normal one within n rounds.
+/// Theorem 4.1 with D = n-1: from any configuration, under any daemon, a normal one within n
+/// rounds.
 #[test]
 fn normal_within_n_rounds() {
     each(|name, space| {
@@ -43,7 +44,8 @@ fn normal_within_n_rounds() {
     });
 }
 
-/// Theorem 4.2: from any configuration of INC on there are at most l tokens, and at most l have the privilege.
+/// Theorem 4.2: from any configuration of INC on there are at most l tokens, and at most l have the
+/// privilege.
 #[test]
 fn at_most_l_tokens_after_a_start() {
     each(|name, space| {
@@ -57,8 +59,8 @@ fn at_most_l_tokens_after_a_start() {
     });
 }
 
-/// Theorems 4.3 and 4.5: under a weakly fair daemon everybody is served again and again, from any configuration, and a
-/// configuration of INC with everybody in the tree comes at last.
+/// Theorems 4.3 and 4.5: under a weakly fair daemon everybody is served again and again, from any
+/// configuration, and a configuration of INC with everybody in the tree comes at last.
 #[test]
 fn everybody_is_served_for_ever() {
     each(|name, space| {
@@ -72,7 +74,8 @@ fn everybody_is_served_for_ever() {
     });
 }
 
-/// Corollary 4.1 holds on trees: a normal configuration is followed by normal ones only. (Not so on graphs with cycles.)
+/// Corollary 4.1 holds on trees: a normal configuration is followed by normal ones only. (Not so on
+/// graphs with cycles.)
 #[test]
 fn normal_stays_normal_on_trees() {
     each(|name, space| {
@@ -87,8 +90,8 @@ fn normal_stays_normal_on_trees() {
     });
 }
 
-/// The root has one enabled action at most, another process one too, except that a token of the root's and a broadcast of its
-/// parent's can come to it at once.
+/// The root has one enabled action at most, another process one too, except that a token of the
+/// root's and a broadcast of its parent's can come to it at once.
 #[test]
 fn actions_do_not_compete() {
     each(|name, space| {

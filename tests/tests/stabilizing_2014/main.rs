@@ -32,7 +32,8 @@ fn space(graph: &Arc<Graph>, k: u32, printed: Defects) -> Space<Exclusion> {
     Space::new(graph, k, printed, Limits::default()).expect("small enough")
 }
 
-/// The network of this shape with the root at p0, as on the command line; a random one is drawn from `seed`.
+/// The network of this shape with the root at p0, as on the command line; a random one is drawn
+/// from `seed`.
 fn shaped(shape: Shape, nodes: u32, seed: u64) -> Arc<Graph> {
     let mut rng = Rng::fork(seed, "graph");
     Arc::new(shape.build(nodes, &mut |bound| rng.below(bound)).expect("a graph"))

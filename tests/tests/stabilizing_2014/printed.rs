@@ -1,4 +1,5 @@
-//! Each correction that has a switch, taken back: what goes wrong, where the corrected rules do not.
+//! Each correction that has a switch, taken back: what goes wrong, where the corrected rules do
+//! not.
 
 use std::sync::Arc;
 
@@ -13,7 +14,8 @@ use kgate_sim::{Daemon, Start, StateConfig};
 
 use crate::{graph, properties, run, shaped, space};
 
-/// A terminal configuration is reached from a clean start under every fair daemon; with the correction never.
+/// A terminal configuration is reached from a clean start under every fair daemon; with the
+/// correction never.
 fn deadlocks_from_a_clean_start(graph: &Arc<Graph>, k: u32, printed: Defects) {
     for daemon in [Daemon::Synchronous, Daemon::Central, Daemon::Distributed] {
         for seed in 1..=20 {
@@ -36,14 +38,16 @@ fn c1_a_neighbour_that_is_no_child() {
     deadlocks_from_a_clean_start(&shaped(Shape::Star, 4, 1), 2, C1);
 }
 
-/// C7 (a9 waits for somebody else's child): a terminal configuration on the star of 3, from a corrupted start.
+/// C7 (a9 waits for somebody else's child): a terminal configuration on the star of 3, from a
+/// corrupted start.
 #[test]
 fn c7_a_token_that_nobody_takes() {
     let star = shaped(Shape::Star, 3, 1);
     for k in 1..=2 {
         assert!(terminal(&space(&star, k, C7)).is_some());
         let seeds = (1..=300).filter(|&seed| {
-            let mut config = StateConfig { rounds: 100, ..StateConfig::new(Arc::clone(&star), k, seed) };
+            let mut config =
+                StateConfig { rounds: 100, ..StateConfig::new(Arc::clone(&star), k, seed) };
             assert_eq!(properties(&run(&config)), [""; 0], "corrected, seed {seed}");
             config.printed = C7;
             run(&config).terminal
@@ -67,15 +71,17 @@ fn c8_the_tok_of_another_token() {
     assert!((1..=50).any(|seed| run(&StateConfig { seed, ..config.clone() }).terminal));
 }
 
-/// C9 (no g_i): a root with one neighbour cannot send it a second token; deadlock from a clean start, l = 2.
+/// C9 (no g_i): a root with one neighbour cannot send it a second token; deadlock from a clean
+/// start, l = 2.
 #[test]
 fn c9_two_tokens_to_one_neighbour() {
     deadlocks_from_a_clean_start(&shaped(Shape::Path, 2, 1), 2, C9);
     deadlocks_from_a_clean_start(&shaped(Shape::Path, 5, 1), 3, C9);
 }
 
-/// C3 (a9 whatever T is): it cleans what is clean, and a weakly fair daemon may choose it for ever; and it ends broadcasts.
-/// C5 (AbnPath without a parent): a10 leaves everything as it is, and a weakly fair daemon may choose it for ever.
+/// C3 (a9 whatever T is): it cleans what is clean, and a weakly fair daemon may choose it for ever;
+/// and it ends broadcasts. C5 (AbnPath without a parent): a10 leaves everything as it is, and a
+/// weakly fair daemon may choose it for ever.
 #[test]
 fn c3_and_c5_actions_that_do_nothing() {
     let pair = shaped(Shape::Path, 2, 1);
@@ -85,7 +91,8 @@ fn c3_and_c5_actions_that_do_nothing() {
     assert!(fair_circle(&space(&pair, 1, Defects::NONE), |_, edge| edge.privileged == 0).is_none());
 }
 
-/// C6 (D is the diameter): where a token's way is longer than that, whoever comes after is never reached.
+/// C6 (D is the diameter): where a token's way is longer than that, whoever comes after is never
+/// reached.
 #[test]
 fn c6_levels_end_too_soon() {
     let graph = graph(6, &[(0, 1), (0, 2), (1, 2), (2, 3), (1, 4), (3, 4), (4, 5)], 0);
@@ -106,7 +113,10 @@ fn c10_offers_from_outside_the_tree() {
     let late = (1..=400).find(|&seed| {
         let mut config = StateConfig::new(shaped(Shape::Complete, 10, 1), 3, seed);
         (config.daemon, config.rounds) = (Daemon::Synchronous, 30);
-        assert!(run(&config).normal_at_round.is_some_and(|round| round <= 10), "corrected, seed {seed}");
+        assert!(
+            run(&config).normal_at_round.is_some_and(|round| round <= 10),
+            "corrected, seed {seed}"
+        );
         config.printed = C10;
         run(&config).normal_at_round.is_none_or(|round| round > 10)
     });
@@ -114,7 +124,8 @@ fn c10_offers_from_outside_the_tree() {
     assert!(late.is_some());
 }
 
-/// C11 (a token before the last feedback is cleaned): on a tree, where Corollary 4.1 holds, an abnormal process is created.
+/// C11 (a token before the last feedback is cleaned): on a tree, where Corollary 4.1 holds, an
+/// abnormal process is created.
 #[test]
 fn c11_a_token_meets_a_feedback() {
     let fork = graph(4, &[(0, 1), (1, 2), (1, 3)], 0);

@@ -49,7 +49,10 @@ fn five_thousand_random_starts() {
         let normal = report.normal_at_round.expect("normal at last");
         assert!(normal <= nodes, "{what}: normal after {normal} rounds");
         assert!(report.inc_at_round.is_some(), "{what}: no start in {} rounds", report.rounds);
-        assert!(report.abnormal_again == 0 || !config.graph.is_tree(), "{what}: Corollary 4.1 on a tree");
+        assert!(
+            report.abnormal_again == 0 || !config.graph.is_tree(),
+            "{what}: Corollary 4.1 on a tree"
+        );
         again += u64::from(report.abnormal_again > 0);
         let share = normal as f64 / nodes as f64;
         if share > slowest.0 {
@@ -62,7 +65,8 @@ fn five_thousand_random_starts() {
     );
 }
 
-/// Whether the tree will not change any more: everybody is in it, and the root's neighbours are its children.
+/// Whether the tree will not change any more: everybody is in it, and the root's neighbours are its
+/// children.
 pub(crate) fn settled(run: &Run<Exclusion>, graph: &Graph) -> bool {
     let root = graph.root();
     let child = |node: &NodeId| run.states()[node.index()].parent == Some(root);
@@ -74,8 +78,8 @@ fn parents(states: &[State]) -> Vec<Option<NodeId>> {
     states.iter().map(|state| state.parent).collect()
 }
 
-/// Theorem 4.3: once the tree is settled, everybody has a token in ceil(product of the numbers of children on its way / l)
-/// waves; and the tree stays as it is.
+/// Theorem 4.3: once the tree is settled, everybody has a token in ceil(product of the numbers of
+/// children on its way / l) waves; and the tree stays as it is.
 #[test]
 fn everybody_is_served_within_the_wave_bound() {
     let (mut checked, mut most) = (0, 0);
@@ -97,7 +101,8 @@ fn everybody_is_served_within_the_wave_bound() {
         most = most.max(bound);
         let (waves, served) = (run.waves(), run.served().to_vec());
         while run.waves() <= waves + bound && run.step() {}
-        let unserved = (0..).zip(run.served().iter().zip(&served)).find(|(_, (now, before))| now <= before);
+        let unserved =
+            (0..).zip(run.served().iter().zip(&served)).find(|(_, (now, before))| now <= before);
         assert_eq!(
             unserved.map(|(node, _)| NodeId(node)),
             None,
@@ -110,7 +115,8 @@ fn everybody_is_served_within_the_wave_bound() {
     assert!(checked > 300);
 }
 
-/// The engine checkers Theorem 4.3 by itself where the network is a tree; and a bound that is too small is seen to be.
+/// The engine checkers Theorem 4.3 by itself where the network is a tree; and a bound that is too
+/// small is seen to be.
 #[test]
 fn the_engine_checkers_service_on_trees() {
     let shapes = [Shape::Path, Shape::Star, Shape::Balanced, Shape::Caterpillar];
@@ -125,7 +131,11 @@ fn the_engine_checkers_service_on_trees() {
         assert!(report.served_after_stabilization > Some(0) && report.waves > 2 * bound);
         if bound > 1 {
             config.served_within = Some(bound / 2);
-            assert_eq!(properties(&run(&config)), [kgate_spec::EveryoneServed::NAME], "{shape}, seed {seed}");
+            assert_eq!(
+                properties(&run(&config)),
+                [kgate_spec::EveryoneServed::NAME],
+                "{shape}, seed {seed}"
+            );
         }
     }
 }
@@ -136,11 +146,15 @@ fn it_recovers_from_faults() {
     for seed in 1..=100 {
         let mut config = drawn(seed);
         let nodes = config.graph.nodes();
-        config.corrupt = (0..nodes).filter(|node| node % 3 != 1).map(|node| (NodeId(node), 200)).collect();
+        config.corrupt =
+            (0..nodes).filter(|node| node % 3 != 1).map(|node| (NodeId(node), 200)).collect();
         config.rounds = 200 + 8 * u64::from(nodes) + 40;
         let report = run(&config);
         assert_eq!(properties(&report), [""; 0], "seed {seed}: {}", report.graph);
-        assert!(report.normal_at_round.is_some_and(|round| round <= u64::from(nodes)), "seed {seed}");
+        assert!(
+            report.normal_at_round.is_some_and(|round| round <= u64::from(nodes)),
+            "seed {seed}"
+        );
     }
 }
 

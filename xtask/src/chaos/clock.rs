@@ -1,7 +1,8 @@
-//! The one real clock that checkers everybody: `CLOCK_MONOTONIC_RAW`, the same in all processes and namespaces of this machine.
+//! The one real clock that checkers everybody: `CLOCK_MONOTONIC_RAW`, the same in all processes and
+//! namespaces of this machine.
 //!
-//! Nodes and clients may be told to run by a clock of a wrong rate; nothing here is. What they say about their deadlines is
-//! turned into this clock by the one who writes it down.
+//! Nodes and clients may be told to run by a clock of a wrong rate; nothing here is. What they say
+//! about their deadlines is turned into this clock by the one who writes it down.
 
 use std::time::Duration;
 
@@ -67,7 +68,8 @@ pub(crate) fn nanoseconds(span: Duration) -> u64 {
 mod tests {
     use super::*;
 
-    /// A deadline of a clock that runs fast comes earlier in real time, of one that runs slow later; past ones stay past.
+    /// A deadline of a clock that runs fast comes earlier in real time, of one that runs slow
+    /// later; past ones stay past.
     #[test]
     fn deadlines_are_turned_into_real_time() {
         assert_eq!(turned(1_500, 1_000, 9_000, 0), 9_500);

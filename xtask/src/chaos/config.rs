@@ -46,7 +46,8 @@ pub(crate) struct Timing {
 }
 
 impl Timing {
-    const FAST: Timing = Timing { preset: "fast", lease_ms: 700, grace_ms: 150, clock_error_ppm: 10_000 };
+    const FAST: Timing =
+        Timing { preset: "fast", lease_ms: 700, grace_ms: 150, clock_error_ppm: 10_000 };
     const DEFAULT: Timing =
         Timing { preset: "default", lease_ms: 4_000, grace_ms: 1_000, clock_error_ppm: 10_000 };
     /// Where silence counts as death, `kgate run` needs so much on a busy machine.
@@ -60,7 +61,8 @@ impl Timing {
         }
     }
 
-    /// After so long without a quorum a node lets nobody in: its lease by the slowest clock that is allowed, and what it takes until a cut is everywhere.
+    /// After so long without a quorum a node lets nobody in: its lease by the slowest clock that is
+    /// allowed, and what it takes until a cut is everywhere.
     pub(crate) fn lease_at_most_ns(&self) -> u64 {
         let million = 1_000_000;
         let lease_ns = self.lease_ms * million;
@@ -82,9 +84,16 @@ pub(crate) fn socket(run: &Path, node: u32) -> String {
 }
 
 /// The configuration of a node.
-pub(crate) fn node_config(run: &Path, node: u32, plan: &Plan, mode: Mode, timing: &Timing) -> String {
-    let peers: Vec<String> =
-        (0..plan.nodes).map(|peer| format!("{}:{}", network::address(peer), network::PORT)).collect();
+pub(crate) fn node_config(
+    run: &Path,
+    node: u32,
+    plan: &Plan,
+    mode: Mode,
+    timing: &Timing,
+) -> String {
+    let peers: Vec<String> = (0..plan.nodes)
+        .map(|peer| format!("{}:{}", network::address(peer), network::PORT))
+        .collect();
     let api = [API.to_owned(), socket(run, node)];
     let data = run.join(format!("data-{node}"));
     let common = format!(
@@ -92,7 +101,10 @@ pub(crate) fn node_config(run: &Path, node: u32, plan: &Plan, mode: Mode, timing
     );
     let rest = match mode {
         Mode::Lease => {
-            format!("faults = \"lease\"\nvoters = {}\n[timing]\npreset = {:?}\n", plan.voters, timing.preset)
+            format!(
+                "faults = \"lease\"\nvoters = {}\n[timing]\npreset = {:?}\n",
+                plan.voters, timing.preset
+            )
         }
         Mode::CrashStop => format!(
             "faults = \"crash-stop\"\nlease_ms = {}\ndetect_interval_ms = 100\ndetect_timeout_ms = {DETECT_MS}\n",

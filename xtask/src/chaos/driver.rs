@@ -50,7 +50,10 @@ impl Driver<'_> {
     pub(crate) fn drive(&mut self) -> Result<()> {
         // A cluster that is not founded yet shows nothing.
         let served = self.until_served(self.first, FOUNDED)?;
-        ensure!(served >= self.first, "only {served} nodes let somebody in, and nothing was wrong yet");
+        ensure!(
+            served >= self.first,
+            "only {served} nodes let somebody in, and nothing was wrong yet"
+        );
         let start = clock::now();
         let mut turns: Vec<(u64, bool, usize)> = Vec::new();
         for (place, fault) in self.plan.faults.iter().enumerate() {
@@ -85,9 +88,11 @@ impl Driver<'_> {
         loop {
             // Not more often than the records can be read.
             self.tend_until(clock::now() + 500_000_000)?;
-            let came_in = |record: &&Record| record.t > since && matches!(record.what, What::Granted { .. });
+            let came_in =
+                |record: &&Record| record.t > since && matches!(record.what, What::Granted { .. });
             let records = record::read_all(self.run)?;
-            let served: BTreeSet<u32> = records.iter().filter(came_in).map(|record| record.node).collect();
+            let served: BTreeSet<u32> =
+                records.iter().filter(came_in).map(|record| record.node).collect();
             if served.len() >= enough || clock::now() > last {
                 return Ok(served.len());
             }
@@ -126,7 +131,8 @@ impl Driver<'_> {
         Ok(())
     }
 
-    /// A fault begins or ends. Whoever is cut off by it is noted after, whoever no longer is before: so the notes never say too much.
+    /// A fault begins or ends. Whoever is cut off by it is noted after, whoever no longer is
+    /// before: so the notes never say too much.
     fn turn(&mut self, place: usize, begins: bool) -> Result<()> {
         let fault = self.plan.faults[place].clone();
         let word = if begins { "begins" } else { "ends" };
@@ -137,7 +143,8 @@ impl Driver<'_> {
             self.active.remove(&place);
         }
         let next = self.cut_off();
-        // A voter that wakes answers what it was asked before: until then nobody was cut off from it for good.
+        // A voter that wakes answers what it was asked before: until then nobody was cut off from
+        // it for good.
         let wakes = !begins && matches!(fault.deed, Deed::PauseNodes(_));
         let stays = |node: &u32| next.contains(node) && !wakes;
         let stay: Vec<u32> = self.minority.iter().copied().filter(stays).collect();
@@ -196,8 +203,12 @@ impl Driver<'_> {
             Deed::Cut(_) | Deed::Lose(..) => self.shape()?,
             Deed::Delay(node, most_ms) => self.proxies.delay(*node, *most_ms)?,
             Deed::Narrow(node, kbit) => self.network.narrow(*node, Some(*kbit))?,
-            Deed::PauseNodes(nodes) => nodes.iter().for_each(|node| self.nodes.signal(*node, Signal::STOP)),
-            Deed::KillNodes(nodes) => nodes.iter().for_each(|node| self.nodes.signal(*node, Signal::KILL)),
+            Deed::PauseNodes(nodes) => {
+                nodes.iter().for_each(|node| self.nodes.signal(*node, Signal::STOP))
+            }
+            Deed::KillNodes(nodes) => {
+                nodes.iter().for_each(|node| self.nodes.signal(*node, Signal::KILL))
+            }
             Deed::StopNode(node) => self.nodes.signal(*node, Signal::TERM),
             Deed::PauseClients(node, part) => {
                 let stopped = self.stop_clients(*node, *part)?;
@@ -213,15 +224,18 @@ impl Driver<'_> {
             Deed::Cut(_) | Deed::Lose(..) => self.shape()?,
             Deed::Delay(node, _) => self.proxies.delay(*node, 0)?,
             Deed::Narrow(node, _) => self.network.narrow(*node, None)?,
-            Deed::PauseNodes(nodes) => nodes.iter().for_each(|node| self.nodes.signal(*node, Signal::CONT)),
+            Deed::PauseNodes(nodes) => {
+                nodes.iter().for_each(|node| self.nodes.signal(*node, Signal::CONT))
+            }
             Deed::KillNodes(nodes) => {
                 for node in nodes {
                     self.nodes.start_one(self.network, *node)?;
                 }
             }
             Deed::StopNode(node) => {
-                let stopped =
-                    clock::wait_for("a node to stop", STOP, || Ok(self.nodes.is_down(*node).then_some(())));
+                let stopped = clock::wait_for("a node to stop", STOP, || {
+                    Ok(self.nodes.is_down(*node).then_some(()))
+                });
                 if stopped.is_err() {
                     let text = format!("it was told to stop, and had not after {STOP:?}");
                     self.writer.write("", What::Ended { text })?;
@@ -246,14 +260,15 @@ impl Driver<'_> {
     fn shape(&self) -> Result<()> {
         let lossy: Vec<(u32, u32)> = self
             .faults()
-            .filter_map(
-                |fault| if let Deed::Lose(node, share) = fault.deed { Some((node, share)) } else { None },
-            )
+            .filter_map(|fault| {
+                if let Deed::Lose(node, share) = fault.deed { Some((node, share)) } else { None }
+            })
             .collect();
         self.network.shape(&self.cut().into_iter().collect::<Vec<_>>(), &lossy)
     }
 
-    /// Stops them, and says whom. A tree is stopped with whoever could start another one, and looked at again until nobody new is found.
+    /// Stops them, and says whom. A tree is stopped with whoever could start another one, and
+    /// looked at again until nobody new is found.
     fn stop_clients(&mut self, node: u32, part: Part) -> Result<Vec<u32>> {
         let mut stopped: Vec<u32> = Vec::new();
         if part == Part::Trees {
@@ -276,7 +291,8 @@ impl Driver<'_> {
         }
     }
 
-    /// Kills them, and says whom. Of a tree nobody is left, not even whoever was just being started: there is nobody who could end it.
+    /// Kills them, and says whom. Of a tree nobody is left, not even whoever was just being
+    /// started: there is nobody who could end it.
     fn kill_clients(&mut self, node: u32, part: Part) -> Result<()> {
         let is_tree = part == Part::Trees;
         let starters = if is_tree { self.clients.starters(node) } else { Vec::new() };
@@ -314,7 +330,10 @@ impl Driver<'_> {
             Part::Fronts => is(words, "run"),
             Part::Guards => is(words, "guard"),
             Part::Trees => {
-                !is(words, "node") && !is_proxy(words) && !api.contains(pid) && !starters.contains(pid)
+                !is(words, "node")
+                    && !is_proxy(words)
+                    && !api.contains(pid)
+                    && !starters.contains(pid)
             }
             Part::Api => false,
         });

@@ -5,9 +5,10 @@
 //! namespace kgate-chaos-PID-1: link "line" 10.77.0.2 --+-- bridge "switch", ports n0, n1, .. in kgate-chaos-PID-net
 //! ```
 //!
-//! What is cut and what gets lost is one table of the packet filter in the namespace of the switch, replaced as a whole, so that a partition begins
-//! for all at one instant. Nothing outside of these namespaces is touched: when they are deleted, all is gone. Clients run in the namespace of their node
-//! and reach it whatever is cut.
+//! What is cut and what gets lost is one table of the packet filter in the namespace of the switch,
+//! replaced as a whole, so that a partition begins for all at one instant. Nothing outside of these
+//! namespaces is touched: when they are deleted, all is gone. Clients run in the namespace of their
+//! node and reach it whatever is cut.
 
 use std::fs;
 use std::path::Path;
@@ -86,14 +87,16 @@ impl Network {
 
     /// The lines of a node carry so much, in both directions; none: as much as they can.
     pub(crate) fn narrow(&self, node: u32, kbit: Option<u32>) -> Result<()> {
-        for (space, device) in [(self.space(node), "line".to_owned()), (self.switch(), port(node))] {
+        for (space, device) in [(self.space(node), "line".to_owned()), (self.switch(), port(node))]
+        {
             let on = ["-n", &space, "qdisc"];
             let Some(kbit) = kbit else {
                 run("tc", &[&on[..], &["del", "dev", &device, "root"]].concat())?;
                 continue;
             };
             let rate = format!("{kbit}kbit");
-            // A bucket of less than a packet would let nothing through; more than this waits nowhere.
+            // A bucket of less than a packet would let nothing through; more than this waits
+            // nowhere.
             let bucket = ["root", "tbf", "rate", &rate, "burst", "3000", "latency", "400ms"];
             run("tc", &[&on[..], &["replace", "dev", &device], &bucket[..]].concat())?;
         }
@@ -104,7 +107,9 @@ impl Network {
     pub(crate) fn processes(&self, node: u32) -> Result<Vec<(u32, Vec<String>)>> {
         let words = |pid: u32| {
             let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+            line.split(|byte| *byte == 0)
+                .map(|word| String::from_utf8_lossy(word).into_owned())
+                .collect()
         };
         Ok(pids(&self.space(node))?.into_iter().map(|pid| (pid, words(pid))).collect())
     }
@@ -143,12 +148,17 @@ fn filter(space: &str, table: &str) -> Result<()> {
     Ok(())
 }
 
-/// What leads through the proxies: out of a node to its own proxy, and in from another's proxy to the node.
+/// What leads through the proxies: out of a node to its own proxy, and in from another's proxy to
+/// the node.
 fn detour(node: u32, nodes: u32) -> String {
     let out: String = (0..nodes)
         .filter(|peer| *peer != node)
         .map(|peer| {
-            format!("ip daddr {} tcp dport {PORT} redirect to :{}\n", address(peer), proxy::entrance(peer))
+            format!(
+                "ip daddr {} tcp dport {PORT} redirect to :{}\n",
+                address(peer),
+                proxy::entrance(peer)
+            )
         })
         .collect();
     format!(
@@ -158,7 +168,8 @@ fn detour(node: u32, nodes: u32) -> String {
     )
 }
 
-/// The whole table of the packet filter. A way is a pair of ports: where a packet comes in, and where it would go out.
+/// The whole table of the packet filter. A way is a pair of ports: where a packet comes in, and
+/// where it would go out.
 fn table(cut: &[Way], lossy: &[(u32, u32)]) -> String {
     let mut rules = String::new();
     for (from, to) in cut {
@@ -181,7 +192,9 @@ fn sweep() -> Result<()> {
     let Ok(spaces) = fs::read_dir("/run/netns") else { return Ok(()) };
     for space in spaces {
         let name = space?.file_name().to_string_lossy().into_owned();
-        let Some(maker) = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next()) else { continue };
+        let Some(maker) = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next()) else {
+            continue;
+        };
         if !Path::new("/proc").join(maker).exists() {
             println!("removing {name}, left by an earlier run");
             delete(&name)?;
@@ -206,7 +219,8 @@ fn delete(space: &str) -> Result<()> {
 }
 
 fn pids(space: &str) -> Result<Vec<u32>> {
-    let output = Command::new("ip").args(["netns", "pids", space]).output().context("cannot start ip")?;
+    let output =
+        Command::new("ip").args(["netns", "pids", space]).output().context("cannot start ip")?;
     let text = String::from_utf8_lossy(&output.stdout);
     Ok(text.lines().filter_map(|line| line.trim().parse().ok()).collect())
 }
@@ -220,7 +234,10 @@ pub(crate) fn signal(pid: u32, signal: Signal) {
 
 /// Says what is missing on this machine; as root where there is apt-get, what can be installed is.
 fn usable() -> Result<()> {
-    ensure!(cfg!(target_os = "linux"), "chaos needs Linux: each node gets a network namespace of its own");
+    ensure!(
+        cfg!(target_os = "linux"),
+        "chaos needs Linux: each node gets a network namespace of its own"
+    );
     ensure!(
         rustix::process::geteuid().is_root(),
         "chaos needs root: each node gets a network namespace of its own"

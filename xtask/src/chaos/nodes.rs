@@ -51,7 +51,8 @@ impl Nodes {
         let mut nodes = Self { run, kgate, nodes: Vec::new(), clock_ppm, sync_ms };
         for node in 0..plan.nodes {
             let text = config::node_config(&nodes.run, node, plan, mode, timing);
-            fs::write(nodes.file(node, "toml"), text).context("cannot write a node's configuration")?;
+            fs::write(nodes.file(node, "toml"), text)
+                .context("cannot write a node's configuration")?;
             nodes.nodes.push(Node { process: None, ours: true });
         }
         for node in 0..plan.nodes {
@@ -78,7 +79,9 @@ impl Nodes {
         }
         let mut command = network.command(node, &self.kgate);
         command.arg("node").arg("--config").arg(self.file(node, "toml"));
-        command.env(RATE, self.clock_ppm[place].to_string()).env(SYNC, self.sync_ms[place].to_string());
+        command
+            .env(RATE, self.clock_ppm[place].to_string())
+            .env(SYNC, self.sync_ms[place].to_string());
         let log = File::options().create(true).append(true).open(self.file(node, "log"))?;
         command.stdout(File::create(self.file(node, "out"))?).stderr(log);
         let process = command.spawn().context("cannot start a node")?;
@@ -124,7 +127,8 @@ impl Nodes {
     pub(crate) fn panics(&self) -> Result<Vec<String>> {
         let mut found = Vec::new();
         for node in (0..).take(self.nodes.len()) {
-            let log = fs::read_to_string(self.file(node, "log")).context("cannot read a node's log")?;
+            let log =
+                fs::read_to_string(self.file(node, "log")).context("cannot read a node's log")?;
             let lines = log.lines().filter(|line| line.contains("panicked at"));
             found.extend(lines.map(|line| format!("a part of node {node}: {line}")));
         }
@@ -156,23 +160,33 @@ pub(crate) struct Clients {
 impl Clients {
     /// One of each kind at each node.
     pub(crate) fn start(run: &Path, network: &Network, plan: &Plan) -> Result<Self> {
-        let mut clients = Self { run: run.to_owned(), clock_ppm: plan.clock_ppm.clone(), all: Vec::new() };
+        let mut clients =
+            Self { run: run.to_owned(), clock_ppm: plan.clock_ppm.clone(), all: Vec::new() };
         for node in 0..plan.nodes {
             for kind in worker::KINDS {
-                let process =
-                    clients.command(network, node, kind, 0)?.spawn().context("cannot start a client")?;
+                let process = clients
+                    .command(network, node, kind, 0)?
+                    .spawn()
+                    .context("cannot start a client")?;
                 clients.all.push(Client { node, kind, incarnation: 0, process });
             }
         }
         Ok(clients)
     }
 
-    fn command(&self, network: &Network, node: u32, kind: &str, incarnation: u32) -> Result<Command> {
+    fn command(
+        &self,
+        network: &Network,
+        node: u32,
+        kind: &str,
+        incarnation: u32,
+    ) -> Result<Command> {
         let mut command = network.command(node, &std::env::current_exe()?);
         command.args(["chaos", "worker"]).arg(&self.run);
         command.args([&node.to_string(), kind, &incarnation.to_string()]);
         command.env(RATE, self.clock_ppm[node as usize].to_string());
-        command.stderr(File::options().create(true).append(true).open(self.run.join("workers.log"))?);
+        command
+            .stderr(File::options().create(true).append(true).open(self.run.join("workers.log"))?);
         Ok(command)
     }
 
@@ -203,8 +217,10 @@ impl Clients {
                 "the client {kind} of node {node} ended by itself: {status}\n{}",
                 words()
             );
-            let process =
-                self.command(network, node, kind, incarnation)?.spawn().context("cannot start a client")?;
+            let process = self
+                .command(network, node, kind, incarnation)?
+                .spawn()
+                .context("cannot start a client")?;
             self.all[place] = Client { node, kind, incarnation, process };
         }
         Ok(())

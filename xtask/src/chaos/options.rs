@@ -82,7 +82,8 @@ impl Options {
 
     /// Their names; short, if it is all of them.
     pub(crate) fn faults_text(&self) -> String {
-        let names = |kinds: &Vec<Kind>| kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(",");
+        let names =
+            |kinds: &Vec<Kind>| kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(",");
         self.faults.as_ref().map_or("all".into(), names)
     }
 
@@ -151,7 +152,9 @@ mod tests {
     /// What cannot be meant is refused with what can.
     #[test]
     fn words_that_are_refused() {
-        let why = |line: &str| Options::parse(&line.split(' ').collect::<Vec<_>>()).unwrap_err().to_string();
+        let why = |line: &str| {
+            Options::parse(&line.split(' ').collect::<Vec<_>>()).unwrap_err().to_string()
+        };
         assert!(why("--faults fire").contains("partition"));
         assert!(why("--planted fire").contains("two-holders"));
         assert!(why("--seed").contains("takes a value"));

@@ -1,16 +1,21 @@
-//! The checkers of a run. They read what clients, probes and the driver have written down, all by one clock, and ask no node.
+//! The checkers of a run. They read what clients, probes and the driver have written down, all by
+//! one clock, and ask no node.
 //!
-//! - *Belief*: from `granted` until the first of `out`, `lost`, its own deadline, its death. At no instant are there more than k believers
-//!   of a gate, nor two of a slot, and the fences of a slot grow. This is checked by `kgate_spec::history`, the oracle of all other runs too.
-//! - *Incarnation*: the child of `kgate run` is a process, and no belief ends it: every sign of incarnation counts. None is later than its deadline.
+//! - *Belief*: from `granted` until the first of `out`, `lost`, its own deadline, its death. At no
+//!   instant are there more than k believers of a gate, nor two of a slot, and the fences of a slot
+//!   grow. This is checked by `kgate_spec::history`, the oracle of all other runs too.
+//! - *Incarnation*: the child of `kgate run` is a process, and no belief ends it: every sign of
+//!   incarnation counts. None is later than its deadline.
 //! - *Lock*: the kernel's lock of a slot was free for whoever came in.
 //! - *Resource*: it refuses nobody who may still believe.
 //! - *Minority*: a node that reaches no quorum lets nobody in after its lease.
-//! - *Codes*: the end of a command that was ended by `kgate run` is told as a loss, not as the command's own.
-//! - *Answers*: every request ends within a bound after the last fault, and then every node lets somebody in.
+//! - *Codes*: the end of a command that was ended by `kgate run` is told as a loss, not as the
+//!   command's own.
+//! - *Answers*: every request ends within a bound after the last fault, and then every node lets
+//!   somebody in.
 //!
-//! The one excuse is a tree of processes that was frozen as a whole: no process can end another then. What it does when it
-//! thaws is between it and the resource.
+//! The one excuse is a tree of processes that was frozen as a whole: no process can end another
+//! then. What it does when it thaws is between it and the resource.
 
 mod answers;
 mod holds;
@@ -107,9 +112,9 @@ pub(crate) fn check(terms: &Terms, records: &[Record]) -> Result<Verdict> {
         text: format!("{} was alive {} after its deadline", late.who, ms(late.t - late.until)),
     }));
     locks(records, &holds, &mut verdict);
-    let stalls = records
-        .iter()
-        .filter_map(|record| if let What::Stalled { ms, .. } = record.what { Some(ms) } else { None });
+    let stalls = records.iter().filter_map(|record| {
+        if let What::Stalled { ms, .. } = record.what { Some(ms) } else { None }
+    });
     verdict.stalled_ms = stalls.max().unwrap_or(0);
     resource(records, &mut verdict);
     minority(terms, records, &holds, &mut verdict);
@@ -144,14 +149,17 @@ fn belief(terms: &Terms, gate: &str, holds: &Holds, verdict: &mut Verdict) -> Re
         let Hold { node, slots, fence, from, end, .. } = hold;
         let head = |t: &u64| format!("{{\"t\":{t},\"node\":{node},\"event\":");
         lines.push((*from, 1, format!("{}\"acquire\",\"weight\":{}}}", head(from), slots.len())));
-        let granted = format!("\"granted\",\"slots\":{slots:?},\"fence\":\"0x{fence}\",\"grant\":{number}}}");
+        let granted =
+            format!("\"granted\",\"slots\":{slots:?},\"fence\":\"0x{fence}\",\"grant\":{number}}}");
         lines.push((*from, 1, head(from) + &granted));
         // Who comes out at an instant makes room for who goes in at it.
         lines.push((*end, 0, format!("{}\"release\",\"grant\":{number}}}", head(end))));
     }
     lines.sort_by_key(|(t, order, _)| (*t, *order));
-    let mut text =
-        format!("{{\"run\":{{\"n\":{},\"k\":{k},\"protocol\":\"chaos\"}},\"trace\":1}}\n", terms.nodes);
+    let mut text = format!(
+        "{{\"run\":{{\"n\":{},\"k\":{k},\"protocol\":\"chaos\"}},\"trace\":1}}\n",
+        terms.nodes
+    );
     for (_, _, line) in &lines {
         text += line;
         text.push('\n');
@@ -162,8 +170,12 @@ fn belief(terms: &Terms, gate: &str, holds: &Holds, verdict: &mut Verdict) -> Re
         let t = violation.at_ns.0;
         let inside = of_gate.iter().filter(|(_, hold)| hold.from <= t && t < hold.end);
         let who: Vec<&str> = inside.map(|(_, hold)| hold.who.as_str()).collect();
-        let text =
-            format!("gate {gate}, {}: {}; inside: {}", violation.property, violation.text, who.join(", "));
+        let text = format!(
+            "gate {gate}, {}: {}; inside: {}",
+            violation.property,
+            violation.text,
+            who.join(", ")
+        );
         Violation { checker: BELIEF, t, text }
     }));
     Ok(())
@@ -188,8 +200,10 @@ fn resource(records: &[Record], verdict: &mut Verdict) {
             continue;
         }
         let left = ms(until - record.t);
-        let text =
-            format!("{} was refused at slot {slot} for {greatest}, {left} before its deadline", record.who);
+        let text = format!(
+            "{} was refused at slot {slot} for {greatest}, {left} before its deadline",
+            record.who
+        );
         verdict.violations.push(Violation { checker: RESOURCE, t: record.t, text });
     }
 }
@@ -201,7 +215,10 @@ fn minority(terms: &Terms, records: &[Record], holds: &Holds, verdict: &mut Verd
     for record in records {
         let What::Minority { nodes } = &record.what else { continue };
         let before = &since[since.len() - 1].1;
-        let now = nodes.iter().map(|node| (*node, before.get(node).copied().unwrap_or(record.t))).collect();
+        let now = nodes
+            .iter()
+            .map(|node| (*node, before.get(node).copied().unwrap_or(record.t)))
+            .collect();
         since.push((record.t, now));
     }
     for hold in &holds.all {
@@ -217,7 +234,8 @@ fn minority(terms: &Terms, records: &[Record], holds: &Holds, verdict: &mut Verd
 
 /// 121 is how `kgate run` says it.
 fn is_loss(what: &What) -> bool {
-    matches!(what, What::Lost { .. }) || matches!(what, What::Answered { how } if how == "exit status: 121")
+    matches!(what, What::Lost { .. })
+        || matches!(what, What::Answered { how } if how == "exit status: 121")
 }
 
 /// For people.

@@ -1,7 +1,8 @@
-//! Bugs that are put in on purpose, one for each checker: a checker that does not catch its own is worth nothing.
+//! Bugs that are put in on purpose, one for each checker: a checker that does not catch its own is
+//! worth nothing.
 //!
-//! Clients of the first node have them, by what they are told; the last one is in the nodes, which are told to take silence
-//! for death and are then cut in two.
+//! Clients of the first node have them, by what they are told; the last one is in the nodes, which
+//! are told to take silence for death and are then cut in two.
 
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
@@ -20,7 +21,8 @@ pub(crate) enum Planted {
     TwoHolders,
     /// A grant with an old fence.
     FenceBack,
-    /// Fences made of the decider's own clock, which has heard of nobody else's requests, and not of the request's stamp.
+    /// Fences made of the decider's own clock, which has heard of nobody else's requests, and not
+    /// of the request's stamp.
     FenceOfDecision,
     /// A holder that never ends, so that others are never answered.
     NeverAnswered,
@@ -76,7 +78,8 @@ impl Planted {
     /// The plan that shows it: one gate of one slot, and the one fault that it needs.
     pub(crate) fn plan(self, lease_ms: u64) -> Plan {
         let (nodes, begin_ms) = (5, 3_000);
-        let fault = |kind, deed| vec![Fault { kind, begin_ms, end_ms: begin_ms + 6 * lease_ms, deed }];
+        let fault =
+            |kind, deed| vec![Fault { kind, begin_ms, end_ms: begin_ms + 6 * lease_ms, deed }];
         let faults = match self {
             Self::Outlives => fault(Kind::Pause, Deed::PauseNodes(vec![0])),
             Self::MinorityGrants => {
@@ -85,11 +88,21 @@ impl Planted {
                     .flat_map(|a| [2, 3, 4].into_iter().flat_map(move |b| [(a, b), (b, a)]));
                 fault(Kind::Partition, Deed::Cut(ways.collect()))
             }
-            Self::TwoHolders | Self::FenceBack | Self::FenceOfDecision | Self::NeverAnswered => Vec::new(),
+            Self::TwoHolders | Self::FenceBack | Self::FenceOfDecision | Self::NeverAnswered => {
+                Vec::new()
+            }
         };
         let (clock_ppm, sync_ms) = (vec![0; nodes as usize], vec![0; nodes as usize]);
         let kinds = faults.iter().map(|fault| fault.kind).collect();
-        Plan { nodes, voters: 3, gates: vec![("gate-0".into(), 1)], kinds, faults, clock_ppm, sync_ms }
+        Plan {
+            nodes,
+            voters: 3,
+            gates: vec![("gate-0".into(), 1)],
+            kinds,
+            faults,
+            clock_ppm,
+            sync_ms,
+        }
     }
 }
 
@@ -97,7 +110,8 @@ impl Planted {
 mod tests {
     use super::*;
 
-    /// Each has a name, a plan and a checker; every checker but that of the nodes' incarnations has one.
+    /// Each has a name, a plan and a checker; every checker but that of the nodes' incarnations has
+    /// one.
     #[test]
     fn every_checker_has_a_bug() {
         let mut checked = Vec::new();

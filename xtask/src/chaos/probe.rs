@@ -1,7 +1,7 @@
 //! What `kgate run` runs: a process that says that it is alive, uses the resource, and ends.
 //!
-//! Most end politely at SIGTERM. Some do not listen to it, and leave behind a descendant in a session of its own that keeps the lock
-//! of the slot: only the end of the whole tree frees it.
+//! Most end politely at SIGTERM. Some do not listen to it, and leave behind a descendant in a
+//! session of its own that keeps the lock of the slot: only the end of the whole tree frees it.
 
 use std::fs::File;
 use std::os::fd::RawFd;
@@ -27,7 +27,9 @@ pub(crate) const STUBBORN: &str = "stubborn";
 
 /// `probe RUN NODE WHO HOLD_MS [stubborn]`.
 pub(crate) fn main(words: &[&str]) -> Result<()> {
-    let [run, node, who, hold_ms, rest @ ..] = words else { bail!("a probe is started by a chaos run") };
+    let [run, node, who, hold_ms, rest @ ..] = words else {
+        bail!("a probe is started by a chaos run")
+    };
     let run = Path::new(run);
     let mut writer = Writer::open(run, &format!("probe-{who}"), node.parse()?)?;
     let page = page()?;
@@ -35,7 +37,8 @@ pub(crate) fn main(words: &[&str]) -> Result<()> {
     let until = clock::real(read(&page)?);
     let variable = |name: &str| std::env::var(name).with_context(|| format!("{name} is not set"));
     let (gate, fence) = (variable("KGATE_GATE")?, variable("KGATE_FENCE")?);
-    let slots: Vec<u32> = variable("KGATE_SLOTS")?.split(',').map(str::parse).collect::<Result<_, _>>()?;
+    let slots: Vec<u32> =
+        variable("KGATE_SLOTS")?.split(',').map(str::parse).collect::<Result<_, _>>()?;
     let mut locks = Vec::new();
     for slot in &slots {
         match resource::lock(run, &gate, *slot)? {
@@ -65,7 +68,9 @@ pub(crate) fn main(words: &[&str]) -> Result<()> {
     for beat in 0.. {
         if beat % BEATS_A_USE == 0 {
             for slot in &slots {
-                use_resource(run, &mut writer, who, &gate, *slot, &fence, || Ok(clock::real(read(&page)?)))?;
+                use_resource(run, &mut writer, who, &gate, *slot, &fence, || {
+                    Ok(clock::real(read(&page)?))
+                })?;
             }
         }
         let t = clock::now();
@@ -79,7 +84,8 @@ pub(crate) fn main(words: &[&str]) -> Result<()> {
     writer.write(who, What::Out)
 }
 
-/// Uses a slot of the resource, and writes down if it refuses. The deadline is read before, the time after: who is refused then may not believe any more.
+/// Uses a slot of the resource, and writes down if it refuses. The deadline is read before, the
+/// time after: who is refused then may not believe any more.
 pub(crate) fn use_resource(
     run: &Path,
     writer: &mut Writer,

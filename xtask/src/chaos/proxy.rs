@@ -1,12 +1,15 @@
-//! A proxy of ours in each node's way to the others, which delays bytes, stalls them, and breaks connections.
+//! A proxy of ours in each node's way to the others, which delays bytes, stalls them, and breaks
+//! connections.
 //!
 //! ```text
 //! node 0 --10.77.0.2:7401--> packet filter of its namespace --> proxy 127.0.0.1:7501 --10.77.0.2:7411--> packet filter there --> node 1, 7401
 //! ```
 //!
-//! Nodes know nothing of it: the packet filter puts it in their way ([`Network::divert`]), and what is cut between namespaces is cut for it too. A packet filter
-//! that loses packets shows only what TCP makes of it; this one shows what a bad middlebox makes of TCP: bytes that come late and in bursts, half of a message and then nothing for long,
-//! connections that end in the middle. It is a process in the node's namespace, told on its standard input how bad it shall be.
+//! Nodes know nothing of it: the packet filter puts it in their way ([`Network::divert`]), and what
+//! is cut between namespaces is cut for it too. A packet filter that loses packets shows only what
+//! TCP makes of it; this one shows what a bad middlebox makes of TCP: bytes that come late and in
+//! bursts, half of a message and then nothing for long, connections that end in the middle. It is a
+//! process in the node's namespace, told on its standard input how bad it shall be.
 
 use std::cell::{Cell, RefCell};
 use std::io::{BufRead, Write};
@@ -52,7 +55,9 @@ impl Proxies {
         }
         for node in 0..plan.nodes {
             let mut command = network.command(node, &std::env::current_exe()?);
-            command.args(["chaos", "proxy"]).args([node, plan.nodes].map(|number| number.to_string()));
+            command
+                .args(["chaos", "proxy"])
+                .args([node, plan.nodes].map(|number| number.to_string()));
             command.arg(seed.to_string()).stdin(Stdio::piped());
             proxies.all.push(command.spawn().context("cannot start a proxy")?);
         }
@@ -83,12 +88,14 @@ pub(crate) fn main(words: &[&str]) -> Result<()> {
     let (node, nodes, seed): (u32, u32, u64) = (node.parse()?, nodes.parse()?, seed.parse()?);
     let told = Arc::new(AtomicU64::new(0));
     listen_to_driver(told.clone());
-    let temper = Rc::new(Temper { told, rng: RefCell::new(Rng::fork(seed, &format!("proxy {node}"))) });
+    let temper =
+        Rc::new(Temper { told, rng: RefCell::new(Rng::fork(seed, &format!("proxy {node}"))) });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     LocalSet::new().block_on(&runtime, async {
         let mut doors = Vec::new();
         for peer in (0..nodes).filter(|peer| *peer != node) {
-            let door = TcpListener::bind((Ipv4Addr::LOCALHOST, u16::try_from(entrance(peer))?)).await;
+            let door =
+                TcpListener::bind((Ipv4Addr::LOCALHOST, u16::try_from(entrance(peer))?)).await;
             let door = door.with_context(|| format!("cannot listen for node {peer}"))?;
             let to = SocketAddr::new(network::address(peer).parse()?, BEHIND);
             doors.push(tokio::task::spawn_local(keep_door(door, to, temper.clone())));
@@ -162,7 +169,8 @@ struct Temper {
     rng: RefCell<Rng>,
 }
 
-/// Of so many pieces one is the last of its connection, or is held up for so many times as long as others.
+/// Of so many pieces one is the last of its connection, or is held up for so many times as long as
+/// others.
 const BREAKS: u64 = 150;
 const STALLS: u64 = 40;
 const STALL: u64 = 4;
@@ -187,7 +195,8 @@ impl Temper {
 mod tests {
     use super::*;
 
-    /// Told nothing, it does nothing; told to, it delays within the bound, stalls now and then, and breaks now and then.
+    /// Told nothing, it does nothing; told to, it delays within the bound, stalls now and then, and
+    /// breaks now and then.
     #[test]
     fn a_temper_does_as_it_is_told() {
         let told = Arc::new(AtomicU64::new(0));
@@ -219,7 +228,8 @@ mod tests {
             tokio::task::spawn_local(keep_door(door, to, temper));
             let mut client = TcpStream::connect(near).await.unwrap();
             let (mut served, _) = server.accept().await.unwrap();
-            let sent: Vec<u8> = (0..20_000_u32).map(|number| u8::try_from(number % 251).unwrap()).collect();
+            let sent: Vec<u8> =
+                (0..20_000_u32).map(|number| u8::try_from(number % 251).unwrap()).collect();
             client.write_all(&sent).await.unwrap();
             let mut received = vec![0; sent.len()];
             served.read_exact(&mut received).await.unwrap();

@@ -1,27 +1,40 @@
 //! Who surely reaches no quorum.
 //!
-//! A node's lease needs answers of a quorum of voters. A word may be handed on by others, so voters count as reached if there is a way there and a way back, through
-//! whomever; a node counts as cut off only if even so they are too few. A node that is down or stopped hands on nothing and answers nobody.
+//! A node's lease needs answers of a quorum of voters. A word may be handed on by others, so voters
+//! count as reached if there is a way there and a way back, through whomever; a node counts as cut
+//! off only if even so they are too few. A node that is down or stopped hands on nothing and
+//! answers nobody.
 
 use std::collections::BTreeSet;
 
 use super::schedule::Way;
 
 /// The nodes that cannot reach a quorum of the first `voters` nodes.
-pub(crate) fn minority(nodes: u32, voters: u32, cut: &BTreeSet<Way>, still: &BTreeSet<u32>) -> Vec<u32> {
+pub(crate) fn minority(
+    nodes: u32,
+    voters: u32,
+    cut: &BTreeSet<Way>,
+    still: &BTreeSet<u32>,
+) -> Vec<u32> {
     let without_quorum = |node: &u32| {
         if still.contains(node) {
             return true;
         }
         let there = reached(*node, nodes, still, |from, to| !cut.contains(&(from, to)));
         let back = reached(*node, nodes, still, |from, to| !cut.contains(&(to, from)));
-        let answering = (0..voters).filter(|voter| there.contains(voter) && back.contains(voter)).count();
+        let answering =
+            (0..voters).filter(|voter| there.contains(voter) && back.contains(voter)).count();
         answering <= voters as usize / 2
     };
     (0..nodes).filter(without_quorum).collect()
 }
 
-fn reached(start: u32, nodes: u32, still: &BTreeSet<u32>, open: impl Fn(u32, u32) -> bool) -> BTreeSet<u32> {
+fn reached(
+    start: u32,
+    nodes: u32,
+    still: &BTreeSet<u32>,
+    open: impl Fn(u32, u32) -> bool,
+) -> BTreeSet<u32> {
     let mut seen = BTreeSet::from([start]);
     let mut next = vec![start];
     while let Some(from) = next.pop() {
@@ -51,7 +64,8 @@ mod tests {
         assert_eq!(minority(5, 3, &BTreeSet::new(), &BTreeSet::new()), [0; 0]);
     }
 
-    /// A word may go a long way round; but one that can only be sent, or only be heard, brings no answer.
+    /// A word may go a long way round; but one that can only be sent, or only be heard, brings no
+    /// answer.
     #[test]
     fn ways_round_count_and_one_way_does_not() {
         assert_eq!(minority(3, 3, &both(&[(0, 1)]), &BTreeSet::new()), [0; 0]);

@@ -1,7 +1,9 @@
-//! What is written down of a run: a line of JSON for each fact, by the process that saw it, at the time of the real clock.
+//! What is written down of a run: a line of JSON for each fact, by the process that saw it, at the
+//! time of the real clock.
 //!
-//! Each process appends to a file of its own, one write a line, so that a process that is killed leaves whole lines behind. A record's time is
-//! read *before* the deadline that it tells of: a process that is frozen in between says something that was true at that time.
+//! Each process appends to a file of its own, one write a line, so that a process that is killed
+//! leaves whole lines behind. A record's time is read *before* the deadline that it tells of: a
+//! process that is frozen in between says something that was true at that time.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -32,7 +34,8 @@ pub(crate) struct Record {
 pub(crate) enum What {
     /// A permit is asked for; the process that waits for the answer.
     Asked { gate: String, pid: u32 },
-    /// Somebody goes in. `process`: a child of `kgate run`, whose incarnation is the belief; else belief ends at `until` at the latest.
+    /// Somebody goes in. `process`: a child of `kgate run`, whose incarnation is the belief; else
+    /// belief ends at `until` at the latest.
     Granted { gate: String, slots: Vec<u32>, fence: String, until: u64, pid: u32, process: bool },
     /// It is still inside, and may be so until then.
     Inside { until: u64 },
@@ -104,10 +107,15 @@ impl Writer {
 pub(crate) fn read_all(run: &Path) -> Result<Vec<Record>> {
     let folder = run.join(FOLDER);
     let mut records = Vec::new();
-    for entry in fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
+    for entry in
+        fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?
+    {
         let path = entry?.path();
-        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        records.extend(parse(&text).with_context(|| format!("{} is not as it was written", path.display()))?);
+        let text =
+            fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        records.extend(
+            parse(&text).with_context(|| format!("{} is not as it was written", path.display()))?,
+        );
     }
     records.sort_by_key(|record| record.t);
     Ok(records)
@@ -131,7 +139,8 @@ fn parse(text: &str) -> Result<Vec<Record>> {
 mod tests {
     use super::*;
 
-    /// What is written is read again, up to the last instant of the clock; a line that a kill has cut off is passed over.
+    /// What is written is read again, up to the last instant of the clock; a line that a kill has
+    /// cut off is passed over.
     #[test]
     fn records_come_back_as_they_were() {
         let granted = What::Granted {
@@ -144,7 +153,8 @@ mod tests {
         };
         let record = Record { t: 5, node: 1, who: "1-run-0.3".into(), what: granted };
         let out = Record { what: What::Out, ..record.clone() };
-        let text = [&record, &out].map(|record| serde_json::to_string(record).unwrap() + "\n").concat();
+        let text =
+            [&record, &out].map(|record| serde_json::to_string(record).unwrap() + "\n").concat();
         assert_eq!(parse(&text).unwrap(), [record, out]);
         assert_eq!(parse(&text[..text.len() - 3]).unwrap().len(), 1);
         assert!(parse("{}\n").is_err());

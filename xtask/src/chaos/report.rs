@@ -27,7 +27,8 @@ pub(crate) fn tell(verdict: &Verdict) {
     for (how, count) in &verdict.answers {
         println!("  {count:>6} x {how}");
     }
-    let most: Vec<String> = verdict.most.iter().map(|(gate, most)| format!("{gate} {most}")).collect();
+    let most: Vec<String> =
+        verdict.most.iter().map(|(gate, most)| format!("{gate} {most}")).collect();
     println!(
         "  {} requests, {} grants, {} lost, {} old fences refused, most inside: {}, longest unanswered {}, a processor stalled for up to {} ms: {}",
         verdict.requests,
@@ -56,15 +57,20 @@ pub(crate) fn tell_violations(run: &Path, verdict: &Verdict, replay: &str) -> Re
     let records = record::read_all(run)?;
     let start = records.first().map_or(0, |record| record.t);
     for violation in verdict.violations.iter().take(SHOWN) {
-        println!("\nVIOLATION at {} of the run: {violation}", ms(violation.t.saturating_sub(start)));
+        println!(
+            "\nVIOLATION at {} of the run: {violation}",
+            ms(violation.t.saturating_sub(start))
+        );
         // Signs of incarnation say little but that there were many.
         let near: Vec<&Record> = records
             .iter()
             .filter(|record| {
-                record.t.abs_diff(violation.t) < AROUND_NS && !matches!(record.what, What::Inside { .. })
+                record.t.abs_diff(violation.t) < AROUND_NS
+                    && !matches!(record.what, What::Inside { .. })
             })
             .collect();
-        let first = near.partition_point(|record| record.t <= violation.t).saturating_sub(RECORDS * 2 / 3);
+        let first =
+            near.partition_point(|record| record.t <= violation.t).saturating_sub(RECORDS * 2 / 3);
         for record in near.iter().skip(first).take(RECORDS) {
             let what = serde_json::to_string(&record.what)?;
             println!("  {:>12}  {:<16} {what}", ms(record.t - start), record.who);

@@ -1,7 +1,8 @@
 //! What the permits guard: a resource that checks fences, and a lock of the kernel for each slot.
 //!
-//! The resource is a thread of the driver behind a socket file, which reaches into every namespace. For each slot of each gate it knows the greatest fence
-//! that it has seen and refuses smaller ones (LEASES 9). A client that is stopped in the middle keeps nobody else from it.
+//! The resource is a thread of the driver behind a socket file, which reaches into every namespace.
+//! For each slot of each gate it knows the greatest fence that it has seen and refuses smaller ones
+//! (LEASES 9). A client that is stopped in the middle keeps nobody else from it.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -58,7 +59,8 @@ pub(crate) fn access(run: &Path, gate: &str, slot: u32, fence: &str) -> Result<O
     Ok((known != fence).then(|| known.to_owned()))
 }
 
-/// The lock of a slot, or the number of the process that has it. Free when the last process is dead that inherited it.
+/// The lock of a slot, or the number of the process that has it. Free when the last process is dead
+/// that inherited it.
 pub(crate) fn lock(run: &Path, gate: &str, slot: u32) -> Result<std::result::Result<File, u32>> {
     let path = run.join(format!("lock-{gate}-{slot}"));
     let file = File::options().create(true).read(true).append(true).open(&path);
@@ -78,12 +80,14 @@ mod tests {
     use super::*;
 
     fn folder(name: &str) -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("kgate-chaos-test-{}-{name}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("kgate-chaos-test-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         folder
     }
 
-    /// LEASES 9: a smaller fence is refused, the same and a greater one are not; slots and gates know nothing of each other.
+    /// LEASES 9: a smaller fence is refused, the same and a greater one are not; slots and gates
+    /// know nothing of each other.
     #[test]
     fn the_resource_refuses_old_fences() {
         let run = folder("resource");

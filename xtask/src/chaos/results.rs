@@ -1,4 +1,5 @@
-//! What came out, kept in the repository: a line of JSON for each seed, so that a long suite goes on where it was.
+//! What came out, kept in the repository: a line of JSON for each seed, so that a long suite goes
+//! on where it was.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -36,7 +37,8 @@ pub(crate) struct Line {
     /// Old fences that the resource refused.
     refused: u64,
     longest_unanswered_ms: u64,
-    /// For how much of the last minute somebody waited for a processor, in percent: with much of it, late answers say little.
+    /// For how much of the last minute somebody waited for a processor, in percent: with much of
+    /// it, late answers say little.
     cpu_pressure: u64,
     /// The longest time for which a processor stood still: `kgate run` must have its turn within K.
     #[serde(default)]
@@ -51,14 +53,22 @@ pub(crate) fn cpu_pressure() -> u64 {
 
 fn pressure_in(text: &str) -> u64 {
     let word = text.split_whitespace().find_map(|word| word.strip_prefix("avg60="));
-    word.and_then(|number| number.split('.').next()).and_then(|whole| whole.parse().ok()).unwrap_or(0)
+    word.and_then(|number| number.split('.').next())
+        .and_then(|whole| whole.parse().ok())
+        .unwrap_or(0)
 }
 
 /// A run in which nothing was wrong.
 const RIGHT: &str = "ok";
 
 impl Line {
-    pub(crate) fn new(options: &Options, seed: u64, plan: &Plan, verdict: &Verdict, commit: &str) -> Self {
+    pub(crate) fn new(
+        options: &Options,
+        seed: u64,
+        plan: &Plan,
+        verdict: &Verdict,
+        commit: &str,
+    ) -> Self {
         let drawn: Vec<&str> = plan.kinds.iter().map(|kind| kind.name()).collect();
         Self {
             schedule: schedule::VERSION,
@@ -122,8 +132,11 @@ pub(crate) fn is_done(lines: &[Line], options: &Options, seed: u64) -> bool {
 /// At which commit; with `+` if anything but the results differs from it.
 pub(crate) fn commit(root: &Path) -> Result<String> {
     let git = |words: &[&str]| -> Result<String> {
-        let output =
-            Command::new("git").current_dir(root).args(words).output().context("cannot start git")?;
+        let output = Command::new("git")
+            .current_dir(root)
+            .args(words)
+            .output()
+            .context("cannot start git")?;
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
     let changed = git(&["status", "--porcelain", "--", ".", ":!chaos", ":!docs"])?;
@@ -144,7 +157,8 @@ mod tests {
         assert_eq!((pressure_in(text), pressure_in("")), (95, 0));
     }
 
-    /// A seed is done if it was right, of the same length, faults and version; else it is run again.
+    /// A seed is done if it was right, of the same length, faults and version; else it is run
+    /// again.
     #[test]
     fn what_is_done_is_not_run_again() {
         let options = Options::parse(&["--seeds", "3"]).unwrap();

@@ -1,7 +1,9 @@
 //! What goes wrong in a run, and when: all of it drawn from the seed, before anything is started.
 //!
-//! A run draws which kinds of faults it has at all (a swarm: few kinds at a time show more than all at once), then one fault after the other until
-//! its time is over. Faults overlap; those that would meet at one process do not. Spans are drawn around the lease: much shorter, about as long, longer.
+//! A run draws which kinds of faults it has at all (a swarm: few kinds at a time show more than all
+//! at once), then one fault after the other until its time is over. Faults overlap; those that
+//! would meet at one process do not. Spans are drawn around the lease: much shorter, about as long,
+//! longer.
 
 mod draw;
 #[cfg(test)]
@@ -10,7 +12,8 @@ mod tests;
 use std::fmt;
 use std::str::FromStr;
 
-/// The way schedules are drawn. A change of it makes old results say nothing about the seeds of today.
+/// The way schedules are drawn. A change of it makes old results say nothing about the seeds of
+/// today.
 pub(crate) const VERSION: u32 = 2;
 
 /// A kind of fault.
@@ -136,7 +139,8 @@ impl fmt::Display for Fault {
         write!(f, "{} from {begin_ms} to {end_ms} ms: ", kind.name())?;
         match deed {
             Deed::Cut(ways) => {
-                let ways: Vec<String> = ways.iter().map(|(from, to)| format!("{from}>{to}")).collect();
+                let ways: Vec<String> =
+                    ways.iter().map(|(from, to)| format!("{from}>{to}")).collect();
                 write!(f, "cut {}", ways.join(" "))
             }
             Deed::PauseNodes(nodes) => write!(f, "pause nodes {nodes:?}"),
@@ -148,7 +152,9 @@ impl fmt::Display for Fault {
             Deed::Delay(node, most_ms) => {
                 write!(f, "node {node} is behind a proxy that takes up to {most_ms} ms")
             }
-            Deed::Lose(node, of_thousand) => write!(f, "node {node} loses {of_thousand} of 1000 packets"),
+            Deed::Lose(node, of_thousand) => {
+                write!(f, "node {node} loses {of_thousand} of 1000 packets")
+            }
         }
     }
 }

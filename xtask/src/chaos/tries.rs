@@ -1,10 +1,14 @@
-//! `cargo xtask partition-tries`: is a cut-off holder's child dead before another node gets its slot, and by how much?
+//! `cargo xtask partition-tries`: is a cut-off holder's child dead before another node gets its
+//! slot, and by how much?
 //!
-//! One gate of one slot. `kgate run` holds it at one node, another waits at the next. The holder's node is cut off from all others at a random moment. Two instants are
-//! taken by one clock: when the kernel says that the child is dead, and when the first line of the waiter's command ran. The difference is the
-//! margin. Then the network is healed, and the next node is the holder. Every other child does not listen to SIGTERM: it is alive until it is killed.
+//! One gate of one slot. `kgate run` holds it at one node, another waits at the next. The holder's
+//! node is cut off from all others at a random moment. Two instants are taken by one clock: when
+//! the kernel says that the child is dead, and when the first line of the waiter's command ran. The
+//! difference is the margin. Then the network is healed, and the next node is the holder. Every
+//! other child does not listen to SIGTERM: it is alive until it is killed.
 //!
-//! With `--by kill` the holder's node is killed instead (kill -9), which tells how long fail-over takes.
+//! With `--by kill` the holder's node is killed instead (kill -9), which tells how long fail-over
+//! takes.
 
 use std::path::Path;
 use std::process::Child;
@@ -60,10 +64,12 @@ impl By {
 impl Options {
     fn parse(words: &[&str]) -> Result<Self> {
         let timing = Timing::parse("fast")?;
-        let mut options = Self { tries: 200, nodes: 3, seed: 1, timing, mode: Mode::Lease, by: By::Cut };
+        let mut options =
+            Self { tries: 200, nodes: 3, seed: 1, timing, mode: Mode::Lease, by: By::Cut };
         for pair in words.chunks(2) {
             let [word, value] = pair else { bail!("{} takes a value: {USAGE}", pair[0]) };
-            let number = || value.parse().with_context(|| format!("{word} takes a number, not `{value}`"));
+            let number =
+                || value.parse().with_context(|| format!("{word} takes a number, not `{value}`"));
             match *word {
                 "--tries" => options.tries = usize::try_from(number()?)?,
                 "--nodes" => options.nodes = u32::try_from(number()?)?,
@@ -106,15 +112,17 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
     };
     resource::serve(&folder.path)?;
     let network = Network::new(nodes)?;
-    let mut processes = Nodes::start(&folder.path, &kgate, &network, &plan, options.mode, &options.timing)?;
+    let mut processes =
+        Nodes::start(&folder.path, &kgate, &network, &plan, options.mode, &options.timing)?;
     let mut rng = Rng::fork(options.seed, "partition tries");
     let mut stage =
         Stage { run: &folder.path, kgate: &kgate, network: &network, options: &options, asked: 0 };
     let mut margins: Vec<Margin> = Vec::new();
     for number in 0..options.tries {
         ensure!(!INTERRUPTED.load(std::sync::atomic::Ordering::Relaxed), "interrupted");
-        let margin =
-            stage.try_once(number, &mut processes, &mut rng).with_context(|| format!("try {number}"))?;
+        let margin = stage
+            .try_once(number, &mut processes, &mut rng)
+            .with_context(|| format!("try {number}"))?;
         println!(
             "try {number}: {} child, {}; {} ms after the {} the next one ran",
             if margin.stubborn { "a stubborn" } else { "a polite" },
@@ -128,7 +136,9 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
             drop(processes);
             drop(network);
             folder.end(true);
-            bail!("the child of a holder that was cut off or killed was alive when another got its slot");
+            bail!(
+                "the child of a holder that was cut off or killed was alive when another got its slot"
+            );
         }
     }
     drop(processes);
@@ -167,7 +177,8 @@ impl Stage<'_> {
         // So the cut falls anywhere between two renewals.
         clock::pause(Duration::from_millis(rng.within(200, 200 + self.options.timing.lease_ms)));
         let others = (0..nodes).filter(|node| *node != holder);
-        let ways: Vec<(u32, u32)> = others.flat_map(|node| [(holder, node), (node, holder)]).collect();
+        let ways: Vec<(u32, u32)> =
+            others.flat_map(|node| [(holder, node), (node, holder)]).collect();
         let cut = clock::now();
         match self.options.by {
             By::Cut => self.network.shape(&ways, &[])?,
@@ -225,7 +236,11 @@ impl Stage<'_> {
             ensure!(!INTERRUPTED.load(std::sync::atomic::Ordering::Relaxed), "interrupted");
             let records = record::read_one(self.run, &format!("probe-{who}"))?;
             let begun = |record: &Record| {
-                if let What::Granted { pid, .. } = record.what { Some((record.t, pid)) } else { None }
+                if let What::Granted { pid, .. } = record.what {
+                    Some((record.t, pid))
+                } else {
+                    None
+                }
             };
             Ok(records.iter().find_map(begun))
         })
@@ -238,7 +253,8 @@ impl Stage<'_> {
         clock::wait_for(&format!("node {node} to let somebody in"), BOUND, || {
             let mut command = self.network.command(node, self.kgate);
             command.args([
-                "run", GATE, "-k", "1", "--wait", "5s", "--grace", &grace, "--node", &socket, "--", "true",
+                "run", GATE, "-k", "1", "--wait", "5s", "--grace", &grace, "--node", &socket, "--",
+                "true",
             ]);
             Ok(command.status()?.success().then_some(()))
         })
@@ -258,12 +274,19 @@ fn death_of(pid: u32) -> Result<Receiver<u64>> {
 }
 
 fn tell(margins: &[Margin], by: By) {
-    println!("\n| child | tries | what | min | p1 | p50 | p99 | max |\n|---|---|---|---|---|---|---|---|");
+    println!(
+        "\n| child | tries | what | min | p1 | p50 | p99 | max |\n|---|---|---|---|---|---|---|---|"
+    );
     for (name, stubborn) in [("listens to SIGTERM", false), ("does not", true)] {
-        let of_kind: Vec<&Margin> = margins.iter().filter(|margin| margin.stubborn == stubborn).collect();
+        let of_kind: Vec<&Margin> =
+            margins.iter().filter(|margin| margin.stubborn == stubborn).collect();
         let dead = of_kind.iter().filter_map(|margin| margin.dead_before_ms).collect();
         let moved = of_kind.iter().map(|margin| margin.moved_after_ms).collect();
-        println!("| {name} | {} | dead before the next begins, ms | {} |", of_kind.len(), distribution(dead));
+        println!(
+            "| {name} | {} | dead before the next begins, ms | {} |",
+            of_kind.len(),
+            distribution(dead)
+        );
         println!(
             "| {name} | {} | from the {} to the next, ms | {} |",
             of_kind.len(),
@@ -296,8 +319,13 @@ mod tests {
     #[test]
     fn words() {
         let options = Options::parse(&["--tries", "5", "--timing", "default"]).unwrap();
-        assert_eq!((options.tries, options.timing.preset, options.mode), (5, "default", Mode::Lease));
-        assert!(Options::parse(&["--tries"]).is_err() && Options::parse(&["--nodes", "2"]).is_err());
+        assert_eq!(
+            (options.tries, options.timing.preset, options.mode),
+            (5, "default", Mode::Lease)
+        );
+        assert!(
+            Options::parse(&["--tries"]).is_err() && Options::parse(&["--nodes", "2"]).is_err()
+        );
         assert_eq!(Options::parse(&["--by", "kill"]).unwrap().by, By::Kill);
         assert!(Options::parse(&["--by", "fire"]).is_err());
     }

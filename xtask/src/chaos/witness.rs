@@ -1,7 +1,9 @@
 //! A witness of the machine itself: for how long did a processor not run somebody who was ready?
 //!
-//! `kgate run` needs its turn within K to end a tree in time (assumption A2). On each processor a thread sleeps for a moment, again and again, and writes down whenever it
-//! was woken much later than it asked. It excuses nobody; but whoever reads of a child that outlived its deadline sees whether the machine stood still.
+//! `kgate run` needs its turn within K to end a tree in time (assumption A2). On each processor a
+//! thread sleeps for a moment, again and again, and writes down whenever it was woken much later
+//! than it asked. It excuses nobody; but whoever reads of a child that outlived its deadline sees
+//! whether the machine stood still.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! A client of one node: asks, is inside for a while, and asks again, until it is told to stop.
 //!
-//! One kind starts `kgate run`, the other uses the library. Both write down what they asked and what came of it. They are processes of their own in their node's
-//! namespace, so that the driver can stop and kill them.
+//! One kind starts `kgate run`, the other uses the library. Both write down what they asked and
+//! what came of it. They are processes of their own in their node's namespace, so that the driver
+//! can stop and kill them.
 
 mod api;
 mod run;
@@ -63,7 +64,8 @@ struct Wish {
 impl Worker {
     fn wish(&mut self) -> Wish {
         let gates = &self.job.gates;
-        let (gate, k) = gates[usize::try_from(self.rng.below(gates.len() as u64)).unwrap_or(0)].clone();
+        let (gate, k) =
+            gates[usize::try_from(self.rng.below(gates.len() as u64)).unwrap_or(0)].clone();
         let permits = if k > 1 && self.rng.below(6) == 0 { 2 } else { 1 };
         // Mostly short, now and then longer than a lease.
         let longest = if self.rng.below(12) == 0 { self.job.lease_ms * 3 / 2 } else { 50 };

@@ -11,7 +11,9 @@ fn every_edge_of_the_list_is_allowed() {
         .iter()
         .map(|(name, may)| match may {
             May::Use(targets) => using(name, targets),
-            May::UseAnything => using(name, &RULE.iter().map(|(name, _)| *name).collect::<Vec<_>>()),
+            May::UseAnything => {
+                using(name, &RULE.iter().map(|(name, _)| *name).collect::<Vec<_>>())
+            }
         })
         .collect();
     assert_eq!(forbidden(&packages), [""; 0]);
@@ -27,9 +29,11 @@ fn a_forbidden_edge_is_caught_and_named() {
 
 #[test]
 fn an_edge_against_the_direction_of_the_list_is_caught() {
-    for (from, to) in
-        [("kgate-core", "kgate-spec"), ("kgate-protocols", "kgate-spec"), ("kgate-client", "kgate-net")]
-    {
+    for (from, to) in [
+        ("kgate-core", "kgate-spec"),
+        ("kgate-protocols", "kgate-spec"),
+        ("kgate-client", "kgate-net"),
+    ] {
         assert_eq!(forbidden(&[planted(from, &[to], true)]).len(), 1, "{from} -> {to}");
     }
 }
@@ -40,7 +44,8 @@ fn a_package_without_a_rule_is_caught() {
     assert!(offences[0].starts_with("kgate-misc: "), "{offences:?}");
 }
 
-/// The rival in the benchmark has another licence and a workspace of its own: nobody may link it by its path.
+/// The rival in the benchmark has another licence and a workspace of its own: nobody may link it by
+/// its path.
 #[test]
 fn a_local_package_outside_the_workspace_is_caught_even_where_anything_is_allowed() {
     assert_eq!(forbidden(&[planted("kgate-benches", &["kgate-dscale-rival"], true)]).len(), 1);
@@ -62,7 +67,8 @@ fn a_library_that_may_use_std_is_caught() {
     }
 }
 
-/// A dependency counts by its kind and by the name of its package, whatever it is called in the code.
+/// A dependency counts by its kind and by the name of its package, whatever it is called in the
+/// code.
 #[test]
 fn metadata_is_read_without_dev_dependencies() {
     let metadata = json!({ "packages": [{
@@ -82,7 +88,10 @@ fn metadata_is_read_without_dev_dependencies() {
         Edge { to: "protox".to_owned(), local: false },
     ];
     let library = Some("sim/src/lib.rs".to_owned());
-    assert_eq!(parse(&metadata).unwrap(), [Package { name: "kgate-sim".to_owned(), library, edges }]);
+    assert_eq!(
+        parse(&metadata).unwrap(),
+        [Package { name: "kgate-sim".to_owned(), library, edges }]
+    );
 }
 
 #[test]

@@ -12,8 +12,12 @@ fn a_long_source_file_is_caught() {
     let longest = "//! x\n".repeat(LINES_MAX);
     assert_eq!(planted("crates/sim/src/lib.rs", &longest), [""; 0]);
     let too_long = longest + "//! x\n";
-    for path in ["crates/sim/src/lib.rs", "xtask/src/main.rs", "tests/tests/papers.rs", "benches/src/lib.rs"]
-    {
+    for path in [
+        "crates/sim/src/lib.rs",
+        "xtask/src/main.rs",
+        "tests/tests/papers.rs",
+        "benches/src/lib.rs",
+    ] {
         assert_eq!(planted(path, &too_long).len(), 1, "{path}");
     }
     assert_eq!(planted("docs/long.md", &too_long), [""; 0]);
@@ -21,7 +25,9 @@ fn a_long_source_file_is_caught() {
 
 #[test]
 fn unfinished_code_is_caught() {
-    for mark in [concat!("to", "do!()"), concat!("unim", "plemented!(\"later\")"), concat!("#[", "ignore]")] {
+    for mark in
+        [concat!("to", "do!()"), concat!("unim", "plemented!(\"later\")"), concat!("#[", "ignore]")]
+    {
         let text = format!("//! Story.\nfn f() {{}}\n{mark}\n");
         let found = planted("crates/sim/tests/run.rs", &text);
         assert!(
@@ -44,20 +50,30 @@ fn a_source_file_without_its_story_is_caught() {
 fn space_at_the_end_of_a_line_is_caught() {
     for end in [" ", "\t", "\r"] {
         let found = planted("docs/page.md", &format!("first\nsecond{end}\nthird\n"));
-        assert!(found.len() == 1 && found[0].starts_with("docs/page.md:2: white space"), "{found:?}");
+        assert!(
+            found.len() == 1 && found[0].starts_with("docs/page.md:2: white space"),
+            "{found:?}"
+        );
     }
     assert_eq!(planted("docs/page.md", "the last line ").len(), 1);
 }
 
 #[test]
 fn a_path_of_one_machine_is_caught() {
-    for path in [concat!("/wo", "rk/kgate"), concat!("/ro", "ot/.cargo"), concat!("/ho", "me/me/kgate")] {
-        for text in
-            [path.to_owned(), format!("see `{path}`"), format!("DIR={path}"), format!("file://{path}")]
-        {
+    for path in
+        [concat!("/wo", "rk/kgate"), concat!("/ro", "ot/.cargo"), concat!("/ho", "me/me/kgate")]
+    {
+        for text in [
+            path.to_owned(),
+            format!("see `{path}`"),
+            format!("DIR={path}"),
+            format!("file://{path}"),
+        ] {
             assert_eq!(planted("docs/page.md", &text).len(), 1, "{text}");
         }
-        for text in [format!("https://example.org{path}"), format!("..{path}"), format!("web/src{path}")] {
+        for text in
+            [format!("https://example.org{path}"), format!("..{path}"), format!("web/src{path}")]
+        {
             assert_eq!(planted("docs/page.md", &text), [""; 0]);
         }
     }
@@ -72,7 +88,9 @@ fn a_missing_lock_file_is_caught() {
 #[test]
 fn a_change_log_without_its_open_heading_is_caught() {
     assert_eq!(offences(&clean_without("CHANGELOG.md")).len(), 1);
-    for text in ["# Changes\n", "# Changes\n## [0.1.0]\n", "### [Unreleased]\n", "see ## [Unreleased]\n"] {
+    for text in
+        ["# Changes\n", "# Changes\n## [0.1.0]\n", "### [Unreleased]\n", "see ## [Unreleased]\n"]
+    {
         let mut files = clean_without("CHANGELOG.md");
         files.push(file("CHANGELOG.md", text));
         let found = offences(&files);

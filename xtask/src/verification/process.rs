@@ -1,4 +1,5 @@
-//! One row as a process of its own. It keeps its limits itself (`--max-seconds`, `--max-memory`) and tells what it reached.
+//! One row as a process of its own. It keeps its limits itself (`--max-seconds`, `--max-memory`)
+//! and tells what it reached.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -83,7 +84,8 @@ fn step(told: &Value) -> String {
 
 /// What a command printed.
 pub(super) fn output(root: &Path, program: &str, words: &[&str]) -> Result<String> {
-    let output = Command::new(program).current_dir(root).args(words).stderr(Stdio::inherit()).output();
+    let output =
+        Command::new(program).current_dir(root).args(words).stderr(Stdio::inherit()).output();
     let output = output.with_context(|| format!("cannot start {program}"))?;
     ensure!(output.status.success(), "{program} {}: {}", words.join(" "), output.status);
     String::from_utf8(output.stdout).with_context(|| format!("{program} does not print text"))

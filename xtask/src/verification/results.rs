@@ -1,4 +1,5 @@
-//! What came out: the lines of `verification/results.ndjson`, one JSON object each. Of several of one command the last counts.
+//! What came out: the lines of `verification/results.ndjson`, one JSON object each. Of several of
+//! one command the last counts.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -40,7 +41,8 @@ pub(super) struct Found {
 pub(super) struct Property {
     pub(super) name: String,
     pub(super) holds: bool,
-    /// The length of the schedule that shows it: a counterexample; or an example, of what must be reached.
+    /// The length of the schedule that shows it: a counterexample; or an example, of what must be
+    /// reached.
     pub(super) steps: Option<usize>,
     /// The counterexample itself, step by step.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -59,7 +61,9 @@ impl Outcome {
     pub(super) fn meets(&self, expected: &Expected) -> bool {
         match expected {
             Expected::Holds => self.found.violated().next().is_none(),
-            Expected::Violated(name) => self.found.violated().any(|property| property.name == *name),
+            Expected::Violated(name) => {
+                self.found.violated().any(|property| property.name == *name)
+            }
         }
     }
 }

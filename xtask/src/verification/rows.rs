@@ -1,7 +1,8 @@
 //! What is to be run, and what must come out: the lines of `verification/rows.txt`.
 //!
-//! A line is `EXPECTED | COMMAND` or `EXPECTED | LIMITS | COMMAND`. Empty lines and those that begin with `#` say nothing. Beside limits may stand
-//! how many states another model of the same has (`was=457009`).
+//! A line is `EXPECTED | COMMAND` or `EXPECTED | LIMITS | COMMAND`. Empty lines and those that
+//! begin with `#` say nothing. Beside limits may stand how many states another model of the same
+//! has (`was=457009`).
 
 use anyhow::{Context, Result, bail, ensure};
 

@@ -56,7 +56,8 @@ pub(super) fn schedules(rows: &[Row], results: &[Outcome]) -> String {
         else {
             continue;
         };
-        text += &format!("**{}**: {}\n\n```text\n$ {}\n", protocol(row), property.name, row.command);
+        text +=
+            &format!("**{}**: {}\n\n```text\n$ {}\n", protocol(row), property.name, row.command);
         for (number, step) in (1..).zip(&property.schedule) {
             text += &format!("{number:>3}  {step}\n");
         }
@@ -68,11 +69,16 @@ pub(super) fn schedules(rows: &[Row], results: &[Outcome]) -> String {
 /// One result in a line.
 pub(super) fn told(outcome: &Outcome) -> String {
     let (states, time) = (thousands(outcome.found.unique), time(outcome.found.seconds));
-    format!("{}; exhaustive: {}; {states} different states, {time}", properties(outcome), exhaustive(outcome))
+    format!(
+        "{}; exhaustive: {}; {states} different states, {time}",
+        properties(outcome),
+        exhaustive(outcome)
+    )
 }
 
 fn protocol(row: &Row) -> String {
-    let printed = row.option("--as-printed").map_or(String::new(), |id| format!(" as printed, {id}"));
+    let printed =
+        row.option("--as-printed").map_or(String::new(), |id| format!(" as printed, {id}"));
     format!("`{}`{printed}", row.option("--protocol").unwrap_or("?"))
 }
 

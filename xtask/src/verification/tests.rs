@@ -20,7 +20,8 @@ fn outcome(command: &str, complete: bool, violated: Option<&str>) -> Outcome {
         schedule: if violated == Some(name) { vec!["p0 asks".to_owned()] } else { Vec::new() },
     };
     let properties = vec![property("at most k inside"), property("served")];
-    let found = Found { states: 5_489, unique: 2_049, depth: 19, complete, properties, seconds: 0.2 };
+    let found =
+        Found { states: 5_489, unique: 2_049, depth: 19, complete, properties, seconds: 0.2 };
     Outcome {
         command: command.to_owned(),
         commit: "abc1234".to_owned(),
@@ -38,7 +39,10 @@ fn rows_are_read_with_what_is_expected_and_their_limits() {
         (rows[0].expected.clone(), rows[0].limits.minutes, rows[0].limits.gibibytes),
         (Expected::Holds, 10, 16)
     );
-    assert_eq!(rows[0].command, "kgate check --protocol raymond -n 3 -k 1", "however many spaces are typed");
+    assert_eq!(
+        rows[0].command, "kgate check --protocol raymond -n 3 -k 1",
+        "however many spaces are typed"
+    );
     assert_eq!(rows[1].expected, Expected::Violated("at most k inside".to_owned()));
     assert_eq!((rows[1].limits.minutes, rows[1].limits.gibibytes), (3, 2));
     assert_eq!((rows[0].was, rows[1].was), (None, Some(435_680)));
@@ -62,7 +66,8 @@ fn a_row_that_cannot_be_run_or_checked_is_an_error() {
 
 #[test]
 fn a_result_survives_its_line() {
-    let cut = Outcome { stopped: Some("stopped at 16 GiB".to_owned()), ..outcome("c", false, None) };
+    let cut =
+        Outcome { stopped: Some("stopped at 16 GiB".to_owned()), ..outcome("c", false, None) };
     for outcome in [outcome("a", true, None), outcome("b", false, Some("served")), cut] {
         let line = serde_json::to_string(&outcome).unwrap();
         assert_eq!(results::parse(&line).unwrap(), [outcome], "{line}");
@@ -87,7 +92,8 @@ fn what_kgate_check_prints_is_understood() {
 fn a_result_that_is_not_as_expected_is_an_offence_and_so_is_none() {
     let rows = rows();
     let (holding, broken) = (&rows[0], &rows[1]);
-    let result = |row: &Row, violated: Option<&str>| outcome(&row.command, violated.is_none(), violated);
+    let result =
+        |row: &Row, violated: Option<&str>| outcome(&row.command, violated.is_none(), violated);
     let good = [result(holding, None), result(broken, Some("at most k inside"))];
     assert!(offences(&rows, &good).is_empty());
     assert_eq!(offences(&rows, &good[..1]).len(), 1, "a row without a result");
@@ -104,7 +110,8 @@ fn a_result_that_is_not_as_expected_is_an_offence_and_so_is_none() {
 #[test]
 fn the_limit_that_stopped_a_search_is_told() {
     let limits = Limits { minutes: 10, gibibytes: 16 };
-    let stopped = |why: &str| process::stopped(&format!(r#"{{"stopped": {why}}}"#), limits).unwrap();
+    let stopped =
+        |why: &str| process::stopped(&format!(r#"{{"stopped": {why}}}"#), limits).unwrap();
     assert_eq!(stopped(r#""time""#).as_deref(), Some("stopped after 10 min"));
     assert_eq!(stopped(r#""memory""#).as_deref(), Some("stopped at 16 GiB"));
     assert_eq!((stopped(r#""found""#), stopped("null")), (None, None));
@@ -114,8 +121,12 @@ fn the_limit_that_stopped_a_search_is_told() {
 #[test]
 fn what_was_never_reached_counts_when_the_search_is_complete() {
     let mut reached = outcome("a", true, None);
-    reached.found.properties[0] =
-        Property { name: "sometimes k inside".to_owned(), holds: false, steps: None, schedule: Vec::new() };
+    reached.found.properties[0] = Property {
+        name: "sometimes k inside".to_owned(),
+        holds: false,
+        steps: None,
+        schedule: Vec::new(),
+    };
     assert!(!reached.meets(&Expected::Holds));
     reached.found.complete = false;
     assert!(reached.meets(&Expected::Holds));
@@ -130,8 +141,7 @@ fn the_table_replaces_what_stands_between_the_marks_and_nothing_else() {
     assert!(table.contains(line), "{table}");
     let missing = "| `robust` as printed, D9 | `-n 3 -k 1` | not run yet |  |  | 435,680 |";
     assert!(table.contains(missing), "{table}");
-    let marked =
-        "before\n<!-- table -->\nold\n<!-- table -->\nafter\n<!-- schedules -->\n<!-- schedules -->\n";
+    let marked = "before\n<!-- table -->\nold\n<!-- table -->\nafter\n<!-- schedules -->\n<!-- schedules -->\n";
     let page = table::put_into(marked, &table, "steps").unwrap();
     assert!(page.starts_with("before\n<!-- table -->\n\n| protocol"), "{page}");
     assert!(
@@ -145,7 +155,8 @@ fn the_table_replaces_what_stands_between_the_marks_and_nothing_else() {
 #[test]
 fn a_schedule_stands_under_its_command() {
     let rows = rows();
-    let printed = rows.iter().find(|row| row.option("--as-printed").is_some()).expect("a printed one");
+    let printed =
+        rows.iter().find(|row| row.option("--as-printed").is_some()).expect("a printed one");
     let results = [outcome(&printed.command, false, Some("at most k inside"))];
     let text = table::schedules(&rows, &results);
     assert!(text.contains(&format!("$ {}\n  1  p0 asks\n", printed.command)), "{text}");
@@ -154,7 +165,8 @@ fn a_schedule_stands_under_its_command() {
 #[test]
 fn the_last_result_of_a_command_counts() {
     let rows = rows();
-    let results = [outcome(&rows[0].command, false, Some("served")), outcome(&rows[0].command, true, None)];
+    let results =
+        [outcome(&rows[0].command, false, Some("served")), outcome(&rows[0].command, true, None)];
     assert_eq!(results::of(&results, &rows[0]), Some(&results[1]));
 }
 

@@ -1,4 +1,5 @@
-//! Strongly connected components with a cycle in them (Tarjan 1972), without recursion: schedules are long.
+//! Strongly connected components with a cycle in them (Tarjan 1972), without recursion: schedules
+//! are long.
 
 const NEW: u32 = u32::MAX;
 
@@ -10,8 +11,8 @@ struct Search {
     next: u32,
 }
 
-/// The components of the states 0, 1, .. that `belongs` chooses, each sorted; those without a cycle are left out. `edges` tells where the
-/// steps of a state lead.
+/// The components of the states 0, 1, .. that `belongs` chooses, each sorted; those without a cycle
+/// are left out. `edges` tells where the steps of a state lead.
 pub(crate) fn of<I: Iterator<Item = u32>>(
     states: u32,
     edges: impl Fn(u32) -> I,
@@ -59,7 +60,8 @@ fn visit<I: Iterator<Item = u32>>(
         }
         path.pop();
         if let Some(&(before, _)) = path.last() {
-            search.low[before as usize] = search.low[before as usize].min(search.low[state as usize]);
+            search.low[before as usize] =
+                search.low[before as usize].min(search.low[state as usize]);
         }
         if search.low[state as usize] == search.index[state as usize] {
             let component = search.leave(state);

@@ -12,7 +12,8 @@ use crate::model::World;
 use crate::properties;
 use crate::state::digest;
 
-/// A step: where it leads, which of the actions of its state it is, and what it makes happen, if that must happen in the end.
+/// A step: where it leads, which of the actions of its state it is, and what it makes happen, if
+/// that must happen in the end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Edge {
     pub(super) to: u32,
@@ -28,7 +29,8 @@ pub(super) struct Graph {
     edges: Vec<Edge>,
     /// Who waits in each state, a bit a process; nobody where more has failed than is borne.
     waiting: Vec<u16>,
-    /// From which state each was first reached, and by which of its actions; the first one from itself.
+    /// From which state each was first reached, and by which of its actions; the first one from
+    /// itself.
     pub(super) reached: Vec<(u32, u32)>,
 }
 
@@ -57,7 +59,8 @@ impl Graph {
                     let fresh = u32::try_from(classes.len()).expect("few");
                     *classes.entry(key).or_insert(fresh)
                 });
-                let next = world.next_state(&state, what).filter(|next| world.within_boundary(next));
+                let next =
+                    world.next_state(&state, what).filter(|next| world.within_boundary(next));
                 let Some(next) = next else { continue };
                 let fresh = u32::try_from(numbers.len()).expect("below four billion states");
                 let to = *numbers.entry(digest(&next)).or_insert(fresh);
@@ -91,7 +94,8 @@ impl Graph {
 
     /// What can happen in every state of a component.
     pub(super) fn always_possible(&self, component: &[u32]) -> Vec<u32> {
-        let mut classes: Vec<u32> = self.edges(component[0]).iter().filter_map(|edge| edge.class).collect();
+        let mut classes: Vec<u32> =
+            self.edges(component[0]).iter().filter_map(|edge| edge.class).collect();
         classes.sort_unstable();
         classes.dedup();
         classes.retain(|&class| component.iter().all(|&state| self.is_possible(state, class)));

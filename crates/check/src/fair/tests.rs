@@ -1,8 +1,9 @@
-//! Planted schedules without end: one that starves somebody is found, one that is unfair is not held against a protocol.
+//! Planted schedules without end: one that starves somebody is found, one that is unfair is not
+//! held against a protocol.
 
 use kgate_core::{
-    GrantId, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Phase, Protocol, Refusal, Setup,
-    Time,
+    GrantId, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Phase, Protocol, Refusal,
+    Setup, Time,
 };
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +17,8 @@ enum Ball {
 }
 kgate_core::kinds!(Ball { Thrown => "thrown", Grant => "grant" });
 
-/// Who asks throws a ball to the next process, which throws it back, and so on. Process 1 also answers the first one with a grant, if `GRANTS`.
+/// Who asks throws a ball to the next process, which throws it back, and so on. Process 1 also
+/// answers the first one with a grant, if `GRANTS`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Throw<const GRANTS: bool> {
     me: NodeId,
@@ -32,7 +34,12 @@ impl<const GRANTS: bool> Protocol for Throw<GRANTS> {
     fn start(setup: &Setup, _restored: Option<Never>, _out: &mut Outbox<Self>) -> Self {
         Self { me: setup.me, phase: Phase::Idle, grants: 0 }
     }
-    fn handle(&mut self, _now: Time, input: InputOf<Self>, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+    fn handle(
+        &mut self,
+        _now: Time,
+        input: InputOf<Self>,
+        out: &mut Outbox<Self>,
+    ) -> Result<(), Refusal> {
         let other = NodeId(1 - self.me.0);
         match input {
             Input::Acquire { .. } => {
@@ -40,7 +47,8 @@ impl<const GRANTS: bool> Protocol for Throw<GRANTS> {
                 out.send(other, Ball::Thrown);
             }
             Input::Deliver { message: Ball::Thrown, .. } => {
-                // The grant goes with another message that is on its way all the time until it is handed over.
+                // The grant goes with another message that is on its way all the time until it is
+                // handed over.
                 if GRANTS && self.me == NodeId(1) && self.grants == 0 {
                     self.grants = 1;
                     out.send(other, Ball::Grant);
@@ -74,12 +82,17 @@ fn throw<const GRANTS: bool>(channels: crate::Channels) -> Finding {
     finding
 }
 
-/// The planted bug: messages fly to and fro for ever and nobody is ever granted anything. Nothing is quiet, so no other checker sees it.
+/// The planted bug: messages fly to and fro for ever and nobody is ever granted anything. Nothing
+/// is quiet, so no other checker sees it.
 #[test]
 fn an_endless_exchange_that_starves_is_found() {
     let found = throw::<false>(crate::Channels::Fifo);
-    let steps: Vec<String> =
-        found.counterexample.expect("it starves").iter().map(|told| told.step.to_string()).collect();
+    let steps: Vec<String> = found
+        .counterexample
+        .expect("it starves")
+        .iter()
+        .map(|told| told.step.to_string())
+        .collect();
     assert_eq!(
         (steps, found.cycle),
         (["p0 asks", "p0 -> p1: thrown", "p1 -> p0: thrown"].map(String::from).to_vec(), Some(1),)
@@ -93,7 +106,8 @@ fn an_endless_exchange_that_starves_is_found() {
     assert!(whole.properties.iter().all(|finding| finding.counterexample.is_none()), "{whole:?}");
 }
 
-/// The only cycles in which the process waits leave a grant undelivered for ever: they are not fair, and nothing is wrong.
+/// The only cycles in which the process waits leave a grant undelivered for ever: they are not
+/// fair, and nothing is wrong.
 #[test]
 fn an_unfair_cycle_is_no_starvation() {
     assert!(throw::<true>(crate::Channels::Unordered).holds);

@@ -1,4 +1,5 @@
-//! A fair component as a schedule: the way there, and once around so that everything happens that must.
+//! A fair component as a schedule: the way there, and once around so that everything happens that
+//! must.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,19 +11,26 @@ use crate::explore::{self, Told};
 use crate::model::World;
 
 /// The schedule, and the place at which its cycle begins.
-pub(super) fn around<P: Protocol>(world: &World<P>, graph: &Graph, component: &[u32]) -> (Vec<Told>, usize) {
+pub(super) fn around<P: Protocol>(
+    world: &World<P>,
+    graph: &Graph,
+    component: &[u32],
+) -> (Vec<Told>, usize) {
     let entry = component[0]; // The lowest number: the nearest.
     let mut actions = way_to(graph, entry);
     let cycle = actions.len();
     let mut at = entry;
     for class in all_classes(graph, component) {
-        // Where it cannot happen nothing is owed; where it can everywhere, it happens on a step inside.
-        let excused =
-            component.iter().find(|&&state| !graph.edges(state).iter().any(|e| e.class == Some(class)));
+        // Where it cannot happen nothing is owed; where it can everywhere, it happens on a step
+        // inside.
+        let excused = component
+            .iter()
+            .find(|&&state| !graph.edges(state).iter().any(|e| e.class == Some(class)));
         match excused {
             Some(&state) => go(graph, component, &mut at, state, &mut actions),
             None => {
-                let step = |&state: &u32| Some((state, graph.step_inside(component, state, class)?));
+                let step =
+                    |&state: &u32| Some((state, graph.step_inside(component, state, class)?));
                 let (state, edge) = component.iter().find_map(step).expect("it is fair");
                 go(graph, component, &mut at, state, &mut actions);
                 actions.push(edge.action);
@@ -41,7 +49,8 @@ pub(super) fn around<P: Protocol>(world: &World<P>, graph: &Graph, component: &[
 }
 
 fn all_classes(graph: &Graph, component: &[u32]) -> Vec<u32> {
-    let mut classes: Vec<u32> = graph.edges(component[0]).iter().filter_map(|edge| edge.class).collect();
+    let mut classes: Vec<u32> =
+        graph.edges(component[0]).iter().filter_map(|edge| edge.class).collect();
     classes.sort_unstable();
     classes.dedup();
     classes
@@ -64,7 +73,9 @@ fn go(graph: &Graph, component: &[u32], at: &mut u32, goal: u32, actions: &mut V
     let mut reached: BTreeMap<u32, (u32, u32)> = BTreeMap::from([(*at, (*at, 0))]);
     let mut todo = VecDeque::from([*at]);
     while let Some(state) = todo.pop_front().filter(|&state| state != goal) {
-        for edge in graph.edges(state).iter().filter(|edge| component.binary_search(&edge.to).is_ok()) {
+        for edge in
+            graph.edges(state).iter().filter(|edge| component.binary_search(&edge.to).is_ok())
+        {
             reached.entry(edge.to).or_insert_with(|| {
                 todo.push_back(edge.to);
                 (state, edge.action)

@@ -22,7 +22,9 @@ impl<P: Protocol> World<P> {
         }
         self.in_flight(state, actions);
         if self.bounds.expiries.is_none_or(|most| u32::from(state.spent.expiries) < most) {
-            actions.extend(state.timers.iter().map(|(node, timer)| Action::Expire(*node, timer.clone())));
+            actions.extend(
+                state.timers.iter().map(|(node, timer)| Action::Expire(*node, timer.clone())),
+            );
         }
         self.news(state, actions);
     }
@@ -49,7 +51,8 @@ impl<P: Protocol> World<P> {
     fn of_clients(&self, state: &State<P>, node: NodeId, actions: &mut Vec<ActionOf<P>>) {
         let (bounds, client) = (&self.bounds, &state.clients[node.index()]);
         let phase = state.phase(node);
-        if u32::from(client.asked) < bounds.entries_of(node.index()) && self.may_ask(client, phase) {
+        if u32::from(client.asked) < bounds.entries_of(node.index()) && self.may_ask(client, phase)
+        {
             // Nobody can have more at once than the widest lane has.
             let most = bounds.weight_max.min(self.known(client).div_ceil(self.setup.slots.lanes));
             actions.extend((1..=most).map(|weight| Action::Acquire(node, small(weight))));
@@ -67,7 +70,8 @@ impl<P: Protocol> World<P> {
             actions.push(Action::Resize(node, k));
         }
         let lost = u32::try_from(state.crashed.len()).expect("few");
-        if lost < bounds.crashes && lost + 1 < self.setup.nodes && self.can_do_without(state, node) {
+        if lost < bounds.crashes && lost + 1 < self.setup.nodes && self.can_do_without(state, node)
+        {
             actions.push(Action::Crash(node));
         }
         if u32::from(state.spent.restarts) < bounds.restarts && self.can_do_without(state, node) {
@@ -75,9 +79,11 @@ impl<P: Protocol> World<P> {
         }
     }
 
-    /// Whether enough is left without a process: where those that come back learn from others, one that was always there.
+    /// Whether enough is left without a process: where those that come back learn from others, one
+    /// that was always there.
     fn can_do_without(&self, state: &State<P>, node: NodeId) -> bool {
-        let always_up = |other: NodeId| state.is_up(other) && state.clients[other.index()].incarnation == 0;
+        let always_up =
+            |other: NodeId| state.is_up(other) && state.clients[other.index()].incarnation == 0;
         !self.bounds.returns
             || self.bounds.news != News::AnyOrder
             || state.ids().any(|other| other != node && always_up(other))
@@ -125,12 +131,14 @@ impl<P: Protocol> World<P> {
             return;
         }
         let is_next = |node: NodeId, of: NodeId| {
-            let untold =
-                |crashed: &NodeId| state.untold.iter().any(|news| (news.0, news.1) == (node, *crashed));
+            let untold = |crashed: &NodeId| {
+                state.untold.iter().any(|news| (news.0, news.1) == (node, *crashed))
+            };
             self.bounds.news != News::InOrder
                 || state.crashed.iter().find(|crashed| untold(crashed)) == Some(&of)
         };
-        let news = state.untold.iter().filter(|&&(node, of, _)| state.is_up(node) && is_next(node, of));
+        let news =
+            state.untold.iter().filter(|&&(node, of, _)| state.is_up(node) && is_next(node, of));
         actions.extend(news.map(|&(node, of, incarnation)| Action::Tell(node, of, incarnation)));
     }
 }

@@ -23,7 +23,9 @@ impl<P: Protocol> World<P> {
     pub(super) fn carry_out(&self, state: &mut State<P>, node: NodeId, made: &Made<P>) {
         for effect in &made.effects {
             match effect {
-                Effect::Send { to: To::One(to), message } => self.send(state, node, *to, message.clone()),
+                Effect::Send { to: To::One(to), message } => {
+                    self.send(state, node, *to, message.clone())
+                }
                 Effect::Send { to: To::Many(nodes), message } => {
                     nodes.iter().for_each(|&to| self.send(state, node, to, message.clone()));
                 }
@@ -45,9 +47,9 @@ impl<P: Protocol> World<P> {
         state.processes[node.index()] = made.after.clone();
         if self.drops_outdated() {
             let after = made.after.protocol();
-            state
-                .flying
-                .retain(|flying| flying.to != node || !after.is_outdated(flying.from, &flying.message.value));
+            state.flying.retain(|flying| {
+                flying.to != node || !after.is_outdated(flying.from, &flying.message.value)
+            });
         }
     }
 
@@ -55,7 +57,14 @@ impl<P: Protocol> World<P> {
         let client = &mut state.clients[node.index()];
         match notice {
             Notice::Granted { grant, slots, fence } => {
-                self.granted(state, node, after, *grant, slots.as_deref().unwrap_or_default(), *fence);
+                self.granted(
+                    state,
+                    node,
+                    after,
+                    *grant,
+                    slots.as_deref().unwrap_or_default(),
+                    *fence,
+                );
             }
             Notice::Lost { grant } => drop(client.leave(*grant)),
             // It ends the request that waits first.
@@ -96,14 +105,17 @@ impl<P: Protocol> World<P> {
         }
     }
 
-    /// Tells the checkers' memory of numbered slots that are granted, before whoever is granted them goes in.
+    /// Tells the checkers' memory of numbered slots that are granted, before whoever is granted
+    /// them goes in.
     fn note_slots(&self, state: &mut State<P>, node: NodeId, slots: &[u32], fence: Option<Fence>) {
         let held = state.clients.iter().flat_map(|client| &client.inside);
         let held = held.fold(0, |all, held| all | held.slots);
         let waiting = state.ids().filter(|&other| other != node && state.is_up(other));
         let waiting = waiting.map(|other| &state.processes[other.index()].seen);
-        let waiting: Row<Stamp> =
-            waiting.filter(|seen| seen.phase == Phase::Waiting).filter_map(|seen| seen.stamp).collect();
+        let waiting: Row<Stamp> = waiting
+            .filter(|seen| seen.phase == Phase::Waiting)
+            .filter_map(|seen| seen.stamp)
+            .collect();
         let client = &state.clients[node.index()];
         let grant = SlotGrant {
             slots,
@@ -117,7 +129,8 @@ impl<P: Protocol> World<P> {
         state.note(|ghost| ghost.slots_granted(&grant));
     }
 
-    /// The most units that anybody who is up still believes in. A grant must fit into that; when k shrinks later, whoever is inside stays.
+    /// The most units that anybody who is up still believes in. A grant must fit into that; when k
+    /// shrinks later, whoever is inside stays.
     fn k(&self, state: &State<P>) -> u32 {
         let up = state.ids().filter(|&node| state.is_up(node));
         up.map(|node| self.known(&state.clients[node.index()])).max().unwrap_or(self.setup.k)
@@ -129,14 +142,18 @@ impl<P: Protocol> World<P> {
         if state.crashed.contains(&to) {
             return;
         }
-        if self.drops_outdated() && state.processes[to.index()].protocol().is_outdated(from, &message.value) {
+        if self.drops_outdated()
+            && state.processes[to.index()].protocol().is_outdated(from, &message.value)
+        {
             return;
         }
         let place = if self.keeps_order() {
             state.flying.partition_point(|flying| flying.way() <= (from, to))
         } else {
             let here = (from, to, message.digest);
-            state.flying.partition_point(|flying| (flying.from, flying.to, flying.message.digest) <= here)
+            state
+                .flying
+                .partition_point(|flying| (flying.from, flying.to, flying.message.digest) <= here)
         };
         state.flying.insert(place, Flying { from, to, message });
     }
@@ -149,7 +166,11 @@ fn arm<P: Protocol>(state: &mut State<P>, timer: (NodeId, P::Timer)) {
 }
 
 /// Whether a slot is with two that are up, as they show it themselves.
-fn shows_what_another_shows<P: Protocol>(state: &State<P>, node: NodeId, process: &Process<P>) -> bool {
+fn shows_what_another_shows<P: Protocol>(
+    state: &State<P>,
+    node: NodeId,
+    process: &Process<P>,
+) -> bool {
     let mine = &process.seen.slots;
     let shows = |other: NodeId, slot: u32| {
         state.processes[other.index()].seen.slots.iter().any(|(theirs, _)| *theirs == slot)

@@ -37,7 +37,8 @@ impl<P: Protocol> World<P> {
         self.handle(state, node, Input::Expire(timer));
     }
 
-    /// The process is gone for good: its client, its timers, what is on its way to it. What it has sent still arrives.
+    /// The process is gone for good: its client, its timers, what is on its way to it. What it has
+    /// sent still arrives.
     pub(super) fn crash(&self, state: &mut State<P>, node: NodeId) {
         self.leave(state, node);
         state.note(|ghost| ghost.crashed(node));
@@ -61,7 +62,8 @@ impl<P: Protocol> World<P> {
         }
     }
 
-    /// A process that was down is back: with what it had stored; or with nothing, as another incarnation that is told everything anew.
+    /// A process that was down is back: with what it had stored; or with nothing, as another
+    /// incarnation that is told everything anew.
     pub(super) fn restart(&self, state: &mut State<P>, node: NodeId) {
         state.down.retain(|down| *down != node);
         let stored = state.processes[node.index()].stored().cloned();
@@ -98,7 +100,8 @@ impl<P: Protocol> World<P> {
         self.forget_told(state);
     }
 
-    /// The process no longer takes part: its client and its timers are gone, and all of it where it keeps nothing.
+    /// The process no longer takes part: its client and its timers are gone, and all of it where it
+    /// keeps nothing.
     fn leave(&self, state: &mut State<P>, node: NodeId) {
         state.timers.retain(|timer| timer.0 != node);
         let client = &mut state.clients[node.index()];
@@ -130,8 +133,10 @@ impl<P: Protocol> World<P> {
             }
             News::AnyOrder | News::InOrder => {
                 let incarnation = state.clients[node.index()].incarnation;
-                let others = state.ids().filter(|other| *other != node && !state.crashed.contains(other));
-                let news = others.map(|other| (other, node, incarnation)).collect::<SmallVec<[_; 4]>>();
+                let others =
+                    state.ids().filter(|other| *other != node && !state.crashed.contains(other));
+                let news =
+                    others.map(|other| (other, node, incarnation)).collect::<SmallVec<[_; 4]>>();
                 state.untold.extend(news);
                 state.untold.sort_unstable();
             }
@@ -145,7 +150,8 @@ impl<P: Protocol> World<P> {
     }
 }
 
-/// Who comes back is told of those that are down then: a detector that begins anew knows of no earlier incarnations.
+/// Who comes back is told of those that are down then: a detector that begins anew knows of no
+/// earlier incarnations.
 fn tell_of_the_down<P: Protocol>(state: &mut State<P>, node: NodeId) {
     state.untold.retain(|news| news.0 != node);
     let down: SmallVec<[NodeId; 4]> =

@@ -1,8 +1,10 @@
 //! What a process makes of an input, remembered.
 //!
-//! A protocol is a function of its state and an input, and in most steps of a search some process is where it was in many states before and is
-//! handed what it was handed there. So what came of it is kept, with everything that has to be hashed or looked at only once: the process
-//! as it is afterwards and what it wants done. The memory has a fixed size; of two steps that fall on one place the later one stays.
+//! A protocol is a function of its state and an input, and in most steps of a search some process
+//! is where it was in many states before and is handed what it was handed there. So what came of it
+//! is kept, with everything that has to be hashed or looked at only once: the process as it is
+//! afterwards and what it wants done. The memory has a fixed size; of two steps that fall on one
+//! place the later one stays.
 
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -37,7 +39,9 @@ impl<P: Protocol> Made<P> {
                 Effect::Send { to, message } => {
                     effects.push(Effect::Send { to, message: Arc::new(Hashed::new(message)) });
                 }
-                Effect::Arm { timer, least, most } => effects.push(Effect::Arm { timer, least, most }),
+                Effect::Arm { timer, least, most } => {
+                    effects.push(Effect::Arm { timer, least, most })
+                }
                 Effect::Disarm(timer) => effects.push(Effect::Disarm(timer)),
                 Effect::Notify(notice) => effects.push(Effect::Notify(notice)),
             }
@@ -57,7 +61,9 @@ impl<P: Protocol> Made<P> {
 /// The input as a process takes it.
 fn plain<P: Protocol>(input: &Given<P>) -> InputOf<P> {
     match input {
-        Input::Deliver { from, message } => Input::Deliver { from: *from, message: message.value.clone() },
+        Input::Deliver { from, message } => {
+            Input::Deliver { from: *from, message: message.value.clone() }
+        }
         Input::Acquire { weight } => Input::Acquire { weight: *weight },
         Input::Withdraw => Input::Withdraw,
         Input::Release { grant } => Input::Release { grant: *grant },

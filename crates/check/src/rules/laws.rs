@@ -1,4 +1,5 @@
-//! What is asked of a whole [`Space`]: each answer is a proof for that network, or shows a way that goes wrong.
+//! What is asked of a whole [`Space`]: each answer is a proof for that network, or shows a way that
+//! goes wrong.
 
 use std::collections::VecDeque;
 
@@ -33,7 +34,8 @@ pub fn terminal<R: Rules>(space: &Space<R>) -> Option<usize> {
     (0..space.size()).find(|&number| space.enabled(number) == 0)
 }
 
-/// The shortest way from one of `starts` to a configuration of `goal`, by steps that `may` be taken.
+/// The shortest way from one of `starts` to a configuration of `goal`, by steps that `may` be
+/// taken.
 pub fn way<R: Rules>(
     space: &Space<R>,
     starts: impl IntoIterator<Item = usize>,
@@ -61,15 +63,18 @@ pub fn way<R: Rules>(
     None
 }
 
-/// The most rounds that any daemon can keep a run from ever being in a configuration of `goal`; none if for ever.
+/// The most rounds that any daemon can keep a run from ever being in a configuration of `goal`;
+/// none if for ever.
 ///
-/// A round is over when everybody who was enabled at its start has moved or was disabled for a moment; at once if nobody was.
+/// A round is over when everybody who was enabled at its start has moved or was disabled for a
+/// moment; at once if nobody was.
 pub fn rounds_until<R: Rules>(space: &Space<R>, goal: impl Fn(usize) -> bool) -> Option<usize> {
     let mut starts = outside(space, &goal);
     let mut rounds = 0;
     while !starts.is_empty() {
         let ends = after_a_round(space, &starts, &goal);
-        // Where one can be after a round is a part of where one could be before it: if it is all of that, so it is for ever.
+        // Where one can be after a round is a part of where one could be before it: if it is all of
+        // that, so it is for ever.
         if ends.len() == starts.len() {
             return None;
         }
@@ -80,7 +85,11 @@ pub fn rounds_until<R: Rules>(space: &Space<R>, goal: impl Fn(usize) -> bool) ->
 }
 
 /// A way of so many whole rounds that is never in a configuration of `goal`.
-pub fn kept_away<R: Rules>(space: &Space<R>, goal: impl Fn(usize) -> bool, rounds: usize) -> Option<Way> {
+pub fn kept_away<R: Rules>(
+    space: &Space<R>,
+    goal: impl Fn(usize) -> bool,
+    rounds: usize,
+) -> Option<Way> {
     let mut layers = vec![outside(space, &goal)];
     for round in 0..rounds {
         layers.push(after_a_round(space, &layers[round], &goal));
@@ -98,8 +107,9 @@ pub fn kept_away<R: Rules>(space: &Space<R>, goal: impl Fn(usize) -> bool, round
             |place| split(space, place),
             |pair: &[(usize, u32)]| {
                 let [(number, pending), (to, left)] = *pair else { return None };
-                let fits =
-                    |edge: &Edge| edge.to == to && pending & !edge.movers & space.enabled(edge.to) == left;
+                let fits = |edge: &Edge| {
+                    edge.to == to && pending & !edge.movers & space.enabled(edge.to) == left
+                };
                 space.edges(number).into_iter().find(fits)
             },
         );
@@ -116,14 +126,19 @@ fn outside<R: Rules>(space: &Space<R>, goal: impl Fn(usize) -> bool) -> Vec<usiz
 }
 
 /// Where a round from one of `starts` can end that is never in `goal`.
-fn after_a_round<R: Rules>(space: &Space<R>, starts: &[usize], goal: impl Fn(usize) -> bool) -> Vec<usize> {
+fn after_a_round<R: Rules>(
+    space: &Space<R>,
+    starts: &[usize],
+    goal: impl Fn(usize) -> bool,
+) -> Vec<usize> {
     let mut seen = vec![false; space.size() << space.processes()];
     round(space, starts, goal, |place, _| !std::mem::replace(&mut seen[place], true));
     (0..space.size()).filter(|number| seen[number << space.processes()]).collect()
 }
 
-/// Goes through all rounds from `starts` on that are never in `goal`. A place is a configuration and who has still to move; it is met from the
-/// place before, if it is no start, and `meet` tells whether it is new. Where nobody has to move any more a round is over.
+/// Goes through all rounds from `starts` on that are never in `goal`. A place is a configuration
+/// and who has still to move; it is met from the place before, if it is no start, and `meet` tells
+/// whether it is new. Where nobody has to move any more a round is over.
 fn round<R: Rules>(
     space: &Space<R>,
     starts: &[usize],
@@ -132,7 +147,8 @@ fn round<R: Rules>(
 ) {
     let place = |number: usize, pending: u32| number << space.processes() | pending as usize;
     let begin = |&start: &usize| place(start, space.enabled(start));
-    let mut open: VecDeque<usize> = starts.iter().map(begin).filter(|&start| meet(start, None)).collect();
+    let mut open: VecDeque<usize> =
+        starts.iter().map(begin).filter(|&start| meet(start, None)).collect();
     while let Some(before) = open.pop_front() {
         let (number, pending) = split(space, before);
         if pending == 0 {
@@ -152,30 +168,39 @@ fn split<R: Rules>(space: &Space<R>, place: usize) -> (usize, u32) {
     (place >> space.processes(), u32::try_from(pending).expect("a bit a process"))
 }
 
-/// A circle that a weakly fair daemon can follow for ever using only configurations and steps that `may` be used. None if there is none.
+/// A circle that a weakly fair daemon can follow for ever using only configurations and steps that
+/// `may` be used. None if there is none.
 ///
-/// A strongly connected part is enough: a run can visit all of it again and again, and that is weakly fair if everybody moves
-/// somewhere in it or is somewhere disabled.
+/// A strongly connected part is enough: a run can visit all of it again and again, and that is
+/// weakly fair if everybody moves somewhere in it or is somewhere disabled.
 pub fn fair_circle<R: Rules>(space: &Space<R>, may: impl Fn(usize, Edge) -> bool) -> Option<Way> {
     let may = &may;
     let number = |state: u32| state as usize;
     let steps = |from: usize| space.edges(from).into_iter().filter(move |edge| may(from, *edge));
     let small = |number: usize| u32::try_from(number).expect("few enough");
-    let edges = |state: u32| steps(number(state)).map(|edge| small(edge.to)).collect::<Vec<_>>().into_iter();
+    let edges = |state: u32| {
+        steps(number(state)).map(|edge| small(edge.to)).collect::<Vec<_>>().into_iter()
+    };
     let parts = components::of(small(space.size()), edges, |_| true);
     let everybody = (1u32 << space.processes()) - 1;
     let calm = |part: &&Vec<u32>| {
         let inside = |edge: &Edge| part.binary_search(&small(edge.to)).is_ok();
         let moved = |from| steps(from).filter(inside).fold(0, |mask, edge| mask | edge.movers);
-        part.iter().fold(0, |mask, &state| mask | moved(number(state)) | !space.enabled(number(state)))
+        part.iter()
+            .fold(0, |mask, &state| mask | moved(number(state)) | !space.enabled(number(state)))
     };
     let part = parts.iter().find(|part| calm(part) & everybody == everybody)?;
-    let inside = |from: usize, edge: Edge| may(from, edge) && part.binary_search(&small(edge.to)).is_ok();
+    let inside =
+        |from: usize, edge: Edge| may(from, edge) && part.binary_search(&small(edge.to)).is_ok();
     around(space, number(part[0]), inside)
 }
 
 /// Once around by steps that are `inside`, so that everybody moves or is disabled on the way.
-fn around<R: Rules>(space: &Space<R>, from: usize, inside: impl Fn(usize, Edge) -> bool) -> Option<Way> {
+fn around<R: Rules>(
+    space: &Space<R>,
+    from: usize,
+    inside: impl Fn(usize, Edge) -> bool,
+) -> Option<Way> {
     let mut circle = Way::at(from);
     let take = |number: usize, who: u32| {
         space.edges(number).into_iter().find(|edge| edge.movers & who != 0 && inside(number, *edge))

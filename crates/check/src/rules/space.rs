@@ -1,7 +1,8 @@
 //! All configurations of a small network, and all steps of every daemon between them.
 //!
-//! A configuration has a number, whose digits are the numbers of the processes' states in their domains. What can happen in it is asked of
-//! the rules once and kept; the steps of daemons are put together from that when they are wanted.
+//! A configuration has a number, whose digits are the numbers of the processes' states in their
+//! domains. What can happen in it is asked of the rules once and kept; the steps of daemons are put
+//! together from that when they are wanted.
 
 use std::sync::Arc;
 
@@ -9,7 +10,8 @@ use kgate_core::{Defects, Graph, NodeId, Rules, Setup, Step, Survey, View};
 
 use crate::brake::{Brake, Limits, Stopped};
 
-/// No more configurations than this: they are numbered with 32 bits, and looking at them all is a matter of minutes.
+/// No more configurations than this: they are numbered with 32 bits, and looking at them all is a
+/// matter of minutes.
 pub const MOST: usize = 50_000_000;
 /// Sets of processes are numbers too: a bit each.
 const MOST_PROCESSES: u32 = 16;
@@ -62,7 +64,8 @@ struct Packed {
     privileged: bool,
 }
 
-/// A step of the daemon: who moves (a bit each), who of them is privileged, and the configuration after it.
+/// A step of the daemon: who moves (a bit each), who of them is privileged, and the configuration
+/// after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edge {
     /// Who moves.
@@ -84,7 +87,8 @@ pub struct Space<R: Rules> {
     domains: Vec<Vec<R::State>>,
     /// What one step in a process's domain adds to the number.
     weights: Vec<usize>,
-    /// All enabled actions, those of one configuration beside each other in the order of processes; and where those of each begin.
+    /// All enabled actions, those of one configuration beside each other in the order of processes;
+    /// and where those of each begin.
     moves: Vec<Packed>,
     first: Vec<usize>,
     names: Vec<&'static str>,
@@ -93,7 +97,12 @@ pub struct Space<R: Rules> {
 
 impl<R: Rules> Space<R> {
     /// Looks at every configuration; at less if a limit of time or memory is reached before.
-    pub fn new(graph: &Arc<Graph>, k: u32, printed: Defects, limits: Limits) -> Result<Self, TooLarge> {
+    pub fn new(
+        graph: &Arc<Graph>,
+        k: u32,
+        printed: Defects,
+        limits: Limits,
+    ) -> Result<Self, TooLarge> {
         let setups = setups(graph, k, printed);
         let most = limits.states.unwrap_or(MOST).min(MOST);
         if graph.nodes() > MOST_PROCESSES {
@@ -111,10 +120,14 @@ impl<R: Rules> Space<R> {
         }
         let bytes = size as u64 * bytes_each(graph.nodes());
         if limits.memory.is_some_and(|most| bytes > most) {
-            return Err(TooLarge::Memory { configurations: size, gibibytes: bytes.div_ceil(1 << 30) });
+            return Err(TooLarge::Memory {
+                configurations: size,
+                gibibytes: bytes.div_ceil(1 << 30),
+            });
         }
         let brake = Brake::new(Limits { states: None, ..limits });
-        let (surveys, moves, first, names) = (Vec::with_capacity(size), Vec::new(), vec![0], Vec::new());
+        let (surveys, moves, first, names) =
+            (Vec::with_capacity(size), Vec::new(), vec![0], Vec::new());
         let mut space = Self { setups, surveys, domains, weights, moves, first, names, brake };
         for number in 0..size {
             if !space.brake.allows() {
@@ -133,11 +146,13 @@ impl<R: Rules> Space<R> {
             let domain = &self.domains[usize::from(process)];
             for step in enabled::<R>(setup, &states) {
                 let next = domain.iter().position(|known| *known == step.next);
-                let next = next.unwrap_or_else(|| panic!("{} leaves the domain: {:?}", step.name, step.next));
-                let name = self.names.iter().position(|known| *known == step.name).unwrap_or_else(|| {
-                    self.names.push(step.name);
-                    self.names.len() - 1
-                });
+                let next = next
+                    .unwrap_or_else(|| panic!("{} leaves the domain: {:?}", step.name, step.next));
+                let name =
+                    self.names.iter().position(|known| *known == step.name).unwrap_or_else(|| {
+                        self.names.push(step.name);
+                        self.names.len() - 1
+                    });
                 self.moves.push(Packed {
                     next: u32::try_from(next).expect("fewer states than configurations"),
                     name: u8::try_from(name).expect("a paper has few actions"),
@@ -185,7 +200,8 @@ impl<R: Rules> Space<R> {
 
     /// The enabled actions of process `at`.
     pub fn moves(&self, number: usize, at: usize) -> impl Iterator<Item = Move> + '_ {
-        let mine = self.packed(number).iter().filter(move |packed| usize::from(packed.process) == at);
+        let mine =
+            self.packed(number).iter().filter(move |packed| usize::from(packed.process) == at);
         mine.map(|packed| Move {
             name: self.names[usize::from(packed.name)],
             privileged: packed.privileged,
@@ -197,7 +213,8 @@ impl<R: Rules> Space<R> {
     pub(crate) fn taken(&self, number: usize, edge: Edge, at: usize) -> Option<Move> {
         let moves = edge.movers >> at & 1 == 1;
         let fits = |step: &Move| {
-            step.next == self.place(edge.to, at) && step.privileged == (edge.privileged >> at & 1 == 1)
+            step.next == self.place(edge.to, at)
+                && step.privileged == (edge.privileged >> at & 1 == 1)
         };
         self.moves(number, at).find(|step| moves && fits(step))
     }
@@ -207,8 +224,9 @@ impl<R: Rules> Space<R> {
         self.packed(number).iter().fold(0, |mask, packed| mask | 1 << packed.process)
     }
 
-    /// Every step that the most general daemon can take: any set of enabled processes, any of their actions. None at all once a limit is
-    /// reached: whoever asks ends soon then, and what it found counts no more.
+    /// Every step that the most general daemon can take: any set of enabled processes, any of their
+    /// actions. None at all once a limit is reached: whoever asks ends soon then, and what it found
+    /// counts no more.
     pub fn edges(&self, number: usize) -> Vec<Edge> {
         if !self.brake.allows() {
             return Vec::new();
@@ -216,7 +234,8 @@ impl<R: Rules> Space<R> {
         let mut edges = vec![Edge { movers: 0, privileged: 0, to: number }];
         let mut rest = self.packed(number);
         while let Some(&Packed { process, .. }) = rest.first() {
-            let (mine, others) = rest.split_at(rest.partition_point(|packed| packed.process == process));
+            let (mine, others) =
+                rest.split_at(rest.partition_point(|packed| packed.process == process));
             let at = usize::from(process);
             let place = self.place(number, at);
             for known in 0..edges.len() {
@@ -235,13 +254,15 @@ impl<R: Rules> Space<R> {
         edges
     }
 
-    /// How many steps daemons can take in a configuration: each process by one of its actions, or not; but not nobody.
+    /// How many steps daemons can take in a configuration: each process by one of its actions, or
+    /// not; but not nobody.
     pub(crate) fn steps(&self, number: usize) -> usize {
         let choices = |at: usize| 1 + self.moves(number, at).count();
         (0..self.processes()).map(choices).product::<usize>() - 1
     }
 
-    /// The configurations that can be reached from `starts`, these included, in the order in which they are found.
+    /// The configurations that can be reached from `starts`, these included, in the order in which
+    /// they are found.
     pub fn reachable(&self, starts: impl IntoIterator<Item = usize>) -> Vec<usize> {
         let mut seen = vec![false; self.size()];
         let mut found = Vec::new();
@@ -265,8 +286,8 @@ impl<R: Rules> Space<R> {
     }
 }
 
-/// Bytes a configuration takes: what is kept of it and what the [laws](super::laws) need; most of it for rounds, in which it may be seen
-/// with any set of processes that have still to move.
+/// Bytes a configuration takes: what is kept of it and what the [laws](super::laws) need; most of
+/// it for rounds, in which it may be seen with any set of processes that have still to move.
 fn bytes_each(processes: u32) -> u64 {
     80 + (9 << processes)
 }
@@ -274,7 +295,8 @@ fn bytes_each(processes: u32) -> u64 {
 /// The enabled actions of one process.
 pub fn enabled<R: Rules>(setup: &Setup, states: &[R::State]) -> Vec<Step<R::State>> {
     let graph = setup.graph.as_ref().expect("a graph");
-    let around: Vec<R::State> = graph.neighbours(setup.me).iter().map(|node| states[node.index()]).collect();
+    let around: Vec<R::State> =
+        graph.neighbours(setup.me).iter().map(|node| states[node.index()]).collect();
     let mut steps = Vec::new();
     R::enabled(View { setup, own: &states[setup.me.index()], neighbours: &around }, &mut steps);
     steps

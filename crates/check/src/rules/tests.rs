@@ -1,4 +1,5 @@
-//! Every configuration of small networks: repaired, all laws hold; as printed, or with a planted bug, each law is seen to fail.
+//! Every configuration of small networks: repaired, all laws hold; as printed, or with a planted
+//! bug, each law is seen to fail.
 
 use std::time::Duration;
 
@@ -22,8 +23,8 @@ fn broken(outcome: &Outcome) -> Vec<&'static str> {
     outcome.properties.iter().filter(|finding| !finding.holds).map(|finding| finding.name).collect()
 }
 
-/// stabilizing-2014, corrected, on all rooted graphs of 2 and 3 processes: Theorems 4.1 to 4.5 hold; how many configurations there are and how
-/// many are inside at once is pinned.
+/// stabilizing-2014, corrected, on all rooted graphs of 2 and 3 processes: Theorems 4.1 to 4.5
+/// hold; how many configurations there are and how many are inside at once is pinned.
 #[test]
 fn all_laws_hold() {
     let networks = [
@@ -38,13 +39,22 @@ fn all_laws_hold() {
             assert_eq!(broken(&outcome), [""; 0], "{shape} of {nodes}, l = {k}");
             let names: Vec<_> = outcome.properties.iter().map(|finding| finding.name).collect();
             assert_eq!((names.as_slice(), outcome.is_wrong()), (PROPERTIES.as_slice(), false));
-            assert_eq!((outcome.unique, outcome.inside_max), (configurations, Some(inside)), "{shape}");
-            assert!(outcome.depth > 0 && outcome.depth <= nodes as usize && outcome.states > outcome.unique);
+            assert_eq!(
+                (outcome.unique, outcome.inside_max),
+                (configurations, Some(inside)),
+                "{shape}"
+            );
+            assert!(
+                outcome.depth > 0
+                    && outcome.depth <= nodes as usize
+                    && outcome.states > outcome.unique
+            );
         }
     }
 }
 
-/// Each printed defect of stabilizing-2014 that three processes can show is found, by the law that it breaks first.
+/// Each printed defect of stabilizing-2014 that three processes can show is found, by the law that
+/// it breaks first.
 #[test]
 fn printed_defects_are_found() {
     let shown = [
@@ -63,7 +73,8 @@ fn printed_defects_are_found() {
     }
 }
 
-/// A counterexample tells where it begins and every step: C8 is stuck from the clean start, C7 only where a fault has put it.
+/// A counterexample tells where it begins and every step: C8 is stuck from the clean start, C7 only
+/// where a fault has put it.
 #[test]
 fn counterexamples_are_told() {
     let told = |outcome: &Outcome| {
@@ -79,7 +90,8 @@ fn counterexamples_are_told() {
     assert_eq!((from.len(), steps.len()), (3, 0));
 }
 
-/// What is too much is refused before it is tried, with what to do; a search without time says that it has shown nothing.
+/// What is too much is refused before it is tried, with what to do; a search without time says that
+/// it has shown nothing.
 #[test]
 fn limits_are_told() {
     let with = |shape, nodes, limits| {
@@ -93,13 +105,17 @@ fn limits_are_told() {
     let few = Limits { states: Some(9215), ..usual };
     assert_eq!(refused(Shape::Path, 3, few), TooLarge::Configurations(9215));
     let small = Limits { memory: Some(1 << 20), ..usual };
-    assert_eq!(refused(Shape::Path, 3, small), TooLarge::Memory { configurations: 9216, gibibytes: 1 });
+    assert_eq!(
+        refused(Shape::Path, 3, small),
+        TooLarge::Memory { configurations: 9216, gibibytes: 1 }
+    );
     let no_time = Limits { time: Some(Duration::ZERO), ..usual };
     assert_eq!(with(Shape::Path, 3, no_time), Ok((Some(Stopped::Time), false, 0)));
 }
 
-/// Dijkstra's ring of 1974 with two processes and three values: p0 moves when both have the same one, p1 when they differ. Whoever can move is
-/// inside, so there is one token at all times. `BUG` plants one.
+/// Dijkstra's ring of 1974 with two processes and three values: p0 moves when both have the same
+/// one, p1 when they differ. Whoever can move is inside, so there is one token at all times. `BUG`
+/// plants one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Toy<const BUG: u8>;
 
@@ -119,7 +135,8 @@ const EMPTY: u8 = 6;
 const TOKEN: u8 = 7;
 /// There are four abnormal values, and each is mended by the one before it.
 const LATE: u8 = 8;
-/// p0 hops between two abnormal values until p1 has 1, which p1 can take only while p0 is at one of them.
+/// p0 hops between two abnormal values until p1 has 1, which p1 can take only while p0 is at one of
+/// them.
 const HOPPING: u8 = 9;
 
 impl<const BUG: u8> Rules for Toy<BUG> {
@@ -188,7 +205,11 @@ fn planted_bugs_break_each_law() {
     assert_eq!(of::<0>(), [""; 0]);
     assert_eq!(of::<STUCK>(), [SOMEBODY_CAN_MOVE, fair::NAME], "it stands still in a start");
     assert_eq!(of::<CROWDED>(), [AtMostK::NAME]);
-    assert_eq!(of::<ABNORMAL>(), [NORMAL_IN_TIME, Convergence::NAME, fair::NAME], "it is all that happens");
+    assert_eq!(
+        of::<ABNORMAL>(),
+        [NORMAL_IN_TIME, Convergence::NAME, fair::NAME],
+        "it is all that happens"
+    );
     assert_eq!(of::<STARVED>(), [fair::NAME]);
     assert_eq!(of::<NEVER>(), [Convergence::NAME, SometimesK::SOMEBODY]);
     assert_eq!(of::<EMPTY>(), [fair::NAME, SometimesK::SOMEBODY]);
@@ -202,25 +223,30 @@ fn planted_bugs_break_each_law() {
     );
 }
 
-/// Rounds are counted, and what is late is shown for as long as it may take: n rounds, none of them in a normal configuration.
+/// Rounds are counted, and what is late is shown for as long as it may take: n rounds, none of them
+/// in a normal configuration.
 #[test]
 fn late_is_shown() {
     let late = explore::<Toy<LATE>>(Shape::Path, 2, 1, Defects::NONE);
     assert_eq!(late.depth, 4, "from 6 down to 2");
     let finding = &late.properties[1];
     let steps = finding.counterexample.as_ref().expect("it is late");
-    assert!(steps.len() >= 2 && steps.iter().all(|told| told.step.to_string().contains("mend")), "{steps:?}");
+    assert!(
+        steps.len() >= 2 && steps.iter().all(|told| told.step.to_string().contains("mend")),
+        "{steps:?}"
+    );
     let never = explore::<Toy<ABNORMAL>>(Shape::Path, 2, 1, Defects::NONE);
     assert_eq!((never.depth, never.properties[1].holds), (0, false));
     let hopping = explore::<Toy<HOPPING>>(Shape::Path, 2, 1, Defects::NONE);
     assert_eq!(hopping.depth, 0, "never: a round does not wait for who was disabled for a moment");
 }
 
-/// A circle comes back to where it begins, everybody moves on it or is disabled, and the starved one is never inside.
+/// A circle comes back to where it begins, everybody moves on it or is disabled, and the starved
+/// one is never inside.
 #[test]
 fn circles_are_closed_and_fair() {
-    let space =
-        Space::<Exclusion>::new(&graph(Shape::Path, 3), 1, defects::C3, Limits::default()).expect("small");
+    let space = Space::<Exclusion>::new(&graph(Shape::Path, 3), 1, defects::C3, Limits::default())
+        .expect("small");
     let circle = laws::fair_circle(&space, |_, edge| edge.privileged & 1 == 0).expect("p0 starves");
     assert!(!circle.steps.is_empty() && circle.end() == circle.from);
     let (mut at, mut calm) = (circle.from, 0);

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use kgate_core::{
-    Defects, GrantId, Graph, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Phase, Protocol,
-    Refusal, Setup, Time,
+    Defects, GrantId, Graph, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Phase,
+    Protocol, Refusal, Setup, Time,
 };
 use kgate_protocols::permission::Permission;
 use kgate_protocols::spread::Direct;
@@ -26,7 +26,8 @@ fn token(printed: Defects, bounds: Bounds) -> crate::Outcome {
     explore::<TreeToken>(path(3, printed), bounds, Limits::default(), Order::Breadth)
 }
 
-/// tree-token-2019: a process that crashes and comes back keeps the token, its place in queues and its own request.
+/// tree-token-2019: a process that crashes and comes back keeps the token, its place in queues and
+/// its own request.
 #[test]
 fn restarts_are_borne() {
     for down in [Down::Lost, Down::Kept] {
@@ -47,7 +48,8 @@ fn printed_tree_tokens_are_found() {
     assert_eq!(broken(&token(r::R1, inside())), [AtMostK::NAME, OneToken::NAME], "R1");
 }
 
-/// Permission-based protocols need reliable channels: a lost request deadlocks. Where that is not claimed, it is not held against them.
+/// Permission-based protocols need reliable channels: a lost request deadlocks. Where that is not
+/// claimed, it is not held against them.
 #[test]
 fn a_loss_is_checked_where_it_is_claimed() {
     let lossy = |loss| {
@@ -59,16 +61,19 @@ fn a_loss_is_checked_where_it_is_claimed() {
     assert_eq!(broken(&lossy(true)), [EveryoneServed::NAME]);
 }
 
-/// timer-free-2009: with f = 1 < k = 2 a crash is borne on every schedule in which nobody live is suspected.
+/// timer-free-2009: with f = 1 < k = 2 a crash is borne on every schedule in which nobody live is
+/// suspected.
 #[test]
 fn timer_free_bears_a_crash() {
     let setup = Setup { tolerate: 1, ..Setup::new(3, 2) };
     let tolerates = Tolerates { crashes: 1, ..Tolerates::default() };
-    let bounds = Bounds { crashes: 1, tolerates, news: News::None, responsive: true, ..Bounds::new(1) };
+    let bounds =
+        Bounds { crashes: 1, tolerates, news: News::None, responsive: true, ..Bounds::new(1) };
     all_hold(&explore::<TimerFree>(setup, bounds, Limits::default(), Order::Depth));
 }
 
-/// Grants whatever is asked for as long as it knows of enough units: right for one process at a time, wrong for two.
+/// Grants whatever is asked for as long as it knows of enough units: right for one process at a
+/// time, wrong for two.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Generous {
     k: u32,
@@ -83,7 +88,12 @@ impl Protocol for Generous {
     fn start(setup: &Setup, _restored: Option<Never>, _out: &mut Outbox<Self>) -> Self {
         Self { k: setup.k, held: 0 }
     }
-    fn handle(&mut self, _now: Time, input: InputOf<Self>, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+    fn handle(
+        &mut self,
+        _now: Time,
+        input: InputOf<Self>,
+        out: &mut Outbox<Self>,
+    ) -> Result<(), Refusal> {
         match input {
             Input::Acquire { weight } if weight <= self.k => {
                 self.held = weight;
@@ -110,7 +120,8 @@ impl Protocol for Generous {
     }
 }
 
-/// The planted bugs of weights and of a changing k: units are counted, not clients, and a grant must fit what somebody still believes k to be.
+/// The planted bugs of weights and of a changing k: units are counted, not clients, and a grant
+/// must fit what somebody still believes k to be.
 #[test]
 fn units_are_counted() {
     let run = |entries: Vec<u32>, weight_max, resizes| {
@@ -120,7 +131,11 @@ fn units_are_counted() {
     assert_eq!(run(vec![1, 0], 2, vec![]), [""; 0]);
     assert_eq!(run(vec![1, 1], 1, vec![]), [""; 0]);
     assert_eq!(run(vec![1, 1], 2, vec![]), [AtMostK::NAME]);
-    assert_eq!(run(vec![1, 1], 1, vec![1]), [AtMostK::NAME], "both believe in one unit, and both are inside");
+    assert_eq!(
+        run(vec![1, 1], 1, vec![1]),
+        [AtMostK::NAME],
+        "both believe in one unit, and both are inside"
+    );
 }
 
 /// Where nobody live may be suspected, schedules are left out in which somebody is.
@@ -139,7 +154,12 @@ fn duplicates_are_tried() {
     let once = Bounds { entries: vec![1, 0], ..Bounds::new(1) };
     let twice = Bounds { duplicates: 1, ..once.clone() };
     let unique = |bounds| {
-        let found = explore::<Permission<Direct>>(Setup::new(2, 1), bounds, Limits::default(), Order::Depth);
+        let found = explore::<Permission<Direct>>(
+            Setup::new(2, 1),
+            bounds,
+            Limits::default(),
+            Order::Depth,
+        );
         assert!(found.complete);
         found.unique
     };

@@ -11,8 +11,8 @@ use stateright::Model;
 use crate::model::World;
 use crate::{Bounds, News};
 
-/// Like the hasher of `stateright` it takes every number for a word, so that it does not see widths: what follows a list without a
-/// length can be taken for its next entry.
+/// Like the hasher of `stateright` it takes every number for a word, so that it does not see
+/// widths: what follows a list without a length can be taken for its next entry.
 #[derive(Default)]
 struct Words(DefaultHasher);
 
@@ -39,7 +39,8 @@ struct Compare(Setup, Bounds);
 impl Visitor for Compare {
     type Output = usize;
 
-    /// Visits every state and compares it, field by field, with the one that has the same fingerprint.
+    /// Visits every state and compares it, field by field, with the one that has the same
+    /// fingerprint.
     fn visit<M: Protocol, D: Protocol>(self) -> usize {
         let world = World::<M>::new(self.0, self.1);
         let (mut seen, mut ahead, mut actions) = (BTreeMap::new(), world.init_states(), Vec::new());
@@ -72,7 +73,8 @@ fn compare(entry: &Entry, nodes: u32, k: u32, crashes: u32) -> usize {
     registry::visit(entry, false, Compare(setup, bounds))
 }
 
-/// Of every protocol that comes to rest, without crashes and with one. (`timer-free` takes no news of crashes.)
+/// Of every protocol that comes to rest, without crashes and with one. (`timer-free` takes no news
+/// of crashes.)
 #[test]
 fn one_fingerprint_one_state() {
     for entry in ENTRIES.iter().filter(|entry| !entry.heals) {

@@ -18,8 +18,13 @@ fn bare() -> SlotOptions {
 
 fn world(nodes: u32, bounds: Bounds, slots: SlotOptions) -> World<Lanes> {
     let tolerates = Tolerates { crashes: nodes - 1, ..Tolerates::default() };
-    let bounds =
-        Bounds { channels: Channels::Unordered, news: News::Log, returns: true, tolerates, ..bounds };
+    let bounds = Bounds {
+        channels: Channels::Unordered,
+        news: News::Log,
+        returns: true,
+        tolerates,
+        ..bounds
+    };
     // Nothing is taken off its way.
     World::new(Setup { slots, ..Setup::new(nodes, 1) }, bounds).as_sent()
 }
@@ -32,7 +37,8 @@ fn is_ignored(process: &Lanes, from: NodeId, message: &LanesMessage) -> bool {
     taken.is_ok() && after == *process && out.pop().is_none()
 }
 
-/// How many outdated messages there are in all states; none if one of them is not ignored, or is outdated no more after a step.
+/// How many outdated messages there are in all states; none if one of them is not ignored, or is
+/// outdated no more after a step.
 fn outdated(world: &World<Lanes>, says: Says) -> Option<usize> {
     let whom = |state: &State<Lanes>| {
         let flying = state.flying.clone().into_iter().filter(|flying| state.is_up(flying.to));
@@ -64,13 +70,18 @@ fn outdated(world: &World<Lanes>, says: Says) -> Option<usize> {
     Some(count)
 }
 
-/// `slots`, with requests that end in each way and incarnations that end: what it calls outdated is ignored, and stays so.
+/// `slots`, with requests that end in each way and incarnations that end: what it calls outdated is
+/// ignored, and stays so.
 #[test]
 fn what_is_outdated_is_ignored_for_ever() {
     let once = || Bounds::new(1);
     let worlds = [
         world(2, Bounds { restarts: 1, withdrawals: 1, entries: vec![2, 1], ..once() }, bare()),
-        world(2, Bounds { asks_inside: true, withdrawals: 1, ..Bounds::new(2) }, SlotOptions::default()),
+        world(
+            2,
+            Bounds { asks_inside: true, withdrawals: 1, ..Bounds::new(2) },
+            SlotOptions::default(),
+        ),
         world(3, Bounds { crashes: 1, entries: vec![1, 1, 0], ..once() }, bare()),
         world(2, Bounds { duplicates: 1, entries: vec![2, 1], ..once() }, bare()),
     ];
@@ -80,7 +91,8 @@ fn what_is_outdated_is_ignored_for_ever() {
     }
 }
 
-/// The planted bugs: answers that are still awaited, and those that are awaited later, are not outdated.
+/// The planted bugs: answers that are still awaited, and those that are awaited later, are not
+/// outdated.
 #[test]
 fn what_is_called_outdated_too_early_is_found() {
     let small = || world(2, Bounds::new(1), bare());

@@ -1,4 +1,5 @@
-//! Numbered slots: several grants a process, weights, a changing k, new incarnations, and a planted bug for each checker of them.
+//! Numbered slots: several grants a process, weights, a changing k, new incarnations, and a planted
+//! bug for each checker of them.
 
 use std::collections::BTreeSet;
 
@@ -47,8 +48,9 @@ fn states(world: &World<Toy>) -> Vec<State<Toy>> {
     all
 }
 
-/// A client that asks again while inside goes in twice, and comes out of either first. Before; inside; out; inside twice, with the first alone and
-/// with the second alone; inside again with the same slot; and two ends, which fences tell apart.
+/// A client that asks again while inside goes in twice, and comes out of either first. Before;
+/// inside; out; inside twice, with the first alone and with the second alone; inside again with the
+/// same slot; and two ends, which fences tell apart.
 #[test]
 fn a_process_holds_several_grants() {
     let twice = |asks_inside| Bounds { entries: vec![2, 0], asks_inside, ..Bounds::new(2) };
@@ -64,14 +66,16 @@ fn a_process_holds_several_grants() {
 /// With several clients, so many wait at once; who asked last gives up first.
 #[test]
 fn several_clients_wait_at_once() {
-    let bounds = Bounds { entries: vec![3, 0], clients: 2, weight_max: 2, withdrawals: 1, ..Bounds::new(1) };
+    let bounds =
+        Bounds { entries: vec![3, 0], clients: 2, weight_max: 2, withdrawals: 1, ..Bounds::new(1) };
     let all = states(&world(2, 4, bounds, Defects::NONE));
     let waiting = |state: &State<Toy>| state.clients[0].waiting.len();
     assert_eq!(all.iter().map(waiting).max(), Some(2));
     assert!(all.iter().any(|state| state.spent.withdrawals == 1 && waiting(state) == 1));
 }
 
-/// The planted bugs of "a slot has one holder and a growing fence": granted to two; under an old fence, that of an earlier incarnation; shown by two.
+/// The planted bugs of "a slot has one holder and a growing fence": granted to two; under an old
+/// fence, that of an earlier incarnation; shown by two.
 #[test]
 fn a_slot_with_two_holders_or_an_old_fence_is_found() {
     let once = Bounds::new(1);
@@ -80,7 +84,8 @@ fn a_slot_with_two_holders_or_an_old_fence_is_found() {
     let again = Bounds { entries: vec![2, 0], restarts: 1, ..Bounds::new(1) };
     assert!(breaks(2, again.clone(), toy::FORGETS, SlotFences::NAME));
     let clings = Defects(toy::SHARES.0 | toy::CLINGS.0);
-    let found = explore_world(world(2, 1, once, clings).checking([SlotFences::NAME]), Order::Breadth);
+    let found =
+        explore_world(world(2, 1, once, clings).checking([SlotFences::NAME]), Order::Breadth);
     let schedule = found.properties[0].counterexample.as_ref().expect("found");
     assert_eq!(schedule.len(), 2, "the shortest has both inside");
     nothing_breaks(&search(2, again, Defects::NONE));
@@ -94,8 +99,11 @@ fn a_slot_that_two_show_is_found() {
         let mut state = world.first_state();
         for words in ["p0 asks", "p0 comes out", "p1 asks"] {
             let steps = world.next_steps(&state).into_iter();
-            state =
-                steps.map(|step| (format!("{:?}", step.0), step.1)).find(|step| step.0 == words).unwrap().1;
+            state = steps
+                .map(|step| (format!("{:?}", step.0), step.1))
+                .find(|step| step.0 == words)
+                .unwrap()
+                .1;
         }
         state.ghost.value.has_broken(SlotFences::NAME)
     };
@@ -103,7 +111,8 @@ fn a_slot_that_two_show_is_found() {
     assert!(one_after_the_other(Defects(toy::SHARES.0 | toy::CLINGS.0)));
 }
 
-/// The planted bug of the strict order: p1 goes in with a later stamp while p0 waits. Handed over, a slot is outside the order.
+/// The planted bug of the strict order: p1 goes in with a later stamp while p0 waits. Handed over,
+/// a slot is outside the order.
 #[test]
 fn who_overtakes_is_found() {
     assert!(breaks(2, Bounds::new(1), toy::OVERTAKES, StrictOrder::NAME));
@@ -111,7 +120,8 @@ fn who_overtakes_is_found() {
     assert!(!breaks(2, Bounds::new(1), Defects::NONE, StrictOrder::NAME));
 }
 
-/// The planted bug of a k that shrinks: a slot beyond it is taken. Who was inside before may stay, and does not count.
+/// The planted bug of a k that shrinks: a slot beyond it is taken. Who was inside before may stay,
+/// and does not count.
 #[test]
 fn a_slot_beyond_k_is_found() {
     let shrinks = || Bounds { entries: vec![1, 1], resizes: vec![2], ..Bounds::new(1) };
@@ -121,16 +131,18 @@ fn a_slot_beyond_k_is_found() {
     nothing_breaks(&search(4, shrinks(), Defects::NONE));
 }
 
-/// A request that has become too large ends; else whoever waits for it waits for ever. The planted bug: it waits on.
+/// A request that has become too large ends; else whoever waits for it waits for ever. The planted
+/// bug: it waits on.
 #[test]
 fn a_request_that_is_too_large_ends() {
-    let shrinks = || Bounds { entries: vec![1, 0], weight_max: 2, resizes: vec![1], ..Bounds::new(1) };
+    let shrinks =
+        || Bounds { entries: vec![1, 0], weight_max: 2, resizes: vec![1], ..Bounds::new(1) };
     assert!(!breaks(2, shrinks(), Defects::NONE, EveryoneServed::NAME));
     assert!(breaks(2, shrinks(), toy::WAITS_ON, EveryoneServed::NAME));
 }
 
-/// The planted bug of slots that are left lying: k grows while somebody is inside, and who waits is not looked at again. As long as k stays, the
-/// same waits rightly, until the other comes out.
+/// The planted bug of slots that are left lying: k grows while somebody is inside, and who waits is
+/// not looked at again. As long as k stays, the same waits rightly, until the other comes out.
 #[test]
 fn who_waits_for_what_is_free_is_found() {
     let schedule = |resizes| {
@@ -148,10 +160,12 @@ fn who_waits_for_what_is_free_is_found() {
 /// Who is told later of another k is under way: nobody waits for ever before.
 #[test]
 fn a_change_of_k_is_news() {
-    let grows = Bounds { entries: vec![2, 0], asks_inside: true, resizes: vec![4], ..Bounds::new(1) };
+    let grows =
+        Bounds { entries: vec![2, 0], asks_inside: true, resizes: vec![4], ..Bounds::new(1) };
     let world = world(2, 2, grows, Defects::NONE).checking([EveryoneServed::NAME]);
     let found = explore_world(world, Order::Breadth);
-    let schedule = found.properties[0].counterexample.as_ref().expect("the toy does not look again");
+    let schedule =
+        found.properties[0].counterexample.as_ref().expect("the toy does not look again");
     let told = schedule.iter().filter(|told| told.step.to_string().contains("sets k to 4")).count();
     assert_eq!(told, 2);
 }
@@ -182,8 +196,8 @@ fn what_is_left_behind_is_found() {
     assert!(!breaks(2, Bounds::new(1), Defects::NONE, NoResidue::NAME));
 }
 
-/// Everybody is told one log, in its order; who comes back, from its beginning. Incarnations are numbered through all processes. All may be down at once,
-/// and the log goes on.
+/// Everybody is told one log, in its order; who comes back, from its beginning. Incarnations are
+/// numbered through all processes. All may be down at once, and the log goes on.
 #[test]
 fn the_log_is_told_in_one_order() {
     let bounds = Bounds { crashes: 1, restarts: 2, ..Bounds::new(0) };
@@ -191,15 +205,20 @@ fn the_log_is_told_in_one_order() {
     let all = states(&world);
     let mut ends = 0;
     for state in &all {
-        let log: Vec<_> =
-            state.log.iter().map(|entry| (entry.node, u32::from(entry.incarnation), entry.adds)).collect();
+        let log: Vec<_> = state
+            .log
+            .iter()
+            .map(|entry| (entry.node, u32::from(entry.incarnation), entry.adds))
+            .collect();
         let up = state.ids().filter(|&node| state.is_up(node));
         let heard: Vec<&Toy> = up.map(|node| state.processes[node.index()].protocol()).collect();
         if (state.spent.restarts, state.down.len()) != (2, 0) {
             // Nothing is forgotten as long as somebody may come back.
             assert!(heard.iter().all(|toy| log.starts_with(&toy.heard)), "{state:?}");
             let added = log.iter().filter(|entry| entry.2).map(|entry| entry.1);
-            assert!(added.eq(1..=u32::try_from(log.iter().filter(|entry| entry.2).count()).unwrap()));
+            assert!(
+                added.eq(1..=u32::try_from(log.iter().filter(|entry| entry.2).count()).unwrap())
+            );
         }
         let done = world.next_steps(state).is_empty();
         if done {
@@ -210,14 +229,18 @@ fn the_log_is_told_in_one_order() {
         }
     }
     assert!(ends > 0);
-    assert!(all.iter().any(|state| state.down.len() + state.crashed.len() == 3), "all are gone at once");
+    assert!(
+        all.iter().any(|state| state.down.len() + state.crashed.len() == 3),
+        "all are gone at once"
+    );
     assert!(
         all.iter().any(|state| state.clients.iter().any(|client| client.incarnation == 2)),
         "twice the same"
     );
 }
 
-/// Without a log: news of each incarnation, in any order, also to who came back since; one process never goes down.
+/// Without a log: news of each incarnation, in any order, also to who came back since; one process
+/// never goes down.
 #[test]
 fn news_of_incarnations_come_in_any_order() {
     let bounds = Bounds { restarts: 2, news: News::InOrder, ..Bounds::new(0) };
@@ -240,11 +263,15 @@ fn news_of_incarnations_come_in_any_order() {
     };
     assert!(all.iter().all(stays));
     assert!(all.iter().all(|state| {
-        state.processes.iter().all(|process| process.protocol().heard.iter().all(|(_, _, back)| !back))
+        state
+            .processes
+            .iter()
+            .all(|process| process.protocol().heard.iter().all(|(_, _, back)| !back))
     }));
 }
 
-/// Of a process that has crashed nothing is left, whatever it was doing; its client is gone with it, and another asks in the new incarnation.
+/// Of a process that has crashed nothing is left, whatever it was doing; its client is gone with
+/// it, and another asks in the new incarnation.
 #[test]
 fn who_crashes_keeps_nothing() {
     let bounds = Bounds { entries: vec![2, 0], weight_max: 2, restarts: 1, ..Bounds::new(1) };
@@ -255,10 +282,15 @@ fn who_crashes_keeps_nothing() {
     let gone = down.iter().filter(|state| state.down[0].0 == 0);
     let processes: BTreeSet<u64> = gone.map(|state| digest(&state.processes[0])).collect();
     assert_eq!(processes.len(), 1);
-    assert!(all.iter().any(|state| state.clients[0].incarnation == 1 && !state.clients[0].inside.is_empty()));
+    assert!(
+        all.iter()
+            .any(|state| state.clients[0].incarnation == 1 && !state.clients[0].inside.is_empty())
+    );
     let waiting = all.iter().filter(|state| state.processes[0].protocol().incarnation == 1);
     assert!(
-        waiting.clone().all(|state| state.clients[0].waiting.len() == usize::from(state.waits(NodeId(0))))
+        waiting
+            .clone()
+            .all(|state| state.clients[0].waiting.len() == usize::from(state.waits(NodeId(0))))
     );
     assert!(waiting.clone().any(|state| !state.waits(NodeId(0)) && state.clients[0].asked == 1));
 }
@@ -269,8 +301,9 @@ fn a_new_incarnation_hears_of_k_again() {
     let bounds = Bounds { entries: vec![0], restarts: 1, resizes: vec![3], ..Bounds::new(0) };
     let all = states(&world(2, 2, bounds, Defects::NONE));
     let p0 = |incarnation, resized| {
-        all.iter()
-            .any(|state| (state.clients[0].incarnation, state.clients[0].resized) == (incarnation, resized))
+        all.iter().any(|state| {
+            (state.clients[0].incarnation, state.clients[0].resized) == (incarnation, resized)
+        })
     };
     assert!(p0(0, 1) && p0(1, 0) && p0(1, 1));
 }
@@ -278,22 +311,31 @@ fn a_new_incarnation_hears_of_k_again() {
 /// A timer that is armed again and again runs out so often; while it runs, nobody waits for ever.
 #[test]
 fn timers_run_out_a_bounded_number_of_times() {
-    let bounds =
-        |expiries| Bounds { entries: vec![1, 0], weight_max: 2, expiries: Some(expiries), ..Bounds::new(1) };
+    let bounds = |expiries| Bounds {
+        entries: vec![1, 0],
+        weight_max: 2,
+        expiries: Some(expiries),
+        ..Bounds::new(1)
+    };
     let unique = |expiries| {
         let found = search(2, bounds(expiries), toy::TICKS);
         nothing_breaks(&found);
         found.unique
     };
     assert_eq!((unique(0), unique(3)), (4, 7));
-    assert!(breaks(2, bounds(3), Defects::NONE, EveryoneServed::NAME), "without the timer it waits for ever");
+    assert!(
+        breaks(2, bounds(3), Defects::NONE, EveryoneServed::NAME),
+        "without the timer it waits for ever"
+    );
 }
 
-/// Where the order of messages is nothing to anybody it tells no states apart; a schedule still counts them in the order of sending.
+/// Where the order of messages is nothing to anybody it tells no states apart; a schedule still
+/// counts them in the order of sending.
 #[test]
 fn a_schedule_counts_messages_as_they_were_sent() {
     let steps = |printed| {
-        let bounds = Bounds { entries: vec![1, 0], channels: Channels::Unordered, ..Bounds::new(1) };
+        let bounds =
+            Bounds { entries: vec![1, 0], channels: Channels::Unordered, ..Bounds::new(1) };
         let world = world(2, 2, bounds, printed).checking([NOT_REFUSED]);
         let found = explore_world(world, Order::Breadth);
         let schedule = found.properties[0].counterexample.clone().expect("one is refused");
@@ -303,7 +345,8 @@ fn a_schedule_counts_messages_as_they_were_sent() {
     assert_eq!(steps(toy::REFUSES_SECOND), "p0 -> p1: note 2");
 }
 
-/// Of several that are inside at one process, a schedule says which one comes out, by the order of their grants.
+/// Of several that are inside at one process, a schedule says which one comes out, by the order of
+/// their grants.
 #[test]
 fn a_schedule_says_who_comes_out() {
     let bounds = Bounds { entries: vec![2, 0], asks_inside: true, ..Bounds::new(1) };
@@ -332,7 +375,11 @@ fn the_order_of_unordered_messages_makes_no_state() {
             sorted.flying.sort_by_key(|flying| (flying.way(), flying.message.digest));
             digest(&sorted)
         };
-        states(&world(2, 4, bounds, toy::REFUSES_FIRST)).iter().map(multiset).collect::<BTreeSet<_>>().len()
+        states(&world(2, 4, bounds, toy::REFUSES_FIRST))
+            .iter()
+            .map(multiset)
+            .collect::<BTreeSet<_>>()
+            .len()
     };
     assert_eq!(unique(Channels::Unordered), distinct(Channels::Unordered));
 }

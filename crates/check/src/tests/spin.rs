@@ -1,11 +1,13 @@
-//! The same numbers of states as SPIN, which explores another model of the same algorithm, written by hand.
+//! The same numbers of states as SPIN, which explores another model of the same algorithm, written
+//! by hand.
 
 use kgate_protocols::permission::Permission;
 use kgate_protocols::spread::Direct;
 
 use super::holds;
 
-/// n, k, entries; SPIN 6.5.2's numbers for `cross-check/raymond.pml`: states stored, and transitions. `cargo xtask spin` counts anew.
+/// n, k, entries; SPIN 6.5.2's numbers for `cross-check/raymond.pml`: states stored, and
+/// transitions. `cargo xtask spin` counts anew.
 const SPIN: [(u32, u32, u32, usize, usize); 7] = [
     (2, 1, 1, 30, 39),
     (2, 1, 2, 126, 177),
@@ -16,7 +18,8 @@ const SPIN: [(u32, u32, u32, usize, usize); 7] = [
     (3, 2, 1, 7_228, 22_723),
 ];
 
-/// `raymond` has just the states and the steps that it has in Promela. (Both sides count the first state among the transitions.)
+/// `raymond` has just the states and the steps that it has in Promela. (Both sides count the first
+/// state among the transitions.)
 #[test]
 fn as_many_states_as_spin() {
     for (nodes, k, entries, stored, transitions) in SPIN {

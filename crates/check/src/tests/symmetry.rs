@@ -1,4 +1,5 @@
-//! Symmetry: as many kinds of states as there are, the same verdicts, and refused where names matter.
+//! Symmetry: as many kinds of states as there are, the same verdicts, and refused where names
+//! matter.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -35,8 +36,8 @@ fn kinds<P: Protocol>(world: &World<P>) -> (usize, usize) {
     (states.len(), kinds.len())
 }
 
-/// The leaves of a star can change places. A search by kinds visits each kind that a search of all states meets, and no other: were the
-/// algorithm to compare names, some would be missed.
+/// The leaves of a star can change places. A search by kinds visits each kind that a search of all
+/// states meets, and no other: were the algorithm to compare names, some would be missed.
 #[test]
 fn every_kind_is_visited_once() {
     for bounds in [Bounds::new(1), Bounds { restarts: 1, ..Bounds::new(1) }] {
@@ -53,12 +54,15 @@ fn every_kind_is_visited_once() {
 /// The planted bug is found by kinds too, with a schedule that can happen.
 #[test]
 fn a_defect_is_found_by_its_kind() {
-    let world =
-        star(3, 1, Bounds::new(1), r::R1).with_symmetry().expect("a symmetry").checking([AtMostK::NAME]);
+    let world = star(3, 1, Bounds::new(1), r::R1)
+        .with_symmetry()
+        .expect("a symmetry")
+        .checking([AtMostK::NAME]);
     assert_eq!(broken(&explore_world(world, Order::Depth)), [AtMostK::NAME]);
 }
 
-/// Stamps are compared by name, several tokens are asked for by name, losses are mended by name; and who asks more often is not like another.
+/// Stamps are compared by name, several tokens are asked for by name, losses are mended by name;
+/// and who asks more often is not like another.
 #[test]
 fn refused_where_names_matter() {
     let raymond = World::<Permission<Direct>>::new(Setup::new(3, 1), Bounds::new(1));
@@ -66,6 +70,9 @@ fn refused_where_names_matter() {
     let tokens = |k, bounds| star(4, k, bounds, Defects::NONE).with_symmetry().err();
     assert_eq!(tokens(2, Bounds::new(1)), Some(NoSymmetry::Names));
     assert_eq!(tokens(1, Bounds { crashes: 1, ..Bounds::new(1) }), Some(NoSymmetry::Losses));
-    assert_eq!(tokens(1, Bounds { entries: vec![1, 2, 3, 4], ..Bounds::new(1) }), Some(NoSymmetry::None));
+    assert_eq!(
+        tokens(1, Bounds { entries: vec![1, 2, 3, 4], ..Bounds::new(1) }),
+        Some(NoSymmetry::None)
+    );
     assert_eq!(tokens(1, Bounds::new(1)), None);
 }

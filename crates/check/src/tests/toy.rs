@@ -1,8 +1,9 @@
-//! A protocol with numbered slots that asks nobody, with a switch for each thing that it can do wrong.
+//! A protocol with numbered slots that asks nobody, with a switch for each thing that it can do
+//! wrong.
 
 use kgate_core::{
-    Defects, Fence, GrantId, Input, InputOf, Mechanism, NodeId, Notice, Observation, Outbox, Phase, Protocol,
-    Refusal, Setup, Span, Stamp, Time,
+    Defects, Fence, GrantId, Input, InputOf, Mechanism, NodeId, Notice, Observation, Outbox, Phase,
+    Protocol, Refusal, Setup, Span, Stamp, Time,
 };
 use serde::{Deserialize, Serialize};
 
@@ -30,7 +31,8 @@ pub(super) const TICKS: Defects = Defects(1 << 8);
 pub(super) const REFUSES_FIRST: Defects = Defects(1 << 9);
 pub(super) const REFUSES_SECOND: Defects = Defects(1 << 10);
 
-/// Process p has the slots p and n + p. Whoever asks for one gets it at once; who asks for more waits.
+/// Process p has the slots p and n + p. Whoever asks for one gets it at once; who asks for more
+/// waits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Toy {
     me: NodeId,
@@ -127,7 +129,12 @@ impl Protocol for Toy {
         }
     }
 
-    fn handle(&mut self, _now: Time, input: InputOf<Self>, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+    fn handle(
+        &mut self,
+        _now: Time,
+        input: InputOf<Self>,
+        out: &mut Outbox<Self>,
+    ) -> Result<(), Refusal> {
         match input {
             Input::Acquire { weight } => {
                 self.ask(weight, out);
@@ -141,8 +148,10 @@ impl Protocol for Toy {
             }
             Input::Withdraw => drop(self.waiting.pop()),
             Input::Release { grant } => {
-                let given_back = self.held.extract_if(.., |held| held.0 == grant).map(|held| held.1);
-                let given_back: Vec<u32> = given_back.filter(|_| self.printed.has(CLINGS)).collect();
+                let given_back =
+                    self.held.extract_if(.., |held| held.0 == grant).map(|held| held.1);
+                let given_back: Vec<u32> =
+                    given_back.filter(|_| self.printed.has(CLINGS)).collect();
                 self.clings_to.extend(given_back);
             }
             Input::Resize(k) => self.resize(k, out),

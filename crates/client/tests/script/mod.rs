@@ -1,4 +1,5 @@
-//! A node that says what the test says: real gRPC, and each stream of a client is handed to the test.
+//! A node that says what the test says: real gRPC, and each stream of a client is handed to the
+//! test.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -23,7 +24,9 @@ pub fn runtime() -> tokio::runtime::Runtime {
 }
 
 pub async fn in_time<T>(what: &str, wait: impl Future<Output = T>) -> T {
-    tokio::time::timeout(DEADLINE, wait).await.unwrap_or_else(|_| panic!("waited too long for {what}"))
+    tokio::time::timeout(DEADLINE, wait)
+        .await
+        .unwrap_or_else(|_| panic!("waited too long for {what}"))
 }
 
 /// A node. Dropped, it is gone with all its streams.
@@ -61,7 +64,10 @@ impl Gates for Api {
         Err(Status::unimplemented("not in this script"))
     }
 
-    async fn watch(&self, _: Request<StatusRequest>) -> Result<Response<Self::WatchStream>, Status> {
+    async fn watch(
+        &self,
+        _: Request<StatusRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
         Err(Status::unimplemented("not in this script"))
     }
 }
@@ -123,12 +129,19 @@ impl Line {
     }
 
     pub async fn renewed(&self, sequence: u64, valid_for_ms: u64) {
-        self.say(Say::Renewed(Renewed { sequence, valid_for_ns: Some(valid_for_ms * 1_000_000) })).await;
+        self.say(Say::Renewed(Renewed { sequence, valid_for_ns: Some(valid_for_ms * 1_000_000) }))
+            .await;
     }
 
     pub async fn grant(&self, number: u64) {
-        self.say(Say::Granted(Granted { number, slots: vec![0], fence: None, k: 1, ..Granted::default() }))
-            .await;
+        self.say(Say::Granted(Granted {
+            number,
+            slots: vec![0],
+            fence: None,
+            k: 1,
+            ..Granted::default()
+        }))
+        .await;
     }
 }
 

@@ -1,7 +1,7 @@
 //! The evictor: collects promises, waits on its own clock, and proposes to evict (E3).
 //!
-//! Any voter may be one. Nothing of it is in the log: if it dies, the next one collects anew, and the ages in the promises keep the time
-//! that has passed already.
+//! Any voter may be one. Nothing of it is in the log: if it dies, the next one collects anew, and
+//! the ages in the promises keep the time that has passed already.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -21,7 +21,8 @@ struct Promised {
 }
 
 impl Promised {
-    /// Time without an answer of that voter: what it said, and what the own clock has counted since.
+    /// Time without an answer of that voter: what it said, and what the own clock has counted
+    /// since.
     fn waited(self, now: Time) -> Span {
         self.age + now.since(self.received)
     }
@@ -47,7 +48,8 @@ pub(super) struct Evictor {
 }
 
 impl Evictor {
-    /// A promise of a voter. It counts for the suspicion that this node has applied; others come again.
+    /// A promise of a voter. It counts for the suspicion that this node has applied; others come
+    /// again.
     pub(super) fn on_promise(
         &mut self,
         known: &Known,
@@ -55,7 +57,8 @@ impl Evictor {
         from: NodeId,
         (node, incarnation, at, age): (NodeId, Incarnation, u64, Span),
     ) {
-        let suspected = known.membership.incarnation(node, incarnation).and_then(|member| member.suspected);
+        let suspected =
+            known.membership.incarnation(node, incarnation).and_then(|member| member.suspected);
         if suspected != Some(at) || !known.is_voter(from) {
             return;
         }
@@ -111,8 +114,9 @@ fn suspicion<'a>(known: &'a Known, node: NodeId, case: &Case) -> Option<&'a Memb
         .then_some(member)
 }
 
-/// E3: when a quorum of the newest voters is ripe, and W has passed since this node applied them. (Promises that nodes gave before they
-/// were voters prove nothing while the old voters could still answer.) None: not by waiting alone.
+/// E3: when a quorum of the newest voters is ripe, and W has passed since this node applied them.
+/// (Promises that nodes gave before they were voters prove nothing while the old voters could still
+/// answer.) None: not by waiting alone.
 fn ripe(known: &Known, node: NodeId, case: &Case) -> Option<Time> {
     let wait = suspicion(known, node, case)?.terms.wait();
     if known.is_behind() || known.newest().at != known.voters.at || !known.voters.has(known.me) {

@@ -1,5 +1,5 @@
-//! The holder of a lease: pings the voters (N1), adds up their shares (N2, N4), keeps an eye on what it may not know yet (N6), and asks
-//! to be cleared of a suspicion (E5).
+//! The holder of a lease: pings the voters (N1), adds up their shares (N2, N4), keeps an eye on
+//! what it may not know yet (N6), and asks to be cleared of a suspicion (E5).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -51,7 +51,8 @@ pub(super) struct Holder {
     seq: u64,
     sent: VecDeque<(u64, Time)>,
     said: BTreeMap<NodeId, Said>,
-    /// The newest voters that an answer has shown. They are committed: the voter had applied them (N4).
+    /// The newest voters that an answer has shown. They are committed: the voter had applied them
+    /// (N4).
     shown: Option<Voters>,
     /// Voters that a refusal has named: pinged, never counted.
     named: Option<Voters>,
@@ -87,8 +88,9 @@ impl Holder {
         all
     }
 
-    /// N4: a quorum is needed in each of these. The newest voters known to be committed, and the newest of the own log if they are newer:
-    /// those may never be committed, so they add to the others and do not replace them.
+    /// N4: a quorum is needed in each of these. The newest voters known to be committed, and the
+    /// newest of the own log if they are newer: those may never be committed, so they add to the
+    /// others and do not replace them.
     fn binding<'a>(&'a self, known: &'a Known) -> impl Iterator<Item = &'a Voters> {
         let committed =
             self.shown.as_ref().filter(|shown| shown.at > known.voters.at).unwrap_or(&known.voters);
@@ -131,8 +133,8 @@ impl Holder {
     /// What that voter said before. None: nobody asks it, so nothing is kept of it.
     fn entry(&mut self, known: &Known, from: NodeId) -> Option<&mut Said> {
         let nothing = Said { answered: None, refused: None, store: None, foreign: false };
-        let asked =
-            known.is_voter(from) || self.shown.iter().chain(&self.named).any(|voters| voters.has(from));
+        let asked = known.is_voter(from)
+            || self.shown.iter().chain(&self.named).any(|voters| voters.has(from));
         asked.then(|| self.said.entry(from).or_insert(nothing))
     }
 
@@ -167,7 +169,14 @@ impl Holder {
     }
 
     /// No share, and why (E5).
-    pub(super) fn on_refusal(&mut self, known: &Known, now: Time, from: NodeId, seq: u64, why: Refused) {
+    pub(super) fn on_refusal(
+        &mut self,
+        known: &Known,
+        now: Time,
+        from: NodeId,
+        seq: u64,
+        why: Refused,
+    ) {
         let Some(sent) = self.sent(seq) else { return };
         let Some(said) = self.entry(known, from) else { return };
         if said.refused.as_ref().is_none_or(|(before, _)| *before <= sent) {
@@ -186,7 +195,8 @@ impl Holder {
         }
     }
 
-    /// E5: asks to be cleared once a quorum has heard this node lately: else it would be suspected again at once.
+    /// E5: asks to be cleared once a quorum has heard this node lately: else it would be suspected
+    /// again at once.
     fn suspected(&mut self, known: &Known, now: Time, at: u64) {
         let lately = |node: NodeId| {
             let said = self.said.get(&node)?;
@@ -217,7 +227,8 @@ impl Holder {
         self.clearing = None;
     }
 
-    /// N2: adds up the shares. What was reached once is never taken back: it was a lease by the voters of then.
+    /// N2: adds up the shares. What was reached once is never taken back: it was a lease by the
+    /// voters of then.
     pub(super) fn renew(&mut self, known: &Known) {
         let answered = |node: NodeId| self.said.get(&node).and_then(|said| said.answered);
         let reached = self.binding(known).map(|voters| voters.reached(answered)).min().flatten();
@@ -227,7 +238,8 @@ impl Holder {
         }
     }
 
-    /// The own vote is all that is needed, and it is given: the lease does not end (one voter, this node).
+    /// The own vote is all that is needed, and it is given: the lease does not end (one voter, this
+    /// node).
     pub(super) fn is_alone(&self, known: &Known) -> bool {
         self.binding(known).all(|voters| voters.is_quorum(|node| node == known.me))
             && voter::refusal(known, known.me, known.incarnation).is_none()
@@ -281,7 +293,9 @@ impl Holder {
 
     /// N6: the index that this node should have applied long ago.
     pub(super) fn behind(&self, now: Time) -> Option<u64> {
-        self.marks.filter(|(oldest, _)| now.since(oldest.heard) > BEHIND_MAX).map(|(oldest, _)| oldest.index)
+        self.marks
+            .filter(|(oldest, _)| now.since(oldest.heard) > BEHIND_MAX)
+            .map(|(oldest, _)| oldest.index)
     }
 
     /// Forgets voters who are none any more.

@@ -14,7 +14,8 @@ pub(super) struct Known {
     pub(super) incarnation: Incarnation,
     pub(super) store: StoreId,
     pub(super) timing: Timing,
-    /// What this process answered before is forgotten: ages count from here at the earliest (E2, R3).
+    /// What this process answered before is forgotten: ages count from here at the earliest (E2,
+    /// R3).
     pub(super) start: Time,
     pub(super) membership: Membership,
     pub(super) applied: u64,
@@ -39,7 +40,8 @@ impl Known {
         self.own().map(|member| member.terms)
     }
 
-    /// The newest voters known from the own log: appended or applied (what was appended may be told later than what was applied).
+    /// The newest voters known from the own log: appended or applied (what was appended may be told
+    /// later than what was applied).
     pub(super) fn newest(&self) -> &Voters {
         match &self.appended {
             Some(appended) if appended.at > self.voters.at => appended,
@@ -47,7 +49,8 @@ impl Known {
         }
     }
 
-    /// N4: newer voters are in the own log than were applied, or nothing is known yet: a suspicion before them may have been missed.
+    /// N4: newer voters are in the own log than were applied, or nothing is known yet: a suspicion
+    /// before them may have been missed.
     pub(super) fn is_behind(&self) -> bool {
         self.appended.as_ref().is_none_or(|appended| self.applied < appended.at)
     }
@@ -71,7 +74,8 @@ impl Known {
         self.voters.has(node) || self.appended.as_ref().is_some_and(|appended| appended.has(node))
     }
 
-    /// How late this node is to do what any voter may do: the leader at once, the others one after the other.
+    /// How late this node is to do what any voter may do: the leader at once, the others one after
+    /// the other.
     pub(super) fn turn(&self) -> kgate_core::Span {
         if self.leading {
             return kgate_core::Span::ZERO;

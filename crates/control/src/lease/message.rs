@@ -6,10 +6,12 @@ use serde::{Deserialize, Serialize};
 use crate::membership::StoreId;
 use crate::voters::Voters;
 
-/// What nodes say to each other. Every message may be lost, doubled, late or out of order: nothing here needs more.
+/// What nodes say to each other. Every message may be lost, doubled, late or out of order: nothing
+/// here needs more.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum LeaseMessage {
-    /// To each voter, each I_n (N1). Answered by [`LeaseMessage::Answer`] or [`LeaseMessage::Refusal`].
+    /// To each voter, each I_n (N1). Answered by [`LeaseMessage::Answer`] or
+    /// [`LeaseMessage::Refusal`].
     Ping {
         /// The sender's incarnation.
         incarnation: Incarnation,
@@ -49,7 +51,8 @@ pub enum LeaseMessage {
         /// So long ago was the sender's last answer to it, or its own start.
         age: Span,
     },
-    /// How long have you not heard of that node? To each voter (E1). Answered by [`LeaseMessage::Unheard`].
+    /// How long have you not heard of that node? To each voter (E1). Answered by
+    /// [`LeaseMessage::Unheard`].
     Question {
         /// Who is asked about.
         node: NodeId,
@@ -76,7 +79,8 @@ pub enum Refused {
     NotMember,
     /// The voter has newer voters in its log than it has applied (N4).
     Behind,
-    /// This node does not vote; here are those who do, as far as it has applied the log. Says whom to ping, nothing else.
+    /// This node does not vote; here are those who do, as far as it has applied the log. Says whom
+    /// to ping, nothing else.
     NotVoter(Voters),
 }
 
@@ -99,7 +103,8 @@ pub enum Proposal {
         /// The suspicion that it answers.
         at: u64,
     },
-    /// Its lease is over for certain (E3). Applied only if [`crate::membership::Membership::may_evict`] (E4).
+    /// Its lease is over for certain (E3). Applied only if
+    /// [`crate::membership::Membership::may_evict`] (E4).
     Evict {
         /// Who.
         node: NodeId,

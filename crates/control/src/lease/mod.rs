@@ -1,22 +1,29 @@
-//! Node leases, suspicion and eviction: what makes it safe to free the slots of a node that nobody hears of.
+//! Node leases, suspicion and eviction: what makes it safe to free the slots of a node that nobody
+//! hears of.
 //!
-//! Each node pings the voters. A voter answers members that are not suspected; the answers of a quorum are a **lease**, counted from the
-//! *sending* of the pings, and only with a lease may a node grant or keep permits (N1 to N6). A node that falls silent is **suspected** in
-//! the log (E1). A voter that has applied that stops answering and promises so to all voters, with the age of its last answer (E2). Once a
-//! quorum's promises are so old that no lease built on their answers can live, whatever the clocks' errors within the bound, any voter
-//! proposes to **evict** (E3), and the log takes it only if it is exactly about this suspicion and these voters (E4). Only then are the
-//! node's slots free. A node suspected by mistake asks to be cleared (E5).
+//! Each node pings the voters. A voter answers members that are not suspected; the answers of a
+//! quorum are a **lease**, counted from the *sending* of the pings, and only with a lease may a
+//! node grant or keep permits (N1 to N6). A node that falls silent is **suspected** in the log
+//! (E1). A voter that has applied that stops answering and promises so to all voters, with the age
+//! of its last answer (E2). Once a quorum's promises are so old that no lease built on their
+//! answers can live, whatever the clocks' errors within the bound, any voter proposes to **evict**
+//! (E3), and the log takes it only if it is exactly about this suspicion and these voters (E4).
+//! Only then are the node's slots free. A node suspected by mistake asks to be cleared (E5).
 //!
-//! Why it is safe. Let p be evicted with the voters m. Every answer to p shows voters that the answering node has applied, and it has not
-//! applied p's eviction: so none is newer than m. A quorum of older voters has a member that had the next ones in its log before m was
-//! committed, and such a member is silent or shows them (N4). So a lease by pings sent after the evictor applied m is one by a quorum of
-//! m, which meets the evictor's ripe quorum in some v. p's last ping that v answered left before v answered; since then the clocks of v
-//! and of the evictor have together counted W, so that L on p's own clock is over. A lease by earlier pings is over because the evictor
-//! has waited W since it applied m.
+//! Why it is safe. Let p be evicted with the voters m. Every answer to p shows voters that the
+//! answering node has applied, and it has not applied p's eviction: so none is newer than m. A
+//! quorum of older voters has a member that had the next ones in its log before m was committed,
+//! and such a member is silent or shows them (N4). So a lease by pings sent after the evictor
+//! applied m is one by a quorum of m, which meets the evictor's ripe quorum in some v. p's last
+//! ping that v answered left before v answered; since then the clocks of v and of the evictor have
+//! together counted W, so that L on p's own clock is over. A lease by earlier pings is over because
+//! the evictor has waited W since it applied m.
 //!
-//! Everything here is a state machine without clock, rng or sockets. `now` is the lease clock: one that counts sleep and is not slewed.
-//! Feed it the log in its order, [`Leases::membership_changed`] and [`Leases::voters_applied`] for each entry, then [`Leases::applied`]; read the
-//! newest appended voters of the log before each batch of messages; after each input, [`Leases::tick`] when [`Leases::next_due`] has come.
+//! Everything here is a state machine without clock, rng or sockets. `now` is the lease clock: one
+//! that counts sleep and is not slewed. Feed it the log in its order,
+//! [`Leases::membership_changed`] and [`Leases::voters_applied`] for each entry, then
+//! [`Leases::applied`]; read the newest appended voters of the log before each batch of messages;
+//! after each input, [`Leases::tick`] when [`Leases::next_due`] has come.
 
 mod evictor;
 mod holder;
@@ -58,8 +65,15 @@ pub struct Leases {
 impl Leases {
     /// A node that knows nothing yet: give it the log's cluster_state as changes.
     ///
-    /// `now` counts as its start: what an earlier process of it answered is taken to have been answered just now.
-    pub fn new(now: Time, me: NodeId, incarnation: Incarnation, store: StoreId, timing: Timing) -> Self {
+    /// `now` counts as its start: what an earlier process of it answered is taken to have been
+    /// answered just now.
+    pub fn new(
+        now: Time,
+        me: NodeId,
+        incarnation: Incarnation,
+        store: StoreId,
+        timing: Timing,
+    ) -> Self {
         let known = Known {
             me,
             incarnation,
@@ -84,15 +98,17 @@ impl Leases {
         }
     }
 
-    /// Numbers pings from there on. An incarnation that goes on in a new process must not use a number twice (R1): on a clock that starts anew
-    /// give it a random number; else the time of the start, which is used if nothing is said here, is good enough.
+    /// Numbers pings from there on. An incarnation that goes on in a new process must not use a
+    /// number twice (R1): on a clock that starts anew give it a random number; else the time of the
+    /// start, which is used if nothing is said here, is good enough.
     #[must_use]
     pub fn numbered_from(mut self, seq: u64) -> Self {
         self.holder.number_from(seq);
         self
     }
 
-    /// An entry of the log has changed the membership: applied and durably stored (N3), in the order of the log.
+    /// An entry of the log has changed the membership: applied and durably stored (N3), in the
+    /// order of the log.
     pub fn membership_changed(&mut self, now: Time, change: MembershipChange) {
         self.settle(now);
         self.known.membership.apply(change);
@@ -139,7 +155,8 @@ impl Leases {
         }
     }
 
-    /// The newest voters in the own log, applied or not. They may go back, when an entry that was never committed is overwritten.
+    /// The newest voters in the own log, applied or not. They may go back, when an entry that was
+    /// never committed is overwritten.
     pub fn voters_appended(&mut self, now: Time, voters: Voters) {
         if self.known.appended.as_ref() != Some(&voters) {
             self.settle(now);
@@ -166,7 +183,13 @@ impl Leases {
     }
 
     /// A message. Junk is dropped.
-    pub fn hear(&mut self, now: Time, from: NodeId, message: LeaseMessage, deeds: &mut Vec<LeaseEffect>) {
+    pub fn hear(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        message: LeaseMessage,
+        deeds: &mut Vec<LeaseEffect>,
+    ) {
         self.settle(now);
         let (known, mine) = (&self.known, self.known.incarnation);
         match message {
@@ -192,7 +215,12 @@ impl Leases {
             }
             LeaseMessage::Question { node, incarnation } => {
                 if let Some(silence) = self.voter.silence(known, now, node, incarnation) {
-                    self.send(now, from, LeaseMessage::Unheard { node, incarnation, silence }, deeds);
+                    self.send(
+                        now,
+                        from,
+                        LeaseMessage::Unheard { node, incarnation, silence },
+                        deeds,
+                    );
                 }
             }
             LeaseMessage::Unheard { node, incarnation, silence } => {
@@ -250,7 +278,8 @@ impl Leases {
         }
     }
 
-    /// While the own vote alone is a quorum it is given all the time: here it is written down, before anything changes.
+    /// While the own vote alone is a quorum it is given all the time: here it is written down,
+    /// before anything changes.
     fn settle(&mut self, now: Time) {
         if self.holder.is_alone(&self.known) {
             self.holder.renew_alone(now);
@@ -260,8 +289,9 @@ impl Leases {
 
     /// When [`Leases::tick`] has something to do: ask after each input. It may be over already.
     pub fn next_due(&self, now: Time) -> Option<Time> {
-        let former =
-            self.former.filter(|(former, _)| self.known.membership.is_trusted(self.known.me, *former));
+        let former = self
+            .former
+            .filter(|(former, _)| self.known.membership.is_trusted(self.known.me, *former));
         [
             Some(self.holder.next_due()),
             self.voter.next_due(),
@@ -274,7 +304,8 @@ impl Leases {
         .min()
     }
 
-    /// The clock has jumped (section 1 of docs/LEASES.md): no grant until a quorum answers a ping sent from now on.
+    /// The clock has jumped (section 1 of docs/LEASES.md): no grant until a quorum answers a ping
+    /// sent from now on.
     pub fn clock_jumped(&mut self, now: Time) {
         self.holder.doubt(now);
     }
@@ -284,7 +315,8 @@ impl Leases {
         self.silence.suspect(&self.known, now, node);
     }
 
-    /// This node is the next incarnation of itself after a crash: the former one is to be suspected while the log has it as a member (R2).
+    /// This node is the next incarnation of itself after a crash: the former one is to be suspected
+    /// while the log has it as a member (R2).
     pub fn succeed(&mut self, now: Time, former: Incarnation) {
         self.former = Some((former, Retry::at(now, self.known.timing.node_ping.times(2))));
     }
@@ -302,7 +334,10 @@ impl Leases {
     /// Whether anything new may be granted (N5, N6): read it at that very instant.
     pub fn may_grant(&self, now: Time) -> bool {
         let trusted = self.known.membership.is_trusted(self.known.me, self.known.incarnation);
-        trusted && self.holds(now) && !self.holder.in_doubt(&self.known) && self.holder.behind(now).is_none()
+        trusted
+            && self.holds(now)
+            && !self.holder.in_doubt(&self.known)
+            && self.holder.behind(now).is_none()
     }
 
     /// How this node stands with its voters, for people.

@@ -2,7 +2,8 @@
 
 use kgate_core::{Span, Time};
 
-/// How many times the first pause may double: a node that nobody tells the truth does not flood the log.
+/// How many times the first pause may double: a node that nobody tells the truth does not flood the
+/// log.
 const DOUBLINGS: u32 = 5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

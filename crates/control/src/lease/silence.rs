@@ -1,7 +1,9 @@
-//! Who is silent: asks the voters, and proposes a suspicion when a majority has not heard a node for Q (E1).
+//! Who is silent: asks the voters, and proposes a suspicion when a majority has not heard a node
+//! for Q (E1).
 //!
-//! Only for accuracy: a wrong suspicion costs a node a moment, never anybody a slot. What finds no agreement is asked and proposed rarer
-//! and rarer: a removed voter that was never told holds everybody for silent.
+//! Only for accuracy: a wrong suspicion costs a node a moment, never anybody a slot. What finds no
+//! agreement is asked and proposed rarer and rarer: a removed voter that was never told holds
+//! everybody for silent.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +47,8 @@ impl Silence {
     pub(super) fn suspect(&mut self, known: &Known, now: Time, node: NodeId) {
         let Some(member) = known.membership.get(node) else { return };
         let incarnation = member.incarnation;
-        let open = self.inquiries.get(&node).is_some_and(|inquiry| inquiry.incarnation == incarnation);
+        let open =
+            self.inquiries.get(&node).is_some_and(|inquiry| inquiry.incarnation == incarnation);
         if open || member.suspected.is_some() || node == known.me {
             return;
         }
@@ -68,7 +71,8 @@ impl Silence {
         from: NodeId,
         (node, incarnation, silence): (NodeId, Incarnation, Span),
     ) {
-        let inquiry = self.inquiries.get_mut(&node).filter(|inquiry| inquiry.incarnation == incarnation);
+        let inquiry =
+            self.inquiries.get_mut(&node).filter(|inquiry| inquiry.incarnation == incarnation);
         let Some(inquiry) = inquiry.filter(|_| known.voters.has(from)) else { return };
         if silence < known.timing.suspect_after {
             inquiry.silent.remove(&from);
@@ -79,7 +83,8 @@ impl Silence {
 
     /// What is over: suspected, gone, in another incarnation.
     pub(super) fn prune(&mut self, known: &Known) {
-        self.inquiries.retain(|node, inquiry| known.membership.is_trusted(*node, inquiry.incarnation));
+        self.inquiries
+            .retain(|node, inquiry| known.membership.is_trusted(*node, inquiry.incarnation));
     }
 
     /// What to ask of every voter now.

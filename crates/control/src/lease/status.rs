@@ -13,7 +13,8 @@ pub struct LeaseStatus {
     pub member: bool,
     /// The entry by which it is suspected.
     pub suspected: Option<u64>,
-    /// What is left of the lease; none if it has lapsed. Endless while this node's own vote is enough.
+    /// What is left of the lease; none if it has lapsed. Endless while this node's own vote is
+    /// enough.
     pub left: Option<Span>,
     /// The clock has jumped, and no quorum has answered since.
     pub doubt: bool,
@@ -40,8 +41,12 @@ impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Missing::Silent => write!(f, "does not answer"),
-            Missing::Refused(Refused::Suspected(at)) => write!(f, "suspects this node since entry {at}"),
-            Missing::Refused(Refused::NotMember) => write!(f, "does not know this node as a member"),
+            Missing::Refused(Refused::Suspected(at)) => {
+                write!(f, "suspects this node since entry {at}")
+            }
+            Missing::Refused(Refused::NotMember) => {
+                write!(f, "does not know this node as a member")
+            }
             Missing::Refused(Refused::Behind) => write!(f, "is behind in the log"),
             Missing::Refused(Refused::NotVoter(_)) => write!(f, "does not vote any more"),
             Missing::OtherStore => write!(f, "has lost its store: replace it"),
@@ -54,9 +59,12 @@ impl fmt::Display for LeaseStatus {
         match (self.member, self.left) {
             (false, _) => write!(f, "not a member")?,
             (true, Some(Span(u64::MAX))) => write!(f, "own vote, endless lease")?,
-            (true, Some(left)) => {
-                write!(f, "lease for {}.{:03} s", left.0 / 1_000_000_000, left.0 / 1_000_000 % 1000)?
-            }
+            (true, Some(left)) => write!(
+                f,
+                "lease for {}.{:03} s",
+                left.0 / 1_000_000_000,
+                left.0 / 1_000_000 % 1000
+            )?,
             (true, None) => write!(f, "no lease")?,
         }
         if let Some(at) = self.suspected {

@@ -27,12 +27,15 @@ pub(super) struct Voter {
 }
 
 impl Voter {
-    /// The contacts follow the membership. (The membership in `known` has taken the change over already.)
+    /// The contacts follow the membership. (The membership in `known` has taken the change over
+    /// already.)
     pub(super) fn membership_changed(&mut self, now: Time, change: MembershipChange) {
         match change {
             MembershipChange::Added(node, incarnation, _) => {
-                if self.contacts.get(&node).is_none_or(|contact| contact.incarnation != incarnation) {
-                    let contact = Contact { incarnation, known_since: now, heard: None, answered: None };
+                if self.contacts.get(&node).is_none_or(|contact| contact.incarnation != incarnation)
+                {
+                    let contact =
+                        Contact { incarnation, known_since: now, heard: None, answered: None };
                     self.contacts.insert(node, contact);
                 }
             }
@@ -87,13 +90,15 @@ impl Voter {
         }
     }
 
-    /// E2: how long ago the last answer was, or the own start: what was answered before that is forgotten.
+    /// E2: how long ago the last answer was, or the own start: what was answered before that is
+    /// forgotten.
     fn age(&self, known: &Known, now: Time, node: NodeId) -> Span {
         let answered = self.contacts.get(&node).and_then(|contact| contact.answered);
         now.since(answered.unwrap_or(known.start).max(known.start))
     }
 
-    /// E1: how long that incarnation was not heard of. None: it is not a member, or this node does not vote.
+    /// E1: how long that incarnation was not heard of. None: it is not a member, or this node does
+    /// not vote.
     pub(super) fn silence(
         &self,
         known: &Known,
@@ -101,12 +106,15 @@ impl Voter {
         node: NodeId,
         incarnation: Incarnation,
     ) -> Option<Span> {
-        let contact = self.contacts.get(&node).filter(|contact| contact.incarnation == incarnation)?;
-        let last = contact.heard.map_or(contact.known_since, |heard| heard.max(contact.known_since));
+        let contact =
+            self.contacts.get(&node).filter(|contact| contact.incarnation == incarnation)?;
+        let last =
+            contact.heard.map_or(contact.known_since, |heard| heard.max(contact.known_since));
         known.votes().then(|| now.since(last))
     }
 
-    /// E2: the promises of all present suspicions, if it is time. To whom: every voter, this node too.
+    /// E2: the promises of all present suspicions, if it is time. To whom: every voter, this node
+    /// too.
     pub(super) fn promises(&mut self, known: &Known, now: Time) -> Vec<LeaseMessage> {
         if self.promises_due.is_none_or(|due| now < due) {
             return Vec::new();

@@ -11,8 +11,9 @@ use crate::membership::{LeaseTerms, StoreId};
 use crate::state::{Change, ClusterId, ClusterState, Listed, Rejected};
 use crate::voters::Voters;
 
-/// Carries bytes to the log of another node, whose handle [receives](Log::receive) them with the sender's number. May lose them, silently.
-/// Must not block: it is called from the log's own thread.
+/// Carries bytes to the log of another node, whose handle [receives](Log::receive) them with the
+/// sender's number. May lose them, silently. Must not block: it is called from the log's own
+/// thread.
 pub trait Transport: Send + Sync + 'static {
     /// Sends, if it can.
     fn send(&self, to: NodeId, bytes: Vec<u8>);
@@ -34,7 +35,8 @@ pub struct Opened {
 /// An entry was applied, and is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppliedEntry {
-    /// Its index. Entries that change nothing come too; after an absence longer than the log is kept, one stands for all that was missed.
+    /// Its index. Entries that change nothing come too; after an absence longer than the log is
+    /// kept, one stands for all that was missed.
     pub index: u64,
     /// What it changes.
     pub changes: Vec<Change>,
@@ -53,7 +55,8 @@ pub struct LogStatus {
     pub applied: u64,
     /// The last entry that is known here to be agreed on.
     pub committed: u64,
-    /// The newest voters in this node's log, agreed or not. [`Log::voters_appended`] is never behind, this may be by a moment.
+    /// The newest voters in this node's log, agreed or not. [`Log::voters_appended`] is never
+    /// behind, this may be by a moment.
     pub appended: Voters,
     /// The voters as applied.
     pub voters: Voters,
@@ -65,7 +68,8 @@ pub struct LogStatus {
     pub stopped: Option<String>,
 }
 
-/// What the first nodes of a cluster agree on. All of them say the same, except for the id: the first wins.
+/// What the first nodes of a cluster agree on. All of them say the same, except for the id: the
+/// first wins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bootstrap {
     /// Random.

@@ -1,7 +1,9 @@
-//! The beginning of a cluster: its first voters learn each other's stores, the first of them writes the first entry, and all agree on an id.
+//! The beginning of a cluster: its first voters learn each other's stores, the first of them writes
+//! the first entry, and all agree on an id.
 //!
-//! All of them must be there this once. From then on everybody knows with which store each of them votes, so that one that has lost its store is refused
-//! even by a voter that lacks everything but the first entry (rule R4).
+//! All of them must be there this once. From then on everybody knows with which store each of them
+//! votes, so that one that has lost its store is refused even by a voter that lacks everything but
+//! the first entry (rule R4).
 
 use std::collections::BTreeMap;
 
@@ -21,7 +23,10 @@ impl Engine {
     pub(super) async fn bootstrap(&self, founding: Bootstrap) -> Result<ClusterId, ProposeError> {
         let deadline = Instant::now() + self.patience();
         let Bootstrap { cluster, name, nodes, voters, terms } = founding;
-        if voters.is_empty() || voters.len() > 7 || !voters.iter().all(|node| nodes.contains_key(node)) {
+        if voters.is_empty()
+            || voters.len() > 7
+            || !voters.iter().all(|node| nodes.contains_key(node))
+        {
             return refused("1 to 7 of the first nodes vote");
         }
         if voters.contains(&self.me) && self.shared.roster().stores.is_empty() {
@@ -37,7 +42,8 @@ impl Engine {
                 stores.insert(node, store);
                 self.agrees(node, &known, &stores)?;
             }
-            // One writes the first entry, so that nobody stands against it; the others get it from there.
+            // One writes the first entry, so that nobody stands against it; the others get it from
+            // there.
             if voters.first() == Some(&self.me) {
                 self.begin(&stores).await?;
             }
@@ -54,7 +60,11 @@ impl Engine {
     }
 
     /// Asks until it answers.
-    async fn meet(&self, node: NodeId, deadline: Instant) -> Option<(StoreId, BTreeMap<NodeId, StoreId>)> {
+    async fn meet(
+        &self,
+        node: NodeId,
+        deadline: Instant,
+    ) -> Option<(StoreId, BTreeMap<NodeId, StoreId>)> {
         while Instant::now() < deadline {
             if let Ok(Some(answer)) = tokio::time::timeout_at(deadline, self.hello(node)).await {
                 return Some(answer);
@@ -94,7 +104,9 @@ impl Engine {
             Ok(()) => Ok(()),
             // Meanwhile the others have begun, and sent the first entry.
             Err(RaftError::APIError(InitializeError::NotAllowed(_))) => Ok(()),
-            Err(RaftError::APIError(InitializeError::NotInMembers(error))) => refused(error.to_string()),
+            Err(RaftError::APIError(InitializeError::NotInMembers(error))) => {
+                refused(error.to_string())
+            }
             Err(RaftError::Fatal(_)) => Err(ProposeError::Stopped),
         }
     }

@@ -1,13 +1,17 @@
 //! Who stands for election, and when.
 //!
-//! Left to itself, openraft lets each voter stand as soon as it misses heartbeats. One that was paused or cut off would then raise the term again and again, and take
-//! the lead from a leader whom all others hear once it is back. And where writes are slow, elections take longer than the pauses between them, so that nobody is
-//! ever elected. Therefore a voter stands only if
+//! Left to itself, openraft lets each voter stand as soon as it misses heartbeats. One that was
+//! paused or cut off would then raise the term again and again, and take the lead from a leader
+//! whom all others hear once it is back. And where writes are slow, elections take longer than the
+//! pauses between them, so that nobody is ever elected. Therefore a voter stands only if
 //!
-//! - it has heard no leader for a random while, twice as long after each attempt that came to nothing, and
-//! - a quorum that it has asked before hears none either, and would not refuse it for its log (the pre-vote of Raft's author: D. Ongaro, thesis, section 9.6).
+//! - it has heard no leader for a random while, twice as long after each attempt that came to
+//!   nothing, and
+//! - a quorum that it has asked before hears none either, and would not refuse it for its log (the
+//!   pre-vote of Raft's author: D. Ongaro, thesis, section 9.6).
 //!
-//! This is only about when somebody stands. Who is elected is openraft's business: a mistake here costs time, and nothing else.
+//! This is only about when somebody stands. Who is elected is openraft's business: a mistake here
+//! costs time, and nothing else.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -52,7 +56,10 @@ impl Engine {
             // Whoever stood in vain waits from now on, all others since they have heard a leader.
             let since = if stood == 0 { heard } else { Instant::now() };
             if !self.is_sole_voter() {
-                tokio::time::sleep_until(since + self.election_pause() * (1 << stood.min(DOUBLINGS))).await;
+                tokio::time::sleep_until(
+                    since + self.election_pause() * (1 << stood.min(DOUBLINGS)),
+                )
+                .await;
             }
             if self.leads() || !self.shared.voters_appended().has(self.me) {
                 self.heard.now();
@@ -112,16 +119,19 @@ impl Engine {
     /// Until this node leads, or the votes of all have had their time to come.
     async fn until_it_leads(&self) {
         let voters = self.shared.voters_appended().all();
-        let slowest = voters.into_iter().map(|node| self.post.patience(node, self.election_min())).max();
+        let slowest =
+            voters.into_iter().map(|node| self.post.patience(node, self.election_min())).max();
         let mut metrics = self.raft.metrics();
         let elected = metrics.wait_for(|metrics| metrics.state == ServerState::Leader);
         let _ = tokio::time::timeout(slowest.unwrap_or_default(), elected).await;
     }
 
-    /// Between the two bounds, by chance; and for a heartbeat more, since another voter may have heard the leader later than this one.
+    /// Between the two bounds, by chance; and for a heartbeat more, since another voter may have
+    /// heard the leader later than this one.
     fn election_pause(&self) -> Duration {
         let range = self.election_max().saturating_sub(self.election_min());
-        let share = f64::from(u32::try_from(super::random() >> 32).unwrap_or(0)) / f64::from(u32::MAX);
+        let share =
+            f64::from(u32::try_from(super::random() >> 32).unwrap_or(0)) / f64::from(u32::MAX);
         self.election_min() + range.mul_f64(share) + self.heartbeat()
     }
 

@@ -24,11 +24,14 @@ use crate::state::ClusterId;
 
 /// So many messages wait to be handled; more are lost, as on a network.
 pub(super) const ARRIVALS: usize = 1024;
-/// So many questions of others are worked on at once; more are lost. Orders may wait long for a quorum, so they have a room of their own: nothing that
-/// waits for a leader may keep one from being chosen. What clients cause has another one: however much that is, somebody who is silent is evicted.
+/// So many questions of others are worked on at once; more are lost. Orders may wait long for a
+/// quorum, so they have a room of their own: nothing that waits for a leader may keep one from
+/// being chosen. What clients cause has another one: however much that is, somebody who is silent
+/// is evicted.
 const AT_ONCE: usize = 256;
-/// So many entries does openraft work on at once; others wait outside, where they can still be taken back. It writes them one after the other and does nothing
-/// else meanwhile: no vote, no heartbeat. Where writes are slow, a long queue would make a leader silent.
+/// So many entries does openraft work on at once; others wait outside, where they can still be
+/// taken back. It writes them one after the other and does nothing else meanwhile: no vote, no
+/// heartbeat. Where writes are slow, a long queue would make a leader silent.
 pub(super) const WRITING: usize = 4;
 
 /// What a handle asks.
@@ -146,7 +149,8 @@ impl Engine {
         request: Request,
     ) {
         let is_raft = request.is_raft();
-        // R4: who is known with another store has forgotten what it promised, be it the other or this node.
+        // R4: who is known with another store has forgotten what it promised, be it the other or
+        // this node.
         let meant = to_store.map_or(!is_raft, |store| store == self.store);
         let known = self.shared.roster().stores.get(&from).copied();
         if !meant && is_raft && self.shared.found_stranger() {

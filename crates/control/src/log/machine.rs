@@ -51,7 +51,10 @@ impl Recalled {
             let _ = recalled.step(entry);
         }
         if recalled.applied < Some(applied) {
-            return Err(format!("entries up to {} were applied, but are not there any more", applied.index));
+            return Err(format!(
+                "entries up to {} were applied, but are not there any more",
+                applied.index
+            ));
         }
         Ok(recalled)
     }
@@ -99,7 +102,8 @@ impl Machine {
     }
 
     fn keep(&mut self, recalled: Recalled) {
-        Recalled { state: self.state, applied: self.applied, membership: self.membership } = recalled;
+        Recalled { state: self.state, applied: self.applied, membership: self.membership } =
+            recalled;
     }
 
     fn publish(&self, roster: Roster, news: Vec<AppliedEntry>) {
@@ -184,8 +188,9 @@ impl RaftStateMachine<Types> for Machine {
         meta: &SnapshotMeta,
         snapshot: Box<Cursor<Vec<u8>>>,
     ) -> Result<(), StorageError> {
-        let failed =
-            |why: String| StorageIOError::write_snapshot(Some(meta.signature()), &std::io::Error::other(why));
+        let failed = |why: String| {
+            StorageIOError::write_snapshot(Some(meta.signature()), &std::io::Error::other(why))
+        };
         let bytes = snapshot.into_inner();
         let state: State = decode(&bytes).map_err(failed)?;
         self.store.put_snapshot(meta.clone(), bytes, true).await.map_err(failed)?;
@@ -201,7 +206,8 @@ impl RaftStateMachine<Types> for Machine {
 
     async fn get_current_snapshot(&mut self) -> Result<Option<Snapshot>, StorageError> {
         let found = self.store.snapshot();
-        let found = found.map_err(|why| StorageIOError::read_snapshot(None, &std::io::Error::other(why)))?;
+        let found = found
+            .map_err(|why| StorageIOError::read_snapshot(None, &std::io::Error::other(why)))?;
         Ok(found.map(|(meta, bytes)| Snapshot { meta, snapshot: Box::new(Cursor::new(bytes)) }))
     }
 }

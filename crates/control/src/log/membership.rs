@@ -1,7 +1,8 @@
 //! Who votes and who listens: changed by the leader, one change at a time.
 //!
-//! Listeners follow the directory of the state: the leader takes up whoever is on it, and drops whoever is not any more. Voters are an operator's choice
-//! and never change by themselves (an eviction does not change them either, rule E6).
+//! Listeners follow the directory of the state: the leader takes up whoever is on it, and drops
+//! whoever is not any more. Voters are an operator's choice and never change by themselves (an
+//! eviction does not change them either, rule E6).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -74,7 +75,10 @@ impl Engine {
     pub(super) async fn set_voters(&self, wanted: BTreeSet<NodeId>) -> Ruling {
         let roster = self.shared.roster();
         if wanted.is_empty() || wanted.len() > VOTERS {
-            return refused(format!("1 to {VOTERS} nodes vote, best 1, 3 or 5: not {}", wanted.len()));
+            return refused(format!(
+                "1 to {VOTERS} nodes vote, best 1, 3 or 5: not {}",
+                wanted.len()
+            ));
         }
         let unknown: Vec<NodeId> =
             wanted.iter().copied().filter(|node| !roster.stores.contains_key(node)).collect();
@@ -85,7 +89,8 @@ impl Engine {
             return Ruling::Changed(warning(&wanted));
         }
         // A voter that lacks much could hold everything up.
-        let behind = wanted.iter().filter(|node| !roster.voters.has(**node) && !self.has_caught_up(**node));
+        let behind =
+            wanted.iter().filter(|node| !roster.voters.has(**node) && !self.has_caught_up(**node));
         if let Some(node) = behind.copied().next() {
             return Ruling::NotNow(format!("{node} has not caught up with the log yet"));
         }
@@ -99,7 +104,8 @@ impl Engine {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow();
         let last = metrics.last_log_index.unwrap_or(0);
-        let matching = metrics.replication.as_ref().and_then(|nodes| nodes.get(&node.0).copied().flatten());
+        let matching =
+            metrics.replication.as_ref().and_then(|nodes| nodes.get(&node.0).copied().flatten());
         matching.is_some_and(|matching| matching.index + BEHIND >= last)
     }
 
@@ -108,11 +114,11 @@ impl Engine {
         let Ok(_alone) = self.changing.try_lock() else { return under_way() };
         match self.raft.change_membership(change, true).await {
             Ok(_) => Ruling::Changed(None),
-            Err(RaftError::APIError(ClientWriteError::ChangeMembershipError(error))) => match error {
+            Err(RaftError::APIError(ClientWriteError::ChangeMembershipError(error))) => match error
+            {
                 ChangeMembershipError::InProgress(_) => under_way(),
-                ChangeMembershipError::EmptyMembership(_) | ChangeMembershipError::LearnerNotFound(_) => {
-                    refused(error.to_string())
-                }
+                ChangeMembershipError::EmptyMembership(_)
+                | ChangeMembershipError::LearnerNotFound(_) => refused(error.to_string()),
             },
             Err(error) => not_led(&error),
         }
@@ -126,8 +132,9 @@ impl Engine {
         }
     }
 
-    /// While this node leads: ends a change of voters that a former leader began, takes up who is on the directory, drops who is not. If it votes no more, it
-    /// falls silent until one of the voters leads.
+    /// While this node leads: ends a change of voters that a former leader began, takes up who is
+    /// on the directory, drops who is not. If it votes no more, it falls silent until one of the
+    /// voters leads.
     pub(super) async fn tend(self: Arc<Self>) {
         let mut metrics = self.raft.metrics();
         let mut pictures = self.shared.pictures();
@@ -143,7 +150,8 @@ impl Engine {
             if let Some(Ruling::NotNow(why)) = &ruling {
                 tracing::debug!("the roster is not as the directory says: {why}");
             }
-            // One step done: look at once whether there is another. Else wait for a change, or try again after a while.
+            // One step done: look at once whether there is another. Else wait for a change, or try
+            // again after a while.
             if !matches!(ruling, Some(Ruling::Changed(_))) {
                 let changed = tokio::time::timeout(self.election_max(), pictures.changed());
                 let _ = changed.await;
@@ -173,7 +181,8 @@ impl Engine {
             return Some(self.remove_learner(*node).await);
         }
         let mut last = None;
-        for node in cluster_state.directory.keys().filter(|node| !roster.stores.contains_key(node)) {
+        for node in cluster_state.directory.keys().filter(|node| !roster.stores.contains_key(node))
+        {
             last = Some(self.add_learner(*node).await);
             if matches!(last, Some(Ruling::Changed(_))) {
                 break;

@@ -1,18 +1,27 @@
-//! The agreed log: openraft for the agreement, redb for the memory, and whatever carries bytes between nodes.
+//! The agreed log: openraft for the agreement, redb for the memory, and whatever carries bytes
+//! between nodes.
 //!
-//! A [`Log`] is a handle. Behind it two threads work for it alone, so that a busy node does not miss a heartbeat: one runs openraft and all that waits,
-//! the other writes the store, one write after the other, each on disk before it is answered.
+//! A [`Log`] is a handle. Behind it two threads work for it alone, so that a busy node does not
+//! miss a heartbeat: one runs openraft and all that waits, the other writes the store, one write
+//! after the other, each on disk before it is answered.
 //!
-//! - *Out*: [`Transport::send`], which may lose what it is given. *In*: [`Log::receive`]. Questions have numbers and time-outs, all queues have bounds.
-//! - *Proposals* may be made at any node. They go to the leader, again and again until somebody knows what came of them or the patience is over;
-//!   commands are compare-and-set, so twice does no harm.
-//! - *AppliedEntry* come in the order of the log without a gap, each only after it is stored (rule N3), beginning after the cluster_state that [`Log::open`] returns.
-//! - *Voters*: the newest that this node's log has, agreed or not, can be read at any instant (rule N4).
-//! - *Stores*: each has a random id, and who votes is known with it. A message for or from another store than the known one is refused, so a node that
-//!   has lost its store cannot vote with an empty memory under its old number (rule R4).
-//! - *Elections* are begun by a voter that a quorum would have lead, not by whoever misses a heartbeat; times heed how slow the disks are.
+//! - *Out*: [`Transport::send`], which may lose what it is given. *In*: [`Log::receive`]. Questions
+//!   have numbers and time-outs, all queues have bounds.
+//! - *Proposals* may be made at any node. They go to the leader, again and again until somebody
+//!   knows what came of them or the patience is over; commands are compare-and-set, so twice does
+//!   no harm.
+//! - *AppliedEntry* come in the order of the log without a gap, each only after it is stored (rule
+//!   N3), beginning after the cluster_state that [`Log::open`] returns.
+//! - *Voters*: the newest that this node's log has, agreed or not, can be read at any instant (rule
+//!   N4).
+//! - *Stores*: each has a random id, and who votes is known with it. A message for or from another
+//!   store than the known one is refused, so a node that has lost its store cannot vote with an
+//!   empty memory under its old number (rule R4).
+//! - *Elections* are begun by a voter that a quorum would have lead, not by whoever misses a
+//!   heartbeat; times heed how slow the disks are.
 //!
-//! Who listens to the log without a vote follows the directory: the leader takes up whoever is on it and drops whoever is not any more.
+//! Who listens to the log without a vote follows the directory: the leader takes up whoever is on
+//! it and drops whoever is not any more.
 
 mod api;
 mod bootstrap;
@@ -32,7 +41,9 @@ mod timing;
 mod under_way;
 mod wire;
 
-pub use api::{AppliedEntry, Bootstrap, Junk, LogError, LogStatus, Opened, ProposeError, Transport};
+pub use api::{
+    AppliedEntry, Bootstrap, Junk, LogError, LogStatus, Opened, ProposeError, Transport,
+};
 pub use timing::LogTiming;
 
 use std::collections::BTreeSet;
@@ -58,7 +69,8 @@ use crate::voters::Voters;
 /// So many questions of handles wait to be taken up.
 const ASKS: usize = 1024;
 
-/// A handle to the log of this node. Cheap to clone; the log ends with the last of them, or by [`Log::stop`].
+/// A handle to the log of this node. Cheap to clone; the log ends with the last of them, or by
+/// [`Log::stop`].
 #[derive(Clone)]
 pub struct Log {
     asks: mpsc::Sender<Ask>,
@@ -87,7 +99,8 @@ struct Keeping {
 const KEEPING: Keeping = Keeping { snapshot_every: 1000, entries: 1000 };
 
 impl Log {
-    /// Opens the log in that folder, or makes an empty one. Blocks until the store is read: call it at the start. Needs no runtime.
+    /// Opens the log in that folder, or makes an empty one. Blocks until the store is read: call it
+    /// at the start. Needs no runtime.
     pub fn open(
         folder: &Path,
         me: NodeId,
@@ -128,7 +141,8 @@ impl Log {
         let (begun, beginning) = std::sync::mpsc::channel();
         let machine = Machine::new(store.clone(), Arc::clone(&shared), tell, recalled);
         let post = Arc::new(RpcClient::new(id, sync, transport));
-        let log = Self { asks, arrivals, status: statuses, closed, shared: Arc::clone(&shared), timing };
+        let log =
+            Self { asks, arrivals, status: statuses, closed, shared: Arc::clone(&shared), timing };
 
         let work = move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
@@ -180,22 +194,32 @@ impl Log {
         }
     }
 
-    /// Founds the cluster, together with its other first nodes, which all call this with the same nodes and voters. The first time all the voters must be
-    /// there: each must learn the others' stores (rule R4). A node that does not vote waits to be taken up. May be called again after
-    /// [`ProposeError::NoQuorum`], and after a restart; void if the store belongs to another cluster, or the cluster knows this node with another store.
+    /// Founds the cluster, together with its other first nodes, which all call this with the same
+    /// nodes and voters. The first time all the voters must be there: each must learn the others'
+    /// stores (rule R4). A node that does not vote waits to be taken up. May be called again after
+    /// [`ProposeError::NoQuorum`], and after a restart; void if the store belongs to another
+    /// cluster, or the cluster knows this node with another store.
     pub async fn bootstrap(&self, founding: Bootstrap) -> Result<ClusterId, ProposeError> {
         let (answer, heard) = oneshot::channel();
-        self.asks.send(Ask::Bootstrap(founding, answer)).await.map_err(|_| ProposeError::Stopped)?;
+        self.asks
+            .send(Ask::Bootstrap(founding, answer))
+            .await
+            .map_err(|_| ProposeError::Stopped)?;
         heard.await.unwrap_or(Err(ProposeError::Stopped))
     }
 
-    /// Puts a command into the log and says what came of it, from any node. After [`ProposeError::NoQuorum`] it may still come to be done.
+    /// Puts a command into the log and says what came of it, from any node. After
+    /// [`ProposeError::NoQuorum`] it may still come to be done.
     pub async fn propose(&self, command: Command) -> Result<Applied, ProposeError> {
         self.propose_within(command, self.timing.patience).await
     }
 
     /// The same, with a patience of its own.
-    pub async fn propose_within(&self, command: Command, patience: Span) -> Result<Applied, ProposeError> {
+    pub async fn propose_within(
+        &self,
+        command: Command,
+        patience: Span,
+    ) -> Result<Applied, ProposeError> {
         let ruling = self.order(Order::Propose(command), patience).await?;
         if let Ruling::Applied(done) = ruling { Ok(done) } else { Err(unexpected(ruling)) }
     }
@@ -225,17 +249,20 @@ impl Log {
         self.shared.voters_appended()
     }
 
-    /// A node of the directory hears the log from now on, without a vote. The leader does so by itself; this waits until it is done.
+    /// A node of the directory hears the log from now on, without a vote. The leader does so by
+    /// itself; this waits until it is done.
     pub async fn add_learner(&self, node: NodeId) -> Result<(), ProposeError> {
         self.change(Order::AddLearner(node)).await.map(drop)
     }
 
-    /// It does not hear the log any more. Only after it is off the directory, or the leader takes it up again.
+    /// It does not hear the log any more. Only after it is off the directory, or the leader takes
+    /// it up again.
     pub async fn remove_learner(&self, node: NodeId) -> Result<(), ProposeError> {
         self.change(Order::RemoveLearner(node)).await.map(drop)
     }
 
-    /// Gives a vote to a node that hears the log and has caught up. The text is a warning for the operator.
+    /// Gives a vote to a node that hears the log and has caught up. The text is a warning for the
+    /// operator.
     pub async fn promote(&self, node: NodeId) -> Result<Option<String>, ProposeError> {
         self.change(Order::Promote(node)).await
     }
@@ -246,18 +273,23 @@ impl Log {
     }
 
     /// Exactly these vote from now on.
-    pub async fn set_voters(&self, voters: BTreeSet<NodeId>) -> Result<Option<String>, ProposeError> {
+    pub async fn set_voters(
+        &self,
+        voters: BTreeSet<NodeId>,
+    ) -> Result<Option<String>, ProposeError> {
         self.change(Order::SetVoters(voters)).await
     }
 
-    /// Bytes from another node's log, as its transport was given them. What cannot be read is junk; what comes when the queue is full is lost.
+    /// Bytes from another node's log, as its transport was given them. What cannot be read is junk;
+    /// what comes when the queue is full is lost.
     pub fn receive(&self, from: NodeId, bytes: &[u8]) -> Result<(), Junk> {
         let envelope = Envelope::from_bytes(bytes)?;
         let _ = self.arrivals.try_send((from, envelope));
         Ok(())
     }
 
-    /// Ends the log at this node and waits until its store is closed. Other handles get [`ProposeError::Stopped`] from now on.
+    /// Ends the log at this node and waits until its store is closed. Other handles get
+    /// [`ProposeError::Stopped`] from now on.
     pub async fn stop(&self) {
         let _ = self.asks.send(Ask::Stop).await;
         let mut closed = self.closed.clone();
@@ -287,9 +319,9 @@ fn unexpected(ruling: Ruling) -> ProposeError {
     match ruling {
         Ruling::Rejected(void) => ProposeError::Rejected(void),
         Ruling::NotNow(why) => ProposeError::NoQuorum(why),
-        Ruling::Applied(_) | Ruling::ReadAt(_) | Ruling::Changed(_) => {
-            ProposeError::NoQuorum("the leader answered something else: is it of another version?".to_owned())
-        }
+        Ruling::Applied(_) | Ruling::ReadAt(_) | Ruling::Changed(_) => ProposeError::NoQuorum(
+            "the leader answered something else: is it of another version?".to_owned(),
+        ),
     }
 }
 
@@ -298,7 +330,8 @@ fn config(timing: LogTiming, keeping: Keeping) -> Result<openraft::Config, Strin
     let config = openraft::Config {
         cluster_name: "kgate".to_owned(),
         heartbeat_interval: milliseconds(timing.heartbeat),
-        // Elections are begun by `elect`. For openraft the first is how long votes are awaited at least, the second how long it refuses to vote after it has heard a leader.
+        // Elections are begun by `elect`. For openraft the first is how long votes are awaited at
+        // least, the second how long it refuses to vote after it has heard a leader.
         enable_elect: false,
         election_timeout_min: milliseconds(timing.election_min).saturating_sub(1),
         election_timeout_max: milliseconds(timing.election_min),

@@ -16,7 +16,11 @@ const UNDECIDED: u64 = 4096;
 
 impl Engine {
     /// Has an order carried out by whoever leads.
-    pub(super) async fn order(&self, order: Order, deadline: Instant) -> Result<Ruling, ProposeError> {
+    pub(super) async fn order(
+        &self,
+        order: Order,
+        deadline: Instant,
+    ) -> Result<Ruling, ProposeError> {
         loop {
             let leader = {
                 let metrics = self.raft.metrics();
@@ -48,12 +52,15 @@ impl Engine {
             Some(leader) if leader == self.me => {
                 let ruling = tokio::time::timeout_at(deadline, self.lead(order.clone())).await;
                 let silent = || {
-                    format!("{leader} leads, but too few of the voters {voters} answer; it may still be done")
+                    format!(
+                        "{leader} leads, but too few of the voters {voters} answer; it may still be done"
+                    )
                 };
                 ruling.unwrap_or_else(|_| Ruling::NotNow(silent()))
             }
             Some(leader) => {
-                // A leader may be gone: ask again before the patience is over, when there may be another.
+                // A leader may be gone: ask again before the patience is over, when there may be
+                // another.
                 let left = deadline.saturating_duration_since(Instant::now());
                 let wait = left.min(2 * self.election_max());
                 let milliseconds = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
@@ -62,9 +69,9 @@ impl Engine {
                 match self.post.ask(leader, store, request, wait).await {
                     Ok((_, Reply::Order(ruling))) => ruling,
                     Ok(_) => Ruling::NotNow(format!("{leader} answers something else")),
-                    Err(silence) => {
-                        Ruling::NotNow(format!("{leader} leads, but {silence}; the voters are {voters}"))
-                    }
+                    Err(silence) => Ruling::NotNow(format!(
+                        "{leader} leads, but {silence}; the voters are {voters}"
+                    )),
                 }
             }
         }
@@ -83,11 +90,13 @@ impl Engine {
             Order::Propose(command) => self.write(command).await,
             Order::Read => match self.raft.ensure_linearizable().await {
                 Ok(read) => Ruling::ReadAt(read.map_or(0, |read| read.index)),
-                Err(RaftError::APIError(CheckIsLeaderError::QuorumNotEnough(_))) => Ruling::NotNow(format!(
-                    "{} leads, but too few of the voters {} answer",
-                    self.me,
-                    named(self.shared.voters_appended().all())
-                )),
+                Err(RaftError::APIError(CheckIsLeaderError::QuorumNotEnough(_))) => {
+                    Ruling::NotNow(format!(
+                        "{} leads, but too few of the voters {} answer",
+                        self.me,
+                        named(self.shared.voters_appended().all())
+                    ))
+                }
                 Err(error) => Ruling::NotNow(error.to_string()),
             },
             Order::AddLearner(node) => self.add_learner(node).await,
@@ -98,11 +107,14 @@ impl Engine {
         }
     }
 
-    /// Writes a command. The same one from several nodes, or again from one, is one entry as long as nothing has come of it: all voters propose to suspect a node that is silent
-    /// for all of them, and where writes are slow a queue of that would take minutes.
+    /// Writes a command. The same one from several nodes, or again from one, is one entry as long
+    /// as nothing has come of it: all voters propose to suspect a node that is silent for all of
+    /// them, and where writes are slow a queue of that would take minutes.
     async fn write(&self, command: Command) -> Ruling {
         let Some(bytes) = encode(&command).ok().filter(|bytes| bytes.len() <= COMMAND) else {
-            return Ruling::Rejected(Rejected::Refused(format!("a command has at most {COMMAND} bytes")));
+            return Ruling::Rejected(Rejected::Refused(format!(
+                "a command has at most {COMMAND} bytes"
+            )));
         };
         loop {
             match self.under_way.join(&bytes) {
@@ -127,7 +139,8 @@ impl Engine {
         if last > self.shared.committed() + UNDECIDED {
             return Ruling::NotNow(format!("{UNDECIDED} entries wait for too few voters already"));
         }
-        let writing = if command.is_of_clients() { &self.writing_for_clients } else { &self.writing };
+        let writing =
+            if command.is_of_clients() { &self.writing_for_clients } else { &self.writing };
         // Never closed.
         let _place = writing.acquire().await;
         match self.raft.client_write(command).await {
@@ -142,7 +155,10 @@ impl Engine {
         let applied = pictures.wait_for(|cluster_state| cluster_state.applied >= index);
         match tokio::time::timeout_at(deadline, applied).await {
             Ok(_) => Ok(Ruling::ReadAt(index)),
-            Err(_) => Err(ProposeError::NoQuorum(format!("entry {index} has not come to {} yet", self.me))),
+            Err(_) => Err(ProposeError::NoQuorum(format!(
+                "entry {index} has not come to {} yet",
+                self.me
+            ))),
         }
     }
 }

@@ -49,7 +49,8 @@ pub(super) struct Roster {
 }
 
 impl Roster {
-    /// What that entry says. Voters who were so before keep the index of the entry that made them voters, as in [`crate::state::State::vote`].
+    /// What that entry says. Voters who were so before keep the index of the entry that made them
+    /// voters, as in [`crate::state::State::vote`].
     pub(super) fn new(at: u64, membership: &Membership<u32, Peer>, before: &Voters) -> Self {
         let set = |ids: &BTreeSet<u32>| ids.iter().copied().map(NodeId).collect();
         let sets: Vec<BTreeSet<NodeId>> = membership.get_joint_config().iter().map(set).collect();

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kgate_core::{NodeId, Span};
-use openraft::error::{NetworkError, PayloadTooLarge, RPCError, RaftError, RemoteError, Unreachable};
+use openraft::error::{
+    NetworkError, PayloadTooLarge, RPCError, RaftError, RemoteError, Unreachable,
+};
 use openraft::network::{Backoff, RPCOption, RaftNetwork, RaftNetworkFactory};
 use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, InstallSnapshotRequest, InstallSnapshotResponse,
@@ -73,8 +75,13 @@ impl RpcClient {
         patience: Duration,
     ) -> Result<(StoreId, Reply), Silence> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let envelope =
-            Envelope { from: self.store, to: store, id, write_ms: self.write_ms, body: Body::Ask(request) };
+        let envelope = Envelope {
+            from: self.store,
+            to: store,
+            id,
+            write_ms: self.write_ms,
+            body: Body::Ask(request),
+        };
         let bytes = envelope.to_bytes().ok_or(Silence::TooLong)?;
         let (answer, heard) = oneshot::channel();
         self.open().insert(id, Open { to, answer });
@@ -102,7 +109,8 @@ impl RpcClient {
 
     pub(super) fn answer(&self, to: NodeId, store: StoreId, id: u64, reply: Reply) {
         let body = Body::Answer(reply);
-        let envelope = Envelope { from: self.store, to: Some(store), id, write_ms: self.write_ms, body };
+        let envelope =
+            Envelope { from: self.store, to: Some(store), id, write_ms: self.write_ms, body };
         // Answers are short, so none is too long.
         if let Some(bytes) = envelope.to_bytes() {
             self.transport.send(to, bytes);
@@ -162,9 +170,13 @@ impl PeerNetwork {
         match answer {
             Ok((store, reply)) if store == self.store => Ok(reply),
             Ok(_) => Err(RPCError::Unreachable(Unreachable::new(&Silence::Stranger))),
-            Err(Silence::TooLong) => Err(RPCError::PayloadTooLarge(PayloadTooLarge::new_entries_hint(1))),
+            Err(Silence::TooLong) => {
+                Err(RPCError::PayloadTooLarge(PayloadTooLarge::new_entries_hint(1)))
+            }
             Err(silence @ Silence::Silent) => Err(RPCError::Network(NetworkError::new(&silence))),
-            Err(silence @ Silence::Stranger) => Err(RPCError::Unreachable(Unreachable::new(&silence))),
+            Err(silence @ Silence::Stranger) => {
+                Err(RPCError::Unreachable(Unreachable::new(&silence)))
+            }
         }
     }
 }
@@ -194,7 +206,9 @@ impl RaftNetwork<Types> for PeerNetwork {
         let Reply::Snapshot(reply) = self.ask(Request::Snapshot(request), option).await? else {
             return Err(odd());
         };
-        reply.map_err(|error| RPCError::RemoteError(RemoteError::new(self.to.0, RaftError::APIError(error))))
+        reply.map_err(|error| {
+            RPCError::RemoteError(RemoteError::new(self.to.0, RaftError::APIError(error)))
+        })
     }
 
     async fn vote(

@@ -1,7 +1,8 @@
 //! tokio for openraft, with one difference: how long an answer is awaited is the post's business.
 //!
-//! openraft awaits a vote for the shortest time between elections, and an entry's receipt for a heartbeat. Both are on the other's disk before it answers, and how slow that is
-//! only the post knows ([`super::post`]). So openraft's own patience is never the one that runs out.
+//! openraft awaits a vote for the shortest time between elections, and an entry's receipt for a
+//! heartbeat. Both are on the other's disk before it answers, and how slow that is only the post
+//! knows ([`super::post`]). So openraft's own patience is never the one that runs out.
 
 use std::future::Future;
 use std::time::Duration;
@@ -21,7 +22,8 @@ impl AsyncRuntime for LogRuntime {
     type Sleep = <TokioRuntime as AsyncRuntime>::Sleep;
     type Instant = <TokioRuntime as AsyncRuntime>::Instant;
     type TimeoutError = <TokioRuntime as AsyncRuntime>::TimeoutError;
-    type Timeout<R, T: Future<Output = R> + OptionalSend> = <TokioRuntime as AsyncRuntime>::Timeout<R, T>;
+    type Timeout<R, T: Future<Output = R> + OptionalSend> =
+        <TokioRuntime as AsyncRuntime>::Timeout<R, T>;
     type ThreadLocalRng = <TokioRuntime as AsyncRuntime>::ThreadLocalRng;
     type OneshotSender<T: OptionalSend> = <TokioRuntime as AsyncRuntime>::OneshotSender<T>;
     type OneshotReceiver<T: OptionalSend> = <TokioRuntime as AsyncRuntime>::OneshotReceiver<T>;

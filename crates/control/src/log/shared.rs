@@ -115,7 +115,8 @@ mod tests {
 
     use super::*;
 
-    /// N4: the newest voters of the log are seen, go when their entry is taken back, and stay when it is applied; listeners change nothing.
+    /// N4: the newest voters of the log are seen, go when their entry is taken back, and stay when
+    /// it is applied; listeners change nothing.
     #[test]
     fn appended_and_taken_back() {
         let membership = |voters: std::ops::Range<u32>, nodes: std::ops::Range<u32>| {
@@ -131,7 +132,8 @@ mod tests {
         assert_eq!(shared.voters_appended().at, 7);
         shared.truncated(6);
         assert_eq!(shared.voters_appended(), first);
-        let cluster_state = ClusterState { applied: 5, voters: first.clone(), ..ClusterState::default() };
+        let cluster_state =
+            ClusterState { applied: 5, voters: first.clone(), ..ClusterState::default() };
         shared.applied(cluster_state, Roster::new(4, &membership(0..1, 0..3), &first));
         assert_eq!((shared.voters_appended(), shared.committed()), (first, 5));
     }

@@ -1,8 +1,10 @@
-//! The store: one redb file, written by a thread of its own, one write after the other, each on disk before it is answered.
+//! The store: one redb file, written by a thread of its own, one write after the other, each on
+//! disk before it is answered.
 //!
-//! It has the vote, the log, the last snapshot of the state, and the index up to which the log is applied. The state itself is not written with each entry:
-//! it is made again from the snapshot and the entries up to that index, which comes to the same because applying is deterministic. So what was applied is
-//! never forgotten (rule N3) at the cost of one small write.
+//! It has the vote, the log, the last snapshot of the state, and the index up to which the log is
+//! applied. The state itself is not written with each entry: it is made again from the snapshot and
+//! the entries up to that index, which comes to the same because applying is deterministic. So what
+//! was applied is never forgotten (rule N3) at the cost of one small write.
 
 use std::fmt::Debug;
 use std::ops::RangeBounds;
@@ -14,7 +16,9 @@ use std::time::Duration;
 use kgate_core::{NodeId, Span};
 use openraft::storage::{LogFlushed, RaftLogStorage};
 use openraft::{EntryPayload, LogState, OptionalSend, RaftLogReader, StorageIOError, Vote};
-use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
+use redb::{
+    Database, Durability, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
@@ -104,8 +108,11 @@ fn identify(database: &Database, me: NodeId, path: &Path) -> Result<StoreId, Log
     let known: Option<(u32, NodeId, StoreId)> = write(database, |write| {
         write.open_table(LOG).map_err(text)?;
         let facts = write.open_table(FACTS).map_err(text)?;
-        let get = |name| facts.get(name).map_err(text).map(|found| found.map(|bytes| bytes.value().to_vec()));
-        let (Some(format), Some(node), Some(store)) = (get(FORMAT)?, get(NODE)?, get(STORE)?) else {
+        let get = |name| {
+            facts.get(name).map_err(text).map(|found| found.map(|bytes| bytes.value().to_vec()))
+        };
+        let (Some(format), Some(node), Some(store)) = (get(FORMAT)?, get(NODE)?, get(STORE)?)
+        else {
             return Ok(None);
         };
         Ok(Some((decode(&format)?, decode(&node)?, decode(&store)?)))
@@ -212,7 +219,8 @@ impl Store {
         self.write(change).await
     }
 
-    /// Entries of that range, in order, until there are so many bytes; one at least, if there is one.
+    /// Entries of that range, in order, until there are so many bytes; one at least, if there is
+    /// one.
     pub(super) fn entries(
         &self,
         range: impl RangeBounds<u64>,
@@ -249,12 +257,15 @@ fn write<T>(
     Ok(result)
 }
 
-/// A build for development can be told that its disk is slow, in milliseconds a write: the fault `slow-disk` of the chaos suite. Nobody waits for anything here but for the time to
-/// pass that a slow disk would take.
+/// A build for development can be told that its disk is slow, in milliseconds a write: the fault
+/// `slow-disk` of the chaos suite. Nobody waits for anything here but for the time to pass that a
+/// slow disk would take.
 #[allow(clippy::disallowed_methods)]
 fn slow_disk() {
     static SLOW: OnceLock<Duration> = OnceLock::new();
-    let told = || std::env::var("KGATE_TEST_SLOW_DISK").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+    let told = || {
+        std::env::var("KGATE_TEST_SLOW_DISK").ok().and_then(|text| text.parse().ok()).unwrap_or(0)
+    };
     let slow = *SLOW.get_or_init(|| Duration::from_millis(told()));
     if !slow.is_zero() {
         std::thread::sleep(slow);
@@ -298,8 +309,13 @@ impl RaftLogReader<Types> for Store {
         self.entries(range, usize::MAX).map_err(|why| StorageIOError::read_logs(&io(why)).into())
     }
 
-    async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> Result<Vec<Entry>, StorageError> {
-        self.entries(start..end, READ_BYTES).map_err(|why| StorageIOError::read_logs(&io(why)).into())
+    async fn limited_get_log_entries(
+        &mut self,
+        start: u64,
+        end: u64,
+    ) -> Result<Vec<Entry>, StorageError> {
+        self.entries(start..end, READ_BYTES)
+            .map_err(|why| StorageIOError::read_logs(&io(why)).into())
     }
 }
 
@@ -327,13 +343,18 @@ impl RaftLogStorage<Types> for Store {
         self.fact(VOTE).map_err(|why| StorageIOError::read_vote(&io(why)).into())
     }
 
-    /// What is applied is stored, so what is agreed on need not be; it is told to whoever asks (rule N6).
+    /// What is applied is stored, so what is agreed on need not be; it is told to whoever asks
+    /// (rule N6).
     async fn save_committed(&mut self, committed: Option<LogId>) -> Result<(), StorageError> {
         self.shared().commit(committed.map_or(0, |committed| committed.index));
         Ok(())
     }
 
-    async fn append<I>(&mut self, entries: I, callback: LogFlushed<Types>) -> Result<(), StorageError>
+    async fn append<I>(
+        &mut self,
+        entries: I,
+        callback: LogFlushed<Types>,
+    ) -> Result<(), StorageError>
     where
         I: IntoIterator<Item = Entry> + OptionalSend,
         I::IntoIter: OptionalSend,

@@ -23,8 +23,9 @@ impl LogTiming {
     /// For leases of 700 ms.
     pub const FAST: Self = Self::milliseconds(40, 150, 300, 2000);
 
-    /// The same on a disk that takes so long for one write. A vote and an entry must be on disk before they count: times that leave no room for that would have
-    /// voters stand against each other for ever.
+    /// The same on a disk that takes so long for one write. A vote and an entry must be on disk
+    /// before they count: times that leave no room for that would have voters stand against each
+    /// other for ever.
     #[must_use]
     pub fn with_disk(self, write: Span) -> Self {
         let wanted = WRITES.saturating_mul(write.0).min(ELECTION.0);
@@ -45,7 +46,12 @@ impl LogTiming {
         }
     }
 
-    const fn milliseconds(heartbeat: u64, election_min: u64, election_max: u64, patience: u64) -> Self {
+    const fn milliseconds(
+        heartbeat: u64,
+        election_min: u64,
+        election_max: u64,
+        patience: u64,
+    ) -> Self {
         Self {
             heartbeat: Span(heartbeat * MILLISECOND),
             election_min: Span(election_min * MILLISECOND),

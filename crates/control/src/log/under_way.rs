@@ -66,7 +66,8 @@ impl Same {
 mod tests {
     use super::*;
 
-    /// The second waits for the first's ruling; when the first gives up, the next may write; what is done is not under way.
+    /// The second waits for the first's ruling; when the first gives up, the next may write; what
+    /// is done is not under way.
     #[tokio::test]
     async fn one_writes() {
         let all = UnderWay::default();

@@ -84,7 +84,8 @@ pub(super) enum Reply {
     /// Whom the sender's log knows, with their stores; nobody, if it is empty.
     Hello(BTreeMap<NodeId, StoreId>),
     Order(Ruling),
-    /// The question is for another store than the one that is here, or from another than the known one (rule R4).
+    /// The question is for another store than the one that is here, or from another than the known
+    /// one (rule R4).
     Stranger,
 }
 

@@ -10,17 +10,23 @@ use crate::membership::{LeaseTerms, Membership, StoreId};
 use crate::voters::Voters;
 
 /// Made at random when a cluster is founded: keeps two of them apart.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct ClusterId(pub u64);
 
 /// The number of a gate, never used again for another. 0 is free for the node's own use.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct GateId(pub u32);
 
 /// Names a permit of the log: the index of the entry that holds it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct PermitId(pub u64);
 
@@ -178,7 +184,8 @@ impl ClusterState {
         super::State::of(self.clone()).changes_since(older)
     }
 
-    /// The view that a gate is in: the last entry that changed the members or that gate (docs/LEASES.md, fences).
+    /// The view that a gate is in: the last entry that changed the members or that gate
+    /// (docs/LEASES.md, fences).
     pub fn view_of(&self, gate: &Gate) -> u64 {
         self.view.max(gate.version)
     }

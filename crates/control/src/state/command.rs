@@ -10,10 +10,12 @@ use crate::lease::Proposal;
 use crate::membership::{LeaseTerms, MembershipChange, StoreId};
 use crate::voters::Voters;
 
-/// One entry of the log. Each is compare-and-set: applied twice, or too late, it changes nothing and says why.
+/// One entry of the log. Each is compare-and-set: applied twice, or too late, it changes nothing
+/// and says why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
-    /// The first entry: what cluster this is. Proposed by each of its first nodes; the first wins, the others learn its id.
+    /// The first entry: what cluster this is. Proposed by each of its first nodes; the first wins,
+    /// the others learn its id.
     Found {
         /// Random, so that two clusters are never taken for one.
         cluster: ClusterId,
@@ -24,7 +26,8 @@ pub enum Command {
         /// The terms of leases that nodes begin with.
         terms: LeaseTerms,
     },
-    /// A node may take part: it gets a number that no other store ever had. Again for the same store: the same number.
+    /// A node may take part: it gets a number that no other store ever had. Again for the same
+    /// store: the same number.
     Admit {
         /// The number that is wished for.
         node: Option<NodeId>,
@@ -32,10 +35,12 @@ pub enum Command {
         name: String,
         /// Where its peers reach it.
         address: String,
-        /// The store that its log is in. If it is not known, the first that takes part under this number is it.
+        /// The store that its log is in. If it is not known, the first that takes part under this
+        /// number is it.
         store: Option<StoreId>,
     },
-    /// An incarnation of a node begins. Rejected while another incarnation of it is a member (rule R2).
+    /// An incarnation of a node begins. Rejected while another incarnation of it is a member (rule
+    /// R2).
     Add {
         /// Which node.
         node: NodeId,
@@ -43,7 +48,8 @@ pub enum Command {
         incarnation: Incarnation,
         /// The store that it remembers with (rule R4).
         store: StoreId,
-        /// Random for each start, so that a repetition is told from a second daemon of the same number.
+        /// Random for each start, so that a repetition is told from a second daemon of the same
+        /// number.
         start: u64,
         /// The terms of its lease, for this incarnation.
         terms: LeaseTerms,
@@ -57,7 +63,8 @@ pub enum Command {
         /// Which incarnation.
         incarnation: Incarnation,
     },
-    /// An operator takes a node off the directory. Rejected while an incarnation of it is a member, or while it votes.
+    /// An operator takes a node off the directory. Rejected while an incarnation of it is a member,
+    /// or while it votes.
     Remove {
         /// Which node.
         node: NodeId,
@@ -69,7 +76,8 @@ pub enum Command {
         /// In which incarnation.
         incarnation: Incarnation,
     },
-    /// An operator has an incarnation of a node evicted: it is suspected as by rule E1, and cannot be cleared of it (rule E5). The voters wait as ever (rule E6).
+    /// An operator has an incarnation of a node evicted: it is suspected as by rule E1, and cannot
+    /// be cleared of it (rule E5). The voters wait as ever (rule E6).
     Condemn {
         /// Whom.
         node: NodeId,
@@ -127,12 +135,14 @@ pub enum Command {
         k: Option<u32>,
         /// What becomes of a silent holder's slots from now on.
         policy: Option<Policy>,
-        /// The version that is to be changed: void if somebody else was faster. Whatever it is, if none.
+        /// The version that is to be changed: void if somebody else was faster. Whatever it is, if
+        /// none.
         version: Option<u64>,
         /// Who says so, for people.
         author: String,
     },
-    /// Ends a gate that has no slots any more, and of which every member has said of this version that nothing is held.
+    /// Ends a gate that has no slots any more, and of which every member has said of this version
+    /// that nothing is held.
     DeleteGate {
         /// Its name.
         name: String,
@@ -162,7 +172,8 @@ pub enum Command {
         permit: PermitId,
         /// The holder's.
         secret: Secret,
-        /// How often it had been renewed: void if its holder was heard since. However often, if none.
+        /// How often it had been renewed: void if its holder was heard since. However often, if
+        /// none.
         renewals: Option<u64>,
     },
     /// Its holder is alive.
@@ -172,7 +183,8 @@ pub enum Command {
         /// The holder's.
         secret: Secret,
     },
-    /// Its time is over: somebody has counted it since the renewal of that number. Rejected if it was renewed since.
+    /// Its time is over: somebody has counted it since the renewal of that number. Rejected if it
+    /// was renewed since.
     Expire {
         /// Which.
         permit: PermitId,
@@ -189,7 +201,8 @@ pub enum Command {
 }
 
 impl Command {
-    /// Whether requests of clients cause it, of which there may be any number. The others are about nodes, or by operators.
+    /// Whether requests of clients cause it, of which there may be any number. The others are about
+    /// nodes, or by operators.
     pub fn is_of_clients(&self) -> bool {
         match self {
             Self::CreateGate { .. }
@@ -218,7 +231,9 @@ impl From<Proposal> for Command {
     fn from(proposal: Proposal) -> Self {
         match proposal {
             Proposal::Suspect { node, incarnation } => Self::Suspect { node, incarnation },
-            Proposal::Unsuspect { node, incarnation, at } => Self::Unsuspect { node, incarnation, at },
+            Proposal::Unsuspect { node, incarnation, at } => {
+                Self::Unsuspect { node, incarnation, at }
+            }
             Proposal::Evict { node, incarnation, at, voters_at, waited } => {
                 Self::Evict { node, incarnation, at, voters_at, waited }
             }
@@ -305,14 +320,17 @@ pub enum Rejected {
     )]
     Stranger(NodeId),
     /// An operator removes the node: no incarnation of it takes part any more.
-    #[error("{node} was removed by {author}: add it anew, with an empty folder, if it is to take part")]
+    #[error(
+        "{node} was removed by {author}: add it anew, with an empty folder, if it is to take part"
+    )]
     Removed {
         /// Which node.
         node: NodeId,
         /// By whom.
         author: String,
     },
-    /// What was decided does not stand any more: whoever decided it gives it back, and may decide anew.
+    /// What was decided does not stand any more: whoever decided it gives it back, and may decide
+    /// anew.
     #[error("{0}")]
     Overtaken(String),
     /// Anything else, in words.

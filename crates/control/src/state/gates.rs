@@ -1,8 +1,8 @@
 //! Gates: made by whoever is first, changed by entries, ended when nothing is held.
 
 use super::{
-    Applied, Change, ClusterState, Gate, GateId, Outcome, Policy, Rejected, State, bounds, check_text,
-    refused,
+    Applied, Change, ClusterState, Gate, GateId, Outcome, Policy, Rejected, State, bounds,
+    check_text, refused,
 };
 
 impl State {
@@ -11,7 +11,9 @@ impl State {
         check_text("an author", &gate.author, true)?;
         if let Some(known) = self.cluster_state.gate(&gate.name) {
             return match same(known, &gate) {
-                Ok(()) => Ok((Applied::Gate { gate: known.id, version: known.version }, Vec::new())),
+                Ok(()) => {
+                    Ok((Applied::Gate { gate: known.id, version: known.version }, Vec::new()))
+                }
                 Err(void) => Err(void),
             };
         }
@@ -64,7 +66,10 @@ impl State {
     pub(super) fn delete(&mut self, index: u64, name: &str, version: u64) -> Outcome {
         let gate = self.named(name)?;
         if gate.k != 0 {
-            return refused(format!("gate {name} has k = {}: set k = 0 and let it drain first", gate.k));
+            return refused(format!(
+                "gate {name} has k = {}: set k = 0 and let it drain first",
+                gate.k
+            ));
         }
         if gate.version != version {
             return refused(format!(
@@ -105,7 +110,8 @@ impl State {
     }
 }
 
-/// Whether a gate that is there is what is asked for. Its policy is not asked: it may have been changed since.
+/// Whether a gate that is there is what is asked for. Its policy is not asked: it may have been
+/// changed since.
 fn same(known: &Gate, wanted: &Gate) -> Result<(), Rejected> {
     if known.k != wanted.k {
         return Err(Rejected::Conflict {
@@ -133,7 +139,10 @@ fn check_gate(gate: &Gate) -> Result<(), Rejected> {
         return refused("a gate begins with a slot at least: k = 0 is for its end");
     }
     if gate.lanes == 0 || gate.lanes > gate.k {
-        return refused(format!("a gate with k = {} has 1 to {} lanes: not {}", gate.k, gate.k, gate.lanes));
+        return refused(format!(
+            "a gate with k = {} has 1 to {} lanes: not {}",
+            gate.k, gate.k, gate.lanes
+        ));
     }
     match gate.weight_max {
         Some(0) => refused("a permit has one slot at least"),

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use kgate_core::{Incarnation, NodeId, Span};
 
 use super::{
-    Admission, Applied, Change, Cluster, ClusterId, ClusterState, ForcedEviction, Listed, Outcome, Rejected,
-    State, bounds, check_text, membership, refused,
+    Admission, Applied, Change, Cluster, ClusterId, ClusterState, ForcedEviction, Listed, Outcome,
+    Rejected, State, bounds, check_text, membership, refused,
 };
 use crate::membership::{Eviction, LeaseTerms, MembershipChange, StoreId};
 
@@ -47,12 +47,17 @@ impl State {
             }
         }
         // Only the log knows who took part.
-        self.cluster_state.directory =
-            nodes.into_iter().map(|(node, listed)| (node, Listed { last: None, ..listed })).collect();
+        self.cluster_state.directory = nodes
+            .into_iter()
+            .map(|(node, listed)| (node, Listed { last: None, ..listed }))
+            .collect();
         self.next_node = founders.last().map_or(0, |node| node.0 + 1);
         self.cluster_state.cluster = Some(Cluster { id, name, terms, founders });
-        let listed =
-            self.cluster_state.directory.iter().map(|(node, listed)| Change::Listed(*node, listed.clone()));
+        let listed = self
+            .cluster_state
+            .directory
+            .iter()
+            .map(|(node, listed)| Change::Listed(*node, listed.clone()));
         Ok((Applied::Founded(id), std::iter::once(Change::Founded(id)).chain(listed).collect()))
     }
 
@@ -64,7 +69,11 @@ impl State {
         store: Option<StoreId>,
     ) -> Outcome {
         let listed = Listed { name, address, store, ..Listed::default() };
-        let known = self.cluster_state.directory.iter().find(|(_, it)| store.is_some() && it.store == store);
+        let known = self
+            .cluster_state
+            .directory
+            .iter()
+            .find(|(_, it)| store.is_some() && it.store == store);
         if let Some((node, _)) = known {
             let node = *node;
             let known = &self.cluster_state.directory[&node];
@@ -75,7 +84,8 @@ impl State {
             return Ok((Applied::Admitted(node), self.move_to(node, listed.address)));
         }
         if let Some(node) = self.cluster_state.node(&listed.name) {
-            // Again, because nobody heard the answer; whichever store takes part, it is the one that was awaited.
+            // Again, because nobody heard the answer; whichever store takes part, it is the one
+            // that was awaited.
             let same = self.cluster_state.directory[&node].address == listed.address;
             if store.is_none() && same && wish.is_none_or(|wish| wish == node) {
                 return Ok((Applied::Admitted(node), Vec::new()));
@@ -112,7 +122,9 @@ impl State {
     ) -> Outcome {
         check_terms(terms)?;
         let Some(listed) = self.cluster_state.directory.get_mut(&node) else {
-            return refused(format!("{node} is not on the directory: an operator must add it first"));
+            return refused(format!(
+                "{node} is not on the directory: an operator must add it first"
+            ));
         };
         if let Some(ForcedEviction { author, for_good: true, .. }) = &listed.forced_eviction {
             return Err(Rejected::Removed { node, author: author.clone() });
@@ -124,7 +136,10 @@ impl State {
         if let Some(member) = self.cluster_state.membership.get(node) {
             return match listed.last {
                 // The same start proposes again because it heard nothing.
-                Some(last) if last.start == admission.start && last.incarnation == admission.incarnation => {
+                Some(last)
+                    if last.start == admission.start
+                        && last.incarnation == admission.incarnation =>
+                {
                     Ok((Applied::Added(last.at), Vec::new()))
                 }
                 // R2: never two incarnations at once.
@@ -147,7 +162,8 @@ impl State {
         if announce {
             changes.push(Change::Listed(node, listed.clone()));
         }
-        changes.push(self.enrol(index, MembershipChange::Added(node, admission.incarnation, terms)));
+        changes
+            .push(self.enrol(index, MembershipChange::Added(node, admission.incarnation, terms)));
         Ok((Applied::Added(index), changes))
     }
 
@@ -172,7 +188,12 @@ impl State {
         Ok((Applied::Removed, vec![Change::Unlisted(node)]))
     }
 
-    pub(super) fn suspect(&mut self, index: u64, node: NodeId, incarnation: Incarnation) -> Outcome {
+    pub(super) fn suspect(
+        &mut self,
+        index: u64,
+        node: NodeId,
+        incarnation: Incarnation,
+    ) -> Outcome {
         // Again: the first suspicion stays, or nobody would ever have waited long enough.
         if let Some(at) = self.incarnation(node, incarnation)? {
             return Ok((Applied::Suspected(at), Vec::new()));
@@ -183,15 +204,28 @@ impl State {
         ))
     }
 
-    /// The suspicion that is there stays; else this is one. Later words may make it final, never take that back.
-    pub(super) fn condemn(&mut self, index: u64, node: NodeId, sentence: ForcedEviction) -> Outcome {
+    /// The suspicion that is there stays; else this is one. Later words may make it final, never
+    /// take that back.
+    pub(super) fn condemn(
+        &mut self,
+        index: u64,
+        node: NodeId,
+        sentence: ForcedEviction,
+    ) -> Outcome {
         check_text("an author", &sentence.author, false)?;
         let incarnation = sentence.incarnation;
         let suspected = self.incarnation(node, incarnation)?;
-        let listed =
-            self.cluster_state.directory.get_mut(&node).expect("whoever takes part is on the directory");
+        let listed = self
+            .cluster_state
+            .directory
+            .get_mut(&node)
+            .expect("whoever takes part is on the directory");
         let mut changes = Vec::new();
-        if listed.forced_eviction.as_ref().is_none_or(|before| sentence.for_good && !before.for_good) {
+        if listed
+            .forced_eviction
+            .as_ref()
+            .is_none_or(|before| sentence.for_good && !before.for_good)
+        {
             listed.forced_eviction = Some(sentence);
             changes.push(Change::Listed(node, listed.clone()));
         }
@@ -211,20 +245,28 @@ impl State {
         if self.incarnation(node, incarnation)? != Some(at) {
             return refused(format!("{node} is not suspected by entry {at}, or not any more"));
         }
-        let forced_eviction =
-            self.cluster_state.directory.get(&node).and_then(|listed| listed.forced_eviction.as_ref());
+        let forced_eviction = self
+            .cluster_state
+            .directory
+            .get(&node)
+            .and_then(|listed| listed.forced_eviction.as_ref());
         if let Some(forced_eviction) =
             forced_eviction.filter(|forced_eviction| forced_eviction.incarnation == incarnation)
         {
             return refused(format!("{node} is being evicted by {}", forced_eviction.author));
         }
-        Ok((Applied::Unsuspected, vec![self.enrol(index, MembershipChange::Unsuspected(node, incarnation))]))
+        Ok((
+            Applied::Unsuspected,
+            vec![self.enrol(index, MembershipChange::Unsuspected(node, incarnation))],
+        ))
     }
 
     pub(super) fn evict(&mut self, index: u64, eviction: Eviction) -> Outcome {
         let Eviction { node, incarnation, .. } = eviction;
         self.incarnation(node, incarnation)?;
-        if let Err(why) = self.cluster_state.membership.may_evict(eviction, self.cluster_state.voters.at) {
+        if let Err(why) =
+            self.cluster_state.membership.may_evict(eviction, self.cluster_state.voters.at)
+        {
             return refused(why.to_string());
         }
         Ok((Applied::Gone, vec![self.enrol(index, MembershipChange::Gone(node, incarnation))]))
@@ -261,14 +303,20 @@ impl State {
         }
         for (node, member) in older.membership.iter() {
             if now.membership.incarnation(node, member.incarnation).is_none() {
-                changes.push(membership(now.view, MembershipChange::Gone(node, member.incarnation)));
+                changes
+                    .push(membership(now.view, MembershipChange::Gone(node, member.incarnation)));
             }
         }
         let removed = older.directory.keys().filter(|node| !now.directory.contains_key(node));
         changes.extend(removed.map(|node| Change::Unlisted(*node)));
         let listed = now.directory.iter().filter(|(node, listed)| {
             let seen = |listed: &Listed| {
-                (listed.name.clone(), listed.address.clone(), listed.store, listed.forced_eviction.clone())
+                (
+                    listed.name.clone(),
+                    listed.address.clone(),
+                    listed.store,
+                    listed.forced_eviction.clone(),
+                )
             };
             older.directory.get(node).map(seen) != Some(seen(listed))
         });
@@ -280,15 +328,16 @@ impl State {
             if before.is_none() {
                 let last = now.directory.get(&node).and_then(|listed| listed.last);
                 let at = last.map_or(now.view, |last| last.at);
-                incarnations.push((at, MembershipChange::Added(node, member.incarnation, member.terms)));
+                incarnations
+                    .push((at, MembershipChange::Added(node, member.incarnation, member.terms)));
             }
             match (before.and_then(|before| before.suspected), member.suspected) {
                 (before, Some(at)) if before != Some(at) => {
-                    incarnations.push((at, MembershipChange::Suspected(node, member.incarnation, at)));
+                    incarnations
+                        .push((at, MembershipChange::Suspected(node, member.incarnation, at)));
                 }
-                (Some(_), None) => {
-                    incarnations.push((now.applied, MembershipChange::Unsuspected(node, member.incarnation)))
-                }
+                (Some(_), None) => incarnations
+                    .push((now.applied, MembershipChange::Unsuspected(node, member.incarnation))),
                 _ => {}
             }
         }
@@ -299,7 +348,11 @@ impl State {
 
 fn check_node(node: NodeId, listed: &Listed) -> Result<(), Rejected> {
     if node.0 >= bounds::NODE_NUMBERS {
-        return refused(format!("numbers of nodes are below {}: not {}", bounds::NODE_NUMBERS, node.0));
+        return refused(format!(
+            "numbers of nodes are below {}: not {}",
+            bounds::NODE_NUMBERS,
+            node.0
+        ));
     }
     check_text("the name of a node", &listed.name, false)?;
     check_text("an address", &listed.address, true)
@@ -307,7 +360,9 @@ fn check_node(node: NodeId, listed: &Listed) -> Result<(), Rejected> {
 
 fn check_terms(terms: LeaseTerms) -> Result<(), Rejected> {
     if terms.lease == Span::ZERO || terms.clock_error >= 1_000_000 {
-        return refused("a lease is longer than nothing, and a clock errs by less than its whole rate");
+        return refused(
+            "a lease is longer than nothing, and a clock errs by less than its whole rate",
+        );
     }
     Ok(())
 }

@@ -1,15 +1,19 @@
-//! What the log says: a state machine without clock, rng or sockets, the same at every node that has applied the same entries.
+//! What the log says: a state machine without clock, rng or sockets, the same at every node that
+//! has applied the same entries.
 //!
-//! [`State::apply`] takes one [`Command`] and says what came of it ([`Applied`] or [`Rejected`]) and what it changed ([`Change`], for the node). Everything is
-//! compare-and-set: a command that comes late, twice, or from somebody who knew less than the log does changes nothing and says why. So a proposer that
-//! has heard nothing may simply propose again.
+//! [`State::apply`] takes one [`Command`] and says what came of it ([`Applied`] or [`Rejected`])
+//! and what it changed ([`Change`], for the node). Everything is compare-and-set: a command that
+//! comes late, twice, or from somebody who knew less than the log does changes nothing and says
+//! why. So a proposer that has heard nothing may simply propose again.
 //!
-//! - members: who may take part (the directory), who does (the membership), who is suspected and evicted (rules E1 to E5, R2, R4);
+//! - members: who may take part (the directory), who does (the membership), who is suspected and
+//!   evicted (rules E1 to E5, R2, R4);
 //! - gates: the first to create one wins; its version is the entry that changed it last;
 //! - permits that outlive their node: in the log or not at all (docs/LEASES.md, `hold`).
 //!
-//! Who votes is the business of the log itself; the state is told when a change is applied, because an eviction is bound to the voters (rule E4).
-//! Everything has a bound, so that no proposer can fill the memory of the fleet.
+//! Who votes is the business of the log itself; the state is told when a change is applied, because
+//! an eviction is bound to the voters (rule E4). Everything has a bound, so that no proposer can
+//! fill the memory of the fleet.
 
 mod cluster_state;
 mod command;
@@ -20,8 +24,8 @@ mod permits;
 mod tests;
 
 pub use cluster_state::{
-    Admission, Cluster, ClusterId, ClusterState, ForcedEviction, Gate, GateId, Listed, Permit, PermitId,
-    Policy, Secret,
+    Admission, Cluster, ClusterId, ClusterState, ForcedEviction, Gate, GateId, Listed, Permit,
+    PermitId, Policy, Secret,
 };
 pub use command::{Applied, Change, Command, Freed, Rejected};
 
@@ -49,7 +53,8 @@ pub mod bounds {
     pub const PERMITS: usize = 16_384;
     /// The most slots of one permit that the log holds.
     pub const WEIGHT: usize = 1024;
-    /// The most slots whose last fence is remembered. With all that is above, a state stays well below the longest snapshot.
+    /// The most slots whose last fence is remembered. With all that is above, a state stays well
+    /// below the longest snapshot.
     pub const FENCES: usize = 1 << 20;
 }
 
@@ -64,7 +69,8 @@ pub struct State {
     next_node: u32,
     /// The last number of a gate.
     last_gate: u32,
-    /// The greatest fence under which each slot was ever held here: what was decided before is too late.
+    /// The greatest fence under which each slot was ever held here: what was decided before is too
+    /// late.
     fences: BTreeMap<(GateId, u32), Fence>,
 }
 
@@ -80,7 +86,11 @@ impl State {
     }
 
     /// Applies the entry of that index. Entries come in order, each once.
-    pub fn apply(&mut self, index: u64, command: Command) -> (Result<Applied, Rejected>, Vec<Change>) {
+    pub fn apply(
+        &mut self,
+        index: u64,
+        command: Command,
+    ) -> (Result<Applied, Rejected>, Vec<Change>) {
         self.advance(index);
         match self.outcome(index, command) {
             Ok((done, changes)) => (Ok(done), changes),
@@ -93,8 +103,9 @@ impl State {
         self.advance(index);
     }
 
-    /// A change of who votes and who listens is applied. Voters that are the same as before keep the index of the entry that made them voters: that somebody
-    /// listens from now on is no reason to wait anew for an eviction (rule E3).
+    /// A change of who votes and who listens is applied. Voters that are the same as before keep
+    /// the index of the entry that made them voters: that somebody listens from now on is no reason
+    /// to wait anew for an eviction (rule E3).
     pub fn vote(&mut self, voters: Voters, learners: BTreeSet<NodeId>) -> Vec<Change> {
         self.advance(voters.at);
         self.cluster_state.learners = learners;
@@ -124,22 +135,40 @@ impl State {
         match command {
             Command::Found { .. } => unreachable!("it was taken above"),
             Command::Admit { node, name, address, store } => self.admit(node, name, address, store),
-            Command::Add { node, incarnation, store, start, terms, address } => {
-                self.add(index, node, Admission { incarnation, at: index, start }, store, terms, address)
-            }
+            Command::Add { node, incarnation, store, start, terms, address } => self.add(
+                index,
+                node,
+                Admission { incarnation, at: index, start },
+                store,
+                terms,
+                address,
+            ),
             Command::Leave { node, incarnation } => self.leave(index, node, incarnation),
             Command::Remove { node } => self.remove(node),
             Command::Suspect { node, incarnation } => self.suspect(index, node, incarnation),
             Command::Condemn { node, incarnation, author, for_good } => {
                 self.condemn(index, node, ForcedEviction { incarnation, author, for_good })
             }
-            Command::Unsuspect { node, incarnation, at } => self.unsuspect(index, node, incarnation, at),
+            Command::Unsuspect { node, incarnation, at } => {
+                self.unsuspect(index, node, incarnation, at)
+            }
             Command::Evict { node, incarnation, at, voters_at, waited } => {
                 self.evict(index, Eviction { node, incarnation, at, voters_at, waited })
             }
             Command::CreateGate { name, k, protocol, lanes, policy, weight_max, author } => {
                 let (id, made, version) = (GateId(0), index, index);
-                self.create(Gate { id, name, k, protocol, lanes, policy, weight_max, author, made, version })
+                self.create(Gate {
+                    id,
+                    name,
+                    k,
+                    protocol,
+                    lanes,
+                    policy,
+                    weight_max,
+                    author,
+                    made,
+                    version,
+                })
             }
             Command::SetGate { name, k, policy, version, author } => {
                 self.set(index, &name, k, policy, version, author)
@@ -147,17 +176,22 @@ impl State {
             Command::DeleteGate { name, version } => self.delete(index, &name, version),
             Command::Held { gate, slots, fence, by, holder, secret, ttl } => {
                 let renewals = 0;
-                self.hold(PermitId(index), Permit { gate, slots, fence, by, holder, secret, ttl, renewals })
+                self.hold(
+                    PermitId(index),
+                    Permit { gate, slots, fence, by, holder, secret, ttl, renewals },
+                )
             }
-            Command::Released { permit, secret, renewals } => self.release(permit, secret, renewals),
+            Command::Released { permit, secret, renewals } => {
+                self.release(permit, secret, renewals)
+            }
             Command::Renew { permit, secret } => self.renew(permit, secret),
             Command::Expire { permit, renewals } => self.expire(permit, renewals),
             Command::EvictHeld { permit, author } => self.evict_held(permit, author),
         }
     }
 
-    /// What leads from an older state to this one, for a node that was away for longer than the log is kept: first what ended, then what is new, in the
-    /// order of the entries.
+    /// What leads from an older state to this one, for a node that was away for longer than the log
+    /// is kept: first what ended, then what is new, in the order of the entries.
     pub fn changes_since(&self, older: &ClusterState) -> Vec<Change> {
         let mut changes = Vec::new();
         self.members_since(older, &mut changes);

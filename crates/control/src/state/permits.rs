@@ -1,13 +1,15 @@
-//! Permits that outlive their node: in the log before they are granted, out of it before their slots are free.
+//! Permits that outlive their node: in the log before they are granted, out of it before their
+//! slots are free.
 
 use super::{
-    Applied, Change, ClusterState, Freed, Outcome, Permit, PermitId, Rejected, Secret, State, bounds,
-    check_text, refused,
+    Applied, Change, ClusterState, Freed, Outcome, Permit, PermitId, Rejected, Secret, State,
+    bounds, check_text, refused,
 };
 
 impl ClusterState {
-    /// Whether that is the secret of that permit, as far as this cluster_state goes. A permit has the number of its entry and keeps its secret: one of an applied entry that
-    /// is not there is gone for good.
+    /// Whether that is the secret of that permit, as far as this cluster_state goes. A permit has
+    /// the number of its entry and keeps its secret: one of an applied entry that is not there is
+    /// gone for good.
     pub fn shown(&self, id: PermitId, secret: Secret) -> Result<(), Rejected> {
         match self.permits.get(&id) {
             None => Err(Rejected::NoPermit(id)),
@@ -21,7 +23,8 @@ impl State {
     pub(super) fn hold(&mut self, id: PermitId, mut permit: Permit) -> Outcome {
         check_text("a holder", &permit.holder, true)?;
         let (node, incarnation) = permit.by;
-        // The same decision again: its proposer heard nothing. Or the same holder, who has gone to another node since.
+        // The same decision again: its proposer heard nothing. Or the same holder, who has gone to
+        // another node since.
         let known = self
             .cluster_state
             .permits
@@ -55,9 +58,13 @@ impl State {
         }
         let held = self.cluster_state.held(permit.gate);
         if let Some(slot) = permit.slots.iter().find(|slot| held.contains(slot)) {
-            return Err(Rejected::Overtaken(format!("slot {slot} of gate {} is held already", gate.name)));
+            return Err(Rejected::Overtaken(format!(
+                "slot {slot} of gate {} is held already",
+                gate.name
+            )));
         }
-        // A proposal that comes a second time, after its permit was given back, must not bring it back.
+        // A proposal that comes a second time, after its permit was given back, must not bring it
+        // back.
         let later = |slot: &&u32| self.fences.get(&(permit.gate, **slot)) >= Some(&permit.fence);
         if let Some(slot) = permit.slots.iter().find(later) {
             let name = &gate.name;
@@ -74,13 +81,16 @@ impl State {
         Ok((Applied::Held(id), vec![Change::Held(id, permit)]))
     }
 
-    /// What an incarnation decides has a view that is not before its own beginning, and only members hold: fences before all of their beginnings keep nobody out.
+    /// What an incarnation decides has a view that is not before its own beginning, and only
+    /// members hold: fences before all of their beginnings keep nobody out.
     fn make_room_for_fences(&mut self, slots: usize) -> Result<(), Rejected> {
         if self.fences.len() + slots <= bounds::FENCES {
             return Ok(());
         }
         let members = self.cluster_state.membership.iter().map(|(node, _)| node);
-        let begun = members.filter_map(|node| Some(self.cluster_state.directory.get(&node)?.last?.at)).min();
+        let begun = members
+            .filter_map(|node| Some(self.cluster_state.directory.get(&node)?.last?.at))
+            .min();
         self.fences.retain(|_, fence| begun.is_none_or(|begun| u64::from(fence.view()) >= begun));
         if self.fences.len() + slots > bounds::FENCES {
             return refused(format!(
@@ -91,7 +101,12 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn release(&mut self, id: PermitId, secret: Secret, renewals: Option<u64>) -> Outcome {
+    pub(super) fn release(
+        &mut self,
+        id: PermitId,
+        secret: Secret,
+        renewals: Option<u64>,
+    ) -> Outcome {
         let permit = self.shown(id, secret)?;
         if renewals.is_some_and(|renewals| renewals != permit.renewals) {
             return refused(format!("{id} was renewed since"));

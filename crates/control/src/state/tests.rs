@@ -46,7 +46,8 @@ fn found(cluster: u64, nodes: u32) -> Command {
 }
 
 fn add(node: u32, incarnation: u32, start: u64) -> Command {
-    let (node, incarnation, store) = (NodeId(node), Incarnation(incarnation), StoreId(u64::from(node)));
+    let (node, incarnation, store) =
+        (NodeId(node), Incarnation(incarnation), StoreId(u64::from(node)));
     Command::Add { node, incarnation, store, start, terms: TERMS, address: "here".to_owned() }
 }
 
@@ -55,7 +56,13 @@ fn suspect(node: u32, incarnation: u32) -> Command {
 }
 
 fn evict(node: u32, incarnation: u32, at: u64, voters_at: u64, waited: Span) -> Command {
-    Command::Evict { node: NodeId(node), incarnation: Incarnation(incarnation), at, voters_at, waited }
+    Command::Evict {
+        node: NodeId(node),
+        incarnation: Incarnation(incarnation),
+        at,
+        voters_at,
+        waited,
+    }
 }
 
 fn create(name: &str, k: u32, author: &str) -> Command {
@@ -92,17 +99,21 @@ fn hold(gate: u32, slots: &[u32], fence: u128, by: (u32, u32)) -> Command {
     }
 }
 
-/// The first founding wins; the same from another node is told the id; another list is refused; nothing goes before it.
+/// The first founding wins; the same from another node is told the id; another list is refused;
+/// nothing goes before it.
 #[test]
 fn the_first_founding_wins() {
     let mut book = Book::default();
     assert_eq!(book.apply(create("a", 1, "x")), Err(Rejected::Unfounded));
     assert_eq!(book.apply(found(5, 3)), Ok(Applied::Founded(ClusterId(5))));
     assert_eq!(book.apply(found(6, 3)), Ok(Applied::Founded(ClusterId(5))));
-    assert!(matches!(book.apply(found(6, 2)), Err(Rejected::Refused(why)) if why.contains("p0, p1, p2")));
+    assert!(
+        matches!(book.apply(found(6, 2)), Err(Rejected::Refused(why)) if why.contains("p0, p1, p2"))
+    );
 }
 
-/// R2: a second incarnation waits for the end of the first; the same start again is the same; an old incarnation never returns.
+/// R2: a second incarnation waits for the end of the first; the same start again is the same; an
+/// old incarnation never returns.
 #[test]
 fn one_incarnation_at_a_time() {
     let mut book = Book::founded();
@@ -120,7 +131,9 @@ fn one_incarnation_at_a_time() {
     );
     assert!(matches!(book.apply(add(0, 1, 11)), Err(Rejected::Refused(_))), "gone for good");
     assert!(matches!(book.apply(add(0, 2, 12)), Ok(Applied::Added(_))));
-    assert!(matches!(book.apply(add(9, 1, 1)), Err(Rejected::Refused(why)) if why.contains("directory")));
+    assert!(
+        matches!(book.apply(add(9, 1, 1)), Err(Rejected::Refused(why)) if why.contains("directory"))
+    );
 }
 
 /// R4: a number belongs to one store, and is not given again.
@@ -157,7 +170,8 @@ fn a_number_is_of_one_store() {
     assert_eq!(book.apply(admit(None, "new", 51)), Ok(Applied::Admitted(NodeId(4))));
 }
 
-/// E4: an eviction has effect only for exactly this suspicion, exactly these voters, and after W. E5: not after an un-suspicion.
+/// E4: an eviction has effect only for exactly this suspicion, exactly these voters, and after W.
+/// E5: not after an un-suspicion.
 #[test]
 fn an_eviction_is_bound() {
     let mut book = Book::founded();
@@ -195,7 +209,8 @@ fn listeners_do_not_change_voters() {
     assert_eq!(book.state.cluster_state().learners.len(), 1);
 }
 
-/// The first k wins, the other is told both values and authors; the same is no conflict; a gate made again starts above its past.
+/// The first k wins, the other is told both values and authors; the same is no conflict; a gate
+/// made again starts above its past.
 #[test]
 fn gates() {
     let mut book = Book::founded();
@@ -206,10 +221,14 @@ fn gates() {
     let conflict = book.apply(create("build", 3, "bob")).unwrap_err();
     assert_eq!(conflict.to_string(), "gate build has k = 2, set by ann; bob asks for k = 3");
     for name in ["", "a b", &"x".repeat(129)] {
-        assert!(matches!(book.apply(create(name, 1, "ann")), Err(Rejected::Refused(_))), "{name:?}");
+        assert!(
+            matches!(book.apply(create(name, 1, "ann")), Err(Rejected::Refused(_))),
+            "{name:?}"
+        );
     }
     assert!(
-        book.apply(create("zero", 0, "ann")).is_err() && book.apply(create("big", 1 << 17, "ann")).is_err()
+        book.apply(create("zero", 0, "ann")).is_err()
+            && book.apply(create("big", 1 << 17, "ann")).is_err()
     );
     let delete = |version| Command::DeleteGate { name: "build".to_owned(), version };
     assert!(book.apply(delete(version)).is_err(), "k is not 0");
@@ -218,26 +237,33 @@ fn gates() {
     };
     assert!(book.apply(delete(version)).is_err(), "it was changed since");
     assert_eq!(book.apply(delete(drained)), Ok(Applied::Deleted));
-    let Ok(Applied::Gate { gate: later, version: made }) = book.apply(create("build", 2, "bob")) else {
+    let Ok(Applied::Gate { gate: later, version: made }) = book.apply(create("build", 2, "bob"))
+    else {
         panic!("it is new")
     };
     assert!(later > gate && made > drained);
 }
 
-/// Permits of the log: void from who is no member, for taken slots, beyond k; freed by their secret, or by an end that nobody renewed.
+/// Permits of the log: void from who is no member, for taken slots, beyond k; freed by their
+/// secret, or by an end that nobody renewed.
 #[test]
 fn permits_of_the_log() {
     let mut book = Book::founded();
     book.apply(add(0, 1, 1)).unwrap();
     book.apply(create("build", 4, "ann")).unwrap();
-    let Ok(Applied::Held(permit)) = book.apply(hold(1, &[0, 2], 10, (0, 1))) else { panic!("it is free") };
+    let Ok(Applied::Held(permit)) = book.apply(hold(1, &[0, 2], 10, (0, 1))) else {
+        panic!("it is free")
+    };
     assert_eq!(book.apply(hold(1, &[0, 2], 10, (0, 1))), Ok(Applied::Held(permit)), "again");
     assert!(
         matches!(book.apply(hold(1, &[2], 11, (0, 1))), Err(Rejected::Overtaken(why)) if why.contains("slot 2"))
     );
     assert!(book.apply(hold(1, &[4], 12, (0, 1))).is_err(), "beyond k");
     assert!(matches!(book.apply(hold(1, &[1], 13, (0, 2))), Err(Rejected::NoMember { .. })));
-    assert!(book.apply(hold(1, &[], 14, (0, 1))).is_err() && book.apply(hold(2, &[1], 15, (0, 1))).is_err());
+    assert!(
+        book.apply(hold(1, &[], 14, (0, 1))).is_err()
+            && book.apply(hold(2, &[1], 15, (0, 1))).is_err()
+    );
     let (wrong, right) = ([1; 32], [10; 32]);
     assert!(book.apply(Command::Released { permit, secret: wrong, renewals: None }).is_err());
     assert_eq!(book.apply(Command::Renew { permit, secret: right }), Ok(Applied::Renewed(1)));
@@ -248,7 +274,9 @@ fn permits_of_the_log() {
     book.apply(set("build", 0)).unwrap();
     let version = book.state.cluster_state().gate("build").unwrap().version;
     let delete = Command::DeleteGate { name: "build".to_owned(), version };
-    assert!(matches!(book.apply(delete.clone()), Err(Rejected::Refused(why)) if why.contains("held")));
+    assert!(
+        matches!(book.apply(delete.clone()), Err(Rejected::Refused(why)) if why.contains("held"))
+    );
     assert_eq!(book.apply(Command::Expire { permit, renewals: 1 }), Ok(Applied::Freed));
     assert_eq!(
         book.apply(Command::Released { permit, secret: right, renewals: None }),
@@ -257,7 +285,8 @@ fn permits_of_the_log() {
     assert_eq!(book.apply(delete), Ok(Applied::Deleted));
 }
 
-/// Fences are not remembered without bound: those from before all members began make room, and beyond that nothing more is held.
+/// Fences are not remembered without bound: those from before all members began make room, and
+/// beyond that nothing more is held.
 #[test]
 fn fences_have_a_bound() {
     let mut book = Book::founded();
@@ -279,7 +308,8 @@ fn fences_have_a_bound() {
     assert!(matches!(refused, Err(Rejected::Refused(why)) if why.contains("fewer slots")));
 }
 
-/// A proposal that arrives a second time does not bring back what was given back; and one holder has one permit, whichever nodes it has asked.
+/// A proposal that arrives a second time does not bring back what was given back; and one holder
+/// has one permit, whichever nodes it has asked.
 #[test]
 fn a_permit_is_held_once() {
     let mut book = Book::founded();
@@ -290,14 +320,23 @@ fn a_permit_is_held_once() {
     let Ok(Applied::Held(permit)) = book.apply(first.clone()) else { panic!("it is free") };
     let Command::Held { gate, holder, secret, ttl, .. } = first.clone() else { unreachable!() };
     let by = (NodeId(1), Incarnation(1));
-    let elsewhere = Command::Held { gate, slots: vec![1], fence: Fence(11), by, holder, secret, ttl };
+    let elsewhere =
+        Command::Held { gate, slots: vec![1], fence: Fence(11), by, holder, secret, ttl };
     assert_eq!(book.apply(elsewhere), Ok(Applied::Held(permit)), "the same holder");
-    assert_eq!(book.apply(Command::Released { permit, secret, renewals: None }), Ok(Applied::Freed));
-    assert!(matches!(book.apply(first), Err(Rejected::Overtaken(why)) if why.contains("later fence")));
-    assert!(matches!(book.apply(hold(1, &[0], 12, (0, 1))), Ok(Applied::Held(later)) if later != permit));
+    assert_eq!(
+        book.apply(Command::Released { permit, secret, renewals: None }),
+        Ok(Applied::Freed)
+    );
+    assert!(
+        matches!(book.apply(first), Err(Rejected::Overtaken(why)) if why.contains("later fence"))
+    );
+    assert!(
+        matches!(book.apply(hold(1, &[0], 12, (0, 1))), Ok(Applied::Held(later)) if later != permit)
+    );
 }
 
-/// Fences: the view of a gate is the last entry that changed the members or that gate, not one that changed another gate or a permit.
+/// Fences: the view of a gate is the last entry that changed the members or that gate, not one that
+/// changed another gate or a permit.
 #[test]
 fn views() {
     let mut book = Book::founded();
@@ -366,8 +405,10 @@ fn any_command() -> impl Strategy<Value = Command> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever the order: incarnations of a node only grow and never overlap, held slots are disjoint, versions and views are indices that were, what is void changes
-    /// nothing; a second state that hears only the changes, or only the difference, comes to the same members; and bytes and back is the same.
+    /// Whatever the order: incarnations of a node only grow and never overlap, held slots are
+    /// disjoint, versions and views are indices that were, what is void changes nothing; a second
+    /// state that hears only the changes, or only the difference, comes to the same members; and
+    /// bytes and back is the same.
     #[test]
     fn any_order(commands in prop::collection::vec(any_command(), 1..60), cut in 0..60_usize) {
         let mut book = Book::founded();
@@ -428,15 +469,20 @@ fn hear(told: &mut ClusterState, change: &Change) {
     match change {
         Change::Founded(_) | Change::Listed(..) | Change::Unlisted(_) | Change::Voters(_) => {}
         Change::Membership { change, .. } => told.membership.apply(*change),
-        Change::Defined(gate) | Change::Altered(gate) => drop(told.gates.insert(gate.id, gate.clone())),
+        Change::Defined(gate) | Change::Altered(gate) => {
+            drop(told.gates.insert(gate.id, gate.clone()))
+        }
         Change::Deleted(gate, _) => drop(told.gates.remove(gate)),
         Change::Held(id, permit) => drop(told.permits.insert(*id, permit.clone())),
-        Change::Renewed(id, renewals) => told.permits.get_mut(id).expect("it is held").renewals = *renewals,
+        Change::Renewed(id, renewals) => {
+            told.permits.get_mut(id).expect("it is held").renewals = *renewals
+        }
         Change::Freed(id, ..) => drop(told.permits.remove(id)),
     }
 }
 
-/// E5, E6: who is forced_eviction by an operator cannot clear itself, and is evicted as late as anybody; a later incarnation may come, unless it is for good.
+/// E5, E6: who is forced_eviction by an operator cannot clear itself, and is evicted as late as
+/// anybody; a later incarnation may come, unless it is for good.
 #[test]
 fn the_condemned_stay_suspected() {
     let mut book = Book::founded();
@@ -448,12 +494,19 @@ fn the_condemned_stay_suspected() {
     };
     assert!(matches!(book.apply(condemn(1, false)), Err(Rejected::NoMember { .. })));
     book.apply(add(1, 1, 1)).unwrap();
-    let Ok(Applied::Suspected(at)) = book.apply(condemn(1, false)) else { panic!("it is a member") };
+    let Ok(Applied::Suspected(at)) = book.apply(condemn(1, false)) else {
+        panic!("it is a member")
+    };
     assert_eq!(book.apply(condemn(1, false)), Ok(Applied::Suspected(at)), "again");
     let unsuspect = Command::Unsuspect { node: NodeId(1), incarnation: Incarnation(1), at };
-    assert!(matches!(book.apply(unsuspect), Err(Rejected::Refused(why)) if why.contains("evicted by op")));
+    assert!(
+        matches!(book.apply(unsuspect), Err(Rejected::Refused(why)) if why.contains("evicted by op"))
+    );
     let voters_at = book.state.cluster_state().voters.at;
-    assert!(book.apply(evict(1, 1, at, voters_at, Span(TERMS.wait().0 - 1))).is_err(), "never sooner than W");
+    assert!(
+        book.apply(evict(1, 1, at, voters_at, Span(TERMS.wait().0 - 1))).is_err(),
+        "never sooner than W"
+    );
     assert_eq!(book.apply(evict(1, 1, at, voters_at, TERMS.wait())), Ok(Applied::Gone));
     book.apply(add(1, 2, 2)).unwrap();
     assert_eq!(
@@ -463,10 +516,14 @@ fn the_condemned_stay_suspected() {
     );
     let Ok(Applied::Suspected(at)) = book.apply(condemn(2, true)) else { panic!("it is a member") };
     assert_eq!(book.apply(evict(1, 2, at, voters_at, TERMS.wait())), Ok(Applied::Gone));
-    assert_eq!(book.apply(add(1, 3, 3)), Err(Rejected::Removed { node: NodeId(1), author: "op".to_owned() }));
+    assert_eq!(
+        book.apply(add(1, 3, 3)),
+        Err(Rejected::Removed { node: NodeId(1), author: "op".to_owned() })
+    );
 }
 
-/// A node without a store yet is admitted once, however often that is said; the first store that takes part is its own (R4).
+/// A node without a store yet is admitted once, however often that is said; the first store that
+/// takes part is its own (R4).
 #[test]
 fn admitted_before_it_has_a_store() {
     let mut book = Book::founded();
@@ -492,11 +549,14 @@ fn admitted_before_it_has_a_store() {
     assert_eq!(book.apply(add(51, 2)), Err(Rejected::Stranger(NodeId(3))));
 }
 
-/// Two operators change a gate at once: the second is told both values and who set them; said twice is said once.
+/// Two operators change a gate at once: the second is told both values and who set them; said twice
+/// is said once.
 #[test]
 fn a_change_of_k_is_compare_and_set() {
     let mut book = Book::founded();
-    let Ok(Applied::Gate { version, .. }) = book.apply(create("gpu", 3, "ann")) else { panic!("it is new") };
+    let Ok(Applied::Gate { version, .. }) = book.apply(create("gpu", 3, "ann")) else {
+        panic!("it is new")
+    };
     let set = |k, author: &str| Command::SetGate {
         name: "gpu".to_owned(),
         k: Some(k),

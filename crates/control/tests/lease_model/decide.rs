@@ -1,4 +1,5 @@
-//! The shipped code, put into a situation of the room: what does it decide? Each situation is asked once.
+//! The shipped code, put into a situation of the room: what does it decide? Each situation is asked
+//! once.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -22,7 +23,8 @@ pub(crate) const TERMS: LeaseTerms = LeaseTerms {
 /// Everything happens at this time; what is long ago, at zero.
 const NOW: Time = Time(1_000_000_000_000);
 
-/// What was decided before: the same situation, the same decision. Keys are the log and whatever else the decision looks at.
+/// What was decided before: the same situation, the same decision. Keys are the log and whatever
+/// else the decision looks at.
 #[derive(Default)]
 pub(crate) struct Memo {
     shares: Known<Option<u64>>,
@@ -43,11 +45,13 @@ fn known<T: Copy>(memo: &Known<T>, log: &[Entry], rest: [u64; 8], decide: impl F
     })
 }
 
-/// A node that knows what it has applied and appended. What it gave has lapsed: it gave it long ago, else just now.
+/// A node that knows what it has applied and appended. What it gave has lapsed: it gave it long
+/// ago, else just now.
 fn leases(room: &Room, state: &State, node: usize, settled: bool) -> Leases {
     let since = if settled { Time::ZERO } else { NOW };
     let start = if state.is_ripe(node) { Time::ZERO } else { NOW };
-    let mut leases = Leases::new(start, node_id(node), INCARNATION, StoreId(node as u64), Timing::DEFAULT);
+    let mut leases =
+        Leases::new(start, node_id(node), INCARNATION, StoreId(node as u64), Timing::DEFAULT);
     let applied = state.applied[node];
     leases.voters_applied(since, room.voters(&state.log, applied));
     leases.voters_appended(since, room.voters(&state.log, state.appended[node]));
@@ -145,7 +149,8 @@ fn decide_lease(room: &Room, state: &State) -> bool {
     p.holds(NOW)
 }
 
-/// N4: the entries of the voters of whom p needs a quorum: what a lease that was reached once goes on to be counted by.
+/// N4: the entries of the voters of whom p needs a quorum: what a lease that was reached once goes
+/// on to be counted by.
 pub(crate) fn binding(room: &Room, state: &State) -> Vec<u64> {
     let shown = state.shares.iter().filter_map(|shares| shares.arrived).map(|share| share.shown);
     let of = |length: usize| room.voters(&state.log, length).at;
@@ -174,7 +179,8 @@ fn decide_eviction(room: &Room, state: &State, node: usize) -> Option<(u64, u64)
             .incarnation(P, INCARNATION)
             .and_then(|member| member.suspected);
         if suspected == Some(at) {
-            let promise = LeaseMessage::Promise { node: P, incarnation: INCARNATION, at, age: TERMS.wait() };
+            let promise =
+                LeaseMessage::Promise { node: P, incarnation: INCARNATION, at, age: TERMS.wait() };
             evictor.hear(NOW, node_id(voter), promise, &mut deeds);
         }
     }

@@ -31,7 +31,8 @@ impl Model for Room {
         if self.next_voters(state).is_some() {
             acts.push(Act::Change);
         }
-        let evictions = state.log.iter().filter(|entry| matches!(entry, Entry::Evict { .. })).count();
+        let evictions =
+            state.log.iter().filter(|entry| matches!(entry, Entry::Evict { .. })).count();
         if evictions < EVICTIONS {
             acts.extend(state.wishes.iter().map(|(at, voters_at)| Act::Log(*at, *voters_at)));
         }
@@ -56,7 +57,8 @@ impl Model for Room {
                 acts.push(Act::Lapse(node));
             }
             if evictions == 0
-                && decide::eviction(self, state, node).is_some_and(|wish| !state.wishes.contains(&wish))
+                && decide::eviction(self, state, node)
+                    .is_some_and(|wish| !state.wishes.contains(&wish))
             {
                 acts.push(Act::Evict(node));
             }
@@ -82,10 +84,12 @@ impl Model for Room {
             Act::Apply(node) => self.keep_lease(&mut state, |state| {
                 state.applied[node] += 1;
                 if self.voters(&state.log, state.applied[node]).at == state.applied[node] as u64 {
-                    // What was given before this has to lapse before that node evicts by these voters.
+                    // What was given before this has to lapse before that node evicts by these
+                    // voters.
                     for shares in &mut state.shares {
-                        for share in
-                            [&mut shares.kept, &mut shares.arrived, &mut shares.flying].into_iter().flatten()
+                        for share in [&mut shares.kept, &mut shares.arrived, &mut shares.flying]
+                            .into_iter()
+                            .flatten()
                         {
                             share.before |= 1 << node;
                         }
@@ -108,9 +112,11 @@ impl Model for Room {
         Some(state)
     }
 
-    /// Where nothing can go wrong any more is not looked at: p knows that it is evicted, or the only eviction was void.
+    /// Where nothing can go wrong any more is not looked at: p knows that it is evicted, or the
+    /// only eviction was void.
     fn within_boundary(&self, state: &State) -> bool {
-        let gone = |length| self.membership(&state.log, length).incarnation(P, INCARNATION).is_none();
+        let gone =
+            |length| self.membership(&state.log, length).incarnation(P, INCARNATION).is_none();
         let decided = state.log.iter().any(|entry| matches!(entry, Entry::Evict { .. }));
         !(decided && !gone(Self::length(state)) || gone(state.applied[P.index()]))
     }
@@ -122,8 +128,9 @@ impl Model for Room {
             }),
             Property::sometimes("evicted", |room: &Room, state: &State| room.evicted(state)),
             Property::sometimes("a lease while suspected", |room: &Room, state: &State| {
-                let suspected =
-                    |applied: &usize| !room.membership(&state.log, *applied).is_trusted(P, INCARNATION);
+                let suspected = |applied: &usize| {
+                    !room.membership(&state.log, *applied).is_trusted(P, INCARNATION)
+                };
                 room.holds(state) && state.applied.iter().any(suspected)
             }),
         ];

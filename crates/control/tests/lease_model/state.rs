@@ -53,7 +53,8 @@ pub(crate) struct Share {
     pub(crate) before: u8,
 }
 
-/// The shares of one voter, the oldest first. `kept` belongs to a lease that was reached by voters of the past.
+/// The shares of one voter, the oldest first. `kept` belongs to a lease that was reached by voters
+/// of the past.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Shares {
     pub(crate) kept: Option<Share>,
@@ -178,7 +179,8 @@ impl Room {
                     membership.apply(MembershipChange::Suspected(P, INCARNATION, index));
                 }
                 Entry::Unsuspect => {
-                    let present = membership.incarnation(P, INCARNATION).and_then(|member| member.suspected);
+                    let present =
+                        membership.incarnation(P, INCARNATION).and_then(|member| member.suspected);
                     if present.is_some() && present == first_suspicion {
                         membership.apply(MembershipChange::Unsuspected(P, INCARNATION));
                     }
@@ -213,7 +215,8 @@ impl Room {
 
     pub(crate) fn committed(&self, state: &State) -> usize {
         let newest = self.voters(&state.log, Self::length(state));
-        let reached = newest.reached(|node| state.appended.get(node.index()).copied()).unwrap_or(BASE);
+        let reached =
+            newest.reached(|node| state.appended.get(node.index()).copied()).unwrap_or(BASE);
         reached.max(state.applied.iter().copied().max().unwrap_or(BASE))
     }
 
@@ -230,8 +233,10 @@ impl Room {
 
     /// Whether p has a lease, by its shares or by one reached before.
     pub(crate) fn holds(&self, state: &State) -> bool {
-        let member =
-            self.membership(&state.log, state.applied[P.index()]).incarnation(P, INCARNATION).is_some();
+        let member = self
+            .membership(&state.log, state.applied[P.index()])
+            .incarnation(P, INCARNATION)
+            .is_some();
         member && (self.is_kept(state) || decide::is_lease(self, state))
     }
 
@@ -241,26 +246,32 @@ impl Room {
             let at = usize::try_from(*at).expect("short");
             self.voters(&state.log, at).is_quorum(|node| reached.by.contains(&node))
         };
-        state.reached.as_ref().is_some_and(|reached| reached.binding.iter().all(|at| quorum(reached, at)))
+        state
+            .reached
+            .as_ref()
+            .is_some_and(|reached| reached.binding.iter().all(|at| quorum(reached, at)))
     }
 
     pub(crate) fn evicted(&self, state: &State) -> bool {
-        let gone =
-            |applied: &usize| self.membership(&state.log, *applied).incarnation(P, INCARNATION).is_none();
+        let gone = |applied: &usize| {
+            self.membership(&state.log, *applied).incarnation(P, INCARNATION).is_none()
+        };
         state.applied.iter().any(gone)
     }
 
     /// A lease that is there stays, though p hears of newer voters by this.
     pub(crate) fn keep_lease(&self, state: &mut State, change: impl FnOnce(&mut State)) {
         let had = decide::is_lease(self, state);
-        let by = (0..NODES).filter(|node| state.shares[*node].arrived.is_some()).map(node_id).collect();
+        let by =
+            (0..NODES).filter(|node| state.shares[*node].arrived.is_some()).map(node_id).collect();
         let binding = decide::binding(self, state);
         let before: Vec<_> = state.shares.iter().map(|shares| shares.arrived).collect();
         change(state);
         if had && !decide::is_lease(self, state) {
             for (shares, before) in state.shares.iter_mut().zip(before) {
-                let same =
-                    |before: &Share| shares.arrived.as_ref().is_some_and(|share| share.shown == before.shown);
+                let same = |before: &Share| {
+                    shares.arrived.as_ref().is_some_and(|share| share.shown == before.shown)
+                };
                 shares.kept = before.filter(|before| !same(before));
             }
             state.reached = Some(Reached { by, binding });
@@ -271,7 +282,9 @@ impl Room {
     pub(crate) fn lapse(&self, state: &mut State, node: usize) {
         let shares = &mut state.shares[node];
         let oldest = [&mut shares.kept, &mut shares.arrived, &mut shares.flying];
-        let Some((which, share)) = oldest.into_iter().enumerate().find(|(_, share)| share.is_some()) else {
+        let Some((which, share)) =
+            oldest.into_iter().enumerate().find(|(_, share)| share.is_some())
+        else {
             return;
         };
         *share = None;
@@ -287,7 +300,8 @@ impl Room {
     }
 
     pub(crate) fn arrive(state: &mut State, node: usize) {
-        let kept = state.reached.as_ref().is_some_and(|reached| reached.by.contains(&node_id(node)));
+        let kept =
+            state.reached.as_ref().is_some_and(|reached| reached.by.contains(&node_id(node)));
         let shares = &mut state.shares[node];
         let before = shares.arrived.take();
         if kept && shares.kept.is_none() {

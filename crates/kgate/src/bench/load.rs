@@ -42,7 +42,8 @@ impl Load {
         let others = (1..plan.gates).map(|_| first.beside());
         let gates: Arc<[History]> = std::iter::once(first.clone()).chain(others).collect();
         let stop = Arc::new(AtomicBool::new(false));
-        // All are connected before the first asks: nodes that are busy already would let the others wait.
+        // All are connected before the first asks: nodes that are busy already would let the others
+        // wait.
         let mut clients = Vec::new();
         for number in 0..self.clients {
             clients.push(Client::connect(cluster.api(number % nodes)).await?);
@@ -63,7 +64,9 @@ impl Load {
             }
             anyhow::Ok(())
         };
-        tokio::time::timeout(DRAIN, drained).await.context("clients still wait after a minute")??;
+        tokio::time::timeout(DRAIN, drained)
+            .await
+            .context("clients still wait after a minute")??;
         let checker = |gate: &History| Ok((gate.stays(), gate.check(plan.protocol, plan.permits)?));
         let checked = gates.iter().map(checker).collect::<Result<Vec<_>, NotATrace>>()?;
         let mut memory = 0;
@@ -90,7 +93,8 @@ struct Asker {
 }
 
 impl Asker {
-    /// Goes from gate to gate until it is told to stop: whoever waits then is still served, and comes out.
+    /// Goes from gate to gate until it is told to stop: whoever waits then is still served, and
+    /// comes out.
     async fn ask_on(self, gates: Arc<[History]>, stop: Arc<AtomicBool>) -> anyhow::Result<()> {
         let names: Vec<String> = (0..gates.len()).map(gate_name).collect();
         let mut enrolled: Vec<Option<Process>> = vec![None; gates.len()];
@@ -100,7 +104,8 @@ impl Asker {
             }
             let at = turn % gates.len();
             let history = &gates[at];
-            let process = *enrolled[at].get_or_insert_with(|| history.enrol(self.number, self.node));
+            let process =
+                *enrolled[at].get_or_insert_with(|| history.enrol(self.number, self.node));
             history.asks(process);
             let permit = self.client.gate(&names[at]).acquire().await?;
             history.is_in(process, permit.slots(), permit.fence());
@@ -115,8 +120,12 @@ impl Asker {
 }
 
 async fn used(cluster: &Cluster, nodes: usize, history: &History) -> anyhow::Result<Used> {
-    let mut used =
-        Used { at: history.now(), nodes: 0.0, ours: usage::cpu_seconds(std::process::id())?, messages: 0 };
+    let mut used = Used {
+        at: history.now(),
+        nodes: 0.0,
+        ours: usage::cpu_seconds(std::process::id())?,
+        messages: 0,
+    };
     for pid in cluster.pids() {
         used.nodes += usage::cpu_seconds(pid)?;
     }

@@ -45,7 +45,8 @@ pub(super) struct Row {
 pub(super) const HEAD: &str = "  k clients     acq/s | acquire p50     p90     p99 | hand-over p50     p99 ms | per client      Jain | CPU s/1000 nodes clients | msg/acq | MB/node | inside wrong";
 
 impl Row {
-    /// Of all stays, given for each gate with its verdict, those that were granted between the two moments.
+    /// Of all stays, given for each gate with its verdict, those that were granted between the two
+    /// moments.
     pub(super) fn of(
         k: u32,
         clients: usize,
@@ -58,7 +59,8 @@ impl Row {
         let took: Vec<u64> = stays().map(|stay| stay.granted - stay.asked).collect();
         let mut each = vec![0_u64; clients];
         stays().for_each(|stay| each[stay.client] += 1);
-        let handed: Vec<u64> = gates.iter().flat_map(|(stays, _)| hand_overs(stays, between)).collect();
+        let handed: Vec<u64> =
+            gates.iter().flat_map(|(stays, _)| hand_overs(stays, between)).collect();
         let acquisitions = took.len() as u64;
         let (count, seconds) = (float(acquisitions), float(between.1 - between.0) / 1e9);
         let squares: f64 = each.iter().map(|&n| float(n) * float(n)).sum();
@@ -73,7 +75,11 @@ impl Row {
             hand_over: Times::of(handed),
             least_per_client: each.iter().copied().min().unwrap_or(0),
             most_per_client: each.iter().copied().max().unwrap_or(0),
-            jain: if squares > 0.0 { count * count / (float(clients as u64) * squares) } else { 0.0 },
+            jain: if squares > 0.0 {
+                count * count / (float(clients as u64) * squares)
+            } else {
+                0.0
+            },
             node_cpu_s_per_1000: per_acquisition(1000.0 * used.nodes_s),
             client_cpu_s_per_1000: per_acquisition(1000.0 * used.clients_s),
             messages_per_acquisition: per_acquisition(float(used.messages)),
@@ -84,11 +90,12 @@ impl Row {
     }
 }
 
-/// How long it took from giving back to the next grant of that permit, where whoever got it waited already. A permit is its slot; without slots it is the one that was
-/// given back first.
+/// How long it took from giving back to the next grant of that permit, where whoever got it waited
+/// already. A permit is its slot; without slots it is the one that was given back first.
 fn hand_overs(stays: &[Stay], between: (u64, u64)) -> Vec<u64> {
     // Ties: a permit that is given back at the moment of a grant was not the one that was granted.
-    let mut events: Vec<(u64, bool, &Stay)> = stays.iter().map(|stay| (stay.granted, false, stay)).collect();
+    let mut events: Vec<(u64, bool, &Stay)> =
+        stays.iter().map(|stay| (stay.granted, false, stay)).collect();
     events.extend(stays.iter().filter_map(|stay| Some((stay.released?, true, stay))));
     events.sort_by_key(|(at, is_release, _)| (*at, *is_release));
     let mut free: BTreeMap<Option<u32>, VecDeque<u64>> = BTreeMap::new();
@@ -118,7 +125,11 @@ impl fmt::Display for Row {
         write!(
             f,
             " | {:>13.3} {:>7.3}    | {:>5}..{:<5} {:.3}",
-            hand_over.p50_ms, hand_over.p99_ms, self.least_per_client, self.most_per_client, self.jain
+            hand_over.p50_ms,
+            hand_over.p99_ms,
+            self.least_per_client,
+            self.most_per_client,
+            self.jain
         )?;
         write!(
             f,
@@ -146,7 +157,8 @@ mod tests {
         Stay { client, asked, granted, released: Some(released), slot }
     }
 
-    /// By slots: only who waited at the release counts, and a slot's release is paired with that slot's next grant.
+    /// By slots: only who waited at the release counts, and a slot's release is paired with that
+    /// slot's next grant.
     #[test]
     fn hand_overs_by_slot() {
         let stays = [

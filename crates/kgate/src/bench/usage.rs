@@ -32,8 +32,9 @@ pub(super) fn peak_memory(pid: u32) -> anyhow::Result<u64> {
 /// How many messages a node has sent to others for its gates so far.
 pub(super) async fn messages(api: &str) -> anyhow::Result<u64> {
     let address = api.trim_start_matches("http://");
-    let mut stream =
-        TcpStream::connect(address).await.with_context(|| format!("asking {api} for its numbers"))?;
+    let mut stream = TcpStream::connect(address)
+        .await
+        .with_context(|| format!("asking {api} for its numbers"))?;
     let ask = format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     stream.write_all(ask.as_bytes()).await?;
     let mut answer = String::new();

@@ -28,12 +28,18 @@ pub(super) struct Setting {
     root: Option<NodeId>,
     tolerate: Option<u32>,
     options: SlotOptions,
-    /// Nothing may go wrong that the protocol does not claim to tolerate, so that it must be right without a defect.
+    /// Nothing may go wrong that the protocol does not claim to tolerate, so that it must be right
+    /// without a defect.
     borne: bool,
 }
 
 impl Setting {
-    pub(super) fn new(args: &CheckArgs, entry: &registry::Entry, setup: &Setup, bounds: &Bounds) -> Self {
+    pub(super) fn new(
+        args: &CheckArgs,
+        entry: &registry::Entry,
+        setup: &Setup,
+        bounds: &Bounds,
+    ) -> Self {
         let graph = setup.graph.as_ref().filter(|_| args.graph.is_some());
         Self {
             graph: graph.map(|graph| edges(graph)),
@@ -55,7 +61,8 @@ fn edges(graph: &Graph) -> String {
     edges.collect::<Vec<_>>().join(" ")
 }
 
-/// Files that could not be written, or would overwrite each other, are refused before the search, which may be long.
+/// Files that could not be written, or would overwrite each other, are refused before the search,
+/// which may be long.
 pub(super) fn check_targets(args: &CheckArgs) -> Result<(), Failure> {
     if args.scenario.is_some() && args.scenario == args.diagram {
         return Err(Failure::Usage("--scenario and --diagram name the same file: give two".into()));
@@ -63,7 +70,10 @@ pub(super) fn check_targets(args: &CheckArgs) -> Result<(), Failure> {
     for path in args.scenario.iter().chain(&args.diagram) {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         if path.is_dir() || folder.is_some_and(|folder| !folder.is_dir()) {
-            let text = format!("cannot write {}: it is a folder, or its folder is not there", path.display());
+            let text = format!(
+                "cannot write {}: it is a folder, or its folder is not there",
+                path.display()
+            );
             return Err(Failure::Usage(text));
         }
     }
@@ -76,13 +86,15 @@ pub(super) fn play(
     setting: &Setting,
     found: &Outcome,
 ) -> Result<Option<Replayed>, Failure> {
-    let Some(finding) = found.properties.iter().find(|finding| finding.counterexample.is_some()) else {
+    let Some(finding) = found.properties.iter().find(|finding| finding.counterexample.is_some())
+    else {
         return Ok(None);
     };
     let told = scenario(args, setting, finding);
     match scenario::run(&told) {
-        // The simulator tells that somebody was overtaken when that one is granted, which may never be; and it asks what is left lying
-        // only of the last step, and takes a slot that is kept for one in use.
+        // The simulator tells that somebody was overtaken when that one is granted, which may never
+        // be; and it asks what is left lying only of the last step, and takes a slot that is kept
+        // for one in use.
         Ok(came) if came.unexpected.is_none() || UNTOLD.contains(&finding.name) => {
             Ok(Some(Replayed { came, property: finding.name }))
         }
@@ -127,7 +139,12 @@ fn scenario(args: &CheckArgs, setting: &Setting, finding: &Finding) -> Scenario 
     let endless = finding.cycle.is_some();
     let story = match &args.as_printed {
         Some(id) => {
-            format!("{}: \"{}\" does not hold of {}.", id.to_ascii_uppercase(), finding.name, args.protocol)
+            format!(
+                "{}: \"{}\" does not hold of {}.",
+                id.to_ascii_uppercase(),
+                finding.name,
+                args.protocol
+            )
         }
         None => format!("\"{}\" does not hold of {}.", finding.name, args.protocol),
     };
@@ -184,11 +201,17 @@ fn command(args: &CheckArgs) -> String {
         ("duplicates", args.duplicates),
     ];
     words.extend(
-        numbers.iter().filter(|(_, number)| *number > 0).map(|(flag, number)| format!("--{flag} {number}")),
+        numbers
+            .iter()
+            .filter(|(_, number)| *number > 0)
+            .map(|(flag, number)| format!("--{flag} {number}")),
     );
     let from_one = [("weight-max", args.weight_max), ("clients", args.clients)];
     words.extend(
-        from_one.iter().filter(|(_, number)| *number > 1).map(|(flag, number)| format!("--{flag} {number}")),
+        from_one
+            .iter()
+            .filter(|(_, number)| *number > 1)
+            .map(|(flag, number)| format!("--{flag} {number}")),
     );
     words.extend(args.expiries.iter().map(|most| format!("--expiries {most}")));
     if !args.resize.is_empty() {

@@ -1,4 +1,5 @@
-//! `kgate check` of a protocol that is made of rules: every configuration of a small network, in the state model.
+//! `kgate check` of a protocol that is made of rules: every configuration of a small network, in
+//! the state model.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -18,7 +19,8 @@ use crate::sim::options::{flag, typed};
 use crate::slots::SlotArgs;
 use crate::{Failure, Outcome};
 
-/// What only messages, clients and schedules know of, beside the options of numbered slots. Counterexamples are the shortest anyway, and fairness is always asked for.
+/// What only messages, clients and schedules know of, beside the options of numbered slots.
+/// Counterexamples are the shortest anyway, and fairness is always asked for.
 const MESSAGES_ONLY: [&str; 20] = [
     "entries",
     "ask_inside",
@@ -69,7 +71,9 @@ pub(super) fn search(args: &CheckArgs, entry: &Entry, printed: Defects) -> Resul
     let graph = graph::build(entry, args.graph.as_deref(), args.processes, 1)?.ok_or_else(none)?;
     if graph.nodes() != args.processes {
         let (has, n) = (graph.nodes(), args.processes);
-        return Err(Failure::Usage(format!("a graph of {has} processes with n = {n}: give -n {has}")));
+        return Err(Failure::Usage(format!(
+            "a graph of {has} processes with n = {n}: give -n {has}"
+        )));
     }
     let search = Search { graph: &graph, permits: args.units, printed, limits: limits(args) };
     let found = registry::visit_rules(entry, search).ok_or_else(none)?;

@@ -69,7 +69,8 @@ fn print_properties(to: &mut impl Write, found: &Outcome) -> io::Result<()> {
     Ok(())
 }
 
-/// The verdict on a property. A search that was cut off has not shown that something is never reached.
+/// The verdict on a property. A search that was cut off has not shown that something is never
+/// reached.
 fn word(found: &Outcome, finding: &Finding) -> &'static str {
     match (finding.holds, finding.counterexample.is_some() || found.complete) {
         (true, _) if found.complete => "holds",

@@ -26,11 +26,22 @@ const DOWN: Duration = Duration::from_millis(400);
 impl Chaos {
     /// Nothing is done.
     pub(crate) fn none() -> Self {
-        Self { kills: Vec::new(), back_after: None, words: "no node is killed (see --chaos)".into() }
+        Self {
+            kills: Vec::new(),
+            back_after: None,
+            words: "no node is killed (see --chaos)".into(),
+        }
     }
 
-    /// What this protocol tolerates, in a run of that length. The last third is left alone: there it shows whether it goes on.
-    pub(crate) fn drawn(entry: &Entry, nodes: u32, permits: u32, run: Duration, rng: &mut Rng) -> Self {
+    /// What this protocol tolerates, in a run of that length. The last third is left alone: there
+    /// it shows whether it goes on.
+    pub(crate) fn drawn(
+        entry: &Entry,
+        nodes: u32,
+        permits: u32,
+        run: Duration,
+        rng: &mut Rng,
+    ) -> Self {
         let spare = nodes.saturating_sub(LEFT);
         let name = entry.name;
         if entry.recovers && nodes > 1 {
@@ -82,23 +93,31 @@ mod tests {
         Chaos::drawn(entry, nodes, permits, Duration::from_secs(10), &mut Rng::fork(1, "chaos"))
     }
 
-    /// Each protocol is done what it tolerates, and no more: k-1 kills without a detector, all but two with one, kills with returns where nodes remember.
+    /// Each protocol is done what it tolerates, and no more: k-1 kills without a detector, all but
+    /// two with one, kills with returns where nodes remember.
     #[test]
     fn what_each_bears() {
-        for (name, kills) in [("raymond", 1), ("timer-free", 1), ("stabilizing", 0), ("tree-token", 5)] {
+        for (name, kills) in
+            [("raymond", 1), ("timer-free", 1), ("stabilizing", 0), ("tree-token", 5)]
+        {
             assert_eq!(drawn(name, 5, 2).kills.len(), kills, "{name}");
         }
         for (name, nodes) in [("bas", 5), ("vcube", 5), ("robust", 5), ("slots", 11)] {
             let chaos = drawn(name, nodes, 2);
             assert_eq!((chaos.kills.len(), chaos.back_after), (nodes as usize - 2, None), "{name}");
         }
-        assert_eq!((drawn("slots", 5, 2).kills.len(), drawn("slots", 5, 2).back_after), (3, Some(DOWN)));
+        assert_eq!(
+            (drawn("slots", 5, 2).kills.len(), drawn("slots", 5, 2).back_after),
+            (3, Some(DOWN))
+        );
         assert_eq!(drawn("raymond", 5, 1).kills.len(), 0);
         assert_eq!(drawn("slots", 2, 1).kills.len(), 0);
         assert_eq!(drawn("raymond", 4, 9).kills.len(), 2);
         let comes_back = |entry: &Entry| entry.recovers || has_leases(entry.name, 5);
         assert!(
-            ENTRIES.iter().all(|entry| drawn(entry.name, 5, 2).back_after.is_some() == comes_back(entry))
+            ENTRIES
+                .iter()
+                .all(|entry| drawn(entry.name, 5, 2).back_after.is_some() == comes_back(entry))
         );
     }
 

@@ -1,4 +1,5 @@
-//! Clients that contend: each has its own session with a node, asks, holds for a moment, gives back, and asks again.
+//! Clients that contend: each has its own session with a node, asks, holds for a moment, gives
+//! back, and asks again.
 
 use std::time::Duration;
 
@@ -59,7 +60,10 @@ impl One {
     }
 
     async fn contend(&self) -> Result<(), Gone> {
-        let name = format!("client {} of node {} (incarnation {:?})", self.client, self.node, self.process);
+        let name = format!(
+            "client {} of node {} (incarnation {:?})",
+            self.client, self.node, self.process
+        );
         let mut rng = Rng::fork(self.world.seed, &name);
         let mut over = self.world.over.clone();
         let client = match Client::connect(&self.api).await {

@@ -1,7 +1,8 @@
 //! Nodes as processes of this machine, on ports that were free.
 //!
-//! Each is this binary again, started with a configuration of its own in a folder that goes with the cluster. Whatever a node says, and its end, comes by one
-//! queue, so that whoever plays with the cluster is told at once of a node that stops by itself.
+//! Each is this binary again, started with a configuration of its own in a folder that goes with
+//! the cluster. Whatever a node says, and its end, comes by one queue, so that whoever plays with
+//! the cluster is told at once of a node that stops by itself.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -21,7 +22,8 @@ use super::node::READY;
 pub(super) const FOLDER: &str = "kgate-demo-";
 /// The gate that everybody asks for.
 pub(crate) const GATE: &str = "demo";
-/// How long a few nodes may take to start and to find each other, on a machine that has other things to do; each of many may take a second more.
+/// How long a few nodes may take to start and to find each other, on a machine that has other
+/// things to do; each of many may take a second more.
 const START: Duration = Duration::from_secs(90);
 /// Another program may take a port between our look and the node's start: then others are tried.
 const ATTEMPTS: u32 = 3;
@@ -97,7 +99,9 @@ impl Cluster {
                 )
             });
             match started {
-                Err(error) if attempt < ATTEMPTS && format!("{error:#}").contains("cannot listen") => {
+                Err(error)
+                    if attempt < ATTEMPTS && format!("{error:#}").contains("cannot listen") =>
+                {
                     attempt += 1
                 }
                 Err(error) => return Err(error.context("the cluster does not start")),
@@ -145,8 +149,10 @@ impl Cluster {
         let mut seen = Box::pin(Client::watch(self.api(id), Some(GATE)).await?);
         while let Some(status) = seen.next().await {
             let status = status?;
-            let leased = status.standings.iter().filter(|standing| standing.lease_left_ns > 0).count();
-            let ready = !plan.has_leases() || leased == plan.nodes as usize && !status.gates.is_empty();
+            let leased =
+                status.standings.iter().filter(|standing| standing.lease_left_ns > 0).count();
+            let ready =
+                !plan.has_leases() || leased == plan.nodes as usize && !status.gates.is_empty();
             if status.silent.is_empty() && ready {
                 return Ok(());
             }
@@ -157,7 +163,8 @@ impl Cluster {
     /// Starts a node, or starts it again; it says when it is ready.
     pub(crate) fn spawn(&mut self, id: usize) -> anyhow::Result<()> {
         let member = &mut self.members[id];
-        let errors = std::fs::File::options().create(true).append(true).open(errors_of(&member.config))?;
+        let errors =
+            std::fs::File::options().create(true).append(true).open(errors_of(&member.config))?;
         let ourselves = std::env::current_exe().context("looking for ourselves")?;
         let mut child = Command::new(ourselves)
             .arg("demo-node")
@@ -185,7 +192,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// The next that a node says; nothing of those that were killed, and nothing of earlier incarnations.
+    /// The next that a node says; nothing of those that were killed, and nothing of earlier
+    /// incarnations.
     pub(crate) async fn told(&mut self) -> Told {
         loop {
             let told = self.told.recv().await.expect("we can speak there ourselves");
@@ -226,7 +234,9 @@ impl Cluster {
         let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
         match lines.iter().rposition(|line| line.contains(" panicked at ")) {
             Some(at) => lines[at..].iter().take(2).copied().collect::<Vec<_>>().join(" "),
-            None => lines.last().map_or_else(|| "it said nothing".to_owned(), |line| (*line).to_owned()),
+            None => {
+                lines.last().map_or_else(|| "it said nothing".to_owned(), |line| (*line).to_owned())
+            }
         }
     }
 }
@@ -251,7 +261,9 @@ fn configuration(plan: &Plan, folder: &Path, id: usize, links: &[String], api: &
     if plan.has_leases() {
         let data = folder.join(format!("data-{id}"));
         let gates: String = (0..*gates)
-            .map(|number| format!("[[gate]]\nname = {:?}\nk = {permits}\n", gate_name(number as usize)))
+            .map(|number| {
+                format!("[[gate]]\nname = {:?}\nk = {permits}\n", gate_name(number as usize))
+            })
             .collect();
         return format!(
             "cluster = \"demo\"\nid = {id}\nnodes = {links:?}\napi = {api:?}\ndata = {data:?}\nnew_gates = false\n{gates}{TIMING}"
@@ -260,7 +272,8 @@ fn configuration(plan: &Plan, folder: &Path, id: usize, links: &[String], api: &
     // Clients die with their node here, so nobody must be waited for when it comes back.
     let data = format!("data = {:?}\nlease_ms = 0\n", folder.join(format!("data-{id}")));
     let data = if *stores { data } else { String::new() };
-    // Crashes are found quickly, and yet a busy machine, with many nodes on it, is not taken for a dead one.
+    // Crashes are found quickly, and yet a busy machine, with many nodes on it, is not taken for a
+    // dead one.
     let timeout = 1500 + 100 * nodes.saturating_sub(10);
     let mut text = format!(
         "cluster = \"demo\"\nid = {id}\nnodes = {links:?}\napi = {api:?}\n{data}new_gates = false\n\
@@ -276,8 +289,11 @@ fn configuration(plan: &Plan, folder: &Path, id: usize, links: &[String], api: &
 /// Ports that nobody uses now: all are taken at once, so that they differ, and then let go.
 fn free_ports(count: usize) -> anyhow::Result<Vec<u16>> {
     let bound: Result<Vec<_>, _> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0")).collect();
-    let ports: Result<Vec<_>, _> =
-        bound.context("no free port")?.iter().map(|listener| Ok(listener.local_addr()?.port())).collect();
+    let ports: Result<Vec<_>, _> = bound
+        .context("no free port")?
+        .iter()
+        .map(|listener| Ok(listener.local_addr()?.port()))
+        .collect();
     ports
 }
 
@@ -288,8 +304,10 @@ struct Folder(PathBuf);
 impl Folder {
     fn new() -> anyhow::Result<Self> {
         let random = super::random_seed();
-        let path = std::env::temp_dir().join(format!("{FOLDER}{}-{random:016x}", std::process::id()));
-        std::fs::create_dir(&path).with_context(|| format!("cannot make the folder {}", path.display()))?;
+        let path =
+            std::env::temp_dir().join(format!("{FOLDER}{}-{random:016x}", std::process::id()));
+        std::fs::create_dir(&path)
+            .with_context(|| format!("cannot make the folder {}", path.display()))?;
         Ok(Self(path))
     }
 }

@@ -1,8 +1,10 @@
 //! What the clients did, in the order of one clock: the trace by which a run is checked.
 //!
-//! Everything is written under one lock, with the time read inside it, so that the order of the lines is the order of time and no two ways of reading a tie exist. A client
-//! writes that it is in after its permit has come, and that it is out before it gives the permit back. So two are inside at once in the trace only if they were.
-//! When a node is to be killed all its clients crash in the trace first, and none of them can write after that: they are on the machine that dies.
+//! Everything is written under one lock, with the time read inside it, so that the order of the
+//! lines is the order of time and no two ways of reading a tie exist. A client writes that it is in
+//! after its permit has come, and that it is out before it gives the permit back. So two are inside
+//! at once in the trace only if they were. When a node is to be killed all its clients crash in the
+//! trace first, and none of them can write after that: they are on the machine that dies.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -183,7 +185,13 @@ impl History {
                     inside[process] = Some(stays.len());
                     let client = book.seats[process].client;
                     let slot = slots.first().copied();
-                    stays.push(Stay { client, asked: asked[process], granted: *at, released: None, slot });
+                    stays.push(Stay {
+                        client,
+                        asked: asked[process],
+                        granted: *at,
+                        released: None,
+                        slot,
+                    });
                 }
                 What::Out => {
                     if let Some(stay) = inside[process].take() {
@@ -202,7 +210,12 @@ impl History {
     }
 
     /// Writes all of it down as a trace.
-    pub(crate) fn trace(&self, protocol: &str, permits: u32, to: &mut impl Write) -> std::io::Result<()> {
+    pub(crate) fn trace(
+        &self,
+        protocol: &str,
+        permits: u32,
+        to: &mut impl Write,
+    ) -> std::io::Result<()> {
         let book = self.book();
         let run = serde_json::json!({ "protocol": protocol, "n": book.seats.len().max(1), "k": permits, "by": "kgate demo" });
         let mut writer = Writer::new(Box::new(to), &run);
@@ -241,7 +254,8 @@ mod tests {
         verdict.violations.iter().map(|violation| violation.property).collect()
     }
 
-    /// The planted bug: a second one is let in before the first is out, and the verdict says so; one after the other is right.
+    /// The planted bug: a second one is let in before the first is out, and the verdict says so;
+    /// one after the other is right.
     #[test]
     fn two_inside_are_seen() {
         let history = History::new(2);
@@ -271,7 +285,8 @@ mod tests {
         assert_eq!(properties(&history, 2), [SlotFences::NAME; 2]);
     }
 
-    /// Clients of a node that is killed are gone before it is: their place inside is free, and they write no more.
+    /// Clients of a node that is killed are gone before it is: their place inside is free, and they
+    /// write no more.
     #[test]
     fn clients_die_with_their_node() {
         let history = History::new(2);
@@ -281,7 +296,9 @@ mod tests {
         }
         assert!(history.is_in(one, &[0], Some(1)));
         assert_eq!(history.crash(0), [0, 2]);
-        assert!(!history.is_out(one) && !history.is_in(third, &[0], Some(2)) && history.is_gone(third));
+        assert!(
+            !history.is_out(one) && !history.is_in(third, &[0], Some(2)) && history.is_gone(third)
+        );
         assert!(history.is_in(other, &[0], Some(3)));
         assert_eq!(properties(&history, 1), [""; 0]);
         assert_eq!((history.look().0.len(), history.look().1), (1, vec![1, 1]));

@@ -1,7 +1,8 @@
 //! `kgate demo-node FILE`: a node that is alive as long as whoever started it.
 //!
-//! Its standard input is a pipe from its parent: when that ends, the parent is gone or wants it to stop, and it stops. So no node is left behind, however the
-//! parent dies. On standard output it says `ready`, and, should it stop by itself, `stopped` and why.
+//! Its standard input is a pipe from its parent: when that ends, the parent is gone or wants it to
+//! stop, and it stops. So no node is left behind, however the parent dies. On standard output it
+//! says `ready`, and, should it stop by itself, `stopped` and why.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -27,7 +28,8 @@ pub(super) const READY: &str = "ready";
 pub(crate) fn run(args: &DemoNodeArgs) -> Outcome {
     crate::node::log_if_asked();
     let (gone, parent_gone) = tokio::sync::oneshot::channel();
-    // A thread of its own: nothing is ever written there, so it waits for the end and for nothing else.
+    // A thread of its own: nothing is ever written there, so it waits for the end and for nothing
+    // else.
     std::thread::spawn(move || {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         let _ = gone.send(());
@@ -54,7 +56,10 @@ pub(crate) fn run(args: &DemoNodeArgs) -> Outcome {
 /// The parent may have died too suddenly to remove what it wrote.
 fn sweep(config: &Path) {
     let ours = |folder: &&Path| {
-        folder.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(FOLDER))
+        folder
+            .file_name()
+            .and_then(|name| name.to_str())
+            .is_some_and(|name| name.starts_with(FOLDER))
     };
     if let Some(folder) = config.parent().filter(ours) {
         let _ = std::fs::remove_dir_all(folder);

@@ -84,7 +84,11 @@ impl Report {
         };
         writeln!(to, "nodes       {} killed, {} started again{since}", self.kills, self.restarts)?;
         if self.checked_from_s > 0.0 {
-            writeln!(to, "checked      from {:.1} s on: before, it may still converge", self.checked_from_s)?;
+            writeln!(
+                to,
+                "checked      from {:.1} s on: before, it may still converge",
+                self.checked_from_s
+            )?;
         }
         for wrong in self.violations.iter().chain(&self.troubles) {
             writeln!(to, "WRONG       {wrong}")?;
@@ -112,7 +116,10 @@ mod tests {
     #[test]
     fn times_are_of_the_sample() {
         let times = Times::of((1..=200).map(|n| n * 1_000_000).collect());
-        assert_eq!((times.p50_ms, times.p90_ms, times.p99_ms, times.max_ms), (100.0, 180.0, 198.0, 200.0));
+        assert_eq!(
+            (times.p50_ms, times.p90_ms, times.p99_ms, times.max_ms),
+            (100.0, 180.0, 198.0, 200.0)
+        );
         assert!((times.mean_ms - 100.5).abs() < 1e-9);
         assert_eq!(Times::of(vec![2_500_000]).p99_ms, 2.5);
         assert_eq!(Times::of(Vec::new()), Times::default());

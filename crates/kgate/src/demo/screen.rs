@@ -1,4 +1,5 @@
-//! The demo while it runs: a small table that is painted again in place, or plain lines where nobody could see that.
+//! The demo while it runs: a small table that is painted again in place, or plain lines where
+//! nobody could see that.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
@@ -81,12 +82,20 @@ impl Screen {
     }
 
     /// How it stands.
-    pub(crate) fn paint(&mut self, history: &History, health: &[Health], title: &str) -> io::Result<()> {
+    pub(crate) fn paint(
+        &mut self,
+        history: &History,
+        health: &[Health],
+        title: &str,
+    ) -> io::Result<()> {
         let (seats, grants) = history.look();
         let now = history.now();
         let (earlier, then) = std::mem::replace(&mut self.before, (grants.clone(), now));
-        let rates: Vec<u64> =
-            grants.iter().zip(&earlier).map(|(now_, before)| per_second(now_ - before, now - then)).collect();
+        let rates: Vec<u64> = grants
+            .iter()
+            .zip(&earlier)
+            .map(|(now_, before)| per_second(now_ - before, now - then))
+            .collect();
         let Kind::Table { colour } = self.kind else {
             if self.kind == Kind::Lines {
                 let line = summary(&seats, &grants, rates.iter().sum());
@@ -104,7 +113,8 @@ impl Screen {
             let _ = write!(text, "\x1b[{}A", self.painted);
         }
         for line in &lines {
-            // Lines that are too long are cut by the terminal, not wrapped: the count of lines must be right.
+            // Lines that are too long are cut by the terminal, not wrapped: the count of lines must
+            // be right.
             let _ = write!(text, "\x1b[2K\x1b[?7l{line}\x1b[?7h\r\n");
         }
         self.painted = lines.len();
@@ -165,7 +175,10 @@ mod tests {
         };
         let seats = [seat(4, 0, true), seat(5, 0, false), seat(6, 1, false)];
         let plain = row(0, Health::Up, &seats, 12, false);
-        assert_eq!(plain, "  node 0   up         2 clients   1 wait     12 grants/s   slot 1: client 4");
+        assert_eq!(
+            plain,
+            "  node 0   up         2 clients   1 wait     12 grants/s   slot 1: client 4"
+        );
         assert!(row(1, Health::Killed, &seats, 0, true).contains("\x1b[31mkilled"));
         assert_eq!(summary(&seats, &[7, 3], 12), "inside 1  waiting 2  grants 10  (12/s)");
     }

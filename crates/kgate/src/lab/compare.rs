@@ -18,7 +18,8 @@ use crate::{Failure, Outcome};
 const SHOWN: usize = 30;
 
 pub(super) fn run(args: &CompareArgs) -> Outcome {
-    let here: Vec<Results> = results::read_all(&args.dir)?.into_iter().map(|(_, results)| results).collect();
+    let here: Vec<Results> =
+        results::read_all(&args.dir)?.into_iter().map(|(_, results)| results).collect();
     let mut stdout = io::stdout().lock();
     match &args.other {
         None => alone(&mut stdout, args, &here)?,
@@ -26,7 +27,8 @@ pub(super) fn run(args: &CompareArgs) -> Outcome {
             let there = results::read_all(other)?;
             let mut differences = Vec::new();
             for results in &here {
-                let same = |(_, other): &&(_, Results)| other.experiment.name == results.experiment.name;
+                let same =
+                    |(_, other): &&(_, Results)| other.experiment.name == results.experiment.name;
                 match there.iter().find(same) {
                     Some((_, other)) => differences.push(compare::difference(results, other)),
                     None => eprintln!("{} is not in {}", results.experiment.name, other.display()),
@@ -187,15 +189,26 @@ fn two(to: &mut impl Write, args: &CompareArgs, differences: &[Difference]) -> R
 }
 
 fn told(change: &Change) -> String {
-    let side =
-        |value: compare::Value| if value.runs == 0 { "none".into() } else { shown_mean(&value.into()) };
+    let side = |value: compare::Value| {
+        if value.runs == 0 { "none".into() } else { shown_mean(&value.into()) }
+    };
     let share = change.share();
     let share = if share.is_finite() {
-        format!(" ({}{} %)", if share > 0.0 { "+" } else { "" }, shown((share * 1000.0).round() / 10.0))
+        format!(
+            " ({}{} %)",
+            if share > 0.0 { "+" } else { "" },
+            shown((share * 1000.0).round() / 10.0)
+        )
     } else {
         String::new()
     };
-    format!("{}  {}: {}, there {}{share}", change.at, change.metric, side(change.here), side(change.there))
+    format!(
+        "{}  {}: {}, there {}{share}",
+        change.at,
+        change.metric,
+        side(change.here),
+        side(change.there)
+    )
 }
 
 fn print_json(to: &mut impl Write, value: &serde_json::Value) -> Result<(), Failure> {

@@ -27,7 +27,8 @@ pub(super) fn run(args: &ListArgs) -> Outcome {
                 })
             })
             .collect();
-        let text = serde_json::to_string_pretty(&json!({ "experiments": list })).context("printing JSON")?;
+        let text = serde_json::to_string_pretty(&json!({ "experiments": list }))
+            .context("printing JSON")?;
         writeln!(stdout, "{text}")?;
         return Ok(ExitCode::SUCCESS);
     }

@@ -46,14 +46,16 @@ pub(super) fn run(args: &MergeArgs) -> Outcome {
     Ok(if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The results in a folder, by the names of their experiments: its own, or those of the folders in it.
+/// The results in a folder, by the names of their experiments: its own, or those of the folders in
+/// it.
 fn experiments(dir: &Path) -> Result<BTreeSet<(String, PathBuf)>, Failure> {
     let name = |dir: &Path| dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
     if dir.join(store::EXPERIMENT).exists() {
         let full = dir.canonicalize().with_context(|| dir.display().to_string())?;
         return Ok(BTreeSet::from([(name(&full), dir.to_owned())]));
     }
-    let cannot = |error: io::Error| Failure::Usage(format!("cannot read {}: {error}", dir.display()));
+    let cannot =
+        |error: io::Error| Failure::Usage(format!("cannot read {}: {error}", dir.display()));
     let mut found = BTreeSet::new();
     for entry in std::fs::read_dir(dir).map_err(cannot)? {
         let path = entry.map_err(cannot)?.path();

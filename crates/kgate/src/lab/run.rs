@@ -21,7 +21,8 @@ pub(super) fn run(args: &RunArgs) -> Outcome {
     let flags = runner::flags();
     let mut wrong = 0;
     let mut total = 0.0;
-    // All of them are read before the first is run: whoever mistyped the last one does not wait for the others.
+    // All of them are read before the first is run: whoever mistyped the last one does not wait for
+    // the others.
     let experiments = chosen(args)?;
     for experiment in &experiments {
         let dir = args.out.join(&experiment.name);
@@ -63,7 +64,10 @@ fn chosen(args: &RunArgs) -> Result<Vec<Experiment>, Failure> {
     for name in names {
         let experiment = builtin::load(name).map_err(Failure::Usage)?;
         if experiments.iter().any(|other| other.name == experiment.name) {
-            return Err(Failure::Usage(format!("{} is asked for twice: name it once", experiment.name)));
+            return Err(Failure::Usage(format!(
+                "{} is asked for twice: name it once",
+                experiment.name
+            )));
         }
         // A file of results says itself what was taken, unless something else is asked for now.
         let same = taken == Taken::default();

@@ -1,4 +1,5 @@
-//! A run of an experiment is a command line, read by the very parser that reads it when somebody types it.
+//! A run of an experiment is a command line, read by the very parser that reads it when somebody
+//! types it.
 
 use clap::builder::Resettable;
 use clap::{CommandFactory, FromArgMatches};

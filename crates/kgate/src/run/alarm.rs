@@ -1,15 +1,17 @@
 //! A descriptor that becomes readable at an instant of the lease clock, or somewhat before.
 //!
-//! `CLOCK_BOOTTIME` fires at once when a machine wakes from sleep; a timeout of `poll` would first count the rest. But a
-//! time service may slew it by 8.3 percent, the lease clock it may not. So an alarm set far ahead rings after nine tenths of
-//! the way and whoever it wakes sets it again: the error shrinks with the way that is left.
+//! `CLOCK_BOOTTIME` fires at once when a machine wakes from sleep; a timeout of `poll` would first
+//! count the rest. But a time service may slew it by 8.3 percent, the lease clock it may not. So an
+//! alarm set far ahead rings after nine tenths of the way and whoever it wakes sets it again: the
+//! error shrinks with the way that is left.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
 };
 
 use super::lease_clock::LeaseInstant;
@@ -24,7 +26,8 @@ impl Alarm {
         Ok(Alarm(timerfd_create(TimerfdClockId::Boottime, flags)?))
     }
 
-    /// Rings at `at` or earlier; never, if it is for ever. Setting it also takes back a ring that nobody heard.
+    /// Rings at `at` or earlier; never, if it is for ever. Setting it also takes back a ring that
+    /// nobody heard.
     pub(crate) fn set(&self, at: LeaseInstant, now: LeaseInstant) -> io::Result<()> {
         let wait = if at == LeaseInstant::FOR_EVER { Duration::ZERO } else { way(at.after(now)) };
         let first = Timespec {
@@ -54,7 +57,8 @@ impl AsFd for Alarm {
 mod tests {
     use super::*;
 
-    /// Slewed by 8.3 percent, nine tenths of the way are still before its end; the last milliseconds are waited for in one.
+    /// Slewed by 8.3 percent, nine tenths of the way are still before its end; the last
+    /// milliseconds are waited for in one.
     #[test]
     fn it_rings_early_rather_than_late() {
         let rest = Duration::from_secs(4);

@@ -1,8 +1,9 @@
 //! What front, guard and stage say to each other, over pairs of sockets.
 //!
-//! Each child of ours gets its end as standard input, since that is the one descriptor that safe code can take over from a
-//! parent; CMD's real standard input and everything else travels inside a message. Packets keep their borders and order.
-//! Sending never waits: a frozen reader must not freeze the writer.
+//! Each child of ours gets its end as standard input, since that is the one descriptor that safe
+//! code can take over from a parent; CMD's real standard input and everything else travels inside a
+//! message. Packets keep their borders and order. Sending never waits: a frozen reader must not
+//! freeze the writer.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -36,14 +37,16 @@ pub(crate) enum ToGuard {
     },
     /// A signal that came before the front knew of CMD.
     Signal(i32),
-    /// Said before the front stops CMD in the guard's place: whatever end of CMD is seen from then on, the permit was lost.
+    /// Said before the front stops CMD in the guard's place: whatever end of CMD is seen from then
+    /// on, the permit was lost.
     Stopping,
 }
 
 /// From the guard to the front.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum ToFront {
-    /// CMD may run: its process, which is also its group, how to give the permit back should the guard die, and when to kill should it sleep.
+    /// CMD may run: its process, which is also its group, how to give the permit back should the
+    /// guard die, and when to kill should it sleep.
     Started { process: i32, ticket: Vec<u8>, margins: Margins },
     /// CMD was stopped by this signal.
     Stopped(i32),
@@ -70,7 +73,8 @@ pub(crate) enum End {
     Cancelled(i32),
 }
 
-/// From the guard to the stage: go. With it come standard input, the page to read, and what else CMD inherits.
+/// From the guard to the stage: go. With it come standard input, the page to read, and what else
+/// CMD inherits.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Go {
     pub(crate) variables: Vec<(String, String)>,
@@ -78,7 +82,8 @@ pub(crate) struct Go {
     pub(crate) blocked: Vec<i32>,
 }
 
-/// From the stage to the guard: it could not become CMD. If it could, its end closes without a word.
+/// From the stage to the guard: it could not become CMD. If it could, its end closes without a
+/// word.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct NotRun {
     pub(crate) errno: i32,
@@ -112,7 +117,11 @@ impl Channel {
         Ok(Channel(io::stdin().as_fd().try_clone_to_owned()?))
     }
 
-    pub(crate) fn send<T: Serialize>(&self, message: &T, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    pub(crate) fn send<T: Serialize>(
+        &self,
+        message: &T,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> io::Result<()> {
         let bytes = serde_json::to_vec(message)?;
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -170,7 +179,8 @@ impl AsFd for Channel {
 mod tests {
     use super::*;
 
-    /// Messages keep their borders, descriptors arrive with theirs, and the end of the other side is told from silence.
+    /// Messages keep their borders, descriptors arrive with theirs, and the end of the other side
+    /// is told from silence.
     #[test]
     fn a_message_arrives_whole() {
         let (ours, theirs) = Channel::pair().expect("sockets");
@@ -178,7 +188,9 @@ mod tests {
         assert!(matches!(theirs.take::<ToGuard>(), Ok(Received::Nothing)));
         ours.send(&ToGuard::Signal(2), &[ours.as_fd()]).expect("sent");
         ours.send(&ToGuard::Signal(15), &[]).expect("sent");
-        let Ok(Received::Message(ToGuard::Signal(2), descriptors)) = theirs.take() else { panic!("first") };
+        let Ok(Received::Message(ToGuard::Signal(2), descriptors)) = theirs.take() else {
+            panic!("first")
+        };
         assert_eq!(descriptors.len(), 1);
         drop(descriptors);
         assert!(matches!(theirs.take(), Ok(Received::Message(ToGuard::Signal(15), _))));

@@ -1,4 +1,5 @@
-//! Is there such a command? Asked before a permit is, so that a slip of the pen costs nobody a slot.
+//! Is there such a command? Asked before a permit is, so that a slip of the pen costs nobody a
+//! slot.
 //!
 //! The same search as `execvp`, which has the last word.
 

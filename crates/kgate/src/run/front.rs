@@ -1,8 +1,9 @@
 //! The front of `kgate run`: the process that the user sees.
 //!
-//! It has the terminal, takes the signals and gives the exit code. The guard does the work; the front stands by to do the
-//! killing in its place. It reads the same deadline and kills at D - K by itself, whether the guard is frozen or not. If the
-//! guard dies, the front inherits all that was below it, ends that, and gives the permit back by its ticket.
+//! It has the terminal, takes the signals and gives the exit code. The guard does the work; the
+//! front stands by to do the killing in its place. It reads the same deadline and kills at D - K by
+//! itself, whether the guard is frozen or not. If the guard dies, the front inherits all that was
+//! below it, ends that, and gives the permit back by its ticket.
 //!
 //! ```text
 //! waiting --started--> running --ended--> exit code
@@ -19,8 +20,8 @@ use std::process::{Child, Command};
 use nix::sys::signal::Signal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
-    self, Pid, PidfdFlags, getpgrp, getpid, kill_current_process_group, kill_process, kill_process_group,
-    pidfd_open, set_child_subreaper, set_parent_process_death_signal, setsid,
+    self, Pid, PidfdFlags, getpgrp, getpid, kill_current_process_group, kill_process,
+    kill_process_group, pidfd_open, set_child_subreaper, set_parent_process_death_signal, setsid,
 };
 
 use super::alarm::Alarm;
@@ -46,8 +47,8 @@ pub(crate) struct Order {
     pub(crate) detached: bool,
 }
 
-/// A guard that has been told nothing yet. It starts as long as a command line is read, so it is started before that; if the
-/// command line is wrong, the channel closes and it goes.
+/// A guard that has been told nothing yet. It starts as long as a command line is read, so it is
+/// started before that; if the command line is wrong, the channel closes and it goes.
 #[derive(Debug)]
 pub(crate) struct Bare {
     channel: Channel,
@@ -55,10 +56,11 @@ pub(crate) struct Bare {
 }
 
 impl Bare {
-    /// CMD is what stands behind the first `--`, whatever stands before it. For `kgate acquire` the guard belongs into a
-    /// session that is not there yet.
+    /// CMD is what stands behind the first `--`, whatever stands before it. For `kgate acquire` the
+    /// guard belongs into a session that is not there yet.
     pub(crate) fn start_early(arguments: &[OsString]) -> Option<Self> {
-        let (options, command) = arguments.split_at(arguments.iter().position(|word| word == "--")?);
+        let (options, command) =
+            arguments.split_at(arguments.iter().position(|word| word == "--")?);
         let early = options.get(1)? == "run" && !options.iter().any(|word| word == "--detached");
         // What goes wrong here goes wrong again where it can be told.
         early.then(|| Self::start(&command[1..]).ok()).flatten()
@@ -122,7 +124,8 @@ impl Front {
     fn start(order: Order, bare: Option<Bare>, open: OpenKeeper) -> io::Result<Self> {
         if order.detached {
             setsid()?;
-            // Whoever asked for it dies while we wait: nobody would know of the permit. Later this one means nothing.
+            // Whoever asked for it dies while we wait: nobody would know of the permit. Later this
+            // one means nothing.
             set_parent_process_death_signal(Some(process::Signal::HUP))?;
         }
         let blocked = blocked_before()?;
@@ -197,7 +200,8 @@ impl Front {
 
     /// First what it said, then whether it is dead: its last word counts.
     fn hear_guard(&mut self) -> io::Result<Option<End>> {
-        let died = self.guard_incarnations && self.guard_is_dead(Timespec { tv_sec: 0, tv_nsec: 0 })?;
+        let died =
+            self.guard_incarnations && self.guard_is_dead(Timespec { tv_sec: 0, tv_nsec: 0 })?;
         while self.guard_incarnations {
             match self.channel.take()? {
                 Received::Message(ToFront::Started { process, ticket, margins }, _) => {
@@ -254,7 +258,8 @@ impl Front {
                     let tree = Tree::own_and_below(self.guard);
                     // We may have been frozen too: then it has its time from now on.
                     let patience = self.until.max(now) + self.margins.kill;
-                    self.phase = Phase::Overdue { sweep: Sweep::at_once(tree, self.command), patience };
+                    self.phase =
+                        Phase::Overdue { sweep: Sweep::at_once(tree, self.command), patience };
                 }
             }
         }
@@ -265,7 +270,9 @@ impl Front {
                 if gone && now >= *patience {
                     // It is frozen, or as good as that.
                     let _gone = kill_process(self.guard, process::Signal::KILL);
-                    return Ok(Some(self.lost("it was not renewed in time, and the guard does not answer")));
+                    return Ok(Some(
+                        self.lost("it was not renewed in time, and the guard does not answer"),
+                    ));
                 }
                 Ok(None)
             }
@@ -285,7 +292,8 @@ impl Front {
         End::Lost(why.to_owned())
     }
 
-    /// That CMD ends by us, before it does: the guard may wake in between, and would take it for CMD's own end. One that cannot be told does not wake.
+    /// That CMD ends by us, before it does: the guard may wake in between, and would take it for
+    /// CMD's own end. One that cannot be told does not wake.
     fn tell_guard(&self) {
         let _dead = self.channel.send(&ToGuard::Stopping, &[]);
     }
@@ -324,16 +332,17 @@ impl Front {
         }
     }
 
-    /// CMD was stopped by its terminal. Either it wants the terminal, which we have, or our job stops with it, so that the shell
-    /// gets its prompt back. A plain SIGSTOP was meant for CMD alone.
+    /// CMD was stopped by its terminal. Either it wants the terminal, which we have, or our job
+    /// stops with it, so that the shell gets its prompt back. A plain SIGSTOP was meant for CMD
+    /// alone.
     fn on_stopped(&mut self, signal: i32) {
         let wants_it = signal == Signal::SIGTTIN as i32 || signal == Signal::SIGTTOU as i32;
         let Some(terminal) = &self.terminal else { return };
         if wants_it && terminal.is_ours() {
             self.go_on();
         } else if wants_it || signal == Signal::SIGTSTP as i32 {
-            // To all of the job, or the shell would wait for the others. In a group that nobody could wake again the kernel
-            // does not stop us; then CMD goes on as well.
+            // To all of the job, or the shell would wait for the others. In a group that nobody
+            // could wake again the kernel does not stop us; then CMD goes on as well.
             stop_by(|| kill_current_process_group(process::Signal::TSTP));
             self.go_on();
         }
@@ -350,7 +359,8 @@ impl Front {
         let _gone = kill_process_group(command, process::Signal::CONT);
     }
 
-    /// The terminal goes back, and the guard is gone before we are: whoever waits for us finds nothing of ours.
+    /// The terminal goes back, and the guard is gone before we are: whoever waits for us finds
+    /// nothing of ours.
     fn leave(&self) {
         if let (Some(terminal), Some(command)) = (&self.terminal, self.command) {
             terminal.take_back_from(command);

@@ -1,16 +1,18 @@
 //! `kgate guard`: holds the permit, is CMD's parent, and ends the tree when the permit ends.
 //!
-//! It has a process group of its own, so that no key of the terminal reaches it, and shrugs off what would end it politely:
-//! it is alive as long as the permit is held. It is a subreaper, so no descendant of CMD can slip away. It is not in a session of
-//! its own: CMD's group would be an orphan there, and Ctrl-Z would have no effect on it.
+//! It has a process group of its own, so that no key of the terminal reaches it, and shrugs off
+//! what would end it politely: it is alive as long as the permit is held. It is a subreaper, so no
+//! descendant of CMD can slip away. It is not in a session of its own: CMD's group would be an
+//! orphan there, and Ctrl-Z would have no effect on it.
 //!
 //! ```text
 //! asking --granted--> running --CMD ended, permit lost, front died--> sweeping --nobody left--> releasing --released--> over
 //!    \--refused, wait over, signal-----------------------------------^
 //! ```
 //!
-//! Invariant: the permit is given back only when the tree is gone, and CMD itself is never waited for here. Its number, and so
-//! the number of its group, stays taken until the front is done too: no signal of ours can meet a stranger.
+//! Invariant: the permit is given back only when the tree is gone, and CMD itself is never waited
+//! for here. Its number, and so the number of its group, stays taken until the front is done too:
+//! no signal of ours can meet a stranger.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -44,7 +46,9 @@ const NOT_RENEWED: &str = "it was not renewed in time";
 
 /// `kgate guard CMD [ARG..]`.
 pub(crate) fn main(command: &[OsString], open: OpenKeeper) -> ExitCode {
-    match Guard::start(command, open).and_then(|guard| guard.map_or(Ok(()), |mut guard| guard.work())) {
+    match Guard::start(command, open)
+        .and_then(|guard| guard.map_or(Ok(()), |mut guard| guard.work()))
+    {
         // Nothing is left to do, and taking everything apart takes time that somebody waits for.
         Ok(()) => std::process::exit(0),
         Err(error) => super::failed(&format!("the guard cannot go on: {error}")),
@@ -97,7 +101,8 @@ enum Phase {
 impl Guard {
     /// None if nobody wants CMD to run after all.
     fn start(arguments: &[OsString], open: OpenKeeper) -> io::Result<Option<Self>> {
-        let misuse = || io::Error::other("`kgate guard` is a part of `kgate run`, not for use by hand");
+        let misuse =
+            || io::Error::other("`kgate guard` is a part of `kgate run`, not for use by hand");
         let name = arguments.first().ok_or_else(misuse)?.to_string_lossy().into_owned();
         let mut caught = SHRUGGED_OFF.to_vec();
         caught.push(Signal::SIGCHLD);
@@ -109,11 +114,13 @@ impl Guard {
         // While the front reads its command line and the answer is on its way.
         let (stage, command) = start_stage(arguments)?;
         let Received::Message(hello, descriptors) = channel.wait()? else { return Ok(None) };
-        let ToGuard::Hello { wish, occupied_code, verbose, detached, terminal_of, blocked } = hello else {
+        let ToGuard::Hello { wish, occupied_code, verbose, detached, terminal_of, blocked } = hello
+        else {
             return Err(misuse());
         };
         let [standard_input, page] = <[OwnedFd; 2]>::try_from(descriptors).map_err(|_| misuse())?;
-        // If the front died before this, the descriptor is of somebody else; its end of the channel tells then.
+        // If the front died before this, the descriptor is of somebody else; its end of the channel
+        // tells then.
         let front = Front { channel, process: pidfd_open(parent, PidfdFlags::empty())? };
 
         let asked_at = LeaseInstant::now();
@@ -176,7 +183,9 @@ impl Guard {
     fn sleep(&self) -> io::Result<()> {
         let mut sources = vec![self.signals.as_fd(), self.news.as_fd(), self.alarm.as_fd()];
         sources.extend(self.stage.as_ref().map(AsFd::as_fd));
-        sources.extend(self.front.iter().flat_map(|front| [front.channel.as_fd(), front.process.as_fd()]));
+        sources.extend(
+            self.front.iter().flat_map(|front| [front.channel.as_fd(), front.process.as_fd()]),
+        );
         let mut polled: Vec<PollFd<'_>> =
             sources.iter().map(|source| PollFd::from_borrowed_fd(*source, PollFlags::IN)).collect();
         match poll(&mut polled, None) {
@@ -212,7 +221,8 @@ impl Guard {
         let command = WaitId::Pid(self.command);
         let no_wait = WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT | WaitIdOptions::EXITED;
         if let Some(status) = waitid(command, no_wait)? {
-            // What the stage had to say, it said before; so did the front, if it was the one who ended CMD.
+            // What the stage had to say, it said before; so did the front, if it was the one who
+            // ended CMD.
             self.hear_stage()?;
             self.hear_front()?;
             let end = match (status.exit_status(), status.terminating_signal()) {
@@ -229,7 +239,8 @@ impl Guard {
             }
             return Ok(());
         }
-        let stopped = waitid(WaitId::Pid(self.command), WaitIdOptions::NOHANG | WaitIdOptions::STOPPED)?;
+        let stopped =
+            waitid(WaitId::Pid(self.command), WaitIdOptions::NOHANG | WaitIdOptions::STOPPED)?;
         if let Some(signal) = stopped.and_then(|status| status.stopping_signal()) {
             self.tell_front(&ToFront::Stopped(signal), "that the command was stopped");
         }
@@ -279,7 +290,8 @@ impl Guard {
 
     /// A signal that found no CMD when it came. One that would have ended us ends the waiting.
     fn forward(&mut self, signal: i32) {
-        const ENDING: [Signal; 4] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
+        const ENDING: [Signal; 4] =
+            [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
         match &self.phase {
             Phase::Asking { .. } if ENDING.iter().any(|ending| *ending as i32 == signal) => {
                 self.finish(End::Cancelled(signal));
@@ -325,7 +337,9 @@ impl Guard {
         self.margins = granted.margins;
         // LEASES S2: a grant that comes too late to be used safely is given back.
         if self.margins.check(self.until, now) != Verdict::Fine {
-            self.finish(End::Lost("the permit came too late to be used; it was given back".to_owned()));
+            self.finish(End::Lost(
+                "the permit came too late to be used; it was given back".to_owned(),
+            ));
             return Ok(());
         }
         self.say(&words::granted(&self.wish, &granted, now.after(self.asked_at), &self.name));

@@ -1,12 +1,14 @@
 //! `kgate acquire` and `kgate release`: a permit for a script, held by processes in the background.
 //!
-//! `acquire` starts `kgate run NAME .. -- kgate hold WORDS` in a session of its own, so everything that is true of `kgate run` is
-//! true of the holder. `hold` is a CMD that listens on a socket of the user's own folder, prints what was got, and ends when it is
-//! told to; then the guard gives the permit back as ever. `release` waits for the end of the front, which comes after that.
+//! `acquire` starts `kgate run NAME .. -- kgate hold WORDS` in a session of its own, so everything
+//! that is true of `kgate run` is true of the holder. `hold` is a CMD that listens on a socket of
+//! the user's own folder, prints what was got, and ends when it is told to; then the guard gives
+//! the permit back as ever. `release` waits for the end of the front, which comes after that.
 //!
-//! The token is the name of the socket: 128 random bits. Whoever may open the folder may release; nobody else can. It reaches `hold` by
-//! its standard input: arguments are shown by `ps` to everybody on the machine and by `kgate status` to everybody who may see the gate.
-//! WORDS are for those: who has asked.
+//! The token is the name of the socket: 128 random bits. Whoever may open the folder may release;
+//! nobody else can. It reaches `hold` by its standard input: arguments are shown by `ps` to
+//! everybody on the machine and by `kgate status` to everybody who may see the gate. WORDS are for
+//! those: who has asked.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -115,14 +117,18 @@ pub(crate) fn main() -> ExitCode {
         let mut token = String::new();
         io::stdin().take(TOKEN_DIGITS + 1).read_to_string(&mut token)?;
         if !is_token(&token) {
-            return Err(io::Error::other("`kgate hold` is a part of `kgate acquire`, not for use by hand"));
+            return Err(io::Error::other(
+                "`kgate hold` is a part of `kgate acquire`, not for use by hand",
+            ));
         }
         let path = socket_of(&token)?;
         let listener = UnixListener::bind(&path)?;
         let variable = |name| std::env::var(name).unwrap_or_default();
-        let slots = variable("KGATE_SLOTS").split(',').filter_map(|slot| slot.parse().ok()).collect();
+        let slots =
+            variable("KGATE_SLOTS").split(',').filter_map(|slot| slot.parse().ok()).collect();
         let k = variable("KGATE_K").parse().unwrap_or(0);
-        let (gate, fence, node) = (variable("KGATE_GATE"), variable("KGATE_FENCE"), variable("KGATE_NODE"));
+        let (gate, fence, node) =
+            (variable("KGATE_GATE"), variable("KGATE_FENCE"), variable("KGATE_NODE"));
         let held = serde_json::to_string(&Held { token, gate, slots, k, fence, node })?;
         // If nobody hears it, nobody could release it: then we end, and the permit goes back.
         writeln!(io::stdout(), "{held}")?;
@@ -172,7 +178,9 @@ pub(crate) fn release(args: &ReleaseArgs) -> Result<ExitCode, String> {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let _absent = fs::remove_file(&path);
-            super::say(&format!("nobody holds that permit: it was released before, or lost ({error})"));
+            super::say(&format!(
+                "nobody holds that permit: it was released before, or lost ({error})"
+            ));
             ExitCode::from(exit::LOST)
         }
     })
@@ -210,7 +218,8 @@ fn socket_of(token: &str) -> io::Result<PathBuf> {
     // In a folder for all, somebody else may have made it first.
     let data = fs::symlink_metadata(&folder)?;
     if !data.is_dir() || data.uid() != user || data.mode() & 0o077 != 0 {
-        let text = format!("{} must be a folder of yours that nobody else may enter", folder.display());
+        let text =
+            format!("{} must be a folder of yours that nobody else may enter", folder.display());
         return Err(io::Error::other(text));
     }
     Ok(folder.join(token))

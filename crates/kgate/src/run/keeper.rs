@@ -1,11 +1,13 @@
 //! Who holds a permit for us and says until when it surely counts.
 //!
-//! The machinery of `kgate run` knows no network. It asks a [`Keeper`] and is told by post what became of it: a keeper works
-//! on threads of its own and puts [`News`] into the [`Mail`] that it was given. So nothing of it can hold up the guard, whose
-//! main thread must never wait for anything but its descriptors.
+//! The machinery of `kgate run` knows no network. It asks a [`Keeper`] and is told by post what
+//! became of it: a keeper works on threads of its own and puts [`News`] into the [`Mail`] that it
+//! was given. So nothing of it can hold up the guard, whose main thread must never wait for
+//! anything but its descriptors.
 //!
-//! Laws of a keeper: `Renewed` is the only news that makes a permit count (LEASES S2: a grant does not), so it comes before
-//! `Granted`; after `Lost` or `Refused` nothing more comes but `Released`; `release` is always answered by `Released`.
+//! Laws of a keeper: `Renewed` is the only news that makes a permit count (LEASES S2: a grant does
+//! not), so it comes before `Granted`; after `Lost` or `Refused` nothing more comes but `Released`;
+//! `release` is always answered by `Released`.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -25,11 +27,12 @@ pub(crate) trait Keeper {
     /// Begins to ask and returns at once. What happens comes by mail.
     fn ask(&mut self, wish: &Wish, mail: Mail);
 
-    /// Gives the permit back, or takes the request back, and returns at once; [`News::Released`] says that it is done. Called
-    /// only when the whole process tree is gone (LEASES S4).
+    /// Gives the permit back, or takes the request back, and returns at once; [`News::Released`]
+    /// says that it is done. Called only when the whole process tree is gone (LEASES S4).
     fn release(&mut self);
 
-    /// Gives back what another process held that died, by its ticket; the tree is gone. Waits, but not longer than `limit`.
+    /// Gives back what another process held that died, by its ticket; the tree is gone. Waits, but
+    /// not longer than `limit`.
     fn release_for_the_dead(&mut self, ticket: &[u8], limit: Duration);
 }
 
@@ -51,7 +54,8 @@ pub(crate) struct Wish {
     /// How many slots.
     pub(crate) permits: u32,
     pub(crate) wait: Wait,
-    /// From TERM to KILL; what does not fit into the node's lease is refused (LEASES section 1). As much as fits of the usual, if none.
+    /// From TERM to KILL; what does not fit into the node's lease is refused (LEASES section 1). As
+    /// much as fits of the usual, if none.
     pub(crate) grace: Option<Duration>,
 }
 
@@ -75,7 +79,8 @@ pub(crate) struct Granted {
     pub(crate) node: String,
     /// How long before the deadline the tree is stopped, as the node's lease admits it.
     pub(crate) margins: Margins,
-    /// By which the permit can be given back if the process that holds it is gone. Empty if there is no such way.
+    /// By which the permit can be given back if the process that holds it is gone. Empty if there
+    /// is no such way.
     pub(crate) ticket: Vec<u8>,
     /// Descriptors that CMD inherits: on one machine the locks of its slots (LEASES section 6).
     pub(crate) inherited: Vec<OwnedFd>,

@@ -1,7 +1,9 @@
-//! When a process tree is asked to end and when it is made to: TERM at D - K - G, KILL at D - K, dead by D (LEASES S3).
+//! When a process tree is asked to end and when it is made to: TERM at D - K - G, KILL at D - K,
+//! dead by D (LEASES S3).
 //!
-//! D is the instant up to which the permit surely counts, G the grace between TERM and KILL, K what it takes from KILL until
-//! the last process is surely gone. Both processes of `kgate run` checker by the same function.
+//! D is the instant up to which the permit surely counts, G the grace between TERM and KILL, K what
+//! it takes from KILL until the last process is surely gone. Both processes of `kgate run` checker
+//! by the same function.
 
 use std::time::Duration;
 
@@ -22,8 +24,13 @@ impl Margins {
     /// K, where the node does not say its own.
     pub(crate) const KILL: Duration = Duration::from_millis(250);
 
-    /// What fits where G + K may be `most`: the grace that was wished for, or else as much of the usual one as there is room for. None if it does not fit.
-    pub(crate) fn fitting(wished: Option<Duration>, kill: Duration, most: Option<Duration>) -> Option<Self> {
+    /// What fits where G + K may be `most`: the grace that was wished for, or else as much of the
+    /// usual one as there is room for. None if it does not fit.
+    pub(crate) fn fitting(
+        wished: Option<Duration>,
+        kill: Duration,
+        most: Option<Duration>,
+    ) -> Option<Self> {
         let room = most.map_or(Some(Duration::MAX), |most| most.checked_sub(kill))?;
         let grace = wished.unwrap_or(Self::GRACE.min(room));
         (grace <= room).then_some(Self { grace, kill })
@@ -72,7 +79,8 @@ mod tests {
     fn the_margins_are_kept_to_the_nanosecond() {
         let margins = Margins { grace: Duration::from_nanos(100), kill: Duration::from_nanos(10) };
         let until = LeaseInstant(1000);
-        let table = [(0, Verdict::Fine), (889, Verdict::Fine), (890, Verdict::Term), (989, Verdict::Term)];
+        let table =
+            [(0, Verdict::Fine), (889, Verdict::Fine), (890, Verdict::Term), (989, Verdict::Term)];
         for (now, expected) in table {
             assert_eq!(margins.check(until, LeaseInstant(now)), expected, "at {now}");
         }
@@ -81,7 +89,8 @@ mod tests {
         }
     }
 
-    /// LEASES section 1: a wish is kept or refused, to the millisecond; without one the usual grace shrinks to what there is room for.
+    /// LEASES section 1: a wish is kept or refused, to the millisecond; without one the usual grace
+    /// shrinks to what there is room for.
     #[test]
     fn the_grace_fits_or_shrinks() {
         let ms = Duration::from_millis;
@@ -102,7 +111,10 @@ mod tests {
     #[test]
     fn for_ever_and_never() {
         let margins = Margins { grace: Duration::from_secs(1), kill: Margins::KILL };
-        assert_eq!(margins.check(LeaseInstant::FOR_EVER, LeaseInstant(u64::MAX - 1)), Verdict::Fine);
+        assert_eq!(
+            margins.check(LeaseInstant::FOR_EVER, LeaseInstant(u64::MAX - 1)),
+            Verdict::Fine
+        );
         assert_eq!(margins.check(LeaseInstant::NEVER, LeaseInstant(1)), Verdict::Kill);
     }
 }

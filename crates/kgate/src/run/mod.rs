@@ -5,9 +5,10 @@
 //!        \____________________ the page with the deadline D _____________/
 //! ```
 //!
-//! Either of front and guard ends CMD and all its descendants before D by itself, so that a frozen or killed wrapper leaves no
-//! running child behind. `unsafe` is forbidden, so nobody forks: each process is this binary again, under a hidden name that
-//! is looked for before anything else is set up.
+//! Either of front and guard ends CMD and all its descendants before D by itself, so that a frozen
+//! or killed wrapper leaves no running child behind. `unsafe` is forbidden, so nobody forks: each
+//! process is this binary again, under a hidden name that is looked for before anything else is set
+//! up.
 
 mod alarm;
 mod channel;
@@ -50,7 +51,8 @@ pub(crate) fn hidden(arguments: &[OsString], open: OpenKeeper) -> Option<ExitCod
     }
 }
 
-/// `kgate run`, with the guard that was started meanwhile. A command line that cannot be meant is an error.
+/// `kgate run`, with the guard that was started meanwhile. A command line that cannot be meant is
+/// an error.
 pub(crate) fn run(
     args: RunArgs,
     given: &ArgMatches,
@@ -90,7 +92,9 @@ fn not_there(command: &OsStr, missing: Missing) -> ExitCode {
     let command = command.display();
     match missing {
         Missing::NotFound => {
-            say(&format!("cannot run {command}: there is no such command; no permit was asked for"));
+            say(&format!(
+                "cannot run {command}: there is no such command; no permit was asked for"
+            ));
             ExitCode::from(exit::NOT_FOUND)
         }
         Missing::NotExecutable => {

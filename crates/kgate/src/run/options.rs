@@ -80,10 +80,12 @@ again; whoever was too late, since it had expired, been evicted or been given ba
 pub(crate) struct AcquireArgs {
     #[command(flatten)]
     pub(crate) ask: AskArgs,
-    /// The cluster holds the permit by itself, without a process here: until `kgate release TOKEN` at any node, or for so long without `kgate renew TOKEN`
+    /// The cluster holds the permit by itself, without a process here: until `kgate release TOKEN`
+    /// at any node, or for so long without `kgate renew TOKEN`
     #[arg(long, value_name = "DUR", value_parser = duration, env = "KGATE_OPT_TTL")]
     pub(crate) ttl: Option<Duration>,
-    /// With hold, the cluster holds the permit by itself until `kgate release TOKEN`; the gate must have that policy, and a new one gets it
+    /// With hold, the cluster holds the permit by itself until `kgate release TOKEN`; the gate must
+    /// have that policy, and a new one gets it
     #[arg(long, value_enum, env = "KGATE_OPT_POLICY")]
     pub(crate) policy: Option<Policy>,
     /// Print one JSON object: token, gate, slots, k, fence, node
@@ -128,7 +130,8 @@ pub(crate) struct ReleaseArgs {
     /// What `kgate acquire` printed
     #[arg(value_name = "TOKEN")]
     pub(crate) token: String,
-    /// For a permit that the cluster holds, any node: HOST:PORT, https://HOST:PORT or unix:PATH [default: the node of this machine or of this user]
+    /// For a permit that the cluster holds, any node: HOST:PORT, https://HOST:PORT or unix:PATH
+    /// [default: the node of this machine or of this user]
     #[arg(long, value_name = "ADDR", env = "KGATE_OPT_NODE")]
     pub(crate) node: Option<String>,
     #[command(flatten)]
@@ -156,12 +159,14 @@ pub(crate) struct AskArgs {
     /// Exit code when the wait is over or -n finds no free slot
     #[arg(short = 'E', long, value_name = "CODE", default_value_t = exit::OCCUPIED, env = "KGATE_OPT_CONFLICT_EXIT_CODE")]
     pub(crate) conflict_exit_code: u8,
-    /// The node to ask: HOST:PORT, https://HOST:PORT or unix:PATH [default: the node of this machine, or one that is started for this user]
+    /// The node to ask: HOST:PORT, https://HOST:PORT or unix:PATH [default: the node of this
+    /// machine, or one that is started for this user]
     #[arg(long, value_name = "ADDR", env = "KGATE_OPT_NODE")]
     pub(crate) node: Option<String>,
     #[command(flatten)]
     pub(crate) credentials: CredentialArgs,
-    /// From SIGTERM to SIGKILL when the permit is lost [default: 1s, or as much of it as fits into the node's lease]
+    /// From SIGTERM to SIGKILL when the permit is lost [default: 1s, or as much of it as fits into
+    /// the node's lease]
     #[arg(long, value_name = "DUR", value_parser = duration, env = "KGATE_OPT_GRACE")]
     pub(crate) grace: Option<Duration>,
     /// Tell on standard error what is waited for and what was got
@@ -170,7 +175,8 @@ pub(crate) struct AskArgs {
 }
 
 impl AskArgs {
-    /// What the command line means. `given` tells what stands on it from what the environment says, which gives way.
+    /// What the command line means. `given` tells what stands on it from what the environment says,
+    /// which gives way.
     pub(crate) fn wish(&self, given: &ArgMatches) -> Result<Wish, String> {
         let on_command_line = |name| given.value_source(name) == Some(ValueSource::CommandLine);
         let wait = match (self.wait, self.no_wait) {
@@ -228,12 +234,19 @@ mod tests {
     /// Seconds, as flock has them, or any of the units; nothing else is guessed at.
     #[test]
     fn durations_are_read() {
-        let table =
-            [("2", 2000), ("1.5s", 1500), ("200ms", 200), ("5m", 300_000), ("1h", 3_600_000), ("0", 0)];
+        let table = [
+            ("2", 2000),
+            ("1.5s", 1500),
+            ("200ms", 200),
+            ("5m", 300_000),
+            ("1h", 3_600_000),
+            ("0", 0),
+        ];
         for (text, milliseconds) in table {
             assert_eq!(duration(text), Ok(Duration::from_millis(milliseconds)), "{text}");
         }
-        for text in ["", "s", "-1", "1x", "1 s", "1e999", "1..2", "nan", "99999999999999999999999d"] {
+        for text in ["", "s", "-1", "1x", "1 s", "1e999", "1..2", "nan", "99999999999999999999999d"]
+        {
             assert!(duration(text).is_err(), "{text}");
         }
     }

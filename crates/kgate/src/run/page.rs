@@ -1,8 +1,9 @@
 //! The deadline D, where both processes see it: sixteen bytes of memory behind a descriptor.
 //!
-//! Eight bytes are D in nanoseconds of the lease clock, eight are its complement, both in the machine's byte order. The guard
-//! writes, front and CMD read. A copy of sixteen bytes is not atomic; one that does not agree with itself is read again.
-//! Without `unsafe` there is no shared mapping, and a read now and then costs less than one.
+//! Eight bytes are D in nanoseconds of the lease clock, eight are its complement, both in the
+//! machine's byte order. The guard writes, front and CMD read. A copy of sixteen bytes is not
+//! atomic; one that does not agree with itself is read again. Without `unsafe` there is no shared
+//! mapping, and a read now and then costs less than one.
 
 use std::fs::File;
 use std::io;
@@ -32,7 +33,8 @@ impl Page {
         self.0.write_all_at(&bytes, 0)
     }
 
-    /// `None` if it could not be read in one piece: whoever asks keeps to what was read before, which is earlier and so safe.
+    /// `None` if it could not be read in one piece: whoever asks keeps to what was read before,
+    /// which is earlier and so safe.
     pub(crate) fn read(&self) -> Option<LeaseInstant> {
         const TRIES: u32 = 100;
         (0..TRIES).find_map(|_| {

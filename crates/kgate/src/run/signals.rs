@@ -1,8 +1,9 @@
 //! Signals as things to read.
 //!
-//! A blocked signal waits in a descriptor until it is read. Nothing is done inside a handler, nothing is interrupted, and no
-//! disposition is touched: what was ignored when we were started (`nohup`, a job in the background of a script) CMD ignores too.
-//! But children inherit what is blocked, so the stage unblocks it again, except what was blocked before us.
+//! A blocked signal waits in a descriptor until it is read. Nothing is done inside a handler,
+//! nothing is interrupted, and no disposition is touched: what was ignored when we were started
+//! (`nohup`, a job in the background of a script) CMD ignores too. But children inherit what is
+//! blocked, so the stage unblocks it again, except what was blocked before us.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -42,7 +43,8 @@ pub(crate) const SHRUGGED_OFF: [Signal; 10] = [
 pub(crate) struct Signals(SignalFd);
 
 impl Signals {
-    /// Call it before any thread is started: a thread begins with the mask of the one that started it.
+    /// Call it before any thread is started: a thread begins with the mask of the one that started
+    /// it.
     pub(crate) fn block(signals: &[Signal]) -> io::Result<Self> {
         let set = set_of(signals);
         set.thread_block()?;
@@ -50,7 +52,8 @@ impl Signals {
     }
 
     pub(crate) fn take(&self) -> Vec<Signal> {
-        let numbers = std::iter::from_fn(|| self.0.read_signal().ok().flatten()).map(|info| info.ssi_signo);
+        let numbers =
+            std::iter::from_fn(|| self.0.read_signal().ok().flatten()).map(|info| info.ssi_signo);
         numbers.filter_map(|number| Signal::try_from(i32::try_from(number).ok()?).ok()).collect()
     }
 }
@@ -69,7 +72,8 @@ pub(crate) fn blocked_before() -> io::Result<Vec<i32>> {
 
 /// CMD finds the mask that we found.
 pub(crate) fn restore(blocked_before: &[i32]) -> io::Result<()> {
-    let ours: SigSet = all_blocked().filter(|signal| !blocked_before.contains(&(*signal as i32))).collect();
+    let ours: SigSet =
+        all_blocked().filter(|signal| !blocked_before.contains(&(*signal as i32))).collect();
     Ok(ours.thread_unblock()?)
 }
 

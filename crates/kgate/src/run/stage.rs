@@ -1,8 +1,9 @@
 //! `kgate stage`: the process that becomes CMD.
 //!
-//! The guard starts it while the permit is still being asked for, in a process group of its own. It makes sure that it dies
-//! with the guard (`PR_SET_PDEATHSIG`, which survives `exec`), waits for the word, and becomes CMD. `unsafe` would be needed
-//! to do this between fork and exec; a process of its own does it in the open.
+//! The guard starts it while the permit is still being asked for, in a process group of its own. It
+//! makes sure that it dies with the guard (`PR_SET_PDEATHSIG`, which survives `exec`), waits for
+//! the word, and becomes CMD. `unsafe` would be needed to do this between fork and exec; a process
+//! of its own does it in the open.
 
 use std::ffi::OsString;
 use std::io;
@@ -27,7 +28,8 @@ pub(crate) fn main(arguments: &[OsString]) -> ExitCode {
 fn become_command(arguments: &[OsString]) -> io::Result<()> {
     let misuse = || io::Error::other("`kgate stage` is a part of `kgate run`, not for use by hand");
     let [guard, command, rest @ ..] = arguments else { return Err(misuse()) };
-    let guard = guard.to_str().and_then(|text| Pid::from_raw(text.parse().ok()?)).ok_or_else(misuse)?;
+    let guard =
+        guard.to_str().and_then(|text| Pid::from_raw(text.parse().ok()?)).ok_or_else(misuse)?;
     set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     // It may have died before that took hold.
     if getppid() != Some(guard) {

@@ -1,10 +1,12 @@
 //! The terminal and whose it is.
 //!
-//! A terminal sends Ctrl-C and Ctrl-Z to its foreground group and stops whoever reads from it without being there. CMD has a
-//! group of its own, so it must become the foreground group in the place of ours, and we must take the terminal back when it
-//! is done: a script that goes on behind us would be stopped at its next read.
+//! A terminal sends Ctrl-C and Ctrl-Z to its foreground group and stops whoever reads from it
+//! without being there. CMD has a group of its own, so it must become the foreground group in the
+//! place of ours, and we must take the terminal back when it is done: a script that goes on behind
+//! us would be stopped at its next read.
 //!
-//! Whoever calls these blocks `SIGTTOU`, by which the kernel stops a background process that changes the foreground.
+//! Whoever calls these blocks `SIGTTOU`, by which the kernel stops a background process that
+//! changes the foreground.
 
 use std::fs::File;
 use std::io::{self, IsTerminal};
@@ -40,8 +42,9 @@ impl Terminal {
     }
 }
 
-/// Beside other processes of a pipeline, which may need the keys (`kgate run .. | less`), CMD gets the terminal only when it
-/// asks for it; alone, at once: there are programs that look whether they are in the foreground.
+/// Beside other processes of a pipeline, which may need the keys (`kgate run .. | less`), CMD gets
+/// the terminal only when it asks for it; alone, at once: there are programs that look whether they
+/// are in the foreground.
 pub(crate) fn is_all_ours() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal()
 }

@@ -1,11 +1,12 @@
 //! All that descends from us, found and ended.
 //!
-//! A process group is left by `setsid`; the tree is not, since a subreaper inherits every orphan below it. So the tree is
-//! walked through `/proc/PID/task/*/children`, killed, and walked again.
+//! A process group is left by `setsid`; the tree is not, since a subreaper inherits every orphan
+//! below it. So the tree is walked through `/proc/PID/task/*/children`, killed, and walked again.
 //!
-//! That a walk finds nobody alive does not prove that nobody is: a process may have died in the middle of it and its child
-//! moved up behind our back. A child moves up before its parent shows as dead. So two walks that both find nobody alive and
-//! the same dead prove it: whatever the dead left behind would have been new in the second.
+//! That a walk finds nobody alive does not prove that nobody is: a process may have died in the
+//! middle of it and its child moved up behind our back. A child moves up before its parent shows as
+//! dead. So two walks that both find nobody alive and the same dead prove it: whatever the dead
+//! left behind would have been new in the second.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -82,11 +83,13 @@ pub(crate) fn check() -> io::Result<()> {
     fs::read(format!("/proc/{process}/task/{process}/children")).map(drop)
 }
 
-/// Of a process of ours: its first thread starts all children and inherits all orphans. To look at the other threads would cost
-/// more than it seems: the kernel must forget each look when they end, and whoever waits for the process waits for that.
+/// Of a process of ours: its first thread starts all children and inherits all orphans. To look at
+/// the other threads would cost more than it seems: the kernel must forget each look when they end,
+/// and whoever waits for the process waits for that.
 fn own_children(process: Pid) -> Vec<Pid> {
     let process = process.as_raw_nonzero();
-    let list = fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
+    let list =
+        fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
     list.split_whitespace().filter_map(pid_of).collect()
 }
 
@@ -95,7 +98,8 @@ fn children(process: Pid) -> Vec<Pid> {
     let Ok(tasks) = fs::read_dir(format!("/proc/{}/task", process.as_raw_nonzero())) else {
         return Vec::new();
     };
-    let lists = tasks.flatten().filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    let lists =
+        tasks.flatten().filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
     lists.flat_map(|list| list.split_whitespace().filter_map(pid_of).collect::<Vec<_>>()).collect()
 }
 
@@ -110,18 +114,22 @@ fn is_dead(process: Pid) -> bool {
     }
 }
 
-/// What a process runs, as far as it can be told: where its stack begins, which a fork keeps and every exec throws rng for.
+/// What a process runs, as far as it can be told: where its stack begins, which a fork keeps and
+/// every exec throws rng for.
 pub(crate) type Image = u64;
 
 /// What that process runs now; 0 if that cannot be seen.
 pub(crate) fn image(process: Pid) -> Image {
     const START_OF_STACK: usize = 25;
-    let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())).unwrap_or_default();
-    let start = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(START_OF_STACK));
+    let stat =
+        fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())).unwrap_or_default();
+    let start =
+        stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(START_OF_STACK));
     start.and_then(|start| start.parse().ok()).unwrap_or(0)
 }
 
-/// The name in brackets may hold anything. A process whose first thread ended shows as a zombie while the others run on.
+/// The name in brackets may hold anything. A process whose first thread ended shows as a zombie
+/// while the others run on.
 fn says_dead(stat: &str) -> bool {
     const THREADS: usize = 17;
     let Some((_, rest)) = stat.rsplit_once(')') else { return true };
@@ -135,7 +143,8 @@ fn says_dead(stat: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// A zombie is dead; one whose first thread alone has ended is not; brackets and spaces in a name confuse nobody.
+    /// A zombie is dead; one whose first thread alone has ended is not; brackets and spaces in a
+    /// name confuse nobody.
     #[test]
     fn the_dead_are_told_from_the_living() {
         let line = |state: &str, threads: u32| {

@@ -6,7 +6,8 @@ use super::exit;
 use super::keeper::{Granted, Wait, Wish};
 
 pub(crate) fn asking(wish: &Wish) -> String {
-    let permits = if wish.permits == 1 { "a permit".to_owned() } else { format!("{} permits", wish.permits) };
+    let permits =
+        if wish.permits == 1 { "a permit".to_owned() } else { format!("{} permits", wish.permits) };
     let how = match wish.wait {
         Wait::ForEver => String::new(),
         Wait::AtMost(span) => format!(", at most {span:?}"),
@@ -41,7 +42,8 @@ pub(crate) fn wait_over(wish: &Wish) -> String {
 
 pub(crate) fn not_run(command: &str, errno: i32) -> (u8, String) {
     let error = std::io::Error::from_raw_os_error(errno);
-    let code = if error.kind() == std::io::ErrorKind::NotFound { exit::NOT_FOUND } else { exit::NOT_RUN };
+    let code =
+        if error.kind() == std::io::ErrorKind::NotFound { exit::NOT_FOUND } else { exit::NOT_RUN };
     (code, format!("cannot run {command}: {error}"))
 }
 

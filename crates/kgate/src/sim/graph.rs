@@ -9,7 +9,8 @@ use kgate_sim::Rng;
 
 use crate::Failure;
 
-/// A named shape with what is random in it drawn from the seed, or a file; none where everybody talks to everybody.
+/// A named shape with what is random in it drawn from the seed, or a file; none where everybody
+/// talks to everybody.
 pub(crate) fn build(
     entry: &Entry,
     wanted: Option<&str>,
@@ -19,13 +20,16 @@ pub(crate) fn build(
     let Some(usual) = entry.network.usual_shape() else {
         return match wanted {
             None => Ok(None),
-            Some(_) => usage(format!("in {} everybody talks to everybody: leave out --graph", entry.name)),
+            Some(_) => {
+                usage(format!("in {} everybody talks to everybody: leave out --graph", entry.name))
+            }
         };
     };
     if processes < 2 {
         return usage(format!("n is {}: at least 2 processes are needed", processes));
     }
-    let named = |name: &str| SHAPES.iter().find(|(known, _)| *known == name).map(|(_, shape)| *shape);
+    let named =
+        |name: &str| SHAPES.iter().find(|(known, _)| *known == name).map(|(_, shape)| *shape);
     let graph = match wanted.map(|name| (name, named(name))) {
         None => shape(entry, processes, seed, usual)?,
         Some((_, Some(wanted))) => shape(entry, processes, seed, wanted)?,
@@ -66,12 +70,17 @@ fn shape(entry: &Entry, processes: u32, seed: u64, wanted: Shape) -> Result<Grap
         ));
     }
     let mut rng = Rng::fork(seed, "graph");
-    wanted.build(processes, &mut |bound| rng.below(bound)).map_err(|error| Failure::Usage(error.to_string()))
+    wanted
+        .build(processes, &mut |bound| rng.below(bound))
+        .map_err(|error| Failure::Usage(error.to_string()))
 }
 
 fn read(path: &str, entry: &Entry) -> Result<Graph, Failure> {
-    let fits = |shape: &Shape| entry.network != Network::Tree || shape.is_tree() || *shape == Shape::Random;
-    let names: Vec<&str> = SHAPES.iter().filter(|(_, shape)| fits(shape)).map(|(name, _)| *name).collect();
+    let fits = |shape: &Shape| {
+        entry.network != Network::Tree || shape.is_tree() || *shape == Shape::Random
+    };
+    let names: Vec<&str> =
+        SHAPES.iter().filter(|(_, shape)| fits(shape)).map(|(name, _)| *name).collect();
     let text = std::fs::read_to_string(path).map_err(|error| {
         Failure::Usage(format!(
             "cannot read the graph '{path}': {error}; name a file of edges, or one of {}",

@@ -10,7 +10,8 @@ use crate::cli::{ModelArg, SimArgs, StartArg};
 use crate::slots::SlotArgs;
 
 /// What only protocols with numbered slots know of, beside [`SlotArgs::IDS`].
-const SLOTS_ONLY: [&str; 6] = ["clients", "weight_max", "withdraw", "patience", "resize", "ask_again"];
+const SLOTS_ONLY: [&str; 6] =
+    ["clients", "weight_max", "withdraw", "patience", "resize", "ask_again"];
 
 /// What only messages, clients and detectors know of.
 const MESSAGES_ONLY: [&str; 26] = [
@@ -50,7 +51,8 @@ pub(crate) fn check(args: &SimArgs, given: &ArgMatches, entry: &Entry) -> Result
         }
     }
     let state = args.model == ModelArg::State;
-    let recoveries = args.random_recoveries > 0 || args.crash.iter().any(|crash| crash.back.is_some());
+    let recoveries =
+        args.random_recoveries > 0 || args.crash.iter().any(|crash| crash.back.is_some());
     let faults = args.start == StartArg::Random || !args.corrupt.is_empty();
     if state && let Some(id) = MESSAGES_ONLY.iter().find(|id| typed(id)) {
         return usage(format!(
@@ -65,7 +67,9 @@ pub(crate) fn check(args: &SimArgs, given: &ArgMatches, entry: &Entry) -> Result
         return usage(format!("{name} has no numbered slots: leave out {flag}, or choose slots"));
     }
     if typed("patience") && args.withdraw == Chance::NEVER {
-        return usage("--patience is for clients that give up, and there are none: give --withdraw".into());
+        return usage(
+            "--patience is for clients that give up, and there are none: give --withdraw".into(),
+        );
     }
     if entry.slots && args.loss > Chance::NEVER && args.ask_again.is_none() {
         return usage(format!(
@@ -134,7 +138,8 @@ const SWARM: [&str; 7] = ["swarm", "seeds", "seed", "protocol", "as_printed", "s
 pub(crate) fn check_swarm(given: &ArgMatches) -> Result<(), Failure> {
     // Of all the options together; clap counts each as one of them.
     let groups = [<SimArgs as clap::Args>::group_id(), <SlotArgs as clap::Args>::group_id()];
-    let options = given.ids().filter(|id| !groups.contains(&Some((*id).clone()))).map(clap::Id::as_str);
+    let options =
+        given.ids().filter(|id| !groups.contains(&Some((*id).clone()))).map(clap::Id::as_str);
     match options.filter(|id| !SWARM.contains(id)).find(|id| typed(given, id)) {
         None => Ok(()),
         Some(id) => usage(format!(

@@ -1,5 +1,5 @@
-//! What a run leaves behind: its trace in a file, its picture in another, or both. The picture is drawn from the lines of the trace as they are
-//! written, so a long run needs no file for it.
+//! What a run leaves behind: its trace in a file, its picture in another, or both. The picture is
+//! drawn from the lines of the trace as they are written, so a long run needs no file for it.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -27,10 +27,15 @@ struct Sketch {
 
 impl<'a> Recorder<'a> {
     pub(super) fn new(args: &'a SimArgs) -> Self {
-        let view =
-            View { window: args.window.unwrap_or_default(), shown: args.show.clone().unwrap_or_default() };
+        let view = View {
+            window: args.window.unwrap_or_default(),
+            shown: args.show.clone().unwrap_or_default(),
+        };
         let sketch = Sketch { view, canvas: None, refused: None };
-        Self { trace: args.trace.as_deref(), diagram: args.diagram.as_deref().map(|path| (path, sketch)) }
+        Self {
+            trace: args.trace.as_deref(),
+            diagram: args.diagram.as_deref().map(|path| (path, sketch)),
+        }
     }
 
     /// Where the simulator writes to, if anybody wants to know.
@@ -41,7 +46,8 @@ impl<'a> Recorder<'a> {
         }
         Some(Box::new(move || {
             let file = trace.map(|path| File::create(path).map(BufWriter::new)).transpose()?;
-            let ear = sketch.map(|sketch| Ear::new(|run: &Run, told: &Told| sketch.hear(run, told)));
+            let ear =
+                sketch.map(|sketch| Ear::new(|run: &Run, told: &Told| sketch.hear(run, told)));
             Ok(Box::new(Both(file, ear)))
         }))
     }

@@ -20,11 +20,16 @@ pub(crate) fn simulate(
     seed: u64,
 ) -> Result<StateReport, Failure> {
     let Some(network) = graph::build(entry, args.graph.as_deref(), args.processes, seed)? else {
-        return Err(Failure::Usage(format!("{} has no state model: leave out --model", entry.name)));
+        return Err(Failure::Usage(format!(
+            "{} has no state model: leave out --model",
+            entry.name
+        )));
     };
     if network.nodes() != args.processes {
         let (has, wanted) = (network.nodes(), args.processes);
-        return Err(Failure::Usage(format!("a graph of {has} processes with n = {wanted}: give -n {has}")));
+        return Err(Failure::Usage(format!(
+            "a graph of {has} processes with n = {wanted}: give -n {has}"
+        )));
     }
     let config = StateConfig {
         graph_name: args.graph.clone().unwrap_or_else(|| usual_name(entry)),
@@ -41,12 +46,16 @@ pub(crate) fn simulate(
         },
         corrupt: args.corrupt.iter().map(|(node, at)| (*node, at.0 / Span::UNIT.0)).collect(),
         rounds: rounds(args),
-        // Theorem 4.3 counts the children on the way from the root: known beforehand where there is one way only.
+        // Theorem 4.3 counts the children on the way from the root: known beforehand where there is
+        // one way only.
         served_within: network.is_tree().then(|| waves_to_serve(&parents(&network), args.units)),
         ..StateConfig::new(Arc::clone(&network), args.units, seed)
     };
     let visited = registry::visit_rules(entry, Run { config: &config }).ok_or_else(|| {
-        Failure::Usage(format!("{} has no state model: leave out --model, or choose stabilizing", entry.name))
+        Failure::Usage(format!(
+            "{} has no state model: leave out --model, or choose stabilizing",
+            entry.name
+        ))
     })?;
     let mut report = visited.map_err(|error| Failure::Usage(error.to_string()))?;
     report.as_printed = args.as_printed.as_ref().map(|id| id.to_ascii_uppercase());
@@ -74,7 +83,8 @@ pub(crate) fn command(args: &SimArgs, entry: &Entry, seed: u64) -> String {
         args.units,
         rounds(args)
     );
-    let strikes: Vec<String> = args.corrupt.iter().map(|(node, at)| format!("{}@{at}", node.0)).collect();
+    let strikes: Vec<String> =
+        args.corrupt.iter().map(|(node, at)| format!("{}@{at}", node.0)).collect();
     if !strikes.is_empty() {
         line += &format!(" --corrupt {}", strikes.join(","));
     }
@@ -139,7 +149,12 @@ fn print_line(to: &mut impl Write, report: &StateReport) -> io::Result<()> {
     )
 }
 
-fn print_page(to: &mut impl Write, entry: &Entry, report: &StateReport, command: &str) -> io::Result<()> {
+fn print_page(
+    to: &mut impl Write,
+    entry: &Entry,
+    report: &StateReport,
+    command: &str,
+) -> io::Result<()> {
     writeln!(
         to,
         "{} processes on {} share {} tokens; {} daemon, {} rounds in {} steps",
@@ -153,7 +168,9 @@ fn print_page(to: &mut impl Write, entry: &Entry, report: &StateReport, command:
         0 => String::new(),
         times => {
             let until = round(report.abnormal_until_round);
-            format!(", and {times} times abnormal again after that, the last time until round {until}")
+            format!(
+                ", and {times} times abnormal again after that, the last time until round {until}"
+            )
         }
     };
     writeln!(to, "normal      round {} (n is {}){again}", round(report.normal_at_round), report.n)?;
@@ -169,7 +186,11 @@ fn print_page(to: &mut impl Write, entry: &Entry, report: &StateReport, command:
         "inside      at most {} at once, {} tokens, from the first start configuration on; {} inside overall",
         report.max_inside, report.tokens_max_after_stabilization, report.max_inside_overall
     )?;
-    writeln!(to, "waves       {}; the least served process had {} tokens", report.waves, report.served)?;
+    writeln!(
+        to,
+        "waves       {}; the least served process had {} tokens",
+        report.waves, report.served
+    )?;
     if let Some(wait) = report.longest_wait.filter(|wait| wait.steps > 0) {
         writeln!(
             to,

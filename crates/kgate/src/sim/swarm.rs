@@ -63,7 +63,8 @@ fn entries(args: &SimArgs, given: &ArgMatches) -> Result<Vec<&'static Entry>, Fa
         }
         return Ok(vec![entry]);
     }
-    let has = |entry: &&Entry| args.as_printed.as_ref().is_none_or(|id| entry.as_printed(id).is_ok());
+    let has =
+        |entry: &&Entry| args.as_printed.as_ref().is_none_or(|id| entry.as_printed(id).is_ok());
     let entries: Vec<&Entry> = ENTRIES.iter().filter(has).collect();
     match &args.as_printed {
         Some(id) if entries.is_empty() => Err(Failure::Usage(format!(
@@ -96,7 +97,10 @@ fn progress(entry: &'static Entry, seeds: u64) -> impl Fn(u64) + Sync {
 /// Refuses a folder that is none, or that cannot be made; leaves behind nothing that was not there.
 fn check_folder(folder: &Path) -> Result<(), Failure> {
     let refused = |why: &dyn std::fmt::Display| {
-        Failure::Usage(format!("cannot save to {}: {why}; give --save another folder", folder.display()))
+        Failure::Usage(format!(
+            "cannot save to {}: {why}; give --save another folder",
+            folder.display()
+        ))
     };
     if folder.is_dir() {
         return Ok(());
@@ -118,9 +122,11 @@ fn check_folder(folder: &Path) -> Result<(), Failure> {
 /// Writes each failure to its file.
 fn save(folder: &Path, summary: &Summary) -> Result<(), Failure> {
     for failure in &summary.failures {
-        fs::create_dir_all(folder).with_context(|| format!("making the folder {}", folder.display()))?;
+        fs::create_dir_all(folder)
+            .with_context(|| format!("making the folder {}", folder.display()))?;
         let file = folder.join(failure.file_name());
-        fs::write(&file, failure.file_text()).with_context(|| format!("writing {}", file.display()))?;
+        fs::write(&file, failure.file_text())
+            .with_context(|| format!("writing {}", file.display()))?;
         eprintln!("saved as {}", file.display());
     }
     Ok(())

@@ -16,7 +16,11 @@ pub(crate) fn print(
     report: &Report,
     command: &str,
 ) -> io::Result<()> {
-    if args.runs > 1 { print_line(to, report) } else { print_page(to, args, entry, report, command) }
+    if args.runs > 1 {
+        print_line(to, report)
+    } else {
+        print_page(to, args, entry, report, command)
+    }
 }
 
 fn print_line(to: &mut impl Write, report: &Report) -> io::Result<()> {
@@ -66,7 +70,11 @@ fn print_page(
         writeln!(to, "as printed  {id}: this published defect is switched on")?;
     }
     if report.crashes > 0 {
-        writeln!(to, "crashes     {} ({} tolerates {})", report.crashes, entry.name, entry.tolerates)?;
+        writeln!(
+            to,
+            "crashes     {} ({} tolerates {})",
+            report.crashes, entry.name, entry.tolerates
+        )?;
         writeln!(to, "detection   {}", detection(report))?;
     }
     if report.recoveries > 0 {
@@ -76,17 +84,35 @@ fn print_page(
         writeln!(to, "disturbed   {disturbed}")?;
     }
     if let Some(at) = report.stabilized_at {
-        writeln!(to, "stabilized  at {at:.3} t.u.; since then at most {} inside", report.max_inside)?;
+        writeln!(
+            to,
+            "stabilized  at {at:.3} t.u.; since then at most {} inside",
+            report.max_inside
+        )?;
     }
-    writeln!(to, "granted     {} of {} requests{}", report.grants, report.requests, ended_otherwise(report))?;
+    writeln!(
+        to,
+        "granted     {} of {} requests{}",
+        report.grants,
+        report.requests,
+        ended_otherwise(report)
+    )?;
     writeln!(
         to,
         "inside      at most {} at once, {:.2} on average, while {:.2} waited; {:.3} grants a t.u.",
-        report.max_inside_overall, report.units_in_use.mean, report.waiting_queue.mean, report.cs_bandwidth
+        report.max_inside_overall,
+        report.units_in_use.mean,
+        report.waiting_queue.mean,
+        report.cs_bandwidth
     )?;
     writeln!(to, "obtaining   {}", times(&report.obtaining))?;
-    writeln!(to, "            {} from the start of the broadcast", times(&report.obtaining_from_broadcast))?;
-    let per_grant = report.messages_per_grant.map(|per| format!(", {per:.1} a grant")).unwrap_or_default();
+    writeln!(
+        to,
+        "            {} from the start of the broadcast",
+        times(&report.obtaining_from_broadcast)
+    )?;
+    let per_grant =
+        report.messages_per_grant.map(|per| format!(", {per:.1} a grant")).unwrap_or_default();
     writeln!(to, "messages    {}{per_grant}", report.messages.total)?;
     let kinds: Vec<String> =
         report.messages.by_kind.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
@@ -106,8 +132,10 @@ fn print_page(
 /// Requests that ended before they were granted.
 fn ended_otherwise(report: &Report) -> String {
     let counts = [(report.withdrawals, "given up"), (report.refused, "too large after a resize")];
-    let words =
-        counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!(", {count} {what}"));
+    let words = counts
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!(", {count} {what}"));
     words.collect()
 }
 
@@ -162,7 +190,8 @@ fn times(of: &Distribution) -> String {
 
 fn verdict(report: &Report) -> String {
     if !report.violations.is_empty() {
-        let properties: Vec<&str> = report.violations.iter().map(|violation| violation.property).collect();
+        let properties: Vec<&str> =
+            report.violations.iter().map(|violation| violation.property).collect();
         return format!("VIOLATED: {}", properties[0]);
     }
     if report.requests == 0 {
@@ -170,7 +199,8 @@ fn verdict(report: &Report) -> String {
     }
     match report.unanswered {
         0 => {
-            let since = if report.stabilized_at.is_some() { " since it had stabilized" } else { "" };
+            let since =
+                if report.stabilized_at.is_some() { " since it had stabilized" } else { "" };
             let inside = match report.resizes {
                 0 => format!("never more than {} inside", report.k),
                 _ => "never more units in use than there were".into(),

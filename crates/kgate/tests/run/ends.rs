@@ -1,4 +1,5 @@
-//! Exit codes, environment, standard input: what a user sees of a `kgate run` in which nothing goes wrong.
+//! Exit codes, environment, standard input: what a user sees of a `kgate run` in which nothing goes
+//! wrong.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -8,7 +9,10 @@ use crate::scene::{Scene, wait_for};
 
 pub(crate) const TESTS: &[Test] = &[
     ("ends::the_code_is_the_commands_own", the_code_is_the_commands_own),
-    ("ends::a_command_that_is_not_there_takes_no_permit", a_command_that_is_not_there_takes_no_permit),
+    (
+        "ends::a_command_that_is_not_there_takes_no_permit",
+        a_command_that_is_not_there_takes_no_permit,
+    ),
     ("ends::what_only_exec_finds_out_has_its_code", what_only_exec_finds_out_has_its_code),
     ("ends::refusals_have_their_codes", refusals_have_their_codes),
     ("ends::a_wait_ends_in_time", a_wait_ends_in_time),
@@ -27,9 +31,13 @@ pub(crate) const TESTS: &[Test] = &[
 
 /// DESIGN section 7: CMD's own code, 128 + signal; and the permit is given back.
 fn the_code_is_the_commands_own() {
-    for (script, code) in
-        [("exit 0", 0), ("exit 7", 7), ("kill -KILL $$", 137), ("kill -TERM $$", 143), ("kill -HUP $$", 129)]
-    {
+    for (script, code) in [
+        ("exit 0", 0),
+        ("exit 7", 7),
+        ("kill -KILL $$", 137),
+        ("kill -TERM $$", 143),
+        ("kill -HUP $$", 129),
+    ] {
         let (got, _, error, log) = Scene::new(&["gate", "--", "sh", "-c", script]).finish();
         assert_eq!(got, Some(code), "{script}: {error}");
         assert_eq!(error, "", "{script}");
@@ -91,7 +99,8 @@ fn a_wait_ends_in_time() {
 /// DESIGN section 7: the six variables; the fence has 32 digits.
 fn the_environment_tells_of_the_permit() {
     let script = "echo $KGATE_GATE $KGATE_SLOT $KGATE_SLOTS $KGATE_K $KGATE_FENCE $KGATE_NODE";
-    let (_, text, _, log) = Scene::new(&["gate", "-k", "5", "-p", "2", "--", "sh", "-c", script]).finish();
+    let (_, text, _, log) =
+        Scene::new(&["gate", "-k", "5", "-p", "2", "--", "sh", "-c", script]).finish();
     assert_eq!(text, "gate 0 0,2 5 000000000000feed0000000000000007 fake-node\n");
     assert!(log.starts_with("asked gate Some(5) 2\n"), "{log}");
 }
@@ -117,7 +126,8 @@ fn standard_input_is_passed() {
     drop(input);
     assert_eq!(running.code(), Some(0));
     let mut text = String::new();
-    std::io::Read::read_to_string(&mut running.front.stdout.take().expect("piped"), &mut text).expect("read");
+    std::io::Read::read_to_string(&mut running.front.stdout.take().expect("piped"), &mut text)
+        .expect("read");
     assert_eq!(text, "one\ntwo\n");
 }
 
@@ -135,16 +145,21 @@ fn verbose_tells_what_was_got() {
     let lines: Vec<&str> = error.lines().collect();
     assert_eq!(lines.len(), 2, "{error}");
     assert_eq!(lines[0], "kgate: asking for a permit of gate, without waiting");
-    let rest =
-        lines[1].strip_prefix("kgate: got slot 0 of gate (k = 3) from fake-node after ").expect(&error);
-    let seconds = rest.split_once(" s, fence ").and_then(|(seconds, _)| seconds.parse::<f64>().ok());
+    let rest = lines[1]
+        .strip_prefix("kgate: got slot 0 of gate (k = 3) from fake-node after ")
+        .expect(&error);
+    let seconds =
+        rest.split_once(" s, fence ").and_then(|(seconds, _)| seconds.parse::<f64>().ok());
     assert!(seconds.is_some_and(|seconds| seconds < 10.0), "{error}");
     assert!(lines[1].ends_with("running echo"), "{error}");
 }
 
-/// KGATE_OPT_..; what stands on the command line wins; KGATE_K of an outer run is not taken for ours.
+/// KGATE_OPT_..; what stands on the command line wins; KGATE_K of an outer run is not taken for
+/// ours.
 fn options_come_from_the_environment_too() {
-    let scene = Scene::new(&["gate", "-n", "--", "true"]).with("KGATE_OPT_PERMITS", "2").with("KGATE_K", "9");
+    let scene = Scene::new(&["gate", "-n", "--", "true"])
+        .with("KGATE_OPT_PERMITS", "2")
+        .with("KGATE_K", "9");
     let scene = scene.with("KGATE_OPT_WAIT", "1h").with("FAKE_ANSWER", "occupied");
     let (got, _, _, log) = scene.with("KGATE_OPT_CONFLICT_EXIT_CODE", "33").finish();
     assert_eq!(got, Some(33));
@@ -156,7 +171,8 @@ fn what_is_left_behind_is_stopped_before_the_release() {
     let script = "exec 9>marker; flock -x 9
         setsid sh -c 'trap \"\" TERM; echo x > started; while :; do sleep 1000; done' &
         while [ ! -e started ]; do sleep 0.01; done; exit 5";
-    let (got, _, error, log) = Scene::new(&["gate", "--grace", "50ms", "--", "sh", "-c", script]).finish();
+    let (got, _, error, log) =
+        Scene::new(&["gate", "--grace", "50ms", "--", "sh", "-c", script]).finish();
     assert_eq!(got, Some(5));
     assert!(error.contains("running; stopped now"), "{error}");
     assert!(log.ends_with("released by guard, marker free\n"), "{log}");
@@ -168,7 +184,8 @@ fn a_descriptor_of_the_caller_is_inherited() {
     let scene = Scene::new(&[]).change(|command| {
         let folder = command.get_current_dir().expect("set").to_owned();
         let mut shell = std::process::Command::new("sh");
-        let line = format!("echo seven > seven; {} run gate -- sh -c 'cat <&7' 7<seven", exe.display());
+        let line =
+            format!("echo seven > seven; {} run gate -- sh -c 'cat <&7' 7<seven", exe.display());
         shell.arg("-c").arg(line).current_dir(folder).stdin(Stdio::null()).stdout(Stdio::piped());
         *command = shell;
     });

@@ -1,8 +1,10 @@
-//! A keeper that does what the environment and a pipe tell it, and writes down what it was asked to do.
+//! A keeper that does what the environment and a pipe tell it, and writes down what it was asked to
+//! do.
 //!
-//! `FAKE_ANSWER`: grant, occupied, no-quorum, conflict, silence. `FAKE_LEASE_MS`: how long a renewal counts (else for ever);
-//! it renews four times as often. `FAKE_CONTROL`: a named pipe; `lost` tells of the loss, `silence` stops renewing, `grant` grants.
-//! `FAKE_LOG`: lines `asked ..`, `granted`, `released WHO`, with whether the lock on `FAKE_MARKER` was free by then.
+//! `FAKE_ANSWER`: grant, occupied, no-quorum, conflict, silence. `FAKE_LEASE_MS`: how long a
+//! renewal counts (else for ever); it renews four times as often. `FAKE_CONTROL`: a named pipe;
+//! `lost` tells of the loss, `silence` stops renewing, `grant` grants. `FAKE_LOG`: lines `asked
+//! ..`, `granted`, `released WHO`, with whether the lock on `FAKE_MARKER` was free by then.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -27,8 +29,10 @@ pub(crate) fn open() -> Box<dyn Keeper> {
 
 impl Keeper for Fake {
     fn ask(&mut self, wish: &Wish, mail: Mail) {
-        // Both ways, so that it neither waits for a writer nor ends with the first; before anybody hears that we are there.
-        let open = |path| File::options().read(true).write(true).open(path).expect("the control pipe");
+        // Both ways, so that it neither waits for a writer nor ends with the first; before anybody
+        // hears that we are there.
+        let open =
+            |path| File::options().read(true).write(true).open(path).expect("the control pipe");
         let control = variable("FAKE_CONTROL").map(open);
         log(&format!("asked {} {:?} {}", wish.gate, wish.k, wish.permits));
         if let Some(path) = variable("FAKE_COMMAND") {
@@ -47,8 +51,8 @@ impl Keeper for Fake {
         }
         let wish = wish.clone();
         std::thread::spawn(move || {
-            let lease =
-                variable("FAKE_LEASE_MS").map(|ms| Duration::from_millis(ms.parse().expect("a number")));
+            let lease = variable("FAKE_LEASE_MS")
+                .map(|ms| Duration::from_millis(ms.parse().expect("a number")));
             let renew = |at: LeaseInstant| {
                 mail.post(News::Renewed(lease.map_or(LeaseInstant::FOR_EVER, |lease| at + lease)));
             };
@@ -56,7 +60,8 @@ impl Keeper for Fake {
             answer(&variable("FAKE_ANSWER").unwrap_or("grant".to_owned()), &wish, &mail);
             let mut renews = lease.is_some();
             loop {
-                let pause = if renews { lease.unwrap_or_default() / 4 } else { Duration::from_secs(3600) };
+                let pause =
+                    if renews { lease.unwrap_or_default() / 4 } else { Duration::from_secs(3600) };
                 match inbox.recv_timeout(pause).as_deref() {
                     Ok("lost") => mail.post(News::Lost("the test says so".to_owned())),
                     Ok("silence") => {
@@ -83,7 +88,8 @@ impl Keeper for Fake {
 }
 
 fn answer(what: &str, wish: &Wish, mail: &Mail) {
-    let refuse = |kind, text: &str| mail.post(News::Refused(Refusal { kind, text: text.to_owned() }));
+    let refuse =
+        |kind, text: &str| mail.post(News::Refused(Refusal { kind, text: text.to_owned() }));
     match what {
         "grant" => {
             log("granted");
@@ -92,7 +98,8 @@ fn answer(what: &str, wish: &Wish, mail: &Mail) {
                 fence: 0xfeed << 64 | 7,
                 k: wish.k.unwrap_or(3),
                 node: "fake-node".to_owned(),
-                margins: Margins::fitting(wish.grace, Margins::KILL, None).expect("no lease, no limit"),
+                margins: Margins::fitting(wish.grace, Margins::KILL, None)
+                    .expect("no lease, no limit"),
                 ticket: b"ticket".to_vec(),
                 inherited: Vec::new(),
             }));

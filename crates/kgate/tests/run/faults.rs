@@ -1,5 +1,5 @@
-//! LEASES section 5: whatever is lost, killed or frozen, no descendant of CMD outlives the permit, and it is given back only
-//! when they are gone.
+//! LEASES section 5: whatever is lost, killed or frozen, no descendant of CMD outlives the permit,
+//! and it is given back only when they are gone.
 
 use std::io::Read;
 use std::time::Duration;
@@ -21,7 +21,10 @@ pub(crate) const TESTS: &[Test] = &[
     ("faults::the_guard_is_killed", the_guard_is_killed),
     ("faults::the_front_is_frozen", the_front_is_frozen),
     ("faults::the_guard_is_frozen", the_guard_is_frozen),
-    ("faults::the_guard_wakes_when_the_front_has_stopped_it", the_guard_wakes_when_the_front_has_stopped_it),
+    (
+        "faults::the_guard_wakes_when_the_front_has_stopped_it",
+        the_guard_wakes_when_the_front_has_stopped_it,
+    ),
     ("faults::the_guard_is_frozen_and_the_front_killed", the_guard_is_frozen_and_the_front_killed),
     ("faults::both_are_frozen_one_after_the_other", both_are_frozen_one_after_the_other),
     ("faults::both_are_frozen_and_one_wakes", both_are_frozen_and_one_wakes),
@@ -51,7 +54,8 @@ fn released_once(running: &Running) {
     assert!(!log.contains("HELD"), "given back before the tree was gone: {log}");
 }
 
-/// SIGTERM to all, also to those who left the group; 121. They end by themselves, so nobody waits for the grace.
+/// SIGTERM to all, also to those who left the group; 121. They end by themselves, so nobody waits
+/// for the grace.
 fn a_loss_ends_the_family() {
     let (mut running, members) = start_with("1h", "'echo x >> heard; exit 0'", None);
     running.order("lost");
@@ -62,7 +66,8 @@ fn a_loss_ends_the_family() {
     assert_eq!(heard, "x\nx\n", "each heard TERM once");
 }
 
-/// A TERM that was heard before `exec` is lost with the handler, as between a shell's `fork` and `exec`: the new program hears it too.
+/// A TERM that was heard before `exec` is lost with the handler, as between a shell's `fork` and
+/// `exec`: the new program hears it too.
 fn another_program_is_told_again() {
     let (mut running, members) = start_with("1h", "'exec sleep 1000'", None);
     running.order("lost");
@@ -128,7 +133,8 @@ fn the_front_is_killed() {
     released_once(&running);
 }
 
-/// kill -9 of the guard: the front inherits the tree, ends it and gives the permit back by its ticket.
+/// kill -9 of the guard: the front inherits the tree, ends it and gives the permit back by its
+/// ticket.
 fn the_guard_is_killed() {
     let (mut running, members) = start("''", Some("60000"));
     running.send(running.guard_pid(), Signal::KILL);
@@ -150,7 +156,8 @@ fn the_front_is_frozen() {
     released_once(&running);
 }
 
-/// A frozen guard neither renews nor kills: the front kills at D - K, below the guard and outside of CMD's group.
+/// A frozen guard neither renews nor kills: the front kills at D - K, below the guard and outside
+/// of CMD's group.
 fn the_guard_is_frozen() {
     let (mut running, members) = start("''", Some("1500"));
     let guard = running.guard_pid();
@@ -165,10 +172,12 @@ fn the_guard_is_frozen() {
     released_once(&running);
 }
 
-/// The front has told CMD to end, or killed it, and the guard wakes before it is given up: the end of CMD is the loss, not CMD's own doing, also if the keeper
-/// renews again at that moment.
+/// The front has told CMD to end, or killed it, and the guard wakes before it is given up: the end
+/// of CMD is the loss, not CMD's own doing, also if the keeper renews again at that moment.
 fn the_guard_wakes_when_the_front_has_stopped_it() {
-    for (on_term, renews) in [("-", true), ("-", false), ("'exit 0'", true), ("''", true), ("''", false)] {
+    for (on_term, renews) in
+        [("-", true), ("-", false), ("'exit 0'", true), ("''", true), ("''", false)]
+    {
         let (mut running, members) = start_with("600ms", on_term, Some("1500"));
         let guard = running.guard_pid();
         if !renews {

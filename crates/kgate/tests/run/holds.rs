@@ -24,7 +24,8 @@ fn acquire(scene: Scene) -> (Scene, Option<i32>, String) {
     let code = running.code();
     let mut text = String::new();
     let mut output = running.front.stdout.take().expect("piped");
-    std::io::Read::read_to_string(&mut output, &mut text).expect("read to its end: nobody keeps it open");
+    std::io::Read::read_to_string(&mut output, &mut text)
+        .expect("read to its end: nobody keeps it open");
     (running.into_scene(), code, text)
 }
 
@@ -36,7 +37,8 @@ fn release(scene: &Scene, token: &str) -> Option<i32> {
 
 /// The permit is held until it is released, and given back by the time release returns.
 fn acquired_and_released() {
-    let (scene, code, text) = acquire(Scene::of("acquire", &["gate", "-k", "2", "-p", "2", "--json"]));
+    let (scene, code, text) =
+        acquire(Scene::of("acquire", &["gate", "-k", "2", "-p", "2", "--json"]));
     assert_eq!(code, Some(0));
     let start = text.strip_prefix("{\"token\":\"").expect("JSON");
     let (token, rest) = start.split_at(32);
@@ -49,7 +51,8 @@ fn acquired_and_released() {
     assert_eq!(release(&scene, "../../etc"), Some(2));
 }
 
-/// Nobody is shown the token: neither whoever may see the gate, nor whoever may see the processes of this machine.
+/// Nobody is shown the token: neither whoever may see the gate, nor whoever may see the processes
+/// of this machine.
 fn the_token_is_for_the_script_alone() {
     let scene = Scene::of("acquire", &["gate", "-k", "2"]);
     let shown = scene.path("shown");
@@ -57,12 +60,19 @@ fn the_token_is_for_the_script_alone() {
     let token = token.trim();
     assert_eq!((code, token.len()), (Some(0), 32));
     let shown = std::fs::read_to_string(shown).expect("the keeper has asked");
-    assert!(shown.starts_with(&format!("kgate acquire gate (for {} ", std::process::id())), "{shown}");
+    assert!(
+        shown.starts_with(&format!("kgate acquire gate (for {} ", std::process::id())),
+        "{shown}"
+    );
     assert!(!shown.contains(token), "{shown}");
     for process in std::fs::read_dir("/proc").expect("processes").flatten() {
         for file in ["cmdline", "environ"] {
             let bytes = std::fs::read(process.path().join(file)).unwrap_or_default();
-            assert!(!String::from_utf8_lossy(&bytes).contains(token), "{file} of {:?}", process.file_name());
+            assert!(
+                !String::from_utf8_lossy(&bytes).contains(token),
+                "{file} of {:?}",
+                process.file_name()
+            );
         }
     }
     assert_eq!(release(&scene, token), Some(0));

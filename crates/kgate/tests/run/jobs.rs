@@ -35,8 +35,9 @@ impl Shell {
         grantpt(&keys).expect("granted");
         unlockpt(&keys).expect("unlocked");
         let name = ptsname(&keys, Vec::new()).expect("its name").into_string().expect("plain");
-        let side =
-            || Stdio::from(File::options().read(true).write(true).open(&name).expect("its other side"));
+        let side = || {
+            Stdio::from(File::options().read(true).write(true).open(&name).expect("its other side"))
+        };
         let mut bash = Command::new("setsid");
         bash.args(["--ctty", "--wait", "bash", "--norc", "--noprofile", "-i"]).process_group(0);
         bash.env("PS1", "ready> ").env("KGATE", std::env::current_exe().expect("this binary"));
@@ -75,7 +76,10 @@ impl Shell {
 impl Drop for Shell {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("on the screen: {}", self.shown.lock().map(|text| text.clone()).unwrap_or_default());
+            eprintln!(
+                "on the screen: {}",
+                self.shown.lock().map(|text| text.clone()).unwrap_or_default()
+            );
         }
         let _gone = self.keys.write_all(b"\x03\x03\nexit\nexit\n");
         wait_for("the shell's end", || self.bash.try_wait().expect("our child"));
@@ -91,7 +95,8 @@ fn ctrl_c_reaches_the_command() {
     shell.expect("code=130");
 }
 
-/// Ctrl-Z stops CMD and the front, not the guard; the shell has its prompt; fg wakes both; and once more.
+/// Ctrl-Z stops CMD and the front, not the guard; the shell has its prompt; fg wakes both; and once
+/// more.
 fn ctrl_z_stops_the_job_and_fg_goes_on() {
     let mut shell = Shell::start();
     shell.press(
@@ -104,8 +109,8 @@ fn ctrl_z_stops_the_job_and_fg_goes_on() {
         shell.expect("ready> ");
         shell.press("fg\n");
         shell.expect("KGATE run gate");
-        // The shell names the job before it gives the terminal away, and a key pressed between would be the shell's:
-        // what CMD has read says that the keys are its own.
+        // The shell names the job before it gives the terminal away, and a key pressed between
+        // would be the shell's: what CMD has read says that the keys are its own.
         shell.press("again\n");
         shell.expect("got again");
     }

@@ -1,7 +1,7 @@
 //! `kgate run` with real processes and a keeper that the tests lead by the hand.
 //!
-//! The machinery starts its own binary again as guard and as stage. So this one is, by its first argument, `kgate run` around
-//! the fake keeper, or the tests of it.
+//! The machinery starts its own binary again as guard and as stage. So this one is, by its first
+//! argument, `kgate run` around the fake keeper, or the tests of it.
 
 #[allow(dead_code)]
 #[path = "../../src/credentials.rs"]
@@ -41,25 +41,32 @@ fn main() -> ExitCode {
     if let Some(code) = run::hidden(&arguments, fake::open) {
         return code;
     }
-    if arguments.get(1).is_some_and(|first| first == "run" || first == "acquire" || first == "release") {
+    if arguments
+        .get(1)
+        .is_some_and(|first| first == "run" || first == "acquire" || first == "release")
+    {
         return fake_kgate();
     }
     heed_all_signals(&arguments);
-    let filters: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let filters: Vec<String> =
+        std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let all = [ends::TESTS, signals::TESTS, faults::TESTS, jobs::TESTS, holds::TESTS].concat();
     if std::env::args().any(|word| word == "--list") {
         all.iter().for_each(|(name, _)| println!("{name}: test"));
         return ExitCode::SUCCESS;
     }
-    let chosen =
-        all.into_iter().filter(|(name, _)| filters.is_empty() || filters.iter().any(|f| name.contains(f)));
+    let chosen = all
+        .into_iter()
+        .filter(|(name, _)| filters.is_empty() || filters.iter().any(|f| name.contains(f)));
     run_all(chosen.collect())
 }
 
-/// Whoever started the tests may ignore signals (`nohup` does), and whatever is started inherits that. Then everything is started once more without.
+/// Whoever started the tests may ignore signals (`nohup` does), and whatever is started inherits
+/// that. Then everything is started once more without.
 fn heed_all_signals(arguments: &[OsString]) {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap_or("0").trim();
+    let ignored =
+        status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap_or("0").trim();
     let ignored = u64::from_str_radix(ignored, 16).unwrap_or(0);
     // HUP, INT, QUIT, USR1, USR2, TERM.
     let matter = [1, 2, 3, 10, 12, 15].iter().fold(0, |all, number| all | 1 << (number - 1));

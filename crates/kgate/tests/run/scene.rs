@@ -33,7 +33,8 @@ impl Scene {
     pub(crate) fn of(subcommand: &str, options: &[&str]) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("kgate-run-{}-{number}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("kgate-run-{}-{number}", std::process::id()));
         fs::create_dir(&folder).expect("a folder of its own");
         let control = folder.join("control");
         mknodat(rustix::fs::CWD, &control, FileType::Fifo, Mode::RWXU, 0).expect("a named pipe");
@@ -90,8 +91,11 @@ impl Running {
     }
 
     pub(crate) fn order(&self, word: &str) {
-        let mut pipe =
-            File::options().read(true).write(true).open(self.scene.path("control")).expect("control");
+        let mut pipe = File::options()
+            .read(true)
+            .write(true)
+            .open(self.scene.path("control"))
+            .expect("control");
         writeln!(pipe, "{word}").expect("told");
     }
 
@@ -146,7 +150,8 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         let guard = format!("/proc/{0}/task/{0}/children", self.front.id());
-        if let Some(guard) = fs::read_to_string(guard).ok().and_then(|text| text.trim().parse().ok())
+        if let Some(guard) =
+            fs::read_to_string(guard).ok().and_then(|text| text.trim().parse().ok())
             && let Some(guard) = Pid::from_raw(guard)
         {
             let _gone = kill_process(guard, Signal::CONT);
@@ -158,13 +163,16 @@ impl Drop for Running {
 }
 
 pub(crate) fn is_free(marker: &Path) -> bool {
-    File::open(marker).is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok())
+    File::open(marker)
+        .is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok())
 }
 
 /// A zombie that nobody has waited for counts as gone.
 pub(crate) fn is_gone(process: Pid) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())).unwrap_or_default();
-    let dead = stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with(['Z', 'X']));
+    let stat =
+        fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())).unwrap_or_default();
+    let dead =
+        stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with(['Z', 'X']));
     dead || test_kill_process(process).is_err()
 }
 
@@ -181,8 +189,8 @@ pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T 
     }
 }
 
-/// CMD with a grandchild in a session of its own; all hold the marker and write down who they are. `on_term` is what both do
-/// about SIGTERM: `''` ignores it.
+/// CMD with a grandchild in a session of its own; all hold the marker and write down who they are.
+/// `on_term` is what both do about SIGTERM: `''` ignores it.
 pub(crate) fn family(on_term: &str) -> [String; 3] {
     let script = format!(
         "exec 9>marker; flock -x 9; trap {on_term} TERM

@@ -61,7 +61,8 @@ fn while_waiting_they_end_the_wait() {
 fn what_was_ignored_stays_ignored() {
     let exe = std::env::current_exe().expect("this binary");
     let scene = Scene::new(&[]).with("FAKE_ANSWER", "silence").change(|command| {
-        let line = format!("trap '' HUP; exec {} run gate -- sh -c 'kill -HUP $$; exit 4'", exe.display());
+        let line =
+            format!("trap '' HUP; exec {} run gate -- sh -c 'kill -HUP $$; exit 4'", exe.display());
         let mut shell = std::process::Command::new("sh");
         shell.arg("-c").arg(line).current_dir(command.get_current_dir().expect("set"));
         for (name, value) in command.get_envs() {

@@ -1,7 +1,9 @@
 //! The book: who was inside, checked by locks of the kernel and by the order of lines in one file.
 //!
-//! Whoever goes in locks the file of its slot and does not wait for the lock; its descendants inherit it, so it is free when the last of them is dead. A lock that is taken
-//! is a second one inside. Then it writes a line, so that for each slot the lines are in the order of its holders, and their fences must grow.
+//! Whoever goes in locks the file of its slot and does not wait for the lock; its descendants
+//! inherit it, so it is free when the last of them is dead. A lock that is taken is a second one
+//! inside. Then it writes a line, so that for each slot the lines are in the order of its holders,
+//! and their fences must grow.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -26,7 +28,8 @@ pub(crate) struct Entry {
     pub(crate) name: String,
 }
 
-/// Somebody of this process is inside. What is started meanwhile has a copy of the lock until it runs its own program, so it is not enough to close ours: it is given up.
+/// Somebody of this process is inside. What is started meanwhile has a copy of the lock until it
+/// runs its own program, so it is not enough to close ours: it is given up.
 pub(crate) struct Inside(File);
 
 impl Drop for Inside {
@@ -79,8 +82,11 @@ impl Book {
     pub(crate) fn enter(&self, permit: &Permit, name: &str) -> Inside {
         // Where slots have no numbers k is 1.
         let slot = permit.slots().first().copied().unwrap_or(0);
-        let lock =
-            File::options().create(true).append(true).open(self.0.join(format!("slot-{slot}"))).unwrap();
+        let lock = File::options()
+            .create(true)
+            .append(true)
+            .open(self.0.join(format!("slot-{slot}")))
+            .unwrap();
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
             self.write(&format!("violation: {name} found slot {slot} taken"));
         }
@@ -108,10 +114,13 @@ impl Book {
 
     /// Waits until somebody of that name went in.
     pub(crate) fn until_in(&self, name: &str) {
-        until(&format!("{name} is inside"), || self.entries().iter().any(|entry| entry.name == name));
+        until(&format!("{name} is inside"), || {
+            self.entries().iter().any(|entry| entry.name == name)
+        });
     }
 
-    /// How many are inside now, by what the kernel says of its locks: to try one would stand in the way of whoever goes in.
+    /// How many are inside now, by what the kernel says of its locks: to try one would stand in the
+    /// way of whoever goes in.
     pub(crate) fn inside_now(&self) -> usize {
         let locks = fs::read_to_string("/proc/locks").unwrap();
         let files = fs::read_dir(&self.0).unwrap().map(|file| file.unwrap().metadata().unwrap());
@@ -127,7 +136,8 @@ impl Book {
         entries
     }
 
-    /// The verdict: nobody met another in its slot, all slots are below k, and where there are fences they grew.
+    /// The verdict: nobody met another in its slot, all slots are below k, and where there are
+    /// fences they grew.
     pub(crate) fn check(&self, k: u32) -> Vec<Entry> {
         let entries = self.check_locks(k);
         let log = fs::read_to_string(self.0.join("log")).unwrap_or_default();
@@ -140,7 +150,8 @@ impl Book {
     }
 }
 
-/// The planted bugs: one slot for two at once, a slot beyond k, a fence that does not grow; and a run that is right.
+/// The planted bugs: one slot for two at once, a slot beyond k, a fence that does not grow; and a
+/// run that is right.
 #[test]
 fn the_book_sees_what_is_wrong() {
     let home = Home::new("book");
@@ -155,7 +166,10 @@ fn the_book_sees_what_is_wrong() {
     let book = Book::new(&home, "locks");
     let shell = |name: &str, rest: &str| {
         let mut command = Command::new("sh");
-        command.args(["-c", &book.script(name, rest)]).env("KGATE_SLOT", "0").env("KGATE_FENCE", "0");
+        command
+            .args(["-c", &book.script(name, rest)])
+            .env("KGATE_SLOT", "0")
+            .env("KGATE_FENCE", "0");
         command
     };
     // Its child has the lock and incarnations on, until the second is there and has seen it.

@@ -1,4 +1,5 @@
-//! A client of the API in a process of its own: this binary again, so that it can be killed and frozen.
+//! A client of the API in a process of its own: this binary again, so that it can be killed and
+//! frozen.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
@@ -10,7 +11,8 @@ use crate::book::Book;
 use crate::cluster::Cluster;
 use crate::scene::{Home, PATIENCE, Process, block_on, until_waiting};
 
-/// Such a process goes in, gives back when its input ends, and the next one gets in after that and not before.
+/// Such a process goes in, gives back when its input ends, and the next one gets in after that and
+/// not before.
 #[test]
 fn in_a_process_of_its_own() {
     match std::env::var("KGATE_TEST_NODE") {
@@ -36,16 +38,19 @@ fn one_goes_in_and_out() {
     assert_eq!(book.check(1).len(), 2);
 }
 
-/// What the other process does: it asks at that node for a permit of the gate `KGATE_TEST_GATE`, tells that it is in, tells of the loss, and gives the permit back when its input ends.
+/// What the other process does: it asks at that node for a permit of the gate `KGATE_TEST_GATE`,
+/// tells that it is in, tells of the loss, and gives the permit back when its input ends.
 fn be_one(node: &str) {
     let gate = std::env::var("KGATE_TEST_GATE").unwrap();
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     runtime.block_on(async {
         let client = Client::connect(node).await.unwrap();
         let permit = client.gate(gate).acquire().await.unwrap();
         let now = LeaseInstant::now();
-        let inside =
-            std::env::var("KGATE_TEST_BOOK").ok().map(|book| Book::at(&book).enter(&permit, "client"));
+        let inside = std::env::var("KGATE_TEST_BOOK")
+            .ok()
+            .map(|book| Book::at(&book).enter(&permit, "client"));
         println!("\ntells in {}", now.0);
         // A thread of its own: it blocks.
         let (done, over) = tokio::sync::oneshot::channel();
@@ -77,7 +82,8 @@ pub(crate) struct ApiClient {
 }
 
 impl ApiClient {
-    /// Asks for a permit of a gate, which is there. With a book it writes that it is in, under the name `client`.
+    /// Asks for a permit of a gate, which is there. With a book it writes that it is in, under the
+    /// name `client`.
     pub(crate) fn start(node: &str, gate: &str, book: Option<&Book>) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "client::in_a_process_of_its_own", "--nocapture"]);
@@ -133,7 +139,18 @@ pub(crate) fn next(node: &str, gate: &str, book: &Book, name: &str) -> LeaseInst
 /// A gate is made, so that all can ask for it.
 pub(crate) fn make_gate(home: &Home, node: &str, gate: &str, k: u32) {
     assert_eq!(
-        home.code(&["run", gate, "-k", &k.to_string(), "--grace", "100ms", "--node", node, "--", "true"]),
+        home.code(&[
+            "run",
+            gate,
+            "-k",
+            &k.to_string(),
+            "--grace",
+            "100ms",
+            "--node",
+            node,
+            "--",
+            "true"
+        ]),
         Some(0)
     );
 }

@@ -13,11 +13,14 @@ use tokio_stream::StreamExt;
 
 use crate::scene::{GRACE, Home, KGATE, Process, block_on, until, wait_for};
 
-/// How long the word of a session counts in these tests: `kgate run` needs its kill time, its grace and two renewals, and a busy machine some more.
+/// How long the word of a session counts in these tests: `kgate run` needs its kill time, its grace
+/// and two renewals, and a busy machine some more.
 pub(crate) const LEASE: Duration = Duration::from_millis(2600);
 /// Crashes are found quickly, and yet a busy machine is not taken for a dead one.
-pub(crate) const QUICK: &str = "lease_ms = 2600\ndetect_interval_ms = 100\ndetect_timeout_ms = 1500\n";
-/// The lease in tests of clusters with a log: a busy machine with a slow disk keeps it, and nobody waits long for its end.
+pub(crate) const QUICK: &str =
+    "lease_ms = 2600\ndetect_interval_ms = 100\ndetect_timeout_ms = 1500\n";
+/// The lease in tests of clusters with a log: a busy machine with a slow disk keeps it, and nobody
+/// waits long for its end.
 pub(crate) const LEASED: Duration = Duration::from_secs(2);
 /// Its numbers.
 pub(crate) const TIMING: &str = "[timing]\nlease = \"2s\"\nnode_ping = \"150ms\"\nsession_ping = \"150ms\"\nsuspect_after = \"700ms\"\n\
@@ -64,13 +67,24 @@ impl Cluster {
 
     /// Waits until somebody gets in at that node.
     pub(crate) fn until_grants(&self, home: &Home, id: usize) {
-        let words =
-            ["run", "initial_members", "-k", "100", "-w", "5s", "--node", &self.api[id], "--", "true"];
+        let words = [
+            "run",
+            "initial_members",
+            "-k",
+            "100",
+            "-w",
+            "5s",
+            "--node",
+            &self.api[id],
+            "--",
+            "true",
+        ];
         until(&format!("node {id} grants"), || home.code(&words) == Some(0));
     }
 
     fn start_with(home: &Home, count: usize, more: impl Fn(usize) -> String) -> Self {
-        // Another program may take a port between our look and the node's start: then others are tried.
+        // Another program may take a port between our look and the node's start: then others are
+        // tried.
         let crash_stop = |id| format!("faults = \"crash-stop\"\n{}", more(id));
         wait_for("a cluster", || Self::try_start(&home.0, count, crash_stop))
     }
@@ -79,7 +93,8 @@ impl Cluster {
         let ports = free_ports(2 * count);
         let (peer, api) = ports.split_at(count);
         let api = api.iter().map(|address| format!("http://{address}")).collect();
-        let mut cluster = Self { folder: folder.to_owned(), nodes: Vec::new(), api, peer: peer.to_vec() };
+        let mut cluster =
+            Self { folder: folder.to_owned(), nodes: Vec::new(), api, peer: peer.to_vec() };
         for id in 0..count {
             let _ = fs::remove_dir_all(folder.join(format!("data-{id}")));
             let api = cluster.api[id].trim_start_matches("http://");
@@ -147,7 +162,16 @@ impl Cluster {
 
     /// `kgate run` at a node.
     pub(crate) fn run(&self, home: &Home, node: usize, gate: &str, k: u32) -> Command {
-        home.kgate(&["run", gate, "-k", &k.to_string(), "--grace", GRACE, "--node", &self.api[node]])
+        home.kgate(&[
+            "run",
+            gate,
+            "-k",
+            &k.to_string(),
+            "--grace",
+            GRACE,
+            "--node",
+            &self.api[node],
+        ])
     }
 
     pub(crate) fn unix(&self, id: usize) -> String {
@@ -159,7 +183,13 @@ impl Cluster {
 pub(crate) fn start_node(config: &Path, log: &Path) -> Option<Process> {
     let log = File::options().create(true).append(true).open(log).unwrap();
     let mut command = Command::new(KGATE);
-    command.arg("node").arg("--config").arg(config).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+    command
+        .arg("node")
+        .arg("--config")
+        .arg(config)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(log);
     let mut node = Process::start(&mut command);
     let mut line = String::new();
     BufReader::new(node.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -168,6 +198,7 @@ pub(crate) fn start_node(config: &Path, log: &Path) -> Option<Process> {
 
 /// Addresses that nobody uses now: all are taken at once, so that they differ, and then let go.
 pub(crate) fn free_ports(count: usize) -> Vec<String> {
-    let bound: Vec<TcpListener> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    let bound: Vec<TcpListener> =
+        (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
     bound.iter().map(|port| port.local_addr().unwrap().to_string()).collect()
 }

@@ -14,8 +14,9 @@ fn said(mut command: Command, words: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), text(&output.stderr))
 }
 
-/// CMD's own code, and those of kgate: 120 with another if asked for, 122, 123 with both values and who set the first, 126, 127, 2, and 128 + signal while running and while
-/// waiting. (121 is met wherever somebody is killed.)
+/// CMD's own code, and those of kgate: 120 with another if asked for, 122, 123 with both values and
+/// who set the first, 126, 127, 2, and 128 + signal while running and while waiting. (121 is met
+/// wherever somebody is killed.)
 #[test]
 fn every_code() {
     let home = Home::new("every-code");
@@ -45,7 +46,8 @@ fn every_code() {
     assert_eq!(at(&["-n", "-E", "9", "--", "true"]).0, Some(9));
     assert_eq!(at(&["-w", "0.1", "--", "true"]).0, Some(120));
     for signal in [Signal::INT, Signal::TERM] {
-        let mut waits = Process::start(&mut book.inside(cluster.run(&home, 1, "gpu", 1), "never", ""));
+        let mut waits =
+            Process::start(&mut book.inside(cluster.run(&home, 1, "gpu", 1), "never", ""));
         until_waiting(&cluster.api[0], "gpu", 1);
         waits.send(signal);
         assert_eq!(waits.code(), Some(128 + signal.as_raw()));
@@ -56,8 +58,9 @@ fn every_code() {
     assert_eq!(book.check(1).len(), 1);
 }
 
-/// LEASES section 1: a node with short leases says itself how long a kill takes. The usual grace shrinks to what fits; one that was asked for and is too long is refused with the
-/// longest that is not, which is taken.
+/// LEASES section 1: a node with short leases says itself how long a kill takes. The usual grace
+/// shrinks to what fits; one that was asked for and is too long is refused with the longest that is
+/// not, which is taken.
 #[test]
 fn a_grace_for_short_leases() {
     let home = Home::new("short-leases");
@@ -76,14 +79,16 @@ fn a_grace_for_short_leases() {
     until("the longest grace fits", || at(&["--grace", "220ms"]).0 == Some(0));
 }
 
-/// One more than may wait at a gate of a node is turned away with the number, and the others are served.
+/// One more than may wait at a gate of a node is turned away with the number, and the others are
+/// served.
 #[test]
 fn a_full_queue() {
     let home = Home::new("full");
     let book = Book::new(&home, "gpu");
     let cluster = Cluster::start(&home, 2, "queue_max = 2\n");
     let mut held = book.hold(cluster.run(&home, 0, "gpu", 1), "holder", "");
-    let waits = |name: &str| Process::start(&mut book.inside(cluster.run(&home, 0, "gpu", 1), name, ""));
+    let waits =
+        |name: &str| Process::start(&mut book.inside(cluster.run(&home, 0, "gpu", 1), name, ""));
     let mut waiting = [waits("first"), waits("second")];
     until_waiting(&cluster.api[0], "gpu", 2);
     let (code, text) = said(cluster.run(&home, 0, "gpu", 1), &["--", "true"]);
@@ -96,27 +101,34 @@ fn a_full_queue() {
     assert_eq!(book.check(1).len(), 3);
 }
 
-/// Two configurations that say different things of one gate: 123 with both values and both nodes. A gate that is in none, where clients make none: 2, with those that there are.
+/// Two configurations that say different things of one gate: 123 with both values and both nodes. A
+/// gate that is in none, where clients make none: 2, with those that there are.
 #[test]
 fn gates_of_the_configuration() {
     let home = Home::new("configured");
     let more = |id: usize| format!("new_gates = false\n[[gate]]\nname = \"gpu\"\nk = {}\n", id + 1);
     let cluster = Cluster::start_each(&home, 2, more);
-    let (code, text) = said(home.kgate(&["run", "gpu", "--node", &cluster.api[0]]), &["--", "true"]);
+    let (code, text) =
+        said(home.kgate(&["run", "gpu", "--node", &cluster.api[0]]), &["--", "true"]);
     let named = ["`gpu`", "k = 1", "node 0", "k = 2", "node 1"];
     assert!(code == Some(123) && named.iter().all(|part| text.contains(part)), "{code:?} {text}");
     let (code, text) = said(cluster.run(&home, 0, "disk", 1), &["--", "true"]);
-    assert!(code == Some(2) && text.contains("no gate `disk`") && text.contains("gpu"), "{code:?} {text}");
+    assert!(
+        code == Some(2) && text.contains("no gate `disk`") && text.contains("gpu"),
+        "{code:?} {text}"
+    );
 }
 
-/// A node that cannot start says why: 125 where its port is taken, 2 where its configuration cannot be read, or cannot be, whoever notices that.
+/// A node that cannot start says why: 125 where its port is taken, 2 where its configuration cannot
+/// be read, or cannot be, whoever notices that.
 #[test]
 fn of_a_node() {
     let home = Home::new("node-codes");
     let cluster = Cluster::start(&home, 2, "");
     let node = |config: &str| {
         fs::write(home.0.join("other.toml"), config).unwrap();
-        let output = home.kgate(&["node", "--config", "other.toml"]).stdout(Stdio::null()).output().unwrap();
+        let output =
+            home.kgate(&["node", "--config", "other.toml"]).stdout(Stdio::null()).output().unwrap();
         (output.status.code(), text(&output.stderr))
     };
     let (code, text) = node(&format!(
@@ -128,7 +140,10 @@ fn of_a_node() {
         "{code:?} {text}"
     );
     let (code, text) = node("id = 0\nnodes = []\nwhat = 1\n");
-    assert!(code == Some(2) && text.contains("other.toml") && text.contains("what"), "{code:?} {text}");
+    assert!(
+        code == Some(2) && text.contains("other.toml") && text.contains("what"),
+        "{code:?} {text}"
+    );
     let alone = "id = 0\nnodes = [\"127.0.0.1:0\"]\n";
     for (config, why) in [
         ("id = 1\nnodes = [\"127.0.0.1:0\"]\n".to_owned(), "id = 1 is no place"),

@@ -6,7 +6,8 @@ use crate::book::Book;
 use crate::cluster::{Cluster, QUICK};
 use crate::scene::{Home, Process, until, until_gate, until_waiting};
 
-/// k = 2 and three `kgate run` at three nodes: two are inside, the third waits, and is in when one comes out; whoever holds is shown at every node.
+/// k = 2 and three `kgate run` at three nodes: two are inside, the third waits, and is in when one
+/// comes out; whoever holds is shown at every node.
 #[test]
 fn one_more_than_k() {
     let home = Home::new("one-more");

@@ -1,4 +1,5 @@
-//! SIGSTOP: whoever sleeps through its deadline has lost its permit, and what it runs is dead by then if anybody of `kgate run` is awake.
+//! SIGSTOP: whoever sleeps through its deadline has lost its permit, and what it runs is dead by
+//! then if anybody of `kgate run` is awake.
 
 use std::thread;
 
@@ -16,7 +17,8 @@ fn freeze(process: Pid) {
     kill_process(process, Signal::STOP).unwrap();
 }
 
-/// The guard sleeps: the front kills all below it in time, and gives the permit back; the next one finds nobody inside.
+/// The guard sleeps: the front kills all below it in time, and gives the permit back; the next one
+/// finds nobody inside.
 #[test]
 fn the_guard() {
     let home = Home::new("frozen-guard");
@@ -31,8 +33,9 @@ fn the_guard() {
     assert_eq!(book.check(1).len(), 2);
 }
 
-/// The front sleeps: the guard renews, and nothing is lost, for longer than a lease. Then the front wakes and the guard sleeps, through the deadline: the front
-/// kills. Then the permit is the next one's.
+/// The front sleeps: the guard renews, and nothing is lost, for longer than a lease. Then the front
+/// wakes and the guard sleeps, through the deadline: the front kills. Then the permit is the next
+/// one's.
 #[test]
 fn the_front_and_then_the_guard() {
     let home = Home::new("frozen-both");
@@ -51,7 +54,8 @@ fn the_front_and_then_the_guard() {
     assert_eq!(book.check(1).len(), 2);
 }
 
-/// The front sleeps and the node is killed: the guard kills by itself, before another node grants the slot. Awake again, the front has the code.
+/// The front sleeps and the node is killed: the guard kills by itself, before another node grants
+/// the slot. Awake again, the front has the code.
 #[test]
 fn the_front_while_its_node_dies() {
     let home = Home::new("frozen-front");
@@ -68,7 +72,8 @@ fn the_front_while_its_node_dies() {
     assert_eq!(book.check(1).len(), 2);
 }
 
-/// A client of the API sleeps beyond its deadline: the next one gets the permit, not before that deadline, and the client knows as soon as it wakes that it has lost its own.
+/// A client of the API sleeps beyond its deadline: the next one gets the permit, not before that
+/// deadline, and the client knows as soon as it wakes that it has lost its own.
 #[test]
 fn a_client_of_the_api() {
     let home = Home::new("frozen-client");
@@ -88,7 +93,8 @@ fn a_client_of_the_api() {
     book.check(1);
 }
 
-/// The node sleeps, and its kernel takes new connections all the while: a client of the API knows of the loss by its deadline, before another node would grant the slot.
+/// The node sleeps, and its kernel takes new connections all the while: a client of the API knows
+/// of the loss by its deadline, before another node would grant the slot.
 #[test]
 fn a_node() {
     let home = Home::new("frozen-node");
@@ -103,7 +109,11 @@ fn a_node() {
         cluster.nodes[0].as_ref().unwrap().send(Signal::STOP);
         let (told, deadline) = client.lost();
         // On a busy machine it runs a little later.
-        assert!(told.after(deadline) < RENEWAL / 2, "{:?} after the deadline", told.after(deadline));
+        assert!(
+            told.after(deadline) < RENEWAL / 2,
+            "{:?} after the deadline",
+            told.after(deadline)
+        );
         assert!(told < waits.join().unwrap(), "granted to another before it knew of the loss");
     });
     // Awake again, it hears that the others have gone on without it, and stops.

@@ -1,4 +1,5 @@
-//! Permits that the log holds, by the command line: no process keeps them, any node renews them and takes them back, time or an operator ends them.
+//! Permits that the log holds, by the command line: no process keeps them, any node renews them and
+//! takes them back, time or an operator ends them.
 
 use std::fs::File;
 use std::io::Write;
@@ -67,10 +68,13 @@ fn number(permit: &Value) -> String {
 }
 
 fn holds(job: &Value, permit: &Value) -> bool {
-    job["held"].as_array().is_some_and(|held| held.iter().any(|held| held["permit"] == permit["permit"]))
+    job["held"]
+        .as_array()
+        .is_some_and(|held| held.iter().any(|held| held["permit"] == permit["permit"]))
 }
 
-/// LEASES section 8: taken at one node, shown at all, renewed and given back at others; who is too late is told 121, and the next one has the slot under a greater fence.
+/// LEASES section 8: taken at one node, shown at all, renewed and given back at others; who is too
+/// late is told 121, and the next one has the slot under a greater fence.
 #[test]
 fn taken_renewed_and_given_back_at_different_nodes() {
     let scene = Scene::new("held-incarnation");
@@ -85,10 +89,16 @@ fn taken_renewed_and_given_back_at_different_nodes() {
             (&json!([0]), &first["fence"], &json!(3_600_000))
         );
         let (_, table, _) = scene.at(node, &["status", "job"]);
-        assert!(table.contains(&format!("held by the log as permit {} for", number(&first))), "{table}");
+        assert!(
+            table.contains(&format!("held by the log as permit {} for", number(&first))),
+            "{table}"
+        );
     }
     assert_eq!(scene.at(1, &["acquire", "job", "--ttl", "1h", "-n"]).0, Some(120));
-    assert_eq!(scene.at(2, &["acquire", "job", "--ttl", "1h", "-w", "100ms", "-E", "9"]).0, Some(9));
+    assert_eq!(
+        scene.at(2, &["acquire", "job", "--ttl", "1h", "-w", "100ms", "-E", "9"]).0,
+        Some(9)
+    );
     let (code, _, said) = scene.at(1, &["renew", token(&first)]);
     assert!(code == Some(0) && said.contains("incarnations for 3600s"), "{said}");
     for again in [false, true] {
@@ -101,7 +111,8 @@ fn taken_renewed_and_given_back_at_different_nodes() {
     assert!(next["fence"].as_str() > first["fence"].as_str(), "{next} after {first}");
 }
 
-/// A time to live that nobody renews ends the permit, not early, and whoever waits at another node has the slot.
+/// A time to live that nobody renews ends the permit, not early, and whoever waits at another node
+/// has the slot.
 #[test]
 fn time_runs_out() {
     let scene = Scene::new("held-time");
@@ -117,7 +128,8 @@ fn time_runs_out() {
     assert_eq!(scene.at(2, &["renew", token(&next)]).0, Some(0));
 }
 
-/// An operator takes one back, when somebody has said that it is meant; a gate of policy hold gives permits without an end, and none to `kgate run`.
+/// An operator takes one back, when somebody has said that it is meant; a gate of policy hold gives
+/// permits without an end, and none to `kgate run`.
 #[test]
 fn operators() {
     let scene = Scene::new("held-operators");
@@ -171,7 +183,8 @@ fn bad_input_changes_nothing() {
     let first = scene.acquire(0, &["-k", "1", "--ttl", "1h"]);
     let before = scene.until_job(1, "it is shown", |job| holds(job, &first));
     let secret = "1".repeat(32);
-    let (wrong, none) = (format!("permit-{}-{secret}", number(&first)), format!("permit-999999-{secret}"));
+    let (wrong, none) =
+        (format!("permit-{}-{secret}", number(&first)), format!("permit-999999-{secret}"));
     let table: &[(&[&str], i32, &str)] = &[
         (&["acquire", "job", "--ttl", "0"], 2, "between a second and a year"),
         (&["acquire", "job", "--ttl", "999ms"], 2, "between a second and a year"),
@@ -200,7 +213,10 @@ fn bad_input_changes_nothing() {
     ];
     for (words, code, part) in table {
         let (got, out, said) = scene.at(1, words);
-        assert!(got == Some(*code) && said.contains(part) && out.is_empty(), "{words:?}: {got:?} {said}");
+        assert!(
+            got == Some(*code) && said.contains(part) && out.is_empty(),
+            "{words:?}: {got:?} {said}"
+        );
     }
     assert_eq!(scene.job(1), before);
     let dead = ["acquire", "job", "--ttl", "1h", "--node", "127.0.0.1:1"];

@@ -1,4 +1,5 @@
-//! kill -9: of clients, of parts of `kgate run`, of nodes. A slot is free when nobody can use it any more, not before, and then the next one has it.
+//! kill -9: of clients, of parts of `kgate run`, of nodes. A slot is free when nobody can use it
+//! any more, not before, and then the next one has it.
 
 use std::fs;
 use std::process::Stdio;
@@ -12,8 +13,9 @@ use crate::client::{ApiClient, make_gate, next};
 use crate::cluster::{Cluster, LEASE, QUICK, RENEWAL};
 use crate::scene::{Home, Process, expect_gone, family, text, until_gate, until_waiting};
 
-/// All of `kgate run` at once, so that nobody is left who could give the permit back, and a client of the API: each session is over only when its time has passed,
-/// though its stream has ended long before, and then the next one gets in.
+/// All of `kgate run` at once, so that nobody is left who could give the permit back, and a client
+/// of the API: each session is over only when its time has passed, though its stream has ended long
+/// before, and then the next one gets in.
 #[test]
 fn whole_clients() {
     let home = Home::new("clients");
@@ -51,14 +53,18 @@ fn whole_clients() {
     });
 }
 
-/// The front of `kgate run`: the guard stops what CMD has started, and gives the permit back at once.
+/// The front of `kgate run`: the guard stops what CMD has started, and gives the permit back at
+/// once.
 #[test]
 fn the_front_of_a_run() {
     let home = Home::new("front");
     let book = Book::new(&home, "gpu");
     let cluster = Cluster::start(&home, 2, "lease_ms = 60000\n");
-    let mut run =
-        book.hold(cluster.run(&home, 0, "gpu", 1), "first", "trap '' TERM; sleep 1000 & setsid sleep 1000 &");
+    let mut run = book.hold(
+        cluster.run(&home, 0, "gpu", 1),
+        "first",
+        "trap '' TERM; sleep 1000 & setsid sleep 1000 &",
+    );
     let members = family(run.guard());
     run.send(Signal::KILL);
     assert_eq!(run.code(), None);
@@ -74,7 +80,8 @@ fn the_guard_of_a_run() {
     let home = Home::new("guard");
     let book = Book::new(&home, "gpu");
     let cluster = Cluster::start(&home, 1, "lease_ms = 60000\n");
-    let mut run = book.hold(cluster.run(&home, 0, "gpu", 1), "first", "trap '' TERM; setsid sleep 1000 &");
+    let mut run =
+        book.hold(cluster.run(&home, 0, "gpu", 1), "first", "trap '' TERM; setsid sleep 1000 &");
     let members = family(run.guard());
     kill_process(run.guard(), Signal::KILL).unwrap();
     assert_eq!(run.code(), Some(121));
@@ -83,7 +90,8 @@ fn the_guard_of_a_run() {
     assert_eq!(book.check(1).len(), 2);
 }
 
-/// The holder of `kgate acquire`: `kgate release` says so with 121, and the permit is free; one that is alive is released with 0. Its token is shown to nobody.
+/// The holder of `kgate acquire`: `kgate release` says so with 121, and the permit is free; one
+/// that is alive is released with 0. Its token is shown to nobody.
 #[test]
 fn the_holder_of_a_script() {
     let home = Home::new("script");
@@ -94,7 +102,10 @@ fn the_holder_of_a_script() {
         got["token"].as_str().unwrap().to_owned()
     };
     let token = acquire();
-    assert_eq!(home.code(&["run", "gpu", "-n", "--node", &cluster.api[0], "--", "true"]), Some(120));
+    assert_eq!(
+        home.code(&["run", "gpu", "-n", "--node", &cluster.api[0], "--", "true"]),
+        Some(120)
+    );
     let status = home.run(&["status", "gpu", "--node", &cluster.api[0]]);
     let status = String::from_utf8(status.stdout).unwrap();
     assert!(status.contains("kgate acquire gpu (for ") && !status.contains(&token), "{status}");
@@ -115,24 +126,26 @@ fn pid_of_holder(gate: &str) -> i32 {
         words.get(1) == Some(&&b"hold"[..])
             && words.get(2).is_some_and(|words| words.starts_with(asker.as_bytes()))
     };
-    let processes =
-        fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let processes = fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     processes.into_iter().find(holds).expect("the holder")
 }
 
-/// A node whose client waits, then one whose client holds: the first run ends with 122, the second with 121 and with all of its descendants, one of them in a session of its
-/// own, dead before the next one is in, at the node that is left.
+/// A node whose client waits, then one whose client holds: the first run ends with 122, the second
+/// with 121 and with all of its descendants, one of them in a session of its own, dead before the
+/// next one is in, at the node that is left.
 #[test]
 fn nodes_of_waiters_and_holders() {
     let home = Home::new("nodes");
     let book = Book::new(&home, "gpu");
     let mut cluster = Cluster::start(&home, 3, QUICK);
     // None of them ends when it is asked to.
-    let stubborn =
-        "trap '' TERM; sleep 1000 & setsid sh -c \"trap '' TERM; sleep 1000 & sleep 1000\" & sleep 1000";
+    let stubborn = "trap '' TERM; sleep 1000 & setsid sh -c \"trap '' TERM; sleep 1000 & sleep 1000\" & sleep 1000";
     let mut held = book.hold(cluster.run(&home, 0, "gpu", 1), "first", stubborn);
-    let members =
-        crate::scene::wait_for("all of them", || Some(family(held.guard())).filter(|all| all.len() >= 6));
+    let members = crate::scene::wait_for("all of them", || {
+        Some(family(held.guard())).filter(|all| all.len() >= 6)
+    });
     let waits = |node: usize, name: &str| {
         let mut command = book.inside(cluster.run(&home, node, "gpu", 1), name, "");
         Process::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()))
@@ -152,7 +165,10 @@ fn nodes_of_waiters_and_holders() {
     let names: Vec<String> = book.check(1).into_iter().map(|entry| entry.name).collect();
     assert_eq!(names, ["first", "lucky"]);
     // The one that is left alone goes on.
-    assert_eq!(cluster.run(&home, 2, "gpu", 1).args(["--", "true"]).status().unwrap().code(), Some(0));
+    assert_eq!(
+        cluster.run(&home, 2, "gpu", 1).args(["--", "true"]).status().unwrap().code(),
+        Some(0)
+    );
     let status = text(&home.run(&["status", "--node", &cluster.api[2]]).stdout);
     assert!(status.contains("held for crashed: node 0, 1"), "{status}");
 }

@@ -1,4 +1,5 @@
-//! What operators do from the command line: one node with a folder, another that joins it, another k, an eviction.
+//! What operators do from the command line: one node with a folder, another that joins it, another
+//! k, an eviction.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -25,7 +26,8 @@ fn free_port() -> String {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
 
-/// DESIGN section 7, with the real binary: list, add and join, set, evict, remove, and what each says and exits with.
+/// DESIGN section 7, with the real binary: list, add and join, set, evict, remove, and what each
+/// says and exits with.
 #[test]
 fn a_cluster_grows_and_shrinks() {
     let home = Home::new("operators");
@@ -43,7 +45,9 @@ fn a_cluster_grows_and_shrinks() {
     let (code, token, _) = kgate(&["members", "add", "second", &second]);
     assert!(code == Some(0) && token.starts_with("kgate-join-1-"), "{token}");
     let (_two, other) = start(&home, "two", &format!("join = {token:?}\naddress = {second:?}\n"));
-    until("the newcomer grants", || home.code(&["run", "gpu", "--node", &other, "--", "true"]) == Some(0));
+    until("the newcomer grants", || {
+        home.code(&["run", "gpu", "--node", &other, "--", "true"]) == Some(0)
+    });
     let list = wait_for("two members", || {
         let (_, out, _) = kgate(&["members", "list", "--json"]);
         let list: serde_json::Value = serde_json::from_str(&out).ok()?;
@@ -60,7 +64,11 @@ fn a_cluster_grows_and_shrinks() {
     assert_eq!(home.code(&["run", "gpu", "-k", "2", "--node", &other, "--", "true"]), Some(123));
     let (code, table, _) = kgate(&["explain", "--timing"]);
     assert!(code == Some(0) && table.contains("failover"), "{table}");
-    assert_eq!(kgate(&["evict", "second"]).0, Some(2), "nobody can be asked, and --yes was not said");
+    assert_eq!(
+        kgate(&["evict", "second"]).0,
+        Some(2),
+        "nobody can be asked, and --yes was not said"
+    );
     let (code, _, said) = kgate(&["evict", "second", "--yes"]);
     assert!(code == Some(0) && said.contains("is evicted"), "{said}");
     let (code, _, said) = kgate(&["members", "remove", "second"]);

@@ -1,5 +1,6 @@
-//! Clusters with a log and leases, some of whose nodes are killed: too many of them, and every holder stops in time and every request is refused with the reason; few enough,
-//! and the others go on. When they are back, so is everything.
+//! Clusters with a log and leases, some of whose nodes are killed: too many of them, and every
+//! holder stops in time and every request is refused with the reason; few enough, and the others go
+//! on. When they are back, so is everything.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -27,7 +28,8 @@ fn two_of_three() {
     without_a_quorum("two-of-three", 3, &[2, 1]);
 }
 
-/// Node 0 stays, the others are killed: its holder is stopped in time, new requests exit with 122 and say why, and all nodes let people in again when the others are back.
+/// Node 0 stays, the others are killed: its holder is stopped in time, new requests exit with 122
+/// and say why, and all nodes let people in again when the others are back.
 fn without_a_quorum(name: &str, nodes: usize, killed: &[usize]) {
     let home = Home::new(name);
     let book = Book::new(&home, "gpu");
@@ -60,8 +62,9 @@ fn without_a_quorum(name: &str, nodes: usize, killed: &[usize]) {
     assert!(book.check(1).len() > nodes);
 }
 
-/// Each of three nodes in turn is killed while it has the holder and the others have waiters: the holder is dead before they get in, and they do get in. Then it comes back as
-/// another incarnation, and has the next holder but two.
+/// Each of three nodes in turn is killed while it has the holder and the others have waiters: the
+/// holder is dead before they get in, and they do get in. Then it comes back as another
+/// incarnation, and has the next holder but two.
 #[test]
 fn each_of_three() {
     let home = Home::new("each-of-three");
@@ -69,7 +72,8 @@ fn each_of_three() {
     let mut cluster = Cluster::start_leased(&home, 3, TIMING);
     for victim in 0..3 {
         let others = [(victim + 1) % 3, (victim + 2) % 3];
-        let mut held = book.hold(cluster.run(&home, victim, "gpu", 1), &format!("at-{victim}"), STUBBORN);
+        let mut held =
+            book.hold(cluster.run(&home, victim, "gpu", 1), &format!("at-{victim}"), STUBBORN);
         let mut waiting = others.map(|node| {
             let name = format!("at-{node}-after-{victim}");
             let mut command = book.inside(cluster.run(&home, node, "gpu", 1), &name, "");

@@ -1,4 +1,5 @@
-//! Nodes that are killed and start again with what they had stored: taken back where the protocol can tolerate it, refused with the reason where it cannot.
+//! Nodes that are killed and start again with what they had stored: taken back where the protocol
+//! can tolerate it, refused with the reason where it cannot.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -13,27 +14,33 @@ use crate::cluster::{Cluster, QUICK};
 use crate::scene::{Home, Process, block_on, until, until_waiting};
 
 /// A gate whose nodes may come back.
-const TREE_TOKEN: &str = "new_gates = false\n[[gate]]\nname = \"gpu\"\nk = 1\nprotocol = \"tree-token\"\n";
+const TREE_TOKEN: &str =
+    "new_gates = false\n[[gate]]\nname = \"gpu\"\nk = 1\nprotocol = \"tree-token\"\n";
 
-/// Every node in turn is killed and started again while clients of all of them ask, hold and give back, and come again when they are cut off: never two inside, and
-/// everybody is served to the end.
+/// Every node in turn is killed and started again while clients of all of them ask, hold and give
+/// back, and come again when they are cut off: never two inside, and everybody is served to the
+/// end.
 #[test]
 fn each_in_turn_under_load() {
     let home = Home::new("in-turn");
     let book = Book::new(&home, "gpu");
     let mut cluster = Cluster::start(&home, 3, &format!("lease_ms = 1500\n{TREE_TOKEN}"));
-    let load = Load { over: AtomicBool::new(false), entered: (0..6).map(|_| AtomicU32::new(0)).collect() };
+    let load =
+        Load { over: AtomicBool::new(false), entered: (0..6).map(|_| AtomicU32::new(0)).collect() };
     let load = Arc::new(load);
     let all_went_in_again = |why: &str| {
-        let before: Vec<u32> = load.entered.iter().map(|entered| entered.load(Ordering::Relaxed)).collect();
-        let more = |(entered, before): (&AtomicU32, &u32)| entered.load(Ordering::Relaxed) > before + 1;
+        let before: Vec<u32> =
+            load.entered.iter().map(|entered| entered.load(Ordering::Relaxed)).collect();
+        let more =
+            |(entered, before): (&AtomicU32, &u32)| entered.load(Ordering::Relaxed) > before + 1;
         until(why, || load.entered.iter().zip(&before).all(more));
     };
     let (apis, worker, pages) = (cluster.api.clone(), load.clone(), book.clone());
     let clients = thread::spawn(move || {
         block_on(async {
-            let clients =
-                (0..6).map(|client| worker.clone().contend(client, apis[client % 3].clone(), pages.clone()));
+            let clients = (0..6).map(|client| {
+                worker.clone().contend(client, apis[client % 3].clone(), pages.clone())
+            });
             let clients: Vec<_> = clients.map(tokio::spawn).collect();
             for client in clients {
                 client.await.unwrap();
@@ -86,7 +93,8 @@ impl Load {
     }
 }
 
-/// A holder outlives its node's crash by as much as it was promised: the node starts again at once, and yet nobody gets in before that holder is dead.
+/// A holder outlives its node's crash by as much as it was promised: the node starts again at once,
+/// and yet nobody gets in before that holder is dead.
 #[test]
 fn a_holder_of_the_former_incarnation() {
     let home = Home::new("earlier-incarnation");
@@ -95,7 +103,9 @@ fn a_holder_of_the_former_incarnation() {
     // CMD is alive as long as it can.
     let mut held = book.hold(cluster.run(&home, 0, "gpu", 1), "first", "trap '' TERM");
     let next = |node: usize, name: &str| {
-        Process::start(book.inside(cluster.run(&home, node, "gpu", 1), name, "").stdout(Stdio::null()))
+        Process::start(
+            book.inside(cluster.run(&home, node, "gpu", 1), name, "").stdout(Stdio::null()),
+        )
     };
     let mut others = [next(1, "second"), next(2, "third")];
     until_waiting(&cluster.api[1], "gpu", 2);
@@ -106,7 +116,8 @@ fn a_holder_of_the_former_incarnation() {
     assert_eq!(book.check(1).len(), 3);
 }
 
-/// A node of `slots` that starts again is refused by all others, says so and stops; they go on when they hold its earlier incarnation for crashed and its clients are gone.
+/// A node of `slots` that starts again is refused by all others, says so and stops; they go on when
+/// they hold its earlier incarnation for crashed and its clients are gone.
 #[test]
 fn slots_take_nobody_back() {
     let home = Home::new("refused");
@@ -117,8 +128,7 @@ fn slots_take_nobody_back() {
     until_waiting(&cluster.api[2], "gpu", 1);
     cluster.kill(0);
     cluster.start_again(0);
-    let text =
-        "was here as incarnation 1 and returns as incarnation 2: a restarted node cannot take part again";
+    let text = "was here as incarnation 1 and returns as incarnation 2: a restarted node cannot take part again";
     for node in 0..3 {
         until(&format!("node {node} says why"), || cluster.log(node).contains(text));
     }
@@ -127,7 +137,8 @@ fn slots_take_nobody_back() {
     assert_eq!(book.check(1).len(), 2);
 }
 
-/// Nobody is taken back who had no place to store what it must know, though its protocol could tolerate it: a token that it has forgotten would be made twice.
+/// Nobody is taken back who had no place to store what it must know, though its protocol could
+/// tolerate it: a token that it has forgotten would be made twice.
 #[test]
 fn nobody_without_a_memory() {
     let home = Home::new("forgetful");
@@ -140,7 +151,8 @@ fn nobody_without_a_memory() {
     assert_eq!(book.check(1).len(), 1);
 }
 
-/// All nodes are killed and started anew while somebody holds a permit of the former cluster: it is dead before anybody gets in.
+/// All nodes are killed and started anew while somebody holds a permit of the former cluster: it is
+/// dead before anybody gets in.
 #[test]
 fn a_holder_of_the_former_cluster() {
     let home = Home::new("former-cluster");

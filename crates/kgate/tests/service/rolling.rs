@@ -1,5 +1,5 @@
-//! R1: five nodes are stopped and started again, one after the other, under load. To the others that is a pause, and to clients it is nothing: no request fails, no permit is
-//! lost.
+//! R1: five nodes are stopped and started again, one after the other, under load. To the others
+//! that is a pause, and to clients it is nothing: no request fails, no permit is lost.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::scene::{Home, Process, until, until_waiting};
 
 const NODES: usize = 5;
 /// A restart may take so long that even a very busy machine keeps it.
-const PATIENT: &str =
-    "[timing]\nlease = \"20s\"\nnode_ping = \"200ms\"\nsession_ping = \"200ms\"\nsuspect_after = \"15s\"\n";
+const PATIENT: &str = "[timing]\nlease = \"20s\"\nnode_ping = \"200ms\"\nsession_ping = \"200ms\"\nsuspect_after = \"15s\"\n";
 
-/// At every node somebody holds a permit by `kgate run` all the while, somebody waits for it all the while, and two sessions of the API go in and out of another gate.
+/// At every node somebody holds a permit by `kgate run` all the while, somebody waits for it all
+/// the while, and two sessions of the API go in and out of another gate.
 #[test]
 fn nobody_notices() {
     let home = Home::new("rolling");
@@ -95,7 +95,12 @@ impl Load {
         })
     }
 
-    async fn contend(self: Arc<Self>, client: usize, api: String, book: Book) -> Result<(), String> {
+    async fn contend(
+        self: Arc<Self>,
+        client: usize,
+        api: String,
+        book: Book,
+    ) -> Result<(), String> {
         let failed = |error| format!("client {client} at {api}: {error}");
         let session = Client::connect(&api).await.map_err(failed)?;
         while !self.over.load(Ordering::Relaxed) {

@@ -22,13 +22,15 @@ pub(crate) struct Home(pub(crate) PathBuf);
 
 impl Home {
     pub(crate) fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("kgate-service-{}-{name}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("kgate-service-{}-{name}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(path.join("run")).unwrap();
         Self(path)
     }
 
-    /// Whoever started the tests may ignore signals (`nohup` does, and a shell for what it puts into the background): what is started here heeds them all the same.
+    /// Whoever started the tests may ignore signals (`nohup` does, and a shell for what it puts
+    /// into the background): what is started here heeds them all the same.
     pub(crate) fn kgate(&self, words: &[&str]) -> Command {
         let mut command = Command::new("env");
         command
@@ -57,7 +59,8 @@ impl Home {
 
     pub(crate) fn kill_node(&self) {
         let file = self.0.join("run/kgate/node.pid");
-        let pid = fs::read_to_string(&file).ok().and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
+        let pid =
+            fs::read_to_string(&file).ok().and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
         if let Some(pid) = pid {
             let _ = kill_process(pid, Signal::KILL);
             let _ = fs::remove_file(file);
@@ -73,7 +76,8 @@ impl Drop for Home {
     }
 }
 
-/// A process that is killed in the end, even if it is frozen, and its guard woken to sweep up behind it.
+/// A process that is killed in the end, even if it is frozen, and its guard woken to sweep up
+/// behind it.
 pub(crate) struct Process(pub(crate) Child);
 
 impl Process {
@@ -146,8 +150,10 @@ pub(crate) fn family(process: Pid) -> Vec<Pid> {
 
 /// A zombie that nobody has waited for counts as gone.
 pub(crate) fn is_gone(process: Pid) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())).unwrap_or_default();
-    let dead = stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with(['Z', 'X']));
+    let stat =
+        fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())).unwrap_or_default();
+    let dead =
+        stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with(['Z', 'X']));
     dead || test_kill_process(process).is_err()
 }
 

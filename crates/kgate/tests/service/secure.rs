@@ -1,4 +1,5 @@
-//! `kgate run` at a node that is asked by TLS: certificates of `kgate certs`, a list of who may what, and a guard that is killed.
+//! `kgate run` at a node that is asked by TLS: certificates of `kgate certs`, a list of who may
+//! what, and a guard that is killed.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -9,7 +10,8 @@ use crate::book::Book;
 use crate::cluster::{free_ports, start_node};
 use crate::scene::{Home, Process, expect_gone, family, text, wait_for};
 
-/// A node that only clients with certificates may ask, for which `ci-..` may acquire gates of `build/`, and files for the clients ci-1, eve and, of another authority, ci-2.
+/// A node that only clients with certificates may ask, for which `ci-..` may acquire gates of
+/// `build/`, and files for the clients ci-1, eve and, of another authority, ci-2.
 struct Secure {
     home: Home,
     address: String,
@@ -35,7 +37,8 @@ impl Secure {
                  [tls]\ncertificate = \"certs/node-0.pem\"\nkey = \"certs/node-0.key\"\nauthority = \"certs/ca.pem\"\n\
                  [[allow]]\nclient = \"ci-*\"\ngates = [\"build/\"]\n"
             );
-            fs::write(&config, text.replace("\"certs/", &format!("\"{}/certs/", home.0.display()))).unwrap();
+            fs::write(&config, text.replace("\"certs/", &format!("\"{}/certs/", home.0.display())))
+                .unwrap();
             Some((address, start_node(&config, &home.0.join("node.log"))?))
         });
         Self { home, address, _node: node }
@@ -58,7 +61,8 @@ impl Secure {
     }
 }
 
-/// Who may gets in; who may not gets 125 and what it would need; who is not known, or knows another node, gets 122 and why; flags may come from the environment.
+/// Who may gets in; who may not gets 125 and what it would need; who is not known, or knows another
+/// node, gets 122 and why; flags may come from the environment.
 #[test]
 fn who_gets_in() {
     let secure = Secure::start("secure");
@@ -70,7 +74,10 @@ fn who_gets_in() {
         "{code:?} {text}"
     );
     let (code, text) = secure.said(secure.ask(&["run", "prod"], "certs", "ci-1"));
-    assert!(code == Some(125) && text.contains("client ci-1 may not acquire `prod`"), "{code:?} {text}");
+    assert!(
+        code == Some(125) && text.contains("client ci-1 may not acquire `prod`"),
+        "{code:?} {text}"
+    );
     let (code, text) = secure.said(secure.ask(&run, "others", "ci-2"));
     assert!(
         code == Some(122) && text.contains("does not accept this client's certificate"),
@@ -82,7 +89,10 @@ fn who_gets_in() {
         command
     };
     let (code, text) = secure.said(bare(&run, "certs/ca.pem"));
-    assert!(code == Some(122) && text.contains("wants the certificate of a client"), "{code:?} {text}");
+    assert!(
+        code == Some(122) && text.contains("wants the certificate of a client"),
+        "{code:?} {text}"
+    );
     let (code, text) = secure.said(bare(&run, "others/ca.pem"));
     assert!(code == Some(122) && text.contains("not of the authority"), "{code:?} {text}");
     let (code, text) = secure.said(bare(&run, "nothing.pem"));
@@ -94,13 +104,15 @@ fn who_gets_in() {
     assert!(status("ci-1").contains("build/linux") && !status("eve").contains("build/linux"));
 }
 
-/// The guard of a run is killed: the front gives the permit back in its place, with the same certificate; so does the holder of a script.
+/// The guard of a run is killed: the front gives the permit back in its place, with the same
+/// certificate; so does the holder of a script.
 #[test]
 fn what_is_left_behind_is_given_back() {
     let secure = Secure::start("secure-killed");
     let book = Book::new(&secure.home, "gpu");
     let run = ["run", "build/gpu", "-k", "1", "--grace", "10s", "--wait", "1m"];
-    let mut held = book.hold(secure.ask(&run, "certs", "ci-1"), "first", "trap '' TERM; setsid sleep 1000 &");
+    let mut held =
+        book.hold(secure.ask(&run, "certs", "ci-1"), "first", "trap '' TERM; setsid sleep 1000 &");
     let members = family(held.guard());
     kill_process(held.guard(), Signal::KILL).unwrap();
     assert_eq!(held.code(), Some(121));

@@ -1,4 +1,5 @@
-//! Strangers on the ports: junk, half of something, and nodes that do not belong to the cluster. The cluster goes on, and says who was turned away and why.
+//! Strangers on the ports: junk, half of something, and nodes that do not belong to the cluster.
+//! The cluster goes on, and says who was turned away and why.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -16,7 +17,8 @@ use crate::client::next;
 use crate::cluster::{Cluster, QUICK, free_ports, start_node};
 use crate::scene::{Home, PATIENCE, Process, text, until};
 
-/// What somebody says who did not mean us, or means us ill; some of it is the beginning of something right.
+/// What somebody says who did not mean us, or means us ill; some of it is the beginning of
+/// something right.
 fn junk() -> Vec<Vec<u8>> {
     let mut greeting = Vec::new();
     wire::write_hello(&stranger("kgate", 0, 1, 2), &mut greeting);
@@ -53,7 +55,8 @@ fn connect(address: &str) -> Option<Box<dyn Stream>> {
     })
 }
 
-/// Junk on the ports for peers and for clients and on the sockets, some of it left half open, before and while permits are granted: everybody is served.
+/// Junk on the ports for peers and for clients and on the sockets, some of it left half open,
+/// before and while permits are granted: everybody is served.
 #[test]
 fn junk_on_every_port() {
     let home = Home::new("junk");
@@ -61,7 +64,8 @@ fn junk_on_every_port() {
     // Nothing here waits for the end of a lease, and the junk keeps the machine busy.
     let cluster = Cluster::start(&home, 2, "lease_ms = 20000\ndetect_timeout_ms = 10000\n");
     let doors: Vec<String> =
-        [cluster.api.clone(), cluster.peer.clone(), (0..2).map(|id| cluster.unix(id)).collect()].concat();
+        [cluster.api.clone(), cluster.peer.clone(), (0..2).map(|id| cluster.unix(id)).collect()]
+            .concat();
     let (over, thrown) = (AtomicBool::new(false), AtomicUsize::new(0));
     let mut held = book.hold(cluster.run(&home, 0, "gpu", 2), "holder", "");
     thread::scope(|scope| {
@@ -74,7 +78,8 @@ fn junk_on_every_port() {
                         let _ = stream.write_all(&junk);
                         open.push(stream);
                     }
-                    // More than may be at their greeting at once, and yet not all the sockets of this process.
+                    // More than may be at their greeting at once, and yet not all the sockets of
+                    // this process.
                     open.truncate(100);
                     thrown.fetch_add(1, Ordering::Relaxed);
                     thread::park_timeout(Duration::from_millis(10));
@@ -83,8 +88,11 @@ fn junk_on_every_port() {
         }
         let before = thrown.load(Ordering::Relaxed);
         for round in 0..6 {
-            let mut run =
-                book.inside(cluster.run(&home, round % 2, "gpu", 2), &format!("run-{round}"), "exit 3");
+            let mut run = book.inside(
+                cluster.run(&home, round % 2, "gpu", 2),
+                &format!("run-{round}"),
+                "exit 3",
+            );
             assert_eq!(run.status().unwrap().code(), Some(3));
             next(&cluster.unix((round + 1) % 2), "gpu", &book, &format!("api-{round}"));
         }
@@ -97,7 +105,8 @@ fn junk_on_every_port() {
     assert_eq!(book.check(2).len(), 13);
 }
 
-/// Another process that calls itself node 0, and knows where the others are. Returns when it has said that twice: to each of them.
+/// Another process that calls itself node 0, and knows where the others are. Returns when it has
+/// said that twice: to each of them.
 fn impostor(home: &Home, cluster: &Cluster, more: &str, twice: &str) -> (Process, String) {
     let mut nodes = cluster.peer.clone();
     nodes[0] = free_ports(1).remove(0);
@@ -105,7 +114,9 @@ fn impostor(home: &Home, cluster: &Cluster, more: &str, twice: &str) -> (Process
     let _ = fs::remove_file(&log);
     fs::write(
         &config,
-        format!("id = 0\nnodes = {nodes:?}\napi = \"127.0.0.1:0\"\nfaults = \"crash-stop\"\n{more}"),
+        format!(
+            "id = 0\nnodes = {nodes:?}\napi = \"127.0.0.1:0\"\nfaults = \"crash-stop\"\n{more}"
+        ),
     )
     .unwrap();
     let node = start_node(&config, &log).expect("it starts");
@@ -135,7 +146,8 @@ fn a_node_of_another_cluster() {
     book.check(1);
 }
 
-/// A node with a certificate of another authority, and one with the certificate of another node, are refused with the reason at both sides, and the cluster goes on.
+/// A node with a certificate of another authority, and one with the certificate of another node,
+/// are refused with the reason at both sides, and the cluster goes on.
 #[test]
 fn wrong_certificates() {
     let home = Home::new("certificates");
@@ -146,7 +158,8 @@ fn wrong_certificates() {
     }
     let tls = |of: &str, id: usize, trusts: &str| {
         let file = |folder: &str, name: &str| home.0.join(folder).join(name);
-        let (chain, key) = (file(of, &format!("node-{id}.pem")), file(of, &format!("node-{id}.key")));
+        let (chain, key) =
+            (file(of, &format!("node-{id}.pem")), file(of, &format!("node-{id}.key")));
         let ca = file(trusts, "ca.pem");
         format!(
             "cluster = \"farm\"\n{QUICK}[tls]\ncertificate = {chain:?}\nkey = {key:?}\nauthority = {ca:?}\n"
@@ -164,31 +177,39 @@ fn wrong_certificates() {
     drop(node);
     // It would trust them.
     let (node, said) = impostor(&home, &cluster, &tls("theirs", 0, "ours"), "refuses: ");
-    let why = format!("p1 at {} refuses: it does not accept this node's certificate", cluster.peer[1]);
+    let why =
+        format!("p1 at {} refuses: it does not accept this node's certificate", cluster.peer[1]);
     assert!(said.contains(&why), "{said}");
     until("node 1 says so too", || {
-        cluster
-            .log(1)
-            .contains(&format!("{here}its certificate is not of the authority that this node trusts"))
+        cluster.log(1).contains(&format!(
+            "{here}its certificate is not of the authority that this node trusts"
+        ))
     });
     drop(node);
     // With the certificate of another node it does not even start.
     fs::write(
         home.0.join("other.toml"),
-        format!("id = 0\nnodes = {:?}\nfaults = \"crash-stop\"\n{}", free_ports(3), tls("ours", 1, "ours")),
+        format!(
+            "id = 0\nnodes = {:?}\nfaults = \"crash-stop\"\n{}",
+            free_ports(3),
+            tls("ours", 1, "ours")
+        ),
     )
     .unwrap();
     let refused = home.run(&["node", "--config", "other.toml"]);
     let said = text(&refused.stderr);
     assert!(
-        refused.status.code() == Some(2) && said.contains("node-0.farm") && said.contains("node-1.pem"),
+        refused.status.code() == Some(2)
+            && said.contains("node-0.farm")
+            && said.contains("node-1.pem"),
         "{said}"
     );
     goes_on(&home, &cluster, &book, "run");
     book.check(1);
 }
 
-/// A greeting of another version is answered with both versions and by whom, the node says so too, and the cluster goes on.
+/// A greeting of another version is answered with both versions and by whom, the node says so too,
+/// and the cluster goes on.
 #[test]
 fn another_version() {
     let home = Home::new("version");

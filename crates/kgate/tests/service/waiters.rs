@@ -9,7 +9,8 @@ use crate::scene::{Home, block_on, looks_so};
 const WAITERS: usize = 10_000;
 const SESSIONS: usize = 4;
 
-/// Ten thousand of four sessions wait at one node, and all are seen; a third of them goes away and the others are served, in a time that has a bound, and nobody is left.
+/// Ten thousand of four sessions wait at one node, and all are seen; a third of them goes away and
+/// the others are served, in a time that has a bound, and nobody is left.
 #[test]
 fn ten_thousand() {
     let home = Home::new("waiters");
@@ -17,7 +18,15 @@ fn ten_thousand() {
     let cluster = Cluster::start(&home, 1, "");
     let api = &cluster.api[0];
     block_on(async {
-        let holder = Client::connect(api).await.unwrap().gate("gpu").k(3).permits(3).acquire().await.unwrap();
+        let holder = Client::connect(api)
+            .await
+            .unwrap()
+            .gate("gpu")
+            .k(3)
+            .permits(3)
+            .acquire()
+            .await
+            .unwrap();
         let mut sessions = Vec::new();
         for _ in 0..SESSIONS {
             sessions.push(Client::connect(api).await.unwrap());
@@ -32,7 +41,8 @@ fn ten_thousand() {
             }));
         }
         looks_so(api, "gpu", |gate| gate.waiting.len() == WAITERS).await;
-        let (gone, served): (Vec<_>, Vec<_>) = (0..).zip(waiting).partition(|(number, _)| number % 3 == 0);
+        let (gone, served): (Vec<_>, Vec<_>) =
+            (0..).zip(waiting).partition(|(number, _)| number % 3 == 0);
         let (gone, served) = (gone.into_iter(), Vec::from_iter(served));
         // Dropped, a request is taken back.
         gone.for_each(|(_, waits)| waits.abort());

@@ -1,4 +1,5 @@
-//! The experiments that come with kgate. Their files are in `experiments/`; copy one, change it, and run the copy.
+//! The experiments that come with kgate. Their files are in `experiments/`; copy one, change it,
+//! and run the copy.
 
 use std::path::Path;
 
@@ -28,7 +29,8 @@ pub fn load(wanted: &str) -> Result<Experiment, String> {
             names.join(", ")
         ));
     }
-    let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read {wanted}: {error}"))?;
+    let text =
+        std::fs::read_to_string(path).map_err(|error| format!("cannot read {wanted}: {error}"))?;
     let experiment = Experiment::parse(&text).map_err(|error| format!("{wanted}: {error}"))?;
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     // What was run before is kept under one name in every folder of results.

@@ -64,8 +64,9 @@ impl From<Value> for Mean {
     }
 }
 
-/// Rankings by a metric (and the usual ones beside it), for every combination of the parameters but the protocol; where no protocol varies, one
-/// for each grid. More is better for what counts grants, less for everything else, unless `most` says that more is.
+/// Rankings by a metric (and the usual ones beside it), for every combination of the parameters but
+/// the protocol; where no protocol varies, one for each grid. More is better for what counts
+/// grants, less for everything else, unless `most` says that more is.
 pub fn rankings(results: &Results, by: &str, most: bool) -> Vec<Ranking> {
     let mut rankings: Vec<Ranking> = Vec::new();
     for cell in &results.cells {
@@ -73,7 +74,8 @@ pub fn rankings(results: &Results, by: &str, most: bool) -> Vec<Ranking> {
         let name = match at.remove(RANKED) {
             Some(protocol) => protocol,
             None => {
-                let words: Vec<_> = at.iter().map(|(name, label)| format!("{name}={label}")).collect();
+                let words: Vec<_> =
+                    at.iter().map(|(name, label)| format!("{name}={label}")).collect();
                 at.clear();
                 words.join(", ")
             }
@@ -82,7 +84,12 @@ pub fn rankings(results: &Results, by: &str, most: bool) -> Vec<Ranking> {
         match rankings.iter_mut().find(|ranking| ranking.grid == cell.grid && ranking.at == at) {
             Some(ranking) => ranking.order.push(ranked),
             None => {
-                rankings.push(Ranking { grid: cell.grid.clone(), at, by: by.into(), order: vec![ranked] });
+                rankings.push(Ranking {
+                    grid: cell.grid.clone(),
+                    at,
+                    by: by.into(),
+                    order: vec![ranked],
+                });
             }
         }
     }
@@ -179,8 +186,9 @@ impl Difference {
     }
 }
 
-/// What differs between two results: verdicts, points, and of the metrics that plots, facts and rankings use those that are apart by more than their
-/// intervals together. One run has no interval, so any difference counts there.
+/// What differs between two results: verdicts, points, and of the metrics that plots, facts and
+/// rankings use those that are apart by more than their intervals together. One run has no
+/// interval, so any difference counts there.
 pub fn difference(here: &Results, there: &Results) -> Difference {
     let experiment = &here.experiment;
     let key = |cell: &Cell| (cell.grid.clone(), cell.at.clone());
@@ -205,7 +213,12 @@ pub fn difference(here: &Results, there: &Results) -> Difference {
                 if a.is_some() != b.is_some() {
                     let none = Mean { mean: f64::NAN, half: None, runs: 0 };
                     let (here, there) = (a.unwrap_or(none).into(), b.unwrap_or(none).into());
-                    found.metrics.push(Change { at: point(cell), metric: metric.clone(), here, there });
+                    found.metrics.push(Change {
+                        at: point(cell),
+                        metric: metric.clone(),
+                        here,
+                        there,
+                    });
                 }
                 continue;
             };
@@ -216,7 +229,8 @@ pub fn difference(here: &Results, there: &Results) -> Difference {
             }
         }
     }
-    found.only_there = there.cells.iter().filter(|cell| !own.contains(&key(cell))).map(point).collect();
+    found.only_there =
+        there.cells.iter().filter(|cell| !own.contains(&key(cell))).map(point).collect();
     found.metrics.sort_by(|a, b| b.share().abs().total_cmp(&a.share().abs()));
     found
 }
@@ -268,7 +282,8 @@ mod tests {
         ranking.order.iter().map(|ranked| ranked.name.as_str()).collect()
     }
 
-    /// The fastest is first; what cannot be told apart says so; planted: the fastest of all is not correct and stands last.
+    /// The fastest is first; what cannot be told apart says so; planted: the fastest of all is not
+    /// correct and stands last.
     #[test]
     fn the_best_is_first() {
         let results = results(&[
@@ -292,7 +307,8 @@ mod tests {
         assert_eq!(names(&rankings(&results, "obtaining.mean", false)[0]), ["raymond", "vcube"]);
     }
 
-    /// Equal results do not differ; what differs within the intervals does not count; what differs beyond does, also a point that is missing.
+    /// Equal results do not differ; what differs within the intervals does not count; what differs
+    /// beyond does, also a point that is missing.
     #[test]
     fn what_differs() {
         let first = results(&[("raymond", 5.0, true), ("vcube", 3.0, true)]);
@@ -302,10 +318,17 @@ mod tests {
         let far = results(&[("raymond", 9.0, true), ("slots", 3.0, true)]);
         let found = difference(&first, &far);
         assert_eq!(found.metrics.len(), 1);
-        assert!((found.metrics[0].share() - 4.0 / 5.2).abs() < 1e-9, "{}", found.metrics[0].share());
+        assert!(
+            (found.metrics[0].share() - 4.0 / 5.2).abs() < 1e-9,
+            "{}",
+            found.metrics[0].share()
+        );
         assert_eq!(
             (found.only_here, found.only_there),
-            (vec!["g: n=500, protocol=vcube".to_owned()], vec!["g: n=500, protocol=slots".to_owned()])
+            (
+                vec!["g: n=500, protocol=vcube".to_owned()],
+                vec!["g: n=500, protocol=slots".to_owned()]
+            )
         );
     }
 }

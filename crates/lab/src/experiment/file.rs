@@ -1,8 +1,10 @@
-//! An experiment as a file: which runs, which plots, which published facts. All of it can be read and changed without knowing Rust.
+//! An experiment as a file: which runs, which plots, which published facts. All of it can be read
+//! and changed without knowing Rust.
 //!
-//! A run is a command line of `kgate sim` (or `kgate check`), so a grid is flags: those that stay (`set`) and those that vary (`vary`), by
-//! their long names. What a run measured is named by its path in the JSON that the same command prints with `--json`, as in
-//! `obtaining.mean`, `messages.by_kind.tree` or `units_in_use.series.57`.
+//! A run is a command line of `kgate sim` (or `kgate check`), so a grid is flags: those that stay
+//! (`set`) and those that vary (`vary`), by their long names. What a run measured is named by its
+//! path in the JSON that the same command prints with `--json`, as in `obtaining.mean`,
+//! `messages.by_kind.tree` or `units_in_use.series.57`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,7 +45,8 @@ pub struct Experiment {
     pub title: String,
     /// Whose results are looked at; none if it is our own question.
     pub paper: Option<String>,
-    /// The setting and how we read what the paper leaves open. Paragraphs are divided by empty lines.
+    /// The setting and how we read what the paper leaves open. Paragraphs are divided by empty
+    /// lines.
     pub about: String,
     /// What is run.
     pub grid: Vec<Grid>,
@@ -53,8 +56,8 @@ pub struct Experiment {
     /// What was published, and how it is compared with what was measured.
     #[serde(default)]
     pub fact: Vec<Fact>,
-    /// What of it was run: `--quick` and `--set`. It stands on top of the file that is kept with the results, so that this file run again
-    /// gives the same.
+    /// What of it was run: `--quick` and `--set`. It stands on top of the file that is kept with
+    /// the results, so that this file run again gives the same.
     #[serde(default)]
     pub taken: Taken,
     /// The file as it was read.
@@ -68,7 +71,8 @@ pub struct Experiment {
 pub struct Taken {
     /// Fewer seeds and values.
     pub quick: bool,
-    /// Flags with the values that they get instead of the file's own; several make a parameter that varies.
+    /// Flags with the values that they get instead of the file's own; several make a parameter that
+    /// varies.
     pub set: BTreeMap<String, Vec<Word>>,
 }
 
@@ -87,8 +91,8 @@ pub struct Grid {
     /// Flags that are the same in every run; `true` stands for a flag without a value.
     #[serde(default)]
     pub set: BTreeMap<String, Word>,
-    /// Parameters with their values. A value is a word for the flag of that name, or a table: its `label` names the value in tables and plots,
-    /// and its other keys are flags.
+    /// Parameters with their values. A value is a word for the flag of that name, or a table: its
+    /// `label` names the value in tables and plots, and its other keys are flags.
     #[serde(default)]
     pub vary: BTreeMap<String, Vec<Level>>,
     /// What `--quick` takes instead: other seeds, other flags, fewer values.
@@ -157,7 +161,8 @@ pub struct Plot {
     pub figure: Option<String>,
     /// Of which grid.
     pub grid: String,
-    /// The parameter of the horizontal axis; `time` draws the course of a `..series` metric instead.
+    /// The parameter of the horizontal axis; `time` draws the course of a `..series` metric
+    /// instead.
     pub x: String,
     /// The metric of the vertical axis.
     pub y: String,
@@ -226,7 +231,8 @@ pub struct Fact {
     pub cannot: Option<String>,
 }
 
-/// A comparison of what was measured, for every combination of parameters that `only`, `left` and `right` leave open.
+/// A comparison of what was measured, for every combination of parameters that `only`, `left` and
+/// `right` leave open.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Check {
@@ -254,8 +260,8 @@ pub struct Check {
     /// The right side counts so many times.
     #[serde(default = "once")]
     pub times: f64,
-    /// How far sides that are equal may differ, as a share of the right one; how much a curve that is flat may vary; how much
-    /// lower than a peak everything outside of it must be.
+    /// How far sides that are equal may differ, as a share of the right one; how much a curve that
+    /// is flat may vary; how much lower than a peak everything outside of it must be.
     #[serde(default)]
     pub within: f64,
     /// The axis of a trend or a peak.
@@ -281,13 +287,15 @@ pub enum Relation {
     Most,
     /// Left is at least right.
     Least,
-    /// It never falls by more than `within` of the value before, and is more at the end than at the beginning.
+    /// It never falls by more than `within` of the value before, and is more at the end than at the
+    /// beginning.
     Grows,
     /// The other way round.
     Falls,
     /// All values are within `within` of their mean.
     Flat,
-    /// Its greatest value is between two places of the axis, and no value outside of them is within `within` of it.
+    /// Its greatest value is between two places of the axis, and no value outside of them is within
+    /// `within` of it.
     Peaks,
 }
 

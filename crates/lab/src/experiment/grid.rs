@@ -1,4 +1,5 @@
-//! The points of a grid: every combination of its values and seeds, as the command line that makes the run.
+//! The points of a grid: every combination of its values and seeds, as the command line that makes
+//! the run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,7 +35,8 @@ pub struct Point {
     pub seed: u64,
     /// The command line, without `kgate`.
     pub words: Vec<String>,
-    /// Whether a published defect is switched on: then a checker that complains is what one wants to see.
+    /// Whether a published defect is switched on: then a checker that complains is what one wants
+    /// to see.
     pub as_printed: bool,
     /// How many processes it has, if that is said: a measure of how long it takes.
     pub size: u64,
@@ -49,7 +51,8 @@ impl Point {
 
     /// For people: `low, processes = 8, protocol = raymond, seed 1`.
     pub fn name(&self) -> String {
-        let at: Vec<String> = self.at.iter().map(|(name, label)| format!("{name} = {label}, ")).collect();
+        let at: Vec<String> =
+            self.at.iter().map(|(name, label)| format!("{name} = {label}, ")).collect();
         format!("{}, {}seed {}", self.grid, at.concat(), self.seed)
     }
 }
@@ -84,7 +87,8 @@ pub fn plan(experiment: &Experiment, flags: &Flags) -> Result<Plan, ExperimentEr
     match experiment.taken.set.keys().find(|flag| !used.contains(flag)) {
         Some(flag) => Err(ExperimentError::Wrong {
             place: format!("--set {flag}"),
-            what: "none of the commands of this experiment has such a flag: see kgate sim --help".into(),
+            what: "none of the commands of this experiment has such a flag: see kgate sim --help"
+                .into(),
         }),
         None => Ok(plan),
     }
@@ -103,7 +107,8 @@ pub fn count(experiment: &Experiment, quick: bool) -> usize {
 }
 
 impl Taken {
-    /// Reads what `--set` was given: `FLAG=VALUE`, with or without dashes; n and k are short for processes and units.
+    /// Reads what `--set` was given: `FLAG=VALUE`, with or without dashes; n and k are short for
+    /// processes and units.
     pub fn from_words(quick: bool, words: &[String]) -> Result<Self, ExperimentError> {
         let mut taken = Self { quick, ..Self::default() };
         for word in words {
@@ -136,7 +141,8 @@ fn shorten(grid: &mut Grid) {
     }
 }
 
-/// Gives a flag other values, wherever the grid has it; says what they replace. None if the grid's command does not know the flag.
+/// Gives a flag other values, wherever the grid has it; says what they replace. None if the grid's
+/// command does not know the flag.
 fn replace(grid: &mut Grid, flag: &str, words: &[Word], flags: &Flags) -> Option<String> {
     let levels: Vec<Level> = words.iter().cloned().map(Level::Plain).collect();
     let told: Vec<&str> = words.iter().map(|word| word.0.as_str()).collect();
@@ -177,7 +183,10 @@ fn known(grid: &Grid, flags: &Flags) -> Result<(), ExperimentError> {
     match grid.set.keys().chain(varied).find(|flag| !flags.knows(grid.tool, flag)) {
         Some(flag) => Err(ExperimentError::Wrong {
             place: format!("grid {}", grid.name),
-            what: format!("kgate {0} has no flag --{flag}: see kgate {0} --help", command(grid.tool)),
+            what: format!(
+                "kgate {0} has no flag --{flag}: see kgate {0} --help",
+                command(grid.tool)
+            ),
         }),
         None => Ok(()),
     }
@@ -199,12 +208,16 @@ fn points(grid: &Grid) -> Vec<Point> {
     for (name, levels) in &grid.vary {
         let mut longer = Vec::new();
         for chosen in &combinations {
-            longer.extend(levels.iter().map(|level| [chosen.as_slice(), &[(name, level)]].concat()));
+            longer
+                .extend(levels.iter().map(|level| [chosen.as_slice(), &[(name, level)]].concat()));
         }
         combinations = longer;
     }
     let seeds = 1..=u64::from(grid.seeds);
-    combinations.iter().flat_map(|chosen| seeds.clone().map(move |seed| point(grid, chosen, seed))).collect()
+    combinations
+        .iter()
+        .flat_map(|chosen| seeds.clone().map(move |seed| point(grid, chosen, seed)))
+        .collect()
 }
 
 fn point(grid: &Grid, chosen: &[(&String, &Level)], seed: u64) -> Point {
@@ -217,7 +230,9 @@ fn point(grid: &Grid, chosen: &[(&String, &Level)], seed: u64) -> Point {
     }
     let mut words = vec![command(grid.tool).to_owned()];
     let mut ordered: Vec<(&String, &Word)> = flags.iter().collect();
-    ordered.sort_by_key(|(flag, _)| FIRST.iter().position(|first| first == flag).unwrap_or(FIRST.len()));
+    ordered.sort_by_key(|(flag, _)| {
+        FIRST.iter().position(|first| first == flag).unwrap_or(FIRST.len())
+    });
     for (flag, word) in ordered {
         match word.0.as_str() {
             "false" => {}

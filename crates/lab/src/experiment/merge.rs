@@ -21,7 +21,9 @@ pub fn merge(parts: &[PathBuf], dir: &Path, flags: &Flags) -> Result<Done, RunEr
         match &experiment {
             Some((first, _)) if first.text == text => {}
             Some((_, other)) => {
-                return Err(differ(part, other, "they are of different experiments or settings").into());
+                return Err(
+                    differ(part, other, "they are of different experiments or settings").into()
+                );
             }
             None => experiment = Some((Experiment::parse(&text)?, part)),
         }
@@ -64,5 +66,8 @@ pub fn merge(parts: &[PathBuf], dir: &Path, flags: &Flags) -> Result<Done, RunEr
 }
 
 fn differ(part: &Path, other: &Path, what: &str) -> ExperimentError {
-    ExperimentError::Wrong { place: format!("{} and {}", part.display(), other.display()), what: what.into() }
+    ExperimentError::Wrong {
+        place: format!("{} and {}", part.display(), other.display()),
+        what: what.into(),
+    }
 }

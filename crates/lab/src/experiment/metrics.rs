@@ -1,7 +1,8 @@
 //! What a command's JSON says, as numbers with names.
 //!
-//! A number is named by its path, as in `obtaining.mean`; true is 1, and what is null has no name. A list of numbers is a series. Of a list of
-//! things that have a `name`, each is named by it (`properties.at-most-k.holds`), and any other list is counted (`violations`). What tells of the
+//! A number is named by its path, as in `obtaining.mean`; true is 1, and what is null has no name.
+//! A list of numbers is a series. Of a list of things that have a `name`, each is named by it
+//! (`properties.at-most-k.holds`), and any other list is counted (`violations`). What tells of the
 //! machine and not of the run is left out, so that the same run gives the same numbers everywhere.
 
 use std::collections::BTreeMap;
@@ -9,7 +10,8 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 /// What differs from machine to machine, and the seed, which stands beside the numbers anyway.
-const LEFT_OUT: [&str; 5] = ["wall_seconds", "seconds", "events_per_second", "peak_memory_bytes", "seed"];
+const LEFT_OUT: [&str; 5] =
+    ["wall_seconds", "seconds", "events_per_second", "peak_memory_bytes", "seed"];
 
 /// Numbers and series by their names.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -53,7 +55,8 @@ impl Metrics {
     #[allow(clippy::cast_precision_loss)] // A count for tables.
     fn add_list(&mut self, path: String, items: &[Value]) {
         let numbers: Option<Vec<f64>> = items.iter().map(Value::as_f64).collect();
-        let names: Option<Vec<&str>> = items.iter().map(|item| item.get("name")?.as_str()).collect();
+        let names: Option<Vec<&str>> =
+            items.iter().map(|item| item.get("name")?.as_str()).collect();
         match (numbers, names) {
             (Some(numbers), _) if !items.is_empty() => drop(self.series.insert(path, numbers)),
             (_, Some(names)) if !items.is_empty() => {

@@ -1,10 +1,16 @@
-//! Experiments: files that say what to run, what to draw and what was published; and what comes of them.
+//! Experiments: files that say what to run, what to draw and what was published; and what comes of
+//! them.
 //!
-//! - [`file`](mod@file): an experiment as a file; [`parse`]: reading one; [`builtin`]: those that come with kgate;
-//! - [`grid`]: the command lines of its runs; [`run`](mod@run): making them; [`metrics`]: what a report says, as numbers; [`progress`]: how far it is;
-//! - [`row`]: a finished run; [`store`]: finished runs on disk; [`tables`]: the same for other programs; [`merge`]: shards, joined;
-//! - [`summary`]: what several runs say together; [`facts`]: verdicts on what was published; [`number`]: numbers for people;
-//! - [`plot`]: figures; [`report`]: a page for people; [`results`]: a folder of results, read and written; [`compare`]: who is best, what differs.
+//! - [`file`](mod@file): an experiment as a file; [`parse`]: reading one; [`builtin`]: those that
+//!   come with kgate;
+//! - [`grid`]: the command lines of its runs; [`run`](mod@run): making them; [`metrics`]: what a
+//!   report says, as numbers; [`progress`]: how far it is;
+//! - [`row`]: a finished run; [`store`]: finished runs on disk; [`tables`]: the same for other
+//!   programs; [`merge`]: shards, joined;
+//! - [`summary`]: what several runs say together; [`facts`]: verdicts on what was published;
+//!   [`number`]: numbers for people;
+//! - [`plot`]: figures; [`report`]: a page for people; [`results`]: a folder of results, read and
+//!   written; [`compare`]: who is best, what differs.
 
 use std::path::Path;
 

@@ -35,7 +35,11 @@ pub fn shown_mean(mean: &Mean) -> String {
 
 /// Two digits are enough for an interval.
 fn shown_half(half: f64) -> String {
-    if half >= 10.0 { format!("{half:.0}") } else { shown(format!("{half:.1e}").parse().unwrap_or(half)) }
+    if half >= 10.0 {
+        format!("{half:.0}")
+    } else {
+        shown(format!("{half:.1e}").parse().unwrap_or(half))
+    }
 }
 
 #[cfg(test)]

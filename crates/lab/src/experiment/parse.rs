@@ -1,9 +1,12 @@
-//! From the text of an experiment to the experiment: everything that could go wrong later is refused here, with the place and what to do.
+//! From the text of an experiment to the experiment: everything that could go wrong later is
+//! refused here, with the place and what to do.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
 
-use super::file::{Check, Experiment, Fact, Grid, Level, Plot, Relation, Selection, Taken, Tool, Word};
+use super::file::{
+    Check, Experiment, Fact, Grid, Level, Plot, Relation, Selection, Taken, Tool, Word,
+};
 
 /// Why a text is no experiment.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -119,7 +122,11 @@ impl Experiment {
             || check.right_metric.is_some()
             || check.value.is_some();
         match check.is {
-            Relation::Greater | Relation::Less | Relation::Equal | Relation::Most | Relation::Least
+            Relation::Greater
+            | Relation::Less
+            | Relation::Equal
+            | Relation::Most
+            | Relation::Least
                 if !sides =>
             {
                 wrong(
@@ -164,13 +171,19 @@ fn check_grid(grid: &Grid) -> Result<(), ExperimentError> {
     let mut varied = BTreeSet::new();
     for (name, levels) in &grid.vary {
         if levels.is_empty() {
-            return wrong(&place, format!("{name} varies over no values: give some, or leave it out"));
+            return wrong(
+                &place,
+                format!("{name} varies over no values: give some, or leave it out"),
+            );
         }
         once(&place, &format!("value of {name}"), levels.iter().map(|level| &level.label().0))?;
         let flags: BTreeSet<&String> = levels.iter().flat_map(|level| flags(name, level)).collect();
         for flag in flags {
             if !varied.insert(flag) {
-                return wrong(&place, format!("two parameters give --{flag}: let one of them vary it"));
+                return wrong(
+                    &place,
+                    format!("two parameters give --{flag}: let one of them vary it"),
+                );
             }
         }
         if grid.set.contains_key(name) || grid.quick.set.contains_key(name) {
@@ -244,7 +257,9 @@ fn once<'a>(
 ) -> Result<(), ExperimentError> {
     let mut seen = BTreeSet::new();
     match names.into_iter().find(|name| !seen.insert(*name)) {
-        Some(twice) => wrong(place, format!("there are two of {what} '{twice}': rename or remove one")),
+        Some(twice) => {
+            wrong(place, format!("there are two of {what} '{twice}': rename or remove one"))
+        }
         None => Ok(()),
     }
 }

@@ -1,4 +1,5 @@
-//! What is running, how much is done and how long it will take, on stderr: a bar for people, a line now and then for a file.
+//! What is running, how much is done and how long it will take, on stderr: a bar for people, a line
+//! now and then for a file.
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
@@ -30,7 +31,8 @@ impl Progress {
     pub fn new(name: &str, all: usize, quiet: bool) -> Self {
         let bar = (!quiet && all > 0 && std::io::stderr().is_terminal()).then(|| {
             let style = "{prefix} {bar:24} {pos}/{len}, {eta} left: {wide_msg}";
-            let style = ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
+            let style = ProgressStyle::with_template(style)
+                .unwrap_or_else(|_| ProgressStyle::default_bar());
             let bar = ProgressBar::new(all as u64).with_style(style).with_prefix(name.to_owned());
             bar.enable_steady_tick(std::time::Duration::from_millis(250));
             bar
@@ -53,7 +55,9 @@ impl Progress {
         running.done += 1;
         if let Some(bar) = &self.bar {
             bar.inc(1);
-        } else if self.all > 0 && running.done * LINES / self.all > (running.done - 1) * LINES / self.all {
+        } else if self.all > 0
+            && running.done * LINES / self.all > (running.done - 1) * LINES / self.all
+        {
             eprintln!("kgate: {}: {} of {} runs", self.name, running.done, self.all);
         }
         self.show(&running);

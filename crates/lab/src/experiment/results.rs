@@ -1,4 +1,5 @@
-//! A folder of results: what its runs say, read from `runs.ndjson`, and written as summary, verdicts, plots and report.
+//! A folder of results: what its runs say, read from `runs.ndjson`, and written as summary,
+//! verdicts, plots and report.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -106,7 +107,8 @@ pub fn read_all(dir: &Path) -> Result<Vec<(PathBuf, Results)>, ResultsError> {
     found.into_iter().map(|path| Results::read(&path).map(|results| (path, results))).collect()
 }
 
-/// Writes the page over all experiments of a folder that holds several; nothing if it is the folder of one. Says where the page is.
+/// Writes the page over all experiments of a folder that holds several; nothing if it is the folder
+/// of one. Says where the page is.
 pub fn write_index(dir: &Path) -> Result<Option<PathBuf>, ResultsError> {
     if dir.join(store::EXPERIMENT).exists() {
         return Ok(None);

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 pub struct Row {
     /// The grid.
     pub grid: String,
-    /// Its parameters with the labels of their values. Nothing else tells runs of a grid apart but the seed.
+    /// Its parameters with the labels of their values. Nothing else tells runs of a grid apart but
+    /// the seed.
     pub at: BTreeMap<String, String>,
     /// The seed.
     pub seed: u64,

@@ -1,9 +1,10 @@
 //! Runs what an experiment asks for and is not there yet, on several cores.
 //!
-//! Every finished run is appended to the store at once, so whoever is interrupted (or killed) loses what was under way and nothing else; the same
-//! command goes on from there. A run is known by its place in the grid and its command: what was changed in an experiment is run anew, the rest is
-//! not. The largest runs begin first, so that no core waits for the last one; results are put in the order of the grids in the end, so that nobody
-//! can tell from them how they came about.
+//! Every finished run is appended to the store at once, so whoever is interrupted (or killed) loses
+//! what was under way and nothing else; the same command goes on from there. A run is known by its
+//! place in the grid and its command: what was changed in an experiment is run anew, the rest is
+//! not. The largest runs begin first, so that no core waits for the last one; results are put in
+//! the order of the grids in the end, so that nobody can tell from them how they came about.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -45,8 +46,9 @@ pub struct Shard {
 impl FromStr for Shard {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        let numbers =
-            text.split_once('/').and_then(|(index, of)| Some((index.parse().ok()?, of.parse().ok()?)));
+        let numbers = text
+            .split_once('/')
+            .and_then(|(index, of)| Some((index.parse().ok()?, of.parse().ok()?)));
         match numbers {
             Some((index, of)) if 1 <= index && index <= of => Ok(Self { index, of }),
             _ => Err("give which share of how many, as in 1/4 .. 4/4".into()),
@@ -180,7 +182,8 @@ pub(super) fn sorted_out(points: &[Point], rows: Vec<Row>) -> (BTreeMap<usize, R
     (there, unused)
 }
 
-/// Makes the smallest run of each protocol that is there once more: runs of two versions of kgate are not to be mixed.
+/// Makes the smallest run of each protocol that is there once more: runs of two versions of kgate
+/// are not to be mixed.
 fn spot_check(
     points: &[Point],
     there: &BTreeMap<usize, Row>,
@@ -230,7 +233,8 @@ fn make(
         while let Some(&index) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
             let point = &points[index];
             progress.begin(index, point.name());
-            let row = one(point, runner).and_then(|row| store.append(&row).map(|()| row).map_err(Into::into));
+            let row = one(point, runner)
+                .and_then(|row| store.append(&row).map(|()| row).map_err(Into::into));
             match row {
                 Ok(row) => {
                     if !row.correct && !point.as_printed {
@@ -256,7 +260,8 @@ fn make(
 }
 
 fn one(point: &Point, runner: &Runner<'_>) -> Result<Row, RunError> {
-    let refused = |message| RunError::Refused { name: point.name(), message, command: point.command() };
+    let refused =
+        |message| RunError::Refused { name: point.name(), message, command: point.command() };
     let Ran { report, correct } = runner(&point.words).map_err(refused)?;
     let metrics = metrics::of(&report);
     Ok(Row {

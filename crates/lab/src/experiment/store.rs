@@ -1,4 +1,5 @@
-//! Finished runs on disk: `runs.ndjson`, one a line, each written whole as soon as it is there. It is what an interrupted experiment goes on from.
+//! Finished runs on disk: `runs.ndjson`, one a line, each written whole as soon as it is there. It
+//! is what an interrupted experiment goes on from.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -8,7 +9,8 @@ use super::row::Row;
 
 /// Where the runs are.
 pub const RUNS: &str = "runs.ndjson";
-/// Runs that were made for other settings of the experiment, kept for when they are asked for again.
+/// Runs that were made for other settings of the experiment, kept for when they are asked for
+/// again.
 pub const UNUSED: &str = "unused.ndjson";
 /// The experiment as it was run.
 pub const EXPERIMENT: &str = "experiment.toml";
@@ -29,7 +31,9 @@ pub enum StoreError {
     #[error("{0} is being written by another kgate lab: wait for it, or give another --out")]
     Busy(PathBuf),
     /// Somebody has changed the file.
-    #[error("line {line} of {path} is not a run ({error}): remove that line, and the run is made again")]
+    #[error(
+        "line {line} of {path} is not a run ({error}): remove that line, and the run is made again"
+    )]
     Broken {
         /// The file.
         path: PathBuf,
@@ -48,12 +52,14 @@ impl StoreError {
     }
 }
 
-/// The runs of a folder, in the order of the file: that of the grids once the experiment is finished.
+/// The runs of a folder, in the order of the file: that of the grids once the experiment is
+/// finished.
 pub fn read(dir: &Path) -> Result<Vec<Row>, StoreError> {
     Ok(read_file(&dir.join(RUNS))?.0)
 }
 
-/// The runs of a file, none if there is no file; and how many bytes they take: what is behind them is half a line of somebody who was killed.
+/// The runs of a file, none if there is no file; and how many bytes they take: what is behind them
+/// is half a line of somebody who was killed.
 fn read_file(path: &Path) -> Result<(Vec<Row>, u64), StoreError> {
     let text = match std::fs::read(path) {
         Ok(text) => text,
@@ -92,7 +98,11 @@ impl Store {
         let lock = lock(dir)?;
         let path = dir.join(RUNS);
         let (mut rows, whole) = read_file(&path)?;
-        let runs = OpenOptions::new().create(true).append(true).open(&path).map_err(StoreError::at(&path))?;
+        let runs = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .map_err(StoreError::at(&path))?;
         runs.set_len(whole).map_err(StoreError::at(&path))?;
         rows.extend(read_file(&dir.join(UNUSED))?.0);
         Ok((Self { dir: dir.to_owned(), runs, _lock: lock }, rows))
@@ -120,7 +130,8 @@ impl Store {
         used: impl IntoIterator<Item = &'a Row>,
         unused: impl IntoIterator<Item = &'a Row>,
     ) -> Result<(), StoreError> {
-        let text = |rows: &mut dyn Iterator<Item = &'a Row>| rows.flat_map(line).collect::<Vec<u8>>();
+        let text =
+            |rows: &mut dyn Iterator<Item = &'a Row>| rows.flat_map(line).collect::<Vec<u8>>();
         let unused = text(&mut unused.into_iter());
         let path = self.dir.join(UNUSED);
         if !unused.is_empty() {
@@ -134,7 +145,8 @@ impl Store {
 
 fn lock(dir: &Path) -> Result<File, StoreError> {
     let path = dir.join(LOCK);
-    let file = OpenOptions::new().create(true).append(true).open(&path).map_err(StoreError::at(&path))?;
+    let file =
+        OpenOptions::new().create(true).append(true).open(&path).map_err(StoreError::at(&path))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(StoreError::Busy(dir.to_owned())),

@@ -1,4 +1,5 @@
-//! What the runs of one combination of parameters say together: for each metric its mean over the seeds and a 95 % confidence interval.
+//! What the runs of one combination of parameters say together: for each metric its mean over the
+//! seeds and a 95 % confidence interval.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +25,8 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// A metric by its name: a number, a place of a list (`units_in_use.series.57`), or `correct`, the share of correct runs.
+    /// A metric by its name: a number, a place of a list (`units_in_use.series.57`), or `correct`,
+    /// the share of correct runs.
     pub fn metric(&self, name: &str) -> Option<Mean> {
         if name == CORRECT {
             return mean((0..self.runs).map(|run| if run < self.correct { 1.0 } else { 0.0 }));
@@ -42,8 +44,9 @@ impl Cell {
 
     /// The time between two values of a course, as its window says; 1 if nothing does.
     pub fn step(&self, course: &str) -> f64 {
-        let window =
-            course.strip_suffix(".series").and_then(|stem| self.means.get(&format!("{stem}.window")));
+        let window = course
+            .strip_suffix(".series")
+            .and_then(|stem| self.means.get(&format!("{stem}.window")));
         window.map_or(1.0, |window| window.mean)
     }
 }
@@ -83,7 +86,8 @@ fn cell(runs: &[&Row]) -> Cell {
                 runs.iter().filter_map(|run| run.series.get(name).map(Vec::as_slice)).collect();
             // Lists of unlike lengths are compared as far as all of them go.
             let length = lists.iter().map(|list| list.len()).min().unwrap_or(0);
-            let course = (0..length).map_while(|place| mean(lists.iter().map(|list| list[place]))).collect();
+            let course =
+                (0..length).map_while(|place| mean(lists.iter().map(|list| list[place]))).collect();
             (name.clone(), course)
         })
         .collect();
@@ -118,25 +122,28 @@ fn mean(values: impl Iterator<Item = f64>) -> Option<Mean> {
     Some(Mean { mean, half, runs })
 }
 
-/// The 97.5 % quantile of Student's distribution: the table of Abramowitz and Stegun, *Handbook of Mathematical Functions*, 26.10, up to 30
-/// degrees of freedom, and their expansion 26.7.5 above, which is good to four digits there.
+/// The 97.5 % quantile of Student's distribution: the table of Abramowitz and Stegun, *Handbook of
+/// Mathematical Functions*, 26.10, up to 30 degrees of freedom, and their expansion 26.7.5 above,
+/// which is good to four digits there.
 #[allow(clippy::cast_precision_loss)] // Numbers of runs are small.
 fn student(freedom: usize) -> f64 {
     const TABLE: [f64; 30] = [
-        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
-        2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048,
-        2.045, 2.042,
+        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
+        2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
+        2.052, 2.048, 2.045, 2.042,
     ];
     const NORMAL: f64 = 1.959_964;
     TABLE.get(freedom - 1).copied().unwrap_or_else(|| {
         let freedom = freedom as f64;
         NORMAL
             + (NORMAL.powi(3) + NORMAL) / (4.0 * freedom)
-            + (5.0 * NORMAL.powi(5) + 16.0 * NORMAL.powi(3) + 3.0 * NORMAL) / (96.0 * freedom * freedom)
+            + (5.0 * NORMAL.powi(5) + 16.0 * NORMAL.powi(3) + 3.0 * NORMAL)
+                / (96.0 * freedom * freedom)
     })
 }
 
-/// `summary.csv`: a line for each combination and metric. Numbers stand as they are, in the shortest way that reads back the same.
+/// `summary.csv`: a line for each combination and metric. Numbers stand as they are, in the
+/// shortest way that reads back the same.
 pub fn csv(cells: &[Cell]) -> Result<Vec<u8>, csv::Error> {
     let parameters: BTreeSet<&String> = cells.iter().flat_map(|cell| cell.at.keys()).collect();
     let mut to = csv::Writer::from_writer(Vec::new());
@@ -182,19 +189,23 @@ pub(crate) mod tests {
     /// Mean and interval of five runs, worked out by hand: t(4) = 2.776, s = 1.5811, half = 1.963.
     #[test]
     fn five_seeds_give_an_interval() {
-        let rows: Vec<_> =
-            (1..=5u8).map(|x| row("g", &[("n", "8")], u64::from(x), &[("y", f64::from(x))])).collect();
+        let rows: Vec<_> = (1..=5u8)
+            .map(|x| row("g", &[("n", "8")], u64::from(x), &[("y", f64::from(x))]))
+            .collect();
         let cells = summarise(&rows);
         let mean = cells[0].metric("y").unwrap();
         assert_eq!((cells.len(), mean.mean, mean.runs), (1, 3.0, 5));
         assert!((mean.half.unwrap() - 1.963).abs() < 1e-3, "{mean:?}");
     }
 
-    /// A run that lacks a metric, or has no number there, is not counted in, and one can see it; one run has no interval.
+    /// A run that lacks a metric, or has no number there, is not counted in, and one can see it;
+    /// one run has no interval.
     #[test]
     fn what_is_absent_is_seen() {
-        let rows =
-            [row("g", &[("n", "8")], 1, &[("y", 2.0), ("z", f64::NAN)]), row("g", &[("n", "8")], 2, &[])];
+        let rows = [
+            row("g", &[("n", "8")], 1, &[("y", 2.0), ("z", f64::NAN)]),
+            row("g", &[("n", "8")], 2, &[]),
+        ];
         let cell = &summarise(&rows)[0];
         assert_eq!(cell.metric("y"), Some(Mean { mean: 2.0, half: None, runs: 1 }));
         assert_eq!((cell.metric("z"), cell.metric("nothing"), cell.runs), (None, None, 2));
@@ -203,7 +214,8 @@ pub(crate) mod tests {
     /// A place of a list is a metric; the mean is over the seeds, place by place.
     #[test]
     fn a_course_has_places() {
-        let mut rows = [row("g", &[], 1, &[("u.window", 10.0)]), row("g", &[], 2, &[("u.window", 10.0)])];
+        let mut rows =
+            [row("g", &[], 1, &[("u.window", 10.0)]), row("g", &[], 2, &[("u.window", 10.0)])];
         rows[0].series.insert("u.series".into(), vec![1.0, 3.0]);
         rows[1].series.insert("u.series".into(), vec![1.0, 5.0, 7.0]);
         let cell = &summarise(&rows)[0];
@@ -223,7 +235,8 @@ pub(crate) mod tests {
     /// The table is the same, byte for byte, whenever it is written.
     #[test]
     fn summary_as_csv() {
-        let rows = [row("g", &[("n", "8")], 1, &[("y", 0.1)]), row("g", &[("n", "16")], 1, &[("y", 2.0)])];
+        let rows =
+            [row("g", &[("n", "8")], 1, &[("y", 0.1)]), row("g", &[("n", "16")], 1, &[("y", 2.0)])];
         let text = String::from_utf8(csv(&summarise(&rows)).unwrap()).unwrap();
         assert_eq!(
             text,

@@ -1,6 +1,8 @@
-//! The runs as tables for other programs: `runs.csv` and `runs.parquet`, a line a run, and `series.csv`, a line a number of a course.
+//! The runs as tables for other programs: `runs.csv` and `runs.parquet`, a line a run, and
+//! `series.csv`, a line a number of a course.
 //!
-//! Nothing in them depends on when, where or in which order the runs were made: the same runs give the same bytes.
+//! Nothing in them depends on when, where or in which order the runs were made: the same runs give
+//! the same bytes.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -50,16 +52,21 @@ fn columns(rows: &[Row]) -> Vec<Column> {
     let parameters = parameters(rows);
     let metrics: BTreeSet<&String> = rows.iter().flat_map(|row| row.measured.keys()).collect();
     let mut columns = vec![Column { name: "grid".into(), of: Of::Grid }];
-    let parameter = |name: &&String| Column { name: (*name).clone(), of: Of::Parameter((*name).clone()) };
+    let parameter =
+        |name: &&String| Column { name: (*name).clone(), of: Of::Parameter((*name).clone()) };
     columns.extend(parameters.iter().map(parameter));
     let fixed = [("seed", Of::Seed), ("correct", Of::Correct), ("hash", Of::Hash)];
     columns.extend(fixed.map(|(name, of)| Column { name: name.into(), of }));
     let mut taken: BTreeSet<String> = columns.iter().map(|column| column.name.clone()).collect();
     taken.insert("command".into());
-    // A run that is told its duration measures one, too: two columns of one name would be lost on most readers.
-    let apart = |name: &String| if taken.contains(name) { format!("measured.{name}") } else { name.clone() };
-    columns
-        .extend(metrics.into_iter().map(|name| Column { name: apart(name), of: Of::Metric(name.clone()) }));
+    // A run that is told its duration measures one, too: two columns of one name would be lost on
+    // most readers.
+    let apart = |name: &String| {
+        if taken.contains(name) { format!("measured.{name}") } else { name.clone() }
+    };
+    columns.extend(
+        metrics.into_iter().map(|name| Column { name: apart(name), of: Of::Metric(name.clone()) }),
+    );
     columns.push(Column { name: "command".into(), of: Of::Command });
     columns
 }
@@ -102,7 +109,9 @@ impl Column {
                 let optional = matches!(self.of, Of::Parameter(_));
                 let there = |row: &&Row| match &self.of {
                     Of::Parameter(name) => row.at.contains_key(name),
-                    Of::Grid | Of::Seed | Of::Correct | Of::Hash | Of::Metric(_) | Of::Command => true,
+                    Of::Grid | Of::Seed | Of::Correct | Of::Hash | Of::Metric(_) | Of::Command => {
+                        true
+                    }
                 };
                 let texts: Vec<ByteArray> = rows
                     .iter()
@@ -116,7 +125,8 @@ impl Column {
                 let Of::Metric(name) = &self.of else { unreachable!("only metrics are numbers") };
                 let numbers: Vec<Option<f64>> =
                     rows.iter().map(|row| row.measured.get(name).copied()).collect();
-                let levels: Vec<i16> = numbers.iter().map(|number| i16::from(number.is_some())).collect();
+                let levels: Vec<i16> =
+                    numbers.iter().map(|number| i16::from(number.is_some())).collect();
                 let numbers: Vec<f64> = numbers.into_iter().flatten().collect();
                 to.write_batch(&numbers, Some(&levels), None)?;
             }
@@ -131,7 +141,9 @@ impl Column {
             ColumnWriter::Int32ColumnWriter(_)
             | ColumnWriter::Int96ColumnWriter(_)
             | ColumnWriter::FloatColumnWriter(_)
-            | ColumnWriter::FixedLenByteArrayColumnWriter(_) => unreachable!("no column is of such a type"),
+            | ColumnWriter::FixedLenByteArrayColumnWriter(_) => {
+                unreachable!("no column is of such a type")
+            }
         }
         Ok(())
     }
@@ -181,8 +193,15 @@ fn series_csv(experiment: &Experiment, rows: &[Row]) -> Vec<u8> {
         for (metric, numbers) in row.series.iter().filter(|(metric, _)| used(metric)) {
             for (index, number) in numbers.iter().enumerate() {
                 let mut line = vec![row.grid.clone()];
-                line.extend(parameters.iter().map(|name| row.at.get(*name).cloned().unwrap_or_default()));
-                line.extend([row.seed.to_string(), metric.clone(), index.to_string(), number.to_string()]);
+                line.extend(
+                    parameters.iter().map(|name| row.at.get(*name).cloned().unwrap_or_default()),
+                );
+                line.extend([
+                    row.seed.to_string(),
+                    metric.clone(),
+                    index.to_string(),
+                    number.to_string(),
+                ]);
                 lines.push(line);
             }
         }
@@ -194,7 +213,8 @@ fn series_csv(experiment: &Experiment, rows: &[Row]) -> Vec<u8> {
 fn metrics(experiment: &Experiment) -> impl Iterator<Item = &str> {
     let plots = experiment.plot.iter().map(|plot| plot.y.as_str());
     let checks = experiment.fact.iter().flat_map(|fact| &fact.check);
-    let facts = checks.flat_map(|check| [Some(check.metric.as_str()), check.right_metric.as_deref()]);
+    let facts =
+        checks.flat_map(|check| [Some(check.metric.as_str()), check.right_metric.as_deref()]);
     plots.chain(facts.flatten())
 }
 

@@ -3,7 +3,8 @@
 /// So many equal lines are shown around what differs.
 const AROUND: usize = 3;
 
-/// The lines that differ, `-` for those expected and `+` for those that came, with some lines around them; empty if nothing does.
+/// The lines that differ, `-` for those expected and `+` for those that came, with some lines
+/// around them; empty if nothing does.
 pub fn between(expected: &str, came: &str) -> Vec<String> {
     let (old, new): (Vec<&str>, Vec<&str>) = (expected.lines().collect(), came.lines().collect());
     if old == new {
@@ -16,7 +17,8 @@ pub fn between(expected: &str, came: &str) -> Vec<String> {
     };
     let mut lines = Vec::new();
     let mut last = None;
-    for (place, (mark, number, text)) in marked.iter().enumerate().filter(|(place, _)| near(*place)) {
+    for (place, (mark, number, text)) in marked.iter().enumerate().filter(|(place, _)| near(*place))
+    {
         if last != Some(place.wrapping_sub(1)) {
             lines.push(format!("@@ line {number} @@"));
         }
@@ -59,7 +61,8 @@ fn mark<'t>(old: &[&'t str], new: &[&'t str]) -> Vec<(char, usize, &'t str)> {
 mod tests {
     use super::*;
 
-    /// A line changed, one added and one taken away are told with their marks and what stands around them; equal texts differ in nothing.
+    /// A line changed, one added and one taken away are told with their marks and what stands
+    /// around them; equal texts differ in nothing.
     #[test]
     fn lines_that_differ() {
         assert_eq!(between("a\nb\n", "a\nb\n"), [""; 0]);

@@ -22,7 +22,10 @@ pub(super) fn no_state_model(entry: &Entry) -> Failed {
 
 fn printed(scenario: &Scenario, entry: &Entry, repaired: bool) -> Result<Defects, Failed> {
     match &scenario.as_printed {
-        Some(id) => entry.as_printed(id).map(|on| if repaired { Defects::NONE } else { on }).map_err(refused),
+        Some(id) => entry
+            .as_printed(id)
+            .map(|on| if repaired { Defects::NONE } else { on })
+            .map_err(refused),
         None => Ok(Defects::NONE),
     }
 }
@@ -97,7 +100,8 @@ fn graph(scenario: &Scenario, entry: &Entry) -> Result<Option<Arc<Graph>>, Faile
     };
     let nodes = scenario.processes;
     let mut rng = Rng::fork(1, "graph");
-    let mut build = |shape: graphs::Shape| shape.build(nodes, &mut |bound| rng.below(bound)).map_err(refused);
+    let mut build =
+        |shape: graphs::Shape| shape.build(nodes, &mut |bound| rng.below(bound)).map_err(refused);
     let mut graph = match &scenario.graph {
         None => build(usual)?,
         Some(name) => match SHAPES.iter().find(|(known, _)| known == name) {
@@ -109,7 +113,10 @@ fn graph(scenario: &Scenario, entry: &Entry) -> Result<Option<Arc<Graph>>, Faile
         graph = graph.with_root(root).map_err(refused)?;
     }
     if graph.nodes() != nodes {
-        return Err(refused(format!("a graph of {} processes with `processes {nodes}`", graph.nodes())));
+        return Err(refused(format!(
+            "a graph of {} processes with `processes {nodes}`",
+            graph.nodes()
+        )));
     }
     if entry.network == Network::Tree && !graph.is_tree() {
         return Err(refused(format!(
@@ -122,10 +129,13 @@ fn graph(scenario: &Scenario, entry: &Entry) -> Result<Option<Arc<Graph>>, Faile
 
 /// `0-1 1-2`.
 fn edges(text: &str) -> Result<Graph, Failed> {
-    let lines: Vec<String> = text.split_whitespace().map(|edge| edge.replacen('-', " ", 1)).collect();
+    let lines: Vec<String> =
+        text.split_whitespace().map(|edge| edge.replacen('-', " ", 1)).collect();
     graphs::parse(&lines.join("\n")).map_err(|error| {
         let names: Vec<&str> = SHAPES.iter().map(|(name, _)| *name).collect();
         let names = names.join(", ");
-        refused(format!("`graph {text}`: {error}; write edges such as `graph 0-1 1-2`, or one of {names}"))
+        refused(format!(
+            "`graph {text}`: {error}; write edges such as `graph 0-1 1-2`, or one of {names}"
+        ))
     })
 }

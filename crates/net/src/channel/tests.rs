@@ -1,4 +1,5 @@
-//! Two channels over connections that are cut anywhere: what arrives is a prefix of what was sent, and at last all of it.
+//! Two channels over connections that are cut anywhere: what arrives is a prefix of what was sent,
+//! and at last all of it.
 
 use std::collections::VecDeque;
 
@@ -20,7 +21,8 @@ fn met() -> [Channel; 2] {
     both
 }
 
-/// A new connection: the first dials, the second answers. `between` happens after both have said what they have had.
+/// A new connection: the first dials, the second answers. `between` happens after both have said
+/// what they have had.
 fn greet(both: &mut [Channel; 2], between: impl FnOnce(&mut [Channel; 2])) {
     let first = both[0].greeting(None);
     let second = both[1].greeting(Some(first.incarnation));
@@ -70,8 +72,9 @@ enum Step {
     Acknowledge(usize),
     /// The oldest frame from that side comes.
     Come(usize),
-    /// The connection is cut, and there is a new one. So many frames of the old one still come from each side, after
-    /// both have said what they have had: the worst that a careless owner could do.
+    /// The connection is cut, and there is a new one. So many frames of the old one still come from
+    /// each side, after both have said what they have had: the worst that a careless owner could
+    /// do.
     Cut([usize; 2]),
 }
 
@@ -132,7 +135,8 @@ impl World {
 
 /// The property, of channels with or without the duplicate check.
 fn prefix_and_at_last_all(takes_duplicates: bool) -> Result<(), String> {
-    let mut runner = TestRunner::new(Config { cases: 400, failure_persistence: None, ..Config::default() });
+    let mut runner =
+        TestRunner::new(Config { cases: 400, failure_persistence: None, ..Config::default() });
     let property = |steps: Vec<Step>| {
         let mut world = World {
             ends: met(),
@@ -178,7 +182,8 @@ fn a_channel_without_the_duplicate_check_is_caught() {
     assert!(found.contains("starts_with"), "{found}");
 }
 
-/// What does not fit into the window breaks the channel, by number of messages and by bytes; an acknowledgement makes room.
+/// What does not fit into the window breaks the channel, by number of messages and by bytes; an
+/// acknowledgement makes room.
 #[test]
 fn the_window_is_bounded() {
     let mut few = Channel::new(Incarnation(1), Window { frames: 2, bytes: 100 });
@@ -205,7 +210,10 @@ fn a_new_incarnation_begins_anew() {
     push(&mut here, 3);
     let mut both = [here, channel(5)];
     let first = both[0].greeting(None);
-    assert_eq!(first, Greeting { incarnation: Incarnation(1), of: Some(Incarnation(1)), received: 1 });
+    assert_eq!(
+        first,
+        Greeting { incarnation: Incarnation(1), of: Some(Incarnation(1)), received: 1 }
+    );
     let second = both[1].greeting(Some(first.incarnation));
     assert_eq!(both[0].resume(second), Ok(Some(Incarnation(1))));
     assert_eq!(both[1].resume(first), Ok(None));
@@ -225,7 +233,8 @@ fn what_was_pushed_early_is_kept_for_the_first_incarnation() {
     assert_eq!(frames.into_iter().find_map(|frame| take(&mut both[1], frame)), Some(7));
 }
 
-/// A peer of the same incarnation that knows less than it has acknowledged, or more than was sent, breaks the channel.
+/// A peer of the same incarnation that knows less than it has acknowledged, or more than was sent,
+/// breaks the channel.
 #[test]
 fn a_lost_memory_and_a_second_process_are_noticed() {
     let [mut here, _] = met();

@@ -41,7 +41,8 @@ fn a_permit_is_granted_by_bytes() {
     assert_eq!(asks.observe().phase, Phase::Holding);
 }
 
-/// Bytes that are no message, bytes behind a message, and a message that no correct peer sends: an error each, and nothing has changed.
+/// Bytes that are no message, bytes behind a message, and a message that no correct peer sends: an
+/// error each, and nothing has changed.
 #[test]
 fn junk_is_refused_and_changes_nothing() {
     let mut deeds = Vec::new();
@@ -79,7 +80,10 @@ fn what_is_stored_comes_back() {
     let first = stored(&deeds).expect("stored");
     deeds.clear();
     let again = Driver::<TreeToken>::start(&setup, Some(&first), &mut deeds).unwrap();
-    assert!(stored(&deeds).expect("an incarnation more") != first && again.observe().phase != Phase::Holding);
+    assert!(
+        stored(&deeds).expect("an incarnation more") != first
+            && again.observe().phase != Phase::Holding
+    );
     let damaged = Driver::<TreeToken>::start(&setup, Some(&[1]), &mut deeds).err();
     assert_eq!(damaged, Some(Unreadable("tree-token")));
 }
@@ -107,7 +111,8 @@ fn timers_are_numbers() {
     assert!(deeds.is_empty());
 }
 
-/// R1: what is suspended comes back as bytes, and the same incarnation goes on: its client's grant is still there, by the same name. A protocol that cannot be suspended says so.
+/// R1: what is suspended comes back as bytes, and the same incarnation goes on: its client's grant
+/// is still there, by the same name. A protocol that cannot be suspended says so.
 #[test]
 fn what_is_suspended_goes_on() {
     let mut deeds = Vec::new();

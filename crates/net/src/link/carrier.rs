@@ -60,7 +60,8 @@ impl Carrier {
         }
     }
 
-    /// A new connection begins. Returns the peer's earlier incarnation, if this is another and the owner has to know.
+    /// A new connection begins. Returns the peer's earlier incarnation, if this is another and the
+    /// owner has to know.
     pub(super) fn resume(&mut self, said: Greeting) -> Result<Option<Incarnation>, Broken> {
         match self {
             Self::Exact(channel) => channel.resume(said),

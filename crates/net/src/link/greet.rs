@@ -7,8 +7,8 @@
 //!   Ack                           -->      the link is up                    (or Refuse: why)
 //! ```
 //!
-//! The third step is there so that neither side calls a link up which the other refuses. All of it has to be over within
-//! the time of a handshake.
+//! The third step is there so that neither side calls a link up which the other refuses. All of it
+//! has to be over within the time of a handshake.
 
 use std::io;
 
@@ -70,7 +70,9 @@ async fn call(shared: &Shared, peer: &Peer) -> Result<Met, Failure> {
     let hello = match read_frame(&mut socket, &mut decoder).await {
         Ok(Frame::Hello(hello)) => hello,
         Ok(Frame::Refuse(why)) => return Err(refused_by(peer, &why)),
-        Ok(Frame::Data { .. } | Frame::Ack(_)) => return Err(not_a_node(peer, "it does not greet")),
+        Ok(Frame::Data { .. } | Frame::Ack(_)) => {
+            return Err(not_a_node(peer, "it does not greet"));
+        }
         Err(Unread::Junk(junk)) => return Err(not_a_node(peer, &junk.to_string())),
         Err(Unread::Lost(error)) => {
             let meaning = error.and_then(|error| shared.keys.meaning(&error));
@@ -105,11 +107,14 @@ async fn answer_now(shared: &Shared, peer: &Peer, call: Call) -> Result<Met, Fai
         refuse(&mut socket, &why.to_string()).await;
         return Err(Failure::Broken);
     }
-    write(&mut socket, |out| wire::write_hello(&self::hello(shared, peer, Some(&hello)), out)).await?;
+    write(&mut socket, |out| wire::write_hello(&self::hello(shared, peer, Some(&hello)), out))
+        .await?;
     match read_frame(&mut socket, &mut decoder).await {
         Ok(Frame::Ack(_)) => {}
         Ok(Frame::Refuse(why)) => return Err(refused_by(peer, &why)),
-        Ok(Frame::Hello(_) | Frame::Data { .. }) => return Err(not_a_node(peer, "it greets twice")),
+        Ok(Frame::Hello(_) | Frame::Data { .. }) => {
+            return Err(not_a_node(peer, "it greets twice"));
+        }
         Err(Unread::Junk(junk)) => return Err(not_a_node(peer, &junk.to_string())),
         Err(Unread::Lost(_)) => return Err(Failure::Unreachable),
     }
@@ -117,7 +122,8 @@ async fn answer_now(shared: &Shared, peer: &Peer, call: Call) -> Result<Met, Fai
     Ok(Met { socket, decoder, hello })
 }
 
-/// What cannot change from one attempt to the next: whether this greeting is meant for this node, by a node that it knows.
+/// What cannot change from one attempt to the next: whether this greeting is meant for this node,
+/// by a node that it knows.
 pub(crate) fn check(shared: &Shared, hello: &Hello, called: Option<NodeId>) -> Result<(), String> {
     let config = &shared.config;
     let (me, cluster, from) = (config.me, &config.cluster, hello.from);
@@ -129,18 +135,25 @@ pub(crate) fn check(shared: &Shared, hello: &Hello, called: Option<NodeId>) -> R
         ));
     }
     if hello.to != me {
-        return Err(format!("{from} wanted {} and has reached {here}: correct the addresses", hello.to));
+        return Err(format!(
+            "{from} wanted {} and has reached {here}: correct the addresses",
+            hello.to
+        ));
     }
     match called {
         Some(called) if called != from => {
-            return Err(format!("{here} called {called} and was answered by {from}: correct the addresses"));
+            return Err(format!(
+                "{here} called {called} and was answered by {from}: correct the addresses"
+            ));
         }
         Some(_) => {}
         None if shared.roster.find(from).is_none() => {
             return Err(shared.roster.why_unknown(config, from));
         }
         None if from > me => {
-            return Err(format!("{from} has called {here}: of two nodes the smaller id calls the greater"));
+            return Err(format!(
+                "{from} has called {here}: of two nodes the smaller id calls the greater"
+            ));
         }
         None => {}
     }
@@ -195,7 +208,10 @@ pub(crate) enum Unread {
 }
 
 /// The next frame of a connection.
-pub(crate) async fn read_frame(socket: &mut Box<dyn Socket>, decoder: &mut Decoder) -> Result<Frame, Unread> {
+pub(crate) async fn read_frame(
+    socket: &mut Box<dyn Socket>,
+    decoder: &mut Decoder,
+) -> Result<Frame, Unread> {
     loop {
         if let Some(frame) = decoder.next().map_err(Unread::Junk)? {
             return Ok(frame);
@@ -208,7 +224,10 @@ pub(crate) async fn read_frame(socket: &mut Box<dyn Socket>, decoder: &mut Decod
     }
 }
 
-async fn in_time(shared: &Shared, met: impl Future<Output = Result<Met, Failure>>) -> Result<Met, Failure> {
+async fn in_time(
+    shared: &Shared,
+    met: impl Future<Output = Result<Met, Failure>>,
+) -> Result<Met, Failure> {
     timeout(shared.config.limits.handshake, met).await.unwrap_or(Err(Failure::Unreachable))
 }
 

@@ -1,8 +1,10 @@
-//! A connection that carries messages: one future reads, one writes, one listens for silence; the first to end ends all.
+//! A connection that carries messages: one future reads, one writes, one listens for silence; the
+//! first to end ends all.
 //!
-//! They are futures of one task, not tasks: a message crosses no queue but the owner's. A message counts as received in
-//! the same instant in which it is put into that queue, after room for it was found; so a connection may be dropped at
-//! any point at which its futures wait, and nothing is lost or told twice.
+//! They are futures of one task, not tasks: a message crosses no queue but the owner's. A message
+//! counts as received in the same instant in which it is put into that queue, after room for it was
+//! found; so a connection may be dropped at any point at which its futures wait, and nothing is
+//! lost or told twice.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -76,7 +78,10 @@ async fn read(
                 }
                 Ok(None) => break,
                 Err(junk) => {
-                    return End::Refused(format!("the link to {} was closed: it sent {junk}", peer.id));
+                    return End::Refused(format!(
+                        "the link to {} was closed: it sent {junk}",
+                        peer.id
+                    ));
                 }
             }
         }
@@ -121,7 +126,9 @@ async fn take(
         }
         Frame::Ack(ack) => peer.acknowledged(ack).map_err(broken),
         Frame::Refuse(why) => Err(End::Refused(format!("{} refuses: {why}", peer.id))),
-        Frame::Hello(_) => Err(End::Refused(format!("the link to {} was closed: it greets again", peer.id))),
+        Frame::Hello(_) => {
+            Err(End::Refused(format!("the link to {} was closed: it greets again", peer.id)))
+        }
     }
 }
 
@@ -187,7 +194,8 @@ async fn written(writer: &mut (impl AsyncWrite + Unpin), out: &[u8]) -> Option<(
     writer.flush().await.ok()
 }
 
-/// When an acknowledgement must go alone. It rings too early rather than being set anew with every message.
+/// When an acknowledgement must go alone. It rings too early rather than being set anew with every
+/// message.
 struct Clock<'l> {
     limits: &'l LinkLimits,
     wrote: Instant,
@@ -204,7 +212,8 @@ impl<'l> Clock<'l> {
     }
 
     fn owes(&mut self, owes: bool) {
-        self.owes_since = if owes { self.owes_since.or_else(|| Some(Instant::now())) } else { None };
+        self.owes_since =
+            if owes { self.owes_since.or_else(|| Some(Instant::now())) } else { None };
     }
 
     fn rings(&self) -> Instant {

@@ -19,7 +19,12 @@ impl Pause {
     /// Each link of each node throws its own rng.
     pub(super) fn new(limits: &LinkLimits, me: NodeId, peer: NodeId) -> Self {
         let rng = limits.seed ^ (u64::from(me.0) << 32 | u64::from(peer.0));
-        Self { least: limits.pause_least, most: limits.pause_most.max(limits.pause_least), next: None, rng }
+        Self {
+            least: limits.pause_least,
+            most: limits.pause_most.max(limits.pause_least),
+            next: None,
+            rng,
+        }
     }
 
     /// The last attempt has led to a link.
@@ -54,7 +59,8 @@ impl Pause {
 mod tests {
     use super::*;
 
-    /// At once first, then doubling with at least half of it kept, up to the most; a link begins it anew; the seed decides.
+    /// At once first, then doubling with at least half of it kept, up to the most; a link begins it
+    /// anew; the seed decides.
     #[test]
     fn pauses_double_within_their_bounds() {
         let limits = LinkLimits {

@@ -17,7 +17,8 @@ const BROKEN_OFF: &str = "has broken off with";
 /// What to do with a node whose data is gone.
 const ANEW: &str = "an operator adds it anew, under another number (docs/CLUSTER.md)";
 
-/// Whether a peer has refused this incarnation of this node for good, by the words of its refusal: it may as well stop.
+/// Whether a peer has refused this incarnation of this node for good, by the words of its refusal:
+/// it may as well stop.
 pub fn refuses_this_incarnation(why: &str) -> bool {
     why.contains(" refuses: ") && (why.contains(NO_RETURN) || why.contains(BROKEN_OFF))
 }
@@ -43,13 +44,20 @@ pub(super) struct State {
     broken: Option<Broken>,
     /// The owner was told of the break.
     told: bool,
-    /// A new incarnation was told of, and the owner has not welcomed it: what it sends is still meant for the old one.
+    /// A new incarnation was told of, and the owner has not welcomed it: what it sends is still
+    /// meant for the old one.
     unwelcome: bool,
 }
 
 impl Peer {
-    pub(crate) fn new(id: NodeId, address: String, calls: mpsc::Sender<Call>, config: &LinkConfig) -> Self {
-        let state = State { carrier: Carrier::new(config), broken: None, told: false, unwelcome: false };
+    pub(crate) fn new(
+        id: NodeId,
+        address: String,
+        calls: mpsc::Sender<Call>,
+        config: &LinkConfig,
+    ) -> Self {
+        let state =
+            State { carrier: Carrier::new(config), broken: None, told: false, unwelcome: false };
         Self {
             id,
             address: Mutex::new(address),
@@ -103,7 +111,8 @@ impl Peer {
     /// The first reason counts. A link that may lose messages never breaks.
     pub(crate) fn break_off(&self, why: Broken) {
         let mut state = self.state();
-        let State { carrier: Carrier::Exact(channel), broken: broken @ None, .. } = &mut *state else {
+        let State { carrier: Carrier::Exact(channel), broken: broken @ None, .. } = &mut *state
+        else {
             return;
         };
         *broken = Some(why);
@@ -160,7 +169,9 @@ impl Peer {
         {
             channel.adopt(hello.incarnation);
         }
-        let Some(was) = state.carrier.theirs().map(|incarnation| incarnation.0) else { return Ok(()) };
+        let Some(was) = state.carrier.theirs().map(|incarnation| incarnation.0) else {
+            return Ok(());
+        };
         if now < was {
             return Err(format!(
                 "{peer} calls as incarnation {now}, and {me} has met incarnation {was} of it: a newer process of this name \
@@ -192,9 +203,15 @@ impl Peer {
         self.state().carrier.acknowledged(ack)
     }
 
-    /// Fills a buffer with what is to be written now: messages, or, if it is due or many are owed, an acknowledgement.
-    /// Returns how many are still owed.
-    pub(super) fn write(&self, room: usize, ack_is_due: bool, ack_frames: u64, out: &mut Vec<u8>) -> u64 {
+    /// Fills a buffer with what is to be written now: messages, or, if it is due or many are owed,
+    /// an acknowledgement. Returns how many are still owed.
+    pub(super) fn write(
+        &self,
+        room: usize,
+        ack_is_due: bool,
+        ack_frames: u64,
+        out: &mut Vec<u8>,
+    ) -> u64 {
         let mut state = self.state();
         let carrier = &mut state.carrier;
         if ack_is_due || carrier.owed() >= ack_frames {

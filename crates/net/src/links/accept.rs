@@ -1,8 +1,9 @@
-//! The port: whoever connects may greet, for a short time, and is handed to the link of the peer that it is.
+//! The port: whoever connects may greet, for a short time, and is handed to the link of the peer
+//! that it is.
 //!
-//! Anybody may find the port. So a connection that does not greet in time is closed, and only so many may be at it at
-//! once: one more closes the oldest. A node greets within milliseconds, so it is never the oldest for long, while those who
-//! hold on for nothing are.
+//! Anybody may find the port. So a connection that does not greet in time is closed, and only so
+//! many may be at it at once: one more closes the oldest. A node greets within milliseconds, so it
+//! is never the oldest for long, while those who hold on for nothing are.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -73,8 +74,10 @@ impl Port {
         let (mut socket, shown) = match self.shared.keys.accept(stream).await {
             Ok(accepted) => accepted,
             Err(why) => {
-                return self
-                    .tell(None, format!("a call from {from} to {} was not taken: {why}", self.here()));
+                return self.tell(
+                    None,
+                    format!("a call from {from} to {} was not taken: {why}", self.here()),
+                );
             }
         };
         let mut decoder = Decoder::new(GREETING_MAX);
@@ -82,19 +85,27 @@ impl Port {
             Ok(Frame::Hello(hello)) => hello,
             Ok(Frame::Refuse(_) | Frame::Data { .. } | Frame::Ack(_)) => {
                 return self
-                    .refuse(socket, None, format!("a call from {from} did not begin with a greeting"))
+                    .refuse(
+                        socket,
+                        None,
+                        format!("a call from {from} did not begin with a greeting"),
+                    )
                     .await;
             }
             Err(Unread::Lost(_)) => return,
-            Err(Unread::Junk(junk)) => return self.refuse(socket, None, self.text(from, &junk)).await,
+            Err(Unread::Junk(junk)) => {
+                return self.refuse(socket, None, self.text(from, &junk)).await;
+            }
         };
         let peer = self.shared.roster.find(hello.from);
         let checked = check(&self.shared, &hello, None).and_then(|()| {
             let shown = shown.is(hello.from, &config.cluster);
             shown.map_err(|why| format!("a call from {from} to {} was not taken: {why}", config.me))
         });
-        // Checked here too, so that a call that is refused does not cost the peer the connection that it has.
-        let checked = checked.and_then(|()| peer.as_ref().map_or(Ok(()), |peer| peer.check(&hello, config)));
+        // Checked here too, so that a call that is refused does not cost the peer the connection
+        // that it has.
+        let checked =
+            checked.and_then(|()| peer.as_ref().map_or(Ok(()), |peer| peer.check(&hello, config)));
         match (checked, peer) {
             (Ok(()), Some(peer)) => {
                 // An error means that the link is being stopped.
@@ -118,7 +129,11 @@ impl Port {
                  version of kgate on all nodes",
                 crate::wire::VERSION
             ),
-            Junk::TooLong { .. } | Junk::Empty | Junk::Kind(_) | Junk::NotKgate | Junk::Malformed(_) => {
+            Junk::TooLong { .. }
+            | Junk::Empty
+            | Junk::Kind(_)
+            | Junk::NotKgate
+            | Junk::Malformed(_) => {
                 format!(
                     "a call from {from} to {here} is no greeting: {junk}. Is it another program, or a node with TLS where this \
                  one has none?"
@@ -132,7 +147,8 @@ impl Port {
         refuse(&mut socket, &why).await;
     }
 
-    /// Never waits for the owner, and never tells the same of a peer twice in a row: strangers could fill the queue.
+    /// Never waits for the owner, and never tells the same of a peer twice in a row: strangers
+    /// could fill the queue.
     fn tell(&self, peer: Option<NodeId>, why: String) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let event = LinkEvent::Refused { peer, why: why.clone() };

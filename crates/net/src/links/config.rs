@@ -18,14 +18,15 @@ pub struct LinkConfig {
     pub me: NodeId,
     /// This incarnation of it: greater than that of every incarnation before.
     pub incarnation: Incarnation,
-    /// All other nodes, with their addresses as `host:port`; with [`WhenFull::Drop`], those to begin with.
+    /// All other nodes, with their addresses as `host:port`; with [`WhenFull::Drop`], those to
+    /// begin with.
     pub peers: Vec<(NodeId, String)>,
     /// How links are protected.
     pub security: Security,
     /// Bounds and times.
     pub limits: LinkLimits,
-    /// Whether a new incarnation of a peer takes the place of the old one. If not it is refused for ever: protocols that
-    /// count a crashed process out cannot take it back by themselves.
+    /// Whether a new incarnation of a peer takes the place of the old one. If not it is refused for
+    /// ever: protocols that count a crashed process out cannot take it back by themselves.
     pub accepts_returns: bool,
     /// Whether messages may be lost, and members come and go.
     pub when_full: WhenFull,
@@ -34,10 +35,12 @@ pub struct LinkConfig {
 /// What happens to a message for a peer that takes no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenFull {
-    /// The link breaks, and the peer counts as crashed: for protocols that count replies. The nodes are fixed.
+    /// The link breaks, and the peer counts as crashed: for protocols that count replies. The nodes
+    /// are fixed.
     Break,
-    /// The oldest message that waits is dropped, and nothing ever breaks: for protocols that ask again (LEASES 11).
-    /// Members come and go, and any incarnation of them that is not outlived is simply connected again.
+    /// The oldest message that waits is dropped, and nothing ever breaks: for protocols that ask
+    /// again (LEASES 11). Members come and go, and any incarnation of them that is not outlived is
+    /// simply connected again.
     Drop,
 }
 
@@ -67,8 +70,8 @@ pub struct LinkLimits {
     pub handshake: Duration,
     /// So many connections may greet at once; one more closes the oldest.
     pub in_handshake: usize,
-    /// The pause before the first new attempt to dial. It doubles with each, and a random half of it is left out, so
-    /// that nodes that lost one peer together do not call it together.
+    /// The pause before the first new attempt to dial. It doubles with each, and a random half of
+    /// it is left out, so that nodes that lost one peer together do not call it together.
     pub pause_least: Duration,
     /// The longest pause.
     pub pause_most: Duration,
@@ -157,7 +160,8 @@ pub(super) fn check(config: &LinkConfig, listening: SocketAddr) -> Result<(), No
 
 /// Whether a name can be a cluster's: it becomes part of the names in certificates.
 pub fn check_cluster(name: &str) -> Result<(), NotStarted> {
-    let allowed = |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == b'-';
+    let allowed =
+        |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == b'-';
     let good = (1..=63).contains(&name.len())
         && name.bytes().all(allowed)
         && !name.starts_with('-')

@@ -43,7 +43,9 @@ impl Roster {
     pub(crate) fn why_unknown(&self, config: &LinkConfig, from: NodeId) -> String {
         let here = named(config.me, &config.cluster);
         match config.when_full {
-            WhenFull::Break => format!("{here} knows no {from}: add it to the nodes, or correct its id"),
+            WhenFull::Break => {
+                format!("{here} knows no {from}: add it to the nodes, or correct its id")
+            }
             WhenFull::Drop if self.read().removed.contains(&from) => format!(
                 "{here} has removed {from} from its members: stop {from}, or add it again with `kgate members add`"
             ),

@@ -1,4 +1,5 @@
-//! From three PEM files to the two sides of TLS. Whatever is wrong is said with the file that it is wrong in.
+//! From three PEM files to the two sides of TLS. Whatever is wrong is said with the file that it is
+//! wrong in.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -87,7 +88,8 @@ fn both_sides(
 ) -> Result<(ClientConfig, ServerConfig), rustls::Error> {
     let provider: Arc<CryptoProvider> = Arc::new(ring::default_provider());
     let roots = Arc::new(roots);
-    let verifier = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone()).build();
+    let verifier =
+        WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone()).build();
     let verifier = verifier.map_err(|error| rustls::Error::General(error.to_string()))?;
     let mut server = ServerConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(&[&TLS13])?
@@ -111,7 +113,10 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, NotLoaded> 
     Ok(read)
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "not our enum, and it says itself what is wrong")]
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "not our enum, and it says itself what is wrong"
+)]
 fn file(path: &Path, error: &pem::Error) -> NotLoaded {
     let error = match error {
         pem::Error::NoItemsFound => "it holds no certificate or key in PEM form".to_owned(),

@@ -19,12 +19,19 @@ use super::text;
 pub enum Callers {
     /// A certificate of the authority, or nothing is said to them.
     MustShow,
-    /// A certificate of the authority or none, since they may be known by something else; a wrong one is refused all the same.
+    /// A certificate of the authority or none, since they may be known by something else; a wrong
+    /// one is refused all the same.
     MayShow,
 }
 
-/// The called side for HTTP/1.1 and HTTP/2, from PEM files: this side's certificate and key, and the authority of the callers.
-pub fn acceptor(chain: &Path, key: &Path, ca: &Path, callers: Callers) -> Result<TlsAcceptor, NotLoaded> {
+/// The called side for HTTP/1.1 and HTTP/2, from PEM files: this side's certificate and key, and
+/// the authority of the callers.
+pub fn acceptor(
+    chain: &Path,
+    key: &Path,
+    ca: &Path,
+    callers: Callers,
+) -> Result<TlsAcceptor, NotLoaded> {
     let (certificates, private, roots) = read(chain, key, ca)?;
     let provider = Arc::new(ring::default_provider());
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
@@ -32,7 +39,8 @@ pub fn acceptor(chain: &Path, key: &Path, ca: &Path, callers: Callers) -> Result
         Callers::MustShow => verifier.build(),
         Callers::MayShow => verifier.allow_unauthenticated().build(),
     };
-    let verifier = verifier.map_err(|error| NotLoaded::File { path: ca.into(), error: error.to_string() })?;
+    let verifier =
+        verifier.map_err(|error| NotLoaded::File { path: ca.into(), error: error.to_string() })?;
     let mut server = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&TLS13])
         .and_then(|builder| {
@@ -51,8 +59,9 @@ pub fn names(certificate: &CertificateDer<'_>) -> Vec<String> {
     parsed.map(|parsed| parsed.valid_dns_names().map(str::to_owned).collect()).unwrap_or_default()
 }
 
-/// Who a client is by the names in its certificate: the NAME of `client-NAME.<cluster>`; else the first name with a dot in it, whole,
-/// so that an authority of a company needs no names of ours. A NAME has no dot, so the two are never mixed up.
+/// Who a client is by the names in its certificate: the NAME of `client-NAME.<cluster>`; else the
+/// first name with a dot in it, whole, so that an authority of a company needs no names of ours. A
+/// NAME has no dot, so the two are never mixed up.
 pub fn client_of(names: &[String], cluster: &str) -> Option<String> {
     let ours = |name: &String| {
         let client = name.strip_prefix("client-")?.strip_suffix(cluster)?.strip_suffix('.')?;
@@ -70,7 +79,8 @@ pub fn what_tls_says(error: &io::Error) -> String {
 mod tests {
     use super::*;
 
-    /// The name of a client is what `kgate certs` gave it; any other certificate counts by its whole name; a name of another cluster is not ours.
+    /// The name of a client is what `kgate certs` gave it; any other certificate counts by its
+    /// whole name; a name of another cluster is not ours.
     #[test]
     fn who_a_client_is() {
         let of = |names: &[&str]| {

@@ -1,8 +1,8 @@
 //! From bytes to frames: pure, and incremental, because the network cuts where it likes.
 //!
-//! Bytes are read straight into [`Decoder::room`], frames are taken out with [`Decoder::next`]; a message is a view into
-//! what was read, not a copy. Nothing that a length says is believed before it was compared with the limit, and memory
-//! grows with what has really come.
+//! Bytes are read straight into [`Decoder::room`], frames are taken out with [`Decoder::next`]; a
+//! message is a view into what was read, not a copy. Nothing that a length says is believed before
+//! it was compared with the limit, and memory grows with what has really come.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -11,7 +11,8 @@ use super::{ACK, DATA, Frame, HELLO, Hello, REFUSE, VERSION, WHY_MAX, hello};
 /// So much is read at once, at least.
 const READ_AT_ONCE: usize = 16 * 1024;
 
-/// Why the bytes are no frames. The connection cannot go on: nobody knows where the next frame begins.
+/// Why the bytes are no frames. The connection cannot go on: nobody knows where the next frame
+/// begins.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Junk {
     /// A length that is not allowed.
@@ -32,7 +33,9 @@ pub enum Junk {
     #[error("this is no link of kgate")]
     NotKgate,
     /// A greeting of another version.
-    #[error("version {0} of the frames, where this node speaks version {VERSION}: run one version of kgate")]
+    #[error(
+        "version {0} of the frames, where this node speaks version {VERSION}: run one version of kgate"
+    )]
     Version(u32),
     /// A frame whose body cannot be.
     #[error("a malformed frame: {0}")]
@@ -74,7 +77,10 @@ impl Decoder {
     }
 
     /// The next frame, if all of it has come. After an error nothing that follows means anything.
-    #[expect(clippy::should_implement_trait, reason = "an iterator that ends would not go on, and this does")]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "an iterator that ends would not go on, and this does"
+    )]
     pub fn next(&mut self) -> Result<Option<Frame>, Junk> {
         let Some(head) = self.bytes.first_chunk::<4>() else { return Ok(None) };
         let length = u32::from_le_bytes(*head) as usize;

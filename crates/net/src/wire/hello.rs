@@ -53,7 +53,8 @@ impl Hello {
         if version != VERSION {
             return Err(Junk::Version(version));
         }
-        let [from, to, nodes, incarnation] = [number(rest)?, number(rest)?, number(rest)?, number(rest)?];
+        let [from, to, nodes, incarnation] =
+            [number(rest)?, number(rest)?, number(rest)?, number(rest)?];
         let known = match take::<1>(rest)? {
             [0] => false,
             [1] => true,
@@ -64,8 +65,8 @@ impl Hello {
         if rest.len() > CLUSTER_MAX {
             return Err(Junk::Malformed("the name of the cluster is longer than 63 bytes"));
         }
-        let cluster =
-            str::from_utf8(rest).map_err(|_| Junk::Malformed("the name of the cluster is no text"))?;
+        let cluster = str::from_utf8(rest)
+            .map_err(|_| Junk::Malformed("the name of the cluster is no text"))?;
         Ok(Self {
             cluster: cluster.to_owned(),
             from: NodeId(from),

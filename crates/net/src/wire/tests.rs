@@ -48,7 +48,12 @@ fn frames() -> impl Strategy<Value = Frame> {
         });
     let data = (any::<[u64; 2]>(), prop::collection::vec(any::<u8>(), 0..300))
         .prop_map(|([number, ack], bytes)| Frame::Data { number, ack, bytes: bytes.into() });
-    prop_oneof![greeting, "[ -~äß]{0,100}".prop_map(Frame::Refuse), data, any::<u64>().prop_map(Frame::Ack)]
+    prop_oneof![
+        greeting,
+        "[ -~äß]{0,100}".prop_map(Frame::Refuse),
+        data,
+        any::<u64>().prop_map(Frame::Ack)
+    ]
 }
 
 proptest! {
@@ -112,7 +117,10 @@ fn junk_is_named() {
     assert_eq!(junk(&[0, 0, 0, 0]), Junk::Empty);
     assert_eq!(junk(&[1, 0, 0, 0, 77]), Junk::Kind(77));
     assert_eq!(junk(&[1, 0, 0, 0, ACK]), Junk::Malformed("it ends too early"));
-    assert_eq!(junk(b"GET / HTTP/1.1\r\n"), Junk::TooLong { length: 0x2054_4547, limit: GREETING_MAX });
+    assert_eq!(
+        junk(b"GET / HTTP/1.1\r\n"),
+        Junk::TooLong { length: 0x2054_4547, limit: GREETING_MAX }
+    );
     let mut bytes = Vec::new();
     write_hello(&hello(), &mut bytes);
     for (at, with, expected) in [

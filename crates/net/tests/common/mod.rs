@@ -73,7 +73,11 @@ impl Node {
     }
 
     /// The first event that this takes; what comes before it is dropped.
-    pub async fn until<T>(&mut self, what: &str, mut take: impl FnMut(&LinkEvent) -> Option<T>) -> T {
+    pub async fn until<T>(
+        &mut self,
+        what: &str,
+        mut take: impl FnMut(&LinkEvent) -> Option<T>,
+    ) -> T {
         let mut seen = Vec::new();
         let search = async {
             loop {
@@ -99,7 +103,8 @@ impl Node {
     }
 
     pub async fn down(&mut self, wanted: u32) {
-        let down = |event: &LinkEvent| (*event == LinkEvent::Down { peer: NodeId(wanted) }).then_some(());
+        let down =
+            |event: &LinkEvent| (*event == LinkEvent::Down { peer: NodeId(wanted) }).then_some(());
         self.until(&format!("down of p{wanted}"), down).await;
     }
 
@@ -126,10 +131,13 @@ pub fn value(bytes: &Bytes) -> u64 {
 }
 
 pub async fn in_time<T>(what: &str, wait: impl Future<Output = T>) -> T {
-    tokio::time::timeout(DEADLINE, wait).await.unwrap_or_else(|_| panic!("waited too long for {what}"))
+    tokio::time::timeout(DEADLINE, wait)
+        .await
+        .unwrap_or_else(|_| panic!("waited too long for {what}"))
 }
 
-/// Between a dialler and a node: passes bytes on until it is told to cut, to hold them, or to let nobody in.
+/// Between a dialler and a node: passes bytes on until it is told to cut, to hold them, or to let
+/// nobody in.
 pub struct Proxy {
     pub address: SocketAddr,
     target: Arc<Mutex<SocketAddr>>,
@@ -156,7 +164,8 @@ impl Proxy {
         let (state, way) = watch::channel(Way::Open(0));
         let (accepted, bound) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU64::new(0)));
         let target = Arc::new(Mutex::new(target));
-        let task = tokio::spawn(serve(listener, target.clone(), way, accepted.clone(), bound.clone()));
+        let task =
+            tokio::spawn(serve(listener, target.clone(), way, accepted.clone(), bound.clone()));
         Self { address, target, state, accepted, bound, task }
     }
 
@@ -166,7 +175,9 @@ impl Proxy {
     }
 
     pub fn cut(&self) {
-        self.state.send_modify(|way| *way = Way::Open(if let Way::Open(cuts) = way { *cuts + 1 } else { 0 }));
+        self.state.send_modify(|way| {
+            *way = Way::Open(if let Way::Open(cuts) = way { *cuts + 1 } else { 0 })
+        });
     }
 
     pub fn hold(&self) {
@@ -211,7 +222,9 @@ async fn serve(
         let mut draw = || match bound.load(Ordering::Relaxed) {
             0 => u64::MAX,
             most => {
-                rng = rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                rng = rng
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
                 1 + (rng >> 33) % most
             }
         };

@@ -1,4 +1,5 @@
-//! A guarded resource that refuses whoever comes too late: `cargo run -p kgate-node --example fenced_store -- 127.0.0.1:7500 FOLDER`.
+//! A guarded resource that refuses whoever comes too late: `cargo run -p kgate-node --example
+//! fenced_store -- 127.0.0.1:7500 FOLDER`.
 //!
 //! ```sh
 //! kgate run deploy -k 1 -- sh -c 'make report | curl -sfT - http://127.0.0.1:7500/report \
@@ -15,7 +16,9 @@ use store::Store;
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [address, folder] = arguments.as_slice() else {
-        return Err("where to listen and where to keep things: fenced_store 127.0.0.1:7500 FOLDER".into());
+        return Err(
+            "where to listen and where to keep things: fenced_store 127.0.0.1:7500 FOLDER".into()
+        );
     };
     let store = Store::open(Path::new(folder))?;
     let listener = tokio::net::TcpListener::bind(address).await?;

@@ -5,7 +5,8 @@
 //! GET /NAME   what was put there last
 //! ```
 //!
-//! The greatest fences are in a file of their own, which is on disk before anything is put: a store that forgets them is no guard.
+//! The greatest fences are in a file of their own, which is on disk before anything is put: a store
+//! that forgets them is no guard.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -51,7 +52,8 @@ impl Store {
         let stale = checked.check(&permit.gate, &permit.slots, permit.fence);
         stale.map_err(|stale| (StatusCode::CONFLICT, format!("{stale}\n")))?;
         if checked != *fences {
-            let lines = checked.iter().map(|(gate, slot, fence)| format!("{gate} {slot} {fence:032x}\n"));
+            let lines =
+                checked.iter().map(|(gate, slot, fence)| format!("{gate} {slot} {fence:032x}\n"));
             self.replace("fences", lines.collect::<String>().as_bytes()).map_err(failed)?;
             *fences = checked;
         }
@@ -84,17 +86,19 @@ struct Shown {
 impl Shown {
     fn read(headers: &HeaderMap) -> Option<Self> {
         let text = |name: &str| headers.get(name)?.to_str().ok();
-        let gate =
-            text("kgate-gate").filter(|gate| !gate.is_empty() && !gate.contains(char::is_whitespace))?;
-        let slots: Option<Vec<u32>> = text("kgate-slots")?.split(',').map(|slot| slot.parse().ok()).collect();
+        let gate = text("kgate-gate")
+            .filter(|gate| !gate.is_empty() && !gate.contains(char::is_whitespace))?;
+        let slots: Option<Vec<u32>> =
+            text("kgate-slots")?.split(',').map(|slot| slot.parse().ok()).collect();
         let fence = u128::from_str_radix(text("kgate-fence")?, 16).ok()?;
         Some(Self { gate: gate.to_owned(), slots: slots?, fence })
     }
 }
 
 fn check_name(name: &str) -> Result<(), (StatusCode, String)> {
-    let fine =
-        !name.is_empty() && name.len() <= 100 && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+    let fine = !name.is_empty()
+        && name.len() <= 100
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
     let text = "a name has 1 to 100 letters, digits and dashes\n";
     if fine { Ok(()) } else { Err((StatusCode::BAD_REQUEST, text.into())) }
 }
@@ -113,7 +117,10 @@ async fn write(
         .map(|()| StatusCode::NO_CONTENT)
 }
 
-async fn read(State(store): State<Store>, Name(name): Name<String>) -> Result<Vec<u8>, (StatusCode, String)> {
+async fn read(
+    State(store): State<Store>,
+    Name(name): Name<String>,
+) -> Result<Vec<u8>, (StatusCode, String)> {
     check_name(&name)?;
     std::fs::read(store.folder.join(format!("put-{name}")))
         .map_err(|_| (StatusCode::NOT_FOUND, "nothing was put there\n".into()))

@@ -7,10 +7,13 @@ use kgate_core::Incarnation;
 use super::Config;
 use crate::serve::guard::Guard;
 
-/// The blocks of a document that are whole configurations: they say where nodes are, or how this one joins.
+/// The blocks of a document that are whole configurations: they say where nodes are, or how this
+/// one joins.
 fn configurations(document: &str) -> impl Iterator<Item = &str> {
     let blocks = document.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
-    blocks.filter(|block| block.lines().any(|line| line.starts_with("nodes =") || line.starts_with("join =")))
+    blocks.filter(|block| {
+        block.lines().any(|line| line.starts_with("nodes =") || line.starts_with("join ="))
+    })
 }
 
 /// Whether a node would start with it, as far as that can be said without its files.
@@ -20,7 +23,8 @@ fn starts(text: &str) -> Result<(), String> {
     Guard::new(&config).map(drop).map_err(|error| error.to_string())
 }
 
-/// A node starts with each configuration that docs/ and the module docs of `config.rs` show; the checker sees one that lacks something.
+/// A node starts with each configuration that docs/ and the module docs of `config.rs` show; the
+/// checker sees one that lacks something.
 #[test]
 fn documented_configurations_start() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
@@ -38,8 +42,11 @@ fn documented_configurations_start() {
     }
     assert!(found > 0, "docs/CLUSTER.md has one");
     let ours = include_str!("../config.rs").lines().filter_map(|line| line.strip_prefix("//!"));
-    let ours: String = ours.map(|line| format!("{}\n", line.strip_prefix(' ').unwrap_or(line))).collect();
+    let ours: String =
+        ours.map(|line| format!("{}\n", line.strip_prefix(' ').unwrap_or(line))).collect();
     let whole = configurations(&ours).next().expect("config.rs shows one");
     starts(whole).unwrap();
-    assert!(starts(&whole.replace("data =", "name =")).unwrap_err().contains("leases need a folder"));
+    assert!(
+        starts(&whole.replace("data =", "name =")).unwrap_err().contains("leases need a folder")
+    );
 }

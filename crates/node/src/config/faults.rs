@@ -13,9 +13,11 @@ const GUARDED: &str = "slots";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Faults {
-    /// Delays, cuts, pauses, crashes and restarts: an agreed log says who takes part, and nobody grants without a lease (LEASES).
+    /// Delays, cuts, pauses, crashes and restarts: an agreed log says who takes part, and nobody
+    /// grants without a lease (LEASES).
     Lease,
-    /// Crashes only, as the papers have it: whoever is silent counts as dead. Unsafe where a network may be cut.
+    /// Crashes only, as the papers have it: whoever is silent counts as dead. Unsafe where a
+    /// network may be cut.
     CrashStop,
 }
 
@@ -35,7 +37,8 @@ const VOTERS_MAX: usize = 7;
 const VOTERS_USUAL: usize = 5;
 
 impl Config {
-    /// Which faults this node tolerates: as it says, else leases wherever a restart or another node matters.
+    /// Which faults this node tolerates: as it says, else leases wherever a restart or another node
+    /// matters.
     pub(crate) fn faults(&self) -> Result<Faults, BadConfig> {
         // Slots that are bound to processes by locks need no time at all (LEASES section 6).
         let wants = !self.bound_to_processes()
@@ -89,7 +92,8 @@ impl Config {
         self.voters().map(drop)
     }
 
-    /// Who votes, in the order of ids; the greatest odd number of nodes up to five if it does not say.
+    /// Who votes, in the order of ids; the greatest odd number of nodes up to five if it does not
+    /// say.
     pub(crate) fn voters(&self) -> Result<Vec<NodeId>, BadConfig> {
         let nodes = self.nodes.len();
         let most = nodes.min(VOTERS_USUAL);
@@ -166,7 +170,8 @@ mod tests {
         read(text).faults().map_err(|error| error.to_string())
     }
 
-    /// Leases wherever a restart or another node matters; crash-stop only by name, or where slots are bound to processes.
+    /// Leases wherever a restart or another node matters; crash-stop only by name, or where slots
+    /// are bound to processes.
     #[test]
     fn leases_are_the_default() {
         let alone = "id = 0\nnodes = [\"a:1\"]\n";
@@ -187,7 +192,10 @@ mod tests {
     fn what_leases_need() {
         let why = |text: &str| faults(&format!("{THREE}{text}")).unwrap_err();
         let no_data = why("");
-        assert!(no_data.contains("set data =") && no_data.contains("faults = \"crash-stop\""), "{no_data}");
+        assert!(
+            no_data.contains("set data =") && no_data.contains("faults = \"crash-stop\""),
+            "{no_data}"
+        );
         let gate = "[[gate]]\nname = \"g\"\nk = 1\nprotocol = \"tree-token\"\n";
         assert!(why(&format!("data = \"d\"\n{gate}")).contains("gate `g` is by tree-token"));
         // A slip is called one, before anybody is sent to other faults.
@@ -195,7 +203,8 @@ mod tests {
         assert!(slip.contains("gate `g`: unknown protocol") && !slip.contains("leases"), "{slip}");
         assert!(why("data = \"d\"\nprotocol = \"nope\"").contains("unknown protocol"));
         assert!(
-            why("data = \"d\"\nprotocol = \"tree-token\"").contains("clients may make gates by tree-token")
+            why("data = \"d\"\nprotocol = \"tree-token\"")
+                .contains("clients may make gates by tree-token")
         );
         assert!(why("data = \"d\"\nlease_ms = 900").contains("[timing]"));
         assert!(why("data = \"d\"\nfaults = \"lease\"\nlease_ms = 0").contains("of one machine"));
@@ -203,13 +212,15 @@ mod tests {
         assert!(why("data = \"d\"\n[timing]\nlease = \"1s\"").contains("raise lease"));
     }
 
-    /// The first so many, or those that are named; an odd number by default, and a word about even ones.
+    /// The first so many, or those that are named; an odd number by default, and a word about even
+    /// ones.
     #[test]
     fn who_votes() {
         let nodes = |count: usize| format!("id = 0\nnodes = {:?}\n", vec!["a:1"; count]);
         let voters = |count, text: &str| {
             let ids = read(&format!("{}{text}", nodes(count))).voters();
-            ids.map(|ids| ids.iter().map(|id| id.0).collect::<Vec<_>>()).map_err(|error| error.to_string())
+            ids.map(|ids| ids.iter().map(|id| id.0).collect::<Vec<_>>())
+                .map_err(|error| error.to_string())
         };
         for (count, usual) in [(1, 1), (2, 1), (3, 3), (4, 3), (5, 5), (6, 5), (100, 5)] {
             assert_eq!(voters(count, "").map(|ids| ids.len()), Ok(usual), "of {count}");

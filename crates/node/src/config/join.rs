@@ -23,7 +23,10 @@ impl JoinFrom {
     /// The token.
     pub fn read(&self) -> Result<JoinToken, BadConfig> {
         if self.is_token() {
-            return self.0.parse().map_err(|error: BadToken| BadConfig::Senseless(format!("join: {error}")));
+            return self
+                .0
+                .parse()
+                .map_err(|error: BadToken| BadConfig::Senseless(format!("join: {error}")));
         }
         let path = PathBuf::from(&self.0);
         let unreadable = |error| BadConfig::Unreadable(path.clone(), error);
@@ -31,7 +34,9 @@ impl JoinFrom {
             return Err(BadConfig::Senseless(format!("join: {} is too long for a token", self.0)));
         }
         let text = std::fs::read_to_string(&path).map_err(unreadable)?;
-        text.parse().map_err(|error: BadToken| BadConfig::Senseless(format!("join: in {}, {error}", self.0)))
+        text.parse().map_err(|error: BadToken| {
+            BadConfig::Senseless(format!("join: in {}, {error}", self.0))
+        })
     }
 }
 
@@ -43,16 +48,16 @@ impl Config {
             (None, true) => wrong(
                 "no node is named: give the list of all as nodes = [\"HOST:PORT\", ..] with this one's place in it as id, or a token to join a cluster as join",
             ),
-            (None, false) if self.address.is_some() => {
-                wrong("address is for a node that joins: this one's is in the list of nodes, at its id")
-            }
+            (None, false) if self.address.is_some() => wrong(
+                "address is for a node that joins: this one's is in the list of nodes, at its id",
+            ),
             (None, false) => Ok(()),
             (Some(_), false) => wrong(
                 "nodes and join say different things: a cluster begins with the list of its nodes, and whoever comes later joins by a token; give one of them",
             ),
-            (Some(_), true) if self.address.is_none() => {
-                wrong("a node that joins says where the others reach it: set address = \"HOST:PORT\"")
-            }
+            (Some(_), true) if self.address.is_none() => wrong(
+                "a node that joins says where the others reach it: set address = \"HOST:PORT\"",
+            ),
             (Some(_), true) if self.voters.is_some() => wrong(
                 "voters is for those who begin a cluster: a node that joins follows, and `kgate members promote` makes it a voter",
             ),
@@ -104,10 +109,18 @@ mod tests {
         assert_eq!(check(&joins), Ok(()));
         assert_eq!(check("id = 0\nnodes = [\"a:1\"]"), Ok(()));
         assert!(check("").unwrap_err().contains("no node is named"));
-        assert!(check(&format!("nodes = [\"a:1\"]\n{joins}")).unwrap_err().contains("give one of them"));
+        assert!(
+            check(&format!("nodes = [\"a:1\"]\n{joins}")).unwrap_err().contains("give one of them")
+        );
         assert!(check(&format!("join = \"{}\"", token())).unwrap_err().contains("set address"));
-        assert!(check(&format!("{joins}voters = 3")).unwrap_err().contains("kgate members promote"));
-        assert!(check("nodes = [\"a:1\"]\naddress = \"b:1\"").unwrap_err().contains("in the list of nodes"));
+        assert!(
+            check(&format!("{joins}voters = 3")).unwrap_err().contains("kgate members promote")
+        );
+        assert!(
+            check("nodes = [\"a:1\"]\naddress = \"b:1\"")
+                .unwrap_err()
+                .contains("in the list of nodes")
+        );
     }
 
     /// The token may stand in a file, and what is wrong with it is told with the file's name.

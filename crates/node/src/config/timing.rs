@@ -134,9 +134,19 @@ mod tests {
         for (text, nanoseconds) in table {
             assert_eq!(read_span(text), Some(Span(nanoseconds)), "{text}");
         }
-        for text in
-            ["", "500", "ms", ".5s", "1.s", "1..5s", "-1s", "1 s", "1h", "0.0001us", "99999999999999m"]
-        {
+        for text in [
+            "",
+            "500",
+            "ms",
+            ".5s",
+            "1.s",
+            "1..5s",
+            "-1s",
+            "1 s",
+            "1h",
+            "0.0001us",
+            "99999999999999m",
+        ] {
             assert_eq!(read_span(text), None, "{text}");
         }
     }
@@ -145,16 +155,24 @@ mod tests {
         toml::from_str(&format!("id = 0\nnodes = [\"a:1\"]\n{table}")).expect("a configuration")
     }
 
-    /// LEASES section 1: a preset, and single numbers that differ; what does not fit together is refused with the numbers.
+    /// LEASES section 1: a preset, and single numbers that differ; what does not fit together is
+    /// refused with the numbers.
     #[test]
     fn presets_and_single_numbers() {
         assert_eq!(read("").timing().unwrap(), Timing::DEFAULT);
         assert_eq!(read("[timing]\npreset = \"fast\"").timing().unwrap(), Timing::FAST);
-        let longer =
-            read("[timing]\npreset = \"fast\"\nlease = \"900ms\"\nclock_error = 20000").timing().unwrap();
-        assert_eq!(longer, Timing { lease: Span(900_000_000), clock_error: 20_000, ..Timing::FAST });
+        let longer = read("[timing]\npreset = \"fast\"\nlease = \"900ms\"\nclock_error = 20000")
+            .timing()
+            .unwrap();
+        assert_eq!(
+            longer,
+            Timing { lease: Span(900_000_000), clock_error: 20_000, ..Timing::FAST }
+        );
         let short = read("[timing]\nlease = \"2s\"").timing().unwrap_err().to_string();
-        assert!(short.starts_with("[timing]: the lease is too short") && short.contains("3.65 s"), "{short}");
+        assert!(
+            short.starts_with("[timing]: the lease is too short") && short.contains("3.65 s"),
+            "{short}"
+        );
     }
 
     /// A number that nobody knows, or that is none, is refused where it stands.

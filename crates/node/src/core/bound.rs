@@ -1,7 +1,9 @@
-//! Permits that are bound to processes instead of time: on one machine it can be seen whether somebody still uses a slot.
+//! Permits that are bound to processes instead of time: on one machine it can be seen whether
+//! somebody still uses a slot.
 //!
-//! Where sessions have no time, the end of a stream does not end what it held: whoever can see it is asked to find out when nobody uses the slots any more. A node that starts
-//! again is told which slots are in use, and holds them for those whom it does not know.
+//! Where sessions have no time, the end of a stream does not end what it held: whoever can see it
+//! is asked to find out when nobody uses the slots any more. A node that starts again is told which
+//! slots are in use, and holds them for those whom it does not know.
 
 use kgate_core::Time;
 
@@ -13,13 +15,21 @@ use super::{Action, Core, Definition, RequestKey, SessionId};
 impl Core {
     /// Asks when nobody uses any more what a session holds whose stream has ended.
     pub(super) fn probe(&self, session: SessionId, actions: &mut Vec<Action>) {
-        let Some(requests) = self.sessions.get(session).map(|session| &session.requests) else { return };
-        for (&number, request) in requests.iter().filter(|(_, request)| request.state == RequestState::Holds)
+        let Some(requests) = self.sessions.get(session).map(|session| &session.requests) else {
+            return;
+        };
+        for (&number, request) in
+            requests.iter().filter(|(_, request)| request.state == RequestState::Holds)
         {
             let key = RequestKey { session, number };
             let Some(gate) = request.gate.and_then(|id| self.gates.get(&id)) else { continue };
             let slots = gate.slots_of(key).unwrap_or_default().to_vec();
-            actions.push(Action::Probe { session, number, gate: gate.definition.name.clone(), slots });
+            actions.push(Action::Probe {
+                session,
+                number,
+                gate: gate.definition.name.clone(),
+                slots,
+            });
         }
     }
 
@@ -51,11 +61,14 @@ impl Core {
             author: "an earlier incarnation of this node".into(),
             ..self.plan(id, name, permits)
         };
-        if self.settings.nodes != 1 || self.open_gate(now, definition.clone(), None, actions).is_err() {
+        if self.settings.nodes != 1
+            || self.open_gate(now, definition.clone(), None, actions).is_err()
+        {
             return;
         }
         self.catalogue.insert(definition);
-        let process = Process { command: "from before this node started".into(), ..Process::default() };
+        let process =
+            Process { command: "from before this node started".into(), ..Process::default() };
         let session = self.sessions.open_detached(process.clone());
         // All of them, one by one, in their order; and back with those that are free.
         let mut free = Vec::new();

@@ -1,9 +1,10 @@
 //! Which gates there are, and how a new one is made.
 //!
-//! All nodes must agree on what a gate is before anybody uses it. Gates of the configuration are the same at all nodes. Any other is made by whoever
-//! holds the permit of the *catalogue*, a gate with one slot that is always there: it asks all nodes whether they know the name, and tells all what it has
-//! made, or what it has learnt. So of two that make a gate at once one comes second and finds it; and what somebody
-//! told to a few before it crashed is found too.
+//! All nodes must agree on what a gate is before anybody uses it. Gates of the configuration are
+//! the same at all nodes. Any other is made by whoever holds the permit of the *catalogue*, a gate
+//! with one slot that is always there: it asks all nodes whether they know the name, and tells all
+//! what it has made, or what it has learnt. So of two that make a gate at once one comes second and
+//! finds it; and what somebody told to a few before it crashed is found too.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -75,7 +76,8 @@ pub(super) struct Catalogue {
     known: BTreeMap<String, Definition>,
     last: u32,
     rounds: u64,
-    /// Gates that somebody here wants and nobody knows, with the k of the first who asked; the first is being made once the permit is here.
+    /// Gates that somebody here wants and nobody knows, with the k of the first who asked; the
+    /// first is being made once the permit is here.
     wanted: Vec<(String, u32)>,
     pub(super) making: Option<Making>,
 }
@@ -114,7 +116,8 @@ impl Catalogue {
         self.known.remove(name);
     }
 
-    /// Somebody wants a gate that is not known. True if the permit of the catalogue must be asked for.
+    /// Somebody wants a gate that is not known. True if the permit of the catalogue must be asked
+    /// for.
     pub(super) fn want(&mut self, name: &str, permits: u32) -> bool {
         if self.making.as_ref().is_some_and(|making| making.name == name)
             || self.wanted.iter().any(|wanted| wanted.0 == name)
@@ -125,7 +128,8 @@ impl Catalogue {
         self.wanted.len() == 1 && self.making.is_none()
     }
 
-    /// The permit is here: begins with the first gate that is wanted. None if there is none left that is not known.
+    /// The permit is here: begins with the first gate that is wanted. None if there is none left
+    /// that is not known.
     pub(super) fn begin(&mut self, others: BTreeSet<NodeId>) -> Option<PeerMessage> {
         while !self.wanted.is_empty() {
             let (name, permits) = self.wanted.remove(0);
@@ -135,7 +139,8 @@ impl Catalogue {
             self.rounds += 1;
             let (round, last) = (self.rounds, self.last());
             let message = PeerMessage::Collect { round, name: name.clone() };
-            let making = Making { name, permits, round, awaited: others, found: None, last, telling: None };
+            let making =
+                Making { name, permits, round, awaited: others, found: None, last, telling: None };
             self.making = Some(making);
             return Some(message);
         }
@@ -156,15 +161,16 @@ impl Catalogue {
         making.awaited.remove(&from);
     }
 
-    /// The gate that is to be made anew, if all have answered and nobody knows it: its number, its name and its k.
+    /// The gate that is to be made anew, if all have answered and nobody knows it: its number, its
+    /// name and its k.
     pub(super) fn planned(&self) -> Option<(GateId, String, u32)> {
         let making = self.making.as_ref()?;
         let new = making.awaited.is_empty() && making.found.is_none() && making.telling.is_none();
         new.then(|| (GateId(making.last.0 + 1), making.name.clone(), making.permits))
     }
 
-    /// If all have answered: what is to be told to all next (what was found, or else the `plan`), or, once that is done too, the gate that
-    /// there is now.
+    /// If all have answered: what is to be told to all next (what was found, or else the `plan`),
+    /// or, once that is done too, the gate that there is now.
     pub(super) fn proceed(&mut self, others: BTreeSet<NodeId>, plan: Option<Definition>) -> Step {
         let Some(making) = self.making.as_mut().filter(|making| making.awaited.is_empty()) else {
             return Step::Wait;

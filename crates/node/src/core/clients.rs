@@ -250,10 +250,20 @@ impl Core {
                 return self.hello(now, client, process.cut(), resume, secret, actions);
             }
             (Ask::Hello { .. }, Some(_)) => {
-                return close(client, Why::BadRequest, "a stream begins with one Hello".into(), actions);
+                return close(
+                    client,
+                    Why::BadRequest,
+                    "a stream begins with one Hello".into(),
+                    actions,
+                );
             }
             (_, None) => {
-                return close(client, Why::BadRequest, "a stream begins with Hello".into(), actions);
+                return close(
+                    client,
+                    Why::BadRequest,
+                    "a stream begins with Hello".into(),
+                    actions,
+                );
             }
             (ask, Some(session)) => (ask, session),
         };
@@ -266,7 +276,8 @@ impl Core {
                 let key = RequestKey { session, number };
                 let known = self.sessions.get(session).expect("it has a stream");
                 if known.requests.contains_key(&number) {
-                    let text = format!("request {number} is under way: each has a number of its own");
+                    let text =
+                        format!("request {number} is under way: each has a number of its own");
                     return close(client, Why::BadRequest, text, actions);
                 }
                 let process = process.map_or_else(|| known.process.clone(), Process::cut);
@@ -306,7 +317,8 @@ impl Core {
     ) {
         let (session, secret) = match resume {
             Some((session, secret)) if self.sessions.resume(now, client, session, secret) => {
-                // The end of the former stream may not be known yet. Whoever waits is asked for anew, under the same number.
+                // The end of the former stream may not be known yet. Whoever waits is asked for
+                // anew, under the same number.
                 self.withdraw_all(now, session, actions);
                 (session, secret)
             }
@@ -315,7 +327,8 @@ impl Core {
                 return close(client, Why::NoSession, text, actions);
             }
             None if self.sessions.count() >= self.settings.sessions_max => {
-                let text = format!("this node has {} sessions, its most", self.settings.sessions_max);
+                let text =
+                    format!("this node has {} sessions, its most", self.settings.sessions_max);
                 return close(client, Why::Full, text, actions);
             }
             None => (self.sessions.open(now, client, secret, process), secret),
@@ -390,7 +403,9 @@ impl Core {
         }
         let Definition { name, permits, author, .. } = definition;
         if let Some(wanted) = wish.permits.filter(|wanted| wanted != permits) {
-            let text = format!("gate `{name}` has k = {permits}, set by {author}, and you say k = {wanted}");
+            let text = format!(
+                "gate `{name}` has k = {permits}, set by {author}, and you say k = {wanted}"
+            );
             return Err((Why::Conflict, text));
         }
         if let Some(wanted) = wish.keep.policy.filter(|wanted| *wanted != definition.policy) {
@@ -403,8 +418,7 @@ impl Core {
         }
         let outlives = definition.policy == Policy::Hold || wish.keep.ttl.is_some();
         if outlives && self.control.is_none() {
-            let text =
-                "a permit that outlives its node needs the agreed log: a cluster with `faults = \"leases\"`";
+            let text = "a permit that outlives its node needs the agreed log: a cluster with `faults = \"leases\"`";
             return Err((Why::BadRequest, text.into()));
         }
         if outlives && wish.keep.secret == Secret::NONE {
@@ -441,7 +455,8 @@ impl Core {
     /// Whether the log is to hold what a client wants.
     fn hold_of(&self, id: GateId, keep: Keep) -> Option<super::Hold> {
         let holds = self.gates.get(&id).is_some_and(|gate| gate.definition.policy == Policy::Hold);
-        (holds || keep.ttl.is_some()).then(|| super::Hold { secret: keep.secret.hashed(), ttl: keep.ttl })
+        (holds || keep.ttl.is_some())
+            .then(|| super::Hold { secret: keep.secret.hashed(), ttl: keep.ttl })
     }
 
     /// Whether a gate can be made as somebody wants it.
@@ -466,7 +481,9 @@ impl Core {
             let ask = |gate: &mut super::Gate, out: &mut Vec<Outcome>| {
                 gate.acquire(now, OURS, 1, (Process::default(), None), out)
             };
-            self.at_gate(now, CATALOGUE, actions, ask).expect("it is there").expect("it asks for one");
+            self.at_gate(now, CATALOGUE, actions, ask)
+                .expect("it is there")
+                .expect("it asks for one");
         }
     }
 
@@ -489,8 +506,9 @@ impl Core {
 
     /// A gate has come to be known: those who waited for that ask there.
     pub(super) fn place_all(&mut self, now: Time, name: &str, actions: &mut Vec<Action>) {
-        let (placed, rest) =
-            std::mem::take(&mut self.unplaced).into_iter().partition(|wish: &Unplaced| wish.gate == name);
+        let (placed, rest) = std::mem::take(&mut self.unplaced)
+            .into_iter()
+            .partition(|wish: &Unplaced| wish.gate == name);
         self.unplaced = rest;
         let placed: Vec<Unplaced> = placed;
         placed.into_iter().for_each(|wish| self.place(now, wish, actions));
@@ -511,15 +529,14 @@ impl Core {
         self.touch();
         self.timers.disarm(&Due::Patience(key));
         let stream = self.sessions.stream(key);
-        let session = self.sessions.get_mut(key.session).expect("it waits as long as its session is");
+        let session =
+            self.sessions.get_mut(key.session).expect("it waits as long as its session is");
         session.requests.get_mut(&key.number).expect("it waits").state = RequestState::Holds;
         let permits = self.gates[&id].definition.permits;
         let number = key.number;
-        actions.extend(
-            stream.map(|client| {
-                Action::Tell(client, Tell::Granted { number, slots, fence, permits, kept: None })
-            }),
-        );
+        actions.extend(stream.map(|client| {
+            Action::Tell(client, Tell::Granted { number, slots, fence, permits, kept: None })
+        }));
     }
 
     pub(super) fn forget(&mut self, key: RequestKey) -> Option<(Option<ClientId>, Request)> {
@@ -530,13 +547,20 @@ impl Core {
         Some((session.client, session.requests.remove(&key.number)?))
     }
 
-    pub(super) fn refuse(&mut self, key: RequestKey, why: Why, text: String, actions: &mut Vec<Action>) {
+    pub(super) fn refuse(
+        &mut self,
+        key: RequestKey,
+        why: Why,
+        text: String,
+        actions: &mut Vec<Action>,
+    ) {
         if let Some((Some(client), _)) = self.forget(key) {
             actions.push(Action::Tell(client, Tell::Refused { number: key.number, why, text }));
         }
     }
 
-    /// It is told that its permit no longer counts; its slots stay taken until it says that all is over, or that is sure.
+    /// It is told that its permit no longer counts; its slots stay taken until it says that all is
+    /// over, or that is sure.
     pub(super) fn tell_lost(&mut self, key: RequestKey, text: String, actions: &mut Vec<Action>) {
         let Some(session) = self.sessions.get_mut(key.session) else { return };
         let Some(request) = session.requests.get_mut(&key.number) else { return };
@@ -552,9 +576,17 @@ impl Core {
     }
 
     /// Takes back a request that waits; false if it does not wait (any more).
-    pub(super) fn withdraw(&mut self, now: Time, key: RequestKey, actions: &mut Vec<Action>) -> bool {
-        let request = self.sessions.get(key.session).and_then(|session| session.requests.get(&key.number));
-        let Some(Request { gate, state: RequestState::Waits }) = request.copied() else { return false };
+    pub(super) fn withdraw(
+        &mut self,
+        now: Time,
+        key: RequestKey,
+        actions: &mut Vec<Action>,
+    ) -> bool {
+        let request =
+            self.sessions.get(key.session).and_then(|session| session.requests.get(&key.number));
+        let Some(Request { gate, state: RequestState::Waits }) = request.copied() else {
+            return false;
+        };
         match gate {
             Some(id) => {
                 self.at_gate(now, id, actions, |gate, out| gate.withdraw(now, key, out));
@@ -576,7 +608,8 @@ impl Core {
     }
 
     pub(super) fn release(&mut self, now: Time, key: RequestKey, actions: &mut Vec<Action>) {
-        let request = self.sessions.get(key.session).and_then(|session| session.requests.get(&key.number));
+        let request =
+            self.sessions.get(key.session).and_then(|session| session.requests.get(&key.number));
         let Some(Request { gate: Some(id), state }) = request.copied() else { return };
         if state != RequestState::Waits {
             self.at_gate(now, id, actions, |gate, out| gate.release(now, key, out));
@@ -585,7 +618,12 @@ impl Core {
     }
 
     /// Somebody who does not want to wait has waited as long as a free gate would need.
-    pub(super) fn out_of_patience(&mut self, now: Time, key: RequestKey, actions: &mut Vec<Action>) {
+    pub(super) fn out_of_patience(
+        &mut self,
+        now: Time,
+        key: RequestKey,
+        actions: &mut Vec<Action>,
+    ) {
         let stream = self.sessions.stream(key);
         if self.withdraw(now, key, actions) {
             let (why, text) = match self.without_lease(now) {
@@ -600,7 +638,8 @@ impl Core {
         }
     }
 
-    /// A client's stream has ended. What it waits for is taken back; what it holds stays, until its time has passed or it comes back.
+    /// A client's stream has ended. What it waits for is taken back; what it holds stays, until its
+    /// time has passed or it comes back.
     pub fn client_gone(&mut self, now: Time, client: ClientId, actions: &mut Vec<Action>) {
         self.heed_lease(now, actions);
         let Some(id) = self.sessions.cut(client) else { return };
@@ -639,7 +678,9 @@ impl Core {
             for (number, state) in requests {
                 let key = RequestKey { session, number };
                 match state {
-                    RequestState::Holds | RequestState::Loses => self.lose(key, why.to_owned(), actions),
+                    RequestState::Holds | RequestState::Loses => {
+                        self.lose(key, why.to_owned(), actions)
+                    }
                     RequestState::Waits => self.refuse(key, Why::NoNode, why.to_owned(), actions),
                 }
             }

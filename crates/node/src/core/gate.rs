@@ -1,7 +1,9 @@
-//! One gate at one node: its protocol, and the local clients that wait for it or hold something of it.
+//! One gate at one node: its protocol, and the local clients that wait for it or hold something of
+//! it.
 //!
-//! A protocol with numbered slots knows all clients that wait here, in their order, and may ask for several at once. A protocol of the papers serves one
-//! client at a time: the others wait here until it is free.
+//! A protocol with numbered slots knows all clients that wait here, in their order, and may ask for
+//! several at once. A protocol of the papers serves one client at a time: the others wait here
+//! until it is free.
 
 mod deciding;
 mod withdraw;
@@ -43,7 +45,8 @@ pub(super) enum Outcome {
 /// Who waits here.
 #[derive(Debug)]
 struct Waiter {
-    /// None if nobody waits any more, and the protocol could not be told: what it grants is given back.
+    /// None if nobody waits any more, and the protocol could not be told: what it grants is given
+    /// back.
     key: Option<RequestKey>,
     weight: u32,
     since: Time,
@@ -98,7 +101,12 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    pub(super) fn new(definition: Definition, driver: Box<dyn Drive>, nodes: u32, numbered: bool) -> Self {
+    pub(super) fn new(
+        definition: Definition,
+        driver: Box<dyn Drive>,
+        nodes: u32,
+        numbered: bool,
+    ) -> Self {
         Self {
             definition,
             driver,
@@ -130,12 +138,19 @@ impl Gate {
 
     /// How long the first of those who wait here has waited, in nanoseconds.
     pub(super) fn longest_waiting(&self, now: Time) -> u64 {
-        self.waiting.iter().find(|waiter| waiter.key.is_some()).map_or(0, |waiter| age(now, waiter.since))
+        self.waiting
+            .iter()
+            .find(|waiter| waiter.key.is_some())
+            .map_or(0, |waiter| age(now, waiter.since))
     }
 
     /// The most that can be asked for at once.
     pub(super) fn widest(&self) -> u32 {
-        if self.numbered { self.definition.permits.div_ceil(self.definition.lanes.max(1)) } else { 1 }
+        if self.numbered {
+            self.definition.permits.div_ceil(self.definition.lanes.max(1))
+        } else {
+            1
+        }
     }
 
     /// A client asks. Its weight was looked at.
@@ -164,7 +179,8 @@ impl Gate {
         Ok(())
     }
 
-    /// A client gives back what it was granted, after whatever it did is over; false if it holds nothing.
+    /// A client gives back what it was granted, after whatever it did is over; false if it holds
+    /// nothing.
     pub(super) fn release(&mut self, now: Time, key: RequestKey, out: &mut Vec<Outcome>) -> bool {
         let Some((&grant, _)) = self.holding.iter().find(|(_, holder)| holder.key == key) else {
             return false;
@@ -175,7 +191,8 @@ impl Gate {
     }
 
     fn give_back(&mut self, now: Time, grant: GrantId, out: &mut Vec<Outcome>) {
-        self.order(now, Order::Release(grant), out).expect("it was granted, and is given back once");
+        self.order(now, Order::Release(grant), out)
+            .expect("it was granted, and is given back once");
         self.go_on(now, out);
     }
 
@@ -191,13 +208,20 @@ impl Gate {
         Ok(())
     }
 
-    /// What the protocol wanted done when it started. If it remembers a client of an earlier incarnation that waited, that one is gone; and if it has a permit for it at
-    /// once, that is given back.
+    /// What the protocol wanted done when it started. If it remembers a client of an earlier
+    /// incarnation that waited, that one is gone; and if it has a permit for it at once, that is
+    /// given back.
     pub(super) fn started(&mut self, now: Time, deeds: Vec<Deed>, out: &mut Vec<Outcome>) {
         let granted = |deed: &Deed| matches!(deed, Deed::Tell(Notice::Granted { .. }));
         if self.driver.observe().phase == Phase::Waiting || deeds.iter().any(granted) {
             let process = Process::default();
-            self.waiting.push_back(Waiter { key: None, weight: 1, since: now, process, hold: None });
+            self.waiting.push_back(Waiter {
+                key: None,
+                weight: 1,
+                since: now,
+                process,
+                hold: None,
+            });
             (self.handed, self.abandoned) = (1, 1);
         }
         self.carry_out(now, deeds, out);
@@ -244,10 +268,17 @@ impl Gate {
     }
 
     /// It has so many units from now on; those that are in use beyond come back by and by.
-    pub(super) fn resize(&mut self, now: Time, permits: u32, author: String, out: &mut Vec<Outcome>) {
+    pub(super) fn resize(
+        &mut self,
+        now: Time,
+        permits: u32,
+        author: String,
+        out: &mut Vec<Outcome>,
+    ) {
         (self.definition.permits, self.definition.author) = (permits, author);
         // A gate that is to end has none; its protocol has one, which nobody may ask for.
-        self.order(now, Order::Resize(permits.max(1)), out).expect("a protocol with slots can be resized");
+        self.order(now, Order::Resize(permits.max(1)), out)
+            .expect("a protocol with slots can be resized");
         self.go_on(now, out);
     }
 
@@ -263,14 +294,17 @@ impl Gate {
             slots: holder.slots.clone(),
             fence: holder.fence,
         });
-        let deciding = self.deciding.iter().map(|(grant, it)| (*grant, Deciding { key: None, ..it.clone() }));
+        let deciding =
+            self.deciding.iter().map(|(grant, it)| (*grant, Deciding { key: None, ..it.clone() }));
         let (holders, deciding) = (holders.collect(), deciding.collect());
         Some(SuspendedGate { id, protocol: self.driver.suspend()?, holders, deciding })
     }
 
     /// These held something when it stopped, and still do.
     pub(super) fn resume(&mut self, holders: Vec<SuspendedHolder>) {
-        for SuspendedHolder { grant, session, number, weight, since, process, slots, fence } in holders {
+        for SuspendedHolder { grant, session, number, weight, since, process, slots, fence } in
+            holders
+        {
             let key = RequestKey { session: SessionId(session), number };
             self.holding.insert(grant, Holder { key, weight, since, process, slots, fence });
         }
@@ -281,7 +315,8 @@ impl Gate {
         self.others = others as u64;
     }
 
-    /// A message has come for the protocol. What it refuses is counted, and told to whoever keeps the logs.
+    /// A message has come for the protocol. What it refuses is counted, and told to whoever keeps
+    /// the logs.
     pub(super) fn deliver(
         &mut self,
         now: Time,
@@ -290,7 +325,9 @@ impl Gate {
         out: &mut Vec<Outcome>,
     ) -> Result<(), NotTaken> {
         let mut deeds = Vec::new();
-        self.driver.deliver(now, from, bytes, &mut deeds).inspect_err(|_| self.counters.junk += 1)?;
+        self.driver
+            .deliver(now, from, bytes, &mut deeds)
+            .inspect_err(|_| self.counters.junk += 1)?;
         self.carry_out(now, deeds, out);
         self.go_on(now, out);
         Ok(())
@@ -351,7 +388,8 @@ impl Gate {
 
     /// The first of those whom the protocol knows of that wants as much waits no more.
     fn take_first(&mut self, weight: u32) -> Option<Waiter> {
-        let at = self.waiting.iter().take(self.handed).position(|waiter| waiter.weight == weight)?;
+        let at =
+            self.waiting.iter().take(self.handed).position(|waiter| waiter.weight == weight)?;
         self.take_handed(at)
     }
 
@@ -362,7 +400,8 @@ impl Gate {
         Some(waiter)
     }
 
-    /// It is for the first of those who wait for as much: with several queues at a gate they are not served in their order.
+    /// It is for the first of those who wait for as much: with several queues at a gate they are
+    /// not served in their order.
     fn on_granted(
         &mut self,
         now: Time,
@@ -387,7 +426,12 @@ impl Gate {
     }
 
     /// What people may see.
-    pub(super) fn view(&self, now: Time, me: NodeId, is_cut_off: impl Fn(RequestKey) -> bool) -> GateView {
+    pub(super) fn view(
+        &self,
+        now: Time,
+        me: NodeId,
+        is_cut_off: impl Fn(RequestKey) -> bool,
+    ) -> GateView {
         let seen = self.driver.observe();
         let holders = self.holding.values().map(|holder| Client {
             node: me,

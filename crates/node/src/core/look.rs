@@ -1,6 +1,7 @@
 //! What people may see of all nodes together.
 //!
-//! Whoever is asked at one node asks all others that can be talked to, and puts the answers together. Who does not answer soon is named.
+//! Whoever is asked at one node asks all others that can be talked to, and puts the answers
+//! together. Who does not answer soon is named.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -58,13 +59,22 @@ impl Looks {
             .filter(|(_, look)| look.awaited.is_empty())
             .map(|(question, _)| *question)
             .collect();
-        done.into_iter().filter_map(|question| Some((question, self.0.remove(&question)?.report))).collect()
+        done.into_iter()
+            .filter_map(|question| Some((question, self.0.remove(&question)?.report)))
+            .collect()
     }
 }
 
 impl Core {
-    /// Somebody wants to see a gate, or all of them; answered by [`Action::Report`] of the same number.
-    pub fn look(&mut self, now: Time, question: u64, gate: Option<&str>, actions: &mut Vec<Action>) {
+    /// Somebody wants to see a gate, or all of them; answered by [`Action::Report`] of the same
+    /// number.
+    pub fn look(
+        &mut self,
+        now: Time,
+        question: u64,
+        gate: Option<&str>,
+        actions: &mut Vec<Action>,
+    ) {
         let silent = self.others.iter().filter(|node| !self.up.contains(node)).copied().collect();
         let report = Report { seen: vec![(self.who(now), self.views(now, gate))], silent };
         let awaited: BTreeSet<NodeId> = self.others.intersection(&self.up).copied().collect();
@@ -98,7 +108,12 @@ impl Core {
         Who {
             node: self.settings.me,
             crashed: self.crashed.iter().copied().collect(),
-            unreachable: self.others.iter().filter(|node| !self.up.contains(node)).copied().collect(),
+            unreachable: self
+                .others
+                .iter()
+                .filter(|node| !self.up.contains(node))
+                .copied()
+                .collect(),
             control: self.control_view(now),
             incarnation: self.own_incarnation(),
         }

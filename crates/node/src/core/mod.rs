@@ -1,14 +1,19 @@
-//! A node without its sockets: gates, sessions, the catalogue and the detector as one state machine.
+//! A node without its sockets: gates, sessions, the catalogue and the detector as one state
+//! machine.
 //!
-//! Whatever happens is handed over with the time; what is to be done is left in a list. No clock, no rng but its own seeded ones, no I/O: so a node can be
-//! driven by hand in a test, by a simulator, and by the shell with real sockets.
+//! Whatever happens is handed over with the time; what is to be done is left in a list. No clock,
+//! no rng but its own seeded ones, no I/O: so a node can be driven by hand in a test, by a
+//! simulator, and by the shell with real sockets.
 //!
 //! - `gate.rs`: a protocol and its local clients; `catalogue.rs`: which gates there are;
-//! - `sessions.rs`: who is at the other end of a stream; `secret.rs`: by what it is known again; `clients.rs`: what clients ask; `bound.rs`: permits that are bound to processes;
+//! - `sessions.rs`: who is at the other end of a stream; `secret.rs`: by what it is known again;
+//!   `clients.rs`: what clients ask; `bound.rs`: permits that are bound to processes;
 //! - `peers.rs`: messages from other nodes, who of them has crashed; `message.rs`: the messages;
-//! - `control/`: the agreed log, the lease of this node and its own incarnation, where failures are not crash-stop;
+//! - `control/`: the agreed log, the lease of this node and its own incarnation, where failures are
+//!   not crash-stop;
 //! - `suspend.rs`: a clean stop, and going on after it;
-//! - `look.rs`: what people may see of all nodes together; `watch.rs`: when to look again; `timers.rs`: what is due when.
+//! - `look.rs`: what people may see of all nodes together; `watch.rs`: when to look again;
+//!   `timers.rs`: what is due when.
 
 mod bound;
 mod catalogue;
@@ -93,7 +98,8 @@ pub enum Action {
     Report(u64, Report),
     /// That node is held for crashed: talk to it no more.
     Shun(NodeId),
-    /// A stream has ended, and time does not end its session: find out when nobody uses these slots any more, and say so by [`Core::free`].
+    /// A stream has ended, and time does not end its session: find out when nobody uses these slots
+    /// any more, and say so by [`Core::free`].
     Probe {
         /// The session.
         session: SessionId,
@@ -110,15 +116,18 @@ pub enum Action {
     Changed,
     /// This node must stop; all its clients were told.
     Stop(String),
-    /// Put this into the log, and say what came of it by [`Core::proposed`] with this number; to nobody, if it is 0.
+    /// Put this into the log, and say what came of it by [`Core::proposed`] with this number; to
+    /// nobody, if it is 0.
     Propose(u64, Command),
     /// That node is on the directory of the cluster, and is reached there.
     Connect(NodeId, String),
     /// That node is not on it any more.
     Disconnect(NodeId),
-    /// This incarnation of the node is over: store that another begins, and say so by [`Core::begin_incarnation`].
+    /// This incarnation of the node is over: store that another begins, and say so by
+    /// [`Core::begin_incarnation`].
     NewIncarnation,
-    /// Something that whoever runs this node should know, good or bad. Whoever reads its log must see from when to when it could grant nothing.
+    /// Something that whoever runs this node should know, good or bad. Whoever reads its log must
+    /// see from when to when it could grant nothing.
     Note(Result<String, String>),
 }
 
@@ -154,7 +163,8 @@ pub struct Settings {
     pub detect_timeout: Span,
     /// How long the word of a session counts.
     pub terms: Terms,
-    /// How long a client that does not want to wait is let wait: as long as a free gate needs to answer.
+    /// How long a client that does not want to wait is let wait: as long as a free gate needs to
+    /// answer.
     pub patience: Span,
     /// The most that may wait at a gate of this node.
     pub queue_max: usize,
@@ -300,8 +310,8 @@ impl Core {
                     self.at_gate(now, id, actions, |gate, out| gate.expire(now, timer, out));
                 }
                 Due::Detector(timer) => {
-                    let taken =
-                        self.detect(now, actions, |detector, deeds| detector.expire(now, timer, deeds));
+                    let taken = self
+                        .detect(now, actions, |detector, deeds| detector.expire(now, timer, deeds));
                     taken.expect("it was armed by the detector itself");
                 }
                 Due::Patience(key) => self.out_of_patience(now, key, actions),
@@ -325,7 +335,8 @@ impl Core {
     /// This node stops: everybody who holds something here loses it, and its peers are told.
     pub fn leave(&mut self, actions: &mut Vec<Action>) {
         if self.sessions.terms().valid_for.is_none() || self.control.is_some() {
-            // What is bound to processes outlives this node; and with leases whoever is gone is found by the voters.
+            // What is bound to processes outlives this node; and with leases whoever is gone is
+            // found by the voters.
             self.stopped = true;
         } else if !self.stopped {
             self.stop_all("its node stops", actions);
@@ -334,8 +345,8 @@ impl Core {
         }
     }
 
-    /// Each gate with its name and what has happened at it, how many hold something and how many wait here, and how long the first of those has
-    /// waited, in nanoseconds.
+    /// Each gate with its name and what has happened at it, how many hold something and how many
+    /// wait here, and how long the first of those has waited, in nanoseconds.
     pub fn numbers(&self, now: Time) -> impl Iterator<Item = (&str, &Counters, [u64; 3])> {
         self.gates.values().map(move |gate| {
             let counts = [gate.holders() as u64, gate.waiters() as u64, gate.longest_waiting(now)];
@@ -373,14 +384,22 @@ impl Core {
         Some(made)
     }
 
-    fn carry_out(&mut self, now: Time, id: GateId, outcomes: Vec<Outcome>, actions: &mut Vec<Action>) {
+    fn carry_out(
+        &mut self,
+        now: Time,
+        id: GateId,
+        outcomes: Vec<Outcome>,
+        actions: &mut Vec<Action>,
+    ) {
         for outcome in outcomes {
             match outcome {
                 Outcome::Send(to, bytes) => {
                     let message = PeerMessage::Gate(id, bytes).bytes();
                     self.send(to, &message, actions);
                 }
-                Outcome::Arm(timer, least, most) => self.timers.arm(now, Due::Gate(id, timer), least, most),
+                Outcome::Arm(timer, least, most) => {
+                    self.timers.arm(now, Due::Gate(id, timer), least, most)
+                }
                 Outcome::Disarm(timer) => self.timers.disarm(&Due::Gate(id, timer)),
                 Outcome::Store(bytes) => actions.push(Action::Store(id, bytes)),
                 Outcome::Granted { key, slots, fence } => {
@@ -394,8 +413,9 @@ impl Core {
                     self.lose(key, "its node takes part no more".into(), actions);
                 }
                 Outcome::TooLarge { key, weight, most } => {
-                    let text =
-                        format!("{weight} permits at once were asked for, and the gate has {most} now");
+                    let text = format!(
+                        "{weight} permits at once were asked for, and the gate has {most} now"
+                    );
                     self.refuse(key, Why::TooLarge, text, actions);
                 }
             }
@@ -425,7 +445,8 @@ impl Core {
     ) -> Result<(), CannotStart> {
         let name = definition.name.clone();
         let wrong = |why| CannotStart::Gate { name: name.clone(), why };
-        let entry = registry::entry(&definition.protocol).map_err(|error| wrong(error.to_string()))?;
+        let entry =
+            registry::entry(&definition.protocol).map_err(|error| wrong(error.to_string()))?;
         if self.control.is_none() {
             check(&definition, entry, self.settings.nodes).map_err(wrong)?;
         } else if !entry.slots {
@@ -462,13 +483,16 @@ impl Core {
             let granting = self.is_granting();
             self.at_gate(now, id, actions, |gate, out| gate.lease(now, granting, out));
         } else if self.settings.nodes == 1 && entry.slots {
-            // Nobody else must agree: each incarnation of the only node is a view of its own, so that fences grow across all of them.
+            // Nobody else must agree: each incarnation of the only node is a view of its own, so
+            // that fences grow across all of them.
             let (me, incarnation) = (self.settings.me, self.settings.incarnation);
             self.at_gate(now, id, actions, |gate, out| gate.joined(now, me, incarnation, out));
         }
         for node in self.buried.clone() {
             if entry.detector.is_some() {
-                self.at_gate(now, id, actions, |gate, out| gate.crashed(now, node, Incarnation(0), out));
+                self.at_gate(now, id, actions, |gate, out| {
+                    gate.crashed(now, node, Incarnation(0), out)
+                });
             }
         }
         Ok(())
@@ -511,7 +535,10 @@ pub(crate) fn check(definition: &Definition, entry: &Entry, nodes: u32) -> Resul
         return Err(format!("k is between 1 and {}, not {permits}", Definition::MOST));
     }
     if lanes == 0 || lanes > permits.min(64) {
-        return Err(format!("a gate with k = {permits} has 1 to {} lanes, not {lanes}", permits.min(64)));
+        return Err(format!(
+            "a gate with k = {permits} has 1 to {} lanes, not {lanes}",
+            permits.min(64)
+        ));
     }
     if !entry.slots && lanes > 1 {
         return Err(format!("only `slots` has lanes, not `{}`", entry.name));

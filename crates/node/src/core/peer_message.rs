@@ -1,6 +1,7 @@
 //! What nodes say to each other: a message is what a frame of a link carries.
 //!
-//! Messages of protocols are opaque here. The first byte says which message it is; everything is bounded by the link's frame.
+//! Messages of protocols are opaque here. The first byte says which message it is; everything is
+//! bounded by the link's frame.
 
 use kgate_control::lease::LeaseMessage;
 use serde::{Deserialize, Serialize};
@@ -27,7 +28,8 @@ pub enum PeerMessage {
     Detector(Vec<u8>),
     /// The gates of my configuration: yours must be the same.
     Fixed(Vec<Definition>),
-    /// Do you know a gate of that name, and what is the last number that you know? Answered by `Known`.
+    /// Do you know a gate of that name, and what is the last number that you know? Answered by
+    /// `Known`.
     Collect {
         /// Names the question.
         round: u64,
@@ -95,7 +97,8 @@ const LEASE: u8 = 15;
 const LOG: u8 = 16;
 
 impl PeerMessage {
-    /// Whether it is about which gates there are. Only nodes without a log agree on that by messages.
+    /// Whether it is about which gates there are. Only nodes without a log agree on that by
+    /// messages.
     pub(super) fn is_of_catalogue(&self) -> bool {
         matches!(
             self,
@@ -108,7 +111,8 @@ impl PeerMessage {
         )
     }
 
-    /// Whether these bytes are about leases: before they are read, the newest voters of the log are (rule N4).
+    /// Whether these bytes are about leases: before they are read, the newest voters of the log are
+    /// (rule N4).
     pub fn is_lease(bytes: &[u8]) -> bool {
         bytes.first() == Some(&LEASE)
     }
@@ -138,12 +142,17 @@ mod tests {
 
     use super::*;
 
-    /// PeerMessages of the log and about leases are known by their first byte; no other message is taken for one.
+    /// PeerMessages of the log and about leases are known by their first byte; no other message is
+    /// taken for one.
     #[test]
     fn some_go_another_way() {
         let log = PeerMessage::Log(vec![7; 300]).bytes();
-        assert_eq!((PeerMessage::of_log(&log), PeerMessage::is_lease(&log)), (Some(&[7; 300][..]), false));
-        let ping = PeerMessage::Lease(LeaseMessage::Ping { incarnation: Incarnation(1), seq: 2 }).bytes();
+        assert_eq!(
+            (PeerMessage::of_log(&log), PeerMessage::is_lease(&log)),
+            (Some(&[7; 300][..]), false)
+        );
+        let ping =
+            PeerMessage::Lease(LeaseMessage::Ping { incarnation: Incarnation(1), seq: 2 }).bytes();
         assert_eq!((PeerMessage::of_log(&ping), PeerMessage::is_lease(&ping)), (None, true));
         let other = PeerMessage::Gate(GateId(3), vec![1]).bytes();
         assert_eq!((PeerMessage::of_log(&other), PeerMessage::is_lease(&other)), (None, false));

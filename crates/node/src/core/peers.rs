@@ -1,8 +1,9 @@
 //! Other nodes: their messages, and who of them has crashed.
 //!
-//! Failures are crash-stop here: whoever is held for crashed takes part no more, and if it is alive it is told so and stops. That is safe only where a silent
-//! node is a dead one. The detector begins when all nodes have met all others once, so that nobody is held for crashed who has not started yet, or who cannot answer
-//! yet because it still waits for a third.
+//! Failures are crash-stop here: whoever is held for crashed takes part no more, and if it is alive
+//! it is told so and stops. That is safe only where a silent node is a dead one. The detector
+//! begins when all nodes have met all others once, so that nobody is held for crashed who has not
+//! started yet, or who cannot answer yet because it still waits for a third.
 
 use std::collections::BTreeSet;
 
@@ -56,9 +57,14 @@ impl Core {
                 self.up.insert(from);
                 self.met.insert(from);
                 if self.control.is_none() {
-                    actions.push(Action::Send(from, PeerMessage::Fixed(self.settings.fixed.clone()).bytes()));
+                    actions.push(Action::Send(
+                        from,
+                        PeerMessage::Fixed(self.settings.fixed.clone()).bytes(),
+                    ));
                 }
-                actions.extend(self.watch_message().map(|message| Action::Send(from, message.bytes())));
+                actions.extend(
+                    self.watch_message().map(|message| Action::Send(from, message.bytes())),
+                );
                 self.touch();
                 self.begin_detection(now, actions);
             }
@@ -69,7 +75,9 @@ impl Core {
                 self.hint(now, from);
                 self.touch();
             }
-            PeerEvent::Broken | PeerEvent::Shunned if self.control.is_some() => self.hint(now, from),
+            PeerEvent::Broken | PeerEvent::Shunned if self.control.is_some() => {
+                self.hint(now, from)
+            }
             PeerEvent::Broken => self.crash(now, from, actions),
             PeerEvent::Shunned => self.held_for_crashed(from, actions),
             PeerEvent::PeerMessage(bytes) => {
@@ -94,16 +102,21 @@ impl Core {
         actions: &mut Vec<Action>,
     ) -> Result<(), String> {
         if self.control.is_some() && message.is_of_catalogue() {
-            return Err("a message of the catalogue: here the log says which gates there are".into());
+            return Err(
+                "a message of the catalogue: here the log says which gates there are".into()
+            );
         }
         match message {
-            PeerMessage::Gate(id, bytes) => return self.gate_message(now, from, id, bytes, actions),
+            PeerMessage::Gate(id, bytes) => {
+                return self.gate_message(now, from, id, bytes, actions);
+            }
             PeerMessage::Detector(bytes) => {
                 // Who looks for crashes was told by everybody, and so by us.
                 if self.detector.is_none() && self.said_met_all {
                     self.start_detector(now, actions);
                 }
-                let taken = self.detect(now, actions, |it, deeds| it.deliver(now, from, &bytes, deeds));
+                let taken =
+                    self.detect(now, actions, |it, deeds| it.deliver(now, from, &bytes, deeds));
                 return taken.map_err(|error| error.to_string());
             }
             PeerMessage::Fixed(theirs) => self.compare(from, &theirs),
@@ -117,7 +130,8 @@ impl Core {
                 if last > GateId::LAST {
                     return Err(format!("gate {} was the last one made, beyond all", last.0));
                 }
-                self.catalogue.answered(from, Some(Answer { round, known: Some((definition, last)) }));
+                self.catalogue
+                    .answered(from, Some(Answer { round, known: Some((definition, last)) }));
                 self.make_on(now, actions);
             }
             PeerMessage::Define { round, definition } => {
@@ -132,8 +146,8 @@ impl Core {
             PeerMessage::WhatIs(id) => {
                 let definition = self.gates.get(&id).map(|gate| gate.definition.clone());
                 // Nobody waits for the answer to round 0.
-                let define =
-                    definition.map(|definition| PeerMessage::Define { round: 0, definition }.bytes());
+                let define = definition
+                    .map(|definition| PeerMessage::Define { round: 0, definition }.bytes());
                 actions.extend(define.map(|bytes| Action::Send(from, bytes)));
             }
             PeerMessage::Look { question, gate } => {
@@ -149,7 +163,8 @@ impl Core {
             }
             PeerMessage::Watch(begins) => self.watched(from, begins),
             PeerMessage::Changed => actions.push(Action::Changed),
-            // With a log nobody is gone before the log says so, and crashes are found by the voters.
+            // With a log nobody is gone before the log says so, and crashes are found by the
+            // voters.
             PeerMessage::Leaving | PeerMessage::HeldForCrashed | PeerMessage::MetAll
                 if self.control.is_some() => {}
             PeerMessage::Leaving => self.crash(now, from, actions),
@@ -159,7 +174,9 @@ impl Core {
                 self.begin_detection(now, actions);
             }
             PeerMessage::Lease(message) => self.lease_message(now, from, message, actions),
-            PeerMessage::Log(_) => return Err("a message of the log, which goes another way".into()),
+            PeerMessage::Log(_) => {
+                return Err("a message of the log, which goes another way".into());
+            }
         }
         Ok(())
     }
@@ -173,16 +190,21 @@ impl Core {
         bytes: Vec<u8>,
         actions: &mut Vec<Action>,
     ) -> Result<(), String> {
-        if let Some(taken) = self.at_gate(now, id, actions, |gate, out| gate.deliver(now, from, &bytes, out))
+        if let Some(taken) =
+            self.at_gate(now, id, actions, |gate, out| gate.deliver(now, from, &bytes, out))
         {
             return match taken {
-                // Who is gone may have sent a message before; where members come and go, that is no junk.
+                // Who is gone may have sent a message before; where members come and go, that is no
+                // junk.
                 Err(NotTaken::Refused(Refusal::UnknownNode(_))) if self.control.is_some() => Ok(()),
                 taken => taken.map_err(|error| error.to_string()),
             };
         }
         if self.early.len() >= EARLY_GATES && !self.early.contains_key(&id) {
-            return Err(format!("a message for gate {}, which is not known, like too many others", id.0));
+            return Err(format!(
+                "a message for gate {}, which is not known, like too many others",
+                id.0
+            ));
         }
         let agreed = self.control.is_some();
         let early = self.early.entry(id).or_default();
@@ -202,12 +224,17 @@ impl Core {
         let entry = registry::entry(&definition.protocol).map_err(|error| error.to_string())?;
         super::check(definition, entry, self.settings.nodes)?;
         if definition.id > GateId::LAST {
-            return Err(format!("gate `{}` has the number {}, beyond all", definition.name, definition.id.0));
+            return Err(format!(
+                "gate `{}` has the number {}, beyond all",
+                definition.name, definition.id.0
+            ));
         }
         let known = self.gates.get(&definition.id).map(|gate| &gate.definition);
         let named = self.catalogue.get(&definition.name);
         match known.or(named).filter(|known| *known != definition) {
-            Some(known) => Err(format!("another definition of gate `{}`: {definition:?}", known.name)),
+            Some(known) => {
+                Err(format!("another definition of gate `{}`: {definition:?}", known.name))
+            }
             None => Ok(()),
         }
     }
@@ -249,7 +276,8 @@ impl Core {
     /// Goes on with the gate that is being made, if all have answered.
     fn make_on(&mut self, now: Time, actions: &mut Vec<Action>) {
         loop {
-            let plan = self.catalogue.planned().map(|(id, name, permits)| self.plan(id, &name, permits));
+            let plan =
+                self.catalogue.planned().map(|(id, name, permits)| self.plan(id, &name, permits));
             match self.catalogue.proceed(self.others.clone(), plan) {
                 Step::Wait => return,
                 Step::Tell(message) => self.tell_all(&message, actions),
@@ -261,7 +289,8 @@ impl Core {
         }
     }
 
-    /// Begins to look for crashes, once everybody has met everybody: who cannot answer yet is not dead.
+    /// Begins to look for crashes, once everybody has met everybody: who cannot answer yet is not
+    /// dead.
     pub(super) fn begin_detection(&mut self, now: Time, actions: &mut Vec<Action>) {
         if self.control.is_some()
             || self.detector.is_some()
@@ -312,7 +341,9 @@ impl Core {
                 Deed::Send { to, bytes, .. } => {
                     self.send(to, &PeerMessage::Detector(bytes).bytes(), actions);
                 }
-                Deed::Arm(timer, least, most) => self.timers.arm(now, Due::Detector(timer), least, most),
+                Deed::Arm(timer, least, most) => {
+                    self.timers.arm(now, Due::Detector(timer), least, most)
+                }
                 Deed::Disarm(timer) => self.timers.disarm(&Due::Detector(timer)),
                 Deed::Tell(Notice::Suspected(node, _)) => self.crash(now, node, actions),
                 Deed::Tell(_) | Deed::Store(_) => {}
@@ -332,7 +363,8 @@ impl Core {
         self.looks.gone(node);
         actions.push(Action::Send(node, PeerMessage::HeldForCrashed.bytes()));
         actions.push(Action::Shun(node));
-        // Its clients may go on until the time is over that it has told them last, and that was before this.
+        // Its clients may go on until the time is over that it has told them last, and that was
+        // before this.
         let wait = self.sessions.terms().over_after();
         self.timers.arm(now, Due::Bury(node), wait, wait);
         // The detector itself may find crashes by others' silence alone, or want to be told.
@@ -345,7 +377,8 @@ impl Core {
         self.answer_looks(actions);
     }
 
-    /// Nobody can hold anything any more through a node that has crashed: the gates go on without it.
+    /// Nobody can hold anything any more through a node that has crashed: the gates go on without
+    /// it.
     pub(super) fn bury(&mut self, now: Time, node: NodeId, actions: &mut Vec<Action>) {
         self.buried.insert(node);
         self.touch();
@@ -355,11 +388,14 @@ impl Core {
         let told: Vec<GateId> =
             self.gates.iter().filter(|(_, gate)| tells(gate)).map(|(id, _)| *id).collect();
         for id in told {
-            self.at_gate(now, id, actions, |gate, out| gate.crashed(now, node, Incarnation(0), out));
+            self.at_gate(now, id, actions, |gate, out| {
+                gate.crashed(now, node, Incarnation(0), out)
+            });
         }
     }
 
-    /// Another node holds this one for crashed. Of two parts that hold each other for crashed the smaller one stops; of equal ones, both.
+    /// Another node holds this one for crashed. Of two parts that hold each other for crashed the
+    /// smaller one stops; of equal ones, both.
     fn held_for_crashed(&mut self, by: NodeId, actions: &mut Vec<Action>) {
         let minority = 2 * self.crashed.len() >= self.settings.nodes as usize;
         if !self.crashed.contains(&by) || minority {

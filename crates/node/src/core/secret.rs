@@ -1,4 +1,5 @@
-//! The secret of a session: whoever has it can go on with the session, or end it. So it is never written into a log.
+//! The secret of a session: whoever has it can go on with the session, or end it. So it is never
+//! written into a log.
 
 use std::fmt;
 
@@ -13,7 +14,8 @@ impl Secret {
     /// Of a session that nobody can go on with.
     pub const NONE: Self = Self(0);
 
-    /// As it is kept, in the log, on disk and in memory: from that nobody finds the secret, and how long a comparison takes tells nothing about it.
+    /// As it is kept, in the log, on disk and in memory: from that nobody finds the secret, and how
+    /// long a comparison takes tells nothing about it.
     pub fn hashed(self) -> [u8; 32] {
         digest(&SHA256, &self.0.to_be_bytes()).as_ref().try_into().expect("so long it is")
     }

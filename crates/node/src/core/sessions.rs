@@ -1,7 +1,9 @@
-//! Sessions: who is at the other end, and until when its word counts (rules S1, S4 and S5 of the leases).
+//! Sessions: who is at the other end, and until when its word counts (rules S1, S4 and S5 of the
+//! leases).
 //!
-//! A session outlives its stream. What it holds is freed when the client says that it is over, or when the time has passed that the client was last told,
-//! and a little more for clocks that run at other rates. The end of a stream frees nothing: a killed wrapper leaves a child.
+//! A session outlives its stream. What it holds is freed when the client says that it is over, or
+//! when the time has passed that the client was last told, and a little more for clocks that run at
+//! other rates. The end of a stream frees nothing: a killed wrapper leaves a child.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +22,8 @@ pub(super) struct Session {
     /// Its stream, while it has one.
     pub(super) client: Option<ClientId>,
     pub(super) process: Process,
-    /// When it is counted gone, unless it is told something later; never, where it is bound to processes instead of time.
+    /// When it is counted gone, unless it is told something later; never, where it is bound to
+    /// processes instead of time.
     pub(super) until: Time,
     /// What it waits for or holds, by the client's own numbers.
     pub(super) requests: BTreeMap<u64, Request>,
@@ -46,7 +49,8 @@ pub(super) enum RequestState {
 /// How long the word of a session counts.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
-    /// What a client is told: so long from when it asked. None: sessions are bound to processes, not to time.
+    /// What a client is told: so long from when it asked. None: sessions are bound to processes,
+    /// not to time.
     pub valid_for: Option<Span>,
     /// The greatest error of a clock's rate, in parts per thousand.
     pub clock_error: u32,
@@ -58,7 +62,8 @@ impl Terms {
         if self.valid_for.is_none() { Time::NEVER } else { now + self.over_after() }
     }
 
-    /// So long after its last answer a client is surely gone, whatever the rates of its clock and of this one; at once, where time tells nothing.
+    /// So long after its last answer a client is surely gone, whatever the rates of its clock and
+    /// of this one; at once, where time tells nothing.
     pub fn over_after(self) -> Span {
         let Some(span) = self.valid_for else { return Span::ZERO };
         let (more, less) = (u64::from(1000 + self.clock_error), u64::from(1000 - self.clock_error));
@@ -78,7 +83,8 @@ pub(super) struct SuspendedSession {
     secret: [u8; 32],
     process: Process,
     until: Time,
-    /// What it holds: by the client's number, at which gate, and whether it was told that it no longer counts.
+    /// What it holds: by the client's number, at which gate, and whether it was told that it no
+    /// longer counts.
     pub(super) requests: Vec<(u64, u32, bool)>,
 }
 
@@ -95,7 +101,13 @@ pub(super) struct Sessions {
 
 impl Sessions {
     pub(super) fn new(terms: Terms) -> Self {
-        Self { terms, sessions: BTreeMap::new(), streams: BTreeMap::new(), ends: BTreeSet::new(), opened: 0 }
+        Self {
+            terms,
+            sessions: BTreeMap::new(),
+            streams: BTreeMap::new(),
+            ends: BTreeSet::new(),
+            opened: 0,
+        }
     }
 
     pub(super) fn count(&self) -> usize {
@@ -118,7 +130,8 @@ impl Sessions {
         let id = SessionId(self.opened);
         let until = self.terms.until(now);
         let secret = (secret != Secret::NONE).then(|| secret.hashed());
-        let session = Session { secret, client: Some(client), process, until, requests: BTreeMap::new() };
+        let session =
+            Session { secret, client: Some(client), process, until, requests: BTreeMap::new() };
         self.sessions.insert(id, session);
         self.streams.insert(client, id);
         self.ends.insert((until, id));
@@ -129,8 +142,13 @@ impl Sessions {
     pub(super) fn open_detached(&mut self, process: Process) -> SessionId {
         self.opened += 1;
         let id = SessionId(self.opened);
-        let session =
-            Session { secret: None, client: None, process, until: Time::NEVER, requests: BTreeMap::new() };
+        let session = Session {
+            secret: None,
+            client: None,
+            process,
+            until: Time::NEVER,
+            requests: BTreeMap::new(),
+        };
         self.sessions.insert(id, session);
         id
     }
@@ -138,7 +156,8 @@ impl Sessions {
     /// All that hold something, and how many there ever were.
     pub(super) fn suspend(&self) -> (u64, Vec<SuspendedSession>) {
         let suspended = self.sessions.iter().filter_map(|(id, session)| {
-            let held = session.requests.iter().filter(|(_, request)| request.state != RequestState::Waits);
+            let held =
+                session.requests.iter().filter(|(_, request)| request.state != RequestState::Waits);
             let requests = held.filter_map(|(number, request)| {
                 Some((*number, request.gate?.0, request.state == RequestState::Loses))
             });
@@ -158,8 +177,13 @@ impl Sessions {
             let requests = requests.into_iter().map(|(number, gate, loses)| {
                 (number, Request { gate: Some(GateId(gate)), state: state(loses) })
             });
-            let session =
-                Session { secret: Some(secret), client: None, process, until, requests: requests.collect() };
+            let session = Session {
+                secret: Some(secret),
+                client: None,
+                process,
+                until,
+                requests: requests.collect(),
+            };
             self.ends.insert((until, SessionId(id)));
             self.sessions.insert(SessionId(id), session);
         }
@@ -168,15 +192,26 @@ impl Sessions {
     /// A request of a session begins at a gate.
     pub(super) fn begin(&mut self, key: RequestKey, gate: GateId) {
         if let Some(session) = self.sessions.get_mut(&key.session) {
-            session.requests.insert(key.number, Request { gate: Some(gate), state: RequestState::Waits });
+            session
+                .requests
+                .insert(key.number, Request { gate: Some(gate), state: RequestState::Waits });
         }
     }
 
-    /// A client goes on with its session, by another stream; false if there is none, or it is another's.
-    pub(super) fn resume(&mut self, now: Time, client: ClientId, id: SessionId, secret: Secret) -> bool {
+    /// A client goes on with its session, by another stream; false if there is none, or it is
+    /// another's.
+    pub(super) fn resume(
+        &mut self,
+        now: Time,
+        client: ClientId,
+        id: SessionId,
+        secret: Secret,
+    ) -> bool {
         let shown = secret.hashed();
         let known = self.sessions.get_mut(&id);
-        let Some(session) = known.filter(|session| session.secret == Some(shown)) else { return false };
+        let Some(session) = known.filter(|session| session.secret == Some(shown)) else {
+            return false;
+        };
         if let Some(former) = session.client.replace(client) {
             self.streams.remove(&former);
         }

@@ -1,10 +1,14 @@
-//! A clean stop: all that a node knows, put away, and taken up again by the same incarnation (rule R1).
+//! A clean stop: all that a node knows, put away, and taken up again by the same incarnation (rule
+//! R1).
 //!
-//! To its peers that is a pause in which messages were lost, and to its clients a stream that was cut: they come back with their secrets and go on with what they
-//! hold. Whoever waits is asked for anew. The lease is not put away: after the start the voters give a new one, or it turns out that this incarnation was evicted.
+//! To its peers that is a pause in which messages were lost, and to its clients a stream that was
+//! cut: they come back with their secrets and go on with what they hold. Whoever waits is asked for
+//! anew. The lease is not put away: after the start the voters give a new one, or it turns out that
+//! this incarnation was evicted.
 //!
-//! What was put away is taken up once, and its mark is erased durably before the first message leaves: that is the business of whoever stores it. Its times are of
-//! the lease clock, and mean nothing after the machine was booted.
+//! What was put away is taken up once, and its mark is erased durably before the first message
+//! leaves: that is the business of whoever stores it. Its times are of the lease clock, and mean
+//! nothing after the machine was booted.
 
 use kgate_control::state::ClusterState;
 use kgate_core::{Fence, GrantId, NodeId, Time};
@@ -60,7 +64,8 @@ impl Suspended {
         postcard::to_extend(self, vec![FORMAT]).expect("what a node knows can be written")
     }
 
-    /// From bytes; none if they are of another version, or damaged: then another incarnation begins.
+    /// From bytes; none if they are of another version, or damaged: then another incarnation
+    /// begins.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let (suspended, rest) = postcard::take_from_bytes(bytes.strip_prefix(&[FORMAT])?).ok()?;
         rest.is_empty().then_some(suspended)
@@ -68,21 +73,26 @@ impl Suspended {
 }
 
 impl Core {
-    /// This node stops cleanly: all that it knows, to be put away. From now on nothing happens here. None if there is nothing that could go on: no log, or this incarnation
-    /// does not take part.
+    /// This node stops cleanly: all that it knows, to be put away. From now on nothing happens
+    /// here. None if there is nothing that could go on: no log, or this incarnation does not take
+    /// part.
     pub fn suspend(&mut self, now: Time, actions: &mut Vec<Action>) -> Option<Suspended> {
         self.heed_lease(now, actions);
         if self.stopped || !self.takes_part() {
             return None;
         }
-        // Whoever waits will ask anew. Those who wait for that elsewhere hear of it, if the messages arrive, or ask again.
+        // Whoever waits will ask anew. Those who wait for that elsewhere hear of it, if the
+        // messages arrive, or ask again.
         for (session, _, requests) in self.sessions.all() {
-            for (number, _) in requests.into_iter().filter(|(_, state)| *state == RequestState::Waits) {
+            for (number, _) in
+                requests.into_iter().filter(|(_, state)| *state == RequestState::Waits)
+            {
                 self.withdraw(now, RequestKey { session, number }, actions);
             }
         }
         self.stopped = true;
-        let gates = self.gates.iter().map(|(id, gate)| gate.suspend(id.0)).collect::<Option<_>>()?;
+        let gates =
+            self.gates.iter().map(|(id, gate)| gate.suspend(id.0)).collect::<Option<_>>()?;
         let control = self.control.as_ref()?;
         let (opened, sessions) = self.sessions.suspend();
         let incarnations = control.incarnations.iter().map(|(node, at)| (*node, *at)).collect();
@@ -113,10 +123,9 @@ impl Core {
         }
         self.sessions.restore(opened, sessions);
         for SuspendedGate { id, protocol, holders, deciding } in gates {
-            let known = self
-                .control
-                .as_ref()
-                .and_then(|control| control.cluster_state.gates.get(&kgate_control::state::GateId(id)));
+            let known = self.control.as_ref().and_then(|control| {
+                control.cluster_state.gates.get(&kgate_control::state::GateId(id))
+            });
             let Some(definition) = known.map(definition) else { continue };
             self.catalogue.insert(definition.clone());
             self.open_gate(now, definition, Some(&protocol), actions)?;

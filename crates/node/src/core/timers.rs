@@ -46,7 +46,8 @@ impl Timers {
         Self { rng: seed, queue: BTreeSet::new(), when: BTreeMap::new() }
     }
 
-    /// Due between `least` and `most` from now: where protocols ask for a range, so that not all act at once.
+    /// Due between `least` and `most` from now: where protocols ask for a range, so that not all
+    /// act at once.
     pub(super) fn arm(&mut self, now: Time, due: Due, least: Span, most: Span) {
         self.disarm(&due);
         let width = most.0.saturating_sub(least.0);

@@ -27,7 +27,8 @@ impl Process {
     pub fn cut(mut self) -> Self {
         for text in [&mut self.host, &mut self.user, &mut self.command] {
             if text.len() > Self::LONGEST {
-                let end = (0..=Self::LONGEST).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
+                let end =
+                    (0..=Self::LONGEST).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
                 text.truncate(end);
             }
         }
@@ -65,7 +66,8 @@ pub struct Client {
     pub slots: Vec<u32>,
     /// The fence, as 32 hexadecimal digits, where there is one.
     pub fence: Option<String>,
-    /// Where its request stands among those of all nodes, where requests are stamped: clock, then node.
+    /// Where its request stands among those of all nodes, where requests are stamped: clock, then
+    /// node.
     pub stamp: Option<(u64, u32)>,
     /// Whether its session is cut: the slot comes back when that runs out.
     pub cut_off: bool,

@@ -50,14 +50,17 @@ impl Core {
     /// If something has changed, those who watch will be told.
     pub(super) fn note_changes(&mut self, now: Time) {
         let watched = self.watching.here || !self.watching.elsewhere.is_empty();
-        if std::mem::take(&mut self.watching.changed) && watched && !self.timers.runs(&Due::Change) {
+        if std::mem::take(&mut self.watching.changed) && watched && !self.timers.runs(&Due::Change)
+        {
             self.timers.arm(now, Due::Change, TOGETHER, TOGETHER);
         }
     }
 
     pub(super) fn tell_of_changes(&self, actions: &mut Vec<Action>) {
         let message = PeerMessage::Changed.bytes();
-        actions.extend(self.watching.elsewhere.iter().map(|node| Action::Send(*node, message.clone())));
+        actions.extend(
+            self.watching.elsewhere.iter().map(|node| Action::Send(*node, message.clone())),
+        );
         actions.push(Action::Changed);
     }
 }

@@ -15,8 +15,8 @@
 //! may = ["acquire", "see", "operate"]
 //! ```
 //!
-//! An entry gives, none takes away: somebody may what any entry that names it allows. Without any entry everybody who can connect may everything.
-//! Nothing here reads a clock, a socket or a file.
+//! An entry gives, none takes away: somebody may what any entry that names it allows. Without any
+//! entry everybody who can connect may everything. Nothing here reads a clock, a socket or a file.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -43,7 +43,9 @@ impl fmt::Display for Identity {
             Self::Certificate(name) => write!(f, "client {name}"),
             Self::Token(hash) => write!(f, "the token with SHA-256 {}..", hexadecimal(&hash[..4])),
             Self::User(user) => write!(f, "user {user}"),
-            Self::Stranger(address) => write!(f, "somebody at {address} without certificate or token"),
+            Self::Stranger(address) => {
+                write!(f, "somebody at {address} without certificate or token")
+            }
         }
     }
 }
@@ -104,7 +106,8 @@ impl Right {
     }
 }
 
-/// An `[[allow]]` of the configuration: one of `client`, `token`, `user`, `anyone`, and what it may.
+/// An `[[allow]]` of the configuration: one of `client`, `token`, `user`, `anyone`, and what it
+/// may.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Allow {
@@ -117,7 +120,8 @@ pub struct Allow {
     /// Everybody who can connect.
     #[serde(default)]
     pub anyone: bool,
-    /// Names of gates; one that ends with `/` or `*` stands for all that begin so. All gates, if absent.
+    /// Names of gates; one that ends with `/` or `*` stands for all that begin so. All gates, if
+    /// absent.
     pub gates: Option<Vec<String>>,
     /// What it may there.
     #[serde(default = "acquire")]
@@ -164,7 +168,8 @@ pub struct Policy(Vec<Rule>);
 pub struct Denied(pub String);
 
 impl Policy {
-    /// From the configuration; `number_of` finds a user of this machine. What makes no sense is refused with its place in the list.
+    /// From the configuration; `number_of` finds a user of this machine. What makes no sense is
+    /// refused with its place in the list.
     pub fn new(list: &[Allow], number_of: impl Fn(&str) -> Option<u32>) -> Result<Self, String> {
         let rules = list.iter().zip(1..).map(|(allow, place)| {
             rule(allow, &number_of).map_err(|why| format!("[[allow]] number {place}: {why}"))
@@ -252,7 +257,9 @@ fn fits(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,
         Some((begins, ends)) => {
-            name.len() >= begins.len() + ends.len() && name.starts_with(begins) && name.ends_with(ends)
+            name.len() >= begins.len() + ends.len()
+                && name.starts_with(begins)
+                && name.ends_with(ends)
         }
     }
 }
@@ -276,7 +283,9 @@ fn rule(allow: &Allow, number_of: &impl Fn(&str) -> Option<u32>) -> Result<Rule,
         _ => return Err("it needs exactly one of client, token, user and anyone = true".into()),
     };
     if may.is_empty() {
-        return Err("may = [] allows nothing: write acquire, see or operate, or leave the entry out".into());
+        return Err(
+            "may = [] allows nothing: write acquire, see or operate, or leave the entry out".into(),
+        );
     }
     if gates.as_ref().is_some_and(Vec::is_empty) {
         return Err("gates = [] names no gate: leave it out for all gates".into());
@@ -306,7 +315,8 @@ fn hexadecimal(bytes: &[u8]) -> String {
 
 /// In a time that does not depend on where they differ.
 fn same(one: &[u8], other: &[u8]) -> bool {
-    one.len() == other.len() && one.iter().zip(other).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
+    one.len() == other.len()
+        && one.iter().zip(other).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Where clients come in: TCP, TLS, Unix sockets; gRPC and HTTP by each.
 //!
-//! Strangers are bounded before anything is known of them: so many may be at their greeting at once, one more closes the oldest, and none takes longer than
+//! Strangers are bounded before anything is known of them: so many may be at their greeting at
+//! once, one more closes the oldest, and none takes longer than
 //! [`HANDSHAKE`](super::tls::HANDSHAKE). Only who has greeted takes a place among the connections.
 
 use std::collections::VecDeque;
@@ -43,7 +44,8 @@ const HEAD_BYTES: u32 = 32 << 10;
 /// After an accept that has failed (no descriptors left): there may be some again.
 const PAUSE: Duration = Duration::from_millis(100);
 
-const ALL: &str = "acquire, see and operate every gate: [[allow]] in the configuration says who may what";
+const ALL: &str =
+    "acquire, see and operate every gate: [[allow]] in the configuration says who may what";
 
 /// Where clients ask.
 pub(crate) enum Door {
@@ -53,7 +55,8 @@ pub(crate) enum Door {
 }
 
 impl Door {
-    /// Opens `HOST:PORT`, `http://HOST:PORT`, `https://HOST:PORT` or `unix:PATH`. A socket that a node left behind is taken over; one in use is not.
+    /// Opens `HOST:PORT`, `http://HOST:PORT`, `https://HOST:PORT` or `unix:PATH`. A socket that a
+    /// node left behind is taken over; one in use is not.
     pub(crate) async fn open(address: &str, config: &Config, guard: &Guard) -> io::Result<Self> {
         if let Some(path) = address.strip_prefix("unix:") {
             return Self::open_unix(path.into()).await;
@@ -65,8 +68,12 @@ impl Door {
                 )
             };
             let files = config.api_tls.as_ref().or(config.tls.as_ref()).ok_or_else(missing)?;
-            let acceptor =
-                kgate_net::acceptor(&files.certificate, &files.key, &files.authority, guard.callers());
+            let acceptor = kgate_net::acceptor(
+                &files.certificate,
+                &files.key,
+                &files.authority,
+                guard.callers(),
+            );
             let acceptor = acceptor.map_err(|wrong| error(wrong.to_string()))?;
             let listener = TcpListener::bind(address).await?;
             if !listener.local_addr()?.ip().is_loopback() && guard.policy.is_empty() {
@@ -74,7 +81,8 @@ impl Door {
             }
             return Ok(Self::Tls(listener, acceptor));
         }
-        let listener = TcpListener::bind(address.strip_prefix("http://").unwrap_or(address)).await?;
+        let listener =
+            TcpListener::bind(address.strip_prefix("http://").unwrap_or(address)).await?;
         let beyond = !listener.local_addr()?.ip().is_loopback();
         if beyond && !config.plain_api {
             return Err(error(format!(
@@ -91,7 +99,10 @@ impl Door {
     async fn open_unix(path: PathBuf) -> io::Result<Self> {
         if std::fs::symlink_metadata(&path).is_ok_and(|file| file.file_type().is_socket()) {
             if tokio::net::UnixStream::connect(&path).await.is_ok() {
-                return Err(io::Error::new(io::ErrorKind::AddrInUse, "another node serves this socket"));
+                return Err(io::Error::new(
+                    io::ErrorKind::AddrInUse,
+                    "another node serves this socket",
+                ));
             }
             std::fs::remove_file(&path)?;
         }
@@ -185,14 +196,20 @@ async fn greet(caller: Caller, guard: Arc<Guard>, app: Router, end: watch::Recei
 }
 
 /// HTTP/1 or HTTP/2, until either side has enough.
-async fn converse(stream: Box<dyn Socket>, app: Known, is_remote: bool, mut end: watch::Receiver<End>) {
+async fn converse(
+    stream: Box<dyn Socket>,
+    app: Known,
+    is_remote: bool,
+    mut end: watch::Receiver<End>,
+) {
     let mut http = Builder::new(TokioExecutor::new());
     http.http1().timer(TokioTimer::new()).header_read_timeout(HEAD).max_headers(64);
     http.http2().timer(TokioTimer::new()).max_header_list_size(HEAD_BYTES);
     if is_remote {
         http.http2().keep_alive_interval(PING).keep_alive_timeout(PING);
     }
-    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(app)));
+    let mut connection =
+        pin!(http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(app)));
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
         _ = ended(&mut end) => {

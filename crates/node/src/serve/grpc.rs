@@ -33,7 +33,9 @@ fn stopped() -> Status {
 
 /// Whether somebody speaks gRPC, and wants to be answered so.
 pub(super) fn is_grpc(headers: &HeaderMap) -> bool {
-    headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
+    headers
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
 }
 
 /// Who asks, as the guard has found out.
@@ -41,7 +43,8 @@ pub(super) fn caller<T>(request: &Request<T>) -> Identity {
     request.extensions().get::<Identity>().cloned().expect("the guard has let it in")
 }
 
-/// Whether somebody may see one gate; of all, it is shown those that it may, and who may see none is told so.
+/// Whether somebody may see one gate; of all, it is shown those that it may, and who may see none
+/// is told so.
 fn may_see(desk: &Desk, who: &Identity, gate: Option<&str>) -> Result<(), Status> {
     Ok(desk.guard.authorise(who, gate.map_or(Need::SeeSome, Need::See))?)
 }
@@ -67,7 +70,10 @@ impl Gates for Api {
         Ok(Response::new(Box::pin(tells)))
     }
 
-    async fn status(&self, request: Request<v1::StatusRequest>) -> Result<Response<v1::StatusReply>, Status> {
+    async fn status(
+        &self,
+        request: Request<v1::StatusRequest>,
+    ) -> Result<Response<v1::StatusReply>, Status> {
         let who = caller(&request);
         let gate = request.into_inner().gate;
         may_see(&self.0, &who, gate.as_deref())?;
@@ -109,7 +115,8 @@ async fn listen(
                 if let Some(refusal) = desk.guard.too_long(&status)
                     && let Some(tells) = also.upgrade()
                 {
-                    let _ = tells.send(Tell::Closed { why: refusal.why(), text: refusal.text }).await;
+                    let _ =
+                        tells.send(Tell::Closed { why: refusal.why(), text: refusal.text }).await;
                 }
                 break;
             }
@@ -138,21 +145,29 @@ fn heard(said: Said) -> Ask {
             let resume = session.map(|session| (SessionId(session), secret));
             Ask::Hello { process: process_of(process), resume, secret: new_secret() }
         }
-        Said::Acquire(v1::Acquire { number, gate, permits, k, no_wait, process, policy, ttl_ns, secret }) => {
-            Ask::Acquire {
-                number,
-                gate,
-                weight: permits.max(1),
-                permits: k,
-                waits: !no_wait,
-                process: process.map(|process| process_of(Some(process))),
-                keep: Keep {
-                    policy: policy_of(policy),
-                    ttl: ttl_ns.map(Span),
-                    secret: secret_of(&secret).unwrap_or(Secret::NONE),
-                },
-            }
-        }
+        Said::Acquire(v1::Acquire {
+            number,
+            gate,
+            permits,
+            k,
+            no_wait,
+            process,
+            policy,
+            ttl_ns,
+            secret,
+        }) => Ask::Acquire {
+            number,
+            gate,
+            weight: permits.max(1),
+            permits: k,
+            waits: !no_wait,
+            process: process.map(|process| process_of(Some(process))),
+            keep: Keep {
+                policy: policy_of(policy),
+                ttl: ttl_ns.map(Span),
+                secret: secret_of(&secret).unwrap_or(Secret::NONE),
+            },
+        },
         Said::Permit(v1::PermitWord { number, permit, secret, release }) => Ask::Permit {
             number,
             permit: PermitId(permit),
@@ -217,7 +232,9 @@ fn say(tell: Tell, node: u32, timing: Option<Timing>) -> Say {
             stop_max_ns: timing.map(|timing| (timing.grace_max() + timing.kill).0),
             kill_ns: timing.map(|timing| timing.kill.0),
         }),
-        Tell::Kept { number, kept } => Say::Kept(v1::PermitKept { number, kept: Some(kept_of(kept)) }),
+        Tell::Kept { number, kept } => {
+            Say::Kept(v1::PermitKept { number, kept: Some(kept_of(kept)) })
+        }
         Tell::Granted { number, slots, fence, permits, kept } => {
             let fence = fence.map(|fence| fence.0.to_be_bytes().to_vec());
             Say::Granted(v1::Granted { number, slots, fence, k: permits, kept: kept.map(kept_of) })

@@ -1,6 +1,7 @@
 //! The guard of a node's API: finds out who asks, what it may, and whether it asks too much.
 //!
-//! Every request passes [`identify`]; gRPC and HTTP then ask for each gate by itself. Whoever is refused is told why, and counted.
+//! Every request passes [`identify`]; gRPC and HTTP then ask for each gate by itself. Whoever is
+//! refused is told why, and counted.
 
 use std::io;
 use std::sync::Arc;
@@ -82,9 +83,11 @@ impl Refusal {
         match self.reason {
             Reason::Unknown | Reason::Forbidden => Why::Forbidden,
             Reason::Size => Why::BadRequest,
-            Reason::Rate | Reason::Sessions | Reason::Waiting | Reason::Connections | Reason::Handshake => {
-                Why::Full
-            }
+            Reason::Rate
+            | Reason::Sessions
+            | Reason::Waiting
+            | Reason::Connections
+            | Reason::Handshake => Why::Full,
         }
     }
 }
@@ -95,9 +98,11 @@ impl From<Refusal> for Status {
             Reason::Unknown => Self::unauthenticated(text),
             Reason::Forbidden => Self::permission_denied(text),
             Reason::Size => Self::out_of_range(text),
-            Reason::Rate | Reason::Sessions | Reason::Waiting | Reason::Connections | Reason::Handshake => {
-                Self::resource_exhausted(text)
-            }
+            Reason::Rate
+            | Reason::Sessions
+            | Reason::Waiting
+            | Reason::Connections
+            | Reason::Handshake => Self::resource_exhausted(text),
         }
     }
 }
@@ -113,9 +118,11 @@ impl IntoResponse for Refusal {
             }
             Reason::Forbidden => (StatusCode::FORBIDDEN, text).into_response(),
             Reason::Size => (StatusCode::PAYLOAD_TOO_LARGE, text).into_response(),
-            Reason::Rate | Reason::Sessions | Reason::Waiting | Reason::Connections | Reason::Handshake => {
-                (StatusCode::TOO_MANY_REQUESTS, text).into_response()
-            }
+            Reason::Rate
+            | Reason::Sessions
+            | Reason::Waiting
+            | Reason::Connections
+            | Reason::Handshake => (StatusCode::TOO_MANY_REQUESTS, text).into_response(),
         }
     }
 }
@@ -209,17 +216,27 @@ impl Guard {
     }
 
     /// Who asks, by its connection and its token.
-    fn identity(&self, connection: &Identity, token: Option<&HeaderValue>) -> Result<Identity, Refusal> {
+    fn identity(
+        &self,
+        connection: &Identity,
+        token: Option<&HeaderValue>,
+    ) -> Result<Identity, Refusal> {
         // It shows something, though nothing that is known.
         let who = match connection {
             Identity::Stranger(address) => format!("somebody at {address}"),
-            known @ (Identity::Certificate(_) | Identity::Token(_) | Identity::User(_)) => known.to_string(),
+            known @ (Identity::Certificate(_) | Identity::Token(_) | Identity::User(_)) => {
+                known.to_string()
+            }
         };
         let unknown = |text: &str| self.refuse(Reason::Unknown, format!("{who}: {text}"));
-        // Without a list nobody is asked who it is, and a header for somebody else on the way does no harm.
-        let Some(token) = token.filter(|_| !self.policy.is_empty()) else { return Ok(connection.clone()) };
+        // Without a list nobody is asked who it is, and a header for somebody else on the way does
+        // no harm.
+        let Some(token) = token.filter(|_| !self.policy.is_empty()) else {
+            return Ok(connection.clone());
+        };
         let bearer = token.to_str().ok().and_then(|text| text.strip_prefix("Bearer "));
-        let bearer = bearer.ok_or_else(|| unknown("its authorization is not of the form `Bearer TOKEN`"))?;
+        let bearer =
+            bearer.ok_or_else(|| unknown("its authorization is not of the form `Bearer TOKEN`"))?;
         self.policy.bearer(bearer.trim()).ok_or_else(|| {
             unknown("no [[allow]] of this node has the SHA-256 of its token: is it the right one, and whole?")
         })
@@ -239,13 +256,18 @@ impl Guard {
 }
 
 /// Finds out who asks, before anything else is done for it.
-pub(super) async fn identify(State(guard): State<Arc<Guard>>, mut request: Request, next: Next) -> Response {
+pub(super) async fn identify(
+    State(guard): State<Arc<Guard>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     // Whether the node is alive is no secret.
     if request.uri().path() == "/healthz" {
         return next.run(request).await;
     }
     let grpc = is_grpc(request.headers());
-    let connection = request.extensions().get::<Identity>().cloned().expect("each connection has one");
+    let connection =
+        request.extensions().get::<Identity>().cloned().expect("each connection has one");
     let token = request.headers_mut().remove(header::AUTHORIZATION);
     let known = guard.identity(&connection, token.as_ref());
     let refusal = match known.and_then(|who| guard.ask(&who).map(|()| who)) {

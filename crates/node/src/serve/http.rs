@@ -215,14 +215,16 @@ async fn hold(
     streamed(stream)
 }
 
-/// Each piece of the body says that the client is there; its end says nothing, and the session runs out by itself.
+/// Each piece of the body says that the client is there; its end says nothing, and the session runs
+/// out by itself.
 async fn renew(desk: Desk, visit: Arc<Visit>, client: crate::core::ClientId, body: Body) {
     let mut pieces = body.into_data_stream();
     let mut sequence = 0;
     while let Some(Ok(piece)) = pieces.next().await {
         visit.pace().await;
         sequence += 1;
-        let released = piece.split(|byte| *byte == b'\n').any(|line| line.trim_ascii() == b"release");
+        let released =
+            piece.split(|byte| *byte == b'\n').any(|line| line.trim_ascii() == b"release");
         let mut ask = if released { Ask::Bye } else { Ask::Renew { sequence } };
         let _never_refused = visit.hears(&mut ask);
         if !desk.send(Command::Ask(client, ask)).await || released {
@@ -246,6 +248,9 @@ fn shown(tell: &Tell) -> Option<serde_json::Value> {
         Tell::Renewed { valid_for, .. } => {
             Some(json!({ "renewed": { "valid_for_ms": valid_for.map(|span| span.0 / 1_000_000) } }))
         }
-        Tell::Welcome { .. } | Tell::Withdrawn { .. } | Tell::Released { .. } | Tell::Kept { .. } => None,
+        Tell::Welcome { .. }
+        | Tell::Withdrawn { .. }
+        | Tell::Released { .. }
+        | Tell::Kept { .. } => None,
     }
 }

@@ -1,4 +1,5 @@
-//! What one client may use of a node at once: sessions, waiting requests, connections, requests a second.
+//! What one client may use of a node at once: sessions, waiting requests, connections, requests a
+//! second.
 //!
 //! ```toml
 //! [limits]                        # of each certificate, token, user or address by itself
@@ -10,7 +11,8 @@
 //! message_bytes = 65_536          # the longest message that is read
 //! ```
 //!
-//! What gives back is never refused, or a client could neither renew nor release what it holds: only what asks for more is. Here is no clock: whoever calls says the time.
+//! What gives back is never refused, or a client could neither renew nor release what it holds:
+//! only what asks for more is. Here is no clock: whoever calls says the time.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -53,7 +55,8 @@ impl Default for Limits {
 
 /// A bucket of tokens, as the one instant up to which what was taken has been paid for (GCRA).
 ///
-/// Each request costs one interval; whoever would be more than a burst of intervals ahead of the clock is too early.
+/// Each request costs one interval; whoever would be more than a burst of intervals ahead of the
+/// clock is too early.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bucket {
     paid_until: Time,
@@ -122,7 +125,9 @@ impl TooMuch {
                 );
             }
         };
-        format!("{who} has {most} {what}, its most: end some, or raise {field} in [limits] of this node")
+        format!(
+            "{who} has {most} {what}, its most: end some, or raise {field} in [limits] of this node"
+        )
     }
 }
 
@@ -212,7 +217,8 @@ mod tests {
         Identity::Stranger([10, 0, 0, last].into())
     }
 
-    /// A full bucket gives its burst at once and then one an interval; what is not taken is kept up to the burst and no further.
+    /// A full bucket gives its burst at once and then one an interval; what is not taken is kept up
+    /// to the burst and no further.
     #[test]
     fn the_bucket() {
         let mut bucket = Bucket::default();
@@ -229,7 +235,8 @@ mod tests {
         assert_eq!(got, 3, "an hour of silence is worth one burst");
     }
 
-    /// In any time T no more than burst + T * rate get through, however they come; and whoever comes when it was told gets through.
+    /// In any time T no more than burst + T * rate get through, however they come; and whoever
+    /// comes when it was told gets through.
     #[test]
     fn the_bucket_under_any_arrivals() {
         let (rate, burst) = (1000, 20);
@@ -237,7 +244,9 @@ mod tests {
         let mut bucket = Bucket::default();
         let (mut now, mut got, begun) = (Time(SECOND), 0_u64, Time(SECOND));
         for _ in 0..100_000 {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             now += Span((seed >> 33) % 1_000_000);
             match bucket.take(now, rate, burst) {
                 Ok(()) => got += 1,
@@ -263,7 +272,8 @@ mod tests {
         assert!(bucket.take(Time::ZERO, 1, 0).is_err());
     }
 
-    /// Each client has limits of its own; what is dropped may be used again; the text names who, what and how many.
+    /// Each client has limits of its own; what is dropped may be used again; the text names who,
+    /// what and how many.
     #[test]
     fn accounts() {
         let accounts = Accounts::new(Limits { sessions: 2, waiting: 1, ..Limits::default() });

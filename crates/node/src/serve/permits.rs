@@ -1,4 +1,5 @@
-//! Permits that the log holds, over HTTP: no stream and no session keeps them, so a script with curl can.
+//! Permits that the log holds, over HTTP: no stream and no session keeps them, so a script with
+//! curl can.
 //!
 //! ```text
 //! POST   /v1/gates/NAME/permits?ttl=600&k=&permits=&no_wait=&wait=   201 {permit, secret, fence, slots, ttl}; waits for `wait` seconds at most
@@ -6,7 +7,8 @@
 //! DELETE /v1/permits/ID          204                    the same; at any node, and again is the same: then `Kgate-Was-Gone: true` says that it was not held any more
 //! ```
 //!
-//! `ttl` counts in seconds from when the request was sent. Without `ttl` the gate's policy must be `hold`, and the permit has no end of its own.
+//! `ttl` counts in seconds from when the request was sent. Without `ttl` the gate's policy must be
+//! `hold`, and the permit has no end of its own.
 
 use std::time::Duration;
 
@@ -65,7 +67,10 @@ pub(super) async fn acquire(
     };
     let wait = wish.wait.map_or(Duration::MAX, Duration::from_secs);
     let Ok(answer) = tokio::time::timeout(wait, answer(&desk, who, ask)).await else {
-        return (StatusCode::REQUEST_TIMEOUT, "all permits are in use: nothing came free in time\n")
+        return (
+            StatusCode::REQUEST_TIMEOUT,
+            "all permits are in use: nothing came free in time\n",
+        )
             .into_response();
     };
     match answer {
@@ -81,8 +86,7 @@ pub(super) async fn acquire(
             (StatusCode::CREATED, axum::Json(body)).into_response()
         }
         Ok(Tell::Granted { .. }) => {
-            let text =
-                "this gate gives permits to sessions only: say ?ttl=SECONDS, or set its policy to hold\n";
+            let text = "this gate gives permits to sessions only: say ?ttl=SECONDS, or set its policy to hold\n";
             (StatusCode::BAD_REQUEST, text).into_response()
         }
         Ok(tell) => said_no(tell),
@@ -159,7 +163,8 @@ async fn answer(desk: &Desk, who: Identity, mut ask: Ask) -> Result<Tell, Respon
     Ok(tell)
 }
 
-/// A stream that ends when nobody waits for its answer any more: then what it waits for is taken back.
+/// A stream that ends when nobody waits for its answer any more: then what it waits for is taken
+/// back.
 struct Line {
     desk: Desk,
     client: ClientId,

@@ -18,17 +18,30 @@ pub(super) fn of(report: Report, desk: &Desk) -> v1::StatusReply {
         if let Some(view) = who.control {
             standings.push(standing(who.node.0, &view));
             if view.applied >= newest {
-                (newest, members) =
-                    (view.applied, view.members.iter().map(|member| shown(member, &view)).collect());
+                (newest, members) = (
+                    view.applied,
+                    view.members.iter().map(|member| shown(member, &view)).collect(),
+                );
             }
         }
         crashed.extend(who.crashed.iter().map(|node| node.0));
         for view in views {
-            let GateView { name, permits, protocol, author, holders, waiting, lacking, held, policy, .. } =
-                view;
+            let GateView {
+                name,
+                permits,
+                protocol,
+                author,
+                holders,
+                waiting,
+                lacking,
+                held,
+                policy,
+                ..
+            } = view;
             let policy = grpc::policy(policy).into();
             let (k, empty) = (permits, v1::GateStatus::default());
-            let status = v1::GateStatus { name: name.clone(), k, protocol, author, policy, ..empty };
+            let status =
+                v1::GateStatus { name: name.clone(), k, protocol, author, policy, ..empty };
             let status = gates.entry(name.clone()).or_insert(status);
             status.holders.extend(holders.into_iter().map(client));
             held.into_iter().for_each(|held| add_held(&mut status.held, held));
@@ -44,13 +57,19 @@ pub(super) fn of(report: Report, desk: &Desk) -> v1::StatusReply {
         status.lacking.sort_unstable();
         status.lacking.dedup();
         let mut queue = queues.remove(name).unwrap_or_default();
-        // The stamp of a node's request orders nodes; those of one node come in their own order, which a stable sort keeps.
+        // The stamp of a node's request orders nodes; those of one node come in their own order,
+        // which a stable sort keeps.
         queue.sort_by_key(|waiter| (waiter.stamp.is_none(), waiter.stamp));
         status.waiting = queue.into_iter().map(client).collect();
     }
     v1::StatusReply {
         gates: gates.into_values().collect(),
-        silent: report.silent.iter().map(|node| node.0).filter(|node| !crashed.contains(node)).collect(),
+        silent: report
+            .silent
+            .iter()
+            .map(|node| node.0)
+            .filter(|node| !crashed.contains(node))
+            .collect(),
         crashed: crashed.into_iter().collect(),
         node: desk.node,
         nodes: desk.nodes,
@@ -59,7 +78,8 @@ pub(super) fn of(report: Report, desk: &Desk) -> v1::StatusReply {
     }
 }
 
-/// All nodes tell of the same: who has known of it for longest, and has counted least of its time, knows best.
+/// All nodes tell of the same: who has known of it for longest, and has counted least of its time,
+/// knows best.
 fn add_held(all: &mut Vec<v1::HeldPermit>, held: HeldView) {
     let HeldView { permit, slots, fence, holder, node, since, ttl } = held;
     let left = ttl.map(|(_, left)| left);

@@ -1,4 +1,5 @@
-//! From a connection to somebody: TLS and its certificate, the user at a Unix socket, or just an address.
+//! From a connection to somebody: TLS and its certificate, the user at a Unix socket, or just an
+//! address.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -42,7 +43,8 @@ impl Caller {
         !matches!(self, Self::Unix(_))
     }
 
-    /// Waits until it has shown who it is and says something, but not for ever. The error is for people.
+    /// Waits until it has shown who it is and says something, but not for ever. The error is for
+    /// people.
     pub(super) async fn greet(self, cluster: &str) -> Result<(Box<dyn Socket>, Identity), String> {
         let greeted = tokio::time::timeout(HANDSHAKE, self.show(cluster)).await;
         greeted.unwrap_or_else(|_| Err(format!("it said nothing sensible within {HANDSHAKE:?}")))
@@ -86,7 +88,8 @@ impl Caller {
     }
 }
 
-/// Lets whoever was refused read why: closed at once, with words of its own unread, the connection would be reset and take ours along.
+/// Lets whoever was refused read why: closed at once, with words of its own unread, the connection
+/// would be reset and take ours along.
 async fn let_read(mut stream: TcpStream) {
     let drained = async {
         stream.shutdown().await?;

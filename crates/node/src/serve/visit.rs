@@ -1,4 +1,5 @@
-//! A stream of a client, as the guard sees it: what is asked for is checked before the core hears of it, and what is used is counted.
+//! A stream of a client, as the guard sees it: what is asked for is checked before the core hears
+//! of it, and what is used is counted.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,7 +38,8 @@ impl Visit {
         }))
     }
 
-    /// It says something: what costs others something may be refused. Where there is a list, people are shown who it is, not who it says it is.
+    /// It says something: what costs others something may be refused. Where there is a list, people
+    /// are shown who it is, not who it says it is.
     pub(super) fn hears(&self, ask: &mut Ask) -> Result<(), (u64, Refusal)> {
         match ask {
             Ask::Hello { process, .. } => self.name(process),
@@ -71,7 +73,9 @@ impl Visit {
     /// It is told something: who has its answer waits no more.
     pub(super) fn tells(&self, tell: &Tell) {
         match tell {
-            Tell::Granted { number, .. } | Tell::Refused { number, .. } | Tell::Withdrawn { number } => {
+            Tell::Granted { number, .. }
+            | Tell::Refused { number, .. }
+            | Tell::Withdrawn { number } => {
                 self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(number);
             }
             Tell::Closed { why: Why::NoSession, .. } => self.over.store(true, Ordering::Relaxed),
@@ -84,11 +88,13 @@ impl Visit {
         }
     }
 
-    /// Whoever says too much at once is read more slowly: an `Acquire`, its release and renewals are four words.
+    /// Whoever says too much at once is read more slowly: an `Acquire`, its release and renewals
+    /// are four words.
     pub(super) async fn pace(&self) {
         let rate = self.guard.rate().saturating_mul(4);
         loop {
-            let took = self.pace.lock().unwrap_or_else(PoisonError::into_inner).take(now(), rate, rate);
+            let took =
+                self.pace.lock().unwrap_or_else(PoisonError::into_inner).take(now(), rate, rate);
             let Err(wait) = took else { return };
             tokio::time::sleep(Duration::from_nanos(wait.0)).await;
         }

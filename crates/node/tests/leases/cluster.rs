@@ -24,13 +24,15 @@ pub(crate) struct Cluster {
 impl Cluster {
     pub(crate) async fn start(nodes: usize, more: &str) -> Self {
         let number = CLUSTERS.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("kgate-leases-{}-{number}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("kgate-leases-{}-{number}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         let mut listeners = Vec::new();
         for _ in 0..nodes {
             listeners.push(TcpListener::bind("127.0.0.1:0").await.expect("a port"));
         }
-        let addresses = listeners.iter().map(|listener| listener.local_addr().unwrap().to_string()).collect();
+        let addresses =
+            listeners.iter().map(|listener| listener.local_addr().unwrap().to_string()).collect();
         let mut cluster = Self { folder, addresses, more: more.to_owned(), nodes: Vec::new() };
         for (id, listener) in listeners.into_iter().enumerate() {
             let node = Node::start_on(cluster.config(id), Some(listener)).await.expect("it starts");

@@ -1,4 +1,5 @@
-//! Permits that the log holds, over HTTP as a script with curl asks for them, at real nodes on real sockets and disks (docs/LEASES.md section 8).
+//! Permits that the log holds, over HTTP as a script with curl asks for them, at real nodes on real
+//! sockets and disks (docs/LEASES.md section 8).
 
 use std::time::Duration;
 
@@ -18,8 +19,10 @@ impl Cluster {
         path: &str,
         secret: &str,
     ) -> Option<(u16, Value)> {
-        let mut stream = TcpStream::connect(self.api(id).trim_start_matches("http://")).await.ok()?;
-        let secret = if secret.is_empty() { String::new() } else { format!("kgate-secret: {secret}\r\n") };
+        let mut stream =
+            TcpStream::connect(self.api(id).trim_start_matches("http://")).await.ok()?;
+        let secret =
+            if secret.is_empty() { String::new() } else { format!("kgate-secret: {secret}\r\n") };
         let head = format!(
             "{method} {path} HTTP/1.1\r\nhost: kgate\r\n{secret}content-length: 0\r\nconnection: close\r\n\r\n"
         );
@@ -32,7 +35,14 @@ impl Cluster {
     }
 
     /// The same again and again, until the answer has one of these statuses.
-    async fn asked(&self, id: usize, method: &str, path: &str, secret: &str, wanted: &[u16]) -> (u16, Value) {
+    async fn asked(
+        &self,
+        id: usize,
+        method: &str,
+        path: &str,
+        secret: &str,
+        wanted: &[u16],
+    ) -> (u16, Value) {
         until(|| async {
             self.ask(id, method, path, secret).await.filter(|(status, _)| wanted.contains(status))
         })
@@ -44,7 +54,8 @@ fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value[field].as_str().unwrap_or_else(|| panic!("no {field} in {value}"))
 }
 
-/// It survives kill -9 of its node and of all nodes; its secret gives it back at another one, and only its secret; then the next has the slot under a greater fence.
+/// It survives kill -9 of its node and of all nodes; its secret gives it back at another one, and
+/// only its secret; then the next has the slot under a greater fence.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_survives_kill_9_of_everybody() {
     let mut cluster = Cluster::start(3, "").await;
@@ -60,15 +71,26 @@ async fn it_survives_kill_9_of_everybody() {
     for id in 0..3 {
         cluster.restart(id).await;
     }
-    assert_eq!(cluster.asked(2, "POST", acquire, "", &[201, 409]).await.0, 409, "all have restarted");
+    assert_eq!(
+        cluster.asked(2, "POST", acquire, "", &[201, 409]).await.0,
+        409,
+        "all have restarted"
+    );
     // Who asks with the same secret has it already.
     let (_, again) = cluster.asked(1, "POST", acquire, &secret, &[201]).await;
-    assert_eq!((again["permit"].as_u64(), text(&again, "fence")), (Some(permit), text(&first, "fence")));
+    assert_eq!(
+        (again["permit"].as_u64(), text(&again, "fence")),
+        (Some(permit), text(&first, "fence"))
+    );
     let path = format!("/v1/permits/{permit}");
     let wrong = "1".repeat(32);
     assert_eq!(cluster.asked(1, "DELETE", &path, &wrong, &[204, 403]).await.0, 403);
     for _ in 0..2 {
-        assert_eq!(cluster.asked(2, "DELETE", &path, &secret, &[204]).await.0, 204, "and again is the same");
+        assert_eq!(
+            cluster.asked(2, "DELETE", &path, &secret, &[204]).await.0,
+            204,
+            "and again is the same"
+        );
     }
     let (_, next) = cluster.asked(0, "POST", acquire, "", &[201]).await;
     assert!(text(&next, "fence") > text(&first, "fence"), "{next} after {first}");
@@ -96,5 +118,8 @@ async fn a_time_to_live() {
     let late = Kept::release(&cluster.api(1), permit, number(&first)).await.unwrap();
     assert!(!late, "who gives it back after that is told");
     let permit = next["permit"].as_u64().unwrap();
-    assert!(Kept::release(&cluster.api(1), permit, number(&next)).await.unwrap(), "who is in time is not");
+    assert!(
+        Kept::release(&cluster.api(1), permit, number(&next)).await.unwrap(),
+        "who is in time is not"
+    );
 }

@@ -1,6 +1,8 @@
-//! Real nodes with leases, on real sockets and disks: they found a cluster, lose nodes, restart, lose the quorum and come back.
+//! Real nodes with leases, on real sockets and disks: they found a cluster, lose nodes, restart,
+//! lose the quorum and come back.
 //!
-//! Times are short (`preset = "fast"`), and what is waited for has a deadline that a busy machine keeps.
+//! Times are short (`preset = "fast"`), and what is waited for has a deadline that a busy machine
+//! keeps.
 
 mod cluster;
 mod held;
@@ -12,7 +14,8 @@ use std::time::Duration;
 use cluster::{Cluster, PATIENCE, until};
 use kgate_client::{Client, Error, LeaseInstant, api};
 
-/// Three nodes found a cluster by themselves and grant; another k is a conflict that names both values; fences grow from node to node.
+/// Three nodes found a cluster by themselves and grant; another k is a conflict that names both
+/// values; fences grow from node to node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_nodes_found_a_cluster() {
     let cluster = Cluster::start(3, "").await;
@@ -31,7 +34,8 @@ async fn three_nodes_found_a_cluster() {
     assert!(refusal.text.contains("k = 1") && refusal.text.contains("k = 7"), "{}", refusal.text);
 }
 
-/// E1 to E4: the node of a holder is killed; another node gets the slot with a greater fence, no earlier than the lease is surely over, and soon after.
+/// E1 to E4: the node of a holder is killed; another node gets the slot with a greater fence, no
+/// earlier than the lease is surely over, and soon after.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_holder() {
     let mut cluster = Cluster::start(3, "").await;
@@ -41,7 +45,8 @@ async fn a_killed_holder() {
     let waiting = tokio::spawn(async move { waits.gate("gpu").acquire().await });
     let (killed, left) = (LeaseInstant::now(), permit.remaining());
     cluster.kill(0);
-    let next = tokio::time::timeout(PATIENCE, waiting).await.expect("in time").unwrap().expect("granted");
+    let next =
+        tokio::time::timeout(PATIENCE, waiting).await.expect("in time").unwrap().expect("granted");
     let took = LeaseInstant::now().after(killed);
     println!("granted {took:?} after the kill");
     assert!(next.fence() > fence);
@@ -96,12 +101,16 @@ async fn the_quorum_is_lost_and_comes_back() {
     assert!(why.as_str().unwrap().starts_with("node 0 grants nothing now: no lease"), "{why}");
     cluster.restart(1).await;
     cluster.acquire(0).await.release().await;
-    until(|| async { cluster.ask(0, "GET", "/readyz", "").await.filter(|(status, _)| *status == 200) }).await;
+    until(|| async {
+        cluster.ask(0, "GET", "/readyz", "").await.filter(|(status, _)| *status == 200)
+    })
+    .await;
     cluster.restart(2).await;
     cluster.acquire(2).await.release().await;
 }
 
-/// One node alone with a folder: its own vote is enough, and after a kill nothing is granted until its former lease is over.
+/// One node alone with a folder: its own vote is enough, and after a kill nothing is granted until
+/// its former lease is over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_node_alone() {
     let mut cluster = Cluster::start(1, "").await;

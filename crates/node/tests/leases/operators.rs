@@ -27,7 +27,8 @@ fn refusal<T: std::fmt::Debug>(came: Result<T, Error>) -> (api::Why, String) {
     }
 }
 
-/// A node joins by a token while a permit is held: nobody restarts, the permit stays, the newcomer grants, votes and is removed again.
+/// A node joins by a token while a permit is held: nobody restarts, the permit stays, the newcomer
+/// grants, votes and is removed again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_comes_votes_and_goes() {
     let mut cluster = Cluster::start(3, "").await;
@@ -47,7 +48,8 @@ async fn a_node_comes_votes_and_goes() {
         assert!(why == api::Why::BadRequest && text.contains(wanted), "{why:?} {text}");
     }
     assert_eq!(cluster.member(2, 3).await.unwrap().standing, "awaited");
-    let config = cluster.config_at(3, &format!("join = {:?}\naddress = {address:?}\n", added.token));
+    let config =
+        cluster.config_at(3, &format!("join = {:?}\naddress = {address:?}\n", added.token));
     cluster.nodes.push(Some(Node::start_on(config, Some(listener)).await.expect("it starts")));
     let permit = cluster.acquire_of(3, 2).await;
     assert_eq!((held.slots(), permit.slots(), held.is_lost()), (&[0][..], &[1][..], false));
@@ -57,20 +59,32 @@ async fn a_node_comes_votes_and_goes() {
     let (_, text) = refusal(cluster.operators(0).await.remove("0").await);
     assert!(text.contains("demote 0"), "{text}");
     let promoted = until(|| async { cluster.operators(0).await.promote("late").await.ok() }).await;
-    assert!(promoted.text.contains("0, 1, 2, 3") && promoted.warning.contains("4 voters"), "{promoted:?}");
+    assert!(
+        promoted.text.contains("0, 1, 2, 3") && promoted.warning.contains("4 voters"),
+        "{promoted:?}"
+    );
     let member = cluster.member(0, 3).await.unwrap();
-    assert!(member.standing == "member" && ["voter", "leader"].contains(&member.role.as_str()), "{member:?}");
+    assert!(
+        member.standing == "member" && ["voter", "leader"].contains(&member.role.as_str()),
+        "{member:?}"
+    );
     until(|| async { cluster.operators(0).await.demote("late").await.ok() }).await;
     let removed = cluster.operators(0).await.remove("late").await.unwrap();
-    assert!(removed.text.contains("evicted") && removed.text.contains("no member"), "{}", removed.text);
+    assert!(
+        removed.text.contains("evicted") && removed.text.contains("no member"),
+        "{}",
+        removed.text
+    );
     assert!(cluster.member(0, 3).await.is_none());
-    let why =
-        tokio::time::timeout(PATIENCE, cluster.nodes[3].as_mut().unwrap().stopped()).await.expect("it stops");
+    let why = tokio::time::timeout(PATIENCE, cluster.nodes[3].as_mut().unwrap().stopped())
+        .await
+        .expect("it stops");
     assert!(why.unwrap_err().to_string().contains("removed"));
     assert!(!held.is_lost(), "whoever held something elsewhere still does");
 }
 
-/// E5, E6: an operator evicts a node that is alive. It cannot clear itself; its holder is told; the slot comes back; it returns as a later incarnation.
+/// E5, E6: an operator evicts a node that is alive. It cannot clear itself; its holder is told; the
+/// slot comes back; it returns as a later incarnation.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_live_node_is_evicted() {
     let cluster = Cluster::start(3, "").await;
@@ -88,19 +102,24 @@ async fn a_live_node_is_evicted() {
     assert!(cluster.member(1, 0).await.unwrap().incarnation > before);
 }
 
-/// k up is there at once; k down waits for whoever holds above it, and says who that is; 0 closes the gate.
+/// k up is there at once; k down waits for whoever holds above it, and says who that is; 0 closes
+/// the gate.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_k() {
     let cluster = Cluster::start(3, "").await;
     let first = cluster.acquire_of(0, 1).await;
-    let wish = |k, wait_ms| api::SetGateRequest { gate: "gpu".into(), k, wait_ms, ..Default::default() };
+    let wish =
+        |k, wait_ms| api::SetGateRequest { gate: "gpu".into(), k, wait_ms, ..Default::default() };
     let mut operators = cluster.operators(2).await;
     let reply = operators.set(wish(2, 30_000)).await.unwrap();
     assert!(reply.drained && reply.k_before == 1, "{reply:?}");
     let second = cluster.acquire_of(1, 2).await;
     assert_eq!(second.slots(), [1]);
     let reply = operators.set(wish(1, 300)).await.unwrap();
-    assert!(!reply.drained && reply.draining.iter().any(|who| who.contains("node 1: pid")), "{reply:?}");
+    assert!(
+        !reply.drained && reply.draining.iter().any(|who| who.contains("node 1: pid")),
+        "{reply:?}"
+    );
     let waiting = tokio::spawn(async move { operators.set(wish(1, 60_000)).await });
     second.release().await;
     let reply = waiting.await.unwrap().unwrap();
@@ -116,13 +135,15 @@ async fn another_k() {
     assert_eq!(why, api::Why::TooLarge);
     assert!(text.contains("gate `gpu` is closed (k = 0, set by somebody"), "{text}");
     assert!(text.contains("`kgate set gpu -k K` opens it"), "{text}");
-    let (why, _) =
-        refusal(operators.set(api::SetGateRequest { gate: "none".into(), k: 1, ..wish(1, 1) }).await);
+    let (why, _) = refusal(
+        operators.set(api::SetGateRequest { gate: "none".into(), k: 1, ..wish(1, 1) }).await,
+    );
     assert_eq!(why, api::Why::NoGate);
     assert!(operators.timing().await.unwrap().contains("W  wait"));
 }
 
-/// Without a quorum nothing is changed, and it is said which voters do not answer; the list is what is known here.
+/// Without a quorum nothing is changed, and it is said which voters do not answer; the list is what
+/// is known here.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_quorum() {
     let mut cluster = Cluster::start(3, "").await;
@@ -130,8 +151,10 @@ async fn no_quorum() {
     [1, 2].into_iter().for_each(|id| cluster.kill(id));
     let mut operators = cluster.operators(0).await;
     let (why, text) = until(|| async {
-        let set = api::SetGateRequest { gate: "gpu".into(), k: 2, no_wait: true, ..Default::default() };
-        Some(refusal(cluster.operators(0).await.set(set).await)).filter(|(_, text)| text.contains("1, 2"))
+        let set =
+            api::SetGateRequest { gate: "gpu".into(), k: 2, no_wait: true, ..Default::default() };
+        Some(refusal(cluster.operators(0).await.set(set).await))
+            .filter(|(_, text)| text.contains("1, 2"))
     })
     .await;
     assert_eq!(why, api::Why::NoQuorum);

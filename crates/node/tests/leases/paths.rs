@@ -2,7 +2,8 @@
 
 use crate::cluster::Cluster;
 
-/// A path that is not there is 404 with a list of those that are, never a success with nothing in it; and each of that list is there. A wrong method is 405.
+/// A path that is not there is 404 with a list of those that are, never a success with nothing in
+/// it; and each of that list is there. A wrong method is 405.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unknown_paths() {
     let cluster = Cluster::start(1, "").await;
@@ -15,11 +16,15 @@ async fn unknown_paths() {
     }
     let (_, listed) = cluster.ask(0, "GET", "/nope", "").await.unwrap();
     let listed: Vec<&str> = listed.as_str().unwrap().lines().skip(1).collect();
-    assert!(listed.len() > 10 && listed.iter().any(|line| line.ends_with(" /v1/status")), "{listed:?}");
+    assert!(
+        listed.len() > 10 && listed.iter().any(|line| line.ends_with(" /v1/status")),
+        "{listed:?}"
+    );
     for line in listed {
         let (method, path) = line.split_once(' ').unwrap();
         let path = path.trim().replace("NAME", "gpu").replace("ID", "7").replace("NODE", "0");
-        // No body tells their end: one goes on for ever, one waits for a body. That other methods are refused says that they are there.
+        // No body tells their end: one goes on for ever, one waits for a body. That other methods
+        // are refused says that they are there.
         let (status, said) = cluster.ask(0, "PATCH", &path, "").await.unwrap();
         assert_eq!(status, 405, "{path}: {said}");
         if method == "GET" && path != "/v1/watch" {

@@ -5,7 +5,9 @@ use kgate_client::{Client, Credentials, Error, Refusal};
 use kgate_node::Node;
 use tokio::net::{TcpStream, UnixStream};
 
-use crate::scene::{Authority, Folder, at, client, connect, count, get, in_time, node, refused, tls};
+use crate::scene::{
+    Authority, Folder, at, client, connect, count, get, in_time, node, refused, tls,
+};
 
 const TOKEN: &str = "f3a1-a-token-of-a-test-9c";
 
@@ -37,7 +39,8 @@ fn why(error: Result<impl Sized, Error>) -> (Why, String) {
     }
 }
 
-/// By certificate: what begins so may be acquired, anything else is refused with who, what and what is needed; and refusals are counted.
+/// By certificate: what begins so may be acquired, anything else is refused with who, what and what
+/// is needed; and refusals are counted.
 #[tokio::test]
 async fn by_certificate() {
     let (folder, ca) = (Folder::new(), Authority::new("a"));
@@ -63,13 +66,15 @@ async fn by_certificate() {
     held.release().await;
 }
 
-/// Status and watch show what one may see and nothing else; one gate that one may not see is refused, whether it is there or not.
+/// Status and watch show what one may see and nothing else; one gate that one may not see is
+/// refused, whether it is there or not.
 #[tokio::test]
 async fn what_is_shown() {
     let (folder, ca) = (Folder::new(), Authority::new("a"));
     let node = node(&ca, &folder, &list()).await;
     let all = Client::connect(&node.api()[1]).await.unwrap();
-    let _gates = (all.gate("gpu").acquire().await.unwrap(), all.gate("prod").acquire().await.unwrap());
+    let _gates =
+        (all.gate("gpu").acquire().await.unwrap(), all.gate("prod").acquire().await.unwrap());
     let names = |reply: kgate_api::v1::StatusReply| -> Vec<String> {
         reply.gates.into_iter().map(|gate| gate.name).collect()
     };
@@ -88,19 +93,24 @@ async fn what_is_shown() {
     assert!(answer.starts_with("HTTP/1.1 403") && answer.contains("see all gates"), "{answer}");
 }
 
-/// By token: no certificate is needed then, gRPC and HTTP alike; no token, a wrong one and a strange header are refused. A token is never sent in the clear.
+/// By token: no certificate is needed then, gRPC and HTTP alike; no token, a wrong one and a
+/// strange header are refused. A token is never sent in the clear.
 #[tokio::test]
 async fn by_token() {
     let (folder, ca) = (Folder::new(), Authority::new("a"));
     let node = node(&ca, &folder, &list()).await;
     let nobody = Credentials { authority: Some(ca.ca(&folder)), ..Credentials::default() };
-    let bearer = |text: &str| Credentials { token_file: Some(folder.write("token", text)), ..nobody.clone() };
+    let bearer = |text: &str| Credentials {
+        token_file: Some(folder.write("token", text)),
+        ..nobody.clone()
+    };
     let good = bearer(&format!("{TOKEN}\n"));
     assert!(Client::status(at(&node, &good), None).await.is_ok());
     let (kind, text) = why(connect(&node, &good).await.unwrap().gate("gpu").acquire().await);
     assert_eq!(kind, Why::Forbidden);
     assert!(
-        text.contains(&format!("the token with SHA-256 {}", &sha256(TOKEN)[..8])) && !text.contains(TOKEN)
+        text.contains(&format!("the token with SHA-256 {}", &sha256(TOKEN)[..8]))
+            && !text.contains(TOKEN)
     );
     let head = |token: &str| format!("authorization: Bearer {token}\r\n");
     let status = get(tls(&node, &nobody).await, "/v1/status", &head(TOKEN)).await;
@@ -113,17 +123,22 @@ async fn by_token() {
     assert!(bad.contains("no [[allow]] of this node has the SHA-256 of its token"), "{bad}");
     assert!(!bad.contains("without"), "a wrong token is none that is missing: {bad}");
     // Who shows nothing gets in, and may nothing.
-    assert_eq!(why(connect(&node, &nobody).await.unwrap().gate("gpu").acquire().await).0, Why::Forbidden);
+    assert_eq!(
+        why(connect(&node, &nobody).await.unwrap().gate("gpu").acquire().await).0,
+        Why::Forbidden
+    );
     let (kind, text) = why(Client::status(at(&node, &nobody), None).await);
     assert!(
-        kind == Why::Forbidden && text.contains("without certificate or token may not see any gate"),
+        kind == Why::Forbidden
+            && text.contains("without certificate or token may not see any gate"),
         "{text}"
     );
     let status = get(tls(&node, &nobody).await, "/v1/status", "").await;
     assert!(status.starts_with("HTTP/1.1 403"), "{status}");
     let metrics = get(local(&folder).await, "/metrics", "").await;
     assert_eq!(count(&metrics, "unknown"), 3, "{metrics}");
-    let elsewhere = "http://10.255.255.1:1".parse::<kgate_client::Address>().unwrap().with(bearer(TOKEN));
+    let elsewhere =
+        "http://10.255.255.1:1".parse::<kgate_client::Address>().unwrap().with(bearer(TOKEN));
     let why = Client::status(elsewhere, None).await.unwrap_err().to_string();
     assert!(why.contains("not sent in the clear"), "{why}");
 }
@@ -135,13 +150,15 @@ async fn by_user() {
     let user = rustix::process::getuid().as_raw();
     let start = async |allowed: u32| {
         let socket = format!("unix:{}", folder.0.join(format!("{allowed}.sock")).display());
-        let text = format!("id = 0\nnodes = [\"a:1\"]\napi = {socket:?}\n[[allow]]\nuser = {allowed}\n");
+        let text =
+            format!("id = 0\nnodes = [\"a:1\"]\napi = {socket:?}\n[[allow]]\nuser = {allowed}\n");
         Node::start(folder.config(&text)).await.unwrap()
     };
     let mine = start(user).await;
     assert!(Client::connect(&mine.api()[0]).await.unwrap().gate("gpu").acquire().await.is_ok());
     let other = start(user + 1).await;
-    let (_, text) = why(Client::connect(&other.api()[0]).await.unwrap().gate("gpu").acquire().await);
+    let (_, text) =
+        why(Client::connect(&other.api()[0]).await.unwrap().gate("gpu").acquire().await);
     assert!(text.contains(&format!("user {user} may not acquire `gpu`")), "{text}");
 }
 
@@ -155,7 +172,8 @@ async fn metrics(node: &Node) -> String {
     get(stream, "/metrics", "").await
 }
 
-/// More sessions or more waiting requests than one client may have are refused with the number; when some end there is room again.
+/// More sessions or more waiting requests than one client may have are refused with the number;
+/// when some end there is room again.
 #[tokio::test]
 async fn sessions_and_waiters() {
     let folder = Folder::new();
@@ -171,7 +189,8 @@ async fn sessions_and_waiters() {
         async move { second.gate("gpu").acquire().await }
     });
     in_time("a waiter", async {
-        while Client::status(&node.api()[0], Some("gpu")).await.unwrap().gates[0].waiting.is_empty() {
+        while Client::status(&node.api()[0], Some("gpu")).await.unwrap().gates[0].waiting.is_empty()
+        {
             tokio::task::yield_now().await;
         }
     })
@@ -194,7 +213,8 @@ async fn sessions_and_waiters() {
     assert!(count(&metrics, "sessions") >= 1 && count(&metrics, "waiting") == 1, "{metrics}");
 }
 
-/// Who asks too fast is refused with when to come back, and what it holds goes on being renewed and can be released.
+/// Who asks too fast is refused with when to come back, and what it holds goes on being renewed and
+/// can be released.
 #[tokio::test]
 async fn too_fast() {
     let folder = Folder::new();

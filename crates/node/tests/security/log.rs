@@ -22,8 +22,9 @@ impl io::Write for Log {
     }
 }
 
-/// A run with certificates, tokens (a good and a bad one) and a session, logged at the level of every word that any library says: neither token, nor the secret of the session, nor a key is
-/// in it.
+/// A run with certificates, tokens (a good and a bad one) and a session, logged at the level of
+/// every word that any library says: neither token, nor the secret of the session, nor a key is in
+/// it.
 #[tokio::test]
 async fn no_secret_in_a_log() {
     const GOOD: &str = "s3cr3t-t0ken-of-a-test";
@@ -47,7 +48,8 @@ async fn no_secret_in_a_log() {
     let ticket = session.ticket();
     tracing::info!(?ticket, ?alice, "as somebody would log it");
     for token in [GOOD, BAD] {
-        let bearer = Credentials { token_file: Some(folder.write("token", token)), ..alice.clone() };
+        let bearer =
+            Credentials { token_file: Some(folder.write("token", token)), ..alice.clone() };
         assert_eq!(connect(&node, &bearer).await.is_ok(), token == GOOD);
         let head = format!("authorization: Bearer {token}\r\n");
         let _ = get(tls(&node, &alice).await, "/v1/status", &head).await;

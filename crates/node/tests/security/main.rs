@@ -1,4 +1,5 @@
-//! The API of a node against those who should not be there, or should not be there for that: real sockets, real TLS.
+//! The API of a node against those who should not be there, or should not be there for that: real
+//! sockets, real TLS.
 
 mod lists;
 mod log;

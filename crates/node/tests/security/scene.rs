@@ -8,7 +8,8 @@ use std::time::Duration;
 use kgate_client::{Address, Client, Credentials, Error};
 use kgate_node::{Config, Node};
 use rcgen::{
-    BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
 };
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -28,7 +29,11 @@ pub(crate) struct Folder(pub(crate) PathBuf);
 impl Folder {
     pub(crate) fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("kgate-security-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let name = format!(
+            "kgate-security-{}-{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        );
         let path = std::env::temp_dir().join(name);
         std::fs::create_dir(&path).unwrap();
         Self(path)
@@ -108,7 +113,8 @@ impl Authority {
 
 /// What a client of that name shows.
 pub(crate) fn client(ca: &Authority, folder: &Folder, name: &str) -> Credentials {
-    let (certificate, key) = ca.files(folder, &[&format!("client-{name}.farm")], Use::Client, false);
+    let (certificate, key) =
+        ca.files(folder, &[&format!("client-{name}.farm")], Use::Client, false);
     Credentials {
         authority: Some(ca.ca(folder)),
         certificate: Some(certificate),
@@ -160,16 +166,21 @@ pub(crate) async fn tls(
     credentials: &Credentials,
 ) -> tokio_rustls::client::TlsStream<TcpStream> {
     let mut roots = rustls::RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_file(credentials.authority.as_ref().unwrap()).unwrap()).unwrap();
-    let builder =
-        rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots);
+    roots
+        .add(CertificateDer::from_pem_file(credentials.authority.as_ref().unwrap()).unwrap())
+        .unwrap();
+    let builder = rustls::ClientConfig::builder_with_provider(Arc::new(
+        rustls::crypto::ring::default_provider(),
+    ))
+    .with_safe_default_protocol_versions()
+    .unwrap()
+    .with_root_certificates(roots);
     let config = match (&credentials.certificate, &credentials.key) {
         (Some(chain), Some(key)) => {
             let chain = vec![CertificateDer::from_pem_file(chain).unwrap()];
-            builder.with_client_auth_cert(chain, PrivateKeyDer::from_pem_file(key).unwrap()).unwrap()
+            builder
+                .with_client_auth_cert(chain, PrivateKeyDer::from_pem_file(key).unwrap())
+                .unwrap()
         }
         _ => builder.with_no_client_auth(),
     };
@@ -179,7 +190,11 @@ pub(crate) async fn tls(
 }
 
 /// `GET` by hand: the whole answer. The end of a connection that is cut is an end too.
-pub(crate) async fn get(mut stream: impl AsyncRead + AsyncWrite + Unpin, path: &str, head: &str) -> String {
+pub(crate) async fn get(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    path: &str,
+    head: &str,
+) -> String {
     let request = format!("GET {path} HTTP/1.1\r\nhost: node\r\nconnection: close\r\n{head}\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();

@@ -25,7 +25,10 @@ async fn stalled_handshakes() {
     // The oldest gives way at once. On a machine that is too slow to tell, its time is over anyway.
     let ended = in_time("the end of the oldest", stalled[0].read(&mut byte)).await;
     assert!(matches!(ended, Ok(0) | Err(_)), "{ended:?}");
-    assert!(begun.elapsed() < TIME || stalled[399].try_read(&mut byte).is_ok(), "it waited for its time");
+    assert!(
+        begun.elapsed() < TIME || stalled[399].try_read(&mut byte).is_ok(),
+        "it waited for its time"
+    );
     let alice = client(&ca, &folder, "alice");
     let permit = connect(&node, &alice).await.unwrap().gate("gpu").acquire().await.unwrap();
     // The last goes when its time is over.
@@ -36,7 +39,8 @@ async fn stalled_handshakes() {
     assert!(count(&metrics, "handshake") >= 144, "{metrics}");
 }
 
-/// One client may have so many connections and all together so many: one more is closed, and when one goes there is room.
+/// One client may have so many connections and all together so many: one more is closed, and when
+/// one goes there is room.
 #[tokio::test]
 async fn too_many_connections() {
     let (folder, ca) = (Folder::new(), Authority::new("a"));

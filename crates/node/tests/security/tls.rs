@@ -4,9 +4,12 @@ use kgate_client::{Client, Credentials};
 use kgate_node::Node;
 use tokio::net::UnixStream;
 
-use crate::scene::{Authority, Folder, Use, client, connect, get, in_time, node, node_with, refused, tls};
+use crate::scene::{
+    Authority, Folder, Use, client, connect, get, in_time, node, node_with, refused, tls,
+};
 
-/// A client with a certificate of the authority gets a permit by gRPC, and an answer by HTTP/1.1 on the same port; the Unix socket goes on plain.
+/// A client with a certificate of the authority gets a permit by gRPC, and an answer by HTTP/1.1 on
+/// the same port; the Unix socket goes on plain.
 #[tokio::test]
 async fn certificates_of_one_authority() {
     let (folder, ca) = (Folder::new(), Authority::new("a"));
@@ -28,13 +31,15 @@ async fn certificates_of_one_authority() {
     );
 }
 
-/// No certificate, one of another authority, one that has expired: refused, and the client is told which.
+/// No certificate, one of another authority, one that has expired: refused, and the client is told
+/// which.
 #[tokio::test]
 async fn clients_that_are_not_known() {
     let (folder, ours, theirs) = (Folder::new(), Authority::new("a"), Authority::new("b"));
     let node = node(&ours, &folder, "").await;
     let none = Credentials { authority: Some(ours.ca(&folder)), ..Credentials::default() };
-    let other = Credentials { authority: none.authority.clone(), ..client(&theirs, &folder, "alice") };
+    let other =
+        Credentials { authority: none.authority.clone(), ..client(&theirs, &folder, "alice") };
     let (certificate, key) = ours.files(&folder, &["client-old.farm"], Use::Client, true);
     let old = Credentials { certificate: Some(certificate), key: Some(key), ..none.clone() };
     for (credentials, expected) in [
@@ -43,12 +48,19 @@ async fn clients_that_are_not_known() {
         (&old, "has expired"),
     ] {
         let why = refused(&node, credentials).await;
-        assert!(why.contains(expected) && why.contains("no kgate node at https://"), "{expected}: {why}");
+        assert!(
+            why.contains(expected) && why.contains("no kgate node at https://"),
+            "{expected}: {why}"
+        );
     }
-    assert!(connect(&node, &client(&ours, &folder, "alice")).await.is_ok(), "others are served all the same");
+    assert!(
+        connect(&node, &client(&ours, &folder, "alice")).await.is_ok(),
+        "others are served all the same"
+    );
 }
 
-/// A node of another authority, of another name, with an expired certificate or with that of a client is none, and a plain address is no TLS: the client says so and shows nothing.
+/// A node of another authority, of another name, with an expired certificate or with that of a
+/// client is none, and a plain address is no TLS: the client says so and shows nothing.
 #[tokio::test]
 async fn nodes_that_are_not_known() {
     let (folder, ours, theirs) = (Folder::new(), Authority::new("a"), Authority::new("b"));
@@ -56,12 +68,18 @@ async fn nodes_that_are_not_known() {
     let ca = ours.ca(&folder);
     let here: &[&str] = &["node-0.farm", "127.0.0.1"];
     let table = [
-        (theirs.files(&folder, here, Use::Node, false), "not of the authority that this client trusts"),
+        (
+            theirs.files(&folder, here, Use::Node, false),
+            "not of the authority that this client trusts",
+        ),
         (
             ours.files(&folder, &["node-9.farm", "10.0.0.9"], Use::Node, false),
             "does not tolerate the name 127.0.0.1",
         ),
-        (ours.files(&folder, &["node-8.farm", "127.0.0.1"], Use::Node, true), "its certificate has expired"),
+        (
+            ours.files(&folder, &["node-8.farm", "127.0.0.1"], Use::Node, true),
+            "its certificate has expired",
+        ),
         (
             ours.files(&folder, &["client-eve.farm", "127.0.0.1"], Use::Client, false),
             "is of a client, not of a node",
@@ -78,15 +96,17 @@ async fn nodes_that_are_not_known() {
     let node = node_with(&certificate, &key, &ca, &folder, "").await;
     let meant = Credentials { server_name: Some("node-9.farm".into()), ..alice.clone() };
     assert!(connect(&node, &meant).await.is_ok());
-    let plain =
-        Node::start(folder.config("id = 0\nnodes = [\"a:1\"]\napi = \"127.0.0.1:0\"\n")).await.unwrap();
+    let plain = Node::start(folder.config("id = 0\nnodes = [\"a:1\"]\napi = \"127.0.0.1:0\"\n"))
+        .await
+        .unwrap();
     let address = plain.api()[0].replace("http://", "https://");
     let address = address.parse::<kgate_client::Address>().unwrap().with(alice);
     let why = in_time("an answer", Client::status(address, None)).await.unwrap_err().to_string();
     assert!(why.contains("does not speak TLS"), "{why}");
 }
 
-/// Files that cannot be used are found before anything is sent, with the file and what is wrong with it.
+/// Files that cannot be used are found before anything is sent, with the file and what is wrong
+/// with it.
 #[tokio::test]
 async fn files_of_a_client() {
     let (folder, ca) = (Folder::new(), Authority::new("a"));
@@ -107,7 +127,8 @@ async fn files_of_a_client() {
     }
 }
 
-/// A plain API beyond this machine is refused unless it was asked for by name; https needs its files.
+/// A plain API beyond this machine is refused unless it was asked for by name; https needs its
+/// files.
 #[tokio::test]
 async fn what_does_not_start() {
     let folder = Folder::new();

@@ -1,18 +1,20 @@
-//! All-to-all heartbeats: the detector of `bas` (Bouillaguet, Arantes and Sens 2008 assume one; this is ours).
+//! All-to-all heartbeats: the detector of `bas` (Bouillaguet, Arantes and Sens 2008 assume one;
+//! this is ours).
 //!
-//! Every `interval` a process tells everybody that it is alive, and looks who was silent since the last time. A
-//! silent one has `timeout` more to be heard; then it is suspected. Two heartbeats of a live process arrive at
-//! most `interval` plus one delay apart, so with `timeout` of two delays nobody is suspected wrongly, whatever
-//! the phases of the processes.
+//! Every `interval` a process tells everybody that it is alive, and looks who was silent since the
+//! last time. A silent one has `timeout` more to be heard; then it is suspected. Two heartbeats of
+//! a live process arrive at most `interval` plus one delay apart, so with `timeout` of two delays
+//! nobody is suspected wrongly, whatever the phases of the processes.
 //!
-//! Cost: n(n-1) messages an interval; a crash is noticed within 2 `interval` + `timeout` + one delay. State: 2n bits.
+//! Cost: n(n-1) messages an interval; a crash is noticed within 2 `interval` + `timeout` + one
+//! delay. State: 2n bits.
 
 use alloc::vec::Vec;
 
 use fixedbitset::FixedBitSet;
 use kgate_core::{
-    Incarnation, Input, InputOf, Message, Never, NodeId, Notice, Observation, Outbox, Protocol, Refusal,
-    Setup, Span, Time, To,
+    Incarnation, Input, InputOf, Message, Never, NodeId, Notice, Observation, Outbox, Protocol,
+    Refusal, Setup, Span, Time, To,
 };
 use serde::{Deserialize, Serialize};
 
@@ -51,7 +53,8 @@ pub struct Heartbeat {
     timeout: Span,
     /// Heard since the last `Beat`.
     heard: FixedBitSet,
-    /// Silent in the interval before, and since; to be suspected at `Check`. Empty unless `Check` is armed.
+    /// Silent in the interval before, and since; to be suspected at `Check`. Empty unless `Check`
+    /// is armed.
     silent: FixedBitSet,
     checking: bool,
     crashed: NodeList,
@@ -112,7 +115,12 @@ impl Protocol for Heartbeat {
         }
     }
 
-    fn handle(&mut self, _now: Time, input: InputOf<Self>, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+    fn handle(
+        &mut self,
+        _now: Time,
+        input: InputOf<Self>,
+        out: &mut Outbox<Self>,
+    ) -> Result<(), Refusal> {
         match input {
             Input::Deliver { from, message: Beat } => {
                 known(self.me, self.nodes, from)?;

@@ -1,22 +1,25 @@
-//! Hi-ADSD, hierarchical adaptive system-level diagnosis (Duarte and Nanya 1998, as used by robust-2012).
+//! Hi-ADSD, hierarchical adaptive system-level diagnosis (Duarte and Nanya 1998, as used by
+//! robust-2012).
 //!
-//! Every `interval` a process tests its clusters `C(i,1) .. C(i,log2 n)`, one after the other. In each it tests
-//! the processes in order until one answers; that one's answer tells whom it holds for crashed in the same
-//! cluster, and the next cluster's turn comes. A process known to be crashed is tested again each time
-//! (robust-2012's published totals say so: 5100 tests and 2348 answers come out exactly).
+//! Every `interval` a process tests its clusters `C(i,1) .. C(i,log2 n)`, one after the other. In
+//! each it tests the processes in order until one answers; that one's answer tells whom it holds
+//! for crashed in the same cluster, and the next cluster's turn comes. A process known to be
+//! crashed is tested again each time (robust-2012's published totals say so: 5100 tests and 2348
+//! answers come out exactly).
 //!
-//! Cost: n log2 n tests an interval without faults; up to n-1 tests by one process when all others are dead.
-//! Everybody knows of a crash within log2(n)^2 rounds. State: the crashed, and the place in the round.
+//! Cost: n log2 n tests an interval without faults; up to n-1 tests by one process when all others
+//! are dead. Everybody knows of a crash within log2(n)^2 rounds. State: the crashed, and the place
+//! in the round.
 //!
-//! Deviations: a round takes one timeout for each dead process that it meets; an interval that begins while a round is under
-//! way begins no other, which the paper leaves open.
+//! Deviations: a round takes one timeout for each dead process that it meets; an interval that
+//! begins while a round is under way begins no other, which the paper leaves open.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use kgate_core::{
-    Incarnation, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Protocol, Refusal, Setup, Span,
-    Time,
+    Incarnation, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Protocol, Refusal,
+    Setup, Span, Time,
 };
 use serde::{Deserialize, Serialize};
 
@@ -104,7 +107,8 @@ impl HiAdsd {
 
     fn on_test(&mut self, from: NodeId, number: u32, out: &mut Outbox<Self>) {
         let cluster = cluster_of(self.me, from);
-        // The tester sees us in its cluster of the same number, which is our own block of 2^(cluster-1) places.
+        // The tester sees us in its cluster of the same number, which is our own block of
+        // 2^(cluster-1) places.
         let same_block = |node: NodeId| (node.0 ^ self.me.0) >> (cluster - 1) == 0;
         let crashed: Vec<NodeId> = self.crashed.iter().filter(|&node| same_block(node)).collect();
         let crashed = (!crashed.is_empty()).then(|| crashed.into_boxed_slice());
@@ -118,7 +122,8 @@ impl HiAdsd {
         crashed: Option<Box<[NodeId]>>,
         out: &mut Outbox<Self>,
     ) {
-        let Some(round) = self.round.take_if(|round| round.tested == from && number == self.number) else {
+        let Some(round) = self.round.take_if(|round| round.tested == from && number == self.number)
+        else {
             return; // An answer to a test that is over.
         };
         out.disarm(HiAdsdTimer::Timeout);
@@ -163,14 +168,23 @@ impl Protocol for HiAdsd {
         }
     }
 
-    fn handle(&mut self, _now: Time, input: InputOf<Self>, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+    fn handle(
+        &mut self,
+        _now: Time,
+        input: InputOf<Self>,
+        out: &mut Outbox<Self>,
+    ) -> Result<(), Refusal> {
         match input {
             Input::Deliver { from, message } => {
                 known(self.me, self.nodes, from)?;
                 match message {
                     HiAdsdMessage::Test { number } => self.on_test(from, number, out),
                     HiAdsdMessage::TestReply { number, crashed } => {
-                        if crashed.iter().flat_map(|list| list.iter()).any(|node| node.0 >= self.nodes) {
+                        if crashed
+                            .iter()
+                            .flat_map(|list| list.iter())
+                            .any(|node| node.0 >= self.nodes)
+                        {
                             return Err(Refusal::Malformed(
                                 "a test reply names a process that does not exist",
                             ));

@@ -1,9 +1,10 @@
 //! Failure detectors: who has crashed?
 //!
-//! A detector is a [`Protocol`](kgate_core::Protocol) of its own that never grants anything; it tells
-//! `Notice::Suspected`, and the driver hands that on to the mutexes of its node as `Input::Crashed`. All three
-//! are perfect in a synchronous system, as the papers demand: where an answer takes at most `detect_timeout`,
-//! nobody who is alive is ever suspected, and whoever crashes is suspected by everybody in the end.
+//! A detector is a [`Protocol`](kgate_core::Protocol) of its own that never grants anything; it
+//! tells `Notice::Suspected`, and the driver hands that on to the mutexes of its node as
+//! `Input::Crashed`. All three are perfect in a synchronous system, as the papers demand: where an
+//! answer takes at most `detect_timeout`, nobody who is alive is ever suspected, and whoever
+//! crashes is suspected by everybody in the end.
 
 mod heartbeat;
 mod hi_adsd;
@@ -27,7 +28,8 @@ fn no_mutex(protocol: &'static str) -> Result<(), Refusal> {
     Err(Refusal::Unsupported { protocol, what: "clients: it is a detector" })
 }
 
-/// An answer that takes exactly the timeout is in time, in whatever order a driver hands over what happens at one instant.
+/// An answer that takes exactly the timeout is in time, in whatever order a driver hands over what
+/// happens at one instant.
 fn in_time(timeout: Span) -> Span {
     timeout + Span(1)
 }

@@ -18,7 +18,12 @@ impl Protocol for NoDetector {
         Self
     }
 
-    fn handle(&mut self, _now: Time, _input: InputOf<Self>, _out: &mut Outbox<Self>) -> Result<(), Refusal> {
+    fn handle(
+        &mut self,
+        _now: Time,
+        _input: InputOf<Self>,
+        _out: &mut Outbox<Self>,
+    ) -> Result<(), Refusal> {
         no_mutex(Self::NAME)
     }
 

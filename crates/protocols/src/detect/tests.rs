@@ -1,4 +1,5 @@
-//! The detectors in virtual time: perfect where the system is synchronous, as quick and as cheap as published.
+//! The detectors in virtual time: perfect where the system is synchronous, as quick and as cheap as
+//! published.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -14,7 +15,8 @@ use crate::topology::dimension;
 /// Every message takes less than half a timeout, so that a test and its answer take less than one.
 const DELAY: Span = Span(TIMEOUT.0 / 2);
 
-/// A random run: who crashes when, how long messages take, and when in an interval each process starts its rounds.
+/// A random run: who crashes when, how long messages take, and when in an interval each process
+/// starts its rounds.
 #[derive(Clone, Debug)]
 struct Run {
     nodes: u32,
@@ -29,17 +31,19 @@ fn runs(nodes: impl Strategy<Value = u32>) -> impl Strategy<Value = Run> {
     let crashes = prop::collection::vec((0..10 * INTERVAL.0, any::<Index>()), 0..60);
     let hurry = prop_oneof![Just(1), Just(10), Just(u64::MAX)]; // Over ten intervals, in one, all at once.
     let phases = prop_oneof![Just(Span(1)), Just(INTERVAL)];
-    (nodes, crashes, hurry, any::<u64>(), phases).prop_map(|(nodes, crashes, hurry, seed, phases)| {
-        let mut left: Vec<u32> = (0..nodes).collect();
-        let mut doomed = Vec::new();
-        for (time, index) in crashes {
-            if left.len() > 1 {
-                doomed.push((Time(time / hurry), left.remove(index.index(left.len()))));
+    (nodes, crashes, hurry, any::<u64>(), phases).prop_map(
+        |(nodes, crashes, hurry, seed, phases)| {
+            let mut left: Vec<u32> = (0..nodes).collect();
+            let mut doomed = Vec::new();
+            for (time, index) in crashes {
+                if left.len() > 1 {
+                    doomed.push((Time(time / hurry), left.remove(index.index(left.len()))));
+                }
             }
-        }
-        doomed.sort();
-        Run { nodes, crashes: doomed, seed, phases }
-    })
+            doomed.sort();
+            Run { nodes, crashes: doomed, seed, phases }
+        },
+    )
 }
 
 impl Run {
@@ -48,7 +52,8 @@ impl Run {
         let mut net = Net::new(self.nodes, 1, Defects::NONE);
         let mut rng = self.seed;
         let mut draw = move |bound: Span| {
-            rng = rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            rng =
+                rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             Span((rng >> 33) % bound.0)
         };
         net.timers.values_mut().for_each(|due| due.0 += draw(self.phases));
@@ -56,8 +61,8 @@ impl Run {
         net
     }
 
-    /// Accuracy: whoever is suspected has crashed before. Completeness: everybody who is alive to the end suspects every
-    /// crashed process, once, within `latency` of its crash.
+    /// Accuracy: whoever is suspected has crashed before. Completeness: everybody who is alive to
+    /// the end suspects every crashed process, once, within `latency` of its crash.
     fn check<D: Protocol>(&self, latency: Span) -> Result<(), TestCaseError> {
         let mut net = self.start::<D>();
         for &(time, node) in &self.crashes {
@@ -74,7 +79,8 @@ impl Run {
         for &(crash, of) in &self.crashes {
             for at in net.living() {
                 let news = (NodeId(at), Notice::Suspected(NodeId(of), Incarnation(0)));
-                let told = net.told.iter().filter(|(_, at, notice)| (*at, notice) == (news.0, &news.1));
+                let told =
+                    net.told.iter().filter(|(_, at, notice)| (*at, notice) == (news.0, &news.1));
                 let times: Vec<Time> = told.map(|entry| entry.0).collect();
                 let in_time = times.len() == 1 && times[0] <= crash + latency;
                 prop_assert!(in_time, "p{of} crashed at {crash}, p{at} heard of it at {times:?}");
@@ -93,27 +99,29 @@ impl Run {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// vcube-2018 section 4: everybody learns of an event within log2(n)^2 rounds; nobody alive is suspected.
+    /// vcube-2018 section 4: everybody learns of an event within log2(n)^2 rounds; nobody alive is
+    /// suspected.
     #[test]
     fn vcube_is_perfect(run in runs(2u32..=33)) {
         run.check::<VCube>(run.diagnosis_latency())?;
     }
 
-    /// robust-2012 section 3.1: everybody learns of a crash within log2(n)^2 rounds; nobody alive is suspected.
+    /// robust-2012 section 3.1: everybody learns of a crash within log2(n)^2 rounds; nobody alive
+    /// is suspected.
     #[test]
     fn hi_adsd_is_perfect(run in runs(2u32..=33)) {
         run.check::<HiAdsd>(run.diagnosis_latency())?;
     }
 
-    /// Heartbeats: everybody notices a crash within two intervals and a timeout, counted from when the last heartbeat
-    /// came, which may be one delay after the crash; nobody alive is suspected.
+    /// Heartbeats: everybody notices a crash within two intervals and a timeout, counted from when
+    /// the last heartbeat came, which may be one delay after the crash; nobody alive is suspected.
     #[test]
     fn heartbeats_are_perfect(run in runs(2u32..=33)) {
         run.check::<Heartbeat>(INTERVAL.times(2) + TIMEOUT + DELAY)?;
     }
 
-    /// vcube-2018 section 4: n log2 n tests a round at most, whoever has crashed and whoever knows; exactly so many while
-    /// nobody has.
+    /// vcube-2018 section 4: n log2 n tests a round at most, whoever has crashed and whoever knows;
+    /// exactly so many while nobody has.
     #[test]
     fn vcube_tests_n_log_n_times_a_round(mut run in runs((1u32..=5).prop_map(|log| 1 << log))) {
         run.phases = Span(1);
@@ -135,8 +143,9 @@ proptest! {
     }
 }
 
-/// robust-2012 section 5: n = 16, rounds at 0, 1, .., 100, p15 .. p1 crash at 5, 10, .., 75: 5100 tests and 2348 answers
-/// are published (latency 0.01 and timeout 0.04 there; here, as much shorter as the harness's timeout is).
+/// robust-2012 section 5: n = 16, rounds at 0, 1, .., 100, p15 .. p1 crash at 5, 10, .., 75: 5100
+/// tests and 2348 answers are published (latency 0.01 and timeout 0.04 there; here, as much shorter
+/// as the harness's timeout is).
 #[test]
 fn hi_adsd_sends_what_is_published() {
     let mut net: Net<HiAdsd> = Net::new(16, 1, Defects::NONE);
@@ -149,8 +158,8 @@ fn hi_adsd_sends_what_is_published() {
     assert_eq!((net.sent("test").len(), net.sent("test_reply").len()), (5100, 2348));
 }
 
-/// Law 4 and law 5: junk is refused and changes nothing, in the middle of a round too; so does what a detector is not
-/// for.
+/// Law 4 and law 5: junk is refused and changes nothing, in the middle of a round too; so does what
+/// a detector is not for.
 #[test]
 fn refusals_change_nothing() {
     fn check<D: Protocol>(net: &Net<D>, honest: &D::Message, junk: &[D::Message]) {
@@ -183,7 +192,8 @@ fn refusals_change_nothing() {
     refuses_clients(&in_a_round::<NoDetector>());
 }
 
-/// An answer counts once, from whom was asked, to the question that was asked; what it says of the asker does not.
+/// An answer counts once, from whom was asked, to the question that was asked; what it says of the
+/// asker does not.
 #[test]
 fn only_awaited_answers_count() {
     let (one, two, three) = (NodeId(1), NodeId(2), NodeId(3));
@@ -237,7 +247,8 @@ fn refuses_clients<D: Protocol>(net: &Net<D>) {
         Input::Joined(NodeId(1), Incarnation(1)),
     ];
     for input in inputs {
-        let unsupported = Refusal::Unsupported { protocol: D::NAME, what: "clients: it is a detector" };
+        let unsupported =
+            Refusal::Unsupported { protocol: D::NAME, what: "clients: it is a detector" };
         assert_eq!(net.refusal(0, input), unsupported);
     }
 }

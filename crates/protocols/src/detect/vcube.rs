@@ -1,24 +1,25 @@
 //! The VCube detector (vcube-2018 section 4).
 //!
 //! Every `interval` a process tests those in whose clusters it is the first fault-free one
-//! ([`tests_of`](crate::topology::tests_of)), all of them at once. Whoever does not answer within `timeout` has
-//! crashed. An answer carries *any* news that the tested process has, not only of one cluster: for each process a
-//! timestamp counts its events, even while it is alive and odd while it is down, and the greater timestamp is the
-//! newer one. Only news since the tester's last visit are sent.
+//! ([`tests_of`](crate::topology::tests_of)), all of them at once. Whoever does not answer within
+//! `timeout` has crashed. An answer carries *any* news that the tested process has, not only of one
+//! cluster: for each process a timestamp counts its events, even while it is alive and odd while it
+//! is down, and the greater timestamp is the newer one. Only news since the tester's last visit are
+//! sent.
 //!
-//! Cost: n log2 n tests an interval, with any number of faults; everybody knows of a crash within log2(n)^2
-//! intervals. State: the non-zero timestamps, and how much of whose news is known.
+//! Cost: n log2 n tests an interval, with any number of faults; everybody knows of a crash within
+//! log2(n)^2 intervals. State: the non-zero timestamps, and how much of whose news is known.
 //!
-//! Deviations: the paper takes one cluster an interval and starts again after log2 n of them; here an interval
-//! takes all clusters, as its reference (Duarte, Bona and Ruoso 2014) has it. Processes known to be crashed are
-//! not tested again, since a crash is permanent in this paper.
+//! Deviations: the paper takes one cluster an interval and starts again after log2 n of them; here
+//! an interval takes all clusters, as its reference (Duarte, Bona and Ruoso 2014) has it. Processes
+//! known to be crashed are not tested again, since a crash is permanent in this paper.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use kgate_core::{
-    Incarnation, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Protocol, Refusal, Setup, Span,
-    Time,
+    Incarnation, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Protocol, Refusal,
+    Setup, Span, Time,
 };
 use serde::{Deserialize, Serialize};
 
@@ -107,7 +108,14 @@ impl VCube {
         out.send(from, reply);
     }
 
-    fn on_reply(&mut self, from: NodeId, round: u32, known: u32, news: &[News], out: &mut Outbox<Self>) {
+    fn on_reply(
+        &mut self,
+        from: NodeId,
+        round: u32,
+        known: u32,
+        news: &[News],
+        out: &mut Outbox<Self>,
+    ) {
         if round != self.round || !self.awaited.remove(from) {
             return; // An answer to a test that is over.
         }
@@ -131,7 +139,8 @@ impl VCube {
         }
     }
 
-    /// "process i only updates a local timestamp entry when the obtained value is greater" (section 4).
+    /// "process i only updates a local timestamp entry when the obtained value is greater" (section
+    /// 4).
     fn learn(&mut self, node: NodeId, timestamp: u32, out: &mut Outbox<Self>) {
         if node == self.me || timestamp <= self.timestamps.get(node).unwrap_or(0) {
             return;
@@ -168,7 +177,12 @@ impl Protocol for VCube {
         }
     }
 
-    fn handle(&mut self, _now: Time, input: InputOf<Self>, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+    fn handle(
+        &mut self,
+        _now: Time,
+        input: InputOf<Self>,
+        out: &mut Outbox<Self>,
+    ) -> Result<(), Refusal> {
         match input {
             Input::Deliver { from, message } => {
                 known(self.me, self.nodes, from)?;

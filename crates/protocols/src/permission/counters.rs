@@ -1,10 +1,11 @@
-//! Permissions counted as printed: `reply_count` and `perm_count` (robust-2012, Algorithm 2 lines 9-12 and 25-30; vcube-2018,
-//! Algorithm 7.1 lines 12-15 and 30-37).
+//! Permissions counted as printed: `reply_count` and `perm_count` (robust-2012, Algorithm 2 lines
+//! 9-12 and 25-30; vcube-2018, Algorithm 7.1 lines 12-15 and 30-37).
 //!
-//! The repaired protocol keeps the set of those who permitted *this* request, and needs none of this. The printed one keeps,
-//! for each process, how many REPLYs it still owes, takes it for a permission when that number comes to zero, and
-//! counts permissions. D2, D3, D7 and D8 show only with these counters, so they bring them back. One REPLY(count) of the papers
-//! is `count` REPLYs here, so that each answers one request whatever the order in which they come.
+//! The repaired protocol keeps the set of those who permitted *this* request, and needs none of
+//! this. The printed one keeps, for each process, how many REPLYs it still owes, takes it for a
+//! permission when that number comes to zero, and counts permissions. D2, D3, D7 and D8 show only
+//! with these counters, so they bring them back. One REPLY(count) of the papers is `count` REPLYs
+//! here, so that each answers one request whatever the order in which they come.
 
 use alloc::collections::BTreeMap;
 

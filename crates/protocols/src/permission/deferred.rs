@@ -1,7 +1,8 @@
 //! To whom a REPLY is owed.
 //!
-//! A process under load is asked by hundreds before it answers them all at once, in whatever order their requests come. So a
-//! debt is just appended, and the list is put in order when it is paid, compared, or twice as long as it need be: O(1) a request.
+//! A process under load is asked by hundreds before it answers them all at once, in whatever order
+//! their requests come. So a debt is just appended, and the list is put in order when it is paid,
+//! compared, or twice as long as it need be: O(1) a request.
 
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -9,7 +10,8 @@ use core::hash::{Hash, Hasher};
 
 use kgate_core::{NodeId, Stamp};
 
-/// The requests that are to be answered: of each process the newest. Equal if the debts are, in whatever order they came.
+/// The requests that are to be answered: of each process the newest. Equal if the debts are, in
+/// whatever order they came.
 #[derive(Clone, Debug)]
 pub(super) struct Deferred {
     /// May hold older requests of the same process, and any order.
@@ -21,7 +23,8 @@ pub(super) struct Deferred {
 }
 
 impl Deferred {
-    /// No debts among so many processes; `each` is whether every request is to be answered, and not only the newest.
+    /// No debts among so many processes; `each` is whether every request is to be answered, and not
+    /// only the newest.
     pub(super) fn new(nodes: u32, each: bool) -> Self {
         Self { entries: Vec::new(), most: 2 * nodes as usize, each }
     }
@@ -66,7 +69,8 @@ impl Deferred {
             }
             return;
         }
-        // Of many processes most ask: then a table by id, of clocks plus one, is faster than a sort.
+        // Of many processes most ask: then a table by id, of clocks plus one, is faster than a
+        // sort.
         let mut newest: Vec<u64> = alloc::vec![0; last + 1];
         for &(node, clock) in &self.entries {
             let place = &mut newest[node.index()];
@@ -121,7 +125,8 @@ mod tests {
         assert_ne!(debts, owed(&[(4, 1), (2, 5), (7, 8)]));
     }
 
-    /// What is hashed says where it ends, so that a debt less here and the same words elsewhere is another state.
+    /// What is hashed says where it ends, so that a debt less here and the same words elsewhere is
+    /// another state.
     #[test]
     fn hashed_with_its_length() {
         struct Words(Vec<u8>);
@@ -138,7 +143,8 @@ mod tests {
             debts.hash(&mut words);
             words.0
         };
-        let (none, one, two) = (words(&owed(&[])), words(&owed(&[(2, 5)])), words(&owed(&[(2, 5), (4, 1)])));
+        let (none, one, two) =
+            (words(&owed(&[])), words(&owed(&[(2, 5)])), words(&owed(&[(2, 5), (4, 1)])));
         assert!(!one.starts_with(&none) && !two.starts_with(&one));
         assert_eq!(two, words(&owed(&[(4, 1), (2, 3), (2, 5)])), "in whatever order they came");
     }

@@ -15,7 +15,8 @@ pub enum PermissionMessage<M> {
     Spread(M),
 }
 
-/// By hand: derived for a generic type, it would copy field by field, which costs more than all else in a delivery.
+/// By hand: derived for a generic type, it would copy field by field, which costs more than all
+/// else in a delivery.
 impl<M: Copy> Clone for PermissionMessage<M> {
     fn clone(&self) -> Self {
         *self

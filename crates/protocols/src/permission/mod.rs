@@ -1,27 +1,33 @@
-//! k-mutual exclusion by permissions: Raymond 1989, with crashes as in Bouillaguet-Arantes-Sens 2008, robust-2012
-//! (Algorithm 2) and vcube-2018 (Algorithm 7.1).
+//! k-mutual exclusion by permissions: Raymond 1989, with crashes as in Bouillaguet-Arantes-Sens
+//! 2008, robust-2012 (Algorithm 2) and vcube-2018 (Algorithm 7.1).
 //!
-//! A process that wants a unit stamps a request with its logical clock and broadcasts it. Everybody answers with REPLY,
-//! the permission, at once; except who holds a unit, or waits with an earlier stamp: these answer when they
-//! release. The requester enters when all but k of the processes it holds for alive, itself included among those,
-//! have given permission: at most k-1 others can then be inside.
+//! A process that wants a unit stamps a request with its logical clock and broadcasts it. Everybody
+//! answers with REPLY, the permission, at once; except who holds a unit, or waits with an earlier
+//! stamp: these answer when they release. The requester enters when all but k of the processes it
+//! holds for alive, itself included among those, have given permission: at most k-1 others can then
+//! be inside.
 //!
-//! Invariant: if two processes wait or hold, the one with the later stamp has no permission from the other. So of
-//! k+1 processes inside, the latest would lack k permissions and could not have entered.
+//! Invariant: if two processes wait or hold, the one with the later stamp has no permission from
+//! the other. So of k+1 processes inside, the latest would lack k permissions and could not have
+//! entered.
 //!
-//! Cost: the broadcast (n-1 messages, or 2(n-1) with ACKs) and n-1 REPLY an entry; obtaining takes the broadcast and
-//! one delay, hand-over one delay. State of an idle process: its clock, the crashed, the broadcast's own.
+//! Cost: the broadcast (n-1 messages, or 2(n-1) with ACKs) and n-1 REPLY an entry; obtaining takes
+//! the broadcast and one delay, hand-over one delay. State of an idle process: its clock, the
+//! crashed, the broadcast's own.
 //!
-//! The algorithm is generic over its broadcast ([`Spread`]) and hears of crashes by `Input::Crashed` alone.
+//! The algorithm is generic over its broadcast ([`Spread`]) and hears of crashes by
+//! `Input::Crashed` alone.
 //!
 //! Deviations from the papers (`docs/REPRODUCTION.md` tells the stories of D1 .. D9):
-//! - D2: a REPLY names the request that it permits, and only those to the present request count, from its broadcast on;
+//! - D2: a REPLY names the request that it permits, and only those to the present request count,
+//!   from its broadcast on;
 //! - D3: the *set* of permissions is kept, not their number;
 //! - D4: one crash handler: the dead one's permission goes first, then the dead one;
 //! - D6: the clock advances with every request;
 //! - D9: priority goes to the earlier stamp;
-//! - instead of counting deferred replies (`defer_count`), the newest request of each process is remembered: an older
-//!   one has been satisfied or withdrawn, and its owner would ignore the answer.
+//! - instead of counting deferred replies (`defer_count`), the newest request of each process is
+//!   remembered: an older one has been satisfied or withdrawn, and its owner would ignore the
+//!   answer.
 
 mod counters;
 mod deferred;
@@ -33,8 +39,8 @@ pub use message::PermissionMessage;
 use alloc::boxed::Box;
 
 use kgate_core::{
-    Defects, GrantId, Input, InputOf, Mechanism, Never, NodeId, Notice, Observation, Outbox, Phase, Protocol,
-    Refusal, Setup, Stamp, Time,
+    Defects, GrantId, Input, InputOf, Mechanism, Never, NodeId, Notice, Observation, Outbox, Phase,
+    Protocol, Refusal, Setup, Stamp, Time,
 };
 
 use crate::collections::NodeList;
@@ -82,7 +88,8 @@ impl<S: Spread> Permission<S> {
     }
 
     fn on_withdraw(&mut self, out: &mut Outbox<Self>) -> Result<(), Refusal> {
-        let request = self.request.take_if(|request| !request.holding).ok_or(Refusal::NoSuchRequest)?;
+        let request =
+            self.request.take_if(|request| !request.holding).ok_or(Refusal::NoSuchRequest)?;
         Self::pay(*request, out);
         Ok(())
     }
@@ -102,7 +109,8 @@ impl<S: Spread> Permission<S> {
         }
     }
 
-    /// Starts the broadcast of a waiting request, once the one before has ended (Algorithm 6.1 line 5).
+    /// Starts the broadcast of a waiting request, once the one before has ended (Algorithm 6.1 line
+    /// 5).
     fn ask_if_ready(&mut self, out: &mut Outbox<Self>) {
         let Some(request) = self.request.as_mut().filter(|request| !request.asked) else { return };
         if !self.spread.ready(self.me) {
@@ -115,7 +123,8 @@ impl<S: Spread> Permission<S> {
         if let Some(counters) = &mut self.counters {
             let members = Members::new(self.nodes, &self.crashed);
             let me = self.me;
-            let others = (0..self.nodes).map(NodeId).filter(|&node| node != me && members.contains(node));
+            let others =
+                (0..self.nodes).map(NodeId).filter(|&node| node != me && members.contains(node));
             counters.broadcast(others);
         }
         self.enter_if_permitted(out);
@@ -147,8 +156,10 @@ impl<S: Spread> Permission<S> {
         }
         let waiting = self.request.as_mut().filter(|request| !request.holding);
         if let Some(counters) = &mut self.counters {
-            // D2: as printed, a REPLY to the last request counts while the next one waits for its broadcast.
-            let counting = waiting.as_ref().is_some_and(|request| request.asked || self.printed.has(D2));
+            // D2: as printed, a REPLY to the last request counts while the next one waits for its
+            // broadcast.
+            let counting =
+                waiting.as_ref().is_some_and(|request| request.asked || self.printed.has(D2));
             counters.reply(from, counting);
         } else if let Some(request) = waiting.filter(|request| request.clock == clock) {
             request.permit(from);
@@ -171,7 +182,8 @@ impl<S: Spread> Permission<S> {
             request.take_back(node);
         }
         if let Some(counters) = &mut self.counters {
-            // D3: as printed, a permission is taken back that was never counted, while its request waits for its broadcast.
+            // D3: as printed, a permission is taken back that was never counted, while its request
+            // waits for its broadcast.
             let waiting = self.request.as_ref().filter(|request| !request.holding);
             let counting = waiting.is_some_and(|request| request.asked || self.printed.has(D3));
             counters.crashed(node, counting);
@@ -195,14 +207,19 @@ impl<S: Spread> Permission<S> {
         if S::clock(&message).saturating_sub(self.clock) > FARTHEST_JUMP {
             return Err(Refusal::Malformed("a clock far ahead of all that were heard of"));
         }
-        let at =
-            Place { me: self.me, members: Members::new(self.nodes, &self.crashed), printed: self.printed };
+        let at = Place {
+            me: self.me,
+            members: Members::new(self.nodes, &self.crashed),
+            printed: self.printed,
+        };
         let fresh = self.spread.accept(at, from, &message);
         if let Some(theirs) = fresh {
             self.on_request(theirs, out);
         }
         if S::RELAYS {
-            self.spread(out, |spread, at, send| spread.relay(at, from, message, fresh.is_some(), send));
+            self.spread(out, |spread, at, send| {
+                spread.relay(at, from, message, fresh.is_some(), send)
+            });
             self.ask_if_ready(out);
         }
         Ok(())
@@ -211,7 +228,9 @@ impl<S: Spread> Permission<S> {
     /// Lines 15-16: enters when all but k of the living, oneself among them, have given permission.
     #[inline]
     fn enter_if_permitted(&mut self, out: &mut Outbox<Self>) {
-        let Some(request) = self.request.as_mut().filter(|request| request.asked && !request.holding) else {
+        let Some(request) =
+            self.request.as_mut().filter(|request| request.asked && !request.holding)
+        else {
             return;
         };
         let alive = self.nodes - self.crashed.len();
@@ -232,20 +251,28 @@ impl<S: Spread> Permission<S> {
         out: &mut Outbox<Self>,
         call: impl FnOnce(&mut S, Place<'_>, &mut Sink<'_, S::Message>),
     ) {
-        let at =
-            Place { me: self.me, members: Members::new(self.nodes, &self.crashed), printed: self.printed };
-        call(&mut self.spread, at, &mut |to, message| out.send_to(to, PermissionMessage::Spread(message)));
+        let at = Place {
+            me: self.me,
+            members: Members::new(self.nodes, &self.crashed),
+            printed: self.printed,
+        };
+        call(&mut self.spread, at, &mut |to, message| {
+            out.send_to(to, PermissionMessage::Spread(message))
+        });
     }
 }
 
-/// A peer's clock is taken over, so one that is further ahead is junk: ours must be able to advance, and be believed when it does.
+/// A peer's clock is taken over, so one that is further ahead is junk: ours must be able to
+/// advance, and be believed when it does.
 const FARTHEST_JUMP: u64 = 1 << 32;
 
 /// Whether `mine` has priority over `theirs`.
 fn comes_first(mine: Stamp, theirs: Stamp, printed: Defects) -> bool {
     if printed.has(D9) {
-        // D9: the prose of robust-2012 gives permission to the later clock, and to the smaller id on a tie.
-        return !(theirs.clock > mine.clock || theirs.clock == mine.clock && theirs.node < mine.node);
+        // D9: the prose of robust-2012 gives permission to the later clock, and to the smaller id
+        // on a tie.
+        return !(theirs.clock > mine.clock
+            || theirs.clock == mine.clock && theirs.node < mine.node);
     }
     mine < theirs
 }
@@ -272,7 +299,12 @@ impl<S: Spread> Protocol for Permission<S> {
     }
 
     #[inline]
-    fn handle(&mut self, _now: Time, input: InputOf<Self>, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+    fn handle(
+        &mut self,
+        _now: Time,
+        input: InputOf<Self>,
+        out: &mut Outbox<Self>,
+    ) -> Result<(), Refusal> {
         let unsupported = |what| Err(Refusal::Unsupported { protocol: Self::NAME, what });
         match input {
             Input::Deliver { from, .. } if from == self.me || from.0 >= self.nodes => {
@@ -318,7 +350,9 @@ impl<S: Spread> Protocol for Permission<S> {
             lacking: request
                 .filter(|request| !request.holding)
                 .map(|request| {
-                    others.filter(|&node| !self.crashed.contains(node) && !request.has(node)).collect()
+                    others
+                        .filter(|&node| !self.crashed.contains(node) && !request.has(node))
+                        .collect()
                 })
                 .unwrap_or_default(),
             owing: request

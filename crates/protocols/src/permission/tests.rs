@@ -1,4 +1,5 @@
-//! The mutex by hand: the papers' examples, their defects as printed and repaired, and what is refused.
+//! The mutex by hand: the papers' examples, their defects as printed and repaired, and what is
+//! refused.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -18,8 +19,8 @@ fn mutex<S: Spread>(nodes: u32, k: u32) -> Mutex<S> {
     Net::new(nodes, k, Defects::NONE)
 }
 
-/// vcube-2018 section 7.3, figure 5 (n = 4, k = 2): p0 enters; p2 enters beside it with the replies of p1 and p3;
-/// p1 gets the reply of p3 alone and waits until p0 releases.
+/// vcube-2018 section 7.3, figure 5 (n = 4, k = 2): p0 enters; p2 enters beside it with the replies
+/// of p1 and p3; p1 gets the reply of p3 alone and waits until p0 releases.
 #[test]
 fn figure_5_of_vcube_2018() {
     let mut net = mutex::<Tree>(4, 2);
@@ -48,8 +49,8 @@ fn figure_5_of_vcube_2018() {
     assert_eq!(net.inside(), [1, 2]);
 }
 
-/// robust-2012 section 2, figure 1 (Raymond, n = 8, k = 5): p0 gets all 7 replies; p1 enters with those of the 6
-/// others, and gets the seventh when p0 releases.
+/// robust-2012 section 2, figure 1 (Raymond, n = 8, k = 5): p0 gets all 7 replies; p1 enters with
+/// those of the 6 others, and gets the seventh when p0 releases.
 #[test]
 fn figure_1_of_robust_2012() {
     let mut net = mutex::<Direct>(8, 5);
@@ -66,8 +67,9 @@ fn figure_1_of_robust_2012() {
     assert_eq!(net.sent("reply"), [(0, 1)], "only to p1");
 }
 
-/// robust-2012 section 2: with p4 .. p7 faulty and nobody told, p1 gets two replies of the three that it needs, and
-/// must wait until p0 releases, although four units are free. Told of the crashes, it enters at once.
+/// robust-2012 section 2: with p4 .. p7 faulty and nobody told, p1 gets two replies of the three
+/// that it needs, and must wait until p0 releases, although four units are free. Told of the
+/// crashes, it enters at once.
 #[test]
 fn raymond_degrades_with_every_crash() {
     let mut net = mutex::<Direct>(8, 5);
@@ -86,8 +88,8 @@ fn raymond_degrades_with_every_crash() {
     assert_eq!(net.inside(), [1]);
 }
 
-/// Raymond 1989, vcube-2018 section 7.2: a requester enters with the (n-f-k)-th permission and not before; with none
-/// at all if that many units are there.
+/// Raymond 1989, vcube-2018 section 7.2: a requester enters with the (n-f-k)-th permission and not
+/// before; with none at all if that many units are there.
 #[test]
 fn enters_with_n_f_k_permissions() {
     fn check<S: Spread>(n: u32, k: u32, f: u32) {
@@ -106,7 +108,8 @@ fn enters_with_n_f_k_permissions() {
         }
         assert_eq!(replies, (n - f).saturating_sub(k), "n={n} k={k} f={f}");
     }
-    for (n, k, f) in [(2, 1, 0), (4, 1, 0), (4, 2, 1), (8, 5, 0), (8, 3, 2), (9, 2, 8), (5, 5, 0), (4, 3, 2)]
+    for (n, k, f) in
+        [(2, 1, 0), (4, 1, 0), (4, 2, 1), (8, 5, 0), (8, 3, 2), (9, 2, 8), (5, 5, 0), (4, 3, 2)]
     {
         check::<Direct>(n, k, f);
         check::<Tree>(n, k, f);
@@ -114,8 +117,8 @@ fn enters_with_n_f_k_permissions() {
     }
 }
 
-/// robust-2012 section 2 and vcube-2018: an entry that nobody else competes for costs 2(n-1) messages when asked for
-/// directly, and 3(n-1) along a tree with ACKs, for every n.
+/// robust-2012 section 2 and vcube-2018: an entry that nobody else competes for costs 2(n-1)
+/// messages when asked for directly, and 3(n-1) along a tree with ACKs, for every n.
 #[test]
 fn an_entry_costs_what_the_papers_say() {
     fn check<S: Spread>(kinds: &[&str]) {
@@ -144,7 +147,8 @@ fn priority_is_by_clock_then_by_id() {
     fn check<S: Spread>() {
         let mut net = mutex::<S>(4, 1);
         net.acquire(3); // Stamp (1, p3); p1 and nobody else hears of it in time.
-        let heard = net.flights.values().position(|copy| copy.to.0 == 1).expect("p3 or its child asks p1");
+        let heard =
+            net.flights.values().position(|copy| copy.to.0 == 1).expect("p3 or its child asks p1");
         net.deliver_nth(heard);
         for node in [1, 2, 0] {
             net.acquire(node); // (2, p1), (1, p2), (1, p0)
@@ -160,8 +164,8 @@ fn priority_is_by_clock_then_by_id() {
     check::<Sta>();
 }
 
-/// D2 (vcube-2018 Algorithm 7.1 lines 9-14 with 6.1 line 5): a REPLY to the request before does not count for this one.
-/// n = 4, k = 2, channels in order, no crash. As printed, three are inside.
+/// D2 (vcube-2018 Algorithm 7.1 lines 9-14 with 6.1 line 5): a REPLY to the request before does not
+/// count for this one. n = 4, k = 2, channels in order, no crash. As printed, three are inside.
 #[test]
 fn d2_a_late_reply_is_not_counted() {
     fn inside(printed: Defects) -> Vec<u32> {
@@ -188,8 +192,8 @@ fn d2_a_late_reply_is_not_counted() {
     assert_eq!(inside(Defects::NONE), [1, 2]);
 }
 
-/// D3 (vcube-2018 Algorithm 7.1 lines 36-37 while blocked in 6.1 line 5): a crash takes no permission back that was
-/// never given. n = 4, k = 1, one crash. As printed, p0 waits for ever.
+/// D3 (vcube-2018 Algorithm 7.1 lines 36-37 while blocked in 6.1 line 5): a crash takes no
+/// permission back that was never given. n = 4, k = 1, one crash. As printed, p0 waits for ever.
 #[test]
 fn d3_a_crash_takes_back_only_what_was_given() {
     fn inside(printed: Defects) -> Vec<u32> {
@@ -212,8 +216,9 @@ fn d3_a_crash_takes_back_only_what_was_given() {
     assert_eq!(inside(Defects::NONE), [0]);
 }
 
-/// D4 (vcube-2018 Algorithms 6.1 and 7.1, robust-2012 Algorithm 2): a dead process's permission goes before the process
-/// does. n = 3, k = 1, one crash. As printed, p2 needs one permission and still counts that of p1.
+/// D4 (vcube-2018 Algorithms 6.1 and 7.1, robust-2012 Algorithm 2): a dead process's permission
+/// goes before the process does. n = 3, k = 1, one crash. As printed, p2 needs one permission and
+/// still counts that of p1.
 #[test]
 fn d4_the_permission_of_the_dead_goes_first() {
     fn inside<S: Spread>(printed: Defects) -> Vec<u32> {
@@ -234,8 +239,8 @@ fn d4_the_permission_of_the_dead_goes_first() {
     }
 }
 
-/// D6 (robust-2012 Algorithm 2 line 8): every request has a stamp of its own. As printed, the second request of a lone
-/// requester looks like its first, and everybody drops it.
+/// D6 (robust-2012 Algorithm 2 line 8): every request has a stamp of its own. As printed, the
+/// second request of a lone requester looks like its first, and everybody drops it.
 #[test]
 fn d6_every_request_has_a_new_stamp() {
     fn inside(printed: Defects) -> Vec<u32> {
@@ -251,9 +256,9 @@ fn d6_every_request_has_a_new_stamp() {
     assert_eq!(inside(Defects::NONE), [0]);
 }
 
-/// D7 and D8 (robust-2012 Algorithm 1 line 12, keyed by the forwarder or by the root): an old TREE that comes late draws no
-/// permission. n = 4, k = 1, one crash, channels in order. As printed, p3 answers p0's first request twice, and the
-/// second answer counts for p0's second request.
+/// D7 and D8 (robust-2012 Algorithm 1 line 12, keyed by the forwarder or by the root): an old TREE
+/// that comes late draws no permission. n = 4, k = 1, one crash, channels in order. As printed, p3
+/// answers p0's first request twice, and the second answer counts for p0's second request.
 #[test]
 fn d7_d8_an_old_request_draws_no_permission() {
     fn inside(printed: Defects) -> Vec<u32> {
@@ -280,8 +285,8 @@ fn d7_d8_an_old_request_draws_no_permission() {
     assert_eq!(inside(Defects::NONE), [3]);
 }
 
-/// D9 (robust-2012 section 4, prose): permission goes to the earlier request. n = 3, k = 1, no crash. As printed, it goes
-/// to the later one: p0 and p1 permit each other.
+/// D9 (robust-2012 section 4, prose): permission goes to the earlier request. n = 3, k = 1, no
+/// crash. As printed, it goes to the later one: p0 and p1 permit each other.
 #[test]
 fn d9_the_earlier_request_is_permitted() {
     fn inside(printed: Defects) -> Vec<u32> {
@@ -296,8 +301,8 @@ fn d9_the_earlier_request_is_permitted() {
     assert_eq!(inside(Defects::NONE), [0]);
 }
 
-/// A withdrawn request leaves nobody waiting: whom it had put off gets its answer, and what it was owed counts for
-/// nothing later.
+/// A withdrawn request leaves nobody waiting: whom it had put off gets its answer, and what it was
+/// owed counts for nothing later.
 #[test]
 fn a_withdrawn_request_leaves_nobody_waiting() {
     fn check<S: Spread>() {
@@ -324,8 +329,8 @@ fn a_withdrawn_request_leaves_nobody_waiting() {
     check::<Sta>();
 }
 
-/// vcube-2018 section 7.2 and theorem 7.4: whoever crashes, inside or waiting, keeps nobody out; the last one alive of n
-/// enters alone.
+/// vcube-2018 section 7.2 and theorem 7.4: whoever crashes, inside or waiting, keeps nobody out;
+/// the last one alive of n enters alone.
 #[test]
 fn the_dead_keep_nobody_out() {
     fn check<S: Spread>() {
@@ -362,8 +367,8 @@ fn the_dead_are_not_answered() {
     assert_eq!(net.sent("reply"), []);
 }
 
-/// Law 4 and law 5: what cannot be done, and junk from a peer, is refused with a reason and changes nothing, whether the
-/// process is idle, waits or holds.
+/// Law 4 and law 5: what cannot be done, and junk from a peer, is refused with a reason and changes
+/// nothing, whether the process is idle, waits or holds.
 #[test]
 fn refusals_change_nothing() {
     fn check<S: Spread>(junk: &[S::Message]) {
@@ -391,7 +396,8 @@ fn refusals_change_nothing() {
                 Phase::Idle => expected.push((Input::Withdraw, Refusal::NoSuchRequest)),
                 Phase::Waiting => {
                     let clock = here.stamp.expect("it waits").clock;
-                    expected.push((Input::Release { grant: GrantId(clock) }, Refusal::NoSuchRequest));
+                    expected
+                        .push((Input::Release { grant: GrantId(clock) }, Refusal::NoSuchRequest));
                     expected.push((Input::Acquire { weight: 1 }, Refusal::Busy));
                 }
                 Phase::Holding => {
@@ -427,7 +433,8 @@ fn refusals_change_nothing() {
     check::<Sta>(&[StaMessage::Tree { request }, StaMessage::Ack { clock: 1 }]);
 }
 
-/// Law 5: a clock that would leave no room for our own is junk; taken over, the next request would overflow.
+/// Law 5: a clock that would leave no room for our own is junk; taken over, the next request would
+/// overflow.
 #[test]
 fn an_absurd_clock_is_refused() {
     fn check<S: Spread>(absurd: impl Fn(u64) -> S::Message) {
@@ -459,8 +466,9 @@ enum Step {
     Hear(u32, u32),
 }
 
-/// vcube-2018 lemmas 7.1 and 7.2: never more than k are inside, and every request of a process that is alive is granted at
-/// last (or withdrawn), however messages overtake each other and whoever crashes, some in the middle of a send.
+/// vcube-2018 lemmas 7.1 and 7.2: never more than k are inside, and every request of a process that
+/// is alive is granted at last (or withdrawn), however messages overtake each other and whoever
+/// crashes, some in the middle of a send.
 fn safe_and_live<S: Spread>(
     (n, k): (u32, u32),
     clients: &[Index],
@@ -492,7 +500,8 @@ fn safe_and_live<S: Spread>(
             Step::Arrive(place) => net.deliver_nth(place),
             Step::Client(node) if phase_of(&net, node) == Phase::Holding => net.release(node),
             Step::Client(node) => {
-                let place = clients.iter().position(|&other| other == node).expect("chosen from these");
+                let place =
+                    clients.iter().position(|&other| other == node).expect("chosen from these");
                 clients.remove(place);
                 net.acquire(node);
             }
@@ -503,7 +512,9 @@ fn safe_and_live<S: Spread>(
                 unheard.retain(|&(at, _)| at != node);
                 unheard.extend(net.living().into_iter().map(|at| (at, node)));
                 // What it sent last may never have left.
-                net.keep_sent(node, |sent| order.next().map_or(sent, |choice| choice.index(sent + 1)));
+                net.keep_sent(node, |sent| {
+                    order.next().map_or(sent, |choice| choice.index(sent + 1))
+                });
             }
             Step::Hear(at, of) => {
                 unheard.retain(|&news| news != (at, of));
@@ -525,7 +536,8 @@ fn phase_of<S: Spread>(net: &Mutex<S>, node: u32) -> Phase {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
 
-    /// vcube-2018 lemmas 7.1 (safety) and 7.2 (liveness), with each of the broadcasts: see `safe_and_live`.
+    /// vcube-2018 lemmas 7.1 (safety) and 7.2 (liveness), with each of the broadcasts: see
+    /// `safe_and_live`.
     #[test]
     fn no_more_than_k_inside_and_nobody_waits_for_ever(
         size in (2u32..=9, 1u32..=3),
@@ -542,7 +554,8 @@ proptest! {
 /// Everything now in flight on each of these channels arrives.
 fn deliver_channels<S: Spread>(net: &mut Mutex<S>, channels: &[(u32, u32)]) {
     for &(from, to) in channels {
-        let ours = net.flights.values().filter(|copy| (copy.from.0, copy.to.0) == (from, to)).count();
+        let ours =
+            net.flights.values().filter(|copy| (copy.from.0, copy.to.0) == (from, to)).count();
         (0..ours).for_each(|_| net.deliver(from, to));
     }
 }

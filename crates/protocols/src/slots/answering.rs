@@ -47,7 +47,8 @@ impl Slots {
         if !self.printed.has(SP2) {
             self.clock = self.clock.max(about.stamp.clock); // What is asked from here on comes behind.
         }
-        let older = |relay: &mut Relay| relay.about.stamp.node == root && relay.about.stamp < about.stamp;
+        let older =
+            |relay: &mut Relay| relay.about.stamp.node == root && relay.about.stamp < about.stamp;
         for relay in self.relays.take(older) {
             self.answer_nothing(relay.about, relay.parent, out);
         }
@@ -67,7 +68,8 @@ impl Slots {
         }
     }
 
-    /// Whether a newer request of the same process is known here: nobody waits for an answer to this one.
+    /// Whether a newer request of the same process is known here: nobody waits for an answer to
+    /// this one.
     fn moved_on(&self, about: About) -> bool {
         let owed = self.debts.of(about.stamp.node);
         owed.is_some_and(|debt| debt.about.stamp > about.stamp) || self.relays.has_newer(about)
@@ -125,8 +127,15 @@ impl Slots {
         Heed { newest: !self.printed.has(S1), incarnations: !self.printed.has(S12) }
     }
 
-    pub(super) fn on_agg(&mut self, from: NodeId, about: About, mut answers: Answers, out: &mut Out) {
-        // Of a higher view there may be some that nobody here has asked; whoever this is passed on to may not know them either.
+    pub(super) fn on_agg(
+        &mut self,
+        from: NodeId,
+        about: About,
+        mut answers: Answers,
+        out: &mut Out,
+    ) {
+        // Of a higher view there may be some that nobody here has asked; whoever this is passed on
+        // to may not know them either.
         answers.cut(self.fleet.nodes);
         if about.stamp.node != self.me {
             self.relays.answered(about, self.me, from, &answers);
@@ -134,7 +143,8 @@ impl Slots {
             return;
         }
         let heed = self.heed();
-        let Some(pending) = self.pending.as_mut().filter(|pending| pending.stamp == about.stamp) else {
+        let Some(pending) = self.pending.as_mut().filter(|pending| pending.stamp == about.stamp)
+        else {
             return;
         };
         pending.take(answers, &self.fleet, heed);
@@ -145,7 +155,8 @@ impl Slots {
 
     pub(super) fn on_update(&mut self, about: About, report: Report, out: &mut Out) {
         let heed = self.heed();
-        let Some(pending) = self.pending.as_mut().filter(|pending| pending.stamp == about.stamp) else {
+        let Some(pending) = self.pending.as_mut().filter(|pending| pending.stamp == about.stamp)
+        else {
             return;
         };
         pending.take_report(report, &self.fleet, heed);
@@ -162,7 +173,8 @@ impl Slots {
         }
     }
 
-    /// On links that lose messages: what has come goes up if nothing more has for a while; the root asks the rest itself.
+    /// On links that lose messages: what has come goes up if nothing more has for a while; the root
+    /// asks the rest itself.
     pub(super) fn pass_on(&mut self, out: &mut Out) {
         for relay in self.relays.take(|relay| core::mem::replace(&mut relay.aged, true)) {
             self.send_answers(relay.about, relay.parent, relay.answers(self.me), out);
@@ -172,7 +184,8 @@ impl Slots {
         }
     }
 
-    /// Something has changed: whoever was told otherwise is told now, if it can make use of that; first whoever has waited longest.
+    /// Something has changed: whoever was told otherwise is told now, if it can make use of that;
+    /// first whoever has waited longest.
     pub(super) fn update(&mut self, out: &mut Out) {
         if self.debts.is_empty() {
             return;
@@ -182,13 +195,15 @@ impl Slots {
         debts.retain(|debt| {
             let report = self.report(debt.about.stamp);
             let same = (report.ahead, &report.holds) == (debt.ahead, &debt.holds);
-            // That something is kept must be known to whoever may need it; that it is used again, it learns when it asks for it.
+            // That something is kept must be known to whoever may need it; that it is used again,
+            // it learns when it asks for it.
             let known = debt.sent && same && (debt.idle || !report.idle);
             // Who waits for this process to be decided waits on, whatever else has changed.
             let waits_on = report.ahead && (debt.ahead || !debt.sent);
             // Decided, and nothing is left for anybody: nobody can use that.
             let was_ahead = debt.ahead || !debt.sent;
-            let all = report.holds.covers(self.k) || self.printed.has(S15) && report.holds.len() >= self.k;
+            let all = report.holds.covers(self.k)
+                || self.printed.has(S15) && report.holds.len() >= self.k;
             let useless = self.options.quiet && !report.ahead && was_ahead && all;
             if known || waits_on || useless {
                 return true;

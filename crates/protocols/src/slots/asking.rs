@@ -1,4 +1,5 @@
-//! Clients of this process, its request, the decision, and what becomes of slots that are given back.
+//! Clients of this process, its request, the decision, and what becomes of slots that are given
+//! back.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -31,8 +32,8 @@ impl Slots {
         Ok(())
     }
 
-    /// Does for the clients that wait what can be done now: the request that is out is decided, a kept grant is taken up, or a request goes
-    /// out. One is out at a time.
+    /// Does for the clients that wait what can be done now: the request that is out is decided, a
+    /// kept grant is taken up, or a request goes out. One is out at a time.
     pub(super) fn settle(&mut self, out: &mut Out) {
         loop {
             self.decide(out);
@@ -52,13 +53,15 @@ impl Slots {
         }
     }
 
-    /// A request goes out: for the client that waits longest, and with it for those behind as far as the batch has room.
+    /// A request goes out: for the client that waits longest, and with it for those behind as far
+    /// as the batch has room.
     fn ask(&mut self, out: &mut Out) {
         self.drop_kept(|_| true, out);
         let mut parts = VecDeque::new();
         let mut units = 0;
         while let Some(&weight) = self.wishes.front()
-            && (units == 0 || units + weight <= self.options.batch.min(self.k).min(u32::from(LONGEST_BATCH)))
+            && (units == 0
+                || units + weight <= self.options.batch.min(self.k).min(u32::from(LONGEST_BATCH)))
         {
             units += weight;
             parts.extend(self.wishes.pop_front());
@@ -130,8 +133,9 @@ impl Slots {
         }
     }
 
-    /// On links that lose messages: asks everybody again who has not answered or stands in the way. Each time it waits twice as long as the time before, so
-    /// that a fleet that is merely slow is not made slower.
+    /// On links that lose messages: asks everybody again who has not answered or stands in the way.
+    /// Each time it waits twice as long as the time before, so that a fleet that is merely slow is
+    /// not made slower.
     pub(super) fn ask_again(&mut self, out: &mut Out) {
         self.join_again(out);
         if let Some(pending) = &mut self.pending {
@@ -145,8 +149,9 @@ impl Slots {
         }
     }
 
-    /// Grants what can be granted: everybody has answered, nobody is ahead, and enough slots are free for the client that waits longest. If
-    /// there are not, others are asked for what they only keep.
+    /// Grants what can be granted: everybody has answered, nobody is ahead, and enough slots are
+    /// free for the client that waits longest. If there are not, others are asked for what they
+    /// only keep.
     fn decide(&mut self, out: &mut Out) {
         let mut decided = false;
         while self.lease
@@ -221,7 +226,8 @@ impl Slots {
         Ok(())
     }
 
-    /// The slots go to the next client of this process, if it wants just as many; while others wait, only so often.
+    /// The slots go to the next client of this process, if it wants just as many; while others
+    /// wait, only so often.
     fn hand_over(&mut self, id: GrantId, out: &mut Out) -> bool {
         let others_wait = !self.debts.is_empty();
         let first = self.pending.as_ref().and_then(|pending| pending.parts.front());
@@ -256,7 +262,8 @@ impl Slots {
         let width = next.expect("somebody waits who wants just as many");
         match &mut self.pending {
             None => drop(self.wishes.pop_front()),
-            // The request stays as it is, for the next client here: nobody need hear of it, and nobody is overtaken who asked later.
+            // The request stays as it is, for the next client here: nobody need hear of it, and
+            // nobody is overtaken who asked later.
             Some(pending)
                 if self.wishes.front() == Some(&width)
                     && pending.parts.iter().all(|part| *part == width)
@@ -293,8 +300,8 @@ impl Slots {
         keeps
     }
 
-    /// Whether there seem to be slots for all that are known to want some, and for `more` units, beside those here. Whoever finds that there are not asks
-    /// again, and gets what is only kept.
+    /// Whether there seem to be slots for all that are known to want some, and for `more` units,
+    /// beside those here. Whoever finds that there are not asks again, and gets what is only kept.
     pub(super) fn is_roomy(&self, more: u32) -> bool {
         let held_by_log = self.reserved.count_below(self.k) as u64;
         let here = self.grants.units() + held_by_log + u64::from(self.crowd) + u64::from(more);
@@ -399,7 +406,8 @@ impl Slots {
         self.settle(out);
     }
 
-    /// This process is a member no longer: its clients must stop, and those that wait will be asked for anew.
+    /// This process is a member no longer: its clients must stop, and those that wait will be asked
+    /// for anew.
     pub(super) fn lose_everything(&mut self, out: &mut Out) {
         let ids: Vec<GrantId> = self.grants.iter().filter_map(|grant| grant.id).collect();
         ids.into_iter().for_each(|grant| out.notify(Notice::Lost { grant }));

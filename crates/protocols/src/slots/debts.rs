@@ -1,4 +1,5 @@
-//! What this process has told others about their requests: whoever was told that something stands in its way is owed any change.
+//! What this process has told others about their requests: whoever was told that something stands
+//! in its way is owed any change.
 
 use alloc::vec::Vec;
 

@@ -1,5 +1,5 @@
-//! What goes wrong without one of the rules, each a switch at the line that differs. These are counterexamples that were found while the
-//! protocol was made; nobody has published them.
+//! What goes wrong without one of the rules, each a switch at the line that differs. These are
+//! counterexamples that were found while the protocol was made; nobody has published them.
 
 use kgate_core::Defects;
 
@@ -13,7 +13,8 @@ pub const S2: Defects = Defects(1 << 2);
 pub const S3: Defects = Defects(1 << 3);
 /// JOIN instead of the log, though nobody is left who remembers.
 pub const S4: Defects = Defects(1 << 4);
-/// Without a log: any message of a new incarnation exempts it from being asked, and news of an earlier incarnation are taken for news of this one.
+/// Without a log: any message of a new incarnation exempts it from being asked, and news of an
+/// earlier incarnation are taken for news of this one.
 pub const S5: Defects = Defects(1 << 5);
 /// The clock is not raised by the view.
 pub const S6: Defects = Defects(1 << 6);

@@ -47,7 +47,10 @@ impl Grants {
     /// The slots of grants older than `stamp`.
     pub(super) fn older_than(&self, stamp: Stamp) -> SlotSet {
         let mut slots = SlotSet::default();
-        self.0.iter().filter(|grant| grant.stamp < stamp).for_each(|grant| slots.extend(&grant.slots));
+        self.0
+            .iter()
+            .filter(|grant| grant.stamp < stamp)
+            .for_each(|grant| slots.extend(&grant.slots));
         slots
     }
 
@@ -72,14 +75,17 @@ impl Grants {
 
     /// A kept grant of exactly so many slots that may be used again.
     pub(super) fn kept(&mut self, weight: u32, k: u32) -> Option<&mut Grant> {
-        let fits =
-            |grant: &&mut Grant| grant.id.is_none() && grant.slots.len() == weight && grant.is_lasting(k);
+        let fits = |grant: &&mut Grant| {
+            grant.id.is_none() && grant.slots.len() == weight && grant.is_lasting(k)
+        };
         self.0.iter_mut().find(fits)
     }
 
     /// Whether there is such a grant.
     pub(super) fn keeps(&self, weight: u32, k: u32) -> bool {
-        let fits = |grant: &Grant| grant.id.is_none() && grant.slots.len() == weight && grant.is_lasting(k);
+        let fits = |grant: &Grant| {
+            grant.id.is_none() && grant.slots.len() == weight && grant.is_lasting(k)
+        };
         self.0.iter().any(fits)
     }
 

@@ -1,10 +1,13 @@
 //! Without a log: who is back tells the others itself.
 //!
-//! JOIN goes to all, and each answers with its clock and counts the joiner in. Then a second round: an answer of the first may have been given before
-//! its sender saw a request that is decided without the joiner. Only after that does the joiner ask. Losses are told by a perfect detector, which
-//! speaks of a process in one incarnation; incarnations are counted by each process for itself. **Some process must always be up**: if all are down at once, nobody
-//! remembers the fences (S4). And the detector of a joiner must tell it only of those that are down when it begins, or later: told of the end of a former
-//! incarnation, it would do without a process that is up. The log has no such limits, so this is for those who have none.
+//! JOIN goes to all, and each answers with its clock and counts the joiner in. Then a second round:
+//! an answer of the first may have been given before its sender saw a request that is decided
+//! without the joiner. Only after that does the joiner ask. Losses are told by a perfect detector,
+//! which speaks of a process in one incarnation; incarnations are counted by each process for
+//! itself. **Some process must always be up**: if all are down at once, nobody remembers the fences
+//! (S4). And the detector of a joiner must tell it only of those that are down when it begins, or
+//! later: told of the end of a former incarnation, it would do without a process that is up. The
+//! log has no such limits, so this is for those who have none.
 
 use alloc::boxed::Box;
 
@@ -52,7 +55,9 @@ impl Slots {
 
     /// Everybody has answered: the next round, or this process takes part.
     fn end_round(&mut self, out: &mut Out) {
-        let Some(joining) = self.joining.take_if(|joining| joining.lacking.is_empty()) else { return };
+        let Some(joining) = self.joining.take_if(|joining| joining.lacking.is_empty()) else {
+            return;
+        };
         if joining.round == 1 && !self.printed.has(S3) {
             self.begin_round(2, out);
         } else {
@@ -68,7 +73,8 @@ impl Slots {
         if known && self.fleet.incarnation(from).is_none() {
             return; // It has crashed since.
         }
-        // Only its first JOIN exempts it: it waits for the answer before it asks, and a copy may come much later.
+        // Only its first JOIN exempts it: it waits for the answer before it asks, and a copy may
+        // come much later.
         let noticed = self.noticed.remove(from);
         if !known {
             self.added(from, incarnation, true, out);
@@ -103,7 +109,8 @@ impl Slots {
         self.end_round(out);
     }
 
-    /// A message shows an incarnation that was not heard of: the former one is over. That alone exempts nobody from being asked.
+    /// A message shows an incarnation that was not heard of: the former one is over. That alone
+    /// exempts nobody from being asked.
     pub(super) fn notice_incarnation(&mut self, node: NodeId, incarnation: u32, out: &mut Out) {
         if self.membership() == MembershipSource::Join
             && node != self.me

@@ -1,14 +1,19 @@
 //! Lanes: the slots of a gate split into independent queues, for more than one decision a delay.
 //!
-//! In one queue in strict order a waiter must hear of the decision before it: at most one decision a one-way delay, in the whole system. With L lanes there are
-//! L: slot x belongs to lane x mod L, each lane is a `slots` of its own, and whoever waits stands in one queue of them. The order is strict within a
-//! lane; between lanes it is not, and nobody can have more units at once than a lane has. At most k holds as before: each slot is in one lane.
+//! In one queue in strict order a waiter must hear of the decision before it: at most one decision
+//! a one-way delay, in the whole system. With L lanes there are L: slot x belongs to lane x mod L,
+//! each lane is a `slots` of its own, and whoever waits stands in one queue of them. The order is
+//! strict within a lane; between lanes it is not, and nobody can have more units at once than a
+//! lane has. At most k holds as before: each slot is in one lane.
 //!
-//! Who waits is placed by what its process knows, without a message: where a slot of its weight is kept; else where the fewest clients of this process wait or
-//! are inside and the log holds the fewest slots; of equals, in turn. **A free lane never starves a full one for good**: whoever still waits after a while (`ask_again`, or
-//! `PATIENCE`) asks in one more lane as well, at last in all of them; when one grants, it leaves the other queues.
+//! Who waits is placed by what its process knows, without a message: where a slot of its weight is
+//! kept; else where the fewest clients of this process wait or are inside and the log holds the
+//! fewest slots; of equals, in turn. **A free lane never starves a full one for good**: whoever
+//! still waits after a while (`ask_again`, or `PATIENCE`) asks in one more lane as well, at last in
+//! all of them; when one grants, it leaves the other queues.
 //!
-//! Cost: each lane that is asked costs what `slots` costs. With one lane everything is handed through.
+//! Cost: each lane that is asked costs what `slots` costs. With one lane everything is handed
+//! through.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -16,8 +21,8 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use kgate_core::{
-    Effect, GrantId, Input, InputOf, Mechanism, Message, NodeId, Notice, Observation, Outbox, Phase,
-    Protocol, Refusal, Setup, Span, Time,
+    Effect, GrantId, Input, InputOf, Mechanism, Message, NodeId, Notice, Observation, Outbox,
+    Phase, Protocol, Refusal, Setup, Span, Time,
 };
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -28,7 +33,8 @@ use super::{Slots, SlotsMessage, SlotsTimer};
 /// How long a waiter is content with the lanes that it has asked in, unless told.
 pub(super) const PATIENCE: Span = Span(10 * Span::UNIT.0);
 
-/// Where a grant's name has its incarnation. Below it there is room for 2^40 grants of one incarnation, over the number of lanes; beyond, names are those of the next incarnation, which
+/// Where a grant's name has its incarnation. Below it there is room for 2^40 grants of one
+/// incarnation, over the number of lanes; beyond, names are those of the next incarnation, which
 /// does no harm as long as no client of this one is left there.
 const LIFE_AT: u32 = 40;
 
@@ -54,7 +60,11 @@ impl Lane {
     /// Those of these slots that are in this lane, as it calls them itself.
     fn local(self, slots: &[u32]) -> Box<[u32]> {
         let of = u32::from(self.of);
-        slots.iter().filter(|slot| **slot % of == u32::from(self.number)).map(|slot| slot / of).collect()
+        slots
+            .iter()
+            .filter(|slot| **slot % of == u32::from(self.number))
+            .map(|slot| slot / of)
+            .collect()
     }
 
     /// How many of `permits` slots are in this lane.
@@ -63,7 +73,8 @@ impl Lane {
         k / of + u32::from(k % of > u32::from(self.number))
     }
 
-    /// The name of a grant of this lane in that incarnation: greater for each later one. The lowest bits are the lane's.
+    /// The name of a grant of this lane in that incarnation: greater for each later one. The lowest
+    /// bits are the lane's.
     pub(super) fn name(self, incarnation: u32, grant: u64) -> GrantId {
         let within = grant << self.bits() | u64::from(self.number);
         GrantId((u64::from(incarnation) << LIFE_AT).wrapping_add(within))
@@ -112,7 +123,8 @@ impl Message for LanesMessage {
 pub enum LanesTimer {
     /// A lane's own.
     Of(u8, SlotsTimer),
-    /// Whoever has waited since the last time asks in one more lane. Runs while somebody waits that has not asked in all; only with several lanes.
+    /// Whoever has waited since the last time asks in one more lane. Runs while somebody waits that
+    /// has not asked in all; only with several lanes.
     Widen,
 }
 
@@ -138,7 +150,8 @@ pub struct Lanes {
 pub(super) struct Several {
     k: u32,
     patience: Span,
-    /// In the order in which they asked. In each lane they wait in the same order, but for those that came to it later.
+    /// In the order in which they asked. In each lane they wait in the same order, but for those
+    /// that came to it later.
     pub(super) waiters: VecDeque<(u64, Waiter)>,
     /// Who waits in each lane, in that lane's order, by number.
     pub(super) queues: Vec<VecDeque<u64>>,
@@ -151,7 +164,13 @@ type Out = Outbox<Lanes>;
 
 impl Lanes {
     /// Hands one input to one lane and carries out what it wants done.
-    fn at(&mut self, lane: u8, now: Time, input: InputOf<Slots>, out: &mut Out) -> Result<(), Refusal> {
+    fn at(
+        &mut self,
+        lane: u8,
+        now: Time,
+        input: InputOf<Slots>,
+        out: &mut Out,
+    ) -> Result<(), Refusal> {
         let mut inner = Outbox::new();
         self.lanes[usize::from(lane)].handle(now, input, &mut inner)?;
         self.carry_out(lane, inner, out);
@@ -167,8 +186,9 @@ impl Lanes {
         self.lanes.len() as u8
     }
 
-    /// Carries out what a lane wants done. Its queue here goes along with its own before anything else happens: only then do those that it has
-    /// granted leave the other queues, and those for which it has become too small look for another one.
+    /// Carries out what a lane wants done. Its queue here goes along with its own before anything
+    /// else happens: only then do those that it has granted leave the other queues, and those for
+    /// which it has become too small look for another one.
     fn carry_out(&mut self, lane: u8, mut inner: Outbox<Slots>, out: &mut Out) {
         let (mut served, mut outgrown) = (Vec::new(), Vec::new());
         while let Some(effect) = inner.pop() {
@@ -190,7 +210,9 @@ impl Lanes {
                     }
                     // Asked, and again in another lane: it counts once.
                     (Some(_), Notice::Asked) => {}
-                    (Some(_), notice @ (Notice::Lost { .. } | Notice::Suspected(..))) => out.notify(notice),
+                    (Some(_), notice @ (Notice::Lost { .. } | Notice::Suspected(..))) => {
+                        out.notify(notice)
+                    }
                 },
             }
         }
@@ -204,8 +226,9 @@ impl Lanes {
         self.several.as_mut().expect("several lanes")
     }
 
-    /// Those who wait no longer leave all queues; then the lanes serve whoever is first now. What leaving brings about is carried out before that: to be
-    /// served may lead back here, and a timer that a lane disarms now must not be disarmed after that lane has asked anew.
+    /// Those who wait no longer leave all queues; then the lanes serve whoever is first now. What
+    /// leaving brings about is carried out before that: to be served may lead back here, and a
+    /// timer that a lane disarms now must not be disarmed after that lane has asked anew.
     fn leave(&mut self, gone: &[(u64, Waiter)], out: &mut Out) {
         let concerns = |lane: &u8| gone.iter().any(|(_, waiter)| waiter.lanes.contains(lane));
         for lane in (0..self.count()).filter(concerns) {
@@ -228,7 +251,8 @@ impl Lanes {
 
     /// The lane has become too small for a client that waits: it waits in others, or fails.
     fn place_anew(&mut self, number: u64, lane: u8, out: &mut Out) {
-        let Some(waiter) = self.several().find(number).filter(|waiter| waiter.lanes.is_empty()) else {
+        let Some(waiter) = self.several().find(number).filter(|waiter| waiter.lanes.is_empty())
+        else {
             return;
         };
         let weight = waiter.weight;
@@ -247,7 +271,8 @@ impl Lanes {
         self.lanes[0].lane.share(several.k)
     }
 
-    /// The lane for a client: one that keeps what it wants, else where the fewest of this process are, of equals in turn; but none of `besides`.
+    /// The lane for a client: one that keeps what it wants, else where the fewest of this process
+    /// are, of equals in turn; but none of `besides`.
     fn placed(&self, weight: u32, besides: &[u8]) -> Option<u8> {
         let several = self.several.as_ref().expect("several lanes");
         let count = u64::from(self.count());
@@ -257,8 +282,11 @@ impl Lanes {
             let busy = slots.waiting() + slots.in_use() + slots.held_by_log();
             (!slots.keeps(weight), busy, in_turn)
         };
-        let wide_enough = |lane: &u8| self.lanes[usize::from(*lane)].lane.share(several.k) >= weight;
-        (0..self.count()).filter(|lane| !besides.contains(lane) && wide_enough(lane)).min_by_key(rank)
+        let wide_enough =
+            |lane: &u8| self.lanes[usize::from(*lane)].lane.share(several.k) >= weight;
+        (0..self.count())
+            .filter(|lane| !besides.contains(lane) && wide_enough(lane))
+            .min_by_key(rank)
     }
 
     /// A client asks in that lane.
@@ -343,7 +371,8 @@ impl Lanes {
         Ok(())
     }
 
-    /// Goes on where it stopped. The number of lanes is that of then: it is fixed for a gate's incarnation.
+    /// Goes on where it stopped. The number of lanes is that of then: it is fixed for a gate's
+    /// incarnation.
     fn take_up(suspended: Suspended, setup: &Setup, out: &mut Out) -> Self {
         let of = u8::try_from(suspended.lanes.len()).expect("at most 64");
         assert!(of > 0 && (of > 1) == suspended.several.is_some(), "so it was put away");
@@ -392,7 +421,9 @@ impl Several {
         Self {
             k: suspended.k,
             patience: setup.slots.ask_again.unwrap_or(PATIENCE),
-            waiters: waiters.map(|(number, weight, lanes)| (number, waiter(weight, lanes))).collect(),
+            waiters: waiters
+                .map(|(number, weight, lanes)| (number, waiter(weight, lanes)))
+                .collect(),
             queues: suspended.queues,
             asked: suspended.asked,
             timed: false,
@@ -426,7 +457,8 @@ impl Several {
     }
 
     fn remove(&mut self, number: u64) -> Waiter {
-        let place = self.waiters.binary_search_by_key(&number, |(other, _)| *other).expect("it waits");
+        let place =
+            self.waiters.binary_search_by_key(&number, |(other, _)| *other).expect("it waits");
         self.waiters.remove(place).expect("just found").1
     }
 }
@@ -475,21 +507,29 @@ impl Protocol for Lanes {
             Input::Reserved(slots) if several => self.on_reserved(&slots, now, out),
             Input::Reserved(slots) => self.at(0, now, Input::Reserved(slots), out),
             Input::Resize(k) => self.at(0, now, Input::Resize(k), out),
-            Input::Release { grant } => self.at(self.lane_of(grant)?, now, Input::Release { grant }, out),
+            Input::Release { grant } => {
+                self.at(self.lane_of(grant)?, now, Input::Release { grant }, out)
+            }
             Input::Deliver { from, message: LanesMessage { lane, message } } => {
                 if lane >= self.count() {
                     return Err(Refusal::Malformed("no such lane"));
                 }
                 self.at(lane, now, Input::Deliver { from, message }, out)
             }
-            Input::Expire(LanesTimer::Of(lane, timer)) => self.at(lane, now, Input::Expire(timer), out),
+            Input::Expire(LanesTimer::Of(lane, timer)) => {
+                self.at(lane, now, Input::Expire(timer), out)
+            }
             Input::Expire(LanesTimer::Widen) => {
                 self.widen(out);
                 Ok(())
             }
             Input::Lease(valid) => self.all(now, &Input::Lease(valid), out),
-            Input::Crashed(node, incarnation) => self.all(now, &Input::Crashed(node, incarnation), out),
-            Input::Joined(node, incarnation) => self.all(now, &Input::Joined(node, incarnation), out),
+            Input::Crashed(node, incarnation) => {
+                self.all(now, &Input::Crashed(node, incarnation), out)
+            }
+            Input::Joined(node, incarnation) => {
+                self.all(now, &Input::Joined(node, incarnation), out)
+            }
         }
     }
 

@@ -1,8 +1,9 @@
 //! Incarnations and views, as the log tells them.
 //!
-//! Whoever is added begins a view, and clocks begin above in each view. So a new member's stamps are greater than all that were made before, and
-//! requests that are out need not ask it: it asks everybody, and hears of them as ahead. A process that comes back needs to
-//! learn nothing but the log, and asks only once it has installed the view that adds it. Requests of a view that is not
+//! Whoever is added begins a view, and clocks begin above in each view. So a new member's stamps
+//! are greater than all that were made before, and requests that are out need not ask it: it asks
+//! everybody, and hears of them as ahead. A process that comes back needs to learn nothing but the
+//! log, and asks only once it has installed the view that adds it. Requests of a view that is not
 //! installed here are kept until it is: otherwise a clock would run ahead of its view.
 
 use kgate_core::{Fence, InitialMembers, MembershipSource, NodeId, Refusal};
@@ -13,11 +14,13 @@ use super::message::{About, Head, SlotsMessage};
 use super::stamp::Clock;
 use super::{Out, Slots};
 
-/// Requests kept for a view that is slow to come. Beyond, they are dropped as if the network had lost them.
+/// Requests kept for a view that is slow to come. Beyond, they are dropped as if the network had
+/// lost them.
 const KEPT: usize = 1 << 16;
 
 impl Slots {
-    /// This process comes back with nothing: it waits for the log to tell that it takes part, or tells the others so itself.
+    /// This process comes back with nothing: it waits for the log to tell that it takes part, or
+    /// tells the others so itself.
     pub(super) fn begin_return(&mut self, incarnation: u32, out: &mut Out) {
         match self.membership() {
             MembershipSource::Log => self.incarnation = None,
@@ -33,7 +36,8 @@ impl Slots {
         self.returns = u32::from(self.incarnation.is_none());
     }
 
-    /// Whether a message counts: its sender, and the process that asks, are members in those incarnations.
+    /// Whether a message counts: its sender, and the process that asks, are members in those
+    /// incarnations.
     pub(super) fn hears(&mut self, from: NodeId, head: Head, about: About, out: &mut Out) -> bool {
         if self.incarnation.is_none() {
             return false;
@@ -48,8 +52,8 @@ impl Slots {
         self.fleet.incarnation(from) == Some(head.incarnation) && of_root == Some(about.incarnation)
     }
 
-    /// Keeps a request until its view is installed. Of one process by one way, only the newest matters; a relay that has heard of an older one late
-    /// need not wait for that.
+    /// Keeps a request until its view is installed. Of one process by one way, only the newest
+    /// matters; a relay that has heard of an older one late need not wait for that.
     pub(super) fn keep_for_later(&mut self, from: NodeId, request: SlotsMessage, out: &mut Out) {
         let about = |message: &SlotsMessage| match message {
             SlotsMessage::Request { about, .. } => Some(*about),
@@ -69,9 +73,9 @@ impl Slots {
         }
         self.kept.retain(|kept| !same_way(kept));
         if self.kept.len() < KEPT {
-            let place = self
-                .kept
-                .partition_point(|(parent, message)| (stamp(message), *parent) < (Some(new.stamp), from));
+            let place = self.kept.partition_point(|(parent, message)| {
+                (stamp(message), *parent) < (Some(new.stamp), from)
+            });
             self.kept.insert(place, (from, request));
         }
     }
@@ -146,8 +150,9 @@ impl Slots {
         self.settle(out);
     }
 
-    /// `node` takes part in that incarnation. Requests that are out need not ask it if its stamps are sure to be greater. Nothing may happen between
-    /// the end of its earlier incarnation and that: a joiner would believe that nobody is there. So the caller goes on, not this.
+    /// `node` takes part in that incarnation. Requests that are out need not ask it if its stamps
+    /// are sure to be greater. Nothing may happen between the end of its earlier incarnation and
+    /// that: a joiner would believe that nobody is there. So the caller goes on, not this.
     pub(super) fn added(&mut self, node: NodeId, incarnation: u32, exempt: bool, out: &mut Out) {
         if let Some(former) = self.fleet.incarnation(node) {
             self.forget(node, former);
@@ -159,7 +164,12 @@ impl Slots {
         self.join_with(node, out);
     }
 
-    pub(super) fn on_joined(&mut self, node: NodeId, incarnation: u32, out: &mut Out) -> Result<(), Refusal> {
+    pub(super) fn on_joined(
+        &mut self,
+        node: NodeId,
+        incarnation: u32,
+        out: &mut Out,
+    ) -> Result<(), Refusal> {
         if node.0 >= Fence::NODES {
             return Err(Refusal::UnknownNode(node));
         }

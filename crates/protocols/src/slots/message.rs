@@ -1,4 +1,5 @@
-//! What processes say to each other, and how that is written in traces and pictures: short, and what is 0 or usual is left out.
+//! What processes say to each other, and how that is written in traces and pictures: short, and
+//! what is 0 or usual is left out.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -87,7 +88,11 @@ impl Answers {
     }
 
     fn add(&mut self, report: Report) {
-        if report.is_empty() { self.empty.insert_one(report.node) } else { self.reports.push(report) }
+        if report.is_empty() {
+            self.empty.insert_one(report.node)
+        } else {
+            self.reports.push(report)
+        }
     }
 
     /// Leaves out ids from `nodes` on.
@@ -106,7 +111,8 @@ impl Answers {
 /// A message of `slots`.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum SlotsMessage {
-    /// May I? Answered by `Agg`, at once unless the answer is put off. Asked once more, it means: I need what you keep.
+    /// May I? Answered by `Agg`, at once unless the answer is put off. Asked once more, it means: I
+    /// need what you keep.
     Request {
         /// Who speaks.
         head: Head,
@@ -233,8 +239,12 @@ impl fmt::Debug for SlotsMessage {
                 write!(f, "{head:?}")
             }
             Self::Agg { head, about, answers } => write!(f, "Agg {about:?}: {answers:?}{head:?}"),
-            Self::Update { head, about, report } => write!(f, "Update {about:?}: {report:?}{head:?}"),
-            Self::Join { incarnation, round } => write!(f, "Join incarnation {incarnation} round {round}"),
+            Self::Update { head, about, report } => {
+                write!(f, "Update {about:?}: {report:?}{head:?}")
+            }
+            Self::Join { incarnation, round } => {
+                write!(f, "Join incarnation {incarnation} round {round}")
+            }
             Self::Welcome { head, incarnation, round, clock } => {
                 write!(f, "Welcome incarnation {incarnation} round {round} clock {clock:?}{head:?}")
             }
@@ -256,14 +266,18 @@ mod tests {
     #[test]
     fn in_traces() {
         let head = Head { incarnation: 0, view: 0 };
-        let about =
-            About { stamp: Stamp { clock: Clock { view: 0, ticks: 1 }, node: NodeId(0) }, incarnation: 0 };
+        let about = About {
+            stamp: Stamp { clock: Clock { view: 0, ticks: 1 }, node: NodeId(0) },
+            incarnation: 0,
+        };
         let request = |head, scope| SlotsMessage::Request { head, about, weight: 2, scope };
         assert_eq!(format!("{:?}", request(head, Scope::Yourself)), "Request 1@p0 w2");
         let later = Head { incarnation: 1, view: 3 };
         let down = format!("{:?}", request(later, Scope::Clusters(2)));
         assert_eq!(down, "Request 1@p0 w2 h2, from incarnation 1, in view 3");
-        let agg = |answers| format!("{:?}", SlotsMessage::Agg { head, about, answers: Box::new(answers) });
+        let agg = |answers| {
+            format!("{:?}", SlotsMessage::Agg { head, about, answers: Box::new(answers) })
+        };
         assert_eq!(agg(Answers::default()), "Agg 1@p0: nothing");
         let mut answers = Answers::of(report(2, false, None));
         answers.extend(Answers::of(report(3, false, None)));
@@ -271,14 +285,17 @@ mod tests {
         assert_eq!(agg(answers), "Agg 1@p0: p2-p3 clear, p5 v2 ahead holds {0}");
         let mut kept = report(1, false, SlotSet::lowest(2, 2, &[]));
         (kept.incarnation, kept.idle) = (4, true);
-        let about =
-            About { stamp: Stamp { clock: Clock { view: 4, ticks: 7 }, ..about.stamp }, incarnation: 3 };
+        let about = About {
+            stamp: Stamp { clock: Clock { view: 4, ticks: 7 }, ..about.stamp },
+            incarnation: 3,
+        };
         let update = SlotsMessage::Update { head, about, report: Box::new(kept) };
         assert_eq!(
             format!("{update:?}"),
             "Update 4/7@p0 (incarnation 3): p1 (incarnation 4) v2 holds {0, 1} kept"
         );
-        let welcome = SlotsMessage::Welcome { head, incarnation: 1, round: 2, clock: about.stamp.clock };
+        let welcome =
+            SlotsMessage::Welcome { head, incarnation: 1, round: 2, clock: about.stamp.clock };
         assert_eq!(format!("{welcome:?}"), "Welcome incarnation 1 round 2 clock 4/7");
         assert_eq!(format!("{:?}", report(1, false, None)), "p1 v2 clear");
     }

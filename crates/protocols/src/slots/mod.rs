@@ -1,16 +1,23 @@
-//! `slots`: numbered, fenced slots in the order of requests; ours. `docs/SLOTS.md` tells it with proofs, costs and pictures.
+//! `slots`: numbered, fenced slots in the order of requests; ours. `docs/SLOTS.md` tells it with
+//! proofs, costs and pictures.
 //!
-//! k slots, numbered 0 .. k-1. A process stamps its request with its logical clock and asks everybody. Each answers with a **snapshot**: which slots it
-//! holds by older requests, and whether it is *ahead*, that is, has asked before and waits too. Whoever was told that something stands in its
-//! way is owed any change. A request is decided by its own process once everybody has answered and nobody is ahead: it takes the lowest slots
-//! that nobody holds, as soon as there are enough for what its client wants.
+//! k slots, numbered 0 .. k-1. A process stamps its request with its logical clock and asks
+//! everybody. Each answers with a **snapshot**: which slots it holds by older requests, and whether
+//! it is *ahead*, that is, has asked before and waits too. Whoever was told that something stands
+//! in its way is owed any change. A request is decided by its own process once everybody has
+//! answered and nobody is ahead: it takes the lowest slots that nobody holds, as soon as there are
+//! enough for what its client wants.
 //!
-//! Invariant: after p has received a request, p's clock has passed it, so whatever p asks for later comes behind. Hence what p holds or will hold before
-//! that request ends is within its last report; an empty report is final; and **requests are decided in the order of their stamps**.
-//! So a slot has one holder, its fence (the stamp of the request, then a count of re-uses) grows for ever, and a request for many is never overtaken.
+//! Invariant: after p has received a request, p's clock has passed it, so whatever p asks for later
+//! comes behind. Hence what p holds or will hold before that request ends is within its last
+//! report; an empty report is final; and **requests are decided in the order of their stamps**. So
+//! a slot has one holder, its fence (the stamp of the request, then a count of re-uses) grows for
+//! ever, and a request for many is never overtaken.
 //!
-//! Cost: 2(n-1) messages and two delays when nobody else asks, one delay after a release, none to use a kept slot again. On the tree of the virtual
-//! hypercube the answers are put together on their way back: log2 n messages reach the asker, after 2 log2 n delays. An idle process keeps its clock and a few words.
+//! Cost: 2(n-1) messages and two delays when nobody else asks, one delay after a release, none to
+//! use a kept slot again. On the tree of the virtual hypercube the answers are put together on
+//! their way back: log2 n messages reach the asker, after 2 log2 n delays. An idle process keeps
+//! its clock and a few words.
 //!
 //! - `asking.rs`: clients, the request, the decision, what becomes of slots that are given back;
 //! - `answering.rs`: requests of others, debts, relays of the tree;
@@ -19,9 +26,11 @@
 //! - `suspend.rs`: a clean stop, and going on after it;
 //! - `lanes.rs`: several independent queues under one roof.
 //!
-//! Deviations from the design (`docs/SLOTS.md`): no process remembers the last request of every other one; a debt is replaced only by a newer one, which is
-//! all that is needed. Who is ahead and was known to be ahead does not tell what else has changed: the asker waits anyway. A request for
-//! several clients is granted part by part. Answers of a higher view are taken at once, only requests of one are kept.
+//! Deviations from the design (`docs/SLOTS.md`): no process remembers the last request of every
+//! other one; a debt is replaced only by a newer one, which is all that is needed. Who is ahead and
+//! was known to be ahead does not tell what else has changed: the asker waits anyway. A request for
+//! several clients is granted part by part. Answers of a higher view are taken at once, only
+//! requests of one are kept.
 
 mod answering;
 mod asking;
@@ -53,8 +62,8 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use kgate_core::{
-    Defects, Dissemination, Fence, Input, InputOf, Mechanism, MembershipSource, NodeId, Observation, Outbox,
-    Phase, Protocol, Refusal, Setup, SlotOptions, Time,
+    Defects, Dissemination, Fence, Input, InputOf, Mechanism, MembershipSource, NodeId,
+    Observation, Outbox, Phase, Protocol, Refusal, Setup, SlotOptions, Time,
 };
 
 use crate::collections::NodeList;
@@ -81,7 +90,8 @@ pub struct Slots {
     k: u32,
     printed: Defects,
     options: SlotOptions,
-    /// How many of its own returns the log still has to tell before it takes part; 0 from the first start on.
+    /// How many of its own returns the log still has to tell before it takes part; 0 from the first
+    /// start on.
     returns: u32,
     /// In which incarnation it takes part; none while it does not.
     incarnation: Option<u32>,
@@ -101,21 +111,25 @@ pub struct Slots {
     reserved: SlotSet,
     debts: Debts,
     relays: Relays,
-    /// How many slots others held when this process last decided: a guess at how crowded it is, on which nothing but speed depends.
+    /// How many slots others held when this process last decided: a guess at how crowded it is, on
+    /// which nothing but speed depends.
     crowd: u32,
     /// Requests of a view that is not installed here yet.
     kept: Vec<(NodeId, SlotsMessage)>,
     joining: Option<Box<Joining>>,
-    /// Without a log: whose new incarnation has shown, has not said JOIN here, and was not asked since.
+    /// Without a log: whose new incarnation has shown, has not said JOIN here, and was not asked
+    /// since.
     noticed: NodeList,
 }
 
 /// Timers run only where messages may be lost ([`SlotOptions::ask_again`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SlotsTimer {
-    /// While a request or a JOIN is out: whoever has not answered is asked again. Runs on until nothing is out.
+    /// While a request or a JOIN is out: whoever has not answered is asked again. Runs on until
+    /// nothing is out.
     AskAgain,
-    /// While answers are put together: what has come is passed on at the second expiry. Runs on until nothing is relayed.
+    /// While answers are put together: what has come is passed on at the second expiry. Runs on
+    /// until nothing is relayed.
     PassOn,
 }
 
@@ -143,7 +157,8 @@ impl Slots {
         self.incarnation.is_some() && self.joining.is_none()
     }
 
-    /// Ids are below that in a message: whoever has installed a view that is not installed here may know of more processes.
+    /// Ids are below that in a message: whoever has installed a view that is not installed here may
+    /// know of more processes.
     fn ids_below(&self, message: &SlotsMessage) -> u32 {
         let head = match message {
             SlotsMessage::Request { head, .. }
@@ -162,10 +177,15 @@ impl Slots {
             return Err(Refusal::UnknownNode(from));
         }
         let (head, about) = match message {
-            SlotsMessage::Join { round, .. } => return sound((1..=2).contains(round), "no such round"),
+            SlotsMessage::Join { round, .. } => {
+                return sound((1..=2).contains(round), "no such round");
+            }
             SlotsMessage::Welcome { clock, round, .. } => {
                 sound((1..=2).contains(round), "no such round")?;
-                sound(clock.view <= self.fleet.view, "a clock of a view that there is not without a log")?;
+                sound(
+                    clock.view <= self.fleet.view,
+                    "a clock of a view that there is not without a log",
+                )?;
                 return sound(clock.ticks <= Clock::LAST_TICK, "a clock out of reach");
             }
             SlotsMessage::Request { head, about, .. }
@@ -181,7 +201,10 @@ impl Slots {
         match message {
             SlotsMessage::Request { scope, .. } => {
                 sound(root != self.me, "my own request")?;
-                sound(clock.view <= head.view, "a stamp of a view that its sender has not installed")?;
+                sound(
+                    clock.view <= head.view,
+                    "a stamp of a view that its sender has not installed",
+                )?;
                 let height = match scope {
                     Scope::Yourself => 0,
                     Scope::Clusters(height) => *height,
@@ -202,10 +225,17 @@ impl Slots {
         }
     }
 
-    fn on_deliver(&mut self, from: NodeId, message: SlotsMessage, out: &mut Out) -> Result<(), Refusal> {
+    fn on_deliver(
+        &mut self,
+        from: NodeId,
+        message: SlotsMessage,
+        out: &mut Out,
+    ) -> Result<(), Refusal> {
         self.check(from, &message)?;
         match message {
-            SlotsMessage::Join { incarnation, round } => self.on_join(from, incarnation, round, out),
+            SlotsMessage::Join { incarnation, round } => {
+                self.on_join(from, incarnation, round, out)
+            }
             SlotsMessage::Welcome { head, incarnation, round, clock } => {
                 self.on_welcome(from, head, incarnation, round, clock, out)
             }
@@ -313,11 +343,14 @@ impl Protocol for Slots {
         self.put_away().map(Box::new)
     }
 
-    /// Answers to a request of this process that is not out: no stamp is ever used twice. Without a log any message may tell of a new incarnation.
+    /// Answers to a request of this process that is not out: no stamp is ever used twice. Without a
+    /// log any message may tell of a new incarnation.
     fn is_outdated(&self, _from: NodeId, message: &SlotsMessage) -> bool {
         let about = match message {
             SlotsMessage::Agg { about, .. } | SlotsMessage::Update { about, .. } => about,
-            SlotsMessage::Request { .. } | SlotsMessage::Join { .. } | SlotsMessage::Welcome { .. } => {
+            SlotsMessage::Request { .. }
+            | SlotsMessage::Join { .. }
+            | SlotsMessage::Welcome { .. } => {
                 return false;
             }
         };
@@ -343,7 +376,9 @@ impl Protocol for Slots {
             },
             stamp: pending.map(|pending| pending.stamp.shown()),
             grant: in_use,
-            lacking: pending.map(|pending| pending.unsettled(&self.fleet).collect()).unwrap_or_default(),
+            lacking: pending
+                .map(|pending| pending.unsettled(&self.fleet).collect())
+                .unwrap_or_default(),
             owing: self.debts.whom().collect(),
             crashed: self.fleet.absent().filter(|&node| node != self.me).collect(),
             tokens: Vec::new(),

@@ -71,21 +71,24 @@ impl Pending {
         self.parts.iter().sum()
     }
 
-    /// It is first, and there is too little: whoever keeps something is to be asked for it, each once.
+    /// It is first, and there is too little: whoever keeps something is to be asked for it, each
+    /// once.
     pub(super) fn call(&mut self) -> Box<[NodeId]> {
         let idle = self.reports.iter().filter(|report| report.idle).map(|report| report.node);
         idle.filter(|&node| self.called.insert(node)).collect()
     }
 
-    /// Takes answers in. Those of earlier incarnations do not count; a request asks only who is a member, and whoever comes
-    /// later is exempt, so that an empty answer needs no incarnation beside it.
+    /// Takes answers in. Those of earlier incarnations do not count; a request asks only who is a
+    /// member, and whoever comes later is exempt, so that an empty answer needs no incarnation
+    /// beside it.
     pub(super) fn take(&mut self, answers: Answers, fleet: &Fleet, heed: Heed) {
         for range in answers.empty.iter() {
             self.heard.insert(range, |new| self.lacking -= fleet.count_in(new.start, new.end));
         }
         if !self.reports.is_empty() {
             let settled = |report: &Report| answers.empty.contains(report.node);
-            let ahead = self.reports.iter().filter(|report| settled(report) && report.ahead).count();
+            let ahead =
+                self.reports.iter().filter(|report| settled(report) && report.ahead).count();
             self.ahead -= u32::try_from(ahead).expect("no more than processes");
             self.reports.retain(|report| !settled(report));
         }
@@ -137,7 +140,8 @@ impl Pending {
         self.wait.remove(node);
     }
 
-    /// `node` is a new member. Its stamps are greater than this one's, so it need not be asked; unless it is not sure that they are.
+    /// `node` is a new member. Its stamps are greater than this one's, so it need not be asked;
+    /// unless it is not sure that they are.
     pub(super) fn added(&mut self, node: NodeId, exempt: bool) {
         if exempt {
             self.heard.insert_one(node);

@@ -1,4 +1,5 @@
-//! A set of processes as ranges: all that have answered below one node of the tree are one range, so that it stays small however many they are.
+//! A set of processes as ranges: all that have answered below one node of the tree are one range,
+//! so that it stays small however many they are.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -48,7 +49,9 @@ impl Ranges {
     /// Takes one out.
     pub(super) fn remove(&mut self, node: NodeId) {
         let at = self.0.partition_point(|range| range.end <= node.0);
-        let Some(range) = self.0.get(at).filter(|range| range.start <= node.0).cloned() else { return };
+        let Some(range) = self.0.get(at).filter(|range| range.start <= node.0).cloned() else {
+            return;
+        };
         let halves = [range.start..node.0, node.0 + 1..range.end];
         self.0.splice(at..=at, halves.into_iter().filter(|half| !half.is_empty()));
     }
@@ -99,7 +102,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// It is a set of numbers in all that can be seen of it, says of each number once that it is new, and stays sound.
+        /// It is a set of numbers in all that can be seen of it, says of each number once that it
+        /// is new, and stays sound.
         #[test]
         fn agrees_with_a_set(pieces in prop::collection::vec((0u32..60, 0u32..9), 0..40)) {
             let (mut ours, mut model) = (Ranges::default(), BTreeSet::new());

@@ -1,4 +1,5 @@
-//! The inner nodes of the tree: a relay passes a request on to its children and puts their answers together with its own.
+//! The inner nodes of the tree: a relay passes a request on to its children and puts their answers
+//! together with its own.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -15,7 +16,8 @@ pub(super) struct Relay {
     pub(super) parent: NodeId,
     /// The children that have not answered.
     pub(super) wait: SmallVec<[NodeId; 2]>,
-    /// What has come so far, its own answer among it; none while that is the only one and empty, as it mostly is.
+    /// What has come so far, its own answer among it; none while that is the only one and empty, as
+    /// it mostly is.
     answers: Option<Box<Answers>>,
     /// Whether it was there already when the time-out was last looked at.
     pub(super) aged: bool,
@@ -23,7 +25,12 @@ pub(super) struct Relay {
 
 impl Relay {
     /// Just begun, with the answer of this process.
-    pub(super) fn new(about: About, parent: NodeId, wait: SmallVec<[NodeId; 2]>, own: Report) -> Self {
+    pub(super) fn new(
+        about: About,
+        parent: NodeId,
+        wait: SmallVec<[NodeId; 2]>,
+        own: Report,
+    ) -> Self {
         let answers = (!own.is_empty()).then(|| Box::new(Answers::of(own)));
         Self { about, parent, wait, answers, aged: false }
     }
@@ -60,8 +67,9 @@ impl Relays {
 
     /// Whether a newer request of the same process is.
     pub(super) fn has_newer(&self, about: About) -> bool {
-        let newer =
-            |relay: &Relay| relay.about.stamp.node == about.stamp.node && relay.about.stamp > about.stamp;
+        let newer = |relay: &Relay| {
+            relay.about.stamp.node == about.stamp.node && relay.about.stamp > about.stamp
+        };
         self.0.iter().any(newer)
     }
 

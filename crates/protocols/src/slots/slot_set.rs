@@ -16,7 +16,8 @@ impl SlotSet {
         Self(slots.into_vec())
     }
 
-    /// The lowest `count` slots below `permits` that are not in `taken`, which is in order; none if there are not so many.
+    /// The lowest `count` slots below `permits` that are not in `taken`, which is in order; none if
+    /// there are not so many.
     pub(super) fn lowest(count: u32, k: u32, taken: &[u32]) -> Option<Self> {
         let mut taken = taken.iter().copied().peekable();
         let mut free = Vec::new();

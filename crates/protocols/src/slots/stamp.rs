@@ -5,7 +5,8 @@ use core::fmt;
 use kgate_core::{Fence, NodeId, Stamp as Shown};
 use serde::{Deserialize, Serialize};
 
-/// A logical clock that begins anew, and above, in every view: the view first, then the ticks within it.
+/// A logical clock that begins anew, and above, in every view: the view first, then the ticks
+/// within it.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Clock {
     /// The view in which it ticked last.
@@ -15,7 +16,8 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Beyond this no peer's clock can be: it leaves room for 2^32 requests of one's own before a fence overflows.
+    /// Beyond this no peer's clock can be: it leaves room for 2^32 requests of one's own before a
+    /// fence overflows.
     pub const LAST_TICK: u64 = Fence::TICKS - (1 << 32);
 
     /// The next tick.

@@ -1,12 +1,16 @@
-//! A clean stop: all that a process knows, put away, and taken up again by the same incarnation (LEASES R1).
+//! A clean stop: all that a process knows, put away, and taken up again by the same incarnation
+//! (LEASES R1).
 //!
-//! To the others it is a pause in which messages were lost. So what is put away is what the lemmas of `docs/SLOTS.md` speak of: the clock, which no
-//! later stamp may fall below; the grants and what the log holds, which others were told of or not; the request that is out, under its own stamp; and the debts. What others can
-//! say again is not: who has answered is asked anew, and relays and requests of later views are as good as lost. Hence it is for links that lose messages
-//! ([`SlotOptions::ask_again`](kgate_core::SlotOptions)), and for members by the log, which is told anew as far as it goes beyond the view.
+//! To the others it is a pause in which messages were lost. So what is put away is what the lemmas
+//! of `docs/SLOTS.md` speak of: the clock, which no later stamp may fall below; the grants and what
+//! the log holds, which others were told of or not; the request that is out, under its own stamp;
+//! and the debts. What others can say again is not: who has answered is asked anew, and relays and
+//! requests of later views are as good as lost. Hence it is for links that lose messages
+//! ([`SlotOptions::ask_again`](kgate_core::SlotOptions)), and for members by the log, which is told
+//! anew as far as it goes beyond the view.
 //!
-//! **What was put away is taken up once.** A process that has said anything since must never go back to it: whoever stores it erases it durably
-//! before the first message leaves.
+//! **What was put away is taken up once.** A process that has said anything since must never go
+//! back to it: whoever stores it erases it durably before the first message leaves.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -83,7 +87,8 @@ impl Slots {
         })
     }
 
-    /// Goes on where it stopped, as a process that was just made and has done nothing. It has no lease, whatever it had.
+    /// Goes on where it stopped, as a process that was just made and has done nothing. It has no
+    /// lease, whatever it had.
     pub(super) fn take_up(&mut self, suspended: SuspendedLane, setup: &Setup, out: &mut Out) {
         assert_eq!(suspended.me, self.me, "another process has put this away");
         self.lease = false;

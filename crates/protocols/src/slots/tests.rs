@@ -1,4 +1,5 @@
-//! `slots` by hand-driven networks: costs, order, views, the tree, JOIN, junk, and a world in which anything may happen.
+//! `slots` by hand-driven networks: costs, order, views, the tree, JOIN, junk, and a world in which
+//! anything may happen.
 
 mod costs;
 mod join;
@@ -87,7 +88,8 @@ fn enter(net: &mut Net<Slots>, at: u32, weight: u32, slots: &[u32]) {
     assert_eq!(last(net, at).0, slots);
 }
 
-/// P5: nobody that is alive waits or relays anything, or owes anything but news of slots that it keeps.
+/// P5: nobody that is alive waits or relays anything, or owes anything but news of slots that it
+/// keeps.
 fn nothing_is_left(net: &Net<Slots>) {
     for node in net.living() {
         let shown = net.nodes[node as usize].observe();

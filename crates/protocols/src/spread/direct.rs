@@ -1,4 +1,5 @@
-//! One to all: the source sends a copy to every other process (Raymond 1989, Bouillaguet-Arantes-Sens 2008).
+//! One to all: the source sends a copy to every other process (Raymond 1989,
+//! Bouillaguet-Arantes-Sens 2008).
 //!
 //! Cost: n-1 messages, one delay, no state and no waiting between broadcasts.
 
@@ -57,7 +58,8 @@ impl Spread for Direct {
     }
 
     fn accept(&mut self, _at: Place<'_>, from: NodeId, message: &DirectMessage) -> Option<Stamp> {
-        // Copies may overtake each other; the mutex answers an old one too, and its source ignores the answer.
+        // Copies may overtake each other; the mutex answers an old one too, and its source ignores
+        // the answer.
         Some(Stamp { clock: message.clock, node: from })
     }
 

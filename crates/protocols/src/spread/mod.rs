@@ -1,9 +1,9 @@
 //! Broadcasts: how a request reaches everybody.
 //!
-//! A broadcast carries one thing, the clock of its source's request; (source, clock) names it. A [`Spread`] is a
-//! state machine that the mutex owns and calls: it says when the next broadcast may start, which incoming
-//! message brings a request that is new, and what to pass on. It hears of crashes from the mutex, which has
-//! removed the dead from the members before.
+//! A broadcast carries one thing, the clock of its source's request; (source, clock) names it. A
+//! [`Spread`] is a state machine that the mutex owns and calls: it says when the next broadcast may
+//! start, which incoming message brings a request that is new, and what to pass on. It hears of
+//! crashes from the mutex, which has removed the dead from the members before.
 
 mod direct;
 mod sta;
@@ -39,7 +39,8 @@ pub trait Spread: Clone + Debug + Default + Eq + Hash + Send + Sync + 'static {
     /// Its messages.
     type Message: Message + Copy;
 
-    /// Whether messages are passed on or acknowledged at all, so that an incoming one may end a broadcast from here.
+    /// Whether messages are passed on or acknowledged at all, so that an incoming one may end a
+    /// broadcast from here.
     const RELAYS: bool = true;
 
     /// Whether the last broadcast from here has ended, so that the next may start.
@@ -48,14 +49,15 @@ pub trait Spread: Clone + Debug + Default + Eq + Hash + Send + Sync + 'static {
     /// Starts a broadcast from here.
     fn broadcast(&mut self, at: Place<'_>, clock: u64, send: &mut Sink<'_, Self::Message>);
 
-    /// The source that a message names, where that need not be its sender; the mutex checks it before it hands it on.
+    /// The source that a message names, where that need not be its sender; the mutex checks it
+    /// before it hands it on.
     fn source(message: &Self::Message) -> Option<NodeId>;
 
     /// The clock that a message carries; likewise.
     fn clock(message: &Self::Message) -> u64;
 
-    /// A message came: is it a request that is new here? Called before [`relay`](Self::relay), so that the
-    /// mutex answers a request before it is passed on.
+    /// A message came: is it a request that is new here? Called before [`relay`](Self::relay), so
+    /// that the mutex answers a request before it is passed on.
     fn accept(&mut self, at: Place<'_>, from: NodeId, message: &Self::Message) -> Option<Stamp>;
 
     /// Passes a message on, and acknowledges it; `fresh` is whether `accept` found it new.

@@ -1,19 +1,22 @@
 //! The spanning-tree algorithm STA of robust-2012 (Algorithm 1), over the clusters of Hi-ADSD.
 //!
-//! The root sends TREE to the first live process of each of its clusters; whoever gets it from its cluster `s` passes it
-//! on within its own clusters below `s` (the paper's `hops` is just that number), and sends ACK straight to the root the
-//! first time. The root starts its next broadcast only when every process it holds for alive has acknowledged.
+//! The root sends TREE to the first live process of each of its clusters; whoever gets it from its
+//! cluster `s` passes it on within its own clusters below `s` (the paper's `hops` is just that
+//! number), and sends ACK straight to the root the first time. The root starts its next broadcast
+//! only when every process it holds for alive has acknowledged.
 //!
-//! Invariant: as long as a root lacks an ACK, everybody on the way remembers the request and the clusters it was
-//! made responsible for, and hands a cluster to its next live process when the one in charge is known to have crashed.
+//! Invariant: as long as a root lacks an ACK, everybody on the way remembers the request and the
+//! clusters it was made responsible for, and hands a cluster to its next live process when the one
+//! in charge is known to have crashed.
 //!
-//! Cost: n-1 TREE and n-1 ACK, the latter all at the root; log2 n delays down, one back. State: for each root
-//! heard of, its last clock and the height; at a root, n bits while it waits for ACKs.
+//! Cost: n-1 TREE and n-1 ACK, the latter all at the root; log2 n delays down, one back. State: for
+//! each root heard of, its last clock and the height; at a root, n bits while it waits for ACKs.
 //!
-//! Deviations from the paper: D7 and D8 (duplicates are told by the root, and new means newer). The paper's root
-//! sends everything again every 2 log2 n round trips until all ACKs are there (lines 5-10), which floods; here
-//! a cluster is sent again when, and only when, the process in charge of it is learnt to have crashed, by whoever had
-//! charged it, root or not. A relay does not know whether the root still lacks an ACK, so it may do so in vain.
+//! Deviations from the paper: D7 and D8 (duplicates are told by the root, and new means newer). The
+//! paper's root sends everything again every 2 log2 n round trips until all ACKs are there (lines
+//! 5-10), which floods; here a cluster is sent again when, and only when, the process in charge of
+//! it is learnt to have crashed, by whoever had charged it, root or not. A relay does not know
+//! whether the root still lacks an ACK, so it may do so in vain.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -70,7 +73,9 @@ pub struct Sta {
 
 impl Sta {
     fn on_ack(&mut self, from: NodeId, clock: u64) {
-        let Some(own) = self.unacknowledged.as_mut().filter(|own| own.clock == clock) else { return };
+        let Some(own) = self.unacknowledged.as_mut().filter(|own| own.clock == clock) else {
+            return;
+        };
         if own.lacking.contains(from.index()) {
             own.lacking.remove(from.index());
             own.left -= 1;
@@ -80,7 +85,8 @@ impl Sta {
         }
     }
 
-    /// Whom to charge with cluster `s` after `node` has crashed: nobody, unless `node` was in charge.
+    /// Whom to charge with cluster `s` after `node` has crashed: nobody, unless `node` was in
+    /// charge.
     fn heir(at: &Place<'_>, s: u32, node: NodeId) -> Option<NodeId> {
         let before = first_member(at.me, s, Order::HiAdsd, &at.members.with(node));
         if before == Some(node) { first_member(at.me, s, Order::HiAdsd, &at.members) } else { None }
@@ -142,10 +148,14 @@ impl Spread for Sta {
             Err(place) => self.last.insert(place, Seen { key, request, height }),
             Ok(place) => {
                 let seen = &mut self.last[place];
-                // D8: as printed, an older request that comes late is different, and so taken for new.
+                // D8: as printed, an older request that comes late is different, and so taken for
+                // new.
                 let different = at.printed.has(D7) || at.printed.has(D8);
-                let new =
-                    if different { request != seen.request } else { request.clock > seen.request.clock };
+                let new = if different {
+                    request != seen.request
+                } else {
+                    request.clock > seen.request.clock
+                };
                 if !new {
                     if request == seen.request {
                         seen.height = seen.height.max(height);
@@ -176,8 +186,9 @@ impl Spread for Sta {
                     send(To::One(request.node), StaMessage::Ack { clock: request.clock });
                 }
                 let below = (1..cluster_of(at.me, from)).rev();
-                let heads: Vec<NodeId> =
-                    below.filter_map(|s| first_member(at.me, s, Order::HiAdsd, &at.members)).collect();
+                let heads: Vec<NodeId> = below
+                    .filter_map(|s| first_member(at.me, s, Order::HiAdsd, &at.members))
+                    .collect();
                 if !heads.is_empty() {
                     send(To::Many(heads.into()), StaMessage::Tree { request });
                 }

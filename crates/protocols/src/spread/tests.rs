@@ -1,4 +1,5 @@
-//! The broadcasts by hand: the papers' trees, their defects as printed and repaired, and random crashes and orders.
+//! The broadcasts by hand: the papers' trees, their defects as printed and repaired, and random
+//! crashes and orders.
 
 use alloc::vec::Vec;
 
@@ -41,12 +42,21 @@ impl<S: Spread> Protocol for Station<S> {
         Self { me, nodes, printed, clock: 0, crashed, spread, delivered: Vec::new() }
     }
 
-    fn handle(&mut self, _now: Time, input: InputOf<Self>, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+    fn handle(
+        &mut self,
+        _now: Time,
+        input: InputOf<Self>,
+        out: &mut Outbox<Self>,
+    ) -> Result<(), Refusal> {
         if let Input::Crashed(node, _) = input {
             self.crashed.insert(node);
         }
         let Self { spread, crashed, .. } = self;
-        let at = Place { me: self.me, members: Members::new(self.nodes, crashed), printed: self.printed };
+        let at = Place {
+            me: self.me,
+            members: Members::new(self.nodes, crashed),
+            printed: self.printed,
+        };
         let send = &mut |to, message| out.send_to(to, message);
         if let Input::Acquire { .. } = input {
             self.clock += 1;
@@ -80,8 +90,9 @@ fn copies<S: Spread>(net: &Stations<S>, at: u32, request: Stamp) -> usize {
     net.nodes[at as usize].delivered.iter().filter(|&&delivered| delivered == request).count()
 }
 
-/// vcube-2018 section 5.2, figure 2(a): from p0 to 1, 2 and 4; from p2 to 3; from p4 to 5 and 6; from p6 to 7.
-/// Figure 2(b), p4 known to be faulty: p5 takes its place, and sends to 7, which sends to 6.
+/// vcube-2018 section 5.2, figure 2(a): from p0 to 1, 2 and 4; from p2 to 3; from p4 to 5 and 6;
+/// from p6 to 7. Figure 2(b), p4 known to be faulty: p5 takes its place, and sends to 7, which
+/// sends to 6.
 #[test]
 fn figure_2_of_vcube_2018() {
     let mut net = stations::<Tree>(8);
@@ -100,8 +111,9 @@ fn figure_2_of_vcube_2018() {
     assert!(net.nodes[0].ready());
 }
 
-/// robust-2012 section 3.2, figure 3(a): from p0 to 1, 2 and 4; from p2 to 3; from p4 to 6 and 5; from p6 to 7. Figure
-/// 3(b), p4 known to be faulty: p6 takes its place, with 5 and 7 below. ACKs go straight to the root.
+/// robust-2012 section 3.2, figure 3(a): from p0 to 1, 2 and 4; from p2 to 3; from p4 to 6 and 5;
+/// from p6 to 7. Figure 3(b), p4 known to be faulty: p6 takes its place, with 5 and 7 below. ACKs
+/// go straight to the root.
 #[test]
 fn figure_3_of_robust_2012() {
     let mut net = stations::<Sta>(8);
@@ -120,8 +132,9 @@ fn figure_3_of_robust_2012() {
     assert!(net.nodes[0].ready());
 }
 
-/// vcube-2018 section 6.3, figure 4 (n = 4): p2 crashes before it passes the second broadcast on; p0 waits for its ACK
-/// until it hears of the crash, sends to p3 instead, and with p3's ACK (message 11) the broadcast is completed.
+/// vcube-2018 section 6.3, figure 4 (n = 4): p2 crashes before it passes the second broadcast on;
+/// p0 waits for its ACK until it hears of the crash, sends to p3 instead, and with p3's ACK
+/// (message 11) the broadcast is completed.
 #[test]
 fn figure_4_of_vcube_2018() {
     let mut net = stations::<Tree>(4);
@@ -143,8 +156,8 @@ fn figure_4_of_vcube_2018() {
     assert_eq!(net.nodes[3].delivered.len(), 2);
 }
 
-/// vcube-2018 Algorithm 6.1 lines 38-42: only who is waited for is replaced, and once it is, its own late ACK no longer ends
-/// the wait.
+/// vcube-2018 Algorithm 6.1 lines 38-42: only who is waited for is replaced, and once it is, its
+/// own late ACK no longer ends the wait.
 #[test]
 fn only_a_lost_child_is_replaced() {
     let mut net = stations::<Tree>(8);
@@ -168,7 +181,8 @@ fn only_a_lost_child_is_replaced() {
     assert!(net.nodes[0].ready());
 }
 
-/// robust-2012 section 3.2: likewise, only who was in charge of a cluster is replaced, and only while an ACK is lacking.
+/// robust-2012 section 3.2: likewise, only who was in charge of a cluster is replaced, and only
+/// while an ACK is lacking.
 #[test]
 fn only_who_was_in_charge_is_replaced() {
     let mut net = stations::<Sta>(8);
@@ -190,8 +204,8 @@ fn only_who_was_in_charge_is_replaced() {
     assert_eq!(net.sent("tree"), [], "everybody has it");
 }
 
-/// D1 (vcube-2018 Algorithm 6.1 line 19): a greater clock is new, even if it is not the next one. n = 2, no crash. As
-/// printed, p1 drops p0's (3, p0) since the last it had of p0 was (1, p0).
+/// D1 (vcube-2018 Algorithm 6.1 line 19): a greater clock is new, even if it is not the next one. n
+/// = 2, no crash. As printed, p1 drops p0's (3, p0) since the last it had of p0 was (1, p0).
 #[test]
 fn d1_a_greater_clock_is_new() {
     fn clocks_at_1(printed: Defects) -> Vec<u64> {
@@ -206,8 +220,9 @@ fn d1_a_greater_clock_is_new() {
     assert_eq!(clocks_at_1(Defects::NONE), [1, 3]);
 }
 
-/// D5 (vcube-2018 Algorithm 6.1 lines 28-29): one ACK answers every parent that waits for it. n = 16; p8 and then p9
-/// charge p12, which charges p14 for both before p14 has its ACK from p15. As printed, p9 and so p0 wait for ever.
+/// D5 (vcube-2018 Algorithm 6.1 lines 28-29): one ACK answers every parent that waits for it. n =
+/// 16; p8 and then p9 charge p12, which charges p14 for both before p14 has its ACK from p15. As
+/// printed, p9 and so p0 wait for ever.
 #[test]
 fn d5_one_ack_answers_all_parents() {
     fn ends(printed: Defects) -> bool {
@@ -237,8 +252,9 @@ fn d5_one_ack_answers_all_parents() {
     assert!(ends(Defects::NONE));
 }
 
-/// D7 (robust-2012 Algorithm 1 line 12): a request is told by its root, not by who passed it on. n = 4, one crash. As
-/// printed, p3 takes the same request from p2 and from p0 for two, and acknowledges both.
+/// D7 (robust-2012 Algorithm 1 line 12): a request is told by its root, not by who passed it on. n
+/// = 4, one crash. As printed, p3 takes the same request from p2 and from p0 for two, and
+/// acknowledges both.
 #[test]
 fn d7_the_same_request_by_another_route_is_not_new() {
     fn copies_at_3(printed: Defects) -> usize {
@@ -258,9 +274,10 @@ fn d7_the_same_request_by_another_route_is_not_new() {
     assert_eq!(copies_at_3(Defects::NONE), 1);
 }
 
-/// D7 again: requests of two roots that come by the same route are both remembered. n = 16, one crash. p12 gets p8's own
-/// request and p0's, both from p8; when p14 crashes before it has passed them on, both must go to p15. As printed
-/// the second has wiped out the first, and p8 waits for ever.
+/// D7 again: requests of two roots that come by the same route are both remembered. n = 16, one
+/// crash. p12 gets p8's own request and p0's, both from p8; when p14 crashes before it has passed
+/// them on, both must go to p15. As printed the second has wiped out the first, and p8 waits for
+/// ever.
 #[test]
 fn d7_another_request_by_the_same_route_is_not_lost() {
     fn ready(printed: Defects) -> [bool; 2] {
@@ -280,8 +297,9 @@ fn d7_another_request_by_the_same_route_is_not_lost() {
     assert_eq!(ready(Defects::NONE), [true, true]);
 }
 
-/// D8 (robust-2012 Algorithm 1 line 12, even if keyed by the root): an old request that comes late is not new. n = 4, one
-/// crash; p2's TREE to p3 is overtaken by two of p0's. As printed, p3 delivers p0's first request again.
+/// D8 (robust-2012 Algorithm 1 line 12, even if keyed by the root): an old request that comes late
+/// is not new. n = 4, one crash; p2's TREE to p3 is overtaken by two of p0's. As printed, p3
+/// delivers p0's first request again.
 #[test]
 fn d8_an_old_request_is_not_new() {
     fn clocks_at_3(printed: Defects) -> Vec<u64> {
@@ -313,9 +331,10 @@ enum Step {
     Hear(u32, u32),
 }
 
-/// vcube-2018 lemmas 6.1 and 6.2, and robust-2012 section 3.2: processes broadcast, one or several times, and crash, some
-/// in the middle of a send; news and messages come in any order. Every broadcast of a process that is alive ends, so
-/// that it can start its next, and everybody alive has got it exactly once; nobody has got that of a dead one twice.
+/// vcube-2018 lemmas 6.1 and 6.2, and robust-2012 section 3.2: processes broadcast, one or several
+/// times, and crash, some in the middle of a send; news and messages come in any order. Every
+/// broadcast of a process that is alive ends, so that it can start its next, and everybody alive
+/// has got it exactly once; nobody has got that of a dead one twice.
 fn broadcasts_end<S: Spread>(
     n: u32,
     sources: &[Index],
@@ -343,10 +362,12 @@ fn broadcasts_end<S: Spread>(
         match order.next().map_or(steps[0], |choice| *choice.get(&steps)) {
             Step::Arrive(place) => net.deliver_nth(place),
             Step::Broadcast(source) => {
-                let place = sources.iter().position(|&other| other == source).expect("chosen from these");
+                let place =
+                    sources.iter().position(|&other| other == source).expect("chosen from these");
                 sources.remove(place);
                 net.acquire(source);
-                started.push(Stamp { clock: net.nodes[source as usize].clock, node: NodeId(source) });
+                started
+                    .push(Stamp { clock: net.nodes[source as usize].clock, node: NodeId(source) });
             }
             Step::Crash(node) => {
                 net.crash(node);
@@ -355,7 +376,9 @@ fn broadcasts_end<S: Spread>(
                 unheard.retain(|&(at, _)| at != node);
                 unheard.extend(net.living().into_iter().map(|at| (at, node)));
                 // What it sent last may never have left.
-                net.keep_sent(node, |sent| order.next().map_or(sent, |choice| choice.index(sent + 1)));
+                net.keep_sent(node, |sent| {
+                    order.next().map_or(sent, |choice| choice.index(sent + 1))
+                });
             }
             Step::Hear(at, of) => {
                 unheard.retain(|&news| news != (at, of));
@@ -371,7 +394,10 @@ fn broadcasts_end<S: Spread>(
         prop_assert!(!alive || net.nodes[source as usize].ready(), "p{source} waits for ever");
         for &node in living.iter().filter(|&&node| node != source) {
             let copies = copies(&net, node, request);
-            prop_assert!(copies == 1 || !alive && copies == 0, "p{node} got {request:?} {copies} times");
+            prop_assert!(
+                copies == 1 || !alive && copies == 0,
+                "p{node} got {request:?} {copies} times"
+            );
         }
     }
     Ok(())
@@ -391,7 +417,8 @@ proptest! {
         broadcasts_end::<Tree>(n, &sources, &doomed, &order)?;
     }
 
-    /// robust-2012 section 3.2, every process gets every request, once, with crashes: see `broadcasts_end`.
+    /// robust-2012 section 3.2, every process gets every request, once, with crashes: see
+    /// `broadcasts_end`.
     #[test]
     fn sta_broadcasts_end(
         n in 2u32..=20,

@@ -1,19 +1,22 @@
-//! The hierarchical best-effort broadcast of vcube-2018 (Algorithm 6.1 over the trees of Algorithm 5.1).
+//! The hierarchical best-effort broadcast of vcube-2018 (Algorithm 6.1 over the trees of Algorithm
+//! 5.1).
 //!
-//! The source sends TREE to the first live process of each of its clusters; whoever gets TREE from its cluster
-//! `s` sends it on to the first live process of each of its own clusters below `s`, and sends ACK back when all
-//! of these have acknowledged (a leaf at once). When a process learns that one it waits for has crashed, it
-//! sends TREE to the next live process of that cluster instead. The source starts its next broadcast only after
-//! all ACKs of the last one (line 5).
+//! The source sends TREE to the first live process of each of its clusters; whoever gets TREE from
+//! its cluster `s` sends it on to the first live process of each of its own clusters below `s`, and
+//! sends ACK back when all of these have acknowledged (a leaf at once). When a process learns that
+//! one it waits for has crashed, it sends TREE to the next live process of that cluster instead.
+//! The source starts its next broadcast only after all ACKs of the last one (line 5).
 //!
-//! Invariant: whoever sent TREE for m into a cluster awaits an ACK from it, for the parent it had m from, until the cluster's
-//! first live process acknowledges or nobody is alive there. So a broadcast from a live source reaches every live process.
+//! Invariant: whoever sent TREE for m into a cluster awaits an ACK from it, for the parent it had m
+//! from, until the cluster's first live process acknowledges or nobody is alive there. So a
+//! broadcast from a live source reaches every live process.
 //!
-//! Cost: n-1 TREE and n-1 ACK; log2 n delays down, log2 n back up. State: one clock for each source heard of,
-//! and the ACKs waited for.
+//! Cost: n-1 TREE and n-1 ACK; log2 n delays down, log2 n back up. State: one clock for each source
+//! heard of, and the ACKs waited for.
 //!
-//! Deviations from the paper: D1 (new means a greater clock, not the next one), D5 (an ACK clears every parent
-//! that waits for it). A process sends to its largest cluster first, which the text leaves open.
+//! Deviations from the paper: D1 (new means a greater clock, not the next one), D5 (an ACK clears
+//! every parent that waits for it). A process sends to its largest cluster first, which the text
+//! leaves open.
 
 use alloc::vec::Vec;
 
@@ -43,7 +46,8 @@ pub enum TreeMessage {
 
 kgate_core::kinds!(TreeMessage { Tree => "tree", Ack => "ack" });
 
-/// A branch of a broadcast that this process is in charge of, for one parent; of one's own broadcast, oneself.
+/// A branch of a broadcast that this process is in charge of, for one parent; of one's own
+/// broadcast, oneself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Branch {
     source: NodeId,
@@ -61,8 +65,8 @@ impl Branch {
     }
 }
 
-/// The clusters from which an ACK is awaited, bit s-1 for cluster s. There is one child a cluster, its first live process, so
-/// this is the paper's set of `<parent, child, m>`.
+/// The clusters from which an ACK is awaited, bit s-1 for cluster s. There is one child a cluster,
+/// its first live process, so this is the paper's set of `<parent, child, m>`.
 type Clusters = u32;
 
 /// The broadcast's state at one process.
@@ -75,8 +79,9 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Where `source` stands, or should stand, among the sources heard of. Where everybody has been heard of, that is at its own
-    /// number or, since a process does not hear of itself, just before.
+    /// Where `source` stands, or should stand, among the sources heard of. Where everybody has been
+    /// heard of, that is at its own number or, since a process does not hear of itself, just
+    /// before.
     #[inline]
     fn place_of(&self, source: NodeId) -> Result<usize, usize> {
         let guess = source.index();
@@ -88,8 +93,8 @@ impl Tree {
         self.last.binary_search_by_key(&source, |entry| entry.0)
     }
 
-    /// Lines 8-10 and 22-25: sends to the first live process of each cluster up to `height`, the largest cluster first,
-    /// unless its ACK is awaited already. False if no ACK is awaited then.
+    /// Lines 8-10 and 22-25: sends to the first live process of each cluster up to `height`, the
+    /// largest cluster first, unless its ACK is awaited already. False if no ACK is awaited then.
     fn send_down(
         &mut self,
         at: Place<'_>,
@@ -117,14 +122,22 @@ impl Tree {
 
     /// Lines 11-14: nothing is awaited for the branch any more; its parent gets its ACK.
     fn acknowledge(at: Place<'_>, branch: Branch, send: &mut Sink<'_, TreeMessage>) {
-        if branch.parent != at.me && at.members.contains(branch.source) && at.members.contains(branch.parent)
+        if branch.parent != at.me
+            && at.members.contains(branch.source)
+            && at.members.contains(branch.parent)
         {
             send(To::One(branch.parent), TreeMessage::Ack { request: branch.request() });
         }
     }
 
     /// Lines 27-31. The branches of one request differ in their parents.
-    fn on_ack(&mut self, at: Place<'_>, from: NodeId, request: Stamp, send: &mut Sink<'_, TreeMessage>) {
+    fn on_ack(
+        &mut self,
+        at: Place<'_>,
+        from: NodeId,
+        request: Stamp,
+        send: &mut Sink<'_, TreeMessage>,
+    ) {
         if !at.members.contains(from) {
             return; // Its cluster has been handed to another, whose ACK counts.
         }
@@ -134,7 +147,8 @@ impl Tree {
             if branch.request() != request {
                 break;
             }
-            next = branch.parent.0.checked_add(1).map(|parent| Branch::new(request, NodeId(parent)));
+            next =
+                branch.parent.0.checked_add(1).map(|parent| Branch::new(request, NodeId(parent)));
             if awaited & cluster != 0 {
                 self.clear(at, branch, awaited & !cluster, send);
                 if at.printed.has(D5) {
@@ -145,7 +159,13 @@ impl Tree {
     }
 
     /// Awaits only `clusters` for the branch.
-    fn clear(&mut self, at: Place<'_>, branch: Branch, clusters: Clusters, send: &mut Sink<'_, TreeMessage>) {
+    fn clear(
+        &mut self,
+        at: Place<'_>,
+        branch: Branch,
+        clusters: Clusters,
+        send: &mut Sink<'_, TreeMessage>,
+    ) {
         if clusters != 0 {
             self.pending.insert(branch, clusters);
             return;
@@ -195,8 +215,13 @@ impl Spread for Tree {
         match self.place_of(source) {
             Ok(place) => {
                 let last = &mut self.last[place].1;
-                // D1: as printed, the clock must be the next one; but clocks also advance for others' requests.
-                let new = if at.printed.has(D1) { request.clock == *last + 1 } else { request.clock > *last };
+                // D1: as printed, the clock must be the next one; but clocks also advance for
+                // others' requests.
+                let new = if at.printed.has(D1) {
+                    request.clock == *last + 1
+                } else {
+                    request.clock > *last
+                };
                 if !new {
                     return None;
                 }
@@ -207,8 +232,8 @@ impl Spread for Tree {
         Some(request)
     }
 
-    /// Lines 16-17 and 22-31: a TREE that was seen before is passed on too, since it may have come to replace a
-    /// process that crashed before it did.
+    /// Lines 16-17 and 22-31: a TREE that was seen before is passed on too, since it may have come
+    /// to replace a process that crashed before it did.
     fn relay(
         &mut self,
         at: Place<'_>,
@@ -243,7 +268,9 @@ impl Spread for Tree {
                 self.pending.remove(branch);
             } else if was_child && awaited & bit(s) != 0 {
                 match next {
-                    Some(child) => send(To::One(child), TreeMessage::Tree { request: branch.request() }),
+                    Some(child) => {
+                        send(To::One(child), TreeMessage::Tree { request: branch.request() })
+                    }
                     None => self.clear(at, branch, awaited & !bit(s), send),
                 }
             }

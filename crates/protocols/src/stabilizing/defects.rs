@@ -1,4 +1,5 @@
-//! What print has lost or got wrong in Algorithm 3.1, as far as it can be switched back; [`super`] has the whole list.
+//! What print has lost or got wrong in Algorithm 3.1, as far as it can be switched back; [`super`]
+//! has the whole list.
 
 use kgate_core::Defects;
 

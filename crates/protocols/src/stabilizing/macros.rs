@@ -15,8 +15,9 @@ pub(super) fn children<'a>(view: View<'a, State>) -> impl Iterator<Item = &'a St
 
 /// Potential_p: the neighbours that offer p a token.
 ///
-/// C10: the offer of a process outside the tree does not count, nor does a process leave its parent for anybody but the root.
-/// C14: and for the root only with the first token of a wave, when no other is out.
+/// C10: the offer of a process outside the tree does not count, nor does a process leave its parent
+/// for anybody but the root. C14: and for the root only with the first token of a wave, when no
+/// other is out.
 pub(super) fn potential<'a>(view: View<'a, State>) -> impl Iterator<Item = Neighbour<'a>> {
     let (me, own, root) = (view.me(), view.own, view.graph().root());
     let repaired = !view.setup.printed.has(C10);
@@ -38,14 +39,15 @@ pub(super) fn chosen<'a>(view: View<'a, State>) -> Option<Neighbour<'a>> {
     of(Some(view.graph().root())).or_else(|| of(view.own.parent)).or_else(|| potential(view).next())
 }
 
-/// Next_p: to whom the next token goes: around the circle of neighbours after S. The root sends to any of them, another
-/// process to its children and to those without a parent (PotChild_p).
+/// Next_p: to whom the next token goes: around the circle of neighbours after S. The root sends to
+/// any of them, another process to its children and to those without a parent (PotChild_p).
 pub(super) fn next<'a>(view: View<'a, State>) -> Option<Neighbour<'a>> {
     let (me, root) = (view.me(), view.graph().root());
     after(view, |state| me == root || state.parent.is_none_or(|parent| parent == me))
 }
 
-/// To whom the first token of a wave goes. C14: to somebody else's child if there is one, else to the next.
+/// To whom the first token of a wave goes. C14: to somebody else's child if there is one, else to
+/// the next.
 pub(super) fn first<'a>(view: View<'a, State>) -> Option<Neighbour<'a>> {
     let taken = after(view, |state| is_elsewhere(view, state));
     taken.filter(|_| !view.setup.printed.has(C14)).or_else(|| next(view))

@@ -17,7 +17,8 @@ pub(super) fn enabled(view: View<'_, State>, steps: &mut Vec<Step<State>>) {
         if path {
             can("a10", State { parent: None, ..*view.own }, false);
         }
-        // C5: as printed a process without a parent has an abnormal path whatever it is, and an abnormal phase too.
+        // C5: as printed a process without a parent has an abnormal path whatever it is, and an
+        // abnormal phase too.
         if !path || view.setup.printed.has(C5) && view.own.parent.is_none() {
             can("a11", to(Phase::Clean), false);
         }
@@ -53,14 +54,17 @@ pub(super) fn goes_with(own: &State, parent: Option<&State>) -> bool {
     let together = match own.phase {
         Phase::Clean => true,
         Phase::Broadcast => parent.phase == Phase::Broadcast,
-        Phase::Feedback => matches!(parent.phase, Phase::Broadcast | Phase::Feedback | Phase::Clean),
+        Phase::Feedback => {
+            matches!(parent.phase, Phase::Broadcast | Phase::Feedback | Phase::Clean)
+        }
         Phase::Token => !matches!(parent.phase, Phase::Broadcast | Phase::Feedback),
         Phase::Sending(_) | Phase::Between(_) | Phase::Ready => unreachable!("the root's alone"),
     };
     parent.parent.is_some() && own.level == parent.level + 1 && together
 }
 
-/// AbnPath(p), of a process that is not normal: its parents do not lead to the root. C5: it has a parent.
+/// AbnPath(p), of a process that is not normal: its parents do not lead to the root. C5: it has a
+/// parent.
 fn is_path_abnormal(view: View<'_, State>) -> bool {
     match parent(view) {
         Some(parent) => parent.parent.is_none() || view.own.level != parent.level + 1,
@@ -68,7 +72,8 @@ fn is_path_abnormal(view: View<'_, State>) -> bool {
     }
 }
 
-/// Token(p), the guard of a6, and the state after it: p takes a token and offers it to the next one.
+/// Token(p), the guard of a6, and the state after it: p takes a token and offers it to the next
+/// one.
 pub(super) fn token(view: View<'_, State>) -> Option<State> {
     if view.own.phase != Phase::Clean || !is_normal(view) {
         return None;
@@ -104,7 +109,8 @@ fn cleaning(view: View<'_, State>) -> bool {
         Phase::Feedback => is_in(|phase| matches!(phase, Phase::Feedback | Phase::Clean)),
         Phase::Token => {
             let offered = parent.is_some_and(|parent| parent.sent == Some(view.me()));
-            let over = is_in(|phase| matches!(phase, Phase::Ready | Phase::Clean | Phase::Between(_)));
+            let over =
+                is_in(|phase| matches!(phase, Phase::Ready | Phase::Clean | Phase::Between(_)));
             (!offered || over) && passed_on(view)
         }
         Phase::Clean | Phase::Broadcast => view.setup.printed.has(C3),

@@ -49,7 +49,8 @@ fn taken(view: View<'_, State>) -> bool {
         // C8: a Tok of another parent's token says nothing about ours.
         let taken = state.phase == Phase::Token && (is_child(view.me(), state) || printed.has(C8));
         // C14: somebody else's child takes only the first token of a wave.
-        let lost = view.own.phase != Phase::Sending(0) && is_elsewhere(view, state) && !printed.has(C14);
+        let lost =
+            view.own.phase != Phase::Sending(0) && is_elsewhere(view, state) && !printed.has(C14);
         taken || lost
     })
 }
@@ -66,7 +67,8 @@ fn free(view: View<'_, State>) -> bool {
 fn answered(view: View<'_, State>) -> bool {
     let is_back = |state: &State| state.phase == Phase::Feedback;
     if view.setup.printed.has(C1) {
-        // C1: as printed all neighbours must answer, even those that no token has made a child, which no broadcast reaches.
+        // C1: as printed all neighbours must answer, even those that no token has made a child,
+        // which no broadcast reaches.
         return view.around().all(|(_, state)| is_back(state));
     }
     children(view).all(is_back)

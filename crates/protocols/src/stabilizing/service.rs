@@ -5,12 +5,14 @@ use alloc::vec::Vec;
 
 use kgate_core::NodeId;
 
-/// The most that any process waits on this tree: ceil(product of the numbers of children from the root to its parent / l) waves.
+/// The most that any process waits on this tree: ceil(product of the numbers of children from the
+/// root to its parent / l) waves.
 ///
-/// Every process sends its tokens to its children in turn. So of as many tokens in a row as that product, which the
-/// root has sent, one comes to the process, wherever the pointers stand.
+/// Every process sends its tokens to its children in turn. So of as many tokens in a row as that
+/// product, which the root has sent, one comes to the process, wherever the pointers stand.
 ///
-/// `parents` has one entry a process: none, or the process itself, at the root. Numbers beyond 64 bits are cut off there.
+/// `parents` has one entry a process: none, or the process itself, at the root. Numbers beyond 64
+/// bits are cut off there.
 pub fn waves_to_serve(parents: &[Option<NodeId>], k: u32) -> u64 {
     let parent = |at: usize| parents[at].map(NodeId::index).filter(|&above| above != at);
     let mut children = vec![0_u64; parents.len()];

@@ -1,7 +1,8 @@
 //! The variables of a process, and all values they may have.
 //!
-//! One type serves the root and the others: the root has no variables P and L, and keeps in their place what the paper
-//! fixes (P_r = r, L_r = 0), so that whoever reads a neighbour need not ask which of the two it is.
+//! One type serves the root and the others: the root has no variables P and L, and keeps in their
+//! place what the paper fixes (P_r = r, L_r = 0), so that whoever reads a neighbour need not ask
+//! which of the two it is.
 
 use kgate_core::{Graph, NodeId, Setup};
 use serde::{Deserialize, Serialize};
@@ -15,7 +16,8 @@ pub enum Phase {
     Clean,
     /// 0 .. l-1, root only: this token of the wave is on its way to S.
     Sending(u32),
-    /// g_0 .. g_{l-2}, a root with one neighbour only: this token was taken, the next waits until the neighbour is clean (C9).
+    /// g_0 .. g_{l-2}, a root with one neighbour only: this token was taken, the next waits until
+    /// the neighbour is clean (C9).
     Between(u32),
     /// R, root only: all tokens of the wave are taken.
     Ready,
@@ -32,7 +34,8 @@ pub enum Phase {
 pub struct State {
     /// T.
     pub phase: Phase,
-    /// S: to whom the last token went; none for a leaf (C4), never none at a root that has a neighbour.
+    /// S: to whom the last token went; none for a leaf (C4), never none at a root that has a
+    /// neighbour.
     pub sent: Option<NodeId>,
     /// P: from whom the last token came; none outside the tree (C4), the root itself at the root.
     pub parent: Option<NodeId>,
@@ -52,7 +55,8 @@ pub(super) fn graph(setup: &Setup) -> &Graph {
     setup.graph.as_ref().expect("rules run on a graph")
 }
 
-/// D, the greatest level. C6: as printed beside the space bound it is the diameter; paths of the tree can be longer.
+/// D, the greatest level. C6: as printed beside the space bound it is the diameter; paths of the
+/// tree can be longer.
 pub(super) fn deepest(setup: &Setup) -> u32 {
     if setup.printed.has(C6) {
         let graph = graph(setup);
@@ -62,7 +66,8 @@ pub(super) fn deepest(setup: &Setup) -> u32 {
     setup.nodes - 1
 }
 
-/// The state of a clean start: nobody has a parent, and the root will begin with its first neighbour.
+/// The state of a clean start: nobody has a parent, and the root will begin with its first
+/// neighbour.
 pub(super) fn clean(setup: &Setup) -> State {
     let graph = graph(setup);
     if setup.me == graph.root() {
@@ -79,7 +84,8 @@ pub(super) fn arbitrary(setup: &Setup, below: &mut dyn FnMut(u64) -> u64) -> Sta
     let mut draw = |bound: u64| u32::try_from(below(bound)).expect("below a number of 32 bits");
     if setup.me == graph.root() {
         let phase = draw_phase(setup, &mut draw);
-        let sent = (!neighbours.is_empty()).then(|| neighbours[draw(neighbours.len() as u64) as usize]);
+        let sent =
+            (!neighbours.is_empty()).then(|| neighbours[draw(neighbours.len() as u64) as usize]);
         return State { phase, sent, parent: Some(setup.me), level: 0 };
     }
     let mut one_or_none = || neighbours.get(draw(neighbours.len() as u64 + 1) as usize).copied();
@@ -111,7 +117,8 @@ pub(super) fn pauses(setup: &Setup) -> bool {
 pub(super) fn in_domain(setup: &Setup, state: &State) -> bool {
     let graph = graph(setup);
     let neighbours = graph.neighbours(setup.me);
-    let beside = |node: Option<NodeId>| node.is_none_or(|node| neighbours.binary_search(&node).is_ok());
+    let beside =
+        |node: Option<NodeId>| node.is_none_or(|node| neighbours.binary_search(&node).is_ok());
     let here = setup.me == graph.root();
     let phase = match state.phase {
         Phase::Clean | Phase::Broadcast => true,
@@ -121,7 +128,9 @@ pub(super) fn in_domain(setup: &Setup, state: &State) -> bool {
         Phase::Feedback | Phase::Token => !here,
     };
     let rest = if here {
-        state.parent == Some(setup.me) && state.level == 0 && state.sent.is_some() != neighbours.is_empty()
+        state.parent == Some(setup.me)
+            && state.level == 0
+            && state.sent.is_some() != neighbours.is_empty()
     } else {
         beside(state.parent) && (1..=deepest(setup)).contains(&state.level)
     };

@@ -1,6 +1,8 @@
-//! A configuration as the paper's proofs see it: is it normal, is it in INC, is everybody in the tree, how many tokens.
+//! A configuration as the paper's proofs see it: is it normal, is it in INC, is everybody in the
+//! tree, how many tokens.
 //!
-//! It is taken after every step, so it looks closely only at those processes to whom a token is offered.
+//! It is taken after every step, so it looks closely only at those processes to whom a token is
+//! offered.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -33,10 +35,12 @@ pub(super) fn survey(setups: &[Setup], states: &[State]) -> Survey {
     }
 }
 
-/// T_potl and Token(p) of all but the root: the clean processes that wait with a token before them, and those that can take it.
+/// T_potl and Token(p) of all but the root: the clean processes that wait with a token before them,
+/// and those that can take it.
 ///
-/// The paper counts a waiting one only if its Next is in Tok. A token before a process that waits for another reason is no less
-/// a token, so it is counted too: what holds for this sum holds for the paper's.
+/// The paper counts a waiting one only if its Next is in Tok. A token before a process that waits
+/// for another reason is no less a token, so it is counted too: what holds for this sum holds for
+/// the paper's.
 fn below(setups: &[Setup], states: &[State]) -> (u32, u32) {
     let graph = graph(&setups[0]);
     let mut offered: Vec<NodeId> =
@@ -64,10 +68,12 @@ fn around(graph: &Graph, node: NodeId, states: &[State]) -> Vec<State> {
     graph.neighbours(node).iter().map(|other| states[other.index()]).collect()
 }
 
-/// T_potr and Token(r) together: the tokens that the root has still to send, the one in its hand included.
+/// T_potr and Token(r) together: the tokens that the root has still to send, the one in its hand
+/// included.
 ///
-/// The paper counts them apart, and print has lost the negations (C12): in C there are l, or l-1 and the one in hand if a1 is
-/// enabled; in i there are l-i-1, or l-i-2 and the one in hand if a2 is enabled.
+/// The paper counts them apart, and print has lost the negations (C12): in C there are l, or l-1
+/// and the one in hand if a1 is enabled; in i there are l-i-1, or l-i-2 and the one in hand if a2
+/// is enabled.
 fn at_root(phase: Phase, k: u32) -> u32 {
     match phase {
         Phase::Clean => k,
@@ -76,7 +82,8 @@ fn at_root(phase: Phase, k: u32) -> u32 {
     }
 }
 
-/// INC for one process of the tree: the root and its children are clean, the others clean or in feedback.
+/// INC for one process of the tree: the root and its children are clean, the others clean or in
+/// feedback.
 fn is_over(depth: Option<u32>, phase: Phase) -> bool {
     match depth {
         None => true,
@@ -87,7 +94,8 @@ fn is_over(depth: Option<u32>, phase: Phase) -> bool {
 
 /// How far each process is from the root along the parents; none outside Tree(r).
 fn depths(root: NodeId, states: &[State]) -> Vec<Option<u32>> {
-    // Not yet known, or known. One on the way is taken for known to be outside, which is right if the way is a circle.
+    // Not yet known, or known. One on the way is taken for known to be outside, which is right if
+    // the way is a circle.
     let mut known: Vec<Option<Option<u32>>> = vec![None; states.len()];
     known[root.index()] = Some(Some(0));
     let mut way: Vec<usize> = Vec::new();

@@ -1,4 +1,5 @@
-//! The rules by hand. That they hold together is checked with all configurations and daemons in `tests/stabilizing_2014`.
+//! The rules by hand. That they hold together is checked with all configurations and daemons in
+//! `tests/stabilizing_2014`.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -25,13 +26,18 @@ fn clean(setups: &[Setup]) -> Vec<State> {
 
 fn enabled(setup: &Setup, states: &[State]) -> Vec<Step<State>> {
     let graph = setup.graph.as_ref().unwrap();
-    let around: Vec<State> = graph.neighbours(setup.me).iter().map(|node| states[node.index()]).collect();
+    let around: Vec<State> =
+        graph.neighbours(setup.me).iter().map(|node| states[node.index()]).collect();
     let mut steps = Vec::new();
-    Exclusion::enabled(View { setup, own: &states[setup.me.index()], neighbours: &around }, &mut steps);
+    Exclusion::enabled(
+        View { setup, own: &states[setup.me.index()], neighbours: &around },
+        &mut steps,
+    );
     steps
 }
 
-/// Each word is a process and the number of its action, such as `0a1`; those of one line move at once.
+/// Each word is a process and the number of its action, such as `0a1`; those of one line move at
+/// once.
 fn play(setups: &[Setup], states: &mut [State], lines: &str) {
     for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let before = states.to_vec();
@@ -41,7 +47,8 @@ fn play(setups: &[Setup], states: &mut [State], lines: &str) {
             let node: usize = node.parse().unwrap();
             let steps = enabled(&setups[node], &before);
             let step = steps.iter().find(|step| step.name == name);
-            states[node] = step.unwrap_or_else(|| panic!("{line}: p{node} can only {steps:?}")).next;
+            states[node] =
+                step.unwrap_or_else(|| panic!("{line}: p{node} can only {steps:?}")).next;
         }
     }
 }
@@ -69,7 +76,10 @@ fn figure_3_1() {
         1a7 2a7";
     play(&setups, &mut states, before);
     assert_eq!(states[4].parent, None, "no token has come to d");
-    assert!(!can(&setups, &states, 3, "a7"), "part (x): the broadcast does not meet the token at g");
+    assert!(
+        !can(&setups, &states, 3, "a7"),
+        "part (x): the broadcast does not meet the token at g"
+    );
     let after = "
         5a7 6a7 9a6
         8a7 6a8 7a9
@@ -100,7 +110,8 @@ fn one_neighbour_gets_one_token_at_a_time() {
     assert!(Exclusion::survey(&setups, &states).start);
 }
 
-/// C14: with the first token of a wave the root takes a process from its parent, and begins with such a one; a later token is lost.
+/// C14: with the first token of a wave the root takes a process from its parent, and begins with
+/// such a one; a later token is lost.
 #[test]
 fn only_the_first_token_takes_a_process_away() {
     let setups = setups(3, &[(0, 1), (0, 2), (1, 2)], 2);
@@ -137,12 +148,15 @@ fn the_domain() {
     let setups = setups(4, &[(0, 1), (1, 2), (1, 3)], 3);
     let mut state = 1_u64;
     let mut below = |bound: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % bound
     };
     for setup in &setups {
         assert!(Exclusion::in_domain(setup, &Exclusion::clean(setup)));
-        assert!((0..500).all(|_| Exclusion::in_domain(setup, &Exclusion::arbitrary(setup, &mut below))));
+        assert!(
+            (0..500).all(|_| Exclusion::in_domain(setup, &Exclusion::arbitrary(setup, &mut below)))
+        );
     }
     let (root, other) = (Exclusion::clean(&setups[0]), Exclusion::clean(&setups[1]));
     let stranger = Some(NodeId(u32::MAX));
@@ -173,7 +187,8 @@ fn the_domain() {
     assert!(junk.iter().all(|state| !Exclusion::in_domain(&setups[1], state)));
 }
 
-/// A circle of parents is not in the tree; a token before a process that cannot take it yet is counted.
+/// A circle of parents is not in the tree; a token before a process that cannot take it yet is
+/// counted.
 #[test]
 fn surveys() {
     let setups = setups(4, &[(0, 1), (1, 2), (2, 3)], 2);
@@ -203,10 +218,12 @@ fn a_network_of_one() {
     play(&setups, &mut states, "0a1\n0a2\n0a3\n0a4\n0a5\n0a1");
 }
 
-/// Theorem 4.3 on a root with two children, one of which has three: a grandchild has one token in six.
+/// Theorem 4.3 on a root with two children, one of which has three: a grandchild has one token in
+/// six.
 #[test]
 fn waves_on_a_tree() {
-    let parents = [None, Some(0), Some(0), Some(1), Some(1), Some(1)].map(|parent| parent.map(NodeId));
+    let parents =
+        [None, Some(0), Some(0), Some(1), Some(1), Some(1)].map(|parent| parent.map(NodeId));
     assert_eq!([1, 2, 4, 6, 9].map(|k| waves_to_serve(&parents, k)), [6, 3, 2, 1, 1]);
     assert_eq!(waves_to_serve(&[None], 3), 1);
     let caterpillar: Vec<_> =

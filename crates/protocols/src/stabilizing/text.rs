@@ -83,8 +83,14 @@ mod tests {
         ] {
             assert_eq!(parse(text).map(|state| state.to_string()).as_deref(), Some(text));
         }
-        for text in ["", "T=C", "T=X S=- P=- L=1", "S=- T=C P=- L=1", "T=C S=3 P=- L=1", "T=C S=- P=- L=1 x"]
-        {
+        for text in [
+            "",
+            "T=C",
+            "T=X S=- P=- L=1",
+            "S=- T=C P=- L=1",
+            "T=C S=3 P=- L=1",
+            "T=C S=- P=- L=1 x",
+        ] {
             assert_eq!(parse(text), None, "{text}");
         }
     }

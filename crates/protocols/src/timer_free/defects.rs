@@ -1,7 +1,8 @@
 //! The published defects of timer-free-2009 that can be switched back on.
 //!
-//! T5 (f >= k blocks) is for the driver to refuse, T6 (responsiveness violated) cannot be repaired, and T8 (the idle find
-//! nobody) is mended by a setting, not by a line: see the head of [`timer_free`](super).
+//! T5 (f >= k blocks) is for the driver to refuse, T6 (responsiveness violated) cannot be repaired,
+//! and T8 (the idle find nobody) is mended by a setting, not by a line: see the head of
+//! [`timer_free`](super).
 
 use kgate_core::Defects;
 

@@ -8,14 +8,16 @@ use crate::collections::NodeList;
 /// The messages of [`TimerFree`](super::TimerFree).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum TimerFreeMessage {
-    /// May I enter? Everybody answers at once; who does not permit it answers again when that has changed.
+    /// May I enter? Everybody answers at once; who does not permit it answers again when that has
+    /// changed.
     Request {
         /// The sender's clock when it asked.
         clock: u64,
         /// Whom the sender holds for crashed.
         crashed: NodeList,
     },
-    /// Who is there? Everybody answers at once, without permission, and defers to nobody. Not in the paper (T8).
+    /// Who is there? Everybody answers at once, without permission, and defers to nobody. Not in
+    /// the paper (T8).
     Query {
         /// The sender's clock when it asked.
         clock: u64,
@@ -52,8 +54,12 @@ impl Message for TimerFreeMessage {
 
     fn carried(&self) -> Option<Carried> {
         match self {
-            Self::Reply { clock, permission: true, .. } => Some(Carried::Permission { clock: *clock }),
-            Self::Request { .. } | Self::Query { .. } | Self::Reply { permission: false, .. } => None,
+            Self::Reply { clock, permission: true, .. } => {
+                Some(Carried::Permission { clock: *clock })
+            }
+            Self::Request { .. } | Self::Query { .. } | Self::Reply { permission: false, .. } => {
+                None
+            }
         }
     }
 }

@@ -1,40 +1,50 @@
-//! k-mutual exclusion that finds crashes by itself, without timers: timer-free-2009, Algorithm 1 (Bouillaguet, Arantes,
-//! Sens: A timer-free fault tolerant k-mutual exclusion algorithm, INRIA 2009).
+//! k-mutual exclusion that finds crashes by itself, without timers: timer-free-2009, Algorithm 1
+//! (Bouillaguet, Arantes, Sens: A timer-free fault tolerant k-mutual exclusion algorithm, INRIA
+//! 2009).
 //!
-//! As in Raymond's algorithm, a process that wants a unit stamps a request with its logical clock and asks everybody it does
-//! not hold for crashed; it enters when all but k of those, itself among them, have permitted it. Unlike there,
-//! everybody answers at once: PERM, or NOPERM from who holds a unit or waits with an earlier stamp, who sends PERM
-//! when it releases. So a request is also a question who is there. When all but f have answered, who is missing
-//! is the round's `not_rec_from`, and every reply carries the one of its sender's last round. A process that is in the sets of
-//! all repliers and in our own of the round before has crashed, or so the paper concludes; and a request carries whom its sender
-//! holds for crashed.
+//! As in Raymond's algorithm, a process that wants a unit stamps a request with its logical clock
+//! and asks everybody it does not hold for crashed; it enters when all but k of those, itself among
+//! them, have permitted it. Unlike there, everybody answers at once: PERM, or NOPERM from who holds
+//! a unit or waits with an earlier stamp, who sends PERM when it releases. So a request is also a
+//! question who is there. When all but f have answered, who is missing is the round's
+//! `not_rec_from`, and every reply carries the one of its sender's last round. A process that is in
+//! the sets of all repliers and in our own of the round before has crashed, or so the paper
+//! concludes; and a request carries whom its sender holds for crashed.
 //!
-//! Invariant: if two processes wait or hold, the one with the later stamp has no permission from the other; and a process held
-//! for crashed neither counts as alive nor as a permission. So of k+1 inside, the latest would lack k permissions.
+//! Invariant: if two processes wait or hold, the one with the later stamp has no permission from
+//! the other; and a process held for crashed neither counts as alive nor as a permission. So of k+1
+//! inside, the latest would lack k permissions.
 //!
 //! What holds, and what the paper claims besides:
-//! - Lemma 1 (nobody alive is held for crashed) holds under the responsiveness property alone: each process is among the first
-//!   n-f to answer at least f+1 fixed others, always; clusters with slow links between them, of more than f processes
-//!   each, have it. Safety (lemma 2) hangs on it. Where it is violated, a live process is held for crashed and k+1 are inside
-//!   (T6). Nothing can repair that: whoever waits for no timer and for no more than n-f answers cannot tell slow from dead.
-//! - Theorem 1 (every crash is found by everybody) holds for processes that go on asking, and while all do: one that falls
-//!   idle sends the set of its last round for ever, and that clears all that crash later (T8). With `Setup::refresh` a process
-//!   that does not wait asks `Query` from time to time, which runs a round and asks for nothing. Off unless set.
-//! - A round that the next request cuts short, before n-f answers, finds nobody. An entry needs n-k permissions only, so this
-//!   happens to a process that releases and asks again faster than messages travel.
-//! - Lemma 3 (liveness) needs f < k: up to f permissions never come before the crashes are found. `start` asserts it (T5).
+//! - Lemma 1 (nobody alive is held for crashed) holds under the responsiveness property alone: each
+//!   process is among the first n-f to answer at least f+1 fixed others, always; clusters with slow
+//!   links between them, of more than f processes each, have it. Safety (lemma 2) hangs on it.
+//!   Where it is violated, a live process is held for crashed and k+1 are inside (T6). Nothing can
+//!   repair that: whoever waits for no timer and for no more than n-f answers cannot tell slow from
+//!   dead.
+//! - Theorem 1 (every crash is found by everybody) holds for processes that go on asking, and while
+//!   all do: one that falls idle sends the set of its last round for ever, and that clears all that
+//!   crash later (T8). With `Setup::refresh` a process that does not wait asks `Query` from time to
+//!   time, which runs a round and asks for nothing. Off unless set.
+//! - A round that the next request cuts short, before n-f answers, finds nobody. An entry needs n-k
+//!   permissions only, so this happens to a process that releases and asks again faster than
+//!   messages travel.
+//! - Lemma 3 (liveness) needs f < k: up to f permissions never come before the crashes are found.
+//!   `start` asserts it (T5).
 //!
-//! Cost: 2(n-1) messages an entry that nobody competes for, up to 3(n-1) if all others put it off (a NOPERM and, later,
-//! a PERM each), 2 delays; no message for detection. State of an idle process: clock, the crashed, who did not answer its last
-//! round; and that round (n bits, and n for each suspect) while somebody not known to have crashed may still answer it.
+//! Cost: 2(n-1) messages an entry that nobody competes for, up to 3(n-1) if all others put it off
+//! (a NOPERM and, later, a PERM each), 2 delays; no message for detection. State of an idle
+//! process: clock, the crashed, who did not answer its last round; and that round (n bits, and n
+//! for each suspect) while somebody not known to have crashed may still answer it.
 //!
-//! To see it, on a grid of ten clusters as in section 5:
-//! `kgate sim --protocol timer-free -n 100 -k 10 --load high --hold 2 --rho 5 --send 0 --receive 0 --latency
+//! To see it, on a grid of ten clusters as in section 5: `kgate sim --protocol timer-free -n 100 -k
+//! 10 --load high --hold 2 --rho 5 --send 0 --receive 0 --latency
 //! grid=10x10,intra=0.010..0.030,inter=0.180..0.220`
 //!
 //! Deviations from the paper ([`defects`] tells the stories; each T but T8 can be run as printed):
-//! - T1: ties go to the smaller id; T2: a REPLY carries the clock of its request; T3: pending keeps the newest clock of each
-//!   process; T4: a request is one step; T7: a release answers everybody pending, held for crashed or not; T8: `Query`;
+//! - T1: ties go to the smaller id; T2: a REPLY carries the clock of its request; T3: pending keeps
+//!   the newest clock of each process; T4: a request is one step; T7: a release answers everybody
+//!   pending, held for crashed or not; T8: `Query`;
 //! - the clock advances with every request, so that it names the round;
 //! - permissions are a set, not a count;
 //! - a round to which only the crashed have not answered is forgotten: it could find nobody else.
@@ -50,8 +60,8 @@ pub use message::TimerFreeMessage;
 use alloc::boxed::Box;
 
 use kgate_core::{
-    Defects, GrantId, Incarnation, Input, InputOf, Mechanism, Never, NodeId, Notice, Observation, Outbox,
-    Phase, Protocol, Refusal, Setup, Span, Stamp, Time, To,
+    Defects, GrantId, Incarnation, Input, InputOf, Mechanism, Never, NodeId, Notice, Observation,
+    Outbox, Phase, Protocol, Refusal, Setup, Span, Stamp, Time, To,
 };
 
 use crate::collections::NodeList;
@@ -62,7 +72,8 @@ use round::Round;
 /// The timers of [`TimerFree`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TimerFreeTimer {
-    /// Every `Setup::refresh`, if that is set: ask who is there, unless a request does. Nobody disarms it.
+    /// Every `Setup::refresh`, if that is set: ask who is there, unless a request does. Nobody
+    /// disarms it.
     Refresh,
     /// As printed (T4), some time after line 7: the rest of the request. Disarmed by a withdrawal.
     Ask,
@@ -87,7 +98,8 @@ pub struct TimerFree {
     not_rec_from: NodeList,
     /// The request that waits or holds; none while idle.
     request: Option<Box<Request>>,
-    /// The last round, while there is something to learn from it. Of a waiting request that has asked, it is its round.
+    /// The last round, while there is something to learn from it. Of a waiting request that has
+    /// asked, it is its round.
     round: Option<Box<Round>>,
 }
 
@@ -102,7 +114,8 @@ impl TimerFree {
         }
         self.request = Some(Box::new(Request::new(self.nodes)));
         if self.printed.has(T4) {
-            // T4: as printed, other requests come in between, and are compared with the stamp of the last one.
+            // T4: as printed, other requests come in between, and are compared with the stamp of
+            // the last one.
             out.arm_within(TimerFreeTimer::Ask, Span::ZERO, Span::UNIT);
         } else {
             self.ask(out);
@@ -116,11 +129,15 @@ impl TimerFree {
         request.asked = true;
         self.last = self.start_round();
         out.notify(Notice::Asked);
-        self.broadcast(TimerFreeMessage::Request { clock: self.last, crashed: self.crashed.clone() }, out);
+        self.broadcast(
+            TimerFreeMessage::Request { clock: self.last, crashed: self.crashed.clone() },
+            out,
+        );
         self.enter_if_permitted(out);
     }
 
-    /// T8's mend. A round under way is left to end, or a short interval would end them all before they find anybody.
+    /// T8's mend. A round under way is left to end, or a short interval would end them all before
+    /// they find anybody.
     fn on_refresh(&mut self, out: &mut Outbox<Self>) {
         let Some(interval) = self.refresh else { return };
         out.arm(TimerFreeTimer::Refresh, interval);
@@ -143,12 +160,14 @@ impl TimerFree {
 
     /// Lines 13-14: to everybody who is not held for crashed.
     fn broadcast(&self, message: TimerFreeMessage, out: &mut Outbox<Self>) {
-        let to = if self.crashed.is_empty() { To::All } else { To::Many(self.others_alive().collect()) };
+        let to =
+            if self.crashed.is_empty() { To::All } else { To::Many(self.others_alive().collect()) };
         out.send_to(to, message);
     }
 
     fn on_withdraw(&mut self, out: &mut Outbox<Self>) -> Result<(), Refusal> {
-        let request = self.request.take_if(|request| !request.holding).ok_or(Refusal::NoSuchRequest)?;
+        let request =
+            self.request.take_if(|request| !request.holding).ok_or(Refusal::NoSuchRequest)?;
         if !request.asked {
             out.disarm(TimerFreeTimer::Ask);
         }
@@ -178,7 +197,10 @@ impl TimerFree {
 
     fn reply(&self, theirs: Stamp, permission: bool, out: &mut Outbox<Self>) {
         let not_received = self.not_rec_from.clone();
-        out.send(theirs.node, TimerFreeMessage::Reply { clock: theirs.clock, permission, not_received });
+        out.send(
+            theirs.node,
+            TimerFreeMessage::Reply { clock: theirs.clock, permission, not_received },
+        );
     }
 
     /// Lines 21-32.
@@ -192,7 +214,8 @@ impl TimerFree {
         self.hear(theirs, crashed, out)?;
         let mine = Stamp { clock: self.last, node: self.me };
         let printed = self.printed;
-        let first = |request: &&mut Box<Request>| request.holding || comes_first(mine, theirs, printed);
+        let first =
+            |request: &&mut Box<Request>| request.holding || comes_first(mine, theirs, printed);
         let mut before_them = self.request.as_mut().filter(first);
         if let Some(request) = &mut before_them {
             request.put_off(theirs, printed.has(T3));
@@ -204,7 +227,12 @@ impl TimerFree {
     }
 
     /// As a request, but it asks for nothing: nobody is put off and nobody permits anything.
-    fn on_query(&mut self, theirs: Stamp, crashed: &NodeList, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+    fn on_query(
+        &mut self,
+        theirs: Stamp,
+        crashed: &NodeList,
+        out: &mut Outbox<Self>,
+    ) -> Result<(), Refusal> {
         self.hear(theirs, crashed, out)?;
         self.reply(theirs, false, out);
         self.enter_if_permitted(out);
@@ -212,7 +240,12 @@ impl TimerFree {
     }
 
     /// Lines 22-27: its clock, and whom it holds for crashed.
-    fn hear(&mut self, theirs: Stamp, crashed: &NodeList, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+    fn hear(
+        &mut self,
+        theirs: Stamp,
+        crashed: &NodeList,
+        out: &mut Outbox<Self>,
+    ) -> Result<(), Refusal> {
         self.check(theirs.node, crashed)?;
         if crashed.contains(self.me) {
             return Err(Refusal::Malformed("a request to one that is held for crashed"));
@@ -302,14 +335,15 @@ impl TimerFree {
         self.request.as_mut().filter(|request| request.asked && !request.holding)
     }
 
-    /// Of a round to which only the crashed have not answered there is nothing more to learn; a waiting request still needs it,
-    /// to know its permissions.
+    /// Of a round to which only the crashed have not answered there is nothing more to learn; a
+    /// waiting request still needs it, to know its permissions.
     fn forget_round(&mut self) {
         let waiting = self.waiting().is_some();
         self.round.take_if(|round| !waiting && round.over(&self.crashed));
     }
 
-    /// Ids in what a peer sends, before anything is changed. Nobody tells that it has crashed, or that it has not heard itself.
+    /// Ids in what a peer sends, before anything is changed. Nobody tells that it has crashed, or
+    /// that it has not heard itself.
     fn check(&self, from: NodeId, list: &NodeList) -> Result<(), Refusal> {
         if let Some(stranger) = list.iter().find(|node| node.0 >= self.nodes) {
             return Err(Refusal::UnknownNode(stranger));
@@ -326,7 +360,8 @@ impl TimerFree {
     }
 }
 
-/// A peer's clock is taken over, so one that is further ahead is junk: ours must be able to advance, and be believed when it does.
+/// A peer's clock is taken over, so one that is further ahead is junk: ours must be able to
+/// advance, and be believed when it does.
 const FARTHEST_JUMP: u64 = 1 << 32;
 
 const CLOCK_ENDS: &str = "2^32 jumps of 2^32 requests each";
@@ -349,7 +384,10 @@ impl Protocol for TimerFree {
 
     /// Lines 1-6.
     fn start(setup: &Setup, _restored: Option<Never>, out: &mut Outbox<Self>) -> Self {
-        assert!(setup.tolerate < setup.k, "f < k, or whoever waits for the dead waits for ever (T5)");
+        assert!(
+            setup.tolerate < setup.k,
+            "f < k, or whoever waits for the dead waits for ever (T5)"
+        );
         if let Some(interval) = setup.refresh {
             out.arm(TimerFreeTimer::Refresh, interval);
         }
@@ -370,7 +408,12 @@ impl Protocol for TimerFree {
     }
 
     #[inline]
-    fn handle(&mut self, _now: Time, input: InputOf<Self>, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+    fn handle(
+        &mut self,
+        _now: Time,
+        input: InputOf<Self>,
+        out: &mut Outbox<Self>,
+    ) -> Result<(), Refusal> {
         let unsupported = |what| Err(Refusal::Unsupported { protocol: Self::NAME, what });
         match input {
             Input::Deliver { from, .. } | Input::Crashed(from, _)
@@ -378,15 +421,17 @@ impl Protocol for TimerFree {
             {
                 Err(Refusal::UnknownNode(from))
             }
-            Input::Deliver { from: node, message: TimerFreeMessage::Request { clock, crashed } } => {
-                self.on_request(Stamp { clock, node }, &crashed, out)
-            }
+            Input::Deliver {
+                from: node,
+                message: TimerFreeMessage::Request { clock, crashed },
+            } => self.on_request(Stamp { clock, node }, &crashed, out),
             Input::Deliver { from: node, message: TimerFreeMessage::Query { clock, crashed } } => {
                 self.on_query(Stamp { clock, node }, &crashed, out)
             }
-            Input::Deliver { from, message: TimerFreeMessage::Reply { clock, permission, not_received } } => {
-                self.on_reply(from, (clock, permission), &not_received, out)
-            }
+            Input::Deliver {
+                from,
+                message: TimerFreeMessage::Reply { clock, permission, not_received },
+            } => self.on_reply(from, (clock, permission), &not_received, out),
             Input::Acquire { weight } => self.on_acquire(weight, out),
             Input::Withdraw => self.on_withdraw(out),
             Input::Release { grant } => self.on_release(grant, out),
@@ -418,8 +463,9 @@ impl Protocol for TimerFree {
         };
         let asked = request.filter(|request| request.asked);
         let outside = request.filter(|request| !request.holding);
-        let lacking = outside
-            .map(|request| self.others_alive().filter(|&node| !request.given.contains(node)).collect());
+        let lacking = outside.map(|request| {
+            self.others_alive().filter(|&node| !request.given.contains(node)).collect()
+        });
         Observation {
             phase,
             stamp: asked.map(|_| Stamp { clock: self.last, node: self.me }),

@@ -20,10 +20,16 @@ pub(super) struct Request {
 
 impl Request {
     pub(super) fn new(nodes: u32) -> Self {
-        Self { asked: false, holding: false, given: NodeSet::none_of(nodes), pending: SortedMap::default() }
+        Self {
+            asked: false,
+            holding: false,
+            given: NodeSet::none_of(nodes),
+            pending: SortedMap::default(),
+        }
     }
 
-    /// Line 30, for the newest request of each process: an older one is over, and its owner would ignore the answer.
+    /// Line 30, for the newest request of each process: an older one is over, and its owner would
+    /// ignore the answer.
     pub(super) fn put_off(&mut self, theirs: Stamp, keep_first: bool) {
         match self.pending.get(theirs.node) {
             Some(_) if keep_first => {} // T3: as printed, a set of processes.

@@ -1,9 +1,9 @@
 //! One round of question and answers, from which crashes are found (lines 8-9 and 34-38).
 //!
-//! The paper keeps `X_i`, the `not_rec_from` set of every replier and our own of the last round, and intersects them all.
-//! Our own is one of them, so only its at most f members can be in the intersection. `X_i` is therefore kept turned
-//! round: for each of those, who has heard it, as told by the newest reply of each. A suspect that nobody has
-//! heard is in the intersection.
+//! The paper keeps `X_i`, the `not_rec_from` set of every replier and our own of the last round,
+//! and intersects them all. Our own is one of them, so only its at most f members can be in the
+//! intersection. `X_i` is therefore kept turned round: for each of those, who has heard it, as told
+//! by the newest reply of each. A suspect that nobody has heard is in the intersection.
 
 use alloc::vec::Vec;
 
@@ -43,7 +43,9 @@ impl Round {
         Self {
             clock,
             missing: NodeSet::all_but(me, nodes),
-            suspects: suspects.map(|node| Suspect { node, heard_by: NodeSet::none_of(nodes) }).collect(),
+            suspects: suspects
+                .map(|node| Suspect { node, heard_by: NodeSet::none_of(nodes) })
+                .collect(),
         }
     }
 
@@ -110,8 +112,8 @@ mod tests {
         assert_eq!(round.heard_by_nobody(), []);
     }
 
-    /// Line 38 is an intersection with our own last set: whom that does not hold is never found, whatever others say; nor
-    /// is whoever answers.
+    /// Line 38 is an intersection with our own last set: whom that does not hold is never found,
+    /// whatever others say; nor is whoever answers.
     #[test]
     fn only_the_silent_of_two_rounds_are_found() {
         let mut round = Round::new(1, NodeId(0), 5, &list(&[2, 4]), &list(&[]));

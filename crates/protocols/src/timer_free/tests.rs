@@ -1,4 +1,5 @@
-//! The algorithm by hand: what the paper says, its defects as printed and repaired, and what is refused.
+//! The algorithm by hand: what the paper says, its defects as printed and repaired, and what is
+//! refused.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -23,7 +24,9 @@ fn ids(nodes: &[u32]) -> NodeList {
 fn suspicions(net: &Mutex) -> Vec<(u32, u32)> {
     let told = net.told.iter().filter_map(|(_, at, notice)| match notice {
         Notice::Suspected(node, _) => Some((at.0, node.0)),
-        Notice::Asked | Notice::Granted { .. } | Notice::Lost { .. } | Notice::TooLarge { .. } => None,
+        Notice::Asked | Notice::Granted { .. } | Notice::Lost { .. } | Notice::TooLarge { .. } => {
+            None
+        }
     });
     told.collect()
 }
@@ -37,7 +40,8 @@ fn pass(net: &mut Mutex, node: u32) {
     net.deliver_all();
 }
 
-/// Line 15: a requester enters with the (n-k)-th permission and not before; with none at all if that many units are there.
+/// Line 15: a requester enters with the (n-k)-th permission and not before; with none at all if
+/// that many units are there.
 #[test]
 fn enters_with_n_minus_k_permissions() {
     for (n, k) in [(1, 1), (2, 1), (3, 2), (4, 1), (8, 5), (8, 3), (5, 5)] {
@@ -54,8 +58,8 @@ fn enters_with_n_minus_k_permissions() {
     }
 }
 
-/// Lines 14, 29, 32 and 18: 2(n-1) messages an entry that nobody competes for; 3(n-1) if all others put it off, a NOPERM
-/// and a PERM from each.
+/// Lines 14, 29, 32 and 18: 2(n-1) messages an entry that nobody competes for; 3(n-1) if all others
+/// put it off, a NOPERM and a PERM from each.
 #[test]
 fn an_entry_costs_between_two_and_three_messages_a_process() {
     let mut net = mutex(5, 1, 0, Defects::NONE);
@@ -78,7 +82,8 @@ fn an_entry_costs_between_two_and_three_messages_a_process() {
     assert_eq!(net.sent("perm").iter().filter(|pair| pair.1 == 4).count(), 4);
 }
 
-/// Lines 28-30 and 17-18: who holds answers NOPERM at once and PERM when it releases; the latter lets the other in.
+/// Lines 28-30 and 17-18: who holds answers NOPERM at once and PERM when it releases; the latter
+/// lets the other in.
 #[test]
 fn noperm_then_perm() {
     let mut net = mutex(3, 1, 0, Defects::NONE);
@@ -95,8 +100,9 @@ fn noperm_then_perm() {
     assert_eq!(net.inside(), [1]);
 }
 
-/// Lines 36-38: a crash is found by a process's second round after it, once all who answer have had a round without the dead
-/// one's answer; told once; the threshold falls and the dead one is no longer asked. Line 27: a request tells others.
+/// Lines 36-38: a crash is found by a process's second round after it, once all who answer have had
+/// a round without the dead one's answer; told once; the threshold falls and the dead one is no
+/// longer asked. Line 27: a request tells others.
 #[test]
 fn a_crash_is_found_in_the_second_round() {
     let mut net = mutex(5, 2, 1, Defects::NONE);
@@ -122,8 +128,8 @@ fn a_crash_is_found_in_the_second_round() {
     assert_eq!(suspicions(&net), [(0, 4), (1, 4), (3, 4), (2, 4)], "each tells it once");
 }
 
-/// Lines 23-27: a dead process's permission goes before the process does. n = 5, k = 2: p2 has permissions of p3 and p4 and
-/// hears that p3 has crashed. Needing one less, it also has one less.
+/// Lines 23-27: a dead process's permission goes before the process does. n = 5, k = 2: p2 has
+/// permissions of p3 and p4 and hears that p3 has crashed. Needing one less, it also has one less.
 #[test]
 fn the_permission_of_the_dead_goes_first() {
     let mut net = mutex(5, 2, 1, Defects::NONE);
@@ -144,12 +150,14 @@ fn the_permission_of_the_dead_goes_first() {
     assert_eq!(net.inside(), [0, 2]);
 }
 
-/// Line 15 waits for crashes as well as for permissions: who hears of one, in a request, in a query or from the driver, that had
-/// not permitted it, enters at once. n = 4, k = 2: p1 crashes inside while p2 waits.
+/// Line 15 waits for crashes as well as for permissions: who hears of one, in a request, in a query
+/// or from the driver, that had not permitted it, enters at once. n = 4, k = 2: p1 crashes inside
+/// while p2 waits.
 #[test]
 fn news_of_a_crash_lets_in() {
     let inside = |tell: fn(&mut Mutex)| {
-        let mut net: Mutex = Net::with(Setup { refresh: Some(Span::UNIT), ..setup(4, 2, Defects::NONE) });
+        let mut net: Mutex =
+            Net::with(Setup { refresh: Some(Span::UNIT), ..setup(4, 2, Defects::NONE) });
         for node in 0..3 {
             net.acquire(node);
             net.deliver_all();
@@ -186,8 +194,8 @@ fn t1_ties_go_to_the_smaller_id() {
     assert_eq!(inside(Defects::NONE), [0]);
 }
 
-/// T2 (lines 18, 29, 32): a REPLY to the request before does not count for this one. n = 3, k = 2, channels in order, no crash.
-/// As printed, three are inside.
+/// T2 (lines 18, 29, 32): a REPLY to the request before does not count for this one. n = 3, k = 2,
+/// channels in order, no crash. As printed, three are inside.
 #[test]
 fn t2_a_late_reply_is_not_counted() {
     let inside = |printed| {
@@ -213,8 +221,8 @@ fn t2_a_late_reply_is_not_counted() {
     assert_eq!(inside(Defects::NONE), [1, 2]);
 }
 
-/// T3 (lines 19 and 30): a release answers the newest request of each. n = 3, k = 2, one crash. As printed, it answers p1's
-/// first request, over long ago, and p1 waits for ever.
+/// T3 (lines 19 and 30): a release answers the newest request of each. n = 3, k = 2, one crash. As
+/// printed, it answers p1's first request, over long ago, and p1 waits for ever.
 #[test]
 fn t3_the_newest_request_is_answered() {
     let inside = |printed| {
@@ -237,7 +245,8 @@ fn t3_the_newest_request_is_answered() {
     assert_eq!(inside(Defects::NONE), [1]);
 }
 
-/// T3, where channels reorder: an old request that comes late does not take the place of a newer one.
+/// T3, where channels reorder: an old request that comes late does not take the place of a newer
+/// one.
 #[test]
 fn an_old_request_does_not_replace_a_newer() {
     let mut net = mutex(2, 1, 0, Defects::NONE);
@@ -253,8 +262,9 @@ fn an_old_request_does_not_replace_a_newer() {
     assert_eq!(net.inside(), [1]);
 }
 
-/// T4 (lines 7-14): a request is one step. n = 2, k = 1, no crash. As printed, p0 puts off p1's request by the stamp of the
-/// request before its own, then p1 puts off p0's, and both wait for ever.
+/// T4 (lines 7-14): a request is one step. n = 2, k = 1, no crash. As printed, p0 puts off p1's
+/// request by the stamp of the request before its own, then p1 puts off p0's, and both wait for
+/// ever.
 #[test]
 fn t4_a_request_is_one_step() {
     fn go_on(net: &mut Mutex, node: u32) {
@@ -281,8 +291,9 @@ fn t4_a_request_is_one_step() {
     assert!(net.timers.is_empty(), "a withdrawn request is never asked");
 }
 
-/// n = 3, k = 2, f = 1: p2 is inside, and p0 and p1 go twice in and out before an answer of p2 arrives. So each has a round
-/// without p2's answer, and in their second rounds both hold it for crashed; and stay inside.
+/// n = 3, k = 2, f = 1: p2 is inside, and p0 and p1 go twice in and out before an answer of p2
+/// arrives. So each has a round without p2's answer, and in their second rounds both hold it for
+/// crashed; and stay inside.
 fn responsiveness_violated(printed: Defects) -> Mutex {
     let mut net = mutex(3, 2, 1, printed);
     net.acquire(2);
@@ -300,8 +311,8 @@ fn responsiveness_violated(printed: Defects) -> Mutex {
     net
 }
 
-/// T6: lemmas 1 and 2 need the responsiveness property. Where it is violated, a live process is held for crashed, and k+1
-/// are inside; repaired or not.
+/// T6: lemmas 1 and 2 need the responsiveness property. Where it is violated, a live process is
+/// held for crashed, and k+1 are inside; repaired or not.
 #[test]
 fn t6_without_responsiveness_the_slow_are_held_for_dead() {
     let net = responsiveness_violated(Defects::NONE);
@@ -309,8 +320,8 @@ fn t6_without_responsiveness_the_slow_are_held_for_dead() {
     assert_eq!(net.inside(), [0, 1, 2]);
 }
 
-/// T7 (line 17): whoever is held for crashed wrongly is answered all the same. As printed, p2 gets NOPERM from both others and
-/// nothing when they release.
+/// T7 (line 17): whoever is held for crashed wrongly is answered all the same. As printed, p2 gets
+/// NOPERM from both others and nothing when they release.
 #[test]
 fn t7_the_wrongly_suspected_are_served() {
     let inside = |printed| {
@@ -328,12 +339,14 @@ fn t7_the_wrongly_suspected_are_served() {
     assert_eq!(inside(Defects::NONE), [2]);
 }
 
-/// T8: one that does not ask says for ever that it has heard everybody, and nobody finds a crash. With a refresh it asks who is
-/// there, which keeps nobody out and lets nobody in, and the crash is found.
+/// T8: one that does not ask says for ever that it has heard everybody, and nobody finds a crash.
+/// With a refresh it asks who is there, which keeps nobody out and lets nobody in, and the crash is
+/// found.
 #[test]
 fn t8_the_idle_hide_the_dead_unless_they_ask_who_is_there() {
     let found = |refresh| {
-        let mut net: Mutex = Net::with(Setup { refresh, tolerate: 1, ..setup(4, 2, Defects::NONE) });
+        let mut net: Mutex =
+            Net::with(Setup { refresh, tolerate: 1, ..setup(4, 2, Defects::NONE) });
         net.crash(3);
         for _ in 0..5 {
             if net.timers.remove(&(NodeId(2), TimerFreeTimer::Refresh)).is_some() {
@@ -349,12 +362,14 @@ fn t8_the_idle_hide_the_dead_unless_they_ask_who_is_there() {
     assert_eq!(found(Some(Span::UNIT)), [0, 1, 2]);
 }
 
-/// T8's mend: a refresh changes nothing for a request that waits, and while one holds, it puts nobody off and keeps its grant.
+/// T8's mend: a refresh changes nothing for a request that waits, and while one holds, it puts
+/// nobody off and keeps its grant.
 #[test]
 fn a_refresh_disturbs_no_request() {
     let mut net: Mutex =
         Net::with(Setup { refresh: Some(Span::UNIT), tolerate: 0, ..setup(3, 1, Defects::NONE) });
-    let refresh = |net: &mut Mutex, node| net.input(node, Input::Expire(TimerFreeTimer::Refresh)).unwrap();
+    let refresh =
+        |net: &mut Mutex, node| net.input(node, Input::Expire(TimerFreeTimer::Refresh)).unwrap();
     net.acquire(0);
     net.deliver_all();
     net.acquire(1);
@@ -380,8 +395,8 @@ fn a_refresh_disturbs_no_request() {
     assert_eq!(net.inside(), [1]);
 }
 
-/// A withdrawn request leaves nobody waiting: whom it had put off gets its answer, and what it was owed counts for
-/// nothing later.
+/// A withdrawn request leaves nobody waiting: whom it had put off gets its answer, and what it was
+/// owed counts for nothing later.
 #[test]
 fn a_withdrawn_request_leaves_nobody_waiting() {
     let mut net = mutex(4, 1, 0, Defects::NONE);
@@ -403,7 +418,8 @@ fn a_withdrawn_request_leaves_nobody_waiting() {
     assert_eq!(net.inside(), [1]);
 }
 
-/// Law 6: an idle process is a few words, and has nothing behind pointers unless somebody did not answer.
+/// Law 6: an idle process is a few words, and has nothing behind pointers unless somebody did not
+/// answer.
 #[test]
 fn idle_is_small() {
     assert!(size_of::<TimerFree>() <= 96, "{} bytes", size_of::<TimerFree>());
@@ -435,8 +451,8 @@ fn t5_as_many_crashes_as_units_are_not_tolerated() {
     mutex(4, 2, 2, Defects::NONE);
 }
 
-/// Law 4 and law 5: what cannot be done, and junk from a peer, is refused with a reason and changes nothing, whether the
-/// process is idle, waits or holds.
+/// Law 4 and law 5: what cannot be done, and junk from a peer, is refused with a reason and changes
+/// nothing, whether the process is idle, waits or holds.
 #[test]
 fn refusals_change_nothing() {
     let mut net = mutex(4, 2, 1, Defects::NONE);
@@ -480,23 +496,32 @@ fn refusals_change_nothing() {
     }
 }
 
-/// Messages to p1 of four that no correct process sends; `mine` is the clock of its last request, if it has any.
+/// Messages to p1 of four that no correct process sends; `mine` is the clock of its last request,
+/// if it has any.
 fn refuses_junk(net: &Mutex, mine: u64) {
     use TimerFreeMessage::{Query, Reply, Request};
-    let reply =
-        |clock, not_received: &[u32]| Reply { clock, permission: true, not_received: ids(not_received) };
+    let reply = |clock, not_received: &[u32]| Reply {
+        clock,
+        permission: true,
+        not_received: ids(not_received),
+    };
     let refusal = |from, message| net.refusal(1, Input::Deliver { from: NodeId(from), message });
     for from in [1, 4, u32::MAX] {
-        for message in
-            [Request { clock: 1, crashed: ids(&[]) }, Query { clock: 1, crashed: ids(&[]) }, reply(mine, &[])]
-        {
+        for message in [
+            Request { clock: 1, crashed: ids(&[]) },
+            Query { clock: 1, crashed: ids(&[]) },
+            reply(mine, &[]),
+        ] {
             assert_eq!(refusal(from, message), Refusal::UnknownNode(NodeId(from)));
         }
     }
     let far = net.nodes[1].clock + FARTHEST_JUMP + 1;
     // Strangers, itself, the one it is sent to; and clocks that would leave no room for ours.
-    for (clock, crashed) in [(1, &[2, 4][..]), (1, &[0]), (1, &[1, 3]), (far, &[]), (u64::MAX, &[])] {
-        for message in [Request { clock, crashed: ids(crashed) }, Query { clock, crashed: ids(crashed) }] {
+    for (clock, crashed) in [(1, &[2, 4][..]), (1, &[0]), (1, &[1, 3]), (far, &[]), (u64::MAX, &[])]
+    {
+        for message in
+            [Request { clock, crashed: ids(crashed) }, Query { clock, crashed: ids(crashed) }]
+        {
             let refused = refusal(0, message.clone());
             assert!(
                 matches!(refused, Refusal::Malformed(_) | Refusal::UnknownNode(NodeId(4))),

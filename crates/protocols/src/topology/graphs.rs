@@ -1,6 +1,7 @@
 //! Graphs by name, by rng and from a file.
 //!
-//! A file has one edge a line, two process numbers; `root R` names the root (0 if left out); `#` starts a comment.
+//! A file has one edge a line, two process numbers; `root R` names the root (0 if left out); `#`
+//! starts a comment.
 
 use alloc::format;
 use alloc::string::String;
@@ -12,7 +13,8 @@ use kgate_core::{Graph, NodeId, NotAGraph};
 /// The shape of a network. Process 0 is the root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// tree-token-2019 figure 1 and its larger kin: a centre with three children, every inner process with two more.
+    /// tree-token-2019 figure 1 and its larger kin: a centre with three children, every inner
+    /// process with two more.
     Radial,
     /// A binary tree, as balanced as can be.
     Balanced,
@@ -63,8 +65,9 @@ impl Shape {
 
     /// The graph of this shape with `nodes` processes; `below(b)` draws a number below b.
     pub fn build(self, nodes: u32, below: &mut dyn FnMut(u64) -> u64) -> Result<Graph, NotAGraph> {
-        let child =
-            |parent: fn(u32) -> u32| (1..nodes).map(move |node| (parent(node), node)).collect::<Vec<_>>();
+        let child = |parent: fn(u32) -> u32| {
+            (1..nodes).map(move |node| (parent(node), node)).collect::<Vec<_>>()
+        };
         let edges = match self {
             Self::Radial => child(|node| if node <= 3 { 0 } else { (node - 2) / 2 }),
             Self::Balanced => child(|node| (node - 1) / 2),
@@ -88,7 +91,9 @@ impl Shape {
                 odd if odd % 2 == 1 => odd - 2,
                 even => even - 3,
             }),
-            Self::Complete => (0..nodes).flat_map(|a| (a + 1..nodes).map(move |b| (a, b))).collect(),
+            Self::Complete => {
+                (0..nodes).flat_map(|a| (a + 1..nodes).map(move |b| (a, b))).collect()
+            }
             Self::RandomTree => random_tree(nodes, below),
             Self::Random => {
                 let mut edges = random_tree(nodes, below);
@@ -101,7 +106,8 @@ impl Shape {
                 edges
             }
         };
-        let edges: Vec<(NodeId, NodeId)> = edges.into_iter().map(|(a, b)| (NodeId(a), NodeId(b))).collect();
+        let edges: Vec<(NodeId, NodeId)> =
+            edges.into_iter().map(|(a, b)| (NodeId(a), NodeId(b))).collect();
         Graph::new(nodes, &edges, NodeId(0))
     }
 }
@@ -116,7 +122,8 @@ fn draw(below: &mut dyn FnMut(u64) -> u64, bound: u32) -> u32 {
 
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let same = |shape: Shape| shape == *self || (shape, *self) == (Self::Random, Self::RandomTree);
+        let same =
+            |shape: Shape| shape == *self || (shape, *self) == (Self::Random, Self::RandomTree);
         let named = SHAPES.iter().find(|(_, shape)| same(*shape));
         f.write_str(named.map_or("?", |(name, _)| name))
     }
@@ -140,7 +147,9 @@ pub fn parse(text: &str) -> Result<Graph, NotAGraphFile> {
     for (number, line) in (1..).zip(text.lines()) {
         let said = line.split('#').next().unwrap_or_default().trim();
         let wrong = || NotAGraphFile::Line(number, said.chars().take(40).collect());
-        let id = |word: &str| word.parse().ok().filter(|&id: &u32| id < MOST).map(NodeId).ok_or_else(wrong);
+        let id = |word: &str| {
+            word.parse().ok().filter(|&id: &u32| id < MOST).map(NodeId).ok_or_else(wrong)
+        };
         match said.split_whitespace().collect::<Vec<_>>()[..] {
             [] => {}
             ["root", node] => root = id(node)?,
@@ -174,7 +183,9 @@ mod tests {
         let mut state = u64::from(nodes);
         shape
             .build(nodes, &mut |bound| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
                 (state >> 33) % bound
             })
             .unwrap()
@@ -193,13 +204,18 @@ mod tests {
                 let graph = build(shape, nodes);
                 assert_eq!(graph.nodes(), nodes, "{name}");
                 assert!(!shape.is_tree() || graph.is_tree(), "{name}");
-                assert_eq!(parse(&print(&graph)).ok(), (nodes > 1).then_some(graph), "{name}, n={nodes}");
+                assert_eq!(
+                    parse(&print(&graph)).ok(),
+                    (nodes > 1).then_some(graph),
+                    "{name}, n={nodes}"
+                );
             }
             assert_eq!(format!("{shape}"), name);
         }
     }
 
-    /// tree-token-2019 figure 1: ten processes, every inner one with three neighbours; and the same with 22.
+    /// tree-token-2019 figure 1: ten processes, every inner one with three neighbours; and the same
+    /// with 22.
     #[test]
     fn radial_is_figure_1() {
         assert_eq!(degrees(Shape::Radial, 10), [3, 3, 3, 3, 1, 1, 1, 1, 1, 1]);

@@ -6,12 +6,13 @@ use kgate_core::NodeId;
 
 use super::{Members, dimension};
 
-/// Whom `i` tests: every member `j` of a cluster `c(i,s)` in whose own cluster `c(j,s)` the process `i` is the
-/// first member (vcube-2018 section 4).
+/// Whom `i` tests: every member `j` of a cluster `c(i,s)` in whose own cluster `c(j,s)` the process
+/// `i` is the first member (vcube-2018 section 4).
 ///
-/// In VCube's order place `t` of `c(j,s)` is `j xor 2^(s-1) xor t`. So `i` comes first there exactly if, for each bit
-/// `b` of the place's number, the block of `2^b` places beside `i` is empty: the places before `i` are those
-/// blocks. The tested are found from these free bits, without trying every `j`.
+/// In VCube's order place `t` of `c(j,s)` is `j xor 2^(s-1) xor t`. So `i` comes first there
+/// exactly if, for each bit `b` of the place's number, the block of `2^b` places beside `i` is
+/// empty: the places before `i` are those blocks. The tested are found from these free bits,
+/// without trying every `j`.
 pub fn tests_of(i: NodeId, members: &Members<'_>) -> Vec<NodeId> {
     let mut tested = Vec::new();
     let mut free_bits = 0;

@@ -36,7 +36,8 @@ fn printed(i: u32, s: u32, order: Order) -> Vec<u32> {
     list
 }
 
-/// vcube-2018 figure 1 and section 5.2; robust-2012 section 3.1: the clusters that the papers spell out.
+/// vcube-2018 figure 1 and section 5.2; robust-2012 section 3.1: the clusters that the papers spell
+/// out.
 #[test]
 fn clusters_are_those_of_the_papers() {
     let none = NodeList::default();
@@ -49,7 +50,8 @@ fn clusters_are_those_of_the_papers() {
     assert_eq!(walked(6, 2, Order::HiAdsd, &members), [4, 5]);
 }
 
-/// vcube-2018 section 5.1: `cluster_0(1) = 1`, `cluster_0(2) = cluster_0(3) = 2`, `cluster_0(4..7) = 3`, symmetric.
+/// vcube-2018 section 5.1: `cluster_0(1) = 1`, `cluster_0(2) = cluster_0(3) = 2`, `cluster_0(4..7)
+/// = 3`, symmetric.
 #[test]
 fn cluster_numbers_are_those_of_the_paper() {
     let of_zero: Vec<u32> = (1..8).map(|j| cluster_of(NodeId(0), NodeId(j))).collect();
@@ -70,8 +72,8 @@ fn first_member_skips_the_crashed() {
 }
 
 proptest! {
-    /// Equation 1 of vcube-2018 and C of robust-2012 section 3.1, for any n and any crashes: a walk is the
-    /// printed recursion less the places that are empty.
+    /// Equation 1 of vcube-2018 and C of robust-2012 section 3.1, for any n and any crashes: a walk
+    /// is the printed recursion less the places that are empty.
     #[test]
     fn a_walk_is_the_printed_recursion(n in 2u32..70, i in 0u32..70, dead in prop::collection::vec(0u32..70, 0..40)) {
         let i = i % n;
@@ -86,7 +88,8 @@ proptest! {
         }
     }
 
-    /// vcube-2018 section 4: i tests j in c(i,s) exactly if i is the first fault-free process of c(j,s).
+    /// vcube-2018 section 4: i tests j in c(i,s) exactly if i is the first fault-free process of
+    /// c(j,s).
     #[test]
     fn testers_follow_the_rule(n in 2u32..70, i in 0u32..70, dead in prop::collection::vec(0u32..70, 0..40)) {
         let i = i % n;
@@ -105,7 +108,8 @@ proptest! {
         prop_assert_eq!(found, expected);
     }
 
-    /// Every live process is tested by a live one as long as two are left: nobody's crash can go unnoticed.
+    /// Every live process is tested by a live one as long as two are left: nobody's crash can go
+    /// unnoticed.
     #[test]
     fn everybody_is_tested(n in 2u32..70, dead in prop::collection::vec(0u32..70, 0..60)) {
         let list = crashed(&dead.into_iter().filter(|&node| node < n).collect::<Vec<_>>());

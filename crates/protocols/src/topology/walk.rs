@@ -22,8 +22,8 @@ struct Frame {
     done: u32,
 }
 
-/// A walk through one cluster. It holds no reference to the members, so that it can be kept while they change:
-/// each step says which members count.
+/// A walk through one cluster. It holds no reference to the members, so that it can be kept while
+/// they change: each step says which members count.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Walk {
     order: Order,

@@ -7,15 +7,20 @@ use super::{Incarnations, Revision, Statement, TreeToken};
 use crate::collections::NodeList;
 
 impl TreeToken {
-    /// How far the asks of both directions have been counted in the session of a message; none if it belongs to an earlier one.
+    /// How far the asks of both directions have been counted in the session of a message; none if
+    /// it belongs to an earlier one.
     pub(super) fn counts(&self, from: NodeId, incarnations: Incarnations) -> Option<(u64, u64)> {
         if incarnations.yours != self.incarnation {
             return None;
         }
         match self.link(from) {
             None => Some((0, 0)),
-            Some(link) if incarnations.mine == link.incarnation => Some((link.asks_in, link.asks_out)),
-            Some(link) => (incarnations.mine > link.incarnation).then(|| (u64::from(link.waits), 0)),
+            Some(link) if incarnations.mine == link.incarnation => {
+                Some((link.asks_in, link.asks_out))
+            }
+            Some(link) => {
+                (incarnations.mine > link.incarnation).then(|| (u64::from(link.waits), 0))
+            }
         }
     }
 
@@ -26,8 +31,8 @@ impl TreeToken {
         Ok(())
     }
 
-    /// A correct neighbour waits for as many tokens as there are at most, and once more for those it has forgotten that it
-    /// asked for; so a queue has a bound, whatever is sent.
+    /// A correct neighbour waits for as many tokens as there are at most, and once more for those
+    /// it has forgotten that it asked for; so a queue has a bound, whatever is sent.
     pub(super) fn check_waits(
         &self,
         from: NodeId,
@@ -35,11 +40,16 @@ impl TreeToken {
         asks: u64,
     ) -> Result<(), Refusal> {
         let Some(link) = self.link(from).filter(|_| !self.printed.has(R10)) else { return Ok(()) };
-        let counted =
-            if incarnations.mine == link.incarnation { link.asks_in } else { u64::from(link.waits) };
+        let counted = if incarnations.mine == link.incarnation {
+            link.asks_in
+        } else {
+            u64::from(link.waits)
+        };
         let waits = u64::from(link.waits) + asks.saturating_sub(counted);
         if waits > 2 * u64::from(self.k()) {
-            return Err(Refusal::Malformed("a neighbour that waits for more tokens than there are"));
+            return Err(Refusal::Malformed(
+                "a neighbour that waits for more tokens than there are",
+            ));
         }
         Ok(())
     }
@@ -61,18 +71,29 @@ impl TreeToken {
         Ok(())
     }
 
-    pub(super) fn check_revision(&self, revision: Revision, lost: &NodeList) -> Result<(), Refusal> {
+    pub(super) fn check_revision(
+        &self,
+        revision: Revision,
+        lost: &NodeList,
+    ) -> Result<(), Refusal> {
         if revision.epoch > lost.len() || revision.version > Revision::VERSION_MAX {
             return Err(Refusal::Malformed("a token that has come further than it can have"));
         }
         Ok(())
     }
 
-    pub(super) fn check_statement(&self, from: NodeId, statement: &Statement) -> Result<(), Refusal> {
+    pub(super) fn check_statement(
+        &self,
+        from: NodeId,
+        statement: &Statement,
+    ) -> Result<(), Refusal> {
         self.check_lost(from, &statement.lost)?;
         if statement.tokens.len() != self.places.len() {
             return Err(Refusal::Malformed("not as many tokens as there are"));
         }
-        statement.tokens.iter().try_for_each(|said| self.check_revision(said.revision, &statement.lost))
+        statement
+            .tokens
+            .iter()
+            .try_for_each(|said| self.check_revision(said.revision, &statement.lost))
     }
 }

@@ -1,6 +1,7 @@
 //! Mutual exclusion itself: who is served next, and how many tokens to ask for, where.
 //!
-//! [`TreeToken::progress`] is Raymond's ASSIGN_PRIVILEGE followed by MAKE_REQUEST, and runs after everything that happens.
+//! [`TreeToken::progress`] is Raymond's ASSIGN_PRIVILEGE followed by MAKE_REQUEST, and runs after
+//! everything that happens.
 
 use kgate_core::{GrantId, NodeId, Notice, Outbox, Refusal};
 use smallvec::SmallVec;
@@ -18,7 +19,11 @@ struct Way {
 
 impl TreeToken {
     /// The paper's UEnterCS.
-    pub(super) fn on_acquire(&mut self, weight: u32, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+    pub(super) fn on_acquire(
+        &mut self,
+        weight: u32,
+        out: &mut Outbox<Self>,
+    ) -> Result<(), Refusal> {
         if weight != 1 {
             return Err(Refusal::Weight { weight, most: 1 });
         }
@@ -52,7 +57,11 @@ impl TreeToken {
     }
 
     /// The paper's ExitCriticalSection.
-    pub(super) fn on_release(&mut self, grant: GrantId, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+    pub(super) fn on_release(
+        &mut self,
+        grant: GrantId,
+        out: &mut Outbox<Self>,
+    ) -> Result<(), Refusal> {
         if self.as_printed.as_mut().is_some_and(|printed| printed.leave(grant)) {
             return Ok(());
         }
@@ -142,7 +151,9 @@ impl TreeToken {
 
     /// Serves whom it can, and asks for what it lacks.
     pub(super) fn progress(&mut self, out: &mut Outbox<Self>) {
-        if !self.initialized || self.as_printed.as_ref().is_some_and(|printed| printed.rebuild.is_some()) {
+        if !self.initialized
+            || self.as_printed.as_ref().is_some_and(|printed| printed.rebuild.is_some())
+        {
             return;
         }
         let mut passed = false;
@@ -162,8 +173,10 @@ impl TreeToken {
     /// The lowest token that is here and not in use.
     fn idle(&self) -> Option<usize> {
         // R1: as printed, `using` is never set.
-        let used = self.held.as_ref().map(|held| held.slot as usize).filter(|_| !self.printed.has(R1));
-        (0..self.places.len()).find(|&slot| self.places[slot].towards == self.me && used != Some(slot))
+        let used =
+            self.held.as_ref().map(|held| held.slot as usize).filter(|_| !self.printed.has(R1));
+        (0..self.places.len())
+            .find(|&slot| self.places[slot].towards == self.me && used != Some(slot))
     }
 
     /// Whose turn it is: the first of the queue, but not ourselves while we are inside.
@@ -182,7 +195,11 @@ impl TreeToken {
         if !self.printed.has(R2) {
             self.queue.remove(at); // R2: as printed, the own entry stays.
         }
-        assert!(self.wish && self.places[slot].towards == self.me, "{} grants what it has", self.me);
+        assert!(
+            self.wish && self.places[slot].towards == self.me,
+            "{} grants what it has",
+            self.me
+        );
         self.places[slot].revision = self.places[slot].revision.next();
         self.wish = false;
         self.store(out);
@@ -194,7 +211,8 @@ impl TreeToken {
         out.notify(Notice::Granted { grant, slots: Some([slot].into()), fence });
     }
 
-    /// R4: as printed, Algorithm 2 lets an own request in whose process holds the token, though its client is inside.
+    /// R4: as printed, Algorithm 2 lets an own request in whose process holds the token, though its
+    /// client is inside.
     fn enter_twice(&mut self, out: &mut Outbox<Self>) {
         let Some(held) = self.held.take() else { return };
         if let Some(printed) = &mut self.as_printed {
@@ -238,7 +256,8 @@ impl TreeToken {
             return;
         }
         let ways = self.ways();
-        let before: SmallVec<[u64; 4]> = ways.iter().map(|way| self.links[way.at].asks_out).collect();
+        let before: SmallVec<[u64; 4]> =
+            ways.iter().map(|way| self.links[way.at].asks_out).collect();
         while let Some(at) = self.whom_to_ask(&ways, waiting) {
             self.links[at].asks_out += 1;
         }
@@ -252,7 +271,10 @@ impl TreeToken {
                 link.asks_out = before; // R6: Algorithm 4 does not set `asked`.
             }
             let link = &self.links[way.at];
-            out.send(link.node, TreeTokenMessage::Request { incarnations: self.incarnations(link), asks });
+            out.send(
+                link.node,
+                TreeTokenMessage::Request { incarnations: self.incarnations(link), asks },
+            );
         }
     }
 
@@ -260,7 +282,8 @@ impl TreeToken {
     fn ways(&self) -> SmallVec<[Way; 4]> {
         let mut ways: SmallVec<[Way; 4]> = SmallVec::new();
         for place in self.places.iter().filter(|place| place.towards != self.me) {
-            let Some(at) = self.link_at(place.towards).filter(|&at| self.links[at].is_known()) else {
+            let Some(at) = self.link_at(place.towards).filter(|&at| self.links[at].is_known())
+            else {
                 continue;
             };
             match ways.iter_mut().find(|way| way.at == at) {
@@ -272,8 +295,8 @@ impl TreeToken {
         ways
     }
 
-    /// Where to ask for one more token. An ask is useful to the entries of others than whom it goes to; only if that leaves
-    /// some entry without, tokens are asked back from where the entry came.
+    /// Where to ask for one more token. An ask is useful to the entries of others than whom it goes
+    /// to; only if that leaves some entry without, tokens are asked back from where the entry came.
     fn whom_to_ask(&self, ways: &[Way], waiting: u64) -> Option<usize> {
         let asked = |way: &Way| self.links[way.at].outstanding().min(way.tokens);
         let of_others = |way: &Way| waiting - u64::from(self.links[way.at].waits);

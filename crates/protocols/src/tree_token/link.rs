@@ -1,10 +1,12 @@
-//! What a process keeps of one neighbour: a session, which lasts as long as both live without a crash.
+//! What a process keeps of one neighbour: a session, which lasts as long as both live without a
+//! crash.
 //!
-//! Asks and answers are counted from the beginning of the session, and messages carry the counts: so their order does not
-//! matter, and what an earlier incarnation said is recognised and not counted (R10).
+//! Asks and answers are counted from the beginning of the session, and messages carry the counts:
+//! so their order does not matter, and what an earlier incarnation said is recognised and not
+//! counted (R10).
 //!
-//! Invariant: when nothing is on its way between two neighbours, what one has asked and not got is what waits in the other's
-//! queue for it.
+//! Invariant: when nothing is on its way between two neighbours, what one has asked and not got is
+//! what waits in the other's queue for it.
 
 use kgate_core::NodeId;
 
@@ -53,16 +55,17 @@ impl Link {
         self.asks_out.checked_sub(self.served_in).expect("no more is served than asked for")
     }
 
-    /// The session with a later incarnation of it begins, by its RESTART. It has forgotten everything, and is told in our ADVISE what we
-    /// still want of it and what it still wants of us: both are carried over.
+    /// The session with a later incarnation of it begins, by its RESTART. It has forgotten
+    /// everything, and is told in our ADVISE what we still want of it and what it still wants of
+    /// us: both are carried over.
     pub(super) fn adopt(&mut self, incarnation: u32) {
         let asked = self.outstanding();
         self.adopt_untold(incarnation);
         self.asks_out = asked;
     }
 
-    /// The session with a later incarnation of it begins, by another message than its RESTART, which was lost or is late. Nobody has told
-    /// it what we want: we must ask again.
+    /// The session with a later incarnation of it begins, by another message than its RESTART,
+    /// which was lost or is late. Nobody has told it what we want: we must ask again.
     pub(super) fn adopt_untold(&mut self, incarnation: u32) {
         assert!(
             incarnation > self.incarnation,
@@ -86,7 +89,8 @@ impl Link {
         new
     }
 
-    /// It has served so many of our asks in all. If we do not remember them, they are of before our crash.
+    /// It has served so many of our asks in all. If we do not remember them, they are of before our
+    /// crash.
     pub(super) fn hear_served(&mut self, served: u64) {
         self.served_in = self.served_in.max(served);
         self.asks_out = self.asks_out.max(served);

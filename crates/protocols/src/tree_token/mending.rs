@@ -1,22 +1,27 @@
-//! The loss of a process for good: the tree closes over it, and a token that was lost with it is made anew.
+//! The loss of a process for good: the tree closes over it, and a token that was lost with it is
+//! made anew.
 //!
-//! Every process is told of the same losses in the same order, and passes on what it was told, so what one knows is always a
-//! beginning of what another knows. The mended tree is a function of the tree and the lost: the parent of a process is its
-//! nearest ancestor that is left, or, if none is, the first that is left in the walk down the tree, which is then the root. So
-//! a lost process is melted into one of its neighbours, its *hub*; the others become the hub's neighbours, and an
+//! Every process is told of the same losses in the same order, and passes on what it was told, so
+//! what one knows is always a beginning of what another knows. The mended tree is a function of the
+//! tree and the lost: the parent of a process is its nearest ancestor that is left, or, if none is,
+//! the first that is left in the walk down the tree, which is then the root. So a lost process is
+//! melted into one of its neighbours, its *hub*; the others become the hub's neighbours, and an
 //! edge between two that are left stays. Who knows of a loss takes nothing more from the lost.
 //!
-//! A token that was in the direction of the lost is now in the direction of the hub, for all but the hub. The hub asks those
-//! who became its neighbours there (RESTART, ADVISE). If one says that the token is on its side, there it is. If all say that
-//! it is not, it went with the lost, because all around have refused it since; and the hub makes it anew. Nobody else does, so
-//! that there is one. A neighbour that is down is waited for: it may have the token. No two hubs wait for each other: to
-//! whomever is not behind the lost, a hub says at once that the token is on its side, found or not. To those behind, it says
-//! that the question is open, and not that the token is theirs: who had given it to the lost would take that for a token
-//! that did not arrive, and send it to the hub again.
+//! A token that was in the direction of the lost is now in the direction of the hub, for all but
+//! the hub. The hub asks those who became its neighbours there (RESTART, ADVISE). If one says that
+//! the token is on its side, there it is. If all say that it is not, it went with the lost, because
+//! all around have refused it since; and the hub makes it anew. Nobody else does, so that there is
+//! one. A neighbour that is down is waited for: it may have the token. No two hubs wait for each
+//! other: to whomever is not behind the lost, a hub says at once that the token is on its side,
+//! found or not. To those behind, it says that the question is open, and not that the token is
+//! theirs: who had given it to the lost would take that for a token that did not arrive, and send
+//! it to the hub again.
 //!
-//! The new token's epoch is the number of the lost. It is greater than that of the old one: whoever had that knew of as many
-//! losses as its epoch at least, and not of its own. So the fences of the new one are greater as well, and if somebody
-//! was held for lost and incarnations, it is refused by all processes and by the guarded resource.
+//! The new token's epoch is the number of the lost. It is greater than that of the old one: whoever
+//! had that knew of as many losses as its epoch at least, and not of its own. So the fences of the
+//! new one are greater as well, and if somebody was held for lost and incarnations, it is refused
+//! by all processes and by the guarded resource.
 
 use alloc::vec::Vec;
 
@@ -64,7 +69,8 @@ impl<'a> Mended<'a> {
         self.ancestor(node).unwrap_or(self.root)
     }
 
-    /// Who shares an edge with `node`, in the order of ids. Looks at nobody but these and the lost between.
+    /// Who shares an edge with `node`, in the order of ids. Looks at nobody but these and the lost
+    /// between.
     pub(super) fn neighbours(&self, node: NodeId) -> Vec<NodeId> {
         let mut found = Vec::new();
         self.collect_below(node, &mut found);
@@ -146,7 +152,11 @@ impl TreeToken {
                 let hub = tree.hub(place.towards);
                 if hub != self.me {
                     let at = self.links.binary_search_by_key(&hub, |link| link.node);
-                    assert!(at.is_ok(), "{}: the hub {hub} of a former parent is the parent", self.me);
+                    assert!(
+                        at.is_ok(),
+                        "{}: the hub {hub} of a former parent is the parent",
+                        self.me
+                    );
                     place.towards = hub;
                 }
             }
@@ -158,10 +168,15 @@ impl TreeToken {
         self.lost.contains(self.places[slot].towards)
     }
 
-    /// Whether `node`, now our neighbour, was behind `gone`, our neighbour then and melted into us since.
+    /// Whether `node`, now our neighbour, was behind `gone`, our neighbour then and melted into us
+    /// since.
     pub(super) fn is_behind(&self, node: NodeId, gone: NodeId) -> bool {
         let above = self.graph.preorder(gone) < self.graph.preorder(self.me);
-        if above { !descends(&self.graph, node, self.me) } else { descends(&self.graph, node, gone) }
+        if above {
+            !descends(&self.graph, node, self.me)
+        } else {
+            descends(&self.graph, node, gone)
+        }
     }
 
     /// Counts anew whose answers are awaited: who is a neighbour has changed.
@@ -169,14 +184,18 @@ impl TreeToken {
         let open = (0..self.places.len()).filter(|&slot| self.is_open(slot));
         let question = |slot: usize| {
             let behind = |link: &&Link| self.is_behind(link.node, self.places[slot].towards);
-            Question { slot, awaited: self.links.iter().filter(|link| !link.stated).filter(behind).count() }
+            Question {
+                slot,
+                awaited: self.links.iter().filter(|link| !link.stated).filter(behind).count(),
+            }
         };
         self.questions = open.map(question).collect();
     }
 
     /// A neighbour's answer to our questions.
     pub(super) fn find(&mut self, from: NodeId, statement: &Statement, out: &mut Outbox<Self>) {
-        let stated = core::mem::replace(&mut self.link_mut(from).expect("a neighbour").stated, true);
+        let stated =
+            core::mem::replace(&mut self.link_mut(from).expect("a neighbour").stated, true);
         for at in 0..self.questions.len() {
             let slot = self.questions[at].slot;
             if !self.is_open(slot) || !self.is_behind(from, self.places[slot].towards) {
@@ -211,7 +230,8 @@ impl TreeToken {
                 "{}: token {slot} was there after its loss",
                 self.me
             );
-            self.places[slot] = Place { towards: self.me, revision: Revision { epoch, version: 0 } };
+            self.places[slot] =
+                Place { towards: self.me, revision: Revision { epoch, version: 0 } };
             self.store(out);
         }
     }

@@ -1,6 +1,7 @@
 //! What neighbours in the tree say to each other.
 //!
-//! The paper's messages between processes are these five; those that an actor sends to itself are calls here.
+//! The paper's messages between processes are these five; those that an actor sends to itself are
+//! calls here.
 
 use alloc::boxed::Box;
 
@@ -10,7 +11,8 @@ use serde::{Deserialize, Serialize};
 use super::place::Revision;
 use crate::collections::NodeList;
 
-/// Which incarnations of two neighbours a message belongs to. What it counts is counted from the beginning of both.
+/// Which incarnations of two neighbours a message belongs to. What it counts is counted from the
+/// beginning of both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Incarnations {
     /// The sender's.
@@ -72,7 +74,8 @@ pub enum TreeTokenMessage {
         incarnations: Incarnations,
         /// How many of the receiver's asks the sender has served, this one included.
         served: u64,
-        /// Whom the sender knows to be lost for good, so that who has a token knows at least as many as its epoch.
+        /// Whom the sender knows to be lost for good, so that who has a token knows at least as
+        /// many as its epoch.
         lost: NodeList,
     },
     /// I am back, or new as your neighbour. Answered by ADVISE.
@@ -88,7 +91,8 @@ pub enum TreeTokenMessage {
         incarnations: Incarnations,
         /// How many tokens the sender asks of the receiver (the paper's `asked`).
         asks: u64,
-        /// How many the receiver has asked for, as the sender knows (the paper's "X is in Y's `REQUEST_Q`").
+        /// How many the receiver has asked for, as the sender knows (the paper's "X is in Y's
+        /// `REQUEST_Q`").
         heard: u64,
         /// Where the tokens are, and the rest (the paper's `holder`).
         statement: Statement,
@@ -107,7 +111,10 @@ impl TreeTokenMessage {
     fn carries(&self) -> Option<Carried> {
         match self {
             Self::Token { slot, revision, .. } => Some(Carried::Token(revision.of(*slot))),
-            Self::Initialize | Self::Request { .. } | Self::Restart { .. } | Self::Advise { .. } => None,
+            Self::Initialize
+            | Self::Request { .. }
+            | Self::Restart { .. }
+            | Self::Advise { .. } => None,
         }
     }
 }

@@ -1,56 +1,68 @@
-//! Mutual exclusion by tokens in a tree: Raymond 1989 as in tree-token-2019, with k tokens, recovery, and the loss of
-//! processes for good.
+//! Mutual exclusion by tokens in a tree: Raymond 1989 as in tree-token-2019, with k tokens,
+//! recovery, and the loss of processes for good.
 //!
-//! Processes talk to their neighbours in a tree only. Each knows where each token is: here, or in the direction of which
-//! neighbour. It keeps a queue of who wants a token: its neighbours, on behalf of all behind them, and itself. A process whose
-//! queue is not empty asks in the direction of a token, with REQUEST; the neighbour queues that and asks further. A token that
-//! is here and not in use goes to the first of the queue: the own client, which enters, or a neighbour, by TOKEN, followed by
-//! a REQUEST if others wait.
+//! Processes talk to their neighbours in a tree only. Each knows where each token is: here, or in
+//! the direction of which neighbour. It keeps a queue of who wants a token: its neighbours, on
+//! behalf of all behind them, and itself. A process whose queue is not empty asks in the direction
+//! of a token, with REQUEST; the neighbour queues that and asks further. A token that is here and
+//! not in use goes to the first of the queue: the own client, which enters, or a neighbour, by
+//! TOKEN, followed by a REQUEST if others wait.
 //!
-//! *Exclusion.* A token is at one process or on its way, and who is inside has it. Each crossing and each grant adds to
-//! its [`Revision`], which is stored with its place before it leaves. So an old copy is recognised, and the revision of a
-//! grant is its fence.
+//! *Exclusion.* A token is at one process or on its way, and who is inside has it. Each crossing
+//! and each grant adds to its [`Revision`], which is stored with its place before it leaves. So an
+//! old copy is recognised, and the revision of a grant is its fence.
 //!
-//! *How many to ask for, and where (k > 1).* Let E entries wait, e(d) of them from neighbour d; let T(d) tokens be in direction
-//! d, and o(d) be what was asked for there and has not come. An ask in direction d is of use to entries of others than d. As
-//! long as fewer than E asks are of use, the process asks on where o(d) < T(d) and o(d) < E - e(d), first where most are
-//! left. If that leaves it with fewer than E asks, it asks on wherever o(d) < T(d), if need be back where the entries came
-//! from. It does not ask on behalf of its own client while that is inside. With k = 1 all this is Raymond's `asked`.
+//! *How many to ask for, and where (k > 1).* Let E entries wait, e(d) of them from neighbour d; let
+//! T(d) tokens be in direction d, and o(d) be what was asked for there and has not come. An ask in
+//! direction d is of use to entries of others than d. As long as fewer than E asks are of use, the
+//! process asks on where o(d) < T(d) and o(d) < E - e(d), first where most are left. If that leaves
+//! it with fewer than E asks, it asks on wherever o(d) < T(d), if need be back where the entries
+//! came from. It does not ask on behalf of its own client while that is inside. With k = 1 all this
+//! is Raymond's `asked`.
 //!
-//! *Nobody starves.* Lemma: if all processes are up and nothing is on its way, no client waits while a token is idle, even if
-//! clients stay inside with the k-1 others for ever. For suppose one does. What neighbours have asked of each other is what
-//! waits in their queues, and clients' entries are there besides, so some process z has asked for less than E. So it has asked
-//! for all tokens in every direction. On the way from z to the idle token, the next process y has e(z) entries from z, no
-//! fewer than there are tokens on its side. Let the idle token be in direction d from y. If y asks no more there though
-//! o(d) < T(d), then either o(d) >= E - e(d) >= e(z) >= T(d), which is false; or E asks are of use, at most E - e(z) of them
-//! in direction z, so e(z) or more in other directions, which is all that T allows, those of d included. So y has asked for
-//! all tokens in direction d as well, and so on to the process of the idle token: it has an entry, and would have served it.
-//! A queue is served in order, so nobody is overtaken for ever.
+//! *Nobody starves.* Lemma: if all processes are up and nothing is on its way, no client waits
+//! while a token is idle, even if clients stay inside with the k-1 others for ever. For suppose one
+//! does. What neighbours have asked of each other is what waits in their queues, and clients'
+//! entries are there besides, so some process z has asked for less than E. So it has asked for all
+//! tokens in every direction. On the way from z to the idle token, the next process y has e(z)
+//! entries from z, no fewer than there are tokens on its side. Let the idle token be in direction d
+//! from y. If y asks no more there though o(d) < T(d), then either o(d) >= E - e(d) >= e(z) >=
+//! T(d), which is false; or E asks are of use, at most E - e(z) of them in direction z, so e(z) or
+//! more in other directions, which is all that T allows, those of d included. So y has asked for
+//! all tokens in direction d as well, and so on to the process of the idle token: it has an entry,
+//! and would have served it. A queue is served in order, so nobody is overtaken for ever.
 //!
-//! *Recovery* is told in `recovery.rs`, *loss for good* in `mending.rs`, the *session* with a neighbour in `link.rs`.
+//! *Recovery* is told in `recovery.rs`, *loss for good* in `mending.rs`, the *session* with a
+//! neighbour in `link.rs`.
 //!
-//! Cost: with k = 1, an entry in a quiet system costs exactly two messages for each edge between requester and token, and as
-//! many delays; nothing if the token is here. (The paper says 2(D-1) at most, and counts D in processes; it is 2D with D in
-//! edges.) The recovery of a process with K neighbours costs 2K messages in a quiet system, as the paper says; a loss for
-//! good costs 4 for each new edge. State of an idle process: O(k + neighbours).
+//! Cost: with k = 1, an entry in a quiet system costs exactly two messages for each edge between
+//! requester and token, and as many delays; nothing if the token is here. (The paper says 2(D-1) at
+//! most, and counts D in processes; it is 2D with D in edges.) The recovery of a process with K
+//! neighbours costs 2K messages in a quiet system, as the paper says; a loss for good costs 4 for
+//! each new edge. State of an idle process: O(k + neighbours).
 //!
-//! Source: Raymond, A tree-based algorithm for distributed mutual exclusion, ACM TOCS 7(1), 1989; Tupini and Berti, Distributed
-//! Mutual Exclusion: Implementation of Raymond's Tree-Based Algorithm, 2019 ("the paper").
+//! Source: Raymond, A tree-based algorithm for distributed mutual exclusion, ACM TOCS 7(1), 1989;
+//! Tupini and Berti, Distributed Mutual Exclusion: Implementation of Raymond's Tree-Based
+//! Algorithm, 2019 ("the paper").
 //!
 //! Deviations from the paper:
 //! - R1 to R6: Algorithms 1 to 4 as Raymond has them ([`defects`] tells what is printed);
-//! - R7: as printed, recovery is not safe: two neighbours that recover together, or a token on its way to or from one that
-//!   recovers, give two tokens, none, or holders in a cycle. Here the place of a token is on stable storage, and what
-//!   neighbours say only decides whether to send it again;
-//! - R8 to R11: a process that is back goes on at once, remembers its client's wish, knows old requests by the incarnations in
-//!   them, and takes a neighbour's RESTART for a sign that it is back;
-//! - no stash and no end of recovery: each edge recovers by itself, and messages may overtake each other;
+//! - R7: as printed, recovery is not safe: two neighbours that recover together, or a token on its
+//!   way to or from one that recovers, give two tokens, none, or holders in a cycle. Here the place
+//!   of a token is on stable storage, and what neighbours say only decides whether to send it
+//!   again;
+//! - R8 to R11: a process that is back goes on at once, remembers its client's wish, knows old
+//!   requests by the incarnations in them, and takes a neighbour's RESTART for a sign that it is
+//!   back;
+//! - no stash and no end of recovery: each edge recovers by itself, and messages may overtake each
+//!   other;
 //! - a client may ask for its next entry while it is inside;
 //! - k tokens, and losses for good; the paper has one token, and no losses.
 //!
-//! To see it: `kgate sim --protocol tree-token -n 22 --graph radial`, with `--crash 4@10..12 --down lost` for a crash with
-//! recovery, `--crash 4@10` for a loss for good; and `-n 8 -k 1 --load high --hold 2 --duration 200 --latency uniform=0.1..2
-//! --random-recoveries 40 --down-for 5 --runs 50 --as-printed R7` for what recovery is worth as printed.
+//! To see it: `kgate sim --protocol tree-token -n 22 --graph radial`, with `--crash 4@10..12 --down
+//! lost` for a crash with recovery, `--crash 4@10` for a loss for good; and `-n 8 -k 1 --load high
+//! --hold 2 --duration 200 --latency uniform=0.1..2 --random-recoveries 40 --down-for 5 --runs 50
+//! --as-printed R7` for what recovery is worth as printed.
 
 mod checks;
 pub mod defects;
@@ -72,8 +84,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use kgate_core::{
-    Defects, GrantId, Graph, Input, InputOf, Mechanism, Never, NodeId, Observation, Outbox, Phase, Protocol,
-    Refusal, Setup, Time,
+    Defects, GrantId, Graph, Input, InputOf, Mechanism, Never, NodeId, Observation, Outbox, Phase,
+    Protocol, Refusal, Setup, Time,
 };
 use serde::{Deserialize, Serialize};
 
@@ -118,7 +130,8 @@ pub struct TreeToken {
     grants: u64,
     /// Where each token is.
     places: Box<[Place]>,
-    /// Whom a token goes to next: ourselves, or a neighbour, which may be there several times (Raymond's REQUEST_Q).
+    /// Whom a token goes to next: ourselves, or a neighbour, which may be there several times
+    /// (Raymond's REQUEST_Q).
     queue: VecDeque<NodeId>,
     /// The neighbours, in the order of ids.
     links: Vec<Link>,
@@ -151,11 +164,13 @@ impl TreeToken {
         Incarnations { mine: self.incarnation, yours: link.incarnation }
     }
 
-    /// The session that a message belongs to; none if it belongs to an earlier one. The message may be the first of its session.
+    /// The session that a message belongs to; none if it belongs to an earlier one. The message may
+    /// be the first of its session.
     fn session(&mut self, from: NodeId, incarnations: Incarnations) -> Option<&mut Link> {
         let current = incarnations.yours == self.incarnation;
         let r11 = self.printed.has(R11);
-        let link = self.link_mut(from).filter(|link| current && incarnations.mine >= link.incarnation)?;
+        let link =
+            self.link_mut(from).filter(|link| current && incarnations.mine >= link.incarnation)?;
         if incarnations.mine > link.incarnation {
             if r11 && !link.is_known() {
                 return None;
@@ -179,7 +194,8 @@ impl TreeToken {
         out.persist(self.durable());
     }
 
-    /// All tokens are in the direction in which they were at the start, unless we know better already.
+    /// All tokens are in the direction in which they were at the start, unless we know better
+    /// already.
     fn on_initialize(&mut self, from: NodeId, out: &mut Outbox<Self>) {
         if self.initialized || from != self.me && self.link(from).is_none() {
             return;
@@ -199,10 +215,16 @@ impl TreeToken {
     fn first_incarnation(setup: &Setup, graph: &Arc<Graph>) -> Self {
         let me = setup.me;
         let towards = graph.parent(me).unwrap_or(me);
-        let places = (0..setup.k).map(|_| Place { towards, revision: Revision::default() }).collect();
+        let places =
+            (0..setup.k).map(|_| Place { towards, revision: Revision::default() }).collect();
         let links = graph.neighbours(me).iter().map(|&node| Link::new(node, 1)).collect();
-        let durable =
-            Durable { incarnation: 1, wish: false, initialized: false, places, lost: NodeList::default() };
+        let durable = Durable {
+            incarnation: 1,
+            wish: false,
+            initialized: false,
+            places,
+            lost: NodeList::default(),
+        };
         Self::with(setup, graph, durable, links)
     }
 
@@ -272,7 +294,12 @@ impl Protocol for TreeToken {
         process
     }
 
-    fn handle(&mut self, _now: Time, input: InputOf<Self>, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+    fn handle(
+        &mut self,
+        _now: Time,
+        input: InputOf<Self>,
+        out: &mut Outbox<Self>,
+    ) -> Result<(), Refusal> {
         use TreeTokenMessage::{Advise, Initialize, Request, Restart, Token};
         let unsupported = |what| Err(Refusal::Unsupported { protocol: Self::NAME, what });
         match input {
@@ -287,9 +314,10 @@ impl Protocol for TreeToken {
             Input::Deliver { from, message: Request { incarnations, asks } } => {
                 self.on_request(from, incarnations, asks, out)
             }
-            Input::Deliver { from, message: Token { slot, revision, incarnations, served, lost } } => {
-                self.on_token(from, slot, revision, incarnations, served, &lost, out)
-            }
+            Input::Deliver {
+                from,
+                message: Token { slot, revision, incarnations, served, lost },
+            } => self.on_token(from, slot, revision, incarnations, served, &lost, out),
             Input::Deliver { from, message: Restart { incarnation, statement } } => {
                 self.on_restart(from, incarnation, &statement, out)
             }
@@ -309,7 +337,9 @@ impl Protocol for TreeToken {
             Input::Resize(_) => unsupported("a change of k"),
             Input::Reserved(_) => unsupported("slots that a log holds"),
             Input::Lease(_) => unsupported("leases"),
-            Input::Joined(..) => unsupported("news of who is back: it says so itself, with RESTART"),
+            Input::Joined(..) => {
+                unsupported("news of who is back: it says so itself, with RESTART")
+            }
             Input::Expire(never) => match never {},
         }
     }
@@ -332,7 +362,8 @@ impl Protocol for TreeToken {
             (None, true) => Phase::Waiting,
             (None, false) => Phase::Idle,
         };
-        let asked = self.links.iter().filter(|link| link.outstanding() > 0 && phase == Phase::Waiting);
+        let asked =
+            self.links.iter().filter(|link| link.outstanding() > 0 && phase == Phase::Waiting);
         let used = self.held.map(|held| held.slot);
         let tokens = (0..).zip(&self.places);
         let here = tokens.filter(|(slot, place)| place.towards == self.me || used == Some(*slot));

@@ -1,5 +1,5 @@
-//! What only runs as printed need: a second grant beside the first, a request that nobody looks at, a holder that is nobody, and
-//! places that are rebuilt from hearsay.
+//! What only runs as printed need: a second grant beside the first, a request that nobody looks at,
+//! a holder that is nobody, and places that are rebuilt from hearsay.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -42,12 +42,14 @@ impl AsPrinted {
     /// R7: after a crash nothing is known of the tokens.
     pub(super) fn forget(&mut self, places: &mut [Place]) {
         places.iter_mut().for_each(|place| place.towards = NOBODY);
-        self.rebuild =
-            Some(Rebuild { advised: NodeList::default(), elsewhere: vec![None; places.len()].into() });
+        self.rebuild = Some(Rebuild {
+            advised: NodeList::default(),
+            elsewhere: vec![None; places.len()].into(),
+        });
     }
 
-    /// R7: the state reconstruction of section V-B-3. A neighbour that is recovering itself knows no holder, and so does not
-    /// say that it is us.
+    /// R7: the state reconstruction of section V-B-3. A neighbour that is recovering itself knows
+    /// no holder, and so does not say that it is us.
     pub(super) fn hear(
         &mut self,
         from: NodeId,

@@ -1,13 +1,15 @@
 //! Coming back from a crash: RESTART to every neighbour, ADVISE from each.
 //!
-//! On stable storage are where the tokens are, whether the client waits, who is lost for good, and a number for each incarnation. The
-//! queue and the asks are rebuilt from the neighbours. Each edge recovers by itself: there is no waiting for all, so
-//! that a neighbour that is down as well hinders nobody but those who need it, and a token that the storage says is here may
-//! be used at once.
+//! On stable storage are where the tokens are, whether the client waits, who is lost for good, and
+//! a number for each incarnation. The queue and the asks are rebuilt from the neighbours. Each edge
+//! recovers by itself: there is no waiting for all, so that a neighbour that is down as well
+//! hinders nobody but those who need it, and a token that the storage says is here may be used at
+//! once.
 //!
-//! A token that crossed when either end crashed may have been lost on its way. Both ends tell in RESTART and ADVISE where they
-//! know each token to be; if one has sent it to the other, and the other knows only older things, it is sent again, as it was.
-//! If both copies arrive, the second is known by its revision.
+//! A token that crossed when either end crashed may have been lost on its way. Both ends tell in
+//! RESTART and ADVISE where they know each token to be; if one has sent it to the other, and the
+//! other knows only older things, it is sent again, as it was. If both copies arrive, the second is
+//! known by its revision.
 
 use kgate_core::{NodeId, Outbox, Refusal};
 
@@ -33,7 +35,8 @@ impl TreeToken {
         let Some(link) = self.link_mut(from).filter(|link| incarnation >= link.incarnation) else {
             return Ok(());
         };
-        // R11: as printed, only its ADVISE would tell us that it is back, and our RESTART was lost while it was down.
+        // R11: as printed, only its ADVISE would tell us that it is back, and our RESTART was lost
+        // while it was down.
         if incarnation > link.incarnation && (link.is_known() || !r11) {
             link.adopt(incarnation);
         }
@@ -72,7 +75,8 @@ impl TreeToken {
         }
         self.learn(&statement.lost, out);
         let current = self.incarnation == incarnations.yours;
-        let Some(link) = self.link_mut(from).filter(|link| current && incarnations.mine >= link.incarnation)
+        let Some(link) =
+            self.link_mut(from).filter(|link| current && incarnations.mine >= link.incarnation)
         else {
             return Ok(());
         };
@@ -98,7 +102,10 @@ impl TreeToken {
     pub(super) fn send_restart(&self, to: NodeId, out: &mut Outbox<Self>) {
         out.send(
             to,
-            TreeTokenMessage::Restart { incarnation: self.incarnation, statement: self.statement(to) },
+            TreeTokenMessage::Restart {
+                incarnation: self.incarnation,
+                statement: self.statement(to),
+            },
         );
     }
 
@@ -106,7 +113,11 @@ impl TreeToken {
     fn statement(&self, to: NodeId) -> Statement {
         let tokens = (0..self.places.len())
             .map(|slot| Said { side: self.side(slot, to), revision: self.places[slot].revision });
-        Statement { initialized: self.initialized, lost: self.lost.clone(), tokens: tokens.collect() }
+        Statement {
+            initialized: self.initialized,
+            lost: self.lost.clone(),
+            tokens: tokens.collect(),
+        }
     }
 
     /// On which side of the edge to `of` a token is.

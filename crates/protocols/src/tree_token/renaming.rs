@@ -1,8 +1,10 @@
 //! The same algorithm under other names.
 //!
-//! With one token, no process compares names: it looks at who is a neighbour, who asked first and on which side the token is. So a renaming
-//! that leaves the tree and its root as they are turns a run into another one. With several tokens, a process that may ask in several
-//! directions takes the smallest name; and whoever makes a lost token anew is chosen by name. There a renaming is refused.
+//! With one token, no process compares names: it looks at who is a neighbour, who asked first and
+//! on which side the token is. So a renaming that leaves the tree and its root as they are turns a
+//! run into another one. With several tokens, a process that may ask in several directions takes
+//! the smallest name; and whoever makes a lost token anew is chosen by name. There a renaming is
+//! refused.
 
 use kgate_core::NodeId;
 
@@ -45,7 +47,9 @@ impl TreeTokenMessage {
     pub(super) fn under(&self) -> Option<Self> {
         let lost = match self {
             Self::Token { lost, .. } => Some(lost),
-            Self::Restart { statement, .. } | Self::Advise { statement, .. } => Some(&statement.lost),
+            Self::Restart { statement, .. } | Self::Advise { statement, .. } => {
+                Some(&statement.lost)
+            }
             Self::Initialize | Self::Request { .. } => None,
         };
         lost.is_none_or(|lost| lost.is_empty()).then(|| self.clone())

@@ -1,7 +1,10 @@
-//! The checkers that look at more than who asks and who is inside: at what messages carry and at what processes show of themselves.
+//! The checkers that look at more than who asks and who is inside: at what messages carry and at
+//! what processes show of themselves.
 //!
-//! They cost a look at every message and, with tokens, at a process after every input, with slots at all processes after every grant. So it is decided once a run whether they sit
-//! ([`Config::audited`](crate::Config)): always in small runs, in large ones if asked for. They never change a run or its hash.
+//! They cost a look at every message and, with tokens, at a process after every input, with slots
+//! at all processes after every grant. So it is decided once a run whether they sit
+//! ([`Config::audited`](crate::Config)): always in small runs, in large ones if asked for. They
+//! never change a run or its hash.
 
 use kgate_core::{Carried, Fence, Mechanism, NodeId, Observation, Protocol, Stamp, Time, Token};
 use kgate_spec::{EntryOrder, OneToken, Permissions, SlotFences, StrictOrder, Violation};
@@ -29,7 +32,9 @@ impl Audit {
             },
             Mechanism::Tokens if config.audited() => Self::Tokens(OneToken::default()),
             Mechanism::Slots if config.audited() => Self::Slots,
-            Mechanism::Permissions | Mechanism::Tokens | Mechanism::Slots | Mechanism::Other => Self::None,
+            Mechanism::Permissions | Mechanism::Tokens | Mechanism::Slots | Mechanism::Other => {
+                Self::None
+            }
         }
     }
 
@@ -45,7 +50,12 @@ impl Audit {
         }
     }
 
-    pub(super) fn sent(&mut self, to: NodeId, cargo: Option<Carried>, now: Time) -> Option<Violation> {
+    pub(super) fn sent(
+        &mut self,
+        to: NodeId,
+        cargo: Option<Carried>,
+        now: Time,
+    ) -> Option<Violation> {
         match (self, cargo) {
             (Self::Tokens(tokens), Some(Carried::Token(token))) => tokens.sent(to, token, now),
             (Self::Tokens(_), Some(Carried::Permission { .. }) | None)
@@ -54,7 +64,9 @@ impl Audit {
     }
 
     pub(super) fn delivered(&mut self, from: NodeId, to: NodeId, cargo: Option<Carried>) {
-        if let (Self::Permissions { permissions, .. }, Some(Carried::Permission { clock })) = (self, cargo) {
+        if let (Self::Permissions { permissions, .. }, Some(Carried::Permission { clock })) =
+            (self, cargo)
+        {
             permissions.delivered(from, to, clock);
         }
     }
@@ -72,7 +84,8 @@ impl Audit {
         }
     }
 
-    /// A grant, under the stamp that the process shows: not one of these protocols grants without one.
+    /// A grant, under the stamp that the process shows: not one of these protocols grants without
+    /// one.
     pub(super) fn granted(
         &mut self,
         node: NodeId,
@@ -82,7 +95,10 @@ impl Audit {
         match self {
             Self::Permissions { permissions, order } => {
                 let stamp = stamp.unwrap_or(Stamp { clock: 0, node });
-                [permissions.granted(stamp, now), order.as_mut().and_then(|order| order.granted(stamp, now))]
+                [
+                    permissions.granted(stamp, now),
+                    order.as_mut().and_then(|order| order.granted(stamp, now)),
+                ]
             }
             Self::Tokens(_) | Self::Slots | Self::None => [None, None],
         }
@@ -101,7 +117,8 @@ impl Audit {
         }
         let waiting = live.iter().filter_map(|(_, shown)| shown.stamp);
         let overtaken = fence.and_then(|fence| StrictOrder::verdict(node, fence, waiting, now));
-        let slots = live.iter().flat_map(|(node, shown)| shown.slots.iter().map(|slot| (*node, slot.0)));
+        let slots =
+            live.iter().flat_map(|(node, shown)| shown.slots.iter().map(|slot| (*node, slot.0)));
         [overtaken, SlotFences::shown_twice(slots, now)]
     }
 

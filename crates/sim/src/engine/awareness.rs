@@ -78,7 +78,8 @@ impl Awareness {
         losses.collect()
     }
 
-    /// For each loss that all came to know of, how long that took; and how many losses somebody does not know of.
+    /// For each loss that all came to know of, how long that took; and how many losses somebody
+    /// does not know of.
     pub(super) fn times(&self) -> (Vec<Span>, u64) {
         let times: Vec<Span> = self.losses.iter().filter_map(|loss| loss.took).collect();
         let open = (self.losses.len() - times.len()) as u64;
@@ -129,6 +130,9 @@ mod tests {
         assert_eq!((awareness.complete(), awareness.untold_to(NodeId(2)).len()), (false, 2));
         awareness.learn(NodeId(2), NodeId(0), Time(60));
         awareness.learn(NodeId(2), NodeId(3), Time(60));
-        assert_eq!((awareness.complete(), awareness.times()), (true, (vec![Span(40), Span(21)], 0)));
+        assert_eq!(
+            (awareness.complete(), awareness.times()),
+            (true, (vec![Span(40), Span(21)], 0))
+        );
     }
 }

@@ -4,15 +4,16 @@ use fixedbitset::FixedBitSet;
 use kgate_core::{Fence, GrantId, NodeId, Observation, Protocol, Refusal, Span, Stamp, Time};
 use kgate_spec::history::NOTHING_FROM_NOTHING;
 use kgate_spec::{
-    Accuracy, AtMostK, Completeness, Convergence, EveryoneServed, GRANTED_IN_TIME, Loss, NOT_REFUSED,
-    NoDeadlock, NoResidue, SlotFences, SometimesK, Violation, WithinK,
+    Accuracy, AtMostK, Completeness, Convergence, EveryoneServed, GRANTED_IN_TIME, Loss,
+    NOT_REFUSED, NoDeadlock, NoResidue, SlotFences, SometimesK, Violation, WithinK,
 };
 
 use super::audit::Audit;
 use crate::config::Config;
 use crate::stats::Requester;
 
-/// Violations beyond these are not listed, unless they are the first of their property: the first ones tell the story.
+/// Violations beyond these are not listed, unless they are the first of their property: the first
+/// ones tell the story.
 const LISTED: usize = 8;
 
 pub(super) struct Checkers {
@@ -23,12 +24,14 @@ pub(super) struct Checkers {
     some: SometimesK,
     convergence: Convergence,
     pub(super) audit: Audit,
-    /// A transient fault has struck and the run has not recovered: what is unsafe now is no violation.
+    /// A transient fault has struck and the run has not recovered: what is unsafe now is no
+    /// violation.
     excused: bool,
     /// The most inside before it had recovered.
     before: usize,
     requesters: Vec<Requester>,
-    /// The k that each process was told last, where slots are numbered; and whether that was ever another one.
+    /// The k that each process was told last, where slots are numbered; and whether that was ever
+    /// another one.
     known: Vec<u32>,
     k_changes: bool,
     violations: Vec<Violation>,
@@ -38,7 +41,8 @@ pub(super) struct Checkers {
 pub(super) struct Numbered<'a> {
     pub(super) node: NodeId,
     pub(super) grant: GrantId,
-    /// Whose wish it fulfils, of those that wait at that process, and its weight; none if nobody asked.
+    /// Whose wish it fulfils, of those that wait at that process, and its weight; none if nobody
+    /// asked.
     pub(super) wish: Option<(usize, u32)>,
     pub(super) slots: Option<&'a [u32]>,
     pub(super) fence: Option<Fence>,
@@ -65,7 +69,11 @@ impl Checkers {
             excused: false,
             before: 0,
             requesters: vec![Requester::default(); config.load.requesters as usize],
-            known: if config.claims.slots { vec![config.k; config.nodes as usize] } else { Vec::new() },
+            known: if config.claims.slots {
+                vec![config.k; config.nodes as usize]
+            } else {
+                Vec::new()
+            },
             k_changes: false,
             violations: Vec::new(),
         }
@@ -98,7 +106,10 @@ impl Checkers {
         self.note(violation.filter(|_| !self.excused));
         self.note(reopened);
         if self.audit.sits() {
-            self.audit.granted(node, stamp, now).into_iter().for_each(|violation| self.note(violation));
+            self.audit
+                .granted(node, stamp, now)
+                .into_iter()
+                .for_each(|violation| self.note(violation));
         }
         for &slot in slots.unwrap_or_default() {
             let violation = self.fences.grant(slot, fence, (node, None), now);
@@ -108,7 +119,8 @@ impl Checkers {
         (now.since(requester.asked_for), now.since(requester.broadcast))
     }
 
-    /// The same of numbered slots. `live` are those who live, and `shown` what they show, if that is looked at.
+    /// The same of numbered slots. `live` are those who live, and `shown` what they show, if that
+    /// is looked at.
     pub(super) fn granted_slots(
         &mut self,
         now: Time,
@@ -188,12 +200,19 @@ impl Checkers {
             property: NoResidue::NAME,
             at_ns: now,
             nodes: vec![node],
-            text: format!("nobody wants anything any more, and {node} still owes or puts together an answer"),
+            text: format!(
+                "nobody wants anything any more, and {node} still owes or puts together an answer"
+            ),
         }));
     }
 
     fn wrong(&mut self, node: NodeId, now: Time, text: String) {
-        self.note(Some(Violation { property: NOTHING_FROM_NOTHING, at_ns: now, nodes: vec![node], text }));
+        self.note(Some(Violation {
+            property: NOTHING_FROM_NOTHING,
+            at_ns: now,
+            nodes: vec![node],
+            text,
+        }));
     }
 
     /// The client came out, or is gone with its process.
@@ -273,7 +292,8 @@ impl Checkers {
         self.note(violation);
     }
 
-    /// Something is still under way, but nobody has been granted anything for longer than any grant can take.
+    /// Something is still under way, but nobody has been granted anything for longer than any grant
+    /// can take.
     pub(super) fn stalled(&mut self, now: Time) {
         let waiting = self.served.verdict(now);
         self.note(waiting.map(|violation| Violation { property: GRANTED_IN_TIME, ..violation }));

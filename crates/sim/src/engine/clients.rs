@@ -1,4 +1,5 @@
-//! Clients: who asks when, goes in and comes out. Each asks in a closed loop; of several at one process, whoever asked first is served first.
+//! Clients: who asks when, goes in and comes out. Each asks in a closed loop; of several at one
+//! process, whoever asked first is served first.
 
 use kgate_core::{Fence, GrantId, Input, NodeId, Notice, Protocol, Span, Time};
 use kgate_spec::trace;
@@ -8,7 +9,8 @@ use super::{Label, Simulation};
 use crate::queue::EventQueue;
 
 impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D, Q> {
-    /// A client means to ask now. Where a new incarnation begins with nothing, one of an earlier incarnation is gone.
+    /// A client means to ask now. Where a new incarnation begins with nothing, one of an earlier
+    /// incarnation is gone.
     pub(super) fn acquire(&mut self, node: NodeId, incarnation: u32) {
         self.due.remove(node.index());
         if self.config.claims.slots && !self.comes_to_ask(node, incarnation) {
@@ -64,8 +66,11 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         let asked = self.checkers.requests_of(node).saturating_add(self.wishes.due_at(node));
         let more = load.entries.is_none_or(|most| asked < most.saturating_mul(load.clients));
         if self.asking && more {
-            let pause =
-                if load.ask_inside { Span(load.hold.0 / 2) } else { load.think.draw(&mut self.think_rng) };
+            let pause = if load.ask_inside {
+                Span(load.hold.0 / 2)
+            } else {
+                load.think.draw(&mut self.think_rng)
+            };
             self.ask_at(self.now + pause, node);
         }
     }
@@ -89,7 +94,8 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
                 } else {
                     self.granted(node, *grant, slots.as_deref(), *fence);
                 }
-                self.queue.push(self.now + self.config.load.hold, Event::Release { node, grant: *grant });
+                self.queue
+                    .push(self.now + self.config.load.hold, Event::Release { node, grant: *grant });
             }
             Notice::Asked => {
                 self.checkers.broadcast(node, self.now);
@@ -107,7 +113,13 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         }
     }
 
-    fn granted(&mut self, node: NodeId, grant: GrantId, slots: Option<&[u32]>, fence: Option<Fence>) {
+    fn granted(
+        &mut self,
+        node: NodeId,
+        grant: GrantId,
+        slots: Option<&[u32]>,
+        fence: Option<Fence>,
+    ) {
         self.stats.grants += 1;
         self.stats.waiting.change(self.now, -1);
         let units = self.forget_grants(node);
@@ -120,7 +132,11 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         }
         let stamp = self.stamp_of(node);
         let times = self.checkers.granted(node, self.now, slots, fence, stamp);
-        self.write_granted(times, node, trace_of(slots, fence, stamp.map(|stamp| stamp.clock), None));
+        self.write_granted(
+            times,
+            node,
+            trace_of(slots, fence, stamp.map(|stamp| stamp.clock), None),
+        );
     }
 
     /// The obtaining times of a grant, and its line in the trace.
@@ -145,7 +161,9 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
 
     /// The grants of `node` that are inside, in the order of their numbers.
     pub(super) fn grants_of(&self, node: NodeId) -> impl Iterator<Item = GrantId> + '_ {
-        self.held.range((node, GrantId(0))..=(node, GrantId(u64::MAX))).map(|((_, grant), _)| *grant)
+        self.held
+            .range((node, GrantId(0))..=(node, GrantId(u64::MAX)))
+            .map(|((_, grant), _)| *grant)
     }
 
     /// The clients of `node` that are inside are gone; how many units they had.

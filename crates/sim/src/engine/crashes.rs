@@ -1,4 +1,5 @@
-//! Who crashes, who comes back, and who learns of it: by a detector, by the oracle that takes its place, or by itself.
+//! Who crashes, who comes back, and who learns of it: by a detector, by the oracle that takes its
+//! place, or by itself.
 
 use kgate_core::{Incarnation, Input, Message, NodeId, Phase, Protocol, Span, Time};
 use kgate_spec::trace;
@@ -43,7 +44,8 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         self.queue.push(at, Event::News { node, crashed, incarnation });
     }
 
-    /// A process crashes and will be back. Its client, if it waits, waits on; if it is inside, it is gone.
+    /// A process crashes and will be back. Its client, if it waits, waits on; if it is inside, it
+    /// is gone.
     pub(super) fn go_down(&mut self, node: NodeId) {
         if self.config.claims.returns {
             return self.fall(node);
@@ -78,12 +80,14 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         self.write(node, &trace::Event::Restart { incarnation: None });
         let asks = self.absent.remove(&node).expect("it was down");
         self.alive.insert(node.index());
-        // What was under way to this process or waited in its queues belongs to its incarnation before.
+        // What was under way to this process or waited in its queues belongs to its incarnation
+        // before.
         *self.incarnations.entry(node).or_default() += 1;
         self.last_news.remove(&node);
         self.network.empty_queues(node, self.now);
         let stored = self.stored.get(&node).cloned();
-        self.mutexes[node.index()] = M::start(&self.config.setup(node), stored, &mut self.mutex_out);
+        self.mutexes[node.index()] =
+            M::start(&self.config.setup(node), stored, &mut self.mutex_out);
         self.carry_out_mutex(node);
         if self.checkers.audit.looks() {
             self.look_at_tokens(node);
@@ -129,7 +133,11 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
     pub(super) fn tell(&mut self, node: NodeId, crashed: NodeId) {
         if self.alive.contains(node.index()) {
             self.learn(node, crashed);
-            self.mutex_input(node, Label::of(8, crashed, 0), Input::Crashed(crashed, Incarnation::default()));
+            self.mutex_input(
+                node,
+                Label::of(8, crashed, 0),
+                Input::Crashed(crashed, Incarnation::default()),
+            );
         }
     }
 

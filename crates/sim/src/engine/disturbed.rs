@@ -48,7 +48,8 @@ impl Trouble {
         let cuts = disturbance.partitions.iter().map(|partition| {
             let mut inside = FixedBitSet::with_capacity(config.nodes as usize);
             inside.extend(partition.nodes.iter().map(|node| node.index()));
-            let (from, until) = (Time::ZERO + partition.from, (Time::ZERO + partition.until).min(end));
+            let (from, until) =
+                (Time::ZERO + partition.from, (Time::ZERO + partition.until).min(end));
             Cut { inside, way: partition.way, from, until }
         });
         disturbance.troubles_network().then(|| Self {
@@ -72,7 +73,8 @@ impl Trouble {
         if self.duplicates.happens(&mut self.rng) { 2 } else { 1 }
     }
 
-    /// When a message that would arrive at `at` does arrive; never, if a cut swallows it. It never overtakes by this.
+    /// When a message that would arrive at `at` does arrive; never, if a cut swallows it. It never
+    /// overtakes by this.
     pub(super) fn through(&self, from: NodeId, to: NodeId, mut at: Time) -> Option<Time> {
         while let Some(cut) = self.cuts.iter().find(|cut| cut.holds_up(from, to, at)) {
             if self.loses {
@@ -116,21 +118,28 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         }
     }
 
-    /// What waited for a stopped process happens now, in order. If it has just crashed, that is what it finds.
+    /// What waited for a stopped process happens now, in order. If it has just crashed, that is
+    /// what it finds.
     pub(super) fn hand_over(&mut self, node: NodeId) {
         let waited = self.stopped.remove(&node).unwrap_or_default();
         if !waited.is_empty() {
             self.recovery.not_before(self.now);
         }
         for event in waited {
-            if event.is_probe() { self.push_probe(self.now, event) } else { self.queue.push(self.now, event) }
+            if event.is_probe() {
+                self.push_probe(self.now, event)
+            } else {
+                self.queue.push(self.now, event)
+            }
         }
     }
 
     /// Whether an event has to wait because its process is stopped; then it waits.
     #[cold]
     pub(super) fn waits(&mut self, event: &EventOf<M, D>) -> bool {
-        let Some(waiting) = event.whose().and_then(|node| self.stopped.get_mut(&node)) else { return false };
+        let Some(waiting) = event.whose().and_then(|node| self.stopped.get_mut(&node)) else {
+            return false;
+        };
         waiting.push(event.clone());
         if event.is_probe() {
             self.probes -= 1;
@@ -166,8 +175,12 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
                     self.disturbed.delayed += u64::from(late);
                     self.network.note_arrival(at);
                     let event = match self.config.cost.receive_cost {
-                        ReceiveCost::Parallel => super::Event::Deliver { from, to, message: message.clone() },
-                        ReceiveCost::Queue => super::Event::Arrive(Box::new((from, to, message.clone()))),
+                        ReceiveCost::Parallel => {
+                            super::Event::Deliver { from, to, message: message.clone() }
+                        }
+                        ReceiveCost::Queue => {
+                            super::Event::Arrive(Box::new((from, to, message.clone())))
+                        }
                     };
                     self.queue.push(at, event);
                 }

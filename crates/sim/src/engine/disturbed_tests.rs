@@ -1,7 +1,9 @@
-//! Pauses, partitions, loss and duplicates, with a tiny protocol whose every message can be followed: p0 asks p1, p1 answers, p0 goes in.
+//! Pauses, partitions, loss and duplicates, with a tiny protocol whose every message can be
+//! followed: p0 asks p1, p1 answers, p0 goes in.
 
 use kgate_core::{
-    GrantId, Input, InputOf, NodeId, Notice, Observation, Outbox, Protocol, Refusal, Setup, Span, Time,
+    GrantId, Input, InputOf, NodeId, Notice, Observation, Outbox, Protocol, Refusal, Setup, Span,
+    Time,
 };
 use kgate_spec::EveryoneServed;
 use serde::{Deserialize, Serialize};
@@ -35,7 +37,12 @@ impl Protocol for Echo {
         Self { me: setup.me, wishes: restored.unwrap_or(0), waits: false }
     }
 
-    fn handle(&mut self, _now: Time, input: InputOf<Self>, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+    fn handle(
+        &mut self,
+        _now: Time,
+        input: InputOf<Self>,
+        out: &mut Outbox<Self>,
+    ) -> Result<(), Refusal> {
         match input {
             Input::Acquire { .. } => {
                 self.wishes += 1;
@@ -66,7 +73,8 @@ impl Protocol for Echo {
     }
 }
 
-/// p0 of three asks at 0 and, if it may, every time unit after coming out; a message takes 1, a stay 2.
+/// p0 of three asks at 0 and, if it may, every time unit after coming out; a message takes 1, a
+/// stay 2.
 fn config(entries: u32) -> Config {
     let mut config = Config::new(3, 1);
     config.cost.send = Span::ZERO;
@@ -75,14 +83,18 @@ fn config(entries: u32) -> Config {
     config.load.hold = Span::UNIT.times(2);
     config.load.think = Think::Constant(Span::UNIT);
     config.load.entries = Some(entries);
-    config.claims = Claims { tolerates_delay: true, tolerates_duplicates: true, ..Claims::default() };
+    config.claims =
+        Claims { tolerates_delay: true, tolerates_duplicates: true, ..Claims::default() };
     config.duration = Span::UNIT.times(20);
     config
 }
 
 fn report(config: &Config) -> Report {
     let report = run::<Echo, Accuser<false>, Bucket>("echo", config, None).expect("a run");
-    assert_eq!(report.hash, run::<Echo, Accuser<false>, Heap>("echo", config, None).expect("a run").hash);
+    assert_eq!(
+        report.hash,
+        run::<Echo, Accuser<false>, Heap>("echo", config, None).expect("a run").hash
+    );
     report
 }
 
@@ -109,16 +121,22 @@ fn quiet() {
     );
 }
 
-/// What arrives at a stopped process is handed over when it goes on: p1, stopped from 0.5 to 5, answers at 5.
+/// What arrives at a stopped process is handed over when it goes on: p1, stopped from 0.5 to 5,
+/// answers at 5.
 #[test]
 fn a_stopped_process_answers_later() {
     let report = paused(1, &["1@0.5..5"]);
     assert_eq!((report.pauses, report.obtaining.max), (1, Some(6.0)));
     assert_eq!(paused(1, &["2@0.5..5"]).obtaining.max, Some(2.0), "who is not asked may sleep");
-    assert_eq!(paused(1, &["1@0.5..3", "1@3..5"]).obtaining.max, Some(4.0), "between two pauses it goes on");
+    assert_eq!(
+        paused(1, &["1@0.5..3", "1@3..5"]).obtaining.max,
+        Some(4.0),
+        "between two pauses it goes on"
+    );
 }
 
-/// The client of a stopped process does nothing either: inside from 2 on, it comes out at 9 instead of 4 and asks again at 10.
+/// The client of a stopped process does nothing either: inside from 2 on, it comes out at 9 instead
+/// of 4 and asks again at 10.
 #[test]
 fn a_stopped_client_stays_inside() {
     let report = paused(2, &["0@3..9"]);
@@ -127,7 +145,8 @@ fn a_stopped_client_stays_inside() {
     assert!((report.units_in_use.mean - 9.0 / 20.0).abs() < 1e-9, "{}", report.units_in_use.mean);
 }
 
-/// A process that crashes while it is stopped crashes; the pause is over, and what waited for it finds it dead.
+/// A process that crashes while it is stopped crashes; the pause is over, and what waited for it
+/// finds it dead.
 #[test]
 fn a_crash_ends_a_pause() {
     let mut config = config(1);
@@ -137,7 +156,8 @@ fn a_crash_ends_a_pause() {
     assert_eq!((report.pauses, report.crashes, report.grants, report.unanswered), (1, 1, 0, 1));
 }
 
-/// One that comes back is not stopped: down from 3 to 4, p1 is handed the request that was kept for it at 4.
+/// One that comes back is not stopped: down from 3 to 4, p1 is handed the request that was kept for
+/// it at 4.
 #[test]
 fn who_comes_back_is_not_stopped() {
     let mut config = config(1);
@@ -149,7 +169,8 @@ fn who_comes_back_is_not_stopped() {
     assert_eq!(report(&config).obtaining.max, Some(5.0));
 }
 
-/// What would arrive across a cut arrives when it heals: the request, the answer, or both, by the way of the cut.
+/// What would arrive across a cut arrives when it heals: the request, the answer, or both, by the
+/// way of the cut.
 #[test]
 fn a_cut_holds_up_what_crosses_it() {
     for (text, obtained, delayed) in [
@@ -170,7 +191,8 @@ fn a_cut_holds_up_what_crosses_it() {
     }
 }
 
-/// Everything is healed when the measured time ends: what was held up until then is still answered, and not measured.
+/// Everything is healed when the measured time ends: what was held up until then is still answered,
+/// and not measured.
 #[test]
 fn all_heals_in_the_end() {
     for report in [cut("0@0..99"), paused(1, &["1@0.5..99"])] {
@@ -181,14 +203,16 @@ fn all_heals_in_the_end() {
     }
 }
 
-/// For a protocol that tolerates loss, a cut swallows messages; this one only says that it does, and is caught.
+/// For a protocol that tolerates loss, a cut swallows messages; this one only says that it does,
+/// and is caught.
 #[test]
 fn a_cut_loses_where_loss_is_borne() {
     let mut config = config(1);
     config.claims.tolerates_loss = true;
     config.disturbance.partitions = vec!["0@0..5".parse().expect("a partition")];
     let lost = report(&config);
-    let starved = |report: &Report| report.violations.iter().any(|v| v.property == EveryoneServed::NAME);
+    let starved =
+        |report: &Report| report.violations.iter().any(|v| v.property == EveryoneServed::NAME);
     assert!((lost.lost, lost.delayed) == (1, 0) && starved(&lost), "{lost:?}");
     config.disturbance.partitions.clear();
     config.disturbance.loss = Chance(1_000_000);
@@ -202,7 +226,10 @@ fn duplicates_arrive_twice() {
     let mut config = config(1);
     config.disturbance.duplicates = Chance(1_000_000);
     let report = report(&config);
-    assert_eq!((report.delivered, report.doubled, report.grants, report.violations.len()), (6, 3, 1, 0));
+    assert_eq!(
+        (report.delivered, report.doubled, report.grants, report.violations.len()),
+        (6, 3, 1, 0)
+    );
 }
 
 /// Only what is borne may befall a run, and it must make sense.
@@ -229,9 +256,14 @@ fn claims_are_checked() {
         (|config| config.disturbance.pauses[0].node = NodeId(3), "p0 .. p2"),
         (|config| config.disturbance.pauses[0].until = Span::UNIT, "T1 before T2"),
         (|config| config.duration = Span::UNIT.times(2), "before the run's end at 2"),
-        (|config| config.disturbance.pauses.push(config.disturbance.pauses[0]), "while it is stopped"),
         (
-            |config| config.disturbance.partitions = vec!["0+1+2@0..5".parse().expect("a partition")],
+            |config| config.disturbance.pauses.push(config.disturbance.pauses[0]),
+            "while it is stopped",
+        ),
+        (
+            |config| {
+                config.disturbance.partitions = vec!["0+1+2@0..5".parse().expect("a partition")]
+            },
             "leave some on either side",
         ),
     ];

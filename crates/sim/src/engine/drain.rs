@@ -1,7 +1,8 @@
 //! After the measured time: is every request of a live process answered?
 //!
-//! Nobody asks any more, holders release, no further process crashes. The run goes on until nobody waits. If nothing but
-//! detectors is under way and every live process knows of every crash, whoever still waits does so for ever.
+//! Nobody asks any more, holders release, no further process crashes. The run goes on until nobody
+//! waits. If nothing but detectors is under way and every live process knows of every crash,
+//! whoever still waits does so for ever.
 
 use kgate_core::{Mechanism, Protocol, Span, Time};
 use kgate_spec::NotLeftLying;
@@ -11,21 +12,24 @@ use super::event::EventOf;
 use crate::queue::EventQueue;
 
 impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D, Q> {
-    /// Runs on until nobody waits or nothing can change any more; how many wait then. They are a violation unless more
-    /// processes crashed than the protocol claims to tolerate.
+    /// Runs on until nobody waits or nothing can change any more; how many wait then. They are a
+    /// violation unless more processes crashed than the protocol claims to tolerate.
     pub(super) fn drain(&mut self) -> usize {
         let mut grants = self.stats.grants;
         let mut give_up = self.now + self.patience();
         let mut stalled = false;
         // Where it is checked what is left behind, everything takes its way to the end.
         let to_the_end = M::MECHANISM == Mechanism::Slots;
-        while (self.checkers.waiting() > 0 || self.recovery.pending() || to_the_end) && !self.settled() {
+        while (self.checkers.waiting() > 0 || self.recovery.pending() || to_the_end)
+            && !self.settled()
+        {
             let Some((at, event)) = self.queue.pop(give_up) else {
                 stalled = true;
                 break;
             };
             self.drain_step(at, event);
-            // The whole instant, so that it does not matter whether a broadcast is one event or many.
+            // The whole instant, so that it does not matter whether a broadcast is one event or
+            // many.
             while let Some((at, event)) = self.queue.pop(at) {
                 self.drain_step(at, event);
             }
@@ -51,7 +55,8 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         self.checkers.waiting()
     }
 
-    /// Nobody asks any more: if nothing is left to happen, nothing may be left behind. What was lost is another matter.
+    /// Nobody asks any more: if nothing is left to happen, nothing may be left behind. What was
+    /// lost is another matter.
     pub(super) fn look_at_what_is_left(&mut self) {
         let content = self.checkers.waiting() == 0 && self.held.is_empty();
         let borne = self.crashed <= self.config.claims.tolerates && self.disturbed.lost == 0;
@@ -61,7 +66,8 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         }
     }
 
-    /// Nothing is under way, though somebody may be inside: whoever waits first must want more than is free. Where everybody knows the same k, in one lane.
+    /// Nothing is under way, though somebody may be inside: whoever waits first must want more than
+    /// is free. Where everybody knows the same k, in one lane.
     pub(super) fn look_at_what_is_free(&mut self) {
         let borne = self.crashed <= self.config.claims.tolerates && self.disturbed.lost == 0;
         let shown = self.all_shown();
@@ -92,10 +98,12 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         self.mutex_is_quiet() && self.nothing_to_find()
     }
 
-    /// Were the crashes known in time? Who comes back, or goes on after a pause, learns of them later: such runs have no bound.
+    /// Were the crashes known in time? Who comes back, or goes on after a pause, learns of them
+    /// later: such runs have no bound.
     pub(super) fn check_detection(&mut self) {
-        let prompt =
-            self.recoveries == 0 && self.absent.is_empty() && self.config.disturbance.pauses.is_empty();
+        let prompt = self.recoveries == 0
+            && self.absent.is_empty()
+            && self.config.disturbance.pauses.is_empty();
         let bound = self.config.known_within(self.crashed).filter(|_| prompt);
         if let Some(bound) = bound {
             self.checkers.detected(&self.awareness.losses(), bound, self.end);
@@ -107,9 +115,13 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         let all_take_part = self.absent.is_empty() && self.stopped.is_empty();
         let stands_still = self.checkers.waiting() > 0 && self.held.is_empty() && all_take_part;
         if stands_still && self.crashed <= self.config.claims.tolerates && self.nothing_to_find() {
-            // Disarmed timers are still in the queue, so a deadlock may be noticed later; but never wrongly.
-            let asking =
-                if self.config.claims.slots { self.wishes.due_events() } else { self.due.count_ones(..) };
+            // Disarmed timers are still in the queue, so a deadlock may be noticed later; but never
+            // wrongly.
+            let asking = if self.config.claims.slots {
+                self.wishes.due_events()
+            } else {
+                self.due.count_ones(..)
+            };
             if self.queue.len() == self.probes + asking && !self.network.is_stuck(self.now) {
                 self.checkers.quiet(self.now);
             }
@@ -121,23 +133,28 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         self.awareness.complete() || self.config.claims.detector.is_none()
     }
 
-    /// Far longer than any grant can take after the one before: crashes become known, and every queue empties.
+    /// Far longer than any grant can take after the one before: crashes become known, and every
+    /// queue empties.
     fn patience(&self) -> Span {
         let nodes = u64::from(self.config.nodes);
         let rounds = u64::from(nodes.ilog2() + 1).pow(2) * (u64::from(self.crashed) + 1);
         let refresh = self.config.refresh.unwrap_or_default();
         let timeouts = self.config.own_detector().map_or(0, |_| nodes);
-        let detection =
-            refresh.max(self.config.detection.interval) + self.config.detection.timeout.times(timeouts);
+        let detection = refresh.max(self.config.detection.interval)
+            + self.config.detection.timeout.times(timeouts);
         let cost = &self.config.cost;
-        // Beyond what the protocol tolerates nobody is promised anything, so nobody waits for every queue to empty.
-        let turns = if self.crashed > self.config.claims.tolerates { 4 } else { nodes.min(1 << 12) * 4 };
+        // Beyond what the protocol tolerates nobody is promised anything, so nobody waits for every
+        // queue to empty.
+        let turns =
+            if self.crashed > self.config.claims.tolerates { 4 } else { nodes.min(1 << 12) * 4 };
         let queues = (cost.send + cost.receive).times(nodes * turns);
         let delays = cost.latency.typical().times(64);
         let oracle = self.config.detection.oracle.unwrap_or(Span::ZERO);
-        // Tokens that take turns down a tree come to its end once in as many waves as it has ends, which may double each level.
+        // Tokens that take turns down a tree come to its end once in as many waves as it has ends,
+        // which may double each level.
         let waves = if self.config.claims.heals { 1 << nodes.min(12) } else { 1 };
-        let patience = self.config.load.patience + self.config.slots.ask_again.unwrap_or_default().times(8);
+        let patience =
+            self.config.load.patience + self.config.slots.ask_again.unwrap_or_default().times(8);
         detection.times(rounds * waves)
             + if self.config.claims.slots { patience } else { Span::ZERO }
             + queues

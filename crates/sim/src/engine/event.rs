@@ -1,20 +1,26 @@
 //! What can happen in a run.
 //!
-//! Millions of deliveries are in flight, so `Deliver` alone holds a message; the rarer events that carry one have it in a box.
-//! Then the compiler needs no room for a tag: an event is 24 bytes for a message of 16.
+//! Millions of deliveries are in flight, so `Deliver` alone holds a message; the rarer events that
+//! carry one have it in a box. Then the compiler needs no room for a tag: an event is 24 bytes for
+//! a message of 16.
 
 use kgate_core::{GrantId, NodeId, Protocol};
 
 /// The events of a pair of mutex and detector.
-pub(super) type EventOf<M, D> =
-    Event<<M as Protocol>::Message, <M as Protocol>::Timer, <D as Protocol>::Message, <D as Protocol>::Timer>;
+pub(super) type EventOf<M, D> = Event<
+    <M as Protocol>::Message,
+    <M as Protocol>::Timer,
+    <D as Protocol>::Message,
+    <D as Protocol>::Timer,
+>;
 
 /// One event.
 #[derive(Clone, Debug)]
 pub(super) enum Event<M, T, DM, DT> {
     /// A message of the mutex is handed over.
     Deliver { from: NodeId, to: NodeId, message: M },
-    /// One record for a broadcast whose copies all arrive at once: handed to everybody else, in the order of ids.
+    /// One record for a broadcast whose copies all arrive at once: handed to everybody else, in the
+    /// order of ids.
     DeliverAll { from: NodeId, message: Box<M> },
     /// A message of the mutex enters the receive queue.
     Arrive(Box<(NodeId, NodeId, M)>),
@@ -32,7 +38,8 @@ pub(super) enum Event<M, T, DM, DT> {
     Release { node: NodeId, grant: GrantId },
     /// The oracle tells a process of a crash, in this incarnation of it.
     News { node: NodeId, crashed: NodeId, incarnation: u32 },
-    /// A process hears of a crash or a return, in this incarnation of it; `place` is where that is recorded.
+    /// A process hears of a crash or a return, in this incarnation of it; `place` is where that is
+    /// recorded.
     Hear { node: NodeId, incarnation: u32, place: u32 },
     /// A process learns of another k, in this incarnation of it; `place` is that among the resizes.
     Resized { node: NodeId, incarnation: u32, place: u32 },
@@ -72,7 +79,8 @@ mod tests {
     use super::*;
     use kgate_core::Never;
 
-    /// Of the size of the papers' messages: a request or reply with a clock, a source and one of several kinds.
+    /// Of the size of the papers' messages: a request or reply with a clock, a source and one of
+    /// several kinds.
     #[allow(dead_code)]
     enum Usual {
         Reply { clock: u64 },

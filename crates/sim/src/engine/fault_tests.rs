@@ -1,17 +1,19 @@
-//! Crashes with recovery and transient faults, with tiny protocols that tolerate them or, as planted bugs, do not.
+//! Crashes with recovery and transient faults, with tiny protocols that tolerate them or, as
+//! planted bugs, do not.
 
 use std::sync::Arc;
 
 use kgate_core::{
-    Fence, GrantId, Graph, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Phase, Protocol,
-    Refusal, Setup, Span, Time,
+    Fence, GrantId, Graph, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Phase,
+    Protocol, Refusal, Setup, Span, Time,
 };
 
 use super::tests::Accuser;
 use super::{Bucket, run};
 use crate::{Claims, Config, Crash, Down, Latency, Report, Think, Transient};
 
-/// Grants to whoever asks after a time unit, and stores the wish; as a planted bug, forgets it with a crash.
+/// Grants to whoever asks after a time unit, and stores the wish; as a planted bug, forgets it with
+/// a crash.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Slow<const FORGETS: bool> {
     phase: Phase,
@@ -34,7 +36,12 @@ impl<const FORGETS: bool> Protocol for Slow<FORGETS> {
         Self { phase, grants, struck: 0 }
     }
 
-    fn handle(&mut self, _now: Time, input: InputOf<Self>, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+    fn handle(
+        &mut self,
+        _now: Time,
+        input: InputOf<Self>,
+        out: &mut Outbox<Self>,
+    ) -> Result<(), Refusal> {
         match input {
             Input::Acquire { .. } => {
                 self.phase = Phase::Waiting;
@@ -46,7 +53,11 @@ impl<const FORGETS: bool> Protocol for Slow<FORGETS> {
                 self.grants += 1;
                 out.persist((false, self.grants));
                 let fence = Some(Fence(self.grants.into()));
-                out.notify(Notice::Granted { grant: GrantId(self.grants), slots: Some([0].into()), fence });
+                out.notify(Notice::Granted {
+                    grant: GrantId(self.grants),
+                    slots: Some([0].into()),
+                    fence,
+                });
             }
             Input::Release { .. } => self.phase = Phase::Idle,
             Input::Withdraw
@@ -118,16 +129,21 @@ fn a_waiting_client_waits_on() {
     assert_eq!(report.obtaining.max, Some(4.0));
 }
 
-/// Down from 2 to 3 while inside: the client is gone, its grant with it, and it asks again a pause after the process is
-/// back: inside 1 .. 2, 5 .. 10, 12 .. 17 and from 19 on.
+/// Down from 2 to 3 while inside: the client is gone, its grant with it, and it asks again a pause
+/// after the process is back: inside 1 .. 2, 5 .. 10, 12 .. 17 and from 19 on.
 #[test]
 fn a_client_inside_is_gone() {
     let report = report::<Slow<false>>(&crash(4, 6));
     assert_eq!((report.requests, report.grants, properties(&report)), (4, 4, vec![]));
-    assert!((report.units_in_use.mean - 12.0 / 20.0).abs() < 1e-9, "{:?}", report.units_in_use.mean);
+    assert!(
+        (report.units_in_use.mean - 12.0 / 20.0).abs() < 1e-9,
+        "{:?}",
+        report.units_in_use.mean
+    );
 }
 
-/// Down from 6.5 to 10 while thinking: it asks a pause after the process is back, at 11, and again at 18.
+/// Down from 6.5 to 10 while thinking: it asks a pause after the process is back, at 11, and again
+/// at 18.
 #[test]
 fn a_thinking_client_asks_later() {
     let report = report::<Slow<false>>(&crash(13, 20));
@@ -148,15 +164,21 @@ fn a_forgotten_wish_is_caught() {
     assert_eq!(properties(&report), ["no deadlock", "every request of a live process is granted"]);
 }
 
-/// A transient fault excuses what is unsafe until the protocol has recovered; one that never does is caught.
+/// A transient fault excuses what is unsafe until the protocol has recovered; one that never does
+/// is caught.
 #[test]
 fn a_run_that_never_recovers_is_caught() {
     let mut config = config();
     config.graph = Some(Arc::new(Graph::new(2, &[(NodeId(0), NodeId(1))], NodeId(0)).unwrap()));
-    config.transient = Transient { start: false, strikes: vec![(NodeId(0), Span::UNIT.times(3))], forged: 0 };
+    config.transient =
+        Transient { start: false, strikes: vec![(NodeId(0), Span::UNIT.times(3))], forged: 0 };
     let healed = report::<Slow<false>>(&config);
     assert_eq!(properties(&healed), [""; 0]);
-    assert!(healed.stabilized_at.is_some_and(|at| at > 3.0 && at < 20.0), "{:?}", healed.stabilized_at);
+    assert!(
+        healed.stabilized_at.is_some_and(|at| at > 3.0 && at < 20.0),
+        "{:?}",
+        healed.stabilized_at
+    );
     let sick = report::<Slow<true>>(&config);
     assert_eq!(
         (properties(&sick), sick.stabilized_at),
@@ -169,12 +191,17 @@ fn a_run_that_never_recovers_is_caught() {
 fn a_recovery_that_does_not_last_is_caught() {
     let mut config = config();
     config.graph = Some(Arc::new(Graph::new(2, &[(NodeId(0), NodeId(1))], NodeId(0)).unwrap()));
-    config.transient = Transient { start: false, strikes: vec![(NodeId(0), Span::UNIT)], forged: 0 };
+    config.transient =
+        Transient { start: false, strikes: vec![(NodeId(0), Span::UNIT)], forged: 0 };
     config.load.requesters = 2;
     config.load.hold = Span::UNIT.times(2);
     let report = report::<Slow<false>>(&config);
     assert!(report.stabilized_at.is_some());
-    assert!(properties(&report).contains(&kgate_spec::Convergence::CLOSURE), "{:?}", properties(&report));
+    assert!(
+        properties(&report).contains(&kgate_spec::Convergence::CLOSURE),
+        "{:?}",
+        properties(&report)
+    );
 }
 
 /// What a protocol does not claim is refused.

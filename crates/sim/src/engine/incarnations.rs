@@ -1,12 +1,16 @@
 //! Processes that come back with nothing, in a new incarnation, and who hears of that.
 //!
-//! With [`MembershipSource::Log`] everybody is told of every crash and every return, in one order, each at a time of its own. The j-th return of all has
-//! incarnation j; who is back is told the whole log from its beginning. All may be down at once: the log goes on. With
-//! [`MembershipSource::Join`] nobody is told of returns: who is back speaks for itself; crashes are told of a process and its incarnation, in any order,
-//! to everybody who is alive. Who is back is told only of those that are down then: a detector that begins anew knows of no earlier incarnations, and to be told of one
-//! would let a joiner do without a process that is up (`docs/SLOTS.md`).
+//! With [`MembershipSource::Log`] everybody is told of every crash and every return, in one order,
+//! each at a time of its own. The j-th return of all has incarnation j; who is back is told the
+//! whole log from its beginning. All may be down at once: the log goes on. With
+//! [`MembershipSource::Join`] nobody is told of returns: who is back speaks for itself; crashes are
+//! told of a process and its incarnation, in any order, to everybody who is alive. Who is back is
+//! told only of those that are down then: a detector that begins anew knows of no earlier
+//! incarnations, and to be told of one would let a joiner do without a process that is up
+//! (`docs/SLOTS.md`).
 //!
-//! The clients of a process that crashes are gone with it, waiting or inside; new ones ask when it is back.
+//! The clients of a process that crashes are gone with it, waiting or inside; new ones ask when it
+//! is back.
 
 use std::collections::BTreeMap;
 
@@ -93,7 +97,8 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         self.last_news.remove(&node);
         self.network.empty_queues(node, self.now);
         self.checkers.resized(node, self.config.k);
-        let setup = kgate_core::Setup { incarnation: Incarnation(incarnation), ..self.config.setup(node) };
+        let setup =
+            kgate_core::Setup { incarnation: Incarnation(incarnation), ..self.config.setup(node) };
         self.mutexes[node.index()] = M::start(&setup, None, &mut self.mutex_out);
         self.carry_out_mutex(node);
         self.returns.returned += 1;
@@ -142,7 +147,8 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
             at = at.max(*last);
             *last = at;
         }
-        let (incarnation, place) = (self.incarnation_of(node), u32::try_from(place).expect("few crashes"));
+        let (incarnation, place) =
+            (self.incarnation_of(node), u32::try_from(place).expect("few crashes"));
         self.queue.push(at, Event::Hear { node, incarnation, place });
     }
 

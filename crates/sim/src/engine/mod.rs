@@ -5,14 +5,16 @@
 //! - `checkers.rs`: who is inside and who waits, told to the checkers of `kgate-spec`;
 //! - `audit.rs`: the checkers that look at messages and at what processes show;
 //! - `clients.rs`: who asks, goes in and comes out; `slots.rs`: with what weight, and who gives up;
-//! - `crashes.rs`: who crashes, who comes back, and who learns of it; `awareness.rs`: how long that takes; `incarnations.rs`: who comes back with
-//!   nothing, and what it is told;
-//! - `transient.rs`: memory and channels that become anything, and when the run has recovered from that;
+//! - `crashes.rs`: who crashes, who comes back, and who learns of it; `awareness.rs`: how long that
+//!   takes; `incarnations.rs`: who comes back with nothing, and what it is told;
+//! - `transient.rs`: memory and channels that become anything, and when the run has recovered from
+//!   that;
 //! - `disturbed.rs`: processes that are stopped, messages that are late, lost or doubled;
 //! - `drain.rs`: after the measured time, whether every request of a live process is answered;
 //! - `script.rs`: a run in which every step is prescribed.
 //!
-//! A crash acts after everything else scheduled at its instant: the loop runs up to the crash's time, then applies it.
+//! A crash acts after everything else scheduled at its instant: the loop runs up to the crash's
+//! time, then applies it.
 
 mod audit;
 mod awareness;
@@ -34,8 +36,8 @@ use std::time::Instant;
 
 use fixedbitset::FixedBitSet;
 use kgate_core::{
-    Carried, Effect, GrantId, Input, InputOf, Mechanism, Message, NodeId, Notice, Outbox, Protocol, Span,
-    Stamp, Time, To,
+    Carried, Effect, GrantId, Input, InputOf, Mechanism, Message, NodeId, Notice, Outbox, Protocol,
+    Span, Stamp, Time, To,
 };
 use kgate_spec::{Violation, trace};
 
@@ -88,7 +90,8 @@ impl Engine for Heap {
     type Queue<E> = HeapQueue<E>;
 }
 
-/// Runs mutex `M` with detector `D` beside it. `name` is how the pair is called in the report; a trace is written if asked for.
+/// Runs mutex `M` with detector `D` beside it. `name` is how the pair is called in the report; a
+/// trace is written if asked for.
 pub fn run<M: Protocol, D: Protocol, Q: Engine>(
     name: &str,
     config: &Config,
@@ -155,7 +158,8 @@ pub enum RunError {
 /// Opens the trace's file, once it is sure that the run can start.
 pub type OpenTrace<'a> = Box<dyn FnOnce() -> io::Result<Box<dyn Write + 'a>> + 'a>;
 
-/// What the hash of a run takes in of an input: its kind, whom it comes from or speaks of, and what it says.
+/// What the hash of a run takes in of an input: its kind, whom it comes from or speaks of, and what
+/// it says.
 #[derive(Clone, Copy)]
 struct Label {
     word: u64,
@@ -173,7 +177,8 @@ impl Label {
     }
 }
 
-/// A timer that runs: a later arming has a greater ticket, and an expiry with an older one is ignored.
+/// A timer that runs: a later arming has a greater ticket, and an expiry with an older one is
+/// ignored.
 type Tickets<T> = BTreeMap<(NodeId, T), u64>;
 
 struct Simulation<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> {
@@ -205,7 +210,8 @@ struct Simulation<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> {
     last_news: BTreeMap<NodeId, Time>,
     /// Whose client will ask at a time that is set.
     due: FixedBitSet,
-    /// The grants that are inside, with their units. Only where slots are numbered may a process have several.
+    /// The grants that are inside, with their units. Only where slots are numbered may a process
+    /// have several.
     held: BTreeMap<(NodeId, GrantId), u32>,
     wishes: Wishes,
     returns: Incarnations,
@@ -309,7 +315,9 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
         }
         let first = Time::ZERO + self.config.load.first_request;
         if self.config.load.entries != Some(0) {
-            for node in (0..self.config.load.requesters).map(NodeId).filter(|&node| self.config.asks(node)) {
+            for node in
+                (0..self.config.load.requesters).map(NodeId).filter(|&node| self.config.asks(node))
+            {
                 for _ in 0..self.config.load.clients {
                     let pause = self.config.load.first_pause(&mut self.think_rng);
                     self.ask_at(first + pause, node);
@@ -346,7 +354,8 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
         (self.stats.clone(), started.elapsed().as_secs_f64())
     }
 
-    /// If the measured time begins before `until`, what happens up to then happens, and is forgotten.
+    /// If the measured time begins before `until`, what happens up to then happens, and is
+    /// forgotten.
     fn warm_up(&mut self, until: Time) {
         if !self.warm && self.begin < until {
             self.run_until(self.begin);
@@ -414,7 +423,10 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
                 let received = self.network.receive(to, at);
                 if incarnations {
                     let incarnation = self.incarnation_of(to);
-                    self.queue.push(received, Event::Received(Box::new((from, to, message, incarnation))));
+                    self.queue.push(
+                        received,
+                        Event::Received(Box::new((from, to, message, incarnation))),
+                    );
                 } else {
                     self.queue.push(received, Event::Deliver { from, to, message });
                 }
@@ -452,7 +464,9 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
                 }
             }
             Event::Hear { node, incarnation, place } => self.hear(node, incarnation, place),
-            Event::Resized { node, incarnation, place } => self.hear_of_resize(node, incarnation, place),
+            Event::Resized { node, incarnation, place } => {
+                self.hear_of_resize(node, incarnation, place)
+            }
             Event::GiveUp { node, number } => self.give_up(node, number),
             Event::Received(received) => {
                 let (from, to, message, incarnation) = *received;
@@ -494,7 +508,8 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
         self.detector_input(to, Label::of(2, from, content), Input::Deliver { from, message });
     }
 
-    /// Hands one input to a mutex and carries out what it wants done. `label` tells inputs apart in the hash.
+    /// Hands one input to a mutex and carries out what it wants done. `label` tells inputs apart in
+    /// the hash.
     #[inline]
     fn mutex_input(&mut self, node: NodeId, label: Label, input: InputOf<M>) {
         if self.alive.contains(node.index()) {
@@ -505,7 +520,9 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
     #[inline(always)]
     fn live_mutex_input(&mut self, node: NodeId, label: Label, input: InputOf<M>) {
         self.count(node, label);
-        if let Err(refusal) = self.mutexes[node.index()].handle(self.now, input, &mut self.mutex_out) {
+        if let Err(refusal) =
+            self.mutexes[node.index()].handle(self.now, input, &mut self.mutex_out)
+        {
             self.checkers.refused(node, self.now, refusal);
         }
         if !self.mutex_out.is_empty() {
@@ -535,8 +552,8 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
 
     /// The stamp that a process shows, where a checker or a trace wants it.
     fn stamp_of(&self, node: NodeId) -> Option<Stamp> {
-        let wanted =
-            M::MECHANISM == Mechanism::Permissions && (self.checkers.audit.sits() || self.trace.is_some());
+        let wanted = M::MECHANISM == Mechanism::Permissions
+            && (self.checkers.audit.sits() || self.trace.is_some());
         wanted.then(|| self.mutexes[node.index()].observe().stamp).flatten()
     }
 
@@ -546,7 +563,9 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
             return;
         }
         self.count(node, label);
-        if let Err(refusal) = self.detectors[node.index()].handle(self.now, input, &mut self.detector_out) {
+        if let Err(refusal) =
+            self.detectors[node.index()].handle(self.now, input, &mut self.detector_out)
+        {
             self.checkers.refused(node, self.now, refusal);
         }
         if !self.detector_out.is_empty() {
@@ -617,7 +636,8 @@ impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, 
     }
 
     fn arm(&mut self, least: Span, most: Span) -> (Time, u64) {
-        let after = if least == most { least } else { Span(self.timer_rng.within(least.0, most.0)) };
+        let after =
+            if least == most { least } else { Span(self.timer_rng.within(least.0, most.0)) };
         self.tickets += 1;
         (self.now + after, self.tickets)
     }

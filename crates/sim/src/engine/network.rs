@@ -14,8 +14,8 @@ use crate::latency::Latency;
 use crate::queue::EventQueue;
 use crate::rng::Rng;
 
-/// How far ahead most events are scheduled: a delay, and some waiting in the send queue. What lies further ahead is moved once
-/// more by the queue, so a long queue does no harm.
+/// How far ahead most events are scheduled: a delay, and some waiting in the send queue. What lies
+/// further ahead is moved once more by the queue, so a long queue does no harm.
 pub(super) fn typical_delay(config: &Config) -> Span {
     let cost = &config.cost;
     cost.send.times(64) + cost.latency.typical() + cost.receive
@@ -23,7 +23,8 @@ pub(super) fn typical_delay(config: &Config) -> Span {
 
 /// The network's memory: when each process's queues are free, and the order of its channels.
 pub(super) struct Network {
-    /// Sending takes no time and nothing waits for anything: a copy's arrival depends on its latency alone.
+    /// Sending takes no time and nothing waits for anything: a copy's arrival depends on its
+    /// latency alone.
     at_once: bool,
     /// Messages would overtake each other, and must not.
     force_order: bool,
@@ -36,10 +37,12 @@ pub(super) struct Network {
     /// When each process's receive queue is free; empty unless receives wait for each other.
     receive_free: Vec<Time>,
     receive: Span,
-    /// When the last message from one process to another arrives, where order must be kept by force.
+    /// When the last message from one process to another arrives, where order must be kept by
+    /// force.
     last: BTreeMap<(NodeId, NodeId), Time>,
     latest: Option<Time>,
-    /// Until when a message sits in the send queue of a process that crashes before it leaves. It is in no event queue.
+    /// Until when a message sits in the send queue of a process that crashes before it leaves. It
+    /// is in no event queue.
     stuck_until: Option<Time>,
     /// What befalls messages, if anything does.
     pub(super) trouble: Option<Trouble>,
@@ -48,13 +51,18 @@ pub(super) struct Network {
 impl Network {
     pub(super) fn new(config: &Config) -> Self {
         let cost = &config.cost;
-        let rows = |wanted: bool| if wanted { vec![Time::ZERO; config.nodes as usize] } else { Vec::new() };
+        let rows = |wanted: bool| {
+            if wanted { vec![Time::ZERO; config.nodes as usize] } else { Vec::new() }
+        };
         let parallel = cost.receive_cost == ReceiveCost::Parallel;
         let staggered = cost.send_cost == SendCost::Staggered && cost.send > Span::ZERO;
         let overtaking = cost.latency.reorders() || staggered;
         let force_order = cost.fifo && overtaking;
         Self {
-            at_once: cost.send == Span::ZERO && parallel && !force_order && !config.disturbance.any(),
+            at_once: cost.send == Span::ZERO
+                && parallel
+                && !force_order
+                && !config.disturbance.any(),
             force_order,
             seed: config.seed,
             rng: Rng::fork(config.seed, "latency"),
@@ -69,7 +77,8 @@ impl Network {
         }
     }
 
-    /// When the last message arrives of those sent so far; kept only where transient faults are to come.
+    /// When the last message arrives of those sent so far; kept only where transient faults are to
+    /// come.
     pub(super) fn latest(&self) -> Time {
         self.latest.unwrap_or_default()
     }
@@ -117,7 +126,10 @@ impl Network {
         departure: Time,
     ) -> Option<(Time, bool)> {
         let planned = self.unhindered(cost, from, to, departure);
-        let at = self.trouble.as_ref().map_or(Some(planned), |trouble| trouble.through(from, to, planned))?;
+        let at = self
+            .trouble
+            .as_ref()
+            .map_or(Some(planned), |trouble| trouble.through(from, to, planned))?;
         Some((self.in_order(from, to, at), at > planned))
     }
 
@@ -203,19 +215,22 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
 
     #[inline]
     fn arrival_now(&mut self, from: NodeId, to: NodeId) -> Time {
-        let latency = self.config.cost.latency.draw(&mut self.network.rng, self.config.seed, from, to);
+        let latency =
+            self.config.cost.latency.draw(&mut self.network.rng, self.config.seed, from, to);
         self.now + latency + self.config.cost.receive
     }
 
-    /// The long way: copies wait for each other, may be lost with their sender, and may have to keep their order.
+    /// The long way: copies wait for each other, may be lost with their sender, and may have to
+    /// keep their order.
     #[inline(never)]
     fn send_in_turn(&mut self, from: NodeId, to: To, kind: usize, message: M::Message) {
         let cost = self.config.cost;
         let mut leave = match cost.send_cost {
             SendCost::Flat => Departures { next: self.now + cost.send, step: Span::ZERO },
-            SendCost::Queue if !self.network.send_free.is_empty() => {
-                Departures { next: self.now.max(self.network.send_free[from.index()]), step: cost.send }
-            }
+            SendCost::Queue if !self.network.send_free.is_empty() => Departures {
+                next: self.now.max(self.network.send_free[from.index()]),
+                step: cost.send,
+            },
             SendCost::Queue | SendCost::Staggered => Departures { next: self.now, step: cost.send },
         };
         let end = self.plan.end_of(from, self.now);
@@ -328,7 +343,8 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
     }
 
     fn probe_arrival(&mut self, from: NodeId, to: NodeId, departure: Time) -> Time {
-        let latency = self.config.cost.latency.draw(&mut self.network.probe_rng, self.config.seed, from, to);
+        let latency =
+            self.config.cost.latency.draw(&mut self.network.probe_rng, self.config.seed, from, to);
         departure + latency + self.config.cost.receive
     }
 

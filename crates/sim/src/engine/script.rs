@@ -1,16 +1,20 @@
 //! A run in which every step is prescribed, by the very simulator and its checkers.
 //!
-//! It differs from other runs in its event queue alone: nothing there has a time. What is sent, each timer that is armed, each piece of news and
-//! each client inside waits until a step of the [`Script`] picks it. Step number i happens at time i, in time units. After the last
-//! step, if so wanted, everything takes its way in a fixed order, round after round: what was under way at the start of the round arrives, the
-//! oldest first; who was inside comes out; who had not heard of a crash does. Timers run out in a round in which nothing else is left
-//! to do while somebody waits. So who waits at the end waits for ever.
+//! It differs from other runs in its event queue alone: nothing there has a time. What is sent,
+//! each timer that is armed, each piece of news and each client inside waits until a step of the
+//! [`Script`] picks it. Step number i happens at time i, in time units. After the last step, if so
+//! wanted, everything takes its way in a fixed order, round after round: what was under way at the
+//! start of the round arrives, the oldest first; who was inside comes out; who had not heard of a
+//! crash does. Timers run out in a round in which nothing else is left to do while somebody waits.
+//! So who waits at the end waits for ever.
 //!
 //! - `possible.rs`: what is under way, and what could happen next.
 
 mod possible;
 
-use kgate_core::{Incarnation, Input, InputOf, Mechanism, Message, Never, NodeId, Observation, Outbox};
+use kgate_core::{
+    Incarnation, Input, InputOf, Mechanism, Message, Never, NodeId, Observation, Outbox,
+};
 use kgate_core::{Protocol, Refusal, Setup, Span, Time};
 use kgate_spec::{Fate, Step, Violation, trace};
 
@@ -30,7 +34,8 @@ mod tests;
 /// What is prescribed.
 #[derive(Clone, Debug)]
 pub struct Script<'a> {
-    /// Whom it is played by. Costs, loads, times and faults in it do not count: they are the script's own.
+    /// Whom it is played by. Costs, loads, times and faults in it do not count: they are the
+    /// script's own.
     pub config: Config,
     /// The steps.
     pub steps: &'a [Step],
@@ -38,7 +43,8 @@ pub struct Script<'a> {
     pub fifo: bool,
     /// Whether a step that is not possible is skipped instead of ending the run.
     pub lenient: bool,
-    /// Whether everything takes its way after the last step, so that it can be checked who waits for ever.
+    /// Whether everything takes its way after the last step, so that it can be checked who waits
+    /// for ever.
     pub go_on: bool,
 }
 
@@ -95,8 +101,9 @@ pub struct Impossible {
     pub possible: Vec<String>,
 }
 
-/// So many steps without a grant, after the last one of the script, are enough to say that it goes on for ever. If everybody asks everybody,
-/// one round alone has n² steps; the bound keeps the trace of a run that never ends in memory.
+/// So many steps without a grant, after the last one of the script, are enough to say that it goes
+/// on for ever. If everybody asks everybody, one round alone has n² steps; the bound keeps the
+/// trace of a run that never ends in memory.
 fn patience(nodes: u32) -> u64 {
     let nodes = u64::from(nodes);
     10_000 + (100 * nodes * nodes).min(10_000_000)
@@ -161,7 +168,8 @@ impl Script<'_> {
             receive_cost: ReceiveCost::Parallel,
             fifo: false,
         };
-        config.load = Load { requesters: config.nodes, hold: Span::UNIT, entries: Some(0), ..Load::PLAIN };
+        config.load =
+            Load { requesters: config.nodes, hold: Span::UNIT, entries: Some(0), ..Load::PLAIN };
         (config.only, config.warmup) = (Vec::new(), zero);
         config.resizes = Vec::new();
         // News wait for their steps as everything does.
@@ -205,7 +213,9 @@ impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
         if self.config.claims.slots {
             let most = self.most_at_once(node);
             if weight == 0 || weight > most {
-                return Err(format!("a client of {node} can have {most} units at once: ask for 1 .. {most}"));
+                return Err(format!(
+                    "a client of {node} can have {most} units at once: ask for 1 .. {most}"
+                ));
             }
             self.ask(node, weight);
             return Ok(());
@@ -237,8 +247,9 @@ impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
             _ => format!("there are not {which} clients of {node} inside"),
         })?;
         let ends = (node, grant);
-        self.queue
-            .remove_where(|event| matches!(event, Event::Release { node, grant } if (*node, *grant) == ends));
+        self.queue.remove_where(
+            |event| matches!(event, Event::Release { node, grant } if (*node, *grant) == ends),
+        );
         self.release(node, grant);
         Ok(())
     }
@@ -289,7 +300,8 @@ impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
 
     fn take_expire(&mut self, node: NodeId, timer: &str) -> Result<(), Why> {
         self.check_up(node)?;
-        let place = self.timers().into_iter().find(|(_, whose, name)| *whose == node && name == timer);
+        let place =
+            self.timers().into_iter().find(|(_, whose, name)| *whose == node && name == timer);
         let (place, ..) = place.ok_or_else(|| format!("{node} has no such timer armed"))?;
         let event = self.queue.remove(place);
         self.step(self.now, event);
@@ -366,17 +378,21 @@ impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
         Ok(())
     }
 
-    /// Where processes come back with nothing, a log tells everything in one order; without one, crashes are told in any.
+    /// Where processes come back with nothing, a log tells everything in one order; without one,
+    /// crashes are told in any.
     fn take_news(&mut self, node: NodeId, step: &Step) -> Result<(), Why> {
         let news = self.hears_of(node);
         let place = if self.returns.in_one_order() {
-            let (place, first) = news.first().ok_or_else(|| format!("{node} has heard the whole log"))?;
+            let (place, first) =
+                news.first().ok_or_else(|| format!("{node} has heard the whole log"))?;
             if first != step {
                 return Err(format!("the log is told in one order, and `{first}` comes first"));
             }
             *place
         } else if matches!(step, Step::Welcome { .. }) {
-            return Err("with membership=join nobody is told of returns: who is back says so itself".into());
+            return Err(
+                "with membership=join nobody is told of returns: who is back says so itself".into(),
+            );
         } else {
             let found = news.iter().find(|(_, other)| other == step);
             found.ok_or_else(|| format!("{node} has heard of every such crash"))?.0
@@ -472,7 +488,12 @@ impl Protocol for Silent {
         Self
     }
 
-    fn handle(&mut self, _now: Time, _input: InputOf<Self>, _out: &mut Outbox<Self>) -> Result<(), Refusal> {
+    fn handle(
+        &mut self,
+        _now: Time,
+        _input: InputOf<Self>,
+        _out: &mut Outbox<Self>,
+    ) -> Result<(), Refusal> {
         Ok(())
     }
 

@@ -1,7 +1,9 @@
-//! What only numbered slots know of: requests of several units, several clients of one process, clients that give up, and a k that changes.
+//! What only numbered slots know of: requests of several units, several clients of one process,
+//! clients that give up, and a k that changes.
 //!
-//! Of several clients that wait at one process, the one that asked first is served first (with several lanes: of those that want as many), and the one
-//! that asked last is taken back first. So they need no names: when one loses its patience, the one that asked last goes.
+//! Of several clients that wait at one process, the one that asked first is served first (with
+//! several lanes: of those that want as many), and the one that asked last is taken back first. So
+//! they need no names: when one loses its patience, the one that asked last goes.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +28,8 @@ pub(super) struct Wishes {
     asked: u64,
     /// How many clients of each process will ask at a time that is set.
     due: BTreeMap<NodeId, u32>,
-    /// The same of all, those of earlier incarnations included: so many events of the queue are theirs.
+    /// The same of all, those of earlier incarnations included: so many events of the queue are
+    /// theirs.
     due_events: usize,
 }
 
@@ -57,7 +60,8 @@ impl Wishes {
         self.due_events
     }
 
-    /// The first wish of a process; of that weight, if one is given and there is any. Its place among those that wait, and its weight.
+    /// The first wish of a process; of that weight, if one is given and there is any. Its place
+    /// among those that wait, and its weight.
     fn take(&mut self, node: NodeId, weight: Option<u32>) -> Option<(usize, u32)> {
         let fits = |(_, (_, other)): &(usize, (&(NodeId, u64), &u32))| weight == Some(**other);
         let found = self.of(node).enumerate().find(fits).or(self.of(node).enumerate().next());
@@ -189,7 +193,8 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         }
     }
 
-    /// A process will be told of every change of k, in order: of those that were soon, of the others when they come.
+    /// A process will be told of every change of k, in order: of those that were soon, of the
+    /// others when they come.
     pub(super) fn announce_resizes(&mut self, node: NodeId) {
         let (within, incarnation) = (self.news_time(), self.incarnation_of(node));
         let mut last = Time::ZERO;

@@ -1,10 +1,11 @@
-//! Numbered slots, clients and new incarnations, with a tiny protocol that has them all to itself; and a planted bug for every checker.
+//! Numbered slots, clients and new incarnations, with a tiny protocol that has them all to itself;
+//! and a planted bug for every checker.
 
 use std::collections::VecDeque;
 
 use kgate_core::{
-    Fence, GrantId, Incarnation, Input, InputOf, Mechanism, MembershipSource, Never, NodeId, Notice,
-    Observation, Outbox, Phase, Protocol, Refusal, Setup, Span, Stamp, Time,
+    Fence, GrantId, Incarnation, Input, InputOf, Mechanism, MembershipSource, Never, NodeId,
+    Notice, Observation, Outbox, Phase, Protocol, Refusal, Setup, Span, Stamp, Time,
 };
 use kgate_spec::history::NOTHING_FROM_NOTHING;
 use kgate_spec::{AtMostK, EveryoneServed, NoResidue, SlotFences, StrictOrder, WithinK};
@@ -26,7 +27,8 @@ const UNASKED: u8 = 8;
 const REFUSES: u8 = 9;
 const SHOWS_TWICE: u8 = 10;
 
-/// Hands out slots as if it were alone, so only p0 asks; and holds its driver to what it was promised of incarnations and news.
+/// Hands out slots as if it were alone, so only p0 asks; and holds its driver to what it was
+/// promised of incarnations and news.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Desk<const BUG: u8> {
     me: NodeId,
@@ -76,9 +78,14 @@ impl<const BUG: u8> Desk<BUG> {
         }
     }
 
-    /// The log tells each incarnation once, its end before the next begins, and returns by their numbers.
+    /// The log tells each incarnation once, its end before the next begins, and returns by their
+    /// numbers.
     fn hear(&mut self, of: NodeId, incarnation: u32, joined: bool) {
-        assert!(!self.heard.contains(&(of, incarnation, joined)), "{:?} twice", (of, incarnation, joined));
+        assert!(
+            !self.heard.contains(&(of, incarnation, joined)),
+            "{:?} twice",
+            (of, incarnation, joined)
+        );
         if self.in_one_order {
             let returns = self.heard.iter().filter(|(.., joined)| *joined).count();
             let last = self.heard.iter().rev().find(|(other, ..)| *other == of);
@@ -89,7 +96,11 @@ impl<const BUG: u8> Desk<BUG> {
                     assert_eq!((incarnation, joined), (began, true), "the incarnation that began")
                 }
             }
-            assert_eq!(joined, last.is_some_and(|(.., joined)| !joined), "it ends before it begins");
+            assert_eq!(
+                joined,
+                last.is_some_and(|(.., joined)| !joined),
+                "it ends before it begins"
+            );
         } else {
             assert!(!joined && of != self.me, "nobody is told of returns, nor of itself");
         }
@@ -117,7 +128,12 @@ impl<const BUG: u8> Protocol for Desk<BUG> {
         }
     }
 
-    fn handle(&mut self, _now: Time, input: InputOf<Self>, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+    fn handle(
+        &mut self,
+        _now: Time,
+        input: InputOf<Self>,
+        out: &mut Outbox<Self>,
+    ) -> Result<(), Refusal> {
         match input {
             Input::Acquire { weight } if weight > self.k => {
                 return Err(Refusal::Weight { weight, most: self.k });
@@ -199,7 +215,8 @@ fn first<const BUG: u8>(config: &Config) -> &'static str {
     report::<BUG>(config).violations.first().expect("a violation").property
 }
 
-/// Units are counted, not clients; each client asks by itself; and asking while inside is one more in the queue.
+/// Units are counted, not clients; each client asks by itself; and asking while inside is one more
+/// in the queue.
 #[test]
 fn weights_and_clients() {
     let mut config = config();
@@ -220,10 +237,16 @@ fn withdrawals() {
     config.load.patience = Span::UNIT;
     let report = report::<HONEST>(&config);
     assert_eq!(properties(&report), [""; 0]);
-    assert!(report.withdrawals > 5 && report.grants > 20, "{} {}", report.withdrawals, report.grants);
+    assert!(
+        report.withdrawals > 5 && report.grants > 20,
+        "{} {}",
+        report.withdrawals,
+        report.grants
+    );
 }
 
-/// k shrinks and grows: who wants too much is refused and asks for less, slots beyond k drain, and weights stay within what is known.
+/// k shrinks and grows: who wants too much is refused and asks for less, slots beyond k drain, and
+/// weights stay within what is known.
 #[test]
 fn resizes() {
     let mut config = config();
@@ -233,7 +256,10 @@ fn resizes() {
     assert_eq!((properties(&report), report.max_inside), (vec![], 6));
     assert!(report.refused > 0, "{report:?}");
     (config.load.weight_max, config.resizes) = (4, vec![(Span::UNIT.times(5), 1)]);
-    assert_eq!(properties(&self::report::<STAYS_LARGE>(&config)).last(), Some(&EveryoneServed::NAME));
+    assert_eq!(
+        properties(&self::report::<STAYS_LARGE>(&config)).last(),
+        Some(&EveryoneServed::NAME)
+    );
 }
 
 fn crashes(list: &[(u32, u64, Option<u64>)]) -> Vec<Crash> {
@@ -243,7 +269,8 @@ fn crashes(list: &[(u32, u64, Option<u64>)]) -> Vec<Crash> {
         .collect()
 }
 
-/// Processes come back with nothing, also all at once; clients are gone with them and ask anew. The desk checks what it is told.
+/// Processes come back with nothing, also all at once; clients are gone with them and ask anew. The
+/// desk checks what it is told.
 #[test]
 fn new_incarnations() {
     let mut config = config();
@@ -272,7 +299,8 @@ fn drawn_incarnations() {
     (config.random_recoveries, config.down_for) = (12, Span::UNIT.times(9));
     for seed in 1..=40 {
         config.seed = seed;
-        config.slots.membership = if seed % 2 == 0 { MembershipSource::Join } else { MembershipSource::Log };
+        config.slots.membership =
+            if seed % 2 == 0 { MembershipSource::Join } else { MembershipSource::Log };
         assert_eq!(properties(&report::<HONEST>(&config)), [""; 0], "seed {seed}");
     }
 }
@@ -298,7 +326,8 @@ fn planted_bugs_are_caught() {
     assert!(properties(&report::<ONE_SLOT>(&light)).contains(&AtMostK::NAME));
 }
 
-/// The same run unaudited: the checkers that look at processes say nothing, and the hash is the same.
+/// The same run unaudited: the checkers that look at processes say nothing, and the hash is the
+/// same.
 #[test]
 fn audits_change_nothing() {
     let mut config = config();
@@ -321,7 +350,8 @@ fn claims_are_checked() {
     assert!(refused(&|config| config.load.weight_max = 5).contains("choose at most 4"));
     assert!(refused(&|config| config.load.clients = 0).contains("at least 1"));
     assert!(
-        refused(&|config| config.resizes = vec![(Span::UNIT.times(61), 2)]).contains("a resize to 2 at 61")
+        refused(&|config| config.resizes = vec![(Span::UNIT.times(61), 2)])
+            .contains("a resize to 2 at 61")
     );
     assert!(refused(&|config| config.resizes = vec![(Span::UNIT, 0)]).contains("at least 1 unit"));
     assert!(refused(&|config| config.down = Down::Kept).contains("with nothing"));

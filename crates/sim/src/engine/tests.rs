@@ -1,8 +1,9 @@
-//! Every checker of a run has a planted bug that it must catch: tiny protocols that do one thing wrong.
+//! Every checker of a run has a planted bug that it must catch: tiny protocols that do one thing
+//! wrong.
 
 use kgate_core::{
-    GrantId, Incarnation, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Protocol, Refusal,
-    Setup, Span, Time,
+    GrantId, Incarnation, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Protocol,
+    Refusal, Setup, Span, Time,
 };
 
 use super::{Bucket, Heap, run};
@@ -28,12 +29,19 @@ impl<const BUG: u8> Protocol for Planted<BUG> {
         Self
     }
 
-    fn handle(&mut self, now: Time, input: InputOf<Self>, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+    fn handle(
+        &mut self,
+        now: Time,
+        input: InputOf<Self>,
+        out: &mut Outbox<Self>,
+    ) -> Result<(), Refusal> {
         if matches!(input, Input::Release { .. } | Input::Crashed(..)) {
             return Ok(());
         }
         match BUG {
-            GRANT => out.notify(Notice::Granted { grant: GrantId(now.0), slots: None, fence: None }),
+            GRANT => {
+                out.notify(Notice::Granted { grant: GrantId(now.0), slots: None, fence: None })
+            }
             CHATTER => out.arm(0, Span::UNIT),
             REFUSE => return Err(Refusal::Busy),
             _ => {}
@@ -63,7 +71,12 @@ impl<const WRONGLY: bool> Protocol for Accuser<WRONGLY> {
         Self { me: setup.me }
     }
 
-    fn handle(&mut self, _now: Time, _input: InputOf<Self>, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+    fn handle(
+        &mut self,
+        _now: Time,
+        _input: InputOf<Self>,
+        out: &mut Outbox<Self>,
+    ) -> Result<(), Refusal> {
         if WRONGLY && self.me == NodeId(1) {
             out.notify(Notice::Suspected(NodeId(0), Incarnation::default()));
         }
@@ -118,7 +131,8 @@ fn one_too_many_is_caught() {
 /// What is wrong in the warm-up is wrong; only what is measured begins later.
 #[test]
 fn the_warm_up_is_checked() {
-    let warm = |k| report_of::<Planted<GRANT>, Accuser<false>>(Config { warmup: Span::UNIT, ..config(k) });
+    let warm =
+        |k| report_of::<Planted<GRANT>, Accuser<false>>(Config { warmup: Span::UNIT, ..config(k) });
     assert_eq!(properties(&warm(3)), [""; 0]);
     assert_eq!(properties(&warm(2)), ["at most k inside"]);
     assert_eq!((warm(3).grants, warm(3).max_inside), (0, 3));
@@ -151,16 +165,23 @@ fn a_deadlock_is_caught() {
 /// Nobody is ever let in, though something is always under way: given up, under its own name.
 #[test]
 fn a_livelock_is_caught() {
-    assert_eq!(properties(&report::<Planted<CHATTER>, Accuser<false>>(1)), ["something is granted in time"]);
+    assert_eq!(
+        properties(&report::<Planted<CHATTER>, Accuser<false>>(1)),
+        ["something is granted in time"]
+    );
 }
 
 /// A detector suspects the living.
 #[test]
 fn a_wrong_suspicion_is_caught() {
-    assert_eq!(properties(&report::<Planted<GRANT>, Accuser<true>>(3)), ["nobody live is suspected"]);
+    assert_eq!(
+        properties(&report::<Planted<GRANT>, Accuser<true>>(3)),
+        ["nobody live is suspected"]
+    );
 }
 
-/// A detector never finds a crash; it is told when the bound is over, here 5 rounds of 4 time units, and not before.
+/// A detector never finds a crash; it is told when the bound is over, here 5 rounds of 4 time
+/// units, and not before.
 #[test]
 fn a_crash_that_nobody_finds_is_caught() {
     let crashed = |duration| {

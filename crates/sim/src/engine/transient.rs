@@ -1,8 +1,8 @@
 //! Transient faults: memory and channels that become anything, while the program stays.
 //!
-//! A run that was struck is checked from the moment on at which it has recovered. Whether it has is asked of the protocol, which sees
-//! all processes at once ([`Protocol::settled`]), but not before everything has arrived that was under way when the last fault
-//! struck.
+//! A run that was struck is checked from the moment on at which it has recovered. Whether it has is
+//! asked of the protocol, which sees all processes at once ([`Protocol::settled`]), but not before
+//! everything has arrived that was under way when the last fault struck.
 
 use kgate_core::{NodeId, Protocol, Span, Time};
 use kgate_spec::trace;
@@ -19,7 +19,8 @@ pub(super) struct Recovery {
     rng: Rng,
     /// Faults that are still to come.
     ahead: usize,
-    /// When the last message arrives that was sent or forged before the last fault; none if nothing was struck, or all is well.
+    /// When the last message arrives that was sent or forged before the last fault; none if nothing
+    /// was struck, or all is well.
     unsettled: Option<Time>,
     settled_at: Option<Time>,
 }
@@ -82,7 +83,9 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
         for &from in graph.neighbours(node) {
             for _ in 0..self.recovery.rng.below(u64::from(self.config.transient.forged) + 1) {
                 let rng = &mut self.recovery.rng;
-                let Some(message) = M::forge(&setup, from, &mut |bound| rng.below(bound)) else { continue };
+                let Some(message) = M::forge(&setup, from, &mut |bound| rng.below(bound)) else {
+                    continue;
+                };
                 let at = self.now + Span(rng.below(self.config.cost.latency.typical().0 + 1));
                 self.queue.push(at, Event::Deliver { from, to: node, message });
                 last = last.max(at);
@@ -94,7 +97,8 @@ impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D
     /// The checkers are strict from the moment on at which the run has recovered.
     pub(super) fn look_whether_settled(&mut self) {
         let quiet = self.recovery.unsettled.is_some_and(|arrived| self.now > arrived);
-        if quiet && self.stopped.is_empty() && self.recovery.ahead == 0 && M::settled(&self.mutexes) {
+        if quiet && self.stopped.is_empty() && self.recovery.ahead == 0 && M::settled(&self.mutexes)
+        {
             self.recovery.unsettled = None;
             self.recovery.settled_at = Some(self.now);
             self.checkers.be_strict(self.now);

@@ -1,19 +1,22 @@
 //! The fast queue: a ring of buckets, each of them a narrow slice of time.
 //!
-//! Most events are inserted at most `spread` ahead. The ring covers that much time with [`RING`] buckets of
-//! 2^w nanoseconds, so an insertion appends to a bucket that it finds by a shift, and only the *open* bucket,
-//! the one that events come out of, has to be in order. No sequence number is kept: a bucket remembers the
-//! order of insertion, so a stable sort by time gives the order that the queue promises, and a bucket whose
-//! times came in order needs no sort at all. Later events wait in `far`, by pages of 64 buckets; when time
-//! goes on, a page enters the ring before anything can be inserted into its buckets directly.
+//! Most events are inserted at most `spread` ahead. The ring covers that much time with [`RING`]
+//! buckets of 2^w nanoseconds, so an insertion appends to a bucket that it finds by a shift, and
+//! only the *open* bucket, the one that events come out of, has to be in order. No sequence number
+//! is kept: a bucket remembers the order of insertion, so a stable sort by time gives the order
+//! that the queue promises, and a bucket whose times came in order needs no sort at all. Later
+//! events wait in `far`, by pages of 64 buckets; when time goes on, a page enters the ring before
+//! anything can be inserted into its buckets directly.
 //!
-//! The law that keeps the order: the open bucket is always the one of the last event that came out, as `pop`
-//! opens a bucket (and moves the ring) only for an event that it then returns. So whatever may still be
-//! inserted belongs into the open bucket or behind it, also after a `pop` that stopped at its `until`.
+//! The law that keeps the order: the open bucket is always the one of the last event that came out,
+//! as `pop` opens a bucket (and moves the ring) only for an event that it then returns. So whatever
+//! may still be inserted belongs into the open bucket or behind it, also after a `pop` that stopped
+//! at its `until`.
 //!
-//! Cost: a few moves of an entry, of which one is its way through `far`; an insertion into the middle of the
-//! open bucket moves part of a chunk. An entry is its event and 4 bytes. Memory follows the events in flight:
-//! buckets are made of pooled chunks, and a lone event takes a small one. An empty ring takes 230 kB.
+//! Cost: a few moves of an entry, of which one is its way through `far`; an insertion into the
+//! middle of the open bucket moves part of a chunk. An entry is its event and 4 bytes. Memory
+//! follows the events in flight: buckets are made of pooled chunks, and a lone event takes a small
+//! one. An empty ring takes 230 kB.
 
 mod occupied;
 mod open;
@@ -28,8 +31,8 @@ use self::occupied::Occupied;
 use self::open::Open;
 use super::EventQueue;
 
-/// How many buckets the ring has. With more of them, their ends no longer stay in the cache; with fewer,
-/// short delays too often end in the open bucket, where an insertion is not just an append.
+/// How many buckets the ring has. With more of them, their ends no longer stay in the cache; with
+/// fewer, short delays too often end in the open bucket, where an insertion is not just an append.
 const RING: usize = 1 << RING_BITS;
 const RING_BITS: u32 = 12;
 
@@ -98,8 +101,8 @@ struct Page<E> {
     chunks: Vec<Vec<(u64, E)>>,
 }
 
-/// Empty chunks for reuse. Every chunk comes from here and a new one is made only when all are in use, so
-/// there are never more of them than were in use at one time.
+/// Empty chunks for reuse. Every chunk comes from here and a new one is made only when all are in
+/// use, so there are never more of them than were in use at one time.
 #[derive(Clone, Debug)]
 struct Pool<E> {
     free: Vec<Chunk<E>>,
@@ -127,7 +130,11 @@ impl<E> EventQueue<E> for BucketQueue<E> {
 
     #[inline]
     fn push(&mut self, at: Time, event: E) {
-        assert!(at >= self.last, "an event at {at} is inserted after one at {} came out", self.last);
+        assert!(
+            at >= self.last,
+            "an event at {at} is inserted after one at {} came out",
+            self.last
+        );
         self.len += 1;
         let slot = at.0 >> self.width_bits;
         if slot == self.slot {
@@ -187,7 +194,8 @@ impl<E> BucketQueue<E> {
         self.far.entry(at >> self.width_bits >> PAGE_BITS).or_default().push(at, event);
     }
 
-    /// Puts more entries to the front of the open bucket, from a later bucket only if its first is due.
+    /// Puts more entries to the front of the open bucket, from a later bucket only if its first is
+    /// due.
     #[inline(never)]
     fn refill(&mut self, until: u64) -> bool {
         if self.open.next_chunk(&mut self.pool) {

@@ -1,7 +1,8 @@
 //! The oracle: a binary heap of (time, sequence of insertion).
 //!
-//! Nothing here can be wrong without being seen, which is all that is asked of it. An operation costs
-//! O(log n) moves of whole entries, and an entry carries its full time and its sequence number.
+//! Nothing here can be wrong without being seen, which is all that is asked of it. An operation
+//! costs O(log n) moves of whole entries, and an entry carries its full time and its sequence
+//! number.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -56,7 +57,11 @@ impl<E> EventQueue<E> for HeapQueue<E> {
     }
 
     fn push(&mut self, at: Time, event: E) {
-        assert!(at >= self.last, "an event at {at} is inserted after one at {} came out", self.last);
+        assert!(
+            at >= self.last,
+            "an event at {at} is inserted after one at {} came out",
+            self.last
+        );
         self.heap.push(Reverse(Entry { key: (at, self.next), event }));
         self.next += 1;
     }

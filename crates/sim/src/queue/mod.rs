@@ -1,8 +1,9 @@
 //! The simulator's event queues: what happens next.
 //!
-//! A run is decided by the order in which its events come out, so that order is a law and not a detail:
-//! earlier time first, and among events of one time the one that was inserted first. [`HeapQueue`] follows
-//! it in the most obvious way and is the oracle of the tests; [`BucketQueue`] follows it fast.
+//! A run is decided by the order in which its events come out, so that order is a law and not a
+//! detail: earlier time first, and among events of one time the one that was inserted first.
+//! [`HeapQueue`] follows it in the most obvious way and is the oracle of the tests; [`BucketQueue`]
+//! follows it fast.
 
 mod bucket;
 mod heap;
@@ -15,11 +16,12 @@ use kgate_core::{Span, Time};
 
 /// Events come out in the order of (time, sequence of insertion).
 pub trait EventQueue<E> {
-    /// Whether a broadcast to everybody may be stored as one record that the simulator expands on delivery.
+    /// Whether a broadcast to everybody may be stored as one record that the simulator expands on
+    /// delivery.
     const RECORDS: bool;
 
-    /// An empty queue at time zero. `spread` is the typical longest delay between an insertion and its time;
-    /// only speed depends on it.
+    /// An empty queue at time zero. `spread` is the typical longest delay between an insertion and
+    /// its time; only speed depends on it.
     fn new(spread: Span) -> Self;
 
     /// Inserts an event.

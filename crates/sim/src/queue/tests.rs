@@ -1,4 +1,5 @@
-//! What the simulator relies on: both queues keep the same order, and the fast one keeps its memory small.
+//! What the simulator relies on: both queues keep the same order, and the fast one keeps its memory
+//! small.
 
 use kgate_core::{Span, Time};
 use proptest::prelude::*;
@@ -14,7 +15,11 @@ struct Both {
 
 impl Both {
     fn new(spread: u64) -> Self {
-        Self { bucket: BucketQueue::new(Span(spread)), heap: HeapQueue::new(Span(spread)), inserted: 0 }
+        Self {
+            bucket: BucketQueue::new(Span(spread)),
+            heap: HeapQueue::new(Span(spread)),
+            inserted: 0,
+        }
     }
 
     fn push(&mut self, at: u64) {
@@ -40,14 +45,16 @@ impl Both {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// This many insertions, this long after the last event that came out and up to `more` later, at
-    /// multiples of `grid` (so that insertions at different times meet in one instant).
+    /// This many insertions, this long after the last event that came out and up to `more` later,
+    /// at multiples of `grid` (so that insertions at different times meet in one instant).
     Push { count: u64, delay: u64, more: u64, grid: u64 },
-    /// Up to this many events, as long as they are at most this long after the last one that came out.
+    /// Up to this many events, as long as they are at most this long after the last one that came
+    /// out.
     Pop { count: usize, within: u64 },
 }
 
-/// Lengths of time on every scale of a queue for `spread`: none, in a bucket, in the ring, far, absurd.
+/// Lengths of time on every scale of a queue for `spread`: none, in a bucket, in the ring, far,
+/// absurd.
 fn lengths(spread: u64) -> impl Strategy<Value = u64> {
     let bucket = spread / 2048 + 2;
     prop_oneof![
@@ -64,12 +71,17 @@ fn lengths(spread: u64) -> impl Strategy<Value = u64> {
 }
 
 fn runs() -> impl Strategy<Value = (u64, Vec<Step>)> {
-    let spreads = prop_oneof![Just(0), 1..10_000u64, Just(1_000_000), Just(Span::UNIT.0), Just(u64::MAX / 2)];
+    let spreads =
+        prop_oneof![Just(0), 1..10_000u64, Just(1_000_000), Just(Span::UNIT.0), Just(u64::MAX / 2)];
     spreads.prop_flat_map(|spread| {
         let grids = prop_oneof![2 => Just(1), 1 => 1..spread.max(2)];
-        let push =
-            (prop_oneof![1..4u64, 1..300u64], lengths(spread), prop_oneof![Just(0), lengths(spread)], grids)
-                .prop_map(|(count, delay, more, grid)| Step::Push { count, delay, more, grid });
+        let push = (
+            prop_oneof![1..4u64, 1..300u64],
+            lengths(spread),
+            prop_oneof![Just(0), lengths(spread)],
+            grids,
+        )
+            .prop_map(|(count, delay, more, grid)| Step::Push { count, delay, more, grid });
         let pop = (prop_oneof![1..4usize, 1..300usize], lengths(spread))
             .prop_map(|(count, within)| Step::Pop { count, within });
         (Just(spread), proptest::collection::vec(prop_oneof![push, pop], 1..60))
@@ -133,8 +145,8 @@ fn insertions_at_the_present_come_next() {
     assert_eq!(both.pop(6), Some((6, 7)));
 }
 
-/// A pop that stops at its `until` decides nothing: any time from the last event on can still be inserted,
-/// whether the next event is in the same bucket, another one, another page, or far.
+/// A pop that stops at its `until` decides nothing: any time from the last event on can still be
+/// inserted, whether the next event is in the same bucket, another one, another page, or far.
 #[test]
 fn a_pop_in_vain_changes_nothing() {
     for next in [8, 1 << 10, 1 << 20, 1 << 29, 1 << 36, 1 << 60] {
@@ -151,7 +163,8 @@ fn a_pop_in_vain_changes_nothing() {
     }
 }
 
-/// Times at the end of the scale and huge gaps neither overflow nor take a step for each bucket between.
+/// Times at the end of the scale and huge gaps neither overflow nor take a step for each bucket
+/// between.
 #[test]
 fn the_far_future_is_reached_at_once() {
     for spread in [0, 1, Span::UNIT.0, u64::MAX / 2, u64::MAX] {
@@ -168,7 +181,8 @@ fn the_far_future_is_reached_at_once() {
     }
 }
 
-/// While time passes, an instant turns from far to near to present: its events still keep their order.
+/// While time passes, an instant turns from far to near to present: its events still keep their
+/// order.
 #[test]
 fn far_events_come_before_near_ones_of_the_same_instant() {
     for spread in [0, 4000, Span::UNIT.0] {
@@ -219,8 +233,9 @@ fn the_oracle_refuses_the_past() {
     queue.push(Time(9), ());
 }
 
-/// Memory follows the events in flight: however many buckets a million events pass through, in whatever
-/// order, the room for entries stays that of the peak (a chunk is at most 64 entries, a ring 4096 buckets).
+/// Memory follows the events in flight: however many buckets a million events pass through, in
+/// whatever order, the room for entries stays that of the peak (a chunk is at most 64 entries, a
+/// ring 4096 buckets).
 #[test]
 fn memory_does_not_remember_where_events_were() {
     const EVENTS: u64 = 1 << 20;
@@ -270,7 +285,10 @@ fn short_delays_do_not_pile_up_chunks() {
             let again: Vec<_> = std::iter::from_fn(|| queue.pop(Time::NEVER)).collect();
             assert_eq!(queue.pop(Time::NEVER), None);
             let now = again[again.len() - 1].0;
-            again.into_iter().rev().for_each(|(at, event)| queue.push(now + Span(at.0 % 500), event));
+            again
+                .into_iter()
+                .rev()
+                .for_each(|(at, event)| queue.push(now + Span(at.0 % 500), event));
         }
     }
     assert!(queue.room() <= 3 * 2000, "{}", queue.room());

@@ -1,5 +1,6 @@
-//! What is measured and checked, from the start or the last fault on: when the configuration is normal, when a wave can start
-//! cleanly, when everybody has joined; and from the first clean start on, that there are at most l tokens.
+//! What is measured and checked, from the start or the last fault on: when the configuration is
+//! normal, when a wave can start cleanly, when everybody has joined; and from the first clean start
+//! on, that there are at most l tokens.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +30,8 @@ pub(super) struct Checker {
     convergence: Convergence,
     pub(super) inside_max: u32,
     pub(super) waves: u64,
-    /// How often each process has taken a privileged action; since it stabilised; and in which wave the last time.
+    /// How often each process has taken a privileged action; since it stabilised; and in which wave
+    /// the last time.
     pub(super) served: Vec<u64>,
     pub(super) served_after: Vec<u64>,
     last: Vec<u64>,
@@ -116,7 +118,8 @@ impl Checker {
         self.last[node.index()] = self.waves;
     }
 
-    /// A wave begins: everybody must have been served in one of so many before it, once the system has stabilised.
+    /// A wave begins: everybody must have been served in one of so many before it, once the system
+    /// has stabilised.
     pub(super) fn wave(&mut self, round: u64) {
         self.waves += 1;
         let Some(within) = self.served_within.filter(|_| self.stabilized_at().is_some()) else {

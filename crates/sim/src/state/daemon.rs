@@ -1,7 +1,7 @@
 //! The daemon: who of the enabled processes moves in the next step.
 //!
-//! All but one are weakly fair: whoever stays enabled is chosen before long. Rng alone would be so almost surely; patience
-//! with a bound makes it sure, and keeps a round short.
+//! All but one are weakly fair: whoever stays enabled is chosen before long. Rng alone would be so
+//! almost surely; patience with a bound makes it sure, and keeps a round short.
 
 use std::fmt;
 
@@ -19,7 +19,8 @@ pub enum Daemon {
     Central,
     /// Some that are enabled, drawn by rng, at least one.
     Distributed,
-    /// One that is enabled, the nearest to the root: who is far away starves as long as anybody nearer can move.
+    /// One that is enabled, the nearest to the root: who is far away starves as long as anybody
+    /// nearer can move.
     Unfair,
 }
 
@@ -71,7 +72,12 @@ impl Chooser {
     }
 
     /// The movers of step number `now`, into `chosen`. Somebody is enabled.
-    pub(super) fn choose<R: Rules>(&mut self, world: &World<R>, now: u64, chosen: &mut Vec<NodeId>) {
+    pub(super) fn choose<R: Rules>(
+        &mut self,
+        world: &World<R>,
+        now: u64,
+        chosen: &mut Vec<NodeId>,
+    ) {
         let enabled = world.enabled();
         chosen.clear();
         let late = |node: &NodeId| now - world.since(*node) > self.patience;
@@ -84,7 +90,9 @@ impl Chooser {
             }
             Daemon::Distributed => {
                 let eighths = self.rng.within(1, 7);
-                chosen.extend(enabled.iter().filter(|node| late(node) || self.rng.below(8) < eighths));
+                chosen.extend(
+                    enabled.iter().filter(|node| late(node) || self.rng.below(8) < eighths),
+                );
                 if chosen.is_empty() {
                     chosen.push(one_of(enabled, &mut self.rng));
                 }

@@ -1,15 +1,18 @@
-//! The state model: an algorithm of guarded commands ([`Rules`]), a network, and a daemon that says who moves.
+//! The state model: an algorithm of guarded commands ([`Rules`]), a network, and a daemon that says
+//! who moves.
 //!
-//! In a step the daemon chooses some of the enabled processes; each reads its neighbours' states as they are before the step and
-//! writes its own. Time is counted in rounds. A run is described by a [`StateConfig`] and ends in a [`StateReport`]; everything
-//! random comes from its seed, and its hash covers every step.
+//! In a step the daemon chooses some of the enabled processes; each reads its neighbours' states as
+//! they are before the step and writes its own. Time is counted in rounds. A run is described by a
+//! [`StateConfig`] and ends in a [`StateReport`]; everything random comes from its seed, and its
+//! hash covers every step.
 //!
 //! - `world.rs`: the states, and who is enabled;
 //! - `daemon.rs`: who moves; `rounds.rs`: when a round is over;
 //! - `checker.rs`: what is checked after each step; `report.rs`: what was measured;
 //! - `script.rs`: a run in which the movers are prescribed.
 //!
-//! A run of more than 64 processes is checked at the end of each round instead: the checkers look at everybody.
+//! A run of more than 64 processes is checked at the end of each round instead: the checkers look
+//! at everybody.
 
 mod checker;
 mod daemon;
@@ -72,11 +75,13 @@ pub struct StateConfig {
     pub corrupt: Vec<(NodeId, u64)>,
     /// How many rounds to run.
     pub rounds: u64,
-    /// The most steps, for a daemon under which a round may never end; if none, more than any fair daemon needs.
+    /// The most steps, for a daemon under which a round may never end; if none, more than any fair
+    /// daemon needs.
     pub steps: Option<u64>,
     /// The action that begins a wave.
     pub wave: &'static str,
-    /// In how many waves everybody must be served once the system has stabilised; not checked if none.
+    /// In how many waves everybody must be served once the system has stabilised; not checked if
+    /// none.
     pub served_within: Option<u64>,
 }
 
@@ -167,7 +172,10 @@ impl<R: Rules> Run<R> {
 
     /// The start, from any states.
     #[allow(clippy::disallowed_methods)] // How long it took is reported; nothing depends on it.
-    fn from(config: &StateConfig, start: impl FnMut(&Setup) -> R::State) -> Result<Self, StateError> {
+    fn from(
+        config: &StateConfig,
+        start: impl FnMut(&Setup) -> R::State,
+    ) -> Result<Self, StateError> {
         config.check()?;
         let world = World::<R>::new(config, start);
         let mut to_corrupt = config.corrupt.clone();
@@ -196,7 +204,8 @@ impl<R: Rules> Run<R> {
         Ok(run)
     }
 
-    /// One step of the daemon; false if there is none: nobody is enabled, or the most steps were taken.
+    /// One step of the daemon; false if there is none: nobody is enabled, or the most steps were
+    /// taken.
     pub fn step(&mut self) -> bool {
         if self.world.enabled().is_empty() {
             self.terminal = true;
@@ -269,7 +278,11 @@ impl<R: Rules> Run<R> {
     /// The configuration seen from outside.
     pub fn survey(&self) -> Survey {
         let survey = R::survey(&self.world.setups, &self.world.states);
-        debug_assert_eq!(survey.privileged as usize, self.world.privileged(), "survey and guards disagree");
+        debug_assert_eq!(
+            survey.privileged as usize,
+            self.world.privileged(),
+            "survey and guards disagree"
+        );
         survey
     }
 
@@ -333,7 +346,9 @@ impl<R: Rules> Run<R> {
             max_inside: checker.episode.inside_max,
             max_inside_overall: checker.inside_max,
             served: least(&checker.served),
-            served_after_stabilization: checker.stabilized_at().map(|_| least(&checker.served_after)),
+            served_after_stabilization: checker
+                .stabilized_at()
+                .map(|_| least(&checker.served_after)),
             terminal: self.terminal,
             longest_wait,
             every_step_checked: config.graph.nodes() <= JUDGED_EACH_STEP,

@@ -15,7 +15,8 @@ pub struct Wait {
     pub steps: u64,
 }
 
-/// A finished run. What is "after" or "at round" is counted in rounds from the start, or from the last fault if there were any.
+/// A finished run. What is "after" or "at round" is counted in rounds from the start, or from the
+/// last fault if there were any.
 #[derive(Clone, Debug, Serialize)]
 pub struct StateReport {
     /// The protocol's name.
@@ -81,8 +82,9 @@ pub struct StateReport {
     pub wall_seconds: f64,
 }
 
-/// The rounds in which stabilizing-2014, Lemma 4.12, says that the system has stabilised: ceil(n/l) (5 h + 2 l + 4 + D + l),
-/// with the height h of the tree at most the diameter D, as its O(ceil(n/l) (l + D)) says.
+/// The rounds in which stabilizing-2014, Lemma 4.12, says that the system has stabilised: ceil(n/l)
+/// (5 h + 2 l + 4 + D + l), with the height h of the tree at most the diameter D, as its
+/// O(ceil(n/l) (l + D)) says.
 pub fn published_bound(graph: &Graph, k: u32) -> u64 {
     let far = |node| graph.distances(NodeId(node)).into_iter().max().unwrap_or(0);
     let diameter = u64::from((0..graph.nodes()).map(far).max().unwrap_or(0));

@@ -1,7 +1,7 @@
 //! Rounds (Dolev, Israeli and Moran 1997): the time of the slowest.
 //!
-//! A round is the shortest stretch of steps in which everybody who was enabled at its start has moved, or has been disabled
-//! for a moment by a neighbour's move.
+//! A round is the shortest stretch of steps in which everybody who was enabled at its start has
+//! moved, or has been disabled for a moment by a neighbour's move.
 
 use fixedbitset::FixedBitSet;
 use kgate_core::{NodeId, Rules};
@@ -36,7 +36,8 @@ impl Rounds {
         self.finished
     }
 
-    /// The round in which the present configuration is reached: one that ends a round belongs to it.
+    /// The round in which the present configuration is reached: one that ends a round belongs to
+    /// it.
     pub(super) fn now(&self) -> u64 {
         self.finished + u64::from(self.begun)
     }

@@ -1,7 +1,9 @@
-//! A run of the state model in which the daemon's choices are prescribed, from states that are prescribed too.
+//! A run of the state model in which the daemon's choices are prescribed, from states that are
+//! prescribed too.
 //!
-//! Step number i happens at time i, in time units. After the last one, if so wanted, everybody who can moves, step after step, until the
-//! system has stabilised and everybody was served since, or for [`ROUNDS`] rounds.
+//! Step number i happens at time i, in time units. After the last one, if so wanted, everybody who
+//! can moves, step after step, until the system has stabilised and everybody was served since, or
+//! for [`ROUNDS`] rounds.
 
 use std::collections::BTreeSet;
 
@@ -98,10 +100,11 @@ fn parsed<R: Rules>(script: &StateScript<'_>) -> Result<Vec<(NodeId, R::State)>,
         }
         let known = Setup::new(nodes, *k);
         let setup = Setup { me: *node, graph: Some(graph.clone()), printed: *printed, ..known };
-        let state = R::parse_state(text).filter(|state| R::in_domain(&setup, state)).ok_or_else(|| {
-            let clean = R::print_state(&R::clean(&setup));
-            refused(format!("`{text}` is no state of {node}: write for instance {clean}"))
-        });
+        let state =
+            R::parse_state(text).filter(|state| R::in_domain(&setup, state)).ok_or_else(|| {
+                let clean = R::print_state(&R::clean(&setup));
+                refused(format!("`{text}` is no state of {node}: write for instance {clean}"))
+            });
         state.map(|state| (*node, state))
     };
     script.states.iter().map(parse).collect()
@@ -146,7 +149,8 @@ impl<R: Rules> Player<'_, R> {
             if moving.iter().any(|(other, _)| *other == node) {
                 return Err(format!("{node} moves once in a step"));
             }
-            let fits = |step: &&Step<R::State>| action.as_deref().is_none_or(|action| action == step.name);
+            let fits =
+                |step: &&Step<R::State>| action.as_deref().is_none_or(|action| action == step.name);
             let fitting: Vec<_> = world.steps(node).iter().filter(fits).collect();
             match fitting[..] {
                 [] if passes_over => {}
@@ -155,7 +159,9 @@ impl<R: Rules> Player<'_, R> {
                 [first, ..] if passes_over => moving.push((node, *first)),
                 [first, second, ..] => {
                     let (first, second) = (first.name, second.name);
-                    return Err(format!("{node} has a choice: write {node}({first}) or {node}({second})"));
+                    return Err(format!(
+                        "{node} has a choice: write {node}({first}) or {node}({second})"
+                    ));
                 }
             }
         }
@@ -165,9 +171,12 @@ impl<R: Rules> Player<'_, R> {
     fn impossible(&self, step: usize, movers: &Movers, why: String) -> PlayError {
         let world = &self.run.world;
         let enabled: BTreeSet<NodeId> = world.enabled().iter().copied().collect();
-        let action = |node: NodeId| move |step: &Step<R::State>| format!("{node}({}) moves", step.name);
-        let possible =
-            enabled.into_iter().flat_map(|node| world.steps(node).iter().map(action(node))).collect();
+        let action =
+            |node: NodeId| move |step: &Step<R::State>| format!("{node}({}) moves", step.name);
+        let possible = enabled
+            .into_iter()
+            .flat_map(|node| world.steps(node).iter().map(action(node)))
+            .collect();
         PlayError::Impossible(Impossible { step, text: movers.to_string(), why, possible })
     }
 
@@ -176,7 +185,11 @@ impl<R: Rules> Player<'_, R> {
         if let Some(trace) = &mut self.trace {
             for (node, step) in &moving {
                 let state = R::print_state(&step.next);
-                trace.write(self.now, *node, &trace::Event::Moved { action: step.name, state: &state });
+                trace.write(
+                    self.now,
+                    *node,
+                    &trace::Event::Moved { action: step.name, state: &state },
+                );
             }
         }
         self.run.moving = moving;
@@ -190,7 +203,8 @@ impl<R: Rules> Player<'_, R> {
         let mut steps = 0;
         while !self.is_over() {
             self.now += Span::UNIT;
-            let moving = self.choose(&Movers::All, true).expect("who is not enabled is passed over");
+            let moving =
+                self.choose(&Movers::All, true).expect("who is not enabled is passed over");
             if moving.is_empty() {
                 self.run.checker.terminal(self.run.rounds.now());
                 self.write_violations();
@@ -204,7 +218,8 @@ impl<R: Rules> Player<'_, R> {
 
     fn is_over(&self) -> bool {
         let served = self.run.checker.served_after.iter().all(|&times| times > 0);
-        let seen = self.run.stabilized_at_round().is_some() && served || self.run.rounds() >= ROUNDS;
+        let seen =
+            self.run.stabilized_at_round().is_some() && served || self.run.rounds() >= ROUNDS;
         seen && !self.run.world.enabled().is_empty()
     }
 

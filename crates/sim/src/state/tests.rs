@@ -1,11 +1,13 @@
-//! The engine with toys: an algorithm that is known to stabilise, and planted bugs that the checkers must see.
+//! The engine with toys: an algorithm that is known to stabilise, and planted bugs that the
+//! checkers must see.
 
 use kgate_core::View;
 use kgate_spec::{AtMostK, Convergence, EveryoneServed};
 
 use super::*;
 
-/// Dijkstra's token ring of 1974: the root passes when it equals its left neighbour, everybody else when they differ.
+/// Dijkstra's token ring of 1974: the root passes when it equals its left neighbour, everybody else
+/// when they differ.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Ring;
 
@@ -43,14 +45,15 @@ impl Rules for Ring {
 
     fn survey(_: &[Setup], states: &[u32]) -> Survey {
         let differ = states.windows(2).filter(|pair| pair[0] != pair[1]).count();
-        let tokens = u32::try_from(differ + usize::from(states[0] == states[states.len() - 1])).unwrap();
+        let tokens =
+            u32::try_from(differ + usize::from(states[0] == states[states.len() - 1])).unwrap();
         let one = tokens == 1;
         Survey { normal: one, start: one, joined: true, tokens, privileged: tokens }
     }
 }
 
-/// Everybody counts down from 9 at its own pace and then rests: a terminal configuration. Who is below 5 has a token, although
-/// the survey calls everything clean: too many.
+/// Everybody counts down from 9 at its own pace and then rests: a terminal configuration. Who is
+/// below 5 has a token, although the survey calls everything clean: too many.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct CountDown;
 
@@ -84,7 +87,8 @@ impl Rules for CountDown {
     }
 }
 
-/// The root flips for ever; another can move, to say that it has, only while the root shows 0. Nobody else has a privilege.
+/// The root flips for ever; another can move, to say that it has, only while the root shows 0.
+/// Nobody else has a privilege.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Flip;
 
@@ -126,14 +130,21 @@ fn ring(nodes: u32, seed: u64) -> StateConfig {
 fn star(nodes: u32, daemon: Daemon) -> StateConfig {
     let edges: Vec<_> = (1..nodes).map(|node| (NodeId(0), NodeId(node))).collect();
     let graph = Arc::new(Graph::new(nodes, &edges, NodeId(0)).unwrap());
-    StateConfig { daemon, start: Start::Clean, rounds: 20, wave: "root", ..StateConfig::new(graph, 1, 1) }
+    StateConfig {
+        daemon,
+        start: Start::Clean,
+        rounds: 20,
+        wave: "root",
+        ..StateConfig::new(graph, 1, 1)
+    }
 }
 
 fn properties(report: &StateReport) -> Vec<&'static str> {
     report.violations.iter().map(|violation| violation.property).collect()
 }
 
-/// Dijkstra 1974: from any start, under any daemon, one privilege in the end, and it visits everybody in turn.
+/// Dijkstra 1974: from any start, under any daemon, one privilege in the end, and it visits
+/// everybody in turn.
 #[test]
 fn the_token_ring_stabilizes() {
     for (name, daemon) in DAEMONS {
@@ -141,8 +152,14 @@ fn the_token_ring_stabilizes() {
             let config = StateConfig { daemon, rounds: 200, ..ring(8, seed) };
             let report = run_rules::<Ring>(&config).unwrap();
             assert_eq!(properties(&report), [""; 0], "{name}, seed {seed}");
-            assert!(report.stabilized_at_round.is_some_and(|round| round <= 24), "{name}, seed {seed}");
-            assert!(report.served_after_stabilization > Some(10) && report.abnormal_again == 0, "{name}");
+            assert!(
+                report.stabilized_at_round.is_some_and(|round| round <= 24),
+                "{name}, seed {seed}"
+            );
+            assert!(
+                report.served_after_stabilization > Some(10) && report.abnormal_again == 0,
+                "{name}"
+            );
             assert_eq!(
                 (report.tokens_max_after_stabilization, report.max_inside, report.rounds),
                 (1, 1, 200)
@@ -169,18 +186,21 @@ fn planted_bugs_are_seen() {
 #[test]
 fn starvation_is_seen() {
     let report =
-        run_rules::<Flip>(&StateConfig { served_within: Some(5), ..star(3, Daemon::Synchronous) }).unwrap();
+        run_rules::<Flip>(&StateConfig { served_within: Some(5), ..star(3, Daemon::Synchronous) })
+            .unwrap();
     assert_eq!(properties(&report), [EveryoneServed::NAME]);
     assert_eq!(report.violations[0].nodes, [NodeId(1), NodeId(2)]);
     assert_eq!((report.waves, report.served), (20, 0));
 }
 
-/// Dolev, Israeli and Moran 1997: a round ends when all that were enabled have moved, or were disabled meanwhile.
+/// Dolev, Israeli and Moran 1997: a round ends when all that were enabled have moved, or were
+/// disabled meanwhile.
 #[test]
 fn a_round_waits_for_everybody() {
     let mut run = Run::<Flip>::new(&star(4, Daemon::Unfair)).unwrap();
     let rounds: Vec<u64> = (0..6).map(|_| (run.step(), run.rounds()).1).collect();
-    // The root flips to 1, which disables the three others: a round. Then it alone can move, back to 0: another.
+    // The root flips to 1, which disables the three others: a round. Then it alone can move, back
+    // to 0: another.
     assert_eq!(rounds, [1, 2, 3, 4, 5, 6]);
     let synchronous = run_rules::<CountDown>(&star(4, Daemon::Synchronous)).unwrap();
     assert_eq!((synchronous.steps, synchronous.rounds, synchronous.moves), (9, 9, 36));
@@ -188,7 +208,8 @@ fn a_round_waits_for_everybody() {
     assert!(central.steps == 36 && central.rounds <= 9);
 }
 
-/// Weak fairness: whoever stays enabled moves within its daemon's patience, so no round takes more than 10 n steps.
+/// Weak fairness: whoever stays enabled moves within its daemon's patience, so no round takes more
+/// than 10 n steps.
 #[test]
 fn fair_daemons_are_fair() {
     for (name, daemon) in DAEMONS.into_iter().filter(|(_, daemon)| daemon.is_fair()) {
@@ -203,7 +224,8 @@ fn fair_daemons_are_fair() {
     }
 }
 
-/// The unfair daemon leaves the far ones enabled for ever, if somebody nearer always is: then no round ends.
+/// The unfair daemon leaves the far ones enabled for ever, if somebody nearer always is: then no
+/// round ends.
 #[test]
 fn the_unfair_daemon_starves() {
     let mut config = star(3, Daemon::Unfair);

@@ -1,5 +1,5 @@
-//! The processes: their states, and which actions are enabled. A step changes the movers, so only they and their neighbours
-//! are evaluated again.
+//! The processes: their states, and which actions are enabled. A step changes the movers, so only
+//! they and their neighbours are evaluated again.
 
 use std::sync::Arc;
 
@@ -20,7 +20,8 @@ pub(super) struct World<R: Rules> {
     since: Vec<u64>,
     /// Who has the privilege.
     privileged: usize,
-    /// Who was evaluated again in the last step, and the number of the evaluation that came to each.
+    /// Who was evaluated again in the last step, and the number of the evaluation that came to
+    /// each.
     touched: Vec<NodeId>,
     evaluated: Vec<u64>,
     evaluation: u64,
@@ -83,7 +84,10 @@ impl<R: Rules> World<R> {
     pub(super) fn apply(&mut self, moves: &[(NodeId, Step<R::State>)], now: u64) {
         for (node, step) in moves {
             let at = node.index();
-            debug_assert!(R::in_domain(&self.setups[at], &step.next), "{node} left its domain: {step:?}");
+            debug_assert!(
+                R::in_domain(&self.setups[at], &step.next),
+                "{node} left its domain: {step:?}"
+            );
             self.states[at] = step.next;
             self.since[at] = now;
         }
@@ -102,7 +106,9 @@ impl<R: Rules> World<R> {
         let graph = Arc::clone(&self.graph);
         for mover in movers {
             for &node in [mover].iter().chain(graph.neighbours(mover)) {
-                if std::mem::replace(&mut self.evaluated[node.index()], self.evaluation) != self.evaluation {
+                if std::mem::replace(&mut self.evaluated[node.index()], self.evaluation)
+                    != self.evaluation
+                {
                     self.touched.push(node);
                 }
             }
@@ -115,8 +121,10 @@ impl<R: Rules> World<R> {
     fn evaluate(&mut self, node: NodeId, now: u64) {
         let at = node.index();
         self.around.clear();
-        self.around.extend(self.graph.neighbours(node).iter().map(|other| self.states[other.index()]));
-        let view = View { setup: &self.setups[at], own: &self.states[at], neighbours: &self.around };
+        self.around
+            .extend(self.graph.neighbours(node).iter().map(|other| self.states[other.index()]));
+        let view =
+            View { setup: &self.setups[at], own: &self.states[at], neighbours: &self.around };
         let steps = &mut self.steps[at];
         self.privileged -= usize::from(is_privileged(steps));
         steps.clear();

@@ -22,9 +22,11 @@ impl Picture<'_> {
         if self.scale.is_even() {
             return self.cut(start, end);
         }
-        // One that passes by others bends a little, so that it does not lie on one that goes to these.
+        // One that passes by others bends a little, so that it does not lie on one that goes to
+        // these.
         let passed = ((self.line(message.from) - self.line(message.to)).abs() - 1.0).max(0.0);
-        let bend = (part(start.0, end.0, 0.5) + (18.0 * passed).min(48.0), part(start.1, end.1, 0.5));
+        let bend =
+            (part(start.0, end.0, 0.5) + (18.0 * passed).min(48.0), part(start.1, end.1, 0.5));
         (Arrow { from: start, bend, to: end }, true)
     }
 
@@ -32,9 +34,14 @@ impl Picture<'_> {
     fn cut(&self, start: Point, end: Point) -> (Arrow, bool) {
         let (first, last) = self.scale.edges();
         let at = |x: f64| (x, part(start.1, end.1, (x - start.0) / (end.0 - start.0)));
-        let (from, to) =
-            (if start.0 < first { at(first) } else { start }, if end.0 > last { at(last) } else { end });
-        (Arrow { from, bend: (part(from.0, to.0, 0.5), part(from.1, to.1, 0.5)), to }, end.0 <= last)
+        let (from, to) = (
+            if start.0 < first { at(first) } else { start },
+            if end.0 > last { at(last) } else { end },
+        );
+        (
+            Arrow { from, bend: (part(from.0, to.0, 0.5), part(from.1, to.1, 0.5)), to },
+            end.0 <= last,
+        )
     }
 
     pub(super) fn messages(&mut self) {
@@ -72,13 +79,13 @@ impl Picture<'_> {
         order.sort_by(|a, b| length(a.1).total_cmp(&length(b.1)));
         for (number, message) in order {
             let (arrow, _) = self.way(message);
-            let along =
-                [0.5, 0.42, 0.58, 0.34, 0.66, 0.26, 0.74, 0.18, 0.82, 0.1, 0.9].map(|part| arrow.at(part));
+            let along = [0.5, 0.42, 0.58, 0.34, 0.66, 0.26, 0.74, 0.18, 0.82, 0.1, 0.9]
+                .map(|part| arrow.at(part));
             let aside = [0.0, 14.0, -14.0, 26.0, -26.0];
             let label = &message.label;
-            let places = aside
-                .iter()
-                .flat_map(|aside| along.iter().map(move |(x, y)| Area::of(label, SIZE, x + aside, *y)));
+            let places = aside.iter().flat_map(|aside| {
+                along.iter().map(move |(x, y)| Area::of(label, SIZE, x + aside, *y))
+            });
             if let Some(place) = self.taken.place(Some(number), must, places) {
                 self.label(place, SIZE, INKS[message.kind % INKS.len()], label);
             }

@@ -23,7 +23,8 @@ impl Area {
     /// How much of it another one covers.
     fn overlap(&self, other: &Self) -> f64 {
         let along = |a: f64, b: f64, c: f64, d: f64| ((a + b).min(c + d) - a.max(c)).max(0.0);
-        along(self.x, self.width, other.x, other.width) * along(self.y, self.height, other.y, other.height)
+        along(self.x, self.width, other.x, other.width)
+            * along(self.y, self.height, other.y, other.height)
     }
 }
 
@@ -81,8 +82,8 @@ impl Taken {
         self.arrows.extend((0..=points).map(|point| (number, along(point))));
     }
 
-    /// The first of these places that covers nothing, or the one that covers least if there `must` be one; it is taken from now on. A label may
-    /// cover the arrow that it belongs to.
+    /// The first of these places that covers nothing, or the one that covers least if there `must`
+    /// be one; it is taken from now on. A label may cover the arrow that it belongs to.
     pub(super) fn place(
         &mut self,
         own: Option<usize>,
@@ -92,8 +93,10 @@ impl Taken {
         let mut best: Option<(f64, Area)> = None;
         for area in candidates {
             let covered: f64 = self.areas.iter().map(|taken| taken.overlap(&area)).sum();
-            let others =
-                self.arrows.iter().filter(|(number, point)| Some(*number) != own && area.holds(*point));
+            let others = self
+                .arrows
+                .iter()
+                .filter(|(number, point)| Some(*number) != own && area.holds(*point));
             #[allow(clippy::cast_precision_loss)] // Few points fit into a label.
             let covers = covered + CROSSED * others.count() as f64;
             if best.is_none_or(|(least, _)| covers < least) {
@@ -112,7 +115,8 @@ impl Taken {
 /// So much of what a message says stands beside its kind.
 const LONGEST: usize = 16;
 
-/// A message's kind and a little of what it says: the plain fields of its outermost part, as long as they fit.
+/// A message's kind and a little of what it says: the plain fields of its outermost part, as long
+/// as they fit.
 pub(super) fn short(kind: &str, message: &str) -> String {
     let fields = plain_fields(inner(message));
     let mut said = match &fields[..] {
@@ -136,7 +140,8 @@ fn inner(text: &str) -> &str {
     }
 }
 
-/// The fields of `Name { a: 1, b: Other { c: 2 } }` that are no structures themselves; of `7`, itself.
+/// The fields of `Name { a: 1, b: Other { c: 2 } }` that are no structures themselves; of `7`,
+/// itself.
 fn plain_fields(text: &str) -> Vec<(&str, &str)> {
     let Some(open) = text.find('{') else {
         let plain = text.chars().all(|message| message.is_ascii_digit() || message == '@');

@@ -15,7 +15,9 @@ pub(super) fn draw(out: &mut String, scene: &Scene, y: f64, wide: f64) -> f64 {
         if x + room > wide {
             (x, y) = (16.0, y + 20.0);
         }
-        out.push_str(&format!("<g fill=\"none\" transform=\"translate({x:.1} {y:.1})\">{sign}</g>\n"));
+        out.push_str(&format!(
+            "<g fill=\"none\" transform=\"translate({x:.1} {y:.1})\">{sign}</g>\n"
+        ));
         text(out, x + 32.0, y + 4.0, SIZE, "#222222", "start", &meaning);
         x += room;
     }
@@ -37,7 +39,9 @@ fn lines(scene: &Scene) -> Vec<Line> {
             lines.push((sign, meaning.to_owned()));
         }
     };
-    let bar = |colour: &str| format!("<rect x=\"0\" y=\"-6\" width=\"24\" height=\"12\" fill=\"{colour}\"/>");
+    let bar = |colour: &str| {
+        format!("<rect x=\"0\" y=\"-6\" width=\"24\" height=\"12\" fill=\"{colour}\"/>")
+    };
     let has = |inside: bool| scene.bars.iter().any(|bar| bar.inside == inside);
     let sign = |sign: Sign| scene.marks.iter().any(|mark| mark.sign == sign);
     let ended = |fits: fn(End) -> bool| scene.messages.iter().any(|message| fits(message.end));
@@ -59,13 +63,15 @@ fn lines(scene: &Scene) -> Vec<Line> {
     add(sign(Sign::Fault), fault(12.0, 0.0), "a transient fault");
     add(sign(Sign::Move), dot(12.0, 0.0), "moves: action and state after it");
     add(ended(|end| matches!(end, End::Lost(_))), cross(4.5, "#555555"), "message lost");
-    let open =
-        "<circle cx=\"12\" cy=\"0\" r=\"3.2\" fill=\"#FFFFFF\" stroke=\"#555555\" stroke-width=\"1.6\"/>";
-    // A story is told to its end; of a run, the trace may not say what became of a message to the dead.
-    let unended = if scene.times.is_empty() { "no arrival is told" } else { "message still on its way" };
+    let open = "<circle cx=\"12\" cy=\"0\" r=\"3.2\" fill=\"#FFFFFF\" stroke=\"#555555\" stroke-width=\"1.6\"/>";
+    // A story is told to its end; of a run, the trace may not say what became of a message to the
+    // dead.
+    let unended =
+        if scene.times.is_empty() { "no arrival is told" } else { "message still on its way" };
     add(ended(|end| end == End::Open), open.into(), unended);
-    let band =
-        format!("<rect x=\"4\" y=\"-8\" width=\"16\" height=\"16\" fill=\"{WRONG}\" fill-opacity=\"0.22\"/>");
+    let band = format!(
+        "<rect x=\"4\" y=\"-8\" width=\"16\" height=\"16\" fill=\"{WRONG}\" fill-opacity=\"0.22\"/>"
+    );
     add(!scene.violations.is_empty(), band, "violated here");
     lines
 }

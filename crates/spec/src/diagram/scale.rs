@@ -19,7 +19,8 @@ pub(super) enum Scale {
 
 impl Scale {
     pub(super) fn columns(scene: &Scene) -> Self {
-        let longest = scene.messages.iter().map(|message| width(&message.label, SIZE)).fold(0.0, f64::max);
+        let longest =
+            scene.messages.iter().map(|message| width(&message.label, SIZE)).fold(0.0, f64::max);
         let wide = if scene.moves { 128.0 } else { (longest * 0.75).clamp(48.0, 84.0) };
         Self::Columns { times: scene.times.clone(), wide }
     }
@@ -44,7 +45,8 @@ impl Scale {
             }
             Self::Even { from, until, wide } => {
                 let whole = until.since(*from).0.max(1) as f64;
-                LEFT + 12.0 + wide * (time.since(*from).0 as f64 - from.since(time).0 as f64) / whole
+                LEFT + 12.0
+                    + wide * (time.since(*from).0 as f64 - from.since(time).0 as f64) / whole
             }
         }
     }
@@ -53,7 +55,9 @@ impl Scale {
     #[allow(clippy::cast_precision_loss)] // Columns are few.
     pub(super) fn right(&self) -> f64 {
         match self {
-            Self::Columns { times, wide } => LEFT + 40.0 + wide * times.len().saturating_sub(1) as f64 + 56.0,
+            Self::Columns { times, wide } => {
+                LEFT + 40.0 + wide * times.len().saturating_sub(1) as f64 + 56.0
+            }
             Self::Even { wide, .. } => LEFT + 12.0 + wide + 12.0,
         }
     }
@@ -76,8 +80,10 @@ impl Scale {
         let room = (wide / 80.0) as u64;
         let least = until.since(from).0 / room.max(1) + 1;
         let tens = 10u64.saturating_pow(least.ilog10());
-        let step =
-            [1, 2, 5, 10].map(|times| tens.saturating_mul(times)).into_iter().find(|step| *step >= least);
+        let step = [1, 2, 5, 10]
+            .map(|times| tens.saturating_mul(times))
+            .into_iter()
+            .find(|step| *step >= least);
         let step = step.unwrap_or(Span::UNIT.0);
         let first = from.0.div_ceil(step);
         (first..=until.0 / step).map(|count| Time(count * step)).collect()

@@ -265,8 +265,9 @@ impl Teller {
 
     fn returns(&mut self, node: NodeId, now: Time, stopped: bool) {
         let absences = &mut self.scene.absences;
-        let fits =
-            |absence: &Absence| (absence.node, absence.stopped, absence.until) == (node, stopped, None);
+        let fits = |absence: &Absence| {
+            (absence.node, absence.stopped, absence.until) == (node, stopped, None)
+        };
         if let Some(place) = absences.iter().rposition(fits) {
             if now < self.view.window.from {
                 absences.remove(place);
@@ -276,7 +277,14 @@ impl Teller {
         }
     }
 
-    fn send(&mut self, now: Time, (from, to): (NodeId, NodeId), kind: &str, message: &str, copy: bool) {
+    fn send(
+        &mut self,
+        now: Time,
+        (from, to): (NodeId, NodeId),
+        kind: &str,
+        message: &str,
+        copy: bool,
+    ) {
         if !self.view.shown.has(from) || !self.view.shown.has(to) {
             return;
         }
@@ -309,7 +317,16 @@ impl Teller {
             label += " (copy)";
         }
         let (kind, text, number) = (sent.kind, message.to_owned(), sent.number);
-        self.scene.messages.push(Message { kind, label, text, from, to, sent: sent.at, end, number });
+        self.scene.messages.push(Message {
+            kind,
+            label,
+            text,
+            from,
+            to,
+            sent: sent.at,
+            end,
+            number,
+        });
     }
 
     /// The scene, unless it is too much for a picture.
@@ -355,7 +372,12 @@ impl Load {
         let first = scene.shown.first().copied();
         let last = fitting.map(|(node, _)| *node).last();
         let processes = first.zip(last).filter(|(first, last)| first < last);
-        TooMuch::Signs { signs: self.signs, most, window: until.map(|until| (scene.from, until)), processes }
+        TooMuch::Signs {
+            signs: self.signs,
+            most,
+            window: until.map(|until| (scene.from, until)),
+            processes,
+        }
     }
 }
 

@@ -17,10 +17,12 @@ pub(super) const BAR: f64 = 6.0;
 pub(super) const SIZE: f64 = 11.0;
 pub(super) const SMALL: f64 = 9.5;
 
-/// Okabe and Ito's colours, which the colour-blind tell apart, without those that look like a violation or vanish on white.
+/// Okabe and Ito's colours, which the colour-blind tell apart, without those that look like a
+/// violation or vanish on white.
 const COLOURS: [&str; 6] = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#000000"];
 /// The same, darker, for messages.
-pub(super) const INKS: [&str; 6] = ["#005A8E", "#8F6300", "#00694C", "#8E3F69", "#1F6E9C", "#000000"];
+pub(super) const INKS: [&str; 6] =
+    ["#005A8E", "#8F6300", "#00694C", "#8E3F69", "#1F6E9C", "#000000"];
 pub(super) const WAITING: &str = "#CFCFCF";
 pub(super) const INSIDE: &str = "#3D3D3D";
 pub(super) const WRONG: &str = "#C00000";
@@ -29,7 +31,8 @@ const LINE: &str = "#8A8A8A";
 /// Dashes, so that kinds can be told apart without colours.
 const DASHES: [&str; 6] = ["", "7 3", "2 2.5", "10 3 2 3", "14 4", "4 2 1 2"];
 
-/// The colour and the dashes of a kind of messages; both differ for the first six, and the pair for the first 36.
+/// The colour and the dashes of a kind of messages; both differ for the first six, and the pair for
+/// the first 36.
 pub(super) fn style(kind: usize) -> (&'static str, &'static str) {
     (COLOURS[kind % COLOURS.len()], DASHES[(kind + kind / COLOURS.len()) % DASHES.len()])
 }
@@ -45,7 +48,15 @@ pub(super) fn escape(text: &str) -> String {
 }
 
 /// A text of one line; `anchor` is start, middle or end.
-pub(super) fn text(out: &mut String, x: f64, y: f64, size: f64, colour: &str, anchor: &str, said: &str) {
+pub(super) fn text(
+    out: &mut String,
+    x: f64,
+    y: f64,
+    size: f64,
+    colour: &str,
+    anchor: &str,
+    said: &str,
+) {
     let said = escape(said);
     let _ = writeln!(
         out,
@@ -53,7 +64,8 @@ pub(super) fn text(out: &mut String, x: f64, y: f64, size: f64, colour: &str, an
     );
 }
 
-/// Of more messages than that, to scale, none has a label beside its arrow: the legend tells the kinds.
+/// Of more messages than that, to scale, none has a label beside its arrow: the legend tells the
+/// kinds.
 pub(super) const MOST_LABELS: usize = 150;
 
 pub(super) fn draw(scene: &Scene, scale: Scale, title: &str, last: Option<Time>) -> String {
@@ -126,13 +138,24 @@ impl<'a> Picture<'a> {
     /// What came after the last step of a script is set off.
     fn after(&mut self, last: Option<Time>) {
         let after = |last: Time| self.scene.times.iter().find(|time| **time > last);
-        let (Some(&first), Scale::Columns { wide, .. }) = (last.and_then(after), &self.scale) else { return };
+        let (Some(&first), Scale::Columns { wide, .. }) = (last.and_then(after), &self.scale)
+        else {
+            return;
+        };
         let (x, top) = (self.x(first) - wide / 2.0, TOP - 50.0);
         let (wide, high) = (self.right() - x, self.bottom() - top);
         self.put(&format!(
             "<rect x=\"{x:.1}\" y=\"{top:.1}\" width=\"{wide:.1}\" height=\"{high:.1}\" fill=\"#F6F6F6\"/>"
         ));
-        text(&mut self.texts, x + 4.0, TOP - 50.0 - 3.0, SMALL, "#666666", "start", "after the last step");
+        text(
+            &mut self.texts,
+            x + 4.0,
+            TOP - 50.0 - 3.0,
+            SMALL,
+            "#666666",
+            "start",
+            "after the last step",
+        );
     }
 
     /// A red band through everybody at each violation.
@@ -147,7 +170,8 @@ impl<'a> Picture<'a> {
         }
     }
 
-    /// The processes: solid while they live, dashed while they are down or stopped. Above, the time.
+    /// The processes: solid while they live, dashed while they are down or stopped. Above, the
+    /// time.
     fn lines(&mut self) {
         let (left, right) = (LEFT, self.right());
         for time in self.scale.ticks() {
@@ -187,7 +211,12 @@ impl<'a> Picture<'a> {
                     "<path d=\"M{from:.1} {y:.1}H{right:.1}\" stroke=\"{LINE}\" stroke-width=\"1.5\"/>"
                 ));
             }
-            self.taken.take(Area { x: 0.0, y: y - BAR - 1.0, width: right, height: 2.0 * BAR + 2.0 });
+            self.taken.take(Area {
+                x: 0.0,
+                y: y - BAR - 1.0,
+                width: right,
+                height: 2.0 * BAR + 2.0,
+            });
         }
     }
 
@@ -239,7 +268,8 @@ impl<'a> Picture<'a> {
         }
     }
 
-    /// Beside their marks. To scale, what has no room is left out: the mark tells it to who points at it.
+    /// Beside their marks. To scale, what has no room is left out: the mark tells it to who points
+    /// at it.
     fn mark_labels(&mut self) {
         let must = !self.scale.is_even();
         for mark in &self.scene.marks {
@@ -304,7 +334,8 @@ impl<'a> Picture<'a> {
         text(&mut self.texts, 16.0, 46.0, 12.0, "#444444", "start", title);
         let mut y = self.bottom() + 24.0;
         for (time, said) in &self.scene.violations {
-            for (row, line) in wrapped(&format!("VIOLATED at {time}: {said}"), wide - 32.0).iter().enumerate()
+            for (row, line) in
+                wrapped(&format!("VIOLATED at {time}: {said}"), wide - 32.0).iter().enumerate()
             {
                 let indent = if row == 0 { 16.0 } else { 32.0 };
                 text(&mut self.texts, indent, y, 12.0, WRONG, "start", line);
@@ -355,6 +386,9 @@ mod tests {
     /// XML 1.0, section 2.2: control characters are no characters of a document.
     #[test]
     fn what_xml_has_no_word_for_is_replaced() {
-        assert_eq!(escape("a\u{1}\u{1b}[K\u{ffff}<\"&é"), "a\u{FFFD}\u{FFFD}[K\u{FFFD}&lt;&quot;&amp;é");
+        assert_eq!(
+            escape("a\u{1}\u{1b}[K\u{ffff}<\"&é"),
+            "a\u{FFFD}\u{FFFD}[K\u{FFFD}&lt;&quot;&amp;é"
+        );
     }
 }

@@ -9,7 +9,10 @@ use crate::told::{Run, Told, What};
 use crate::view::View;
 
 fn told(events: Vec<(u64, u32, What)>) -> Vec<Told> {
-    events.into_iter().map(|(t, node, what)| Told { t: Time(t), node: NodeId(node), what }).collect()
+    events
+        .into_iter()
+        .map(|(t, node, what)| Told { t: Time(t), node: NodeId(node), what })
+        .collect()
 }
 
 fn send(to: u32) -> What {
@@ -37,7 +40,8 @@ fn run() -> Run {
     Run { protocol: "x<y".into(), n: 3, k: 1 }
 }
 
-/// Each arrival belongs to the earliest send of its text in its channel; a copy leaves where the first one did; what is left over is open.
+/// Each arrival belongs to the earliest send of its text in its channel; a copy leaves where the
+/// first one did; what is left over is open.
 #[test]
 fn arrivals_find_their_sends() {
     let copy = What::Doubled { kind: "reply".into(), to: NodeId(1), message: "Reply".into() };
@@ -52,11 +56,13 @@ fn arrivals_find_their_sends() {
     ];
     let scene = scene(events);
     assert_eq!((scene.times.len(), scene.kinds.len()), (5, 1), "a column a moment");
-    let ways: Vec<(u64, End)> = scene.messages.iter().map(|message| (message.sent.0, message.end)).collect();
+    let ways: Vec<(u64, End)> =
+        scene.messages.iter().map(|message| (message.sent.0, message.end)).collect();
     assert_eq!(ways, [(1, End::Arrived(Time(5))), (2, End::Lost(Time(9))), (1, End::Open)]);
 }
 
-/// Waiting ends with the entry, inside with the exit, both with a crash; who waited waits on after it. What has not ended reaches to the edge.
+/// Waiting ends with the entry, inside with the exit, both with a crash; who waited waits on after
+/// it. What has not ended reaches to the edge.
 #[test]
 fn bars_and_marks() {
     let granted = || What::Granted { slots: vec![], fence: None, grant: None };
@@ -71,8 +77,11 @@ fn bars_and_marks() {
         (7, 2, What::Suspected { whom: NodeId(1) }),
     ];
     let scene = scene(events);
-    let bars: Vec<_> =
-        scene.bars.iter().map(|bar| (bar.node.0, bar.from.0, bar.until.0, bar.inside, bar.open)).collect();
+    let bars: Vec<_> = scene
+        .bars
+        .iter()
+        .map(|bar| (bar.node.0, bar.from.0, bar.until.0, bar.inside, bar.open))
+        .collect();
     let expected = [
         (0, 1, 2, false, false),
         (0, 2, 3, true, false),
@@ -83,10 +92,15 @@ fn bars_and_marks() {
     assert_eq!(bars, expected);
     let down = Absence { node: NodeId(1), from: Time(5), until: Some(Time(6)), stopped: false };
     assert_eq!(scene.absences, [down]);
-    assert!(scene.marks.iter().map(|mark| mark.sign).eq([Sign::Crash, Sign::Restart, Sign::Suspicion]));
+    assert!(scene.marks.iter().map(|mark| mark.sign).eq([
+        Sign::Crash,
+        Sign::Restart,
+        Sign::Suspicion
+    ]));
 }
 
-/// The file is whole, names what it shows, hides nothing in markup, and explains the signs that it uses and no others.
+/// The file is whole, names what it shows, hides nothing in markup, and explains the signs that it
+/// uses and no others.
 #[test]
 fn a_picture_of_its_own() {
     let wrong = What::Violated { property: "p".into(), nodes: vec![], text: "a & b".into() };
@@ -120,12 +134,19 @@ fn short_labels() {
         short("request", "Request { incarnations: Incarnations { mine: 1, yours: 1 }, asks: 1 }"),
         "request 1"
     );
-    assert_eq!(short("token", "Token { slot: 0, revision: Revision { epoch: 0 }, lost: {} }"), "token 0");
+    assert_eq!(
+        short("token", "Token { slot: 0, revision: Revision { epoch: 0 }, lost: {} }"),
+        "token 0"
+    );
     assert_eq!(short("two", "Two { first: 1, second: 2 }"), "two first 1..");
-    assert_eq!(short("long", "Long { text: abcdefghijklmnopqrstuvwxyz }"), "long abcdefghijklmnop..");
+    assert_eq!(
+        short("long", "Long { text: abcdefghijklmnopqrstuvwxyz }"),
+        "long abcdefghijklmnop.."
+    );
 }
 
-/// Of several places the first free one is taken, or the one that covers least; a label may cover its own arrow.
+/// Of several places the first free one is taken, or the one that covers least; a label may cover
+/// its own arrow.
 #[test]
 fn labels_give_way() {
     let mut taken = Taken::default();
@@ -164,7 +185,11 @@ fn long_run(units: u64) -> Vec<Told> {
 fn picture(told: &[Told], window: &str, shown: &str) -> Result<String, TooMuch> {
     let part = |text: &str| !text.is_empty();
     let view = View {
-        window: if part(window) { window.parse().expect("a window") } else { View::default().window },
+        window: if part(window) {
+            window.parse().expect("a window")
+        } else {
+            View::default().window
+        },
         shown: if part(shown) { shown.parse().expect("processes") } else { View::default().shown },
     };
     let mut canvas = Canvas::new(&run(), &view)?;
@@ -172,7 +197,8 @@ fn picture(told: &[Told], window: &str, shown: &str) -> Result<String, TooMuch> 
     canvas.finish("title")
 }
 
-/// Every message of the window has its arrow, every wait and every stay inside its bar, whether or not they end in it; nothing else has.
+/// Every message of the window has its arrow, every wait and every stay inside its bar, whether or
+/// not they end in it; nothing else has.
 #[test]
 fn a_window_has_what_is_in_it() {
     let told = long_run(20);
@@ -185,10 +211,13 @@ fn a_window_has_what_is_in_it() {
         (20, 20 + 1, 20 + 1),
         "one bar of each is the legend's"
     );
-    // Sent at 5, 6, 7 and 8; the one of 5 is under way when the window opens, the one of 8 when it closes.
+    // Sent at 5, 6, 7 and 8; the one of 5 is under way when the window opens, the one of 8 when it
+    // closes.
     let part = picture(&told, "5.1..8.1", "").expect("it fits");
     assert_eq!((count(&part, "class=\"message\""), count(&part, &inside)), (4, 3 + 1));
-    assert!(part.contains("sent at 5, arrives at 5.25") && part.contains("sent at 8, arrives at 8.25"));
+    assert!(
+        part.contains("sent at 5, arrives at 5.25") && part.contains("sent at 8, arrives at 8.25")
+    );
     let heads = count(&part, "marker-end") - 1;
     assert_eq!(heads, 3, "the last one does not arrive in the picture");
     let alone = picture(&told, "", "1..2").expect("it fits");

@@ -10,7 +10,8 @@ use super::Act;
 use crate::schedule::{Fate, Step};
 use crate::told::{Told, What};
 
-/// What followed from one step: `told` are the lines of the trace at its time, in a run of `nodes` processes.
+/// What followed from one step: `told` are the lines of the trace at its time, in a run of `nodes`
+/// processes.
 pub fn tell(act: Option<&Act>, told: &[Told], nodes: u32) -> Vec<String> {
     told.iter().filter_map(|told| line(act, told, nodes)).collect()
 }
@@ -62,12 +63,16 @@ fn line(act: Option<&Act>, told: &Told, nodes: u32) -> Option<String> {
             format!("{node} sends {kind} to {}: {message}", to.join(" "))
         }
         What::Release { .. } if step.is_none() => format!("{node} comes out"),
-        What::TooLarge { weight, most } => format!("{node} is refused: {weight} wanted, k is {most}"),
+        What::TooLarge { weight, most } => {
+            format!("{node} is refused: {weight} wanted, k is {most}")
+        }
         What::Resize { k } if step.is_none() => format!("{node} sets k to {k}"),
         What::Joined { whom } if step.is_none() => format!("{node} learns that {whom} is back"),
         What::Suspected { .. } if matches!(step, Some(Step::Tell { .. })) => return None,
         What::Suspected { whom } => format!("{node} suspects {whom}"),
-        What::Lost { .. } if matches!(step, Some(Step::Message { fate: Fate::Lost, .. })) => return None,
+        What::Lost { .. } if matches!(step, Some(Step::Message { fate: Fate::Lost, .. })) => {
+            return None;
+        }
         What::Lost { kind, from, .. } => format!("{kind} from {from} is lost: {node} is down"),
         What::Fault => format!("a fault strikes {node}"),
         What::Recovered => "the run has recovered".to_owned(),
@@ -117,6 +122,10 @@ impl Next {
                 format!("{node} {}{}", actions.join(" or "), if *inside { " (inside)" } else { "" })
             })
             .collect();
-        if words.is_empty() { "next: nobody can move".into() } else { format!("next: {}", words.join(", ")) }
+        if words.is_empty() {
+            "next: nobody can move".into()
+        } else {
+            format!("next: {}", words.join(", "))
+        }
     }
 }

@@ -1,10 +1,12 @@
-//! A scenario: a story that can be played. A small text file that prescribes every step of a run, and tells what follows from each.
+//! A scenario: a story that can be played. A small text file that prescribes every step of a run,
+//! and tells what follows from each.
 //!
-//! `docs/SCENARIOS.md` describes the format for those who write one. Comment lines at the top tell the story; header lines say what is run
-//! and what is expected; then, after an empty line, come the steps in the words of [`schedule`](crate::schedule), one a line, and indented
-//! below each what it led to. `parse.rs` reads such a file, `print.rs` writes it, `lines.rs` tells in words what a trace says,
-//! `options.rs` has the line for numbered slots.
-//! The printed form is the only one that the checks accept: a file is the same after reading and printing it.
+//! `docs/SCENARIOS.md` describes the format for those who write one. Comment lines at the top tell
+//! the story; header lines say what is run and what is expected; then, after an empty line, come
+//! the steps in the words of [`schedule`](crate::schedule), one a line, and indented below each
+//! what it led to. `parse.rs` reads such a file, `print.rs` writes it, `lines.rs` tells in words
+//! what a trace says, `options.rs` has the line for numbered slots. The printed form is the only
+//! one that the checks accept: a file is the same after reading and printing it.
 
 mod lines;
 mod options;
@@ -19,17 +21,20 @@ use crate::convergence::{AT_MOST_L_TOKENS, SOMEBODY_CAN_MOVE};
 use crate::history::NOTHING_FROM_NOTHING;
 use crate::schedule::Step;
 use crate::{
-    Accuracy, AtMostK, Completeness, Convergence, EntryOrder, EveryoneServed, GRANTED_IN_TIME, NOT_REFUSED,
-    NoDeadlock, NoResidue, NotLeftLying, OneToken, Permissions, SlotFences, SometimesK, StrictOrder, WithinK,
+    Accuracy, AtMostK, Completeness, Convergence, EntryOrder, EveryoneServed, GRANTED_IN_TIME,
+    NOT_REFUSED, NoDeadlock, NoResidue, NotLeftLying, OneToken, Permissions, SlotFences,
+    SometimesK, StrictOrder, WithinK,
 };
 
 pub use lines::{Next, after, tell};
 pub use parse::NotAScenario;
 
-/// A story has no more processes than these: nobody could read it, and everything in it is kept in memory.
+/// A story has no more processes than these: nobody could read it, and everything in it is kept in
+/// memory.
 pub const MOST_PROCESSES: u32 = 1000;
 
-/// What a story can expect to be violated: the properties that its checkers, over messages and in the state model, can complain of.
+/// What a story can expect to be violated: the properties that its checkers, over messages and in
+/// the state model, can complain of.
 pub const PROPERTIES: [&str; 20] = [
     AtMostK::NAME,
     SometimesK::NAME,
@@ -186,7 +191,8 @@ pub enum Down {
 /// What comes after the last step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Then {
-    /// Everything goes its way until nothing is left to happen, so that it can be checked who waits for ever.
+    /// Everything goes its way until nothing is left to happen, so that it can be checked who waits
+    /// for ever.
     #[default]
     GoOn,
     /// Nothing: only what happened up to here is checked.

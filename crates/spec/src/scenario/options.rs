@@ -6,7 +6,8 @@ use kgate_core::{Dissemination, MembershipSource, SlotOptions, Span};
 pub(super) fn parse(words: &[&str]) -> Option<SlotOptions> {
     let mut options = SlotOptions::default();
     for (place, word) in words.iter().enumerate() {
-        let name = |word: &str| word.split_once('=').map_or(word.to_owned(), |(name, _)| name.to_owned());
+        let name =
+            |word: &str| word.split_once('=').map_or(word.to_owned(), |(name, _)| name.to_owned());
         let said = words[..place].iter().any(|other| name(other) == name(word));
         let known = take(&mut options, word);
         known.filter(|()| !said)?;
@@ -44,7 +45,8 @@ pub(super) fn words(options: &SlotOptions) -> Vec<String> {
     let switch = |name: &str, on: bool, usual: bool| {
         (on != usual).then(|| format!("{name}={}", if on { "on" } else { "off" }))
     };
-    let number = |name: &str, number: u32, usual: u32| (number != usual).then(|| format!("{name}={number}"));
+    let number =
+        |name: &str, number: u32, usual: u32| (number != usual).then(|| format!("{name}={number}"));
     let words = [
         match options.dissemination {
             Dissemination::Auto => None,
@@ -70,16 +72,21 @@ pub(super) fn words(options: &SlotOptions) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// What is printed is read as the same; what is usual is not printed; nonsense and what is said twice is refused.
+    /// What is printed is read as the same; what is usual is not printed; nonsense and what is said
+    /// twice is refused.
     #[test]
     fn options_are_read_as_they_are_printed() {
-        let all = "tree membership=join defer=off quiet=off keep=off cohort=0 batch=2 lanes=3 ask-again";
+        let all =
+            "tree membership=join defer=off quiet=off keep=off cohort=0 batch=2 lanes=3 ask-again";
         for line in [all, "flat", ""] {
             let words_of: Vec<&str> = line.split_whitespace().collect();
             let options = parse(&words_of).expect(line);
             assert_eq!(words(&options).join(" "), line);
         }
-        assert_eq!(parse(&["defer=on", "membership=log", "cohort=4"]), Some(SlotOptions::default()));
+        assert_eq!(
+            parse(&["defer=on", "membership=log", "cohort=4"]),
+            Some(SlotOptions::default())
+        );
         for line in [
             "round",
             "defer",

@@ -5,7 +5,9 @@ use std::str::FromStr;
 use kgate_core::{NodeId, SlotOptions};
 
 use super::options;
-use super::{Act, Channels, Down, Entry, Expect, MOST_PROCESSES, Model, Movers, PROPERTIES, Scenario, Then};
+use super::{
+    Act, Channels, Down, Entry, Expect, MOST_PROCESSES, Model, Movers, PROPERTIES, Scenario, Then,
+};
 use crate::schedule::NoStep;
 
 /// Why a text is no scenario. Each says which line and what to do.
@@ -122,7 +124,9 @@ impl Header {
             ("down", ["lost"]) => put(&mut self.down, Down::Lost),
             ("down", ["kept"]) => put(&mut self.down, Down::Kept),
             ("tolerate", [count]) => put(&mut self.tolerate, count.parse().map_err(|_| wrong())?),
-            ("options", [_, ..]) => put(&mut self.options, options::parse(&words).ok_or_else(wrong)?),
+            ("options", [_, ..]) => {
+                put(&mut self.options, options::parse(&words).ok_or_else(wrong)?)
+            }
             ("refresh", []) => put(&mut self.refresh, ()),
             ("as-printed", [id]) => put(&mut self.as_printed, id.to_ascii_uppercase()),
             ("start", ["clean"]) => put(&mut self.clean, ()),
@@ -186,7 +190,9 @@ impl Header {
             as_printed: self.as_printed,
             states,
             then: self.then.unwrap_or_default(),
-            expect: self.expect.ok_or(NotAScenario::Missing("expect correct` or `expect \"PROPERTY\""))?,
+            expect: self
+                .expect
+                .ok_or(NotAScenario::Missing("expect correct` or `expect \"PROPERTY\""))?,
             start: Vec::new(),
             steps: Vec::new(),
             end_notes: Vec::new(),
@@ -220,7 +226,10 @@ impl<'a> Body<'a> {
         Self { scenario, place: Place::Nothing, notes: Vec::new() }
     }
 
-    fn read<'t>(mut self, lines: impl Iterator<Item = (usize, &'t str)>) -> Result<(), NotAScenario> {
+    fn read<'t>(
+        mut self,
+        lines: impl Iterator<Item = (usize, &'t str)>,
+    ) -> Result<(), NotAScenario> {
         for (number, line) in lines.filter(|(_, line)| !line.is_empty()) {
             if line.starts_with('#') {
                 self.notes.push(comment(line));
@@ -238,7 +247,9 @@ impl<'a> Body<'a> {
         match self.place {
             Place::Nothing => Err(NotAScenario::BelowNothing(number)),
             Place::Start => Ok(&mut self.scenario.start),
-            Place::Step => Ok(&mut self.scenario.steps.last_mut().expect("it stands below a step").followed),
+            Place::Step => {
+                Ok(&mut self.scenario.steps.last_mut().expect("it stands below a step").followed)
+            }
             Place::End => Ok(&mut self.scenario.end),
         }
     }
@@ -257,7 +268,8 @@ impl<'a> Body<'a> {
                         Act::Step(line.parse().map_err(|error| NotAScenario::Step(number, error))?)
                     }
                     Model::State => {
-                        let movers = movers(line).ok_or_else(|| NotAScenario::Move(number, line.to_owned()));
+                        let movers =
+                            movers(line).ok_or_else(|| NotAScenario::Move(number, line.to_owned()));
                         Act::Move(movers?)
                     }
                 };

@@ -59,7 +59,8 @@ fn the_printed_form_is_canonical() {
     assert_eq!((full.root, full.repaired, full.refresh), (Some(NodeId(1)), false, true));
 }
 
-/// What is usual may be said, and is not printed: the defaults are those of the format's description.
+/// What is usual may be said, and is not printed: the defaults are those of the format's
+/// description.
 #[test]
 fn what_is_usual_need_not_be_said() {
     let short = "protocol vcube\nprocesses 2\npermits 1\nas-printed D1\nexpect correct\n\nend\n";
@@ -88,18 +89,23 @@ fn nonsense_is_refused() {
     assert!(matches!(with("", "p0 asks\nstart\n"), Err(NotAScenario::Order(7))));
     assert!(matches!(with("", "end\np0 asks\n"), Err(NotAScenario::Order(7))));
     assert!(matches!(with("model state\n", "p0 asks\n"), Err(NotAScenario::Move(7, _))));
-    let too_many = "protocol vcube\nprocesses 1001\npermits 1\nexpect correct\n\n".parse::<Scenario>();
+    let too_many =
+        "protocol vcube\nprocesses 1001\npermits 1\nexpect correct\n\n".parse::<Scenario>();
     assert_eq!(too_many, Err(NotAScenario::TooMany(2, 1001)));
     assert!(too_many.unwrap_err().to_string().contains("at most 1000"));
-    assert!("protocol vcube\nprocesses 1000\npermits 1\nexpect correct\n\n".parse::<Scenario>().is_ok());
+    assert!(
+        "protocol vcube\nprocesses 1000\npermits 1\nexpect correct\n\n".parse::<Scenario>().is_ok()
+    );
     assert_eq!("processes 2\n".parse::<Scenario>(), Err(NotAScenario::Missing("protocol NAME")));
 }
 
-/// An expectation that no checker could ever meet is refused with those that one can; each of these is taken.
+/// An expectation that no checker could ever meet is refused with those that one can; each of these
+/// is taken.
 #[test]
 fn a_property_is_known() {
     let expecting = |property: &str| {
-        format!("protocol vcube\nprocesses 2\npermits 1\nexpect \"{property}\"\n\n").parse::<Scenario>()
+        format!("protocol vcube\nprocesses 2\npermits 1\nexpect \"{property}\"\n\n")
+            .parse::<Scenario>()
     };
     let refused = expecting("nonsense").unwrap_err();
     assert_eq!(refused, NotAScenario::Property(4, "nonsense".into()));

@@ -1,7 +1,7 @@
 //! Who waits and who is inside, from when until when.
 //!
-//! A process may have several clients: it waits as long as one of them does, and is inside as long as one of them is. In the state model a
-//! process that can move is shown as one that waits.
+//! A process may have several clients: it waits as long as one of them does, and is inside as long
+//! as one of them is. In the state model a process that can move is shown as one that waits.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Which arrival belongs to which send.
 //!
-//! A trace names no messages: an arrival belongs to the earliest send of the same text in its channel to which none belongs yet
-//! (`docs/TRACE.md`). Only what is under way is kept.
+//! A trace names no messages: an arrival belongs to the earliest send of the same text in its
+//! channel to which none belongs yet (`docs/TRACE.md`). Only what is under way is kept.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -55,8 +55,8 @@ impl<T: Clone> Channels<T> {
         })
     }
 
-    /// Takes in an event, if it is about a message: `left` is what a sender leaves. What the sender of a message that arrives or is lost
-    /// had left.
+    /// Takes in an event, if it is about a message: `left` is what a sender leaves. What the sender
+    /// of a message that arrives or is lost had left.
     pub(crate) fn see(&mut self, told: &Told, nodes: u32, left: impl FnOnce() -> T) -> Option<T> {
         if let What::Send { message, .. } = &told.what {
             let left = left();
@@ -66,7 +66,9 @@ impl<T: Clone> Channels<T> {
         } else if let What::Doubled { to, message, .. } = &told.what {
             let copy = self.next(told.node, *to, message).cloned().unwrap_or_else(left);
             self.send(told.node, *to, message, copy);
-        } else if let What::Deliver { from, message, .. } | What::Lost { from, message, .. } = &told.what {
+        } else if let What::Deliver { from, message, .. } | What::Lost { from, message, .. } =
+            &told.what
+        {
             return self.take(*from, told.node, message);
         }
         None

@@ -1,7 +1,9 @@
-//! A trace for Perfetto (<https://ui.perfetto.dev>) and `chrome://tracing`: the JSON form of Chrome's trace events.
+//! A trace for Perfetto (<https://ui.perfetto.dev>) and `chrome://tracing`: the JSON form of
+//! Chrome's trace events.
 //!
-//! A process of the run is a process there, with three tracks: when it is inside, when it waits, and what happens to it. A message is an arrow (a flow)
-//! between two events. Times are in microseconds, with the nanoseconds as decimals.
+//! A process of the run is a process there, with three tracks: when it is inside, when it waits,
+//! and what happens to it. A message is an arrow (a flow) between two events. Times are in
+//! microseconds, with the nanoseconds as decimals.
 
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, Write};
@@ -21,7 +23,11 @@ const WAITS: u32 = 2;
 const EVENTS: u32 = 3;
 
 /// Writes what is in view as Chrome trace events, each when it is known.
-pub fn perfetto<R: BufRead>(mut reader: Reader<R>, view: &View, to: &mut dyn Write) -> Result<(), Unseen> {
+pub fn perfetto<R: BufRead>(
+    mut reader: Reader<R>,
+    view: &View,
+    to: &mut dyn Write,
+) -> Result<(), Unseen> {
     let run = reader.run().clone();
     let mut out = Out { to, view, nodes: run.n, flows: 0, named: BTreeSet::new(), comma: "" };
     let about = json!({ "protocol": run.protocol, "n": run.n, "k": run.k });
@@ -56,11 +62,21 @@ struct Out<'a> {
 
 impl Out<'_> {
     /// One object of the list. `at` and `fields` are JSON already.
-    fn put(&mut self, phase: &str, node: NodeId, track: u32, at: Time, fields: &str) -> io::Result<()> {
+    fn put(
+        &mut self,
+        phase: &str,
+        node: NodeId,
+        track: u32,
+        at: Time,
+        fields: &str,
+    ) -> io::Result<()> {
         self.name(node)?;
         let (pid, at) = (node.0, micros(at.0));
         let comma = self.comma;
-        write!(self.to, "{comma}\n{{\"ph\":\"{phase}\",\"pid\":{pid},\"tid\":{track},\"ts\":{at},{fields}}}")
+        write!(
+            self.to,
+            "{comma}\n{{\"ph\":\"{phase}\",\"pid\":{pid},\"tid\":{track},\"ts\":{at},{fields}}}"
+        )
     }
 
     /// Tells the names of a process and its tracks before the first thing that happens there.
@@ -95,9 +111,15 @@ impl Out<'_> {
         self.put("X", bar.node, track, from, &format!("\"dur\":{length},\"name\":\"{name}\""))
     }
 
-    /// A message is a short slice at either end, for arrows end at slices only; everything else is a moment. The arrow is told where the message
-    /// arrives, both its ends, if both are in view: no end is left over.
-    fn event(&mut self, told: &Told, seen: bool, channels: &mut Channels<Option<Time>>) -> io::Result<()> {
+    /// A message is a short slice at either end, for arrows end at slices only; everything else is
+    /// a moment. The arrow is told where the message arrives, both its ends, if both are in view:
+    /// no end is left over.
+    fn event(
+        &mut self,
+        told: &Told,
+        seen: bool,
+        channels: &mut Channels<Option<Time>>,
+    ) -> io::Result<()> {
         let sent = channels.see(told, self.nodes, || seen.then_some(told.t)).flatten();
         if !seen {
             return Ok(());
@@ -110,7 +132,8 @@ impl Out<'_> {
             self.slice(node, at, &format!("get {kind}"), &says)?;
             let Some(sent) = sent else { return Ok(()) };
             self.flows += 1;
-            let arrow = format!("\"cat\":\"message\",\"id\":{},\"name\":{}", self.flows, json!(kind));
+            let arrow =
+                format!("\"cat\":\"message\",\"id\":{},\"name\":{}", self.flows, json!(kind));
             self.put("s", *from, EVENTS, sent, &arrow)?;
             self.put("f", node, EVENTS, at, &format!("{arrow},\"bp\":\"e\""))
         } else if told.what == What::Other {
@@ -123,7 +146,13 @@ impl Out<'_> {
     /// One nanosecond long: two events of a process are never closer.
     fn slice(&mut self, node: NodeId, at: Time, name: &str, says: &str) -> io::Result<()> {
         let args = json!({ "says": says });
-        self.put("X", node, EVENTS, at, &format!("\"dur\":0.001,\"name\":{},\"args\":{args}", json!(name)))
+        self.put(
+            "X",
+            node,
+            EVENTS,
+            at,
+            &format!("\"dur\":0.001,\"name\":{},\"args\":{args}", json!(name)),
+        )
     }
 }
 

@@ -1,9 +1,11 @@
-//! A log for ShiViz, which draws and searches runs in a browser: <https://bestchai.bitbucket.io/shiviz/>.
+//! A log for ShiViz, which draws and searches runs in a browser:
+//! <https://bestchai.bitbucket.io/shiviz/>.
 //!
-//! ShiViz knows no messages, only vector clocks (Fidge 1988, Mattern 1988): an event happened before another if its clock is smaller. A process counts its
-//! own events in view; a message carries its sender's clock, and who gets it learns of all that the sender knew. Whoever is out of view does
-//! not count, but passes on what it knows, so that what depends on each other through it still does. The loss of a message is no event of a process
-//! and is left out.
+//! ShiViz knows no messages, only vector clocks (Fidge 1988, Mattern 1988): an event happened
+//! before another if its clock is smaller. A process counts its own events in view; a message
+//! carries its sender's clock, and who gets it learns of all that the sender knew. Whoever is out
+//! of view does not count, but passes on what it knows, so that what depends on each other through
+//! it still does. The loss of a message is no event of a process and is left out.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
@@ -23,7 +25,11 @@ const HEADER: &str = r"(?<host>\S+) (?<clock>\{.*\}) (?<time>\S+)\n(?<event>.*)"
 pub(super) type Clock = BTreeMap<NodeId, u64>;
 
 /// Writes what is in view as a log for ShiViz.
-pub fn shiviz<R: BufRead>(mut reader: Reader<R>, view: &View, to: &mut dyn Write) -> Result<(), Unseen> {
+pub fn shiviz<R: BufRead>(
+    mut reader: Reader<R>,
+    view: &View,
+    to: &mut dyn Write,
+) -> Result<(), Unseen> {
     let nodes = reader.run().n;
     let mut clocks = Clocks::default();
     writeln!(to, "{HEADER}\n")?;
@@ -37,13 +43,21 @@ pub fn shiviz<R: BufRead>(mut reader: Reader<R>, view: &View, to: &mut dyn Write
         if seen {
             let known: Vec<String> =
                 clock.iter().map(|(node, count)| format!("\"{node}\":{count}")).collect();
-            writeln!(to, "{} {{{}}} {}\n{}", told.node, known.join(","), told.t, words(told, nodes))?;
+            writeln!(
+                to,
+                "{} {{{}}} {}\n{}",
+                told.node,
+                known.join(","),
+                told.t,
+                words(told, nodes)
+            )?;
         }
         Ok(())
     })
 }
 
-/// The clock of each process. A message shares its sender's clock, which is copied when the sender goes on.
+/// The clock of each process. A message shares its sender's clock, which is copied when the sender
+/// goes on.
 #[derive(Default)]
 pub(super) struct Clocks {
     clocks: BTreeMap<NodeId, Rc<Clock>>,

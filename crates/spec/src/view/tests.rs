@@ -6,7 +6,8 @@ use super::shiviz::{Clock, Clocks};
 use super::*;
 use crate::told::{Lines, What};
 
-/// A small run with everything that matters: a broadcast, a reply, a loss, a crash, a line of an unknown kind.
+/// A small run with everything that matters: a broadcast, a reply, a loss, a crash, a line of an
+/// unknown kind.
 const TRACE: &str = r#"{"run":{"protocol":"x","n":3,"k":1},"trace":1}
 {"t":0,"node":0,"event":"acquire"}
 {"t":0,"node":0,"event":"send","kind":"request","to":null,"copies":2,"message":"Request { clock: 1 }"}
@@ -81,19 +82,26 @@ comes out
 "#;
     assert_eq!(seen(shiviz, TRACE, &View::default()).expect("a trace"), expected);
     let part = seen(shiviz, TRACE, &view("0.5..2", "0..2")).expect("a trace");
-    assert!(part.contains("p1 {\"p1\":1} 0.9") && part.contains("p0 {\"p0\":1,\"p1\":2} 1.8"), "{part}");
+    assert!(
+        part.contains("p1 {\"p1\":1} 0.9") && part.contains("p0 {\"p0\":1,\"p1\":2} 1.8"),
+        "{part}"
+    );
     let through = seen(shiviz, TRACE, &view("0..", "0")).expect("a trace");
     assert!(!through.contains("p1 {"), "{through}");
 }
 
-/// Perfetto's form is JSON; slices are who waits and who is inside; every arrow has both its ends, in the order of time, at slices that are there.
+/// Perfetto's form is JSON; slices are who waits and who is inside; every arrow has both its ends,
+/// in the order of time, at slices that are there.
 #[test]
 fn perfetto_is_whole() {
-    for (view, flows) in [(View::default(), 2), (view("0.5..2", "0..2"), 1), (view("0..", "0,2"), 0)] {
+    for (view, flows) in
+        [(View::default(), 2), (view("0.5..2", "0..2"), 1), (view("0..", "0,2"), 0)]
+    {
         let text = seen(perfetto, TRACE, &view).expect("a trace");
         let all: serde_json::Value = serde_json::from_str(&text).expect("JSON");
         let events = all["traceEvents"].as_array().expect("a list");
-        let of = |phase: &str| events.iter().filter(|event| event["ph"] == phase).collect::<Vec<_>>();
+        let of =
+            |phase: &str| events.iter().filter(|event| event["ph"] == phase).collect::<Vec<_>>();
         let ends = |phase: &str| {
             let ends = of(phase)
                 .into_iter()
@@ -110,15 +118,19 @@ fn perfetto_is_whole() {
         assert!(of("s").into_iter().chain(of("f")).all(slice), "{text}");
     }
     let text = seen(perfetto, TRACE, &View::default()).expect("a trace");
-    assert!(text.contains(r#""tid":1,"ts":12000000.001,"dur":999999.999,"name":"inside""#), "{text}");
+    assert!(
+        text.contains(r#""tid":1,"ts":12000000.001,"dur":999999.999,"name":"inside""#),
+        "{text}"
+    );
     assert!(text.contains(r#""tid":2,"ts":0.000,"dur":12000000.001,"name":"waits""#), "{text}");
     assert!(text.contains(r#""name":"CRASHES""#), "{text}");
     let nothing = seen(perfetto, TRACE, &view("50..60", "0")).expect("a trace");
     serde_json::from_str::<serde_json::Value>(&nothing).expect("JSON of nothing");
 }
 
-/// Whatever is drawn: an arrival's clock is above its send's, a process's own count goes up by one, and nobody knows of what has not happened.
-/// The planted bug, clocks that do not travel with messages, is caught.
+/// Whatever is drawn: an arrival's clock is above its send's, a process's own count goes up by one,
+/// and nobody knows of what has not happened. The planted bug, clocks that do not travel with
+/// messages, is caught.
 #[test]
 fn a_send_happens_before_its_arrival() {
     let wrong = (0..200).filter(|seed| !clocks_are_right(*seed, false)).count();
@@ -126,7 +138,8 @@ fn a_send_happens_before_its_arrival() {
     assert!((0..200).any(|seed| !clocks_are_right(seed, true)), "the checker sees what is wrong");
 }
 
-/// A drawn run of four processes, in which messages of few texts overtake each other, are doubled and lost. `planted`: what is sent is forgotten.
+/// A drawn run of four processes, in which messages of few texts overtake each other, are doubled
+/// and lost. `planted`: what is sent is forgotten.
 fn clocks_are_right(seed: u64, planted: bool) -> bool {
     let mut rng = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut roll = |sides: u64| {
@@ -137,7 +150,8 @@ fn clocks_are_right(seed: u64, planted: bool) -> bool {
     };
     let mut lines = Lines::new(r#"{"run":{"n":4,"k":1},"trace":1}"#).expect("a header");
     let mut clocks = Clocks::default();
-    // What an independent reader keeps: the clock of each message under way, by channel and text, in the order of sending.
+    // What an independent reader keeps: the clock of each message under way, by channel and text,
+    // in the order of sending.
     let mut under_way: Vec<(u32, u32, u32, Clock)> = Vec::new();
     let mut counts: Clock = Clock::new();
     for t in 0..120 {
@@ -157,13 +171,16 @@ fn clocks_are_right(seed: u64, planted: bool) -> bool {
                     "{{\"t\":{t},\"node\":{to},\"event\":\"{fate}\",\"from\":{from},\"kind\":\"m\",\"message\":\"{word}\"}}"
                 );
                 let told = lines.next(&line).expect("an event");
-                let first = under_way.iter().position(|way| (way.0, way.1, way.2) == (from, to, word));
+                let first =
+                    under_way.iter().position(|way| (way.0, way.1, way.2) == (from, to, word));
                 let (.., sent) = under_way.remove(first.expect("it is there"));
                 *counts.entry(NodeId(to)).or_default() += 1;
                 let clock = clocks.see(&told, 4, true);
-                let below =
-                    sent.iter().all(|(node, count)| clock.get(node).is_some_and(|known| known >= count));
-                if clock.get(&NodeId(to)) != counts.get(&NodeId(to)) || fate == "deliver" && !below {
+                let below = sent
+                    .iter()
+                    .all(|(node, count)| clock.get(node).is_some_and(|known| known >= count));
+                if clock.get(&NodeId(to)) != counts.get(&NodeId(to)) || fate == "deliver" && !below
+                {
                     return false;
                 }
                 continue;
@@ -172,7 +189,10 @@ fn clocks_are_right(seed: u64, planted: bool) -> bool {
         let told = lines.next(&format!("{{\"t\":{t},\"node\":{node},{event}}}")).expect("an event");
         *counts.entry(NodeId(node)).or_default() += 1;
         let clock = clocks.see(&told, 4, true).clone();
-        if clock.iter().any(|(node, count)| counts.get(node).is_none_or(|happened| count > happened)) {
+        if clock
+            .iter()
+            .any(|(node, count)| counts.get(node).is_none_or(|happened| count > happened))
+        {
             return false;
         }
         under_way.extend(told.receivers(4).into_iter().map(|to| (node, to.0, word, clock.clone())));

@@ -8,8 +8,13 @@ use super::words::{name_width, words};
 use super::{Unseen, View, each};
 use crate::told::{Reader, What};
 
-/// Writes what is in view as lines for people. A message is `->` where it is sent, `<-` where it arrives and `x-` where it is lost.
-pub fn text<R: BufRead>(mut reader: Reader<R>, view: &View, to: &mut dyn Write) -> Result<(), Unseen> {
+/// Writes what is in view as lines for people. A message is `->` where it is sent, `<-` where it
+/// arrives and `x-` where it is lost.
+pub fn text<R: BufRead>(
+    mut reader: Reader<R>,
+    view: &View,
+    to: &mut dyn Write,
+) -> Result<(), Unseen> {
     let run = reader.run().clone();
     let wide = name_width(run.n);
     writeln!(to, "{}, n = {}, k = {}; time in t.u.", run.protocol, run.n, run.k)?;

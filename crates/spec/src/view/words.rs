@@ -26,12 +26,18 @@ pub(super) fn words(told: &Told, nodes: u32) -> String {
         What::Send { kind, message, .. } => {
             let to = told.receivers(nodes);
             // To everybody else, if that takes more words than it says.
-            let whom = if to.len() > 3 && to.len() + 1 == nodes as usize { "all".into() } else { list(&to) };
+            let whom = if to.len() > 3 && to.len() + 1 == nodes as usize {
+                "all".into()
+            } else {
+                list(&to)
+            };
             format!("-> {whom}  {}", said(kind, message))
         }
         What::Deliver { kind, from, message } => format!("<- {from}  {}", said(kind, message)),
         What::Lost { kind, from, message } => format!("x- {from}  {} is lost", said(kind, message)),
-        What::Doubled { kind, to, message } => format!("-> {to}  {} is doubled", said(kind, message)),
+        What::Doubled { kind, to, message } => {
+            format!("-> {to}  {} is doubled", said(kind, message))
+        }
         What::Crash => "CRASHES".into(),
         What::Restart { incarnation: None } => "is back".into(),
         What::Restart { incarnation: Some(incarnation) } => {

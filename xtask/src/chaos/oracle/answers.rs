@@ -38,9 +38,14 @@ pub(super) fn check(terms: &Terms, records: &[Record], holds: &Holds, verdict: &
         verdict.longest_ns = verdict.longest_ns.max(waited);
         let why = match answer {
             None => {
-                format!("{who} was never answered; it asked {} before the end", ms(end.saturating_sub(t)))
+                format!(
+                    "{who} was never answered; it asked {} before the end",
+                    ms(end.saturating_sub(t))
+                )
             }
-            Some(_) if waited > terms.answer_ns => format!("{who} was answered {} after healing", ms(waited)),
+            Some(_) if waited > terms.answer_ns => {
+                format!("{who} was answered {} after healing", ms(waited))
+            }
             Some(_) => continue,
         };
         verdict.violations.push(Violation { checker: ANSWERS, t: end, text: why });

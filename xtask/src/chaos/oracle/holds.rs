@@ -65,7 +65,9 @@ impl Holds {
     }
 
     fn granted(&mut self, record: &Record, places: &mut BTreeMap<String, usize>) {
-        let What::Granted { gate, slots, fence, until, pid, process } = record.what.clone() else { return };
+        let What::Granted { gate, slots, fence, until, pid, process } = record.what.clone() else {
+            return;
+        };
         let Record { t, node, .. } = *record;
         if until <= t {
             if process {
@@ -126,22 +128,28 @@ impl Holds {
 
     /// A dead process believes nothing.
     fn killed(&mut self, pid: u32, t: u64) {
-        for hold in self.all.iter_mut().filter(|hold| hold.pid == pid && !hold.over && !hold.process) {
+        for hold in
+            self.all.iter_mut().filter(|hold| hold.pid == pid && !hold.over && !hold.process)
+        {
             hold.over = true;
             hold.end = t.min(hold.until);
         }
     }
 
     fn excused(&self, pid: u32, t: u64) -> bool {
-        self.frozen
-            .get(&pid)
-            .is_some_and(|spans| spans.iter().any(|(from, to)| *from <= t && t <= to.saturating_add(THAW_NS)))
+        self.frozen.get(&pid).is_some_and(|spans| {
+            spans.iter().any(|(from, to)| *from <= t && t <= to.saturating_add(THAW_NS))
+        })
     }
 
     /// Whether that process was frozen whole, and its time had passed.
     pub(super) fn frozen_and_late(&self, pid: u32, t: u64) -> bool {
-        let until =
-            self.all.iter().rev().find(|hold| hold.pid == pid && hold.from <= t).map(|hold| hold.until);
+        let until = self
+            .all
+            .iter()
+            .rev()
+            .find(|hold| hold.pid == pid && hold.from <= t)
+            .map(|hold| hold.until);
         self.excused(pid, t) && until.is_some_and(|until| until <= t)
     }
 }

@@ -5,7 +5,12 @@ use super::*;
 const MS: u64 = 1_000_000;
 
 fn terms() -> Terms {
-    Terms { nodes: 2, gates: [("a".to_owned(), 1)].into(), minority_ns: Some(700 * MS), answer_ns: 1000 * MS }
+    Terms {
+        nodes: 2,
+        gates: [("a".to_owned(), 1)].into(),
+        minority_ns: Some(700 * MS),
+        answer_ns: 1000 * MS,
+    }
 }
 
 fn at(t_ms: u64, node: u32, who: &str, what: What) -> Record {
@@ -27,7 +32,8 @@ fn checked(mut records: Vec<Record>) -> Verdict {
 }
 
 fn checkers(records: Vec<Record>) -> Vec<&'static str> {
-    let mut names: Vec<_> = checked(records).violations.iter().map(|violation| violation.checker).collect();
+    let mut names: Vec<_> =
+        checked(records).violations.iter().map(|violation| violation.checker).collect();
     names.dedup();
     names
 }
@@ -67,7 +73,8 @@ fn the_dead_and_the_late_believe_nothing() {
     assert_eq!(checkers(late), [""; 0]);
 }
 
-/// The planted bug of a child that nobody stops: it is alive after its deadline, and beside the next holder.
+/// The planted bug of a child that nobody stops: it is alive after its deadline, and beside the
+/// next holder.
 #[test]
 fn a_child_that_is_not_stopped() {
     let course = |last_ms| {
@@ -84,7 +91,8 @@ fn a_child_that_is_not_stopped() {
     assert!(found.contains(&DEADLINE) && found.contains(&BELIEF), "{found:?}");
 }
 
-/// A tree that was frozen whole may show incarnation when it thaws, and keep its lock meanwhile; long after that it may not.
+/// A tree that was frozen whole may show incarnation when it thaws, and keep its lock meanwhile;
+/// long after that it may not.
 #[test]
 fn a_frozen_tree_is_excused() {
     let course = |thawed_ms| {
@@ -126,7 +134,8 @@ fn locks_and_fences() {
 /// The resource may refuse whoever's time has passed, and nobody else.
 #[test]
 fn whom_the_resource_refuses() {
-    let stale = |until_ms: u64| What::Stale { slot: 0, greatest: "09".into(), until: until_ms * MS };
+    let stale =
+        |until_ms: u64| What::Stale { slot: 0, greatest: "09".into(), until: until_ms * MS };
     let right = checked(vec![at(50, 0, "x", stale(40))]);
     assert_eq!((right.refused, right.violations.len()), (1, 0));
     assert_eq!(checkers(vec![at(50, 0, "x", stale(60))]), [RESOURCE]);
@@ -150,7 +159,8 @@ fn a_minority_lets_nobody_in() {
     assert_eq!(checkers(course(2000, 1)), [""; 0]);
 }
 
-/// The planted bugs of answers: one that never comes, one that comes late, a node that lets nobody in. A killed client waits for none.
+/// The planted bugs of answers: one that never comes, one that comes late, a node that lets nobody
+/// in. A killed client waits for none.
 #[test]
 fn everybody_is_answered() {
     let asked = |pid| What::Asked { gate: "a".into(), pid };
@@ -167,8 +177,14 @@ fn everybody_is_answered() {
     let with = |more: Vec<Record>| [served(20), more].concat();
     let answered = || What::Answered { how: "0".into() };
     let right = vec![at(5, 0, "x", asked(3)), at(900, 0, "x", answered())];
-    assert_eq!((checkers(with(right.clone())), checked(with(right)).longest_ns), (vec![], 890 * MS));
-    assert_eq!(checkers(with(vec![at(5, 0, "x", asked(3)), at(1011, 0, "x", answered())])), [ANSWERS]);
+    assert_eq!(
+        (checkers(with(right.clone())), checked(with(right)).longest_ns),
+        (vec![], 890 * MS)
+    );
+    assert_eq!(
+        checkers(with(vec![at(5, 0, "x", asked(3)), at(1011, 0, "x", answered())])),
+        [ANSWERS]
+    );
     assert_eq!(checkers(with(vec![at(5, 0, "x", asked(3))])), [ANSWERS]);
     let killed = vec![at(5, 0, "x", asked(3)), at(6, 0, "", What::Killed { pid: 3 })];
     assert_eq!(checkers(with(killed)), [""; 0]);
@@ -178,10 +194,14 @@ fn everybody_is_answered() {
 /// A node that ends by itself is told.
 #[test]
 fn nodes_live() {
-    assert_eq!(checkers(vec![at(5, 1, "", What::Ended { text: "exit status: 101".into() })]), [NODES]);
+    assert_eq!(
+        checkers(vec![at(5, 1, "", What::Ended { text: "exit status: 101".into() })]),
+        [NODES]
+    );
 }
 
-/// A command that `kgate run` has ended is told as a loss (121); as the command's own death by SIGTERM it is wrong.
+/// A command that `kgate run` has ended is told as a loss (121); as the command's own death by
+/// SIGTERM it is wrong.
 #[test]
 fn a_loss_is_told_as_one() {
     let ends = |code: u32| {

@@ -11,8 +11,9 @@ pub(super) fn plan(frame: &Frame) -> Plan {
     let mut rng = Rng::fork(frame.seed, "chaos plan");
     let nodes = frame.nodes.unwrap_or_else(|| small(rng.within(5, 7)));
     let voters = if nodes >= 5 && rng.below(2) == 0 { 5 } else { 3.min(nodes) };
-    let gates =
-        (0..rng.within(1, 2)).map(|number| (format!("gate-{number}"), small(rng.within(1, 3)))).collect();
+    let gates = (0..rng.within(1, 2))
+        .map(|number| (format!("gate-{number}"), small(rng.within(1, 3))))
+        .collect();
     let kinds = swarm(&frame.kinds, &mut rng);
     let spread = i64::from(frame.clock_error_ppm);
     let mut each = |kind: Kind, mut draw: Box<dyn FnMut(&mut Rng) -> u64>| -> Vec<u64> {
@@ -20,16 +21,21 @@ pub(super) fn plan(frame: &Frame) -> Plan {
     };
     let width = 2 * u64::from(frame.clock_error_ppm);
     // The ends of the range are what a bound must hold for.
-    let skewed = each(Kind::Skew, Box::new(move |rng| [0, width, rng.within(0, width)][index(rng, 3)]));
+    let skewed =
+        each(Kind::Skew, Box::new(move |rng| [0, width, rng.within(0, width)][index(rng, 3)]));
     let skew = kinds.contains(&Kind::Skew);
-    let clock_ppm = skewed.iter().map(|drawn| if skew { drawn.cast_signed() - spread } else { 0 }).collect();
-    let sync_ms =
-        each(Kind::SlowDisk, Box::new(|rng| [0, rng.within(5, 60), rng.within(60, 400)][index(rng, 3)]));
+    let clock_ppm =
+        skewed.iter().map(|drawn| if skew { drawn.cast_signed() - spread } else { 0 }).collect();
+    let sync_ms = each(
+        Kind::SlowDisk,
+        Box::new(|rng| [0, rng.within(5, 60), rng.within(60, 400)][index(rng, 3)]),
+    );
     let faults = Draw::new(frame, nodes).faults(&kinds, &mut rng);
     Plan { nodes, voters, gates, kinds, faults, clock_ppm, sync_ms }
 }
 
-/// Each kind is in it or not, by the toss of a coin; at least one of those that happen at some time is.
+/// Each kind is in it or not, by the toss of a coin; at least one of those that happen at some time
+/// is.
 fn swarm(allowed: &[Kind], rng: &mut Rng) -> Vec<Kind> {
     let standing = |kind: &Kind| matches!(kind, Kind::Skew | Kind::SlowDisk);
     let mut chosen: Vec<Kind> = allowed.iter().copied().filter(|_| rng.below(2) == 0).collect();
@@ -61,8 +67,11 @@ impl<'a> Draw<'a> {
     }
 
     fn faults(mut self, kinds: &[Kind], rng: &mut Rng) -> Vec<Fault> {
-        let happening: Vec<Kind> =
-            kinds.iter().copied().filter(|kind| !matches!(kind, Kind::Skew | Kind::SlowDisk)).collect();
+        let happening: Vec<Kind> = kinds
+            .iter()
+            .copied()
+            .filter(|kind| !matches!(kind, Kind::Skew | Kind::SlowDisk))
+            .collect();
         let mut faults = Vec::new();
         let mut now = QUIET_MS;
         while now < self.end_ms && !happening.is_empty() {
@@ -77,20 +86,23 @@ impl<'a> Draw<'a> {
 
     fn add(&mut self, kind: Kind, now: u64, rng: &mut Rng, faults: &mut Vec<Fault>) {
         let end = now + self.span(rng);
-        let mut fault = |begin_ms, end_ms, deed| faults.push(Fault { kind, begin_ms, end_ms, deed });
+        let mut fault =
+            |begin_ms, end_ms, deed| faults.push(Fault { kind, begin_ms, end_ms, deed });
         match kind {
             Kind::Partition => fault(now, end, Deed::Cut(self.parts(rng))),
             Kind::OneWay => {
                 let side = self.some(rng, 2);
                 let deaf = rng.below(2) == 0;
-                let ways = self.across(&side).into_iter().filter(|(from, _)| side.contains(from) != deaf);
+                let ways =
+                    self.across(&side).into_iter().filter(|(from, _)| side.contains(from) != deaf);
                 fault(now, end, Deed::Cut(ways.collect()));
             }
             Kind::Bridge => {
                 let order = self.shuffled(rng);
                 let (_, others) = order.split_at(1);
                 let (left, right) = others.split_at(others.len() / 2);
-                let both = left.iter().flat_map(|a| right.iter().flat_map(move |b| [(*a, *b), (*b, *a)]));
+                let both =
+                    left.iter().flat_map(|a| right.iter().flat_map(move |b| [(*a, *b), (*b, *a)]));
                 fault(now, end, Deed::Cut(both.collect()));
             }
             Kind::Flap => {
@@ -165,7 +177,8 @@ impl<'a> Draw<'a> {
     fn span(&self, rng: &mut Rng) -> u64 {
         let lease = self.frame.lease_ms;
         let (low, high) =
-            [(lease / 20, lease / 2), (lease * 4 / 5, lease * 8 / 5), (lease * 2, lease * 4)][index(rng, 3)];
+            [(lease / 20, lease / 2), (lease * 4 / 5, lease * 8 / 5), (lease * 2, lease * 4)]
+                [index(rng, 3)];
         let span = rng.within(low.max(1), high.max(1));
         self.frame.silence_max_ms.map_or(span, |most| span.min(rng.within(1, most)))
     }
@@ -173,7 +186,8 @@ impl<'a> Draw<'a> {
     /// Two parts of any size, as often as not halves.
     fn parts(&self, rng: &mut Rng) -> Vec<Way> {
         let order = self.shuffled(rng);
-        let size = if rng.below(2) == 0 { order.len() / 2 } else { 1 + index(rng, order.len() - 1) };
+        let size =
+            if rng.below(2) == 0 { order.len() / 2 } else { 1 + index(rng, order.len() - 1) };
         self.across(&order[..size])
     }
 
@@ -209,8 +223,8 @@ impl<'a> Draw<'a> {
         free && end <= self.end_ms
     }
 
-    /// What one fault has left of a `kgate run` must be able to end before the next comes: both of its killers out at once is
-    /// more than it promises to tolerate.
+    /// What one fault has left of a `kgate run` must be able to end before the next comes: both of
+    /// its killers out at once is more than it promises to tolerate.
     fn take_clients(&mut self, node: u32, begin: u64, end: u64) -> bool {
         let free = &mut self.clients_free[node as usize];
         let may = *free <= begin && end <= self.end_ms;

@@ -29,7 +29,8 @@ fn the_same_seed_the_same_plan() {
     }
 }
 
-/// Every kind is drawn by some seed, every run has something happen, and everything ends within the run.
+/// Every kind is drawn by some seed, every run has something happen, and everything ends within the
+/// run.
 #[test]
 fn every_kind_happens() {
     let mut seen = BTreeSet::new();
@@ -54,7 +55,9 @@ fn kinds_can_be_chosen() {
     let kinds = vec![Kind::Kill, Kind::Skew];
     for seed in 0..50 {
         let plan = Plan::draw(&Frame { kinds: kinds.clone(), ..frame(seed) });
-        assert!(plan.faults.iter().all(|fault| fault.kind == Kind::Kill) && !plan.faults.is_empty());
+        assert!(
+            plan.faults.iter().all(|fault| fault.kind == Kind::Kill) && !plan.faults.is_empty()
+        );
     }
     for (kind, name) in Kind::ALL {
         assert_eq!((name.parse::<Kind>().unwrap(), kind.name()), (kind, name));
@@ -87,7 +90,8 @@ fn faults_do_not_meet_at_one_process() {
     }
 }
 
-/// A clean partition cuts both ways; one-way cuts one way; across a bridge everybody hears the one in the middle.
+/// A clean partition cuts both ways; one-way cuts one way; across a bridge everybody hears the one
+/// in the middle.
 #[test]
 fn cuts_are_what_they_are_called() {
     for fault in plans().flat_map(|plan| plan.faults) {
@@ -102,7 +106,8 @@ fn cuts_are_what_they_are_called() {
 #[test]
 fn silence_can_be_bounded() {
     for seed in 0..50 {
-        let bounded = Frame { silence_max_ms: Some(300), kinds: Kind::CRASH_STOP.to_vec(), ..frame(seed) };
+        let bounded =
+            Frame { silence_max_ms: Some(300), kinds: Kind::CRASH_STOP.to_vec(), ..frame(seed) };
         for fault in Plan::draw(&bounded).faults {
             assert!(fault.end_ms - fault.begin_ms <= 300, "{fault}");
         }

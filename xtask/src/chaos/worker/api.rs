@@ -77,11 +77,13 @@ impl Holder<'_> {
         let _lock = if outlives { self.lock()? } else { None };
         let (gate, slots) = (self.wish.gate.clone(), self.permit.slots().to_vec());
         let (pid, until) = (std::process::id(), self.until());
-        let granted = What::Granted { gate, slots, fence: fence.clone(), until, pid, process: outlives };
+        let granted =
+            What::Granted { gate, slots, fence: fence.clone(), until, pid, process: outlives };
         self.write_at(start, granted)?;
         let end = start + clock::nanoseconds(self.span());
         for beat in 0.. {
-            // It looks at its deadline only after it has used the resource, as a careless program does: that is what fences are for.
+            // It looks at its deadline only after it has used the resource, as a careless program
+            // does: that is what fences are for.
             if beat % probe::BEATS_A_USE == 0 {
                 self.use_resource(&fence)?;
             }
@@ -110,7 +112,10 @@ impl Holder<'_> {
             Some(Planted::Outlives) => Duration::from_millis(self.worker.job.lease_ms * 8),
             Some(Planted::NeverAnswered) => Duration::from_secs(600),
             Some(
-                Planted::TwoHolders | Planted::FenceBack | Planted::FenceOfDecision | Planted::MinorityGrants,
+                Planted::TwoHolders
+                | Planted::FenceBack
+                | Planted::FenceOfDecision
+                | Planted::MinorityGrants,
             )
             | None => self.wish.hold,
         }
@@ -139,7 +144,15 @@ impl Holder<'_> {
         let until = self.until();
         for slot in self.permit.slots() {
             let Worker { run, writer, .. } = &mut *self.worker;
-            probe::use_resource(run, writer, &self.wish.who, &self.wish.gate, *slot, fence, || Ok(until))?;
+            probe::use_resource(
+                run,
+                writer,
+                &self.wish.who,
+                &self.wish.gate,
+                *slot,
+                fence,
+                || Ok(until),
+            )?;
         }
         Ok(())
     }
@@ -149,10 +162,11 @@ impl Holder<'_> {
     }
 }
 
-/// The planted bug of a fence from the decision's clock: that of the view, of a clock that counts only its own decisions, of the node (LEASES 9: view 40 bits,
-/// lamport 48, node 16, count 24).
+/// The planted bug of a fence from the decision's clock: that of the view, of a clock that counts
+/// only its own decisions, of the node (LEASES 9: view 40 bits, lamport 48, node 16, count 24).
 fn of_decision(fence: &str, decisions: u64) -> Result<String> {
-    let fence = u128::from_str_radix(fence, 16).context("a fence is a number of 32 hexadecimal digits")?;
+    let fence =
+        u128::from_str_radix(fence, 16).context("a fence is a number of 32 hexadecimal digits")?;
     let lamport = ((1_u128 << 48) - 1) << 40;
     Ok(format!("{:032x}", (fence & !lamport) | (u128::from(decisions) << 40)))
 }
@@ -161,7 +175,8 @@ fn of_decision(fence: &str, decisions: u64) -> Result<String> {
 async fn forge(worker: &mut Worker, wish: &Wish) -> Result<()> {
     let (gate, pid) = (wish.gate.clone(), std::process::id());
     let (who, fence) = (format!("{}-forged", wish.who), "f".repeat(32));
-    let granted = What::Granted { gate, slots: vec![0], fence, until: u64::MAX, pid, process: false };
+    let granted =
+        What::Granted { gate, slots: vec![0], fence, until: u64::MAX, pid, process: false };
     worker.writer.write(&who, granted)?;
     tokio::time::sleep(wish.hold).await;
     worker.writer.write(&who, What::Out)
@@ -171,7 +186,8 @@ async fn forge(worker: &mut Worker, wish: &Wish) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// Only the clock in the middle of a fence is another one: a fence of an older view stays smaller.
+    /// Only the clock in the middle of a fence is another one: a fence of an older view stays
+    /// smaller.
     #[test]
     fn a_fence_of_the_decisions_clock() {
         let fence = "00000000ab0000001234560003000007";

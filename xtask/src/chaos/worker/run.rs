@@ -19,9 +19,14 @@ pub(super) fn work(mut worker: Worker) -> Result<()> {
         let stubborn = worker.rng.below(4) == 0;
         let (gate, pid) = (wish.gate.clone(), std::process::id());
         worker.writer.write(&wish.who, What::Asked { gate, pid })?;
-        let ended = command(&worker, &wish, stubborn)?.status().context("cannot start kgate run")?;
+        let ended =
+            command(&worker, &wish, stubborn)?.status().context("cannot start kgate run")?;
         // Whoever is refused for what it says will be so for ever, and shows nothing.
-        ensure!(ended.code() != Some(MISUSE), "kgate run does not take our words: see {}.log", worker.name);
+        ensure!(
+            ended.code() != Some(MISUSE),
+            "kgate run does not take our words: see {}.log",
+            worker.name
+        );
         let how = ended.to_string();
         worker.writer.write(&wish.who, What::Answered { how })?;
         let node_is_away = matches!(ended.code(), Some(122 | 125));
@@ -32,15 +37,19 @@ pub(super) fn work(mut worker: Worker) -> Result<()> {
 }
 
 fn command(worker: &Worker, wish: &Wish, stubborn: bool) -> Result<Command> {
-    let log =
-        File::options().create(true).append(true).open(worker.run.join(format!("{}.log", worker.name)))?;
+    let log = File::options()
+        .create(true)
+        .append(true)
+        .open(worker.run.join(format!("{}.log", worker.name)))?;
     let mut command = Command::new(&worker.job.kgate);
     command.args(["run", &wish.gate, "-k", &wish.k.to_string(), "-p", &wish.permits.to_string()]);
     command.args(["--node", &config::socket(&worker.run, worker.node)]);
     command.args(["--grace", &format!("{}ms", worker.job.grace_ms)]);
     match wish.patience {
         Patience::ForEver => {}
-        Patience::AtMost(span) => drop(command.args(["--wait", &format!("{}ms", span.as_millis())])),
+        Patience::AtMost(span) => {
+            drop(command.args(["--wait", &format!("{}ms", span.as_millis())]))
+        }
         Patience::NotAtAll => drop(command.arg("--no-wait")),
     }
     command.arg("--").arg(std::env::current_exe()?).args(["chaos", "probe"]).arg(&worker.run);

@@ -3,7 +3,8 @@
 use kgate_core::{Incarnation, NodeId, Span, Time};
 
 use super::hall::{
-    BEGIN, Hall, INCARNATION, TIMING, answer, asked, hear, joint, leases, ms, node, ping, terms, tick, voters,
+    BEGIN, Hall, INCARNATION, TIMING, answer, asked, hear, joint, leases, ms, node, ping, terms,
+    tick, voters,
 };
 use crate::lease::{LeaseEffect, LeaseMessage, Leases, Proposal, Refused};
 use crate::membership::{MembershipChange, StoreId};
@@ -23,7 +24,8 @@ fn proposals(deeds: &[LeaseEffect]) -> Vec<Proposal> {
     deeds.iter().filter_map(proposal).collect()
 }
 
-/// E1: a node that a majority of voters has not heard for Q is proposed for suspicion, by the leader at once, by others later.
+/// E1: a node that a majority of voters has not heard for Q is proposed for suspicion, by the
+/// leader at once, by others later.
 #[test]
 fn e1_silence() {
     let mut hall = Hall::new(6, &THREE);
@@ -68,16 +70,22 @@ fn e1_needs_a_majority() {
     );
 }
 
-/// E1: voters that were removed and never told hold everybody for silent: they say so rarer and rarer.
+/// E1: voters that were removed and never told hold everybody for silent: they say so rarer and
+/// rarer.
 #[test]
 fn e1_rarer_and_rarer() {
     let mut hall = Hall::new(6, &THREE);
     hall.cut.insert(node(5));
     hall.pass(ms(120_000));
-    assert!(hall.proposals.len() < 40, "{} proposals in two minutes of three voters", hall.proposals.len());
+    assert!(
+        hall.proposals.len() < 40,
+        "{} proposals in two minutes of three voters",
+        hall.proposals.len()
+    );
 }
 
-/// E2: a promise has the age of the last answer, or of the own start if that is later or there was none; every voter gets it.
+/// E2: a promise has the age of the last answer, or of the own start if that is later or there was
+/// none; every voter gets it.
 #[test]
 fn e2_promises() {
     let age = |deeds: &[LeaseEffect], to: u32| {
@@ -121,7 +129,8 @@ fn promise(at: u64, age: Span) -> LeaseMessage {
     LeaseMessage::Promise { node: node(5), incarnation: INCARNATION, at, age }
 }
 
-/// E3: a quorum is ripe when what they say and what the own clock has counted since is W: not a nanosecond earlier.
+/// E3: a quorum is ripe when what they say and what the own clock has counted since is W: not a
+/// nanosecond earlier.
 #[test]
 fn e3_ripe() {
     let suspected = BEGIN + ms(60_000);
@@ -130,14 +139,20 @@ fn e3_ripe() {
     hear(&mut leases, received, 1, promise(3, ms(1000)));
     let ripe = received + Span(wait().0 - ms(1000).0);
     assert_eq!(proposals(&tick(&mut leases, Time(ripe.0 - 1))), []);
-    let evict =
-        Proposal::Evict { node: node(5), incarnation: INCARNATION, at: 3, voters_at: 1, waited: wait() };
+    let evict = Proposal::Evict {
+        node: node(5),
+        incarnation: INCARNATION,
+        at: 3,
+        voters_at: 1,
+        waited: wait(),
+    };
     assert_eq!(proposals(&tick(&mut leases, ripe)), [evict]);
     assert_eq!(proposals(&tick(&mut leases, ripe)), [], "once, then rarer and rarer");
     assert_eq!(proposals(&tick(&mut leases, ripe + ms(1000))).len(), 1);
 }
 
-/// E3: promises of strangers, of another suspicion, of another incarnation prove nothing. One that is older than the last one counts for more.
+/// E3: promises of strangers, of another suspicion, of another incarnation prove nothing. One that
+/// is older than the last one counts for more.
 #[test]
 fn e3_which_promises() {
     let suspected = BEGIN + ms(60_000);
@@ -146,7 +161,15 @@ fn e3_which_promises() {
         (7, promise(3, wait())),
         (1, promise(2, wait())),
         (1, promise(4, wait())),
-        (1, LeaseMessage::Promise { node: node(5), incarnation: Incarnation(0), at: 3, age: wait() }),
+        (
+            1,
+            LeaseMessage::Promise {
+                node: node(5),
+                incarnation: Incarnation(0),
+                at: 3,
+                age: wait(),
+            },
+        ),
         (0, promise(3, wait())),
     ] {
         let mut leases = evictor(suspected);
@@ -159,7 +182,8 @@ fn e3_which_promises() {
     assert_eq!(proposals(&tick(&mut leases, suspected + ms(131))).len(), 1);
 }
 
-/// E3: W must also have passed since the evictor applied its voters, and no newer ones may be in its log.
+/// E3: W must also have passed since the evictor applied its voters, and no newer ones may be in
+/// its log.
 #[test]
 fn e3_the_voters_settle() {
     let changed = BEGIN + ms(60_000);
@@ -177,7 +201,8 @@ fn e3_the_voters_settle() {
     assert_eq!(proposals(&tick(&mut leases, changed + wait())).len(), 1);
 }
 
-/// E3: any voter evicts, if the leader does not; who does not vote never does. Nobody evicts itself.
+/// E3: any voter evicts, if the leader does not; who does not vote never does. Nobody evicts
+/// itself.
 #[test]
 fn e3_any_voter() {
     let mut hall = Hall::new(6, &THREE);
@@ -193,14 +218,16 @@ fn e3_any_voter() {
     own.leading(true);
     own.membership_changed(BEGIN, MembershipChange::Suspected(node(0), INCARNATION, 3));
     own.applied(BEGIN, 3);
-    let own_promise = LeaseMessage::Promise { node: node(0), incarnation: INCARNATION, at: 3, age: wait() };
+    let own_promise =
+        LeaseMessage::Promise { node: node(0), incarnation: INCARNATION, at: 3, age: wait() };
     for from in THREE {
         hear(&mut own, BEGIN, from, own_promise.clone());
     }
     assert_eq!(proposals(&tick(&mut own, BEGIN + wait())), []);
 }
 
-/// E5: a suspected node that a quorum hears asks to be cleared, and grants nothing until it has a fresh lease; what it holds it keeps.
+/// E5: a suspected node that a quorum hears asks to be cleared, and grants nothing until it has a
+/// fresh lease; what it holds it keeps.
 #[test]
 fn e5_cleared() {
     let mut hall = Hall::new(6, &THREE);
@@ -209,7 +236,10 @@ fn e5_cleared() {
     hall.apply(MembershipChange::Suspected(node(5), INCARNATION, at), &[]);
     hall.pass(ms(600));
     let cleared = Proposal::Unsuspect { node: node(5), incarnation: INCARNATION, at };
-    assert_eq!(hall.proposals.first().map(|(_, who, what)| (*who, *what)), Some((node(5), cleared)));
+    assert_eq!(
+        hall.proposals.first().map(|(_, who, what)| (*who, *what)),
+        Some((node(5), cleared))
+    );
     let now = hall.now;
     assert!(hall.of(5).holds(now) && !hall.of(5).may_grant(now));
     hall.apply(MembershipChange::Unsuspected(node(5), INCARNATION), &[]);
@@ -226,7 +256,8 @@ fn e5_cleared() {
 fn e5_not_by_a_minority() {
     let mut p = leases(BEGIN, 5, &THREE, &[5]);
     let first = ping(&mut p, BEGIN);
-    let refusal = |seq| LeaseMessage::Refusal { incarnation: INCARNATION, seq, why: Refused::Suspected(3) };
+    let refusal =
+        |seq| LeaseMessage::Refusal { incarnation: INCARNATION, seq, why: Refused::Suspected(3) };
     hear(&mut p, BEGIN, 0, refusal(first));
     assert_eq!(proposals(&tick(&mut p, BEGIN + ms(1))), []);
     hear(&mut p, BEGIN + ms(2), 1, refusal(first));
@@ -240,7 +271,8 @@ fn e5_not_by_a_minority() {
     hear(&mut p, BEGIN + ms(2000), 1, answer(1, first, voters(1, &THREE)));
 }
 
-/// R2: a new incarnation has its former one suspected, once the log shows it as a member, and evicts it like any other; then it stops.
+/// R2: a new incarnation has its former one suspected, once the log shows it as a member, and
+/// evicts it like any other; then it stops.
 #[test]
 fn r2_the_next_incarnation() {
     let second = Incarnation(2);
@@ -263,8 +295,13 @@ fn r2_the_next_incarnation() {
     // R3: the age counts from the start: what the earlier incarnation was answered is forgotten.
     assert_eq!(proposals(&tick(&mut p, suspected)), []);
     assert_eq!(proposals(&tick(&mut p, BEGIN + Span(wait().0 - 1))), []);
-    let evict =
-        Proposal::Evict { node: node(0), incarnation: INCARNATION, at: 3, voters_at: 1, waited: wait() };
+    let evict = Proposal::Evict {
+        node: node(0),
+        incarnation: INCARNATION,
+        at: 3,
+        voters_at: 1,
+        waited: wait(),
+    };
     assert_eq!(proposals(&tick(&mut p, BEGIN + wait())), [evict]);
     p.membership_changed(BEGIN + wait(), MembershipChange::Gone(node(0), INCARNATION));
     p.applied(BEGIN + wait(), 4);
@@ -274,7 +311,8 @@ fn r2_the_next_incarnation() {
     assert_eq!(proposals(&tick(&mut p, BEGIN + wait() + ms(60_000))), []);
 }
 
-/// Section 1: a node that is killed is evicted within W and what a few messages take, counted from its last answer.
+/// Section 1: a node that is killed is evicted within W and what a few messages take, counted from
+/// its last answer.
 #[test]
 fn a_fail_over_takes_w() {
     let mut hall = Hall::new(6, &THREE);

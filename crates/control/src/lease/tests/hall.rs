@@ -1,4 +1,5 @@
-//! A few nodes in one room with one clock, for tests by hand: what is said is delivered at once, unless somebody is cut off.
+//! A few nodes in one room with one clock, for tests by hand: what is said is delivered at once,
+//! unless somebody is cut off.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,7 +42,8 @@ pub(super) fn leases(now: Time, id: u32, votes: &[u32], members: &[u32]) -> Leas
     leases.voters_applied(now, voters(1, votes));
     leases.voters_appended(now, voters(1, votes));
     for member in members {
-        leases.membership_changed(now, MembershipChange::Added(node(*member), INCARNATION, terms()));
+        leases
+            .membership_changed(now, MembershipChange::Added(node(*member), INCARNATION, terms()));
     }
     leases.applied(now, 2);
     leases
@@ -55,7 +57,12 @@ pub(super) fn tick(leases: &mut Leases, now: Time) -> Vec<LeaseEffect> {
 }
 
 /// What a node does about a message.
-pub(super) fn hear(leases: &mut Leases, now: Time, from: u32, message: LeaseMessage) -> Vec<LeaseEffect> {
+pub(super) fn hear(
+    leases: &mut Leases,
+    now: Time,
+    from: u32,
+    message: LeaseMessage,
+) -> Vec<LeaseEffect> {
     let mut deeds = Vec::new();
     leases.hear(now, node(from), message, &mut deeds);
     deeds
@@ -133,8 +140,9 @@ impl Hall {
         for deed in deeds {
             match deed {
                 LeaseEffect::Send(to, message) => {
-                    let lost =
-                        self.cut.contains(&from) || self.cut.contains(&to) || !self.nodes.contains_key(&to);
+                    let lost = self.cut.contains(&from)
+                        || self.cut.contains(&to)
+                        || !self.nodes.contains_key(&to);
                     if !lost {
                         let now = self.now;
                         let more = hear(self.of(to.0), now, from.0, message);

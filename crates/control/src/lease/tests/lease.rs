@@ -3,7 +3,8 @@
 use kgate_core::{Incarnation, Span, Time};
 
 use super::hall::{
-    BEGIN, Hall, INCARNATION, TIMING, answer, asked, hear, joint, leases, ms, node, ping, terms, tick, voters,
+    BEGIN, Hall, INCARNATION, TIMING, answer, asked, hear, joint, leases, ms, node, ping, terms,
+    tick, voters,
 };
 use crate::lease::{LeaseEffect, LeaseMessage, Leases, Missing, Refused};
 use crate::membership::{LeaseTerms, MembershipChange, StoreId};
@@ -19,7 +20,8 @@ fn pinged_twice() -> (Leases, u64, u64) {
     (p, first, second)
 }
 
-/// N1: an answer counts from the sending of its ping, however late it comes; lost, doubled and foreign ones do no harm.
+/// N1: an answer counts from the sending of its ping, however late it comes; lost, doubled and
+/// foreign ones do no harm.
 #[test]
 fn n1_from_the_sending() {
     let (mut p, first, _) = pinged_twice();
@@ -42,7 +44,8 @@ fn n1_from_the_sending() {
     assert_eq!(p.end(), BEGIN + ms(4000));
 }
 
-/// N2: the lease ends L after the greatest t such that a quorum has answered pings sent at or after t. N5: exactly then.
+/// N2: the lease ends L after the greatest t such that a quorum has answered pings sent at or after
+/// t. N5: exactly then.
 #[test]
 fn n2_the_best_quorum() {
     let (mut p, first, second) = pinged_twice();
@@ -57,7 +60,8 @@ fn n2_the_best_quorum() {
     assert!(p.holds(Time(p.end().0 - 1)) && !p.holds(p.end()) && p.may_grant(now));
 }
 
-/// N2: a voter answers itself, by the same rules: with one other of three it has a lease, suspected it has none.
+/// N2: a voter answers itself, by the same rules: with one other of three it has a lease, suspected
+/// it has none.
 #[test]
 fn n2_the_own_vote() {
     let mut p = leases(BEGIN, 0, &THREE, &[0]);
@@ -97,7 +101,8 @@ fn n3_who_is_answered() {
     assert_eq!(refused(&mut voter, 5), Some(Refused::NotMember), "that is another incarnation");
 }
 
-/// N4: a voter with newer voters in its log than it has applied is silent; then it shows them. N7: who does not vote gives no share.
+/// N4: a voter with newer voters in its log than it has applied is silent; then it shows them. N7:
+/// who does not vote gives no share.
 #[test]
 fn n4_who_may_answer() {
     let mut voter = leases(BEGIN, 0, &THREE, &[5]);
@@ -127,7 +132,8 @@ fn with(mut answer: LeaseMessage, index: u64) -> LeaseMessage {
     answer
 }
 
-/// N4: the quorum is one of the newest voters that any answer shows, of both sets while they change; they are pinged at once.
+/// N4: the quorum is one of the newest voters that any answer shows, of both sets while they
+/// change; they are pinged at once.
 #[test]
 fn n4_the_newest_voters_count() {
     let (mut p, first, _) = pinged_twice();
@@ -143,8 +149,8 @@ fn n4_the_newest_voters_count() {
     assert_eq!(p.end(), BEGIN + ms(4000));
 }
 
-/// N4: the voters in p's own log count too, applied or not. Those not applied add to the others: alone they prove nothing, for the
-/// shares may be older than they are.
+/// N4: the voters in p's own log count too, applied or not. Those not applied add to the others:
+/// alone they prove nothing, for the shares may be older than they are.
 #[test]
 fn n4_own_voters_add() {
     let (mut p, first, _) = pinged_twice();
@@ -163,7 +169,8 @@ fn n4_own_voters_add() {
     assert_eq!(p.end(), BEGIN + ms(4000), "they were overwritten: never committed");
 }
 
-/// N4: voters that a refusal names are pinged, never counted: they may be newer than p's own eviction.
+/// N4: voters that a refusal names are pinged, never counted: they may be newer than p's own
+/// eviction.
 #[test]
 fn n4_refusals_count_nothing() {
     let (mut p, first, _) = pinged_twice();
@@ -178,7 +185,8 @@ fn n4_refusals_count_nothing() {
     assert_eq!(p.end(), Time::ZERO);
 }
 
-/// N6: a node that stays behind an index heard of more than a second ago grants nothing new, and keeps what it has.
+/// N6: a node that stays behind an index heard of more than a second ago grants nothing new, and
+/// keeps what it has.
 #[test]
 fn n6_behind() {
     let (mut p, first, _) = pinged_twice();
@@ -193,7 +201,8 @@ fn n6_behind() {
     assert_eq!(p.standing(now).behind, None);
 }
 
-/// Section 1: after a jump of the clock nothing is granted until a quorum answers pings sent since; what was granted stays.
+/// Section 1: after a jump of the clock nothing is granted until a quorum answers pings sent since;
+/// what was granted stays.
 #[test]
 fn a_jump_of_the_clock() {
     let (mut p, first, second) = pinged_twice();
@@ -212,7 +221,8 @@ fn a_jump_of_the_clock() {
     assert!(p.may_grant(jump + ms(5)));
 }
 
-/// R4: a voter that comes back with another store has forgotten what it promised: its answers do not count.
+/// R4: a voter that comes back with another store has forgotten what it promised: its answers do
+/// not count.
 #[test]
 fn r4_a_foreign_store() {
     let (mut p, first, second) = pinged_twice();
@@ -233,7 +243,8 @@ fn r4_a_foreign_store() {
     assert!(later.missing.contains(&(node(0), Missing::OtherStore)), "{later}");
 }
 
-/// The length of a lease is what the log says of that incarnation, whatever the configuration says now.
+/// The length of a lease is what the log says of that incarnation, whatever the configuration says
+/// now.
 #[test]
 fn the_terms_of_the_log() {
     let mut p = Leases::new(BEGIN, node(5), INCARNATION, StoreId(5), TIMING);
@@ -251,7 +262,8 @@ fn the_terms_of_the_log() {
     assert_eq!(p.end(), Time::ZERO, "an evicted incarnation has no lease");
 }
 
-/// Section 6: one voter has an endless lease by its own vote, until it is suspected or others vote too; then it has L from that instant.
+/// Section 6: one voter has an endless lease by its own vote, until it is suspected or others vote
+/// too; then it has L from that instant.
 #[test]
 fn alone() {
     let mut p = leases(BEGIN, 0, &[0], &[0]);
@@ -278,10 +290,14 @@ fn two_voters() {
     hall.pass(ms(4000));
     let now = hall.now;
     assert!(!hall.of(0).holds(now) && !hall.of(1).holds(now));
-    assert_eq!(hall.of(0).standing(now).to_string(), "no lease; 1 of 2 voters answer, p1 does not answer");
+    assert_eq!(
+        hall.of(0).standing(now).to_string(),
+        "no lease; 1 of 2 voters answer, p1 does not answer"
+    );
 }
 
-/// Whatever the voters of a cluster, everybody has a lease as long as a majority is there, and only then.
+/// Whatever the voters of a cluster, everybody has a lease as long as a majority is there, and only
+/// then.
 #[test]
 fn majorities_suffice() {
     for votes in [&[0][..], &THREE, &[0, 1, 2, 3, 4]] {
@@ -298,7 +314,8 @@ fn majorities_suffice() {
     }
 }
 
-/// Junk is dropped: voters beyond measure, answers and promises of strangers. Nothing is kept of who was never asked.
+/// Junk is dropped: voters beyond measure, answers and promises of strangers. Nothing is kept of
+/// who was never asked.
 #[test]
 fn junk() {
     let (mut p, first, _) = pinged_twice();
@@ -311,12 +328,24 @@ fn junk() {
     for stranger in 10..200 {
         hear(&mut p, BEGIN, stranger, answer(stranger, first, voters(1, &THREE)));
         let why = Refused::NotVoter(absurd.clone());
-        hear(&mut p, BEGIN, stranger, LeaseMessage::Refusal { incarnation: INCARNATION, seq: first, why });
-        let promise =
-            LeaseMessage::Promise { node: node(5), incarnation: INCARNATION, at: 3, age: Span(u64::MAX) };
+        hear(
+            &mut p,
+            BEGIN,
+            stranger,
+            LeaseMessage::Refusal { incarnation: INCARNATION, seq: first, why },
+        );
+        let promise = LeaseMessage::Promise {
+            node: node(5),
+            incarnation: INCARNATION,
+            at: 3,
+            age: Span(u64::MAX),
+        };
         hear(&mut p, BEGIN, stranger, promise);
-        let unheard =
-            LeaseMessage::Unheard { node: node(5), incarnation: INCARNATION, silence: Span(u64::MAX) };
+        let unheard = LeaseMessage::Unheard {
+            node: node(5),
+            incarnation: INCARNATION,
+            silence: Span(u64::MAX),
+        };
         hear(&mut p, BEGIN, stranger, unheard);
         hear(
             &mut p,

@@ -1,4 +1,5 @@
-//! Tests of the leases: each rule by itself, and all of them in a random world with clocks that err.
+//! Tests of the leases: each rule by itself, and all of them in a random world with clocks that
+//! err.
 
 mod eviction;
 mod hall;

@@ -1,4 +1,5 @@
-//! All rules together, in worlds drawn at random: with all of them nothing happens to anybody, and each left out is caught.
+//! All rules together, in worlds drawn at random: with all of them nothing happens to anybody, and
+//! each left out is caught.
 
 use super::world::{Flaw, LEASE, World};
 
@@ -9,7 +10,8 @@ fn seeds(usual: u64) -> std::ops::Range<u64> {
     first..first + given("KGATE_TEST_SEEDS").unwrap_or(usual)
 }
 
-/// docs/LEASES.md: with all rules no child is alive after its slot was free, though many are evicted, also after the voters changed.
+/// docs/LEASES.md: with all rules no child is alive after its slot was free, though many are
+/// evicted, also after the voters changed.
 #[test]
 fn no_child_outlives_its_slot() {
     let (mut runs, mut evictions, mut by_others, mut cleared, mut children) =
@@ -35,18 +37,22 @@ fn no_child_outlives_its_slot() {
         least / (LEASE / 1_000_000)
     );
     if runs >= 1000 {
-        assert!(2 * evictions > runs && 5 * by_others > runs && cleared * 10 > runs && children > runs);
+        assert!(
+            2 * evictions > runs && 5 * by_others > runs && cleared * 10 > runs && children > runs
+        );
         assert!(least < LEASE / 10, "the worlds never come near the edge");
     }
 }
 
-/// docs/LEASES.md: each of eighteen rules left out is caught by the same worlds. `KGATE_TEST_SEEDS` asks in how many of them.
+/// docs/LEASES.md: each of eighteen rules left out is caught by the same worlds. `KGATE_TEST_SEEDS`
+/// asks in how many of them.
 #[test]
 fn each_rule_left_out_is_caught() {
     let count = std::env::var("KGATE_TEST_SEEDS").is_ok();
     let mut uncaught = Vec::new();
     for flaw in Flaw::ALL {
-        let mut caught = seeds(6000).filter(|seed| World::run(*seed, Some(flaw)).violation.is_some());
+        let mut caught =
+            seeds(6000).filter(|seed| World::run(*seed, Some(flaw)).violation.is_some());
         match caught.next() {
             Some(seed) if count => {
                 println!("{flaw:?}: first in seed {seed}, in {} in all", 1 + caught.count())

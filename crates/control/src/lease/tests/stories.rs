@@ -1,8 +1,11 @@
-//! Two rules that random worlds do not miss when they are left out alone: what happens then, step by step.
+//! Two rules that random worlds do not miss when they are left out alone: what happens then, step
+//! by step.
 
 use kgate_core::Time;
 
-use super::hall::{BEGIN, INCARNATION, TIMING, asked, hear, joint, leases, ms, node, ping, tick, voters};
+use super::hall::{
+    BEGIN, INCARNATION, TIMING, asked, hear, joint, leases, ms, node, ping, tick, voters,
+};
 use crate::lease::{LeaseEffect, LeaseMessage, Leases, Proposal};
 use crate::membership::{Eviction, MembershipChange, NoEviction};
 use crate::voters::Voters;
@@ -23,8 +26,9 @@ fn share(p: &mut Leases, voter: &mut Leases, id: u32, now: Time) {
     hear(p, now, id, reply);
 }
 
-/// E4, the voters in EVICT. p is cut off from 0 and 1, which promise; 2 lags and answers p. Then the voters become {2} alone: p counts
-/// the share that 2 gave before. An eviction by the promises of 0 and 1 comes late, and finds other voters in force: it must be void.
+/// E4, the voters in EVICT. p is cut off from 0 and 1, which promise; 2 lags and answers p. Then
+/// the voters become {2} alone: p counts the share that 2 gave before. An eviction by the promises
+/// of 0 and 1 comes late, and finds other voters in force: it must be void.
 #[test]
 fn an_eviction_by_voters_of_the_past() {
     let (mut p, mut two) = (leases(BEGIN, 5, &OLD, &[5]), leases(BEGIN, 2, &OLD, &[5]));
@@ -41,9 +45,11 @@ fn an_eviction_by_voters_of_the_past() {
     zero.membership_changed(BEGIN + ms(10), MembershipChange::Suspected(node(5), INCARNATION, 10));
     zero.applied(BEGIN + ms(10), 10);
     tick(&mut zero, BEGIN + ms(10));
-    let promise = LeaseMessage::Promise { node: node(5), incarnation: INCARNATION, at: 10, age: ms(10) };
+    let promise =
+        LeaseMessage::Promise { node: node(5), incarnation: INCARNATION, at: 10, age: ms(10) };
     hear(&mut zero, BEGIN + ms(10), 1, promise);
-    // 2 has not applied it, and answers p as late as this. Then the voters change: p has applied all of it, but no eviction.
+    // 2 has not applied it, and answers p as late as this. Then the voters change: p has applied
+    // all of it, but no eviction.
     let late = BEGIN + ms(3800);
     share(&mut p, &mut two, 2, late);
     p.membership_changed(late, MembershipChange::Suspected(node(5), INCARNATION, 10));
@@ -73,14 +79,16 @@ fn an_eviction_by_voters_of_the_past() {
     );
 }
 
-/// N4, who is behind its voters is silent. p is evicted by {0, 1, 2}; after that the voters become {3, 4}, which have all of it in their
-/// logs and nothing of it applied: they know neither the suspicion nor the eviction. If they answered, p would have a lease again.
+/// N4, who is behind its voters is silent. p is evicted by {0, 1, 2}; after that the voters become
+/// {3, 4}, which have all of it in their logs and nothing of it applied: they know neither the
+/// suspicion nor the eviction. If they answered, p would have a lease again.
 #[test]
 fn voters_that_are_behind_their_own_making() {
     let new = || voters(23, &[3, 4]);
     for rule in [true, false] {
         let mut p = leases(BEGIN, 5, &OLD, &[5]);
-        // SUSPECT is entry 20, EVICT is entry 21, the change of voters 22 and 23. p has heard of the voters, and pings them.
+        // SUSPECT is entry 20, EVICT is entry 21, the change of voters 22 and 23. p has heard of
+        // the voters, and pings them.
         p.voters_appended(BEGIN, new());
         let seq = ping(&mut p, BEGIN);
         for id in [3, 4] {
@@ -94,6 +102,10 @@ fn voters_that_are_behind_their_own_making() {
             }
             hear(&mut p, BEGIN, id, reply);
         }
-        assert_eq!(p.may_grant(BEGIN), !rule, "with the rule nothing, without it a lease after the eviction");
+        assert_eq!(
+            p.may_grant(BEGIN),
+            !rule,
+            "with the rule nothing, without it a lease after the eviction"
+        );
     }
 }

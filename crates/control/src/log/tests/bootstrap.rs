@@ -32,7 +32,8 @@ async fn one_founds_a_cluster() {
     assert_eq!(world.log(0).read().await.unwrap().gates.len(), 1);
 }
 
-/// Nodes that do not vote are taken up by the leader; founding again changes nothing; another list is refused.
+/// Nodes that do not vote are taken up by the leader; founding again changes nothing; another list
+/// is refused.
 #[tokio::test]
 async fn listeners_follow_the_directory() {
     let world = World::founded("listeners", 3, 1).await;
@@ -56,14 +57,16 @@ async fn founding_awaits_all_voters() {
     let ask = initial_members(1, 3, 3);
     let log = world.log(0).clone();
     let asked = tokio::spawn(async move { log.bootstrap(ask).await });
-    // Nothing is written while one is missing: a node that is away now may have a store that somebody knows.
+    // Nothing is written while one is missing: a node that is away now may have a store that
+    // somebody knows.
     assert!(world.log(0).voters_appended().sets.is_empty());
     world.start(2);
     world.found(3, 3).await;
     asked.await.unwrap().unwrap();
 }
 
-/// R4: a voter that has lost its store can neither found the cluster again nor vote under its old number.
+/// R4: a voter that has lost its store can neither found the cluster again nor vote under its old
+/// number.
 #[tokio::test]
 async fn a_lost_store_is_refused() {
     let mut world = World::founded("lost", 3, 3).await;
@@ -76,7 +79,8 @@ async fn a_lost_store_is_refused() {
     let refused = world.log(2).bootstrap(initial_members(9, 3, 3)).await;
     assert_eq!(refused, Err(ProposeError::Rejected(Rejected::Stranger(NodeId(2)))));
     world.until(2, |status| status.stranger).await;
-    // One of the others stops: with the empty store there would be a majority, without it there is none.
+    // One of the others stops: with the empty store there would be a majority, without it there is
+    // none.
     world.stop(1).await;
     let alone = world.log(0).propose_within(gate("build", 1), Span(1_500_000_000)).await;
     assert!(matches!(alone, Err(ProposeError::NoQuorum(_))), "{alone:?}");
@@ -93,7 +97,9 @@ async fn a_lost_store_is_refused() {
 async fn a_store_is_of_one_node() {
     let mut world = World::new("foreign");
     world.start(0);
-    let open = |me| Log::open(&world.home(0), NodeId(me), Arc::new(Wire(NodeId(me), Arc::default())), TIMING);
+    let open = |me| {
+        Log::open(&world.home(0), NodeId(me), Arc::new(Wire(NodeId(me), Arc::default())), TIMING)
+    };
     assert!(open(0).is_err_and(|error| error.to_string().contains("control.redb")));
     world.log(0).stop().await;
     assert!(open(1).is_err_and(|error| error.to_string().contains("store of p0, not of p1")));

@@ -7,7 +7,8 @@ fn voters(nodes: impl IntoIterator<Item = u32>) -> BTreeSet<NodeId> {
     nodes.into_iter().map(NodeId).collect()
 }
 
-/// One voter becomes three, one at a time, with a warning at two; then the first is demoted, though it leads.
+/// One voter becomes three, one at a time, with a warning at two; then the first is demoted, though
+/// it leads.
 #[tokio::test]
 async fn one_to_three_voters() {
     let world = World::founded("grow", 3, 1).await;
@@ -41,7 +42,11 @@ async fn a_listener_does_not_change_the_voters() {
         store: Some(store),
     };
     assert_eq!(world.log(0).propose(admit.clone()).await, Ok(Applied::Admitted(NodeId(3))));
-    assert_eq!(world.log(0).propose(admit).await, Ok(Applied::Admitted(NodeId(3))), "again is the same");
+    assert_eq!(
+        world.log(0).propose(admit).await,
+        Ok(Applied::Admitted(NodeId(3))),
+        "again is the same"
+    );
     // The leader takes it up by itself, so that it can take part.
     world.until(3, |status| status.learners.contains(&NodeId(3))).await;
     world.log(3).propose(add(&world, 3, 1)).await.unwrap();
@@ -60,7 +65,9 @@ async fn a_listener_does_not_change_the_voters() {
 async fn refused_changes() {
     let world = World::founded("refused", 1, 1).await;
     let refused = |answer: Result<Option<String>, ProposeError>, words: &str| match answer {
-        Err(ProposeError::Rejected(Rejected::Refused(why))) => assert!(why.contains(words), "{why}"),
+        Err(ProposeError::Rejected(Rejected::Refused(why))) => {
+            assert!(why.contains(words), "{why}")
+        }
         other => panic!("{other:?}"),
     };
     let log = world.log(0);
@@ -71,7 +78,8 @@ async fn refused_changes() {
     refused(log.remove_learner(NodeId(0)).await.map(|()| None), "p0 votes");
 }
 
-/// Three voters are replaced by three others while the log is used, and news tell each set once, in order.
+/// Three voters are replaced by three others while the log is used, and news tell each set once, in
+/// order.
 #[tokio::test]
 async fn all_voters_are_replaced() {
     let mut world = World::founded("replace", 6, 3).await;
@@ -95,12 +103,14 @@ async fn all_voters_are_replaced() {
             }
         }
     }
-    // The first set may have come with an entry or with a snapshot; then both at once, then the new one.
+    // The first set may have come with an entry or with a snapshot; then both at once, then the new
+    // one.
     let joint = vec![voters(0..3), voters(3..6)];
     assert_eq!(sets, [vec![voters(0..3)], joint, vec![voters(3..6)]]);
 }
 
-/// N4: voters that are only in a node's log are seen at once, also after a restart, and not any more once the others have decided otherwise.
+/// N4: voters that are only in a node's log are seen at once, also after a restart, and not any
+/// more once the others have decided otherwise.
 #[tokio::test]
 async fn appended_voters_come_and_go() {
     let mut world = World::founded("appended", 4, 3).await;
@@ -112,7 +122,11 @@ async fn appended_voters_come_and_go() {
     let asked = tokio::spawn(async move { alone.promote(NodeId(3)).await });
     let joint = [voters(0..3), voters(0..4)];
     world.until(leader, |status| status.appended.sets == joint).await;
-    assert_eq!(world.log(leader).cluster_state().voters.sets, [voters(0..3)], "it is not agreed on");
+    assert_eq!(
+        world.log(leader).cluster_state().voters.sets,
+        [voters(0..3)],
+        "it is not agreed on"
+    );
     world.stop(leader).await;
     assert_eq!(asked.await.unwrap(), Err(ProposeError::Stopped));
     world.start(leader);

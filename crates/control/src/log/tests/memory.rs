@@ -14,7 +14,8 @@ fn follow(node: &mut Node, last: &mut u64) -> Vec<Change> {
     changes
 }
 
-/// N3: all nodes restart, one after the other and all at once; the cluster_state that each opens with is what it had applied, and news go on behind it.
+/// N3: all nodes restart, one after the other and all at once; the cluster_state that each opens
+/// with is what it had applied, and news go on behind it.
 #[tokio::test]
 async fn all_restart() {
     let mut world = World::founded("restart", 3, 3).await;
@@ -42,7 +43,12 @@ async fn all_restart() {
         }
         for (node, (before, voters)) in applied {
             let opened = &world.nodes[&NodeId(node)].cluster_state;
-            assert!(opened.applied >= before.applied, "{} is not before {}", opened.applied, before.applied);
+            assert!(
+                opened.applied >= before.applied,
+                "{} is not before {}",
+                opened.applied,
+                before.applied
+            );
             assert_eq!((&opened.membership, &opened.voters), (&before.membership, &voters));
         }
         world.log(1).propose(gate(&format!("round{round}"), 1)).await.unwrap();
@@ -52,13 +58,16 @@ async fn all_restart() {
         let mut last = it.cluster_state.applied;
         let changes = follow(it, &mut last);
         assert!(
-            changes.iter().any(|change| matches!(change, Change::Defined(gate) if gate.name == "round1"))
+            changes
+                .iter()
+                .any(|change| matches!(change, Change::Defined(gate) if gate.name == "round1"))
         );
         assert_eq!(last, it.log.cluster_state().applied, "{node} was told everything");
     }
 }
 
-/// Many proposals from all nodes: every node is told the same, in the same order, and each counts once.
+/// Many proposals from all nodes: every node is told the same, in the same order, and each counts
+/// once.
 #[tokio::test]
 async fn news_have_no_gap() {
     let mut world = World::founded("news", 3, 3).await;
@@ -84,7 +93,8 @@ async fn news_have_no_gap() {
     assert_eq!(told[0].iter().filter(|change| matches!(change, Change::Altered(_))).count(), 30);
 }
 
-/// A node that was away for longer than the log is kept gets the whole state, and one piece of news that tells what it missed.
+/// A node that was away for longer than the log is kept gets the whole state, and one piece of news
+/// that tells what it missed.
 #[tokio::test]
 async fn a_snapshot_for_a_late_node() {
     let mut world = World::new("snapshot");

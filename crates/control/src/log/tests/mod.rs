@@ -72,7 +72,8 @@ impl World {
     fn new(name: &str) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let unique = NEXT.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("kgate-log-{}-{unique}-{name}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("kgate-log-{}-{unique}-{name}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         Self { folder, net: Arc::default(), nodes: BTreeMap::new(), keeping: KEEPING }
     }
@@ -104,8 +105,8 @@ impl World {
     fn start(&mut self, node: u32) -> &Node {
         let me = NodeId(node);
         let transport = Arc::new(Wire(me, Arc::clone(&self.net)));
-        let opened =
-            Log::open_keeping(&self.home(node), me, transport, TIMING, self.keeping).expect("it opens");
+        let opened = Log::open_keeping(&self.home(node), me, transport, TIMING, self.keeping)
+            .expect("it opens");
         let Opened { log, store, cluster_state, news } = opened;
         self.net.logs.lock().unwrap().insert(me, log.clone());
         self.nodes.insert(me, Node { log, store, cluster_state, news });

@@ -14,7 +14,8 @@ async fn the_leader_is_lost() {
     assert!(world.log(leader).read().await.unwrap().gate("build").is_some());
 }
 
-/// A leader that is cut off decides nothing, the others go on without it; what it was asked meanwhile is void or done once, never half.
+/// A leader that is cut off decides nothing, the others go on without it; what it was asked
+/// meanwhile is void or done once, never half.
 #[tokio::test]
 async fn a_minority_decides_nothing() {
     let world = World::founded("minority", 3, 3).await;
@@ -24,7 +25,10 @@ async fn a_minority_decides_nothing() {
     let patience = Span(1_000_000_000);
     let begun = tokio::time::Instant::now();
     let alone = world.log(leader).propose_within(gate("build", 1), patience).await;
-    assert!(matches!(&alone, Err(ProposeError::NoQuorum(why)) if why.contains("p0, p1, p2")), "{alone:?}");
+    assert!(
+        matches!(&alone, Err(ProposeError::NoQuorum(why)) if why.contains("p0, p1, p2")),
+        "{alone:?}"
+    );
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     let others: Vec<u32> = (0..3).filter(|node| *node != leader).collect();
     world.leader(&others).await;
@@ -109,11 +113,13 @@ async fn an_empty_or_stopped_log() {
 async fn junk() {
     let world = World::founded("junk", 1, 1).await;
     let log = world.log(0);
-    let mut junk = vec![Vec::new(), vec![0], vec![1], vec![9; 100], vec![1; 100], vec![1; (1 << 20) + 1]];
+    let mut junk =
+        vec![Vec::new(), vec![0], vec![1], vec![9; 100], vec![1; 100], vec![1; (1 << 20) + 1]];
     let mut rng = 7_u64;
     for length in 0..300 {
         let byte = |_| {
-            rng = rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            rng =
+                rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             u8::try_from(rng >> 56).unwrap()
         };
         junk.push(std::iter::once(1).chain((0..length).map(byte)).collect());

@@ -1,7 +1,8 @@
 //! Verdicts: what was published against what was measured.
 //!
-//! A verdict is computed from the runs and never typed in. It is green only if every check of the fact found runs, all of them correct, with the
-//! metric in each, and the relation holds. What was not run cannot be checked; what was run and does not fit is not reproduced.
+//! A verdict is computed from the runs and never typed in. It is green only if every check of the
+//! fact found runs, all of them correct, with the metric in each, and the relation holds. What was
+//! not run cannot be checked; what was run and does not fit is not reproduced.
 //!
 //! - `pair.rs`: one side against another or against a number; `trend.rs`: a curve along an axis.
 
@@ -106,8 +107,11 @@ pub fn evaluate(fact: &Fact, cells: &[Cell]) -> Verdict {
         (false, false, false) => Outcome::Reproduced,
     };
     let texts: Vec<_> = findings.iter().map(|finding| finding.text.as_str()).collect();
-    verdict.measured =
-        if texts.is_empty() { "the experiment has no check for it".into() } else { texts.join("; ") };
+    verdict.measured = if texts.is_empty() {
+        "the experiment has no check for it".into()
+    } else {
+        texts.join("; ")
+    };
     verdict.places = findings.into_iter().flat_map(|finding| finding.places).collect();
     verdict
 }
@@ -124,7 +128,9 @@ fn examine(check: &Check, cells: &[Cell]) -> Finding {
         Relation::Greater | Relation::Less | Relation::Equal | Relation::Most | Relation::Least => {
             pair::places(check, cells)
         }
-        Relation::Grows | Relation::Falls | Relation::Flat | Relation::Peaks => trend::places(check, cells),
+        Relation::Grows | Relation::Falls | Relation::Flat | Relation::Peaks => {
+            trend::places(check, cells)
+        }
     };
     match places {
         Err(why) => Finding { outcome: Outcome::Cannot, text: why, places: Vec::new() },
@@ -135,8 +141,11 @@ fn examine(check: &Check, cells: &[Cell]) -> Finding {
 /// Whether it holds in enough of the places, and how that is told.
 fn weigh(check: &Check, places: Vec<Place>, not_run: &str) -> Finding {
     let holding = places.iter().filter(|place| place.holds).count();
-    let incorrect: usize =
-        if asks_the_judges(&check.metric) { 0 } else { places.iter().map(|place| place.incorrect).sum() };
+    let incorrect: usize = if asks_the_judges(&check.metric) {
+        0
+    } else {
+        places.iter().map(|place| place.incorrect).sum()
+    };
     let enough = match check.how_often {
         HowOften::Always => holding == places.len(),
         HowOften::Mostly => 2 * holding > places.len(),
@@ -148,17 +157,20 @@ fn weigh(check: &Check, places: Vec<Place>, not_run: &str) -> Finding {
     if !not_run.is_empty() {
         text = format!("{text} ({not_run} not run)");
     }
-    let outcome =
-        if enough && holding > 0 && incorrect == 0 { Outcome::Reproduced } else { Outcome::NotReproduced };
+    let outcome = if enough && holding > 0 && incorrect == 0 {
+        Outcome::Reproduced
+    } else {
+        Outcome::NotReproduced
+    };
     Finding { outcome, text, places }
 }
 
 /// What is compared: `grants of raymond against vcube`.
 fn sides(check: &Check) -> String {
     let labels = |selection: &Selection| {
-        let words = selection
-            .values()
-            .map(|words| words.0.iter().map(|word| word.0.as_str()).collect::<Vec<_>>().join(" and "));
+        let words = selection.values().map(|words| {
+            words.0.iter().map(|word| word.0.as_str()).collect::<Vec<_>>().join(" and ")
+        });
         words.collect::<Vec<_>>().join(", ")
     };
     let left = labels(&check.left);
@@ -179,7 +191,8 @@ fn sides(check: &Check) -> String {
     text
 }
 
-/// Whether a metric is about what the judges say: then runs that are not correct are an answer like any other.
+/// Whether a metric is about what the judges say: then runs that are not correct are an answer like
+/// any other.
 fn asks_the_judges(metric: &str) -> bool {
     metric == CORRECT || metric.starts_with("violations") || metric.starts_with("properties.")
 }
@@ -193,7 +206,11 @@ fn incorrect(cell: &Cell) -> usize {
 fn told(places: &[Place], holding: usize) -> String {
     const SHOWN: usize = 4;
     let told = |place: &Place| {
-        if place.at.is_empty() { place.numbers.clone() } else { format!("{}: {}", place.at, place.numbers) }
+        if place.at.is_empty() {
+            place.numbers.clone()
+        } else {
+            format!("{}: {}", place.at, place.numbers)
+        }
     };
     if let [place] = places {
         return told(place);
@@ -211,20 +228,28 @@ fn select<'a>(cells: &'a [Cell], grid: &str, only: &Selection, side: &Selection)
     let fits = |cell: &Cell, name: &String| {
         let wanted = side.get(name).or_else(|| only.get(name));
         let label = cell.at.get(name);
-        wanted.is_none_or(|words| label.is_some_and(|label| words.0.iter().any(|word| word.0 == *label)))
+        wanted.is_none_or(|words| {
+            label.is_some_and(|label| words.0.iter().any(|word| word.0 == *label))
+        })
     };
     let names: BTreeSet<&String> = only.keys().chain(side.keys()).collect();
-    cells.iter().filter(|cell| cell.grid == grid && names.iter().all(|name| fits(cell, name))).collect()
+    cells
+        .iter()
+        .filter(|cell| cell.grid == grid && names.iter().all(|name| fits(cell, name)))
+        .collect()
 }
 
 /// The values that the check names and no run has: `processes=512, processes=1024`.
 fn not_run(check: &Check, cells: &[Cell]) -> String {
     let right = check.right_grid.as_ref().unwrap_or(&check.grid);
     let mut missing = BTreeSet::new();
-    for (grid, selection) in [(&check.grid, &check.only), (&check.grid, &check.left), (right, &check.right)] {
+    for (grid, selection) in
+        [(&check.grid, &check.only), (&check.grid, &check.left), (right, &check.right)]
+    {
         for (name, words) in selection {
             for word in &words.0 {
-                let is_there = |cell: &Cell| cell.grid == *grid && cell.at.get(name) == Some(&word.0);
+                let is_there =
+                    |cell: &Cell| cell.grid == *grid && cell.at.get(name) == Some(&word.0);
                 if !cells.iter().any(is_there) {
                     // Numbers in their order.
                     let size = word.0.parse::<f64>().map_or(u64::MAX, f64::to_bits);
@@ -251,7 +276,9 @@ fn nothing(check: &Check, cells: &[Cell], grid: &str) -> String {
 /// The parameters in which cells differ, so that a place can be named in short.
 fn differing(cells: &[&Cell]) -> BTreeSet<String> {
     let names: BTreeSet<&String> = cells.iter().flat_map(|cell| cell.at.keys()).collect();
-    let differ = |name: &&String| cells.windows(2).any(|pair| pair[0].at.get(*name) != pair[1].at.get(*name));
+    let differ = |name: &&String| {
+        cells.windows(2).any(|pair| pair[0].at.get(*name) != pair[1].at.get(*name))
+    };
     names.into_iter().filter(differ).cloned().collect()
 }
 

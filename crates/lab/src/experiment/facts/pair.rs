@@ -1,6 +1,7 @@
 //! One side against another, or against a number, place by place.
 //!
-//! A left cell is compared with every right cell that agrees with it in all parameters that both have and `right` does not name.
+//! A left cell is compared with every right cell that agrees with it in all parameters that both
+//! have and `right` does not name.
 
 use super::super::Mean;
 use super::super::file::{Check, Relation};
@@ -26,9 +27,12 @@ pub(super) fn places(check: &Check, cells: &[Cell]) -> Result<Vec<Place>, String
     let grid = check.right_grid.as_ref().unwrap_or(&check.grid);
     // What `only` says of parameters that the other grid does not have says nothing there.
     let mut only = check.only.clone();
-    only.retain(|name, _| cells.iter().any(|cell| cell.grid == *grid && cell.at.contains_key(name)));
+    only.retain(|name, _| {
+        cells.iter().any(|cell| cell.grid == *grid && cell.at.contains_key(name))
+    });
     let right = select(cells, grid, &only, &check.right);
-    let right_at = differing(&right).into_iter().filter(|name| check.right.contains_key(name)).collect();
+    let right_at =
+        differing(&right).into_iter().filter(|name| check.right.contains_key(name)).collect();
     let mut places = Vec::new();
     for &cell in &left {
         for &other in right.iter().filter(|other| paired(check, cell, other)) {
@@ -49,7 +53,8 @@ pub(super) fn places(check: &Check, cells: &[Cell]) -> Result<Vec<Place>, String
 
 /// Whether two cells are at the same place, but for what tells the sides apart.
 fn paired(check: &Check, left: &Cell, right: &Cell) -> bool {
-    let same = |name: &String, label: &String| right.at.get(name).is_none_or(|other| other == label);
+    let same =
+        |name: &String, label: &String| right.at.get(name).is_none_or(|other| other == label);
     left.at.iter().all(|(name, label)| check.right.contains_key(name) || same(name, label))
 }
 
@@ -73,15 +78,20 @@ fn compare(
     right: Result<Mean, String>,
 ) -> (Place, bool) {
     let (holds, numbers) = match (&left, &right) {
-        (Ok(left), Ok(right)) => (relation(check, left.mean, right.mean), numbers(check, left, right)),
+        (Ok(left), Ok(right)) => {
+            (relation(check, left.mean, right.mean), numbers(check, left, right))
+        }
         (left, right) => {
-            let told = |side: &Result<Mean, String>| side.as_ref().map_or_else(Clone::clone, shown_mean);
+            let told =
+                |side: &Result<Mean, String>| side.as_ref().map_or_else(Clone::clone, shown_mean);
             (false, format!("{} against {}", told(left), told(right)))
         }
     };
     // A cell whose two metrics are compared stands here once.
-    let used =
-        || std::iter::once(cell).chain(others.iter().copied().filter(|other| !std::ptr::eq(*other, cell)));
+    let used = || {
+        std::iter::once(cell)
+            .chain(others.iter().copied().filter(|other| !std::ptr::eq(*other, cell)))
+    };
     let place = Place {
         at,
         numbers,
@@ -106,10 +116,12 @@ fn relation(check: &Check, left: f64, right: f64) -> bool {
 }
 
 fn numbers(check: &Check, left: &Mean, right: &Mean) -> String {
-    let times = if check.times == 1.0 { String::new() } else { format!("{} x ", shown(check.times)) };
+    let times =
+        if check.times == 1.0 { String::new() } else { format!("{} x ", shown(check.times)) };
     let reach = left.half.unwrap_or(0.0) + check.times.abs() * right.half.unwrap_or(0.0);
     let apart = (left.mean - check.times * right.mean).abs();
-    let unsure = matches!(check.is, Relation::Greater | Relation::Less) && reach > 0.0 && apart <= reach;
+    let unsure =
+        matches!(check.is, Relation::Greater | Relation::Less) && reach > 0.0 && apart <= reach;
     let unsure = if unsure { " (the intervals overlap)" } else { "" };
     format!("{} against {times}{}{unsure}", shown_mean(left), shown_mean(right))
 }

@@ -1,13 +1,18 @@
-//! Every relation holds where it does and not where it does not; what is missing or wrong is never green.
+//! Every relation holds where it does and not where it does not; what is missing or wrong is never
+//! green.
 
 use super::super::summary::{summarise, tests::row};
 use super::super::{Mean, Row};
 use super::*;
 
-/// Three protocols at four sizes; `y` falls for the first, grows for the second, peaks at 32 for the third.
+/// Three protocols at four sizes; `y` falls for the first, grows for the second, peaks at 32 for
+/// the third.
 fn rows() -> Vec<Row> {
-    let curves =
-        [("ray", [9.0, 7.0, 4.0, 1.0]), ("bas", [1.0, 2.0, 4.0, 8.0]), ("vcube", [2.0, 6.0, 5.0, 3.0])];
+    let curves = [
+        ("ray", [9.0, 7.0, 4.0, 1.0]),
+        ("bas", [1.0, 2.0, 4.0, 8.0]),
+        ("vcube", [2.0, 6.0, 5.0, 3.0]),
+    ];
     let mut rows = Vec::new();
     for (protocol, values) in curves {
         for (n, value) in ["8", "32", "128", "512"].into_iter().zip(values) {
@@ -37,7 +42,8 @@ const GREEN: Outcome = Outcome::Reproduced;
 const RED: Outcome = Outcome::NotReproduced;
 const GREY: Outcome = Outcome::Cannot;
 
-/// Every relation, once where it holds and (planted) once where it does not: a checker that cannot say no is no checker.
+/// Every relation, once where it holds and (planted) once where it does not: a checker that cannot
+/// say no is no checker.
 #[test]
 fn every_relation_can_be_true_and_false() {
     let cases = [
@@ -46,29 +52,59 @@ fn every_relation_can_be_true_and_false() {
             GREEN,
         ),
         ("left = { protocol = 'ray' }, is = 'greater', right = { protocol = 'bas' }", RED),
-        ("left = { protocol = 'ray' }, is = 'less', right = { protocol = 'bas' }, only = { n = 512 }", GREEN),
-        ("left = { protocol = 'ray' }, is = 'less', right = { protocol = 'bas' }, only = { n = 128 }", RED),
+        (
+            "left = { protocol = 'ray' }, is = 'less', right = { protocol = 'bas' }, only = { n = 512 }",
+            GREEN,
+        ),
+        (
+            "left = { protocol = 'ray' }, is = 'less', right = { protocol = 'bas' }, only = { n = 128 }",
+            RED,
+        ),
         (
             "left = { protocol = 'ray' }, is = 'equal', right = { protocol = 'bas' }, only = { n = 128 }",
             GREEN,
         ),
-        ("left = { protocol = 'ray' }, is = 'equal', right = { protocol = 'bas' }, only = { n = 32 }", RED),
-        ("left = { protocol = 'ray' }, is = 'equal', value = 4.1, within = 0.05, only = { n = 128 }", GREEN),
-        ("left = { protocol = 'ray' }, is = 'equal', value = 4.1, within = 0.01, only = { n = 128 }", RED),
+        (
+            "left = { protocol = 'ray' }, is = 'equal', right = { protocol = 'bas' }, only = { n = 32 }",
+            RED,
+        ),
+        (
+            "left = { protocol = 'ray' }, is = 'equal', value = 4.1, within = 0.05, only = { n = 128 }",
+            GREEN,
+        ),
+        (
+            "left = { protocol = 'ray' }, is = 'equal', value = 4.1, within = 0.01, only = { n = 128 }",
+            RED,
+        ),
         ("is = 'most', value = 9", GREEN),
         ("is = 'most', value = 8.9", RED),
         ("is = 'least', value = 1", GREEN),
         ("is = 'least', value = 1.1", RED),
         ("only = { protocol = 'bas' }, is = 'grows', along = 'n'", GREEN),
         ("only = { protocol = 'vcube' }, is = 'grows', along = 'n'", RED),
-        ("only = { protocol = 'vcube', n = [8, 32, 128] }, is = 'grows', within = 0.2, along = 'n'", GREEN),
+        (
+            "only = { protocol = 'vcube', n = [8, 32, 128] }, is = 'grows', within = 0.2, along = 'n'",
+            GREEN,
+        ),
         ("only = { protocol = 'ray' }, is = 'falls', along = 'n'", GREEN),
         ("only = { protocol = ['ray', 'vcube'] }, is = 'falls', along = 'n'", RED),
-        ("only = { protocol = 'vcube', n = [32, 128] }, is = 'flat', within = 0.1, along = 'n'", GREEN),
-        ("only = { protocol = 'vcube', n = [32, 128] }, is = 'flat', within = 0.05, along = 'n'", RED),
+        (
+            "only = { protocol = 'vcube', n = [32, 128] }, is = 'flat', within = 0.1, along = 'n'",
+            GREEN,
+        ),
+        (
+            "only = { protocol = 'vcube', n = [32, 128] }, is = 'flat', within = 0.05, along = 'n'",
+            RED,
+        ),
         ("only = { protocol = 'vcube' }, is = 'peaks', along = 'n', between = [16, 64]", GREEN),
-        ("only = { protocol = 'vcube' }, is = 'peaks', within = 0.1, along = 'n', between = [16, 64]", GREEN),
-        ("only = { protocol = 'vcube' }, is = 'peaks', within = 0.2, along = 'n', between = [16, 64]", RED),
+        (
+            "only = { protocol = 'vcube' }, is = 'peaks', within = 0.1, along = 'n', between = [16, 64]",
+            GREEN,
+        ),
+        (
+            "only = { protocol = 'vcube' }, is = 'peaks', within = 0.2, along = 'n', between = [16, 64]",
+            RED,
+        ),
         ("only = { protocol = 'bas' }, is = 'peaks', along = 'n', between = [16, 64]", RED),
         ("is = 'equal', right_metric = 'double', times = 0.5", GREEN),
         ("is = 'equal', right_metric = 'double'", RED),
@@ -89,7 +125,8 @@ fn always_and_mostly() {
     assert_eq!(verdict(&format!("{{ {ahead} }}")).outcome, RED);
     assert_eq!(verdict(&format!("{{ {ahead}, how_often = 'mostly' }}")).outcome, GREEN, "3 of 4");
     assert_eq!(
-        verdict(&format!("{{ {ahead}, how_often = 'mostly', only = {{ n = [128, 512] }} }}")).outcome,
+        verdict(&format!("{{ {ahead}, how_often = 'mostly', only = {{ n = [128, 512] }} }}"))
+            .outcome,
         RED
     );
 }
@@ -101,7 +138,8 @@ fn a_plateau_is_no_peak() {
     assert_eq!(verdict(check).outcome, RED);
 }
 
-/// One check that fails makes the fact fail, and one that could not be made keeps it from being green.
+/// One check that fails makes the fact fail, and one that could not be made keeps it from being
+/// green.
 #[test]
 fn all_checks_must_hold() {
     let good = "{ grid = 'low', metric = 'y', is = 'most', value = 9 }";
@@ -112,7 +150,8 @@ fn all_checks_must_hold() {
     assert_eq!(verdict("").outcome, GREY);
 }
 
-/// What was not run cannot be checked, and says what is missing; where some of it was run, the rest is named.
+/// What was not run cannot be checked, and says what is missing; where some of it was run, the rest
+/// is named.
 #[test]
 fn what_was_not_run_is_not_green() {
     let cases = [
@@ -121,7 +160,10 @@ fn what_was_not_run_is_not_green() {
             "n=1024, n=2048",
         ),
         ("grid = 'none', metric = 'y', is = 'least', value = 0", "nothing of the grid none"),
-        ("grid = 'low', metric = 'y', is = 'less', right = { protocol = 'slots' }", "protocol=slots"),
+        (
+            "grid = 'low', metric = 'y', is = 'less', right = { protocol = 'slots' }",
+            "protocol=slots",
+        ),
         ("grid = 'low', metric = 'y', only = { n = 8 }, is = 'grows', along = 'n'", "no curve"),
         ("grid = 'low', metric = 'y', is = 'grows', along = 'load'", "does not vary load"),
         ("grid = 'low', metric = 'y', is = 'grows', along = 'protocol'", "is no number"),
@@ -139,12 +181,15 @@ fn what_was_not_run_is_not_green() {
         assert_eq!(verdict.outcome, GREY, "{check}: {}", verdict.measured);
         assert!(verdict.measured.contains(why), "{}", verdict.measured);
     }
-    let some = verdict("{ grid = 'low', metric = 'y', only = { n = [8, 1024] }, is = 'least', value = 0 }");
+    let some = verdict(
+        "{ grid = 'low', metric = 'y', only = { n = [8, 1024] }, is = 'least', value = 0 }",
+    );
     assert_eq!(some.outcome, GREEN);
     assert!(some.measured.contains("n=1024 not run"), "{}", some.measured);
 }
 
-/// A metric that is absent, or no number, is never green: not everywhere, not at one place, not in one seed.
+/// A metric that is absent, or no number, is never green: not everywhere, not at one place, not in
+/// one seed.
 #[test]
 fn an_absent_metric_is_not_green() {
     for relation in ["greater", "less", "equal", "most", "least"] {
@@ -152,43 +197,53 @@ fn an_absent_metric_is_not_green() {
         assert_eq!(verdict(&check).outcome, GREY, "{relation}");
     }
     for relation in ["grows", "falls", "flat"] {
-        let check = format!("{{ grid = 'low', metric = 'z', is = '{relation}', within = 9, along = 'n' }}");
+        let check =
+            format!("{{ grid = 'low', metric = 'z', is = '{relation}', within = 9, along = 'n' }}");
         assert_eq!(verdict(&check).outcome, GREY, "{relation}");
     }
     let mut rows = rows();
     rows[0].measured.insert("y".into(), f64::NAN);
     let cells = summarise(&rows);
     for check in ["is = 'least', value = 0", "is = 'flat', within = 9, along = 'n'"] {
-        let verdict = evaluate(&fact(&format!("{{ grid = 'low', metric = 'y', {check} }}")), &cells);
+        let verdict =
+            evaluate(&fact(&format!("{{ grid = 'low', metric = 'y', {check} }}")), &cells);
         assert_eq!(verdict.outcome, RED, "{check}: {}", verdict.measured);
     }
     let mut second = rows[2].clone();
     second.seed = 2;
     second.measured.remove("y");
     let cells = summarise(&[rows[2].clone(), second]);
-    let verdict = evaluate(&fact("{ grid = 'low', metric = 'y', is = 'least', value = 0 }"), &cells);
+    let verdict =
+        evaluate(&fact("{ grid = 'low', metric = 'y', is = 'least', value = 0 }"), &cells);
     assert_eq!(verdict.outcome, GREY, "{}", verdict.measured);
     // A number in the file that is none.
-    assert_eq!(self::verdict("{ grid = 'low', metric = 'y', is = 'most', value = nan }").outcome, RED);
     assert_eq!(
-        self::verdict("{ grid = 'low', metric = 'y', is = 'grows', within = nan, along = 'n' }").outcome,
+        self::verdict("{ grid = 'low', metric = 'y', is = 'most', value = nan }").outcome,
+        RED
+    );
+    assert_eq!(
+        self::verdict("{ grid = 'low', metric = 'y', is = 'grows', within = nan, along = 'n' }")
+            .outcome,
         RED
     );
 }
 
-/// Planted: a run that a checker complained about. Nothing that rests on it is green, but whether runs are correct can be asked.
+/// Planted: a run that a checker complained about. Nothing that rests on it is green, but whether
+/// runs are correct can be asked.
 #[test]
 fn a_run_that_is_not_correct_is_not_green() {
     let mut rows = rows();
     rows[0].correct = false;
     let cells = summarise(&rows);
-    for check in ["is = 'least', value = 0", "only = { protocol = 'ray' }, is = 'falls', along = 'n'"] {
-        let verdict = evaluate(&fact(&format!("{{ grid = 'low', metric = 'y', {check} }}")), &cells);
+    for check in
+        ["is = 'least', value = 0", "only = { protocol = 'ray' }, is = 'falls', along = 'n'"]
+    {
+        let verdict =
+            evaluate(&fact(&format!("{{ grid = 'low', metric = 'y', {check} }}")), &cells);
         assert_eq!(verdict.outcome, RED);
         assert!(verdict.measured.contains("1 of its runs are not correct"), "{}", verdict.measured);
     }
-    let asked =
-        "{ grid = 'low', metric = 'correct', only = { protocol = 'ray', n = 8 }, is = 'equal', value = 0 }";
+    let asked = "{ grid = 'low', metric = 'correct', only = { protocol = 'ray', n = 8 }, is = 'equal', value = 0 }";
     assert_eq!(evaluate(&fact(asked), &cells).outcome, GREEN);
 }
 
@@ -198,7 +253,10 @@ fn cannot_stays_cannot() {
     let mut fact = fact("{ grid = 'low', metric = 'y', is = 'most', value = 9 }");
     fact.cannot = Some("the paper does not give the interval".into());
     let verdict = evaluate(&fact, &summarise(&rows()));
-    assert_eq!((verdict.outcome, verdict.measured.as_str()), (GREY, "the paper does not give the interval"));
+    assert_eq!(
+        (verdict.outcome, verdict.measured.as_str()),
+        (GREY, "the paper does not give the interval")
+    );
 }
 
 /// A course over time is a curve too.
@@ -207,15 +265,17 @@ fn a_course_grows() {
     let mut row = row("low", &[("protocol", "ray")], 1, &[("u.window", 10.0)]);
     row.series.insert("u.series".into(), vec![1.0, 2.0, 2.0, 5.0]);
     let cells = summarise(&[row]);
-    let check =
-        |is: &str| fact(&format!("{{ grid = 'low', metric = 'u.series', along = 'time', is = '{is}' }}"));
+    let check = |is: &str| {
+        fact(&format!("{{ grid = 'low', metric = 'u.series', along = 'time', is = '{is}' }}"))
+    };
     assert_eq!(evaluate(&check("grows"), &cells).outcome, GREEN);
     assert_eq!(evaluate(&check("falls"), &cells).outcome, RED);
     let late = fact("{ grid = 'low', metric = 'u.series.3', is = 'equal', value = 5 }");
     assert_eq!(evaluate(&late, &cells).outcome, GREEN);
 }
 
-/// The text has the numbers: what fails first, then what holds, with intervals, and says where they overlap.
+/// The text has the numbers: what fails first, then what holds, with intervals, and says where they
+/// overlap.
 #[test]
 fn a_verdict_tells_the_numbers() {
     let ahead = "{ grid = 'low', metric = 'y', left = { protocol = 'ray' }, is = 'greater', right = { protocol = 'bas' } }";
@@ -230,6 +290,7 @@ fn a_verdict_tells_the_numbers() {
             *mean = Mean { half: Some(3.0), ..*mean };
         }
     }
-    let text = evaluate(&fact(&ahead.replace("metric", "only = { n = 32 }, metric")), &cells).measured;
+    let text =
+        evaluate(&fact(&ahead.replace("metric", "only = { n = 32 }, metric")), &cells).measured;
     assert_eq!(text, "y of ray against bas: 7 ± 3 against 2 ± 3 (the intervals overlap)");
 }

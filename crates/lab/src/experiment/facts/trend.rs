@@ -1,4 +1,5 @@
-//! A curve along an axis: whether it grows, falls, stays or peaks. There is a curve for every combination of the other parameters.
+//! A curve along an axis: whether it grows, falls, stays or peaks. There is a curve for every
+//! combination of the other parameters.
 
 use super::super::file::{Check, Relation};
 use super::super::number::shown;
@@ -78,10 +79,13 @@ fn course<'a>(cell: &'a Cell, metric: &str) -> Curve<'a> {
 fn curves<'a>(check: &Check, along: &str, left: &[&'a Cell]) -> Result<Vec<Curve<'a>>, String> {
     let mut curves: Vec<Curve<'a>> = Vec::new();
     for &cell in left {
-        let label =
-            cell.at.get(along).ok_or_else(|| format!("the grid {} does not vary {along}", check.grid))?;
-        let x =
-            label.parse::<f64>().map_err(|_| format!("{along}={label} is no number, so it is no axis"))?;
+        let label = cell
+            .at
+            .get(along)
+            .ok_or_else(|| format!("the grid {} does not vary {along}", check.grid))?;
+        let x = label
+            .parse::<f64>()
+            .map_err(|_| format!("{along}={label} is no number, so it is no axis"))?;
         let same = |curve: &Curve<'_>| {
             let first = curve.cells[0];
             first.at.iter().all(|(name, label)| name == along || cell.at.get(name) == Some(label))
@@ -113,16 +117,26 @@ fn both_sides(check: &Check, curve: &Curve<'_>, along: &str) -> Result<(), Strin
     let within = curve.points.iter().filter(|point| (least..=greatest).contains(&point.x)).count();
     if within == 0 || within == curve.points.len() {
         let where_ = if within == 0 { "between" } else { "outside" };
-        return Err(format!("nothing was run {where_} {along} {} and {}", shown(least), shown(greatest)));
+        return Err(format!(
+            "nothing was run {where_} {along} {} and {}",
+            shown(least),
+            shown(greatest)
+        ));
     }
     Ok(())
 }
 
 fn place(check: &Check, curve: &Curve<'_>, at: String) -> Place {
-    let absent =
-        if curve.absent { format!("{} is absent in some runs; ", check.metric) } else { String::new() };
-    let numbers =
-        if curve.points.is_empty() { String::new() } else { format!("{absent}{}", told(&curve.points)) };
+    let absent = if curve.absent {
+        format!("{} is absent in some runs; ", check.metric)
+    } else {
+        String::new()
+    };
+    let numbers = if curve.points.is_empty() {
+        String::new()
+    } else {
+        format!("{absent}{}", told(&curve.points))
+    };
     Place {
         at,
         numbers,
@@ -138,10 +152,12 @@ fn shape(check: &Check, points: &[Point]) -> bool {
     let steps = || points.windows(2).map(|pair| (pair[0].y, pair[1].y));
     match check.is {
         Relation::Grows => {
-            last.y > first.y && steps().all(|(before, after)| after >= before - check.within * before.abs())
+            last.y > first.y
+                && steps().all(|(before, after)| after >= before - check.within * before.abs())
         }
         Relation::Falls => {
-            last.y < first.y && steps().all(|(before, after)| after <= before + check.within * before.abs())
+            last.y < first.y
+                && steps().all(|(before, after)| after <= before + check.within * before.abs())
         }
         Relation::Flat => {
             #[allow(clippy::cast_precision_loss)] // A few points.
@@ -154,7 +170,9 @@ fn shape(check: &Check, points: &[Point]) -> bool {
             let mut outside = points.iter().filter(|point| !(least..=most).contains(&point.x));
             outside.all(|point| point.y < greatest - check.within * greatest.abs())
         }
-        Relation::Greater | Relation::Less | Relation::Equal | Relation::Most | Relation::Least => false,
+        Relation::Greater | Relation::Less | Relation::Equal | Relation::Most | Relation::Least => {
+            false
+        }
     }
 }
 

@@ -21,21 +21,25 @@ impl Axis {
     pub(super) fn of_values(values: &[f64]) -> Self {
         let (low, high) = bounds(values);
         let room = (high / low).powf(0.04).max(1.02);
-        let ticks = thinned(values, 12).into_iter().map(|value| (value, label(value, value))).collect();
+        let ticks =
+            thinned(values, 12).into_iter().map(|value| (value, label(value, value))).collect();
         Self { scale: Scale::Log, low: low / room, high: high * room, ticks }
     }
 
     /// For names: one place each.
     #[allow(clippy::cast_precision_loss)] // A few names.
     pub(super) fn of_names(names: &[String]) -> Self {
-        let ticks = names.iter().enumerate().map(|(place, name)| (place as f64, name.clone())).collect();
+        let ticks =
+            names.iter().enumerate().map(|(place, name)| (place as f64, name.clone())).collect();
         Self { scale: Scale::Linear, low: -0.5, high: names.len() as f64 - 0.5, ticks }
     }
 
-    /// Logarithmic, with ticks at 1, 2 and 5 times powers of ten; if they are many, at the powers alone.
+    /// Logarithmic, with ticks at 1, 2 and 5 times powers of ten; if they are many, at the powers
+    /// alone.
     pub(super) fn log(values: &[f64]) -> Self {
         let (low, high) = bounds(values);
-        let mut axis = Self { scale: Scale::Log, low: low / 1.3, high: high * 1.3, ticks: Vec::new() };
+        let mut axis =
+            Self { scale: Scale::Log, low: low / 1.3, high: high * 1.3, ticks: Vec::new() };
         let between = |factors: &[f64], every: usize| {
             let mut ticks = Vec::new();
             for power in (-18..=18i32).step_by(every) {
@@ -54,15 +58,19 @@ impl Axis {
         axis
     }
 
-    /// Linear; it begins at 0 if the values are not far from there, so that heights can be compared.
+    /// Linear; it begins at 0 if the values are not far from there, so that heights can be
+    /// compared.
     pub(super) fn linear(values: &[f64]) -> Self {
         let (mut low, mut high) = bounds(values);
         if low > 0.0 && low < 0.7 * high {
             low = 0.0;
         }
         if high <= low {
-            (low, high) =
-                if low == 0.0 { (0.0, 1.0) } else { (low - low.abs() * 0.1, high + high.abs() * 0.1) };
+            (low, high) = if low == 0.0 {
+                (0.0, 1.0)
+            } else {
+                (low - low.abs() * 0.1, high + high.abs() * 0.1)
+            };
         }
         let step = nice_step((high - low) / 6.0);
         let (first, last) = ((low / step).floor(), (high / step - 1e-9).ceil());
@@ -91,7 +99,9 @@ impl Axis {
     pub(super) fn place(&self, value: f64) -> Option<f64> {
         let (low, high, value) = match self.scale {
             Scale::Linear => (self.low, self.high, value),
-            Scale::Log => (self.low.ln(), self.high.ln(), if value > 0.0 { value.ln() } else { f64::NAN }),
+            Scale::Log => {
+                (self.low.ln(), self.high.ln(), if value > 0.0 { value.ln() } else { f64::NAN })
+            }
         };
         let place = (value - low) / (high - low);
         place.is_finite().then(|| place.clamp(0.0, 1.0))
@@ -100,7 +110,8 @@ impl Axis {
 
 fn bounds(values: &[f64]) -> (f64, f64) {
     let finite = || values.iter().copied().filter(|value| value.is_finite());
-    let (low, high) = (finite().fold(f64::INFINITY, f64::min), finite().fold(f64::NEG_INFINITY, f64::max));
+    let (low, high) =
+        (finite().fold(f64::INFINITY, f64::min), finite().fold(f64::NEG_INFINITY, f64::max));
     if low > high { (1.0, 10.0) } else { (low, high) }
 }
 
@@ -134,7 +145,8 @@ fn label(value: f64, step: f64) -> String {
         10_000.0.. => (value / 1e3, "k", step / 1e3),
         _ => (value, "", step),
     };
-    let places = (0..7).find(|places| (step * 10f64.powi(*places) + 1e-9).fract() < 1e-6).unwrap_or(7);
+    let places =
+        (0..7).find(|places| (step * 10f64.powi(*places) + 1e-9).fract() < 1e-6).unwrap_or(7);
     let places = usize::try_from(places).unwrap_or(0);
     // No minus before a zero.
     let value = if value.abs() < step.abs() * 1e-6 { 0.0 } else { value };
@@ -157,7 +169,8 @@ mod tests {
         assert!(axis.place(8.0).unwrap() > 0.01 && axis.place(1024.0).unwrap() < 0.99);
     }
 
-    /// A logarithmic axis has 1-2-5 ticks over a short range and powers of ten over a long one; zero has no place on it.
+    /// A logarithmic axis has 1-2-5 ticks over a short range and powers of ten over a long one;
+    /// zero has no place on it.
     #[test]
     fn logarithmic_ticks() {
         assert_eq!(labels(&Axis::log(&[3.0, 90.0])), ["5", "10", "20", "50", "100"]);
@@ -165,16 +178,28 @@ mod tests {
         assert_eq!(Axis::log(&[3.0, 90.0]).place(0.0), None);
     }
 
-    /// A linear axis has round ticks, begins at zero unless that is far away, and holds one value only, or none.
+    /// A linear axis has round ticks, begins at zero unless that is far away, and holds one value
+    /// only, or none.
     #[test]
     fn linear_ticks() {
-        assert_eq!(labels(&Axis::linear(&[27.0, 1110.0])), ["0", "200", "400", "600", "800", "1000", "1200"]);
-        assert_eq!(labels(&Axis::linear(&[0.1, 0.55])), ["0.0", "0.1", "0.2", "0.3", "0.4", "0.5", "0.6"]);
-        assert_eq!(labels(&Axis::linear(&[0.0, 25_000.0])), ["0", "5000", "10k", "15k", "20k", "25k"]);
+        assert_eq!(
+            labels(&Axis::linear(&[27.0, 1110.0])),
+            ["0", "200", "400", "600", "800", "1000", "1200"]
+        );
+        assert_eq!(
+            labels(&Axis::linear(&[0.1, 0.55])),
+            ["0.0", "0.1", "0.2", "0.3", "0.4", "0.5", "0.6"]
+        );
+        assert_eq!(
+            labels(&Axis::linear(&[0.0, 25_000.0])),
+            ["0", "5000", "10k", "15k", "20k", "25k"]
+        );
         for values in [&[5.0][..], &[0.0], &[], &[f64::NAN], &[-3.0, -3.0]] {
             assert!(Axis::linear(values).ticks.len() > 1, "{values:?}");
             assert!(
-                values.iter().all(|value| value.is_nan() || Axis::linear(values).place(*value).is_some())
+                values
+                    .iter()
+                    .all(|value| value.is_nan() || Axis::linear(values).place(*value).is_some())
             );
         }
     }

@@ -63,14 +63,26 @@ pub(super) fn figure(plot: &Plot, cells: &[Cell]) -> Figure {
         let name = curve_name(plot, cell, &shown);
         let place = curves.iter().position(|curve| curve.name == name).unwrap_or_else(|| {
             let look = look(plot, cell, cells, curves.len());
-            curves.push(Curve { name, look, published: false, course: plot.x == TIME, points: Vec::new() });
+            curves.push(Curve {
+                name,
+                look,
+                published: false,
+                course: plot.x == TIME,
+                points: Vec::new(),
+            });
             curves.len() - 1
         });
         curves[place].points.extend(points(plot, cell, names.as_deref()));
     }
     if !plot.published.is_empty() {
         let points = plot.published.iter().map(|&(x, y)| Point { x, y, half: None }).collect();
-        curves.push(Curve { name: "published".into(), look: 0, published: true, course: false, points });
+        curves.push(Curve {
+            name: "published".into(),
+            look: 0,
+            published: true,
+            course: false,
+            points,
+        });
     }
     for curve in &mut curves {
         curve.points.sort_by(|a, b| a.x.total_cmp(&b.x));
@@ -112,8 +124,8 @@ fn curve_name(plot: &Plot, cell: &Cell, shown: &[&Cell]) -> String {
     if words.is_empty() { "measured".into() } else { words.join(", ") }
 }
 
-/// The place of the series' value among all values that the experiment has, so that a protocol looks alike everywhere; where a value has
-/// several curves, the place of the curve.
+/// The place of the series' value among all values that the experiment has, so that a protocol
+/// looks alike everywhere; where a value has several curves, the place of the curve.
 fn look(plot: &Plot, cell: &Cell, cells: &[Cell], curve: usize) -> usize {
     let mut labels: Vec<&String> = Vec::new();
     for label in cells.iter().filter_map(|cell| cell.at.get(&plot.series)) {
@@ -129,7 +141,8 @@ fn look(plot: &Plot, cell: &Cell, cells: &[Cell], curve: usize) -> usize {
     let grid = || cells.iter().filter(|other| other.grid == plot.grid);
     let same = |name: &String| grid().all(|other| other.at.get(name) == cell.at.get(name));
     let alone = cell.at.keys().filter(open).all(same);
-    let place = cell.at.get(&plot.series).and_then(|label| labels.iter().position(|other| *other == label));
+    let place =
+        cell.at.get(&plot.series).and_then(|label| labels.iter().position(|other| *other == label));
     place.filter(|_| alone).unwrap_or(curve)
 }
 
@@ -145,7 +158,9 @@ fn points(plot: &Plot, cell: &Cell, names: Option<&[String]>) -> Vec<Point> {
             .map(|(place, mean)| point((place as f64 + 0.5) * step, mean))
             .collect();
     }
-    let (Some(label), Some(mean)) = (cell.at.get(&plot.x), cell.metric(&plot.y)) else { return Vec::new() };
+    let (Some(label), Some(mean)) = (cell.at.get(&plot.x), cell.metric(&plot.y)) else {
+        return Vec::new();
+    };
     #[allow(clippy::cast_precision_loss)] // A few names.
     let x = match names {
         Some(names) => names.iter().position(|name| name == label).map(|place| place as f64),
@@ -169,7 +184,8 @@ fn axes(plot: &Plot, curves: &[Curve], names: Option<&[String]>) -> (Axis, Axis)
         None => Axis::linear(&across),
     };
     let reach = |point: &Point| {
-        let half = if curves.iter().any(|curve| curve.course) { 0.0 } else { point.half.unwrap_or(0.0) };
+        let half =
+            if curves.iter().any(|curve| curve.course) { 0.0 } else { point.half.unwrap_or(0.0) };
         // What is counted is never below zero, whatever its interval says.
         let low = if point.y >= 0.0 { (point.y - half).max(0.0) } else { point.y - half };
         [low, point.y, point.y + half]
@@ -178,7 +194,8 @@ fn axes(plot: &Plot, curves: &[Curve], names: Option<&[String]>) -> (Axis, Axis)
     let y = if plot.log_y {
         // An interval that reaches to zero or below has no lower end on this axis.
         up.retain(|value| *value > 0.0);
-        let least = points().map(|point| point.y).filter(|y| *y > 0.0).fold(f64::INFINITY, f64::min);
+        let least =
+            points().map(|point| point.y).filter(|y| *y > 0.0).fold(f64::INFINITY, f64::min);
         up.retain(|value| *value >= least / 3.0);
         Axis::log(&up)
     } else {

@@ -45,7 +45,8 @@ const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 0, 0),
     RGBColor(86, 180, 233),
 ];
-const DASHES: [&[f64]; 5] = [&[], &[22.0, 12.0], &[6.0, 10.0], &[28.0, 10.0, 6.0, 10.0], &[12.0, 8.0]];
+const DASHES: [&[f64]; 5] =
+    [&[], &[22.0, 12.0], &[6.0, 10.0], &[28.0, 10.0, 6.0, 10.0], &[12.0, 8.0]];
 const MARKERS: [(Marker, bool); 8] = [
     (Marker::Circle, false),
     (Marker::Square, false),
@@ -58,7 +59,8 @@ const MARKERS: [(Marker, bool); 8] = [
 ];
 
 impl Look {
-    /// The look of the curve with this number. Later ones are smaller, so that what lies below them is still seen.
+    /// The look of the curve with this number. Later ones are smaller, so that what lies below them
+    /// is still seen.
     pub(super) fn of(number: usize) -> Self {
         let (marker, open) = MARKERS[number % MARKERS.len()];
         let late = i32::try_from(number % 4).expect("less than four");

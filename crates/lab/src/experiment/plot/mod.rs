@@ -1,10 +1,12 @@
 //! Plots as SVG that look like a paper's figures.
 //!
-//! White ground, thin axes with units, a light grid, 95 % intervals as error bars, and a legend outside of the data. Curves differ by colour
-//! (Okabe and Ito's palette, which colour-blind readers can tell apart), by marker and by dashes, so that they survive black and white print. What
-//! lies exactly upon another curve is thinner than it, so that both are seen.
+//! White ground, thin axes with units, a light grid, 95 % intervals as error bars, and a legend
+//! outside of the data. Curves differ by colour (Okabe and Ito's palette, which colour-blind
+//! readers can tell apart), by marker and by dashes, so that they survive black and white print.
+//! What lies exactly upon another curve is thinner than it, so that both are seen.
 //!
-//! - `curves.rs`: what is shown; `axis.rs`: scales and ticks; `look.rs`: colours, markers, dashes. Here it is drawn. The same runs give the same bytes.
+//! - `curves.rs`: what is shown; `axis.rs`: scales and ticks; `look.rs`: colours, markers, dashes.
+//!   Here it is drawn. The same runs give the same bytes.
 
 mod axis;
 mod curves;
@@ -57,7 +59,8 @@ struct Layout {
     line: i32,
     /// What stands above it, in as many lines as it needs.
     title: Vec<String>,
-    /// What stands above the legend: which parameter the curves differ by, unless their names say so.
+    /// What stands above the legend: which parameter the curves differ by, unless their names say
+    /// so.
     heading: Option<String>,
 }
 
@@ -69,8 +72,8 @@ impl Layout {
         const TITLE_MESSAGE: i32 = 22;
         let messages = |text: &String| i32::try_from(text.chars().count()).unwrap_or(i32::MAX / 64);
         let ticks = figure.y.ticks.iter().map(|(_, label)| messages(label)).max().unwrap_or(1);
-        let heading =
-            (plot.series != "protocol").then(|| plot.series_label.clone().unwrap_or(plot.series.clone()));
+        let heading = (plot.series != "protocol")
+            .then(|| plot.series_label.clone().unwrap_or(plot.series.clone()));
         let names = figure.curves.iter().map(|curve| messages(&curve.name)).max().unwrap_or(0);
         let names = names.max(heading.as_ref().map_or(0, messages) - 6);
         let lines = i32::try_from(figure.curves.len()).unwrap_or(0) + i32::from(heading.is_some());
@@ -131,7 +134,9 @@ pub fn draw(plot: &Plot, cells: &[Cell]) -> Result<Drawing, String> {
     } else {
         let told = figure.left_out.iter().map(|(name, points)| format!("{points} of {name}"));
         let told = told.collect::<Vec<_>>().join(", ");
-        Some(format!("Zero has no place on a logarithmic axis, so some points are not drawn: {told}."))
+        Some(format!(
+            "Zero has no place on a logarithmic axis, so some points are not drawn: {told}."
+        ))
     };
     Ok(Drawing { svg: described(&svg, plot, &figure, size), note })
 }
@@ -167,10 +172,12 @@ fn axes(sheet: &Sheet<'_>, plot: &Plot, figure: &Figure, layout: &Layout) -> Dra
         sheet.draw(&PathElement::new(vec![(left - 10, y), (left, y)], frame))?;
         text(sheet, label, (left - 18, y), SMALL, (HPos::Right, VPos::Center))?;
     }
-    let corners = [(layout.left, layout.top), (layout.left, layout.bottom), (layout.right, layout.bottom)];
+    let corners =
+        [(layout.left, layout.top), (layout.left, layout.bottom), (layout.right, layout.bottom)];
     sheet.draw(&PathElement::new(corners, frame))?;
     let middle = ((layout.left + layout.right) / 2, (layout.top + layout.bottom) / 2);
-    let title = TextStyle::from(("sans-serif", LARGE).into_font().style(FontStyle::Bold)).color(&INK);
+    let title =
+        TextStyle::from(("sans-serif", LARGE).into_font().style(FontStyle::Bold)).color(&INK);
     let title = title.pos(Pos::new(HPos::Left, VPos::Top));
     for (line, y) in layout.title.iter().zip((26..).step_by(46)) {
         sheet.draw(&Text::new(line.clone(), (layout.left, y), title.clone()))?;
@@ -256,7 +263,8 @@ fn text(sheet: &Sheet<'_>, words: &str, at: (i32, i32), size: f64, (h, v): (HPos
     sheet.draw(&Text::new(words.to_owned(), at, style))
 }
 
-/// The SVG with a title and a description for those who cannot see it, at the size at which it is shown.
+/// The SVG with a title and a description for those who cannot see it, at the size at which it is
+/// shown.
 fn described(svg: &str, plot: &Plot, figure: &Figure, (width, height): (u32, u32)) -> String {
     let escape = super::report::escape;
     let names: Vec<_> = figure.curves.iter().map(|curve| curve.name.as_str()).collect();

@@ -24,14 +24,22 @@ fn sizes() -> Vec<Cell> {
     summarise(&rows)
 }
 
-/// Every size is a tick, every protocol is in the legend, text is escaped, there is a description, and the bytes are the same each time.
+/// Every size is a tick, every protocol is in the legend, text is escaped, there is a description,
+/// and the bytes are the same each time.
 #[test]
 fn sizes_on_a_logarithmic_axis() {
     let plot = plot("x = 'processes'\nseries = 'protocol'\nlog_x = true");
     let drawing = draw(&plot, &sizes()).unwrap();
-    for word in
-        ["\n8\n", "\n1024\n", "raymond", "bas", "vcube", "Units &lt;allocated&gt;", "<desc", "#0072B2"]
-    {
+    for word in [
+        "\n8\n",
+        "\n1024\n",
+        "raymond",
+        "bas",
+        "vcube",
+        "Units &lt;allocated&gt;",
+        "<desc",
+        "#0072B2",
+    ] {
         assert!(drawing.svg.contains(word), "{word}");
     }
     assert_eq!(drawing.svg, draw(&plot, &sizes()).unwrap().svg);
@@ -42,7 +50,10 @@ fn sizes_on_a_logarithmic_axis() {
 #[test]
 fn a_value_looks_alike_in_all_plots() {
     let all = figure(&plot("x = 'processes'\nseries = 'protocol'"), &sizes());
-    let some = figure(&plot("x = 'processes'\nseries = 'protocol'\nonly = { protocol = 'vcube' }"), &sizes());
+    let some = figure(
+        &plot("x = 'processes'\nseries = 'protocol'\nonly = { protocol = 'vcube' }"),
+        &sizes(),
+    );
     assert_eq!((all.curves[2].name.as_str(), all.curves[2].look), ("vcube", 2));
     assert_eq!((some.curves.len(), some.curves[0].look), (1, 2));
 }
@@ -64,7 +75,8 @@ fn what_cannot_be_drawn_is_told() {
     let note = draw(&zero, &sizes()).unwrap().note.unwrap();
     assert!(note.ends_with("8 of raymond, 8 of bas, 8 of vcube."), "{note}");
     let nothing =
-        draw(&plot("x = 'n'\nseries = 'protocol'\nonly = { protocol = 'slots' }"), &sizes()).unwrap();
+        draw(&plot("x = 'n'\nseries = 'protocol'\nonly = { protocol = 'slots' }"), &sizes())
+            .unwrap();
     assert_eq!(nothing.note.as_deref(), Some("Nothing was run for this plot."));
 }
 
@@ -84,10 +96,14 @@ fn a_course_over_time() {
 #[test]
 fn dashes_go_round_corners() {
     let pieces = look::dashed(&[(0, 0), (20, 0), (20, 20)], &[10.0, 5.0]);
-    assert_eq!(pieces, [vec![(0, 0), (10, 0)], vec![(15, 0), (20, 0), (20, 5)], vec![(20, 10), (20, 20)]]);
+    assert_eq!(
+        pieces,
+        [vec![(0, 0), (10, 0)], vec![(15, 0), (20, 0), (20, 5)], vec![(20, 10), (20, 20)]]
+    );
 }
 
-/// A long title takes several lines within the sheet, and a legend of bare numbers says what they are.
+/// A long title takes several lines within the sheet, and a legend of bare numbers says what they
+/// are.
 #[test]
 fn long_titles_and_bare_numbers() {
     let long = "Messages sent in each interval of five time units while a crash happens at the beginning of each of them";

@@ -1,5 +1,6 @@
-//! A page for people: what was published, what was measured, the figures, the verdicts, and the command of every point. It is one file without
-//! scripts that needs nothing from anywhere, so it can be mailed, archived and opened in a train.
+//! A page for people: what was published, what was measured, the figures, the verdicts, and the
+//! command of every point. It is one file without scripts that needs nothing from anywhere, so it
+//! can be mailed, archived and opened in a train.
 
 #[cfg(test)]
 mod tests;
@@ -43,11 +44,13 @@ pub fn page(results: &Results, drawings: &[Drawing]) -> String {
     to
 }
 
-/// The page over several experiments: all verdicts, with links. Each comes with the name of its folder.
+/// The page over several experiments: all verdicts, with links. Each comes with the name of its
+/// folder.
 pub fn index(all: &[(String, &Results)]) -> String {
     let mut to = String::new();
     head(&mut to, "laboratory", "What was published, and what came out here");
-    let verdicts: Vec<Verdict> = all.iter().flat_map(|(_, results)| results.verdicts.clone()).collect();
+    let verdicts: Vec<Verdict> =
+        all.iter().flat_map(|(_, results)| results.verdicts.clone()).collect();
     line(&mut to, "p", &tally(&verdicts));
     to += "<div class=\"wide\"><table><thead><tr><th>Experiment</th><th class=\"number\">Runs</th><th class=\"number\">Reproduced</th>\
            <th class=\"number\">Not reproduced</th><th class=\"number\">Cannot be checked</th></tr></thead><tbody>\n";
@@ -133,10 +136,18 @@ fn warnings(to: &mut String, results: &Results) {
             format!("{flag} = {}", words.join(", "))
         });
         let text = text.collect::<Vec<_>>().join("; ");
-        line(to, "p class=\"warning\"", &format!("Not as in the experiment's file, but with {text}."));
+        line(
+            to,
+            "p class=\"warning\"",
+            &format!("Not as in the experiment's file, but with {text}."),
+        );
     }
-    let wrong: usize =
-        results.cells.iter().filter(|cell| !cell.as_printed()).map(|cell| cell.runs - cell.correct).sum();
+    let wrong: usize = results
+        .cells
+        .iter()
+        .filter(|cell| !cell.as_printed())
+        .map(|cell| cell.runs - cell.correct)
+        .sum();
     if wrong > 0 {
         line(
             to,

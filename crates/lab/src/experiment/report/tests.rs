@@ -51,7 +51,12 @@ fn results() -> Results {
     let mut rows = Vec::new();
     for (protocol, grants) in [("raymond", 9.0), ("vcube", 4.0)] {
         for n in ["8", "16"] {
-            rows.push(row("low", &[("protocol", protocol), ("processes", n)], 1, &[("grants", grants)]));
+            rows.push(row(
+                "low",
+                &[("protocol", protocol), ("processes", n)],
+                1,
+                &[("grants", grants)],
+            ));
         }
     }
     Results::of(Experiment::parse(TEXT).unwrap(), &rows)
@@ -64,7 +69,8 @@ fn small() -> String {
     page(&results, &drawings)
 }
 
-/// Everything that the page owes its reader is there: claim, numbers, all three verdicts, the figure, and the command of every point.
+/// Everything that the page owes its reader is there: claim, numbers, all three verdicts, the
+/// figure, and the command of every point.
 #[test]
 fn a_page_is_complete() {
     let page = small();
@@ -91,7 +97,8 @@ fn a_page_is_complete() {
     assert_eq!(page, small());
 }
 
-/// Nothing is loaded from anywhere: no script, no link to a style or a picture, no address but the name of SVG.
+/// Nothing is loaded from anywhere: no script, no link to a style or a picture, no address but the
+/// name of SVG.
 #[test]
 fn a_page_needs_nothing() {
     let page = small().replace("http://www.w3.org/2000/svg", "");
@@ -105,5 +112,7 @@ fn a_page_needs_nothing() {
 fn an_index_links_to_its_pages() {
     let results = results();
     let page = index(&[("small".into(), &results)]);
-    assert!(page.contains("<a href=\"small/report.html\">small</a>") && page.contains("vcube is ahead"));
+    assert!(
+        page.contains("<a href=\"small/report.html\">small</a>") && page.contains("vcube is ahead")
+    );
 }

@@ -17,7 +17,8 @@ fn shards(folder: &Folder, of: usize) -> Vec<PathBuf> {
     (1..=of).map(shard).collect()
 }
 
-/// Shards, joined, are to the byte what one machine would have written; one that is missing is counted.
+/// Shards, joined, are to the byte what one machine would have written; one that is missing is
+/// counted.
 #[test]
 fn shards_make_the_whole() {
     let folder = Folder::new("shards");
@@ -42,14 +43,22 @@ fn what_differs_is_not_joined() {
     let parts = shards(&folder, 2);
     let other = folder.join("other");
     run_in(&other, &small().taking(Taken { quick: true, ..Taken::default() })).expect("runs");
-    let error = merge(&[parts[0].clone(), other], &folder.join("a"), &flags()).expect_err("two").to_string();
+    let error = merge(&[parts[0].clone(), other], &folder.join("a"), &flags())
+        .expect_err("two")
+        .to_string();
     assert!(error.contains("different experiments or settings"), "{error}");
     let copy = folder.join("copy");
-    run(&copy, &small(), &flags(), options(Some(Shard { index: 1, of: 2 })), &runner).expect("runs");
+    run(&copy, &small(), &flags(), options(Some(Shard { index: 1, of: 2 })), &runner)
+        .expect("runs");
     let text = std::fs::read_to_string(copy.join(RUNS)).expect("runs");
-    std::fs::write(copy.join(RUNS), text.replacen("\"grants\":", "\"grants\":1", 1)).expect("a file");
-    let error = merge(&[parts[0].clone(), copy], &folder.join("b"), &flags()).expect_err("two").to_string();
-    assert!(error.contains("they measured different things for kgate sim --protocol raymond"), "{error}");
+    std::fs::write(copy.join(RUNS), text.replacen("\"grants\":", "\"grants\":1", 1))
+        .expect("a file");
+    let error =
+        merge(&[parts[0].clone(), copy], &folder.join("b"), &flags()).expect_err("two").to_string();
+    assert!(
+        error.contains("they measured different things for kgate sim --protocol raymond"),
+        "{error}"
+    );
 }
 
 /// `I/N` with 1 <= I <= N, nothing else.

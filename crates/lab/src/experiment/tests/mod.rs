@@ -57,16 +57,29 @@ fn small() -> Experiment {
 fn flags() -> Flags {
     let of = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     Flags {
-        sim: of(&["units", "load", "fifo", "swarmless", "protocol", "processes", "duration", "latency"]),
+        sim: of(&[
+            "units",
+            "load",
+            "fifo",
+            "swarmless",
+            "protocol",
+            "processes",
+            "duration",
+            "latency",
+        ]),
         check: of(&["processes", "crashes", "units"]),
     }
 }
 
-/// A run that measures something of its command line, the same each time but for the time that it took.
+/// A run that measures something of its command line, the same each time but for the time that it
+/// took.
 fn runner(words: &[String]) -> Result<Ran, String> {
     static CALLS: AtomicUsize = AtomicUsize::new(0);
     let wall = CALLS.fetch_add(1, Ordering::Relaxed);
-    let sum = words.concat().bytes().fold(7_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+    let sum = words
+        .concat()
+        .bytes()
+        .fold(7_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
     let part = f64::from(sum) / 3.0;
     Ok(Ran {
         report: json!({
@@ -88,8 +101,10 @@ fn run_in(dir: &Path, experiment: &Experiment) -> Result<Done, RunError> {
 
 /// Every file of a folder but the lock.
 fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
-    let entries = std::fs::read_dir(dir).expect("a folder").map(|entry| entry.expect("an entry").path());
-    let file = |path: PathBuf| Some((path.file_name()?.to_str()?.to_owned(), std::fs::read(&path).ok()?));
+    let entries =
+        std::fs::read_dir(dir).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let file =
+        |path: PathBuf| Some((path.file_name()?.to_str()?.to_owned(), std::fs::read(&path).ok()?));
     entries.filter_map(file).filter(|(name, _)| name != ".lock").collect()
 }
 

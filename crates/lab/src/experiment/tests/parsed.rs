@@ -14,7 +14,11 @@ fn what_does_not_fit_is_refused() {
             "name = \"../small\"",
             "the experiment: the name '../small' becomes one of files",
         ),
-        ("\"explored\"", "\"low\"", "the experiment: there are two of grid 'low': rename or remove one"),
+        (
+            "\"explored\"",
+            "\"low\"",
+            "the experiment: there are two of grid 'low': rename or remove one",
+        ),
         (
             "grid = \"low\"\nx",
             "grid = \"lo\"\nx",
@@ -41,13 +45,29 @@ fn what_does_not_fit_is_refused() {
         ("units = 3", "processes = 3", "grid low: processes is in both set and vary"),
         ("[8, 16, 32] }", "[] }", "grid low: processes varies over no values"),
         ("[8, 16, 32] }", "[8, 8] }", "grid low: there are two of value of processes '8'"),
-        ("[8, 32]", "[9]", "grid low: there is no value '9': choose of 8, 16, 32 of processes in grid low"),
-        ("vary = { processes = [8, 32] }", "vary = { size = [8] }", "grid low: there is no parameter 'size'"),
+        (
+            "[8, 32]",
+            "[9]",
+            "grid low: there is no value '9': choose of 8, 16, 32 of processes in grid low",
+        ),
+        (
+            "vary = { processes = [8, 32] }",
+            "vary = { size = [8] }",
+            "grid low: there is no parameter 'size'",
+        ),
         ("seeds = 3", "seeds = 0", "grid low: seeds = 0 runs nothing"),
-        ("tool = \"check\"", "tool = \"check\"\nseeds = 2", "grid explored: kgate check has no seeds"),
+        (
+            "tool = \"check\"",
+            "tool = \"check\"\nseeds = 2",
+            "grid explored: kgate check has no seeds",
+        ),
         ("units = 3", "seed = 3", "grid low: --seed: the laboratory counts the seeds itself"),
         ("units = 3", "trace = \"x\"", "grid low: --trace: it does not say what is run"),
-        ("vary.case", "vary.processes = [2]\nvary.case", "grid explored: two parameters give --processes"),
+        (
+            "vary.case",
+            "vary.processes = [2]\nvary.case",
+            "grid explored: two parameters give --processes",
+        ),
     ] {
         let text = EXPERIMENT.replacen(old, new, 1);
         assert_ne!(text, EXPERIMENT, "{old} is in the text");

@@ -14,16 +14,29 @@ fn taking(quick: bool, words: &[&str]) -> Experiment {
     small().taking(Taken::from_words(quick, &words).expect("flags and values"))
 }
 
-/// Parameters by name, values as in the file, seeds last; a flag that is true has no value, one that is false is not there.
+/// Parameters by name, values as in the file, seeds last; a flag that is true has no value, one
+/// that is false is not there.
 #[test]
 fn points_in_a_fixed_order() {
     let all = commands(&small());
     assert_eq!(all.len(), 2 * 3 * 3 + 2);
     assert_eq!(count(&small(), false), all.len());
-    assert_eq!(all[0], "kgate sim --protocol raymond --processes 8 --units 3 --fifo --load low --seed 1");
-    assert_eq!(all[1], "kgate sim --protocol raymond --processes 8 --units 3 --fifo --load low --seed 2");
-    assert_eq!(all[3], "kgate sim --protocol vcube --processes 8 --units 3 --fifo --load low --seed 1");
-    assert_eq!(all[6], "kgate sim --protocol raymond --processes 16 --units 3 --fifo --load low --seed 1");
+    assert_eq!(
+        all[0],
+        "kgate sim --protocol raymond --processes 8 --units 3 --fifo --load low --seed 1"
+    );
+    assert_eq!(
+        all[1],
+        "kgate sim --protocol raymond --processes 8 --units 3 --fifo --load low --seed 2"
+    );
+    assert_eq!(
+        all[3],
+        "kgate sim --protocol vcube --processes 8 --units 3 --fifo --load low --seed 1"
+    );
+    assert_eq!(
+        all[6],
+        "kgate sim --protocol raymond --processes 16 --units 3 --fifo --load low --seed 1"
+    );
     assert_eq!(all[18], "kgate check --processes 2");
     assert_eq!(all[19], "kgate check --processes 3 --crashes 1");
 }
@@ -34,10 +47,14 @@ fn quick_takes_less() {
     let quick = commands(&taking(true, &[]));
     assert_eq!(quick.len(), 2 * 2 * 2 + 2);
     assert_eq!(count(&small(), true), quick.len());
-    assert!(quick[0].contains("--duration 10") && !quick.iter().any(|line| line.contains("--processes 16")));
+    assert!(
+        quick[0].contains("--duration 10")
+            && !quick.iter().any(|line| line.contains("--processes 16"))
+    );
 }
 
-/// `--set` replaces a parameter, a fixed flag and one inside a named value, and says so; it adds a flag only where the command knows it.
+/// `--set` replaces a parameter, a fixed flag and one inside a named value, and says so; it adds a
+/// flag only where the command knows it.
 #[test]
 fn set_replaces_flags() {
     let experiment = taking(false, &["n=500", "k=10", "latency=uniform=1..2 x"]);
@@ -54,7 +71,10 @@ fn set_replaces_flags() {
         plan.notes
     );
     assert!(plan.notes.contains(&"grid low: units = 10 instead of 3".to_owned()));
-    assert!(plan.notes.contains(&"grid low: latency = uniform=1..2 x, which was not said before".to_owned()));
+    assert!(
+        plan.notes
+            .contains(&"grid low: latency = uniform=1..2 x, which was not said before".to_owned())
+    );
 }
 
 /// A fixed flag that gets several values varies over them.
@@ -68,10 +88,12 @@ fn set_makes_a_flag_vary() {
 /// A flag that no command knows is refused before anything is run, from the file or from `--set`.
 #[test]
 fn unknown_flags_are_refused() {
-    let error = plan(&taking(false, &["latencies=1"]), &flags()).expect_err("no such flag").to_string();
+    let error =
+        plan(&taking(false, &["latencies=1"]), &flags()).expect_err("no such flag").to_string();
     assert!(error.starts_with("--set latencies: none of the commands"), "{error}");
     let text = small().text.replace("units = 3", "unit = 3");
-    let error =
-        plan(&Experiment::parse(&text).expect("a text"), &flags()).expect_err("no such flag").to_string();
+    let error = plan(&Experiment::parse(&text).expect("a text"), &flags())
+        .expect_err("no such flag")
+        .to_string();
     assert_eq!(error, "grid low: kgate sim has no flag --unit: see kgate sim --help");
 }

@@ -7,7 +7,8 @@ use crate::experiment::run::{Options, Shard, run};
 use crate::experiment::store::{RUNS, Store};
 use crate::experiment::{Experiment, Ran, StoreError, Taken};
 
-/// Wherever the file of runs is cut, also in the middle of a line, the experiment ends with the same bytes in every file.
+/// Wherever the file of runs is cut, also in the middle of a line, the experiment ends with the
+/// same bytes in every file.
 #[test]
 fn a_cut_file_is_completed() {
     let folder = Folder::new("cut");
@@ -31,7 +32,8 @@ fn a_cut_file_is_completed() {
     }
 }
 
-/// What is finished is not run again; of a changed experiment only what changed is; and what was run before is kept for later.
+/// What is finished is not run again; of a changed experiment only what changed is; and what was
+/// run before is kept for later.
 #[test]
 fn only_what_changed_is_run() {
     let folder = Folder::new("changed");
@@ -49,7 +51,8 @@ fn only_what_changed_is_run() {
     assert_eq!(files(&dir)["runs.csv"], expected["runs.csv"]);
 }
 
-/// Runs of a protocol that has changed since are not mixed with those of before; `--again` makes all anew.
+/// Runs of a protocol that has changed since are not mixed with those of before; `--again` makes
+/// all anew.
 #[test]
 fn a_changed_protocol_is_noticed() {
     let folder = Folder::new("noticed");
@@ -62,10 +65,13 @@ fn a_changed_protocol_is_noticed() {
         }
         Ok(ran)
     };
-    let error =
-        run(&folder.0, &small(), &flags(), options(None), &changed).expect_err("another run").to_string();
+    let error = run(&folder.0, &small(), &flags(), options(None), &changed)
+        .expect_err("another run")
+        .to_string();
     assert!(
-        error.starts_with("low, processes = 8, protocol = vcube, seed 2: made again, it is another run"),
+        error.starts_with(
+            "low, processes = 8, protocol = vcube, seed 2: made again, it is another run"
+        ),
         "{error}"
     );
     let again = Options { again: true, ..options(None) };
@@ -76,7 +82,8 @@ fn a_changed_protocol_is_noticed() {
     assert_eq!(files(&folder.0)["runs.ndjson"], files(&anew)["runs.ndjson"]);
 }
 
-/// A run that is refused is named with its command; no others are begun, and those that were finished are kept.
+/// A run that is refused is named with its command; no others are begun, and those that were
+/// finished are kept.
 #[test]
 fn a_refused_run_is_named() {
     let folder = Folder::new("refused");
@@ -90,7 +97,8 @@ fn a_refused_run_is_named() {
         }
     };
     let alone = Options { jobs: 1, ..options(None) };
-    let error = run(&folder.0, &small(), &flags(), alone, &refusing).expect_err("a refusal").to_string();
+    let error =
+        run(&folder.0, &small(), &flags(), alone, &refusing).expect_err("a refusal").to_string();
     let expected = "low, processes = 16, protocol = raymond, seed 1: that cannot be\n  kgate sim --protocol raymond --processes 16 --units 3 --fifo --load low --seed 1";
     assert_eq!(error, expected);
     assert_eq!(calls.into_inner(), 7, "the six largest and the one that was refused");
@@ -101,8 +109,9 @@ fn a_refused_run_is_named() {
 #[test]
 fn wrong_runs_are_told() {
     let folder = Folder::new("wrong");
-    let checked =
-        |words: &[String]| runner(words).map(|ran| Ran { correct: !words.contains(&"32".to_owned()), ..ran });
+    let checked = |words: &[String]| {
+        runner(words).map(|ran| Ran { correct: !words.contains(&"32".to_owned()), ..ran })
+    };
     let done = run(&folder.join("a"), &small(), &flags(), options(None), &checked).expect("runs");
     assert_eq!(done.wrong.len(), 6);
     assert!(done.wrong[0].contains("--processes 32"));
@@ -114,7 +123,8 @@ fn wrong_runs_are_told() {
     assert!(done.wrong.is_empty());
 }
 
-/// Two at once in one folder would mix their lines: the second is refused. A line that somebody broke is named.
+/// Two at once in one folder would mix their lines: the second is refused. A line that somebody
+/// broke is named.
 #[test]
 fn a_folder_is_written_by_one() {
     let folder = Folder::new("busy");

@@ -7,7 +7,8 @@ use serde_json::json;
 use super::{Folder, run_in, small};
 use crate::experiment::{metrics, store};
 
-/// Paths name numbers; true is 1; what is null or of the machine is left out; lists are series, named things or counts.
+/// Paths name numbers; true is 1; what is null or of the machine is left out; lists are series,
+/// named things or counts.
 #[test]
 fn numbers_by_their_paths() {
     let of = metrics::of(&json!({
@@ -42,18 +43,22 @@ fn values_of_rows() {
     );
 }
 
-/// The tables have a line a run, in the order of the grids, and only courses that a plot or a fact looks at.
+/// The tables have a line a run, in the order of the grids, and only courses that a plot or a fact
+/// looks at.
 #[test]
 fn tables_for_other_programs() {
     let folder = Folder::new("tables");
     run_in(&folder.0, &small()).expect("runs");
     let runs = std::fs::read_to_string(folder.join("runs.csv")).expect("a table");
-    let head =
-        "grid,case,processes,protocol,seed,correct,hash,grants,obtaining.mean,units,violations,command";
+    let head = "grid,case,processes,protocol,seed,correct,hash,grants,obtaining.mean,units,violations,command";
     assert_eq!(runs.lines().next(), Some(head));
     assert_eq!(runs.lines().count(), 21);
     assert!(runs.lines().nth(1).is_some_and(|line| line.starts_with("low,,8,raymond,1,true,0x")));
-    assert!(runs.lines().last().is_some_and(|line| line.starts_with("explored,with a crash,,,1,true,0x")));
+    assert!(
+        runs.lines()
+            .last()
+            .is_some_and(|line| line.starts_with("explored,with a crash,,,1,true,0x"))
+    );
     let series = std::fs::read_to_string(folder.join("series.csv")).expect("a table");
     assert_eq!(series.lines().next(), Some("grid,case,processes,protocol,seed,metric,index,value"));
     assert_eq!(series.lines().count(), 1 + 20 * 4);
@@ -83,21 +88,33 @@ fn parquet_is_read_back() {
     let read: Vec<Vec<String>> =
         rows.map(|row| row.get_column_iter().map(|(_, field)| text(field)).collect()).collect();
     let mut csv = csv::Reader::from_path(folder.join("runs.csv")).expect("a table");
-    let lines: Vec<Vec<String>> =
-        csv.records().map(|line| line.expect("a line").iter().map(String::from).collect()).collect();
+    let lines: Vec<Vec<String>> = csv
+        .records()
+        .map(|line| line.expect("a line").iter().map(String::from).collect())
+        .collect();
     assert_eq!(read, lines);
-    let head: Vec<&str> =
-        reader.metadata().file_metadata().schema().get_fields().iter().map(|field| field.name()).collect();
+    let head: Vec<&str> = reader
+        .metadata()
+        .file_metadata()
+        .schema()
+        .get_fields()
+        .iter()
+        .map(|field| field.name())
+        .collect();
     assert_eq!(head, csv.headers().expect("a head").iter().collect::<Vec<_>>());
 }
 
-/// A number keeps its last digit through the file of runs: or a resumed experiment would differ from one that was not.
+/// A number keeps its last digit through the file of runs: or a resumed experiment would differ
+/// from one that was not.
 #[test]
 fn numbers_keep_their_digits() {
     let mut number = 0.1_f64;
     for _ in 0..10_000 {
         number = (number * 1.000_7).fract() + 1e-3;
         let text = serde_json::to_string(&number).expect("a number");
-        assert_eq!(serde_json::from_str::<f64>(&text).expect("a number").to_bits(), number.to_bits());
+        assert_eq!(
+            serde_json::from_str::<f64>(&text).expect("a number").to_bits(),
+            number.to_bits()
+        );
     }
 }

@@ -32,8 +32,11 @@ fn plain_links_stay_on_the_machine() {
         assert!(check(address, true, HERE), "{address}");
     }
     assert!(!check(HERE, false, "0.0.0.0:7"), "listens for everybody");
-    let error = check_plain(&config("10.0.0.1:7", plain(false)), HERE.parse().unwrap()).unwrap_err();
-    assert!(error.to_string().contains("10.0.0.1:7") && error.to_string().contains("kgate certs new"));
+    let error =
+        check_plain(&config("10.0.0.1:7", plain(false)), HERE.parse().unwrap()).unwrap_err();
+    assert!(
+        error.to_string().contains("10.0.0.1:7") && error.to_string().contains("kgate certs new")
+    );
 }
 
 /// A cluster's name is a label of a domain name.

@@ -1,7 +1,9 @@
 //! What an applied entry of the log changes here.
 //!
-//! Every node applies the same entries in the same order. To the gates an entry that adds an incarnation begins a view, named by its index; an entry
-//! that ends one frees whatever that incarnation held. So fences carry the index of the entry that began their view, never a clock of somebody's own.
+//! Every node applies the same entries in the same order. To the gates an entry that adds an
+//! incarnation begins a view, named by its index; an entry that ends one frees whatever that
+//! incarnation held. So fences carry the index of the entry that began their view, never a clock of
+//! somebody's own.
 
 use kgate_control::log::AppliedEntry;
 use kgate_control::membership::MembershipChange;
@@ -13,7 +15,8 @@ use crate::core::clients::{Why, closed};
 use crate::core::{Action, Core, Definition, Gate, GateId, Outcome};
 
 impl Core {
-    /// An entry of the log was applied, and is stored here (rule N3). Entries come in order, without a gap.
+    /// An entry of the log was applied, and is stored here (rule N3). Entries come in order,
+    /// without a gap.
     pub fn news(&mut self, now: Time, news: AppliedEntry, actions: &mut Vec<Action>) {
         self.heed_lease(now, actions);
         self.take_news(now, news.index, news.changes, actions);
@@ -53,7 +56,9 @@ impl Core {
                     actions.push(Action::Connect(node, listed.address.clone()));
                 }
                 control.cluster_state.directory.insert(node, listed);
-                if let Some(forced_eviction) = control.forced_eviction().filter(|_| node == control.me) {
+                if let Some(forced_eviction) =
+                    control.forced_eviction().filter(|_| node == control.me)
+                {
                     let text = format!("its node is being evicted by {}", forced_eviction.author);
                     self.lose_all(now, &text, actions);
                 }
@@ -81,20 +86,30 @@ impl Core {
         }
     }
 
-    fn take_membership(&mut self, now: Time, at: u64, change: MembershipChange, actions: &mut Vec<Action>) {
+    fn take_membership(
+        &mut self,
+        now: Time,
+        at: u64,
+        change: MembershipChange,
+        actions: &mut Vec<Action>,
+    ) {
         let Some(control) = &mut self.control else { return };
         control.cluster_state.membership.apply(change);
         control.leases.membership_changed(now, change);
         match change {
             MembershipChange::Added(node, incarnation, _) => {
                 control.incarnations.insert(node, at);
-                // A earlier incarnation of this node may still be a member: it is somebody else, and this node knows nothing of it.
+                // A earlier incarnation of this node may still be a member: it is somebody else,
+                // and this node knows nothing of it.
                 let takes_part = node != control.me || incarnation == control.incarnation;
                 control.joined |= node == control.me && takes_part;
                 if node != control.me {
                     self.others.insert(node);
-                    // Only those who take part are told who watches, and it is one of them only now.
-                    actions.extend(self.watch_message().map(|message| Action::Send(node, message.bytes())));
+                    // Only those who take part are told who watches, and it is one of them only
+                    // now.
+                    actions.extend(
+                        self.watch_message().map(|message| Action::Send(node, message.bytes())),
+                    );
                 }
                 if takes_part {
                     let incarnation = view(at);
@@ -106,7 +121,9 @@ impl Core {
                 let mine = node == control.me;
                 if !mine || incarnation == control.incarnation {
                     let incarnation = view(at);
-                    self.at_all(now, actions, |gate, out| gate.crashed(now, node, incarnation, out));
+                    self.at_all(now, actions, |gate, out| {
+                        gate.crashed(now, node, incarnation, out)
+                    });
                 }
                 self.others.remove(&node);
                 self.watched(node, false);
@@ -134,7 +151,8 @@ impl Core {
     fn define(&mut self, now: Time, gate: state::Gate, actions: &mut Vec<Action>) {
         let definition = definition(&gate);
         if let Err(error) = self.open_gate(now, definition.clone(), None, actions) {
-            // Whoever proposed it has looked at it; a node of an older version may not know its protocol.
+            // Whoever proposed it has looked at it; a node of an older version may not know its
+            // protocol.
             actions.push(Action::Stop(format!(
                 "{error}: this node cannot serve what the cluster has agreed on; install the cluster's version"
             )));
@@ -143,17 +161,24 @@ impl Core {
         self.learnt(now, definition, actions);
     }
 
-    /// Who takes part in a gate that the log has made: those who did then, and those who came since. Whoever is gone again does not matter.
+    /// Who takes part in a gate that the log has made: those who did then, and those who came
+    /// since. Whoever is gone again does not matter.
     pub(in crate::core) fn initial_members(
         &self,
         id: GateId,
     ) -> (Option<InitialMembers>, Vec<(NodeId, Incarnation)>) {
         let Some(control) = &self.control else { return (None, Vec::new()) };
-        let made = control.cluster_state.gates.get(&state::GateId(id.0)).map_or(0, |gate| gate.made);
-        let (before, since): (Vec<_>, Vec<_>) = control.members().into_iter().partition(|(_, at)| *at < made);
-        let incarnations =
-            |members: Vec<(NodeId, u64)>| members.into_iter().map(|(node, at)| (node, view(at))).collect();
-        (Some(InitialMembers { view: view(made).0, members: incarnations(before) }), incarnations(since))
+        let made =
+            control.cluster_state.gates.get(&state::GateId(id.0)).map_or(0, |gate| gate.made);
+        let (before, since): (Vec<_>, Vec<_>) =
+            control.members().into_iter().partition(|(_, at)| *at < made);
+        let incarnations = |members: Vec<(NodeId, u64)>| {
+            members.into_iter().map(|(node, at)| (node, view(at))).collect()
+        };
+        (
+            Some(InitialMembers { view: view(made).0, members: incarnations(before) }),
+            incarnations(since),
+        )
     }
 
     /// A gate has another k.

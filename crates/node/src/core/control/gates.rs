@@ -1,4 +1,5 @@
-//! Gates that somebody wants: the first to put one into the log wins, and k is what the log says (docs/LEASES.md section 10).
+//! Gates that somebody wants: the first to put one into the log wins, and k is what the log says
+//! (docs/LEASES.md section 10).
 
 use kgate_control::log::ProposeError;
 use kgate_control::state::{Applied, Command, PermitId, Rejected};
@@ -28,7 +29,12 @@ pub(in crate::core) enum Purpose {
 
 impl Core {
     /// Proposes something, unless the same is under way; the answer comes by [`Core::proposed`].
-    pub(super) fn propose(&mut self, purpose: Purpose, command: Command, actions: &mut Vec<Action>) {
+    pub(super) fn propose(
+        &mut self,
+        purpose: Purpose,
+        command: Command,
+        actions: &mut Vec<Action>,
+    ) {
         let Some(control) = &mut self.control else { return };
         if control.open.values().any(|open| *open == purpose) {
             return;
@@ -51,8 +57,12 @@ impl Core {
         match purpose {
             Some(Purpose::Add) => self.add_proposed(now, came.err(), actions),
             Some(Purpose::Gate(name, k)) => self.gate_proposed(now, &name, k, came, actions),
-            Some(Purpose::Held(gate, grant)) => self.held_proposed(now, (gate, grant), came, actions),
-            Some(Purpose::Attach(key, permit)) => self.attach_proposed(now, (key, permit), came, actions),
+            Some(Purpose::Held(gate, grant)) => {
+                self.held_proposed(now, (gate, grant), came, actions)
+            }
+            Some(Purpose::Attach(key, permit)) => {
+                self.attach_proposed(now, (key, permit), came, actions)
+            }
             Some(Purpose::Permit(client, key, permit, word)) => {
                 self.permit_proposed(client, key, (permit, word), came, actions);
             }
@@ -63,7 +73,8 @@ impl Core {
         self.note_changes(now);
     }
 
-    /// A client wants a gate that is not known here, or not with that k: the log knows better than this node, which may be behind.
+    /// A client wants a gate that is not known here, or not with that k: the log knows better than
+    /// this node, which may be behind.
     pub(in crate::core) fn ask_log(&mut self, wish: Unplaced, actions: &mut Vec<Action>) {
         let (name, k) = (wish.gate.clone(), wish.permits.unwrap_or(1));
         let author = author(&wish.process, self.settings.me);
@@ -76,7 +87,8 @@ impl Core {
     fn propose_gate(&mut self, plan: Definition, actions: &mut Vec<Action>) {
         let Definition { name, permits: k, protocol, lanes, policy, author, .. } = plan;
         let purpose = Purpose::Gate(name.clone(), k);
-        let create = Command::CreateGate { name, k, protocol, lanes, policy, weight_max: None, author };
+        let create =
+            Command::CreateGate { name, k, protocol, lanes, policy, weight_max: None, author };
         self.propose(purpose, create, actions);
     }
 
@@ -84,14 +96,17 @@ impl Core {
     pub(in crate::core) fn version_of(&self, gate: GateId) -> u64 {
         let cluster_state = self.control.as_ref().map(|control| &control.cluster_state);
         cluster_state
-            .and_then(|cluster_state| cluster_state.gates.get(&kgate_control::state::GateId(gate.0)))
+            .and_then(|cluster_state| {
+                cluster_state.gates.get(&kgate_control::state::GateId(gate.0))
+            })
             .map_or(0, |gate| gate.version)
     }
 
     /// The gates of the configuration are made, if nobody has made them. Whether some are missing.
     pub(super) fn seek_gates(&mut self, actions: &mut Vec<Action>) -> bool {
         let missing = |gate: &&Definition| self.catalogue.get(&gate.name).is_none();
-        let missing: Vec<Definition> = self.settings.fixed.iter().filter(missing).cloned().collect();
+        let missing: Vec<Definition> =
+            self.settings.fixed.iter().filter(missing).cloned().collect();
         let some = !missing.is_empty();
         missing.into_iter().for_each(|gate| self.propose_gate(gate, actions));
         some
@@ -107,14 +122,17 @@ impl Core {
     ) {
         let version = if let Ok(Applied::Gate { version, .. }) = came { version } else { 0 };
         if let Some((why, text)) = came.err().map(why_not) {
-            // Who did not say which k takes the gate as it is; the log has it, and this node will hear of it.
+            // Who did not say which k takes the gate as it is; the log has it, and this node will
+            // hear of it.
             let content = |wish: &Unplaced| why == Why::Conflict && wish.permits.is_none();
-            let concerns =
-                |wish: &Unplaced| wish.gate == name && wish.permits.unwrap_or(1) == k && !content(wish);
+            let concerns = |wish: &Unplaced| {
+                wish.gate == name && wish.permits.unwrap_or(1) == k && !content(wish)
+            };
             let (gone, rest): (Vec<_>, Vec<_>) =
                 std::mem::take(&mut self.unplaced).into_iter().partition(concerns);
             self.unplaced = rest;
-            gone.into_iter().for_each(|wish: Unplaced| self.refuse(wish.key, why, text.clone(), actions));
+            gone.into_iter()
+                .for_each(|wish: Unplaced| self.refuse(wish.key, why, text.clone(), actions));
         }
         // If the entry is not applied here yet, they are placed when it is.
         let applied = self.control.as_ref().map_or(0, |control| control.cluster_state.applied);
@@ -127,9 +145,13 @@ impl Core {
 /// What a client is told whose gate could not be made.
 fn why_not(not_done: ProposeError) -> (Why, String) {
     match not_done {
-        ProposeError::Rejected(void @ Rejected::Conflict { .. }) => (Why::Conflict, void.to_string()),
+        ProposeError::Rejected(void @ Rejected::Conflict { .. }) => {
+            (Why::Conflict, void.to_string())
+        }
         // Nothing is wrong with the wish: it came too early.
-        ProposeError::Rejected(void @ Rejected::Unfounded) => (Why::NoQuorum, format!("no quorum: {void}")),
+        ProposeError::Rejected(void @ Rejected::Unfounded) => {
+            (Why::NoQuorum, format!("no quorum: {void}"))
+        }
         ProposeError::Rejected(void) => (Why::BadRequest, void.to_string()),
         ProposeError::NoQuorum(text) => (Why::NoQuorum, format!("no quorum: {text}")),
         stopped @ ProposeError::Stopped => (Why::NoNode, stopped.to_string()),
@@ -153,7 +175,8 @@ pub(super) fn author(process: &Process, at: NodeId) -> String {
 mod tests {
     use super::*;
 
-    /// Who asks before the cluster is founded may ask again, as without a quorum; who asks for nonsense may not.
+    /// Who asks before the cluster is founded may ask again, as without a quorum; who asks for
+    /// nonsense may not.
     #[test]
     fn too_early_is_not_wrong() {
         let (why, text) = why_not(ProposeError::Rejected(Rejected::Unfounded));

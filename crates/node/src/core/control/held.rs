@@ -1,10 +1,13 @@
 //! Permits that the log holds: `hold`, and permits with a time to live (docs/LEASES.md section 8).
 //!
-//! The gate decides, the log holds, then the client is told: who is evicted in between has granted nothing. From then on the permit is the log's. No lease and no session
-//! keeps it: whoever shows its secret renews it or gives it back, at any node. It ends by its holder's word, by an operator's, or when a member has counted its time to live
-//! on its own clock since it heard of the last renewal.
+//! The gate decides, the log holds, then the client is told: who is evicted in between has granted
+//! nothing. From then on the permit is the log's. No lease and no session keeps it: whoever shows
+//! its secret renews it or gives it back, at any node. It ends by its holder's word, by an
+//! operator's, or when a member has counted its time to live on its own clock since it heard of the
+//! last renewal.
 //!
-//! One holder has one permit of a gate: a client that lost its node asks elsewhere with the same secret, and is given what the log holds for it already.
+//! One holder has one permit of a gate: a client that lost its node asks elsewhere with the same
+//! secret, and is given what the log holds for it already.
 
 use std::collections::BTreeSet;
 
@@ -22,8 +25,14 @@ use crate::core::{Action, ClientId, Core, GateId, HeldView, RequestKey, Secret, 
 const WORDS: usize = 256;
 
 impl Core {
-    /// What an entry changes of permits, before all else that it changes: slots are reserved before anybody is gone, and own grants given up only then.
-    pub(super) fn take_permits(&mut self, now: Time, changes: &[Change], actions: &mut Vec<Action>) {
+    /// What an entry changes of permits, before all else that it changes: slots are reserved before
+    /// anybody is gone, and own grants given up only then.
+    pub(super) fn take_permits(
+        &mut self,
+        now: Time,
+        changes: &[Change],
+        actions: &mut Vec<Action>,
+    ) {
         let mut touched = BTreeSet::new();
         let Some(control) = &mut self.control else { return };
         for change in changes {
@@ -82,10 +91,13 @@ impl Core {
         let mine = permit.by == (control.me, control.incarnation);
         let gate_id = GateId(permit.gate.0);
         let Some(gate) = self.gates.get(&gate_id) else { return };
-        let decided =
-            gate.deciding().find(|(_, it)| mine && it.fence == permit.fence).map(|(grant, _)| grant);
+        let decided = gate
+            .deciding()
+            .find(|(_, it)| mine && it.fence == permit.fence)
+            .map(|(grant, _)| grant);
         if let Some(grant) = decided {
-            let handed = self.at_gate(now, gate_id, actions, |gate, out| gate.handed(now, grant, out));
+            let handed =
+                self.at_gate(now, gate_id, actions, |gate, out| gate.handed(now, grant, out));
             match handed.flatten().and_then(|deciding| deciding.key) {
                 Some(key) => self.tell_held(key, id, permit, actions),
                 // Nobody waits for it any more.
@@ -98,17 +110,19 @@ impl Core {
         self.attach_all(gate_id, actions);
     }
 
-    /// Who waits here for what the log holds for it already, by its secret, takes that: its renewal in the log comes first, since whoever decided it may be about to give
-    /// it back, for want of a client.
+    /// Who waits here for what the log holds for it already, by its secret, takes that: its renewal
+    /// in the log comes first, since whoever decided it may be about to give it back, for want of a
+    /// client.
     pub(in crate::core) fn attach_all(&mut self, id: GateId, actions: &mut Vec<Action>) {
         let (Some(control), Some(gate)) = (&self.control, self.gates.get(&id)) else { return };
         let waiting = gate.holders_to_be();
         if waiting.is_empty() {
             return;
         }
-        let permits = control.cluster_state.permits.iter().filter(|(_, permit)| permit.gate.0 == id.0);
-        let found =
-            permits.filter_map(|(id, permit)| Some((*id, permit.secret, *waiting.get(&permit.secret)?)));
+        let permits =
+            control.cluster_state.permits.iter().filter(|(_, permit)| permit.gate.0 == id.0);
+        let found = permits
+            .filter_map(|(id, permit)| Some((*id, permit.secret, *waiting.get(&permit.secret)?)));
         let found: Vec<_> = found.collect();
         for (permit, secret, key) in found {
             self.propose(Purpose::Attach(key, permit), Command::Renew { permit, secret }, actions);
@@ -127,7 +141,9 @@ impl Core {
         match came {
             Ok(_) => {
                 let Some(permit) = control.cluster_state.permits.get(&id).cloned() else { return };
-                self.at_gate(now, gate_id, actions, |gate, out| gate.served_otherwise(now, key, out));
+                self.at_gate(now, gate_id, actions, |gate, out| {
+                    gate.served_otherwise(now, key, out)
+                });
                 self.tell_held(key, id, &permit, actions);
             }
             Err(ProposeError::Rejected(_)) => {}
@@ -135,7 +151,13 @@ impl Core {
         }
     }
 
-    fn tell_held(&mut self, key: RequestKey, id: PermitId, permit: &Permit, actions: &mut Vec<Action>) {
+    fn tell_held(
+        &mut self,
+        key: RequestKey,
+        id: PermitId,
+        permit: &Permit,
+        actions: &mut Vec<Action>,
+    ) {
         let stream = self.forget(key).and_then(|(stream, _)| stream);
         let Some(control) = &mut self.control else { return };
         control.attached.insert(id, key);
@@ -179,7 +201,8 @@ impl Core {
         }
     }
 
-    /// The log holds a permit no more: whoever is attached to it here is told, unless it has given it back itself.
+    /// The log holds a permit no more: whoever is attached to it here is told, unless it has given
+    /// it back itself.
     fn freed(&mut self, id: PermitId, how: &Freed, actions: &mut Vec<Action>) {
         self.timers.disarm(&Due::Expire(id.0));
         let Some(control) = &mut self.control else { return };
@@ -192,14 +215,19 @@ impl Core {
             Freed::Meanwhile => format!("{id} was freed while this node was away"),
         };
         let stream = self.sessions.stream(key);
-        actions.extend(stream.map(|client| Action::Tell(client, Tell::Lost { number: key.number, text })));
+        actions.extend(
+            stream.map(|client| Action::Tell(client, Tell::Lost { number: key.number, text })),
+        );
     }
 
-    /// The time to live of a permit begins anew, on this node's clock: it has heard of it now, so it counts too long rather than too short.
+    /// The time to live of a permit begins anew, on this node's clock: it has heard of it now, so
+    /// it counts too long rather than too short.
     fn count(&mut self, now: Time, id: PermitId) {
         let Some(control) = &mut self.control else { return };
         control.known.entry(id).or_insert((now, now)).1 = now;
-        let Some(ttl) = control.cluster_state.permits.get(&id).and_then(|permit| permit.ttl) else { return };
+        let Some(ttl) = control.cluster_state.permits.get(&id).and_then(|permit| permit.ttl) else {
+            return;
+        };
         let wait = control.stretched(ttl);
         #[cfg(test)]
         let wait = if self.flaws.expires_early { Span(wait.0 / 2) } else { wait };
@@ -211,7 +239,8 @@ impl Core {
     /// What people may see of it.
     pub(in crate::core) fn held_views(&self, now: Time, gate: GateId) -> Vec<HeldView> {
         let Some(control) = &self.control else { return Vec::new() };
-        let permits = control.cluster_state.permits.iter().filter(|(_, permit)| permit.gate.0 == gate.0);
+        let permits =
+            control.cluster_state.permits.iter().filter(|(_, permit)| permit.gate.0 == gate.0);
         let view = |(id, permit): (&PermitId, &Permit)| {
             let (since, counted) = control.known.get(id).copied().unwrap_or((now, now));
             let left = |ttl: Span| (ttl.0, ttl.0.saturating_sub(now.since(counted).0));
@@ -230,7 +259,8 @@ impl Core {
 
     /// This node has been away: it counts anew for all of them.
     pub(super) fn count_all(&mut self, now: Time) {
-        let permits = self.control.iter().flat_map(|control| control.cluster_state.permits.keys().copied());
+        let permits =
+            self.control.iter().flat_map(|control| control.cluster_state.permits.keys().copied());
         permits.collect::<Vec<_>>().into_iter().for_each(|id| self.count(now, id));
     }
 
@@ -245,11 +275,18 @@ impl Core {
         self.timers.arm(now, Due::Expire(id.0), again, again);
     }
 
-    /// Proposes to hold what was decided and is not held; again, until the log has said what becomes of it.
-    pub(in crate::core) fn propose_held(&mut self, id: GateId, grant: GrantId, actions: &mut Vec<Action>) {
+    /// Proposes to hold what was decided and is not held; again, until the log has said what
+    /// becomes of it.
+    pub(in crate::core) fn propose_held(
+        &mut self,
+        id: GateId,
+        grant: GrantId,
+        actions: &mut Vec<Action>,
+    ) {
         let Some(control) = &self.control else { return };
         let by = (control.me, control.incarnation);
-        let found = self.gates.get(&id).and_then(|gate| gate.deciding().find(|(other, _)| *other == grant));
+        let found =
+            self.gates.get(&id).and_then(|gate| gate.deciding().find(|(other, _)| *other == grant));
         let Some((_, deciding)) = found else { return };
         let Deciding { slots, fence, process, hold, .. } = deciding.clone();
         let held = Command::Held {
@@ -266,7 +303,8 @@ impl Core {
 
     /// Whether something is being decided; it is proposed again if nobody knows what came of that.
     pub(super) fn seek_held(&mut self, actions: &mut Vec<Action>) -> bool {
-        let all = self.gates.iter().flat_map(|(id, gate)| gate.deciding().map(|(grant, _)| (*id, grant)));
+        let all =
+            self.gates.iter().flat_map(|(id, gate)| gate.deciding().map(|(grant, _)| (*id, grant)));
         let all: Vec<(GateId, GrantId)> = all.collect();
         all.iter().for_each(|(id, grant)| self.propose_held(*id, *grant, actions));
         let Some(control) = &self.control else { return false };
@@ -294,10 +332,13 @@ impl Core {
             Ok(Applied::Held(permit)) if self.is_anothers(id, grant, permit) => {
                 Rejected::Overtaken(format!("{permit} is its holder's already"))
             }
-            Ok(_) | Err(ProposeError::NoQuorum(_) | ProposeError::Stopped) => return self.seek_later(now),
+            Ok(_) | Err(ProposeError::NoQuorum(_) | ProposeError::Stopped) => {
+                return self.seek_later(now);
+            }
             Err(ProposeError::Rejected(void)) => void,
         };
-        let deciding = self.at_gate(now, id, actions, |gate, out| gate.not_held(now, grant, out)).flatten();
+        let deciding =
+            self.at_gate(now, id, actions, |gate, out| gate.not_held(now, grant, out)).flatten();
         let Some(deciding) = deciding else { return };
         match (void, deciding.key) {
             (Rejected::NoMember { .. } | Rejected::Overtaken(_), _) => {
@@ -310,8 +351,10 @@ impl Core {
 
     /// Whether the log holds another decision than this one for the same holder.
     fn is_anothers(&self, id: GateId, grant: GrantId, permit: PermitId) -> bool {
-        let held = self.control.as_ref().and_then(|control| control.cluster_state.permits.get(&permit));
-        let ours = self.gates.get(&id).and_then(|gate| gate.deciding().find(|(other, _)| *other == grant));
+        let held =
+            self.control.as_ref().and_then(|control| control.cluster_state.permits.get(&permit));
+        let ours =
+            self.gates.get(&id).and_then(|gate| gate.deciding().find(|(other, _)| *other == grant));
         held.zip(ours).is_some_and(|(held, (_, ours))| held.fence != ours.fence)
     }
 
@@ -337,7 +380,8 @@ impl Core {
         }
         let under_way = control.open.values().filter(|open| matches!(open, Purpose::Permit(..)));
         if under_way.count() >= WORDS {
-            let text = "too many permits are renewed and given back at this node at once: try again";
+            let text =
+                "too many permits are renewed and given back at this node at once: try again";
             return actions.push(refused(Why::Full, text));
         }
         let command = match word {
@@ -365,7 +409,10 @@ impl Core {
                 Tell::Kept { number, kept: Kept { permit, ttl } }
             }
             // Again, because nobody heard the answer: it is over either way.
-            (came @ (Ok(_) | Err(ProposeError::Rejected(Rejected::NoPermit(_)))), PermitWord::Release) => {
+            (
+                came @ (Ok(_) | Err(ProposeError::Rejected(Rejected::NoPermit(_)))),
+                PermitWord::Release,
+            ) => {
                 control.attached.remove(&permit);
                 Tell::Released { number, was_gone: came.is_err() }
             }
@@ -387,8 +434,9 @@ impl Core {
 }
 
 impl super::Control {
-    /// What the log would say of whoever shows this secret, where this node knows it for sure: a made-up number or a wrong secret costs nobody an entry. Only what the log
-    /// has said since, it does not know.
+    /// What the log would say of whoever shows this secret, where this node knows it for sure: a
+    /// made-up number or a wrong secret costs nobody an entry. Only what the log has said since, it
+    /// does not know.
     fn surely_void(&self, id: PermitId, secret: state::Secret) -> Option<Rejected> {
         let void = self.cluster_state.shown(id, secret).err()?;
         (id.0 <= self.cluster_state.applied).then_some(void)

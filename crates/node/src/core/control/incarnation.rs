@@ -1,7 +1,9 @@
 //! This node takes part in one incarnation at a time (rules R1, R2).
 //!
-//! An incarnation that begins proposes to be added. While an earlier incarnation of this node is a member, that is refused; the newcomer has it suspected, and the voters evict it
-//! when its lease is surely over. An incarnation that finds itself evicted is over: another one begins, with nothing.
+//! An incarnation that begins proposes to be added. While an earlier incarnation of this node is a
+//! member, that is refused; the newcomer has it suspected, and the voters evict it when its lease
+//! is surely over. An incarnation that finds itself evicted is over: another one begins, with
+//! nothing.
 
 use kgate_control::log::ProposeError;
 use kgate_control::state::{Cluster, ClusterId, Command, ForcedEviction, Rejected};
@@ -23,11 +25,14 @@ impl Core {
             && let Some(suspended) = told.suspended.take()
         {
             control.take_up(now, &suspended);
-            self.others = control.incarnations.keys().copied().filter(|node| *node != control.me).collect();
+            self.others =
+                control.incarnations.keys().copied().filter(|node| *node != control.me).collect();
             self.resume(now, suspended, actions)?;
             self.count_all(now);
         }
-        let (Some(control), Some(told)) = (&self.control, &self.settings.control) else { return Ok(()) };
+        let (Some(control), Some(told)) = (&self.control, &self.settings.control) else {
+            return Ok(());
+        };
         let changes = told.cluster_state.changes_since(&control.cluster_state);
         let (applied, patience) = (told.cluster_state.applied, self.lease_patience());
         self.take_news(now, applied, changes, actions);
@@ -44,10 +49,14 @@ impl Core {
 
     /// The incarnation that takes part, if one does.
     pub(in crate::core) fn own_incarnation(&self) -> Option<u32> {
-        self.control.as_ref().filter(|control| control.is_member()).map(|control| control.incarnation.0)
+        self.control
+            .as_ref()
+            .filter(|control| control.is_member())
+            .map(|control| control.incarnation.0)
     }
 
-    /// Proposes what is missing for this incarnation to take part, and for the gates of its configuration to be there. Again, until it is so.
+    /// Proposes what is missing for this incarnation to take part, and for the gates of its
+    /// configuration to be there. Again, until it is so.
     pub(in crate::core) fn seek(&mut self, now: Time, actions: &mut Vec<Action>) {
         let Some(control) = &mut self.control else { return };
         if self.stopped {
@@ -71,7 +80,9 @@ impl Core {
             }
             // An operator has removed this node: it was told while it still heard the log.
             None if control.joined
-                && control.forced_eviction().is_some_and(|forced_eviction| forced_eviction.for_good) =>
+                && control
+                    .forced_eviction()
+                    .is_some_and(|forced_eviction| forced_eviction.for_good) =>
             {
                 let author = control
                     .forced_eviction()
@@ -105,7 +116,8 @@ impl Core {
         }
     }
 
-    /// Another incarnation of this node begins: its number is greater than all before, and is stored. `start` is random.
+    /// Another incarnation of this node begins: its number is greater than all before, and is
+    /// stored. `start` is random.
     pub fn begin_incarnation(
         &mut self,
         now: Time,
@@ -113,7 +125,8 @@ impl Core {
         start: u64,
         actions: &mut Vec<Action>,
     ) {
-        // The incarnation before is over here, though the entry that ends it may still be on its way: when it comes, it is about somebody else.
+        // The incarnation before is over here, though the entry that ends it may still be on its
+        // way: when it comes, it is about somebody else.
         self.end_incarnation(now, actions);
         let Some(control) = &mut self.control else { return };
         control.begin(now, incarnation, start);
@@ -122,9 +135,12 @@ impl Core {
         self.seek(now, actions);
     }
 
-    /// The gates hear that the present incarnation is over, if it takes part. What it held is lost here and stays taken elsewhere until it is evicted.
+    /// The gates hear that the present incarnation is over, if it takes part. What it held is lost
+    /// here and stays taken elsewhere until it is evicted.
     fn end_incarnation(&mut self, now: Time, actions: &mut Vec<Action>) {
-        let Some(control) = self.control.as_ref().filter(|control| control.is_member()) else { return };
+        let Some(control) = self.control.as_ref().filter(|control| control.is_member()) else {
+            return;
+        };
         #[cfg(test)]
         if self.flaws.gates_keep_incarnations {
             return;
@@ -142,7 +158,8 @@ impl Core {
         actions: &mut Vec<Action>,
     ) {
         match refused {
-            // The news of it come by the log. Without a quorum it is tried again; and when the earlier incarnation is gone.
+            // The news of it come by the log. Without a quorum it is tried again; and when the
+            // earlier incarnation is gone.
             None
             | Some(
                 ProposeError::NoQuorum(_)
@@ -152,11 +169,12 @@ impl Core {
                 self.seek_later(now);
             }
             // R4: with another store this node has forgotten what it promised.
-            Some(ProposeError::Rejected(void @ (Rejected::Stranger(_) | Rejected::Removed { .. }))) => {
-                self.stop_all(&void.to_string(), actions)
-            }
+            Some(ProposeError::Rejected(
+                void @ (Rejected::Stranger(_) | Rejected::Removed { .. }),
+            )) => self.stop_all(&void.to_string(), actions),
             Some(ProposeError::Rejected(_)) => {
-                // An incarnation of this number was there before, as after a store was copied back: only a later one can be added.
+                // An incarnation of this number was there before, as after a store was copied back:
+                // only a later one can be added.
                 actions.push(Action::NewIncarnation);
             }
         }
@@ -194,7 +212,8 @@ impl Core {
 impl Control {
     pub(super) fn founded(&mut self, id: ClusterId) {
         let (name, founders) = (String::new(), std::collections::BTreeSet::new());
-        self.cluster_state.cluster = Some(Cluster { id, name, terms: self.timing.terms(), founders });
+        self.cluster_state.cluster =
+            Some(Cluster { id, name, terms: self.timing.terms(), founders });
     }
 
     /// What an operator has decided about this incarnation.

@@ -1,8 +1,10 @@
 //! The lease of this node, and what it means for its clients.
 //!
-//! The clock is read against the lease before anything reaches a gate (rule N5): gates may decide only while it holds. A client's time is what is left of
-//! it (rule S1). When it is over, every client's time is over too, as its own clock tells it; those who can be told are told, and their slots stay
-//! taken until they say that all is over, or until it surely is (rule S4). To answer requests and to release needs no lease.
+//! The clock is read against the lease before anything reaches a gate (rule N5): gates may decide
+//! only while it holds. A client's time is what is left of it (rule S1). When it is over, every
+//! client's time is over too, as its own clock tells it; those who can be told are told, and their
+//! slots stay taken until they say that all is over, or until it surely is (rule S4). To answer
+//! requests and to release needs no lease.
 
 use kgate_control::lease::{LeaseEffect, LeaseMessage, Missing};
 use kgate_control::log::LogStatus;
@@ -22,7 +24,8 @@ impl Core {
         let Some(control) = &mut self.control else { return };
         let holds = control.is_member() && control.leases.holds(now);
         // Whoever is being evicted grants nothing more, though its lease may go on for a while.
-        let may_grant = holds && control.leases.may_grant(now) && control.forced_eviction().is_none();
+        let may_grant =
+            holds && control.leases.may_grant(now) && control.forced_eviction().is_none();
         #[cfg(test)]
         let may_grant = may_grant || self.flaws.grants_without_lease && control.is_member();
         let told = std::mem::replace(&mut control.granting, may_grant);
@@ -49,7 +52,8 @@ impl Core {
         }
     }
 
-    /// For how long from now the word of a client's session counts, at most: what is left of the lease (rule S1). For ever, if none.
+    /// For how long from now the word of a client's session counts, at most: what is left of the
+    /// lease (rule S1). For ever, if none.
     pub(in crate::core) fn valid_for(&self, now: Time) -> Option<Span> {
         let Some(control) = &self.control else { return self.sessions.terms().valid_for };
         // In doubt, nothing is promised anew; what was promised stays.
@@ -60,12 +64,15 @@ impl Core {
         Some(control.leases.end().since(now).min(control.timing.lease))
     }
 
-    /// The lease is over, or will be: whoever holds something is told, and has as long to end as its time may last by the slowest clock.
+    /// The lease is over, or will be: whoever holds something is told, and has as long to end as
+    /// its time may last by the slowest clock.
     pub(super) fn lose_all(&mut self, now: Time, text: &str, actions: &mut Vec<Action>) {
         self.touch();
         let over = self.sessions.terms().over_after();
         for (session, _, requests) in self.sessions.all() {
-            for (number, _) in requests.into_iter().filter(|(_, state)| *state == RequestState::Holds) {
+            for (number, _) in
+                requests.into_iter().filter(|(_, state)| *state == RequestState::Holds)
+            {
                 let key = RequestKey { session, number };
                 self.tell_lost(key, text.to_owned(), actions);
                 self.timers.arm(now, Due::Reclaim(key), over, over);
@@ -101,9 +108,12 @@ impl Core {
         actions: &mut Vec<Action>,
     ) {
         for (session, client, requests) in self.sessions.all() {
-            for (number, _) in requests.into_iter().filter(|(_, state)| *state == RequestState::Waits) {
+            for (number, _) in
+                requests.into_iter().filter(|(_, state)| *state == RequestState::Waits)
+            {
                 let key = RequestKey { session, number };
-                if gate.is_none_or(|gate| self.gate_of(key) == Some(gate)) && self.withdraw(now, key, actions)
+                if gate.is_none_or(|gate| self.gate_of(key) == Some(gate))
+                    && self.withdraw(now, key, actions)
                 {
                     let refused = crate::core::Tell::Refused { number, why, text: text.to_owned() };
                     actions.extend(client.map(|client| Action::Tell(client, refused)));
@@ -118,7 +128,8 @@ impl Core {
         Some(format!("this node has no lease: {}", control.waits_for(now)))
     }
 
-    /// Why this node can grant nothing now, if it cannot: for machines that watch machines. Without leases it always can.
+    /// Why this node can grant nothing now, if it cannot: for machines that watch machines. Without
+    /// leases it always can.
     pub fn unready(&self, now: Time) -> Option<String> {
         let control = self.control.as_ref()?;
         if control.granting && now < control.leases.end() {
@@ -143,7 +154,8 @@ impl Core {
         self.control.as_ref().map_or(Span::ZERO, |control| control.timing.lease)
     }
 
-    /// Why nobody is let wait here, if nobody is. Once a quorum is heard again it may be a while until there is a lease; that can be waited for.
+    /// Why nobody is let wait here, if nobody is. Once a quorum is heard again it may be a while
+    /// until there is a lease; that can be waited for.
     pub(in crate::core) fn no_quorum(&mut self, now: Time) -> Option<String> {
         let control = self.control.as_mut().filter(|control| control.no_quorum)?;
         let lacks = control.lacks_quorum(now);
@@ -194,14 +206,16 @@ impl Core {
         }));
     }
 
-    /// A link is cut, or a detector holds a node for crashed: that is a reason to ask the voters, and nothing more (rule E1).
+    /// A link is cut, or a detector holds a node for crashed: that is a reason to ask the voters,
+    /// and nothing more (rule E1).
     pub(in crate::core) fn hint(&mut self, now: Time, node: NodeId) {
         if let Some(control) = &mut self.control {
             control.leases.hint(now, node);
         }
     }
 
-    /// The clock on the wall and the lease clock have moved apart: this machine may have stood still without knowing it.
+    /// The clock on the wall and the lease clock have moved apart: this machine may have stood
+    /// still without knowing it.
     pub fn clock_jumped(&mut self, now: Time, actions: &mut Vec<Action>) {
         if let Some(control) = &mut self.control {
             control.leases.clock_jumped(now);
@@ -220,7 +234,8 @@ impl Core {
         self.heed_lease(now, actions);
     }
 
-    /// The newest voters in this node's log: answers carry them (rule N4), so this is told before each message about leases.
+    /// The newest voters in this node's log: answers carry them (rule N4), so this is told before
+    /// each message about leases.
     pub fn voters_appended(&mut self, now: Time, voters: Voters) {
         if let Some(control) = self.control.as_mut().filter(|control| control.appended != voters) {
             control.appended = voters.clone();
@@ -237,13 +252,18 @@ impl Control {
             return Some(format!("no quorum: {}", self.waits_for(now)));
         }
         let missing = self.leases.standing(now).missing;
-        let is_silent =
-            |node: NodeId| missing.iter().any(|(voter, why)| *voter == node && *why == Missing::Silent);
+        let is_silent = |node: NodeId| {
+            missing.iter().any(|(voter, why)| *voter == node && *why == Missing::Silent)
+        };
         if voters.is_quorum(|node| !is_silent(node)) {
             return None;
         }
-        let silent: Vec<String> =
-            voters.all().into_iter().filter(|node| is_silent(*node)).map(|node| node.0.to_string()).collect();
+        let silent: Vec<String> = voters
+            .all()
+            .into_iter()
+            .filter(|node| is_silent(*node))
+            .map(|node| node.0.to_string())
+            .collect();
         Some(format!(
             "no quorum: of the voters {} node {} cannot be heard here, and more than half of them must answer",
             voters.all().iter().map(|node| node.0.to_string()).collect::<Vec<_>>().join(", "),

@@ -1,15 +1,19 @@
-//! The control plane at a node: what the agreed log says, the lease that it gives, and this node's own incarnation.
+//! The control plane at a node: what the agreed log says, the lease that it gives, and this node's
+//! own incarnation.
 //!
-//! The log is elsewhere: whoever runs it hands over its [`AppliedEntry`], and does what is to be proposed. Here it is decided what follows.
+//! The log is elsewhere: whoever runs it hands over its [`AppliedEntry`], and does what is to be
+//! proposed. Here it is decided what follows.
 //!
-//! - `changes.rs`: an entry was applied: members come and go, in the same order at every node, and gates are made and resized;
-//! - `lease.rs`: the clock is read against the lease before anything else happens (rule N5); clients, holders and waiters are told what that means for them;
+//! - `changes.rs`: an entry was applied: members come and go, in the same order at every node, and
+//!   gates are made and resized;
+//! - `lease.rs`: the clock is read against the lease before anything else happens (rule N5);
+//!   clients, holders and waiters are told what that means for them;
 //! - `incarnation.rs`: this node takes part in one incarnation at a time (rules R1, R2);
 //! - `held.rs`: permits that the log holds;
 //! - `gates.rs`: gates that clients want: the log decides who is first and what k is.
 //!
-//! Nobody is held for crashed here, whatever a link or a detector says: they only give cause to ask the voters (rule E1). Only an eviction frees what a
-//! silent node held.
+//! Nobody is held for crashed here, whatever a link or a detector says: they only give cause to ask
+//! the voters (rule E1). Only an eviction frees what a silent node held.
 
 mod changes;
 mod gates;
@@ -144,7 +148,8 @@ impl Control {
         control
     }
 
-    /// Another incarnation of this node begins: its lease knows what the log has said, and nothing of the incarnation before.
+    /// Another incarnation of this node begins: its lease knows what the log has said, and nothing
+    /// of the incarnation before.
     fn begin(&mut self, now: Time, incarnation: Incarnation, start: u64) {
         (self.incarnation, self.start, self.joined) = (incarnation, start, false);
         self.former = None;
@@ -163,9 +168,15 @@ impl Control {
     fn replay(&mut self, now: Time) {
         let mut leases = Leases::new(now, self.me, self.incarnation, self.store, self.timing);
         for (node, member) in self.cluster_state.membership.iter() {
-            leases.membership_changed(now, MembershipChange::Added(node, member.incarnation, member.terms));
+            leases.membership_changed(
+                now,
+                MembershipChange::Added(node, member.incarnation, member.terms),
+            );
             if let Some(at) = member.suspected {
-                leases.membership_changed(now, MembershipChange::Suspected(node, member.incarnation, at));
+                leases.membership_changed(
+                    now,
+                    MembershipChange::Suspected(node, member.incarnation, at),
+                );
             }
         }
         leases.voters_applied(now, self.cluster_state.voters.clone());
@@ -181,7 +192,8 @@ impl Control {
         self.start
     }
 
-    /// The members beside this node's earlier incarnations, each with the view that began its incarnation, in that order.
+    /// The members beside this node's earlier incarnations, each with the view that began its
+    /// incarnation, in that order.
     fn members(&self) -> Vec<(NodeId, u64)> {
         let counts = |node: NodeId| node != self.me || self.is_member();
         let mut members: Vec<(NodeId, u64)> = self
@@ -204,7 +216,9 @@ impl Control {
 fn command(proposal: Proposal) -> Command {
     match proposal {
         Proposal::Suspect { node, incarnation } => Command::Suspect { node, incarnation },
-        Proposal::Unsuspect { node, incarnation, at } => Command::Unsuspect { node, incarnation, at },
+        Proposal::Unsuspect { node, incarnation, at } => {
+            Command::Unsuspect { node, incarnation, at }
+        }
         Proposal::Evict { node, incarnation, at, voters_at, waited } => {
             Command::Evict { node, incarnation, at, voters_at, waited }
         }

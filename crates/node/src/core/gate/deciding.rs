@@ -1,7 +1,8 @@
 //! Grants that the log is to hold (docs/SLOTS.md, "Slots that the log holds").
 //!
-//! The protocol has decided, the client has not been told. Until the log has said what becomes of it, the grant is given back for no reason: others must not
-//! get the slots while an entry for them may be on its way.
+//! The protocol has decided, the client has not been told. Until the log has said what becomes of
+//! it, the grant is given back for no reason: others must not get the slots while an entry for them
+//! may be on its way.
 
 use std::collections::BTreeMap;
 
@@ -65,7 +66,8 @@ impl Gate {
 
     /// The log holds exactly these slots.
     pub(in crate::core) fn reserve(&mut self, now: Time, slots: Vec<u32>, out: &mut Vec<Outcome>) {
-        self.order(now, Order::Reserved(slots.into()), out).expect("a protocol with slots knows the log");
+        self.order(now, Order::Reserved(slots.into()), out)
+            .expect("a protocol with slots knows the log");
         self.go_on(now, out);
     }
 
@@ -95,8 +97,14 @@ impl Gate {
         Some(deciding)
     }
 
-    /// Whoever waited for what came to nothing waits again, behind those who wait already: its place went with the grant.
-    pub(in crate::core) fn wait_again(&mut self, now: Time, deciding: Deciding, out: &mut Vec<Outcome>) {
+    /// Whoever waited for what came to nothing waits again, behind those who wait already: its
+    /// place went with the grant.
+    pub(in crate::core) fn wait_again(
+        &mut self,
+        now: Time,
+        deciding: Deciding,
+        out: &mut Vec<Outcome>,
+    ) {
         let Deciding { key, process, hold, weight, since, .. } = deciding;
         if key.is_some() {
             self.waiting.push_back(Waiter { key, weight, since, process, hold: Some(hold) });
@@ -106,7 +114,8 @@ impl Gate {
 
     /// Who waits here for what the log is to hold, by their secrets.
     pub(in crate::core) fn holders_to_be(&self) -> BTreeMap<state::Secret, RequestKey> {
-        let waiting = self.waiting.iter().filter_map(|waiter| Some((waiter.hold?.secret, waiter.key?)));
+        let waiting =
+            self.waiting.iter().filter_map(|waiter| Some((waiter.hold?.secret, waiter.key?)));
         let deciding = self.deciding.values().filter_map(|it| Some((it.hold.secret, it.key?)));
         waiting.chain(deciding).collect()
     }
@@ -117,7 +126,12 @@ impl Gate {
     }
 
     /// Whoever waits by that request has got what it wants elsewhere.
-    pub(in crate::core) fn served_otherwise(&mut self, now: Time, key: RequestKey, out: &mut Vec<Outcome>) {
+    pub(in crate::core) fn served_otherwise(
+        &mut self,
+        now: Time,
+        key: RequestKey,
+        out: &mut Vec<Outcome>,
+    ) {
         self.withdraw(now, key, out);
     }
 

@@ -1,7 +1,8 @@
 //! A client that waits wants it no more.
 //!
-//! A protocol takes back what was asked last. So to take back an earlier one, those behind it are taken back too and asked for again; if all of them want as
-//! much, that comes to the same as one taken back, and each moves up. A protocol that takes nothing back is left to grant it, and it is
+//! A protocol takes back what was asked last. So to take back an earlier one, those behind it are
+//! taken back too and asked for again; if all of them want as much, that comes to the same as one
+//! taken back, and each moves up. A protocol that takes nothing back is left to grant it, and it is
 //! given back at once.
 
 use kgate_core::Time;
@@ -12,11 +13,18 @@ use crate::core::RequestKey;
 
 impl Gate {
     /// Takes a request back; false if it does not wait here.
-    pub(in crate::core) fn withdraw(&mut self, now: Time, key: RequestKey, out: &mut Vec<Outcome>) -> bool {
+    pub(in crate::core) fn withdraw(
+        &mut self,
+        now: Time,
+        key: RequestKey,
+        out: &mut Vec<Outcome>,
+    ) -> bool {
         if self.abandon(key) {
             return true;
         }
-        let Some(at) = self.waiting.iter().position(|waiter| waiter.key == Some(key)) else { return false };
+        let Some(at) = self.waiting.iter().position(|waiter| waiter.key == Some(key)) else {
+            return false;
+        };
         if at >= self.handed {
             self.waiting.remove(at);
             return true;

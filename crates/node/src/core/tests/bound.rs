@@ -8,7 +8,8 @@ fn alone(incarnation: u32) -> Settings {
     Settings { terms, incarnation: Incarnation(incarnation), ..settings(1) }
 }
 
-/// The end of a stream frees nothing by itself, however long it takes; only that nobody uses the slot any more does.
+/// The end of a stream frees nothing by itself, however long it takes; only that nobody uses the
+/// slot any more does.
 #[test]
 fn a_slot_is_free_when_nobody_uses_it() {
     let mut fleet = Fleet::new(&alone(1));
@@ -25,7 +26,8 @@ fn a_slot_is_free_when_nobody_uses_it() {
     assert!(granted(&fleet.told(0, 2)).is_some());
 }
 
-/// A node that starts again holds the slots that are in use, grants the others, and its fences are greater than all before.
+/// A node that starts again holds the slots that are in use, grants the others, and its fences are
+/// greater than all before.
 #[test]
 fn a_new_incarnation_knows_what_is_in_use() {
     let mut fleet = Fleet::new(&alone(1));
@@ -42,7 +44,8 @@ fn a_new_incarnation_knows_what_is_in_use() {
     }
     let told = fleet.told(0, 1);
     let got = told.iter().filter_map(|tell| granted(std::slice::from_ref(tell)));
-    let got: Vec<_> = got.inspect(|(_, fence)| assert!(*fence > before)).map(|(slots, _)| slots[0]).collect();
+    let got: Vec<_> =
+        got.inspect(|(_, fence)| assert!(*fence > before)).map(|(slots, _)| slots[0]).collect();
     assert_eq!(got, [0, 2]);
     let (session, number, slots) = fleet.probes.pop().expect("asked for");
     assert_eq!(slots, [1]);

@@ -3,7 +3,8 @@
 use super::fleet::{granted, refused};
 use super::*;
 
-/// Two nodes make a gate at the same moment with different k: one wins, the other's clients are told of both.
+/// Two nodes make a gate at the same moment with different k: one wins, the other's clients are
+/// told of both.
 #[test]
 fn of_two_makers_one_wins() {
     let mut fleet = Fleet::new(&settings(3));
@@ -40,7 +41,8 @@ fn of_two_makers_one_wins() {
     assert!(why == Why::Conflict && text.contains("k = 2") && text.contains("k = 3"), "{text}");
 }
 
-/// A gate that its maker told to one node before it crashed is found by the next maker, and not made again.
+/// A gate that its maker told to one node before it crashed is found by the next maker, and not
+/// made again.
 #[test]
 fn what_was_told_to_a_few_is_found() {
     let mut fleet = Fleet::new(&settings(3));
@@ -82,7 +84,8 @@ fn messages_wait_for_their_gate() {
     assert_eq!(fleet.junk, Vec::<String>::new());
 }
 
-/// A peer that says the last number of all gates is taken, or defines that one, is not believed: there would be no next one.
+/// A peer that says the last number of all gates is taken, or defines that one, is not believed:
+/// there would be no next one.
 #[test]
 fn no_number_is_the_last() {
     let mut fleet = Fleet::new(&settings(2));
@@ -105,8 +108,11 @@ fn no_number_is_the_last() {
 /// Where the configurations of two nodes differ, nobody gets in, and is told both.
 #[test]
 fn configurations_must_be_the_same() {
-    let mut fleet =
-        Fleet::new(&Settings { new_gates: None, fixed: vec![fixed(1, "gpu", 2, "slots")], ..settings(2) });
+    let mut fleet = Fleet::new(&Settings {
+        new_gates: None,
+        fixed: vec![fixed(1, "gpu", 2, "slots")],
+        ..settings(2)
+    });
     let theirs = PeerMessage::Fixed(vec![fixed(1, "gpu", 3, "slots")]).bytes();
     fleet.peer(NodeId(0), NodeId(1), PeerEvent::PeerMessage(theirs));
     fleet.hello(0, 1);

@@ -27,7 +27,8 @@ fn the_only_permit_goes_round() {
     assert!(fences.is_sorted() && fences[0] < fences[2], "{fences:?}");
 }
 
-/// Every protocol of the registry serves two clients of one node and one of another, one after the other.
+/// Every protocol of the registry serves two clients of one node and one of another, one after the
+/// other.
 #[test]
 fn every_protocol_serves() {
     for entry in registry::ENTRIES {
@@ -53,7 +54,8 @@ fn every_protocol_serves() {
     }
 }
 
-/// S4: the end of the stream frees nothing; the permit comes back when the time has passed that the client was told, and not before.
+/// S4: the end of the stream frees nothing; the permit comes back when the time has passed that the
+/// client was told, and not before.
 #[test]
 fn a_permit_outlives_its_stream_and_not_its_session() {
     let mut fleet = Fleet::new(&settings(2));
@@ -69,7 +71,8 @@ fn a_permit_outlives_its_stream_and_not_its_session() {
     assert!(granted(&fleet.told(1, 2)).is_some(), "a little more, for clocks of other rates");
 }
 
-/// S5: who comes back by its secret goes on holding; another secret is refused, and so is a session that is over.
+/// S5: who comes back by its secret goes on holding; another secret is refused, and so is a session
+/// that is over.
 #[test]
 fn a_session_goes_on_by_its_secret() {
     let mut fleet = Fleet::new(&settings(2));
@@ -90,14 +93,18 @@ fn a_session_goes_on_by_its_secret() {
         fleet.pass(SECOND);
         fleet.ask(0, 3, Ask::Renew { sequence });
     }
-    assert_eq!(fleet.look(1, "gpu").seen.iter().map(|(_, gates)| gates[0].holders.len()).sum::<usize>(), 1);
+    assert_eq!(
+        fleet.look(1, "gpu").seen.iter().map(|(_, gates)| gates[0].holders.len()).sum::<usize>(),
+        1
+    );
     fleet.gone(0, 3);
     fleet.pass(SECOND.times(5));
     fleet.ask(0, 4, back(7));
     assert_eq!(refused(&fleet.told(0, 4)).map(|it| it.0), Some(Why::NoSession));
 }
 
-/// S5: a client may be back before its node has noticed that its former stream is gone; it asks anew for what it waits for, under the same number.
+/// S5: a client may be back before its node has noticed that its former stream is gone; it asks
+/// anew for what it waits for, under the same number.
 #[test]
 fn back_before_it_was_gone() {
     let mut fleet = Fleet::new(&settings(2));
@@ -107,7 +114,11 @@ fn back_before_it_was_gone() {
     fleet.ask(
         0,
         2,
-        Ask::Hello { process: Process::default(), resume: Some((session, Secret(7))), secret: Secret(1) },
+        Ask::Hello {
+            process: Process::default(),
+            resume: Some((session, Secret(7))),
+            secret: Secret(1),
+        },
     );
     fleet.acquire(0, 2, 2, "gpu", None);
     let told = fleet.told(0, 2);
@@ -117,7 +128,8 @@ fn back_before_it_was_gone() {
     assert!(granted(&fleet.told(0, 2)).is_some(), "the former stream's end has taken nothing back");
 }
 
-/// A client that gives up, at any place of the queue, leaves no trace; who wanted more behind it still gets it.
+/// A client that gives up, at any place of the queue, leaves no trace; who wanted more behind it
+/// still gets it.
 #[test]
 fn whoever_gives_up_leaves_nothing() {
     let mut fleet = Fleet::new(&settings(2));
@@ -176,7 +188,8 @@ fn without_waiting() {
     assert!(granted(&fleet.told(1, 1)).is_some(), "nothing was left behind");
 }
 
-/// What makes no sense is refused with a reason and changes nothing: another k, too many permits, a bad name, a full queue, no Hello.
+/// What makes no sense is refused with a reason and changes nothing: another k, too many permits, a
+/// bad name, a full queue, no Hello.
 #[test]
 fn what_makes_no_sense_is_refused() {
     let mut fleet = Fleet::new(&Settings { queue_max: 2, ..settings(2) });
@@ -213,7 +226,8 @@ fn what_makes_no_sense_is_refused() {
         fleet.acquire(1, 1, number, "gpu", None);
     }
     let full = fleet.told(1, 1);
-    let full = full.iter().filter(|tell| matches!(tell, Tell::Refused { why: Why::Full, .. })).count();
+    let full =
+        full.iter().filter(|tell| matches!(tell, Tell::Refused { why: Why::Full, .. })).count();
     assert_eq!(full, 2, "one more was free, two wait");
     fleet.ask(0, 9, Ask::Renew { sequence: 1 });
     assert_eq!(refused(&fleet.told(0, 9)).map(|it| it.0), Some(Why::BadRequest));

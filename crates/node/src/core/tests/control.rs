@@ -1,4 +1,5 @@
-//! Stories of whole nodes around an agreed log, told by hand: no faults happen but those that are named.
+//! Stories of whole nodes around an agreed log, told by hand: no faults happen but those that are
+//! named.
 
 use kgate_control::state::{Command, PermitId};
 use kgate_core::NodeId;
@@ -12,7 +13,8 @@ fn world(nodes: u32, permits: u32) -> World {
     world
 }
 
-/// N2, R2: nodes that start are added in the order of the log, get a lease and grant; the fence carries the index of the entry that began the view.
+/// N2, R2: nodes that start are added in the order of the log, get a lease and grant; the fence
+/// carries the index of the entry that began the view.
 #[test]
 fn a_cluster_begins() {
     let mut world = world(3, 1);
@@ -27,7 +29,8 @@ fn a_cluster_begins() {
     assert!(report.lease_left > 0);
 }
 
-/// Whoever watches from before anybody was a member is told what happens at all nodes, also at one that came back.
+/// Whoever watches from before anybody was a member is told what happens at all nodes, also at one
+/// that came back.
 #[test]
 fn who_watches_is_told() {
     let mut world = World::quiet(3, 1);
@@ -47,7 +50,8 @@ fn who_watches_is_told() {
     assert!(world.has_changed(NodeId(0), 6 * SECOND));
 }
 
-/// E1 to E4, S1: the node of a holder is killed: the slot is granted again after W, and not before its client's time is over.
+/// E1 to E4, S1: the node of a holder is killed: the slot is granted again after W, and not before
+/// its client's time is over.
 #[test]
 fn a_killed_node_is_evicted() {
     let mut world = world(3, 1);
@@ -65,7 +69,8 @@ fn a_killed_node_is_evicted() {
     assert_eq!(world.checker.violations, Vec::<String>::new());
 }
 
-/// R1: a clean restart is a pause: the client goes on with its permit, under the same fence, and nobody was evicted.
+/// R1: a clean restart is a pause: the client goes on with its permit, under the same fence, and
+/// nobody was evicted.
 #[test]
 fn a_clean_restart_keeps_permits() {
     let mut world = world(3, 1);
@@ -85,7 +90,8 @@ fn a_clean_restart_keeps_permits() {
     assert_eq!(world.checker.lost, 0);
 }
 
-/// R1, R2: a node that was stopped cleanly and is back only after its eviction is another incarnation, and its client has lost its permit in time.
+/// R1, R2: a node that was stopped cleanly and is back only after its eviction is another
+/// incarnation, and its client has lost its permit in time.
 #[test]
 fn found_evicted() {
     let mut world = world(3, 1);
@@ -102,7 +108,8 @@ fn found_evicted() {
     assert_eq!(world.checker.violations, Vec::<String>::new());
 }
 
-/// Section 6, N5: a node that is cut off tells its holder, grants nothing, and refuses whoever waits with the names of the voters that are missing.
+/// Section 6, N5: a node that is cut off tells its holder, grants nothing, and refuses whoever
+/// waits with the names of the voters that are missing.
 #[test]
 fn a_minority_grants_nothing() {
     let mut world = world(3, 1);
@@ -123,7 +130,10 @@ fn a_minority_grants_nothing() {
     world.mend();
     world.acquire_another(0);
     world.run_until(8 * SECOND);
-    assert!(world.inside(0) || world.granted(0).is_some(), "it goes on when it hears the others again");
+    assert!(
+        world.inside(0) || world.granted(0).is_some(),
+        "it goes on when it hears the others again"
+    );
     // Whoever runs it reads in its log from when to when it could grant nothing.
     let notes = world.notes.iter().filter(|(node, _)| node.0 == 0);
     let notes: Vec<_> = notes.map(|(_, note)| note.as_deref().map_err(String::as_str)).collect();
@@ -134,7 +144,8 @@ fn a_minority_grants_nothing() {
     );
 }
 
-/// Section 10: k is what the log says. Another k is a conflict with both values and authors; after a change by the log it is taken.
+/// Section 10: k is what the log says. Another k is a conflict with both values and authors; after
+/// a change by the log it is taken.
 #[test]
 fn k_is_what_the_log_says() {
     let mut world = world(3, 2);
@@ -142,7 +153,10 @@ fn k_is_what_the_log_says() {
     world.run_until(2 * SECOND);
     let (why, text) = world.refused(2).expect("refused");
     assert_eq!(why, Why::Conflict);
-    assert!(text.contains("k = 2") && text.contains("k = 5") && text.contains("the world"), "{text}");
+    assert!(
+        text.contains("k = 2") && text.contains("k = 5") && text.contains("the world"),
+        "{text}"
+    );
     world.propose(Command::SetGate {
         name: "gpu".into(),
         k: Some(5),
@@ -155,7 +169,8 @@ fn k_is_what_the_log_says() {
     assert!(world.granted(2).is_some());
 }
 
-/// With a log, gates are what the log says: a peer that defines one by a message is not believed, and nothing worse comes of it.
+/// With a log, gates are what the log says: a peer that defines one by a message is not believed,
+/// and nothing worse comes of it.
 #[test]
 fn gates_come_by_the_log_alone() {
     let mut world = world(3, 1);
@@ -180,13 +195,15 @@ fn gates_come_by_the_log_alone() {
     assert!(world.granted(0).is_some());
 }
 
-/// Words about permits that were never held, or with a wrong secret, cost no entry of the log; and of those that only the log can checker, so many are under way at once.
+/// Words about permits that were never held, or with a wrong secret, cost no entry of the log; and
+/// of those that only the log can checker, so many are under way at once.
 #[test]
 fn words_do_not_flood_the_log() {
     let mut world = world(3, 1);
     let applied = world.view(0).applied;
     assert!(applied > 3);
-    let (proposed, told) = world.permit_words(NodeId(0), (0..applied).map(|id| (PermitId(id), Secret(5))));
+    let (proposed, told) =
+        world.permit_words(NodeId(0), (0..applied).map(|id| (PermitId(id), Secret(5))));
     assert_eq!((proposed, told.len() as u64), (0, applied));
     let unknown = (0..10_000).map(|id| (PermitId(applied + 1 + id), Secret(5)));
     let (proposed, told) = world.permit_words(NodeId(1), unknown);

@@ -5,7 +5,8 @@ use super::*;
 
 const SECOND: Span = Span(1_000_000_000);
 
-/// A node that holds the only permit crashes: the next one gets it, once the detector is sure and the time is over that its client was told last.
+/// A node that holds the only permit crashes: the next one gets it, once the detector is sure and
+/// the time is over that its client was told last.
 #[test]
 fn what_a_crashed_node_held_is_free() {
     let mut fleet = Fleet::new(&settings(3));
@@ -26,7 +27,8 @@ fn what_a_crashed_node_held_is_free() {
     assert!(report.seen.iter().all(|(who, _)| who.crashed == [NodeId(0)]), "{report:?}");
 }
 
-/// A node that was only silent and is held for crashed stops, and its clients are told that they have lost their permits.
+/// A node that was only silent and is held for crashed stops, and its clients are told that they
+/// have lost their permits.
 #[test]
 fn who_is_held_for_crashed_stops() {
     let mut fleet = Fleet::new(&settings(3));
@@ -45,14 +47,17 @@ fn who_is_held_for_crashed_stops() {
     }
     fleet.run();
     assert_eq!(fleet.stopped.len(), 1, "the others go on: {:?}", fleet.stopped);
-    assert!(fleet.stopped.iter().any(|(node, why)| *node == NodeId(0) && why.contains("for crashed")));
+    assert!(
+        fleet.stopped.iter().any(|(node, why)| *node == NodeId(0) && why.contains("for crashed"))
+    );
     let told = fleet.told(0, 1);
     assert!(told.iter().any(|tell| matches!(tell, Tell::Lost { number: 1, .. })), "{told:?}");
     fleet.ask(0, 1, Ask::Renew { sequence: 9 });
     assert_eq!(refused(&fleet.told(0, 1)).map(|it| it.0), Some(Why::NoNode));
 }
 
-/// Two that find each other long after both have found the third are not held for crashed meanwhile, by any detector; later crashes are found.
+/// Two that find each other long after both have found the third are not held for crashed
+/// meanwhile, by any detector; later crashes are found.
 #[test]
 fn who_cannot_answer_yet_is_not_dead() {
     for detection in [Detection::VCube, Detection::Heartbeat, Detection::HiAdsd] {
@@ -84,7 +89,8 @@ fn detection_begins_when_all_were_there() {
     assert!(core.next_due(Time(2)).is_some());
 }
 
-/// `tree-token`: a node that restarts with what it had stored takes part again, and the token is not lost.
+/// `tree-token`: a node that restarts with what it had stored takes part again, and the token is
+/// not lost.
 #[test]
 fn a_node_with_a_store_comes_back() {
     let fixed = vec![fixed(1, "gpu", 1, "tree-token")];
@@ -105,8 +111,9 @@ fn a_node_with_a_store_comes_back() {
     }
 }
 
-/// `tree-token`: a node is killed after its client's wish was stored, and before the grant was. When it starts again it has a permit at once for a client that is
-/// gone: it is given back, and others go on.
+/// `tree-token`: a node is killed after its client's wish was stored, and before the grant was.
+/// When it starts again it has a permit at once for a client that is gone: it is given back, and
+/// others go on.
 #[test]
 fn a_permit_for_a_client_of_a_former_incarnation() {
     let fixed = vec![fixed(1, "gpu", 1, "tree-token")];
@@ -125,7 +132,8 @@ fn a_permit_for_a_client_of_a_former_incarnation() {
     };
     let mut actions = Vec::new();
     fleet.nodes.get_mut(&NodeId(0)).expect("up").client(fleet.now, ClientId(1), ask, &mut actions);
-    let first = actions.iter().position(|action| matches!(action, Action::Store(..))).expect("it stores");
+    let first =
+        actions.iter().position(|action| matches!(action, Action::Store(..))).expect("it stores");
     actions.truncate(first + 1);
     fleet.carry_out(NodeId(0), actions);
     fleet.kill(0);

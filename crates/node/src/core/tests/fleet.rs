@@ -1,4 +1,5 @@
-//! A fleet of nodes on a network that delivers at once and in order, with a clock that is set by hand.
+//! A fleet of nodes on a network that delivers at once and in order, with a clock that is set by
+//! hand.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -68,7 +69,8 @@ impl Fleet {
         let stored = self.stored.iter().filter(|((node, _), _)| *node == me);
         let stored = stored.map(|((_, gate), bytes)| (*gate, bytes.clone())).collect();
         let mut actions = Vec::new();
-        let core = Core::start(self.now, settings.clone(), &stored, &mut actions).expect("it starts");
+        let core =
+            Core::start(self.now, settings.clone(), &stored, &mut actions).expect("it starts");
         self.nodes.insert(me, core);
         self.carry_out(me, actions);
     }
@@ -100,14 +102,25 @@ impl Fleet {
     }
 
     pub(super) fn hello(&mut self, node: u32, client: u64) -> SessionId {
-        self.ask(node, client, Ask::Hello { process: Process::default(), resume: None, secret: Secret(7) });
+        self.ask(
+            node,
+            client,
+            Ask::Hello { process: Process::default(), resume: None, secret: Secret(7) },
+        );
         match self.told(node, client).pop() {
             Some(Tell::Welcome { session, .. }) => session,
             other => panic!("no welcome: {other:?}"),
         }
     }
 
-    pub(super) fn acquire(&mut self, node: u32, client: u64, number: u64, gate: &str, permits: Option<u32>) {
+    pub(super) fn acquire(
+        &mut self,
+        node: u32,
+        client: u64,
+        number: u64,
+        gate: &str,
+        permits: Option<u32>,
+    ) {
         let gate = gate.to_owned();
         self.ask(
             node,
@@ -131,21 +144,36 @@ impl Fleet {
 
     pub(super) fn gone(&mut self, node: u32, client: u64) {
         let mut actions = Vec::new();
-        self.nodes.get_mut(&NodeId(node)).expect("up").client_gone(self.now, ClientId(client), &mut actions);
+        self.nodes.get_mut(&NodeId(node)).expect("up").client_gone(
+            self.now,
+            ClientId(client),
+            &mut actions,
+        );
         self.carry_out(NodeId(node), actions);
         self.run();
     }
 
     pub(super) fn free(&mut self, node: u32, session: SessionId, number: u64) {
         let mut actions = Vec::new();
-        self.nodes.get_mut(&NodeId(node)).expect("up").free(self.now, session, number, &mut actions);
+        self.nodes.get_mut(&NodeId(node)).expect("up").free(
+            self.now,
+            session,
+            number,
+            &mut actions,
+        );
         self.carry_out(NodeId(node), actions);
         self.run();
     }
 
     pub(super) fn restore(&mut self, node: u32, gate: &str, permits: u32, in_use: &[u32]) {
         let mut actions = Vec::new();
-        self.nodes.get_mut(&NodeId(node)).expect("up").restore(self.now, gate, permits, in_use, &mut actions);
+        self.nodes.get_mut(&NodeId(node)).expect("up").restore(
+            self.now,
+            gate,
+            permits,
+            in_use,
+            &mut actions,
+        );
         self.carry_out(NodeId(node), actions);
     }
 
@@ -172,8 +200,11 @@ impl Fleet {
     pub(super) fn pass(&mut self, span: Span) {
         let end = self.now + span;
         loop {
-            let due =
-                self.nodes.iter().filter_map(|(node, core)| Some((core.next_due(self.now)?, *node))).min();
+            let due = self
+                .nodes
+                .iter()
+                .filter_map(|(node, core)| Some((core.next_due(self.now)?, *node)))
+                .min();
             let Some((at, node)) = due.filter(|due| due.0 <= end) else { break };
             self.now = self.now.max(at);
             let mut actions = Vec::new();
@@ -188,11 +219,15 @@ impl Fleet {
         for action in actions {
             match action {
                 Action::Send(to, bytes) => self.flying.push_back((node, to, bytes)),
-                Action::Tell(client, tell) => self.told.entry((node, client)).or_default().push(tell),
+                Action::Tell(client, tell) => {
+                    self.told.entry((node, client)).or_default().push(tell)
+                }
                 Action::Store(gate, bytes) => drop(self.stored.insert((node, gate), bytes)),
                 Action::Report(_, report) => self.reports.push(report),
                 Action::Shun(_) | Action::Changed | Action::Opened(_) => {}
-                Action::Probe { session, number, slots, .. } => self.probes.push((session, number, slots)),
+                Action::Probe { session, number, slots, .. } => {
+                    self.probes.push((session, number, slots))
+                }
                 Action::Stop(why) => self.stopped.push((node, why)),
                 Action::Propose(..)
                 | Action::Connect(..)

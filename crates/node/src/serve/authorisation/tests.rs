@@ -33,7 +33,8 @@ fn certificate(name: &str) -> Identity {
     Identity::Certificate(name.into())
 }
 
-/// Prefixes, single gates, rights that come with others, several entries for one name, and everything else refused.
+/// Prefixes, single gates, rights that come with others, several entries for one name, and
+/// everything else refused.
 #[test]
 fn who_may_what() {
     let policy = example();
@@ -82,7 +83,8 @@ fn nobody_and_anybody() {
 /// A refusal names who, what, and what is needed.
 #[test]
 fn a_refusal_says_what_is_needed() {
-    let denied = example().authorise(&certificate("ci-7"), Need::Acquire("prod")).unwrap_err().to_string();
+    let denied =
+        example().authorise(&certificate("ci-7"), Need::Acquire("prod")).unwrap_err().to_string();
     for part in ["client ci-7", "acquire `prod`", "[[allow]]", "may = [\"acquire\"]"] {
         assert!(denied.contains(part), "{part}: {denied}");
     }
@@ -102,7 +104,8 @@ fn tokens() {
 /// What makes no sense is refused with its place and what to write instead.
 #[test]
 fn what_makes_no_sense() {
-    let why = |text: &str| policy(&format!("[[allow]]\nuser = 1\n[[allow]]\n{text}\n")).unwrap_err();
+    let why =
+        |text: &str| policy(&format!("[[allow]]\nuser = 1\n[[allow]]\n{text}\n")).unwrap_err();
     for (text, expected) in [
         ("may = [\"see\"]", "number 2: it needs exactly one of"),
         ("client = \"a\"\nuser = 1", "exactly one of"),

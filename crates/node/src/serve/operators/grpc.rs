@@ -31,7 +31,10 @@ impl Operators for Api {
         Ok(Response::new(operator.members().await?))
     }
 
-    async fn add_member(&self, request: Request<v1::AddMemberRequest>) -> Replied<v1::AddMemberReply> {
+    async fn add_member(
+        &self,
+        request: Request<v1::AddMemberRequest>,
+    ) -> Replied<v1::AddMemberReply> {
         let operator = Operator::admit(&self.0, &caller(&request), Need::OperateAll).await?;
         Ok(Response::new(operator.add(request.into_inner()).await?))
     }
@@ -57,7 +60,10 @@ impl Operators for Api {
         Ok(Response::new(operator.evict(&node, only_say).await?))
     }
 
-    async fn evict_permit(&self, request: Request<v1::EvictPermitRequest>) -> Replied<v1::DoneReply> {
+    async fn evict_permit(
+        &self,
+        request: Request<v1::EvictPermitRequest>,
+    ) -> Replied<v1::DoneReply> {
         let operator = Operator::admit(&self.0, &caller(&request), Need::OperateAll).await?;
         Ok(Response::new(operator.evict_permit(request.into_inner()).await?))
     }

@@ -68,7 +68,8 @@ async fn add(
     Query(Newcomer { name, address }): Query<Newcomer>,
 ) -> Replied {
     let operator = Operator::admit(&desk, &who, Need::OperateAll).await?;
-    let v1::AddMemberReply { node, token } = operator.add(v1::AddMemberRequest { name, address }).await?;
+    let v1::AddMemberReply { node, token } =
+        operator.add(v1::AddMemberRequest { name, address }).await?;
     Ok(Json(json!({ "node": node, "token": token })))
 }
 
@@ -91,7 +92,9 @@ async fn change(
         "promote" => operator.promote(&node).await.map(done),
         "demote" => operator.demote(&node).await.map(done),
         "evict" => operator.evict(&node, false).await.map(done),
-        _ => Err(Failed::NotFound(format!("a member is promoted, demoted or evicted: not `{deed}`"))),
+        _ => {
+            Err(Failed::NotFound(format!("a member is promoted, demoted or evicted: not `{deed}`")))
+        }
     }
 }
 
@@ -116,7 +119,9 @@ async fn set(
         None => v1::Policy::Any,
         Some("lease") => v1::Policy::Lease,
         Some("hold") => v1::Policy::Hold,
-        Some(other) => return Err(Failed::Wrong(format!("a policy is lease or hold, not `{other}`"))),
+        Some(other) => {
+            return Err(Failed::Wrong(format!("a policy is lease or hold, not `{other}`")));
+        }
     };
     let (keep_k, k, policy) = (k.is_none(), k.unwrap_or(0), policy.into());
     let wish = v1::SetGateRequest { gate, k, no_wait, wait_ms, policy, keep_k };

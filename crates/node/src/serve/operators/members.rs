@@ -53,7 +53,9 @@ impl Operator {
             .rsplit_once(':')
             .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
         if !has_port {
-            return Err(Failed::Wrong(format!("`{address}` is no address for other nodes: write HOST:PORT")));
+            return Err(Failed::Wrong(format!(
+                "`{address}` is no address for other nodes: write HOST:PORT"
+            )));
         }
         check_newcomer(&self.read().await?, &name, &address).map_err(Failed::Wrong)?;
         let admit = Command::Admit { node: None, name, address, store: None };
@@ -77,7 +79,10 @@ impl Operator {
             cluster_id: cluster.id.0,
             cluster: self.desk.guard.cluster.clone(),
             node: node.0,
-            members: others.into_iter().map(|(other, listed)| (other.0, listed.address.clone())).collect(),
+            members: others
+                .into_iter()
+                .map(|(other, listed)| (other.0, listed.address.clone()))
+                .collect(),
         };
         Ok(v1::AddMemberReply { node: node.0, token: token.to_string() })
     }
@@ -96,7 +101,11 @@ impl Operator {
         self.voted(came, format!("node {} does not vote; it goes on as a follower", node.0)).await
     }
 
-    async fn voted(&self, came: Result<Option<String>, ProposeError>, text: String) -> Answer<v1::DoneReply> {
+    async fn voted(
+        &self,
+        came: Result<Option<String>, ProposeError>,
+        text: String,
+    ) -> Answer<v1::DoneReply> {
         match came {
             Ok(warning) => {
                 let voters: Vec<NodeId> = self.log.voters_appended().all().into_iter().collect();
@@ -142,12 +151,18 @@ impl Operator {
         let mut done = Vec::new();
         if let Some(member) = cluster_state.membership.get(node) {
             self.condemn(node, member, true).await?;
-            done.push(format!("incarnation {} of node {} was evicted", member.incarnation.0, node.0));
+            done.push(format!(
+                "incarnation {} of node {} was evicted",
+                member.incarnation.0, node.0
+            ));
         }
         if let Err(why) = self.log.propose(Command::Remove { node }).await {
             return Err(self.failed(why).await);
         }
-        done.push(format!("node {} is no member any more, and its number is not used again", node.0));
+        done.push(format!(
+            "node {} is no member any more, and its number is not used again",
+            node.0
+        ));
         Ok(v1::DoneReply { text: done.join("; "), warning: String::new() })
     }
 
@@ -211,7 +226,8 @@ impl Operator {
 /// The longest name of a node that is added.
 const NAME_MAX: usize = 64;
 
-/// Whether a node of that name and address can be added, or was: said again, it is the same node. What is wrong, in words.
+/// Whether a node of that name and address can be added, or was: said again, it is the same node.
+/// What is wrong, in words.
 fn check_newcomer(cluster_state: &ClusterState, name: &str, address: &str) -> Result<(), String> {
     let known = cluster_state.node(name);
     if let Some(node) = known.filter(|node| cluster_state.directory[node].address != address) {
@@ -223,7 +239,8 @@ fn check_newcomer(cluster_state: &ClusterState, name: &str, address: &str) -> Re
     if known.is_some() {
         return Ok(());
     }
-    if let Some((node, listed)) = cluster_state.directory.iter().find(|(_, listed)| listed.address == address)
+    if let Some((node, listed)) =
+        cluster_state.directory.iter().find(|(_, listed)| listed.address == address)
     {
         return Err(format!(
             "{address} is the address of node {0} ({1}): give that of the new node, or `kgate members remove {0}` first if this one replaces it",
@@ -252,7 +269,10 @@ fn is_gone(cluster_state: &ClusterState, node: NodeId, incarnation: Incarnation)
 fn standing(listed: &Listed, member: Option<&Member>) -> &'static str {
     match member {
         Some(member)
-            if listed.forced_eviction.as_ref().is_some_and(|it| it.incarnation == member.incarnation) =>
+            if listed
+                .forced_eviction
+                .as_ref()
+                .is_some_and(|it| it.incarnation == member.incarnation) =>
         {
             "evicting"
         }
@@ -276,14 +296,18 @@ fn role(cluster_state: &ClusterState, node: NodeId, leader: Option<NodeId>) -> &
 mod tests {
     use super::*;
 
-    /// Whoever names a node means that one: a newcomer gets no name that reads as a number or is taken, and no address of another. Each is said in its own words;
-    /// the same name and address again are the same node.
+    /// Whoever names a node means that one: a newcomer gets no name that reads as a number or is
+    /// taken, and no address of another. Each is said in its own words; the same name and address
+    /// again are the same node.
     #[test]
     fn names_and_addresses_of_newcomers() {
         let mut cluster_state = ClusterState::default();
         for (node, name) in [(0, "node-0"), (4, "db-4")] {
-            let listed =
-                Listed { name: name.into(), address: format!("10.0.0.{node}:7401"), ..Listed::default() };
+            let listed = Listed {
+                name: name.into(),
+                address: format!("10.0.0.{node}:7401"),
+                ..Listed::default()
+            };
             cluster_state.directory.insert(NodeId(node), listed);
         }
         let says = |name: &str, address: &str| check_newcomer(&cluster_state, name, address);

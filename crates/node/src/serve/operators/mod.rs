@@ -1,9 +1,12 @@
-//! What operators do: members come and go, get votes and lose them; nodes are evicted; gates get another k.
+//! What operators do: members come and go, get votes and lose them; nodes are evicted; gates get
+//! another k.
 //!
-//! Everything goes through the agreed log, from whichever node is asked, and is compare-and-set there: said twice it is done once. What takes time is waited for
-//! here, and whoever gives up waiting loses nothing but the answer.
+//! Everything goes through the agreed log, from whichever node is asked, and is compare-and-set
+//! there: said twice it is done once. What takes time is waited for here, and whoever gives up
+//! waiting loses nothing but the answer.
 //!
-//! - `members.rs`: who takes part and who votes; `permits.rs`: what the log holds; `set.rs`: another k, and when it is true everywhere;
+//! - `members.rs`: who takes part and who votes; `permits.rs`: what the log holds; `set.rs`:
+//!   another k, and when it is true everywhere;
 //! - `grpc.rs`, `http.rs`: the ways in.
 
 mod grpc;
@@ -69,7 +72,8 @@ impl Operator {
         Ok(Self { desk: desk.clone(), log, author })
     }
 
-    /// A node by its number or its name. Numbers come first: they are never used again, and a name that reads as one must not hide another node.
+    /// A node by its number or its name. Numbers come first: they are never used again, and a name
+    /// that reads as one must not hide another node.
     fn node(&self, cluster_state: &ClusterState, text: &str) -> Answer<NodeId> {
         let known = |node: &NodeId| cluster_state.directory.contains_key(node);
         let found = number(text).map(NodeId).filter(known).or_else(|| cluster_state.node(text));
@@ -94,7 +98,9 @@ impl Operator {
     /// What a proposal came to, in words; without a quorum, with those voters that do not answer.
     async fn failed(&self, why: ProposeError) -> Failed {
         match why {
-            ProposeError::Rejected(void @ Rejected::Conflict { .. }) => Failed::Conflict(void.to_string()),
+            ProposeError::Rejected(void @ Rejected::Conflict { .. }) => {
+                Failed::Conflict(void.to_string())
+            }
             ProposeError::Rejected(void) => Failed::Wrong(void.to_string()),
             ProposeError::Stopped => Failed::Stopped,
             ProposeError::NoQuorum(why) => {
@@ -126,7 +132,9 @@ impl Operator {
                 return true;
             }
             let left = end.after(LeaseInstant::now());
-            if left.is_zero() || !matches!(tokio::time::timeout(left, status.changed()).await, Ok(Ok(()))) {
+            if left.is_zero()
+                || !matches!(tokio::time::timeout(left, status.changed()).await, Ok(Ok(())))
+            {
                 return so(&self.log.cluster_state());
             }
         }

@@ -1,6 +1,7 @@
 //! Permits that the log holds, taken back by an operator (docs/LEASES.md section 8).
 //!
-//! Nothing but its holder's word says that what was done with such a permit is over. Who takes it back says so in its place: if the holder is alive, two may be through.
+//! Nothing but its holder's word says that what was done with such a permit is over. Who takes it
+//! back says so in its place: if the holder is alive, two may be through.
 
 use kgate_api::v1;
 use kgate_control::state::{ClusterState, Command, Permit, PermitId};
@@ -35,7 +36,9 @@ fn find<'a>(
     if let Some(id) = permit.map(PermitId) {
         let held = cluster_state.permits.get(&id);
         return held.map(|held| (id, held)).ok_or_else(|| {
-            Failed::NotFound(format!("{id} is not held: it was given back, has expired, or never was"))
+            Failed::NotFound(format!(
+                "{id} is not held: it was given back, has expired, or never was"
+            ))
         });
     }
     let Some(known) = cluster_state.gate(gate) else {
@@ -52,7 +55,10 @@ fn find<'a>(
         several => {
             let all: Vec<String> =
                 several.iter().map(|(id, held)| format!("{id} ({})", slots(held))).collect();
-            Err(Failed::Wrong(format!("the log holds {} of gate `{gate}`: say which", all.join(", "))))
+            Err(Failed::Wrong(format!(
+                "the log holds {} of gate `{gate}`: say which",
+                all.join(", ")
+            )))
         }
     }
 }
@@ -63,9 +69,14 @@ fn slots(held: &Permit) -> String {
 }
 
 fn consequences(cluster_state: &ClusterState, id: PermitId, held: &Permit) -> String {
-    let gate = cluster_state.gates.get(&held.gate).map_or("a gate that is gone", |gate| gate.name.as_str());
+    let gate = cluster_state
+        .gates
+        .get(&held.gate)
+        .map_or("a gate that is gone", |gate| gate.name.as_str());
     let end = match held.ttl {
-        Some(ttl) => format!("it ends by itself {} s after its last renewal", ttl.0 / 1_000_000_000),
+        Some(ttl) => {
+            format!("it ends by itself {} s after its last renewal", ttl.0 / 1_000_000_000)
+        }
         None => "it has no end of its own".to_owned(),
     };
     format!(

@@ -1,7 +1,9 @@
 //! Another k for a gate (docs/LEASES.md section 10).
 //!
-//! It is agreed on at once; it is true when every member has said that it has applied it and that nothing is held there at or above k. A member that says nothing
-//! counts as holding until it is evicted. What the earlier incarnation of a node held counts too: only the incarnation that the log knows can say that it holds nothing.
+//! It is agreed on at once; it is true when every member has said that it has applied it and that
+//! nothing is held there at or above k. A member that says nothing counts as holding until it is
+//! evicted. What the earlier incarnation of a node held counts too: only the incarnation that the
+//! log knows can say that it holds nothing.
 
 use std::time::Duration;
 
@@ -29,7 +31,8 @@ impl Operator {
         };
         let (k, policy) = (if keep_k { gate.k } else { k }, policy_of(policy));
         let version = Some(gate.version);
-        let set = Command::SetGate { name, k: Some(k), policy, version, author: self.author.clone() };
+        let set =
+            Command::SetGate { name, k: Some(k), policy, version, author: self.author.clone() };
         let version = match self.log.propose(set).await {
             Ok(Applied::Gate { version, .. }) => version,
             Ok(_) => return Err(Failed::Wrong("the log answered something else".to_owned())),
@@ -55,7 +58,13 @@ impl Operator {
     }
 }
 
-fn draining(cluster_state: &ClusterState, report: &Report, gate: &Gate, k: u32, version: u64) -> Vec<String> {
+fn draining(
+    cluster_state: &ClusterState,
+    report: &Report,
+    gate: &Gate,
+    k: u32,
+    version: u64,
+) -> Vec<String> {
     let mut draining = Vec::new();
     if cluster_state.applied < version {
         draining.push("the node that was asked has not applied it yet".to_owned());
@@ -63,15 +72,23 @@ fn draining(cluster_state: &ClusterState, report: &Report, gate: &Gate, k: u32, 
     for (node, member) in cluster_state.membership.iter() {
         let number = node.0;
         let said = report.seen.iter().find(|(who, _)| who.node == node);
-        let Some((_, gates)) = said.filter(|(who, _)| who.incarnation == Some(member.incarnation.0)) else {
-            draining.push(format!("node {number} does not answer: its lease must end or it must come back"));
+        let Some((_, gates)) =
+            said.filter(|(who, _)| who.incarnation == Some(member.incarnation.0))
+        else {
+            draining.push(format!(
+                "node {number} does not answer: its lease must end or it must come back"
+            ));
             continue;
         };
-        let Some(view) = gates.iter().find(|view| view.name == gate.name && view.version >= version) else {
+        let Some(view) =
+            gates.iter().find(|view| view.name == gate.name && view.version >= version)
+        else {
             draining.push(format!("node {number} has not applied it yet"));
             continue;
         };
-        for holder in view.holders.iter().filter(|holder| holder.slots.iter().any(|slot| *slot >= k)) {
+        for holder in
+            view.holders.iter().filter(|holder| holder.slots.iter().any(|slot| *slot >= k))
+        {
             let slots: Vec<String> = holder.slots.iter().map(u32::to_string).collect();
             let process = &holder.process;
             draining.push(format!(

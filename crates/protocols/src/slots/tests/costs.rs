@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Section 8: an entry that nobody competes for costs 2(n-1) messages, flat and on the tree, for every n.
+/// Section 8: an entry that nobody competes for costs 2(n-1) messages, flat and on the tree, for
+/// every n.
 #[test]
 fn alone() {
     for nodes in 2..=33u32 {
@@ -10,7 +11,11 @@ fn alone() {
             for asker in [0, nodes / 2, nodes - 1] {
                 let mut net = net(nodes, 1, options);
                 enter(&mut net, asker, 1, &[0]);
-                assert_eq!(net.sent.len(), 2 * (nodes as usize - 1), "n={nodes} p{asker} {options:?}");
+                assert_eq!(
+                    net.sent.len(),
+                    2 * (nodes as usize - 1),
+                    "n={nodes} p{asker} {options:?}"
+                );
                 assert_eq!(net.sent("request").len(), net.sent("agg").len());
                 nothing_is_left(&net);
             }
@@ -36,7 +41,8 @@ fn fan_in() {
     assert_eq!(reach(33, 32, tree()), 1, "alone in its half, all answers come through one");
 }
 
-/// Section 6, idle keep: a slot that nobody asked for is used again for no message, under a greater fence, as often as one likes.
+/// Section 6, idle keep: a slot that nobody asked for is used again for no message, under a greater
+/// fence, as often as one likes.
 #[test]
 fn a_kept_slot_is_used_again_for_nothing() {
     for options in [flat(), tree()] {
@@ -61,7 +67,8 @@ fn a_kept_slot_is_used_again_for_nothing() {
     }
 }
 
-/// Section 6, idle keep: whoever is asked gives up what it keeps before it answers, so that nobody waits for an idle slot.
+/// Section 6, idle keep: whoever is asked gives up what it keeps before it answers, so that nobody
+/// waits for an idle slot.
 #[test]
 fn a_kept_slot_goes_to_who_asks() {
     for options in [flat(), tree()] {

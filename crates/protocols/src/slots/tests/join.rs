@@ -10,7 +10,8 @@ fn options() -> SlotOptions {
     SlotOptions { membership: MembershipSource::Join, ..plain() }
 }
 
-/// Section 5: JOIN to all, then a second round; only when everybody has answered both does the joiner ask.
+/// Section 5: JOIN to all, then a second round; only when everybody has answered both does the
+/// joiner ask.
 #[test]
 fn two_rounds_and_then_it_asks() {
     let mut net = net(3, 1, options());
@@ -64,7 +65,8 @@ fn a_joiner_does_not_wait_for_the_dead() {
     assert_eq!(net.inside(), [1]);
 }
 
-/// A process that is joining holds nothing and says so to whoever asks; its own request comes behind that.
+/// A process that is joining holds nothing and says so to whoever asks; its own request comes
+/// behind that.
 #[test]
 fn a_joiner_answers() {
     let mut net = net(3, 1, options());
@@ -84,7 +86,8 @@ fn a_joiner_answers() {
     assert_eq!(net.inside(), [1]);
 }
 
-/// S5: the first JOIN exempts the joiner from a request that is out. A copy of it that comes when it takes part already does not.
+/// S5: the first JOIN exempts the joiner from a request that is out. A copy of it that comes when
+/// it takes part already does not.
 #[test]
 fn a_second_copy_of_join_does_not_exempt() {
     let mut net = net(3, 1, options());
@@ -105,7 +108,8 @@ fn a_second_copy_of_join_does_not_exempt() {
     assert_eq!(net.inside(), [1]);
 }
 
-/// The same if its new incarnation was first seen in another message, and it was asked since: it may hold what it was granted before.
+/// The same if its new incarnation was first seen in another message, and it was asked since: it
+/// may hold what it was granted before.
 #[test]
 fn a_late_join_does_not_exempt_who_was_asked() {
     let mut net = net(3, 1, options());
@@ -143,7 +147,8 @@ fn a_late_join_does_not_exempt_who_was_asked() {
     assert_eq!(net.inside(), [0]);
 }
 
-/// A joiner learns from the answer of the last one it waits for that this is in a new incarnation: the end of the earlier incarnation ends no round.
+/// A joiner learns from the answer of the last one it waits for that this is in a new incarnation:
+/// the end of the earlier incarnation ends no round.
 #[test]
 fn a_new_incarnation_ends_no_round() {
     let mut net = net(2, 1, options());
@@ -166,7 +171,8 @@ fn a_new_incarnation_ends_no_round() {
     assert!(last(&net, 1).1 > before);
 }
 
-/// A relay passes on a request of an incarnation that is unknown here: it shows that incarnation as a message of its own would, and is answered.
+/// A relay passes on a request of an incarnation that is unknown here: it shows that incarnation as
+/// a message of its own would, and is answered.
 #[test]
 fn a_new_incarnation_is_seen_in_what_is_passed_on() {
     let mut net = net(3, 1, SlotOptions { dissemination: Dissemination::Tree, ..options() });

@@ -1,4 +1,5 @@
-//! Bytes from the network (laws 4 and 5): what no correct peer sends is refused with nothing changed, and nothing that is well-formed does harm.
+//! Bytes from the network (laws 4 and 5): what no correct peer sends is refused with nothing
+//! changed, and nothing that is well-formed does harm.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -25,7 +26,14 @@ fn about(ticks: u64, node: u32) -> About {
 }
 
 fn report(node: u32) -> Report {
-    Report { node: NodeId(node), incarnation: 0, version: 1, holds: slots(&[0]), ahead: false, idle: false }
+    Report {
+        node: NodeId(node),
+        incarnation: 0,
+        version: 1,
+        holds: slots(&[0]),
+        ahead: false,
+        idle: false,
+    }
 }
 
 /// Sets come from the network as lists; only so can one be made that is none.
@@ -44,7 +52,8 @@ fn answers(list: &[(u32, u32)], reports: Vec<Report>) -> Box<Answers> {
     Box::new(Answers { empty: ranges(list), reports })
 }
 
-/// Every field out of its range is refused, and nothing changes: at who waits for the very request that the message is about.
+/// Every field out of its range is refused, and nothing changes: at who waits for the very request
+/// that the message is about.
 #[test]
 fn every_field_out_of_range_is_refused() {
     let mut net = net(NODES, 2, tree());
@@ -52,12 +61,15 @@ fn every_field_out_of_range_is_refused() {
     let far = Clock::LAST_TICK + 1;
     let request = |about, scope| SlotsMessage::Request { head: head(), about, weight: 1, scope };
     let agg = |about, answers| SlotsMessage::Agg { head: head(), about, answers };
-    let update = |about, report| SlotsMessage::Update { head: head(), about, report: Box::new(report) };
+    let update =
+        |about, report| SlotsMessage::Update { head: head(), about, report: Box::new(report) };
     let mine = about(1, 0);
     let unsorted = Report { holds: slots(&[1, 0]), ..report(1) };
     let twice = Report { holds: slots(&[1, 1]), ..report(1) };
-    let ahead_of_view =
-        About { stamp: Stamp { clock: Clock { view: 1, ticks: 1 }, node: NodeId(1) }, incarnation: 0 };
+    let ahead_of_view = About {
+        stamp: Stamp { clock: Clock { view: 1, ticks: 1 }, node: NodeId(1) },
+        incarnation: 0,
+    };
     let junk = vec![
         request(mine, Scope::Yourself),
         request(about(far, 1), Scope::Yourself),
@@ -83,7 +95,12 @@ fn every_field_out_of_range_is_refused() {
             round: 1,
             clock: Clock { view: 0, ticks: far },
         },
-        SlotsMessage::Welcome { head: head(), incarnation: 0, round: 1, clock: ahead_of_view.stamp.clock },
+        SlotsMessage::Welcome {
+            head: head(),
+            incarnation: 0,
+            round: 1,
+            clock: ahead_of_view.stamp.clock,
+        },
         SlotsMessage::Welcome { head: head(), incarnation: 0, round: 3, clock: Clock::default() },
         SlotsMessage::Join { incarnation: 1, round: 0 },
         SlotsMessage::Join { incarnation: 1, round: 3 },
@@ -124,8 +141,12 @@ fn what_is_kept_is_bounded() {
     for ticks in (1..200).chain((1..200).rev()) {
         for (from, root) in [(1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (3, 3)] {
             let head = Head { incarnation: 0, view: u32::MAX };
-            let message =
-                SlotsMessage::Request { head, about: about(ticks, root), weight: 1, scope: Scope::Yourself };
+            let message = SlotsMessage::Request {
+                head,
+                about: about(ticks, root),
+                weight: 1,
+                scope: Scope::Yourself,
+            };
             net.input(0, Input::Deliver { from: NodeId(from), message }).unwrap();
         }
     }
@@ -174,8 +195,10 @@ fn reports() -> impl Strategy<Value = Report> {
 
 fn messages() -> impl Strategy<Value = SlotsMessage> {
     let scopes = prop_oneof![Just(Scope::Yourself), (0u8..4).prop_map(Scope::Clusters)];
-    let several =
-        (prop::collection::vec((0..NODES, 1..=NODES + 1), 0..3), prop::collection::vec(reports(), 0..3));
+    let several = (
+        prop::collection::vec((0..NODES, 1..=NODES + 1), 0..3),
+        prop::collection::vec(reports(), 0..3),
+    );
     prop_oneof![
         4 => (heads(), abouts(), scopes)
             .prop_map(|(head, about, scope)| SlotsMessage::Request { head, about, weight: u32::MAX, scope }),
@@ -211,7 +234,8 @@ fn inputs() -> impl Strategy<Value = Input<SlotsMessage, SlotsTimer>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(3000))]
 
-    /// Laws 4 and 5: whatever arrives in whatever order is taken or refused, never a panic; a refusal changes nothing; what is kept stays small.
+    /// Laws 4 and 5: whatever arrives in whatever order is taken or refused, never a panic; a
+    /// refusal changes nothing; what is kept stays small.
     #[test]
     fn anything_may_arrive(
         dissemination in prop_oneof![Just(Dissemination::Flat), Just(Dissemination::Tree)],

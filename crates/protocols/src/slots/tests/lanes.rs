@@ -1,4 +1,5 @@
-//! Several lanes under one roof: whoever waits finds its way into a lane that has room, and no lane forgets its time-outs.
+//! Several lanes under one roof: whoever waits finds its way into a lane that has room, and no lane
+//! forgets its time-outs.
 
 use kgate_core::{NodeId, Phase, Span};
 
@@ -20,7 +21,8 @@ fn is_armed(net: &Net<Lanes>, at: u32, timer: LanesTimer) -> bool {
     net.timers.contains_key(&(NodeId(at), timer))
 }
 
-/// "A free lane never starves a full one for good": whoever comes when everybody before it has asked in all lanes asks in one more lane after a while too.
+/// "A free lane never starves a full one for good": whoever comes when everybody before it has
+/// asked in all lanes asks in one more lane after a while too.
 #[test]
 fn whoever_comes_later_asks_in_more_lanes_too() {
     let mut net = lanes(2, 2, SlotOptions { lanes: 2, ..plain() });
@@ -40,8 +42,10 @@ fn whoever_comes_later_asks_in_more_lanes_too() {
     assert_eq!(theirs.len(), 2);
     // The first client has asked in both lanes, and the second one in this one.
     let stands = net.nodes[0].lanes_of_last();
-    let free =
-        theirs.iter().find(|(_, slots)| slots[0] % 2 != u32::from(stands[0])).expect("one in each lane");
+    let free = theirs
+        .iter()
+        .find(|(_, slots)| slots[0] % 2 != u32::from(stands[0]))
+        .expect("one in each lane");
     net.input(1, Input::Release { grant: free.0 }).unwrap();
     net.deliver_all();
     let [(grant, _)] = granted(&net, 0).try_into().expect("the first client");
@@ -54,8 +58,9 @@ fn whoever_comes_later_asks_in_more_lanes_too() {
     assert_eq!(granted(&net, 0).len(), 2, "a slot is free in the other lane");
 }
 
-/// Any order of clients that come, go and give up, of another k and of time-outs: while a request is out in a lane, that lane's time-out runs; while
-/// somebody has not asked everywhere, the one of those that wait does; and in the end everybody is served.
+/// Any order of clients that come, go and give up, of another k and of time-outs: while a request
+/// is out in a lane, that lane's time-out runs; while somebody has not asked everywhere, the one of
+/// those that wait does; and in the end everybody is served.
 #[test]
 fn time_outs_run_while_somebody_waits() {
     for seed in 0..2000u64 {

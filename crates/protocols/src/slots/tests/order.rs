@@ -24,7 +24,8 @@ fn a_wide_request_is_not_overtaken() {
     }
 }
 
-/// Lemma 2: all ask at once, each before it has heard of another; they are decided in the order of their stamps, which is that of their ids.
+/// Lemma 2: all ask at once, each before it has heard of another; they are decided in the order of
+/// their stamps, which is that of their ids.
 #[test]
 fn at_once_in_the_order_of_stamps() {
     for options in [flat(), tree(), plain()] {
@@ -68,15 +69,18 @@ fn several_grants_at_one_process() {
     release(&mut net, 0, second);
     net.deliver_all();
     assert_eq!(last(&net, 1).0, [1], "p0 still has slot 0");
-    assert_eq!(net.refusal(0, Input::Release { grant: second }), kgate_core::Refusal::NoSuchRequest);
+    assert_eq!(
+        net.refusal(0, Input::Release { grant: second }),
+        kgate_core::Refusal::NoSuchRequest
+    );
     release(&mut net, 0, first);
     net.release(1);
     net.deliver_all();
     nothing_is_left(&net);
 }
 
-/// `SlotOptions::batch`: those that wait behind the request that is out are asked for together, and granted part by part: one stamp,
-/// a fence for each, in the order asked.
+/// `SlotOptions::batch`: those that wait behind the request that is out are asked for together, and
+/// granted part by part: one stamp, a fence for each, in the order asked.
 #[test]
 fn a_batch_is_granted_part_by_part() {
     let mut net = net(3, 4, SlotOptions { batch: 4, ..plain() });
@@ -104,7 +108,8 @@ fn a_batch_is_granted_part_by_part() {
     assert_eq!((slots.as_slice(), fence.stamp(), fence.count()), (&[0][..], a.2.stamp(), 2));
 }
 
-/// Section 6, cohort: while others wait, a slot goes from client to client of its process B times, and then to who is first.
+/// Section 6, cohort: while others wait, a slot goes from client to client of its process B times,
+/// and then to who is first.
 #[test]
 fn a_cohort_is_bounded_while_others_wait() {
     for cohort in 0..4u16 {
@@ -128,12 +133,17 @@ fn a_cohort_is_bounded_while_others_wait() {
             let grant = grants(&net, 0).pop().expect("it holds").0;
             release(&mut net, 0, grant);
             net.deliver_all();
-            assert_eq!((grants(&net, 0).len(), net.inside()), (before, [1].to_vec()), "B = {cohort}");
+            assert_eq!(
+                (grants(&net, 0).len(), net.inside()),
+                (before, [1].to_vec()),
+                "B = {cohort}"
+            );
         }
     }
 }
 
-/// Section 6, cohort: what goes from client to client leaves the request of its process as it is, for the next of them, and costs no message.
+/// Section 6, cohort: what goes from client to client leaves the request of its process as it is,
+/// for the next of them, and costs no message.
 #[test]
 fn a_cohort_keeps_its_request() {
     for options in [flat(), tree()] {
@@ -149,11 +159,16 @@ fn a_cohort_keeps_its_request() {
         }
         assert_eq!(net.sent.len(), 0);
         release_last(&mut net, 0);
-        assert_eq!((grants(&net, 0).len(), grants(&net, 1).len()), (5, 1), "who was first is first");
+        assert_eq!(
+            (grants(&net, 0).len(), grants(&net, 1).len()),
+            (5, 1),
+            "who was first is first"
+        );
     }
 }
 
-/// Section 6, cohort: whoever asks later than a process, but before clients that only came to it meanwhile, is overtaken by B of them and no more.
+/// Section 6, cohort: whoever asks later than a process, but before clients that only came to it
+/// meanwhile, is overtaken by B of them and no more.
 #[test]
 fn a_cohort_does_not_let_newcomers_use_an_old_request_before_others() {
     let mut net = net(3, 1, SlotOptions { cohort: 2, ..flat() });
@@ -176,7 +191,8 @@ fn release_last(net: &mut Net<Slots>, node: u32) {
     net.deliver_all();
 }
 
-/// Section 6, cohort: while nobody else waits, it goes from client to client of its process as often as one likes.
+/// Section 6, cohort: while nobody else waits, it goes from client to client of its process as
+/// often as one likes.
 #[test]
 fn a_cohort_is_unbounded_while_nobody_waits() {
     let mut net = net(3, 1, SlotOptions { cohort: 1, ..flat() });
@@ -192,7 +208,8 @@ fn a_cohort_is_unbounded_while_nobody_waits() {
     nothing_is_left(&net);
 }
 
-/// A slot that goes to a client of the request that is out may leave one behind that wants less and fits: it is looked at again.
+/// A slot that goes to a client of the request that is out may leave one behind that wants less and
+/// fits: it is looked at again.
 #[test]
 fn a_hand_over_looks_at_the_rest_of_the_batch() {
     let mut net = net(2, 3, SlotOptions { batch: 3, ..flat() });
@@ -222,7 +239,8 @@ fn a_hand_over_looks_at_the_rest_of_the_batch() {
     nothing_is_left(&net);
 }
 
-/// Without a lease nothing is granted, handed over or taken up again; with one, what has become possible is done.
+/// Without a lease nothing is granted, handed over or taken up again; with one, what has become
+/// possible is done.
 #[test]
 fn nothing_is_granted_without_a_lease() {
     for options in [flat(), tree()] {

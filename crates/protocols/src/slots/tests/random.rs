@@ -1,4 +1,5 @@
-//! Runs drawn from seeds. One that fails is told with its seed and the shortest list of steps that still fails.
+//! Runs drawn from seeds. One that fails is told with its seed and the shortest list of steps that
+//! still fails.
 
 extern crate std;
 
@@ -62,7 +63,11 @@ fn config(rng: &mut Rng, membership: MembershipSource, printed: Defects) -> Conf
     }
 }
 
-pub(super) fn drawn(seed: u64, membership: MembershipSource, printed: Defects) -> (Config, Vec<Step>) {
+pub(super) fn drawn(
+    seed: u64,
+    membership: MembershipSource,
+    printed: Defects,
+) -> (Config, Vec<Step>) {
     let mut rng = Rng(seed);
     let config = config(&mut rng, membership, printed);
     let steps = 40 + rng.below(400);
@@ -77,7 +82,9 @@ pub(super) fn play(world: &mut World, steps: &[Step]) -> Result<u32, String> {
         Ok(Err(wrong)) => Err(wrong),
         Err(panic) => {
             let said = panic.downcast_ref::<String>().cloned();
-            Err(said.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string)).unwrap_or_default())
+            Err(said
+                .or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string))
+                .unwrap_or_default())
         }
     }
 }
@@ -124,8 +131,9 @@ pub(super) fn seeds() -> core::ops::Range<u64> {
     first..first + given("KGATE_TEST_SEEDS").unwrap_or(1500)
 }
 
-/// `docs/SLOTS.md`, P1 to P5, members by the log: a slot has one holder, its fences grow, decisions go in the order of stamps, the first that
-/// waits does not fit, everybody is served, and nothing is left behind; whatever is crashed, thrown out, withdrawn, resized, doubled or lost.
+/// `docs/SLOTS.md`, P1 to P5, members by the log: a slot has one holder, its fences grow, decisions
+/// go in the order of stamps, the first that waits does not fit, everybody is served, and nothing
+/// is left behind; whatever is crashed, thrown out, withdrawn, resized, doubled or lost.
 #[test]
 fn whatever_happens_with_a_log() {
     all_is_well(seeds(), MembershipSource::Log);
@@ -137,8 +145,10 @@ fn whatever_happens_without_a_log() {
     all_is_well(seeds(), MembershipSource::Join);
 }
 
-/// Planted bugs and the counterexamples of `docs/SLOTS.md` section 7: the world above finds each, by a seed that is well without it.
-/// S3 and S15 need more luck than that; scenarios show them. S12 does no harm where there is a log: a new incarnation is exempt from whatever was asked before it.
+/// Planted bugs and the counterexamples of `docs/SLOTS.md` section 7: the world above finds each,
+/// by a seed that is well without it. S3 and S15 need more luck than that; scenarios show them. S12
+/// does no harm where there is a log: a new incarnation is exempt from whatever was asked before
+/// it.
 #[test]
 fn each_defect_is_found() {
     let (log, join) = (MembershipSource::Log, MembershipSource::Join);
@@ -169,7 +179,10 @@ fn each_defect_is_found() {
             None => missed.push(name),
             Some(seed) => {
                 std::println!("{name}: seed {seed}");
-                assert!(!fails(seed, membership, Defects::NONE), "{name}: seed {seed} fails without it, too");
+                assert!(
+                    !fails(seed, membership, Defects::NONE),
+                    "{name}: seed {seed} fails without it, too"
+                );
             }
         }
     }

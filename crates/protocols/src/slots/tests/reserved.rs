@@ -26,8 +26,8 @@ fn hand_over(net: &mut Net<Slots>, at: u32) -> Fence {
     fence
 }
 
-/// From the moment at which its grant is given up, whoever has not heard of the log hears of the slot from who decided it; when the log frees it, the next has
-/// it under a greater fence.
+/// From the moment at which its grant is given up, whoever has not heard of the log hears of the
+/// slot from who decided it; when the log frees it, the next has it under a greater fence.
 #[test]
 fn who_decided_it_answers_for_it() {
     for options in [flat(), tree(), plain()] {
@@ -50,7 +50,8 @@ fn who_decided_it_answers_for_it() {
     }
 }
 
-/// Nothing is said at the hand-over to the log: to whoever waits the slot is taken before and after.
+/// Nothing is said at the hand-over to the log: to whoever waits the slot is taken before and
+/// after.
 #[test]
 fn the_hand_over_costs_nothing() {
     let mut net = net(3, 1, flat());
@@ -62,7 +63,8 @@ fn the_hand_over_costs_nothing() {
     assert!(net.sent.is_empty());
 }
 
-/// Who decided it is evicted: whoever has heard of that has heard of the entry before, and leaves the slot alone by itself.
+/// Who decided it is evicted: whoever has heard of that has heard of the entry before, and leaves
+/// the slot alone by itself.
 #[test]
 fn it_outlives_who_decided_it() {
     for options in [flat(), tree()] {
@@ -98,7 +100,8 @@ fn it_is_not_used_again_where_it_was_decided() {
     assert!(grants(&net, 0)[1].2 > grants(&net, 0)[0].2);
 }
 
-/// News so late that the slot is long free and granted here change nothing for who holds it, who alone gives it back.
+/// News so late that the slot is long free and granted here change nothing for who holds it, who
+/// alone gives it back.
 #[test]
 fn late_news_take_nothing_from_a_holder() {
     let mut net = net(2, 1, flat());
@@ -122,7 +125,8 @@ fn late_news_take_nothing_from_a_holder() {
     assert!(last(&net, 0).1 > fence);
 }
 
-/// A kept slot of which late news say that it is reserved is given up: nobody grants what it knows to be held.
+/// A kept slot of which late news say that it is reserved is given up: nobody grants what it knows
+/// to be held.
 #[test]
 fn what_is_kept_and_reserved_is_dropped() {
     let mut net = net(2, 2, flat());
@@ -134,7 +138,8 @@ fn what_is_kept_and_reserved_is_dropped() {
     enter(&mut net, 0, 1, &[1]);
 }
 
-/// Weights: a request for more than is left waits in its place until the log frees enough. k below a reserved slot frees nothing and breaks nothing.
+/// Weights: a request for more than is left waits in its place until the log frees enough. k below
+/// a reserved slot frees nothing and breaks nothing.
 #[test]
 fn weights_and_another_k() {
     let mut net = net(3, 3, flat());
@@ -157,7 +162,8 @@ fn weights_and_another_k() {
     assert_eq!(last(&net, 1).0, [0, 1]);
 }
 
-/// A decision after which nothing is left is kept quiet even if the log holds the rest, and told when the log frees it.
+/// A decision after which nothing is left is kept quiet even if the log holds the rest, and told
+/// when the log frees it.
 #[test]
 fn quiet_until_it_is_free() {
     let mut net = net(2, 2, SlotOptions { defer: false, ..flat() });
@@ -171,7 +177,8 @@ fn quiet_until_it_is_free() {
     assert_eq!(last(&net, 1).0, [0]);
 }
 
-/// A process that comes back has heard the log before it takes part: it reports what is held, although its earlier incarnation decided it.
+/// A process that comes back has heard the log before it takes part: it reports what is held,
+/// although its earlier incarnation decided it.
 #[test]
 fn a_new_incarnation_reports_it_too() {
     let mut net = net(3, 1, tree());
@@ -179,7 +186,8 @@ fn a_new_incarnation_reports_it_too() {
     hand_over(&mut net, 2);
     net.crash(2);
     net.return_in(2, 1);
-    // p0 has heard nothing; its request reaches the new incarnation through p1's view of the members or its own.
+    // p0 has heard nothing; its request reaches the new incarnation through p1's view of the
+    // members or its own.
     for at in [1, 2] {
         reserve(&mut net, [at], &[0]);
         net.tell_gone([at], 2, 0);
@@ -204,7 +212,10 @@ fn lanes_share_what_is_reserved() {
     let mut known = setup(2, 4, Defects::NONE);
     known.slots = SlotOptions { lanes: 2, ..flat() };
     let mut net = Net::<Lanes>::with(known);
-    assert_eq!(net.refusal(0, Input::Reserved([1, 1].into())), Refusal::Malformed("slots out of order"));
+    assert_eq!(
+        net.refusal(0, Input::Reserved([1, 1].into())),
+        Refusal::Malformed("slots out of order")
+    );
     reserve(&mut net, 0..2, &[0, 2, 3]);
     for _ in 0..2 {
         net.acquire(0);
@@ -224,7 +235,10 @@ fn what_is_refused() {
         Refusal::Malformed("slots out of order")
     );
     let join = SlotOptions { membership: MembershipSource::Join, ..flat() };
-    assert!(matches!(net(2, 1, join).refusal(0, Input::Reserved([0].into())), Refusal::Unsupported { .. }));
+    assert!(matches!(
+        net(2, 1, join).refusal(0, Input::Reserved([0].into())),
+        Refusal::Unsupported { .. }
+    ));
 }
 
 /// R1: who stops and goes on still answers for it.
@@ -240,7 +254,8 @@ fn it_is_put_away_too() {
     assert!(net.inside().is_empty());
 }
 
-/// A run in which the log holds slots, among all else that may happen; in one of three, processes are suspended as well.
+/// A run in which the log holds slots, among all else that may happen; in one of three, processes
+/// are suspended as well.
 fn holding(seed: u64, holds: Holds, printed: Defects) -> (Config, Vec<Step>) {
     let (mut config, mut steps) = drawn(seed, MembershipSource::Log, printed);
     // Much must arrive before there is anything to hold.
@@ -252,7 +267,8 @@ fn holding(seed: u64, holds: Holds, printed: Defects) -> (Config, Vec<Step>) {
     (config, steps)
 }
 
-/// Whatever else happens: what the log holds is granted to nobody until it has freed it, fences grow, and whoever waits is served.
+/// Whatever else happens: what the log holds is granted to nobody until it has freed it, fences
+/// grow, and whoever waits is served.
 #[test]
 fn whatever_happens_with_a_log_that_holds() {
     let (mut granted, mut held, all) = (0, 0, seeds());
@@ -267,7 +283,10 @@ fn whatever_happens_with_a_log_that_holds() {
         held += world.ever_held();
     }
     std::println!("{granted} grants, {held} held by the log");
-    assert!(granted > count * 6 && held > count, "only {granted} grants, {held} held: that tests nothing");
+    assert!(
+        granted > count * 6 && held > count,
+        "only {granted} grants, {held} held: that tests nothing"
+    );
 }
 
 /// Planted bugs: each breaks what is promised of a slot that the log holds.
@@ -284,9 +303,12 @@ fn bad_holding_is_found() {
         ("held for who is gone", Holds::OfTheGone, Defects::NONE),
         ("members first", Holds::MembersFirst, Defects::NONE),
     ] {
-        let fails =
-            |seed| checked(holds, printed, seed).is_err_and(|wrong| wrong.contains("the log holds it"));
-        let seed = (0..3000).find(|&seed| fails(seed)).unwrap_or_else(|| panic!("{name}: no seed shows it"));
+        let fails = |seed| {
+            checked(holds, printed, seed).is_err_and(|wrong| wrong.contains("the log holds it"))
+        };
+        let seed = (0..3000)
+            .find(|&seed| fails(seed))
+            .unwrap_or_else(|| panic!("{name}: no seed shows it"));
         std::println!("{name}: seed {seed}");
         assert_eq!(
             checked(Holds::Whole, Defects::NONE, seed).err(),

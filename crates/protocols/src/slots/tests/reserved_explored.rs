@@ -1,7 +1,9 @@
-//! Every schedule of a small world in which the log holds a slot, frees it, and evicts a process that has crashed.
+//! Every schedule of a small world in which the log holds a slot, frees it, and evicts a process
+//! that has crashed.
 //!
-//! Messages arrive in any order, each process hears each entry of the log at any time. Checked at every grant: nobody holds the slot, nor does the log, and the fence grows; at
-//! every end: nobody waits.
+//! Messages arrive in any order, each process hears each entry of the log at any time. Checked at
+//! every grant: nobody holds the slot, nor does the log, and the fence grows; at every end: nobody
+//! waits.
 
 extern crate std;
 
@@ -14,8 +16,8 @@ use core::hash::{Hash, Hasher};
 use std::hash::DefaultHasher;
 
 use kgate_core::{
-    Defects, Effect, Fence, GrantId, Incarnation, Input, InputOf, NodeId, Notice, Outbox, Protocol, Setup,
-    SlotOptions, Time, To,
+    Defects, Effect, Fence, GrantId, Incarnation, Input, InputOf, NodeId, Notice, Outbox, Protocol,
+    Setup, SlotOptions, Time, To,
 };
 
 use super::{flat, plain, tree};
@@ -93,7 +95,8 @@ fn digest(value: &impl Hash) -> u64 {
 impl State {
     fn first(bounds: &Bounds) -> Self {
         let known = Setup { slots: bounds.options, ..setup(bounds.nodes, 1, bounds.printed) };
-        let start = |me| Slots::start(&Setup { me: NodeId(me), ..known.clone() }, None, &mut Outbox::new());
+        let start =
+            |me| Slots::start(&Setup { me: NodeId(me), ..known.clone() }, None, &mut Outbox::new());
         let count = bounds.nodes as usize;
         Self {
             nodes: (0..bounds.nodes).map(start).collect(),
@@ -123,7 +126,8 @@ impl State {
                 actions.push(Action::Ask(node));
             }
             for &grant in &self.holding[at] {
-                // Until its process has heard what became of it, a grant that was proposed is not given back.
+                // Until its process has heard what became of it, a grant that was proposed is not
+                // given back.
                 if self.by != Some((node, grant)) {
                     actions.push(Action::Release(node, grant));
                     if self.permit == Permit::None {
@@ -209,8 +213,11 @@ impl State {
                 self.holding[node as usize].retain(|held| Some(*held) != mine);
                 let reserved = Input::Reserved([0].into());
                 let given_up = mine.map(|grant| Input::Release { grant });
-                let inputs =
-                    if bounds.too_late { [given_up, Some(reserved)] } else { [Some(reserved), given_up] };
+                let inputs = if bounds.too_late {
+                    [given_up, Some(reserved)]
+                } else {
+                    [Some(reserved), given_up]
+                };
                 inputs.into_iter().flatten().try_for_each(|input| self.input(node, input))
             }
             Entry::Freed => self.input(node, Input::Reserved([].into())),
@@ -231,14 +238,18 @@ impl State {
                 }
                 Effect::Send { to: To::All, message } => {
                     let all = u32::try_from(self.nodes.len()).expect("few");
-                    (0..all).filter(|&to| to != node).for_each(|to| self.send(node, to, message.clone()));
+                    (0..all)
+                        .filter(|&to| to != node)
+                        .for_each(|to| self.send(node, to, message.clone()));
                 }
                 Effect::Notify(notice) => self.told(node, &notice)?,
                 Effect::Arm { .. } | Effect::Disarm(_) | Effect::Persist(_) => {}
             }
         }
         let of = &self.nodes[node as usize];
-        self.flying.retain(|(_, from, to, message)| *to != node || !of.is_outdated(NodeId(*from), message));
+        self.flying.retain(|(_, from, to, message)| {
+            *to != node || !of.is_outdated(NodeId(*from), message)
+        });
         Ok(())
     }
 
@@ -322,10 +333,18 @@ fn explore(bounds: &Bounds) -> Result<(usize, usize), String> {
 }
 
 fn bounds(nodes: u32, options: SlotOptions, asks: &[u8]) -> Bounds {
-    Bounds { nodes, options, printed: Defects::NONE, asks: asks.to_vec(), crash: true, too_late: false }
+    Bounds {
+        nodes,
+        options,
+        printed: Defects::NONE,
+        asks: asks.to_vec(),
+        crash: true,
+        too_late: false,
+    }
 }
 
-/// Every schedule of two and three processes, straight and on the tree, with a crash and without. More by the environment, for a long night.
+/// Every schedule of two and three processes, straight and on the tree, with a crash and without.
+/// More by the environment, for a long night.
 #[test]
 fn every_schedule_with_a_slot_that_the_log_holds() {
     let mut all = vec![

@@ -55,7 +55,8 @@ fn grows() {
     }
 }
 
-/// S9: a decision that left nothing was kept quiet; when k grows it is told. As it was, nobody learns of it.
+/// S9: a decision that left nothing was kept quiet; when k grows it is told. As it was, nobody
+/// learns of it.
 #[test]
 fn s9_as_it_was_and_repaired() {
     for (switches, inside) in [(Defects::NONE, [0, 1].as_slice()), (S9, &[0])] {
@@ -70,7 +71,8 @@ fn s9_as_it_was_and_repaired() {
     }
 }
 
-/// k shrinks: who is inside with a slot beyond it stays, does not pass it on and does not keep it; nobody takes it again.
+/// k shrinks: who is inside with a slot beyond it stays, does not pass it on and does not keep it;
+/// nobody takes it again.
 #[test]
 fn shrinks() {
     for options in [flat(), tree()] {
@@ -103,7 +105,8 @@ fn kept_slots_beyond_k_are_dropped() {
     }
 }
 
-/// S11: who wants more than there is fails, whether its request is out or not, and those behind it go on. As it was, all wait for ever.
+/// S11: who wants more than there is fails, whether its request is out or not, and those behind it
+/// go on. As it was, all wait for ever.
 #[test]
 fn s11_as_it_was_and_repaired() {
     let shrunk = |switches| {
@@ -133,7 +136,8 @@ fn s11_as_it_was_and_repaired() {
     assert!(shrunk(S11).inside().is_empty());
 }
 
-/// Section 6, quiet: a decision is of no use to anybody only if every slot below k is held. Slots beyond a k that has shrunk do not count.
+/// Section 6, quiet: a decision is of no use to anybody only if every slot below k is held. Slots
+/// beyond a k that has shrunk do not count.
 #[test]
 fn slots_beyond_k_do_not_keep_it_quiet() {
     let mut net = net(2, 3, SlotOptions { cohort: 0, ..flat() });

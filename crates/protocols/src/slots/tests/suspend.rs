@@ -20,7 +20,8 @@ fn lease(net: &mut Net<Slots>, at: u32) {
     net.input(at, Input::Lease(true)).unwrap();
 }
 
-/// What its clients hold is theirs as before: under the same names and fences, and nobody else gets it.
+/// What its clients hold is theirs as before: under the same names and fences, and nobody else gets
+/// it.
 #[test]
 fn grants_are_there_again() {
     let mut net = net(3, 1, lossy());
@@ -41,7 +42,8 @@ fn grants_are_there_again() {
     assert!(grants(&net, 1)[0].2 > fence);
 }
 
-/// A request that was out keeps its place: those that asked later still wait for it, and it is asked for anew.
+/// A request that was out keeps its place: those that asked later still wait for it, and it is
+/// asked for anew.
 #[test]
 fn a_request_keeps_its_place() {
     let mut net = net(3, 1, lossy());
@@ -98,7 +100,9 @@ fn one_that_was_evicted_loses_its_grants() {
     net.tell_gone([1], 0, 0);
     net.resume(0);
     net.tell_gone([0], 0, 0);
-    assert!(net.told.iter().any(|(_, node, notice)| node.0 == 0 && *notice == Notice::Lost { grant }));
+    assert!(
+        net.told.iter().any(|(_, node, notice)| node.0 == 0 && *notice == Notice::Lost { grant })
+    );
     super::enter(&mut net, 1, 1, &[0]);
     nothing_is_left(&net);
 }
@@ -115,12 +119,14 @@ fn k_may_have_changed() {
     assert_eq!(shrunk.observe().phase, Phase::Idle);
     let mut fails = false;
     while let Some(effect) = out.pop() {
-        fails |= effect == kgate_core::Effect::Notify(Notice::TooLarge { weight: 4, most: 2 }.into());
+        fails |=
+            effect == kgate_core::Effect::Notify(Notice::TooLarge { weight: 4, most: 2 }.into());
     }
     assert!(fails, "who wants four fails");
 }
 
-/// Without a log, or on links where nobody asks again, it cannot be done: what is lost meanwhile would be missed.
+/// Without a log, or on links where nobody asks again, it cannot be done: what is lost meanwhile
+/// would be missed.
 #[test]
 fn not_every_process_can() {
     let join = SlotOptions { membership: MembershipSource::Join, ..lossy() };
@@ -129,7 +135,8 @@ fn not_every_process_can() {
     }
 }
 
-/// Lanes are suspended together with those that wait in them: each is granted once, by whichever lane is free first.
+/// Lanes are suspended together with those that wait in them: each is granted once, by whichever
+/// lane is free first.
 #[test]
 fn lanes_are_suspended_together() {
     let mut known = setup(2, 4, Defects::NONE);
@@ -154,7 +161,8 @@ fn lanes_are_suspended_together() {
         net.input(1, Input::Release { grant }).unwrap();
         net.deliver_all();
     }
-    let mut slots: Vec<u32> = grants(&net, 0).iter().flat_map(|(_, slots, _)| slots.clone()).collect();
+    let mut slots: Vec<u32> =
+        grants(&net, 0).iter().flat_map(|(_, slots, _)| slots.clone()).collect();
     slots.sort_unstable();
     slots.dedup();
     assert_eq!((slots.len(), grants(&net, 0).len()), (3, 3));
@@ -168,7 +176,8 @@ fn suspending(seed: u64, suspends: Parks) -> (Config, Vec<Step>) {
     (config, steps)
 }
 
-/// Parking and going on, of any process at any moment with its messages lost meanwhile, changes nothing about safety, and everybody is served at the end.
+/// Parking and going on, of any process at any moment with its messages lost meanwhile, changes
+/// nothing about safety, and everybody is served at the end.
 #[test]
 fn whatever_happens_with_suspending() {
     let (mut granted, all) = (0, seeds());
@@ -183,8 +192,9 @@ fn whatever_happens_with_suspending() {
     assert!(granted > count * 8, "only {granted} grants: that tests nothing");
 }
 
-/// Planted bugs: the checker finds who has forgotten its grants or its clock, and who goes back to what it had put away before, by what is promised about slots
-/// and not by some accident on the way.
+/// Planted bugs: the checker finds who has forgotten its grants or its clock, and who goes back to
+/// what it had put away before, by what is promised about slots and not by some accident on the
+/// way.
 #[test]
 fn bad_suspending_is_found() {
     let checked = |suspends, seed| {

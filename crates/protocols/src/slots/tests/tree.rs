@@ -15,7 +15,8 @@ fn lossy(options: SlotOptions) -> SlotOptions {
     SlotOptions { ask_again: Some(Span::UNIT), ..options }
 }
 
-/// Section 3, `cover?`: an inner node dies before or after it has passed the request on; those below it are asked straight.
+/// Section 3, `cover?`: an inner node dies before or after it has passed the request on; those
+/// below it are asked straight.
 #[test]
 fn an_inner_node_dies() {
     for passed_on in [false, true] {
@@ -49,7 +50,8 @@ fn s13_as_it_was() {
     assert!(net.inside().is_empty());
 }
 
-/// Section 5: a relay that has heard of a loss before the asker has passes the request on to who comes next; the asker misses the dead one alone.
+/// Section 5: a relay that has heard of a loss before the asker has passes the request on to who
+/// comes next; the asker misses the dead one alone.
 #[test]
 fn a_relay_knows_more() {
     let mut net = net(8, 1, bare());
@@ -58,12 +60,16 @@ fn a_relay_knows_more() {
     acquire(&mut net, 0, 1);
     net.deliver_all();
     assert_eq!(net.sent("request"), [(0, 1), (0, 2), (0, 4), (0, 6), (2, 3), (4, 5), (4, 7)]);
-    assert!(net.inside().is_empty(), "p6 was asked straight when the tree was done, and does not answer");
+    assert!(
+        net.inside().is_empty(),
+        "p6 was asked straight when the tree was done, and does not answer"
+    );
     net.tell_crash([0, 1, 2, 3], 6);
     assert_eq!(net.inside(), [0]);
 }
 
-/// S1: an UPDATE overtakes the answer that it corrects, which a relay still has. The newest report counts; as it was, the asker waits for ever.
+/// S1: an UPDATE overtakes the answer that it corrects, which a relay still has. The newest report
+/// counts; as it was, the asker waits for ever.
 #[test]
 fn s1_as_it_was_and_repaired() {
     for (switches, inside) in [(Defects::NONE, [0].as_slice()), (S1, &[])] {
@@ -80,7 +86,8 @@ fn s1_as_it_was_and_repaired() {
     }
 }
 
-/// A relay whose asker has moved on drains: a newer request supersedes it, and a late answer finds nothing.
+/// A relay whose asker has moved on drains: a newer request supersedes it, and a late answer finds
+/// nothing.
 #[test]
 fn a_relay_is_superseded() {
     let mut net = net(4, 1, bare());
@@ -96,7 +103,8 @@ fn a_relay_is_superseded() {
     nothing_is_left(&net);
 }
 
-/// S8: a request reaches a relay late; its child has heard of a newer one. It says so by an empty answer; as it was, the relay waits for ever.
+/// S8: a request reaches a relay late; its child has heard of a newer one. It says so by an empty
+/// answer; as it was, the relay waits for ever.
 #[test]
 fn s8_as_it_was_and_repaired() {
     for (switches, left) in [(Defects::NONE, 0), (S8, 1)] {
@@ -117,7 +125,8 @@ fn s8_as_it_was_and_repaired() {
     }
 }
 
-/// Where messages may be lost: whichever one is lost, timers repair it, whether it asked, answered or told a change.
+/// Where messages may be lost: whichever one is lost, timers repair it, whether it asked, answered
+/// or told a change.
 #[test]
 fn any_message_may_be_lost() {
     for options in [lossy(bare()), lossy(tree()), lossy(plain()), lossy(flat())] {
@@ -129,7 +138,11 @@ fn any_message_may_be_lost() {
             let lose_one = |net: &mut Net<Slots>| {
                 while !net.flights.is_empty() {
                     let sent = net.sent.len() - before;
-                    if sent - net.flights.len() == lost { net.lose_nth(0) } else { net.deliver_nth(0) }
+                    if sent - net.flights.len() == lost {
+                        net.lose_nth(0)
+                    } else {
+                        net.deliver_nth(0)
+                    }
                 }
             };
             lose_one(&mut net);
@@ -152,7 +165,8 @@ fn any_message_may_be_lost() {
     }
 }
 
-/// `SlotsTimer::PassOn`: a relay passes on what has come at the second expiry, not at the first; the asker asks the rest itself.
+/// `SlotsTimer::PassOn`: a relay passes on what has come at the second expiry, not at the first;
+/// the asker asks the rest itself.
 #[test]
 fn passed_on_at_the_second_expiry() {
     let mut net = net(4, 1, lossy(bare()));
@@ -171,8 +185,8 @@ fn passed_on_at_the_second_expiry() {
     assert!(net.timers.is_empty(), "{:?}", net.timers);
 }
 
-/// S9 on the tree: a request that comes twice while the first is still passed on is not answered a second time, so nothing counts as told by it. What was
-/// kept quiet is still told when k grows.
+/// S9 on the tree: a request that comes twice while the first is still passed on is not answered a
+/// second time, so nothing counts as told by it. What was kept quiet is still told when k grows.
 #[test]
 fn a_copy_that_is_not_answered_tells_nothing() {
     let mut net = net(4, 1, tree());

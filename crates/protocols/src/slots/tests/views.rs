@@ -11,7 +11,8 @@ fn shown(net: &Net<Slots>, of: u32) -> Observation {
     net.nodes[of as usize].observe()
 }
 
-/// Section 5: who comes back asks once it has heard that it takes part, and not before; a wish is kept until then.
+/// Section 5: who comes back asks once it has heard that it takes part, and not before; a wish is
+/// kept until then.
 #[test]
 fn asks_only_after_its_own_view() {
     for options in [flat(), tree()] {
@@ -30,7 +31,8 @@ fn asks_only_after_its_own_view() {
     }
 }
 
-/// Section 5: the log tells a process of its earlier incarnations too. It takes part from its present one on.
+/// Section 5: the log tells a process of its earlier incarnations too. It takes part from its
+/// present one on.
 #[test]
 fn a_former_return_does_not_count() {
     let mut net = net(2, 1, flat());
@@ -51,8 +53,9 @@ fn a_former_return_does_not_count() {
     assert_eq!(net.inside(), [1]);
 }
 
-/// Section 5: a process that was thrown out and added again, and then crashes, comes back in the incarnation after that: all its returns in the log count, not its
-/// crashes alone. Otherwise it would take part in its earlier incarnation, with a clock that begins anew.
+/// Section 5: a process that was thrown out and added again, and then crashes, comes back in the
+/// incarnation after that: all its returns in the log count, not its crashes alone. Otherwise it
+/// would take part in its earlier incarnation, with a clock that begins anew.
 #[test]
 fn a_return_without_a_crash_counts_too() {
     let mut net = net(2, 1, plain());
@@ -69,7 +72,10 @@ fn a_return_without_a_crash_counts_too() {
     acquire(&mut net, 1, 1);
     net.tell_gone([1], 1, 0);
     net.tell_joined([1], 1, 1);
-    assert!(net.sent("request").iter().all(|(from, _)| *from == 0), "not in its earlier incarnation");
+    assert!(
+        net.sent("request").iter().all(|(from, _)| *from == 0),
+        "not in its earlier incarnation"
+    );
     net.deliver_all();
     net.tell_gone([1, 0], 1, 1);
     net.tell_joined([1, 0], 1, 2);
@@ -80,7 +86,8 @@ fn a_return_without_a_crash_counts_too() {
     assert_eq!(net.inside(), [1]);
 }
 
-/// Section 2, the filter: a request of a view that is not installed is kept and answered when it is; the clock does not run ahead of the view.
+/// Section 2, the filter: a request of a view that is not installed is kept and answered when it
+/// is; the clock does not run ahead of the view.
 #[test]
 fn requests_of_a_higher_view_are_kept() {
     let mut net = net(3, 1, plain());
@@ -121,7 +128,8 @@ fn messages_of_a_former_incarnation_are_ignored() {
     assert!(shown(&net, 1).stamp.is_none(), "nobody waits there");
 }
 
-/// Section 5, P2: all come back at once and nobody remembers anything but the log: fences still grow.
+/// Section 5, P2: all come back at once and nobody remembers anything but the log: fences still
+/// grow.
 #[test]
 fn everybody_comes_back_at_once() {
     for options in [flat(), tree()] {
@@ -158,7 +166,8 @@ fn everybody_comes_back_at_once() {
     }
 }
 
-/// S6: a request that is out need not ask who is added, since that one's stamps are greater. As it was they are not: it is overtaken.
+/// S6: a request that is out need not ask who is added, since that one's stamps are greater. As it
+/// was they are not: it is overtaken.
 #[test]
 fn s6_as_it_was_and_repaired() {
     for (switches, inside) in [(Defects::NONE, [0].as_slice()), (S6, &[0, 1])] {
@@ -183,7 +192,8 @@ fn s6_as_it_was_and_repaired() {
     }
 }
 
-/// Section 5: who was exempt is heard as ahead: a process that is added while a request is out waits for it.
+/// Section 5: who was exempt is heard as ahead: a process that is added while a request is out
+/// waits for it.
 #[test]
 fn who_is_added_hears_of_those_ahead() {
     let mut net = net(3, 1, plain());
@@ -204,7 +214,8 @@ fn who_is_added_hears_of_those_ahead() {
     assert_eq!(net.inside(), [1]);
 }
 
-/// Own eviction: the clients inside must stop, each is told; those that wait are asked for anew once the process takes part again.
+/// Own eviction: the clients inside must stop, each is told; those that wait are asked for anew
+/// once the process takes part again.
 #[test]
 fn thrown_out() {
     for options in [flat(), tree()] {
@@ -218,7 +229,8 @@ fn thrown_out() {
         let former = shown(&net, 0).stamp.expect("it waits");
         net.told.clear();
         net.tell_gone([0], 0, 0);
-        let lost = net.told.iter().filter(|(_, _, notice)| matches!(notice, Notice::Lost { .. })).count();
+        let lost =
+            net.told.iter().filter(|(_, _, notice)| matches!(notice, Notice::Lost { .. })).count();
         assert_eq!((lost, shown(&net, 0).slots.len(), shown(&net, 0).stamp), (2, 0, None));
         net.sent.clear();
         net.tell_gone([1, 2], 0, 0);
@@ -252,7 +264,8 @@ fn names_of_grants_are_never_used_twice() {
     assert!(first < second);
 }
 
-/// Section 2, the filter: the request of a process that is added beyond all known ids is kept until its view is installed, as any other.
+/// Section 2, the filter: the request of a process that is added beyond all known ids is kept until
+/// its view is installed, as any other.
 #[test]
 fn a_process_that_was_never_there_is_added() {
     for options in [flat(), tree()] {
@@ -267,7 +280,8 @@ fn a_process_that_was_never_there_is_added() {
     }
 }
 
-/// The same with answers: who has installed the view passes a request on to the new process, and its answer does no harm to who has not.
+/// The same with answers: who has installed the view passes a request on to the new process, and
+/// its answer does no harm to who has not.
 #[test]
 fn answers_of_a_process_that_was_never_there() {
     let mut net = net(3, 1, tree());
@@ -286,15 +300,20 @@ fn add_a_fourth(net: &mut Net<Slots>, slots: SlotOptions) {
     net.nodes.push(Slots::start(&known, None, &mut Outbox::new()));
 }
 
-/// Section 5: a gate that the log makes begins in the view of its entry, with those who take part then. Who does not asks once it is added, and then everybody
-/// hears of it; fences begin with the view, so that a gate that is made again starts above its past.
+/// Section 5: a gate that the log makes begins in the view of its entry, with those who take part
+/// then. Who does not asks once it is added, and then everybody hears of it; fences begin with the
+/// view, so that a gate that is made again starts above its past.
 #[test]
 fn a_gate_made_by_the_log() {
     for slots in [flat(), tree()] {
-        let members = [(0, 3), (2, 5)].map(|(node, incarnation)| (NodeId(node), Incarnation(incarnation)));
+        let members =
+            [(0, 3), (2, 5)].map(|(node, incarnation)| (NodeId(node), Incarnation(incarnation)));
         let initial_members = InitialMembers { view: 7, members: members.to_vec() };
-        let mut net: Net<Slots> =
-            Net::with(Setup { slots, initial_members: Some(initial_members), ..setup(3, 1, Defects::NONE) });
+        let mut net: Net<Slots> = Net::with(Setup {
+            slots,
+            initial_members: Some(initial_members),
+            ..setup(3, 1, Defects::NONE)
+        });
         acquire(&mut net, 1, 1);
         assert!(net.sent.is_empty(), "it does not take part");
         acquire(&mut net, 0, 1);

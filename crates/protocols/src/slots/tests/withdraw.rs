@@ -29,7 +29,8 @@ fn the_last_that_asked() {
     assert_eq!(slots, [[0].to_vec(), [1, 2].to_vec()]);
 }
 
-/// Section 3, `withdraw()`: whoever waits behind goes on, at whatever stage the request was: just out, known to some, known to all, answered.
+/// Section 3, `withdraw()`: whoever waits behind goes on, at whatever stage the request was: just
+/// out, known to some, known to all, answered.
 #[test]
 fn whoever_is_behind_goes_on() {
     for options in [flat(), tree(), plain()] {

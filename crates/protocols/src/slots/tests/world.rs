@@ -1,8 +1,9 @@
 //! A world in which anything may happen to `slots`, with a checker that shares nothing with it.
 //!
-//! A run is a list of steps, each three numbers, so that a run that fails can be made shorter by leaving steps out. The clients, the log,
-//! the detector and the checker are here; the processes and what is between them are a [`Net`]. After the steps all that is wrong ends: who is to
-//! be told is told, and then whoever waits must be served.
+//! A run is a list of steps, each three numbers, so that a run that fails can be made shorter by
+//! leaving steps out. The clients, the log, the detector and the checker are here; the processes
+//! and what is between them are a [`Net`]. After the steps all that is wrong ends: who is to be
+//! told is told, and then whoever waits must be served.
 
 /// Writes the story of a run, if anybody wants to know.
 macro_rules! tell {
@@ -238,8 +239,9 @@ impl World {
         let mut holders: Vec<(u32, GrantId)> = Vec::new();
         for node in self.net.living() {
             let holding = self.clients[node as usize].holding.iter();
-            holders
-                .extend(holding.filter(|(grant, _)| in_hand(node, *grant)).map(|(grant, _)| (node, *grant)));
+            holders.extend(
+                holding.filter(|(grant, _)| in_hand(node, *grant)).map(|(grant, _)| (node, *grant)),
+            );
         }
         let mut nodes: Vec<u32> = holders.iter().map(|(node, _)| *node).collect();
         nodes.dedup();
@@ -285,8 +287,9 @@ impl World {
 
     /// The process stops with its clients. Without a log, somebody must remain who remembers.
     fn crash(&mut self, node: u32, b: u32) -> Verdict {
-        let remembers =
-            |other: u32| other != node && self.net.is_up(other) && self.net.nodes[other as usize].is_member();
+        let remembers = |other: u32| {
+            other != node && self.net.is_up(other) && self.net.nodes[other as usize].is_member()
+        };
         if !self.net.is_up(node) || self.joins() && !(0..self.config.nodes).any(remembers) {
             return Ok(());
         }
@@ -339,7 +342,8 @@ impl World {
             self.net.stored.extend(stored.map(|stored| (NodeId(node), stored)));
         }
         self.check()?;
-        while self.places[node as usize].member.is_none() && self.places[node as usize].told < self.log.len()
+        while self.places[node as usize].member.is_none()
+            && self.places[node as usize].told < self.log.len()
         {
             self.tell(node, 0)?;
         }
@@ -368,7 +372,8 @@ impl World {
             self.net.return_in(node, incarnation);
             // A detector that begins anew tells of those that are down, and only while they are.
             let down = (0..self.config.nodes).filter(|&other| !self.net.is_up(other));
-            let news = down.map(|other| (other, self.places[other as usize].returns, false)).collect();
+            let news =
+                down.map(|other| (other, self.places[other as usize].returns, false)).collect();
             self.places[node as usize].news = news;
             for place in &mut self.places {
                 place.news.retain(|(dead, _, since)| *dead != node || *since);
@@ -459,8 +464,12 @@ impl World {
 
     fn expire(&mut self, a: u32) -> Verdict {
         if !self.net.timers.is_empty() {
-            let (node, timer) =
-                *self.net.timers.keys().nth(a as usize % self.net.timers.len()).expect("below the length");
+            let (node, timer) = *self
+                .net
+                .timers
+                .keys()
+                .nth(a as usize % self.net.timers.len())
+                .expect("below the length");
             tell!(self, "{node} wakes: {timer:?}");
             self.net.expire(node.0, timer);
         }
@@ -475,7 +484,12 @@ impl World {
             match notice {
                 Notice::Granted { grant, slots, fence } => {
                     let (slots, fence) = (slots.ok_or("no slots")?, fence.ok_or("no fence")?);
-                    tell!(self, "  {node} is granted {slots:?} under {:?}.{}", fence.stamp(), fence.count());
+                    tell!(
+                        self,
+                        "  {node} is granted {slots:?} under {:?}.{}",
+                        fence.stamp(),
+                        fence.count()
+                    );
                     self.granted(node, grant, &slots, fence)?;
                 }
                 Notice::Lost { grant } => clients.holding.retain(|(held, _)| *held != grant),
@@ -483,7 +497,9 @@ impl World {
                     let first = clients.waiting.iter().position(|waits| *waits > most);
                     let fails = first.and_then(|at| clients.waiting.remove(at));
                     if fails != Some(weight) || most != self.places[node.index()].k {
-                        return Err(format!("{node}: {weight} is too large, but {fails:?} waits first"));
+                        return Err(format!(
+                            "{node}: {weight} is too large, but {fails:?} waits first"
+                        ));
                     }
                 }
                 Notice::Asked => {}

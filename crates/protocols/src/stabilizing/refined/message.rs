@@ -1,9 +1,11 @@
-//! What neighbours say to each other: their present state, with the clock that they had when they said it.
+//! What neighbours say to each other: their present state, with the clock that they had when they
+//! said it.
 
 use kgate_core::{Message, Rules};
 use serde::{Deserialize, Serialize};
 
-/// A process's state at one of its clocks. Nobody answers; whoever moves on by it tells so to all its neighbours.
+/// A process's state at one of its clocks. Nobody answers; whoever moves on by it tells so to all
+/// its neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RefinedMessage<S> {
     /// The sender's clock.

@@ -1,70 +1,87 @@
-//! Guarded commands over messages: any algorithm of the state model ([`Rules`]) as an ordinary protocol.
+//! Guarded commands over messages: any algorithm of the state model ([`Rules`]) as an ordinary
+//! protocol.
 //!
-//! In the state model a process reads its neighbours' states and changes its own in one atomic step, while no neighbour does.
-//! Here it reads copies of them that came in messages. A clock for each process makes the copies as good as the originals.
+//! In the state model a process reads its neighbours' states and changes its own in one atomic
+//! step, while no neighbour does. Here it reads copies of them that came in messages. A clock for
+//! each process makes the copies as good as the originals.
 //!
 //! # The algorithm
 //!
-//! A process has a clock, its state, and of each neighbour the newest (clock, state) that it has heard.
+//! A process has a clock, its state, and of each neighbour the newest (clock, state) that it has
+//! heard.
 //!
-//! - *Tick*: a process whose clock is smaller than all that it has heard of its neighbours' (ties go by id) takes at most one
-//!   enabled step, advances its clock by 1 and tells its clock and state to all its neighbours. A state changes by ticks alone.
-//! - *Hear*: what is told replaces what was heard before, unless its clock is smaller. Channels may reorder, repeat and lose.
-//! - *Catch up*: a process that has heard a clock more than 1 ahead of its own takes it over, without a step, and tells so.
-//! - *Resend*: every process tells its clock and state again once an interval, so that no message is ever needed.
+//! - *Tick*: a process whose clock is smaller than all that it has heard of its neighbours' (ties
+//!   go by id) takes at most one enabled step, advances its clock by 1 and tells its clock and
+//!   state to all its neighbours. A state changes by ticks alone.
+//! - *Hear*: what is told replaces what was heard before, unless its clock is smaller. Channels may
+//!   reorder, repeat and lose.
+//! - *Catch up*: a process that has heard a clock more than 1 ahead of its own takes it over,
+//!   without a step, and tells so.
+//! - *Resend*: every process tells its clock and state again once an interval, so that no message
+//!   is ever needed.
 //!
-//! A step that is `privileged` goes to the client first: if that waits, it is inside from this tick until it releases, and the
-//! process ticks on without that step (other steps are taken as ever). If nobody waits, the step is taken at once. After a
-//! release it is taken at the next tick even if the client waits again, or one that always does would never let it go.
+//! A step that is `privileged` goes to the client first: if that waits, it is inside from this tick
+//! until it releases, and the process ticks on without that step (other steps are taken as ever).
+//! If nobody waits, the step is taken at once. After a release it is taken at the next tick even if
+//! the client waits again, or one that always does would never let it go.
 //!
 //! # Why it is right
 //!
-//! Clocks never shrink. Let B be the greatest clock anywhere (own clocks, heard ones, messages under way) when the last
-//! transient fault ends; after a clean start there is no junk, and take B = -1. So a clock above B, wherever it stands, was
-//! really its owner's, together with that state, at some time since.
+//! Clocks never shrink. Let B be the greatest clock anywhere (own clocks, heard ones, messages
+//! under way) when the last transient fault ends; after a clean start there is no junk, and take B
+//! = -1. So a clock above B, wherever it stands, was really its owner's, together with that state,
+//! at some time since.
 //!
-//! *Freshness: a tick at a clock above B sees the true present states of all neighbours.* Let p tick at clock c > B, having
-//! heard of q the clock c' with (c, p) < (c', q). Then c' >= c > B, so q did have clock c' and the state that p sees. Had it
-//! changed its state since, it had ticked at a clock c" >= c', and for that had heard of p a clock d with
-//! (d, p) > (c", q) >= (c', q) > (c, p), so d > c. But d > B was really p's clock, and p is only at c.
+//! *Freshness: a tick at a clock above B sees the true present states of all neighbours.* Let p
+//! tick at clock c > B, having heard of q the clock c' with (c, p) < (c', q). Then c' >= c > B, so
+//! q did have clock c' and the state that p sees. Had it changed its state since, it had ticked at
+//! a clock c" >= c', and for that had heard of p a clock d with (d, p) > (c", q) >= (c', q) > (c,
+//! p), so d > c. But d > B was really p's clock, and p is only at c.
 //!
-//! *Exclusion.* Each tick sees the present, so the ticks, one after the other in any order in which they could have happened,
-//! are an execution of the state model in which neighbours never act together. All that a paper proves for its rules under a
-//! distributed daemon (or a central one) holds from here on, from whatever states they are in.
+//! *Exclusion.* Each tick sees the present, so the ticks, one after the other in any order in which
+//! they could have happened, are an execution of the state model in which neighbours never act
+//! together. All that a paper proves for its rules under a distributed daemon (or a central one)
+//! holds from here on, from whatever states they are in.
 //!
-//! *Convergence: soon all clocks are above B.* Let E be the interval of resending plus the longest delay, D the diameter.
-//! Within E all junk under way has arrived; the greatest junk clock is someone's own, or has been heard by someone, who has
-//! caught up to B-1 at least. Who has a clock of x makes its neighbours catch up to x-1 within E, so after D more E everybody
-//! is at B-1-D or above. From then on the smallest clock m grows: after E everybody has heard m or more of each neighbour,
-//! the first of those at m (by id) ticks, E later the second can, and so on, so it is m+1 after n E at most. (What a process
-//! has heard may be too high: then it ticks too early, which is wrong but no delay. It is never too low for longer than E.)
-//! So after (1 + D + n(D+2)) E every tick is right. This needs no bound on how many junk messages there were, FIFO or not,
-//! only that they arrive within E (those that get lost do not count for B).
+//! *Convergence: soon all clocks are above B.* Let E be the interval of resending plus the longest
+//! delay, D the diameter. Within E all junk under way has arrived; the greatest junk clock is
+//! someone's own, or has been heard by someone, who has caught up to B-1 at least. Who has a clock
+//! of x makes its neighbours catch up to x-1 within E, so after D more E everybody is at B-1-D or
+//! above. From then on the smallest clock m grows: after E everybody has heard m or more of each
+//! neighbour, the first of those at m (by id) ticks, E later the second can, and so on, so it is
+//! m+1 after n E at most. (What a process has heard may be too high: then it ticks too early, which
+//! is wrong but no delay. It is never too low for longer than E.) So after (1 + D + n(D+2)) E every
+//! tick is right. This needs no bound on how many junk messages there were, FIFO or not, only that
+//! they arrive within E (those that get lost do not count for B).
 //!
-//! *Weak fairness: then everybody ticks again and again.* Neighbours' clocks above B differ by at most 1, since a process never
-//! gets more than 1 ahead of what it has heard. So nobody is more than D ahead of the smallest clock, which passes it in n(D+1) E;
-//! before that it has ticked.
+//! *Weak fairness: then everybody ticks again and again.* Neighbours' clocks above B differ by at
+//! most 1, since a process never gets more than 1 ahead of what it has heard. So nobody is more
+//! than D ahead of the smallest clock, which passes it in n(D+1) E; before that it has ticked.
 //!
 //! # Cost
 //!
-//! Every process sends one message to each neighbour a tick, whether anybody asks or not, and ticks as fast as its neighbours
-//! let it. State: a clock and a state for itself and each neighbour.
-//! Ties go by *scattered* ids: who waits for whom in the beginning is an acyclic orientation of the edges that then reverses
-//! itself, and along a ring numbered in order only one process could tick at a time, for ever.
+//! Every process sends one message to each neighbour a tick, whether anybody asks or not, and ticks
+//! as fast as its neighbours let it. State: a clock and a state for itself and each neighbour. Ties
+//! go by *scattered* ids: who waits for whom in the beginning is an acyclic orientation of the
+//! edges that then reverses itself, and along a ring numbered in order only one process could tick
+//! at a time, for ever.
 //!
 //! # Limits
 //!
-//! Clocks are unbounded in the proof and have 64 bits here. A transient fault can leave any clock below 2^62 and messages are
-//! believed below 2^63: what is between lasts for more than a century of one tick a nanosecond. Nobody gets beyond 2^63, since
-//! a tick needs neighbours that are ahead. A liar who claims 2^63 - 1 stops everybody: this layer tolerates accidents, not lies.
+//! Clocks are unbounded in the proof and have 64 bits here. A transient fault can leave any clock
+//! below 2^62 and messages are believed below 2^63: what is between lasts for more than a century
+//! of one tick a nanosecond. Nobody gets beyond 2^63, since a tick needs neighbours that are ahead.
+//! A liar who claims 2^63 - 1 stops everybody: this layer tolerates accidents, not lies.
 //!
 //! # Sources
 //!
-//! This is an atomicity refinement by local mutual exclusion (Nesterenko and Arora, "Stabilization-preserving atomicity
-//! refinement", 2002: a stabilizing algorithm stays so when a stabilizing scheduler for neighbours is put below it). Clocks of
-//! neighbours that keep within 1 of each other are the asynchronous unison of Couvreur, Francez and Gouda (1992) and, before
-//! it, Awerbuch's synchronizer (1985); that the smallest of a neighbourhood acts and then stands behind all is Barbosa's and
-//! Gafni's edge reversal (1989). The combination and the argument above are ours.
+//! This is an atomicity refinement by local mutual exclusion (Nesterenko and Arora,
+//! "Stabilization-preserving atomicity refinement", 2002: a stabilizing algorithm stays so when a
+//! stabilizing scheduler for neighbours is put below it). Clocks of neighbours that keep within 1
+//! of each other are the asynchronous unison of Couvreur, Francez and Gouda (1992) and, before it,
+//! Awerbuch's synchronizer (1985); that the smallest of a neighbourhood acts and then stands behind
+//! all is Barbosa's and Gafni's edge reversal (1989). The combination and the argument above are
+//! ours.
 
 mod message;
 
@@ -75,8 +92,8 @@ use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
 
 use kgate_core::{
-    GrantId, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Phase, Protocol, Refusal, Rules,
-    Setup, Span, Time, To, View,
+    GrantId, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Phase, Protocol, Refusal,
+    Rules, Setup, Span, Time, To, View,
 };
 
 /// A transient fault leaves clocks below this.
@@ -101,7 +118,8 @@ pub struct Refined<R: Rules> {
     clocks: Box<[u64]>,
     states: Box<[R::State]>,
     phase: Phase,
-    /// The client has used the privilege that is there: it passes on, even if the client waits again.
+    /// The client has used the privilege that is there: it passes on, even if the client waits
+    /// again.
     spent: bool,
     /// How many grants there have been. The newest is named by this number.
     grants: u64,
@@ -146,7 +164,12 @@ impl<R: Rules> Refined<R> {
         Ok(())
     }
 
-    fn on_state(&mut self, from: NodeId, told: MessageOf<R>, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+    fn on_state(
+        &mut self,
+        from: NodeId,
+        told: MessageOf<R>,
+        out: &mut Outbox<Self>,
+    ) -> Result<(), Refusal> {
         if from == self.setup.me || from.0 >= self.setup.nodes {
             return Err(Refusal::UnknownNode(from));
         }
@@ -174,8 +197,9 @@ impl<R: Rules> Refined<R> {
         }
     }
 
-    /// Catches up and ticks if it can, and tells so; whether it could. It ticks once at most: while all clocks are within 1 of
-    /// their neighbours' there is never a second tick to be had, and else the timer brings it.
+    /// Catches up and ticks if it can, and tells so; whether it could. It ticks once at most: while
+    /// all clocks are within 1 of their neighbours' there is never a second tick to be had, and
+    /// else the timer brings it.
     fn proceed(&mut self, out: &mut Outbox<Self>) -> bool {
         if !R::in_domain(&self.setup, &self.state) {
             self.state = R::clean(&self.setup); // Memory may hold anything after a fault; this is a part of the fault.
@@ -211,7 +235,10 @@ impl<R: Rules> Refined<R> {
     /// One step of the state model, or none.
     fn tick(&mut self, out: &mut Outbox<Self>) {
         let mut steps = Vec::new();
-        R::enabled(View { setup: &self.setup, own: &self.state, neighbours: &self.states }, &mut steps);
+        R::enabled(
+            View { setup: &self.setup, own: &self.state, neighbours: &self.states },
+            &mut steps,
+        );
         let privileged = steps.iter().any(|step| step.privileged);
         self.spent &= privileged; // If not, that privilege has gone without its step.
         if privileged && self.phase == Phase::Waiting && !self.spent {
@@ -227,7 +254,8 @@ impl<R: Rules> Refined<R> {
         self.clock += 1;
     }
 
-    /// Whether every cache holds its neighbour's present clock and state, or is behind this process, which then waits for news.
+    /// Whether every cache holds its neighbour's present clock and state, or is behind this
+    /// process, which then waits for news.
     fn sees_the_truth(&self, processes: &[Self]) -> bool {
         self.neighbours().iter().enumerate().all(|(at, &node)| {
             let (clock, state, real) = (self.clocks[at], self.states[at], &processes[node.index()]);
@@ -269,13 +297,14 @@ fn interval(setup: &Setup) -> Span {
     setup.refresh.unwrap_or(setup.detect_interval)
 }
 
-/// The ids in an order in which neighbours' ids, which are often in sequence, go up and down: a bijection, since the factor
-/// (2^32 by the golden ratio) is odd.
+/// The ids in an order in which neighbours' ids, which are often in sequence, go up and down: a
+/// bijection, since the factor (2^32 by the golden ratio) is odd.
 fn scattered(node: NodeId) -> u32 {
     node.0.wrapping_mul(0x9E37_79B1)
 }
 
-/// Any clock that a fault may leave, most often one close to `near` or to an end, where mistakes show.
+/// Any clock that a fault may leave, most often one close to `near` or to an end, where mistakes
+/// show.
 fn arbitrary_clock(near: u64, below: &mut dyn FnMut(u64) -> u64) -> u64 {
     let clock = match below(5) {
         0 => below(8),
@@ -311,7 +340,12 @@ impl<R: Rules> Protocol for Refined<R> {
         this
     }
 
-    fn handle(&mut self, _now: Time, input: InputOf<Self>, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+    fn handle(
+        &mut self,
+        _now: Time,
+        input: InputOf<Self>,
+        out: &mut Outbox<Self>,
+    ) -> Result<(), Refusal> {
         let unsupported = |what| Err(Refusal::Unsupported { protocol: Self::NAME, what });
         match input {
             Input::Deliver { from, message } => self.on_state(from, message, out),
@@ -347,8 +381,8 @@ impl<R: Rules> Protocol for Refined<R> {
         true
     }
 
-    /// The layer has recovered (each cache is true, or of no use until news come), the rules' configuration is one from which
-    /// they are correct, and whoever is inside has the privilege.
+    /// The layer has recovered (each cache is true, or of no use until news come), the rules'
+    /// configuration is one from which they are correct, and whoever is inside has the privilege.
     fn settled(processes: &[Self]) -> bool {
         let fresh = processes.iter().all(|process| process.sees_the_truth(processes));
         if !fresh {
@@ -357,10 +391,16 @@ impl<R: Rules> Protocol for Refined<R> {
         let setups: Vec<Setup> = processes.iter().map(|process| process.setup.clone()).collect();
         let states: Vec<R::State> = processes.iter().map(|process| process.state).collect();
         let survey = R::survey(&setups, &states);
-        survey.start && survey.joined && processes.iter().all(|process| process.is_inside_by_right(processes))
+        survey.start
+            && survey.joined
+            && processes.iter().all(|process| process.is_inside_by_right(processes))
     }
 
-    fn forge(setup: &Setup, from: NodeId, below: &mut dyn FnMut(u64) -> u64) -> Option<MessageOf<R>> {
+    fn forge(
+        setup: &Setup,
+        from: NodeId,
+        below: &mut dyn FnMut(u64) -> u64,
+    ) -> Option<MessageOf<R>> {
         neighbours(setup).binary_search(&from).ok()?;
         let state = R::arbitrary(&at_node(setup, from), below);
         Some(RefinedMessage { clock: arbitrary_clock(0, below), state })

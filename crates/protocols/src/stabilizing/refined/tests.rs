@@ -1,4 +1,5 @@
-//! The layer under toy rules: every tick sees the true present, from whatever state and whatever junk it starts.
+//! The layer under toy rules: every tick sees the true present, from whatever state and whatever
+//! junk it starts.
 
 extern crate std;
 
@@ -20,7 +21,8 @@ mod token;
 const DELAY: Span = Span(1_000);
 /// How often processes resend.
 const RESEND: Span = Span(4_000);
-/// What a message of a neighbour takes at the longest if any number of them may get lost between two that do not.
+/// What a message of a neighbour takes at the longest if any number of them may get lost between
+/// two that do not.
 const EXCHANGE: u64 = DELAY.0 + RESEND.0;
 
 /// Rng: the high bits of a linear congruence.
@@ -36,7 +38,10 @@ impl Rng {
 
     fn below(&mut self, bound: u64) -> u64 {
         let mut draw = || {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            self.0 = self
+                .0
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             self.0 >> 32
         };
         (draw() << 32 | draw()) % bound
@@ -47,7 +52,8 @@ fn small(number: u64) -> u32 {
     u32::try_from(number).expect("a small number")
 }
 
-/// A ring, a path, a star, or a random tree with some edges more, of 2 .. 8 processes whose ids are in any order.
+/// A ring, a path, a star, or a random tree with some edges more, of 2 .. 8 processes whose ids are
+/// in any order.
 fn drawn_graph(rng: &mut Rng) -> Graph {
     let nodes = 2 + small(rng.below(7));
     let mut edges: Vec<(u32, u32)> = match rng.below(4) {
@@ -55,9 +61,10 @@ fn drawn_graph(rng: &mut Rng) -> Graph {
         1 => (1..nodes).map(|node| (node - 1, node)).collect(),
         2 => (1..nodes).map(|node| (0, node)).collect(),
         3.. => {
-            let tree: Vec<_> = (1..nodes).map(|node| (small(rng.below(node.into())), node)).collect();
-            let more =
-                (0..rng.below(4)).map(|_| (small(rng.below(nodes.into())), small(rng.below(nodes.into()))));
+            let tree: Vec<_> =
+                (1..nodes).map(|node| (small(rng.below(node.into())), node)).collect();
+            let more = (0..rng.below(4))
+                .map(|_| (small(rng.below(nodes.into())), small(rng.below(nodes.into()))));
             tree.into_iter().chain(more.filter(|(a, b)| a != b)).collect()
         }
     };
@@ -96,9 +103,9 @@ fn net<R: Rules>(graph: Graph, rng: &mut Rng) -> Net<Refined<R>> {
     net
 }
 
-/// The worst that can happen: everybody's memory is anything, and so are up to `most` more messages in every channel, besides
-/// those that were there. Every other time all clocks are close together, which is harder to tell from the truth. Returns B,
-/// the greatest clock anywhere.
+/// The worst that can happen: everybody's memory is anything, and so are up to `most` more messages
+/// in every channel, besides those that were there. Every other time all clocks are close together,
+/// which is harder to tell from the truth. Returns B, the greatest clock anywhere.
 fn strike<R: Rules>(net: &mut Net<Refined<R>>, most: u64, rng: &mut Rng) -> u64 {
     let setups: Vec<Setup> = net.nodes.iter().map(|node| node.setup.clone()).collect();
     let (near, close) = (net.nodes[0].clock, rng.below(2) == 0);
@@ -113,8 +120,8 @@ fn strike<R: Rules>(net: &mut Net<Refined<R>>, most: u64, rng: &mut Rng) -> u64 
     for setup in &setups {
         for &from in neighbours(setup) {
             for _ in 0..rng.below(most + 1) {
-                let mut message =
-                    Refined::<R>::forge(setup, from, &mut |bound| rng.below(bound)).expect("a neighbour's");
+                let mut message = Refined::<R>::forge(setup, from, &mut |bound| rng.below(bound))
+                    .expect("a neighbour's");
                 if close {
                     message.clock = near + rng.below(4);
                 }

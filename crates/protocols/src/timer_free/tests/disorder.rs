@@ -1,5 +1,5 @@
-//! The mutex under any order of messages. With f = 0 nobody is found crashed by a round, so the responsiveness property is not
-//! needed, and all else must hold on every schedule.
+//! The mutex under any order of messages. With f = 0 nobody is found crashed by a round, so the
+//! responsiveness property is not needed, and all else must hold on every schedule.
 
 use alloc::vec::Vec;
 
@@ -11,7 +11,8 @@ pub(super) struct Rng(pub(super) u64);
 impl Rng {
     /// Below `bound`.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % bound
     }
 
@@ -33,8 +34,9 @@ enum Step {
     Hear(u32, u32),
 }
 
-/// Lemmas 2 and 3: never more than k are inside, and every request of a process that is alive is granted at last (or withdrawn),
-/// however messages overtake each other, and whichever k-1 processes crash, some in the middle of a send.
+/// Lemmas 2 and 3: never more than k are inside, and every request of a process that is alive is
+/// granted at last (or withdrawn), however messages overtake each other, and whichever k-1
+/// processes crash, some in the middle of a send.
 #[test]
 fn no_more_than_k_inside_and_nobody_waits_for_ever() {
     for seed in 0..1500 {
@@ -42,8 +44,10 @@ fn no_more_than_k_inside_and_nobody_waits_for_ever() {
         let n = 2 + u32::try_from(rng.below(6)).unwrap();
         let k = 1 + u32::try_from(rng.below(3)).unwrap();
         let refresh = (rng.below(2) == 0).then_some(Span::UNIT);
-        let mut net: Mutex = Net::with(Setup { refresh, tolerate: 0, ..setup(n, k, Defects::NONE) });
-        let (mut wanted, mut crashes, mut unheard) = (12, rng.below(u64::from(k.min(n))), Vec::new());
+        let mut net: Mutex =
+            Net::with(Setup { refresh, tolerate: 0, ..setup(n, k, Defects::NONE) });
+        let (mut wanted, mut crashes, mut unheard) =
+            (12, rng.below(u64::from(k.min(n))), Vec::new());
         let mut unrest = 300;
         loop {
             let mut steps: Vec<Step> = (0..net.flights.len()).map(Step::Arrive).collect();
@@ -53,7 +57,9 @@ fn no_more_than_k_inside_and_nobody_waits_for_ever() {
                 match net.nodes[node as usize].observe().phase {
                     Phase::Idle if wanted > 0 => steps.push(Step::Acquire(node)),
                     Phase::Idle => {}
-                    Phase::Waiting if !calm && rng.below(8) == 0 => steps.push(Step::Withdraw(node)),
+                    Phase::Waiting if !calm && rng.below(8) == 0 => {
+                        steps.push(Step::Withdraw(node))
+                    }
                     Phase::Waiting => {}
                     Phase::Holding => steps.push(Step::Release(node)),
                 }
@@ -76,14 +82,17 @@ fn no_more_than_k_inside_and_nobody_waits_for_ever() {
                 }
                 Step::Release(node) => net.release(node),
                 Step::Withdraw(node) => net.input(node, Input::Withdraw).unwrap(),
-                Step::Refresh(node) => net.input(node, Input::Expire(TimerFreeTimer::Refresh)).unwrap(),
+                Step::Refresh(node) => {
+                    net.input(node, Input::Expire(TimerFreeTimer::Refresh)).unwrap()
+                }
                 Step::Crash(node) => {
                     crashes -= 1;
                     net.crash(node);
                     unheard.retain(|&(at, _)| at != node);
                     // Some never hear of it from the driver: k-1 crashes are borne even so.
-                    unheard
-                        .extend(net.living().into_iter().map(|at| (at, node)).filter(|_| rng.below(2) == 0));
+                    unheard.extend(
+                        net.living().into_iter().map(|at| (at, node)).filter(|_| rng.below(2) == 0),
+                    );
                     net.keep_sent(node, |sent| rng.index(sent + 1)); // What it sent last may never have left.
                 }
                 Step::Hear(at, of) => {

@@ -1,5 +1,6 @@
-//! Runs on clusters with slow links between them (section 3, second example): each process is among the first to answer those
-//! of its cluster, and a cluster has more than f, so the responsiveness property holds.
+//! Runs on clusters with slow links between them (section 3, second example): each process is among
+//! the first to answer those of its cluster, and a cluster has more than f, so the responsiveness
+//! property holds.
 
 use alloc::collections::BTreeMap;
 
@@ -49,7 +50,8 @@ struct Grid {
 }
 
 impl Grid {
-    /// Runs until nothing is left to happen, checking each step: no more than k inside, nobody alive held for crashed.
+    /// Runs until nothing is left to happen, checking each step: no more than k inside, nobody
+    /// alive held for crashed.
     fn run(run: &Run, seed: u64) -> Self {
         let nodes = run.clusters * run.size;
         let setup = setup(nodes, run.k, Defects::NONE);
@@ -146,7 +148,8 @@ impl Grid {
 
     /// What was just sent gets its time of arrival.
     fn travel(&mut self) {
-        let fresh: Vec<_> = self.net.flights.keys().filter(|due| due.1 > self.sent).copied().collect();
+        let fresh: Vec<_> =
+            self.net.flights.keys().filter(|due| due.1 > self.sent).copied().collect();
         for due in fresh {
             let copy = self.net.flights.remove(&due).expect("found above");
             let near = copy.from.0 / self.size == copy.to.0 / self.size;
@@ -161,8 +164,12 @@ impl Grid {
     }
 
     fn look_who_entered(&mut self, run: &Run) {
-        let entered =
-            self.net.told.iter().filter(|told| matches!(told.2, Notice::Granted { .. })).map(|told| told.1);
+        let entered = self
+            .net
+            .told
+            .iter()
+            .filter(|told| matches!(told.2, Notice::Granted { .. }))
+            .map(|told| told.1);
         let entered: Vec<NodeId> = entered.skip(self.entries as usize).collect();
         for node in entered {
             self.entries += 1;
@@ -186,8 +193,9 @@ fn nobody(_: u32) -> bool {
     false
 }
 
-/// Lemmas 1, 2 and 3 under the responsiveness property: nobody alive is held for crashed, no more than k are inside, and
-/// everybody is served, on four hundred random schedules with up to f crashes, slow and fast clients.
+/// Lemmas 1, 2 and 3 under the responsiveness property: nobody alive is held for crashed, no more
+/// than k are inside, and everybody is served, on four hundred random schedules with up to f
+/// crashes, slow and fast clients.
 #[test]
 fn nobody_alive_is_held_for_crashed_where_responsiveness_holds() {
     let mut entries = 0;
@@ -232,7 +240,8 @@ fn every_crash_is_found_by_all_who_go_on_asking() {
     }
 }
 
-/// T8, theorem 1: if some never ask, no crash is found; with a refresh, all are, even if hardly anybody asks.
+/// T8, theorem 1: if some never ask, no crash is found; with a refresh, all are, even if hardly
+/// anybody asks.
 #[test]
 fn the_idle_stop_detection_unless_they_refresh() {
     for seed in 0..30 {

@@ -34,7 +34,8 @@ fn junk_is_refused() {
     };
     let fine = [said(0, 0), said(0, 0)];
     let restart = |incarnation, statement| Restart { incarnation, statement };
-    let advise = |incarnations, asks, heard, statement| Advise { incarnations, asks, heard, statement };
+    let advise =
+        |incarnations, asks, heard, statement| Advise { incarnations, asks, heard, statement };
     let unlived = Incarnations { mine: 1, yours: 2 };
     let unborn = Incarnations { mine: 0, yours: 1 };
     let strangers = NodeList::from_iter([NodeId(9)]);
@@ -75,16 +76,27 @@ fn junk_is_refused() {
         net.refusal(1, deliver(0, message));
     }
     for stranger in [1, 4, u32::MAX] {
-        assert_eq!(net.refusal(1, deliver(stranger, Initialize)), Refusal::UnknownNode(NodeId(stranger)));
+        assert_eq!(
+            net.refusal(1, deliver(stranger, Initialize)),
+            Refusal::UnknownNode(NodeId(stranger))
+        );
         let crashed = Input::Crashed(NodeId(stranger), kgate_core::Incarnation::default());
         assert_eq!(net.refusal(1, crashed), Refusal::UnknownNode(NodeId(stranger)));
     }
-    assert_eq!(net.refusal(1, Input::Acquire { weight: 2 }), Refusal::Weight { weight: 2, most: 1 });
-    assert_eq!(net.refusal(1, Input::Acquire { weight: 0 }), Refusal::Weight { weight: 0, most: 1 });
+    assert_eq!(
+        net.refusal(1, Input::Acquire { weight: 2 }),
+        Refusal::Weight { weight: 2, most: 1 }
+    );
+    assert_eq!(
+        net.refusal(1, Input::Acquire { weight: 0 }),
+        Refusal::Weight { weight: 0, most: 1 }
+    );
     assert_eq!(net.refusal(1, Input::Acquire { weight: 1 }), Refusal::Busy);
     assert_eq!(net.refusal(0, Input::Withdraw), Refusal::NoSuchRequest);
     assert_eq!(net.refusal(1, Input::Release { grant: GrantId(0) }), Refusal::NoSuchRequest);
-    for input in [Input::Resize(3), Input::Lease(true), Input::Joined(NodeId(0), Default::default())] {
+    for input in
+        [Input::Resize(3), Input::Lease(true), Input::Joined(NodeId(0), Default::default())]
+    {
         assert!(matches!(net.refusal(1, input), Refusal::Unsupported { .. }));
     }
     net.deliver_all();

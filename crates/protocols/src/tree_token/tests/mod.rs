@@ -36,12 +36,19 @@ fn count(net: &Tree, kinds: &[&str]) -> usize {
 }
 
 fn grants(net: &Tree) -> Vec<u32> {
-    let granted = net.told.iter().filter(|told| matches!(told.2, kgate_core::Notice::Granted { .. }));
+    let granted =
+        net.told.iter().filter(|told| matches!(told.2, kgate_core::Notice::Granted { .. }));
     granted.map(|told| told.1.0).collect()
 }
 
-const SHAPES: [Shape; 6] =
-    [Shape::Radial, Shape::Balanced, Shape::Path, Shape::Star, Shape::Caterpillar, Shape::RandomTree];
+const SHAPES: [Shape; 6] = [
+    Shape::Radial,
+    Shape::Balanced,
+    Shape::Path,
+    Shape::Star,
+    Shape::Caterpillar,
+    Shape::RandomTree,
+];
 
 /// A fixed choice for random trees.
 fn draws() -> impl FnMut(u64) -> u64 {
@@ -52,8 +59,9 @@ fn draws() -> impl FnMut(u64) -> u64 {
     }
 }
 
-/// Raymond 1989: an entry in a quiet system costs one REQUEST and one TOKEN for each edge between requester and holder, for every
-/// pair, in every shape. tree-token-2019 section I says 2(D-1); figure 1 with nodes 5 and 10 at distance 4 has 8.
+/// Raymond 1989: an entry in a quiet system costs one REQUEST and one TOKEN for each edge between
+/// requester and holder, for every pair, in every shape. tree-token-2019 section I says 2(D-1);
+/// figure 1 with nodes 5 and 10 at distance 4 has 8.
 #[test]
 fn an_entry_costs_twice_the_distance() {
     for shape in SHAPES {
@@ -66,7 +74,11 @@ fn an_entry_costs_twice_the_distance() {
                 net.deliver_all();
                 assert_eq!(net.inside(), [requester]);
                 assert_eq!(net.sent("request").len(), distance as usize, "{shape}");
-                assert_eq!(net.sent.len(), 2 * distance as usize, "{shape}: p{requester} from {holder}");
+                assert_eq!(
+                    net.sent.len(),
+                    2 * distance as usize,
+                    "{shape}: p{requester} from {holder}"
+                );
                 net.release(requester);
                 assert!(net.flights.is_empty(), "the token stays where it was used");
             }
@@ -74,7 +86,8 @@ fn an_entry_costs_twice_the_distance() {
     }
 }
 
-/// The initial flood costs one message an edge, and a request made before it waits for it (section V-D-5).
+/// The initial flood costs one message an edge, and a request made before it waits for it (section
+/// V-D-5).
 #[test]
 fn initialize_floods_the_tree() {
     let graph = Shape::Radial.build(10, &mut draws()).unwrap();
@@ -87,8 +100,8 @@ fn initialize_floods_the_tree() {
     assert_eq!(net.inside(), [9]);
 }
 
-/// tree-token-2019 section VI: recovery costs exactly 2K messages for K neighbours, in a quiet system, wherever the token is;
-/// and changes nothing but the incarnation of the process.
+/// tree-token-2019 section VI: recovery costs exactly 2K messages for K neighbours, in a quiet
+/// system, wherever the token is; and changes nothing but the incarnation of the process.
 #[test]
 fn recovery_costs_two_messages_a_neighbour() {
     for shape in SHAPES {
@@ -106,7 +119,11 @@ fn recovery_costs_two_messages_a_neighbour() {
                 net.deliver_all();
                 let neighbours = graph.neighbours(NodeId(back)).len();
                 assert_eq!(net.sent("restart").len(), neighbours);
-                assert_eq!(net.sent.len(), 2 * neighbours, "{shape}: p{back} with the token at p{holder}");
+                assert_eq!(
+                    net.sent.len(),
+                    2 * neighbours,
+                    "{shape}: p{back} with the token at p{holder}"
+                );
                 assert_eq!(net.nodes[back as usize].places, before);
                 net.acquire(9 - back);
                 net.deliver_all();
@@ -116,7 +133,8 @@ fn recovery_costs_two_messages_a_neighbour() {
     }
 }
 
-/// A process that is back is told what it had asked for, and does not ask again; its neighbours do not either.
+/// A process that is back is told what it had asked for, and does not ask again; its neighbours do
+/// not either.
 #[test]
 fn recovery_asks_for_nothing_twice() {
     for back in [0, 1] {
@@ -149,7 +167,8 @@ fn who_waits_inside_keeps_nobody_out() {
     assert_eq!(grants(&net), [0, 1, 0]);
 }
 
-/// A crash after a loss was stored and before the token was made anew: it is made when the process is back.
+/// A crash after a loss was stored and before the token was made anew: it is made when the process
+/// is back.
 #[test]
 fn a_token_is_made_anew_after_a_crash_between() {
     let mut net = path(2, 1, Defects::NONE);
@@ -163,7 +182,8 @@ fn a_token_is_made_anew_after_a_crash_between() {
     assert_eq!(net.inside(), [0]);
 }
 
-/// k clients are inside at once, each with a slot of its own; the next waits. (Raymond 1989 has k = 1.)
+/// k clients are inside at once, each with a slot of its own; the next waits. (Raymond 1989 has k =
+/// 1.)
 #[test]
 fn k_tokens_let_k_in() {
     for shape in SHAPES {
@@ -182,8 +202,8 @@ fn k_tokens_let_k_in() {
     }
 }
 
-/// The lemma of the module's head: two of three tokens are in use for ever, wherever, and all others are served one after the
-/// other.
+/// The lemma of the module's head: two of three tokens are in use for ever, wherever, and all
+/// others are served one after the other.
 #[test]
 fn all_but_one_may_stay_inside_for_ever() {
     for shape in SHAPES {
@@ -198,7 +218,9 @@ fn all_but_one_may_stay_inside_for_ever() {
             for _ in &others {
                 net.deliver_all();
                 let next = net.inside().into_iter().find(|node| ![one, two].contains(node));
-                net.release(next.unwrap_or_else(|| panic!("{shape}: p{one} and p{two} keep all out")));
+                net.release(
+                    next.unwrap_or_else(|| panic!("{shape}: p{one} and p{two} keep all out")),
+                );
             }
             net.deliver_all();
             assert_eq!((net.inside(), grants(&net).len()), (Vec::from([two, one]), 8));
@@ -206,8 +228,9 @@ fn all_but_one_may_stay_inside_for_ever() {
     }
 }
 
-/// A token that was sent and lost with the crash of its receiver is sent again: persisted before it left, and its revision tells
-/// that it did not arrive. The same if the sender crashes before it has left.
+/// A token that was sent and lost with the crash of its receiver is sent again: persisted before it
+/// left, and its revision tells that it did not arrive. The same if the sender crashes before it
+/// has left.
 #[test]
 fn a_token_lost_on_its_way_is_sent_again() {
     for crash in [0, 1] {
@@ -242,7 +265,8 @@ fn an_old_copy_is_nothing() {
     assert_eq!((net.inside(), count(&net, &["token"])), (Vec::from([0]), 2));
 }
 
-/// Withdrawn while it waits: the token may still come, stays there, and is passed on when asked for.
+/// Withdrawn while it waits: the token may still come, stays there, and is passed on when asked
+/// for.
 #[test]
 fn a_withdrawn_request_leaves_nobody_waiting() {
     let mut net = path(3, 1, Defects::NONE);
@@ -261,8 +285,9 @@ fn a_withdrawn_request_leaves_nobody_waiting() {
     assert_eq!(net.inside(), [1]);
 }
 
-/// Whom a lost process leaves behind is served, with the token made anew if it was lost, under a greater fence; with the token
-/// of before if it was not. Every place of the token and every lost process, in every shape.
+/// Whom a lost process leaves behind is served, with the token made anew if it was lost, under a
+/// greater fence; with the token of before if it was not. Every place of the token and every lost
+/// process, in every shape.
 #[test]
 fn a_lost_process_keeps_nobody_out() {
     for shape in SHAPES {
@@ -283,7 +308,11 @@ fn a_lost_process_keeps_nobody_out() {
             for next in net.living() {
                 net.acquire(next);
                 net.deliver_all();
-                assert_eq!(net.inside(), [next], "{shape}: p{gone} lost, the token was at p{holder}");
+                assert_eq!(
+                    net.inside(),
+                    [next],
+                    "{shape}: p{gone} lost, the token was at p{holder}"
+                );
                 net.release(next);
             }
             let fences: Vec<_> = net.told.iter().filter_map(|told| fence_of(&told.2)).collect();
@@ -294,7 +323,8 @@ fn a_lost_process_keeps_nobody_out() {
     }
 }
 
-/// A neighbour of the lost that is down may have the token: nobody makes a second one before it is back.
+/// A neighbour of the lost that is down may have the token: nobody makes a second one before it is
+/// back.
 #[test]
 fn a_token_is_not_made_anew_while_it_may_be_alive() {
     let mut net = path(4, 1, Defects::NONE); // p0 - p1 - p2 - p3

@@ -1,4 +1,5 @@
-//! Thousands of systems at random, and the proof that their checker sees what goes wrong as printed.
+//! Thousands of systems at random, and the proof that their checker sees what goes wrong as
+//! printed.
 
 use super::world::{Faults, World};
 use super::*;
@@ -17,7 +18,8 @@ fn seeds() -> u64 {
     std::env::var("KGATE_TEST_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(1500)
 }
 
-/// Exclusion, fences, one token of each kind, and service of all who wait, under every kind of fault.
+/// Exclusion, fences, one token of each kind, and service of all who wait, under every kind of
+/// fault.
 #[test]
 fn nothing_goes_wrong() {
     let (mut made_anew, mut delivered) = (0, 0);

@@ -1,4 +1,5 @@
-//! The published defects R1 to R11, each by a schedule in which it goes wrong as printed and does not repaired.
+//! The published defects R1 to R11, each by a schedule in which it goes wrong as printed and does
+//! not repaired.
 
 use super::*;
 use crate::tree_token::defects::*;
@@ -17,7 +18,8 @@ fn r1_a_token_in_use_stays() {
     assert_eq!(inside(Defects::NONE), [0]);
 }
 
-/// R2 (section V-A-4): who has entered no longer waits. n = 2, no fault. As printed, the token is stuck.
+/// R2 (section V-A-4): who has entered no longer waits. n = 2, no fault. As printed, the token is
+/// stuck.
 #[test]
 fn r2_the_own_entry_goes_when_it_is_served() {
     fn inside(printed: Defects) -> Vec<u32> {
@@ -32,7 +34,8 @@ fn r2_the_own_entry_goes_when_it_is_served() {
     assert_eq!(inside(Defects::NONE), [1]);
 }
 
-/// R3 (Algorithm 3 line 2): a token that nobody wants stays. n = 2, no fault. As printed, nobody is its holder.
+/// R3 (Algorithm 3 line 2): a token that nobody wants stays. n = 2, no fault. As printed, nobody is
+/// its holder.
 #[test]
 fn r3_an_empty_queue_is_not_popped() {
     fn inside(printed: Defects) -> Vec<u32> {
@@ -48,7 +51,8 @@ fn r3_an_empty_queue_is_not_popped() {
     assert_eq!(inside(Defects::NONE), [0]);
 }
 
-/// R4 (Algorithm 2): a request made inside waits. n = 1, no fault. As printed, one process is inside twice.
+/// R4 (Algorithm 2): a request made inside waits. n = 1, no fault. As printed, one process is
+/// inside twice.
 #[test]
 fn r4_a_request_made_inside_waits() {
     fn granted(printed: Defects) -> usize {
@@ -75,7 +79,8 @@ fn r4_both_grants_can_be_released() {
     assert_eq!(net.inside(), [1]);
 }
 
-/// R5 (section V-A-5): a request made inside is served after. n = 2, no fault. As printed, it waits for ever, and all behind it.
+/// R5 (section V-A-5): a request made inside is served after. n = 2, no fault. As printed, it waits
+/// for ever, and all behind it.
 #[test]
 fn r5_a_request_made_inside_is_served() {
     fn granted(printed: Defects) -> Vec<u32> {
@@ -94,7 +99,8 @@ fn r5_a_request_made_inside_is_served() {
     assert_eq!(granted(Defects::NONE), [0, 0, 1]);
 }
 
-/// R6 (Algorithm 4): a token that was asked back is not asked back again. A star of four, no fault. As printed, one REQUEST more.
+/// R6 (Algorithm 4): a token that was asked back is not asked back again. A star of four, no fault.
+/// As printed, one REQUEST more.
 #[test]
 fn r6_an_ask_back_counts() {
     fn requests(printed: Defects) -> usize {
@@ -116,7 +122,8 @@ fn r6_an_ask_back_counts() {
     assert_eq!(requests(R6), requests(Defects::NONE) + 1);
 }
 
-/// R7 (section V-B): a token that left before the crash is not rebuilt beside it. n = 3, one crash. As printed, two are inside.
+/// R7 (section V-B): a token that left before the crash is not rebuilt beside it. n = 3, one crash.
+/// As printed, two are inside.
 #[test]
 fn r7_a_token_on_its_way_is_not_rebuilt() {
     fn inside(printed: Defects) -> Vec<u32> {
@@ -140,7 +147,8 @@ fn r7_a_token_on_its_way_is_not_rebuilt() {
     assert_eq!(inside(Defects::NONE), [2]);
 }
 
-/// R7: two neighbours recover together. n = 2. As printed, each holds the other for the holder, and the token is gone.
+/// R7: two neighbours recover together. n = 2. As printed, each holds the other for the holder, and
+/// the token is gone.
 #[test]
 fn r7_two_neighbours_may_recover_together() {
     fn inside(printed: Defects) -> Vec<u32> {
@@ -159,7 +167,8 @@ fn r7_two_neighbours_may_recover_together() {
     assert_eq!(inside(Defects::NONE), [0]);
 }
 
-/// R8 (section V-B-3): what is learned in recovery is acted on. n = 2, one crash, messages to the one that is down are lost.
+/// R8 (section V-B-3): what is learned in recovery is acted on. n = 2, one crash, messages to the
+/// one that is down are lost.
 #[test]
 fn r8_recovery_goes_on() {
     fn inside(printed: Defects) -> Vec<u32> {
@@ -194,8 +203,8 @@ fn r9_the_wish_is_remembered() {
     assert_eq!(inside(Defects::NONE), [1]);
 }
 
-/// R10 (section V-B, the stash): a request of before the crash counts once. n = 2, one crash, messages to the one that is down are
-/// kept. As printed, the token is sent for nobody.
+/// R10 (section V-B, the stash): a request of before the crash counts once. n = 2, one crash,
+/// messages to the one that is down are kept. As printed, the token is sent for nobody.
 #[test]
 fn r10_a_rebuilt_request_counts_once() {
     fn messages(printed: Defects) -> usize {
@@ -213,11 +222,15 @@ fn r10_a_rebuilt_request_counts_once() {
         count(&net, &["request", "token"])
     }
     assert_eq!(messages(Defects::NONE), 2);
-    assert_eq!(messages(R10), 5, "asked back from p1, which sends the token, which is sent to p1 again");
+    assert_eq!(
+        messages(R10),
+        5,
+        "asked back from p1, which sends the token, which is sent to p1 again"
+    );
 }
 
-/// R11 (section V-B-2): a RESTART that was lost at a neighbour that is down is made good by that neighbour's own. n = 2, two
-/// crashes. As printed, p0 never hears that p1 is back.
+/// R11 (section V-B-2): a RESTART that was lost at a neighbour that is down is made good by that
+/// neighbour's own. n = 2, two crashes. As printed, p0 never hears that p1 is back.
 #[test]
 fn r11_a_lost_restart_is_made_good() {
     fn inside(printed: Defects) -> Vec<u32> {

@@ -1,10 +1,12 @@
 //! A system that meets with everything at random, from one seed, and its checker.
 //!
-//! Messages arrive in any order. Processes crash and come back, neighbours too; what was sent to them meanwhile is lost or kept,
-//! and what they had not really sent yet is lost. Some are lost for good, which all others are told in one order, each at
-//! its own time. Clients come and go. After every step: at most k inside, no slot twice, every token at most once, fences grow.
-//! Then all that is not lost comes back, all are told, all is delivered: within a bounded number of messages it is quiet, the
-//! books of neighbours agree, and every client that waits is served, with k-1 that stay inside for ever.
+//! Messages arrive in any order. Processes crash and come back, neighbours too; what was sent to
+//! them meanwhile is lost or kept, and what they had not really sent yet is lost. Some are lost for
+//! good, which all others are told in one order, each at its own time. Clients come and go. After
+//! every step: at most k inside, no slot twice, every token at most once, fences grow. Then all
+//! that is not lost comes back, all are told, all is delivered: within a bounded number of messages
+//! it is quiet, the books of neighbours agree, and every client that waits is served, with k-1 that
+//! stay inside for ever.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -55,7 +57,8 @@ impl World {
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d;
         let nodes = 2 + u32::try_from(next(&mut state, 11)).unwrap();
         let k = 1 + u32::try_from(next(&mut state, 3)).unwrap();
-        let shapes = [Shape::RandomTree, Shape::RandomTree, Shape::Path, Shape::Star, Shape::Radial];
+        let shapes =
+            [Shape::RandomTree, Shape::RandomTree, Shape::Path, Shape::Star, Shape::Radial];
         let shape = shapes[usize::try_from(next(&mut state, 5)).unwrap()];
         let graph = shape.build(nodes, &mut |bound| next(&mut state, bound)).unwrap();
         let root = NodeId(u32::try_from(next(&mut state, u64::from(nodes))).unwrap());
@@ -138,7 +141,8 @@ impl World {
         self.input(node, Input::Withdraw)
     }
 
-    /// A client that is inside is gone; one that waits will wait on. Some of what was sent has not really left.
+    /// A client that is inside is gone; one that waits will wait on. Some of what was sent has not
+    /// really left.
     fn crash(&mut self, node: u32) -> Verdict {
         self.net.crash(node);
         self.down[node as usize] = true;
@@ -150,7 +154,8 @@ impl World {
         if self.below(4) == 0 {
             // A neighbour crashes with it.
             let neighbours = &self.net.nodes[node as usize].links;
-            let other = neighbours.first().map(|link| link.node.0).filter(|&other| self.is_up(other));
+            let other =
+                neighbours.first().map(|link| link.node.0).filter(|&other| self.is_up(other));
             return other.map_or(Ok(()), |other| self.crash(other));
         }
         Ok(())
@@ -208,7 +213,9 @@ impl World {
 
     fn input(&mut self, node: u32, input: InputOf<TreeToken>) -> Verdict {
         let text = format!("{input:?}");
-        self.net.input(node, input).map_err(|refusal| format!("refused at p{node}: {refusal}: {text}"))
+        self.net
+            .input(node, input)
+            .map_err(|refusal| format!("refused at p{node}: {refusal}: {text}"))
     }
 
     /// Safety, after every step.
@@ -219,7 +226,9 @@ impl World {
             let (slot, fence) = (slots.as_ref().unwrap()[0], fence.unwrap().0);
             let client = &mut self.clients[*node as usize];
             if !client.waits || client.inside.is_some() {
-                return Err(format!("p{node} is granted what its client did not ask for: {client:?}"));
+                return Err(format!(
+                    "p{node} is granted what its client did not ask for: {client:?}"
+                ));
             }
             *client = Client { waits: false, inside: Some((*grant, slot)) };
             if self.fences.insert(slot, fence).is_some_and(|before| before >= fence) {
@@ -227,7 +236,8 @@ impl World {
             }
         }
         self.checked = self.net.told.len();
-        let mut slots: Vec<u32> = self.clients.iter().filter_map(|client| Some(client.inside?.1)).collect();
+        let mut slots: Vec<u32> =
+            self.clients.iter().filter_map(|client| Some(client.inside?.1)).collect();
         slots.sort_unstable();
         if slots.len() > self.k as usize || !slots.is_sorted_by(|a, b| a < b) {
             return Err(format!("two inside: slots {slots:?} of {}", self.k));
@@ -236,7 +246,8 @@ impl World {
             let here = |node: &NodeId| {
                 !self.is_lost(node.0) && self.net.nodes[node.index()].places[slot].towards == *node
             };
-            let here: Vec<NodeId> = (0..).map(NodeId).take(self.clients.len()).filter(here).collect();
+            let here: Vec<NodeId> =
+                (0..).map(NodeId).take(self.clients.len()).filter(here).collect();
             if here.len() > 1 {
                 return Err(format!("two tokens: {slot} at {here:?}"));
             }
@@ -280,7 +291,9 @@ impl World {
                 }
             }
             let mut leaving = living.clone();
-            leaving.retain(|node| self.clients[*node as usize].inside.is_some() && !stay.contains(node));
+            leaving.retain(|node| {
+                self.clients[*node as usize].inside.is_some() && !stay.contains(node)
+            });
             if leaving.is_empty() {
                 break;
             }
@@ -310,8 +323,9 @@ impl World {
         Err(format!("no end: {most} messages and {} on their way", self.net.flights.len()))
     }
 
-    /// In a quiet system neighbours agree: what one has asked for waits at the other, each knows the other's incarnation, and of each
-    /// token one end of every edge says that it is on the other's side.
+    /// In a quiet system neighbours agree: what one has asked for waits at the other, each knows
+    /// the other's incarnation, and of each token one end of every edge says that it is on the
+    /// other's side.
     fn books(&self) -> Verdict {
         if self.net.nodes[0].printed != Defects::NONE {
             return Ok(());
@@ -323,8 +337,13 @@ impl World {
                 let Some(back) = other.link(node) else {
                     return Err(format!("{node} holds {} for its neighbour", link.node));
                 };
-                if link.incarnation != other.incarnation || link.outstanding() != u64::from(back.waits) {
-                    return Err(format!("{node} and {} do not agree: {link:?} {back:?}", link.node));
+                if link.incarnation != other.incarnation
+                    || link.outstanding() != u64::from(back.waits)
+                {
+                    return Err(format!(
+                        "{node} and {} do not agree: {link:?} {back:?}",
+                        link.node
+                    ));
                 }
                 for (mine, theirs) in process.places.iter().zip(&other.places) {
                     if (mine.towards == link.node) == (theirs.towards == node) {

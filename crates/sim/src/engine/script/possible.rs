@@ -13,7 +13,8 @@ use super::{Silent, Waiting, Why};
 use crate::faults::Down;
 use crate::queue::EventQueue;
 
-/// An event queue without time: everything waits, in the order in which it came, until it is picked.
+/// An event queue without time: everything waits, in the order in which it came, until it is
+/// picked.
 pub(super) struct UnderWay<E> {
     events: Vec<E>,
 }
@@ -54,7 +55,8 @@ impl<E> UnderWay<E> {
 
     /// Takes out all that fit, in their order.
     pub(super) fn remove_where(&mut self, mut fits: impl FnMut(&E) -> bool) -> Vec<E> {
-        let (out, rest) = std::mem::take(&mut self.events).into_iter().partition(|event| fits(event));
+        let (out, rest) =
+            std::mem::take(&mut self.events).into_iter().partition(|event| fits(event));
         self.events = rest;
         out
     }
@@ -63,7 +65,11 @@ impl<E> UnderWay<E> {
 impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
     pub(super) fn check_exists(&self, node: NodeId) -> Result<(), Why> {
         let nodes = self.config.nodes;
-        if node.0 < nodes { Ok(()) } else { Err(format!("there is no {node}, only p0 .. p{}", nodes - 1)) }
+        if node.0 < nodes {
+            Ok(())
+        } else {
+            Err(format!("there is no {node}, only p0 .. p{}", nodes - 1))
+        }
     }
 
     pub(super) fn check_up(&self, node: NodeId) -> Result<(), Why> {
@@ -105,7 +111,8 @@ impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
         self.queue.events().iter().enumerate().filter_map(news).collect()
     }
 
-    /// What `node` will hear of crashes and returns, in order, as steps, with the places of the news.
+    /// What `node` will hear of crashes and returns, in order, as steps, with the places of the
+    /// news.
     pub(super) fn hears_of(&self, node: NodeId) -> Vec<(usize, Step)> {
         let news = |(at, event): (usize, &EventOf<M, Silent>)| {
             let Event::Hear { node: to, place, .. } = event else { return None };
@@ -126,7 +133,8 @@ impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
         who
     }
 
-    /// Whether an event is still to happen: a timer may have been disarmed, a client gone, a process be down.
+    /// Whether an event is still to happen: a timer may have been disarmed, a client gone, a
+    /// process be down.
     pub(super) fn is_live(&self, event: &EventOf<M, Silent>) -> bool {
         match event {
             Event::Timer { node, ticket, timer } => {
@@ -154,7 +162,8 @@ impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
     /// Nothing is under way but timers of those who want nothing.
     pub(super) fn is_quiet(&self) -> bool {
         let is_timer = |event: &EventOf<M, Silent>| matches!(event, Event::Timer { .. });
-        let matters = |event| self.is_live(event) && (self.checkers.waiting() > 0 || !is_timer(event));
+        let matters =
+            |event| self.is_live(event) && (self.checkers.waiting() > 0 || !is_timer(event));
         !self.queue.events().iter().any(matters)
     }
 
@@ -174,7 +183,8 @@ impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
             let most = if self.returns.in_one_order() { 1 } else { usize::MAX };
             steps.extend(self.hears_of(node).into_iter().map(|(_, step)| step).take(most));
         }
-        steps.extend(self.timers().into_iter().map(|(_, node, timer)| Step::Expire { node, timer }));
+        steps
+            .extend(self.timers().into_iter().map(|(_, node, timer)| Step::Expire { node, timer }));
         for &node in &up {
             for which in 1..=self.grants_of(node).count() {
                 steps.push(match which {
@@ -186,7 +196,8 @@ impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
             if waits {
                 steps.push(Step::Withdraw(node));
             }
-            if self.config.claims.slots || !waits && (!self.is_inside(node) || self.config.claims.asks_inside)
+            if self.config.claims.slots
+                || !waits && (!self.is_inside(node) || self.config.claims.asks_inside)
             {
                 steps.push(Step::Ask { node, weight: 1 });
             }
@@ -196,7 +207,8 @@ impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
     }
 
     fn of_messages(&self, fifo: bool) -> Vec<Step> {
-        let channels: BTreeSet<(NodeId, NodeId)> = self.queue.events().iter().filter_map(way).collect();
+        let channels: BTreeSet<(NodeId, NodeId)> =
+            self.queue.events().iter().filter_map(way).collect();
         let mut steps = Vec::new();
         for (from, to) in channels {
             if self.config.down == Down::Kept && self.absent.contains_key(&to) {

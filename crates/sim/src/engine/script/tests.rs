@@ -1,7 +1,8 @@
 //! What a script can make happen, with a tiny token protocol that shows all of it.
 
 use kgate_core::{
-    GrantId, Input, InputOf, NodeId, Notice, Observation, Outbox, Phase, Protocol, Refusal, Setup, Span, Time,
+    GrantId, Input, InputOf, NodeId, Notice, Observation, Outbox, Phase, Protocol, Refusal, Setup,
+    Span, Time,
 };
 use serde::{Deserialize, Serialize};
 
@@ -20,8 +21,9 @@ enum Timer {
     Again,
 }
 
-/// p0 has the token at first and hands it to whoever wants it, at once, and even while it is inside; so two can be inside, if p0 is.
-/// A process that waits has a timer to ask once more. The number of tokens seen is stored.
+/// p0 has the token at first and hands it to whoever wants it, at once, and even while it is
+/// inside; so two can be inside, if p0 is. A process that waits has a timer to ask once more. The
+/// number of tokens seen is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Careless {
     me: NodeId,
@@ -49,7 +51,12 @@ impl Protocol for Careless {
         Self { me: setup.me, token, phase: Phase::Idle }
     }
 
-    fn handle(&mut self, _now: Time, input: InputOf<Self>, out: &mut Outbox<Self>) -> Result<(), Refusal> {
+    fn handle(
+        &mut self,
+        _now: Time,
+        input: InputOf<Self>,
+        out: &mut Outbox<Self>,
+    ) -> Result<(), Refusal> {
         match input {
             Input::Acquire { .. } => {
                 self.phase = Phase::Waiting;
@@ -96,7 +103,11 @@ fn config() -> Config {
 fn with(config: Config, lenient: bool, text: &str) -> Result<Played, PlayError> {
     let steps: Vec<Step> = text.lines().map(|line| line.trim().parse().expect(line)).collect();
     let fifo = config.cost.fifo;
-    play::<Careless>("careless", &Script { config, steps: &steps, fifo, lenient, go_on: true }, None)
+    play::<Careless>(
+        "careless",
+        &Script { config, steps: &steps, fifo, lenient, go_on: true },
+        None,
+    )
 }
 
 fn played(text: &str) -> Played {
@@ -114,7 +125,8 @@ fn properties(played: &Played) -> Vec<&str> {
     played.violations.iter().map(|violation| violation.property).collect()
 }
 
-/// What goes right is played to its end; the same script twice has the same hash, another one another.
+/// What goes right is played to its end; the same script twice has the same hash, another one
+/// another.
 #[test]
 fn a_quiet_script() {
     let text = "p1 asks\np1 -> p0: want\np0 -> p1: token\np1 comes out";
@@ -131,17 +143,23 @@ fn the_checkers_see_it() {
     let two = played("p0 asks\np1 asks\np1 -> p0: want\np0 -> p1: token");
     assert_eq!(properties(&two), ["at most k inside"]);
     assert_eq!(properties(&played("p1 sets k to 2")), ["no input is refused"]);
-    let lost = played("p1 asks\np1 -> p0: want\np0 -> p1: token lost\np1: Again runs out\np1 gives up");
+    let lost =
+        played("p1 asks\np1 -> p0: want\np0 -> p1: token lost\np1: Again runs out\np1 gives up");
     assert_eq!(properties(&lost), [""; 0], "it has given up");
     let starved = played("p1 asks\np1 -> p0: want\np0 -> p1: token lost");
     assert_eq!(properties(&starved), ["every request of a live process is granted"]);
-    assert_eq!((starved.violations[0].at_ns, starved.steps_after), (Time::ZERO + Span::UNIT.times(8), 4));
+    assert_eq!(
+        (starved.violations[0].at_ns, starved.steps_after),
+        (Time::ZERO + Span::UNIT.times(8), 4)
+    );
 }
 
-/// A doubled message arrives twice, and a lost one never; where channels are in order, the oldest arrives first.
+/// A doubled message arrives twice, and a lost one never; where channels are in order, the oldest
+/// arrives first.
 #[test]
 fn fates_of_messages() {
-    let doubled = "p1 asks\np1 -> p0: want doubled\np1 -> p0: want\np1 -> p0: want\np0 -> p1: token";
+    let doubled =
+        "p1 asks\np1 -> p0: want doubled\np1 -> p0: want\np1 -> p0: want\np0 -> p1: token";
     assert_eq!(played(doubled).waiting, []);
     let again = "p1 asks\np1: Again runs out\np1 -> p0: want lost\np1 -> p0: want";
     assert_eq!(played(again).waiting, []);
@@ -164,8 +182,14 @@ fn what_is_possible_instead() {
         (wrong.step, wrong.text.as_str(), wrong.why.as_str()),
         (1, "p1 comes out", "no client of p1 is inside")
     );
-    let possible =
-        ["p1 -> p0: want", "p1 -> p2: want", "p1: Again runs out", "p0 asks", "p1 gives up", "p2 asks"];
+    let possible = [
+        "p1 -> p0: want",
+        "p1 -> p2: want",
+        "p1: Again runs out",
+        "p0 asks",
+        "p1 gives up",
+        "p2 asks",
+    ];
     assert_eq!(wrong.possible, possible);
     let skipped = with(config(), true, "p1 asks\np1 comes out\np7 asks").expect("a script");
     assert_eq!((skipped.skipped, skipped.waiting), (vec![1, 2], vec![]));
@@ -177,7 +201,10 @@ fn what_is_possible_instead() {
         ("p1 crashes\np1 asks", "p1 is down"),
         ("p1 crashes\np1 is back", "do not come back"),
         ("p1 is back", "p1 is up"),
-        ("p1 crashes\np0 learns that p1 has crashed\np0 learns that p1 has crashed", "knows it already"),
+        (
+            "p1 crashes\np0 learns that p1 has crashed\np0 learns that p1 has crashed",
+            "knows it already",
+        ),
     ] {
         assert!(why(text).why.contains(part), "{text}: {}", why(text).why);
     }
@@ -186,7 +213,9 @@ fn what_is_possible_instead() {
 /// Who crashes is gone with its wish; what comes to it is lost; a suspicion of the living is seen.
 #[test]
 fn crashes_and_news() {
-    let gone = played("p1 asks\np1 -> p0: want\np1 crashes\np0 -> p1: token\np0 learns that p1 has crashed");
+    let gone = played(
+        "p1 asks\np1 -> p0: want\np1 crashes\np0 -> p1: token\np0 learns that p1 has crashed",
+    );
     assert_eq!((properties(&gone), gone.waiting.len()), (vec![], 0));
     assert_eq!(properties(&played("p0 learns that p1 has crashed")), ["nobody live is suspected"]);
     let mut deaf = config();
@@ -195,7 +224,8 @@ fn crashes_and_news() {
     assert!(matches!(told, Err(PlayError::Impossible(error)) if error.why.contains("from nobody")));
 }
 
-/// Who comes back has what it had stored; what came meanwhile is lost, or waits for it where that is kept.
+/// Who comes back has what it had stored; what came meanwhile is lost, or waits for it where that
+/// is kept.
 #[test]
 fn down_and_back() {
     let mut config = config();
@@ -211,7 +241,8 @@ fn down_and_back() {
     assert_eq!(kept.waiting, [NodeId(1)], "p0 got the token back");
 }
 
-/// Where processes come back with nothing, the log is told to each in its order, and nothing else; without one, crashes in any order.
+/// Where processes come back with nothing, the log is told to each in its order, and nothing else;
+/// without one, crashes in any order.
 #[test]
 fn news_of_incarnations() {
     let mut config = config();
@@ -232,15 +263,25 @@ fn news_of_incarnations() {
             .contains("`p2 learns that p0 is back` comes first")
     );
     assert!(why(&config, "p0 learns that p1 has crashed").contains("the whole log"));
-    assert!(why(&config, "p0 crashes\np0 is back\np1 crashes\np1 is back\np0 is back").contains("p0 is up"));
+    assert!(
+        why(&config, "p0 crashes\np0 is back\np1 crashes\np1 is back\np0 is back")
+            .contains("p0 is up")
+    );
     config.slots.membership = kgate_core::MembershipSource::Join;
-    let any = "p0 crashes\np1 crashes\np2 learns that p1 has crashed\np2 learns that p0 has crashed";
+    let any =
+        "p0 crashes\np1 crashes\np2 learns that p1 has crashed\np2 learns that p0 has crashed";
     assert!(play(&config, any).is_ok());
-    assert!(why(&config, "p0 crashes\np0 is back\np2 learns that p0 is back").contains("membership=join"));
-    assert!(why(&config, &format!("{any}\np2 learns that p0 has crashed")).contains("every such crash"));
+    assert!(
+        why(&config, "p0 crashes\np0 is back\np2 learns that p0 is back")
+            .contains("membership=join")
+    );
+    assert!(
+        why(&config, &format!("{any}\np2 learns that p0 has crashed")).contains("every such crash")
+    );
 }
 
-/// Several clients of a process wait and are inside; weights and another k are taken as they can be.
+/// Several clients of a process wait and are inside; weights and another k are taken as they can
+/// be.
 #[test]
 fn several_clients() {
     let mut config = config();

@@ -1,5 +1,5 @@
-//! A set of bucket indices: a bit for each, and a bit for each word of them, so that the next member is
-//! found in a handful of instructions however empty the ring is.
+//! A set of bucket indices: a bit for each, and a bit for each word of them, so that the next
+//! member is found in a handful of instructions however empty the ring is.
 
 use super::RING;
 
@@ -60,7 +60,11 @@ mod tests {
         assert_eq!(set.next(5), None);
         members.iter().for_each(|&member| set.insert(member));
         for start in 0..RING {
-            assert_eq!(set.next(start), members.iter().copied().find(|&m| m >= start).or(Some(0)), "{start}");
+            assert_eq!(
+                set.next(start),
+                members.iter().copied().find(|&m| m >= start).or(Some(0)),
+                "{start}"
+            );
         }
         for (gone, &member) in members.iter().enumerate() {
             set.remove(member);

@@ -1,8 +1,9 @@
 //! The open bucket: the one that events come out of. It is in order, and an insertion keeps it so.
 //!
-//! It is a list of chunks, so that an insertion in the middle moves a chunk's worth and not a million
-//! entries. A bucket that was in order is taken over chunk by chunk as it is; any other is gathered into one
-//! large chunk and sorted, and that one is split where something is inserted into it.
+//! It is a list of chunks, so that an insertion in the middle moves a chunk's worth and not a
+//! million entries. A bucket that was in order is taken over chunk by chunk as it is; any other is
+//! gathered into one large chunk and sorted, and that one is split where something is inserted into
+//! it.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -44,7 +45,8 @@ impl<E> Open<E> {
         }
     }
 
-    /// Inserts an entry before the last one. A chunk that is full, or large, is halved until it has room.
+    /// Inserts an entry before the last one. A chunk that is full, or large, is halved until it has
+    /// room.
     #[inline(never)]
     fn insert(&mut self, entry: Entry<E>, pool: &mut Pool<E>) {
         let not_later = |other: &Entry<E>| other.offset <= entry.offset;

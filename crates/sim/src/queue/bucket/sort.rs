@@ -1,9 +1,9 @@
 //! The stable sort of a bucket's entries by their offsets.
 //!
-//! Delays drawn at random spread the entries of a bucket evenly over its width. One counting pass by the
-//! leading bits of the offset, with about as many digits as entries, then leaves groups of one or two, which
-//! costs a swap an entry where a sort by comparison costs several moves. Uneven groups are sorted by
-//! comparison, so the worst case is that of the standard library.
+//! Delays drawn at random spread the entries of a bucket evenly over its width. One counting pass
+//! by the leading bits of the offset, with about as many digits as entries, then leaves groups of
+//! one or two, which costs a swap an entry where a sort by comparison costs several moves. Uneven
+//! groups are sorted by comparison, so the worst case is that of the standard library.
 
 use super::Entry;
 
@@ -56,21 +56,29 @@ pub(super) fn sort<E>(entries: &mut [Entry<E>], width_bits: u32) {
 mod tests {
     use super::*;
 
-    /// Even, clustered and equal offsets, in buckets of any width, end up as a stable sort by time puts them.
+    /// Even, clustered and equal offsets, in buckets of any width, end up as a stable sort by time
+    /// puts them.
     #[test]
     fn sorts_like_the_standard_library() {
         let mut rng = 1u64;
         let mut roll = |bits: u32| {
-            rng = rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            rng =
+                rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             u32::try_from(rng >> 33).expect("31 bits") >> (31 - bits)
         };
         for width_bits in [0, 1, 5, 12, 31] {
             for len in [0, 1, 2, FEW, FEW + 1, 100, 3000] {
                 // In the second half of the cases all but the lowest bits are the same.
-                for (random_bits, base) in [(width_bits, 0), (width_bits.min(3), (1u32 << width_bits) >> 1)] {
+                for (random_bits, base) in
+                    [(width_bits, 0), (width_bits.min(3), (1u32 << width_bits) >> 1)]
+                {
                     let offsets: Vec<u32> = (0..len).map(|_| base | roll(random_bits)).collect();
-                    let entry = |(event, &offset)| Entry { offset: offset & ((1 << width_bits) - 1), event };
-                    let mut entries: Vec<Entry<usize>> = offsets.iter().enumerate().map(entry).collect();
+                    let entry = |(event, &offset)| Entry {
+                        offset: offset & ((1 << width_bits) - 1),
+                        event,
+                    };
+                    let mut entries: Vec<Entry<usize>> =
+                        offsets.iter().enumerate().map(entry).collect();
                     let key = |entry: &Entry<usize>| (entry.offset, entry.event);
                     let mut expected: Vec<_> = entries.iter().map(key).collect();
                     expected.sort_unstable();

@@ -18,7 +18,8 @@ impl World {
         self.now + self.rng.below(longest)
     }
 
-    /// What makes rules necessary comes together: around one moment p is suspected, voters stall, restart and change, and p is cut off.
+    /// What makes rules necessary comes together: around one moment p is suspected, voters stall,
+    /// restart and change, and p is cut off.
     pub(super) fn plot(&mut self) {
         let begin = LEASE / 2 + self.rng.below(3 * LEASE);
         let spread = LEASE / self.rng.pick(&[1, 2, 5]);
@@ -70,7 +71,9 @@ impl World {
             12 | 13 => self.change_voters(),
             14 => self.client.frozen_until = self.for_a_while(3 * LEASE),
             15 => {
-                if self.flaw == Some(Flaw::StreamEndFrees) && !self.is_down(p) && self.runs_at(p) <= self.now
+                if self.flaw == Some(Flaw::StreamEndFrees)
+                    && !self.is_down(p)
+                    && self.runs_at(p) <= self.now
                 {
                     self.free();
                 }
@@ -162,9 +165,13 @@ impl World {
         }
     }
 
-    /// A leader that nobody follows has put voters into somebody's log: they are never committed, and overwritten soon.
+    /// A leader that nobody follows has put voters into somebody's log: they are never committed,
+    /// and overwritten soon.
     fn phantom(&mut self, node: NodeId) {
-        if self.flaw == Some(Flaw::AppliedShown) || self.is_down(node) || self.runs_at(node) > self.now {
+        if self.flaw == Some(Flaw::AppliedShown)
+            || self.is_down(node)
+            || self.runs_at(node) > self.now
+        {
             return;
         }
         let (now, at) = (self.local(node), self.log.len() as u64 + 1 + self.rng.below(2));

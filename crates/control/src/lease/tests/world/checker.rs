@@ -62,7 +62,12 @@ impl Checker {
     }
 
     /// A child that ran until now; `woke` is when its machine last slept, and until when.
-    pub(in crate::lease::tests) fn child_ends(&mut self, now: Real, grant: u64, slept: (Real, Real)) {
+    pub(in crate::lease::tests) fn child_ends(
+        &mut self,
+        now: Real,
+        grant: u64,
+        slept: (Real, Real),
+    ) {
         self.died = Some(now);
         let Some(free) = self.free_since(grant) else { return };
         let ran_from = if slept.0 <= free && free < slept.1 { slept.1 } else { free };

@@ -1,6 +1,7 @@
-//! The rules, each left out in turn: what the checker must catch. All flaws are made from outside, by what the world tells the nodes: the
-//! code that is tested has no switch. Two more rules (the voters in EVICT, and the silence of a voter that is behind its own voters) are needed
-//! only in rarer orders of events: see `stories.rs`, and the exhaustive model in `tests/lease_model.rs`.
+//! The rules, each left out in turn: what the checker must catch. All flaws are made from outside,
+//! by what the world tells the nodes: the code that is tested has no switch. Two more rules (the
+//! voters in EVICT, and the silence of a voter that is behind its own voters) are needed only in
+//! rarer orders of events: see `stories.rs`, and the exhaustive model in `tests/lease_model.rs`.
 
 /// One rule left out or broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

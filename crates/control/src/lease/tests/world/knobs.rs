@@ -48,7 +48,8 @@ fn set(nodes: &[u32]) -> BTreeSet<NodeId> {
 impl Knobs {
     pub(in crate::lease::tests) fn draw(rng: &mut Rng) -> Self {
         let eps = rng.pick(&[10_000, 50_000, 100_000, 100_000]);
-        // Half of the clocks at the ends of what is allowed: p slow, voters fast is what W is made for.
+        // Half of the clocks at the ends of what is allowed: p slow, voters fast is what W is made
+        // for.
         let extreme = rng.percent(60);
         let p = NodeId(u32::try_from(rng.below(NODES as u64)).expect("few"));
         let mut rates: Vec<u64> = Vec::new();
@@ -73,9 +74,23 @@ impl Knobs {
             suspect_after: Span(LEASE / rng.pick(&[4, 2])),
             round_trip: Span(LEASE / 20),
         };
-        let first = set(rng.pick(&[&[0, 1, 2][..], &[0, 1, 2], &[0, 1, 2], &[0, 1], &[2], &[0, 1, 2, 3, 4]]));
-        let target =
-            rng.pick(&[&[2, 3, 4][..], &[2, 3, 4], &[2, 3, 4], &[3, 4], &[2], &[2], &[0, 1, 2, 3, 4]]);
+        let first = set(rng.pick(&[
+            &[0, 1, 2][..],
+            &[0, 1, 2],
+            &[0, 1, 2],
+            &[0, 1],
+            &[2],
+            &[0, 1, 2, 3, 4],
+        ]));
+        let target = rng.pick(&[
+            &[2, 3, 4][..],
+            &[2, 3, 4],
+            &[2, 3, 4],
+            &[3, 4],
+            &[2],
+            &[2],
+            &[0, 1, 2, 3, 4],
+        ]);
         Self {
             p,
             timing,

@@ -1,4 +1,5 @@
-//! The agreed log as a total order: each node has some of it appended, and some of that applied. Raft is behind this, not in it.
+//! The agreed log as a total order: each node has some of it appended, and some of that applied.
+//! Raft is behind this, not in it.
 
 use std::collections::BTreeSet;
 
@@ -89,7 +90,8 @@ impl Log {
         self.commit();
     }
 
-    /// The next step towards those voters: first both sets, then, once that is committed, the new one. Whether there is more to do.
+    /// The next step towards those voters: first both sets, then, once that is committed, the new
+    /// one. Whether there is more to do.
     pub(in crate::lease::tests) fn change_voters(&mut self, target: &BTreeSet<NodeId>) -> bool {
         let newest = self.voters_within(self.len()).clone();
         if newest.at != self.voters.at {
@@ -127,7 +129,9 @@ impl Log {
         let entry = self.entries[self.outcomes.len()].clone();
         let change = match entry {
             Entry::Voters(voters) => return Outcome { change: None, voters: Some(voters) },
-            Entry::Add(node, incarnation, terms) => Some(MembershipChange::Added(node, incarnation, terms)),
+            Entry::Add(node, incarnation, terms) => {
+                Some(MembershipChange::Added(node, incarnation, terms))
+            }
             Entry::Proposal(Proposal::Suspect { node, incarnation }) => {
                 let trusted = self.membership.is_trusted(node, incarnation);
                 trusted.then_some(MembershipChange::Suspected(node, incarnation, index))
@@ -142,11 +146,15 @@ impl Log {
         Outcome { change, voters: None }
     }
 
-    fn unsuspect(&self, node: NodeId, incarnation: Incarnation, at: u64) -> Option<MembershipChange> {
+    fn unsuspect(
+        &self,
+        node: NodeId,
+        incarnation: Incarnation,
+        at: u64,
+    ) -> Option<MembershipChange> {
         match (self.membership.incarnation(node, incarnation), self.gone) {
-            (Some(member), _) => {
-                (member.suspected == Some(at)).then_some(MembershipChange::Unsuspected(node, incarnation))
-            }
+            (Some(member), _) => (member.suspected == Some(at))
+                .then_some(MembershipChange::Unsuspected(node, incarnation)),
             (None, Some((node, incarnation, terms))) if self.flaw == Some(Flaw::Resurrection) => {
                 Some(MembershipChange::Added(node, incarnation, terms))
             }

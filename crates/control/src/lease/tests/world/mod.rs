@@ -1,5 +1,6 @@
-//! A world with clocks that err: six nodes with real [`Leases`], one of them (p) with a client and its child, a log that is a total order,
-//! and everything that may go wrong. Real time is known to the checker alone.
+//! A world with clocks that err: six nodes with real [`Leases`], one of them (p) with a client and
+//! its child, a log that is a total order, and everything that may go wrong. Real time is known to
+//! the checker alone.
 
 mod chaos;
 mod checker;
@@ -125,9 +126,13 @@ impl World {
     fn new(seed: u64, flaw: Option<Flaw>) -> Self {
         let mut rng = Rng::new(seed);
         let knobs = Knobs::draw(&mut rng);
-        let machines =
-            knobs.rates.iter().map(|rate| Machine::new(rng.below(30 * LEASE), *rate)).collect::<Vec<_>>();
-        let log = Log::new(NODES, knobs.first.clone(), (knobs.p, INCARNATION, terms(&knobs, flaw)), flaw);
+        let machines = knobs
+            .rates
+            .iter()
+            .map(|rate| Machine::new(rng.below(30 * LEASE), *rate))
+            .collect::<Vec<_>>();
+        let log =
+            Log::new(NODES, knobs.first.clone(), (knobs.p, INCARNATION, terms(&knobs, flaw)), flaw);
         let session = Client { session: 1, deadline: Time::ZERO, child: None, frozen_until: 0 };
         let desk = Desk { session: 0, open: false, grant: None, grants: 0, gone_at: Time::ZERO };
         let mut world = Self {
@@ -165,13 +170,16 @@ impl World {
     fn start(&mut self, node: NodeId, applied: usize, former: Option<&Leases>) -> Node {
         let now = self.local(node);
         let born = if self.flaw == Some(Flaw::AgeForgotten) { Time::ZERO } else { now };
-        let mut leases = Leases::new(born, node, INCARNATION, StoreId(node.0.into()), self.knobs.timing);
+        let mut leases =
+            Leases::new(born, node, INCARNATION, StoreId(node.0.into()), self.knobs.timing);
         for (member, incarnation) in former.iter().flat_map(|former| former.membership().iter()) {
             leases.membership_changed(
                 now,
                 MembershipChange::Added(member, incarnation.incarnation, incarnation.terms),
             );
-            if let (Some(at), false) = (incarnation.suspected, self.flaw == Some(Flaw::ForgetSuspicion)) {
+            if let (Some(at), false) =
+                (incarnation.suspected, self.flaw == Some(Flaw::ForgetSuspicion))
+            {
                 leases.membership_changed(
                     now,
                     MembershipChange::Suspected(member, incarnation.incarnation, at),
@@ -243,7 +251,8 @@ impl World {
         self.nodes[node.index()].down_until > self.now
     }
 
-    /// Whether the node runs; if not, the event comes when it does. What comes to a dead node is lost.
+    /// Whether the node runs; if not, the event comes when it does. What comes to a dead node is
+    /// lost.
     fn ready(&mut self, node: NodeId, event: impl FnOnce() -> Event) -> bool {
         let runs = self.runs_at(node);
         if self.is_down(node) {
@@ -273,7 +282,8 @@ impl World {
         let p = self.knobs.p;
         let voters = self.log.voters_within(self.nodes[p.index()].applied).clone();
         let (seq, store) = (self.newest_ping, StoreId(p.0.into()));
-        let answer = LeaseMessage::Answer { incarnation: INCARNATION, seq, store, voters, committed: 0 };
+        let answer =
+            LeaseMessage::Answer { incarnation: INCARNATION, seq, store, voters, committed: 0 };
         self.nodes[p.index()].leases.hear(now, p, answer, &mut Vec::new());
     }
 
@@ -384,7 +394,8 @@ fn terms(knobs: &Knobs, flaw: Option<Flaw>) -> LeaseTerms {
     if flaw == Some(Flaw::OneClockErrs) {
         // (1 + e)/(1 - e) = 1 + eps
         let eps = u64::from(terms.clock_error);
-        terms.clock_error = u32::try_from(eps * 1_000_000 / (2_000_000 + eps)).expect("less than eps");
+        terms.clock_error =
+            u32::try_from(eps * 1_000_000 / (2_000_000 + eps)).expect("less than eps");
     }
     terms
 }

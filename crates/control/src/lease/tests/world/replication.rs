@@ -49,11 +49,18 @@ impl World {
     /// A flaw: a node promises what it has appended, not applied, and goes on answering.
     pub(super) fn promise_early(&mut self, node: NodeId) {
         let p = self.knobs.p;
-        let suspected = self.log.membership().incarnation(p, INCARNATION).and_then(|member| member.suspected);
-        let Some(at) = suspected.filter(|at| *at <= self.log.appended[node.index()] as u64) else { return };
+        let suspected =
+            self.log.membership().incarnation(p, INCARNATION).and_then(|member| member.suspected);
+        let Some(at) = suspected.filter(|at| *at <= self.log.appended[node.index()] as u64) else {
+            return;
+        };
         let age = self.local(node).since(self.nodes[node.index()].last_answer);
         for to in (0..NODES).map(node_id) {
-            self.send(node, to, LeaseMessage::Promise { node: p, incarnation: INCARNATION, at, age });
+            self.send(
+                node,
+                to,
+                LeaseMessage::Promise { node: p, incarnation: INCARNATION, at, age },
+            );
         }
     }
 
@@ -93,12 +100,20 @@ impl World {
             Some(MembershipChange::Gone(..)) => {
                 self.checker.evicted(self.now, self.log.voters_within(index).at > 1);
             }
-            Some(MembershipChange::Suspected(_, _, at)) if self.flaw == Some(Flaw::WaitFromCommit) => {
+            Some(MembershipChange::Suspected(_, _, at))
+                if self.flaw == Some(Flaw::WaitFromCommit) =>
+            {
                 let age = Span(self.now - self.committed_at[index - 1]);
-                let promise = LeaseMessage::Promise { node: self.knobs.p, incarnation: INCARNATION, at, age };
+                let promise =
+                    LeaseMessage::Promise { node: self.knobs.p, incarnation: INCARNATION, at, age };
                 let now = self.local(node);
                 for from in (0..NODES).map(node_id) {
-                    self.nodes[node.index()].leases.hear(now, from, promise.clone(), &mut Vec::new());
+                    self.nodes[node.index()].leases.hear(
+                        now,
+                        from,
+                        promise.clone(),
+                        &mut Vec::new(),
+                    );
                 }
             }
             Some(MembershipChange::Unsuspected(..)) if node == self.knobs.p => {

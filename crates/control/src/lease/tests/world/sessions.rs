@@ -57,7 +57,10 @@ impl World {
             return;
         }
         let now = self.client_now();
-        if self.client.child.is_none() && self.client.deadline > Time::ZERO && now >= self.client.deadline {
+        if self.client.child.is_none()
+            && self.client.deadline > Time::ZERO
+            && now >= self.client.deadline
+        {
             self.new_session();
         }
         self.plead(Plea::Renew { session: self.client.session, sent: now });
@@ -167,8 +170,11 @@ impl World {
         match word {
             Word::Valid { session, sent, valid_for } => {
                 if session == self.client.session {
-                    let from =
-                        if self.flaw == Some(Flaw::SessionFromArrival) { self.client_now() } else { sent };
+                    let from = if self.flaw == Some(Flaw::SessionFromArrival) {
+                        self.client_now()
+                    } else {
+                        sent
+                    };
                     self.extend_deadline(from + valid_for);
                 }
             }

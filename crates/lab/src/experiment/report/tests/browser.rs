@@ -1,8 +1,10 @@
-//! A report in a real browser, with the feature `browser`: `KGATE_BROWSER=chromium cargo test -p kgate-lab --features browser --lib browser`.
+//! A report in a real browser, with the feature `browser`: `KGATE_BROWSER=chromium cargo test -p
+//! kgate-lab --features browser --lib browser`.
 
 use super::*;
 
-/// A real browser shows the page without asking the network for anything: a listener that is its proxy hears nothing.
+/// A real browser shows the page without asking the network for anything: a listener that is its
+/// proxy hears nothing.
 #[test]
 fn a_browser_opens_it_offline() {
     let browser = std::env::var_os("KGATE_BROWSER").expect("KGATE_BROWSER names a Chromium");
@@ -11,8 +13,8 @@ fn a_browser_opens_it_offline() {
     std::fs::write(dir.join("report.html"), small()).unwrap();
     assert_eq!(heard(&browser, &dir, "report.html"), (true, 0));
     // Planted: a page that loads a style from somewhere is heard.
-    let leaky =
-        small().replace("<style>", "<link rel=\"stylesheet\" href=\"http://example.org/s.css\"><style>");
+    let leaky = small()
+        .replace("<style>", "<link rel=\"stylesheet\" href=\"http://example.org/s.css\"><style>");
     std::fs::write(dir.join("leaky.html"), leaky).unwrap();
     let (_, asked) = heard(&browser, &dir, "leaky.html");
     assert!(asked > 0, "the listener would not have heard anything");
@@ -32,7 +34,13 @@ fn heard(browser: &std::ffi::OsStr, dir: &std::path::Path, page: &str) -> (bool,
             "--no-first-run",
             "--disable-background-networking",
         ])
-        .args(["--disable-component-update", "--disable-sync", "--disable-extensions", "--dump-dom", &proxy])
+        .args([
+            "--disable-component-update",
+            "--disable-sync",
+            "--disable-extensions",
+            "--dump-dom",
+            &proxy,
+        ])
         .arg(format!("--user-data-dir={}", dir.join("profile").display()))
         .arg(format!("file://{}", dir.join(page).display()))
         .stdout(std::process::Stdio::piped())

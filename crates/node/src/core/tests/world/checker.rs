@@ -38,8 +38,9 @@ impl Checker {
         for slot in slots {
             let before = self.fences.insert(*slot, fence);
             if before.is_some_and(|before| before >= fence) {
-                self.violations
-                    .push(format!("at {now}: slot {slot} has fence {fence:032x} after {before:032x?}"));
+                self.violations.push(format!(
+                    "at {now}: slot {slot} has fence {fence:032x} after {before:032x?}"
+                ));
             }
         }
     }
@@ -49,11 +50,13 @@ impl Checker {
         self.grants += 1;
         for slot in slots {
             if *slot >= self.permits {
-                self.violations.push(format!("at {now}: client {actor} has slot {slot} of {}", self.permits));
+                self.violations
+                    .push(format!("at {now}: client {actor} has slot {slot} of {}", self.permits));
             }
             if let Some(other) = self.believed.insert(*slot, actor) {
-                self.violations
-                    .push(format!("at {now}: slot {slot} is believed held by clients {other} and {actor}"));
+                self.violations.push(format!(
+                    "at {now}: slot {slot} is believed held by clients {other} and {actor}"
+                ));
             }
         }
     }

@@ -1,7 +1,9 @@
-//! Clients that keep the rules of a session (S1 to S3): renew, count from the sending, stop in time, give back what comes late.
+//! Clients that keep the rules of a session (S1 to S3): renew, count from the sending, stop in
+//! time, give back what comes late.
 //!
-//! What a client *believes* lasts from the grant until it is done, or has heard of a loss and ended, or its own deadline has come, whichever is first. A client that
-//! is killed leaves a child: that believes until the deadline, and nobody says so.
+//! What a client *believes* lasts from the grant until it is done, or has heard of a loss and
+//! ended, or its own deadline has come, whichever is first. A client that is killed leaves a child:
+//! that believes until the deadline, and nobody says so.
 
 use std::collections::BTreeMap;
 
@@ -191,7 +193,10 @@ impl World {
         me.waits = Some(number);
         let gate = "gpu".into();
         let keep = Keep::default();
-        self.say(actor, Ask::Acquire { number, gate, weight: 1, permits, waits: true, process: None, keep });
+        self.say(
+            actor,
+            Ask::Acquire { number, gate, weight: 1, permits, waits: true, process: None, keep },
+        );
     }
 
     /// A node tells a client something. Its fences are looked at when it decides.
@@ -228,9 +233,13 @@ impl World {
             Tell::Welcome { session, secret, valid_for, holds } => {
                 me.session = Some((session, secret));
                 if me.held.as_ref().is_none_or(|held| !held.orphan) {
-                    me.deadline = me.deadline.max(me.hello_sent + valid_for.expect("sessions have time"));
+                    me.deadline =
+                        me.deadline.max(me.hello_sent + valid_for.expect("sessions have time"));
                 }
-                let lost = me.held.as_ref().is_some_and(|held| !held.orphan && !holds.contains(&held.number));
+                let lost = me
+                    .held
+                    .as_ref()
+                    .is_some_and(|held| !held.orphan && !holds.contains(&held.number));
                 if lost {
                     self.lose(actor);
                 }
@@ -240,7 +249,8 @@ impl World {
                 if let Some(sent) = me.renewals.remove(&sequence) {
                     // The child that a killed client left has a deadline of its own.
                     if me.held.as_ref().is_none_or(|held| !held.orphan) {
-                        me.deadline = me.deadline.max(sent + valid_for.expect("sessions have time"));
+                        me.deadline =
+                            me.deadline.max(sent + valid_for.expect("sessions have time"));
                     }
                 }
             }

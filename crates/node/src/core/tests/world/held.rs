@@ -1,4 +1,5 @@
-//! Permits that the log holds, in whole nodes: what they survive, and when they end (docs/LEASES.md section 8).
+//! Permits that the log holds, in whole nodes: what they survive, and when they end (docs/LEASES.md
+//! section 8).
 
 use kgate_core::{NodeId, Span};
 
@@ -19,7 +20,8 @@ fn inside(world: &World) -> u64 {
     world.actors[0].served
 }
 
-/// It survives kill -9 of its node and of all nodes: nobody gets its slot, until its holder gives it back, at another node; then the next has it under a greater fence.
+/// It survives kill -9 of its node and of all nodes: nobody gets its slot, until its holder gives
+/// it back, at another node; then the next has it under a greater fence.
 #[test]
 fn it_survives_everybody() {
     let mut world = story(None, 600 * SECOND, 14 * SECOND);
@@ -32,13 +34,19 @@ fn it_survives_everybody() {
         world.at(500 * MILLISECOND, super::Event::Start(node));
     }
     world.run_until(14 * SECOND);
-    assert_eq!((inside(&world), world.keepers[0].held.is_some()), (0, true), "{:?}", world.describe());
+    assert_eq!(
+        (inside(&world), world.keepers[0].held.is_some()),
+        (0, true),
+        "{:?}",
+        world.describe()
+    );
     world.run_until(20 * SECOND);
     assert!(inside(&world) > 0, "given back, and the next is in: {:?}", world.describe());
     assert!(world.checker.violations.is_empty(), "{:?}", world.checker.violations);
 }
 
-/// It is not stopped by silence: all voters but its node are gone for ten leases, and its holder goes on.
+/// It is not stopped by silence: all voters but its node are gone for ten leases, and its holder
+/// goes on.
 #[test]
 fn it_survives_the_loss_of_the_quorum() {
     let mut world = story(None, 600 * SECOND, 60 * SECOND);
@@ -52,7 +60,8 @@ fn it_survives_the_loss_of_the_quorum() {
     assert_eq!(inside(&world), 0);
 }
 
-/// A time to live ends it, and not early: its holder's clock has counted all of it, whatever the rates of clocks; then the next gets in.
+/// A time to live ends it, and not early: its holder's clock has counted all of it, whatever the
+/// rates of clocks; then the next gets in.
 #[test]
 fn a_time_to_live_ends_it() {
     let mut world = story(None, 3 * SECOND, 60 * SECOND);
@@ -61,7 +70,11 @@ fn a_time_to_live_ends_it() {
     assert!(inside(&world) == 0 && world.keepers[0].held.is_some(), "not early");
     world.run_until(told + 6 * SECOND);
     assert!(inside(&world) > 0, "{:?}", world.describe());
-    assert!(world.checker.lost_held[0].contains("not renewed in time"), "{:?}", world.checker.lost_held);
+    assert!(
+        world.checker.lost_held[0].contains("not renewed in time"),
+        "{:?}",
+        world.checker.lost_held
+    );
 }
 
 /// A renewal counts from anew, at another node as well.
@@ -75,7 +88,11 @@ fn it_is_renewed_at_another_node() {
     assert_ne!(world.keepers[0].node, first);
     world.keeper_renews(0);
     world.run_until(told + 4900 * MILLISECOND);
-    assert!(inside(&world) == 0 && world.keepers[0].held.is_some(), "{:?}", world.checker.lost_held);
+    assert!(
+        inside(&world) == 0 && world.keepers[0].held.is_some(),
+        "{:?}",
+        world.checker.lost_held
+    );
     world.run_until(told + 9 * SECOND);
     assert!(inside(&world) > 0);
 }
@@ -89,8 +106,9 @@ fn who_counts_too_little_is_found() {
     assert!(world.keepers[0].held.is_none());
 }
 
-/// Holders of leases and of permits that the log holds, at one gate, through cuts, pauses, kills, restarts of all and a log that stalls: at most k believe at any instant,
-/// fences grow, no permit of the log is lost, and after healing everybody gets in.
+/// Holders of leases and of permits that the log holds, at one gate, through cuts, pauses, kills,
+/// restarts of all and a log that stalls: at most k believe at any instant, fences grow, no permit
+/// of the log is lost, and after healing everybody gets in.
 #[test]
 fn at_most_k_with_permits_of_the_log() {
     let (mut grants, mut held) = (0, 0);

@@ -1,7 +1,9 @@
-//! Clients whose permits the log holds: they go from node to node, and keep what they have through everything (docs/LEASES.md section 8).
+//! Clients whose permits the log holds: they go from node to node, and keep what they have through
+//! everything (docs/LEASES.md section 8).
 //!
-//! A keeper believes from when it is told until it says that it is done. No deadline ends that, no silence, no restart. With the same secret it asks elsewhere when its node is
-//! gone; what it is done with it gives back until somebody has heard it.
+//! A keeper believes from when it is told until it says that it is done. No deadline ends that, no
+//! silence, no restart. With the same secret it asks elsewhere when its node is gone; what it is
+//! done with it gives back until somebody has heard it.
 
 use kgate_control::state::PermitId;
 use kgate_core::{NodeId, Span};
@@ -132,7 +134,15 @@ impl World {
         let secret = *me.wants.get_or_insert(fresh);
         let keep = Keep { policy: None, ttl: Some(me.ttl), secret };
         let (number, gate) = (me.number, "gpu".into());
-        let ask = Ask::Acquire { number, gate, weight: 1, permits: None, waits: true, process: None, keep };
+        let ask = Ask::Acquire {
+            number,
+            gate,
+            weight: 1,
+            permits: None,
+            waits: true,
+            process: None,
+            keep,
+        };
         self.keeper_says(keeper, ask);
     }
 
@@ -161,7 +171,9 @@ impl World {
                 let drawn = self.rng.within(5 * MILLISECOND, most * MILLISECOND);
                 self.at(fixed.unwrap_or(drawn), Event::Keeper(keeper, KeeperCue::Applied));
             }
-            Tell::Granted { .. } => self.checker.violations.push("a keeper was given a lease".into()),
+            Tell::Granted { .. } => {
+                self.checker.violations.push("a keeper was given a lease".into())
+            }
             Tell::Refused { number, .. } => {
                 me.waits.take_if(|waits| *waits == number);
                 self.at(100 * MILLISECOND, Event::Keeper(keeper, KeeperCue::Wish));

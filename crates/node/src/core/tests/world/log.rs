@@ -70,7 +70,9 @@ impl TotalOrder {
     /// What a node finds in its store when it starts.
     pub(super) fn cluster_state_of(&self, node: NodeId) -> ClusterState {
         let applied = self.applied[&node];
-        applied.checked_sub(1).map_or_else(ClusterState::default, |last| self.entries[last].1.clone())
+        applied
+            .checked_sub(1)
+            .map_or_else(ClusterState::default, |last| self.entries[last].1.clone())
     }
 }
 
@@ -87,7 +89,8 @@ impl World {
         self.machines[&node].core.is_some() && self.log.voters().is_quorum(reaches)
     }
 
-    /// A proposal reaches whoever leads. Some wait there, and some of those only after their node was told that nobody answers.
+    /// A proposal reaches whoever leads. Some wait there, and some of those only after their node
+    /// was told that nobody answers.
     pub(super) fn proposal(&mut self, from: Proposer, command: Command) {
         let leads = self.has_quorum(from.node) && self.log.stalled_until <= self.now;
         if !leads {
@@ -107,8 +110,11 @@ impl World {
 
     /// What came of a proposal is on its way, if its node wants to know.
     fn answer(&mut self, to: Proposer, came: Result<Applied, ProposeError>) {
-        let after =
-            if came.is_ok() { self.rng.within(MILLISECOND, 10 * MILLISECOND) } else { 200 * MILLISECOND };
+        let after = if came.is_ok() {
+            self.rng.within(MILLISECOND, 10 * MILLISECOND)
+        } else {
+            200 * MILLISECOND
+        };
         if to.number > 0 {
             self.at(after, Event::Answer { to, came });
         }
@@ -137,7 +143,8 @@ impl World {
         }
         self.log.applied.insert(node, applied + 1);
         let index = applied as u64 + 1;
-        let changes = if self.flaw == Some(Flaw::GoneAtSuspect) { gone_at_suspect(changes) } else { changes };
+        let changes =
+            if self.flaw == Some(Flaw::GoneAtSuspect) { gone_at_suspect(changes) } else { changes };
         let leader = NodeId(0);
         let status = LogStatus {
             leader: Some(leader),
@@ -152,7 +159,11 @@ impl World {
             core.log_status(now, status, actions);
         });
         // The next one takes as long again to be written, where the disk is slow.
-        let after = if self.log.lag_most > 20 * MILLISECOND { self.rng.below(self.log.lag_most) } else { 0 };
+        let after = if self.log.lag_most > 20 * MILLISECOND {
+            self.rng.below(self.log.lag_most)
+        } else {
+            0
+        };
         self.at(after, Event::Entry(node));
     }
 }
@@ -161,7 +172,11 @@ impl World {
 fn gone_at_suspect(changes: Vec<Change>) -> Vec<Change> {
     use kgate_control::membership::MembershipChange;
     let gone = |change: Change| {
-        if let Change::Membership { at, change: MembershipChange::Suspected(node, incarnation, _) } = change {
+        if let Change::Membership {
+            at,
+            change: MembershipChange::Suspected(node, incarnation, _),
+        } = change
+        {
             Change::Membership { at, change: MembershipChange::Gone(node, incarnation) }
         } else {
             change

@@ -1,8 +1,10 @@
-//! Whole nodes in a world where anything may happen in time: clocks of different rates, messages that are late, lost or doubled, cuts, pauses, kills,
-//! restarts, and clients who keep the rules of a session. Everything comes from one seed.
+//! Whole nodes in a world where anything may happen in time: clocks of different rates, messages
+//! that are late, lost or doubled, cuts, pauses, kills, restarts, and clients who keep the rules of
+//! a session. Everything comes from one seed.
 //!
-//! The log is a total order that reaches each node when it does (`log.rs`); the leases, the gates and the sessions are the real ones. The checker
-//! (`checker.rs`) sees real time, which nobody else does: **at most k believe that they hold, at any instant, and never two the same slot**.
+//! The log is a total order that reaches each node when it does (`log.rs`); the leases, the gates
+//! and the sessions are the real ones. The checker (`checker.rs`) sees real time, which nobody else
+//! does: **at most k believe that they hold, at any instant, and never two the same slot**.
 
 mod checker;
 mod clients;
@@ -49,7 +51,8 @@ pub(super) enum Flaw {
     GivesBackBlindly,
     /// A time to live is counted by half.
     ExpiresEarly,
-    /// A node begins another incarnation before it hears that the one before was evicted, and its gates do not (R2).
+    /// A node begins another incarnation before it hears that the one before was evicted, and its
+    /// gates do not (R2).
     GatesKeepIncarnations,
 }
 
@@ -132,7 +135,8 @@ enum Event {
     Fault(runs::Fault),
 }
 
-/// Who has proposed something: the process of that node, under that number; none if nobody waits for the answer.
+/// Who has proposed something: the process of that node, under that number; none if nobody waits
+/// for the answer.
 #[derive(Clone, Copy, Debug)]
 struct Proposer {
     node: NodeId,
@@ -189,7 +193,13 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(seed: u64, nodes: u32, voters: u32, permits: u32, flaw: Option<Flaw>) -> Self {
+    pub(super) fn new(
+        seed: u64,
+        nodes: u32,
+        voters: u32,
+        permits: u32,
+        flaw: Option<Flaw>,
+    ) -> Self {
         Self::with_actors(seed, nodes, voters, permits, flaw, nodes * 2, 0)
     }
 
@@ -218,8 +228,9 @@ impl World {
         };
         let machines = (0..nodes).map(|node| (NodeId(node), machine(&mut rng))).collect();
         let log = TotalOrder::new(nodes, voters, permits, timing);
-        let actors =
-            (0..actors).map(|at| Actor::new(NodeId(at % nodes), Clock { error: error(&mut rng) })).collect();
+        let actors = (0..actors)
+            .map(|at| Actor::new(NodeId(at % nodes), Clock { error: error(&mut rng) }))
+            .collect();
         let mut world = Self {
             now: 0,
             seq: 0,
@@ -303,7 +314,8 @@ impl World {
                 let machine = self.machine(to);
                 machine.lamport = machine.lamport.max(lamport);
                 self.with(to, |core, now, actions| {
-                    core.peer(now, from, PeerEvent::PeerMessage(bytes), actions).expect("no message is junk");
+                    core.peer(now, from, PeerEvent::PeerMessage(bytes), actions)
+                        .expect("no message is junk");
                 });
             }
             Event::Entry(node) => self.entry(node),
@@ -311,7 +323,9 @@ impl World {
             Event::Decided { from, command } => self.decided(from, command),
             Event::Answer { to, came } => {
                 if self.machines[&to.node].boot == to.boot {
-                    self.with(to.node, |core, now, actions| core.proposed(now, to.number, came, actions));
+                    self.with(to.node, |core, now, actions| {
+                        core.proposed(now, to.number, came, actions)
+                    });
                 }
             }
             Event::Ask { node, boot, stream, ask } => {
@@ -377,12 +391,16 @@ impl World {
                 Action::Tell(stream, tell) => self.tell(node, stream, tell),
                 Action::Propose(number, command) => {
                     let after = self.rng.within(MILLISECOND, 10 * MILLISECOND);
-                    self.at(after, Event::Proposal { from: Proposer { node, boot, number }, command });
+                    self.at(
+                        after,
+                        Event::Proposal { from: Proposer { node, boot, number }, command },
+                    );
                 }
                 Action::NewIncarnation => {
                     let machine = self.machine(node);
                     machine.incarnation += 1;
-                    let (incarnation, start) = (Incarnation(machine.incarnation), self.rng.below(u64::MAX));
+                    let (incarnation, start) =
+                        (Incarnation(machine.incarnation), self.rng.below(u64::MAX));
                     self.with(node, |core, now, actions| {
                         core.begin_incarnation(now, incarnation, start, actions)
                     });
@@ -399,12 +417,17 @@ impl World {
     }
 
     fn send(&mut self, from: NodeId, to: NodeId, bytes: Vec<u8>) {
-        if self.cut.contains(&(from, to)) || self.rng.percent(self.loss) || !self.machines.contains_key(&to) {
+        if self.cut.contains(&(from, to))
+            || self.rng.percent(self.loss)
+            || !self.machines.contains_key(&to)
+        {
             return;
         }
         // Only what gates say moves the clocks of gates.
-        let is_gates =
-            matches!(peer_message::PeerMessage::read(&bytes), Some(peer_message::PeerMessage::Gate(..)));
+        let is_gates = matches!(
+            peer_message::PeerMessage::read(&bytes),
+            Some(peer_message::PeerMessage::Gate(..))
+        );
         let lamport = if is_gates { self.machines[&from].lamport } else { 0 };
         let copies = if self.rng.percent(self.loss / 4) { 2 } else { 1 };
         for _ in 0..copies {
@@ -421,7 +444,8 @@ impl World {
         }
         let cluster_state = self.log.cluster_state_of(node);
         let (start, seed) = (self.rng.below(u64::MAX), self.rng.below(u64::MAX));
-        let (real, timing, nodes) = (self.now, self.timing, u32::try_from(self.machines.len()).expect("few"));
+        let (real, timing, nodes) =
+            (self.now, self.timing, u32::try_from(self.machines.len()).expect("few"));
         let keeps = self.flaw == Some(Flaw::KeepsItsIncarnation);
         let flaws = super::Flaws {
             grants_without_lease: self.flaw == Some(Flaw::GrantsWithoutLease),
@@ -452,13 +476,17 @@ impl World {
             incarnation: Incarnation(machine.incarnation),
             seed,
             terms: Terms { valid_for: Some(timing.lease), clock_error: 10 },
-            slots: SlotOptions { ask_again: Some(Span(100 * MILLISECOND)), ..SlotOptions::default() },
+            slots: SlotOptions {
+                ask_again: Some(Span(100 * MILLISECOND)),
+                ..SlotOptions::default()
+            },
             control: Some(control),
             ..super::settings(nodes)
         };
         let mut actions = Vec::new();
         let now = machine.clock.read(real);
-        let mut core = Core::start(now, settings, &BTreeMap::new(), &mut actions).expect("it starts");
+        let mut core =
+            Core::start(now, settings, &BTreeMap::new(), &mut actions).expect("it starts");
         core.flaws = flaws;
         machine.core = Some(core);
         machine.tick_at = u64::MAX;
@@ -479,8 +507,10 @@ impl World {
                 core.views(now, None)
             )
         };
-        let permits = self.log.permits().iter().map(|(id, permit)| format!("the log: {id} {permit:?}"));
-        let keepers = self.keepers.iter().enumerate().map(|(at, keeper)| format!("keeper {at}: {keeper:?}"));
+        let permits =
+            self.log.permits().iter().map(|(id, permit)| format!("the log: {id} {permit:?}"));
+        let keepers =
+            self.keepers.iter().enumerate().map(|(at, keeper)| format!("keeper {at}: {keeper:?}"));
         self.machines.iter().map(of).chain(permits).chain(keepers).collect()
     }
 

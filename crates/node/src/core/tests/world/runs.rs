@@ -1,6 +1,7 @@
 //! Random runs: faults for some seconds, then everything heals and everybody must get in.
 //!
-//! `KGATE_TEST_SEEDS` says how many seeds, `KGATE_FIRST_SEED` where to begin. A failure names its seed.
+//! `KGATE_TEST_SEEDS` says how many seeds, `KGATE_FIRST_SEED` where to begin. A failure names its
+//! seed.
 
 use kgate_core::NodeId;
 
@@ -153,7 +154,9 @@ pub(super) fn run_with(seed: u64, flaw: Option<Flaw>, keepers: bool) -> (World, 
     world.run_until(FAULTS + HEALED);
     let mut wrong = std::mem::take(&mut world.checker.violations);
     wrong.extend(world.stopped.iter().map(|why| format!("a node has stopped: {why}")));
-    wrong.extend(world.checker.lost_held.iter().map(|why| format!("a permit of the log was lost: {why}")));
+    wrong.extend(
+        world.checker.lost_held.iter().map(|why| format!("a permit of the log was lost: {why}")),
+    );
     let unserved = world.unserved();
     if !unserved.is_empty() {
         wrong.push(format!("clients {unserved:?} did not get in after all was healed"));
@@ -168,7 +171,8 @@ pub(super) fn seeds(usual: u64) -> std::ops::Range<u64> {
     first..first + read("KGATE_TEST_SEEDS").unwrap_or(usual)
 }
 
-/// N1 to N6, E1 to E5, S1 to S4, R1, R2 together: at most k believe to hold at any instant, fences grow, and after healing everybody gets in.
+/// N1 to N6, E1 to E5, S1 to S4, R1, R2 together: at most k believe to hold at any instant, fences
+/// grow, and after healing everybody gets in.
 #[test]
 fn at_most_k_whatever_happens() {
     let (mut grants, mut lost, mut refused) = (0, 0, 0);
@@ -207,8 +211,9 @@ fn what_is_left_out_is_missed() {
     }
 }
 
-/// A node that was told by the leader that its incarnation is over, before it has applied the entry that ends it, must not leave its gates in that incarnation: nobody hears
-/// them any more, and whoever asks waits for them for ever.
+/// A node that was told by the leader that its incarnation is over, before it has applied the entry
+/// that ends it, must not leave its gates in that incarnation: nobody hears them any more, and
+/// whoever asks waits for them for ever.
 #[test]
 fn gates_in_a_former_incarnation_are_missed() {
     let stuck = |seed: &u64| !run(*seed, Some(Flaw::GatesKeepIncarnations)).1.is_empty();

@@ -97,7 +97,8 @@ impl World {
         taken
     }
 
-    /// A client begins a session at a node and says these words about permits of the log: how many of them are proposed, and what it is told.
+    /// A client begins a session at a node and says these words about permits of the log: how many
+    /// of them are proposed, and what it is told.
     pub(in crate::core::tests) fn permit_words(
         &mut self,
         node: NodeId,
@@ -114,7 +115,8 @@ impl World {
             let word = PermitWord::Renew;
             core.client(now, client, Ask::Permit { number, permit, secret, word }, &mut actions);
         }
-        let proposed = actions.iter().filter(|action| matches!(action, Action::Propose(..))).count();
+        let proposed =
+            actions.iter().filter(|action| matches!(action, Action::Propose(..))).count();
         let mut told = Vec::new();
         for action in actions {
             if let Action::Tell(_, tell @ Tell::Refused { .. }) = action {

@@ -1,7 +1,9 @@
-//! The log of the world as it holds slots: permits that outlive whoever decided them (`docs/SLOTS.md`, "Slots that the log holds").
+//! The log of the world as it holds slots: permits that outlive whoever decided them
+//! (`docs/SLOTS.md`, "Slots that the log holds").
 //!
-//! A client's grant is proposed to the log; the log takes it up later, if whoever decided it is still a member there; each process hears of it later still, several
-//! entries at once if it so happens. The checker knows the end of the log, and no process does.
+//! A client's grant is proposed to the log; the log takes it up later, if whoever decided it is
+//! still a member there; each process hears of it later still, several entries at once if it so
+//! happens. The checker knows the end of the log, and no process does.
 
 use alloc::vec::Vec;
 
@@ -15,7 +17,8 @@ pub(in super::super) enum Holds {
     Never,
     /// As it should be.
     Whole,
-    /// Planted: whoever decided gives its grant up, and only then hears that the slots are reserved.
+    /// Planted: whoever decided gives its grant up, and only then hears that the slots are
+    /// reserved.
     TooLate,
     /// Planted: the log takes up what an evicted incarnation has decided.
     OfTheGone,
@@ -62,7 +65,8 @@ impl World {
         Ok(())
     }
 
-    /// Whether the fate of a grant lies with the log: until that is known here, it is not given back.
+    /// Whether the fate of a grant lies with the log: until that is known here, it is not given
+    /// back.
     pub(super) fn is_proposed(&self, node: u32, grant: GrantId) -> bool {
         self.k.iter().any(|permit| permit.by.0 == node && permit.grant == grant)
     }
@@ -135,7 +139,8 @@ impl World {
         slots
     }
 
-    /// A process hears the next entries of the log at once: what is held first, then its own grants that are held, then the members.
+    /// A process hears the next entries of the log at once: what is held first, then its own grants
+    /// that are held, then the members.
     pub(super) fn hear(&mut self, node: u32, most: usize) -> Verdict {
         let told = self.places[node as usize].told;
         let entries: Vec<Entry> = self.log[told..].iter().take(most).copied().collect();
@@ -186,7 +191,9 @@ impl World {
     fn hear_members(&mut self, node: u32, entries: &[Entry]) -> Verdict {
         for entry in entries {
             let input = match *entry {
-                Entry::Evict(of, incarnation) => Input::Crashed(NodeId(of), Incarnation(incarnation)),
+                Entry::Evict(of, incarnation) => {
+                    Input::Crashed(NodeId(of), Incarnation(incarnation))
+                }
                 Entry::Add(of, incarnation) => Input::Joined(NodeId(of), Incarnation(incarnation)),
                 Entry::Held(_) | Entry::Freed(_) => continue,
             };
@@ -196,14 +203,19 @@ impl World {
         Ok(())
     }
 
-    /// What the log holds is granted to nobody, whoever has heard of it; and nobody grants what it knows to be held, free or not.
+    /// What the log holds is granted to nobody, whoever has heard of it; and nobody grants what it
+    /// knows to be held, free or not.
     pub(super) fn check_reserved(&self, node: NodeId, slots: &[u32], fence: Fence) -> Verdict {
         if let Some(slot) = self.held().iter().find(|slot| slots.contains(slot)) {
-            return Err(alloc::format!("slot {slot}: {node} is granted it by {fence:?}, the log holds it"));
+            return Err(alloc::format!(
+                "slot {slot}: {node} is granted it by {fence:?}, the log holds it"
+            ));
         }
         let known = self.reserved(node.0);
         if let Some(slot) = known.iter().find(|slot| slots.contains(slot)) {
-            return Err(alloc::format!("slot {slot}: {node} is granted it, and knows that it is reserved"));
+            return Err(alloc::format!(
+                "slot {slot}: {node} is granted it, and knows that it is reserved"
+            ));
         }
         Ok(())
     }

@@ -36,7 +36,9 @@ impl Rules for Count {
     }
 
     fn enabled(view: View<'_, u8>, steps: &mut Vec<Step<u8>>) {
-        SEEN.with_borrow_mut(|seen| seen.push(Sight { me: view.me(), around: view.neighbours.to_vec() }));
+        SEEN.with_borrow_mut(|seen| {
+            seen.push(Sight { me: view.me(), around: view.neighbours.to_vec() })
+        });
         steps.push(Step { name: "count", next: (view.own + 1) % STATES, privileged: false });
     }
 
@@ -56,7 +58,8 @@ struct Seen {
     stale_before: u64,
 }
 
-/// Runs for a while and looks at every tick; those at clocks of `right_from` and more should be right.
+/// Runs for a while and looks at every tick; those at clocks of `right_from` and more should be
+/// right.
 fn watch(net: &mut Net<Refined<Count>>, span: Span, right_from: u64) -> Seen {
     watch_losses(net, span, right_from, &mut || false)
 }
@@ -98,13 +101,17 @@ fn check_neighbours(net: &Net<Refined<Count>>, right_from: u64) {
     for node in net.nodes.iter().filter(|node| node.clock >= right_from) {
         for &other in node.neighbours() {
             let other = net.nodes[other.index()].clock;
-            assert!(other < right_from || node.clock.abs_diff(other) <= 1, "{} {other}", node.clock);
+            assert!(
+                other < right_from || node.clock.abs_diff(other) <= 1,
+                "{} {other}",
+                node.clock
+            );
         }
     }
 }
 
-/// Freshness and exclusion after a clean start: from the first tick on everybody sees the present states of its neighbours,
-/// whatever is reordered or lost; and everybody ticks.
+/// Freshness and exclusion after a clean start: from the first tick on everybody sees the present
+/// states of its neighbours, whatever is reordered or lost; and everybody ticks.
 #[test]
 fn clean_starts_are_right_at_once() {
     for seed in 0..200 {
@@ -119,8 +126,9 @@ fn clean_starts_are_right_at_once() {
     }
 }
 
-/// Freshness and convergence from any state with any junk under way: each tick above B is right, from the very first; all clocks
-/// are above B in the time that the layer's head says, and then everybody ticks.
+/// Freshness and convergence from any state with any junk under way: each tick above B is right,
+/// from the very first; all clocks are above B in the time that the layer's head says, and then
+/// everybody ticks.
 #[test]
 fn any_state_becomes_right() {
     let mut harmed = 0;
@@ -143,7 +151,8 @@ fn any_state_becomes_right() {
     assert!(harmed > 300, "the faults were harmless but {harmed} times");
 }
 
-/// The same for a fault of one process only, in the midst of a right run, and another one soon after.
+/// The same for a fault of one process only, in the midst of a right run, and another one soon
+/// after.
 #[test]
 fn one_scrambled_process() {
     for seed in 0..300 {
@@ -177,8 +186,9 @@ fn an_empty_network_wakes_up() {
     assert!(stale == 0 && ticks.iter().all(|&ticks| ticks > 0), "{ticks:?}");
 }
 
-/// The checker of freshness sees a planted bug: if neighbours with equal clocks tick both, they see states that are gone. (On
-/// an odd ring; without an odd cycle neighbours might take turns for ever.)
+/// The checker of freshness sees a planted bug: if neighbours with equal clocks tick both, they see
+/// states that are gone. (On an odd ring; without an odd cycle neighbours might take turns for
+/// ever.)
 #[test]
 fn the_checker_sees_neighbours_that_tick_together() {
     for seed in 0..50 {
@@ -189,8 +199,8 @@ fn the_checker_sees_neighbours_that_tick_together() {
     }
 }
 
-/// Ties by scattered ids: on a ring numbered in order, processes tick side by side, as often as on any other; by plain ids it
-/// would be one at a time, once in n delays each.
+/// Ties by scattered ids: on a ring numbered in order, processes tick side by side, as often as on
+/// any other; by plain ids it would be one at a time, once in n delays each.
 #[test]
 fn a_ring_in_order_is_not_slow() {
     let mut net = net::<Count>(ring(60), &mut Rng::new(7));
@@ -209,12 +219,15 @@ fn a_process_alone() {
     assert!(net.flights.is_empty() && net.sent.is_empty());
 }
 
-/// Law 4 and 5: whatever no neighbour says is refused, and changes nothing; the greatest clocks that are not junk do no harm.
+/// Law 4 and 5: whatever no neighbour says is refused, and changes nothing; the greatest clocks
+/// that are not junk do no harm.
 #[test]
 fn junk_is_refused() {
     let mut net = net::<Count>(ring(5), &mut Rng::new(1));
-    let tell =
-        |from, clock, state| Input::Deliver { from: NodeId(from), message: RefinedMessage { clock, state } };
+    let tell = |from, clock, state| Input::Deliver {
+        from: NodeId(from),
+        message: RefinedMessage { clock, state },
+    };
     assert_eq!(net.refusal(1, tell(1, 5, 5)), Refusal::UnknownNode(NodeId(1)));
     assert_eq!(net.refusal(1, tell(5, 5, 5)), Refusal::UnknownNode(NodeId(5)));
     assert!(matches!(net.refusal(1, tell(3, 5, 5)), Refusal::Malformed(_)), "no neighbour");
@@ -226,15 +239,22 @@ fn junk_is_refused() {
     }
     assert!(net.nodes[1].clock >= LIMIT - 1);
     net.input(1, Input::Expire(RefinedTimer::Resend)).unwrap();
-    assert!(Refined::<Count>::forge(&net.nodes[1].setup, NodeId(3), &mut |_| 0).is_none(), "no neighbour");
+    assert!(
+        Refined::<Count>::forge(&net.nodes[1].setup, NodeId(3), &mut |_| 0).is_none(),
+        "no neighbour"
+    );
 }
 
-/// What is told is believed unless something newer has been heard; a state that memory cannot have is folded at once.
+/// What is told is believed unless something newer has been heard; a state that memory cannot have
+/// is folded at once.
 #[test]
 fn newest_heard_and_own_state() {
     let mut net = net::<Count>(ring(4), &mut Rng::new(1));
-    let tell = |clock, state| Input::Deliver { from: NodeId(1), message: RefinedMessage { clock, state } };
-    for (clock, state, heard) in [(7, 70, (7, 70)), (6, 60, (7, 70)), (7, 71, (7, 71)), (8, 80, (8, 80))] {
+    let tell =
+        |clock, state| Input::Deliver { from: NodeId(1), message: RefinedMessage { clock, state } };
+    for (clock, state, heard) in
+        [(7, 70, (7, 70)), (6, 60, (7, 70)), (7, 71, (7, 71)), (8, 80, (8, 80))]
+    {
         net.input(0, tell(clock, state)).unwrap();
         assert_eq!((net.nodes[0].clocks[0], net.nodes[0].states[0]), heard);
     }
@@ -243,14 +263,16 @@ fn newest_heard_and_own_state() {
     assert!(net.nodes[3].state < STATES);
 }
 
-/// A clock one ahead is waited for, one that is further ahead is taken over, without a step, and told.
+/// A clock one ahead is waited for, one that is further ahead is taken over, without a step, and
+/// told.
 #[test]
 fn catching_up() {
     let mut net = net::<Count>(ring(4), &mut Rng::new(1));
     net.run_until(Time(EXCHANGE));
     let (clock, state) = (net.nodes[0].clock, net.nodes[0].state);
     net.nodes[0].clocks.copy_from_slice(&[clock - 1, clock - 1]);
-    let tell = |clock| Input::Deliver { from: NodeId(1), message: RefinedMessage { clock, state: 0 } };
+    let tell =
+        |clock| Input::Deliver { from: NodeId(1), message: RefinedMessage { clock, state: 0 } };
     net.input(0, tell(clock + 1)).unwrap();
     assert_eq!((net.nodes[0].clock, net.nodes[0].state), (clock, state));
     net.sent.clear();
@@ -259,7 +281,8 @@ fn catching_up() {
     assert_eq!(net.sent("state"), [(0, 1), (0, 3)]);
 }
 
-/// Faults leave clocks at both ends and near the neighbours', all below 2^62; the client does not notice.
+/// Faults leave clocks at both ends and near the neighbours', all below 2^62; the client does not
+/// notice.
 #[test]
 fn scrambled_clocks() {
     let mut rng = Rng::new(3);

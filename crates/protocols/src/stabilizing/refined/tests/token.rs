@@ -1,13 +1,16 @@
-//! A stabilizing mutex over the layer: Dijkstra's ring of K-state machines, along a ring or around a tree.
+//! A stabilizing mutex over the layer: Dijkstra's ring of K-state machines, along a ring or around
+//! a tree.
 
 use super::*;
 
-/// Dijkstra 1974, the solution with K states: each place of a ring has a number below K. Place 0 may move while its number
-/// equals its predecessor's, and adds 1; the others may move while it differs, and copy it. With K no less than there are
-/// places, one place only may move in the end: it has the token.
+/// Dijkstra 1974, the solution with K states: each place of a ring has a number below K. Place 0
+/// may move while its number equals its predecessor's, and adds 1; the others may move while it
+/// differs, and copy it. With K no less than there are places, one place only may move in the end:
+/// it has the token.
 ///
-/// The ring is the graph if that is one, in order of ids; else it leads around the breadth-first tree, so that a process has
-/// as many places as neighbours in the tree. Only the first of them is privileged.
+/// The ring is the graph if that is one, in order of ids; else it leads around the breadth-first
+/// tree, so that a process has as many places as neighbours in the tree. Only the first of them is
+/// privileged.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Dijkstra;
 
@@ -81,7 +84,8 @@ impl Rules for Dijkstra {
 
     fn survey(setups: &[Setup], states: &[[u8; PLACES]]) -> Survey {
         let of = |node: NodeId| states[node.index()];
-        let all = setups.iter().map(|setup| moves(setup.graph.as_ref().unwrap(), setup.me, of).len());
+        let all =
+            setups.iter().map(|setup| moves(setup.graph.as_ref().unwrap(), setup.me, of).len());
         Survey { tokens: small(all.sum::<usize>() as u64), ..Survey::default() }
     }
 }
@@ -126,9 +130,10 @@ fn tokens(net: &Net<Refined<Dijkstra>>) -> u32 {
     Dijkstra::survey(&setups, &states).tokens
 }
 
-/// A stabilizing mutex stays one over the layer, from any state with up to 3 junk messages in every channel: all clocks are
-/// above B in time, N^2 rounds later there is one token (place 0 needs at most N moves to a number that nobody else has, with
-/// N rounds each); from then on, when those have left who came in wrongly, at most one is inside and everybody is served.
+/// A stabilizing mutex stays one over the layer, from any state with up to 3 junk messages in every
+/// channel: all clocks are above B in time, N^2 rounds later there is one token (place 0 needs at
+/// most N moves to a number that nobody else has, with N rounds each); from then on, when those
+/// have left who came in wrongly, at most one is inside and everybody is served.
 #[test]
 fn a_stabilizing_mutex_stays_one() {
     for seed in 0..500 {
@@ -139,7 +144,10 @@ fn a_stabilizing_mutex_stays_one() {
         let mut net = net::<Dijkstra>(graph, &mut rng);
         let mut clients = Clients::new(&net);
         while net.now < Time(20 * EXCHANGE) {
-            assert!(clients.step(&mut net, &mut rng).len() <= 1, "seed {seed}: after a clean start");
+            assert!(
+                clients.step(&mut net, &mut rng).len() <= 1,
+                "seed {seed}: after a clean start"
+            );
         }
         let b = strike(&mut net, 3, &mut rng);
         let struck = net.now;
@@ -170,22 +178,36 @@ fn a_stabilizing_mutex_stays_one() {
                 tokens(&net)
             );
             let bound = 4 * length * round;
-            assert!(net.now.since(stable).0 <= bound, "seed {seed}: {:?} since {served:?}", clients.served);
+            assert!(
+                net.now.since(stable).0 <= bound,
+                "seed {seed}: {:?} since {served:?}",
+                clients.served
+            );
         }
     }
 }
 
-/// The client's side: asked at once, granted at a privileged tick, busy, withdrawn, released; and what is not there is refused.
+/// The client's side: asked at once, granted at a privileged tick, busy, withdrawn, released; and
+/// what is not there is refused.
 #[test]
 fn requests() {
     let mut net = net::<Dijkstra>(graph(1, &[]), &mut Rng::new(1));
-    assert_eq!(net.refusal(0, Input::Acquire { weight: 2 }), Refusal::Weight { weight: 2, most: 1 });
-    assert_eq!(net.refusal(0, Input::Acquire { weight: 0 }), Refusal::Weight { weight: 0, most: 1 });
+    assert_eq!(
+        net.refusal(0, Input::Acquire { weight: 2 }),
+        Refusal::Weight { weight: 2, most: 1 }
+    );
+    assert_eq!(
+        net.refusal(0, Input::Acquire { weight: 0 }),
+        Refusal::Weight { weight: 0, most: 1 }
+    );
     assert_eq!(net.refusal(0, Input::Withdraw), Refusal::NoSuchRequest);
     net.acquire(0);
     assert_eq!(net.inside(), [0], "alone, it always has the token");
     let notices: Vec<_> = net.told.drain(..).map(|(_, _, notice)| notice).collect();
-    assert_eq!(notices, [Notice::Asked, Notice::Granted { grant: GrantId(1), slots: None, fence: None }]);
+    assert_eq!(
+        notices,
+        [Notice::Asked, Notice::Granted { grant: GrantId(1), slots: None, fence: None }]
+    );
     let number = net.nodes[0].state;
     net.run_until(Time(RESEND.0 * 5));
     assert_eq!(net.nodes[0].state, number, "no privileged step while the client is inside");
