@@ -1,5 +1,6 @@
 //! `kgate check`: every schedule of a few processes.
 
+pub(crate) mod options;
 mod replay;
 mod rules;
 mod text;
@@ -18,9 +19,10 @@ use kgate_core::{Defects, MembershipSource, Protocol, Setup, Span};
 use kgate_protocols::registry::{self, Entry, Visitor};
 use serde_json::Value;
 
-use crate::cli::{ChannelsArg, CheckArgs, DownArg};
 use crate::sim::graph;
+use crate::sim::options::DownArg;
 use crate::{Failure, Outcome};
+use options::{ChannelsArg, CheckArgs};
 
 pub(crate) fn run(args: &CheckArgs, given: &ArgMatches) -> Outcome {
     let (entry, printed) = protocol(args, given)?;

@@ -12,12 +12,12 @@ mod demo;
 mod evict;
 mod keeper;
 mod lab;
-mod list;
 mod local;
 mod members;
 mod node;
 mod parse;
 mod permits;
+mod protocols;
 mod run;
 mod scenario;
 mod set;
@@ -90,7 +90,7 @@ fn main() -> ExitCode {
         Command::DemoNode(args) => demo::node::run(&args),
         Command::Lab(args) => lab::run(&args),
         Command::Trace(args) => trace::run(&args),
-        Command::Protocols(args) => list::run(&args),
+        Command::Protocols(args) => protocols::run(&args),
     };
     match done {
         Ok(code) => code,

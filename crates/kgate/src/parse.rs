@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use kgate_core::{NodeId, Span};
 use kgate_sim::{Crash, Latency, Think};
 
-use crate::cli::{Asking, Detector};
+use crate::sim::options::{Asking, Detector};
 
 pub(crate) fn span(text: &str) -> Result<Span, String> {
     text.parse().map_err(|error: kgate_core::NotATime| error.to_string())

@@ -7,13 +7,51 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
+use clap::Args;
+use clap::builder::BoolishValueParser;
 use kgate_core::{Span, Time};
 use kgate_lab::scenario::{self, Failed, Outcome as Came};
 use kgate_spec::{Scenario, diagram, told};
 use serde::Serialize;
 
-use crate::cli::ScenarioArgs;
 use crate::{Failure, Outcome};
+
+pub(crate) const HELP: &str = "\
+A scenario is a small text file: its story, what is run, the steps, and below each step what followed from it. It is played by the \
+simulator and checked by its checkers. Where a published defect is switched on, the same steps are played once more with the repair, as \
+far as they are possible then, and nothing may go wrong. docs/SCENARIOS.md describes the format. To write one, write the header and the \
+first steps and let --rewrite tell what follows; a step that is not possible is refused with those that are. Exit code 1 means that \
+something came otherwise than told.
+
+Examples:
+  All stories of the repository:
+    kgate scenario scenarios
+  Tell anew what follows from each step:
+    kgate scenario --rewrite scenarios/vcube/d1.txt
+  Look at it:
+    kgate scenario scenarios/vcube/d1.txt --diagram d1.svg
+  Checker it by its trace alone:
+    kgate scenario scenarios/raymond/two-of-three.txt --trace run.ndjson
+    kgate trace check run.ndjson";
+
+#[derive(Debug, Args)]
+pub(crate) struct ScenarioArgs {
+    /// Scenarios; of a directory, all its *.txt and those of the directories in it
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Write into each file what really followed from each step
+    #[arg(long)]
+    pub(crate) rewrite: bool,
+    /// Write what happened to a file, one JSON object a line (one scenario only)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Draw it as a space-time diagram into an SVG file (one scenario only)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) diagram: Option<PathBuf>,
+    /// Print one JSON object a scenario
+    #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_JSON")]
+    pub(crate) json: bool,
+}
 
 pub(crate) fn run(args: &ScenarioArgs) -> Outcome {
     let mut files = Vec::new();

@@ -1,5 +1,6 @@
 //! `kgate sim`.
 
+pub(crate) mod conflicts;
 pub(crate) mod graph;
 pub(crate) mod options;
 mod recorder;
@@ -24,8 +25,8 @@ use kgate_spec::{Accuracy, Violation};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::cli::{Asking, Detector, EngineArg, ModelArg, SimArgs, StartArg};
 use crate::{Failure, Outcome, scenario};
+use options::{Asking, Detector, EngineArg, ModelArg, SimArgs, StartArg};
 use recorder::Recorder;
 
 pub(crate) fn run(args: &SimArgs, given: &ArgMatches) -> Outcome {
@@ -90,7 +91,7 @@ fn chosen(args: &SimArgs, given: &ArgMatches) -> Result<(&'static Entry, Defects
             "one file for two things: give the trace and the diagram a file each".into(),
         ));
     }
-    options::check(args, given, entry)?;
+    conflicts::check(args, given, entry)?;
     Ok((entry, printed))
 }
 

@@ -4,8 +4,6 @@
 use clap::{Args, ValueEnum};
 use kgate_core::{Dissemination, MembershipSource, SlotOptions, Span};
 
-use crate::cli::DisseminationArg;
-
 /// How numbered slots go about it. What is not given is as by default.
 #[derive(Debug, Args)]
 pub(crate) struct SlotArgs {
@@ -35,6 +33,14 @@ pub(crate) struct SlotArgs {
     /// Into how many independent queues the slots are split (slots) [default: 1]
     #[arg(long, value_name = "L", value_parser = clap::value_parser!(u32).range(1..), env = "KGATE_OPT_LANES")]
     pub(crate) lanes: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DisseminationArg {
+    /// straight to each
+    Flat,
+    /// down a tree, and the answers, put together, back up
+    Tree,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

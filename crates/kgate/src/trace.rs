@@ -3,18 +3,83 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
+use clap::builder::BoolishValueParser;
+use clap::{Args, Subcommand, ValueEnum};
 use kgate_spec::diagram::{self, Undrawn};
 use kgate_spec::history::{self, NotATrace, Verdict};
 use kgate_spec::told::Reader;
-use kgate_spec::view::{self, Unseen, View};
+use kgate_spec::view::{self, Shown, Unseen, View, Window};
 
-use crate::cli::{FormArg, TraceArgs, TraceCommand};
 use crate::scenario::{place, write};
 use crate::{Failure, Outcome};
+
+pub(crate) const HELP: &str = "\
+docs/TRACE.md describes the format; anybody may write it, for instance from the logs of a real cluster. A trace is read line by line and may be \
+longer than memory. A cluster_state is drawn to scale; what is too much for one is refused with a window that would fit.
+
+Examples:
+  Write a run down, and read it:
+    kgate sim --protocol raymond -n 3 -k 1 --load high --hold 1 --duration 10 --trace run.ndjson
+    kgate trace run.ndjson
+  Draw a part of it:
+    kgate trace run.ndjson --as svg --window 2..6 --out run.svg
+  Look at it in a browser, at https://bestchai.bitbucket.io/shiviz or https://ui.perfetto.dev:
+    kgate trace run.ndjson --as shiviz --out run.log
+    kgate trace run.ndjson --as perfetto --out run.json
+  Checker it by itself:
+    kgate trace check run.ndjson";
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct TraceArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<TraceCommand>,
+    /// The trace; `-` for standard input
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) file: Option<PathBuf>,
+    /// As what to show it
+    #[arg(long = "as", value_enum, value_name = "FORM", default_value = "text")]
+    pub(crate) form: FormArg,
+    /// Only from a time to another, in time units, as in 10..20; either may be left out
+    #[arg(long, value_name = "T..T")]
+    pub(crate) window: Option<Window>,
+    /// Only these processes, as in 0..7 (both included) or 0,3,9
+    #[arg(long, visible_alias = "processes", value_name = "P..P,..")]
+    pub(crate) show: Option<Shown>,
+    /// Write it there [default: standard output]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FormArg {
+    /// a line an event, for people
+    Text,
+    /// a space-time diagram
+    Svg,
+    /// a log with vector clocks, for ShiViz
+    Shiviz,
+    /// Chrome trace events, for Perfetto
+    Perfetto,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TraceCommand {
+    /// Checker a trace by itself, without the simulator or the protocol: at most k inside, slots
+    /// and fences, who waits at the end
+    Checker {
+        /// The trace; `-` for standard input
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// Print one JSON object
+        #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_JSON")]
+        json: bool,
+    },
+}
 
 pub(crate) fn run(args: &TraceArgs) -> Outcome {
     match (&args.command, &args.file) {

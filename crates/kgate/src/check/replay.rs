@@ -10,8 +10,9 @@ use kgate_protocols::registry;
 use kgate_spec::scenario::{Act, Channels, Down, Entry, Expect, Model, Then};
 use kgate_spec::{EntryOrder, EveryoneServed, NoResidue, Scenario};
 
+use super::options::{ChannelsArg, CheckArgs};
 use crate::Failure;
-use crate::cli::{ChannelsArg, CheckArgs, DownArg};
+use crate::sim::options::DownArg;
 
 /// What the simulator and its checkers make of a counterexample.
 pub(super) struct Replayed {

@@ -12,10 +12,10 @@ use kgate_check::{Limits, Outcome as Found, explore_rules};
 use kgate_core::{Defects, Graph, Rules};
 use kgate_protocols::registry::{self, Entry, RulesVisitor};
 
+use super::options::CheckArgs;
 use super::{chosen, limits, text};
-use crate::cli::CheckArgs;
+use crate::sim::conflicts::{flag, typed};
 use crate::sim::graph;
-use crate::sim::options::{flag, typed};
 use crate::slots::SlotArgs;
 use crate::{Failure, Outcome};
 

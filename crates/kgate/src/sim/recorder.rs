@@ -10,7 +10,7 @@ use kgate_spec::diagram::{Canvas, TooMuch};
 use kgate_spec::told::{Ear, Run, Told};
 use kgate_spec::view::View;
 
-use crate::cli::SimArgs;
+use super::options::SimArgs;
 use crate::{Failure, scenario};
 
 pub(super) struct Recorder<'a> {

@@ -9,8 +9,8 @@ use kgate_protocols::stabilizing::waves_to_serve;
 use kgate_sim::{Daemon, Start, StateConfig, StateError, StateReport, run_rules};
 
 use super::graph;
+use super::options::{DaemonArg, SimArgs, StartArg};
 use crate::Failure;
-use crate::cli::{DaemonArg, SimArgs, StartArg};
 
 /// One run.
 pub(crate) fn simulate(

@@ -10,15 +10,15 @@ use clap::ArgMatches;
 use kgate_lab::swarm::{self, Summary, Swarm};
 use kgate_protocols::registry::{self, ENTRIES, Entry};
 
-use super::options;
-use crate::cli::SimArgs;
+use super::conflicts;
+use super::options::SimArgs;
 use crate::{Failure, Outcome};
 
 /// How many seeds, unless told.
 const SEEDS: u64 = 1000;
 
 pub(crate) fn run(args: &SimArgs, given: &ArgMatches) -> Outcome {
-    options::check_swarm(given)?;
+    conflicts::check_swarm(given)?;
     let folder = args.save.clone().unwrap_or_else(|| PathBuf::from("seeds"));
     check_folder(&folder)?;
     let mut stdout = io::stdout().lock();
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &SimArgs, given: &ArgMatches) -> Outcome {
 /// Those asked for: one, or all; of all, those that have the defect which is to run as printed.
 fn entries(args: &SimArgs, given: &ArgMatches) -> Result<Vec<&'static Entry>, Failure> {
     let usage = |error: registry::UnknownName| Failure::Usage(error.to_string());
-    let all = args.protocol == "all" || !options::typed(given, "protocol");
+    let all = args.protocol == "all" || !conflicts::typed(given, "protocol");
     if !all {
         let entry = registry::entry(&args.protocol).map_err(usage)?;
         if let Some(id) = &args.as_printed {

@@ -6,7 +6,7 @@ use kgate_protocols::registry::Entry;
 use kgate_sim::Report;
 use kgate_sim::report::Distribution;
 
-use crate::cli::{Asking, SimArgs};
+use super::options::{Asking, SimArgs};
 
 /// A page for one run, a line for one of several.
 pub(crate) fn print(

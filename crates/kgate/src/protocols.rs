@@ -4,10 +4,18 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
+use clap::Args;
+use clap::builder::BoolishValueParser;
 use kgate_protocols::registry::{ENTRIES, Entry, LOG};
 
-use crate::cli::ProtocolsArgs;
 use crate::{Failure, Outcome};
+
+#[derive(Debug, Args)]
+pub(crate) struct ProtocolsArgs {
+    /// Print one JSON object
+    #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_JSON")]
+    pub(crate) json: bool,
+}
 
 pub(crate) fn run(args: &ProtocolsArgs) -> Outcome {
     let mut stdout = std::io::stdout().lock();
