@@ -1,2 +1,2 @@
 //! Benchmarks are in the bench targets of this package: `cargo bench -p kgate-benches`. See
-//! `docs/BENCHMARKS.md`.
+//! `docs/internals/benchmarks.md`.

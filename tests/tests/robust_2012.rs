@@ -21,7 +21,7 @@ fn raymond_is_reproduced() {
     assert_eq!(report.messages.by_kind["request"], 1425);
     assert_eq!(
         report.messages.by_kind["reply"], 1256,
-        "a change here changes what docs/REPRODUCTION.md compares"
+        "a change here changes what docs/internals/reproduction.md compares"
     );
     let replies = report.messages.by_kind["reply"] as f64;
     assert!((replies / 1265.0 - 1.0).abs() < 0.02, "{replies} replies");
@@ -60,7 +60,7 @@ fn proposed_total_is_within_six_percent() {
     assert_eq!(
         kinds,
         [3102, 3075, 3080],
-        "a change here changes what docs/REPRODUCTION.md compares"
+        "a change here changes what docs/internals/reproduction.md compares"
     );
     assert_eq!(
         report.unanswered, 0,

@@ -1,4 +1,4 @@
-//! What `slots` costs, beside the papers' protocols (`docs/SLOTS.md`, Costs).
+//! What `slots` costs, beside the papers' protocols (`docs/internals/slots.md`, Costs).
 
 use kgate_core::{Dissemination, Span};
 use kgate_lab::Case;

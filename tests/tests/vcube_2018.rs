@@ -1,5 +1,5 @@
 //! vcube-2018, section 8: the facts that its text states, as they come out under the literal cost
-//! model (one send queue a process, receives side by side). `docs/REPRODUCTION.md` says what does
+//! model (one send queue a process, receives side by side). `docs/internals/reproduction.md` says what does
 //! not come out, and why.
 
 use kgate_sim::{Report, SendCost};

@@ -7,7 +7,7 @@
 //!
 //! A seed gives the plan: how many nodes, which gates, which faults and when. The processes run
 //! freely, so the same plan does not give the same run; what it gives is the same trouble. After
-//! the last fault everything is healed, and every request must end. docs/CHAOS.md tells it for its
+//! the last fault everything is healed, and every request must end. docs/internals/chaos.md tells it for its
 //! users.
 
 mod clock;

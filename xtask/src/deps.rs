@@ -67,7 +67,8 @@ const NO_STD: &[&str] = &["kgate-core", "kgate-protocols"];
 /// What `kgate-core` may take from outside the workspace.
 const OUTSIDE_OF_CORE: &[&str] = &["serde", "thiserror"];
 
-const WHERE: &str = "the rule stands in docs/ARCHITECTURE.md, the check in xtask/src/deps.rs";
+const WHERE: &str =
+    "the rule stands in docs/internals/architecture.md, the check in xtask/src/deps.rs";
 
 #[derive(Debug, PartialEq)]
 struct Package {

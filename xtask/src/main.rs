@@ -40,7 +40,7 @@ const CHECKS: &[Check] = &[
     },
     Check {
         name: "verified",
-        about: "docs/VERIFICATION.md tells what was found, and that is as expected",
+        about: "docs/internals/verification.md tells what was found, and that is as expected",
         run: verification::check,
     },
     Check { name: TEST, about: "the tests pass", run: cargo::test },
@@ -73,7 +73,7 @@ const JOBS: &[Job] = &[
     },
     Job {
         name: "verification",
-        about: "run what docs/VERIFICATION.md tells and has no result yet [--only TEXT] [--minutes M] [--again]",
+        about: "run what docs/internals/verification.md tells and has no result yet [--only TEXT] [--minutes M] [--again]",
         run: verification::run,
     },
 ];

@@ -1,4 +1,4 @@
-//! The table of `docs/VERIFICATION.md`, made by a command: `cargo xtask verification`.
+//! The table of `docs/internals/verification.md`, made by a command: `cargo xtask verification`.
 //!
 //! `verification/rows.txt` says what is to be run and what must come out,
 //! `verification/results.ndjson` what came out, at which commit. The command runs the rows that
@@ -22,7 +22,7 @@ use rows::Row;
 
 const ROWS: &str = "verification/rows.txt";
 const RESULTS: &str = "verification/results.ndjson";
-const PAGE: &str = "docs/VERIFICATION.md";
+const PAGE: &str = "docs/internals/verification.md";
 
 pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
     let options = Options::parse(words)?;
@@ -95,7 +95,7 @@ fn read(root: &Path, path: &str) -> Result<String> {
 /// At which commit; with `+` if anything but the results differs from it.
 fn commit(root: &Path) -> Result<String> {
     let head = process::output(root, "git", &["rev-parse", "--short", "HEAD"])?;
-    let ours = [".", ":!verification", ":!docs/VERIFICATION.md"];
+    let ours = [".", ":!verification", ":!docs/internals/verification.md"];
     let changed =
         process::output(root, "git", &[&["status", "--porcelain", "--"], &ours[..]].concat())?;
     let mark = if changed.trim().is_empty() { "" } else { "+" };

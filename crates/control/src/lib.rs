@@ -9,7 +9,7 @@
 //! - [`state`]: what the log says: members, gates, permits that outlive their node; [`log`]: the
 //!   log itself, on openraft and redb.
 //!
-//! The rules have names (N1, E3 ..): docs/LEASES.md says what each is and why.
+//! The rules have names (N1, E3 ..): docs/internals/leases.md says what each is and why.
 #![forbid(unsafe_code)]
 
 pub mod lease;

@@ -198,7 +198,7 @@ mod tests {
     const TERMS: LeaseTerms =
         LeaseTerms { lease: Span(4_000_000_000), clock_error: 10_000, margin: Span(50_000_000) };
 
-    /// The default of docs/LEASES.md: 4 s at 1 % are 4.13 s on another clock.
+    /// The default of docs/internals/leases.md: 4 s at 1 % are 4.13 s on another clock.
     #[test]
     fn the_wait() {
         assert_eq!(TERMS.wait(), Span(4_130_808_081));

@@ -309,7 +309,7 @@ impl fmt::Display for Timing {
 mod tests {
     use super::*;
 
-    /// docs/LEASES.md section 1: W, the chain, the bounds on a fail-over, of both presets.
+    /// docs/internals/leases.md section 1: W, the chain, the bounds on a fail-over, of both presets.
     #[test]
     fn the_presets() {
         let (slow, fast) = (Timing::DEFAULT, Timing::FAST);

@@ -25,10 +25,10 @@ Configuration (TOML), the same on all nodes but for `id`, `api` and `data`:
   k = 3
 
 Gates that are not in it are made by the first `kgate run NAME -k K`. These nodes found the cluster; `kgate members add` has others join. A majority of the \
-voters (voters = 3; if nothing is said the first 1, 3 or 5 of the list) must be there. [timing] has the numbers of the leases (docs/LEASES.md). faults = \"crash-stop\" does without \
+voters (voters = 3; if nothing is said the first 1, 3 or 5 of the list) must be there. [timing] has the numbers of the leases (docs/internals/leases.md). faults = \"crash-stop\" does without \
 the agreed log, as the papers do: members are fixed and a silent node is taken for dead, which is safe only where it is. Plain links between machines must be asked for (plain_links = true); for \
 TLS see `kgate certs`. With [tls] clients ask at api = \"https://HOST:PORT\"; [[allow]] says who may acquire, see and operate which gates, [limits] how \
-much of it (docs/CLUSTER.md, docs/SECURITY.md).
+much of it (docs/guide/fleet.md, docs/internals/security.md).
 
 The API serves gRPC and HTTP on the same ports: /v1/status, /v1/gates/NAME/explain, /v1/watch, /metrics, /healthz (it runs), /readyz (it can grant).
 

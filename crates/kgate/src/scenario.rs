@@ -19,7 +19,7 @@ use crate::{Failure, Outcome};
 pub(crate) const HELP: &str = "\
 A scenario is a small text file: its story, what is run, the steps, and below each step what followed from it. It is played by the \
 simulator and checked by its checkers. Where a published defect is switched on, the same steps are played once more with the repair, as \
-far as they are possible then, and nothing may go wrong. docs/SCENARIOS.md describes the format. To write one, write the header and the \
+far as they are possible then, and nothing may go wrong. docs/reference/scenario-format.md describes the format. To write one, write the header and the \
 first steps and let --rewrite tell what follows; a step that is not possible is refused with those that are. Exit code 1 means that \
 something came otherwise than told.
 

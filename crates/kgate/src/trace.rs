@@ -18,7 +18,7 @@ use crate::scenario::{place, write};
 use crate::{Failure, Outcome};
 
 pub(crate) const HELP: &str = "\
-docs/TRACE.md describes the format; anybody may write it, for instance from the logs of a real cluster. A trace is read line by line and may be \
+docs/reference/trace-format.md describes the format; anybody may write it, for instance from the logs of a real cluster. A trace is read line by line and may be \
 longer than memory. A cluster_state is drawn to scale; what is too much for one is refused with a window that would fit.
 
 Examples:

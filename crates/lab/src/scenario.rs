@@ -25,7 +25,7 @@ use kgate_spec::{Scenario, Step, Violation};
 pub struct Outcome {
     /// The scenario with what really followed from each step.
     pub scenario: Scenario,
-    /// The trace, as `docs/TRACE.md` describes it.
+    /// The trace, as `docs/reference/trace-format.md` describes it.
     pub trace: Vec<u8>,
     /// What was not correct, in the order in which it was seen.
     pub violations: Vec<Violation>,

@@ -3,7 +3,7 @@
 //!
 //! A machine that was stopped from outside, or put back to an earlier state, may count no time for
 //! it. When its wall clock is then set right, the two have moved apart: the lease may be older than
-//! it seems (docs/LEASES.md section 1).
+//! it seems (docs/internals/leases.md section 1).
 
 use kgate_api::LeaseInstant;
 use rustix::time::{ClockId, clock_gettime};

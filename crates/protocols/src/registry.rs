@@ -152,7 +152,7 @@ const STABILIZING: &str =
 const TREE_TOKEN: &str = "Raymond: A tree-based algorithm for distributed mutual exclusion, ACM TOCS 7(1), 1989, as in \
                           Tupini, Berti: Distributed mutual exclusion, 2019";
 
-const SLOTS: &str = "ours: docs/SLOTS.md";
+const SLOTS: &str = "ours: docs/internals/slots.md";
 
 /// The name of the detector that is none: losses are decided elsewhere and told to everybody in one
 /// order.

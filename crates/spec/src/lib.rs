@@ -2,7 +2,7 @@
 //!
 //! One file a property, each an independent checker over what can be seen from outside: who asked,
 //! who went in, who came out, who crashed, and what a protocol shows of itself and its messages
-//! (`Observation`, `Carried`). No checker looks into a protocol. `docs/CHECKERS.md` lists them all.
+//! (`Observation`, `Carried`). No checker looks into a protocol. `docs/internals/checkers.md` lists them all.
 //! [`trace`] is the format in which a run is written down and [`told`] reads it, [`schedule`] has
 //! the words in which one is prescribed, and a [`scenario`] is a file of both. [`diagram`] draws a
 //! trace, and [`view`] tells it to people and to other tools.

@@ -1,7 +1,7 @@
 //! Strict order: with numbered slots, requests are decided in the order of their stamps, whatever k
 //! and their weights are.
 //!
-//! Source: `slots`, by its Lemma 2 (`docs/SLOTS.md`). So a request for many units is never
+//! Source: `slots`, by its Lemma 2 (`docs/internals/slots.md`). So a request for many units is never
 //! overtaken by narrower ones behind it, and nobody starves while holders come out. A slot that is
 //! used again at its process, handed over or kept, is outside the order; its fence tells
 //! ([`Fence::count`]).

@@ -1,4 +1,4 @@
-//! Runs written down: one JSON object a line (NDJSON). `docs/TRACE.md` describes it for those who
+//! Runs written down: one JSON object a line (NDJSON). `docs/reference/trace-format.md` describes it for those who
 //! write or read it elsewhere.
 //!
 //! The first line is the header `{"trace":1,...}` with the version of this format and what was run;

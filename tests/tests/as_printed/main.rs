@@ -2,7 +2,7 @@
 //! not.
 //!
 //! Each of these also proves the checkers: they can fail. The schedules are told in
-//! `docs/REPRODUCTION.md`.
+//! `docs/internals/reproduction.md`.
 
 mod permission;
 mod timer_free;

@@ -24,7 +24,7 @@ fn a_forbidden_edge_is_caught_and_named() {
     let offences = forbidden(&[planted("kgate-sim", &["kgate-core", "kgate-protocols"], true)]);
     assert_eq!(offences.len(), 1, "{offences:?}");
     assert!(offences[0].contains("kgate-sim -> kgate-protocols"), "{offences:?}");
-    assert!(offences[0].contains("docs/ARCHITECTURE.md"), "{offences:?}");
+    assert!(offences[0].contains("docs/internals/architecture.md"), "{offences:?}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The table of `docs/VERIFICATION.md`, between its marks.
+//! The table of `docs/internals/verification.md`, between its marks.
 
 use anyhow::{Context, Result};
 

@@ -304,7 +304,7 @@ impl Leases {
         .min()
     }
 
-    /// The clock has jumped (section 1 of docs/LEASES.md): no grant until a quorum answers a ping
+    /// The clock has jumped (section 1 of docs/internals/leases.md): no grant until a quorum answers a ping
     /// sent from now on.
     pub fn clock_jumped(&mut self, now: Time) {
         self.holder.doubt(now);

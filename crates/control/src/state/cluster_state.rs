@@ -185,7 +185,7 @@ impl ClusterState {
     }
 
     /// The view that a gate is in: the last entry that changed the members or that gate
-    /// (docs/LEASES.md, fences).
+    /// (docs/internals/leases.md, fences).
     pub fn view_of(&self, gate: &Gate) -> u64 {
         self.view.max(gate.version)
     }

@@ -9,7 +9,7 @@
 //! - members: who may take part (the directory), who does (the membership), who is suspected and
 //!   evicted (rules E1 to E5, R2, R4);
 //! - gates: the first to create one wins; its version is the entry that changed it last;
-//! - permits that outlive their node: in the log or not at all (docs/LEASES.md, `hold`).
+//! - permits that outlive their node: in the log or not at all (docs/internals/leases.md, `hold`).
 //!
 //! Who votes is the business of the log itself; the state is told when a change is applied, because
 //! an eviction is bound to the voters (rule E4). Everything has a bound, so that no proposer can

@@ -15,7 +15,7 @@ use crate::wire::Hello;
 const NO_RETURN: &str = "a restarted node cannot take part again";
 const BROKEN_OFF: &str = "has broken off with";
 /// What to do with a node whose data is gone.
-const ANEW: &str = "an operator adds it anew, under another number (docs/CLUSTER.md)";
+const ANEW: &str = "an operator adds it anew, under another number (docs/guide/fleet.md)";
 
 /// Whether a peer has refused this incarnation of this node for good, by the words of its refusal:
 /// it may as well stop.

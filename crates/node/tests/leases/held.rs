@@ -1,5 +1,5 @@
 //! Permits that the log holds, over HTTP as a script with curl asks for them, at real nodes on real
-//! sockets and disks (docs/LEASES.md section 8).
+//! sockets and disks (docs/internals/leases.md section 8).
 
 use std::time::Duration;
 

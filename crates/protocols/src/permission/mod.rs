@@ -18,7 +18,7 @@
 //! The algorithm is generic over its broadcast ([`Spread`]) and hears of crashes by
 //! `Input::Crashed` alone.
 //!
-//! Deviations from the papers (`docs/REPRODUCTION.md` tells the stories of D1 .. D9):
+//! Deviations from the papers (`docs/internals/reproduction.md` tells the stories of D1 .. D9):
 //! - D2: a REPLY names the request that it permits, and only those to the present request count,
 //!   from its broadcast on;
 //! - D3: the *set* of permissions is kept, not their number;

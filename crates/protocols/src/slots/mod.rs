@@ -1,4 +1,4 @@
-//! `slots`: numbered, fenced slots in the order of requests; ours. `docs/SLOTS.md` tells it with
+//! `slots`: numbered, fenced slots in the order of requests; ours. `docs/internals/slots.md` tells it with
 //! proofs, costs and pictures.
 //!
 //! k slots, numbered 0 .. k-1. A process stamps its request with its logical clock and asks
@@ -26,7 +26,7 @@
 //! - `suspend.rs`: a clean stop, and going on after it;
 //! - `lanes.rs`: several independent queues under one roof.
 //!
-//! Deviations from the design (`docs/SLOTS.md`): no process remembers the last request of every
+//! Deviations from the design (`docs/internals/slots.md`): no process remembers the last request of every
 //! other one; a debt is replaced only by a newer one, which is all that is needed. Who is ahead and
 //! was known to be ahead does not tell what else has changed: the asker waits anyway. A request for
 //! several clients is granted part by part. Answers of a higher view are taken at once, only
@@ -77,7 +77,7 @@ use lanes::Lane;
 use pending::Pending;
 use relay::Relays;
 
-/// Up to so many processes a request goes straight to each: measured in `docs/SLOTS.md`.
+/// Up to so many processes a request goes straight to each: measured in `docs/internals/slots.md`.
 pub const FLAT_UP_TO: u32 = 128;
 
 /// `slots` at one process.

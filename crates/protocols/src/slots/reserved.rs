@@ -1,5 +1,5 @@
 //! Slots that the agreed log holds: permits that outlive the process that decided them (LEASES
-//! section 8, `docs/SLOTS.md`).
+//! section 8, `docs/internals/slots.md`).
 //!
 //! A process decides a slot as ever, and keeps the grant until the log says that it holds the slot.
 //! From that moment on every process that has applied the entry **takes the slot for taken when it

@@ -2,7 +2,7 @@
 //! (LEASES R1).
 //!
 //! To the others it is a pause in which messages were lost. So what is put away is what the lemmas
-//! of `docs/SLOTS.md` speak of: the clock, which no later stamp may fall below; the grants and what
+//! of `docs/internals/slots.md` speak of: the clock, which no later stamp may fall below; the grants and what
 //! the log holds, which others were told of or not; the request that is out, under its own stamp;
 //! and the debts. What others can say again is not: who has answered is asked anew, and relays and
 //! requests of later views are as good as lost. Hence it is for links that lose messages

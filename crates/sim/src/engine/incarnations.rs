@@ -7,7 +7,7 @@
 //! told of a process and its incarnation, in any order, to everybody who is alive. Who is back is
 //! told only of those that are down then: a detector that begins anew knows of no earlier
 //! incarnations, and to be told of one would let a joiner do without a process that is up
-//! (`docs/SLOTS.md`).
+//! (`docs/internals/slots.md`).
 //!
 //! The clients of a process that crashes are gone with it, waiting or inside; new ones ask when it
 //! is back.

@@ -1,7 +1,7 @@
 //! A scenario: a story that can be played. A small text file that prescribes every step of a run,
 //! and tells what follows from each.
 //!
-//! `docs/SCENARIOS.md` describes the format for those who write one. Comment lines at the top tell
+//! `docs/reference/scenario-format.md` describes the format for those who write one. Comment lines at the top tell
 //! the story; header lines say what is run and what is expected; then, after an empty line, come
 //! the steps in the words of [`schedule`](crate::schedule), one a line, and indented below each
 //! what it led to. `parse.rs` reads such a file, `print.rs` writes it, `lines.rs` tells in words

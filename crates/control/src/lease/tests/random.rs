@@ -10,7 +10,7 @@ fn seeds(usual: u64) -> std::ops::Range<u64> {
     first..first + given("KGATE_TEST_SEEDS").unwrap_or(usual)
 }
 
-/// docs/LEASES.md: with all rules no child is alive after its slot was free, though many are
+/// docs/internals/leases.md: with all rules no child is alive after its slot was free, though many are
 /// evicted, also after the voters changed.
 #[test]
 fn no_child_outlives_its_slot() {
@@ -44,7 +44,7 @@ fn no_child_outlives_its_slot() {
     }
 }
 
-/// docs/LEASES.md: each of eighteen rules left out is caught by the same worlds. `KGATE_TEST_SEEDS`
+/// docs/internals/leases.md: each of eighteen rules left out is caught by the same worlds. `KGATE_TEST_SEEDS`
 /// asks in how many of them.
 #[test]
 fn each_rule_left_out_is_caught() {

@@ -1,5 +1,5 @@
 //! Gates that somebody wants: the first to put one into the log wins, and k is what the log says
-//! (docs/LEASES.md section 10).
+//! (docs/internals/leases.md section 10).
 
 use kgate_control::log::ProposeError;
 use kgate_control::state::{Applied, Command, PermitId, Rejected};

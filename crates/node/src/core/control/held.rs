@@ -1,4 +1,4 @@
-//! Permits that the log holds: `hold`, and permits with a time to live (docs/LEASES.md section 8).
+//! Permits that the log holds: `hold`, and permits with a time to live (docs/internals/leases.md section 8).
 //!
 //! The gate decides, the log holds, then the client is told: who is evicted in between has granted
 //! nothing. From then on the permit is the log's. No lease and no session keeps it: whoever shows

@@ -229,13 +229,13 @@ impl Control {
     pub(super) fn waits_for(&self, now: Time) -> String {
         match self.cluster_state.membership.get(self.me) {
             _ if self.log.stranger => {
-                "the other nodes know this one with other data: its own was lost, or is a copy, and under this number it takes part no more (docs/CLUSTER.md)".into()
+                "the other nodes know this one with other data: its own was lost, or is a copy, and under this number it takes part no more (docs/guide/fleet.md)".into()
             }
             _ if self.cluster_state.cluster.is_none() && self.joins => {
                 "no member has let this node in yet: it may be cut off, or its join token was used before or taken back (the logs of the nodes say more)".into()
             }
             _ if self.cluster_state.cluster.is_none() => {
-                "the cluster is not founded yet: all voters must be there for that once. If it was founded before, this node has lost its data (docs/CLUSTER.md)".into()
+                "the cluster is not founded yet: all voters must be there for that once. If it was founded before, this node has lost its data (docs/guide/fleet.md)".into()
             }
             None if !self.cluster_state.directory.contains_key(&self.me) => {
                 "this node was not admitted: an operator adds it by `kgate members add`".into()

@@ -1,4 +1,4 @@
-//! Grants that the log is to hold (docs/SLOTS.md, "Slots that the log holds").
+//! Grants that the log is to hold (docs/internals/slots.md, "Slots that the log holds").
 //!
 //! The protocol has decided, the client has not been told. Until the log has said what becomes of
 //! it, the grant is given back for no reason: others must not get the slots while an entry for them

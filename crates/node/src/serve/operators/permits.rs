@@ -1,4 +1,4 @@
-//! Permits that the log holds, taken back by an operator (docs/LEASES.md section 8).
+//! Permits that the log holds, taken back by an operator (docs/internals/leases.md section 8).
 //!
 //! Nothing but its holder's word says that what was done with such a permit is over. Who takes it
 //! back says so in its place: if the holder is alive, two may be through.

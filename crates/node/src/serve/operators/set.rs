@@ -1,4 +1,4 @@
-//! Another k for a gate (docs/LEASES.md section 10).
+//! Another k for a gate (docs/internals/leases.md section 10).
 //!
 //! It is agreed on at once; it is true when every member has said that it has applied it and that
 //! nothing is held there at or above k. A member that says nothing counts as holding until it is

@@ -1,4 +1,4 @@
-//! Messages an entry (`docs/SLOTS.md` section 8).
+//! Messages an entry (`docs/internals/slots.md` section 8).
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Without a log: who is back says so itself (`docs/SLOTS.md` section 5, S3 and S5).
+//! Without a log: who is back says so itself (`docs/internals/slots.md` section 5, S3 and S5).
 
 use kgate_core::MembershipSource;
 

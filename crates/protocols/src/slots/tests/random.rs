@@ -131,7 +131,7 @@ pub(super) fn seeds() -> core::ops::Range<u64> {
     first..first + given("KGATE_TEST_SEEDS").unwrap_or(1500)
 }
 
-/// `docs/SLOTS.md`, P1 to P5, members by the log: a slot has one holder, its fences grow, decisions
+/// `docs/internals/slots.md`, P1 to P5, members by the log: a slot has one holder, its fences grow, decisions
 /// go in the order of stamps, the first that waits does not fit, everybody is served, and nothing
 /// is left behind; whatever is crashed, thrown out, withdrawn, resized, doubled or lost.
 #[test]
@@ -145,7 +145,7 @@ fn whatever_happens_without_a_log() {
     all_is_well(seeds(), MembershipSource::Join);
 }
 
-/// Planted bugs and the counterexamples of `docs/SLOTS.md` section 7: the world above finds each,
+/// Planted bugs and the counterexamples of `docs/internals/slots.md` section 7: the world above finds each,
 /// by a seed that is well without it. S3 and S15 need more luck than that; scenarios show them. S12
 /// does no harm where there is a log: a new incarnation is exempt from whatever was asked before
 /// it.

@@ -1,4 +1,4 @@
-//! Slots that the agreed log holds (`docs/SLOTS.md`, LEASES section 8).
+//! Slots that the agreed log holds (`docs/internals/slots.md`, LEASES section 8).
 
 extern crate std;
 

@@ -1,4 +1,4 @@
-//! k changes (`docs/SLOTS.md`, `set_k`, S9 and S11).
+//! k changes (`docs/internals/slots.md`, `set_k`, S9 and S11).
 
 use kgate_core::Refusal;
 

@@ -1,4 +1,4 @@
-//! Requests down the tree, answers back up (`docs/SLOTS.md`, section 3 and S1, S8, S13).
+//! Requests down the tree, answers back up (`docs/internals/slots.md`, section 3 and S1, S8, S13).
 
 use kgate_core::Span;
 

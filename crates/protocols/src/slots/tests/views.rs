@@ -1,4 +1,4 @@
-//! Incarnations and views by the log (`docs/SLOTS.md` section 5).
+//! Incarnations and views by the log (`docs/internals/slots.md` section 5).
 
 use alloc::vec;
 

@@ -1,4 +1,4 @@
-//! Withdrawals at each stage of a request (`docs/SLOTS.md`, `withdraw()` and S7).
+//! Withdrawals at each stage of a request (`docs/internals/slots.md`, `withdraw()` and S7).
 
 use kgate_core::Refusal;
 

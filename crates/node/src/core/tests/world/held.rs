@@ -1,4 +1,4 @@
-//! Permits that the log holds, in whole nodes: what they survive, and when they end (docs/LEASES.md
+//! Permits that the log holds, in whole nodes: what they survive, and when they end (docs/internals/leases.md
 //! section 8).
 
 use kgate_core::{NodeId, Span};

@@ -1,5 +1,5 @@
 //! Clients whose permits the log holds: they go from node to node, and keep what they have through
-//! everything (docs/LEASES.md section 8).
+//! everything (docs/internals/leases.md section 8).
 //!
 //! A keeper believes from when it is told until it says that it is done. No deadline ends that, no
 //! silence, no restart. With the same secret it asks elsewhere when its node is gone; what it is

@@ -1,5 +1,5 @@
 //! The log of the world as it holds slots: permits that outlive whoever decided them
-//! (`docs/SLOTS.md`, "Slots that the log holds").
+//! (`docs/internals/slots.md`, "Slots that the log holds").
 //!
 //! A client's grant is proposed to the log; the log takes it up later, if whoever decided it is
 //! still a member there; each process hears of it later still, several entries at once if it so
