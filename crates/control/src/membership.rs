@@ -65,7 +65,7 @@ pub enum MembershipChange {
 
 /// Why an eviction has no effect (E4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
-pub enum NoEviction {
+pub enum EvictionError {
     /// That incarnation is not a member (any more).
     #[error("{0} is not a member in that incarnation: nothing to do")]
     NotMember(NodeId),
@@ -147,18 +147,21 @@ impl Membership {
     /// Whether an eviction has effect (E4): that very suspicion, those very voters, and the whole
     /// wait of that incarnation. The first guards against a suspicion that was lifted and came
     /// again, the second against voters who never promised.
-    pub fn may_evict(&self, eviction: Eviction, voters_in_force: u64) -> Result<(), NoEviction> {
+    pub fn may_evict(&self, eviction: Eviction, voters_in_force: u64) -> Result<(), EvictionError> {
         let Eviction { node, incarnation, at, voters_at, waited } = eviction;
-        let member = self.incarnation(node, incarnation).ok_or(NoEviction::NotMember(node))?;
+        let member = self.incarnation(node, incarnation).ok_or(EvictionError::NotMember(node))?;
         if member.suspected != Some(at) {
-            return Err(NoEviction::OtherSuspicion { node, at });
+            return Err(EvictionError::OtherSuspicion { node, at });
         }
         if voters_at != voters_in_force {
-            return Err(NoEviction::OtherVoters { counted: voters_at, in_force: voters_in_force });
+            return Err(EvictionError::OtherVoters {
+                counted: voters_at,
+                in_force: voters_in_force,
+            });
         }
         let wait = member.terms.wait();
         if waited < wait {
-            return Err(NoEviction::TooSoon { node, waited, wait });
+            return Err(EvictionError::TooSoon { node, waited, wait });
         }
         Ok(())
     }
@@ -212,21 +215,27 @@ mod tests {
         let mut membership = Membership::default();
         let right =
             Eviction { node, incarnation: incarnation, at: 7, voters_at: 2, waited: TERMS.wait() };
-        assert_eq!(membership.may_evict(right, 2), Err(NoEviction::NotMember(node)));
+        assert_eq!(membership.may_evict(right, 2), Err(EvictionError::NotMember(node)));
         membership.apply(MembershipChange::Added(node, incarnation, TERMS));
-        assert_eq!(membership.may_evict(right, 2), Err(NoEviction::OtherSuspicion { node, at: 7 }));
+        assert_eq!(
+            membership.may_evict(right, 2),
+            Err(EvictionError::OtherSuspicion { node, at: 7 })
+        );
         membership.apply(MembershipChange::Suspected(node, incarnation, 7));
         assert_eq!(membership.may_evict(right, 2), Ok(()));
         assert_eq!(
             membership.may_evict(right, 5),
-            Err(NoEviction::OtherVoters { counted: 2, in_force: 5 })
+            Err(EvictionError::OtherVoters { counted: 2, in_force: 5 })
         );
         let soon = Eviction { waited: Span(TERMS.wait().0 - 1), ..right };
-        assert!(matches!(membership.may_evict(soon, 2), Err(NoEviction::TooSoon { .. })));
+        assert!(matches!(membership.may_evict(soon, 2), Err(EvictionError::TooSoon { .. })));
         let other = Eviction { incarnation: Incarnation(2), ..right };
-        assert_eq!(membership.may_evict(other, 2), Err(NoEviction::NotMember(node)));
+        assert_eq!(membership.may_evict(other, 2), Err(EvictionError::NotMember(node)));
         membership.apply(MembershipChange::Suspected(node, incarnation, 9));
-        assert_eq!(membership.may_evict(right, 2), Err(NoEviction::OtherSuspicion { node, at: 7 }));
+        assert_eq!(
+            membership.may_evict(right, 2),
+            Err(EvictionError::OtherSuspicion { node, at: 7 })
+        );
     }
 
     /// What is said of another incarnation changes nothing.

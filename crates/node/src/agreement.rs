@@ -186,7 +186,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use kgate_control::membership::LeaseTerms;
-    use kgate_control::state::{Cluster, ClusterId, Listed};
+    use kgate_control::state::{Cluster, ClusterId, DirectoryEntry};
     use kgate_core::Span;
 
     use super::*;
@@ -196,7 +196,8 @@ mod tests {
     #[test]
     fn what_is_founded_is_not_told_again() {
         let terms = LeaseTerms { lease: Span(1), clock_error: 0, margin: Span(1) };
-        let nodes: BTreeMap<NodeId, Listed> = [(NodeId(0), Listed::default())].into();
+        let nodes: BTreeMap<NodeId, DirectoryEntry> =
+            [(NodeId(0), DirectoryEntry::default())].into();
         let (cluster, name) = (ClusterId(1), "fleet".to_owned());
         let voters = nodes.keys().copied().collect();
         let founding = Bootstrap { cluster, name: name.clone(), nodes, voters, terms };
@@ -205,8 +206,10 @@ mod tests {
         cluster_state.cluster =
             Some(Cluster { id: ClusterId(2), name, terms, founders: [NodeId(0)].into() });
         assert!(is_founded(&cluster_state, &founding));
-        let other =
-            Bootstrap { nodes: [(NodeId(1), Listed::default())].into(), ..founding.clone() };
+        let other = Bootstrap {
+            nodes: [(NodeId(1), DirectoryEntry::default())].into(),
+            ..founding.clone()
+        };
         assert!(!is_founded(&cluster_state, &other));
         assert!(!is_founded(&cluster_state, &Bootstrap { name: "other".into(), ..founding }));
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use kgate_control::log::{Bootstrap, LogTiming};
-use kgate_control::state::{ClusterId, Listed};
+use kgate_control::state::{ClusterId, DirectoryEntry};
 use kgate_control::timing::Timing;
 use kgate_core::{Incarnation, NodeId, Span};
 
@@ -65,9 +65,9 @@ pub(crate) fn begin(
 pub(crate) fn founding(config: &Config) -> Result<Bootstrap, BadConfig> {
     let listed = |(id, address): (u32, &String)| {
         let name = format!("node-{id}");
-        (NodeId(id), Listed { name, address: address.clone(), ..Listed::default() })
+        (NodeId(id), DirectoryEntry { name, address: address.clone(), ..DirectoryEntry::default() })
     };
-    let nodes: BTreeMap<NodeId, Listed> = (0..).zip(&config.nodes).map(listed).collect();
+    let nodes: BTreeMap<NodeId, DirectoryEntry> = (0..).zip(&config.nodes).map(listed).collect();
     Ok(Bootstrap {
         cluster: ClusterId(random_seed()),
         name: config.cluster.clone(),

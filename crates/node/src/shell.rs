@@ -354,7 +354,7 @@ impl Shell {
     fn on_log(&mut self, event: Event, actions: &mut Vec<Action>) -> Result<(), Stopped> {
         match event {
             Event::AppliedEntry(news) => {
-                let other = |change: &Change| matches!(change, Change::Founded(id) if self.expected.is_some_and(|expected| expected != *id));
+                let other = |change: &Change| matches!(change, Change::Bootstrapped(id) if self.expected.is_some_and(|expected| expected != *id));
                 if news.changes.iter().any(other) {
                     return Err(Stopped::OutOfCluster(
                         "the join token is for another cluster of the same name: take one of this cluster, by `kgate members add`".to_owned(),

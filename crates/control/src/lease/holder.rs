@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use kgate_core::{NodeId, Span, Time};
 
 use super::known::Known;
-use super::message::{Proposal, Refused};
+use super::message::{Proposal, Refusal};
 use super::retry::Retry;
 use super::voter;
 use crate::membership::StoreId;
@@ -23,7 +23,7 @@ pub(super) struct Said {
     /// When the newest ping with an answer was sent (N1).
     pub(super) answered: Option<Time>,
     /// The newest refusal, and when its ping was sent.
-    pub(super) refused: Option<(Time, Refused)>,
+    pub(super) refused: Option<(Time, Refusal)>,
     /// The voter's store; the same voter with another one has forgotten what it promised (R4).
     store: Option<StoreId>,
     /// An answer came from another store.
@@ -175,7 +175,7 @@ impl Holder {
         now: Time,
         from: NodeId,
         seq: u64,
-        why: Refused,
+        why: Refusal,
     ) {
         let Some(sent) = self.sent(seq) else { return };
         let Some(said) = self.entry(known, from) else { return };
@@ -183,15 +183,15 @@ impl Holder {
             said.refused = Some((sent, why.clone()));
         }
         match why {
-            Refused::Suspected(at) => self.suspected(known, now, at),
-            Refused::NotVoter(voters) => {
+            Refusal::Suspected(at) => self.suspected(known, now, at),
+            Refusal::NotVoter(voters) => {
                 let newer = self.named.as_ref().is_none_or(|named| named.at < voters.at);
                 if newer && voters.is_plausible() {
                     self.named = Some(voters);
                     self.hurry(now);
                 }
             }
-            Refused::NotMember | Refused::Behind => {}
+            Refusal::NotMember | Refusal::Behind => {}
         }
     }
 

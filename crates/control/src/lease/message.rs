@@ -38,7 +38,7 @@ pub enum LeaseMessage {
         /// Of the ping.
         seq: u64,
         /// Why.
-        why: Refused,
+        why: Refusal,
     },
     /// From a voter that has applied a suspicion, to all voters, again and again (E2).
     Promise {
@@ -52,15 +52,15 @@ pub enum LeaseMessage {
         age: Span,
     },
     /// How long have you not heard of that node? To each voter (E1). Answered by
-    /// [`LeaseMessage::Unheard`].
-    Question {
+    /// [`LeaseMessage::SilenceReply`].
+    SilenceQuery {
         /// Who is asked about.
         node: NodeId,
         /// Which incarnation of it.
         incarnation: Incarnation,
     },
     /// So long (E1).
-    Unheard {
+    SilenceReply {
         /// Who was asked about.
         node: NodeId,
         /// Which incarnation of it.
@@ -72,7 +72,7 @@ pub enum LeaseMessage {
 
 /// Why a node gives no share in a lease.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Refused {
+pub enum Refusal {
     /// The asker is suspected by the entry of this index: it may ask to be cleared of it (E5).
     Suspected(u64),
     /// The asker is not a member in that incarnation, as far as the voter has applied the log.

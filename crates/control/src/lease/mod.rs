@@ -44,10 +44,10 @@ use crate::voters::Voters;
 use evictor::Evictor;
 use holder::Holder;
 use known::Known;
-pub use message::{LeaseEffect, LeaseMessage, Proposal, Refused};
+pub use message::{LeaseEffect, LeaseMessage, Proposal, Refusal};
 use retry::Retry;
 use silence::Silence;
-pub use status::{LeaseStatus, Missing};
+pub use status::{LeaseStatus, MissingShare};
 use voter::Voter;
 
 /// The leases as one node sees them: its own, and those in which it has a share as a voter.
@@ -178,17 +178,17 @@ impl Leases {
     }
 
     /// Whether this node leads the log: then it proposes at once what others propose later.
-    pub fn leading(&mut self, leading: bool) {
+    pub fn set_leader(&mut self, leading: bool) {
         self.known.leading = leading;
     }
 
     /// A message. Junk is dropped.
-    pub fn hear(
+    pub fn on_message(
         &mut self,
         now: Time,
         from: NodeId,
         message: LeaseMessage,
-        deeds: &mut Vec<LeaseEffect>,
+        effects: &mut Vec<LeaseEffect>,
     ) {
         self.settle(now);
         let (known, mine) = (&self.known, self.known.incarnation);
@@ -198,7 +198,7 @@ impl Leases {
                     self.silence.heard(from);
                 }
                 let reply = self.voter.on_ping(known, now, from, incarnation, seq);
-                self.send(now, from, reply, deeds);
+                self.send(now, from, reply, effects);
             }
             LeaseMessage::Answer { incarnation, seq, store, voters, committed } => {
                 if incarnation == mine {
@@ -213,29 +213,29 @@ impl Leases {
             LeaseMessage::Promise { node, incarnation, at, age } => {
                 self.evictor.on_promise(known, now, from, (node, incarnation, at, age));
             }
-            LeaseMessage::Question { node, incarnation } => {
+            LeaseMessage::SilenceQuery { node, incarnation } => {
                 if let Some(silence) = self.voter.silence(known, now, node, incarnation) {
                     self.send(
                         now,
                         from,
-                        LeaseMessage::Unheard { node, incarnation, silence },
-                        deeds,
+                        LeaseMessage::SilenceReply { node, incarnation, silence },
+                        effects,
                     );
                 }
             }
-            LeaseMessage::Unheard { node, incarnation, silence } => {
-                self.silence.on_unheard(known, now, from, (node, incarnation, silence));
+            LeaseMessage::SilenceReply { node, incarnation, silence } => {
+                self.silence.on_silence_reply(known, now, from, (node, incarnation, silence));
             }
         }
     }
 
     /// Does what is due.
-    pub fn tick(&mut self, now: Time, deeds: &mut Vec<LeaseEffect>) {
+    pub fn tick(&mut self, now: Time, effects: &mut Vec<LeaseEffect>) {
         self.settle(now);
         if let Some(seq) = self.holder.ping(&self.known, now) {
             let incarnation = self.known.incarnation;
             for to in self.holder.targets(&self.known) {
-                self.send(now, to, LeaseMessage::Ping { incarnation, seq }, deeds);
+                self.send(now, to, LeaseMessage::Ping { incarnation, seq }, effects);
             }
             self.look_for_silence(now);
         }
@@ -243,13 +243,13 @@ impl Leases {
         to_voters.extend(self.silence.questions(now));
         for message in to_voters {
             for to in self.known.all_voters() {
-                self.send(now, to, message.clone(), deeds);
+                self.send(now, to, message.clone(), effects);
             }
         }
         let proposals = self.holder.clear(&self.known, now).into_iter();
         let proposals = proposals.chain(self.silence.proposals(&self.known, now));
         let proposals = proposals.chain(self.evictor.proposals(&self.known, now));
-        deeds.extend(proposals.chain(self.succession(now)).map(LeaseEffect::Propose));
+        effects.extend(proposals.chain(self.succession(now)).map(LeaseEffect::Propose));
     }
 
     /// E1: a voter asks about every member that it has not heard for Q.
@@ -270,11 +270,17 @@ impl Leases {
     }
 
     /// What a node says to itself it hears at once, by the same rules (N2).
-    fn send(&mut self, now: Time, to: NodeId, message: LeaseMessage, deeds: &mut Vec<LeaseEffect>) {
+    fn send(
+        &mut self,
+        now: Time,
+        to: NodeId,
+        message: LeaseMessage,
+        effects: &mut Vec<LeaseEffect>,
+    ) {
         if to == self.known.me {
-            self.hear(now, to, message, deeds);
+            self.on_message(now, to, message, effects);
         } else {
-            deeds.push(LeaseEffect::Send(to, message));
+            effects.push(LeaseEffect::Send(to, message));
         }
     }
 
@@ -311,13 +317,13 @@ impl Leases {
     }
 
     /// A detector or a broken link holds that node for silent: ask the voters (E1). Any node may.
-    pub fn hint(&mut self, now: Time, node: NodeId) {
+    pub fn on_silence_hint(&mut self, now: Time, node: NodeId) {
         self.silence.suspect(&self.known, now, node);
     }
 
     /// This node is the next incarnation of itself after a crash: the former one is to be suspected
     /// while the log has it as a member (R2).
-    pub fn succeed(&mut self, now: Time, former: Incarnation) {
+    pub fn set_predecessor(&mut self, now: Time, former: Incarnation) {
         self.former = Some((former, Retry::at(now, self.known.timing.node_ping.times(2))));
     }
 
@@ -341,7 +347,7 @@ impl Leases {
     }
 
     /// How this node stands with its voters, for people.
-    pub fn standing(&self, now: Time) -> LeaseStatus {
+    pub fn status(&self, now: Time) -> LeaseStatus {
         let known = &self.known;
         let lease = known.own_terms().map_or(known.timing.lease, |terms| terms.lease);
         let (mut answering, mut missing) = (Vec::new(), Vec::new());
@@ -352,14 +358,14 @@ impl Leases {
                 Some(said) if said.answered.is_some_and(|sent| now.since(sent) < lease) => {
                     answering.push(node)
                 }
-                Some(said) if said.foreign => missing.push((node, Missing::OtherStore)),
+                Some(said) if said.foreign => missing.push((node, MissingShare::OtherStore)),
                 Some(said) => match &said.refused {
                     Some((sent, why)) if now.since(*sent) < lease => {
-                        missing.push((node, Missing::Refused(why.clone())))
+                        missing.push((node, MissingShare::Refusal(why.clone())))
                     }
-                    Some(_) | None => missing.push((node, Missing::Silent)),
+                    Some(_) | None => missing.push((node, MissingShare::Silent)),
                 },
-                None => missing.push((node, Missing::Silent)),
+                None => missing.push((node, MissingShare::Silent)),
             }
         }
         let end = self.end();

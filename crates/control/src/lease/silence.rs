@@ -64,7 +64,7 @@ impl Silence {
     }
 
     /// What a voter says.
-    pub(super) fn on_unheard(
+    pub(super) fn on_silence_reply(
         &mut self,
         known: &Known,
         now: Time,
@@ -90,7 +90,8 @@ impl Silence {
     /// What to ask of every voter now.
     pub(super) fn questions(&mut self, now: Time) -> Vec<LeaseMessage> {
         let ask = |(node, inquiry): (&NodeId, &mut Inquiry)| {
-            let question = LeaseMessage::Question { node: *node, incarnation: inquiry.incarnation };
+            let question =
+                LeaseMessage::SilenceQuery { node: *node, incarnation: inquiry.incarnation };
             inquiry.ask.take(now).then_some(question)
         };
         self.inquiries.iter_mut().filter_map(ask).collect()

@@ -4,7 +4,7 @@ use std::fmt;
 
 use kgate_core::{NodeId, Span};
 
-use super::message::Refused;
+use super::message::Refusal;
 
 /// How a node stands with its voters. Shown as one line that says what is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,33 +23,33 @@ pub struct LeaseStatus {
     /// The voters that have answered within the length of a lease.
     pub answering: Vec<NodeId>,
     /// The others, and why not.
-    pub missing: Vec<(NodeId, Missing)>,
+    pub missing: Vec<(NodeId, MissingShare)>,
 }
 
 /// Why a voter's share is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Missing {
+pub enum MissingShare {
     /// It says nothing.
     Silent,
     /// It says why.
-    Refused(Refused),
+    Refusal(Refusal),
     /// It has another store than before: it has forgotten what it promised (R4).
     OtherStore,
 }
 
-impl fmt::Display for Missing {
+impl fmt::Display for MissingShare {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Missing::Silent => write!(f, "does not answer"),
-            Missing::Refused(Refused::Suspected(at)) => {
+            MissingShare::Silent => write!(f, "does not answer"),
+            MissingShare::Refusal(Refusal::Suspected(at)) => {
                 write!(f, "suspects this node since entry {at}")
             }
-            Missing::Refused(Refused::NotMember) => {
+            MissingShare::Refusal(Refusal::NotMember) => {
                 write!(f, "does not know this node as a member")
             }
-            Missing::Refused(Refused::Behind) => write!(f, "is behind in the log"),
-            Missing::Refused(Refused::NotVoter(_)) => write!(f, "does not vote any more"),
-            Missing::OtherStore => write!(f, "has lost its store: replace it"),
+            MissingShare::Refusal(Refusal::Behind) => write!(f, "is behind in the log"),
+            MissingShare::Refusal(Refusal::NotVoter(_)) => write!(f, "does not vote any more"),
+            MissingShare::OtherStore => write!(f, "has lost its store: replace it"),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kgate_core::{Incarnation, NodeId, Span, Time};
 
 use super::known::Known;
-use super::message::{LeaseMessage, Refused};
+use super::message::{LeaseMessage, Refusal};
 use crate::membership::MembershipChange;
 
 /// What a voter remembers of one incarnation of a member.
@@ -135,15 +135,15 @@ impl Voter {
 }
 
 /// N3, N4, N7: why that incarnation gets no share of this node. None: it gets one.
-pub(super) fn refusal(known: &Known, node: NodeId, incarnation: Incarnation) -> Option<Refused> {
+pub(super) fn refusal(known: &Known, node: NodeId, incarnation: Incarnation) -> Option<Refusal> {
     if known.is_behind() {
-        return Some(Refused::Behind);
+        return Some(Refusal::Behind);
     }
     if !known.votes() {
-        return Some(Refused::NotVoter(known.newest().clone()));
+        return Some(Refusal::NotVoter(known.newest().clone()));
     }
     match known.membership.incarnation(node, incarnation) {
-        None => Some(Refused::NotMember),
-        Some(member) => member.suspected.map(Refused::Suspected),
+        None => Some(Refusal::NotMember),
+        Some(member) => member.suspected.map(Refusal::Suspected),
     }
 }

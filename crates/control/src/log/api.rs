@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use super::Log;
 use crate::membership::{LeaseTerms, StoreId};
-use crate::state::{Change, ClusterId, ClusterState, Listed, Rejected};
+use crate::state::{Change, ClusterId, ClusterState, DirectoryEntry, Rejected};
 use crate::voters::Voters;
 
 /// Carries bytes to the log of another node, whose handle [receives](Log::receive) them with the
@@ -48,7 +48,7 @@ pub struct LogStatus {
     /// Who leads, as far as is known here.
     pub leader: Option<NodeId>,
     /// This node leads.
-    pub leading: bool,
+    pub is_leader: bool,
     /// The term.
     pub term: u64,
     /// The last entry that is applied here.
@@ -63,7 +63,7 @@ pub struct LogStatus {
     /// Who hears the log without a vote, as applied.
     pub learners: BTreeSet<NodeId>,
     /// Others know this node with another store (rule R4): it must be removed and added anew.
-    pub stranger: bool,
+    pub store_mismatch: bool,
     /// Why the log cannot go on, if it cannot: its disk has failed, or it was stopped.
     pub stopped: Option<String>,
 }
@@ -77,7 +77,7 @@ pub struct Bootstrap {
     /// For people.
     pub name: String,
     /// The first nodes.
-    pub nodes: BTreeMap<NodeId, Listed>,
+    pub nodes: BTreeMap<NodeId, DirectoryEntry>,
     /// Those of them that vote.
     pub voters: BTreeSet<NodeId>,
     /// The terms of leases that nodes begin with.
@@ -109,4 +109,4 @@ pub struct LogError {
 /// Bytes that no log has sent, or one of another version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a message of a log: {0}")]
-pub struct Junk(pub(super) &'static str);
+pub struct MalformedMessage(pub(super) &'static str);

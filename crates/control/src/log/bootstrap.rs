@@ -48,9 +48,9 @@ impl Engine {
                 self.begin(&stores).await?;
             }
         }
-        let found = Command::Found { cluster, name, nodes, terms };
+        let found = Command::Bootstrap { cluster, name, nodes, terms };
         match self.order(Order::Propose(found), deadline).await? {
-            Ruling::Applied(Applied::Founded(id)) => Ok(id),
+            Ruling::Applied(Applied::Bootstrapped(id)) => Ok(id),
             other @ (Ruling::Applied(_)
             | Ruling::Rejected(_)
             | Ruling::ReadAt(_)
@@ -86,7 +86,7 @@ impl Engine {
         for (other, store) in stores {
             match known.get(other) {
                 Some(known) if known == store => {}
-                Some(_) => return Err(ProposeError::Rejected(Rejected::Stranger(*other))),
+                Some(_) => return Err(ProposeError::Rejected(Rejected::StoreMismatch(*other))),
                 None => {
                     return refused(format!(
                         "{node} belongs to a cluster without {other}: add {other} to it"

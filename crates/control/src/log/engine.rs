@@ -216,14 +216,14 @@ impl Engine {
         let cluster_state = self.shared.cluster_state();
         LogStatus {
             leader: metrics.current_leader.map(NodeId),
-            leading: metrics.state == ServerState::Leader,
+            is_leader: metrics.state == ServerState::Leader,
             term: metrics.current_term,
             applied: cluster_state.applied,
             committed: self.shared.committed(),
             appended: self.shared.voters_appended(),
             voters: cluster_state.voters.clone(),
             learners: cluster_state.learners.clone(),
-            stranger: self.shared.is_stranger(),
+            store_mismatch: self.shared.is_stranger(),
             stopped: metrics.running_state.err().map(|fatal| fatal.to_string()),
         }
     }

@@ -42,7 +42,7 @@ mod under_way;
 mod wire;
 
 pub use api::{
-    AppliedEntry, Bootstrap, Junk, LogError, LogStatus, Opened, ProposeError, Transport,
+    AppliedEntry, Bootstrap, LogError, LogStatus, MalformedMessage, Opened, ProposeError, Transport,
 };
 pub use timing::LogTiming;
 
@@ -282,7 +282,7 @@ impl Log {
 
     /// Bytes from another node's log, as its transport was given them. What cannot be read is junk;
     /// what comes when the queue is full is lost.
-    pub fn receive(&self, from: NodeId, bytes: &[u8]) -> Result<(), Junk> {
+    pub fn receive(&self, from: NodeId, bytes: &[u8]) -> Result<(), MalformedMessage> {
         let envelope = Envelope::from_bytes(bytes)?;
         let _ = self.arrivals.try_send((from, envelope));
         Ok(())

@@ -10,7 +10,7 @@ use openraft::raft::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::api::Junk;
+use super::api::MalformedMessage;
 use super::raft::{LogId, Types};
 use crate::membership::StoreId;
 use crate::state::{Applied, Command, Rejected};
@@ -122,18 +122,18 @@ impl Envelope {
         (bytes.len() <= LONGEST).then_some(bytes)
     }
 
-    pub(super) fn from_bytes(bytes: &[u8]) -> Result<Self, Junk> {
+    pub(super) fn from_bytes(bytes: &[u8]) -> Result<Self, MalformedMessage> {
         if bytes.len() > LONGEST {
-            return Err(Junk("it is too long"));
+            return Err(MalformedMessage("it is too long"));
         }
         match bytes.split_first() {
             Some((&VERSION, rest)) => match postcard::take_from_bytes(rest) {
                 Ok((envelope, [])) => Ok(envelope),
-                Ok(_) => Err(Junk("there is something behind its end")),
-                Err(_) => Err(Junk("it cannot be read")),
+                Ok(_) => Err(MalformedMessage("there is something behind its end")),
+                Err(_) => Err(MalformedMessage("it cannot be read")),
             },
-            Some(_) => Err(Junk("it is of another version")),
-            None => Err(Junk("it is empty")),
+            Some(_) => Err(MalformedMessage("it is of another version")),
+            None => Err(MalformedMessage("it is empty")),
         }
     }
 }

@@ -37,7 +37,7 @@ impl fmt::Display for PermitId {
 }
 
 /// The hash of what a holder must show. The log is read by many, so the secret itself is not in it.
-pub type Secret = [u8; 32];
+pub type SecretHash = [u8; 32];
 
 /// What becomes of the slots of a holder that is silent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -64,7 +64,7 @@ pub struct Cluster {
 
 /// A node that may take part.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Listed {
+pub struct DirectoryEntry {
     /// For people; one name, one node.
     pub name: String,
     /// Where its peers reach it.
@@ -126,7 +126,7 @@ pub struct Gate {
 
 /// A permit that is held by the log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Permit {
+pub struct DurablePermit {
     /// Of which gate.
     pub gate: GateId,
     /// Which slots, in order.
@@ -138,7 +138,7 @@ pub struct Permit {
     /// Who holds it, for people.
     pub holder: String,
     /// What its holder must show, hashed.
-    pub secret: Secret,
+    pub secret: SecretHash,
     /// After so long without a renewal it may be taken back.
     pub ttl: Option<Span>,
     /// How often it was renewed.
@@ -159,13 +159,13 @@ pub struct ClusterState {
     /// Who hears the log without a vote.
     pub learners: BTreeSet<NodeId>,
     /// Who may take part.
-    pub directory: BTreeMap<NodeId, Listed>,
+    pub directory: BTreeMap<NodeId, DirectoryEntry>,
     /// Who takes part.
     pub membership: Membership,
     /// The gates.
     pub gates: BTreeMap<GateId, Gate>,
     /// The permits that the log holds.
-    pub permits: BTreeMap<PermitId, Permit>,
+    pub permits: BTreeMap<PermitId, DurablePermit>,
 }
 
 impl ClusterState {
@@ -191,7 +191,7 @@ impl ClusterState {
     }
 
     /// The slots of a gate that the log holds.
-    pub fn held(&self, gate: GateId) -> BTreeSet<u32> {
+    pub fn held_slots(&self, gate: GateId) -> BTreeSet<u32> {
         let permits = self.permits.values().filter(|permit| permit.gate == gate);
         permits.flat_map(|permit| permit.slots.iter().copied()).collect()
     }

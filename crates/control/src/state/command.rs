@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use kgate_core::{Fence, Incarnation, NodeId, Span};
 use serde::{Deserialize, Serialize};
 
-use super::cluster_state::{ClusterId, Gate, GateId, Listed, Permit, PermitId, Policy, Secret};
+use super::cluster_state::{
+    ClusterId, DirectoryEntry, DurablePermit, Gate, GateId, PermitId, Policy, SecretHash,
+};
 use crate::lease::Proposal;
 use crate::membership::{LeaseTerms, MembershipChange, StoreId};
 use crate::voters::Voters;
@@ -16,19 +18,19 @@ use crate::voters::Voters;
 pub enum Command {
     /// The first entry: what cluster this is. Proposed by each of its first nodes; the first wins,
     /// the others learn its id.
-    Found {
+    Bootstrap {
         /// Random, so that two clusters are never taken for one.
         cluster: ClusterId,
         /// For people.
         name: String,
         /// The first nodes. All must name the same.
-        nodes: BTreeMap<NodeId, Listed>,
+        nodes: BTreeMap<NodeId, DirectoryEntry>,
         /// The terms of leases that nodes begin with.
         terms: LeaseTerms,
     },
     /// A node may take part: it gets a number that no other store ever had. Again for the same
     /// store: the same number.
-    Admit {
+    RegisterNode {
         /// The number that is wished for.
         node: Option<NodeId>,
         /// For people; one name, one node.
@@ -65,7 +67,7 @@ pub enum Command {
     },
     /// An operator takes a node off the directory. Rejected while an incarnation of it is a member,
     /// or while it votes.
-    Remove {
+    RemoveNode {
         /// Which node.
         node: NodeId,
     },
@@ -78,7 +80,7 @@ pub enum Command {
     },
     /// An operator has an incarnation of a node evicted: it is suspected as by rule E1, and cannot
     /// be cleared of it (rule E5). The voters wait as ever (rule E6).
-    Condemn {
+    ForceEvict {
         /// Whom.
         node: NodeId,
         /// In which incarnation.
@@ -150,7 +152,7 @@ pub enum Command {
         version: u64,
     },
     /// A permit that outlives its node is decided: only when this is applied is it granted.
-    Held {
+    HoldPermit {
         /// Of which gate.
         gate: GateId,
         /// Which slots.
@@ -162,37 +164,37 @@ pub enum Command {
         /// Who holds it, for people.
         holder: String,
         /// What its holder must show, hashed.
-        secret: Secret,
+        secret: SecretHash,
         /// After so long without a renewal it may be taken back; never, if none.
         ttl: Option<Span>,
     },
     /// Its holder gives it back; or who decided it does, because nobody wants it any more.
-    Released {
+    ReleasePermit {
         /// Which.
         permit: PermitId,
         /// The holder's.
-        secret: Secret,
+        secret: SecretHash,
         /// How often it had been renewed: void if its holder was heard since. However often, if
         /// none.
         renewals: Option<u64>,
     },
     /// Its holder is alive.
-    Renew {
+    RenewPermit {
         /// Which.
         permit: PermitId,
         /// The holder's.
-        secret: Secret,
+        secret: SecretHash,
     },
     /// Its time is over: somebody has counted it since the renewal of that number. Rejected if it
     /// was renewed since.
-    Expire {
+    ExpirePermit {
         /// Which.
         permit: PermitId,
         /// How often it had been renewed.
         renewals: u64,
     },
     /// An operator takes it back.
-    EvictHeld {
+    EvictPermit {
         /// Which.
         permit: PermitId,
         /// Who says so, for people.
@@ -206,22 +208,22 @@ impl Command {
     pub fn is_of_clients(&self) -> bool {
         match self {
             Self::CreateGate { .. }
-            | Self::Held { .. }
-            | Self::Released { .. }
-            | Self::Renew { .. }
-            | Self::Expire { .. } => true,
-            Self::Found { .. }
-            | Self::Admit { .. }
+            | Self::HoldPermit { .. }
+            | Self::ReleasePermit { .. }
+            | Self::RenewPermit { .. }
+            | Self::ExpirePermit { .. } => true,
+            Self::Bootstrap { .. }
+            | Self::RegisterNode { .. }
             | Self::Add { .. }
             | Self::Leave { .. }
-            | Self::Remove { .. }
+            | Self::RemoveNode { .. }
             | Self::Suspect { .. }
-            | Self::Condemn { .. }
+            | Self::ForceEvict { .. }
             | Self::Unsuspect { .. }
             | Self::Evict { .. }
             | Self::SetGate { .. }
             | Self::DeleteGate { .. }
-            | Self::EvictHeld { .. } => false,
+            | Self::EvictPermit { .. } => false,
         }
     }
 }
@@ -247,9 +249,9 @@ pub enum Applied {
     /// It was not a command: a change of voters, or a leader's first word.
     Nothing,
     /// The cluster has this id: one's own, or that of whoever was first.
-    Founded(ClusterId),
+    Bootstrapped(ClusterId),
     /// The node has this number.
-    Admitted(NodeId),
+    Registered(NodeId),
     /// The incarnation takes part since this entry.
     Added(u64),
     /// The incarnation is gone.
@@ -296,10 +298,10 @@ pub enum Rejected {
     },
     /// That permit is not held, or not any more.
     #[error("{0} is not held any more: it was given back, has expired or was evicted")]
-    NoPermit(PermitId),
+    PermitNotHeld(PermitId),
     /// Another incarnation of the node is a member (rule R2), suspected or not.
     #[error("{node} is a member already, as incarnation {}: it must be evicted before another begins", .incarnation.0)]
-    Occupied {
+    AlreadyMember {
         /// Which node.
         node: NodeId,
         /// The incarnation that is a member.
@@ -307,7 +309,7 @@ pub enum Rejected {
     },
     /// The incarnation is not a member, or not any more.
     #[error("incarnation {} of {node} is not a member", .incarnation.0)]
-    NoMember {
+    NotMember {
         /// Which node.
         node: NodeId,
         /// Which incarnation.
@@ -318,7 +320,7 @@ pub enum Rejected {
         "{0} is known with another store: this one is new, foreign or a copy, and has forgotten what was promised; \
          remove {0} and add it anew"
     )]
-    Stranger(NodeId),
+    StoreMismatch(NodeId),
     /// An operator removes the node: no incarnation of it takes part any more.
     #[error(
         "{node} was removed by {author}: add it anew, with an empty folder, if it is to take part"
@@ -332,20 +334,20 @@ pub enum Rejected {
     /// What was decided does not stand any more: whoever decided it gives it back, and may decide
     /// anew.
     #[error("{0}")]
-    Overtaken(String),
+    Outdated(String),
     /// Anything else, in words.
     #[error("{0}")]
     Refused(String),
     /// There are voters, and no cluster yet: its first entry is still on its way.
     #[error("the cluster is not founded yet")]
-    Unfounded,
+    NotBootstrapped,
 }
 
 /// What an applied entry changes, for the node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Change {
     /// The cluster has got its id.
-    Founded(ClusterId),
+    Bootstrapped(ClusterId),
     /// The members. `at` is the entry that did it: the view that the data plane goes on in.
     Membership {
         /// The entry.
@@ -354,28 +356,28 @@ pub enum Change {
         change: MembershipChange,
     },
     /// A node is on the directory, or its address or store is another.
-    Listed(NodeId, Listed),
+    DirectoryUpdated(NodeId, DirectoryEntry),
     /// A node is off the directory.
-    Unlisted(NodeId),
+    DirectoryRemoved(NodeId),
     /// A gate is new.
-    Defined(Gate),
+    GateCreated(Gate),
     /// A gate has another k or policy; its version says since when.
-    Altered(Gate),
+    GateChanged(Gate),
     /// A gate is gone, by this entry.
-    Deleted(GateId, u64),
+    GateDeleted(GateId, u64),
     /// A permit is held by the log.
-    Held(PermitId, Permit),
+    PermitHeld(PermitId, DurablePermit),
     /// Its holder has renewed it: so often now.
-    Renewed(PermitId, u64),
+    PermitRenewed(PermitId, u64),
     /// It is not held any more.
-    Freed(PermitId, Permit, Freed),
+    PermitFreed(PermitId, DurablePermit, FreeReason),
     /// These vote, as applied.
     Voters(Voters),
 }
 
 /// Why a permit that was in the log is free.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Freed {
+pub enum FreeReason {
     /// Its holder gave it back.
     Released,
     /// It was not renewed in time.
@@ -383,5 +385,5 @@ pub enum Freed {
     /// This operator took it back.
     Evicted(String),
     /// While this node was away; by what is not known here.
-    Meanwhile,
+    Unknown,
 }

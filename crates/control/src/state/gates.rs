@@ -24,7 +24,10 @@ impl State {
         self.last_gate += 1;
         gate.id = GateId(self.last_gate);
         self.cluster_state.gates.insert(gate.id, gate.clone());
-        Ok((Applied::Gate { gate: gate.id, version: gate.version }, vec![Change::Defined(gate)]))
+        Ok((
+            Applied::Gate { gate: gate.id, version: gate.version },
+            vec![Change::GateCreated(gate)],
+        ))
     }
 
     pub(super) fn set(
@@ -60,7 +63,7 @@ impl State {
         }
         wanted.version = index;
         *gate = wanted.clone();
-        Ok((Applied::Gate { gate: id, version: index }, vec![Change::Altered(wanted)]))
+        Ok((Applied::Gate { gate: id, version: index }, vec![Change::GateChanged(wanted)]))
     }
 
     pub(super) fn delete(&mut self, index: u64, name: &str, version: u64) -> Outcome {
@@ -77,13 +80,13 @@ impl State {
                 gate.version
             ));
         }
-        if !self.cluster_state.held(gate.id).is_empty() {
+        if !self.cluster_state.held_slots(gate.id).is_empty() {
             return refused(format!("permits of gate {name} are still held"));
         }
         let id = gate.id;
         self.cluster_state.gates.remove(&id);
         self.fences.retain(|(gate, _), _| *gate != id);
-        Ok((Applied::Deleted, vec![Change::Deleted(id, index)]))
+        Ok((Applied::Deleted, vec![Change::GateDeleted(id, index)]))
     }
 
     fn named(&self, name: &str) -> Result<&Gate, Rejected> {
@@ -99,11 +102,11 @@ impl State {
     pub(super) fn gates_since(&self, older: &ClusterState, changes: &mut Vec<Change>) {
         let now = &self.cluster_state;
         let gone = older.gates.keys().filter(|id| !now.gates.contains_key(id));
-        changes.extend(gone.map(|id| Change::Deleted(*id, now.applied)));
+        changes.extend(gone.map(|id| Change::GateDeleted(*id, now.applied)));
         for (id, gate) in &now.gates {
             match older.gates.get(id) {
-                None => changes.push(Change::Defined(gate.clone())),
-                Some(before) if before != gate => changes.push(Change::Altered(gate.clone())),
+                None => changes.push(Change::GateCreated(gate.clone())),
+                Some(before) if before != gate => changes.push(Change::GateChanged(gate.clone())),
                 Some(_) => {}
             }
         }

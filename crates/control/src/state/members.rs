@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use kgate_core::{Incarnation, NodeId, Span};
 
 use super::{
-    Admission, Applied, Change, Cluster, ClusterId, ClusterState, ForcedEviction, Listed, Outcome,
-    Rejected, State, bounds, check_text, membership, refused,
+    Admission, Applied, Change, Cluster, ClusterId, ClusterState, DirectoryEntry, ForcedEviction,
+    Outcome, Rejected, State, bounds, check_text, membership, refused,
 };
 use crate::membership::{Eviction, LeaseTerms, MembershipChange, StoreId};
 
@@ -15,13 +15,13 @@ impl State {
         &mut self,
         id: ClusterId,
         name: String,
-        nodes: BTreeMap<NodeId, Listed>,
+        nodes: BTreeMap<NodeId, DirectoryEntry>,
         terms: LeaseTerms,
     ) -> Outcome {
         let founders: BTreeSet<NodeId> = nodes.keys().copied().collect();
         if let Some(cluster) = &self.cluster_state.cluster {
             if cluster.name == name && cluster.founders == founders {
-                return Ok((Applied::Founded(cluster.id), Vec::new()));
+                return Ok((Applied::Bootstrapped(cluster.id), Vec::new()));
             }
             return refused(format!(
                 "the cluster `{}` was founded with {}: this node has `{name}` with {}",
@@ -49,7 +49,7 @@ impl State {
         // Only the log knows who took part.
         self.cluster_state.directory = nodes
             .into_iter()
-            .map(|(node, listed)| (node, Listed { last: None, ..listed }))
+            .map(|(node, listed)| (node, DirectoryEntry { last: None, ..listed }))
             .collect();
         self.next_node = founders.last().map_or(0, |node| node.0 + 1);
         self.cluster_state.cluster = Some(Cluster { id, name, terms, founders });
@@ -57,8 +57,11 @@ impl State {
             .cluster_state
             .directory
             .iter()
-            .map(|(node, listed)| Change::Listed(*node, listed.clone()));
-        Ok((Applied::Founded(id), std::iter::once(Change::Founded(id)).chain(listed).collect()))
+            .map(|(node, listed)| Change::DirectoryUpdated(*node, listed.clone()));
+        Ok((
+            Applied::Bootstrapped(id),
+            std::iter::once(Change::Bootstrapped(id)).chain(listed).collect(),
+        ))
     }
 
     pub(super) fn admit(
@@ -68,7 +71,7 @@ impl State {
         address: String,
         store: Option<StoreId>,
     ) -> Outcome {
-        let listed = Listed { name, address, store, ..Listed::default() };
+        let listed = DirectoryEntry { name, address, store, ..DirectoryEntry::default() };
         let known = self
             .cluster_state
             .directory
@@ -81,17 +84,17 @@ impl State {
                 return refused(format!("this store is that of {node}, {}", known.name));
             }
             check_node(node, &listed)?;
-            return Ok((Applied::Admitted(node), self.move_to(node, listed.address)));
+            return Ok((Applied::Registered(node), self.move_to(node, listed.address)));
         }
         if let Some(node) = self.cluster_state.node(&listed.name) {
             // Again, because nobody heard the answer; whichever store takes part, it is the one
             // that was awaited.
             let same = self.cluster_state.directory[&node].address == listed.address;
             if store.is_none() && same && wish.is_none_or(|wish| wish == node) {
-                return Ok((Applied::Admitted(node), Vec::new()));
+                return Ok((Applied::Registered(node), Vec::new()));
             }
             if wish == Some(node) || self.cluster_state.directory[&node].store.is_some() {
-                return Err(Rejected::Stranger(node));
+                return Err(Rejected::StoreMismatch(node));
             }
             return refused(format!("{node} is called {} already", listed.name));
         }
@@ -108,7 +111,7 @@ impl State {
         }
         self.next_node = node.0 + 1;
         self.cluster_state.directory.insert(node, listed.clone());
-        Ok((Applied::Admitted(node), vec![Change::Listed(node, listed)]))
+        Ok((Applied::Registered(node), vec![Change::DirectoryUpdated(node, listed)]))
     }
 
     pub(super) fn add(
@@ -131,7 +134,7 @@ impl State {
         }
         // R4: a node with another store has forgotten what it promised.
         if listed.store.is_some_and(|known| known != store) {
-            return Err(Rejected::Stranger(node));
+            return Err(Rejected::StoreMismatch(node));
         }
         if let Some(member) = self.cluster_state.membership.get(node) {
             return match listed.last {
@@ -143,7 +146,7 @@ impl State {
                     Ok((Applied::Added(last.at), Vec::new()))
                 }
                 // R2: never two incarnations at once.
-                _ => Err(Rejected::Occupied { node, incarnation: member.incarnation }),
+                _ => Err(Rejected::AlreadyMember { node, incarnation: member.incarnation }),
             };
         }
         if let Some(last) = listed.last.filter(|last| admission.incarnation <= last.incarnation) {
@@ -160,7 +163,7 @@ impl State {
         listed.address = address;
         let mut changes = Vec::new();
         if announce {
-            changes.push(Change::Listed(node, listed.clone()));
+            changes.push(Change::DirectoryUpdated(node, listed.clone()));
         }
         changes
             .push(self.enrol(index, MembershipChange::Added(node, admission.incarnation, terms)));
@@ -185,7 +188,7 @@ impl State {
         if self.cluster_state.directory.remove(&node).is_none() {
             return refused(format!("{node} is not on the directory"));
         }
-        Ok((Applied::Removed, vec![Change::Unlisted(node)]))
+        Ok((Applied::Removed, vec![Change::DirectoryRemoved(node)]))
     }
 
     pub(super) fn suspect(
@@ -227,7 +230,7 @@ impl State {
             .is_none_or(|before| sentence.for_good && !before.for_good)
         {
             listed.forced_eviction = Some(sentence);
-            changes.push(Change::Listed(node, listed.clone()));
+            changes.push(Change::DirectoryUpdated(node, listed.clone()));
         }
         if suspected.is_none() {
             changes.push(self.enrol(index, MembershipChange::Suspected(node, incarnation, index)));
@@ -275,7 +278,7 @@ impl State {
     /// By which entry that incarnation is suspected; void if it is not the present one.
     fn incarnation(&self, node: NodeId, incarnation: Incarnation) -> Result<Option<u64>, Rejected> {
         let member = self.cluster_state.membership.incarnation(node, incarnation);
-        member.map(|member| member.suspected).ok_or(Rejected::NoMember { node, incarnation })
+        member.map(|member| member.suspected).ok_or(Rejected::NotMember { node, incarnation })
     }
 
     fn enrol(&mut self, index: u64, change: MembershipChange) -> Change {
@@ -290,7 +293,7 @@ impl State {
         match self.cluster_state.directory.get_mut(&node) {
             Some(listed) if listed.address != address => {
                 listed.address = address;
-                vec![Change::Listed(node, listed.clone())]
+                vec![Change::DirectoryUpdated(node, listed.clone())]
             }
             _ => Vec::new(),
         }
@@ -299,7 +302,7 @@ impl State {
     pub(super) fn members_since(&self, older: &ClusterState, changes: &mut Vec<Change>) {
         let now = &self.cluster_state;
         if let (Some(cluster), None) = (&now.cluster, &older.cluster) {
-            changes.push(Change::Founded(cluster.id));
+            changes.push(Change::Bootstrapped(cluster.id));
         }
         for (node, member) in older.membership.iter() {
             if now.membership.incarnation(node, member.incarnation).is_none() {
@@ -308,9 +311,9 @@ impl State {
             }
         }
         let removed = older.directory.keys().filter(|node| !now.directory.contains_key(node));
-        changes.extend(removed.map(|node| Change::Unlisted(*node)));
+        changes.extend(removed.map(|node| Change::DirectoryRemoved(*node)));
         let listed = now.directory.iter().filter(|(node, listed)| {
-            let seen = |listed: &Listed| {
+            let seen = |listed: &DirectoryEntry| {
                 (
                     listed.name.clone(),
                     listed.address.clone(),
@@ -320,7 +323,8 @@ impl State {
             };
             older.directory.get(node).map(seen) != Some(seen(listed))
         });
-        changes.extend(listed.map(|(node, listed)| Change::Listed(*node, listed.clone())));
+        changes
+            .extend(listed.map(|(node, listed)| Change::DirectoryUpdated(*node, listed.clone())));
 
         let mut incarnations: Vec<(u64, MembershipChange)> = Vec::new();
         for (node, member) in now.membership.iter() {
@@ -346,7 +350,7 @@ impl State {
     }
 }
 
-fn check_node(node: NodeId, listed: &Listed) -> Result<(), Rejected> {
+fn check_node(node: NodeId, listed: &DirectoryEntry) -> Result<(), Rejected> {
     if node.0 >= bounds::NODE_NUMBERS {
         return refused(format!(
             "numbers of nodes are below {}: not {}",

@@ -24,10 +24,10 @@ mod permits;
 mod tests;
 
 pub use cluster_state::{
-    Admission, Cluster, ClusterId, ClusterState, ForcedEviction, Gate, GateId, Listed, Permit,
-    PermitId, Policy, Secret,
+    Admission, Cluster, ClusterId, ClusterState, DirectoryEntry, DurablePermit, ForcedEviction,
+    Gate, GateId, PermitId, Policy, SecretHash,
 };
-pub use command::{Applied, Change, Command, Freed, Rejected};
+pub use command::{Applied, Change, Command, FreeReason, Rejected};
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -126,15 +126,17 @@ impl State {
     }
 
     fn outcome(&mut self, index: u64, command: Command) -> Outcome {
-        if let Command::Found { cluster, name, nodes, terms } = command {
+        if let Command::Bootstrap { cluster, name, nodes, terms } = command {
             return self.found(cluster, name, nodes, terms);
         }
         if self.cluster_state.cluster.is_none() {
-            return Err(Rejected::Unfounded);
+            return Err(Rejected::NotBootstrapped);
         }
         match command {
-            Command::Found { .. } => unreachable!("it was taken above"),
-            Command::Admit { node, name, address, store } => self.admit(node, name, address, store),
+            Command::Bootstrap { .. } => unreachable!("it was taken above"),
+            Command::RegisterNode { node, name, address, store } => {
+                self.admit(node, name, address, store)
+            }
             Command::Add { node, incarnation, store, start, terms, address } => self.add(
                 index,
                 node,
@@ -144,9 +146,9 @@ impl State {
                 address,
             ),
             Command::Leave { node, incarnation } => self.leave(index, node, incarnation),
-            Command::Remove { node } => self.remove(node),
+            Command::RemoveNode { node } => self.remove(node),
             Command::Suspect { node, incarnation } => self.suspect(index, node, incarnation),
-            Command::Condemn { node, incarnation, author, for_good } => {
+            Command::ForceEvict { node, incarnation, author, for_good } => {
                 self.condemn(index, node, ForcedEviction { incarnation, author, for_good })
             }
             Command::Unsuspect { node, incarnation, at } => {
@@ -174,19 +176,19 @@ impl State {
                 self.set(index, &name, k, policy, version, author)
             }
             Command::DeleteGate { name, version } => self.delete(index, &name, version),
-            Command::Held { gate, slots, fence, by, holder, secret, ttl } => {
+            Command::HoldPermit { gate, slots, fence, by, holder, secret, ttl } => {
                 let renewals = 0;
                 self.hold(
                     PermitId(index),
-                    Permit { gate, slots, fence, by, holder, secret, ttl, renewals },
+                    DurablePermit { gate, slots, fence, by, holder, secret, ttl, renewals },
                 )
             }
-            Command::Released { permit, secret, renewals } => {
+            Command::ReleasePermit { permit, secret, renewals } => {
                 self.release(permit, secret, renewals)
             }
-            Command::Renew { permit, secret } => self.renew(permit, secret),
-            Command::Expire { permit, renewals } => self.expire(permit, renewals),
-            Command::EvictHeld { permit, author } => self.evict_held(permit, author),
+            Command::RenewPermit { permit, secret } => self.renew(permit, secret),
+            Command::ExpirePermit { permit, renewals } => self.expire(permit, renewals),
+            Command::EvictPermit { permit, author } => self.evict_held(permit, author),
         }
     }
 

@@ -40,9 +40,14 @@ impl Book {
 }
 
 fn found(cluster: u64, nodes: u32) -> Command {
-    let listed = |node| Listed { name: format!("n{node}"), ..Listed::default() };
+    let listed = |node| DirectoryEntry { name: format!("n{node}"), ..DirectoryEntry::default() };
     let nodes = (0..nodes).map(|node| (NodeId(node), listed(node))).collect();
-    Command::Found { cluster: ClusterId(cluster), name: "fleet".to_owned(), nodes, terms: TERMS }
+    Command::Bootstrap {
+        cluster: ClusterId(cluster),
+        name: "fleet".to_owned(),
+        nodes,
+        terms: TERMS,
+    }
 }
 
 fn add(node: u32, incarnation: u32, start: u64) -> Command {
@@ -88,7 +93,7 @@ fn set(name: &str, k: u32) -> Command {
 }
 
 fn hold(gate: u32, slots: &[u32], fence: u128, by: (u32, u32)) -> Command {
-    Command::Held {
+    Command::HoldPermit {
         gate: GateId(gate),
         slots: slots.to_vec(),
         fence: Fence(fence),
@@ -104,9 +109,9 @@ fn hold(gate: u32, slots: &[u32], fence: u128, by: (u32, u32)) -> Command {
 #[test]
 fn the_first_founding_wins() {
     let mut book = Book::default();
-    assert_eq!(book.apply(create("a", 1, "x")), Err(Rejected::Unfounded));
-    assert_eq!(book.apply(found(5, 3)), Ok(Applied::Founded(ClusterId(5))));
-    assert_eq!(book.apply(found(6, 3)), Ok(Applied::Founded(ClusterId(5))));
+    assert_eq!(book.apply(create("a", 1, "x")), Err(Rejected::NotBootstrapped));
+    assert_eq!(book.apply(found(5, 3)), Ok(Applied::Bootstrapped(ClusterId(5))));
+    assert_eq!(book.apply(found(6, 3)), Ok(Applied::Bootstrapped(ClusterId(5))));
     assert!(
         matches!(book.apply(found(6, 2)), Err(Rejected::Refused(why)) if why.contains("p0, p1, p2"))
     );
@@ -122,7 +127,7 @@ fn one_incarnation_at_a_time() {
         other => panic!("{other:?}"),
     };
     assert_eq!(book.apply(add(0, 1, 11)), Ok(Applied::Added(at)));
-    let occupied = Err(Rejected::Occupied { node: NodeId(0), incarnation: Incarnation(1) });
+    let occupied = Err(Rejected::AlreadyMember { node: NodeId(0), incarnation: Incarnation(1) });
     assert_eq!(book.apply(add(0, 2, 12)), occupied);
     assert_eq!(book.apply(add(0, 1, 12)), occupied, "a second daemon of the same incarnation");
     assert_eq!(
@@ -150,24 +155,24 @@ fn a_number_is_of_one_store() {
         terms: TERMS,
         address: String::new(),
     };
-    assert_eq!(book.apply(stranger), Err(Rejected::Stranger(NodeId(0))));
-    let admit = |node: Option<u32>, name: &str, store| Command::Admit {
+    assert_eq!(book.apply(stranger), Err(Rejected::StoreMismatch(NodeId(0))));
+    let admit = |node: Option<u32>, name: &str, store| Command::RegisterNode {
         node: node.map(NodeId),
         name: name.to_owned(),
         address: "there".to_owned(),
         store: Some(StoreId(store)),
     };
-    assert_eq!(book.apply(admit(None, "new", 50)), Ok(Applied::Admitted(NodeId(3))));
-    assert_eq!(book.apply(admit(None, "new", 50)), Ok(Applied::Admitted(NodeId(3))), "again");
-    assert_eq!(book.apply(admit(None, "new", 51)), Err(Rejected::Stranger(NodeId(3))));
+    assert_eq!(book.apply(admit(None, "new", 50)), Ok(Applied::Registered(NodeId(3))));
+    assert_eq!(book.apply(admit(None, "new", 50)), Ok(Applied::Registered(NodeId(3))), "again");
+    assert_eq!(book.apply(admit(None, "new", 51)), Err(Rejected::StoreMismatch(NodeId(3))));
     assert!(
-        matches!(book.apply(Command::Remove { node: NodeId(1) }), Err(Rejected::Refused(why)) if why.contains("votes"))
+        matches!(book.apply(Command::RemoveNode { node: NodeId(1) }), Err(Rejected::Refused(why)) if why.contains("votes"))
     );
-    assert_eq!(book.apply(Command::Remove { node: NodeId(3) }), Ok(Applied::Removed));
+    assert_eq!(book.apply(Command::RemoveNode { node: NodeId(3) }), Ok(Applied::Removed));
     assert!(
         matches!(book.apply(admit(Some(3), "new", 51)), Err(Rejected::Refused(why)) if why.contains("p4 is free"))
     );
-    assert_eq!(book.apply(admit(None, "new", 51)), Ok(Applied::Admitted(NodeId(4))));
+    assert_eq!(book.apply(admit(None, "new", 51)), Ok(Applied::Registered(NodeId(4))));
 }
 
 /// E4: an eviction has effect only for exactly this suspicion, exactly these voters, and after W.
@@ -256,31 +261,31 @@ fn permits_of_the_log() {
     };
     assert_eq!(book.apply(hold(1, &[0, 2], 10, (0, 1))), Ok(Applied::Held(permit)), "again");
     assert!(
-        matches!(book.apply(hold(1, &[2], 11, (0, 1))), Err(Rejected::Overtaken(why)) if why.contains("slot 2"))
+        matches!(book.apply(hold(1, &[2], 11, (0, 1))), Err(Rejected::Outdated(why)) if why.contains("slot 2"))
     );
     assert!(book.apply(hold(1, &[4], 12, (0, 1))).is_err(), "beyond k");
-    assert!(matches!(book.apply(hold(1, &[1], 13, (0, 2))), Err(Rejected::NoMember { .. })));
+    assert!(matches!(book.apply(hold(1, &[1], 13, (0, 2))), Err(Rejected::NotMember { .. })));
     assert!(
         book.apply(hold(1, &[], 14, (0, 1))).is_err()
             && book.apply(hold(2, &[1], 15, (0, 1))).is_err()
     );
     let (wrong, right) = ([1; 32], [10; 32]);
-    assert!(book.apply(Command::Released { permit, secret: wrong, renewals: None }).is_err());
-    assert_eq!(book.apply(Command::Renew { permit, secret: right }), Ok(Applied::Renewed(1)));
-    assert!(book.apply(Command::Expire { permit, renewals: 0 }).is_err(), "it was renewed");
+    assert!(book.apply(Command::ReleasePermit { permit, secret: wrong, renewals: None }).is_err());
+    assert_eq!(book.apply(Command::RenewPermit { permit, secret: right }), Ok(Applied::Renewed(1)));
+    assert!(book.apply(Command::ExpirePermit { permit, renewals: 0 }).is_err(), "it was renewed");
     // It outlives its node.
     book.apply(Command::Leave { node: NodeId(0), incarnation: Incarnation(1) }).unwrap();
-    assert_eq!(book.state.cluster_state().held(GateId(1)), BTreeSet::from([0, 2]));
+    assert_eq!(book.state.cluster_state().held_slots(GateId(1)), BTreeSet::from([0, 2]));
     book.apply(set("build", 0)).unwrap();
     let version = book.state.cluster_state().gate("build").unwrap().version;
     let delete = Command::DeleteGate { name: "build".to_owned(), version };
     assert!(
         matches!(book.apply(delete.clone()), Err(Rejected::Refused(why)) if why.contains("held"))
     );
-    assert_eq!(book.apply(Command::Expire { permit, renewals: 1 }), Ok(Applied::Freed));
+    assert_eq!(book.apply(Command::ExpirePermit { permit, renewals: 1 }), Ok(Applied::Freed));
     assert_eq!(
-        book.apply(Command::Released { permit, secret: right, renewals: None }),
-        Err(Rejected::NoPermit(permit))
+        book.apply(Command::ReleasePermit { permit, secret: right, renewals: None }),
+        Err(Rejected::PermitNotHeld(permit))
     );
     assert_eq!(book.apply(delete), Ok(Applied::Deleted));
 }
@@ -318,17 +323,19 @@ fn a_permit_is_held_once() {
     book.apply(create("build", 2, "ann")).unwrap();
     let first = hold(1, &[0], 10, (0, 1));
     let Ok(Applied::Held(permit)) = book.apply(first.clone()) else { panic!("it is free") };
-    let Command::Held { gate, holder, secret, ttl, .. } = first.clone() else { unreachable!() };
+    let Command::HoldPermit { gate, holder, secret, ttl, .. } = first.clone() else {
+        unreachable!()
+    };
     let by = (NodeId(1), Incarnation(1));
     let elsewhere =
-        Command::Held { gate, slots: vec![1], fence: Fence(11), by, holder, secret, ttl };
+        Command::HoldPermit { gate, slots: vec![1], fence: Fence(11), by, holder, secret, ttl };
     assert_eq!(book.apply(elsewhere), Ok(Applied::Held(permit)), "the same holder");
     assert_eq!(
-        book.apply(Command::Released { permit, secret, renewals: None }),
+        book.apply(Command::ReleasePermit { permit, secret, renewals: None }),
         Ok(Applied::Freed)
     );
     assert!(
-        matches!(book.apply(first), Err(Rejected::Overtaken(why)) if why.contains("later fence"))
+        matches!(book.apply(first), Err(Rejected::Outdated(why)) if why.contains("later fence"))
     );
     assert!(
         matches!(book.apply(hold(1, &[0], 12, (0, 1))), Ok(Applied::Held(later)) if later != permit)
@@ -377,14 +384,14 @@ fn any_command() -> impl Strategy<Value = Command> {
             0,
             TERMS.wait()
         )),
-        1 => (node.clone(), incarnation.clone(), any::<bool>()).prop_map(|(node, incarnation, for_good)| Command::Condemn {
+        1 => (node.clone(), incarnation.clone(), any::<bool>()).prop_map(|(node, incarnation, for_good)| Command::ForceEvict {
             node: NodeId(node),
             incarnation: Incarnation(incarnation),
             author: "op".to_owned(),
             for_good
         }),
-        1 => node.clone().prop_map(|node| Command::Remove { node: NodeId(node) }),
-        1 => (node.clone(), 0..6_u64).prop_map(|(node, store)| Command::Admit {
+        1 => node.clone().prop_map(|node| Command::RemoveNode { node: NodeId(node) }),
+        1 => (node.clone(), 0..6_u64).prop_map(|(node, store)| Command::RegisterNode {
             node: None,
             name: format!("n{node}"),
             address: "x".to_owned(),
@@ -396,9 +403,9 @@ fn any_command() -> impl Strategy<Value = Command> {
         4 => (1..3_u32, prop::collection::vec(small, 1..3), 0..40_u128, (node, incarnation))
             .prop_map(|(gate, slots, fence, by)| hold(gate, &slots, fence, by)),
         1 => (1..60_u64)
-            .prop_map(|permit| Command::Released { permit: PermitId(permit), secret: [7; 32], renewals: None }),
+            .prop_map(|permit| Command::ReleasePermit { permit: PermitId(permit), secret: [7; 32], renewals: None }),
         1 => (1..60_u64, 0..2_u64)
-            .prop_map(|(permit, renewals)| Command::Expire { permit: PermitId(permit), renewals }),
+            .prop_map(|(permit, renewals)| Command::ExpirePermit { permit: PermitId(permit), renewals }),
     ]
 }
 
@@ -447,7 +454,7 @@ proptest! {
             }
             for gate in cluster_state.gates.keys() {
                 let held: Vec<u32> = cluster_state.permits.values().filter(|it| it.gate == *gate).flat_map(|it| it.slots.clone()).collect();
-                prop_assert_eq!(held.len(), cluster_state.held(*gate).len(), "a slot is held once");
+                prop_assert_eq!(held.len(), cluster_state.held_slots(*gate).len(), "a slot is held once");
             }
             prop_assert!(cluster_state.permits.values().all(|it| cluster_state.gates.contains_key(&it.gate)));
             prop_assert!(cluster_state.gates.values().all(|it| it.made <= it.version && it.version <= book.index));
@@ -467,17 +474,20 @@ proptest! {
 /// A node that only hears of changes.
 fn hear(told: &mut ClusterState, change: &Change) {
     match change {
-        Change::Founded(_) | Change::Listed(..) | Change::Unlisted(_) | Change::Voters(_) => {}
+        Change::Bootstrapped(_)
+        | Change::DirectoryUpdated(..)
+        | Change::DirectoryRemoved(_)
+        | Change::Voters(_) => {}
         Change::Membership { change, .. } => told.membership.apply(*change),
-        Change::Defined(gate) | Change::Altered(gate) => {
+        Change::GateCreated(gate) | Change::GateChanged(gate) => {
             drop(told.gates.insert(gate.id, gate.clone()))
         }
-        Change::Deleted(gate, _) => drop(told.gates.remove(gate)),
-        Change::Held(id, permit) => drop(told.permits.insert(*id, permit.clone())),
-        Change::Renewed(id, renewals) => {
+        Change::GateDeleted(gate, _) => drop(told.gates.remove(gate)),
+        Change::PermitHeld(id, permit) => drop(told.permits.insert(*id, permit.clone())),
+        Change::PermitRenewed(id, renewals) => {
             told.permits.get_mut(id).expect("it is held").renewals = *renewals
         }
-        Change::Freed(id, ..) => drop(told.permits.remove(id)),
+        Change::PermitFreed(id, ..) => drop(told.permits.remove(id)),
     }
 }
 
@@ -486,13 +496,13 @@ fn hear(told: &mut ClusterState, change: &Change) {
 #[test]
 fn the_condemned_stay_suspected() {
     let mut book = Book::founded();
-    let condemn = |incarnation, for_good| Command::Condemn {
+    let condemn = |incarnation, for_good| Command::ForceEvict {
         node: NodeId(1),
         incarnation: Incarnation(incarnation),
         author: "op".to_owned(),
         for_good,
     };
-    assert!(matches!(book.apply(condemn(1, false)), Err(Rejected::NoMember { .. })));
+    assert!(matches!(book.apply(condemn(1, false)), Err(Rejected::NotMember { .. })));
     book.apply(add(1, 1, 1)).unwrap();
     let Ok(Applied::Suspected(at)) = book.apply(condemn(1, false)) else {
         panic!("it is a member")
@@ -527,7 +537,7 @@ fn the_condemned_stay_suspected() {
 #[test]
 fn admitted_before_it_has_a_store() {
     let mut book = Book::founded();
-    let admit = |address: &str| Command::Admit {
+    let admit = |address: &str| Command::RegisterNode {
         node: None,
         name: "new".to_owned(),
         address: address.to_owned(),
@@ -541,12 +551,12 @@ fn admitted_before_it_has_a_store() {
         terms: TERMS,
         address: "there".to_owned(),
     };
-    assert_eq!(book.apply(admit("there")), Ok(Applied::Admitted(NodeId(3))));
-    assert_eq!(book.apply(admit("there")), Ok(Applied::Admitted(NodeId(3))), "again");
+    assert_eq!(book.apply(admit("there")), Ok(Applied::Registered(NodeId(3))));
+    assert_eq!(book.apply(admit("there")), Ok(Applied::Registered(NodeId(3))), "again");
     assert!(book.apply(admit("elsewhere")).is_err());
     book.apply(add(50, 1)).unwrap();
     book.apply(Command::Leave { node: NodeId(3), incarnation: Incarnation(1) }).unwrap();
-    assert_eq!(book.apply(add(51, 2)), Err(Rejected::Stranger(NodeId(3))));
+    assert_eq!(book.apply(add(51, 2)), Err(Rejected::StoreMismatch(NodeId(3))));
 }
 
 /// Two operators change a gate at once: the second is told both values and who set them; said twice

@@ -100,11 +100,11 @@ fn decide_share(room: &Room, state: &State, node: usize) -> Option<u64> {
     }
     if node_id(node) == P {
         // It answers itself by the same rules.
-        return voter.standing(NOW).answering.contains(&P).then_some(shown);
+        return voter.status(NOW).answering.contains(&P).then_some(shown);
     }
-    let mut deeds = Vec::new();
-    voter.hear(NOW, P, LeaseMessage::Ping { incarnation: INCARNATION, seq: 1 }, &mut deeds);
-    match deeds.as_slice() {
+    let mut effects = Vec::new();
+    voter.on_message(NOW, P, LeaseMessage::Ping { incarnation: INCARNATION, seq: 1 }, &mut effects);
+    match effects.as_slice() {
         [LeaseEffect::Send(P, LeaseMessage::Answer { voters, .. })] => {
             assert!(
                 room.flaw.is_some() || voters.at == shown,
@@ -125,11 +125,11 @@ pub(crate) fn is_lease(room: &Room, state: &State) -> bool {
 }
 
 fn decide_lease(room: &Room, state: &State) -> bool {
-    let (mut p, mut deeds) = (leases(room, state, P.index(), true), Vec::new());
+    let (mut p, mut effects) = (leases(room, state, P.index(), true), Vec::new());
     // Suspected, it gives itself no share by itself: here that comes, and lapses, as any other.
     p.membership_changed(NOW, MembershipChange::Suspected(P, INCARNATION, 1));
-    p.tick(NOW, &mut deeds);
-    let seq = deeds.iter().find_map(|deed| match deed {
+    p.tick(NOW, &mut effects);
+    let seq = effects.iter().find_map(|effect| match effect {
         LeaseEffect::Send(_, LeaseMessage::Ping { seq, .. }) => Some(*seq),
         LeaseEffect::Send(..) | LeaseEffect::Propose(_) => None,
     });
@@ -143,7 +143,7 @@ fn decide_lease(room: &Room, state: &State) -> bool {
                 room.voters(&state.log, usize::try_from(share.shown).expect("short")),
             );
             let answer = LeaseMessage::Answer { incarnation, seq, store, voters, committed: 0 };
-            p.hear(NOW, node_id(node), answer, &mut deeds);
+            p.on_message(NOW, node_id(node), answer, &mut effects);
         }
     }
     p.holds(NOW)
@@ -170,9 +170,9 @@ pub(crate) fn eviction(room: &Room, state: &State, node: usize) -> Option<(u64, 
 
 fn decide_eviction(room: &Room, state: &State, node: usize) -> Option<(u64, u64)> {
     let settled = state.is_settled(node) || room.flaw == Some(Flaw::WaitBeforeVoters);
-    let (mut evictor, mut deeds) = (leases(room, state, node, settled), Vec::new());
+    let (mut evictor, mut effects) = (leases(room, state, node, settled), Vec::new());
     let at = evictor.membership().incarnation(P, INCARNATION)?.suspected?;
-    evictor.leading(true);
+    evictor.set_leader(true);
     for voter in (0..NODES).filter(|voter| state.is_ripe(*voter)) {
         let suspected = room
             .membership(&state.log, state.applied[voter])
@@ -181,12 +181,12 @@ fn decide_eviction(room: &Room, state: &State, node: usize) -> Option<(u64, u64)
         if suspected == Some(at) {
             let promise =
                 LeaseMessage::Promise { node: P, incarnation: INCARNATION, at, age: TERMS.wait() };
-            evictor.hear(NOW, node_id(voter), promise, &mut deeds);
+            evictor.on_message(NOW, node_id(voter), promise, &mut effects);
         }
     }
-    deeds.clear();
-    evictor.tick(NOW, &mut deeds);
-    deeds.into_iter().find_map(|deed| match deed {
+    effects.clear();
+    evictor.tick(NOW, &mut effects);
+    effects.into_iter().find_map(|effect| match effect {
         LeaseEffect::Propose(proposal) => wish(proposal),
         LeaseEffect::Send(..) => None,
     })

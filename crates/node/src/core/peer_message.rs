@@ -4,20 +4,14 @@
 //! bounded by the link's frame.
 
 use kgate_control::lease::LeaseMessage;
+pub use kgate_control::state::GateId;
 use serde::{Deserialize, Serialize};
 
 use super::catalogue::Definition;
 use super::view::{GateView, Who};
 
-/// A gate, by the number that all nodes know it by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct GateId(pub u32);
-
-impl GateId {
-    /// No gate of a peer has a greater number, so that there is always a next one.
-    pub(super) const LAST: Self = Self(1 << 31);
-}
+/// No gate of a peer has a greater number, so that there is always a next one.
+pub(super) const GATE_ID_MAX: GateId = GateId(1 << 31);
 
 /// A message from one node to another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -13,7 +13,7 @@ use kgate_protocols::registry;
 
 use super::catalogue::{Answer, CATALOGUE, Definition, Step};
 use super::clients::OURS;
-use super::peer_message::{GateId, PeerMessage};
+use super::peer_message::{GATE_ID_MAX, GateId, PeerMessage};
 use super::timers::Due;
 use super::{Action, Core, PeerEvent};
 
@@ -127,7 +127,7 @@ impl Core {
             }
             PeerMessage::Known { round, definition, last } => {
                 definition.iter().try_for_each(|definition| self.check(definition))?;
-                if last > GateId::LAST {
+                if last > GATE_ID_MAX {
                     return Err(format!("gate {} was the last one made, beyond all", last.0));
                 }
                 self.catalogue
@@ -223,7 +223,7 @@ impl Core {
     fn check(&self, definition: &Definition) -> Result<(), String> {
         let entry = registry::entry(&definition.protocol).map_err(|error| error.to_string())?;
         super::check(definition, entry, self.settings.nodes)?;
-        if definition.id > GateId::LAST {
+        if definition.id > GATE_ID_MAX {
             return Err(format!(
                 "gate `{}` has the number {}, beyond all",
                 definition.name, definition.id.0

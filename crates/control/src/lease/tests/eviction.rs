@@ -6,7 +6,7 @@ use super::hall::{
     BEGIN, Hall, INCARNATION, TIMING, answer, asked, hear, joint, leases, ms, node, ping, terms,
     tick, voters,
 };
-use crate::lease::{LeaseEffect, LeaseMessage, Leases, Proposal, Refused};
+use crate::lease::{LeaseEffect, LeaseMessage, Leases, Proposal, Refusal};
 use crate::membership::{MembershipChange, StoreId};
 
 const THREE: [u32; 3] = [0, 1, 2];
@@ -16,12 +16,12 @@ fn wait() -> Span {
     TIMING.wait()
 }
 
-fn proposals(deeds: &[LeaseEffect]) -> Vec<Proposal> {
-    let proposal = |deed: &LeaseEffect| match deed {
+fn proposals(effects: &[LeaseEffect]) -> Vec<Proposal> {
+    let proposal = |effect: &LeaseEffect| match effect {
         LeaseEffect::Propose(proposal) => Some(*proposal),
         LeaseEffect::Send(..) => None,
     };
-    deeds.iter().filter_map(proposal).collect()
+    effects.iter().filter_map(proposal).collect()
 }
 
 /// E1: a node that a majority of voters has not heard for Q is proposed for suspicion, by the
@@ -29,7 +29,7 @@ fn proposals(deeds: &[LeaseEffect]) -> Vec<Proposal> {
 #[test]
 fn e1_silence() {
     let mut hall = Hall::new(6, &THREE);
-    hall.of(1).leading(true);
+    hall.of(1).set_leader(true);
     hall.pass(ms(3000));
     assert_eq!(hall.proposals, []);
     hall.cut.insert(node(5));
@@ -54,7 +54,7 @@ fn e1_needs_a_majority() {
     hall.cut.insert(node(0));
     hall.pass(ms(1000));
     let now = hall.now;
-    hall.of(4).hint(now, node(5));
+    hall.of(4).on_silence_hint(now, node(5));
     hall.pass(ms(4000));
     let about_5 = |(_, _, proposal): &&(Time, NodeId, Proposal)| *proposal == SUSPECT_5;
     assert_eq!(hall.proposals.iter().filter(about_5).count(), 0);
@@ -62,7 +62,7 @@ fn e1_needs_a_majority() {
     hall.pass(ms(2000));
     let now = hall.now;
     hall.cut.remove(&node(0));
-    hall.of(4).hint(now, node(5));
+    hall.of(4).on_silence_hint(now, node(5));
     hall.pass(ms(4000));
     assert!(
         hall.proposals.iter().filter(about_5).any(|(_, who, _)| *who == node(4)),
@@ -88,8 +88,8 @@ fn e1_rarer_and_rarer() {
 /// none; every voter gets it.
 #[test]
 fn e2_promises() {
-    let age = |deeds: &[LeaseEffect], to: u32| {
-        deeds.iter().find_map(|deed| match deed {
+    let age = |effects: &[LeaseEffect], to: u32| {
+        effects.iter().find_map(|effect| match effect {
             LeaseEffect::Send(receiver, LeaseMessage::Promise { age, at: 3, .. })
                 if *receiver == node(to) =>
             {
@@ -106,10 +106,10 @@ fn e2_promises() {
         leases.membership_changed(now, MembershipChange::Suspected(node(5), INCARNATION, 3));
         asked(leases, now, 5, 2);
         assert!(leases.next_due(now) <= Some(now), "said at once");
-        let deeds = tick(leases, now);
-        assert_eq!((age(&deeds, 1), age(&deeds, 2)), (Some(ms(old)), Some(ms(old))));
-        let deeds = tick(leases, now + ms(500));
-        assert_eq!(age(&deeds, 1), Some(ms(old + 500)), "and again");
+        let effects = tick(leases, now);
+        assert_eq!((age(&effects, 1), age(&effects, 2)), (Some(ms(old)), Some(ms(old))));
+        let effects = tick(leases, now + ms(500));
+        assert_eq!(age(&effects, 1), Some(ms(old + 500)), "and again");
         leases.membership_changed(now, MembershipChange::Unsuspected(node(5), INCARNATION));
         assert_eq!(age(&tick(leases, now + ms(1000)), 1), None);
     }
@@ -118,7 +118,7 @@ fn e2_promises() {
 /// A leader among three voters that has applied the suspicion of node 5, and its own promise.
 fn evictor(suspected: Time) -> Leases {
     let mut leases = leases(BEGIN, 0, &THREE, &[5]);
-    leases.leading(true);
+    leases.set_leader(true);
     leases.membership_changed(suspected, MembershipChange::Suspected(node(5), INCARNATION, 3));
     leases.applied(suspected, 3);
     tick(&mut leases, suspected);
@@ -215,7 +215,7 @@ fn e3_any_voter() {
     let who: Vec<NodeId> = hall.proposals.iter().map(|(_, who, _)| *who).collect();
     assert!(THREE.iter().all(|id| who.contains(&node(*id))) && who.len() < 12, "{who:?}");
     let mut own = leases(BEGIN, 0, &THREE, &[0]);
-    own.leading(true);
+    own.set_leader(true);
     own.membership_changed(BEGIN, MembershipChange::Suspected(node(0), INCARNATION, 3));
     own.applied(BEGIN, 3);
     let own_promise =
@@ -257,7 +257,7 @@ fn e5_not_by_a_minority() {
     let mut p = leases(BEGIN, 5, &THREE, &[5]);
     let first = ping(&mut p, BEGIN);
     let refusal =
-        |seq| LeaseMessage::Refusal { incarnation: INCARNATION, seq, why: Refused::Suspected(3) };
+        |seq| LeaseMessage::Refusal { incarnation: INCARNATION, seq, why: Refusal::Suspected(3) };
     hear(&mut p, BEGIN, 0, refusal(first));
     assert_eq!(proposals(&tick(&mut p, BEGIN + ms(1))), []);
     hear(&mut p, BEGIN + ms(2), 1, refusal(first));
@@ -277,7 +277,7 @@ fn e5_not_by_a_minority() {
 fn r2_the_next_incarnation() {
     let second = Incarnation(2);
     let mut p = Leases::new(BEGIN, node(0), second, StoreId(0), TIMING);
-    p.succeed(BEGIN, INCARNATION);
+    p.set_predecessor(BEGIN, INCARNATION);
     assert_eq!(proposals(&tick(&mut p, BEGIN)), [], "it does not know yet");
     p.voters_applied(BEGIN, voters(1, &[0]));
     p.voters_appended(BEGIN, voters(1, &[0]));
@@ -291,7 +291,7 @@ fn r2_the_next_incarnation() {
     let suspected = BEGIN + ms(100);
     p.membership_changed(suspected, MembershipChange::Suspected(node(0), INCARNATION, 3));
     p.applied(suspected, 3);
-    p.leading(true);
+    p.set_leader(true);
     // R3: the age counts from the start: what the earlier incarnation was answered is forgotten.
     assert_eq!(proposals(&tick(&mut p, suspected)), []);
     assert_eq!(proposals(&tick(&mut p, BEGIN + Span(wait().0 - 1))), []);
@@ -316,7 +316,7 @@ fn r2_the_next_incarnation() {
 #[test]
 fn a_fail_over_takes_w() {
     let mut hall = Hall::new(6, &THREE);
-    hall.of(1).leading(true);
+    hall.of(1).set_leader(true);
     hall.pass(ms(10_000));
     let killed = hall.now;
     hall.cut.insert(node(5));

@@ -51,9 +51,9 @@ pub(super) fn leases(now: Time, id: u32, votes: &[u32], members: &[u32]) -> Leas
 
 /// What a node sends and proposes at that time.
 pub(super) fn tick(leases: &mut Leases, now: Time) -> Vec<LeaseEffect> {
-    let mut deeds = Vec::new();
-    leases.tick(now, &mut deeds);
-    deeds
+    let mut effects = Vec::new();
+    leases.tick(now, &mut effects);
+    effects
 }
 
 /// What a node does about a message.
@@ -63,14 +63,14 @@ pub(super) fn hear(
     from: u32,
     message: LeaseMessage,
 ) -> Vec<LeaseEffect> {
-    let mut deeds = Vec::new();
-    leases.hear(now, node(from), message, &mut deeds);
-    deeds
+    let mut effects = Vec::new();
+    leases.on_message(now, node(from), message, &mut effects);
+    effects
 }
 
 /// The number of the pings that a node sends at that time.
 pub(super) fn ping(leases: &mut Leases, now: Time) -> u64 {
-    let number = |deed: &LeaseEffect| match deed {
+    let number = |effect: &LeaseEffect| match effect {
         LeaseEffect::Send(_, LeaseMessage::Ping { seq, .. }) => Some(*seq),
         LeaseEffect::Send(..) | LeaseEffect::Propose(_) => None,
     };
@@ -90,8 +90,8 @@ pub(super) fn answer(from: u32, seq: u64, shown: Voters) -> LeaseMessage {
 
 /// What that voter says to a ping.
 pub(super) fn asked(voter: &mut Leases, now: Time, from: u32, seq: u64) -> LeaseMessage {
-    let deeds = hear(voter, now, from, LeaseMessage::Ping { incarnation: INCARNATION, seq });
-    match deeds.as_slice() {
+    let effects = hear(voter, now, from, LeaseMessage::Ping { incarnation: INCARNATION, seq });
+    match effects.as_slice() {
         [LeaseEffect::Send(_, reply)] => reply.clone(),
         others => panic!("one reply, not {others:?}"),
     }
@@ -129,16 +129,16 @@ impl Hall {
                 let now = self.now;
                 let due = self.of(id.0).next_due(now).is_some_and(|due| due <= now);
                 if due {
-                    let deeds = tick(self.of(id.0), now);
-                    self.carry_out(id, deeds);
+                    let effects = tick(self.of(id.0), now);
+                    self.carry_out(id, effects);
                 }
             }
         }
     }
 
-    fn carry_out(&mut self, from: NodeId, deeds: Vec<LeaseEffect>) {
-        for deed in deeds {
-            match deed {
+    fn carry_out(&mut self, from: NodeId, effects: Vec<LeaseEffect>) {
+        for effect in effects {
+            match effect {
                 LeaseEffect::Send(to, message) => {
                     let lost = self.cut.contains(&from)
                         || self.cut.contains(&to)

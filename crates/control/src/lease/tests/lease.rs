@@ -6,7 +6,7 @@ use super::hall::{
     BEGIN, Hall, INCARNATION, TIMING, answer, asked, hear, joint, leases, ms, node, ping, terms,
     tick, voters,
 };
-use crate::lease::{LeaseEffect, LeaseMessage, Leases, Missing, Refused};
+use crate::lease::{LeaseEffect, LeaseMessage, Leases, MissingShare, Refusal};
 use crate::membership::{LeaseTerms, MembershipChange, StoreId};
 use crate::voters::Voters;
 
@@ -86,19 +86,19 @@ fn n3_who_is_answered() {
         | LeaseMessage::Answer { .. }
         | LeaseMessage::Refusal { .. }
         | LeaseMessage::Promise { .. }
-        | LeaseMessage::Question { .. }
-        | LeaseMessage::Unheard { .. } => panic!("no reply to that ping"),
+        | LeaseMessage::SilenceQuery { .. }
+        | LeaseMessage::SilenceReply { .. } => panic!("no reply to that ping"),
     };
     assert_eq!(refused(&mut voter, 5), None);
-    assert_eq!(refused(&mut voter, 6), Some(Refused::NotMember));
+    assert_eq!(refused(&mut voter, 6), Some(Refusal::NotMember));
     voter.membership_changed(BEGIN, MembershipChange::Suspected(node(5), INCARNATION, 3));
-    assert_eq!(refused(&mut voter, 5), Some(Refused::Suspected(3)));
+    assert_eq!(refused(&mut voter, 5), Some(Refusal::Suspected(3)));
     voter.membership_changed(BEGIN, MembershipChange::Unsuspected(node(5), INCARNATION));
     assert_eq!(refused(&mut voter, 5), None);
     voter.membership_changed(BEGIN, MembershipChange::Gone(node(5), INCARNATION));
-    assert_eq!(refused(&mut voter, 5), Some(Refused::NotMember));
+    assert_eq!(refused(&mut voter, 5), Some(Refusal::NotMember));
     voter.membership_changed(BEGIN, MembershipChange::Added(node(5), Incarnation(2), terms()));
-    assert_eq!(refused(&mut voter, 5), Some(Refused::NotMember), "that is another incarnation");
+    assert_eq!(refused(&mut voter, 5), Some(Refusal::NotMember), "that is another incarnation");
 }
 
 /// N4: a voter with newer voters in its log than it has applied is silent; then it shows them. N7:
@@ -107,7 +107,7 @@ fn n3_who_is_answered() {
 fn n4_who_may_answer() {
     let mut voter = leases(BEGIN, 0, &THREE, &[5]);
     voter.voters_appended(BEGIN, joint(3, &THREE, &[0, 3, 4]));
-    let behind = LeaseMessage::Refusal { incarnation: INCARNATION, seq: 7, why: Refused::Behind };
+    let behind = LeaseMessage::Refusal { incarnation: INCARNATION, seq: 7, why: Refusal::Behind };
     assert_eq!(asked(&mut voter, BEGIN, 5, 7), behind);
     voter.voters_applied(BEGIN, joint(3, &THREE, &[0, 3, 4]));
     voter.applied(BEGIN, 3);
@@ -118,7 +118,7 @@ fn n4_who_may_answer() {
     let out = LeaseMessage::Refusal {
         incarnation: INCARNATION,
         seq: 7,
-        why: Refused::NotVoter(voters(4, &[3, 4])),
+        why: Refusal::NotVoter(voters(4, &[3, 4])),
     };
     assert_eq!(asked(&mut voter, BEGIN, 5, 7), out);
     let mut unknowing = Leases::new(BEGIN, node(0), INCARNATION, StoreId(0), TIMING);
@@ -141,8 +141,8 @@ fn n4_the_newest_voters_count() {
     hear(&mut p, now, 0, answer(0, first, voters(1, &THREE)));
     hear(&mut p, now, 2, answer(2, first, joint(3, &THREE, &[2, 3, 4])));
     assert_eq!(p.end(), Time::ZERO, "two of three old ones, one of three new ones");
-    let to_new = |deeds: &[LeaseEffect]| {
-        deeds.iter().any(|deed| matches!(deed, LeaseEffect::Send(to, _) if *to == node(4)))
+    let to_new = |effects: &[LeaseEffect]| {
+        effects.iter().any(|effect| matches!(effect, LeaseEffect::Send(to, _) if *to == node(4)))
     };
     assert!(to_new(&tick(&mut p, now)));
     hear(&mut p, now, 3, answer(3, first, joint(3, &THREE, &[2, 3, 4])));
@@ -178,7 +178,7 @@ fn n4_refusals_count_nothing() {
     let out = LeaseMessage::Refusal {
         incarnation: INCARNATION,
         seq: first,
-        why: Refused::NotVoter(voters(9, &[2])),
+        why: Refusal::NotVoter(voters(9, &[2])),
     };
     hear(&mut p, now, 0, out);
     hear(&mut p, now, 2, answer(2, first, voters(1, &THREE)));
@@ -198,7 +198,7 @@ fn n6_behind() {
     assert!(!p.may_grant(now + ms(1101)), "12 was heard of as long ago");
     p.applied(now + ms(1200), 12);
     assert!(p.may_grant(now + ms(1201)));
-    assert_eq!(p.standing(now).behind, None);
+    assert_eq!(p.status(now).behind, None);
 }
 
 /// Section 1: after a jump of the clock nothing is granted until a quorum answers pings sent since;
@@ -211,7 +211,7 @@ fn a_jump_of_the_clock() {
     }
     let jump = BEGIN + ms(700);
     p.clock_jumped(jump);
-    assert!(!p.may_grant(jump) && p.holds(jump) && p.standing(jump).doubt);
+    assert!(!p.may_grant(jump) && p.holds(jump) && p.status(jump).doubt);
     hear(&mut p, jump, 2, answer(2, first, voters(1, &THREE)));
     assert!(!p.may_grant(jump));
     let third = ping(&mut p, jump);
@@ -239,8 +239,8 @@ fn r4_a_foreign_store() {
     hear(&mut p, now, 0, forgotten);
     hear(&mut p, now, 1, answer(1, second, voters(1, &THREE)));
     assert_eq!(p.end(), BEGIN + ms(4000));
-    let later = p.standing(BEGIN + ms(4100));
-    assert!(later.missing.contains(&(node(0), Missing::OtherStore)), "{later}");
+    let later = p.status(BEGIN + ms(4100));
+    assert!(later.missing.contains(&(node(0), MissingShare::OtherStore)), "{later}");
 }
 
 /// The length of a lease is what the log says of that incarnation, whatever the configuration says
@@ -271,7 +271,7 @@ fn alone() {
     assert!(p.end() == Time::NEVER && p.may_grant(much_later));
     p.clock_jumped(much_later);
     assert!(p.may_grant(much_later));
-    assert_eq!(p.standing(much_later).to_string(), "own vote, endless lease; 1 of 1 voters answer");
+    assert_eq!(p.status(much_later).to_string(), "own vote, endless lease; 1 of 1 voters answer");
     let mut suspected = p.clone();
     suspected.membership_changed(much_later, MembershipChange::Suspected(node(0), INCARNATION, 3));
     assert_eq!(suspected.end(), much_later + ms(4000));
@@ -291,7 +291,7 @@ fn two_voters() {
     let now = hall.now;
     assert!(!hall.of(0).holds(now) && !hall.of(1).holds(now));
     assert_eq!(
-        hall.of(0).standing(now).to_string(),
+        hall.of(0).status(now).to_string(),
         "no lease; 1 of 2 voters answer, p1 does not answer"
     );
 }
@@ -327,7 +327,7 @@ fn junk() {
     }
     for stranger in 10..200 {
         hear(&mut p, BEGIN, stranger, answer(stranger, first, voters(1, &THREE)));
-        let why = Refused::NotVoter(absurd.clone());
+        let why = Refusal::NotVoter(absurd.clone());
         hear(
             &mut p,
             BEGIN,
@@ -341,7 +341,7 @@ fn junk() {
             age: Span(u64::MAX),
         };
         hear(&mut p, BEGIN, stranger, promise);
-        let unheard = LeaseMessage::Unheard {
+        let unheard = LeaseMessage::SilenceReply {
             node: node(5),
             incarnation: INCARNATION,
             silence: Span(u64::MAX),
@@ -351,7 +351,7 @@ fn junk() {
             &mut p,
             BEGIN,
             stranger,
-            LeaseMessage::Question { node: node(stranger), incarnation: INCARNATION },
+            LeaseMessage::SilenceQuery { node: node(stranger), incarnation: INCARNATION },
         );
     }
     assert_eq!(p, before);

@@ -7,7 +7,7 @@ use super::hall::{
     BEGIN, INCARNATION, TIMING, asked, hear, joint, leases, ms, node, ping, tick, voters,
 };
 use crate::lease::{LeaseEffect, LeaseMessage, Leases, Proposal};
-use crate::membership::{Eviction, MembershipChange, NoEviction};
+use crate::membership::{Eviction, EvictionError, MembershipChange};
 use crate::voters::Voters;
 
 const OLD: [u32; 3] = [0, 1, 2];
@@ -41,7 +41,7 @@ fn an_eviction_by_voters_of_the_past() {
     }
     asked(&mut zero, BEGIN, 5, seq);
     // SUSPECT is entry 10; 0 and 1 apply it, and 0 collects their promises.
-    zero.leading(true);
+    zero.set_leader(true);
     zero.membership_changed(BEGIN + ms(10), MembershipChange::Suspected(node(5), INCARNATION, 10));
     zero.applied(BEGIN + ms(10), 10);
     tick(&mut zero, BEGIN + ms(10));
@@ -58,8 +58,8 @@ fn an_eviction_by_voters_of_the_past() {
     assert_eq!(p.end(), late + TIMING.lease, "a lease by the new voters");
     // 0 knows nothing of them, and W has passed for it.
     let ripe = BEGIN + TIMING.wait();
-    let deeds = tick(&mut zero, ripe);
-    let evict = deeds.iter().find_map(|deed| match deed {
+    let effects = tick(&mut zero, ripe);
+    let evict = effects.iter().find_map(|effect| match effect {
         LeaseEffect::Propose(Proposal::Evict { node, incarnation, at, voters_at, waited }) => {
             let (node, incarnation, at) = (*node, *incarnation, *at);
             Some(Eviction { node, incarnation, at, voters_at: *voters_at, waited: *waited })
@@ -70,7 +70,7 @@ fn an_eviction_by_voters_of_the_past() {
     assert!(p.holds(ripe), "p may have a child alive");
     assert_eq!(
         p.membership().may_evict(evict, 12),
-        Err(NoEviction::OtherVoters { counted: 1, in_force: 12 })
+        Err(EvictionError::OtherVoters { counted: 1, in_force: 12 })
     );
     assert_eq!(
         p.membership().may_evict(evict, evict.voters_at),

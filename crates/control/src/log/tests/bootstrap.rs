@@ -77,8 +77,8 @@ async fn a_lost_store_is_refused() {
     std::fs::remove_dir_all(world.home(2)).unwrap();
     world.start(2);
     let refused = world.log(2).bootstrap(initial_members(9, 3, 3)).await;
-    assert_eq!(refused, Err(ProposeError::Rejected(Rejected::Stranger(NodeId(2)))));
-    world.until(2, |status| status.stranger).await;
+    assert_eq!(refused, Err(ProposeError::Rejected(Rejected::StoreMismatch(NodeId(2)))));
+    world.until(2, |status| status.store_mismatch).await;
     // One of the others stops: with the empty store there would be a majority, without it there is
     // none.
     world.stop(1).await;
@@ -89,7 +89,7 @@ async fn a_lost_store_is_refused() {
     world.start(1);
     world.log(0).propose(gate("build", 1)).await.unwrap();
     let stranger = world.log(0).propose(add(&world, 2, 2)).await;
-    assert_eq!(stranger, Err(ProposeError::Rejected(Rejected::Stranger(NodeId(2)))));
+    assert_eq!(stranger, Err(ProposeError::Rejected(Rejected::StoreMismatch(NodeId(2)))));
 }
 
 /// R4: a store is of one node, and one process.

@@ -35,16 +35,16 @@ async fn a_listener_does_not_change_the_voters() {
     let mut world = World::founded("listens", 1, 1).await;
     let before = world.log(0).voters_appended();
     let store = world.start(3).store;
-    let admit = Command::Admit {
+    let admit = Command::RegisterNode {
         node: Some(NodeId(3)),
         name: "late".to_owned(),
         address: "there".to_owned(),
         store: Some(store),
     };
-    assert_eq!(world.log(0).propose(admit.clone()).await, Ok(Applied::Admitted(NodeId(3))));
+    assert_eq!(world.log(0).propose(admit.clone()).await, Ok(Applied::Registered(NodeId(3))));
     assert_eq!(
         world.log(0).propose(admit).await,
-        Ok(Applied::Admitted(NodeId(3))),
+        Ok(Applied::Registered(NodeId(3))),
         "again is the same"
     );
     // The leader takes it up by itself, so that it can take part.
@@ -55,7 +55,7 @@ async fn a_listener_does_not_change_the_voters() {
     // Off the directory it hears nothing any more.
     let leave = Command::Leave { node: NodeId(3), incarnation: Incarnation(1) };
     world.log(3).propose(leave).await.unwrap();
-    world.log(0).propose(Command::Remove { node: NodeId(3) }).await.unwrap();
+    world.log(0).propose(Command::RemoveNode { node: NodeId(3) }).await.unwrap();
     world.until(0, |status| status.learners.is_empty()).await;
     assert_eq!(world.log(0).voters_appended(), before);
 }

@@ -60,7 +60,7 @@ async fn all_restart() {
         assert!(
             changes
                 .iter()
-                .any(|change| matches!(change, Change::Defined(gate) if gate.name == "round1"))
+                .any(|change| matches!(change, Change::GateCreated(gate) if gate.name == "round1"))
         );
         assert_eq!(last, it.log.cluster_state().applied, "{node} was told everything");
     }
@@ -90,7 +90,10 @@ async fn news_have_no_gap() {
         told.push(changes);
     }
     assert!(told.windows(2).all(|pair| pair[0] == pair[1]));
-    assert_eq!(told[0].iter().filter(|change| matches!(change, Change::Altered(_))).count(), 30);
+    assert_eq!(
+        told[0].iter().filter(|change| matches!(change, Change::GateChanged(_))).count(),
+        30
+    );
 }
 
 /// A node that was away for longer than the log is kept gets the whole state, and one piece of news
@@ -130,8 +133,8 @@ async fn a_snapshot_for_a_late_node() {
         "{opened}: {indices:?}"
     );
     let changed = |wanted: &dyn Fn(&Change) -> bool| all.iter().any(wanted);
-    assert!(changed(&|it| matches!(it, Change::Defined(gate) if gate.name == "late")));
-    assert!(changed(&|it| matches!(it, Change::Altered(gate) if gate.k == 79)));
+    assert!(changed(&|it| matches!(it, Change::GateCreated(gate) if gate.name == "late")));
+    assert!(changed(&|it| matches!(it, Change::GateChanged(gate) if gate.k == 79)));
     assert!(changed(&|it| matches!(
         it,
         Change::Membership { change: crate::membership::MembershipChange::Gone(NodeId(1), _), .. }

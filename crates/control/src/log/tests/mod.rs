@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use super::api::{AppliedEntry, Bootstrap, LogStatus, Opened, ProposeError, Transport};
 use super::{KEEPING, Keeping, Log, LogTiming};
 use crate::membership::{LeaseTerms, StoreId};
-use crate::state::{Applied, ClusterId, ClusterState, Command, Listed, PermitId, Policy};
+use crate::state::{Applied, ClusterId, ClusterState, Command, DirectoryEntry, PermitId, Policy};
 
 const TERMS: LeaseTerms =
     LeaseTerms { lease: Span(700_000_000), clock_error: 10_000, margin: Span(10_000_000) };
@@ -165,7 +165,7 @@ impl World {
             for node in nodes {
                 same &= self.until(*node, |it| it.leader.is_some_and(among)).await.leader == first;
             }
-            if same && self.log(first.unwrap().0).status().borrow().leading {
+            if same && self.log(first.unwrap().0).status().borrow().is_leader {
                 return first.unwrap().0;
             }
         }
@@ -189,7 +189,7 @@ impl Drop for World {
 }
 
 fn initial_members(cluster: u64, nodes: u32, voters: u32) -> Bootstrap {
-    let listed = |node| Listed { name: format!("n{node}"), ..Listed::default() };
+    let listed = |node| DirectoryEntry { name: format!("n{node}"), ..DirectoryEntry::default() };
     Bootstrap {
         cluster: ClusterId(cluster),
         name: "test".to_owned(),

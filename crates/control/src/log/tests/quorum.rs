@@ -67,7 +67,8 @@ async fn a_crowd_of_clients_delays_no_suspicion() {
     for permit in 0..CROWD {
         let (log, answered) = (world.log(0).clone(), answered.clone());
         crowd.spawn(async move {
-            let renew = Command::Renew { permit: PermitId((1 << 40) + permit), secret: [0; 32] };
+            let renew =
+                Command::RenewPermit { permit: PermitId((1 << 40) + permit), secret: [0; 32] };
             let void = log.propose(renew).await;
             assert!(matches!(void, Err(ProposeError::Rejected(_))), "{void:?}");
             answered.fetch_add(1, Ordering::SeqCst);

@@ -51,7 +51,7 @@ impl Core {
                 control.cluster_state.voters = voters.clone();
                 control.leases.voters_applied(now, voters);
             }
-            Change::Listed(node, listed) => {
+            Change::DirectoryUpdated(node, listed) => {
                 if node != control.me {
                     actions.push(Action::Connect(node, listed.address.clone()));
                 }
@@ -63,26 +63,26 @@ impl Core {
                     self.lose_all(now, &text, actions);
                 }
             }
-            Change::Unlisted(node) => {
+            Change::DirectoryRemoved(node) => {
                 control.cluster_state.directory.remove(&node);
                 actions.push(Action::Disconnect(node));
             }
-            Change::Defined(gate) => {
+            Change::GateCreated(gate) => {
                 control.cluster_state.gates.insert(gate.id, gate.clone());
                 self.define(now, gate, actions);
             }
-            Change::Altered(gate) => {
+            Change::GateChanged(gate) => {
                 control.cluster_state.gates.insert(gate.id, gate.clone());
                 self.alter(now, &gate, actions);
             }
-            Change::Deleted(id, _) => {
+            Change::GateDeleted(id, _) => {
                 let gone = control.cluster_state.gates.remove(&id);
-                self.gates.remove(&GateId(id.0));
-                self.early.remove(&GateId(id.0));
+                self.gates.remove(&id);
+                self.early.remove(&id);
                 gone.iter().for_each(|gate| self.catalogue.remove(&gate.name));
             }
-            Change::Held(..) | Change::Renewed(..) | Change::Freed(..) => {} // By `take_permits`.
-            Change::Founded(cluster) => control.founded(cluster),
+            Change::PermitHeld(..) | Change::PermitRenewed(..) | Change::PermitFreed(..) => {} // By `take_permits`.
+            Change::Bootstrapped(cluster) => control.founded(cluster),
         }
     }
 
@@ -168,8 +168,7 @@ impl Core {
         id: GateId,
     ) -> (Option<InitialMembers>, Vec<(NodeId, Incarnation)>) {
         let Some(control) = &self.control else { return (None, Vec::new()) };
-        let made =
-            control.cluster_state.gates.get(&state::GateId(id.0)).map_or(0, |gate| gate.made);
+        let made = control.cluster_state.gates.get(&id).map_or(0, |gate| gate.made);
         let (before, since): (Vec<_>, Vec<_>) =
             control.members().into_iter().partition(|(_, at)| *at < made);
         let incarnations = |members: Vec<(NodeId, u64)>| {
@@ -183,7 +182,7 @@ impl Core {
 
     /// A gate has another k.
     fn alter(&mut self, now: Time, gate: &state::Gate, actions: &mut Vec<Action>) {
-        let id = GateId(gate.id.0);
+        let id = gate.id;
         let (k, author, policy) = (gate.k, gate.author.clone(), gate.policy);
         self.catalogue.alter(&gate.name, k, policy, &author);
         self.at_gate(now, id, actions, |gate, _| gate.policy(policy));
@@ -199,7 +198,7 @@ impl Core {
 /// A gate as the rest of the node knows it.
 pub(in crate::core) fn definition(gate: &state::Gate) -> Definition {
     Definition {
-        id: GateId(gate.id.0),
+        id: gate.id,
         name: gate.name.clone(),
         permits: gate.k,
         protocol: gate.protocol.clone(),

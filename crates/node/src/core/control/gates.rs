@@ -96,9 +96,7 @@ impl Core {
     pub(in crate::core) fn version_of(&self, gate: GateId) -> u64 {
         let cluster_state = self.control.as_ref().map(|control| &control.cluster_state);
         cluster_state
-            .and_then(|cluster_state| {
-                cluster_state.gates.get(&kgate_control::state::GateId(gate.0))
-            })
+            .and_then(|cluster_state| cluster_state.gates.get(&gate))
             .map_or(0, |gate| gate.version)
     }
 
@@ -149,7 +147,7 @@ fn why_not(not_done: ProposeError) -> (Why, String) {
             (Why::Conflict, void.to_string())
         }
         // Nothing is wrong with the wish: it came too early.
-        ProposeError::Rejected(void @ Rejected::Unfounded) => {
+        ProposeError::Rejected(void @ Rejected::NotBootstrapped) => {
             (Why::NoQuorum, format!("no quorum: {void}"))
         }
         ProposeError::Rejected(void) => (Why::BadRequest, void.to_string()),
@@ -179,7 +177,7 @@ mod tests {
     /// nonsense may not.
     #[test]
     fn too_early_is_not_wrong() {
-        let (why, text) = why_not(ProposeError::Rejected(Rejected::Unfounded));
+        let (why, text) = why_not(ProposeError::Rejected(Rejected::NotBootstrapped));
         assert!(why == Why::NoQuorum && text.contains("not founded"), "{text}");
         assert_eq!(
             why_not(ProposeError::Rejected(Rejected::Refused("no".into()))),

@@ -12,7 +12,9 @@
 use std::collections::BTreeSet;
 
 use kgate_control::log::ProposeError;
-use kgate_control::state::{self, Applied, Change, Command, Freed, Permit, PermitId, Rejected};
+use kgate_control::state::{
+    self, Applied, Change, Command, DurablePermit, FreeReason, PermitId, Rejected,
+};
 use kgate_core::{GrantId, Span, Time};
 
 use super::gates::Purpose;
@@ -37,38 +39,38 @@ impl Core {
         let Some(control) = &mut self.control else { return };
         for change in changes {
             match change {
-                Change::Held(id, permit) => {
+                Change::PermitHeld(id, permit) => {
                     touched.insert(permit.gate);
                     control.cluster_state.permits.insert(*id, permit.clone());
                 }
-                Change::Freed(id, permit, _) => {
+                Change::PermitFreed(id, permit, _) => {
                     touched.insert(permit.gate);
                     control.cluster_state.permits.remove(id);
                 }
-                Change::Renewed(id, renewals) => {
+                Change::PermitRenewed(id, renewals) => {
                     if let Some(permit) = control.cluster_state.permits.get_mut(id) {
                         permit.renewals = *renewals;
                     }
                 }
-                Change::Founded(_)
+                Change::Bootstrapped(_)
                 | Change::Membership { .. }
-                | Change::Listed(..)
-                | Change::Unlisted(_)
-                | Change::Defined(_)
-                | Change::Altered(_)
-                | Change::Deleted(..)
+                | Change::DirectoryUpdated(..)
+                | Change::DirectoryRemoved(_)
+                | Change::GateCreated(_)
+                | Change::GateChanged(_)
+                | Change::GateDeleted(..)
                 | Change::Voters(_) => {}
             }
         }
-        touched.into_iter().for_each(|gate| self.reserve(now, GateId(gate.0), actions));
+        touched.into_iter().for_each(|gate| self.reserve(now, gate, actions));
         for change in changes {
-            if let Change::Held(id, permit) = change {
+            if let Change::PermitHeld(id, permit) = change {
                 self.held(now, *id, permit, actions);
             }
-            if let Change::Held(id, _) | Change::Renewed(id, _) = change {
+            if let Change::PermitHeld(id, _) | Change::PermitRenewed(id, _) = change {
                 self.count(now, *id);
             }
-            if let Change::Freed(id, _, how) = change {
+            if let Change::PermitFreed(id, _, how) = change {
                 self.freed(*id, how, actions);
             }
         }
@@ -81,15 +83,15 @@ impl Core {
             return;
         }
         let Some(control) = &self.control else { return };
-        let slots: Vec<u32> = control.cluster_state.held(state::GateId(id.0)).into_iter().collect();
+        let slots: Vec<u32> = control.cluster_state.held_slots(id).into_iter().collect();
         self.at_gate(now, id, actions, |gate, out| gate.reserve(now, slots, out));
     }
 
     /// The log holds a permit: who decided it gives its grant up, and whoever waits for it is told.
-    fn held(&mut self, now: Time, id: PermitId, permit: &Permit, actions: &mut Vec<Action>) {
+    fn held(&mut self, now: Time, id: PermitId, permit: &DurablePermit, actions: &mut Vec<Action>) {
         let Some(control) = &self.control else { return };
         let mine = permit.by == (control.me, control.incarnation);
-        let gate_id = GateId(permit.gate.0);
+        let gate_id = permit.gate;
         let Some(gate) = self.gates.get(&gate_id) else { return };
         let decided = gate
             .deciding()
@@ -120,12 +122,16 @@ impl Core {
             return;
         }
         let permits =
-            control.cluster_state.permits.iter().filter(|(_, permit)| permit.gate.0 == id.0);
+            control.cluster_state.permits.iter().filter(|(_, permit)| permit.gate == id);
         let found = permits
             .filter_map(|(id, permit)| Some((*id, permit.secret, *waiting.get(&permit.secret)?)));
         let found: Vec<_> = found.collect();
         for (permit, secret, key) in found {
-            self.propose(Purpose::Attach(key, permit), Command::Renew { permit, secret }, actions);
+            self.propose(
+                Purpose::Attach(key, permit),
+                Command::RenewPermit { permit, secret },
+                actions,
+            );
         }
     }
 
@@ -155,7 +161,7 @@ impl Core {
         &mut self,
         key: RequestKey,
         id: PermitId,
-        permit: &Permit,
+        permit: &DurablePermit,
         actions: &mut Vec<Action>,
     ) {
         let stream = self.forget(key).and_then(|(stream, _)| stream);
@@ -172,14 +178,14 @@ impl Core {
         actions.extend(stream.map(|client| Action::Tell(client, granted)));
     }
 
-    fn give_back_held(&mut self, id: PermitId, permit: &Permit, actions: &mut Vec<Action>) {
+    fn give_back_held(&mut self, id: PermitId, permit: &DurablePermit, actions: &mut Vec<Action>) {
         let Some(control) = &mut self.control else { return };
         control.unwanted.insert(id);
         // Whoever was heard since it was held wants it.
         let renewals = Some(0);
         #[cfg(test)]
         let renewals = renewals.filter(|_| !self.flaws.gives_back_blindly);
-        let released = Command::Released { permit: id, secret: permit.secret, renewals };
+        let released = Command::ReleasePermit { permit: id, secret: permit.secret, renewals };
         self.propose(Purpose::GiveBack(id), released, actions);
     }
 
@@ -203,16 +209,16 @@ impl Core {
 
     /// The log holds a permit no more: whoever is attached to it here is told, unless it has given
     /// it back itself.
-    fn freed(&mut self, id: PermitId, how: &Freed, actions: &mut Vec<Action>) {
+    fn freed(&mut self, id: PermitId, how: &FreeReason, actions: &mut Vec<Action>) {
         self.timers.disarm(&Due::Expire(id.0));
         let Some(control) = &mut self.control else { return };
         control.known.remove(&id);
         let Some(key) = control.attached.remove(&id) else { return };
         let text = match how {
-            Freed::Released => return,
-            Freed::Expired => format!("{id} was not renewed in time"),
-            Freed::Evicted(author) => format!("{id} was evicted by {author}"),
-            Freed::Meanwhile => format!("{id} was freed while this node was away"),
+            FreeReason::Released => return,
+            FreeReason::Expired => format!("{id} was not renewed in time"),
+            FreeReason::Evicted(author) => format!("{id} was evicted by {author}"),
+            FreeReason::Unknown => format!("{id} was freed while this node was away"),
         };
         let stream = self.sessions.stream(key);
         actions.extend(
@@ -240,8 +246,8 @@ impl Core {
     pub(in crate::core) fn held_views(&self, now: Time, gate: GateId) -> Vec<HeldView> {
         let Some(control) = &self.control else { return Vec::new() };
         let permits =
-            control.cluster_state.permits.iter().filter(|(_, permit)| permit.gate.0 == gate.0);
-        let view = |(id, permit): (&PermitId, &Permit)| {
+            control.cluster_state.permits.iter().filter(|(_, permit)| permit.gate == gate);
+        let view = |(id, permit): (&PermitId, &DurablePermit)| {
             let (since, counted) = control.known.get(id).copied().unwrap_or((now, now));
             let left = |ttl: Span| (ttl.0, ttl.0.saturating_sub(now.since(counted).0));
             HeldView {
@@ -270,7 +276,7 @@ impl Core {
         let Some(control) = &self.control else { return };
         let Some(permit) = control.cluster_state.permits.get(&id) else { return };
         let (again, renewals) = (Span(control.timing.lease.0), permit.renewals);
-        self.propose(Purpose::Expire(id), Command::Expire { permit: id, renewals }, actions);
+        self.propose(Purpose::Expire(id), Command::ExpirePermit { permit: id, renewals }, actions);
         // Until the log has said something about it, which ends this timer.
         self.timers.arm(now, Due::Expire(id.0), again, again);
     }
@@ -289,8 +295,8 @@ impl Core {
             self.gates.get(&id).and_then(|gate| gate.deciding().find(|(other, _)| *other == grant));
         let Some((_, deciding)) = found else { return };
         let Deciding { slots, fence, process, hold, .. } = deciding.clone();
-        let held = Command::Held {
-            gate: state::GateId(id.0),
+        let held = Command::HoldPermit {
+            gate: id,
             slots,
             fence,
             by,
@@ -312,7 +318,7 @@ impl Core {
             .unwanted
             .iter()
             .filter_map(|id| Some((*id, control.cluster_state.permits.get(id)?.clone())));
-        let unwanted: Vec<(PermitId, Permit)> = unwanted.collect();
+        let unwanted: Vec<(PermitId, DurablePermit)> = unwanted.collect();
         unwanted.iter().for_each(|(id, permit)| self.give_back_held(*id, permit, actions));
         let gates: Vec<GateId> = self.gates.keys().copied().collect();
         gates.into_iter().for_each(|id| self.attach_all(id, actions));
@@ -330,7 +336,7 @@ impl Core {
     ) {
         let void = match came {
             Ok(Applied::Held(permit)) if self.is_anothers(id, grant, permit) => {
-                Rejected::Overtaken(format!("{permit} is its holder's already"))
+                Rejected::Outdated(format!("{permit} is its holder's already"))
             }
             Ok(_) | Err(ProposeError::NoQuorum(_) | ProposeError::Stopped) => {
                 return self.seek_later(now);
@@ -341,7 +347,7 @@ impl Core {
             self.at_gate(now, id, actions, |gate, out| gate.not_held(now, grant, out)).flatten();
         let Some(deciding) = deciding else { return };
         match (void, deciding.key) {
-            (Rejected::NoMember { .. } | Rejected::Overtaken(_), _) => {
+            (Rejected::NotMember { .. } | Rejected::Outdated(_), _) => {
                 self.at_gate(now, id, actions, |gate, out| gate.wait_again(now, deciding, out));
             }
             (void, Some(key)) => self.refuse(key, Why::Full, void.to_string(), actions),
@@ -385,8 +391,8 @@ impl Core {
             return actions.push(refused(Why::Full, text));
         }
         let command = match word {
-            PermitWord::Renew => Command::Renew { permit, secret },
-            PermitWord::Release => Command::Released { permit, secret, renewals: None },
+            PermitWord::Renew => Command::RenewPermit { permit, secret },
+            PermitWord::Release => Command::ReleasePermit { permit, secret, renewals: None },
         };
         self.propose(Purpose::Permit(client, key, permit, word), command, actions);
     }
@@ -410,13 +416,13 @@ impl Core {
             }
             // Again, because nobody heard the answer: it is over either way.
             (
-                came @ (Ok(_) | Err(ProposeError::Rejected(Rejected::NoPermit(_)))),
+                came @ (Ok(_) | Err(ProposeError::Rejected(Rejected::PermitNotHeld(_)))),
                 PermitWord::Release,
             ) => {
                 control.attached.remove(&permit);
                 Tell::Released { number, was_gone: came.is_err() }
             }
-            (Err(ProposeError::Rejected(void @ Rejected::NoPermit(_))), PermitWord::Renew) => {
+            (Err(ProposeError::Rejected(void @ Rejected::PermitNotHeld(_))), PermitWord::Renew) => {
                 Tell::Refused { number, why: Why::NoSession, text: void.to_string() }
             }
             (Err(ProposeError::Rejected(void)), _) => {
@@ -437,8 +443,8 @@ impl super::Control {
     /// What the log would say of whoever shows this secret, where this node knows it for sure: a
     /// made-up number or a wrong secret costs nobody an entry. Only what the log has said since, it
     /// does not know.
-    fn surely_void(&self, id: PermitId, secret: state::Secret) -> Option<Rejected> {
-        let void = self.cluster_state.shown(id, secret).err()?;
+    fn surely_void(&self, id: PermitId, secret: state::SecretHash) -> Option<Rejected> {
+        let void = self.cluster_state.check_secret(id, secret).err()?;
         (id.0 <= self.cluster_state.applied).then_some(void)
     }
 

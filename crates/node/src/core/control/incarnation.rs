@@ -75,7 +75,7 @@ impl Core {
             Some(former) => {
                 let known = control.former.replace(former);
                 if known != Some(former) {
-                    control.leases.succeed(now, former);
+                    control.leases.set_predecessor(now, former);
                 }
             }
             // An operator has removed this node: it was told while it still heard the log.
@@ -164,13 +164,13 @@ impl Core {
             | Some(
                 ProposeError::NoQuorum(_)
                 | ProposeError::Stopped
-                | ProposeError::Rejected(Rejected::Occupied { .. }),
+                | ProposeError::Rejected(Rejected::AlreadyMember { .. }),
             ) => {
                 self.seek_later(now);
             }
             // R4: with another store this node has forgotten what it promised.
             Some(ProposeError::Rejected(
-                void @ (Rejected::Stranger(_) | Rejected::Removed { .. }),
+                void @ (Rejected::StoreMismatch(_) | Rejected::Removed { .. }),
             )) => self.stop_all(&void.to_string(), actions),
             Some(ProposeError::Rejected(_)) => {
                 // An incarnation of this number was there before, as after a store was copied back:
@@ -228,7 +228,7 @@ impl Control {
     /// Why there is no lease.
     pub(super) fn waits_for(&self, now: Time) -> String {
         match self.cluster_state.membership.get(self.me) {
-            _ if self.log.stranger => {
+            _ if self.log.store_mismatch => {
                 "the other nodes know this one with other data: its own was lost, or is a copy, and under this number it takes part no more (docs/guide/fleet.md)".into()
             }
             _ if self.cluster_state.cluster.is_none() && self.joins => {
@@ -244,7 +244,7 @@ impl Control {
             Some(member) if member.incarnation != self.incarnation => {
                 "this node was not stopped cleanly: its earlier incarnation must be evicted first, which takes as long as its lease".into()
             }
-            Some(_) => self.leases.standing(now).to_string(),
+            Some(_) => self.leases.status(now).to_string(),
         }
     }
 }

@@ -6,7 +6,7 @@
 //! slots stay taken until they say that all is over, or until it surely is (rule S4). To answer
 //! requests and to release needs no lease.
 
-use kgate_control::lease::{LeaseEffect, LeaseMessage, Missing};
+use kgate_control::lease::{LeaseEffect, LeaseMessage, MissingShare};
 use kgate_control::log::LogStatus;
 use kgate_control::voters::Voters;
 use kgate_core::{NodeId, Span, Time};
@@ -57,7 +57,7 @@ impl Core {
     pub(in crate::core) fn valid_for(&self, now: Time) -> Option<Span> {
         let Some(control) = &self.control else { return self.sessions.terms().valid_for };
         // In doubt, nothing is promised anew; what was promised stays.
-        let in_doubt = !control.leases.may_grant(now) && control.leases.standing(now).doubt;
+        let in_doubt = !control.leases.may_grant(now) && control.leases.status(now).doubt;
         if !control.held || in_doubt {
             return Some(Span::ZERO);
         }
@@ -177,7 +177,7 @@ impl Core {
     ) {
         let Some(control) = &mut self.control else { return };
         let mut deeds = Deeds::new();
-        control.leases.hear(now, from, message, &mut deeds);
+        control.leases.on_message(now, from, message, &mut deeds);
         self.do_deeds(deeds, actions);
         self.heed_lease(now, actions);
     }
@@ -210,7 +210,7 @@ impl Core {
     /// and nothing more (rule E1).
     pub(in crate::core) fn hint(&mut self, now: Time, node: NodeId) {
         if let Some(control) = &mut self.control {
-            control.leases.hint(now, node);
+            control.leases.on_silence_hint(now, node);
         }
     }
 
@@ -228,7 +228,7 @@ impl Core {
         self.voters_appended(now, status.appended.clone());
         if let Some(control) = &mut self.control {
             control.leases.committed(status.committed);
-            control.leases.leading(status.leading);
+            control.leases.set_leader(status.is_leader);
             control.log = status;
         }
         self.heed_lease(now, actions);
@@ -251,9 +251,9 @@ impl Control {
         if voters.sets.is_empty() {
             return Some(format!("no quorum: {}", self.waits_for(now)));
         }
-        let missing = self.leases.standing(now).missing;
+        let missing = self.leases.status(now).missing;
         let is_silent = |node: NodeId| {
-            missing.iter().any(|(voter, why)| *voter == node && *why == Missing::Silent)
+            missing.iter().any(|(voter, why)| *voter == node && *why == MissingShare::Silent)
         };
         if voters.is_quorum(|node| !is_silent(node)) {
             return None;

@@ -183,7 +183,7 @@ impl Control {
         leases.voters_appended(now, self.appended.clone());
         leases.applied(now, self.cluster_state.applied);
         leases.committed(self.log.committed);
-        leases.leading(self.log.leading);
+        leases.set_leader(self.log.is_leader);
         self.leases = leases;
     }
 

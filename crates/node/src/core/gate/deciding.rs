@@ -19,7 +19,7 @@ use crate::core::view::Process;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hold {
     /// What its holder will show, hashed.
-    pub secret: state::Secret,
+    pub secret: state::SecretHash,
     /// After so long without a renewal it may be taken back; never, if none.
     pub ttl: Option<Span>,
 }
@@ -113,7 +113,7 @@ impl Gate {
     }
 
     /// Who waits here for what the log is to hold, by their secrets.
-    pub(in crate::core) fn holders_to_be(&self) -> BTreeMap<state::Secret, RequestKey> {
+    pub(in crate::core) fn holders_to_be(&self) -> BTreeMap<state::SecretHash, RequestKey> {
         let waiting =
             self.waiting.iter().filter_map(|waiter| Some((waiter.hold?.secret, waiter.key?)));
         let deciding = self.deciding.values().filter_map(|it| Some((it.hold.secret, it.key?)));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use kgate_api::v1;
 use kgate_control::log::ProposeError;
 use kgate_control::membership::Member;
-use kgate_control::state::{Applied, ClusterState, Command, Listed};
+use kgate_control::state::{Applied, ClusterState, Command, DirectoryEntry};
 use kgate_core::{Incarnation, NodeId};
 
 use super::{Answer, Failed, Operator, number, numbers};
@@ -58,16 +58,16 @@ impl Operator {
             )));
         }
         check_newcomer(&self.read().await?, &name, &address).map_err(Failed::Wrong)?;
-        let admit = Command::Admit { node: None, name, address, store: None };
+        let admit = Command::RegisterNode { node: None, name, address, store: None };
         let node = match self.log.propose(admit).await {
-            Ok(Applied::Admitted(node)) => node,
+            Ok(Applied::Registered(node)) => node,
             Ok(_) => return Err(Failed::Wrong("the log answered something else".to_owned())),
             Err(why) => return Err(self.failed(why).await),
         };
         let cluster_state = self.read().await?;
         let cluster = cluster_state.cluster.as_ref().ok_or(Failed::Stopped)?;
         // The voters first: the newcomer must hear one of them.
-        let mut others: Vec<(NodeId, &Listed)> = cluster_state
+        let mut others: Vec<(NodeId, &DirectoryEntry)> = cluster_state
             .directory
             .iter()
             .filter(|(other, _)| **other != node)
@@ -156,7 +156,7 @@ impl Operator {
                 member.incarnation.0, node.0
             ));
         }
-        if let Err(why) = self.log.propose(Command::Remove { node }).await {
+        if let Err(why) = self.log.propose(Command::RemoveNode { node }).await {
             return Err(self.failed(why).await);
         }
         done.push(format!(
@@ -170,7 +170,7 @@ impl Operator {
     async fn condemn(&self, node: NodeId, member: &Member, for_good: bool) -> Answer<()> {
         let incarnation = member.incarnation;
         let author = self.author.clone();
-        let condemn = Command::Condemn { node, incarnation, author, for_good };
+        let condemn = Command::ForceEvict { node, incarnation, author, for_good };
         if let Err(why) = self.log.propose(condemn).await {
             return Err(self.failed(why).await);
         }
@@ -266,7 +266,7 @@ fn is_gone(cluster_state: &ClusterState, node: NodeId, incarnation: Incarnation)
     cluster_state.membership.incarnation(node, incarnation).is_none()
 }
 
-fn standing(listed: &Listed, member: Option<&Member>) -> &'static str {
+fn standing(listed: &DirectoryEntry, member: Option<&Member>) -> &'static str {
     match member {
         Some(member)
             if listed
@@ -303,10 +303,10 @@ mod tests {
     fn names_and_addresses_of_newcomers() {
         let mut cluster_state = ClusterState::default();
         for (node, name) in [(0, "node-0"), (4, "db-4")] {
-            let listed = Listed {
+            let listed = DirectoryEntry {
                 name: name.into(),
                 address: format!("10.0.0.{node}:7401"),
-                ..Listed::default()
+                ..DirectoryEntry::default()
             };
             cluster_state.directory.insert(NodeId(node), listed);
         }

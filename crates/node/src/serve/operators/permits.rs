@@ -4,7 +4,7 @@
 //! back says so in its place: if the holder is alive, two may be through.
 
 use kgate_api::v1;
-use kgate_control::state::{ClusterState, Command, Permit, PermitId};
+use kgate_control::state::{ClusterState, Command, DurablePermit, PermitId};
 
 use super::{Answer, Failed, Operator};
 
@@ -18,7 +18,7 @@ impl Operator {
         if only_say {
             return Ok(v1::DoneReply { text: consequences(&cluster_state, id, held), warning });
         }
-        let evict = Command::EvictHeld { permit: id, author: self.author.clone() };
+        let evict = Command::EvictPermit { permit: id, author: self.author.clone() };
         if let Err(why) = self.log.propose(evict).await {
             return Err(self.failed(why).await);
         }
@@ -32,7 +32,7 @@ fn find<'a>(
     permit: Option<u64>,
     gate: &str,
     slot: Option<u32>,
-) -> Answer<(PermitId, &'a Permit)> {
+) -> Answer<(PermitId, &'a DurablePermit)> {
     if let Some(id) = permit.map(PermitId) {
         let held = cluster_state.permits.get(&id);
         return held.map(|held| (id, held)).ok_or_else(|| {
@@ -63,12 +63,12 @@ fn find<'a>(
     }
 }
 
-fn slots(held: &Permit) -> String {
+fn slots(held: &DurablePermit) -> String {
     let all: Vec<String> = held.slots.iter().map(u32::to_string).collect();
     format!("slot {}", all.join(", "))
 }
 
-fn consequences(cluster_state: &ClusterState, id: PermitId, held: &Permit) -> String {
+fn consequences(cluster_state: &ClusterState, id: PermitId, held: &DurablePermit) -> String {
     let gate = cluster_state
         .gates
         .get(&held.gate)

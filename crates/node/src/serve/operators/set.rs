@@ -101,7 +101,7 @@ fn draining(
             ));
         }
     }
-    for slot in cluster_state.held(gate.id).into_iter().filter(|slot| *slot >= k) {
+    for slot in cluster_state.held_slots(gate.id).into_iter().filter(|slot| *slot >= k) {
         draining.push(format!("the log holds slot {slot} for somebody whose node may be gone"));
     }
     draining

@@ -48,7 +48,7 @@ impl World {
         }
         for node in 0..NODES {
             let leading = self.rng.percent(30);
-            self.nodes[node].leases.leading(leading);
+            self.nodes[node].leases.set_leader(leading);
         }
     }
 
@@ -78,7 +78,7 @@ impl World {
                     self.free();
                 }
                 let leading = self.rng.percent(50);
-                self.nodes[node.index()].leases.leading(leading);
+                self.nodes[node.index()].leases.set_leader(leading);
             }
             _ => self.phantom(node),
         }

@@ -269,9 +269,9 @@ impl World {
         if self.nodes[node.index()].wake != Some(self.now) || !self.ready_to_wake(node) {
             return;
         }
-        let (now, mut deeds) = (self.local(node), Vec::new());
-        self.nodes[node.index()].leases.tick(now, &mut deeds);
-        self.carry_out(node, deeds);
+        let (now, mut effects) = (self.local(node), Vec::new());
+        self.nodes[node.index()].leases.tick(now, &mut effects);
+        self.carry_out(node, effects);
         if self.flaw == Some(Flaw::SelfAnswer) && node == self.knobs.p {
             self.answer_itself(now);
         }
@@ -284,7 +284,7 @@ impl World {
         let (seq, store) = (self.newest_ping, StoreId(p.0.into()));
         let answer =
             LeaseMessage::Answer { incarnation: INCARNATION, seq, store, voters, committed: 0 };
-        self.nodes[p.index()].leases.hear(now, p, answer, &mut Vec::new());
+        self.nodes[p.index()].leases.on_message(now, p, answer, &mut Vec::new());
     }
 
     fn ready_to_wake(&mut self, node: NodeId) -> bool {
@@ -295,9 +295,9 @@ impl World {
         self.ready(node, || Event::Wake(node))
     }
 
-    fn carry_out(&mut self, node: NodeId, deeds: Vec<LeaseEffect>) {
-        for deed in deeds {
-            match deed {
+    fn carry_out(&mut self, node: NodeId, effects: Vec<LeaseEffect>) {
+        for effect in effects {
+            match effect {
                 LeaseEffect::Send(to, message) => self.send(node, to, message),
                 LeaseEffect::Propose(proposal) => self.propose(proposal),
             }
@@ -369,10 +369,10 @@ impl World {
         if !self.ready(to, || Event::Message { from, to, message: message.clone() }) {
             return;
         }
-        let (now, mut deeds) = (self.local(to), Vec::new());
+        let (now, mut effects) = (self.local(to), Vec::new());
         let message = self.tampered(to, message);
-        self.nodes[to.index()].leases.hear(now, from, message, &mut deeds);
-        self.carry_out(to, deeds);
+        self.nodes[to.index()].leases.on_message(now, from, message, &mut effects);
+        self.carry_out(to, effects);
     }
 
     /// What some flaws make of an answer.

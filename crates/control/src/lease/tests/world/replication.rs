@@ -108,7 +108,7 @@ impl World {
                     LeaseMessage::Promise { node: self.knobs.p, incarnation: INCARNATION, at, age };
                 let now = self.local(node);
                 for from in (0..NODES).map(node_id) {
-                    self.nodes[node.index()].leases.hear(
+                    self.nodes[node.index()].leases.on_message(
                         now,
                         from,
                         promise.clone(),

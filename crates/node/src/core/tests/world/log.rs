@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use kgate_control::log::{AppliedEntry, LogStatus, ProposeError};
 use kgate_control::state::{
-    Applied, Change, ClusterId, ClusterState, Command, Listed, Permit, PermitId, Rejected, State,
+    Applied, Change, ClusterId, ClusterState, Command, DirectoryEntry, DurablePermit, PermitId,
+    Rejected, State,
 };
 use kgate_control::timing::Timing;
 use kgate_control::voters::Voters;
@@ -35,10 +36,11 @@ impl TotalOrder {
         let mut log = Self { state, entries, applied, stalled_until, late, lag_most };
         let changes = log.state.vote(Voters::new(1, (0..voters).map(NodeId)), Default::default());
         log.entries.push((changes, log.state.cluster_state().clone()));
-        let listed = |node: u32| Listed { name: format!("n{node}"), ..Listed::default() };
+        let listed =
+            |node: u32| DirectoryEntry { name: format!("n{node}"), ..DirectoryEntry::default() };
         let nodes = (0..nodes).map(|node| (NodeId(node), listed(node))).collect();
         let (cluster, name, terms) = (ClusterId(1), "world".to_owned(), timing.terms());
-        log.append(Command::Found { cluster, name, nodes, terms }).expect("founded");
+        log.append(Command::Bootstrap { cluster, name, nodes, terms }).expect("founded");
         let gate = Command::CreateGate {
             name: "gpu".into(),
             k: permits,
@@ -59,7 +61,7 @@ impl TotalOrder {
         came
     }
 
-    pub(super) fn permits(&self) -> &BTreeMap<PermitId, Permit> {
+    pub(super) fn permits(&self) -> &BTreeMap<PermitId, DurablePermit> {
         &self.state.cluster_state().permits
     }
 
@@ -148,7 +150,7 @@ impl World {
         let leader = NodeId(0);
         let status = LogStatus {
             leader: Some(leader),
-            leading: node == leader,
+            is_leader: node == leader,
             applied: index,
             committed: index,
             appended: cluster_state.voters.clone(),
