@@ -1,7 +1,7 @@
 //! Same seed, same run: on both engines, twice, in debug and in release builds.
 
 use kgate_sim::Latency;
-use kgate_tests::{Case, disturbed, drawn, t};
+use kgate_tests::{Case, generate, generate_disturbed, t};
 
 const PROTOCOLS: [&str; 7] =
     ["raymond", "bas", "vcube", "robust", "timer-free", "tree-token", "stabilizing"];
@@ -12,7 +12,7 @@ const PROTOCOLS: [&str; 7] =
 fn engines_agree() {
     for protocol in PROTOCOLS {
         for seed in 1..=100 {
-            let case = disturbed(protocol, seed);
+            let case = generate_disturbed(protocol, seed);
             let (bucket, heap, again) = (case.run(), case.run_on_heap(), case.run());
             assert_eq!(bucket.hash, heap.hash, "{protocol}, seed {seed}");
             assert_eq!(bucket.hash, again.hash, "{protocol}, seed {seed}");
@@ -40,7 +40,7 @@ fn engines_agree_on_large_runs() {
 /// Another seed is another run: the hash can tell runs apart.
 #[test]
 fn seeds_differ() {
-    let hash = |seed| drawn("vcube", seed).run().hash;
+    let hash = |seed| generate("vcube", seed).run().hash;
     let mut hashes: Vec<String> = (1..=50).map(hash).collect();
     hashes.sort();
     hashes.dedup();
@@ -51,7 +51,7 @@ fn seeds_differ() {
 /// change that means to alter runs changes them here, and says so in the change log.
 #[test]
 fn hashes_are_pinned() {
-    let hashes = PROTOCOLS.map(|protocol| drawn(protocol, 7).run().hash);
+    let hashes = PROTOCOLS.map(|protocol| generate(protocol, 7).run().hash);
     assert_eq!(hashes, PINNED);
 }
 

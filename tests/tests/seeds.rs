@@ -4,7 +4,7 @@
 
 use kgate_lab::swarm::{self, Swarm};
 use kgate_protocols::registry::{self, ENTRIES};
-use kgate_tests::{command, disturbed};
+use kgate_tests::{command, generate_disturbed};
 
 /// A thousand, or as many as `KGATE_TEST_SEEDS` says: the slow sweep.
 fn seeds() -> u64 {
@@ -29,7 +29,7 @@ fn check(protocol: &str, worth: Worth) {
     let tolerates_delay = registry::entry(protocol).expect("a protocol").tolerates_delay;
     let seeds = seeds();
     for seed in 1..=seeds {
-        let case = disturbed(protocol, seed);
+        let case = generate_disturbed(protocol, seed);
         let report = case.run();
         assert!(
             report.violations.is_empty(),

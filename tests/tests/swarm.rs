@@ -4,7 +4,7 @@ use kgate_lab::shrink::{faults, size};
 use kgate_lab::swarm::{Summary, Swarm, Wrong, check, examine};
 use kgate_protocols::registry;
 use kgate_sim::Chance;
-use kgate_tests::{command, disturbed, drawn};
+use kgate_tests::{command, generate, generate_disturbed};
 
 fn swarm(protocol: &str, as_printed: Option<&'static str>, seeds: u64) -> Swarm<'static> {
     let entry = registry::entry(protocol).expect("a protocol");
@@ -75,7 +75,7 @@ fn a_vacuous_swarm_is_no_success() {
     assert!(summary.succeeded() && summary.nothing_shown().is_none());
     summary.tally.grants = 0;
     assert_eq!(summary.nothing_shown(), Some("nobody ever entered"));
-    let is_calm = |&seed: &u64| faults(&disturbed("raymond", seed)) == 0;
+    let is_calm = |&seed: &u64| faults(&generate_disturbed("raymond", seed)) == 0;
     let calm = (1..).find(is_calm).expect("some are calm");
     let summary = run(&Swarm { first: calm, ..swarm("raymond", None, 1) });
     assert!(summary.wrong == 0 && !summary.succeeded());
@@ -89,7 +89,7 @@ fn a_vacuous_swarm_is_no_success() {
 fn what_is_not_claimed_is_not_borne() {
     for entry in registry::ENTRIES.iter().filter(|entry| !entry.tolerates_loss) {
         let harmed = (1..=60).any(|seed| {
-            let mut case = drawn(entry.name, seed);
+            let mut case = generate(entry.name, seed);
             case.config.claims.tolerates_loss = true;
             case.config.disturbance.loss = Chance(50_000);
             check(&case.run()).is_some()
@@ -98,7 +98,7 @@ fn what_is_not_claimed_is_not_borne() {
     }
     for entry in registry::ENTRIES.iter().filter(|entry| !entry.tolerates_delay) {
         let harmed = (1..=60).any(|seed| {
-            let mut case = drawn(entry.name, seed);
+            let mut case = generate(entry.name, seed);
             case.config.claims.tolerates_delay = true;
             case.config.disturbance.pauses = vec!["1@5..25".parse().expect("a pause")];
             check(&case.run()).is_some()
@@ -112,7 +112,7 @@ fn what_is_not_claimed_is_not_borne() {
 fn naming_crashes_changes_nothing() {
     for protocol in ["bas", "tree-token"] {
         for seed in 1..=20 {
-            let case = drawn(protocol, seed);
+            let case = generate(protocol, seed);
             let mut named = case.clone();
             named.config = case.config.with_named_crashes().expect("it can run");
             assert_eq!(case.run().hash, named.run().hash, "{}", command(&named));

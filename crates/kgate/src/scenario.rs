@@ -11,7 +11,8 @@ use clap::Args;
 use clap::builder::BoolishValueParser;
 use kgate_core::{Span, Time};
 use kgate_lab::scenario::{self, Failed, Outcome as Came};
-use kgate_spec::{Scenario, diagram, told};
+use kgate_spec::trace::reader;
+use kgate_spec::{Scenario, diagram};
 use serde::Serialize;
 
 use crate::{Failure, Outcome};
@@ -206,7 +207,7 @@ fn play(args: &ScenarioArgs, file: &Path) -> Result<Played, Failure> {
 
 /// Draws what was played.
 pub(crate) fn draw(came: &Came, path: &Path) -> Result<(), Failure> {
-    let (run, told) = told::read(&came.trace[..]).context("reading our own trace")?;
+    let (run, told) = reader::read(&came.trace[..]).context("reading our own trace")?;
     let title = came.scenario.story.first().map(String::as_str).unwrap_or_default();
     let last = Time::ZERO + Span::UNIT.times(came.scenario.steps.len() as u64);
     write(path, diagram::draw(&run, &told, title, Some(last)).as_bytes())

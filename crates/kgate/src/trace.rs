@@ -9,10 +9,10 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::builder::BoolishValueParser;
 use clap::{Args, Subcommand, ValueEnum};
-use kgate_spec::diagram::{self, Undrawn};
-use kgate_spec::history::{self, NotATrace, Verdict};
-use kgate_spec::told::Reader;
-use kgate_spec::view::{self, Shown, Unseen, View, Window};
+use kgate_spec::diagram::{self, DrawError};
+use kgate_spec::history::{self, TraceError, Verdict};
+use kgate_spec::trace::reader::Reader;
+use kgate_spec::view::{self, Shown, View, ViewError, Window};
 
 use crate::scenario::{place, write};
 use crate::{Failure, Outcome};
@@ -108,8 +108,8 @@ fn show(args: &TraceArgs, file: &Path) -> Outcome {
         // Whole or not at all: a picture that is refused does not empty a file.
         let title = if file == Path::new("-") { String::new() } else { file.display().to_string() };
         let picture = diagram::draw_trace(reader, &view, &title).map_err(|error| match error {
-            Undrawn::NotATrace(error) => unreadable(file, &error),
-            Undrawn::TooMuch(why) => Failure::Usage(why.to_string()),
+            DrawError::TraceError(error) => unreadable(file, &error),
+            DrawError::DiagramError(why) => Failure::Usage(why.to_string()),
         })?;
         match &args.out {
             Some(out) => write(out, picture.as_bytes())?,
@@ -126,9 +126,9 @@ fn show(args: &TraceArgs, file: &Path) -> Outcome {
     // What could be read is told, also of a trace that is cut off.
     to.flush()?;
     shown.map_err(|error| match error {
-        Unseen::NotATrace(error) => unreadable(file, &error),
-        Unseen::Io(error) => error.into(),
-        why @ Unseen::Nobody(_) => Failure::Usage(why.to_string()),
+        ViewError::TraceError(error) => unreadable(file, &error),
+        ViewError::Io(error) => error.into(),
+        why @ ViewError::Nobody(_) => Failure::Usage(why.to_string()),
     })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -152,15 +152,15 @@ fn output(out: Option<&Path>) -> Result<Box<dyn Write>, Failure> {
     Ok(Box::new(BufWriter::new(created)))
 }
 
-fn unreadable(file: &Path, error: &NotATrace) -> Failure {
+fn unreadable(file: &Path, error: &TraceError) -> Failure {
     let name = file.display();
     Failure::Usage(match error {
-        NotATrace::Io(error) => format!("cannot read the trace {name}: {error}"),
-        NotATrace::Header(_)
-        | NotATrace::Version(_)
-        | NotATrace::Line(..)
-        | NotATrace::Nobody(..)
-        | NotATrace::Backwards(_) => format!("{name}: {error}"),
+        TraceError::Io(error) => format!("cannot read the trace {name}: {error}"),
+        TraceError::Header(_)
+        | TraceError::Version(_)
+        | TraceError::Line(..)
+        | TraceError::Nobody(..)
+        | TraceError::Backwards(_) => format!("{name}: {error}"),
     })
 }
 

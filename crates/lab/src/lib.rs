@@ -1,21 +1,20 @@
 //! The laboratory: what joins the registry of protocols with the drivers that name none.
 //!
 //! - [`case`]: a run of a named system, and [`command`](mod@command), the line that makes it again;
-//! - [`drawn`](mod@drawn): whole settings drawn from a seed; `numbered.rs`: those of numbered
-//!   slots;
+//! - [`generate`](mod@generate): whole settings drawn from a seed; `generate/slots.rs`: those of
+//!   numbered slots;
 //! - [`swarm`]: many of those, each checked; [`shrink`]: a failing one made smaller;
 //! - [`scenario`]: stories that are played and compared with what they tell;
 //! - [`experiment`]: grids of runs, with plots, published facts and verdicts.
 
 pub mod case;
 pub mod command;
-pub mod drawn;
 pub mod experiment;
-mod numbered;
+pub mod generate;
 pub mod scenario;
 pub mod shrink;
 pub mod swarm;
 
 pub use case::{Case, claims_of, graph, t};
 pub use command::command;
-pub use drawn::{disturbed, drawn};
+pub use generate::{generate, generate_disturbed};

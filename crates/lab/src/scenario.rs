@@ -16,8 +16,10 @@ use std::sync::{Arc, Mutex};
 use kgate_core::{NodeId, Protocol, Rules, Span};
 use kgate_protocols::registry::{self, Entry, RulesVisitor, Visitor};
 use kgate_sim::{OpenTrace, PlayError, Played, Script, StatePlayed, StateScript, play, play_rules};
-use kgate_spec::scenario::{Act, Channels, Expect, Model, Movers, Next, Then, after, tell};
-use kgate_spec::told::{self, Told};
+use kgate_spec::scenario::{
+    Act, Channels, Expect, Model, Movers, Next, Then, effects, final_effects,
+};
+use kgate_spec::trace::reader::{self, Record};
 use kgate_spec::{Scenario, Step, Violation};
 
 /// What came of a scenario.
@@ -141,7 +143,7 @@ fn run_once(scenario: &Scenario, entry: &'static Entry, repaired: bool) -> Resul
         Model::State => play_states(scenario, entry, repaired, trace.open())?,
     };
     let trace = trace.bytes();
-    let (_, lines) = told::read(&trace[..]).expect("the simulator writes traces");
+    let (_, lines) = reader::read(&trace[..]).expect("the simulator writes traces");
     let mut scenario = scenario.clone();
     retell(&mut scenario, &lines, last_words);
     Ok(Once { scenario, trace, violations, skipped, hash })
@@ -215,16 +217,16 @@ fn failed(scenario: &Scenario, error: PlayError) -> Failed {
 }
 
 /// Puts what the trace says below each step: step number i happened at time i.
-fn retell(scenario: &mut Scenario, lines: &[Told], last_words: Vec<String>) {
+fn retell(scenario: &mut Scenario, lines: &[Record], last_words: Vec<String>) {
     let at = |step: usize| {
         let time = Span::UNIT.times(step as u64).0;
-        let from = lines.partition_point(|told| told.t.0 < time);
-        &lines[from..lines.partition_point(|told| told.t.0 <= time)]
+        let from = lines.partition_point(|record| record.t.0 < time);
+        &lines[from..lines.partition_point(|record| record.t.0 <= time)]
     };
     let nodes = scenario.processes;
     let mut next = (scenario.model == Model::State).then(Next::default);
     let mut tell_all = |act: Option<&Act>, step: usize| {
-        let mut words = tell(act, at(step), nodes);
+        let mut words = effects(act, at(step), nodes);
         words.extend(next.as_mut().map(|next| next.see(at(step))));
         words
     };
@@ -233,7 +235,7 @@ fn retell(scenario: &mut Scenario, lines: &[Told], last_words: Vec<String>) {
         entry.followed = tell_all(Some(&entry.act), number);
     }
     let last = Span::UNIT.times(scenario.steps.len() as u64).0;
-    scenario.end = after(&lines[lines.partition_point(|told| told.t.0 <= last)..]);
+    scenario.end = final_effects(&lines[lines.partition_point(|record| record.t.0 <= last)..]);
     scenario.end.extend(last_words);
 }
 

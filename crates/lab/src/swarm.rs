@@ -19,7 +19,7 @@ use kgate_spec::AtMostK;
 use serde::Serialize;
 
 use crate::case::Queue;
-use crate::{Case, command, disturbed, drawn, shrink};
+use crate::{Case, command, generate, generate_disturbed, shrink};
 
 /// What to run of one system.
 #[derive(Clone, Copy, Debug)]
@@ -262,8 +262,8 @@ impl Swarm<'_> {
     /// claimed to tolerate more.
     pub fn case(&self, seed: u64) -> Case {
         match self.as_printed {
-            Some(id) => drawn(self.entry.name, seed).as_printed(id),
-            None => disturbed(self.entry.name, seed),
+            Some(id) => generate(self.entry.name, seed).as_printed(id),
+            None => generate_disturbed(self.entry.name, seed),
         }
     }
 

@@ -8,7 +8,7 @@
 //!
 //! A story ([`draw`]) has a column for every moment at which something happens, however far apart
 //! the moments are, so that a schedule of forty steps can be read. A run, or a window of it
-//! ([`Canvas`]), is drawn to scale. What would be too much for a picture is refused with what would
+//! ([`Canvas`]), is drawn to scale. Event would be too much for a picture is refused with what would
 //! fit.
 //!
 //! - `scene.rs`: what is to be seen, from the lines of a trace; `label.rs`: short texts, and places
@@ -20,14 +20,14 @@ mod arrows;
 mod label;
 mod legend;
 mod scale;
-mod scene;
 mod svg;
+mod timeline;
 
 use std::io::BufRead;
 
 use kgate_core::{NodeId, Time};
 
-use crate::told::{NotATrace, Reader, Run, Told};
+use crate::trace::reader::{Reader, Record, Run, TraceError};
 use crate::view::View;
 
 /// So many arrows, bars and marks are drawn at most: more is a black page.
@@ -37,39 +37,39 @@ pub const MOST_LINES: usize = 64;
 
 /// The picture of a story, as SVG. `title` says in a line what it shows; what came after the time
 /// `last`, if there is any, is set off.
-pub fn draw(run: &Run, told: &[Told], title: &str, last: Option<Time>) -> String {
-    let mut teller = scene::Teller::new(run, &View::default(), usize::MAX, true);
-    for told in told {
-        teller.see(told);
+pub fn draw(run: &Run, record: &[Record], title: &str, last: Option<Time>) -> String {
+    let mut builder = timeline::TimelineBuilder::new(run, &View::default(), usize::MAX, true);
+    for record in record {
+        builder.see(record);
     }
-    match teller.end() {
-        Ok(scene) => svg::draw(&scene, scale::Scale::columns(&scene), title, last),
+    match builder.end() {
+        Ok(timeline) => svg::draw(&timeline, scale::Scale::columns(&timeline), title, last),
         Err(_) => unreachable!("nothing is too much here"),
     }
 }
 
 /// A picture to scale of a run, or of a window of it, that is told event by event.
-pub struct Canvas(scene::Teller);
+pub struct Canvas(timeline::TimelineBuilder);
 
 impl Canvas {
     /// An empty one.
-    pub fn new(run: &Run, view: &View) -> Result<Self, TooMuch> {
+    pub fn new(run: &Run, view: &View) -> Result<Self, DiagramError> {
         match view.shown.of(run.n).take(MOST_LINES + 1).count() {
-            0 => Err(TooMuch::Nobody(run.n)),
-            lines if lines > MOST_LINES => Err(TooMuch::Lines { most: MOST_LINES }),
-            _ => Ok(Self(scene::Teller::new(run, view, MOST_SIGNS, false))),
+            0 => Err(DiagramError::Nobody(run.n)),
+            lines if lines > MOST_LINES => Err(DiagramError::Lines { most: MOST_LINES }),
+            _ => Ok(Self(timeline::TimelineBuilder::new(run, view, MOST_SIGNS, false))),
         }
     }
 
     /// Takes in the next event; whether the ones after it matter.
-    pub fn see(&mut self, told: &Told) -> bool {
-        self.0.see(told)
+    pub fn see(&mut self, record: &Record) -> bool {
+        self.0.see(record)
     }
 
     /// The picture, as SVG. `title` says in a line what it shows.
-    pub fn finish(self, title: &str) -> Result<String, TooMuch> {
-        let scene = self.0.end()?;
-        Ok(svg::draw(&scene, scale::Scale::even(&scene), title, None))
+    pub fn finish(self, title: &str) -> Result<String, DiagramError> {
+        let timeline = self.0.end()?;
+        Ok(svg::draw(&timeline, scale::Scale::even(&timeline), title, None))
     }
 }
 
@@ -78,10 +78,10 @@ pub fn draw_trace<R: BufRead>(
     reader: Reader<R>,
     view: &View,
     title: &str,
-) -> Result<String, Undrawn> {
+) -> Result<String, DrawError> {
     let mut canvas = Canvas::new(reader.run(), view)?;
-    for told in reader {
-        if !canvas.see(&told?) {
+    for record in reader {
+        if !canvas.see(&record?) {
             break;
         }
     }
@@ -90,18 +90,18 @@ pub fn draw_trace<R: BufRead>(
 
 /// Why there is no picture.
 #[derive(Debug, thiserror::Error)]
-pub enum Undrawn {
+pub enum DrawError {
     /// There is no trace.
     #[error(transparent)]
-    NotATrace(#[from] NotATrace),
+    TraceError(#[from] TraceError),
     /// There is no room.
     #[error(transparent)]
-    TooMuch(#[from] TooMuch),
+    DiagramError(#[from] DiagramError),
 }
 
-/// What is asked for does not fit into a picture; each says what would.
+/// Event is asked for does not fit into a picture; each says what would.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TooMuch {
+pub enum DiagramError {
     /// Too many arrows, bars and marks.
     #[error("{signs} arrows, bars and marks are too much for a picture, which holds {most}: {}", fitting(*window, *processes))]
     Signs {

@@ -13,8 +13,8 @@ use std::io::{self, BufRead};
 use kgate_core::{Fence, GrantId, NodeId, Stamp, Time};
 use serde::{Deserialize, Serialize};
 
-use crate::told::one;
 use crate::trace::VERSION;
+use crate::trace::reader::one;
 use crate::{AtMostK, EntryOrder, EveryoneServed, SlotFences, SometimesK, Violation, WithinK};
 
 /// What the oracle found.
@@ -44,7 +44,7 @@ pub struct Verdict {
 
 /// Why a text cannot be checked; nothing was. Each says which line and what to do.
 #[derive(Debug, thiserror::Error)]
-pub enum NotATrace {
+pub enum TraceError {
     /// It cannot be read.
     #[error("the trace cannot be read")]
     Io(#[from] io::Error),
@@ -88,9 +88,9 @@ pub struct Run {
 }
 
 /// Reads the header, the first line of a trace.
-pub(crate) fn header(line: &str) -> Result<Run, NotATrace> {
-    let header: Header = serde_json::from_str(line).map_err(NotATrace::Header)?;
-    if header.trace == VERSION { Ok(header.run) } else { Err(NotATrace::Version(header.trace)) }
+pub(crate) fn header(line: &str) -> Result<Run, TraceError> {
+    let header: Header = serde_json::from_str(line).map_err(TraceError::Header)?;
+    if header.trace == VERSION { Ok(header.run) } else { Err(TraceError::Version(header.trace)) }
 }
 
 #[derive(Deserialize)]
@@ -145,19 +145,19 @@ enum What {
 pub const NOTHING_FROM_NOTHING: &str = "who goes in has asked, and who comes out was in";
 
 /// Checkers a whole trace.
-pub fn check(text: impl BufRead) -> Result<Verdict, NotATrace> {
+pub fn check(text: impl BufRead) -> Result<Verdict, TraceError> {
     let mut lines = text.lines();
     let first = lines.next().transpose()?.unwrap_or_default();
     let mut oracle = Oracle::new(header(&first)?);
     for (number, line) in (2..).zip(lines) {
         let line: Line =
-            serde_json::from_str(&line?).map_err(|error| NotATrace::Line(number, error))?;
+            serde_json::from_str(&line?).map_err(|error| TraceError::Line(number, error))?;
         let verdict = &oracle.verdict;
         if line.node.0 >= verdict.n {
-            return Err(NotATrace::Nobody(number, line.node, verdict.n));
+            return Err(TraceError::Nobody(number, line.node, verdict.n));
         }
         if line.t < oracle.now {
-            return Err(NotATrace::Backwards(number));
+            return Err(TraceError::Backwards(number));
         }
         oracle.see(line);
     }
@@ -366,7 +366,7 @@ impl Oracle {
 mod tests {
     use super::*;
 
-    fn trace(events: &[(u64, u32, &str)]) -> Result<Verdict, NotATrace> {
+    fn trace(events: &[(u64, u32, &str)]) -> Result<Verdict, TraceError> {
         let mut text = "{\"run\":{\"n\":3,\"k\":1,\"protocol\":\"x\"},\"trace\":1}\n".to_owned();
         for (t, node, event) in events {
             text += &format!("{{\"t\":{t},\"node\":{node},\"event\":{event}}}\n");
@@ -510,14 +510,14 @@ mod tests {
     /// What is no trace is refused with its line.
     #[test]
     fn junk_is_refused() {
-        assert!(matches!(check(&b""[..]), Err(NotATrace::Header(_))));
+        assert!(matches!(check(&b""[..]), Err(TraceError::Header(_))));
         assert!(matches!(
             check(&b"{\"run\":{\"n\":3,\"k\":1},\"trace\":9}"[..]),
-            Err(NotATrace::Version(9))
+            Err(TraceError::Version(9))
         ));
-        assert!(matches!(trace(&[(0, 3, ASK)]), Err(NotATrace::Nobody(2, NodeId(3), 3))));
-        assert!(matches!(trace(&[(5, 0, ASK), (4, 0, IN)]), Err(NotATrace::Backwards(3))));
+        assert!(matches!(trace(&[(0, 3, ASK)]), Err(TraceError::Nobody(2, NodeId(3), 3))));
+        assert!(matches!(trace(&[(5, 0, ASK), (4, 0, IN)]), Err(TraceError::Backwards(3))));
         let cut = b"{\"run\":{\"n\":3,\"k\":1},\"trace\":1}\n{\"t\":0,\"no";
-        assert!(matches!(check(&cut[..]), Err(NotATrace::Line(2, _))));
+        assert!(matches!(check(&cut[..]), Err(TraceError::Line(2, _))));
     }
 }

@@ -1,11 +1,14 @@
-//! What a correct run is.
+//! What a correct run is: the properties, each with a checker.
 //!
-//! One file a property, each an independent checker over what can be seen from outside: who asked,
-//! who went in, who came out, who crashed, and what a protocol shows of itself and its messages
-//! (`Observation`, `Carried`). No checker looks into a protocol. `docs/internals/checkers.md` lists them all.
-//! [`trace`] is the format in which a run is written down and [`told`] reads it, [`schedule`] has
-//! the words in which one is prescribed, and a [`scenario`] is a file of both. [`diagram`] draws a
-//! trace, and [`view`] tells it to people and to other tools.
+//! A *checker* watches one property. It sees only what can be seen from outside: requests, grants,
+//! releases, crashes, and what a protocol reports about itself and its messages (`Observation`,
+//! `Carried`). No checker reads a protocol's state. Each property has a file of its own;
+//! `docs/internals/checkers.md` lists them all.
+//!
+//! - [`trace`] is the format of a recorded run, [`trace::reader`] reads it, and [`history`] checks
+//!   one without the simulator or the protocol.
+//! - [`schedule`] holds the step language, and a [`scenario`] is a file of steps and their effects.
+//! - [`diagram`] draws a trace; [`view`] prints it for people and converts it for other tools.
 
 pub mod at_most_k;
 pub mod broadcast;
@@ -25,7 +28,6 @@ pub mod schedule;
 pub mod slot_fences;
 pub mod sometimes_k;
 pub mod strict_order;
-pub mod told;
 pub mod trace;
 pub mod view;
 mod violation;

@@ -138,12 +138,12 @@ impl fmt::Display for Step {
 #[error(
     "`{0}` is no step: write for instance `p0 asks`, `p0 -> p1: reply`, `p0 crashes`, `p1 learns that p0 has crashed`"
 )]
-pub struct NoStep(String);
+pub struct ParseStepError(String);
 
 impl FromStr for Step {
-    type Err = NoStep;
-    fn from_str(text: &str) -> Result<Self, NoStep> {
-        parse(text).ok_or_else(|| NoStep(text.to_owned()))
+    type Err = ParseStepError;
+    fn from_str(text: &str) -> Result<Self, ParseStepError> {
+        parse(text).ok_or_else(|| ParseStepError(text.to_owned()))
     }
 }
 
@@ -233,7 +233,7 @@ mod tests {
             "p0 comes out 0",
             "p0 -> p1: reply 1 eaten",
         ] {
-            assert_eq!(line.parse::<Step>(), Err(NoStep(line.into())), "{line}");
+            assert_eq!(line.parse::<Step>(), Err(ParseStepError(line.into())), "{line}");
         }
     }
 }

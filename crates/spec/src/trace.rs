@@ -5,6 +5,8 @@
 //! every other line is one event with its time in nanoseconds. Fields are only ever added within a
 //! version.
 
+pub mod reader;
+
 use std::io::{self, Write};
 
 use kgate_core::{NodeId, Time};

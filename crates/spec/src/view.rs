@@ -2,7 +2,7 @@
 //! [`diagram`](crate::diagram) draws it.
 //!
 //! Each reads the events one after the other and writes as it goes, so that a trace may be longer
-//! than memory. What lies before the [`Window`] is still listened to, because of who waits and
+//! than memory. Event lies before the [`Window`] is still listened to, because of who waits and
 //! which messages are under way when it opens; where it closes, reading ends.
 //!
 //! - `channels.rs`: which arrival belongs to which send; `bars.rs`: who waits and who is inside,
@@ -11,17 +11,17 @@
 
 pub(crate) mod bars;
 pub(crate) mod channels;
+mod describe;
 mod perfetto;
 mod shiviz;
 mod text;
-mod words;
 
 use std::io::{self, BufRead};
 use std::str::FromStr;
 
 use kgate_core::{NodeId, Span, Time};
 
-use crate::told::{NotATrace, Reader, Told};
+use crate::trace::reader::{Reader, Record, TraceError};
 
 pub use perfetto::perfetto;
 pub use shiviz::shiviz;
@@ -38,8 +38,8 @@ pub struct View {
 
 impl View {
     /// Whether an event is in it.
-    pub fn has(&self, told: &Told) -> bool {
-        self.window.has(told.t) && self.shown.has(told.node)
+    pub fn has(&self, record: &Record) -> bool {
+        self.window.has(record.t) && self.shown.has(record.node)
     }
 }
 
@@ -131,10 +131,10 @@ impl FromStr for Shown {
 
 /// Why a view is not whole.
 #[derive(Debug, thiserror::Error)]
-pub enum Unseen {
-    /// What is to be looked at is no trace.
+pub enum ViewError {
+    /// Event is to be looked at is no trace.
     #[error(transparent)]
-    NotATrace(#[from] NotATrace),
+    TraceError(#[from] TraceError),
     /// The view cannot be written.
     #[error("it cannot be written")]
     Io(#[from] io::Error),
@@ -147,18 +147,18 @@ pub enum Unseen {
 fn each<R: BufRead>(
     reader: &mut Reader<R>,
     view: &View,
-    mut see: impl FnMut(&Told, bool) -> io::Result<()>,
-) -> Result<(), Unseen> {
+    mut see: impl FnMut(&Record, bool) -> io::Result<()>,
+) -> Result<(), ViewError> {
     let nodes = reader.run().n;
     if view.shown.of(nodes).next().is_none() {
-        return Err(Unseen::Nobody(nodes));
+        return Err(ViewError::Nobody(nodes));
     }
-    for told in reader {
-        let told = told?;
-        if told.t > view.window.until {
+    for record in reader {
+        let record = record?;
+        if record.t > view.window.until {
             break;
         }
-        see(&told, view.has(&told))?;
+        see(&record, view.has(&record))?;
     }
     Ok(())
 }

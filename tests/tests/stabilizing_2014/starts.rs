@@ -23,7 +23,7 @@ const SHAPES: [Shape; 9] = [
 ];
 
 /// A run drawn from `seed`: shape, root, n, l and daemon; one network in four is large.
-fn drawn(seed: u64) -> StateConfig {
+fn generate(seed: u64) -> StateConfig {
     let mut rng = Rng::fork(seed, "case");
     let mut below = |bound: u32| u32::try_from(rng.below(u64::from(bound))).expect("small");
     let shape = SHAPES[below(9) as usize];
@@ -40,7 +40,7 @@ fn drawn(seed: u64) -> StateConfig {
 fn five_thousand_random_starts() {
     let (mut again, mut slowest) = (0, (0.0, String::new()));
     for seed in 1..=5000 {
-        let mut config = drawn(seed);
+        let mut config = generate(seed);
         let nodes = u64::from(config.graph.nodes());
         config.rounds = 8 * nodes + 40;
         let report = run(&config);
@@ -84,7 +84,7 @@ fn parents(states: &[State]) -> Vec<Option<NodeId>> {
 fn everybody_is_served_within_the_wave_bound() {
     let (mut checked, mut most) = (0, 0);
     for seed in 1..=600 {
-        let mut config = drawn(seed);
+        let mut config = generate(seed);
         let graph = Arc::clone(&config.graph);
         if graph.nodes() > 20 {
             continue;
@@ -144,7 +144,7 @@ fn the_engine_checkers_service_on_trees() {
 #[test]
 fn it_recovers_from_faults() {
     for seed in 1..=100 {
-        let mut config = drawn(seed);
+        let mut config = generate(seed);
         let nodes = config.graph.nodes();
         config.corrupt =
             (0..nodes).filter(|node| node % 3 != 1).map(|node| (NodeId(node), 200)).collect();
@@ -162,7 +162,7 @@ fn it_recovers_from_faults() {
 #[test]
 fn a_seed_is_a_run() {
     for seed in 1..=50 {
-        let config = StateConfig { rounds: 100, ..drawn(seed) };
+        let config = StateConfig { rounds: 100, ..generate(seed) };
         assert_eq!(run(&config).hash, run(&config).hash, "seed {seed}");
     }
 }

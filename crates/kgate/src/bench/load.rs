@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use kgate_client::Client;
-use kgate_spec::history::NotATrace;
+use kgate_spec::history::TraceError;
 use tokio::task::JoinSet;
 
 use super::table::Row;
@@ -68,7 +68,7 @@ impl Load {
             .await
             .context("clients still wait after a minute")??;
         let checker = |gate: &History| Ok((gate.stays(), gate.check(plan.protocol, plan.permits)?));
-        let checked = gates.iter().map(checker).collect::<Result<Vec<_>, NotATrace>>()?;
+        let checked = gates.iter().map(checker).collect::<Result<Vec<_>, TraceError>>()?;
         let mut memory = 0;
         for pid in cluster.pids() {
             memory += usage::peak_memory(pid)?;

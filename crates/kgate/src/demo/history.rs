@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use kgate_core::{NodeId, Time};
-use kgate_spec::history::{self, NotATrace, Verdict};
+use kgate_spec::history::{self, TraceError, Verdict};
 use kgate_spec::trace::{Event, Writer};
 
 /// A client's incarnation at one node: a process of the trace.
@@ -237,7 +237,7 @@ impl History {
     }
 
     /// What the oracle, which knows nothing but the trace, says of it.
-    pub(crate) fn check(&self, protocol: &str, permits: u32) -> Result<Verdict, NotATrace> {
+    pub(crate) fn check(&self, protocol: &str, permits: u32) -> Result<Verdict, TraceError> {
         let mut text = Vec::new();
         self.trace(protocol, permits, &mut text)?;
         history::check(text.as_slice())

@@ -6,8 +6,8 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use kgate_sim::OpenTrace;
-use kgate_spec::diagram::{Canvas, TooMuch};
-use kgate_spec::told::{Ear, Run, Told};
+use kgate_spec::diagram::{Canvas, DiagramError};
+use kgate_spec::trace::reader::{Record, RecordSink, Run};
 use kgate_spec::view::View;
 
 use super::options::SimArgs;
@@ -22,7 +22,7 @@ pub(super) struct Recorder<'a> {
 struct Sketch {
     view: View,
     canvas: Option<Canvas>,
-    refused: Option<TooMuch>,
+    refused: Option<DiagramError>,
 }
 
 impl<'a> Recorder<'a> {
@@ -46,9 +46,10 @@ impl<'a> Recorder<'a> {
         }
         Some(Box::new(move || {
             let file = trace.map(|path| File::create(path).map(BufWriter::new)).transpose()?;
-            let ear =
-                sketch.map(|sketch| Ear::new(|run: &Run, told: &Told| sketch.hear(run, told)));
-            Ok(Box::new(Both(file, ear)))
+            let sink = sketch.map(|sketch| {
+                RecordSink::new(|run: &Run, record: &Record| sketch.hear(run, record))
+            });
+            Ok(Box::new(Both(file, sink)))
         }))
     }
 
@@ -72,7 +73,7 @@ impl<'a> Recorder<'a> {
 }
 
 impl Sketch {
-    fn hear(&mut self, run: &Run, told: &Told) -> io::Result<()> {
+    fn hear(&mut self, run: &Run, record: &Record) -> io::Result<()> {
         if self.canvas.is_none() {
             match Canvas::new(run, &self.view) {
                 Ok(canvas) => self.canvas = Some(canvas),
@@ -84,7 +85,7 @@ impl Sketch {
             }
         }
         if let Some(canvas) = &mut self.canvas {
-            canvas.see(told);
+            canvas.see(record);
         }
         Ok(())
     }

@@ -1,10 +1,10 @@
 //! The messages of the picture: their ways, and their labels along these.
 
 use super::label::{Area, Arrow, Point};
-use super::scene::{End, Message};
-use super::svg::{BAR, INKS, MOST_LABELS, Picture, SIZE, escape, style};
+use super::svg::{BAR, INKS, MOST_LABELS, SIZE, SvgWriter, escape, style};
+use super::timeline::{End, Message};
 
-impl Picture<'_> {
+impl SvgWriter<'_> {
     /// The way of a message; whether it ends in the picture.
     fn way(&self, message: &Message) -> (Arrow, bool) {
         let (from, to) = (self.y(message.from), self.y(message.to));
@@ -45,7 +45,7 @@ impl Picture<'_> {
     }
 
     pub(super) fn messages(&mut self) {
-        for (number, message) in self.scene.messages.iter().enumerate() {
+        for (number, message) in self.timeline.messages.iter().enumerate() {
             let (arrow, ends) = self.way(message);
             self.taken.take_arrow(number, &arrow);
             let Arrow { from: (ax, ay), bend: (cx, cy), to: (bx, by) } = arrow;
@@ -54,8 +54,8 @@ impl Picture<'_> {
                 End::Arrived(_) if ends => format!(" marker-end=\"url(#head{})\"", message.kind),
                 End::Arrived(_) | End::Lost(_) | End::Open => String::new(),
             };
-            let wide = if self.scene.messages.len() > MOST_LABELS { 1.1 } else { 1.6 };
-            let said = escape(&said(&self.scene.kinds[message.kind], message));
+            let wide = if self.timeline.messages.len() > MOST_LABELS { 1.1 } else { 1.6 };
+            let said = escape(&said(&self.timeline.kinds[message.kind], message));
             self.put(&format!(
                 "<path class=\"message\" d=\"M{ax:.1} {ay:.1}Q{cx:.1} {cy:.1} {bx:.1} {by:.1}\" stroke=\"{colour}\" stroke-width=\"{wide}\" \
                  stroke-dasharray=\"{dashes}\"{head}><title>{said}</title></path>"
@@ -74,7 +74,7 @@ impl Picture<'_> {
     pub(super) fn message_labels(&mut self) {
         let must = !self.scale.is_even();
         // Short ways first: they have fewer places for a label.
-        let mut order: Vec<(usize, &Message)> = self.scene.messages.iter().enumerate().collect();
+        let mut order: Vec<(usize, &Message)> = self.timeline.messages.iter().enumerate().collect();
         let length = |message: &Message| self.way(message).0.length();
         order.sort_by(|a, b| length(a.1).total_cmp(&length(b.1)));
         for (number, message) in order {

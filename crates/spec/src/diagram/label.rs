@@ -58,7 +58,7 @@ pub(super) fn width(text: &str, size: f64) -> f64 {
     text.chars().count() as f64 * size * 0.56 + 4.0
 }
 
-/// What is on paper already.
+/// Event is on paper already.
 #[derive(Default)]
 pub(super) struct Taken {
     areas: Vec<Area>,

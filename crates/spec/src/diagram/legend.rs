@@ -1,16 +1,16 @@
-//! What the signs of the picture mean, below it: only those that are in it.
+//! Event the signs of the picture mean, below it: only those that are in it.
 
 use super::label::width;
-use super::scene::{End, Scene, Sign};
 use super::svg::{INSIDE, SIZE, WAITING, WRONG, style, text};
+use super::timeline::{End, Sign, Timeline};
 
 /// A sign with its meaning.
 type Line = (String, String);
 
 /// Draws the legend from `y` on; where it ends.
-pub(super) fn draw(out: &mut String, scene: &Scene, y: f64, wide: f64) -> f64 {
+pub(super) fn draw(out: &mut String, timeline: &Timeline, y: f64, wide: f64) -> f64 {
     let (mut x, mut y) = (16.0, y + 6.0);
-    for (sign, meaning) in lines(scene) {
+    for (sign, meaning) in lines(timeline) {
         let room = 34.0 + width(&meaning, SIZE) + 12.0;
         if x + room > wide {
             (x, y) = (16.0, y + 20.0);
@@ -24,10 +24,10 @@ pub(super) fn draw(out: &mut String, scene: &Scene, y: f64, wide: f64) -> f64 {
     y + 16.0
 }
 
-fn lines(scene: &Scene) -> Vec<Line> {
+fn lines(timeline: &Timeline) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
-    let drawn = |place: usize| scene.messages.iter().any(|message| message.kind == place);
-    for (place, kind) in scene.kinds.iter().enumerate().filter(|(place, _)| drawn(*place)) {
+    let drawn = |place: usize| timeline.messages.iter().any(|message| message.kind == place);
+    for (place, kind) in timeline.kinds.iter().enumerate().filter(|(place, _)| drawn(*place)) {
         let (colour, dashes) = style(place);
         let arrow = format!(
             "<path d=\"M0 0H24\" stroke=\"{colour}\" stroke-width=\"1.8\" stroke-dasharray=\"{dashes}\" marker-end=\"url(#head{place})\"/>"
@@ -42,11 +42,11 @@ fn lines(scene: &Scene) -> Vec<Line> {
     let bar = |colour: &str| {
         format!("<rect x=\"0\" y=\"-6\" width=\"24\" height=\"12\" fill=\"{colour}\"/>")
     };
-    let has = |inside: bool| scene.bars.iter().any(|bar| bar.inside == inside);
-    let sign = |sign: Sign| scene.marks.iter().any(|mark| mark.sign == sign);
-    let ended = |fits: fn(End) -> bool| scene.messages.iter().any(|message| fits(message.end));
-    add(has(false), bar(WAITING), if scene.moves { "can move" } else { "waits" });
-    add(has(true), bar(INSIDE), if scene.moves { "may be inside" } else { "is inside" });
+    let has = |inside: bool| timeline.bars.iter().any(|bar| bar.inside == inside);
+    let sign = |sign: Sign| timeline.marks.iter().any(|mark| mark.sign == sign);
+    let ended = |fits: fn(End) -> bool| timeline.messages.iter().any(|message| fits(message.end));
+    add(has(false), bar(WAITING), if timeline.moves { "can move" } else { "waits" });
+    add(has(true), bar(INSIDE), if timeline.moves { "may be inside" } else { "is inside" });
     let cross = |arm: f64, colour: &str| {
         let (low, wide) = (12.0 - arm, 2.0 * arm);
         format!(
@@ -55,7 +55,7 @@ fn lines(scene: &Scene) -> Vec<Line> {
     };
     add(sign(Sign::Crash), cross(8.0, "#000000"), "crashes");
     add(sign(Sign::Restart), restart(12.0, 0.0), "is back");
-    let stops = scene.absences.iter().any(|absence| absence.stopped);
+    let stops = timeline.absences.iter().any(|absence| absence.stopped);
     add(stops, stopped(0.0, 24.0, 0.0), "is stopped");
     add(sign(Sign::Suspicion), suspicion(12.0, 0.0), "holds another for crashed");
     add(sign(Sign::News), dot(12.0, 0.0), "learns of a return, or of another k");
@@ -67,12 +67,12 @@ fn lines(scene: &Scene) -> Vec<Line> {
     // A story is told to its end; of a run, the trace may not say what became of a message to the
     // dead.
     let unended =
-        if scene.times.is_empty() { "no arrival is told" } else { "message still on its way" };
+        if timeline.times.is_empty() { "no arrival is record" } else { "message still on its way" };
     add(ended(|end| end == End::Open), open.into(), unended);
     let band = format!(
         "<rect x=\"4\" y=\"-8\" width=\"16\" height=\"16\" fill=\"{WRONG}\" fill-opacity=\"0.22\"/>"
     );
-    add(!scene.violations.is_empty(), band, "violated here");
+    add(!timeline.violations.is_empty(), band, "violated here");
     lines
 }
 

@@ -3,8 +3,8 @@
 use kgate_core::{Span, Time};
 
 use super::label::width;
-use super::scene::Scene;
 use super::svg::SIZE;
+use super::timeline::Timeline;
 
 /// Where the lines begin, beside the names of the processes.
 pub(super) const LEFT: f64 = 64.0;
@@ -18,18 +18,18 @@ pub(super) enum Scale {
 }
 
 impl Scale {
-    pub(super) fn columns(scene: &Scene) -> Self {
+    pub(super) fn columns(timeline: &Timeline) -> Self {
         let longest =
-            scene.messages.iter().map(|message| width(&message.label, SIZE)).fold(0.0, f64::max);
-        let wide = if scene.moves { 128.0 } else { (longest * 0.75).clamp(48.0, 84.0) };
-        Self::Columns { times: scene.times.clone(), wide }
+            timeline.messages.iter().map(|message| width(&message.label, SIZE)).fold(0.0, f64::max);
+        let wide = if timeline.moves { 128.0 } else { (longest * 0.75).clamp(48.0, 84.0) };
+        Self::Columns { times: timeline.times.clone(), wide }
     }
 
     /// The more there is to see, the wider.
     #[allow(clippy::cast_precision_loss)] // Signs are few.
-    pub(super) fn even(scene: &Scene) -> Self {
-        let wide = (scene.moments as f64 * 14.0).clamp(900.0, 3600.0);
-        Self::Even { from: scene.from, until: scene.until, wide }
+    pub(super) fn even(timeline: &Timeline) -> Self {
+        let wide = (timeline.moments as f64 * 14.0).clamp(900.0, 3600.0);
+        Self::Even { from: timeline.from, until: timeline.until, wide }
     }
 
     pub(super) fn is_even(&self) -> bool {

@@ -7,7 +7,7 @@ use kgate_core::{NodeId, Time};
 use super::label::{Area, Taken, width};
 use super::legend;
 use super::scale::{LEFT, Scale};
-use super::scene::{Absence, Scene, Sign};
+use super::timeline::{Absence, Sign, Timeline};
 
 /// Where the first line is, below title and times.
 const TOP: f64 = 116.0;
@@ -68,8 +68,8 @@ pub(super) fn text(
 /// kinds.
 pub(super) const MOST_LABELS: usize = 150;
 
-pub(super) fn draw(scene: &Scene, scale: Scale, title: &str, last: Option<Time>) -> String {
-    let mut picture = Picture::new(scene, scale);
+pub(super) fn draw(timeline: &Timeline, scale: Scale, title: &str, last: Option<Time>) -> String {
+    let mut picture = SvgWriter::new(timeline, scale);
     picture.after(last);
     picture.violations();
     picture.lines();
@@ -78,14 +78,14 @@ pub(super) fn draw(scene: &Scene, scale: Scale, title: &str, last: Option<Time>)
     picture.messages();
     picture.marks();
     picture.mark_labels();
-    if !picture.scale.is_even() || scene.messages.len() <= MOST_LABELS {
+    if !picture.scale.is_even() || timeline.messages.len() <= MOST_LABELS {
         picture.message_labels();
     }
     picture.page(title)
 }
 
-pub(super) struct Picture<'a> {
-    pub(super) scene: &'a Scene,
+pub(super) struct SvgWriter<'a> {
+    pub(super) timeline: &'a Timeline,
     pub(super) scale: Scale,
     lane: f64,
     body: String,
@@ -94,18 +94,18 @@ pub(super) struct Picture<'a> {
     pub(super) taken: Taken,
 }
 
-impl<'a> Picture<'a> {
-    fn new(scene: &'a Scene, scale: Scale) -> Self {
-        let lane = match scene.shown.len() {
+impl<'a> SvgWriter<'a> {
+    fn new(timeline: &'a Timeline, scale: Scale) -> Self {
+        let lane = match timeline.shown.len() {
             0..=3 => 116.0,
             4..=6 => 96.0,
             7..=10 => 76.0,
             11..=20 => 60.0,
             _ => 40.0,
         };
-        let lane = if scene.moves { 64.0 } else { lane };
+        let lane = if timeline.moves { 64.0 } else { lane };
         let (body, texts) = (String::new(), String::new());
-        Self { scene, scale, lane, body, texts, taken: Taken::default() }
+        Self { timeline, scale, lane, body, texts, taken: Taken::default() }
     }
 
     pub(super) fn x(&self, time: Time) -> f64 {
@@ -115,7 +115,7 @@ impl<'a> Picture<'a> {
     /// Which line a process has.
     #[allow(clippy::cast_precision_loss)] // Lines are few.
     pub(super) fn line(&self, node: NodeId) -> f64 {
-        self.scene.shown.partition_point(|other| *other < node) as f64
+        self.timeline.shown.partition_point(|other| *other < node) as f64
     }
 
     pub(super) fn y(&self, node: NodeId) -> f64 {
@@ -127,7 +127,7 @@ impl<'a> Picture<'a> {
     }
 
     fn bottom(&self) -> f64 {
-        self.scene.shown.last().map_or(TOP, |last| self.y(*last)) + 34.0
+        self.timeline.shown.last().map_or(TOP, |last| self.y(*last)) + 34.0
     }
 
     pub(super) fn put(&mut self, element: &str) {
@@ -135,9 +135,9 @@ impl<'a> Picture<'a> {
         self.body.push('\n');
     }
 
-    /// What came after the last step of a script is set off.
+    /// Event came after the last step of a script is set off.
     fn after(&mut self, last: Option<Time>) {
-        let after = |last: Time| self.scene.times.iter().find(|time| **time > last);
+        let after = |last: Time| self.timeline.times.iter().find(|time| **time > last);
         let (Some(&first), Scale::Columns { wide, .. }) = (last.and_then(after), &self.scale)
         else {
             return;
@@ -160,7 +160,7 @@ impl<'a> Picture<'a> {
 
     /// A red band through everybody at each violation.
     fn violations(&mut self) {
-        let mut times: Vec<Time> = self.scene.violations.iter().map(|(time, _)| *time).collect();
+        let mut times: Vec<Time> = self.timeline.violations.iter().map(|(time, _)| *time).collect();
         times.dedup();
         for time in times {
             let (x, top, height) = (self.x(time) - 9.0, TOP - 34.0, self.bottom() - TOP + 40.0);
@@ -190,12 +190,12 @@ impl<'a> Picture<'a> {
             self.taken.take(Area { x: 0.0, y: 0.0, width: first - 4.0, height: high });
             self.taken.take(Area { x: last + 4.0, y: 0.0, width: 1000.0, height: high });
         }
-        for &node in &self.scene.shown {
+        for &node in &self.timeline.shown {
             let y = self.y(node);
             text(&mut self.texts, LEFT - 12.0, y + 4.0, 14.0, "#000000", "end", &node.to_string());
             let mut from = left;
             let down = |absence: &&Absence| absence.node == node && !absence.stopped;
-            for absence in self.scene.absences.iter().filter(down) {
+            for absence in self.timeline.absences.iter().filter(down) {
                 let crash = self.x(absence.from).clamp(left, right);
                 let back = absence.until.map_or(right, |until| self.x(until).min(right));
                 self.put(&format!(
@@ -221,7 +221,7 @@ impl<'a> Picture<'a> {
     }
 
     fn bars(&mut self) {
-        for bar in &self.scene.bars {
+        for bar in &self.timeline.bars {
             let (first, last) = self.scale.edges();
             let (from, y) = (self.x(bar.from).max(first), self.y(bar.node) - BAR);
             let until = if bar.open { self.right() } else { self.x(bar.until).min(last) };
@@ -236,7 +236,7 @@ impl<'a> Picture<'a> {
     /// Above the bars: who is stopped may wait or be inside all the while.
     fn stops(&mut self) {
         let (first, last) = self.scale.edges();
-        for absence in self.scene.absences.iter().filter(|absence| absence.stopped) {
+        for absence in self.timeline.absences.iter().filter(|absence| absence.stopped) {
             let from = self.x(absence.from).clamp(first, last);
             let until = absence.until.map_or(last, |until| self.x(until).min(last));
             self.put(&legend::stopped(from, until, self.y(absence.node)));
@@ -252,7 +252,7 @@ impl<'a> Picture<'a> {
     }
 
     fn marks(&mut self) {
-        for mark in &self.scene.marks {
+        for mark in &self.timeline.marks {
             let (x, y) = (self.x(mark.at), self.y(mark.node));
             let said = mark.label.as_deref().unwrap_or_default();
             self.put(&format!("<g><title>{} at {}: {}</title>", mark.node, mark.at, escape(said)));
@@ -272,7 +272,7 @@ impl<'a> Picture<'a> {
     /// at it.
     fn mark_labels(&mut self) {
         let must = !self.scale.is_even();
-        for mark in &self.scene.marks {
+        for mark in &self.timeline.marks {
             let Some(label) = &mark.label else { continue };
             let (x, y) = (self.x(mark.at), self.y(mark.node));
             let (above, below) = (y - BAR - 8.0, y + BAR + 9.0);
@@ -307,33 +307,33 @@ impl<'a> Picture<'a> {
         );
     }
 
-    /// What is seen, in a line.
+    /// Event is seen, in a line.
     fn title(&self, title: &str) -> String {
-        let scene = self.scene;
+        let timeline = self.timeline;
         let mut parts: Vec<String> =
             Some(title.to_owned()).filter(|title| !title.is_empty()).into_iter().collect();
         if self.scale.is_even() {
             parts.push("time in t.u. (think of seconds)".into());
         }
-        if scene.shown.len() < scene.run.n as usize {
+        if timeline.shown.len() < timeline.run.n as usize {
             parts.push(format!(
                 "{} of {} processes and the messages among them",
-                scene.shown.len(),
-                scene.run.n
+                timeline.shown.len(),
+                timeline.run.n
             ));
         }
         parts.join("; ")
     }
 
     fn page(mut self, title: &str) -> String {
-        let run = &self.scene.run;
+        let run = &self.timeline.run;
         let title = &self.title(title);
         let wide = self.right().max(560.0).max(width(title, 12.0) + 16.0) + 16.0;
         let heading = format!("{}, n = {}, k = {}", run.protocol, run.n, run.k);
         text(&mut self.texts, 16.0, 26.0, 16.0, "#000000", "start", &heading);
         text(&mut self.texts, 16.0, 46.0, 12.0, "#444444", "start", title);
         let mut y = self.bottom() + 24.0;
-        for (time, said) in &self.scene.violations {
+        for (time, said) in &self.timeline.violations {
             for (row, line) in
                 wrapped(&format!("VIOLATED at {time}: {said}"), wide - 32.0).iter().enumerate()
             {
@@ -342,9 +342,9 @@ impl<'a> Picture<'a> {
                 y += 16.0;
             }
         }
-        y = legend::draw(&mut self.texts, self.scene, y + 8.0, wide);
+        y = legend::draw(&mut self.texts, self.timeline, y + 8.0, wide);
         let mut heads = String::new();
-        for kind in 0..self.scene.kinds.len() {
+        for kind in 0..self.timeline.kinds.len() {
             let (colour, _) = style(kind);
             let _ = writeln!(
                 heads,

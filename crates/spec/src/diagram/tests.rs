@@ -3,20 +3,20 @@
 use kgate_core::{NodeId, Time};
 
 use super::label::{Area, Arrow, Taken, short};
-use super::scene::{Absence, End, Scene, Sign, Teller};
-use super::{Canvas, MOST_SIGNS, TooMuch};
-use crate::told::{Run, Told, What};
+use super::timeline::{Absence, End, Sign, Timeline, TimelineBuilder};
+use super::{Canvas, DiagramError, MOST_SIGNS};
+use crate::trace::reader::{Event, Record, Run};
 use crate::view::View;
 
-fn told(events: Vec<(u64, u32, What)>) -> Vec<Told> {
+fn record(events: Vec<(u64, u32, Event)>) -> Vec<Record> {
     events
         .into_iter()
-        .map(|(t, node, what)| Told { t: Time(t), node: NodeId(node), what })
+        .map(|(t, node, event)| Record { t: Time(t), node: NodeId(node), event })
         .collect()
 }
 
-fn send(to: u32) -> What {
-    What::Send {
+fn send(to: u32) -> Event {
+    Event::Send {
         kind: "reply".into(),
         to: Some(NodeId(to)),
         to_many: vec![],
@@ -25,15 +25,15 @@ fn send(to: u32) -> What {
     }
 }
 
-fn deliver(from: u32) -> What {
-    What::Deliver { kind: "reply".into(), from: NodeId(from), message: "Reply".into() }
+fn deliver(from: u32) -> Event {
+    Event::Deliver { kind: "reply".into(), from: NodeId(from), message: "Reply".into() }
 }
 
 /// All of it, each moment a column.
-fn scene(events: Vec<(u64, u32, What)>) -> Scene {
-    let mut teller = Teller::new(&run(), &View::default(), usize::MAX, true);
-    told(events).iter().for_each(|told| assert!(teller.see(told)));
-    teller.end().expect("nothing is too much")
+fn timeline(events: Vec<(u64, u32, Event)>) -> Timeline {
+    let mut builder = TimelineBuilder::new(&run(), &View::default(), usize::MAX, true);
+    record(events).iter().for_each(|record| assert!(builder.see(record)));
+    builder.end().expect("nothing is too much")
 }
 
 fn run() -> Run {
@@ -44,8 +44,8 @@ fn run() -> Run {
 /// first one did; what is left over is open.
 #[test]
 fn arrivals_find_their_sends() {
-    let copy = What::Doubled { kind: "reply".into(), to: NodeId(1), message: "Reply".into() };
-    let lost = What::Lost { kind: "reply".into(), from: NodeId(0), message: "Reply".into() };
+    let copy = Event::Doubled { kind: "reply".into(), to: NodeId(1), message: "Reply".into() };
+    let lost = Event::Lost { kind: "reply".into(), from: NodeId(0), message: "Reply".into() };
     let events = vec![
         (1, 0, send(1)),
         (2, 0, send(1)),
@@ -54,30 +54,30 @@ fn arrivals_find_their_sends() {
         (9, 1, lost),
         (9, 1, deliver(2)),
     ];
-    let scene = scene(events);
-    assert_eq!((scene.times.len(), scene.kinds.len()), (5, 1), "a column a moment");
+    let timeline = timeline(events);
+    assert_eq!((timeline.times.len(), timeline.kinds.len()), (5, 1), "a column a moment");
     let ways: Vec<(u64, End)> =
-        scene.messages.iter().map(|message| (message.sent.0, message.end)).collect();
+        timeline.messages.iter().map(|message| (message.sent.0, message.end)).collect();
     assert_eq!(ways, [(1, End::Arrived(Time(5))), (2, End::Lost(Time(9))), (1, End::Open)]);
 }
 
 /// Waiting ends with the entry, inside with the exit, both with a crash; who waited waits on after
-/// it. What has not ended reaches to the edge.
+/// it. Event has not ended reaches to the edge.
 #[test]
 fn bars_and_marks() {
-    let granted = || What::Granted { slots: vec![], fence: None, grant: None };
+    let granted = || Event::Granted { slots: vec![], fence: None, grant: None };
     let events = vec![
-        (1, 0, What::Acquire { weight: 1 }),
+        (1, 0, Event::Acquire { weight: 1 }),
         (2, 0, granted()),
-        (3, 0, What::Release { grant: None }),
-        (4, 1, What::Acquire { weight: 1 }),
-        (5, 1, What::Crash),
-        (6, 1, What::Restart { incarnation: None }),
-        (6, 2, What::Acquire { weight: 1 }),
-        (7, 2, What::Suspected { whom: NodeId(1) }),
+        (3, 0, Event::Release { grant: None }),
+        (4, 1, Event::Acquire { weight: 1 }),
+        (5, 1, Event::Crash),
+        (6, 1, Event::Restart { incarnation: None }),
+        (6, 2, Event::Acquire { weight: 1 }),
+        (7, 2, Event::Suspected { whom: NodeId(1) }),
     ];
-    let scene = scene(events);
-    let bars: Vec<_> = scene
+    let timeline = timeline(events);
+    let bars: Vec<_> = timeline
         .bars
         .iter()
         .map(|bar| (bar.node.0, bar.from.0, bar.until.0, bar.inside, bar.open))
@@ -91,8 +91,8 @@ fn bars_and_marks() {
     ];
     assert_eq!(bars, expected);
     let down = Absence { node: NodeId(1), from: Time(5), until: Some(Time(6)), stopped: false };
-    assert_eq!(scene.absences, [down]);
-    assert!(scene.marks.iter().map(|mark| mark.sign).eq([
+    assert_eq!(timeline.absences, [down]);
+    assert!(timeline.marks.iter().map(|mark| mark.sign).eq([
         Sign::Crash,
         Sign::Restart,
         Sign::Suspicion
@@ -103,10 +103,10 @@ fn bars_and_marks() {
 /// uses and no others.
 #[test]
 fn a_picture_of_its_own() {
-    let wrong = What::Violated { property: "p".into(), nodes: vec![], text: "a & b".into() };
+    let wrong = Event::Violated { property: "p".into(), nodes: vec![], text: "a & b".into() };
     let svg = super::draw(
         &run(),
-        &told(vec![(1, 0, send(1)), (2, 1, deliver(0)), (3, 0, wrong)]),
+        &record(vec![(1, 0, send(1)), (2, 1, deliver(0)), (3, 0, wrong)]),
         "title",
         Some(Time(2)),
     );
@@ -167,22 +167,22 @@ fn labels_give_way() {
 const UNIT: u64 = 1_000_000_000;
 
 /// p0 and p1 talk once a time unit, p1 is inside for half of each.
-fn long_run(units: u64) -> Vec<Told> {
+fn long_run(units: u64) -> Vec<Record> {
     let of = |unit: u64| {
         let t = unit * UNIT;
-        let granted = What::Granted { slots: vec![], fence: None, grant: None };
+        let granted = Event::Granted { slots: vec![], fence: None, grant: None };
         vec![
-            (t, 1, What::Acquire { weight: 1 }),
+            (t, 1, Event::Acquire { weight: 1 }),
             (t, 0, send(1)),
             (t + UNIT / 4, 1, deliver(0)),
             (t + UNIT / 4, 1, granted),
-            (t + UNIT * 3 / 4, 1, What::Release { grant: None }),
+            (t + UNIT * 3 / 4, 1, Event::Release { grant: None }),
         ]
     };
-    told((0..units).flat_map(of).collect())
+    record((0..units).flat_map(of).collect())
 }
 
-fn picture(told: &[Told], window: &str, shown: &str) -> Result<String, TooMuch> {
+fn picture(record: &[Record], window: &str, shown: &str) -> Result<String, DiagramError> {
     let part = |text: &str| !text.is_empty();
     let view = View {
         window: if part(window) {
@@ -193,7 +193,7 @@ fn picture(told: &[Told], window: &str, shown: &str) -> Result<String, TooMuch> 
         shown: if part(shown) { shown.parse().expect("processes") } else { View::default().shown },
     };
     let mut canvas = Canvas::new(&run(), &view)?;
-    let _ = told.iter().take_while(|told| canvas.see(told)).count();
+    let _ = record.iter().take_while(|record| canvas.see(record)).count();
     canvas.finish("title")
 }
 
@@ -201,11 +201,11 @@ fn picture(told: &[Told], window: &str, shown: &str) -> Result<String, TooMuch> 
 /// not they end in it; nothing else has.
 #[test]
 fn a_window_has_what_is_in_it() {
-    let told = long_run(20);
+    let record = long_run(20);
     let count = |svg: &str, part: &str| svg.matches(part).count();
     let [inside, waits] =
         [super::svg::INSIDE, super::svg::WAITING].map(|colour| format!("fill=\"{colour}\""));
-    let all = picture(&told, "", "").expect("it fits");
+    let all = picture(&record, "", "").expect("it fits");
     assert_eq!(
         (count(&all, "class=\"message\""), count(&all, &inside), count(&all, &waits)),
         (20, 20 + 1, 20 + 1),
@@ -213,30 +213,31 @@ fn a_window_has_what_is_in_it() {
     );
     // Sent at 5, 6, 7 and 8; the one of 5 is under way when the window opens, the one of 8 when it
     // closes.
-    let part = picture(&told, "5.1..8.1", "").expect("it fits");
+    let part = picture(&record, "5.1..8.1", "").expect("it fits");
     assert_eq!((count(&part, "class=\"message\""), count(&part, &inside)), (4, 3 + 1));
     assert!(
         part.contains("sent at 5, arrives at 5.25") && part.contains("sent at 8, arrives at 8.25")
     );
     let heads = count(&part, "marker-end") - 1;
     assert_eq!(heads, 3, "the last one does not arrive in the picture");
-    let alone = picture(&told, "", "1..2").expect("it fits");
+    let alone = picture(&record, "", "1..2").expect("it fits");
     assert_eq!((count(&alone, "class=\"message\""), count(&alone, &inside)), (0, 20 + 1));
     assert!(!alone.contains(">p0<") && alone.contains(">p1<") && alone.contains(">p2<"));
     assert!(picture(&[], "", "").expect("nothing at all").ends_with("</svg>\n"));
 }
 
-/// What is too much is refused, and what the refusal says would fit does fit.
+/// Event is too much is refused, and what the refusal says would fit does fit.
 #[test]
 fn a_refusal_tells_what_fits() {
-    let told = long_run(5000);
-    let why = picture(&told, "100..", "").expect_err("too much");
-    let TooMuch::Signs { signs, window: Some((from, until)), processes: None, .. } = &why else {
+    let record = long_run(5000);
+    let why = picture(&record, "100..", "").expect_err("too much");
+    let DiagramError::Signs { signs, window: Some((from, until)), processes: None, .. } = &why
+    else {
         panic!("{why}")
     };
     assert!(*signs > MOST_SIGNS as u64 && from.0 == 100 * UNIT, "{why}");
     assert!(why.to_string().contains(&format!("--window 100..{until} would fit")), "{why}");
-    picture(&told, &format!("{from}..{until}"), "").expect("it fits, as it was told");
+    picture(&record, &format!("{from}..{until}"), "").expect("it fits, as it was record");
     assert!(until.0 > 500 * UNIT, "and is not needlessly short: {until}");
-    assert_eq!(picture(&told, "", "7..9"), Err(TooMuch::Nobody(3)));
+    assert_eq!(picture(&record, "", "7..9"), Err(DiagramError::Nobody(3)));
 }

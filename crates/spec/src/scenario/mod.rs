@@ -8,7 +8,7 @@
 //! what a trace says, `options.rs` has the line for numbered slots. The printed form is the only
 //! one that the checks accept: a file is the same after reading and printing it.
 
-mod lines;
+mod effects;
 mod options;
 mod parse;
 mod print;
@@ -26,8 +26,8 @@ use crate::{
     SometimesK, StrictOrder, WithinK,
 };
 
-pub use lines::{Next, after, tell};
-pub use parse::NotAScenario;
+pub use effects::{Next, effects, final_effects};
+pub use parse::ScenarioError;
 
 /// A story has no more processes than these: nobody could read it, and everything in it is kept in
 /// memory.

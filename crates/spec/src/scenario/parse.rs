@@ -8,11 +8,11 @@ use super::options;
 use super::{
     Act, Channels, Down, Entry, Expect, MOST_PROCESSES, Model, Movers, PROPERTIES, Scenario, Then,
 };
-use crate::schedule::NoStep;
+use crate::schedule::ParseStepError;
 
 /// Why a text is no scenario. Each says which line and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotAScenario {
+pub enum ScenarioError {
     /// A header line that says nothing.
     #[error(
         "line {0}: `{1}` is no header: write for instance `protocol vcube`, `processes 4`, `k 2`, and an empty line before the steps"
@@ -35,7 +35,7 @@ pub enum NotAScenario {
     Together(&'static str),
     /// A line that is no step.
     #[error("line {0}: {1}")]
-    Step(usize, NoStep),
+    Step(usize, ParseStepError),
     /// A line that is no move.
     #[error(
         "line {0}: `{1}` is no move: write for instance `p0 moves`, `p0 p2 move`, `p1(a6) moves`, `all move`"
@@ -50,9 +50,9 @@ pub enum NotAScenario {
 }
 
 impl FromStr for Scenario {
-    type Err = NotAScenario;
+    type Err = ScenarioError;
 
-    fn from_str(text: &str) -> Result<Self, NotAScenario> {
+    fn from_str(text: &str) -> Result<Self, ScenarioError> {
         let mut lines = (1..).zip(text.lines().map(str::trim_end)).peekable();
         let mut story = Vec::new();
         while let Some((_, line)) = lines.next_if(|(_, line)| line.starts_with('#')) {
@@ -101,8 +101,8 @@ struct Header {
 }
 
 impl Header {
-    fn read(&mut self, number: usize, line: &str) -> Result<(), NotAScenario> {
-        let wrong = || NotAScenario::Header(number, line.to_owned());
+    fn read(&mut self, number: usize, line: &str) -> Result<(), ScenarioError> {
+        let wrong = || ScenarioError::Header(number, line.to_owned());
         let (key, rest) = line.split_once(' ').unwrap_or((line, ""));
         let words: Vec<&str> = rest.split_whitespace().collect();
         let new = match (key, words.as_slice()) {
@@ -110,7 +110,7 @@ impl Header {
             ("processes", [count]) => {
                 let count: u32 = count.parse().map_err(|_| wrong())?;
                 if count > MOST_PROCESSES {
-                    return Err(NotAScenario::TooMany(number, count));
+                    return Err(ScenarioError::TooMany(number, count));
                 }
                 put(&mut self.processes, count)
             }
@@ -143,7 +143,7 @@ impl Header {
                 let property = rest.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
                 let property = property.ok_or_else(wrong)?.to_owned();
                 if !PROPERTIES.contains(&property.as_str()) {
-                    return Err(NotAScenario::Property(number, property));
+                    return Err(ScenarioError::Property(number, property));
                 }
                 put(&mut self.expect, Expect::Violated(property))
             }
@@ -151,23 +151,23 @@ impl Header {
             ("repaired", ["none"]) => put(&mut self.repaired, false),
             _ => return Err(wrong()),
         };
-        if new { Ok(()) } else { Err(NotAScenario::Twice(number, key.to_owned())) }
+        if new { Ok(()) } else { Err(ScenarioError::Twice(number, key.to_owned())) }
     }
 
-    fn scenario(self, story: Vec<String>) -> Result<Scenario, NotAScenario> {
+    fn scenario(self, story: Vec<String>) -> Result<Scenario, ScenarioError> {
         let model = self.model.unwrap_or_default();
         if model == Model::Messages && !self.states.is_empty() {
-            return Err(NotAScenario::Together(
+            return Err(ScenarioError::Together(
                 "`state` is for the state model: add `model state`, or leave it out",
             ));
         }
         if self.clean.is_some() && !self.states.is_empty() {
-            return Err(NotAScenario::Together(
+            return Err(ScenarioError::Together(
                 "`start clean` and `state` contradict each other: leave out one of them",
             ));
         }
         if self.repaired.is_some() && self.as_printed.is_none() {
-            return Err(NotAScenario::Together(
+            return Err(ScenarioError::Together(
                 "`repaired` without `as-printed`: nothing is broken, leave it out",
             ));
         }
@@ -175,9 +175,9 @@ impl Header {
         states.sort();
         Ok(Scenario {
             story,
-            protocol: self.protocol.ok_or(NotAScenario::Missing("protocol NAME"))?,
-            processes: self.processes.ok_or(NotAScenario::Missing("processes N"))?,
-            k: self.k.ok_or(NotAScenario::Missing("k K"))?,
+            protocol: self.protocol.ok_or(ScenarioError::Missing("protocol NAME"))?,
+            processes: self.processes.ok_or(ScenarioError::Missing("processes N"))?,
+            k: self.k.ok_or(ScenarioError::Missing("k K"))?,
             model,
             graph: self.graph,
             root: self.root,
@@ -192,7 +192,7 @@ impl Header {
             then: self.then.unwrap_or_default(),
             expect: self
                 .expect
-                .ok_or(NotAScenario::Missing("expect correct` or `expect \"PROPERTY\""))?,
+                .ok_or(ScenarioError::Missing("expect correct` or `expect \"PROPERTY\""))?,
             start: Vec::new(),
             steps: Vec::new(),
             end_notes: Vec::new(),
@@ -229,7 +229,7 @@ impl<'a> Body<'a> {
     fn read<'t>(
         mut self,
         lines: impl Iterator<Item = (usize, &'t str)>,
-    ) -> Result<(), NotAScenario> {
+    ) -> Result<(), ScenarioError> {
         for (number, line) in lines.filter(|(_, line)| !line.is_empty()) {
             if line.starts_with('#') {
                 self.notes.push(comment(line));
@@ -243,9 +243,9 @@ impl<'a> Body<'a> {
         Ok(())
     }
 
-    fn below(&mut self, number: usize) -> Result<&mut Vec<String>, NotAScenario> {
+    fn below(&mut self, number: usize) -> Result<&mut Vec<String>, ScenarioError> {
         match self.place {
-            Place::Nothing => Err(NotAScenario::BelowNothing(number)),
+            Place::Nothing => Err(ScenarioError::BelowNothing(number)),
             Place::Start => Ok(&mut self.scenario.start),
             Place::Step => {
                 Ok(&mut self.scenario.steps.last_mut().expect("it stands below a step").followed)
@@ -254,22 +254,22 @@ impl<'a> Body<'a> {
         }
     }
 
-    fn step(&mut self, number: usize, line: &str) -> Result<(), NotAScenario> {
+    fn step(&mut self, number: usize, line: &str) -> Result<(), ScenarioError> {
         match (line, self.place) {
             ("start", Place::Nothing) => self.place = Place::Start,
             ("end", Place::Nothing | Place::Start | Place::Step) => {
                 self.place = Place::End;
                 self.scenario.end_notes.append(&mut self.notes);
             }
-            ("start" | "end", _) | (_, Place::End) => return Err(NotAScenario::Order(number)),
+            ("start" | "end", _) | (_, Place::End) => return Err(ScenarioError::Order(number)),
             (_, Place::Nothing | Place::Start | Place::Step) => {
                 let act = match self.scenario.model {
                     Model::Messages => {
-                        Act::Step(line.parse().map_err(|error| NotAScenario::Step(number, error))?)
+                        Act::Step(line.parse().map_err(|error| ScenarioError::Step(number, error))?)
                     }
                     Model::State => {
-                        let movers =
-                            movers(line).ok_or_else(|| NotAScenario::Move(number, line.to_owned()));
+                        let movers = movers(line)
+                            .ok_or_else(|| ScenarioError::Move(number, line.to_owned()));
                         Act::Move(movers?)
                     }
                 };

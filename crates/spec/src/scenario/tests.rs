@@ -79,24 +79,24 @@ fn nonsense_is_refused() {
             .parse::<Scenario>()
     };
     assert!(with("", "").is_ok());
-    assert!(matches!(with("channel fifo\n", ""), Err(NotAScenario::Header(4, _))));
-    assert!(matches!(with("options round\n", ""), Err(NotAScenario::Header(4, _))));
-    assert!(matches!(with("k 2\n", ""), Err(NotAScenario::Twice(4, _))));
-    assert!(matches!(with("repaired none\n", ""), Err(NotAScenario::Together(_))));
-    assert!(matches!(with("state p0 x\n", ""), Err(NotAScenario::Together(_))));
-    assert!(matches!(with("", "    p0 enters\n"), Err(NotAScenario::BelowNothing(6))));
-    assert!(matches!(with("", "p0 asks\np0 sleeps\n"), Err(NotAScenario::Step(7, _))));
-    assert!(matches!(with("", "p0 asks\nstart\n"), Err(NotAScenario::Order(7))));
-    assert!(matches!(with("", "end\np0 asks\n"), Err(NotAScenario::Order(7))));
-    assert!(matches!(with("model state\n", "p0 asks\n"), Err(NotAScenario::Move(7, _))));
+    assert!(matches!(with("channel fifo\n", ""), Err(ScenarioError::Header(4, _))));
+    assert!(matches!(with("options round\n", ""), Err(ScenarioError::Header(4, _))));
+    assert!(matches!(with("k 2\n", ""), Err(ScenarioError::Twice(4, _))));
+    assert!(matches!(with("repaired none\n", ""), Err(ScenarioError::Together(_))));
+    assert!(matches!(with("state p0 x\n", ""), Err(ScenarioError::Together(_))));
+    assert!(matches!(with("", "    p0 enters\n"), Err(ScenarioError::BelowNothing(6))));
+    assert!(matches!(with("", "p0 asks\np0 sleeps\n"), Err(ScenarioError::Step(7, _))));
+    assert!(matches!(with("", "p0 asks\nstart\n"), Err(ScenarioError::Order(7))));
+    assert!(matches!(with("", "end\np0 asks\n"), Err(ScenarioError::Order(7))));
+    assert!(matches!(with("model state\n", "p0 asks\n"), Err(ScenarioError::Move(7, _))));
     let too_many =
         "protocol vcube\nprocesses 1001\npermits 1\nexpect correct\n\n".parse::<Scenario>();
-    assert_eq!(too_many, Err(NotAScenario::TooMany(2, 1001)));
+    assert_eq!(too_many, Err(ScenarioError::TooMany(2, 1001)));
     assert!(too_many.unwrap_err().to_string().contains("at most 1000"));
     assert!(
         "protocol vcube\nprocesses 1000\npermits 1\nexpect correct\n\n".parse::<Scenario>().is_ok()
     );
-    assert_eq!("processes 2\n".parse::<Scenario>(), Err(NotAScenario::Missing("protocol NAME")));
+    assert_eq!("processes 2\n".parse::<Scenario>(), Err(ScenarioError::Missing("protocol NAME")));
 }
 
 /// An expectation that no checker could ever meet is refused with those that one can; each of these
@@ -108,7 +108,7 @@ fn a_property_is_known() {
             .parse::<Scenario>()
     };
     let refused = expecting("nonsense").unwrap_err();
-    assert_eq!(refused, NotAScenario::Property(4, "nonsense".into()));
+    assert_eq!(refused, ScenarioError::Property(4, "nonsense".into()));
     for property in PROPERTIES {
         assert!(expecting(property).is_ok(), "{property}");
         assert!(refused.to_string().contains(&format!("\"{property}\"")), "{refused}");

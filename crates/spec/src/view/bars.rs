@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use kgate_core::{NodeId, Time};
 
-use crate::told::{Told, What};
+use crate::trace::reader::{Event, Record};
 
 /// A time that a process's clients spent waiting or inside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,33 +33,33 @@ pub(crate) struct Bars {
 
 impl Bars {
     /// Takes in an event; the bars that end with it.
-    pub(crate) fn see(&mut self, told: &Told) -> std::vec::Drain<'_, Bar> {
-        let (node, now) = (told.node, told.t);
-        match &told.what {
-            What::Acquire { .. } => {
+    pub(crate) fn see(&mut self, record: &Record) -> std::vec::Drain<'_, Bar> {
+        let (node, now) = (record.node, record.t);
+        match &record.event {
+            Event::Acquire { .. } => {
                 self.counts.entry(node).or_default().0 += 1;
                 self.waiting.entry(node).or_insert(now);
             }
-            What::Granted { grant, .. } => {
+            Event::Granted { grant, .. } => {
                 self.waits_no_longer(node, now);
                 if self.goes_in(node) || grant.is_none() {
                     self.end_bar(node, true, now);
                     self.inside.insert(node, now);
                 }
             }
-            What::Release { grant } => {
+            Event::Release { grant } => {
                 if self.comes_out(node) || grant.is_none() {
                     self.end_bar(node, true, now);
                 }
             }
-            What::Withdraw | What::TooLarge { .. } => self.waits_no_longer(node, now),
-            What::Crash => {
+            Event::Withdraw | Event::TooLarge { .. } => self.waits_no_longer(node, now),
+            Event::Crash => {
                 self.counts.entry(node).or_default().1 = 0;
                 self.end_bar(node, true, now);
                 self.end_bar(node, false, now);
             }
-            What::Restart { incarnation } => self.comes_back(node, incarnation.is_some(), now),
-            What::Can { actions, inside } => {
+            Event::Restart { incarnation } => self.comes_back(node, incarnation.is_some(), now),
+            Event::Can { actions, inside } => {
                 self.end_bar(node, true, now);
                 self.end_bar(node, false, now);
                 if *inside {
@@ -68,21 +68,21 @@ impl Bars {
                     self.waiting.insert(node, now);
                 }
             }
-            What::Asked
-            | What::Resize { .. }
-            | What::Send { .. }
-            | What::Deliver { .. }
-            | What::Lost { .. }
-            | What::Doubled { .. }
-            | What::Fault
-            | What::Recovered
-            | What::Pause
-            | What::Resume
-            | What::Suspected { .. }
-            | What::Joined { .. }
-            | What::Moved { .. }
-            | What::Violated { .. }
-            | What::Other => {}
+            Event::Asked
+            | Event::Resize { .. }
+            | Event::Send { .. }
+            | Event::Deliver { .. }
+            | Event::Lost { .. }
+            | Event::Doubled { .. }
+            | Event::Fault
+            | Event::Recovered
+            | Event::Pause
+            | Event::Resume
+            | Event::Suspected { .. }
+            | Event::Joined { .. }
+            | Event::Moved { .. }
+            | Event::Violated { .. }
+            | Event::Other => {}
         }
         self.ended.drain(..)
     }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use kgate_core::NodeId;
 
-use crate::told::{Told, What};
+use crate::trace::reader::{Event, Record};
 
 /// The messages under way, each with what its sender left there.
 pub(crate) struct Channels<T>(BTreeMap<(NodeId, NodeId), BTreeMap<String, VecDeque<T>>>);
@@ -41,7 +41,7 @@ impl<T: Clone> Channels<T> {
         left
     }
 
-    /// What was left with the next such message to arrive.
+    /// Event was left with the next such message to arrive.
     pub(crate) fn next(&self, from: NodeId, to: NodeId, message: &str) -> Option<&T> {
         self.0.get(&(from, to))?.get(message)?.front()
     }
@@ -55,21 +55,26 @@ impl<T: Clone> Channels<T> {
         })
     }
 
-    /// Takes in an event, if it is about a message: `left` is what a sender leaves. What the sender
+    /// Takes in an event, if it is about a message: `left` is what a sender leaves. Event the sender
     /// of a message that arrives or is lost had left.
-    pub(crate) fn see(&mut self, told: &Told, nodes: u32, left: impl FnOnce() -> T) -> Option<T> {
-        if let What::Send { message, .. } = &told.what {
+    pub(crate) fn see(
+        &mut self,
+        record: &Record,
+        nodes: u32,
+        left: impl FnOnce() -> T,
+    ) -> Option<T> {
+        if let Event::Send { message, .. } = &record.event {
             let left = left();
-            for to in told.receivers(nodes) {
-                self.send(told.node, to, message, left.clone());
+            for to in record.receivers(nodes) {
+                self.send(record.node, to, message, left.clone());
             }
-        } else if let What::Doubled { to, message, .. } = &told.what {
-            let copy = self.next(told.node, *to, message).cloned().unwrap_or_else(left);
-            self.send(told.node, *to, message, copy);
-        } else if let What::Deliver { from, message, .. } | What::Lost { from, message, .. } =
-            &told.what
+        } else if let Event::Doubled { to, message, .. } = &record.event {
+            let copy = self.next(record.node, *to, message).cloned().unwrap_or_else(left);
+            self.send(record.node, *to, message, copy);
+        } else if let Event::Deliver { from, message, .. } | Event::Lost { from, message, .. } =
+            &record.event
         {
-            return self.take(*from, told.node, message);
+            return self.take(*from, record.node, message);
         }
         None
     }

@@ -13,9 +13,9 @@ use serde_json::json;
 
 use super::bars::{Bar, Bars};
 use super::channels::Channels;
-use super::words::words;
-use super::{Unseen, View, each};
-use crate::told::{Reader, Told, What};
+use super::describe::describe;
+use super::{View, ViewError, each};
+use crate::trace::reader::{Event, Reader, Record};
 
 /// The tracks of a process, in the order in which they are shown.
 const INSIDE: u32 = 1;
@@ -27,19 +27,19 @@ pub fn perfetto<R: BufRead>(
     mut reader: Reader<R>,
     view: &View,
     to: &mut dyn Write,
-) -> Result<(), Unseen> {
+) -> Result<(), ViewError> {
     let run = reader.run().clone();
     let mut out = Out { to, view, nodes: run.n, flows: 0, named: BTreeSet::new(), comma: "" };
     let about = json!({ "protocol": run.protocol, "n": run.n, "k": run.k });
     write!(out.to, "{{\"displayTimeUnit\":\"ms\",\"otherData\":{about},\"traceEvents\":[")?;
     let (mut bars, mut channels) = (Bars::default(), Channels::default());
     let mut last = view.window.from;
-    each(&mut reader, view, |told, seen| {
-        last = last.max(told.t);
-        for bar in bars.see(told) {
+    each(&mut reader, view, |record, seen| {
+        last = last.max(record.t);
+        for bar in bars.see(record) {
             out.bar(&bar)?;
         }
-        out.event(told, seen, &mut channels)
+        out.event(record, seen, &mut channels)
     })?;
     for bar in bars.rest(last) {
         out.bar(&bar)?;
@@ -56,7 +56,7 @@ struct Out<'a> {
     flows: u64,
     /// Whose tracks have their names.
     named: BTreeSet<NodeId>,
-    /// What stands between the next object and the one before it.
+    /// Event stands between the next object and the one before it.
     comma: &'static str,
 }
 
@@ -86,9 +86,9 @@ impl Out<'_> {
         }
         let pid = node.0;
         let mut tell = |what: &str, track: u32, args: serde_json::Value| {
-            let told = json!({ "ph": "M", "pid": pid, "tid": track, "name": what, "args": args });
+            let record = json!({ "ph": "M", "pid": pid, "tid": track, "name": what, "args": args });
             let comma = std::mem::replace(&mut self.comma, ",");
-            write!(self.to, "{comma}\n{told}")
+            write!(self.to, "{comma}\n{record}")
         };
         tell("process_name", 0, json!({ "name": node.to_string() }))?;
         tell("process_sort_index", 0, json!({ "sort_index": pid }))?;
@@ -116,19 +116,19 @@ impl Out<'_> {
     /// no end is left over.
     fn event(
         &mut self,
-        told: &Told,
+        record: &Record,
         seen: bool,
         channels: &mut Channels<Option<Time>>,
     ) -> io::Result<()> {
-        let sent = channels.see(told, self.nodes, || seen.then_some(told.t)).flatten();
+        let sent = channels.see(record, self.nodes, || seen.then_some(record.t)).flatten();
         if !seen {
             return Ok(());
         }
-        let (node, at) = (told.node, told.t);
-        let says = words(told, self.nodes);
-        if let What::Send { kind, .. } = &told.what {
+        let (node, at) = (record.node, record.t);
+        let says = describe(record, self.nodes);
+        if let Event::Send { kind, .. } = &record.event {
             self.slice(node, at, &format!("send {kind}"), &says)
-        } else if let What::Deliver { kind, from, .. } = &told.what {
+        } else if let Event::Deliver { kind, from, .. } = &record.event {
             self.slice(node, at, &format!("get {kind}"), &says)?;
             let Some(sent) = sent else { return Ok(()) };
             self.flows += 1;
@@ -136,7 +136,7 @@ impl Out<'_> {
                 format!("\"cat\":\"message\",\"id\":{},\"name\":{}", self.flows, json!(kind));
             self.put("s", *from, EVENTS, sent, &arrow)?;
             self.put("f", node, EVENTS, at, &format!("{arrow},\"bp\":\"e\""))
-        } else if told.what == What::Other {
+        } else if record.event == Event::Other {
             Ok(())
         } else {
             self.put("i", node, EVENTS, at, &format!("\"s\":\"t\",\"name\":{}", json!(says)))

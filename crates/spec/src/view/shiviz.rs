@@ -14,9 +14,9 @@ use std::rc::Rc;
 use kgate_core::NodeId;
 
 use super::channels::Channels;
-use super::words::words;
-use super::{Unseen, View, each};
-use crate::told::{Reader, Told, What};
+use super::describe::describe;
+use super::{View, ViewError, each};
+use crate::trace::reader::{Event, Reader, Record};
 
 /// How ShiViz takes the log apart; the empty line says that it is one run.
 const HEADER: &str = r"(?<host>\S+) (?<clock>\{.*\}) (?<time>\S+)\n(?<event>.*)";
@@ -29,27 +29,27 @@ pub fn shiviz<R: BufRead>(
     mut reader: Reader<R>,
     view: &View,
     to: &mut dyn Write,
-) -> Result<(), Unseen> {
+) -> Result<(), ViewError> {
     let nodes = reader.run().n;
     let mut clocks = Clocks::default();
     writeln!(to, "{HEADER}\n")?;
-    each(&mut reader, view, |told, seen| {
-        if matches!(told.what, What::Lost { .. }) {
-            clocks.see(told, nodes, false);
+    each(&mut reader, view, |record, seen| {
+        if matches!(record.event, Event::Lost { .. }) {
+            clocks.see(record, nodes, false);
             return Ok(());
         }
-        let seen = seen && told.what != What::Other;
-        let clock = clocks.see(told, nodes, seen);
+        let seen = seen && record.event != Event::Other;
+        let clock = clocks.see(record, nodes, seen);
         if seen {
             let known: Vec<String> =
                 clock.iter().map(|(node, count)| format!("\"{node}\":{count}")).collect();
             writeln!(
                 to,
                 "{} {{{}}} {}\n{}",
-                told.node,
+                record.node,
                 known.join(","),
-                told.t,
-                words(told, nodes)
+                record.t,
+                describe(record, nodes)
             )?;
         }
         Ok(())
@@ -66,13 +66,13 @@ pub(super) struct Clocks {
 
 impl Clocks {
     /// Takes in an event, which counts if it is in view; the clock of its process after it.
-    pub(super) fn see(&mut self, told: &Told, nodes: u32, counts: bool) -> &Clock {
-        let clock = self.clocks.entry(told.node).or_default();
+    pub(super) fn see(&mut self, record: &Record, nodes: u32, counts: bool) -> &Clock {
+        let clock = self.clocks.entry(record.node).or_default();
         if counts {
-            *Rc::make_mut(clock).entry(told.node).or_default() += 1;
+            *Rc::make_mut(clock).entry(record.node).or_default() += 1;
         }
-        let carried = self.channels.see(told, nodes, || Rc::clone(clock));
-        if let (Some(carried), What::Deliver { .. }) = (carried, &told.what) {
+        let carried = self.channels.see(record, nodes, || Rc::clone(clock));
+        if let (Some(carried), Event::Deliver { .. }) = (carried, &record.event) {
             let clock = Rc::make_mut(clock);
             for (&node, &count) in carried.iter() {
                 let known = clock.entry(node).or_default();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::shiviz::{Clock, Clocks};
 use super::*;
-use crate::told::{Lines, What};
+use crate::trace::reader::{Event, Lines};
 
 /// A small run with everything that matters: a broadcast, a reply, a loss, a crash, a line of an
 /// unknown kind.
@@ -23,9 +23,9 @@ const TRACE: &str = r#"{"run":{"protocol":"x","n":3,"k":1},"trace":1}
 "#;
 
 type Bytes = io::Cursor<Vec<u8>>;
-type Show = fn(Reader<Bytes>, &View, &mut dyn io::Write) -> Result<(), Unseen>;
+type Show = fn(Reader<Bytes>, &View, &mut dyn io::Write) -> Result<(), ViewError>;
 
-fn seen(show: Show, trace: &str, view: &View) -> Result<String, Unseen> {
+fn seen(show: Show, trace: &str, view: &View) -> Result<String, ViewError> {
     let mut bytes = Vec::new();
     show(Reader::new(io::Cursor::new(trace.as_bytes().to_vec()))?, view, &mut bytes)?;
     Ok(String::from_utf8(bytes).expect("text"))
@@ -150,7 +150,7 @@ fn clocks_are_right(seed: u64, planted: bool) -> bool {
     };
     let mut lines = Lines::new(r#"{"run":{"n":4,"k":1},"trace":1}"#).expect("a header");
     let mut clocks = Clocks::default();
-    // What an independent reader keeps: the clock of each message under way, by channel and text,
+    // Event an independent reader keeps: the clock of each message under way, by channel and text,
     // in the order of sending.
     let mut under_way: Vec<(u32, u32, u32, Clock)> = Vec::new();
     let mut counts: Clock = Clock::new();
@@ -170,12 +170,12 @@ fn clocks_are_right(seed: u64, planted: bool) -> bool {
                 let line = format!(
                     "{{\"t\":{t},\"node\":{to},\"event\":\"{fate}\",\"from\":{from},\"kind\":\"m\",\"message\":\"{word}\"}}"
                 );
-                let told = lines.next(&line).expect("an event");
+                let record = lines.next(&line).expect("an event");
                 let first =
                     under_way.iter().position(|way| (way.0, way.1, way.2) == (from, to, word));
                 let (.., sent) = under_way.remove(first.expect("it is there"));
                 *counts.entry(NodeId(to)).or_default() += 1;
-                let clock = clocks.see(&told, 4, true);
+                let clock = clocks.see(&record, 4, true);
                 let below = sent
                     .iter()
                     .all(|(node, count)| clock.get(node).is_some_and(|known| known >= count));
@@ -186,24 +186,26 @@ fn clocks_are_right(seed: u64, planted: bool) -> bool {
                 continue;
             }
         };
-        let told = lines.next(&format!("{{\"t\":{t},\"node\":{node},{event}}}")).expect("an event");
+        let record =
+            lines.next(&format!("{{\"t\":{t},\"node\":{node},{event}}}")).expect("an event");
         *counts.entry(NodeId(node)).or_default() += 1;
-        let clock = clocks.see(&told, 4, true).clone();
+        let clock = clocks.see(&record, 4, true).clone();
         if clock
             .iter()
             .any(|(node, count)| counts.get(node).is_none_or(|happened| count > happened))
         {
             return false;
         }
-        under_way.extend(told.receivers(4).into_iter().map(|to| (node, to.0, word, clock.clone())));
-        if planted && matches!(told.what, What::Send { .. }) {
+        under_way
+            .extend(record.receivers(4).into_iter().map(|to| (node, to.0, word, clock.clone())));
+        if planted && matches!(record.event, Event::Send { .. }) {
             clocks.forget();
         }
     }
     true
 }
 
-/// What cannot be read is refused with its line, in every view; up to the end of the window only.
+/// Event cannot be read is refused with its line, in every view; up to the end of the window only.
 #[test]
 fn a_broken_line_is_named() {
     let broken = TRACE.replace("\"event\":\"release\"", "\"even");
@@ -217,7 +219,7 @@ fn a_broken_line_is_named() {
     let stranger = TRACE.replace("\"whom\":2", "\"whom\":7");
     assert!(matches!(
         seen(text, &stranger, &View::default()),
-        Err(Unseen::NotATrace(NotATrace::Nobody(10, ..)))
+        Err(ViewError::TraceError(TraceError::Nobody(10, ..)))
     ));
 }
 

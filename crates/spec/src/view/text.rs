@@ -4,9 +4,9 @@ use std::io::{BufRead, Write};
 
 use kgate_core::{Span, Time};
 
-use super::words::{name_width, words};
-use super::{Unseen, View, each};
-use crate::told::{Reader, What};
+use super::describe::{describe, name_width};
+use super::{View, ViewError, each};
+use crate::trace::reader::{Event, Reader};
 
 /// Writes what is in view as lines for people. A message is `->` where it is sent, `<-` where it
 /// arrives and `x-` where it is lost.
@@ -14,14 +14,14 @@ pub fn text<R: BufRead>(
     mut reader: Reader<R>,
     view: &View,
     to: &mut dyn Write,
-) -> Result<(), Unseen> {
+) -> Result<(), ViewError> {
     let run = reader.run().clone();
     let wide = name_width(run.n);
     writeln!(to, "{}, n = {}, k = {}; time in t.u.", run.protocol, run.n, run.k)?;
-    each(&mut reader, view, |told, seen| {
-        if seen && told.what != What::Other {
-            let node = told.node.to_string();
-            writeln!(to, "{}  {node:<wide$}  {}", aligned(told.t), words(told, run.n))?;
+    each(&mut reader, view, |record, seen| {
+        if seen && record.event != Event::Other {
+            let node = record.node.to_string();
+            writeln!(to, "{}  {node:<wide$}  {}", aligned(record.t), describe(record, run.n))?;
         }
         Ok(())
     })

@@ -1,18 +1,18 @@
-//! What is to be seen: bars, messages and marks with their times, without any place on paper yet.
+//! Event is to be seen: bars, messages and marks with their times, without any place on paper yet.
 
 use std::collections::BTreeMap;
 
 use kgate_core::{NodeId, Time};
 
-use super::TooMuch;
+use super::DiagramError;
 use super::label::short;
-use crate::told::{Run, Told, What};
+use crate::trace::reader::{Event, Record, Run};
 use crate::view::View;
 use crate::view::bars::{Bar, Bars};
 use crate::view::channels::Channels;
 
 /// A run, or a window of it, ready to be drawn.
-pub(super) struct Scene {
+pub(super) struct Timeline {
     pub(super) run: Run,
     /// The processes that are drawn, in order.
     pub(super) shown: Vec<NodeId>,
@@ -49,7 +49,7 @@ pub(super) struct Message {
     number: u64,
 }
 
-/// What became of a message.
+/// Event became of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Arrived(Time),
@@ -89,7 +89,7 @@ pub(super) struct Absence {
     pub(super) stopped: bool,
 }
 
-/// What a sender leaves with a message.
+/// Event a sender leaves with a message.
 #[derive(Clone, Copy)]
 struct Sent {
     at: Time,
@@ -101,9 +101,9 @@ struct Sent {
     drawn: bool,
 }
 
-/// Makes a scene of events. What is not in view is listened to, but not kept.
-pub(super) struct Teller {
-    scene: Scene,
+/// Makes a scene of events. Event is not in view is listened to, but not kept.
+pub(super) struct TimelineBuilder {
+    timeline: Timeline,
     view: View,
     columns: bool,
     most: usize,
@@ -126,10 +126,10 @@ struct Load {
     by_last: BTreeMap<NodeId, u64>,
 }
 
-impl Teller {
+impl TimelineBuilder {
     /// At most so many signs; each moment a column of its own, or not.
     pub(super) fn new(run: &Run, view: &View, most: usize, columns: bool) -> Self {
-        let scene = Scene {
+        let timeline = Timeline {
             run: run.clone(),
             shown: view.shown.of(run.n).collect(),
             times: Vec::new(),
@@ -145,7 +145,7 @@ impl Teller {
             moves: false,
         };
         Self {
-            scene,
+            timeline,
             view: view.clone(),
             columns,
             most,
@@ -159,92 +159,92 @@ impl Teller {
     }
 
     /// Takes in the next event; whether the one after it is of interest.
-    pub(super) fn see(&mut self, told: &Told) -> bool {
-        let (node, now) = (told.node, told.t);
+    pub(super) fn see(&mut self, record: &Record) -> bool {
+        let (node, now) = (record.node, record.t);
         let over = now > self.view.window.until;
         if !over {
-            if self.view.has(told) {
+            if self.view.has(record) {
                 self.moment(now);
             }
-            let ended: Vec<Bar> = self.bars.see(told).collect();
+            let ended: Vec<Bar> = self.bars.see(record).collect();
             ended.into_iter().for_each(|bar| self.bar(bar));
         }
-        if let What::Deliver { from, message, .. } = &told.what {
+        if let Event::Deliver { from, message, .. } = &record.event {
             self.arrive(now, (*from, node), message, End::Arrived(now));
-        } else if let What::Lost { from, message, .. } = &told.what {
+        } else if let Event::Lost { from, message, .. } = &record.event {
             self.arrive(now, (*from, node), message, End::Lost(now));
         } else if !over {
-            self.happen(told);
+            self.happen(record);
         }
         !over || self.awaited > 0
     }
 
-    /// What happens at one process while the window is open, or before.
-    fn happen(&mut self, told: &Told) {
-        let (node, now) = (told.node, told.t);
+    /// Event happens at one process while the window is open, or before.
+    fn happen(&mut self, record: &Record) {
+        let (node, now) = (record.node, record.t);
         let mut mark = |sign: Sign, label: Option<String>| {
-            if self.view.has(told) && self.load.takes(node, now, self.most) {
-                self.scene.marks.push(Mark { node, at: now, sign, label });
+            if self.view.has(record) && self.load.takes(node, now, self.most) {
+                self.timeline.marks.push(Mark { node, at: now, sign, label });
             }
         };
-        match &told.what {
-            What::Send { kind, message, .. } => {
-                for to in told.receivers(self.scene.run.n) {
+        match &record.event {
+            Event::Send { kind, message, .. } => {
+                for to in record.receivers(self.timeline.run.n) {
                     self.send(now, (node, to), kind, message, false);
                 }
             }
-            What::Doubled { kind, to, message } => {
+            Event::Doubled { kind, to, message } => {
                 // A copy leaves where the first one did.
                 let first = self.channels.next(node, *to, message).map(|sent| sent.at);
                 self.send(first.unwrap_or(now), (node, *to), kind, message, true);
             }
-            What::Withdraw => mark(Sign::Withdrawal, None),
-            What::TooLarge { weight, most } => {
+            Event::Withdraw => mark(Sign::Withdrawal, None),
+            Event::TooLarge { weight, most } => {
                 mark(Sign::Withdrawal, Some(format!("{weight} wanted, k is {most}")));
             }
-            What::Resize { k } => mark(Sign::News, Some(format!("k is {k}"))),
-            What::Crash => {
+            Event::Resize { k } => mark(Sign::News, Some(format!("k is {k}"))),
+            Event::Crash => {
                 mark(Sign::Crash, None);
                 self.leaves(node, now, false);
             }
-            What::Restart { .. } => {
+            Event::Restart { .. } => {
                 mark(Sign::Restart, None);
                 self.returns(node, now, false);
             }
-            What::Pause => self.leaves(node, now, true),
-            What::Resume => self.returns(node, now, true),
-            What::Fault => mark(Sign::Fault, Some("fault".into())),
-            What::Recovered => mark(Sign::Recovery, Some("recovered".into())),
-            What::Suspected { whom } => mark(Sign::Suspicion, Some(format!("{whom} has crashed"))),
-            What::Joined { whom } => mark(Sign::News, Some(format!("{whom} is back"))),
-            What::Moved { action, state } => mark(Sign::Move, Some(format!("{action}: {state}"))),
-            What::Can { .. } => self.scene.moves = true,
-            What::Violated { property, text, .. } => {
+            Event::Pause => self.leaves(node, now, true),
+            Event::Resume => self.returns(node, now, true),
+            Event::Fault => mark(Sign::Fault, Some("fault".into())),
+            Event::Recovered => mark(Sign::Recovery, Some("recovered".into())),
+            Event::Suspected { whom } => mark(Sign::Suspicion, Some(format!("{whom} has crashed"))),
+            Event::Joined { whom } => mark(Sign::News, Some(format!("{whom} is back"))),
+            Event::Moved { action, state } => mark(Sign::Move, Some(format!("{action}: {state}"))),
+            Event::Can { .. } => self.timeline.moves = true,
+            Event::Violated { property, text, .. } => {
                 // Whomever it is told of, it concerns everybody.
                 if self.view.window.has(now) {
                     self.moment(now);
-                    self.scene.violations.push((now, format!("{property}: {text}")));
+                    self.timeline.violations.push((now, format!("{property}: {text}")));
                 }
             }
-            What::Acquire { .. }
-            | What::Asked
-            | What::Granted { .. }
-            | What::Release { .. }
-            | What::Deliver { .. }
-            | What::Lost { .. }
-            | What::Other => {}
+            Event::Acquire { .. }
+            | Event::Asked
+            | Event::Granted { .. }
+            | Event::Release { .. }
+            | Event::Deliver { .. }
+            | Event::Lost { .. }
+            | Event::Other => {}
         }
     }
 
     /// Something is seen then.
     fn moment(&mut self, now: Time) {
         if self.last != Some(now) {
-            self.scene.moments += 1;
+            self.timeline.moments += 1;
             if self.last.is_none() && self.view.window.from == Time::ZERO {
-                self.scene.from = now;
+                self.timeline.from = now;
             }
             if self.columns {
-                self.scene.times.push(now);
+                self.timeline.times.push(now);
             }
             self.last = Some(now);
         }
@@ -253,18 +253,18 @@ impl Teller {
     fn bar(&mut self, bar: Bar) {
         let seen = self.view.shown.has(bar.node) && bar.until >= self.view.window.from;
         if seen && self.load.takes(bar.node, bar.until, self.most) {
-            self.scene.bars.push(bar);
+            self.timeline.bars.push(bar);
         }
     }
 
     fn leaves(&mut self, node: NodeId, from: Time, stopped: bool) {
         if self.view.shown.has(node) {
-            self.scene.absences.push(Absence { node, from, until: None, stopped });
+            self.timeline.absences.push(Absence { node, from, until: None, stopped });
         }
     }
 
     fn returns(&mut self, node: NodeId, now: Time, stopped: bool) {
-        let absences = &mut self.scene.absences;
+        let absences = &mut self.timeline.absences;
         let fits = |absence: &Absence| {
             (absence.node, absence.stopped, absence.until) == (node, stopped, None)
         };
@@ -288,7 +288,7 @@ impl Teller {
         if !self.view.shown.has(from) || !self.view.shown.has(to) {
             return;
         }
-        let kinds = &mut self.scene.kinds;
+        let kinds = &mut self.timeline.kinds;
         let kind = kinds.iter().position(|known| known == kind).unwrap_or_else(|| {
             kinds.push(kind.to_owned());
             kinds.len() - 1
@@ -312,12 +312,12 @@ impl Teller {
     }
 
     fn draw(&mut self, (from, to): (NodeId, NodeId), message: &str, sent: &Sent, end: End) {
-        let mut label = short(&self.scene.kinds[sent.kind], message);
+        let mut label = short(&self.timeline.kinds[sent.kind], message);
         if sent.copy {
             label += " (copy)";
         }
         let (kind, text, number) = (sent.kind, message.to_owned(), sent.number);
-        self.scene.messages.push(Message {
+        self.timeline.messages.push(Message {
             kind,
             label,
             text,
@@ -330,23 +330,23 @@ impl Teller {
     }
 
     /// The scene, unless it is too much for a picture.
-    pub(super) fn end(mut self) -> Result<Scene, TooMuch> {
+    pub(super) fn end(mut self) -> Result<Timeline, DiagramError> {
         if self.load.signs > self.most as u64 {
-            return Err(self.load.refuse(&self.scene, self.most));
+            return Err(self.load.refuse(&self.timeline, self.most));
         }
         let window = self.view.window;
         if window.until == Time::NEVER {
-            self.scene.until = self.last.unwrap_or(window.from).max(self.scene.from);
+            self.timeline.until = self.last.unwrap_or(window.from).max(self.timeline.from);
         }
-        let rest: Vec<Bar> = std::mem::take(&mut self.bars).rest(self.scene.until).collect();
+        let rest: Vec<Bar> = std::mem::take(&mut self.bars).rest(self.timeline.until).collect();
         rest.into_iter().for_each(|bar| self.bar(bar));
         for ((from, to), message, sent) in std::mem::take(&mut self.channels).rest() {
             if sent.drawn {
                 self.draw((from, to), &message, &sent, End::Open);
             }
         }
-        self.scene.messages.sort_by_key(|message| message.number);
-        Ok(self.scene)
+        self.timeline.messages.sort_by_key(|message| message.number);
+        Ok(self.timeline)
     }
 }
 
@@ -361,21 +361,21 @@ impl Load {
         self.signs <= most as u64
     }
 
-    /// What would fit: a shorter window from the same time on, or fewer processes.
-    fn refuse(&self, scene: &Scene, most: usize) -> TooMuch {
-        let until = self.nearly.and_then(|nearly| rounded(scene.from, nearly));
+    /// Event would fit: a shorter window from the same time on, or fewer processes.
+    fn refuse(&self, timeline: &Timeline, most: usize) -> DiagramError {
+        let until = self.nearly.and_then(|nearly| rounded(timeline.from, nearly));
         let mut signs = 0;
         let fitting = self.by_last.iter().take_while(|(_, count)| {
             signs += **count;
             signs <= most as u64
         });
-        let first = scene.shown.first().copied();
+        let first = timeline.shown.first().copied();
         let last = fitting.map(|(node, _)| *node).last();
         let processes = first.zip(last).filter(|(first, last)| first < last);
-        TooMuch::Signs {
+        DiagramError::Signs {
             signs: self.signs,
             most,
-            window: until.map(|until| (scene.from, until)),
+            window: until.map(|until| (timeline.from, until)),
             processes,
         }
     }

@@ -1,9 +1,11 @@
 //! Settings drawn from a seed.
 //!
-//! [`drawn`] is a setting with the faults of the papers: crashes, recoveries, corruption.
-//! [`disturbed`] adds what the papers leave out: processes that stop for a time, partitions, loss
+//! [`generate`] is a setting with the faults of the papers: crashes, recoveries, corruption.
+//! [`generate_disturbed`] adds what the papers leave out: processes that stop for a time, partitions, loss
 //! and duplicates, as far as the protocol claims to tolerate them. Half of the seeds are left as
 //! they are.
+
+mod slots;
 
 use kgate_core::{NodeId, Span};
 use kgate_protocols::registry::Network;
@@ -13,11 +15,11 @@ use kgate_sim::{
     SendCost, Think, Way,
 };
 
-use crate::{Case, numbered, t};
+use crate::{Case, t};
 
 /// A whole setting drawn at random: size (mostly no power of two), k, costs, latency (also one that
 /// reorders), load, detector or oracle, and as many crashes as the protocol tolerates.
-pub fn drawn(protocol: &str, seed: u64) -> Case {
+pub fn generate(protocol: &str, seed: u64) -> Case {
     let mut rng = Rng::fork(seed, "swarm");
     let mut pick = |low: u64, high: u64| rng.within(low, high);
     let nodes = u32::try_from(pick(2, 24)).expect("small");
@@ -70,18 +72,16 @@ fn particular(case: &mut Case, seed: u64) {
     let mut rng = Rng::fork(seed, "particular");
     match case.entry.network {
         Network::Everybody if case.entry.told_to_tolerate => responsive(case, &mut rng),
-        Network::Everybody if case.entry.slots => {
-            numbered::draw(case, &mut Rng::fork(seed, "slots"))
-        }
+        Network::Everybody if case.entry.slots => slots::draw(case, &mut Rng::fork(seed, "slots")),
         Network::Everybody => {}
         Network::Tree => tree(case, &mut rng),
         Network::Graph => corrupted(case, &mut rng),
     }
 }
 
-/// The setting of [`drawn`], in every second seed with pauses, partitions, loss and duplicates.
-pub fn disturbed(protocol: &str, seed: u64) -> Case {
-    let mut case = drawn(protocol, seed);
+/// The setting of [`generate`], in every second seed with pauses, partitions, loss and duplicates.
+pub fn generate_disturbed(protocol: &str, seed: u64) -> Case {
+    let mut case = generate(protocol, seed);
     let mut rng = Rng::fork(seed, "disturbance");
     if rng.below(2) == 0 {
         return case;

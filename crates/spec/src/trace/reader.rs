@@ -6,25 +6,25 @@ use kgate_core::{NodeId, Time};
 use serde::Deserialize;
 
 use crate::history::header;
-pub use crate::history::{NotATrace, Run};
+pub use crate::history::{Run, TraceError};
 
 /// One event of a run, with its time and place.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct Told {
+pub struct Record {
     /// When.
     pub t: Time,
     /// At which process.
     pub node: NodeId,
-    /// What.
+    /// Event.
     #[serde(flatten)]
-    pub what: What,
+    pub event: Event,
 }
 
-/// What happened; [`trace::Event`](crate::trace::Event) says what each means.
+/// Event happened; [`trace::Event`](crate::trace::Event) says what each means.
 #[allow(missing_docs)] // The fields are those of `trace::Event`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-pub enum What {
+pub enum Event {
     Acquire {
         #[serde(default = "one")]
         weight: u32,
@@ -111,11 +111,11 @@ pub(crate) fn one() -> u32 {
     1
 }
 
-impl Told {
+impl Record {
     /// To whom a message was sent from here, in a run of `nodes` processes; nobody if this is no
     /// send.
     pub fn receivers(&self, nodes: u32) -> Vec<NodeId> {
-        let What::Send { to, to_many, copies, .. } = &self.what else { return Vec::new() };
+        let Event::Send { to, to_many, copies, .. } = &self.event else { return Vec::new() };
         match to {
             Some(to) => vec![*to],
             None if to_many.is_empty() && copies.checked_add(1) == Some(nodes) => {
@@ -127,28 +127,28 @@ impl Told {
 
     /// Everybody whom this speaks of.
     fn named(&self) -> impl Iterator<Item = NodeId> {
-        let (one, many): (Option<NodeId>, &[NodeId]) = match &self.what {
-            What::Send { to, to_many, .. } => (*to, to_many),
-            What::Deliver { from, .. } | What::Lost { from, .. } => (Some(*from), &[]),
-            What::Doubled { to, .. } => (Some(*to), &[]),
-            What::Suspected { whom } | What::Joined { whom } => (Some(*whom), &[]),
-            What::Acquire { .. }
-            | What::Asked
-            | What::Granted { .. }
-            | What::Release { .. }
-            | What::Withdraw
-            | What::TooLarge { .. }
-            | What::Resize { .. }
-            | What::Crash
-            | What::Restart { .. }
-            | What::Fault
-            | What::Recovered
-            | What::Pause
-            | What::Resume
-            | What::Moved { .. }
-            | What::Can { .. }
-            | What::Violated { .. }
-            | What::Other => (None, &[]),
+        let (one, many): (Option<NodeId>, &[NodeId]) = match &self.event {
+            Event::Send { to, to_many, .. } => (*to, to_many),
+            Event::Deliver { from, .. } | Event::Lost { from, .. } => (Some(*from), &[]),
+            Event::Doubled { to, .. } => (Some(*to), &[]),
+            Event::Suspected { whom } | Event::Joined { whom } => (Some(*whom), &[]),
+            Event::Acquire { .. }
+            | Event::Asked
+            | Event::Granted { .. }
+            | Event::Release { .. }
+            | Event::Withdraw
+            | Event::TooLarge { .. }
+            | Event::Resize { .. }
+            | Event::Crash
+            | Event::Restart { .. }
+            | Event::Fault
+            | Event::Recovered
+            | Event::Pause
+            | Event::Resume
+            | Event::Moved { .. }
+            | Event::Can { .. }
+            | Event::Violated { .. }
+            | Event::Other => (None, &[]),
         };
         [self.node].into_iter().chain(one).chain(many.iter().copied())
     }
@@ -165,28 +165,28 @@ pub struct Lines {
 
 impl Lines {
     /// Begins with the first line, the header.
-    pub fn new(first: &str) -> Result<Self, NotATrace> {
+    pub fn new(first: &str) -> Result<Self, TraceError> {
         Ok(Self { run: header(first)?, number: 1, last: Time::ZERO })
     }
 
-    /// What was run.
+    /// Event was run.
     pub fn run(&self) -> &Run {
         &self.run
     }
 
     /// The next line.
-    pub fn next(&mut self, line: &str) -> Result<Told, NotATrace> {
+    pub fn next(&mut self, line: &str) -> Result<Record, TraceError> {
         self.number += 1;
-        let told: Told =
-            serde_json::from_str(line).map_err(|error| NotATrace::Line(self.number, error))?;
-        if let Some(nobody) = told.named().find(|node| node.0 >= self.run.n) {
-            return Err(NotATrace::Nobody(self.number, nobody, self.run.n));
+        let record: Record =
+            serde_json::from_str(line).map_err(|error| TraceError::Line(self.number, error))?;
+        if let Some(nobody) = record.named().find(|node| node.0 >= self.run.n) {
+            return Err(TraceError::Nobody(self.number, nobody, self.run.n));
         }
-        if told.t < self.last {
-            return Err(NotATrace::Backwards(self.number));
+        if record.t < self.last {
+            return Err(TraceError::Backwards(self.number));
         }
-        self.last = told.t;
-        Ok(told)
+        self.last = record.t;
+        Ok(record)
     }
 }
 
@@ -198,36 +198,36 @@ pub struct Reader<R> {
 
 impl<R: BufRead> Reader<R> {
     /// Reads the header.
-    pub fn new(text: R) -> Result<Self, NotATrace> {
+    pub fn new(text: R) -> Result<Self, TraceError> {
         let mut text = text.lines();
         let lines = Lines::new(&text.next().transpose()?.unwrap_or_default())?;
         Ok(Self { text, lines })
     }
 
-    /// What was run.
+    /// Event was run.
     pub fn run(&self) -> &Run {
         self.lines.run()
     }
 }
 
 impl<R: BufRead> Iterator for Reader<R> {
-    type Item = Result<Told, NotATrace>;
+    type Item = Result<Record, TraceError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let line = self.text.next()?;
-        Some(line.map_err(NotATrace::Io).and_then(|line| self.lines.next(&line)))
+        Some(line.map_err(TraceError::Io).and_then(|line| self.lines.next(&line)))
     }
 }
 
 /// Hears a run that is being written down: bytes in, events out. Nothing is kept but the line that
 /// is not whole yet.
-pub struct Ear<F> {
+pub struct RecordSink<F> {
     line: Vec<u8>,
     lines: Option<Lines>,
     hear: F,
 }
 
-impl<F: FnMut(&Run, &Told) -> io::Result<()>> Ear<F> {
+impl<F: FnMut(&Run, &Record) -> io::Result<()>> RecordSink<F> {
     /// One that tells `hear` of every event.
     pub fn new(hear: F) -> Self {
         Self { line: Vec::new(), lines: None, hear }
@@ -238,8 +238,8 @@ impl<F: FnMut(&Run, &Told) -> io::Result<()>> Ear<F> {
         match &mut self.lines {
             None => self.lines = Some(Lines::new(line).map_err(io::Error::other)?),
             Some(lines) => {
-                let told = lines.next(line).map_err(io::Error::other)?;
-                (self.hear)(lines.run(), &told)?;
+                let record = lines.next(line).map_err(io::Error::other)?;
+                (self.hear)(lines.run(), &record)?;
             }
         }
         self.line.clear();
@@ -247,7 +247,7 @@ impl<F: FnMut(&Run, &Told) -> io::Result<()>> Ear<F> {
     }
 }
 
-impl<F: FnMut(&Run, &Told) -> io::Result<()>> Write for Ear<F> {
+impl<F: FnMut(&Run, &Record) -> io::Result<()>> Write for RecordSink<F> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             match part.split_last() {
@@ -267,7 +267,7 @@ impl<F: FnMut(&Run, &Told) -> io::Result<()>> Write for Ear<F> {
 }
 
 /// Reads a whole trace: what was run, and all that happened.
-pub fn read(text: impl BufRead) -> Result<(Run, Vec<Told>), NotATrace> {
+pub fn read(text: impl BufRead) -> Result<(Run, Vec<Record>), TraceError> {
     let reader = Reader::new(text)?;
     let run = reader.run().clone();
     Ok((run, reader.collect::<Result<_, _>>()?))
@@ -276,7 +276,7 @@ pub fn read(text: impl BufRead) -> Result<(Run, Vec<Told>), NotATrace> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::{Event, Writer};
+    use crate::trace::{Event as Written, Writer};
 
     /// Every kind of event that is written is read back as the same; whom a send goes to is known
     /// in all three forms.
@@ -284,31 +284,36 @@ mod tests {
     fn what_is_written_is_read() {
         let (message, kind, from, to) = ("Reply", "reply", NodeId(1), NodeId(2));
         let events = [
-            Event::Acquire { weight: 1 },
-            Event::Acquire { weight: 2 },
-            Event::Asked,
-            Event::Granted { slots: &[3], fence: Some("0x1".into()), stamp: None, grant: Some(4) },
-            Event::Release { grant: None },
-            Event::Withdraw,
-            Event::TooLarge { weight: 3, most: 2 },
-            Event::Resize { k: 2 },
-            Event::Send { kind, to: Some(to), to_many: &[], copies: 1, message },
-            Event::Send { kind, to: None, to_many: &[NodeId(3), NodeId(1)], copies: 2, message },
-            Event::Send { kind, to: None, to_many: &[], copies: 3, message },
-            Event::Deliver { kind, from, message },
-            Event::Lost { kind, from, message },
-            Event::Doubled { kind, to, message },
-            Event::Crash,
-            Event::Restart { incarnation: Some(1) },
-            Event::Fault,
-            Event::Recovered,
-            Event::Pause,
-            Event::Resume,
-            Event::Suspected { whom: to },
-            Event::Joined { whom: to },
-            Event::Moved { action: "a1", state: "T=C" },
-            Event::Can { actions: &["a1"], inside: true },
-            Event::Violated { property: "p", nodes: &[to], text: "t" },
+            Written::Acquire { weight: 1 },
+            Written::Acquire { weight: 2 },
+            Written::Asked,
+            Written::Granted {
+                slots: &[3],
+                fence: Some("0x1".into()),
+                stamp: None,
+                grant: Some(4),
+            },
+            Written::Release { grant: None },
+            Written::Withdraw,
+            Written::TooLarge { weight: 3, most: 2 },
+            Written::Resize { k: 2 },
+            Written::Send { kind, to: Some(to), to_many: &[], copies: 1, message },
+            Written::Send { kind, to: None, to_many: &[NodeId(3), NodeId(1)], copies: 2, message },
+            Written::Send { kind, to: None, to_many: &[], copies: 3, message },
+            Written::Deliver { kind, from, message },
+            Written::Lost { kind, from, message },
+            Written::Doubled { kind, to, message },
+            Written::Crash,
+            Written::Restart { incarnation: Some(1) },
+            Written::Fault,
+            Written::Recovered,
+            Written::Pause,
+            Written::Resume,
+            Written::Suspected { whom: to },
+            Written::Joined { whom: to },
+            Written::Moved { action: "a1", state: "T=C" },
+            Written::Can { actions: &["a1"], inside: true },
+            Written::Violated { property: "p", nodes: &[to], text: "t" },
         ];
         let mut bytes = Vec::new();
         let mut writer = Writer::new(
@@ -317,11 +322,14 @@ mod tests {
         );
         events.iter().for_each(|event| writer.write(Time(7), NodeId(0), event));
         writer.finish().unwrap();
-        let (run, told) = read(&bytes[..]).expect("a trace");
-        assert_eq!((run.n, run.k, run.protocol.as_str(), told.len()), (4, 1, "x", events.len()));
-        assert!(told.iter().all(|told| told.what != What::Other));
-        let receivers: Vec<Vec<NodeId>> =
-            told.iter().map(|told| told.receivers(4)).filter(|list| !list.is_empty()).collect();
+        let (run, record) = read(&bytes[..]).expect("a trace");
+        assert_eq!((run.n, run.k, run.protocol.as_str(), record.len()), (4, 1, "x", events.len()));
+        assert!(record.iter().all(|record| record.event != Event::Other));
+        let receivers: Vec<Vec<NodeId>> = record
+            .iter()
+            .map(|record| record.receivers(4))
+            .filter(|list| !list.is_empty())
+            .collect();
         let ids = |list: &[u32]| list.iter().copied().map(NodeId).collect::<Vec<_>>();
         assert_eq!(receivers, [ids(&[2]), ids(&[3, 1]), ids(&[1, 2, 3])]);
     }

@@ -5,7 +5,7 @@
 use kgate_core::{Dissemination, MembershipSource, NodeId, SlotOptions, Span};
 use kgate_sim::{Chance, Crash, Rng};
 
-use crate::drawn::small;
+use super::small;
 use crate::{Case, t};
 
 const TENTH: Span = Span(Span::UNIT.0 / 10);
