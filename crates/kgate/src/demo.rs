@@ -150,7 +150,7 @@ async fn play(args: &DemoArgs, entry: &'static Entry) -> Result<Report, Failure>
     let run = Duration::from_secs(args.seconds);
     let mut rng = Rng::fork(seed, "chaos");
     let chaos = if args.chaos {
-        Chaos::generate(entry, args.nodes, args.permits, run, &mut rng)
+        Chaos::drawn(entry, args.nodes, args.permits, run, &mut rng)
     } else {
         Chaos::none()
     };
