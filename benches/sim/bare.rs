@@ -2,7 +2,7 @@
 
 use kgate_core::{
     GrantId, Input, InputOf, Message, Never, NodeId, Notice, Observation, Outbox, Protocol,
-    Refusal, Setup, Span, Time, To,
+    Refusal, Setup, Span, Time, To, TransientFaults,
 };
 use kgate_protocols::detect::NoDetector;
 use kgate_sim::{Bucket, Latency, run};
@@ -64,6 +64,8 @@ impl<const RECORDS: bool> Protocol for Mute<RECORDS> {
         Observation::default()
     }
 }
+
+impl<const RECORDS: bool> TransientFaults for Mute<RECORDS> {}
 
 fn rates<const RECORDS: bool>(rounds: usize, latency: Latency) -> Rates {
     // Everybody is always inside, which no checker minds here: k is n-1, and one process does not

@@ -15,8 +15,8 @@ use std::fmt::Write;
 
 use kgate_check::{Bounds, Limits, Order, Outcome, explore};
 use kgate_core::{
-    GrantId, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Phase, Protocol, Refusal,
-    Setup, Time,
+    Explorable, GrantId, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Phase,
+    Protocol, Refusal, Setup, Time, TransientFaults,
 };
 use kgate_protocols::detect::NoDetector;
 use kgate_sim::{Bucket, Config, Report, run};
@@ -121,6 +121,9 @@ impl<const NAMED: bool> Protocol for Coordinator<NAMED> {
         Observation { phase: self.phase, grant, ..Observation::default() }
     }
 }
+
+impl<const NAMED: bool> Explorable for Coordinator<NAMED> {}
+impl<const NAMED: bool> TransientFaults for Coordinator<NAMED> {}
 
 impl<const NAMED: bool> Coordinator<NAMED> {
     fn on_acquire(&mut self, weight: u32, out: &mut Outbox<Self>) -> Result<(), Refusal> {

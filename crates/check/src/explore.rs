@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kgate_core::{Protocol, Setup};
+use kgate_core::{Explorable, Setup};
 use kgate_spec::scenario::Act;
 use serde::Serialize;
 use stateright::{Checker, Expectation, HasDiscoveries, Model};
@@ -102,13 +102,18 @@ impl Outcome {
 }
 
 /// Explores `P` in that setting.
-pub fn explore<P: Protocol>(setup: Setup, bounds: Bounds, limits: Limits, order: Order) -> Outcome {
+pub fn explore<P: Explorable>(
+    setup: Setup,
+    bounds: Bounds,
+    limits: Limits,
+    order: Order,
+) -> Outcome {
     explore_world(World::<P>::new(setup, bounds).with_limits(limits), order)
 }
 
 /// Explores a world, for instance one that is checked by some properties alone. With symmetry,
 /// depth first only: the search library knows none in breadth.
-pub fn explore_world<P: Protocol>(world: World<P>, order: Order) -> Outcome {
+pub fn explore_world<P: Explorable>(world: World<P>, order: Order) -> Outcome {
     let symmetric = world.renamings.is_some();
     let builder = world.checker().threads(1).finish_when(HasDiscoveries::AnyFailures);
     let builder =
@@ -120,7 +125,7 @@ pub fn explore_world<P: Protocol>(world: World<P>, order: Order) -> Outcome {
 }
 
 /// The same, and then schedules without end if nothing else was wrong.
-pub fn explore_fair<P: Protocol>(world: World<P>, order: Order) -> Outcome {
+pub fn explore_fair<P: Explorable>(world: World<P>, order: Order) -> Outcome {
     let (again, limits) = (world.anew(), world.brake.limits());
     let mut outcome = explore_world(world, order);
     if outcome.stopped.is_none() {
@@ -140,7 +145,7 @@ pub fn explore_fair<P: Protocol>(world: World<P>, order: Order) -> Outcome {
     outcome
 }
 
-fn outcome<P: Protocol>(checker: &impl Checker<World<P>>) -> Outcome {
+fn outcome<P: Explorable>(checker: &impl Checker<World<P>>) -> Outcome {
     let (limit, seconds) = (checker.model().brake.stopped(), checker.model().brake.seconds());
     checker.model().brake.release();
     let mut properties = Vec::new();
@@ -176,7 +181,7 @@ fn outcome<P: Protocol>(checker: &impl Checker<World<P>>) -> Outcome {
 
 /// A path in the words of a schedule. These count messages in the order of sending, so that it is
 /// gone once more, in that order.
-pub(crate) fn tell<P: Protocol>(world: &World<P>, actions: Vec<ActionOf<P>>) -> Vec<Told> {
+pub(crate) fn tell<P: Explorable>(world: &World<P>, actions: Vec<ActionOf<P>>) -> Vec<Told> {
     let world = world.as_sent();
     let mut state = world.first_state();
     let mut schedule = Vec::new();
@@ -194,7 +199,7 @@ pub(crate) fn tell<P: Protocol>(world: &World<P>, actions: Vec<ActionOf<P>>) -> 
 }
 
 /// One action in the words of a schedule.
-fn told<P: Protocol>(before: &State<P>, action: &ActionOf<P>) -> Told {
+fn told<P: Explorable>(before: &State<P>, action: &ActionOf<P>) -> Told {
     let message = match action {
         Action::Fly(_, _, (_, _, message)) => Some(format!("{:?}", message.value)),
         Action::Acquire(..)
@@ -213,6 +218,6 @@ fn told<P: Protocol>(before: &State<P>, action: &ActionOf<P>) -> Told {
 
 /// Serves stateright's Explorer on that address: walk through the states by hand. Returns when the
 /// server ends.
-pub fn serve<P: Protocol>(setup: Setup, bounds: Bounds, address: std::net::SocketAddr) {
+pub fn serve<P: Explorable>(setup: Setup, bounds: Bounds, address: std::net::SocketAddr) {
     World::<P>::new(setup, bounds).shown().checker().serve(address);
 }

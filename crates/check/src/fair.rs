@@ -16,7 +16,7 @@ pub(crate) mod components;
 mod graph;
 mod walk;
 
-use kgate_core::{NodeId, Protocol};
+use kgate_core::{Explorable, NodeId};
 
 use crate::brake::Stopped;
 use crate::explore::{Finding, Told};
@@ -27,7 +27,7 @@ use graph::Graph;
 pub const NAME: &str = "no fair schedule starves a live process";
 
 /// Searches all schedules. Where a limit stops that before all states are known, nothing is found.
-pub fn search<P: Protocol>(world: &World<P>) -> (Finding, Option<Stopped>, f64) {
+pub fn search<P: Explorable>(world: &World<P>) -> (Finding, Option<Stopped>, f64) {
     let graph = Graph::build(world);
     let stopped = world.brake.stopped();
     let starved = graph.and_then(|graph| {
@@ -47,7 +47,7 @@ pub fn search<P: Protocol>(world: &World<P>) -> (Finding, Option<Stopped>, f64) 
 
 /// A schedule that starves `who`: the way into a cycle and once around it, and where the cycle
 /// begins.
-fn starved<P: Protocol>(
+fn starved<P: Explorable>(
     world: &World<P>,
     graph: &Graph,
     who: NodeId,

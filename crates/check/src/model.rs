@@ -8,7 +8,7 @@ mod memo;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use kgate_core::{Incarnation, Input, NodeId, Outbox, Protocol, Setup};
+use kgate_core::{Explorable, Incarnation, Input, NodeId, Outbox, Setup};
 use smallvec::SmallVec;
 use stateright::{Model, Property};
 
@@ -26,7 +26,7 @@ use memo::{Made, Memo};
 
 /// What is explored: a protocol, its setting, and how often what may happen.
 #[derive(Debug)]
-pub struct World<P: Protocol> {
+pub struct World<P: Explorable> {
     /// What every process knows; `me` is filled in for each.
     pub setup: Setup,
     /// How often what may happen.
@@ -51,7 +51,7 @@ pub struct World<P: Protocol> {
     memo: Memo<P>,
 }
 
-impl<P: Protocol> World<P> {
+impl<P: Explorable> World<P> {
     /// A world of that setting.
     pub fn new(setup: Setup, bounds: Bounds) -> Self {
         let brake = Brake::new(Limits::default());
@@ -138,7 +138,7 @@ impl<P: Protocol> World<P> {
     }
 }
 
-impl<P: Protocol> Model for World<P> {
+impl<P: Explorable> Model for World<P> {
     type State = State<P>;
     type Action = ActionOf<P>;
 

@@ -1,6 +1,6 @@
 //! What must hold in every state that can be reached, and what must be reached at all.
 
-use kgate_core::{Carried, Mechanism, Message, NodeId, Protocol};
+use kgate_core::{Carried, Explorable, Mechanism, Message, NodeId};
 pub use kgate_spec::NOT_REFUSED;
 use kgate_spec::history::NOTHING_FROM_NOTHING;
 use kgate_spec::{
@@ -22,7 +22,7 @@ pub const NOT_LEFT_LYING: &str = NotLeftLying::NAME;
 
 /// All properties: those of every protocol, and those that its means of exclusion call for. Of
 /// each, only the first state counts in which it is broken (or, of what is to be reached, reached).
-pub fn all<P: Protocol>() -> Vec<Property<World<P>>> {
+pub fn all<P: Explorable>() -> Vec<Property<World<P>>> {
     let mut all = of_every_protocol();
     match P::MECHANISM {
         Mechanism::Permissions => all.extend([
@@ -44,7 +44,7 @@ pub fn all<P: Protocol>() -> Vec<Property<World<P>>> {
     all
 }
 
-fn of_slots<P: Protocol>() -> [Property<World<P>>; 6] {
+fn of_slots<P: Explorable>() -> [Property<World<P>>; 6] {
     [
         Property::always(NOT_LEFT_LYING, |world: &World<P>, state: &State<P>| {
             !world.first(12, is_left_lying(world, state))
@@ -67,7 +67,7 @@ fn of_slots<P: Protocol>() -> [Property<World<P>>; 6] {
     ]
 }
 
-fn of_every_protocol<P: Protocol>() -> Vec<Property<World<P>>> {
+fn of_every_protocol<P: Explorable>() -> Vec<Property<World<P>>> {
     vec![
         Property::always(AtMostK::NAME, |world, state: &State<P>| !world.first(0, state.crowded)),
         Property::always(EveryoneServed::NAME, |world, state| !world.first(1, stuck(world, state))),
@@ -83,18 +83,18 @@ fn of_every_protocol<P: Protocol>() -> Vec<Property<World<P>>> {
 /// Liveness by quiescence: whoever waits when nothing can happen any more waits for ever. Where
 /// every schedule is tried, that is a deadlock; starvation while others go in and out is a schedule
 /// without end, for [`fair`](crate::fair).
-fn stuck<P: Protocol>(world: &World<P>, state: &State<P>) -> bool {
+fn stuck<P: Explorable>(world: &World<P>, state: &State<P>) -> bool {
     is_quiet(world, state) && is_borne(world, state) && state.ids().any(|node| state.waits(node))
 }
 
 /// Nothing is under way, and nobody is inside: what waits now waits for ever.
-fn is_quiet<P: Protocol>(world: &World<P>, state: &State<P>) -> bool {
+fn is_quiet<P: Explorable>(world: &World<P>, state: &State<P>) -> bool {
     is_still(world, state) && state.clients.iter().all(|client| client.inside.is_empty())
 }
 
 /// Nothing is on its way, no timer runs, nobody is down, all news are told: what happens next is up
 /// to clients, or a crash.
-fn is_still<P: Protocol>(world: &World<P>, state: &State<P>) -> bool {
+fn is_still<P: Explorable>(world: &World<P>, state: &State<P>) -> bool {
     state.flying.is_empty()
         && state.timers.is_empty()
         && state.untold.is_empty()
@@ -104,7 +104,7 @@ fn is_still<P: Protocol>(world: &World<P>, state: &State<P>) -> bool {
 
 /// Whether the first of those that wait could have what it wants, though nothing is under way.
 /// (Each lane has a first one of its own.)
-fn is_left_lying<P: Protocol>(world: &World<P>, state: &State<P>) -> bool {
+fn is_left_lying<P: Explorable>(world: &World<P>, state: &State<P>) -> bool {
     if world.setup.slots.lanes > 1 || !is_still(world, state) || !is_borne(world, state) {
         return false;
     }
@@ -122,14 +122,14 @@ fn is_left_lying<P: Protocol>(world: &World<P>, state: &State<P>) -> bool {
 }
 
 /// Whether a process has heard of everything.
-fn is_told<P: Protocol>(world: &World<P>, state: &State<P>, node: NodeId) -> bool {
+fn is_told<P: Explorable>(world: &World<P>, state: &State<P>, node: NodeId) -> bool {
     let client = &state.clients[node.index()];
     usize::from(client.told) == state.log.len()
         && usize::from(client.resized) == world.bounds.resizes.len()
 }
 
 /// Whether something is left in a quiet moment in which nobody waits either.
-fn has_residue<P: Protocol>(world: &World<P>, state: &State<P>) -> bool {
+fn has_residue<P: Explorable>(world: &World<P>, state: &State<P>) -> bool {
     let live = state.ids().filter(|&node| state.is_up(node));
     is_quiet(world, state)
         && is_borne(world, state)
@@ -138,7 +138,7 @@ fn has_residue<P: Protocol>(world: &World<P>, state: &State<P>) -> bool {
 }
 
 /// Whether there is a token twice: with the living, or on its way.
-fn two_of_a_token<P: Protocol>(state: &State<P>) -> bool {
+fn two_of_a_token<P: Explorable>(state: &State<P>) -> bool {
     let live = state.ids().filter(|node| !state.crashed.contains(node));
     let held = live.flat_map(|node| {
         let tokens = state.processes[node.index()].seen.tokens.iter();
@@ -152,7 +152,7 @@ fn two_of_a_token<P: Protocol>(state: &State<P>) -> bool {
 }
 
 /// Whether no more has failed than the protocol claims to tolerate.
-pub fn is_borne<P: Protocol>(world: &World<P>, state: &State<P>) -> bool {
+pub fn is_borne<P: Explorable>(world: &World<P>, state: &State<P>) -> bool {
     let tolerates = &world.bounds.tolerates;
     state.crashed.len() <= tolerates.crashes as usize
         && (tolerates.loss || state.spent.losses == 0)
@@ -160,7 +160,7 @@ pub fn is_borne<P: Protocol>(world: &World<P>, state: &State<P>) -> bool {
 }
 
 /// Whether somebody holds another for crashed that is not.
-pub fn suspects_the_living<P: Protocol>(state: &State<P>) -> bool {
+pub fn suspects_the_living<P: Explorable>(state: &State<P>) -> bool {
     let suspects = |process: &crate::state::Process<P>| {
         process.seen.crashed.iter().any(|suspect| !state.crashed.contains(suspect))
     };

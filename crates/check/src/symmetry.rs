@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use kgate_core::{Graph, NodeId, Protocol};
+use kgate_core::{Explorable, Graph, NodeId};
 
 use crate::bounds::Bounds;
 use crate::model::World;
@@ -37,7 +37,7 @@ pub enum NoSymmetry {
 }
 
 /// The renamings under which a world looks the same.
-pub fn of<P: Protocol>(world: &World<P>) -> Result<Renamings, NoSymmetry> {
+pub fn of<P: Explorable>(world: &World<P>) -> Result<Renamings, NoSymmetry> {
     if world.bounds.crashes > 0 {
         return Err(NoSymmetry::Losses);
     }
@@ -57,7 +57,7 @@ pub fn of<P: Protocol>(world: &World<P>) -> Result<Renamings, NoSymmetry> {
 }
 
 /// Of all namings of a state, the one with the least fingerprint.
-pub(crate) fn representative<P: Protocol>(state: &State<P>) -> State<P> {
+pub(crate) fn representative<P: Explorable>(state: &State<P>) -> State<P> {
     let Some(renamings) = &state.renamings.0 else { return state.clone() };
     let all =
         renamings.iter().map(|names| renamed(state, names).expect("names do not matter here"));
@@ -95,7 +95,7 @@ fn same_entries(bounds: &Bounds, names: &[NodeId]) -> bool {
 }
 
 /// The same state under other names.
-fn renamed<P: Protocol>(state: &State<P>, names: &[NodeId]) -> Option<State<P>> {
+fn renamed<P: Explorable>(state: &State<P>, names: &[NodeId]) -> Option<State<P>> {
     let name = |node: NodeId| names[node.index()];
     let mut renamed = state.clone();
     for (old, process) in state.processes.iter().enumerate() {

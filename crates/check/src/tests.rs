@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use kgate_core::{
-    Defects, Graph, InputOf, Never, NodeId, Observation, Outbox, Protocol, Refusal, Setup, Time,
+    Defects, Explorable, Graph, InputOf, Never, NodeId, Observation, Outbox, Protocol, Refusal,
+    Setup, Time,
 };
 use kgate_protocols::permission::Permission;
 use kgate_protocols::spread::{Direct, Sta, Tree};
@@ -28,7 +29,7 @@ mod spin;
 mod symmetry;
 mod toy;
 
-fn search<P: Protocol>(
+fn search<P: Explorable>(
     nodes: u32,
     k: u32,
     entries: u32,
@@ -39,7 +40,7 @@ fn search<P: Protocol>(
     explore_world(world::<P>(nodes, k, entries, crashes, printed), order)
 }
 
-fn world<P: Protocol>(
+fn world<P: Explorable>(
     nodes: u32,
     k: u32,
     entries: u32,
@@ -65,13 +66,13 @@ fn broken(outcome: &Outcome) -> Vec<&'static str> {
     broken.map(|finding| finding.name).collect()
 }
 
-fn holds<P: Protocol>(nodes: u32, k: u32, entries: u32, crashes: u32) -> Outcome {
+fn holds<P: Explorable>(nodes: u32, k: u32, entries: u32, crashes: u32) -> Outcome {
     let outcome = search::<P>(nodes, k, entries, crashes, Defects::NONE, Order::Depth);
     all_hold(&outcome);
     outcome
 }
 
-fn breaks<P: Protocol>(
+fn breaks<P: Explorable>(
     nodes: u32,
     k: u32,
     entries: u32,
@@ -227,5 +228,7 @@ fn a_refusal_is_caught() {
             Observation::default()
         }
     }
+
+    impl Explorable for Deaf {}
     breaks::<Deaf>(2, 1, 0, 1, Defects::NONE, properties::NOT_REFUSED);
 }

@@ -26,6 +26,7 @@ extern crate alloc;
 
 mod defects;
 mod effect;
+mod explorable;
 mod graph;
 mod id;
 mod input;
@@ -37,10 +38,13 @@ mod protocol;
 mod refusal;
 mod rules;
 mod stamp;
+mod suspend;
 mod time;
+mod transient;
 
 pub use defects::Defects;
 pub use effect::{Effect, EffectOf, Notice, Outbox, To};
+pub use explorable::Explorable;
 pub use graph::{Graph, NotAGraph};
 pub use id::{Fence, GrantId, Incarnation, NodeId};
 pub use input::{Input, InputOf};
@@ -52,4 +56,6 @@ pub use protocol::{InitialMembers, Protocol, Setup};
 pub use refusal::Refusal;
 pub use rules::{Rules, Step, Survey, View};
 pub use stamp::Stamp;
+pub use suspend::Suspend;
 pub use time::{NotATime, Span, Time};
+pub use transient::TransientFaults;

@@ -79,24 +79,29 @@ impl Setup {
     }
 }
 
-/// One algorithm as a state machine: a mutex, or a failure detector. See the laws in the crate's
-/// head.
+/// One algorithm as a state machine: a mutex, or a failure detector. The head of the crate states
+/// the laws that every implementation keeps.
+///
+/// What a single driver needs beyond this is a trait of its own, with a default for everything:
+/// [`Explorable`](crate::Explorable) for the model checker,
+/// [`TransientFaults`](crate::TransientFaults) for the simulator and [`Suspend`](crate::Suspend)
+/// for a node. A protocol that has nothing to say there implements them with an empty block.
 pub trait Protocol: Clone + Debug + Eq + Hash + Send + Sync + 'static {
-    /// Its name in tables and on the command line.
+    /// The protocol's name in tables and on the command line.
     const NAME: &'static str;
-    /// By what it excludes.
+    /// By what the protocol excludes; tells the property checkers which rules apply to it.
     const MECHANISM: Mechanism = Mechanism::Other;
-    /// Its messages.
+    /// The messages between processes.
     type Message: Message;
-    /// Its timers; each variant says when it fires and who disarms it.
+    /// The timers; each variant says when it fires and who disarms it.
     type Timer: Clone + Debug + Ord + Hash + Send + Sync + 'static;
-    /// What survives a crash of its process, or a clean stop.
+    /// The state that survives a crash of the process or a clean stop.
     type Durable: Clone + Debug + Eq + Hash + Send + Sync + Serialize + DeserializeOwned + 'static;
 
-    /// A process starts, or starts again with what it had stored.
+    /// Starts a process, or restarts it with the state that it had stored.
     fn start(setup: &Setup, restored: Option<Self::Durable>, out: &mut Outbox<Self>) -> Self;
 
-    /// One input happens at `now`. On `Err` nothing has changed.
+    /// Applies one input at time `now`. An `Err` guarantees that nothing has changed.
     fn handle(
         &mut self,
         now: Time,
@@ -104,61 +109,6 @@ pub trait Protocol: Clone + Debug + Eq + Hash + Send + Sync + 'static {
         out: &mut Outbox<Self>,
     ) -> Result<(), Refusal>;
 
-    /// All that this process knows, to be put away at a clean stop (LEASES R1): the process says
-    /// nothing more. Started once with this, the same incarnation goes on as if it had only paused,
-    /// and lost all messages meanwhile. None if the algorithm cannot do so, or not with these
-    /// options.
-    fn suspend(&self) -> Option<Self::Durable> {
-        None
-    }
-
-    /// A read-only projection for checkers and screens.
+    /// A read-only projection of the state, for checkers and screens.
     fn observe(&self) -> Observation;
-
-    /// Whether a message to this process means nothing any more: delivered now or at any later
-    /// time, it changes nothing and nothing comes of it. An explorer need not tell apart when it
-    /// arrives. False is always right.
-    fn is_outdated(&self, _from: NodeId, _message: &Self::Message) -> bool {
-        false
-    }
-
-    /// A transient fault strikes this process: its variables become anything in their domain,
-    /// except what it shares with its client (whether that waits or holds). `below(b)` draws a
-    /// number below b. False if the algorithm does not claim to recover from that; then nothing has
-    /// changed.
-    fn scramble(&mut self, _below: &mut dyn FnMut(u64) -> u64) -> bool {
-        false
-    }
-
-    /// Whether all processes together, as they are now, have recovered from every transient fault:
-    /// from here on they are correct. Only an observer can ask this.
-    fn settled(_processes: &[Self]) -> bool {
-        true
-    }
-
-    /// A message to the process of `setup` that nobody sent, as a transient fault may leave it in
-    /// the channel from `_from`. None if the algorithm does not claim to tolerate that.
-    fn forge(
-        _setup: &Setup,
-        _from: NodeId,
-        _below: &mut dyn FnMut(u64) -> u64,
-    ) -> Option<Self::Message> {
-        None
-    }
-
-    /// The same process under other names: as it would be if every process p were called
-    /// `names[p]`. None if the algorithm compares names, so that another naming is another run.
-    fn renamed(&self, _names: &[NodeId]) -> Option<Self> {
-        None
-    }
-
-    /// The same of what a process has stored.
-    fn stored_renamed(_stored: &Self::Durable, _names: &[NodeId]) -> Option<Self::Durable> {
-        None
-    }
-
-    /// The same of a message.
-    fn message_renamed(_message: &Self::Message, _names: &[NodeId]) -> Option<Self::Message> {
-        None
-    }
 }

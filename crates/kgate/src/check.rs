@@ -16,7 +16,7 @@ use kgate_check::{
     explore_world,
 };
 use kgate_core::{Defects, MembershipSource, Protocol, Setup, Span};
-use kgate_protocols::registry::{self, Entry, Visitor};
+use kgate_protocols::registry::{self, Entry, MutexProtocol, Visitor};
 use serde_json::Value;
 
 use crate::sim::graph;
@@ -296,7 +296,7 @@ struct Search<'a> {
 
 impl Visitor for Search<'_> {
     type Output = Result<Found, Failure>;
-    fn visit<M: Protocol, D: Protocol>(self) -> Self::Output {
+    fn visit<M: MutexProtocol, D: Protocol>(self) -> Self::Output {
         let mut world = World::<M>::new(self.setup, self.bounds).with_limits(self.limits);
         if !self.wanted.is_empty() {
             let names =
@@ -352,7 +352,7 @@ struct Walk {
 
 impl Visitor for Walk {
     type Output = ();
-    fn visit<M: Protocol, D: Protocol>(self) {
+    fn visit<M: MutexProtocol, D: Protocol>(self) {
         kgate_check::explore::serve::<M>(self.setup, self.bounds, self.address);
     }
 }

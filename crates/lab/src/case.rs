@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kgate_core::{Graph, NodeId, Protocol, Span};
-use kgate_protocols::registry::{self, Entry, Visitor};
+use kgate_protocols::registry::{self, Entry, MutexProtocol, Visitor};
 use kgate_protocols::topology::graphs::{SHAPES, Shape};
 use kgate_sim::{
     Bucket, Claims, Config, Crash, Detection, Detector, Heap, Latency, OpenTrace, Report, Rng,
@@ -176,7 +176,7 @@ struct Runner<'a> {
 
 impl Visitor for Runner<'_> {
     type Output = Result<Report, RunError>;
-    fn visit<M: Protocol, D: Protocol>(self) -> Self::Output {
+    fn visit<M: MutexProtocol, D: Protocol>(self) -> Self::Output {
         let (name, config) = (self.case.entry.name, &self.case.config);
         match self.queue {
             Queue::Bucket => kgate_sim::run::<M, D, Bucket>(name, config, self.trace),

@@ -14,7 +14,7 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
 use kgate_core::{NodeId, Protocol, Rules, Span};
-use kgate_protocols::registry::{self, Entry, RulesVisitor, Visitor};
+use kgate_protocols::registry::{self, Entry, MutexProtocol, RulesVisitor, Visitor};
 use kgate_sim::{OpenTrace, PlayError, Played, Script, StatePlayed, StateScript, play, play_rules};
 use kgate_spec::scenario::{
     Act, Channels, Expect, Model, Movers, Next, Then, effects, final_effects,
@@ -278,7 +278,7 @@ struct Player<'a> {
 
 impl Visitor for Player<'_> {
     type Output = Result<Played, PlayError>;
-    fn visit<M: Protocol, D: Protocol>(self) -> Self::Output {
+    fn visit<M: MutexProtocol, D: Protocol>(self) -> Self::Output {
         play::<M>(self.name, self.script, Some(self.trace))
     }
 }

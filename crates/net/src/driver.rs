@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use kgate_core::{
     Effect, GrantId, Incarnation, Input, InputOf, Message, NodeId, Notice, Observation, Outbox,
-    Protocol, Refusal, Setup, Span, Time, To,
+    Protocol, Refusal, Setup, Span, Suspend, Time, To,
 };
 
 /// A timer of a driver.
@@ -157,7 +157,7 @@ impl<P: Protocol> Driver<P> {
     }
 }
 
-impl<P: Protocol> Drive for Driver<P> {
+impl<P: Suspend> Drive for Driver<P> {
     fn name(&self) -> &'static str {
         P::NAME
     }

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use kgate_core::{
     Defects, Effect, Incarnation, Input, InputOf, Message, NodeId, Notice, Outbox, Phase, Protocol,
-    Refusal, Setup, Span, Time, To,
+    Refusal, Setup, Span, Suspend, Time, To,
 };
 
 /// Detectors test once a time unit, and have time to wait for 63 dead ones in between.
@@ -51,6 +51,18 @@ pub(crate) struct Net<P: Protocol> {
     /// What each process has on stable storage.
     pub(crate) stored: BTreeMap<NodeId, P::Durable>,
     setup: Setup,
+}
+
+impl<P: Suspend> Net<P> {
+    /// A clean stop: what it knows is put away, and it says and hears nothing until it is
+    /// restarted. Whether it can.
+    pub(crate) fn suspend(&mut self, node: u32, change: impl FnOnce(&mut P::Durable)) -> bool {
+        let Some(mut suspended) = self.nodes[node as usize].suspend() else { return false };
+        change(&mut suspended);
+        self.stored.insert(NodeId(node), suspended);
+        self.crash(node);
+        true
+    }
 }
 
 impl<P: Protocol> Net<P> {
@@ -102,16 +114,6 @@ impl<P: Protocol> Net<P> {
         let setup = Setup { me, incarnation: Incarnation(incarnation), ..self.setup.clone() };
         self.nodes[me.index()] = P::start(&setup, None, &mut out);
         self.carry_out(me, out);
-    }
-
-    /// A clean stop: what it knows is put away, and it says and hears nothing until it is
-    /// restarted. Whether it can.
-    pub(crate) fn suspend(&mut self, node: u32, change: impl FnOnce(&mut P::Durable)) -> bool {
-        let Some(mut suspended) = self.nodes[node as usize].suspend() else { return false };
-        change(&mut suspended);
-        self.stored.insert(NodeId(node), suspended);
-        self.crash(node);
-        true
     }
 
     /// It goes on where it was suspended; what was put away is gone before it says anything.

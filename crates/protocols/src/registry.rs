@@ -7,7 +7,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use kgate_core::{Defects, Mechanism, Protocol, Rules};
+use kgate_core::{Defects, Explorable, Mechanism, Protocol, Rules, Suspend, TransientFaults};
 
 use crate::defects::{self, Defect};
 use crate::detect::{Heartbeat, HiAdsd, NoDetector, VCube};
@@ -121,7 +121,7 @@ impl Entry {
         struct Ask;
         impl Visitor for Ask {
             type Output = Mechanism;
-            fn visit<M: Protocol, D: Protocol>(self) -> Mechanism {
+            fn visit<M: MutexProtocol, D: Protocol>(self) -> Mechanism {
                 M::MECHANISM
             }
         }
@@ -403,12 +403,17 @@ impl Entry {
     }
 }
 
+/// A mutex that every driver can run: the model checker, the simulator and a node.
+pub trait MutexProtocol: Explorable + TransientFaults + Suspend {}
+
+impl<M: Explorable + TransientFaults + Suspend> MutexProtocol for M {}
+
 /// A driver that wants to be handed a system's types.
 pub trait Visitor {
     /// What it makes of them.
     type Output;
     /// Called with the mutex and its detector.
-    fn visit<M: Protocol, D: Protocol>(self) -> Self::Output;
+    fn visit<M: MutexProtocol, D: Protocol>(self) -> Self::Output;
 }
 
 /// Hands the types of `entry` to the visitor: its own detector, or none where the driver knows of

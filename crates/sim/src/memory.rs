@@ -1,6 +1,6 @@
 //! Whether a run fits into this machine.
 
-use kgate_core::Protocol;
+use kgate_core::{Protocol, TransientFaults};
 
 use crate::config::{Config, ConfigError, Detector};
 use crate::latency::Latency;
@@ -31,7 +31,7 @@ fn line_of(file: &str, name: &str) -> Option<u64> {
 /// A rough upper bound of what a run needs: the processes; for each requester its permissions (n
 /// bits), a REQUEST and a deferred REPLY on their way to and from everybody, and the order of its
 /// channels where that is kept; and what the detector keeps and sends.
-fn estimate<M: Protocol, D: Protocol>(config: &Config) -> u128 {
+fn estimate<M: TransientFaults, D: Protocol>(config: &Config) -> u128 {
     let (nodes, requesters) = (u128::from(config.nodes), u128::from(config.load.requesters));
     let constant = matches!(config.cost.latency, Latency::Constant(_));
     let process = (size_of::<M>() + size_of::<D>() + 64) as u128;
@@ -55,7 +55,7 @@ fn estimate<M: Protocol, D: Protocol>(config: &Config) -> u128 {
 }
 
 /// Refuses a run that would not fit.
-pub(crate) fn check<M: Protocol, D: Protocol>(config: &Config) -> Result<(), ConfigError> {
+pub(crate) fn check<M: TransientFaults, D: Protocol>(config: &Config) -> Result<(), ConfigError> {
     let needed = estimate::<M, D>(config);
     match free_bytes() {
         Some(free) if needed > u128::from(free) => {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use kgate_core::{NodeId, Protocol};
+use kgate_core::{Explorable, NodeId};
 use kgate_spec::Fate;
 use stateright::Model;
 
@@ -36,7 +36,7 @@ pub(super) struct Graph {
 
 impl Graph {
     /// Visits every state; none if a limit was reached.
-    pub(super) fn build<P: Protocol>(world: &World<P>) -> Option<Self> {
+    pub(super) fn build<P: Explorable>(world: &World<P>) -> Option<Self> {
         let mut graph = Self::default();
         let mut numbers = BTreeMap::new();
         let mut classes = BTreeMap::new();
@@ -115,7 +115,7 @@ impl Graph {
 }
 
 /// What must happen in the end if it can all the time, by name; none for what need not.
-fn class<P: Protocol>(world: &World<P>, action: &ActionOf<P>) -> Option<u64> {
+fn class<P: Explorable>(world: &World<P>, action: &ActionOf<P>) -> Option<u64> {
     match action {
         Action::Fly(_, Fate::Arrives, (from, to, message)) => match world.bounds.channels {
             Channels::Fifo => Some(digest(&(0, from, to))),

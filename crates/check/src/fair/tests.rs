@@ -2,8 +2,8 @@
 //! held against a protocol.
 
 use kgate_core::{
-    GrantId, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Phase, Protocol, Refusal,
-    Setup, Time,
+    Explorable, GrantId, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Phase,
+    Protocol, Refusal, Setup, Time,
 };
 use serde::{Deserialize, Serialize};
 
@@ -75,6 +75,8 @@ impl<const GRANTS: bool> Protocol for Throw<GRANTS> {
         Observation { phase: self.phase, ..Observation::default() }
     }
 }
+
+impl<const GRANTS: bool> Explorable for Throw<GRANTS> {}
 
 fn throw<const GRANTS: bool>(channels: crate::Channels) -> Finding {
     let bounds = Bounds { channels, ..Bounds { entries: vec![1, 0], ..Bounds::new(1) } };

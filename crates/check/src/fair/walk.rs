@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use kgate_core::Protocol;
+use kgate_core::Explorable;
 use stateright::Model;
 
 use super::graph::{Edge, Graph};
@@ -11,7 +11,7 @@ use crate::explore::{self, Told};
 use crate::model::World;
 
 /// The schedule, and the place at which its cycle begins.
-pub(super) fn around<P: Protocol>(
+pub(super) fn around<P: Explorable>(
     world: &World<P>,
     graph: &Graph,
     component: &[u32],
@@ -93,7 +93,7 @@ fn go(graph: &Graph, component: &[u32], at: &mut u32, goal: u32, actions: &mut V
 }
 
 /// Numbered actions, from the first state on, in the words of a schedule.
-fn tell<P: Protocol>(world: &World<P>, numbers: &[u32]) -> Vec<Told> {
+fn tell<P: Explorable>(world: &World<P>, numbers: &[u32]) -> Vec<Told> {
     world.brake.release();
     let mut state = world.first_state();
     let mut schedule = Vec::new();

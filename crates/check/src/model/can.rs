@@ -1,6 +1,6 @@
 //! What can happen next.
 
-use kgate_core::{NodeId, Phase, Protocol};
+use kgate_core::{Explorable, NodeId, Phase};
 use kgate_spec::Fate;
 
 use super::World;
@@ -9,7 +9,7 @@ use crate::bounds::{Channels, Down, News};
 use crate::client::Client;
 use crate::state::State;
 
-impl<P: Protocol> World<P> {
+impl<P: Explorable> World<P> {
     /// Everything that can happen next.
     pub(super) fn everything_possible(&self, state: &State<P>, actions: &mut Vec<ActionOf<P>>) {
         for node in state.ids() {

@@ -1,13 +1,13 @@
 //! A process is handed an input, and what it wants done is done.
 
-use kgate_core::{Effect, Fence, GrantId, Mechanism, NodeId, Notice, Phase, Protocol, Stamp, To};
+use kgate_core::{Effect, Explorable, Fence, GrantId, Mechanism, NodeId, Notice, Phase, Stamp, To};
 
 use super::{Given, Made, World};
 use crate::client;
 use crate::ghost::{Ghost, SlotGrant};
 use crate::state::{Flying, Process, Row, Sent, State};
 
-impl<P: Protocol> World<P> {
+impl<P: Explorable> World<P> {
     pub(super) fn handle(&self, state: &mut State<P>, node: NodeId, input: Given<P>) {
         if Ghost::minds::<P>(&input) {
             state.note(|ghost| ghost.input::<P>(node, &input));
@@ -159,14 +159,14 @@ impl<P: Protocol> World<P> {
     }
 }
 
-fn arm<P: Protocol>(state: &mut State<P>, timer: (NodeId, P::Timer)) {
+fn arm<P: Explorable>(state: &mut State<P>, timer: (NodeId, P::Timer)) {
     if let Err(place) = state.timers.binary_search(&timer) {
         state.timers.insert(place, timer);
     }
 }
 
 /// Whether a slot is with two that are up, as they show it themselves.
-fn shows_what_another_shows<P: Protocol>(
+fn shows_what_another_shows<P: Explorable>(
     state: &State<P>,
     node: NodeId,
     process: &Process<P>,

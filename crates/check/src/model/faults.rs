@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kgate_core::{Incarnation, Input, NodeId, Outbox, Protocol};
+use kgate_core::{Explorable, Incarnation, Input, NodeId, Outbox};
 use kgate_spec::Fate;
 use smallvec::SmallVec;
 
@@ -11,7 +11,7 @@ use crate::bounds::News;
 use crate::client::Client;
 use crate::state::{Process, State};
 
-impl<P: Protocol> World<P> {
+impl<P: Explorable> World<P> {
     pub(super) fn fly(&self, state: &mut State<P>, place: usize, fate: Fate) {
         let flying = state.flying.remove(place);
         match fate {
@@ -152,7 +152,7 @@ impl<P: Protocol> World<P> {
 
 /// Who comes back is told of those that are down then: a detector that begins anew knows of no
 /// earlier incarnations.
-fn tell_of_the_down<P: Protocol>(state: &mut State<P>, node: NodeId) {
+fn tell_of_the_down<P: Explorable>(state: &mut State<P>, node: NodeId) {
     state.untold.retain(|news| news.0 != node);
     let down: SmallVec<[NodeId; 4]> =
         state.ids().filter(|&other| other != node && !state.is_up(other)).collect();

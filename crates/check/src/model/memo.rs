@@ -8,7 +8,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock};
 
-use kgate_core::{Effect, Input, InputOf, Outbox, Protocol, Refusal, Time};
+use kgate_core::{Effect, Explorable, Input, InputOf, Outbox, Protocol, Refusal, Time};
 
 use crate::state::{Hashed, Process, Sent, digest};
 
@@ -20,7 +20,7 @@ type Wanted<P> = Effect<Sent<P>, <P as Protocol>::Timer, <P as Protocol>::Durabl
 
 /// What a process makes of something.
 #[derive(Debug)]
-pub(super) struct Made<P: Protocol> {
+pub(super) struct Made<P: Explorable> {
     /// The process afterwards.
     pub(super) after: Arc<Process<P>>,
     /// What is to be done, in order; what is to be stored is with the process already.
@@ -29,7 +29,7 @@ pub(super) struct Made<P: Protocol> {
     pub(super) refused: Option<Refusal>,
 }
 
-impl<P: Protocol> Made<P> {
+impl<P: Explorable> Made<P> {
     /// Of a process that has just become `protocol`.
     pub(super) fn new(protocol: P, mut stored: Option<P::Durable>, mut out: Outbox<P>) -> Self {
         let mut effects = Vec::new();
@@ -59,7 +59,7 @@ impl<P: Protocol> Made<P> {
 }
 
 /// The input as a process takes it.
-fn plain<P: Protocol>(input: &Given<P>) -> InputOf<P> {
+fn plain<P: Explorable>(input: &Given<P>) -> InputOf<P> {
     match input {
         Input::Deliver { from, message } => {
             Input::Deliver { from: *from, message: message.value.clone() }
@@ -80,7 +80,7 @@ fn plain<P: Protocol>(input: &Given<P>) -> InputOf<P> {
 const PLACES: usize = 1 << 16;
 
 #[derive(Debug)]
-struct Step<P: Protocol> {
+struct Step<P: Explorable> {
     before: Arc<Process<P>>,
     input: Given<P>,
     made: Arc<Made<P>>,
@@ -88,9 +88,9 @@ struct Step<P: Protocol> {
 
 /// Steps that were made, each at the place where its digest falls.
 #[derive(Debug)]
-pub(super) struct Memo<P: Protocol>(OnceLock<Mutex<Vec<Option<Step<P>>>>>);
+pub(super) struct Memo<P: Explorable>(OnceLock<Mutex<Vec<Option<Step<P>>>>>);
 
-impl<P: Protocol> Memo<P> {
+impl<P: Explorable> Memo<P> {
     pub(super) fn new() -> Self {
         Self(OnceLock::new())
     }

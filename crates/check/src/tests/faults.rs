@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use kgate_core::{
-    Defects, GrantId, Graph, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Phase,
-    Protocol, Refusal, Setup, Time,
+    Defects, Explorable, GrantId, Graph, Input, InputOf, Never, NodeId, Notice, Observation,
+    Outbox, Phase, Protocol, Refusal, Setup, Time,
 };
 use kgate_protocols::permission::Permission;
 use kgate_protocols::spread::Direct;
@@ -119,6 +119,8 @@ impl Protocol for Generous {
         Observation { phase, crashed, ..Observation::default() }
     }
 }
+
+impl Explorable for Generous {}
 
 /// The planted bugs of weights and of a changing k: units are counted, not clients, and a grant
 /// must fit what somebody still believes k to be.

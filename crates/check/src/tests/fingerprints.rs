@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use kgate_core::{Protocol, Setup};
-use kgate_protocols::registry::{self, ENTRIES, Entry, Visitor};
+use kgate_protocols::registry::{self, ENTRIES, Entry, MutexProtocol, Visitor};
 use stateright::Model;
 
 use crate::model::World;
@@ -41,7 +41,7 @@ impl Visitor for Compare {
 
     /// Visits every state and compares it, field by field, with the one that has the same
     /// fingerprint.
-    fn visit<M: Protocol, D: Protocol>(self) -> usize {
+    fn visit<M: MutexProtocol, D: Protocol>(self) -> usize {
         let world = World::<M>::new(self.0, self.1);
         let (mut seen, mut ahead, mut actions) = (BTreeMap::new(), world.init_states(), Vec::new());
         while let Some(state) = ahead.pop() {

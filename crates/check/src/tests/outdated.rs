@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use kgate_core::{Input, NodeId, Outbox, Protocol, Setup, SlotOptions, Time};
+use kgate_core::{Explorable, Input, NodeId, Outbox, Protocol, Setup, SlotOptions, Time};
 use kgate_protocols::slots::{Lanes, LanesMessage, SlotsMessage};
 use stateright::Model;
 

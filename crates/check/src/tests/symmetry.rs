@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use kgate_core::{Defects, Protocol, Setup};
+use kgate_core::{Defects, Explorable, Setup};
 use kgate_protocols::permission::Permission;
 use kgate_protocols::spread::Direct;
 use kgate_protocols::topology::graphs::Shape;
@@ -24,7 +24,7 @@ fn star(nodes: u32, k: u32, bounds: Bounds, printed: Defects) -> World<TreeToken
 }
 
 /// All states, each by its kind: how many states, and how many kinds.
-fn kinds<P: Protocol>(world: &World<P>) -> (usize, usize) {
+fn kinds<P: Explorable>(world: &World<P>) -> (usize, usize) {
     let (mut states, mut kinds) = (BTreeSet::new(), BTreeSet::new());
     let mut ahead = vec![world.first_state()];
     while let Some(state) = ahead.pop() {

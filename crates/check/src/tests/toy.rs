@@ -2,8 +2,8 @@
 //! wrong.
 
 use kgate_core::{
-    Defects, Fence, GrantId, Input, InputOf, Mechanism, NodeId, Notice, Observation, Outbox, Phase,
-    Protocol, Refusal, Setup, Span, Stamp, Time,
+    Defects, Explorable, Fence, GrantId, Input, InputOf, Mechanism, NodeId, Notice, Observation,
+    Outbox, Phase, Protocol, Refusal, Setup, Span, Stamp, Time,
 };
 use serde::{Deserialize, Serialize};
 
@@ -180,3 +180,5 @@ impl Protocol for Toy {
         }
     }
 }
+
+impl Explorable for Toy {}

@@ -44,10 +44,12 @@ pub use view::{Client, GateView, HeldView, Process, Who};
 use std::collections::{BTreeMap, BTreeSet};
 
 use kgate_control::state::{Command, Policy};
-use kgate_core::{Graph, Incarnation, NodeId, Protocol, Setup, SlotOptions, Span, Time, To};
+use kgate_core::{
+    Graph, Incarnation, NodeId, Protocol, Setup, SlotOptions, Span, Suspend, Time, To,
+};
 use kgate_net::{Deed, Drive, Driver, Unreadable};
 use kgate_protocols::detect::{Heartbeat, HiAdsd, VCube};
-use kgate_protocols::registry::{self, Entry, Visitor};
+use kgate_protocols::registry::{self, Entry, MutexProtocol, Visitor};
 
 use catalogue::Catalogue;
 use control::Control;
@@ -508,14 +510,17 @@ struct Start<'a> {
 
 impl Visitor for Start<'_> {
     type Output = Result<Box<dyn Drive>, Unreadable>;
-    fn visit<M: Protocol, D: Protocol>(self) -> Self::Output {
+    fn visit<M: MutexProtocol, D: Protocol>(self) -> Self::Output {
         Ok(Box::new(Driver::<M>::start(self.setup, self.stored, self.deeds)?))
     }
 }
 
 /// The detector, if there is one.
 fn detector(detection: Detection, setup: &Setup, deeds: &mut Vec<Deed>) -> Option<Box<dyn Drive>> {
-    fn start<P: Protocol>(setup: &Setup, deeds: &mut Vec<Deed>) -> Option<Box<dyn Drive>> {
+    fn start<P: Protocol + Suspend>(
+        setup: &Setup,
+        deeds: &mut Vec<Deed>,
+    ) -> Option<Box<dyn Drive>> {
         let driver = Driver::<P>::start(setup, None, deeds);
         Some(Box::new(driver.expect("nothing was stored")))
     }

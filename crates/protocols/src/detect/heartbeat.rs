@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use fixedbitset::FixedBitSet;
 use kgate_core::{
     Incarnation, Input, InputOf, Message, Never, NodeId, Notice, Observation, Outbox, Protocol,
-    Refusal, Setup, Span, Time, To,
+    Refusal, Setup, Span, Suspend, Time, To,
 };
 use serde::{Deserialize, Serialize};
 
@@ -153,3 +153,5 @@ impl Protocol for Heartbeat {
         Observation { crashed: self.crashed.iter().collect(), ..Observation::default() }
     }
 }
+
+impl Suspend for Heartbeat {}

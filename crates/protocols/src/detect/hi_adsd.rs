@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 
 use kgate_core::{
     Incarnation, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Protocol, Refusal,
-    Setup, Span, Time,
+    Setup, Span, Suspend, Time,
 };
 use serde::{Deserialize, Serialize};
 
@@ -217,3 +217,5 @@ impl Protocol for HiAdsd {
         Observation { crashed: self.crashed.iter().collect(), ..Observation::default() }
     }
 }
+
+impl Suspend for HiAdsd {}

@@ -1,6 +1,6 @@
 //! No detector at all: `raymond`, and every system whose driver knows of crashes by itself.
 
-use kgate_core::{InputOf, Never, Observation, Outbox, Protocol, Refusal, Setup, Time};
+use kgate_core::{InputOf, Never, Observation, Outbox, Protocol, Refusal, Setup, Suspend, Time};
 
 use super::no_mutex;
 
@@ -31,3 +31,5 @@ impl Protocol for NoDetector {
         Observation::default()
     }
 }
+
+impl Suspend for NoDetector {}

@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 
 use kgate_core::{
     Incarnation, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Protocol, Refusal,
-    Setup, Span, Time,
+    Setup, Span, Suspend, Time,
 };
 use serde::{Deserialize, Serialize};
 
@@ -223,3 +223,5 @@ impl Protocol for VCube {
         Observation { crashed: self.crashed.iter().collect(), ..Observation::default() }
     }
 }
+
+impl Suspend for VCube {}

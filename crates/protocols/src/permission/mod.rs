@@ -39,8 +39,8 @@ pub use message::PermissionMessage;
 use alloc::boxed::Box;
 
 use kgate_core::{
-    Defects, GrantId, Input, InputOf, Mechanism, Never, NodeId, Notice, Observation, Outbox, Phase,
-    Protocol, Refusal, Setup, Stamp, Time,
+    Defects, Explorable, GrantId, Input, InputOf, Mechanism, Never, NodeId, Notice, Observation,
+    Outbox, Phase, Protocol, Refusal, Setup, Stamp, Suspend, Time, TransientFaults,
 };
 
 use crate::collections::NodeList;
@@ -363,6 +363,10 @@ impl<S: Spread> Protocol for Permission<S> {
         }
     }
 }
+
+impl<S: Spread> Explorable for Permission<S> {}
+impl<S: Spread> TransientFaults for Permission<S> {}
+impl<S: Spread> Suspend for Permission<S> {}
 
 #[cfg(test)]
 mod tests;

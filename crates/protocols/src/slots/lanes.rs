@@ -21,8 +21,8 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use kgate_core::{
-    Effect, GrantId, Input, InputOf, Mechanism, Message, NodeId, Notice, Observation, Outbox,
-    Phase, Protocol, Refusal, Setup, Span, Time,
+    Effect, Explorable, GrantId, Input, InputOf, Mechanism, Message, NodeId, Notice, Observation,
+    Outbox, Phase, Protocol, Refusal, Setup, Span, Suspend, Time, TransientFaults,
 };
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -533,16 +533,6 @@ impl Protocol for Lanes {
         }
     }
 
-    fn suspend(&self) -> Option<Box<Suspended>> {
-        let lanes = self.lanes.iter().map(Slots::put_away).collect::<Option<_>>()?;
-        Some(Box::new(Suspended { lanes, several: self.several.as_deref().map(Several::put_away) }))
-    }
-
-    fn is_outdated(&self, from: NodeId, message: &LanesMessage) -> bool {
-        let lane = self.lanes.get(usize::from(message.lane));
-        lane.is_some_and(|lane| lane.is_outdated(from, &message.message))
-    }
-
     /// With several lanes no stamp is shown: the order is strict within a lane only.
     fn observe(&self) -> Observation {
         let mut all = self.lanes.iter().map(Slots::observe);
@@ -563,6 +553,22 @@ impl Protocol for Lanes {
         whole
     }
 }
+
+impl Suspend for Lanes {
+    fn suspend(&self) -> Option<Box<Suspended>> {
+        let lanes = self.lanes.iter().map(Slots::put_away).collect::<Option<_>>()?;
+        Some(Box::new(Suspended { lanes, several: self.several.as_deref().map(Several::put_away) }))
+    }
+}
+
+impl Explorable for Lanes {
+    fn is_outdated(&self, from: NodeId, message: &LanesMessage) -> bool {
+        let lane = self.lanes.get(usize::from(message.lane));
+        lane.is_some_and(|lane| lane.is_outdated(from, &message.message))
+    }
+}
+
+impl TransientFaults for Lanes {}
 
 #[cfg(test)]
 mod tests {

@@ -62,8 +62,8 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use kgate_core::{
-    Defects, Dissemination, Fence, Input, InputOf, Mechanism, MembershipSource, NodeId,
-    Observation, Outbox, Phase, Protocol, Refusal, Setup, SlotOptions, Time,
+    Defects, Dissemination, Explorable, Fence, Input, InputOf, Mechanism, MembershipSource, NodeId,
+    Observation, Outbox, Phase, Protocol, Refusal, Setup, SlotOptions, Suspend, Time,
 };
 
 use crate::collections::NodeList;
@@ -339,28 +339,6 @@ impl Protocol for Slots {
         Ok(())
     }
 
-    fn suspend(&self) -> Option<Box<SuspendedLane>> {
-        self.put_away().map(Box::new)
-    }
-
-    /// Answers to a request of this process that is not out: no stamp is ever used twice. Without a
-    /// log any message may tell of a new incarnation.
-    fn is_outdated(&self, _from: NodeId, message: &SlotsMessage) -> bool {
-        let about = match message {
-            SlotsMessage::Agg { about, .. } | SlotsMessage::Update { about, .. } => about,
-            SlotsMessage::Request { .. }
-            | SlotsMessage::Join { .. }
-            | SlotsMessage::Welcome { .. } => {
-                return false;
-            }
-        };
-        let is_out = |pending: &Pending| pending.stamp == about.stamp;
-        self.membership() == MembershipSource::Log
-            && self.printed == Defects::NONE
-            && about.stamp.node == self.me
-            && !self.pending.as_deref().is_some_and(is_out)
-    }
-
     fn observe(&self) -> Observation {
         let pending = self.pending.as_ref();
         let waits = pending.is_some() || !self.wishes.is_empty();
@@ -385,6 +363,32 @@ impl Protocol for Slots {
             slots: here.collect(),
             relaying: self.relays.roots().collect(),
         }
+    }
+}
+
+impl Suspend for Slots {
+    fn suspend(&self) -> Option<Box<SuspendedLane>> {
+        self.put_away().map(Box::new)
+    }
+}
+
+impl Explorable for Slots {
+    /// Answers to a request of this process that is not out: no stamp is ever used twice. Without a
+    /// log any message may tell of a new incarnation.
+    fn is_outdated(&self, _from: NodeId, message: &SlotsMessage) -> bool {
+        let about = match message {
+            SlotsMessage::Agg { about, .. } | SlotsMessage::Update { about, .. } => about,
+            SlotsMessage::Request { .. }
+            | SlotsMessage::Join { .. }
+            | SlotsMessage::Welcome { .. } => {
+                return false;
+            }
+        };
+        let is_out = |pending: &Pending| pending.stamp == about.stamp;
+        self.membership() == MembershipSource::Log
+            && self.printed == Defects::NONE
+            && about.stamp.node == self.me
+            && !self.pending.as_deref().is_some_and(is_out)
     }
 }
 

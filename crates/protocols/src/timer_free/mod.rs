@@ -60,8 +60,9 @@ pub use message::TimerFreeMessage;
 use alloc::boxed::Box;
 
 use kgate_core::{
-    Defects, GrantId, Incarnation, Input, InputOf, Mechanism, Never, NodeId, Notice, Observation,
-    Outbox, Phase, Protocol, Refusal, Setup, Span, Stamp, Time, To,
+    Defects, Explorable, GrantId, Incarnation, Input, InputOf, Mechanism, Never, NodeId, Notice,
+    Observation, Outbox, Phase, Protocol, Refusal, Setup, Span, Stamp, Suspend, Time, To,
+    TransientFaults,
 };
 
 use crate::collections::NodeList;
@@ -479,6 +480,10 @@ impl Protocol for TimerFree {
         }
     }
 }
+
+impl Explorable for TimerFree {}
+impl TransientFaults for TimerFree {}
+impl Suspend for TimerFree {}
 
 #[cfg(test)]
 mod tests;

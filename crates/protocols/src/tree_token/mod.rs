@@ -85,7 +85,7 @@ use alloc::vec::Vec;
 
 use kgate_core::{
     Defects, GrantId, Graph, Input, InputOf, Mechanism, Never, NodeId, Observation, Outbox, Phase,
-    Protocol, Refusal, Setup, Time,
+    Protocol, Refusal, Setup, Suspend, Time, TransientFaults,
 };
 use serde::{Deserialize, Serialize};
 
@@ -344,18 +344,6 @@ impl Protocol for TreeToken {
         }
     }
 
-    fn renamed(&self, names: &[NodeId]) -> Option<Self> {
-        self.under(names)
-    }
-
-    fn stored_renamed(stored: &Durable, names: &[NodeId]) -> Option<Durable> {
-        stored.under(names)
-    }
-
-    fn message_renamed(message: &TreeTokenMessage, _names: &[NodeId]) -> Option<TreeTokenMessage> {
-        message.under()
-    }
-
     fn observe(&self) -> Observation {
         let phase = match (&self.held, self.wish) {
             (Some(_), _) => Phase::Holding,
@@ -378,6 +366,9 @@ impl Protocol for TreeToken {
         }
     }
 }
+
+impl Suspend for TreeToken {}
+impl TransientFaults for TreeToken {}
 
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@
 //! the smallest name; and whoever makes a lost token anew is chosen by name. There a renaming is
 //! refused.
 
-use kgate_core::NodeId;
+use kgate_core::{Explorable, NodeId};
 
 use super::message::TreeTokenMessage;
 use super::{Durable, Place, TreeToken};
@@ -16,8 +16,8 @@ fn places(places: &[Place], names: &[NodeId]) -> Option<alloc::boxed::Box<[Place
     (places.len() == 1).then(|| places.iter().map(renamed).collect())
 }
 
-impl TreeToken {
-    pub(super) fn under(&self, names: &[NodeId]) -> Option<Self> {
+impl Explorable for TreeToken {
+    fn renamed(&self, names: &[NodeId]) -> Option<Self> {
         if !self.lost.is_empty() || !self.questions.is_empty() || self.as_printed.is_some() {
             return None;
         }
@@ -33,25 +33,20 @@ impl TreeToken {
         renamed.links.sort_by_key(|link| link.node);
         Some(renamed)
     }
-}
 
-impl Durable {
-    pub(super) fn under(&self, names: &[NodeId]) -> Option<Self> {
-        let places = places(&self.places, names)?;
-        self.lost.is_empty().then(|| Self { places, ..self.clone() })
+    fn stored_renamed(stored: &Durable, names: &[NodeId]) -> Option<Durable> {
+        let places = places(&stored.places, names)?;
+        stored.lost.is_empty().then(|| Durable { places, ..stored.clone() })
     }
-}
 
-impl TreeTokenMessage {
-    /// Messages name nobody but the lost.
-    pub(super) fn under(&self) -> Option<Self> {
-        let lost = match self {
-            Self::Token { lost, .. } => Some(lost),
-            Self::Restart { statement, .. } | Self::Advise { statement, .. } => {
-                Some(&statement.lost)
-            }
-            Self::Initialize | Self::Request { .. } => None,
+    /// Messages name no process except the lost ones.
+    fn message_renamed(message: &TreeTokenMessage, _names: &[NodeId]) -> Option<TreeTokenMessage> {
+        use TreeTokenMessage::{Advise, Initialize, Request, Restart, Token};
+        let lost = match message {
+            Token { lost, .. } => Some(lost),
+            Restart { statement, .. } | Advise { statement, .. } => Some(&statement.lost),
+            Initialize | Request { .. } => None,
         };
-        lost.is_none_or(|lost| lost.is_empty()).then(|| self.clone())
+        lost.is_none_or(|lost| lost.is_empty()).then(|| message.clone())
     }
 }

@@ -6,7 +6,9 @@
 //! ([`Config::audited`](crate::Config)): always in small runs, in large ones if asked for. They
 //! never change a run or its hash.
 
-use kgate_core::{Carried, Fence, Mechanism, NodeId, Observation, Protocol, Stamp, Time, Token};
+use kgate_core::{
+    Carried, Fence, Mechanism, NodeId, Observation, Stamp, Time, Token, TransientFaults,
+};
 use kgate_spec::{EntryOrder, OneToken, Permissions, SlotFences, StrictOrder, Violation};
 
 use crate::config::Config;
@@ -24,7 +26,7 @@ pub(super) enum Audit {
 }
 
 impl Audit {
-    pub(super) fn new<M: Protocol>(config: &Config) -> Self {
+    pub(super) fn new<M: TransientFaults>(config: &Config) -> Self {
         match M::MECHANISM {
             Mechanism::Permissions if config.audited() => Self::Permissions {
                 permissions: Permissions::new(config.nodes, config.k),

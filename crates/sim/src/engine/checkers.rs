@@ -1,7 +1,9 @@
 //! The run as its checkers see it: requests, grants, releases and crashes, with their times.
 
 use fixedbitset::FixedBitSet;
-use kgate_core::{Fence, GrantId, NodeId, Observation, Protocol, Refusal, Span, Stamp, Time};
+use kgate_core::{
+    Fence, GrantId, NodeId, Observation, Refusal, Span, Stamp, Time, TransientFaults,
+};
 use kgate_spec::history::NOTHING_FROM_NOTHING;
 use kgate_spec::{
     Accuracy, AtMostK, Completeness, Convergence, EveryoneServed, GRANTED_IN_TIME, Loss,
@@ -57,7 +59,7 @@ impl Numbered<'_> {
 }
 
 impl Checkers {
-    pub(super) fn new<M: Protocol>(config: &Config) -> Self {
+    pub(super) fn new<M: TransientFaults>(config: &Config) -> Self {
         Self {
             inside: AtMostK::new(config.k),
             served: EveryoneServed::default(),

@@ -1,14 +1,14 @@
 //! Clients: who asks when, goes in and comes out. Each asks in a closed loop; of several at one
 //! process, whoever asked first is served first.
 
-use kgate_core::{Fence, GrantId, Input, NodeId, Notice, Protocol, Span, Time};
+use kgate_core::{Fence, GrantId, Input, NodeId, Notice, Protocol, Span, Time, TransientFaults};
 use kgate_spec::trace;
 
 use super::event::{Event, EventOf};
 use super::{Label, Simulation};
 use crate::queue::EventQueue;
 
-impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D, Q> {
+impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D, Q> {
     /// A client means to ask now. Where a new incarnation begins with nothing, one of an earlier
     /// incarnation is gone.
     pub(super) fn acquire(&mut self, node: NodeId, incarnation: u32) {

@@ -1,7 +1,9 @@
 //! Who crashes, who comes back, and who learns of it: by a detector, by the oracle that takes its
 //! place, or by itself.
 
-use kgate_core::{Incarnation, Input, Message, NodeId, Phase, Protocol, Span, Time};
+use kgate_core::{
+    Incarnation, Input, Message, NodeId, Phase, Protocol, Span, Time, TransientFaults,
+};
 use kgate_spec::trace;
 
 use super::event::{Event, EventOf};
@@ -11,7 +13,7 @@ use crate::config::Detector;
 use crate::faults::Down;
 use crate::queue::EventQueue;
 
-impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D, Q> {
+impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D, Q> {
     /// A process crashes for good.
     pub(super) fn crash(&mut self, node: NodeId) {
         self.count(node, Label::bare(7));

@@ -1,7 +1,7 @@
 //! Processes that are stopped, and messages that are held up, lost or doubled.
 
 use fixedbitset::FixedBitSet;
-use kgate_core::{Message, NodeId, Protocol, Time};
+use kgate_core::{Message, NodeId, Protocol, Time, TransientFaults};
 use kgate_spec::trace;
 
 use super::event::EventOf;
@@ -98,7 +98,7 @@ impl Cut {
     }
 }
 
-impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D, Q> {
+impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D, Q> {
     /// A process stops, unless it has crashed.
     pub(super) fn pause(&mut self, node: NodeId) {
         if self.alive.contains(node.index()) {

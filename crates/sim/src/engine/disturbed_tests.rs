@@ -3,7 +3,7 @@
 
 use kgate_core::{
     GrantId, Input, InputOf, NodeId, Notice, Observation, Outbox, Protocol, Refusal, Setup, Span,
-    Time,
+    Time, TransientFaults,
 };
 use kgate_spec::EveryoneServed;
 use serde::{Deserialize, Serialize};
@@ -72,6 +72,8 @@ impl Protocol for Echo {
         Observation::default()
     }
 }
+
+impl TransientFaults for Echo {}
 
 /// p0 of three asks at 0 and, if it may, every time unit after coming out; a message takes 1, a
 /// stay 2.

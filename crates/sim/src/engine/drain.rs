@@ -4,14 +4,14 @@
 //! waits. If nothing but detectors is under way and every live process knows of every crash,
 //! whoever still waits does so for ever.
 
-use kgate_core::{Mechanism, Protocol, Span, Time};
+use kgate_core::{Mechanism, Protocol, Span, Time, TransientFaults};
 use kgate_spec::NotLeftLying;
 
 use super::Simulation;
 use super::event::EventOf;
 use crate::queue::EventQueue;
 
-impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D, Q> {
+impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D, Q> {
     /// Runs on until nobody waits or nothing can change any more; how many wait then. They are a
     /// violation unless more processes crashed than the protocol claims to tolerate.
     pub(super) fn drain(&mut self) -> usize {

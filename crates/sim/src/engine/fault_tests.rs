@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use kgate_core::{
     Fence, GrantId, Graph, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Phase,
-    Protocol, Refusal, Setup, Span, Time,
+    Protocol, Refusal, Setup, Span, Time, TransientFaults,
 };
 
 use super::tests::Accuser;
@@ -74,7 +74,9 @@ impl<const FORGETS: bool> Protocol for Slow<FORGETS> {
     fn observe(&self) -> Observation {
         Observation { phase: self.phase, ..Observation::default() }
     }
+}
 
+impl<const FORGETS: bool> TransientFaults for Slow<FORGETS> {
     fn scramble(&mut self, below: &mut dyn FnMut(u64) -> u64) -> bool {
         self.struck = 1 + u8::try_from(below(2)).expect("small");
         true
@@ -104,7 +106,7 @@ fn crash(at: u64, back: u64) -> Config {
     config
 }
 
-fn report<M: Protocol>(config: &Config) -> Report {
+fn report<M: TransientFaults>(config: &Config) -> Report {
     run::<M, Accuser<false>, Bucket>("slow", config, None).expect("a run")
 }
 

@@ -14,7 +14,9 @@
 
 use std::collections::BTreeMap;
 
-use kgate_core::{Incarnation, Input, MembershipSource, NodeId, Protocol, Span, Time};
+use kgate_core::{
+    Incarnation, Input, MembershipSource, NodeId, Protocol, Span, Time, TransientFaults,
+};
 use kgate_spec::trace;
 
 use super::event::{Event, EventOf};
@@ -65,7 +67,7 @@ impl Incarnations {
     }
 }
 
-impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D, Q> {
+impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D, Q> {
     /// A process crashes and will be back in a new incarnation.
     pub(super) fn fall(&mut self, node: NodeId) {
         self.count(node, Label::bare(9));

@@ -37,7 +37,7 @@ use std::time::Instant;
 use fixedbitset::FixedBitSet;
 use kgate_core::{
     Carried, Effect, GrantId, Input, InputOf, Mechanism, Message, NodeId, Notice, Outbox, Protocol,
-    Span, Stamp, Time, To,
+    Span, Stamp, Time, To, TransientFaults,
 };
 use kgate_spec::{Violation, trace};
 
@@ -92,7 +92,7 @@ impl Engine for Heap {
 
 /// Runs mutex `M` with detector `D` beside it. `name` is how the pair is called in the report; a
 /// trace is written if asked for.
-pub fn run<M: Protocol, D: Protocol, Q: Engine>(
+pub fn run<M: TransientFaults, D: Protocol, Q: Engine>(
     name: &str,
     config: &Config,
     trace: Option<OpenTrace<'_>>,
@@ -181,7 +181,7 @@ impl Label {
 /// ignored.
 type Tickets<T> = BTreeMap<(NodeId, T), u64>;
 
-struct Simulation<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> {
+struct Simulation<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> {
     config: &'a Config,
     plan: Plan,
     now: Time,
@@ -240,7 +240,7 @@ struct Simulation<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> {
     detector_out: Outbox<D>,
 }
 
-impl<'a, M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, M, D, Q> {
+impl<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, M, D, Q> {
     fn new(config: &'a Config, plan: Plan, trace: Option<trace::Writer<'a>>) -> Self {
         let nodes = config.nodes as usize;
         let mut alive = FixedBitSet::with_capacity(nodes);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kgate_core::{Message, NodeId, Protocol, Span, Time, To};
+use kgate_core::{Message, NodeId, Protocol, Span, Time, To, TransientFaults};
 use kgate_spec::trace;
 
 use super::Simulation;
@@ -166,7 +166,7 @@ impl Departures {
     }
 }
 
-impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D, Q> {
+impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D, Q> {
     /// A mutex sends.
     #[inline(always)]
     pub(super) fn send(&mut self, from: NodeId, to: To, message: M::Message) {

@@ -14,6 +14,7 @@ mod possible;
 
 use kgate_core::{
     Incarnation, Input, InputOf, Mechanism, Message, Never, NodeId, Observation, Outbox,
+    TransientFaults,
 };
 use kgate_core::{Protocol, Refusal, Setup, Span, Time};
 use kgate_spec::{Fate, Step, Violation, trace};
@@ -110,7 +111,7 @@ fn patience(nodes: u32) -> u64 {
 }
 
 /// Plays a script with `M`, which is called `name`; a trace is written if asked for.
-pub fn play<M: Protocol>(
+pub fn play<M: TransientFaults>(
     name: &str,
     script: &Script<'_>,
     trace: Option<OpenTrace<'_>>,
@@ -188,7 +189,7 @@ type Waiting<M> = UnderWay<EventOf<M, Silent>>;
 /// Why a step cannot happen.
 type Why = String;
 
-impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
+impl<M: TransientFaults> Simulation<'_, M, Silent, Waiting<M>> {
     /// One step happens, or nothing does.
     fn take(&mut self, name: &str, step: &Step, rest: &[Step], fifo: bool) -> Result<(), Why> {
         match step {

@@ -7,7 +7,9 @@
 
 use std::collections::BTreeMap;
 
-use kgate_core::{Fence, GrantId, Input, Mechanism, NodeId, Observation, Protocol, Span, Time};
+use kgate_core::{
+    Fence, GrantId, Input, Mechanism, NodeId, Observation, Protocol, Span, Time, TransientFaults,
+};
 use kgate_spec::trace;
 
 use super::checkers::Numbered;
@@ -91,7 +93,7 @@ impl Wishes {
     }
 }
 
-impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D, Q> {
+impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D, Q> {
     /// A client that was to ask in that incarnation does so now; false if it is gone.
     pub(super) fn comes_to_ask(&mut self, node: NodeId, incarnation: u32) -> bool {
         self.wishes.due_events -= 1;

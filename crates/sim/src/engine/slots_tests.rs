@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use kgate_core::{
     Fence, GrantId, Incarnation, Input, InputOf, Mechanism, MembershipSource, Never, NodeId,
     Notice, Observation, Outbox, Phase, Protocol, Refusal, Setup, Span, Stamp, Time,
+    TransientFaults,
 };
 use kgate_spec::history::NOTHING_FROM_NOTHING;
 use kgate_spec::{AtMostK, EveryoneServed, NoResidue, SlotFences, StrictOrder, WithinK};
@@ -174,6 +175,8 @@ impl<const BUG: u8> Protocol for Desk<BUG> {
         }
     }
 }
+
+impl<const BUG: u8> TransientFaults for Desk<BUG> {}
 
 /// p0 of three has three clients, which ask for up to three of four units and hold them for 2.
 fn config() -> Config {

@@ -3,7 +3,7 @@
 
 use kgate_core::{
     GrantId, Incarnation, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Protocol,
-    Refusal, Setup, Span, Time,
+    Refusal, Setup, Span, Time, TransientFaults,
 };
 
 use super::{Bucket, Heap, run};
@@ -54,6 +54,8 @@ impl<const BUG: u8> Protocol for Planted<BUG> {
     }
 }
 
+impl<const BUG: u8> TransientFaults for Planted<BUG> {}
+
 /// A detector that suspects p0 after a while, or nobody.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Accuser<const WRONGLY: bool> {
@@ -88,8 +90,10 @@ impl<const WRONGLY: bool> Protocol for Accuser<WRONGLY> {
     }
 }
 
+impl<const WRONGLY: bool> TransientFaults for Accuser<WRONGLY> {}
+
 /// Three of four processes ask once and hold for long; k is as given.
-fn report<M: Protocol, D: Protocol>(k: u32) -> Report {
+fn report<M: TransientFaults, D: Protocol>(k: u32) -> Report {
     report_of::<M, D>(config(k))
 }
 
@@ -111,7 +115,7 @@ fn config(k: u32) -> Config {
     config
 }
 
-fn report_of<M: Protocol, D: Protocol>(config: Config) -> Report {
+fn report_of<M: TransientFaults, D: Protocol>(config: Config) -> Report {
     let report = run::<M, D, Bucket>("planted", &config, None).expect("a run");
     assert_eq!(report.hash, run::<M, D, Heap>("planted", &config, None).expect("a run").hash);
     report

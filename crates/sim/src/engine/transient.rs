@@ -4,7 +4,7 @@
 //! asked of the protocol, which sees all processes at once ([`Protocol::settled`]), but not before
 //! everything has arrived that was under way when the last fault struck.
 
-use kgate_core::{NodeId, Protocol, Span, Time};
+use kgate_core::{NodeId, Protocol, Span, Time, TransientFaults};
 use kgate_spec::trace;
 
 use super::event::{Event, EventOf};
@@ -51,7 +51,7 @@ impl Recovery {
     }
 }
 
-impl<M: Protocol, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D, Q> {
+impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D, Q> {
     /// Every process starts in any state at all, if so configured.
     pub(super) fn scramble_all(&mut self) {
         if self.config.transient.start {

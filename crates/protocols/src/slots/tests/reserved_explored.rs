@@ -16,8 +16,8 @@ use core::hash::{Hash, Hasher};
 use std::hash::DefaultHasher;
 
 use kgate_core::{
-    Defects, Effect, Fence, GrantId, Incarnation, Input, InputOf, NodeId, Notice, Outbox, Protocol,
-    Setup, SlotOptions, Time, To,
+    Defects, Effect, Explorable, Fence, GrantId, Incarnation, Input, InputOf, NodeId, Notice,
+    Outbox, Protocol, Setup, SlotOptions, Time, To,
 };
 
 use super::{flat, plain, tree};

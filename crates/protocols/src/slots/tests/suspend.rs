@@ -4,7 +4,7 @@ extern crate std;
 
 use alloc::vec::Vec;
 
-use kgate_core::{Defects, Input, MembershipSource, Notice, Phase, Protocol, SlotOptions};
+use kgate_core::{Defects, Input, MembershipSource, Notice, Phase, Protocol, SlotOptions, Suspend};
 
 use super::random::{drawn, play, seeds, told};
 use super::world::{Config, Parks, SOON, Step, World};

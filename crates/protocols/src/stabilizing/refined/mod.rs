@@ -92,8 +92,8 @@ use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
 
 use kgate_core::{
-    GrantId, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Phase, Protocol, Refusal,
-    Rules, Setup, Span, Time, To, View,
+    Explorable, GrantId, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Phase,
+    Protocol, Refusal, Rules, Setup, Span, Suspend, Time, To, TransientFaults, View,
 };
 
 /// A transient fault leaves clocks below this.
@@ -368,7 +368,9 @@ impl<R: Rules> Protocol for Refined<R> {
         let grant = (self.phase == Phase::Holding).then_some(GrantId(self.grants));
         Observation { phase: self.phase, grant, ..Observation::default() }
     }
+}
 
+impl<R: Rules> TransientFaults for Refined<R> {
     fn scramble(&mut self, below: &mut dyn FnMut(u64) -> u64) -> bool {
         let near = self.clocks.iter().copied().max().unwrap_or(0);
         self.state = R::arbitrary(&self.setup, below);
@@ -406,6 +408,9 @@ impl<R: Rules> Protocol for Refined<R> {
         Some(RefinedMessage { clock: arbitrary_clock(0, below), state })
     }
 }
+
+impl<R: Rules> Explorable for Refined<R> {}
+impl<R: Rules> Suspend for Refined<R> {}
 
 /// Without the setup, which is the same in all states of a process.
 impl<R: Rules> Hash for Refined<R> {

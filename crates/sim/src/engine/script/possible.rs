@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fixedbitset::FixedBitSet;
-use kgate_core::{Message, NodeId, Protocol, Span, Time};
+use kgate_core::{Message, NodeId, Span, Time, TransientFaults};
 use kgate_spec::{Fate, Step};
 
 use super::super::Simulation;
@@ -62,7 +62,7 @@ impl<E> UnderWay<E> {
     }
 }
 
-impl<M: Protocol> Simulation<'_, M, Silent, Waiting<M>> {
+impl<M: TransientFaults> Simulation<'_, M, Silent, Waiting<M>> {
     pub(super) fn check_exists(&self, node: NodeId) -> Result<(), Why> {
         let nodes = self.config.nodes;
         if node.0 < nodes {

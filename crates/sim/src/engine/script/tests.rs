@@ -2,7 +2,7 @@
 
 use kgate_core::{
     GrantId, Input, InputOf, NodeId, Notice, Observation, Outbox, Phase, Protocol, Refusal, Setup,
-    Span, Time,
+    Span, Time, TransientFaults,
 };
 use serde::{Deserialize, Serialize};
 
@@ -92,6 +92,8 @@ impl Protocol for Careless {
         Observation { phase: self.phase, ..Observation::default() }
     }
 }
+
+impl TransientFaults for Careless {}
 
 fn config() -> Config {
     let mut config = Config::new(3, 1);
