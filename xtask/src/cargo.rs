@@ -1,5 +1,6 @@
 //! The checks that are one cargo command each, and how such a command is printed and run.
 
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -33,22 +34,20 @@ pub(crate) fn metadata(root: &Path) -> Result<String> {
 
 /// Builds the binary in release mode and tells where it is.
 pub(crate) fn kgate(root: &Path) -> Result<PathBuf> {
-    build(root, &["--release"])
-}
-
-/// The same with the assertions and hooks of a build for development.
-pub(crate) fn kgate_for_chaos(root: &Path) -> Result<PathBuf> {
-    build(root, &["--profile", "chaos"])
-}
-
-fn build(root: &Path, profile: &[&str]) -> Result<PathBuf> {
-    let words =
-        ["build", "--locked", "--package", "kgate", "--message-format", "json-render-diagnostics"];
-    let words = [&words[..], profile].concat();
-    let output = announce(root, &[], &words)
-        .stderr(Stdio::inherit())
-        .output()
-        .context("cannot start cargo")?;
+    let mut command = announce(
+        root,
+        &[],
+        &[
+            "build",
+            "--release",
+            "--locked",
+            "--package",
+            "kgate",
+            "--message-format",
+            "json-render-diagnostics",
+        ],
+    );
+    let output = command.stderr(Stdio::inherit()).output().context("cannot start cargo")?;
     ensure!(output.status.success(), "cargo build: {}", output.status);
     let text = String::from_utf8(output.stdout).context("cargo build is not UTF-8")?;
     executable(&text).context("cargo build made no `kgate`")
@@ -59,6 +58,23 @@ fn executable(messages: &str) -> Option<PathBuf> {
     let mut paths =
         messages.filter_map(|message| Some(PathBuf::from(message["executable"].as_str()?)));
     paths.rfind(|path| path.file_stem().is_some_and(|stem| stem == "kgate"))
+}
+
+/// Becomes the chaos suite; returns only if it cannot be started.
+pub(crate) fn chaos(root: &Path, words: &[&str]) -> Result<()> {
+    become_kgate_chaos(root, "suite", words)
+}
+
+/// Becomes the partition tries; returns only if they cannot be started.
+pub(crate) fn partition_tries(root: &Path, words: &[&str]) -> Result<()> {
+    become_kgate_chaos(root, "partition-tries", words)
+}
+
+/// Signals reach the suite itself: no process stands between.
+fn become_kgate_chaos(root: &Path, command: &str, words: &[&str]) -> Result<()> {
+    let run = ["run", "--quiet", "--locked", "--package", "kgate-chaos", "--", command];
+    let error = announce(root, &[], &[&run[..], words].concat()).exec();
+    Err(error).context("cannot start cargo")
 }
 
 fn run(root: &Path, env: &[(&str, &str)], args: &[&str]) -> Result<()> {

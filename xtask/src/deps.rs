@@ -59,6 +59,7 @@ const RULE: &[(&str, May)] = &[
     ("kgate", May::UseAnything),
     ("kgate-tests", May::UseAnything),
     ("kgate-benches", May::UseAnything),
+    ("kgate-chaos", May::UseAnything),
     ("xtask", May::UseAnything),
 ];
 

@@ -6,7 +6,6 @@
 //! failed, 2 not understood.
 
 mod cargo;
-mod chaos;
 mod deps;
 mod spin;
 mod tidy;
@@ -59,12 +58,12 @@ const JOBS: &[Job] = &[
     Job {
         name: "chaos",
         about: "real nodes in namespaces under faults from a seed (needs root) [--seed S] [--seeds N] [--planted NAME|all] ..",
-        run: chaos::run,
+        run: cargo::chaos,
     },
     Job {
         name: "partition-tries",
         about: "how long before a slot moves on its cut-off holder's child is dead (needs root) [--tries N] ..",
-        run: chaos::tries,
+        run: cargo::partition_tries,
     },
     Job {
         name: "spin",

@@ -1,4 +1,4 @@
-//! The cross-check by SPIN: `cross-check/raymond.pml` must have as many states and transitions as
+//! The cross-check by SPIN: `verification/cross-check/raymond.pml` must have as many states and transitions as
 //! `kgate check` finds.
 //!
 //! Two models and two explorers that share nothing but the algorithm. SPIN searches exhaustively,
@@ -13,7 +13,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-const MODEL: &str = "cross-check/raymond.pml";
+const MODEL: &str = "verification/cross-check/raymond.pml";
 
 /// n, k, entries.
 const SIZES: [[u32; 3]; 7] =

@@ -1,7 +1,7 @@
 //! Every stored seed is run again: a bug that was found leaves its seed behind, and must stay
 //! repaired.
 //!
-//! A file of `seeds/` has comment lines, one of them `# expect: correct` or `# expect: VIOLATED
+//! A file of `verification/seeds/` has comment lines, one of them `# expect: correct` or `# expect: VIOLATED
 //! <property>` (a published defect that must show), and one command. Commands with `--as-printed`
 //! must be correct without it.
 
@@ -11,7 +11,7 @@ use std::process::Command;
 /// Stored seeds do as they say: twice, on both engines, with equal hashes.
 #[test]
 fn stored_seeds_do_as_they_say() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../seeds");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../verification/seeds");
     let mut files: Vec<_> = std::fs::read_dir(folder)
         .expect("seeds")
         .map(|file| file.expect("a file").path())

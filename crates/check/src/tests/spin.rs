@@ -6,7 +6,7 @@ use kgate_protocols::spread::Direct;
 
 use super::holds;
 
-/// n, k, entries; SPIN 6.5.2's numbers for `cross-check/raymond.pml`: states stored, and
+/// n, k, entries; SPIN 6.5.2's numbers for `verification/cross-check/raymond.pml`: states stored, and
 /// transitions. `cargo xtask spin` counts anew.
 const SPIN: [(u32, u32, u32, usize, usize); 7] = [
     (2, 1, 1, 30, 39),

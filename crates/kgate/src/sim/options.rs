@@ -270,7 +270,7 @@ pub(crate) struct SimArgs {
     /// How many seeds a swarm runs of each protocol, from --seed on [default: 1000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) seeds: Option<u64>,
-    /// Where a swarm saves what fails, a file each [default: seeds]
+    /// Where a swarm saves what fails, a file each [default: verification/seeds]
     #[arg(long, value_name = "DIR")]
     pub(crate) save: Option<PathBuf>,
     /// Print one JSON object

@@ -19,7 +19,7 @@ const SEEDS: u64 = 1000;
 
 pub(crate) fn run(args: &SimArgs, given: &ArgMatches) -> Outcome {
     conflicts::check_swarm(given)?;
-    let folder = args.save.clone().unwrap_or_else(|| PathBuf::from("seeds"));
+    let folder = args.save.clone().unwrap_or_else(|| PathBuf::from("verification/seeds"));
     check_folder(&folder)?;
     let mut stdout = io::stdout().lock();
     let mut summaries = Vec::new();

@@ -2,9 +2,9 @@
 
 use anyhow::{Context, Result, bail};
 
-use super::config::{Mode, Timing};
-use super::planted::Planted;
-use super::schedule::Kind;
+use crate::config::{Mode, Timing};
+use crate::planted::Planted;
+use crate::schedule::Kind;
 
 pub(crate) const USAGE: &str = "cargo xtask chaos [--seed S] [--seeds N] [--seconds T] [--faults KIND,..] [--nodes N] \
 [--timing fast|default] [--mode lease|crash-stop] [--planted NAME|all] [--keep-logs] [--again]";

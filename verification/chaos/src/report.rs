@@ -4,9 +4,9 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::oracle::{Verdict, ms};
-use super::record::{self, Record, What};
-use super::schedule::Plan;
+use crate::oracle::{Verdict, ms};
+use crate::record::{self, Record, What};
+use crate::schedule::Plan;
 
 /// Before it begins.
 pub(crate) fn announce(seed: u64, plan: &Plan) {

@@ -7,9 +7,9 @@ use anyhow::{Context, Result};
 use kgate_client::{Client, Permit};
 
 use super::{Patience, Wish, Worker};
-use crate::chaos::planted::Planted;
-use crate::chaos::record::What;
-use crate::chaos::{clock, config, job, probe, resource};
+use crate::planted::Planted;
+use crate::record::What;
+use crate::{clock, config, job, probe, resource};
 
 pub(super) fn work(mut worker: Worker) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use super::schedule::Way;
+use crate::schedule::Way;
 
 /// The nodes that cannot reach a quorum of the first `voters` nodes.
 pub(crate) fn minority(

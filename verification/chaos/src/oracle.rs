@@ -28,7 +28,7 @@ use std::fmt;
 use anyhow::{Context, Result};
 use kgate_spec::history;
 
-use super::record::{Record, What};
+use crate::record::{Record, What};
 use holds::{Hold, Holds};
 
 /// What the checkers must know of the run.

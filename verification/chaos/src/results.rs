@@ -9,9 +9,9 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use super::options::Options;
-use super::oracle::Verdict;
-use super::schedule::{self, Plan};
+use crate::options::Options;
+use crate::oracle::Verdict;
+use crate::schedule::{self, Plan};
 
 /// A line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -105,7 +105,7 @@ impl Line {
 }
 
 fn path(root: &Path) -> PathBuf {
-    root.join("chaos/results.ndjson")
+    root.join("verification/chaos/results.ndjson")
 }
 
 pub(crate) fn read(root: &Path) -> Result<Vec<Line>> {
@@ -117,7 +117,6 @@ pub(crate) fn read(root: &Path) -> Result<Vec<Line>> {
 
 pub(crate) fn append(root: &Path, line: &Line) -> Result<()> {
     let path = path(root);
-    fs::create_dir_all(root.join("chaos"))?;
     let mut file = File::options().create(true).append(true).open(&path)?;
     // One write: another run may append at the same time.
     let text = serde_json::to_string(line)? + "\n";
@@ -139,7 +138,14 @@ pub(crate) fn commit(root: &Path) -> Result<String> {
             .context("cannot start git")?;
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
-    let changed = git(&["status", "--porcelain", "--", ".", ":!chaos", ":!docs"])?;
+    let changed = git(&[
+        "status",
+        "--porcelain",
+        "--",
+        ".",
+        ":!verification/chaos/results.ndjson",
+        ":!docs",
+    ])?;
     let mark = if changed.is_empty() { "" } else { "+" };
     Ok(format!("{}{mark}", git(&["rev-parse", "--short", "HEAD"])?))
 }
@@ -147,8 +153,8 @@ pub(crate) fn commit(root: &Path) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chaos::oracle::{BELIEF, Violation};
-    use crate::chaos::planted::Planted;
+    use crate::oracle::{BELIEF, Violation};
+    use crate::planted::Planted;
 
     /// The kernel's own words are understood.
     #[test]

@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 
 use super::{Patience, Wish, Worker};
-use crate::chaos::record::What;
-use crate::chaos::{clock, config, job, probe};
+use crate::record::What;
+use crate::{clock, config, job, probe};
 
 /// The exit code of words that make no sense.
 const MISUSE: i32 = 2;
@@ -48,11 +48,13 @@ fn command(worker: &Worker, wish: &Wish, stubborn: bool) -> Result<Command> {
     match wish.patience {
         Patience::ForEver => {}
         Patience::AtMost(span) => {
-            drop(command.args(["--wait", &format!("{}ms", span.as_millis())]))
+            command.args(["--wait", &format!("{}ms", span.as_millis())]);
         }
-        Patience::NotAtAll => drop(command.arg("--no-wait")),
+        Patience::NotAtAll => {
+            command.arg("--no-wait");
+        }
     }
-    command.arg("--").arg(std::env::current_exe()?).args(["chaos", "probe"]).arg(&worker.run);
+    command.arg("--").arg(std::env::current_exe()?).args(["probe"]).arg(&worker.run);
     command.args([&worker.node.to_string(), &wish.who, &wish.hold.as_millis().to_string()]);
     if stubborn {
         command.arg(probe::STUBBORN);

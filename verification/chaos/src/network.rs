@@ -17,8 +17,8 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::proxy;
-use super::schedule::Way;
+use crate::proxy;
+use crate::schedule::Way;
 
 /// Where nodes listen to each other.
 pub(crate) const PORT: u16 = 7_401;

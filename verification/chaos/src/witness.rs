@@ -14,8 +14,8 @@ use std::time::Duration;
 use anyhow::Result;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use super::clock;
-use super::record::{What, Writer};
+use crate::clock;
+use crate::record::{What, Writer};
 
 /// So often it looks.
 const BEAT: Duration = Duration::from_millis(5);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::holds::Holds;
 use super::{ANSWERS, Terms, Verdict, Violation, ms};
-use crate::chaos::record::{Record, What};
+use crate::record::{Record, What};
 
 pub(super) fn check(terms: &Terms, records: &[Record], holds: &Holds, verdict: &mut Verdict) {
     let mut asked: BTreeMap<&str, (u64, u32)> = BTreeMap::new();

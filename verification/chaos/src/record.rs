@@ -12,7 +12,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use super::clock;
+use crate::clock;
 
 /// Somebody saw something.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

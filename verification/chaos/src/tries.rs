@@ -20,13 +20,13 @@ use kgate_sim::Rng;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 
-use super::config::{self, Mode, Timing};
-use super::driver::INTERRUPTED;
-use super::network::{self, Network};
-use super::nodes::Nodes;
-use super::record::{self, Record, What};
-use super::schedule::Plan;
-use super::{Folder, clock, heed_signals, probe, resource};
+use crate::config::{self, Mode, Timing};
+use crate::driver::INTERRUPTED;
+use crate::network::{self, Network};
+use crate::nodes::Nodes;
+use crate::record::{self, Record, What};
+use crate::schedule::Plan;
+use crate::{Folder, clock, heed_signals, probe, resource};
 
 const USAGE: &str = "cargo xtask partition-tries [--tries N] [--nodes N] [--seed S] [--timing fast|default] [--by cut|kill] [--mode lease|crash-stop]";
 
@@ -94,9 +94,9 @@ impl Options {
     }
 }
 
-pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
+pub(crate) fn run(words: &[&str]) -> Result<()> {
     let options = Options::parse(words)?;
-    let kgate = super::build(root)?;
+    let kgate = crate::build(&crate::root()?)?;
     heed_signals()?;
     let folder = Folder::new("tries")?;
     let nodes = options.nodes;
@@ -225,7 +225,7 @@ impl Stage<'_> {
             &config::socket(self.run, node),
             "--",
         ]);
-        command.arg(std::env::current_exe()?).args(["chaos", "probe"]).arg(self.run);
+        command.arg(std::env::current_exe()?).args(["probe"]).arg(self.run);
         command.args([&node.to_string(), &who, "600000"]).args(stubborn.then_some(probe::STUBBORN));
         Ok((who, command.spawn().context("cannot start kgate run")?))
     }

@@ -7,9 +7,9 @@
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 
-use super::config::Mode;
-use super::oracle;
-use super::schedule::{Deed, Fault, Kind, Plan};
+use crate::config::Mode;
+use crate::oracle;
+use crate::schedule::{Deed, Fault, Kind, Plan};
 
 /// A bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

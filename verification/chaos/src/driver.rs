@@ -8,12 +8,12 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use rustix::process::Signal;
 
-use super::network::{self, Network};
-use super::nodes::{Clients, Nodes};
-use super::proxy::Proxies;
-use super::record::{self, Record, What, Writer};
-use super::schedule::{Deed, Fault, Part, Plan, Way};
-use super::{clock, job, reach};
+use crate::network::{self, Network};
+use crate::nodes::{Clients, Nodes};
+use crate::proxy::Proxies;
+use crate::record::{self, Record, What, Writer};
+use crate::schedule::{Deed, Fault, Part, Plan, Way};
+use crate::{clock, job, reach};
 
 /// Somebody wants the run to end.
 pub(crate) static INTERRUPTED: AtomicBool = AtomicBool::new(false);
@@ -324,14 +324,13 @@ impl Driver<'_> {
         }
         let starters = self.clients.starters(node);
         let is = |words: &[String], name: &str| words.get(1).is_some_and(|word| word == name);
-        let is_proxy = |words: &[String]| words.get(2).is_some_and(|word| word == "proxy");
         let all = self.network.processes(node)?.into_iter();
         let chosen = all.filter(|(pid, words)| match part {
             Part::Fronts => is(words, "run"),
             Part::Guards => is(words, "guard"),
             Part::Trees => {
                 !is(words, "node")
-                    && !is_proxy(words)
+                    && !is(words, "proxy")
                     && !api.contains(pid)
                     && !starters.contains(pid)
             }

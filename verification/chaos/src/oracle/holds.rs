@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::chaos::record::{Record, What};
+use crate::record::{Record, What};
 
 /// Somebody inside.
 #[derive(Clone, Debug)]

@@ -1,5 +1,5 @@
-//! Chaos: `cargo xtask chaos`. Real nodes and clients in network namespaces of their own, faults
-//! from a seed, and checkers that ask no node.
+//! The chaos suite, `cargo xtask chaos`: real nodes and clients in network namespaces of their own,
+//! faults from a seed, and checkers that ask no node.
 //!
 //! ```text
 //! schedule (pure) --plan--> driver --cuts, signals--> network, nodes, workers --records--> oracle (pure) --verdict--> results
@@ -33,10 +33,11 @@ mod worker;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use config::Mode;
 use driver::{Driver, INTERRUPTED};
@@ -51,26 +52,43 @@ use record::Writer;
 use schedule::{Frame, Plan};
 use witness::Witness;
 
-pub(crate) use tries::run as tries;
-
 /// After the last fault an answer may take so long.
 const ANSWER: Duration = Duration::from_secs(30);
 
-/// `cargo xtask chaos`, or one of the processes that it starts.
-pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
-    match words {
-        ["worker", rest @ ..] => return worker::main(rest),
-        ["probe", rest @ ..] => return probe::main(rest),
-        ["proxy", rest @ ..] => return proxy::main(rest),
-        _ => {}
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match run(&words) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("kgate-chaos: `{}` failed: {error:#}", words.join(" "));
+            ExitCode::FAILURE
+        }
     }
+}
+
+/// The suite, the partition tries, or one of the processes that they start.
+fn run(words: &[&str]) -> Result<()> {
+    match words {
+        ["suite", rest @ ..] => chaos(rest),
+        ["partition-tries", rest @ ..] => tries::run(rest),
+        ["worker", rest @ ..] => worker::main(rest),
+        ["probe", rest @ ..] => probe::main(rest),
+        ["proxy", rest @ ..] => proxy::main(rest),
+        _ => bail!("start it as `cargo xtask chaos` or `cargo xtask partition-tries`"),
+    }
+}
+
+/// `cargo xtask chaos`.
+fn chaos(words: &[&str]) -> Result<()> {
     let options = Options::parse(words)?;
-    let kgate = build(root)?;
+    let root = root()?;
+    let kgate = build(&root)?;
     heed_signals()?;
     if !options.planted.is_empty() {
         return options.planted.iter().try_for_each(|planted| show(&options, &kgate, *planted));
     }
-    suite(root, &options, &kgate)
+    suite(&root, &options, &kgate)
 }
 
 /// Runs the seeds that have no result yet.
@@ -248,6 +266,30 @@ fn heed_signals() -> Result<()> {
 fn build(root: &Path) -> Result<PathBuf> {
     match std::env::var_os("KGATE_CHAOS_BINARY") {
         Some(path) => Ok(path.into()),
-        None => crate::cargo::kgate_for_chaos(root),
+        None => build_kgate(root),
     }
+}
+
+fn build_kgate(root: &Path) -> Result<PathBuf> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let arguments = ["build", "--locked", "--package", "kgate", "--profile", "chaos"];
+    println!("$ cargo {}", arguments.join(" "));
+    let status = Command::new(cargo).current_dir(root).args(arguments).status();
+    let status = status.context("cannot start cargo")?;
+    ensure!(status.success(), "cargo build: {status}");
+    // This program is TARGET/debug/kgate-chaos, and the profile has a folder beside `debug`.
+    let exe = std::env::current_exe()?;
+    let target = exe.parent().and_then(Path::parent).context("no target directory")?;
+    let kgate = target.join("chaos/kgate");
+    ensure!(kgate.is_file(), "cargo built no {}", kgate.display());
+    Ok(kgate)
+}
+
+/// The root of the workspace. Cargo names the package at run time, so that a moved checkout does
+/// not use its old place.
+fn root() -> Result<PathBuf> {
+    let package =
+        std::env::var_os("CARGO_MANIFEST_DIR").context("start it as `cargo xtask chaos`")?;
+    let root = Path::new(&package).ancestors().nth(2);
+    Ok(root.context("the package is not in verification/chaos")?.to_owned())
 }

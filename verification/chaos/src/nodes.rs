@@ -9,11 +9,11 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use rustix::process::Signal;
 
-use super::clock::{self, RATE};
-use super::config::{self, Mode, Timing};
-use super::network::{self, Network};
-use super::schedule::Plan;
-use super::worker;
+use crate::clock::{self, RATE};
+use crate::config::{self, Mode, Timing};
+use crate::network::{self, Network};
+use crate::schedule::Plan;
+use crate::worker;
 
 /// How long each sync of the agreed log takes, in milliseconds; a build for tests obeys it.
 const SYNC: &str = "KGATE_TEST_SLOW_DISK";
@@ -182,7 +182,7 @@ impl Clients {
         incarnation: u32,
     ) -> Result<Command> {
         let mut command = network.command(node, &std::env::current_exe()?);
-        command.args(["chaos", "worker"]).arg(&self.run);
+        command.args(["worker"]).arg(&self.run);
         command.args([&node.to_string(), kind, &incarnation.to_string()]);
         command.env(RATE, self.clock_ppm[node as usize].to_string());
         command

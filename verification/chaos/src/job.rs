@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use super::planted::Planted;
+use crate::planted::Planted;
 
 /// What clients must know.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -14,8 +14,8 @@ use anyhow::{Context, Result, bail};
 use kgate_client::LeaseInstant;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::record::{What, Writer};
-use super::{clock, resource};
+use crate::record::{What, Writer};
+use crate::{clock, resource};
 
 /// How often it says that it is alive.
 pub(crate) const BEAT: Duration = Duration::from_millis(10);

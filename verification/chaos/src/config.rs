@@ -4,8 +4,8 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 
-use super::network;
-use super::schedule::Plan;
+use crate::network;
+use crate::schedule::Plan;
 
 /// How failures are dealt with by the nodes under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

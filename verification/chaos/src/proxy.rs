@@ -29,8 +29,8 @@ use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 use tokio::time::Instant;
 
-use super::network::{self, Network};
-use super::schedule::{Kind, Plan};
+use crate::network::{self, Network};
+use crate::schedule::{Kind, Plan};
 
 /// Where the proxy of a node takes what is meant for a peer.
 pub(super) fn entrance(peer: u32) -> u32 {
@@ -55,9 +55,7 @@ impl Proxies {
         }
         for node in 0..plan.nodes {
             let mut command = network.command(node, &std::env::current_exe()?);
-            command
-                .args(["chaos", "proxy"])
-                .args([node, plan.nodes].map(|number| number.to_string()));
+            command.args(["proxy"]).args([node, plan.nodes].map(|number| number.to_string()));
             command.arg(seed.to_string()).stdin(Stdio::piped());
             proxies.all.push(command.spawn().context("cannot start a proxy")?);
         }

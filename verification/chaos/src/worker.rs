@@ -13,8 +13,8 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use kgate_sim::Rng;
 
-use super::job::Job;
-use super::record::Writer;
+use crate::job::Job;
+use crate::record::Writer;
 
 /// What a worker knows.
 struct Worker {
