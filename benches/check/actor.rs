@@ -164,7 +164,7 @@ pub(crate) fn search(nodes: u32, k: u32, entries: u32) -> Found {
     let system: System = ActorModel::new(setup.clone(), ())
         .actors((0..nodes).map(|_| Node { setup: setup.clone(), entries }))
         .init_network(Network::new_ordered([]))
-        .property(Expectation::Always, "at most k inside", |system, state| {
+        .property(Expectation::Always, "at most k slots in use", |system, state| {
             inside(state) <= system.cfg.k as usize
         })
         .property(Expectation::Always, "everyone served", |_, state| {

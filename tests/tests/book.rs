@@ -50,7 +50,7 @@ fn the_explorer_tells_right_from_wrong() {
     let wrong = explored::<false>();
     let broken: Vec<&str> =
         wrong.properties.iter().filter(|f| f.counterexample.is_some()).map(|f| f.name).collect();
-    assert_eq!(broken, ["at most k inside"]);
+    assert_eq!(broken, ["at most k slots in use"]);
 }
 
 /// Three messages an entry, but none for p0; and nobody is left waiting.

@@ -128,10 +128,10 @@ fn slot_fences() {
 #[test]
 fn sometimes_k() {
     let mut case = rough("raymond", 4, 2, "1");
-    assert!(case.run().k_inside_seen);
+    assert!(case.run().k_in_use_seen);
     case.config.load.requesters = 1;
     let report = case.run();
-    assert_eq!((report.k_inside_seen, report.violations.len()), (false, 0));
+    assert_eq!((report.k_in_use_seen, report.violations.len()), (false, 0));
 }
 
 /// Large runs are not audited unless asked to be; the hash is the same either way.

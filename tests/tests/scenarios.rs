@@ -120,9 +120,11 @@ fn a_wrong_story_is_caught() {
         "expect correct",
     );
     assert!(!lie.is_right() && lie.unexpected.is_some_and(|why| why.contains("expected correct")));
-    let lie = changed("raymond/two-of-three.txt", "expect correct", "expect \"at most k inside\"");
+    let lie =
+        changed("raymond/two-of-three.txt", "expect correct", "expect \"at most k slots in use\"");
     assert!(lie.unexpected.is_some_and(|why| why.contains("nothing was")));
-    let lie = changed("tree-token/r1.txt", "at most k inside", "nobody live is suspected");
+    let lie =
+        changed("tree-token/r1.txt", "at most k slots in use", "no live process is suspected");
     assert!(lie.unexpected.is_some_and(|why| why.contains("but only")));
 }
 

@@ -37,10 +37,10 @@ fn check(protocol: &str, worth: Worth) {
             report.violations,
             command(&case)
         );
-        assert!(report.max_inside <= case.config.k as usize, "seed {seed}");
+        assert!(report.max_in_use <= case.config.k as usize, "seed {seed}");
         assert_eq!(report.unanswered, 0, "seed {seed}");
         grants += report.grants;
-        full += u64::from(report.max_inside == case.config.k as usize);
+        full += u64::from(report.max_in_use == case.config.k as usize);
         faults += u64::from(report.crashes + report.recoveries)
             + u64::from(report.stabilized_at.is_some());
         disturbed_runs +=

@@ -42,7 +42,7 @@ fn a_printed_defect_is_caught_and_shrunk() {
         assert!(examine(&repaired, check).is_ok(), "repaired, the same setting is correct");
         let text = failure.file_text();
         assert!(
-            text.contains("# expect: VIOLATED at most k inside\n")
+            text.contains("# expect: VIOLATED at most k slots in use\n")
                 && text.ends_with(&format!("{}\n", failure.command))
         );
     }

@@ -81,11 +81,11 @@ fn with_nine_crashes() {
         case.config.duration = t("300");
         run(&case)
     };
-    let at = |report: &Report, second: usize| report.units_in_use.series[second / 3];
+    let at = |report: &Report, second: usize| report.slots_in_use.series[second / 3];
     let (ours, raymond) = (crashed("timer-free"), crashed("raymond"));
     assert!(at(&raymond, 57) > 8.5 && at(&ours, 57) > 8.5);
-    assert!(at(&raymond, 200) < 1.05 && at(&raymond, 290) < 1.05, "{:?}", raymond.units_in_use);
-    assert!(at(&ours, 200) >= 8.5 && at(&ours, 290) >= 8.5, "{:?}", ours.units_in_use);
+    assert!(at(&raymond, 200) < 1.05 && at(&raymond, 290) < 1.05, "{:?}", raymond.slots_in_use);
+    assert!(at(&ours, 200) >= 8.5 && at(&ours, 290) >= 8.5, "{:?}", ours.slots_in_use);
     assert!(ours.detection.max.is_some() && ours.undetected == 0, "{:?}", ours.detection);
 }
 

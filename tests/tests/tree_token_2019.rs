@@ -75,8 +75,8 @@ fn three_tokens_three_inside() {
     let mut case = Case::vcube_2018("tree-token", 22).high();
     case.config.load.hold = t("5");
     let report = case.run();
-    assert_eq!((report.max_inside, report.violations.len()), (3, 0));
-    assert!(report.units_in_use.mean > 1.5, "{}", report.units_in_use.mean);
+    assert_eq!((report.max_in_use, report.violations.len()), (3, 0));
+    assert!(report.slots_in_use.mean > 1.5, "{}", report.slots_in_use.mean);
 }
 
 /// Beyond the paper: a process that is lost for good with the token in its hand costs a new one,
@@ -93,7 +93,7 @@ fn a_lost_token_is_made_anew() {
         case.config.crashes = vec![Crash { node: NodeId(lost), at: t("101"), back: None }];
         let report = case.run();
         assert_eq!((report.unanswered, report.violations.len()), (0, 0), "{:?}", report.violations);
-        let late = &report.units_in_use.series[20..];
+        let late = &report.slots_in_use.series[20..];
         assert!(late.iter().sum::<f64>() > 10.0, "{late:?}");
     }
 }

@@ -64,7 +64,7 @@ fn other_send_costs_run() {
             let mut case = Case::vcube_2018(protocol, 64).high();
             case.config.cost.send_cost = cost;
             let report = case.run();
-            assert!(report.violations.is_empty() && report.max_inside <= 3 && report.grants > 0);
+            assert!(report.violations.is_empty() && report.max_in_use <= 3 && report.grants > 0);
         }
     }
 }

@@ -25,8 +25,8 @@ fn parts_add_up() {
             let parts = first.messages.by_kind[kind] + rest.messages.by_kind[kind];
             assert_eq!(parts, *count, "{protocol}, {kind}");
         }
-        let area = 60.0 * first.units_in_use.mean + 140.0 * rest.units_in_use.mean;
-        assert!((area - 200.0 * whole.units_in_use.mean).abs() < 1e-6, "{protocol}");
+        let area = 60.0 * first.slots_in_use.mean + 140.0 * rest.slots_in_use.mean;
+        assert!((area - 200.0 * whole.slots_in_use.mean).abs() < 1e-6, "{protocol}");
         assert!(
             (rest.cs_bandwidth * 140.0 - f64::from(u32::try_from(rest.grants).expect("few"))).abs()
                 < 1e-6

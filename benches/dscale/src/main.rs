@@ -210,7 +210,7 @@ fn main() {
 
     assert!(matches!(status, CompleteStatus::NoMoreEvents { .. }), "stopped early: {status:?}");
     println!(
-        "{{\"delivered\":{},\"grants\":{},\"max_inside\":{},\"seconds\":{seconds:.6}}}",
+        "{{\"delivered\":{},\"grants\":{},\"max_in_use\":{},\"seconds\":{seconds:.6}}}",
         DELIVERED.get(),
         GRANTS.get(),
         MAX_INSIDE.get(),

@@ -5,7 +5,7 @@
 //! be looked at, reached or not. What is asked of them are not states at the end of a schedule but
 //! laws of the whole [`Space`], each decided for every start at once:
 //!
-//! - somebody can move: no configuration is terminal;
+//! - some process can move: no configuration is terminal;
 //! - normal within n rounds, under any daemon (stabilizing-2014 Theorem 4.1 with D = n-1);
 //! - it recovers: no weakly fair daemon keeps it for ever from a configuration in which a wave
 //!   starts cleanly and everybody has joined;
@@ -13,7 +13,7 @@
 //!   at most l inside (Theorem 4.2);
 //! - nobody starves: no weakly fair daemon goes round for ever without the privilege of some
 //!   process (Theorems 4.3 and 4.5);
-//! - sometimes somebody inside, from INC on, so that closure says something.
+//! - sometimes a slot in use, from INC on, so that closure says something.
 //!
 //! That k are inside at once is told and not checked: the paper does not promise it. On a path and
 //! on a star of 3 one token is used up before the next is sent, so that with l = 2 never more than

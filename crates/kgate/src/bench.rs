@@ -59,7 +59,7 @@ struct ClusterArgs {
     /// How many permits the gate has; several numbers: one after the other
     #[arg(
         short = 'k', long = "units", value_name = "K,..", default_value = "1,3", value_delimiter = ',',
-        value_parser = clap::value_parser!(u32).range(1..=1000), env = "KGATE_OPT_UNITS"
+        value_parser = clap::value_parser!(u32).range(1..=1000), env = "KGATE_OPT_K"
     )]
     permits: Vec<u32>,
     /// How many gates; each client goes from one to the next

@@ -105,7 +105,7 @@ fn search(args: &CheckArgs, entry: &Entry, setup: Setup, bounds: Bounds) -> Resu
 
 /// What cannot be meant, or what this protocol has no part in.
 fn refuse(args: &CheckArgs, given: &ArgMatches, entry: &Entry) -> Result<(), Failure> {
-    let (k, n, name) = (args.units, args.processes, entry.name);
+    let (k, n, name) = (args.k, args.processes, entry.name);
     let text = if k >= n && !entry.slots {
         format!("k = {k} with n = {n}: nothing is excluded; choose k below n")
     } else if entry.heals
@@ -170,7 +170,7 @@ fn slots_only(args: &CheckArgs) -> Option<&'static str> {
 
 /// The most units that somebody can have at once: as many as there ever are in the widest lane.
 fn most_at_once(args: &CheckArgs) -> u32 {
-    args.resize.iter().copied().fold(args.units, u32::max).div_ceil(args.slots.lanes.unwrap_or(1))
+    args.resize.iter().copied().fold(args.k, u32::max).div_ceil(args.slots.lanes.unwrap_or(1))
 }
 
 /// How many units may be wanted at once.
@@ -222,11 +222,11 @@ fn setup(args: &CheckArgs, entry: &Entry, printed: Defects) -> Result<Setup, Fai
             "a graph of {has} processes with n = {n}: give -n {has}"
         )));
     }
-    let told = args.tolerate.unwrap_or(args.crashes.min(args.units - 1));
+    let told = args.tolerate.unwrap_or(args.crashes.min(args.k - 1));
     let tolerate = if entry.told_to_tolerate { told } else { 0 };
     // How long a timer runs is nothing to the explorer.
     let slots = args.slots.options(args.ask_again.then_some(Span::UNIT));
-    Ok(Setup { printed, graph, tolerate, slots, ..Setup::new(args.processes, args.units) })
+    Ok(Setup { printed, graph, tolerate, slots, ..Setup::new(args.processes, args.k) })
 }
 
 fn bounds(args: &CheckArgs, entry: &Entry, setup: &Setup) -> Bounds {
@@ -251,7 +251,7 @@ fn bounds(args: &CheckArgs, entry: &Entry, setup: &Setup) -> Bounds {
             crashes: if entry.told_to_tolerate {
                 setup.tolerate
             } else {
-                entry.tolerates(args.processes, args.units)
+                entry.tolerates(args.processes, args.k)
             },
             loss: entry.tolerates_loss,
             duplicates: entry.tolerates_duplicates,

@@ -148,7 +148,7 @@ fn case(args: &SimArgs, entry: &'static Entry, printed: Defects, seed: u64) -> C
 fn config(args: &SimArgs, printed: Defects, seed: u64) -> Config {
     let load = Load {
         requesters: match &args.load {
-            Asking::Low => args.units,
+            Asking::Low => args.k,
             Asking::High => args.processes,
             Asking::First(count) => *count,
             Asking::Only(nodes) => nodes.last().map_or(0, |node| node.0.saturating_add(1)),
@@ -173,7 +173,7 @@ fn config(args: &SimArgs, printed: Defects, seed: u64) -> Config {
     };
     Config {
         nodes: args.processes,
-        k: args.units,
+        k: args.k,
         seed,
         printed,
         cost: cost(args),
@@ -199,7 +199,7 @@ fn config(args: &SimArgs, printed: Defects, seed: u64) -> Config {
             loss: args.loss,
             duplicates: args.duplicates,
         },
-        tolerate: args.tolerate.unwrap_or(args.units.saturating_sub(1)),
+        tolerate: args.tolerate.unwrap_or(args.k.saturating_sub(1)),
         refresh: args.refresh,
         slots: args.slots.options(args.ask_again),
         resizes: sorted(&args.resize),

@@ -69,7 +69,7 @@ pub(crate) enum FormArg {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TraceCommand {
-    /// Checker a trace by itself, without the simulator or the protocol: at most k inside, slots
+    /// Checker a trace by itself, without the simulator or the protocol: at most k slots in use, slots
     /// and fences, who waits at the end
     Checker {
         /// The trace; `-` for standard input
@@ -185,13 +185,13 @@ fn print(to: &mut impl Write, verdict: &Verdict) -> io::Result<()> {
         "{}: {} processes, k = {}, {} lines",
         verdict.protocol, verdict.n, verdict.k, verdict.lines
     )?;
-    let seen = if verdict.k_inside_seen { "" } else { " (never k, so little was shown)" };
+    let seen = if verdict.k_in_use_seen { "" } else { " (never k, so little was shown)" };
     writeln!(
         to,
         "granted     {} of {} requests, to the end of the trace",
         verdict.grants, verdict.requests
     )?;
-    writeln!(to, "inside      at most {} at once{seen}", verdict.max_inside)?;
+    writeln!(to, "inside      at most {} at once{seen}", verdict.max_in_use)?;
     match verdict.waiting.len() {
         0 => writeln!(to, "waiting     nobody at the end")?,
         some => writeln!(to, "waiting     {some} of the living at the end: {:?}", verdict.waiting)?,

@@ -142,7 +142,7 @@ fn json_is_complete() {
         "obtaining_from_broadcast",
         "messages",
         "messages_per_grant",
-        "max_inside",
+        "max_in_use",
         "violations",
         "events",
         "wall_seconds",
@@ -174,7 +174,7 @@ fn a_violation_can_be_replayed() {
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one object");
     let violations = report["violations"].as_array().expect("a list");
     assert!(
-        violations.iter().any(|violation| violation["property"] == "at most k inside"),
+        violations.iter().any(|violation| violation["property"] == "at most k slots in use"),
         "{violations:?}"
     );
     let words = stderr(&output);
@@ -340,7 +340,7 @@ fn the_state_model_counts_rounds() {
         "normal_at_round",
         "stabilized_at_round",
         "tokens_max_after_stabilization",
-        "max_inside",
+        "max_in_use",
         "waves",
     ] {
         assert!(report[field].is_u64(), "{field}: {report}");
@@ -402,7 +402,7 @@ fn a_trace_is_checked_by_itself() {
                 .as_array()
                 .expect("a list")
                 .iter()
-                .all(|v| v["property"] != "at most k inside")
+                .all(|v| v["property"] != "at most k slots in use")
         };
         assert_eq!(safe(&report), safe(&verdict), "{line}: {}", stderr(&output));
         assert_eq!(
@@ -411,7 +411,7 @@ fn a_trace_is_checked_by_itself() {
             "{line}: {}",
             stderr(&output)
         );
-        assert_eq!(verdict["max_inside"], report["max_inside"], "{line}");
+        assert_eq!(verdict["max_in_use"], report["max_in_use"], "{line}");
         assert_eq!(verdict["waiting"], serde_json::json!([]), "{line}");
         assert!(verdict["grants"].as_u64() >= report["grants"].as_u64(), "{line}");
     }
@@ -446,7 +446,7 @@ fn a_swarm_finds_saves_and_tells() {
     assert_eq!(found.status.code(), Some(1), "{}", stderr(&found));
     let summary: serde_json::Value = serde_json::from_slice(&found.stdout).expect("one object");
     let failure = &summary["swarm"][0]["failures"][0];
-    assert_eq!(failure["property"], "at most k inside");
+    assert_eq!(failure["property"], "at most k slots in use");
     let command = failure["command"]
         .as_str()
         .and_then(|line| line.strip_prefix("kgate "))
@@ -457,10 +457,10 @@ fn a_swarm_finds_saves_and_tells() {
         violations.iter().any(|violation| violation["property"] == failure["property"]),
         "{again}"
     );
-    let text = std::fs::read_to_string(folder.join("vcube-d2-at-most-k-inside-0x1e.txt"))
+    let text = std::fs::read_to_string(folder.join("vcube-d2-at-most-k-slots-in-use-0x1e.txt"))
         .expect("a saved seed");
     assert!(
-        text.contains(command) && text.contains("# expect: VIOLATED at most k inside"),
+        text.contains(command) && text.contains("# expect: VIOLATED at most k slots in use"),
         "{text}"
     );
     std::fs::remove_dir_all(&folder).expect("it is ours");
@@ -527,7 +527,7 @@ fn schedules_are_explored() {
         ("check --symmetry", "compares names"),
         ("check --symmetry --fair", "cannot be used with"),
         ("check -k 2 --entries 1,0", "let more of them ask"),
-        ("check --property speed", "choose of at most k inside;"),
+        ("check --property speed", "choose of at most k slots in use;"),
         ("check --protocol tree-token --graph ring", "ring is none"),
     ] {
         let output = kgate(line);
@@ -576,7 +576,7 @@ fn a_counterexample_is_written_down() {
         kgate(&format!("check --protocol timer-free -n 2 --as-printed t1 --shortest {files}"));
     assert_eq!(found.status.code(), Some(1), "{}", stderr(&found));
     assert!(
-        stderr(&found).contains("the simulator agrees: at most k inside"),
+        stderr(&found).contains("the simulator agrees: at most k slots in use"),
         "{}",
         stderr(&found)
     );
@@ -631,7 +631,7 @@ fn configurations_are_explored() {
         ("-n 3 --channels fifo", "--channels means nothing"),
         ("-n 3 --fair", "--fair means nothing"),
         ("-n 3 --scenario story.txt", "--scenario means nothing"),
-        ("-n 3 --property deadlock", "choose of somebody can move"),
+        ("-n 3 --property deadlock", "choose of some process can move"),
         ("-n 4 --graph complete", "choose fewer processes"),
         ("-n 4 --graph ring --max-memory 1", "3 GiB"),
     ] {
@@ -649,7 +649,7 @@ fn scenarios_are_played_and_compared() {
     std::fs::create_dir_all(&folder).expect("a folder");
     let path = |name: &str| folder.join(name).display().to_string();
     let file = path("story.txt");
-    let story = "# Alone.\nprotocol raymond\nprocesses 2\npermits 1\nexpect correct\n\np0 asks\np0 -> p1: request\n";
+    let story = "# Alone.\nprotocol raymond\nprocesses 2\nk 1\nexpect correct\n\np0 asks\np0 -> p1: request\n";
     std::fs::write(&file, story).expect("written");
     let output = kgate(&format!("scenario {file}"));
     assert_eq!(output.status.code(), Some(1));
@@ -693,25 +693,25 @@ fn a_scenario_that_cannot_be_meant_is_bad_usage() {
         file.display().to_string()
     };
     for (header, steps, says) in [
-        ("raymond\nprocesses 0\npermits 1", "", "0"),
-        ("raymond\nprocesses 2\npermits 2", "", "nothing is excluded"),
-        ("raymond\nprocesses 2\npermits 1\ngraph path", "", "leave out `graph`"),
-        ("tree-token\nprocesses 4\npermits 1\ngraph 0-1 2-3", "", "must be connected"),
-        ("tree-token\nprocesses 2\npermits 1\nroot p7", "", "p7 is not a process"),
-        ("timer-free\nprocesses 4\npermits 2\ntolerate 9", "", "`tolerate 9`"),
+        ("raymond\nprocesses 0\nk 1", "", "0"),
+        ("raymond\nprocesses 2\nk 2", "", "nothing is excluded"),
+        ("raymond\nprocesses 2\nk 1\ngraph path", "", "leave out `graph`"),
+        ("tree-token\nprocesses 4\nk 1\ngraph 0-1 2-3", "", "must be connected"),
+        ("tree-token\nprocesses 2\nk 1\nroot p7", "", "p7 is not a process"),
+        ("timer-free\nprocesses 4\nk 2\ntolerate 9", "", "`tolerate 9`"),
         (
-            "stabilizing\nprocesses 2\npermits 1\nmodel state\nstate p1 T=R S=- P=- L=1",
+            "stabilizing\nprocesses 2\nk 1\nmodel state\nstate p1 T=R S=- P=- L=1",
             "",
             "is no state of p1",
         ),
-        ("raymond\nprocesses 2\npermits 1", "p0 comes out\n", "is not possible here"),
+        ("raymond\nprocesses 2\nk 1", "p0 comes out\n", "is not possible here"),
     ] {
         let output = kgate(&format!("scenario {}", put("a.txt", header, steps)));
         assert_eq!(output.status.code(), Some(2), "{header}: {}", stdout(&output));
         assert!(stdout(&output).contains(says), "{header}: {}", stdout(&output));
     }
     put("b.txt", "raymond\nsleep", "");
-    put("c.txt", "raymond\nprocesses 2\npermits 1", "p0 asks\n");
+    put("c.txt", "raymond\nprocesses 2\nk 1", "p0 asks\n");
     let output = kgate(&format!("scenario {}", folder.display()));
     assert_eq!(output.status.code(), Some(2));
     let says = stdout(&output);
@@ -727,7 +727,7 @@ fn a_story_is_not_written_over() {
     let folder = std::env::temp_dir().join(format!("kgate-twice-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let (at, story) =
-        (folder.display(), "protocol raymond\nprocesses 2\npermits 1\nexpect correct\n\nend\n");
+        (folder.display(), "protocol raymond\nprocesses 2\nk 1\nexpect correct\n\nend\n");
     std::fs::write(folder.join("story.txt"), story).expect("written");
     for files in [
         format!("--diagram {at}/story.txt"),
@@ -757,10 +757,11 @@ fn a_swarm_tells_before_it_saves() {
         assert!(stderr(&output).contains("cannot save to"), "{}", stderr(&output));
     }
     // A folder stands where the file should.
-    std::fs::create_dir_all(folder.join("vcube-d2-at-most-k-inside-0x1e.txt")).expect("a folder");
+    std::fs::create_dir_all(folder.join("vcube-d2-at-most-k-slots-in-use-0x1e.txt"))
+        .expect("a folder");
     let output = kgate(&format!("{swarm} {}", folder.display()));
     assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));
     assert!(stderr(&output).contains("REPRODUCE WITH: kgate sim"), "{}", stderr(&output));
-    assert!(stdout(&output).contains("at most k inside"), "{}", stdout(&output));
+    assert!(stdout(&output).contains("at most k slots in use"), "{}", stdout(&output));
     std::fs::remove_dir_all(folder).expect("removed");
 }

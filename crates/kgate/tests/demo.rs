@@ -16,7 +16,7 @@ fn number(report: &serde_json::Value, field: &str) -> u64 {
 fn three_nodes() {
     let report = json("demo --nodes 3 --seconds 3 --seed 0x2a --json");
     assert!(number(&report, "grants") > 10, "{report}");
-    assert!((1..=2).contains(&number(&report, "max_inside")), "{report}");
+    assert!((1..=2).contains(&number(&report, "max_in_use")), "{report}");
     assert_eq!((number(&report, "nodes"), number(&report, "k")), (3, 2));
     assert_eq!((number(&report, "kills"), number(&report, "restarts")), (0, 0));
     assert_eq!(
@@ -145,5 +145,5 @@ fn a_small_bench() {
         assert!(row["messages_per_acquisition"].as_f64() > Some(0.0), "{row}");
         assert!(row["jain"].as_f64() > Some(0.3), "{row}");
     }
-    assert_eq!(number(&rows[0], "max_inside"), 1);
+    assert_eq!(number(&rows[0], "max_in_use"), 1);
 }

@@ -17,14 +17,14 @@ about = "For tests."
 [[grid]]
 name = "high"
 seeds = 8
-set = { units = 3, load = "high", duration = 100 }
+set = { k = 3, load = "high", duration = 100 }
 vary = { protocol = ["raymond", "vcube"], processes = [8, 16, 24] }
 quick = { seeds = 1 }
 
 [[grid]]
 name = "explored"
 tool = "check"
-set = { processes = 3, units = 1 }
+set = { processes = 3, k = 1 }
 vary.protocol = ["raymond"]
 
 [[plot]]
@@ -32,10 +32,10 @@ name = "use"
 title = "Units in use"
 grid = "high"
 x = "time"
-y = "units_in_use.series"
+y = "slots_in_use.series"
 series = "protocol"
 x_label = "time"
-y_label = "units"
+y_label = "slots"
 "#;
 
 /// Whenever `kgate lab run` is killed, the same command goes on from there, and in the end every
@@ -96,9 +96,7 @@ fn a_command_of_the_table_makes_the_run_again() {
     let folder = Folder::new("again");
     // Without the explorer, for which twelve processes are too many.
     let file = folder.file(
-        &EXPERIMENT
-            .replace("set = { processes = 3, units = 1 }", "")
-            .replace("\"check\"", "\"sim\""),
+        &EXPERIMENT.replace("set = { processes = 3, k = 1 }", "").replace("\"check\"", "\"sim\""),
     );
     let set =
         ["run", &file, "--quick", "--set", "n=12", "--set", "latency=uniform=0.5..1", "--out"];
@@ -125,12 +123,8 @@ fn what_cannot_be_run_is_refused() {
     let folder = Folder::new("refused");
     let out = folder.0.join("out");
     for (old, new, says) in [
-        ("units = 3", "unit = 3", "grid high: kgate sim has no flag --unit: see kgate sim --help"),
-        (
-            "units = 3",
-            "units = 8",
-            "high, processes = 8, protocol = raymond, seed 1: k = 8 with n = 8",
-        ),
+        ("k = 3", "unit = 3", "grid high: kgate sim has no flag --unit: see kgate sim --help"),
+        ("k = 3", "k = 8", "high, processes = 8, protocol = raymond, seed 1: k = 8 with n = 8"),
         ("load = \"high\"", "load = \"much\"", "invalid value 'much' for '--load <LOAD>'"),
         (
             "name = \"mine\"",
@@ -163,7 +157,8 @@ fn a_published_defect_may_be_seen() {
     let folder = Folder::new("wrong");
     let grid =
         "name = \"mine\"\ntitle = \"\"\nabout = \"\"\n[[grid]]\nname = \"d1\"\ntool = \"check\"\n";
-    let set = "set = { protocol = \"vcube\", processes = 2, units = 1, entries = 2, as-printed = \"D1\" }\n";
+    let set =
+        "set = { protocol = \"vcube\", processes = 2, k = 1, entries = 2, as-printed = \"D1\" }\n";
     let done = lab(&["run", &folder.file(&format!("{grid}{set}")), "--out"], &folder.0.join("out"));
     assert!(done.status.success(), "{}", stderr(&done));
     let rows = std::fs::read_to_string(folder.0.join("out/mine/runs.ndjson")).expect("runs");

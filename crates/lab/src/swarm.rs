@@ -59,9 +59,9 @@ pub fn check(report: &Report) -> Option<Wrong> {
 /// Both engines, the same run.
 pub const SAME_RUN: &str = "the same seed gives the same run";
 /// An assertion of the protocol's own did not hold.
-pub const NO_PANIC: &str = "no invariant of a protocol's own breaks";
+pub const NO_PANIC: &str = "no assertion of the protocol fails";
 /// The rng gave what the simulator refuses.
-pub const CAN_RUN: &str = "what is drawn can be run";
+pub const CAN_RUN: &str = "a generated setting can be run";
 
 /// What the runs of a swarm came to, together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -101,7 +101,7 @@ impl Tally {
         self.runs += 1;
         self.requests += report.requests;
         self.grants += report.grants;
-        self.full += u64::from(report.max_inside >= report.k as usize);
+        self.full += u64::from(report.max_in_use >= report.k as usize);
         self.crashes += u64::from(report.crashes);
         self.recoveries += u64::from(report.recoveries);
         self.corruptions += start + transient.strikes.len() as u64;

@@ -94,15 +94,15 @@ pub struct Report {
     /// Messages of the mutex for each grant.
     pub messages_per_grant: Option<f64>,
     /// The most inside at once; where transient faults struck, since the run had recovered.
-    pub max_inside: usize,
+    pub max_in_use: usize,
     /// The most inside at once in the whole run.
-    pub max_inside_overall: usize,
+    pub max_in_use_overall: usize,
     /// Whether k were inside at once at some time: if not, little was shown.
-    pub k_inside_seen: bool,
+    pub k_in_use_seen: bool,
     /// Grants a time unit (timer-free-2009: CS bandwidth).
     pub cs_bandwidth: f64,
     /// How many units are in use over time.
-    pub units_in_use: Course,
+    pub slots_in_use: Course,
     /// How many wait over time (timer-free-2009: waiting queue).
     pub waiting_queue: Course,
     /// Crashes for good that happened.
@@ -160,9 +160,9 @@ pub(crate) struct Rest {
     pub(crate) seed: u64,
     pub(crate) warmup: Span,
     pub(crate) duration: Span,
-    pub(crate) max_inside: usize,
-    pub(crate) max_inside_overall: usize,
-    pub(crate) k_inside_seen: bool,
+    pub(crate) max_in_use: usize,
+    pub(crate) max_in_use_overall: usize,
+    pub(crate) k_in_use_seen: bool,
     pub(crate) crashes: u32,
     pub(crate) disturbed: Disturbed,
     pub(crate) partitions: u32,
@@ -200,12 +200,12 @@ impl Report {
             obtaining_from_broadcast: Distribution::of(stats.obtaining_from_broadcast),
             messages_per_grant: per(messages.total, stats.grants as f64),
             messages,
-            max_inside: rest.max_inside,
-            max_inside_overall: rest.max_inside_overall,
-            k_inside_seen: rest.k_inside_seen,
+            max_in_use: rest.max_in_use,
+            max_in_use_overall: rest.max_in_use_overall,
+            k_in_use_seen: rest.k_in_use_seen,
             cs_bandwidth: per(stats.grants, rest.duration.units() - rest.warmup.units())
                 .unwrap_or(0.0),
-            units_in_use: stats.inside.course(),
+            slots_in_use: stats.inside.course(),
             waiting_queue: stats.waiting.course(),
             crashes: rest.crashes,
             recoveries: rest.recoveries,

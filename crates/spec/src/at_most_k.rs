@@ -1,7 +1,7 @@
 //! Safety: at most k units in use at any time (vcube-2018 section 7.4, Lemma 7.1; the same in every
 //! paper).
 //!
-//! Where a process goes in once at a time with one unit, that is: at most k inside. With numbered
+//! Where a process goes in once at a time with one unit, that is: at most k slots in use. With numbered
 //! slots a process may be inside several times, each time with several units, and k may change:
 //! then k is the greatest that any live process believes in, and slots beyond it, which are used up
 //! but not taken again ([`WithinK`](crate::WithinK)), do not count.
@@ -32,7 +32,7 @@ const ONLY: GrantId = GrantId(0);
 
 impl AtMostK {
     /// The property's name.
-    pub const NAME: &'static str = "at most k inside";
+    pub const NAME: &'static str = "at most k slots in use";
 
     /// Nobody is inside.
     pub fn new(k: u32) -> Self {

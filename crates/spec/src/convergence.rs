@@ -19,8 +19,8 @@ use crate::Violation;
 /// There are at most l tokens in the network, from the first start configuration on
 /// (stabilizing-2014 Theorem 4.2).
 pub const AT_MOST_L_TOKENS: &str = "at most l tokens";
-/// In every configuration somebody can move.
-pub const SOMEBODY_CAN_MOVE: &str = "somebody can move";
+/// In every configuration some process can move.
+pub const SOMEBODY_CAN_MOVE: &str = "some process can move";
 /// No process is in an abnormal state any more after n rounds (stabilizing-2014 Theorem 4.1 with D
 /// = n-1).
 pub const NORMAL_IN_TIME: &str = "normal within n rounds";
@@ -39,7 +39,7 @@ impl Convergence {
     /// The name of convergence.
     pub const NAME: &'static str = "the run recovers from transient faults";
     /// The name of closure.
-    pub const CLOSURE: &'static str = "a run that has recovered stays right";
+    pub const CLOSURE: &'static str = "a recovered run stays correct";
 
     /// From the start on, with that bound.
     pub fn new(bound: Option<u64>) -> Self {

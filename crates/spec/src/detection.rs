@@ -5,7 +5,7 @@
 //!   the one in which the crash falls, for VCube (vcube-2018 section 4) and for Hi-ADSD
 //!   (robust-2012 section 3.1); two intervals, a timeout and a delay for heartbeats; the time that
 //!   an oracle was given.
-//! - *Accuracy*: nobody live is suspected (vcube-2018 section 3: the detector is perfect where
+//! - *Accuracy*: no live process is suspected (vcube-2018 section 3: the detector is perfect where
 //!   delays have a bound).
 //!
 //! Both are of the class P of Chandra and Toueg 1996.
@@ -75,7 +75,7 @@ pub struct Accuracy;
 
 impl Accuracy {
     /// The property's name.
-    pub const NAME: &'static str = "nobody live is suspected";
+    pub const NAME: &'static str = "no live process is suspected";
 
     /// `by` suspects `whom`.
     pub fn suspected(by: NodeId, whom: NodeId, incarnations: bool, now: Time) -> Option<Violation> {

@@ -33,9 +33,9 @@ pub struct Verdict {
     /// Grants.
     pub grants: u64,
     /// The most inside at once.
-    pub max_inside: usize,
+    pub max_in_use: usize,
     /// Whether k were ever inside at once: if not, little was shown.
-    pub k_inside_seen: bool,
+    pub k_in_use_seen: bool,
     /// Who still waits at the end and incarnations.
     pub waiting: Vec<NodeId>,
     /// What was not correct.
@@ -142,7 +142,7 @@ enum What {
 }
 
 /// A grant without a request or of another weight, or a release by somebody outside.
-pub const NOTHING_FROM_NOTHING: &str = "who goes in has asked, and who comes out was in";
+pub const NOTHING_FROM_NOTHING: &str = "every grant follows a request and every release a grant";
 
 /// Checkers a whole trace.
 pub fn check(text: impl BufRead) -> Result<Verdict, TraceError> {
@@ -356,8 +356,8 @@ impl Oracle {
             self.served.end(node);
         }
         self.verdict.waiting = self.served.who().collect();
-        self.verdict.max_inside = self.inside.most();
-        self.verdict.k_inside_seen = self.some.seen();
+        self.verdict.max_in_use = self.inside.most();
+        self.verdict.k_in_use_seen = self.some.seen();
         self.verdict
     }
 }
@@ -405,11 +405,11 @@ mod tests {
         ])
         .expect("a trace");
         assert_eq!(
-            (verdict.requests, verdict.grants, verdict.max_inside, verdict.lines),
+            (verdict.requests, verdict.grants, verdict.max_in_use, verdict.lines),
             (3, 2, 1, 10)
         );
         assert!(
-            verdict.k_inside_seen && verdict.waiting.is_empty() && verdict.violations.is_empty(),
+            verdict.k_in_use_seen && verdict.waiting.is_empty() && verdict.violations.is_empty(),
             "{verdict:?}"
         );
     }

@@ -14,7 +14,7 @@ pub struct NoResidue;
 
 impl NoResidue {
     /// The property's name.
-    pub const NAME: &'static str = "what has ended leaves nothing behind";
+    pub const NAME: &'static str = "an ended request leaves no state behind";
 
     /// The first process that still owes or relays something, of those that live; each is given
     /// with what it shows.

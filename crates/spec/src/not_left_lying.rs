@@ -14,7 +14,7 @@ pub struct NotLeftLying;
 
 impl NotLeftLying {
     /// The property's name.
-    pub const NAME: &'static str = "nobody waits for what is free";
+    pub const NAME: &'static str = "no request waits for free slots";
 
     /// The verdict on a moment: who waits, by what stamp (who has none comes last) and for how many
     /// units, the slots that are somebody's, and k.

@@ -30,7 +30,7 @@ pub struct OneToken {
 
 impl OneToken {
     /// The property's name.
-    pub const NAME: &'static str = "one token of each number";
+    pub const NAME: &'static str = "one token per id";
 
     /// What is wrong at one moment: the token's number, and whom it concerns. `flying` tells to
     /// whom each goes.

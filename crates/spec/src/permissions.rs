@@ -5,11 +5,11 @@
 //!
 //! Source: the invariant of every permission-based algorithm: Ricart and Agrawala 1981, Raymond
 //! 1989, vcube-2018 Algorithm 7.1 lines 15-16, robust-2012 Algorithm 2 line 12, timer-free-2009
-//! lines 15-16. From it "at most k inside" follows, but the breach shows here at once, and there
+//! lines 15-16. From it "at most k slots in use" follows, but the breach shows here at once, and there
 //! only if the unlucky others happen to be inside: D2, D4 and T2 (a late or a dead permission
 //! counts once more) are caught here.
 //!
-//! Not checked: whether the permitter was right to permit (D9, T1: that is for "at most k inside"
+//! Not checked: whether the permitter was right to permit (D9, T1: that is for "at most k slots in use"
 //! and the order of entry); whether the crash is real (that is for the accuracy of detection);
 //! algorithms that exclude by other means.
 

@@ -19,7 +19,7 @@ type Holder = (NodeId, Option<GrantId>);
 
 impl SlotFences {
     /// The property's name.
-    pub const NAME: &'static str = "a slot has one holder and a growing fence";
+    pub const NAME: &'static str = "one holder and increasing fences per slot";
 
     /// `node` goes in with `slot` under `fence`; with which grant, where it may have several at
     /// once.

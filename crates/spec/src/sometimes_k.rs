@@ -21,9 +21,9 @@ pub struct SometimesK {
 
 impl SometimesK {
     /// The property's name.
-    pub const NAME: &'static str = "sometimes k inside";
+    pub const NAME: &'static str = "sometimes k slots in use";
     /// The least that can be asked, of a system that does not promise to use all units at once.
-    pub const SOMEBODY: &'static str = "sometimes somebody inside";
+    pub const SOMEBODY: &'static str = "sometimes a slot in use";
 
     /// Nobody was inside.
     pub fn new(k: u32) -> Self {

@@ -9,7 +9,7 @@ use serde::Serialize;
 pub const NOT_REFUSED: &str = "no input is refused";
 /// Something is under way, and nobody has been granted anything for longer than any grant can take;
 /// seen by whoever has a clock.
-pub const GRANTED_IN_TIME: &str = "something is granted in time";
+pub const GRANTED_IN_TIME: &str = "a grant within the time limit";
 
 /// A property that does not hold: which, when, and whom it concerns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

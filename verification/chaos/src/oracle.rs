@@ -165,7 +165,7 @@ fn belief(terms: &Terms, gate: &str, holds: &Holds, verdict: &mut Verdict) -> Re
         text.push('\n');
     }
     let found = history::check(text.as_bytes()).context("the believers make no trace")?;
-    verdict.most.insert(gate.to_owned(), found.max_inside);
+    verdict.most.insert(gate.to_owned(), found.max_in_use);
     verdict.violations.extend(found.violations.into_iter().map(|violation| {
         let t = violation.at_ns.0;
         let inside = of_gate.iter().filter(|(_, hold)| hold.from <= t && t < hold.end);

@@ -5,7 +5,7 @@ use super::rows::{Expected, Limits};
 use super::*;
 
 const TEXT: &str = "# what is run\n\nholds | kgate check --protocol raymond  -n 3 -k 1\n\
-                    violated \"at most k inside\" | minutes=3 gibibytes=2 was=435680 | kgate check --protocol robust -n 3 -k 1 --as-printed D9 --shortest\n";
+                    violated \"at most k slots in use\" | minutes=3 gibibytes=2 was=435680 | kgate check --protocol robust -n 3 -k 1 --as-printed D9 --shortest\n";
 
 fn rows() -> Vec<Row> {
     rows::parse(TEXT).unwrap()
@@ -19,7 +19,7 @@ fn outcome(command: &str, complete: bool, violated: Option<&str>) -> Outcome {
         steps: (violated == Some(name)).then_some(5),
         schedule: if violated == Some(name) { vec!["p0 asks".to_owned()] } else { Vec::new() },
     };
-    let properties = vec![property("at most k inside"), property("served")];
+    let properties = vec![property("at most k slots in use"), property("served")];
     let found =
         Found { states: 5_489, unique: 2_049, depth: 19, complete, properties, seconds: 0.2 };
     Outcome {
@@ -43,7 +43,7 @@ fn rows_are_read_with_what_is_expected_and_their_limits() {
         rows[0].command, "kgate check --protocol raymond -n 3 -k 1",
         "however many spaces are typed"
     );
-    assert_eq!(rows[1].expected, Expected::Violated("at most k inside".to_owned()));
+    assert_eq!(rows[1].expected, Expected::Violated("at most k slots in use".to_owned()));
     assert_eq!((rows[1].limits.minutes, rows[1].limits.gibibytes), (3, 2));
     assert_eq!((rows[0].was, rows[1].was), (None, Some(435_680)));
 }
@@ -53,7 +53,7 @@ fn a_row_that_cannot_be_run_or_checked_is_an_error() {
     for text in [
         "kgate check -n 3",
         "fine | kgate check -n 3",
-        "violated at most k inside | kgate check -n 3",
+        "violated at most k slots in use | kgate check -n 3",
         "holds | hours=1 | kgate check -n 3",
         "holds | minutes=x | kgate check -n 3",
         "holds | was=many | kgate check -n 3",
@@ -94,7 +94,7 @@ fn a_result_that_is_not_as_expected_is_an_offence_and_so_is_none() {
     let (holding, broken) = (&rows[0], &rows[1]);
     let result =
         |row: &Row, violated: Option<&str>| outcome(&row.command, violated.is_none(), violated);
-    let good = [result(holding, None), result(broken, Some("at most k inside"))];
+    let good = [result(holding, None), result(broken, Some("at most k slots in use"))];
     assert!(offences(&rows, &good).is_empty());
     assert_eq!(offences(&rows, &good[..1]).len(), 1, "a row without a result");
     assert!(offence(holding, Some(&result(holding, Some("served")))).is_some());
@@ -122,7 +122,7 @@ fn the_limit_that_stopped_a_search_is_told() {
 fn what_was_never_reached_counts_when_the_search_is_complete() {
     let mut reached = outcome("a", true, None);
     reached.found.properties[0] = Property {
-        name: "sometimes k inside".to_owned(),
+        name: "sometimes k slots in use".to_owned(),
         holds: false,
         steps: None,
         schedule: Vec::new(),
@@ -157,7 +157,7 @@ fn a_schedule_stands_under_its_command() {
     let rows = rows();
     let printed =
         rows.iter().find(|row| row.option("--as-printed").is_some()).expect("a printed one");
-    let results = [outcome(&printed.command, false, Some("at most k inside"))];
+    let results = [outcome(&printed.command, false, Some("at most k slots in use"))];
     let text = table::schedules(&rows, &results);
     assert!(text.contains(&format!("$ {}\n  1  p0 asks\n", printed.command)), "{text}");
 }

@@ -74,7 +74,7 @@ fn several_clients_wait_at_once() {
     assert!(all.iter().any(|state| state.spent.withdrawals == 1 && waiting(state) == 1));
 }
 
-/// The planted bugs of "a slot has one holder and a growing fence": granted to two; under an old
+/// The planted bugs of "one holder and increasing fences per slot": granted to two; under an old
 /// fence, that of an earlier incarnation; shown by two.
 #[test]
 fn a_slot_with_two_holders_or_an_old_fence_is_found() {

@@ -38,7 +38,7 @@ pub(super) struct Row {
     client_cpu_s_per_1000: f64,
     messages_per_acquisition: f64,
     node_memory_mb: f64,
-    max_inside: usize,
+    max_in_use: usize,
     pub(super) violations: usize,
 }
 
@@ -84,7 +84,7 @@ impl Row {
             client_cpu_s_per_1000: per_acquisition(1000.0 * used.clients_s),
             messages_per_acquisition: per_acquisition(float(used.messages)),
             node_memory_mb: float(used.memory) / float(used.nodes.max(1) as u64) / 1e6,
-            max_inside: gates.iter().map(|(_, verdict)| verdict.max_inside).max().unwrap_or(0),
+            max_in_use: gates.iter().map(|(_, verdict)| verdict.max_in_use).max().unwrap_or(0),
             violations: gates.iter().map(|(_, verdict)| verdict.violations.len()).sum(),
         }
     }
@@ -138,7 +138,7 @@ impl fmt::Display for Row {
             self.client_cpu_s_per_1000,
             self.messages_per_acquisition,
             self.node_memory_mb,
-            self.max_inside,
+            self.max_in_use,
             self.violations
         )
     }

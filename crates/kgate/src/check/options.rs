@@ -43,8 +43,8 @@ pub(crate) struct CheckArgs {
     #[arg(short = 'n', long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=16), env = "KGATE_OPT_PROCESSES")]
     pub(crate) processes: u32,
     /// How many units they share
-    #[arg(short = 'k', long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16), env = "KGATE_OPT_UNITS")]
-    pub(crate) units: u32,
+    #[arg(short = 'k', long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16), env = "KGATE_OPT_K")]
+    pub(crate) k: u32,
     /// How often each process asks; several numbers: p0, p1, .., the last for all further ones
     #[arg(
         long, value_name = "E,..", default_value = "1", value_delimiter = ',',

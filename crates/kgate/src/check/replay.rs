@@ -153,7 +153,7 @@ fn scenario(args: &CheckArgs, setting: &Setting, finding: &Finding) -> Scenario 
         story: vec![story, String::new(), format!("Source: {}", command(args))],
         protocol: args.protocol.clone(),
         processes: args.processes,
-        k: args.units,
+        k: args.k,
         model: Model::Messages,
         graph: setting.graph.clone(),
         root: setting.root,
@@ -191,7 +191,7 @@ fn command(args: &CheckArgs) -> String {
         "kgate check --protocol {} -n {} -k {} --entries {}",
         args.protocol,
         args.processes,
-        args.units,
+        args.k,
         entries.join(",")
     )];
     let numbers = [

@@ -55,7 +55,7 @@ pub(super) fn run(args: &CheckArgs, entry: &Entry, printed: Defects) -> Outcome 
     if args.json {
         writeln!(stdout, "{}", serde_json::to_string_pretty(&found).context("printing JSON")?)?;
     } else {
-        text::print_rules(&mut stdout, &found, args.units)?;
+        text::print_rules(&mut stdout, &found, args.k)?;
     }
     stdout.flush()?;
     Ok(if found.is_wrong() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -75,7 +75,7 @@ pub(super) fn search(args: &CheckArgs, entry: &Entry, printed: Defects) -> Resul
             "a graph of {has} processes with n = {n}: give -n {has}"
         )));
     }
-    let search = Search { graph: &graph, permits: args.units, printed, limits: limits(args) };
+    let search = Search { graph: &graph, permits: args.k, printed, limits: limits(args) };
     let found = registry::visit_rules(entry, search).ok_or_else(none)?;
     let mut found = found.map_err(|error| Failure::Usage(error.to_string()))?;
     found.properties.retain(|finding| wanted.contains(&finding.name));

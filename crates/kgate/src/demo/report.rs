@@ -47,7 +47,7 @@ pub(crate) struct Report {
     pub(crate) seed: String,
     pub(crate) grants: u64,
     pub(crate) obtaining: Times,
-    pub(crate) max_inside: usize,
+    pub(crate) max_in_use: usize,
     pub(crate) violations: Vec<String>,
     pub(crate) kills: u32,
     pub(crate) restarts: u32,
@@ -67,7 +67,7 @@ impl Report {
     /// Takes over what the oracle has found.
     pub(crate) fn checked(mut self, verdict: &Verdict) -> Self {
         self.grants = verdict.grants;
-        self.max_inside = verdict.max_inside;
+        self.max_in_use = verdict.max_in_use;
         self.violations = verdict.violations.iter().map(ToString::to_string).collect();
         self
     }
@@ -76,7 +76,7 @@ impl Report {
         let Times { mean_ms, p50_ms, p99_ms, .. } = self.obtaining;
         writeln!(to, "granted     {} permits", self.grants)?;
         writeln!(to, "obtaining   {mean_ms:.2} ms on average, p50 {p50_ms:.2}, p99 {p99_ms:.2}")?;
-        writeln!(to, "inside      at most {} at once, k = {}", self.max_inside, self.k)?;
+        writeln!(to, "inside      at most {} at once, k = {}", self.max_in_use, self.k)?;
         let since = if self.kills > 0 {
             format!("; {} permits after the last", self.grants_since)
         } else {
@@ -136,7 +136,7 @@ mod tests {
             seed: "0x1".into(),
             grants,
             obtaining: Times::default(),
-            max_inside: 1,
+            max_in_use: 1,
             violations: violations.iter().map(ToString::to_string).collect(),
             kills: 0,
             restarts: 0,

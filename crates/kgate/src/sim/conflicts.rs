@@ -158,7 +158,7 @@ pub(crate) fn typed(given: &ArgMatches, id: &str) -> bool {
 pub(crate) fn flag(id: &str) -> String {
     match id {
         "processes" => "-n".into(),
-        "units" => "-k".into(),
+        "k" => "-k".into(),
         id => format!("--{}", id.replace('_', "-")),
     }
 }

@@ -56,8 +56,8 @@ pub(crate) struct SimArgs {
     #[arg(short = 'n', long, value_name = "N", default_value_t = 16, env = "KGATE_OPT_PROCESSES")]
     pub(crate) processes: u32,
     /// How many units they share: at most k are inside at once
-    #[arg(short = 'k', long, value_name = "K", default_value_t = 3, env = "KGATE_OPT_UNITS")]
-    pub(crate) units: u32,
+    #[arg(short = 'k', long, value_name = "K", default_value_t = 3, env = "KGATE_OPT_K")]
+    pub(crate) k: u32,
     /// Who asks: `low` = the first k processes, `high` = all, `first=M` = the first M, `only=P+P` =
     /// these
     #[arg(long, default_value = "low", value_parser = parse::load, env = "KGATE_OPT_LOAD")]

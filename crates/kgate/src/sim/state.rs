@@ -48,8 +48,8 @@ pub(crate) fn simulate(
         rounds: rounds(args),
         // Theorem 4.3 counts the children on the way from the root: known beforehand where there is
         // one way only.
-        served_within: network.is_tree().then(|| waves_to_serve(&parents(&network), args.units)),
-        ..StateConfig::new(Arc::clone(&network), args.units, seed)
+        served_within: network.is_tree().then(|| waves_to_serve(&parents(&network), args.k)),
+        ..StateConfig::new(Arc::clone(&network), args.k, seed)
     };
     let visited = registry::visit_rules(entry, Run { config: &config }).ok_or_else(|| {
         Failure::Usage(format!(
@@ -80,7 +80,7 @@ pub(crate) fn command(args: &SimArgs, entry: &Entry, seed: u64) -> String {
          --rounds {} --start {start}",
         entry.name,
         args.processes,
-        args.units,
+        args.k,
         rounds(args)
     );
     let strikes: Vec<String> =
@@ -142,7 +142,7 @@ fn print_line(to: &mut impl Write, report: &StateReport) -> io::Result<()> {
         round(report.stabilized_at_round),
         report.published_bound,
         report.tokens_max_after_stabilization,
-        report.max_inside,
+        report.max_in_use,
         report.waves,
         report.hash,
         verdict(report)
@@ -184,7 +184,7 @@ fn print_page(
     writeln!(
         to,
         "inside      at most {} at once, {} tokens, from the first start configuration on; {} inside overall",
-        report.max_inside, report.tokens_max_after_stabilization, report.max_inside_overall
+        report.max_in_use, report.tokens_max_after_stabilization, report.max_in_use_overall
     )?;
     writeln!(
         to,

@@ -29,7 +29,7 @@ fn print_line(to: &mut impl Write, report: &Report) -> io::Result<()> {
         "seed {:<6} {:>7} grants  max inside {}  {:>8} messages  {}  {}",
         report.seed,
         report.grants,
-        report.max_inside,
+        report.max_in_use,
         report.messages.total,
         report.hash,
         verdict(report)
@@ -45,7 +45,7 @@ fn print_page(
 ) -> io::Result<()> {
     let who = match &args.load {
         Asking::High => "all of them ask".to_owned(),
-        Asking::Low => asking(args.units),
+        Asking::Low => asking(args.k),
         Asking::First(count) => asking(*count),
         Asking::Only(nodes) => {
             let names: Vec<String> = nodes.iter().map(ToString::to_string).collect();
@@ -87,7 +87,7 @@ fn print_page(
         writeln!(
             to,
             "stabilized  at {at:.3} t.u.; since then at most {} inside",
-            report.max_inside
+            report.max_in_use
         )?;
     }
     writeln!(
@@ -100,8 +100,8 @@ fn print_page(
     writeln!(
         to,
         "inside      at most {} at once, {:.2} on average, while {:.2} waited; {:.3} grants a t.u.",
-        report.max_inside_overall,
-        report.units_in_use.mean,
+        report.max_in_use_overall,
+        report.slots_in_use.mean,
         report.waiting_queue.mean,
         report.cs_bandwidth
     )?;

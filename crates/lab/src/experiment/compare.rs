@@ -136,7 +136,7 @@ fn better(a: &Ranked, b: &Ranked, by: &str, most: bool) -> Ordering {
 
 /// Of these more is better; of times, messages and queues less is.
 fn more_is_better(metric: &str) -> bool {
-    ["grants", "cs_bandwidth", "units_in_use.mean", CORRECT].contains(&metric)
+    ["grants", "cs_bandwidth", "slots_in_use.mean", CORRECT].contains(&metric)
 }
 
 /// What differs between two results of an experiment.

@@ -4,7 +4,7 @@
 //! A run is a command line of `kgate sim` (or `kgate check`), so a grid is flags: those that stay
 //! (`set`) and those that vary (`vary`), by their long names. What a run measured is named by its
 //! path in the JSON that the same command prints with `--json`, as in `obtaining.mean`,
-//! `messages.by_kind.tree` or `units_in_use.series.57`.
+//! `messages.by_kind.tree` or `slots_in_use.series.57`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

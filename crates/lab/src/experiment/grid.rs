@@ -120,7 +120,7 @@ impl Taken {
             };
             let flag = match flag.trim_start_matches('-') {
                 "n" => "processes",
-                "k" => "units",
+                "k" => "k",
                 long => long,
             };
             taken.set.entry(flag.into()).or_default().push(Word(value.into()));
@@ -254,7 +254,7 @@ fn point(grid: &Grid, chosen: &[(&String, &Level)], seed: u64) -> Point {
 }
 
 /// What a reader looks for first.
-const FIRST: [&str; 3] = ["protocol", "processes", "units"];
+const FIRST: [&str; 3] = ["protocol", "processes", "k"];
 
 /// As a shell reads it back.
 fn quoted(word: &str) -> String {

@@ -27,7 +27,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// A metric: a number, or one of a series by its place, as in `units_in_use.series.57`.
+    /// A metric: a number, or one of a series by its place, as in `slots_in_use.series.57`.
     pub fn value(&self, metric: &str) -> Option<f64> {
         let of_series = || {
             let (series, place) = metric.rsplit_once('.')?;

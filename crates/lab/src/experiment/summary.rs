@@ -25,7 +25,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// A metric by its name: a number, a place of a list (`units_in_use.series.57`), or `correct`,
+    /// A metric by its name: a number, a place of a list (`slots_in_use.series.57`), or `correct`,
     /// the share of correct runs.
     pub fn metric(&self, name: &str) -> Option<Mean> {
         if name == CORRECT {

@@ -123,8 +123,10 @@ impl Core {
         }
         self.sessions.restore(opened, sessions);
         for SuspendedGate { id, protocol, holders, deciding } in gates {
-            let known =
-                self.control.as_ref().and_then(|control| control.cluster_state.gates.get(&GateId(id)));
+            let known = self
+                .control
+                .as_ref()
+                .and_then(|control| control.cluster_state.gates.get(&GateId(id)));
             let Some(definition) = known.map(definition) else { continue };
             self.catalogue.insert(definition.clone());
             self.open_gate(now, definition, Some(&protocol), actions)?;

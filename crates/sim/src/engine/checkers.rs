@@ -330,7 +330,7 @@ impl Checkers {
         }
     }
 
-    pub(super) fn k_inside_seen(&self) -> bool {
+    pub(super) fn k_in_use_seen(&self) -> bool {
         self.some.seen()
     }
 

@@ -144,7 +144,7 @@ fn a_stopped_client_stays_inside() {
     let report = paused(2, &["0@3..9"]);
     assert_eq!((report.requests, report.grants, report.violations.len()), (2, 2, 0));
     // 2 .. 9 and 12 .. 14 of 20.
-    assert!((report.units_in_use.mean - 9.0 / 20.0).abs() < 1e-9, "{}", report.units_in_use.mean);
+    assert!((report.slots_in_use.mean - 9.0 / 20.0).abs() < 1e-9, "{}", report.slots_in_use.mean);
 }
 
 /// A process that crashes while it is stopped crashes; the pause is over, and what waited for it

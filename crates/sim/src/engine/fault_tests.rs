@@ -119,7 +119,7 @@ fn properties(report: &Report) -> Vec<&str> {
 fn the_course_of_a_quiet_run() {
     let report = report::<Slow<false>>(&config());
     assert_eq!((report.grants, report.recoveries, properties(&report)), (3, 0, vec![]));
-    assert!((report.units_in_use.mean - 0.75).abs() < 1e-9, "{:?}", report.units_in_use.mean);
+    assert!((report.slots_in_use.mean - 0.75).abs() < 1e-9, "{:?}", report.slots_in_use.mean);
     assert!((report.waiting_queue.mean - 0.15).abs() < 1e-9, "{:?}", report.waiting_queue.mean);
 }
 
@@ -138,9 +138,9 @@ fn a_client_inside_is_gone() {
     let report = report::<Slow<false>>(&crash(4, 6));
     assert_eq!((report.requests, report.grants, properties(&report)), (4, 4, vec![]));
     assert!(
-        (report.units_in_use.mean - 12.0 / 20.0).abs() < 1e-9,
+        (report.slots_in_use.mean - 12.0 / 20.0).abs() < 1e-9,
         "{:?}",
-        report.units_in_use.mean
+        report.slots_in_use.mean
     );
 }
 

@@ -224,7 +224,7 @@ fn first<const BUG: u8>(config: &Config) -> &'static str {
 fn weights_and_clients() {
     let mut config = config();
     let report = report::<HONEST>(&config);
-    assert_eq!((properties(&report), report.max_inside, report.k_inside_seen), (vec![], 4, true));
+    assert_eq!((properties(&report), report.max_in_use, report.k_in_use_seen), (vec![], 4, true));
     assert!(report.grants > 25 && report.requests - report.grants <= 3, "{}", report.grants);
     config.load.entries = Some(4);
     config.load.ask_inside = true;
@@ -256,7 +256,7 @@ fn resizes() {
     config.resizes = [(5, 1), (20, 2), (30, 6)].map(|(at, k)| (Span::UNIT.times(at), k)).to_vec();
     config.load.weight_max = 5;
     let report = report::<HONEST>(&config);
-    assert_eq!((properties(&report), report.max_inside), (vec![], 6));
+    assert_eq!((properties(&report), report.max_in_use), (vec![], 6));
     assert!(report.refused > 0, "{report:?}");
     (config.load.weight_max, config.resizes) = (4, vec![(Span::UNIT.times(5), 1)]);
     assert_eq!(

@@ -129,7 +129,10 @@ fn properties(report: &Report) -> Vec<&str> {
 #[test]
 fn one_too_many_is_caught() {
     assert_eq!(properties(&report::<Planted<GRANT>, Accuser<false>>(3)), [""; 0]);
-    assert_eq!(properties(&report::<Planted<GRANT>, Accuser<false>>(2)), ["at most k inside"]);
+    assert_eq!(
+        properties(&report::<Planted<GRANT>, Accuser<false>>(2)),
+        ["at most k slots in use"]
+    );
 }
 
 /// What is wrong in the warm-up is wrong; only what is measured begins later.
@@ -138,8 +141,8 @@ fn the_warm_up_is_checked() {
     let warm =
         |k| report_of::<Planted<GRANT>, Accuser<false>>(Config { warmup: Span::UNIT, ..config(k) });
     assert_eq!(properties(&warm(3)), [""; 0]);
-    assert_eq!(properties(&warm(2)), ["at most k inside"]);
-    assert_eq!((warm(3).grants, warm(3).max_inside), (0, 3));
+    assert_eq!(properties(&warm(2)), ["at most k slots in use"]);
+    assert_eq!((warm(3).grants, warm(3).max_in_use), (0, 3));
     assert_eq!(warm(3).hash, report::<Planted<GRANT>, Accuser<false>>(3).hash);
 }
 
@@ -171,7 +174,7 @@ fn a_deadlock_is_caught() {
 fn a_livelock_is_caught() {
     assert_eq!(
         properties(&report::<Planted<CHATTER>, Accuser<false>>(1)),
-        ["something is granted in time"]
+        ["a grant within the time limit"]
     );
 }
 
@@ -180,7 +183,7 @@ fn a_livelock_is_caught() {
 fn a_wrong_suspicion_is_caught() {
     assert_eq!(
         properties(&report::<Planted<GRANT>, Accuser<true>>(3)),
-        ["nobody live is suspected"]
+        ["no live process is suspected"]
     );
 }
 

@@ -343,8 +343,8 @@ impl<R: Rules> Run<R> {
             waves: checker.waves,
             waves_until_stabilized: checker.episode.waves_before,
             tokens_max_after_stabilization: checker.episode.tokens_max,
-            max_inside: checker.episode.inside_max,
-            max_inside_overall: checker.inside_max,
+            max_in_use: checker.episode.inside_max,
+            max_in_use_overall: checker.inside_max,
             served: least(&checker.served),
             served_after_stabilization: checker
                 .stabilized_at()

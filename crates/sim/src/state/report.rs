@@ -61,9 +61,9 @@ pub struct StateReport {
     /// The most tokens at once, from the first start configuration on.
     pub tokens_max_after_stabilization: u32,
     /// The most that had the privilege at once, from the first start configuration on.
-    pub max_inside: u32,
+    pub max_in_use: u32,
     /// The most that had the privilege at once, from the very start on.
-    pub max_inside_overall: u32,
+    pub max_in_use_overall: u32,
     /// How often the least served process has taken a privileged action.
     pub served: u64,
     /// The same, from the round on in which it stabilised.

@@ -161,7 +161,7 @@ fn the_token_ring_stabilizes() {
                 "{name}"
             );
             assert_eq!(
-                (report.tokens_max_after_stabilization, report.max_inside, report.rounds),
+                (report.tokens_max_after_stabilization, report.max_in_use, report.rounds),
                 (1, 1, 200)
             );
         }
@@ -254,11 +254,11 @@ fn a_seed_is_a_run() {
 fn faults_start_over() {
     let mut config = StateConfig { start: Start::Clean, rounds: 200, ..ring(8, 5) };
     let calm = run_rules::<Ring>(&config).unwrap();
-    assert_eq!((calm.normal_at_round, calm.max_inside_overall), (Some(0), 1));
+    assert_eq!((calm.normal_at_round, calm.max_in_use_overall), (Some(0), 1));
     config.corrupt = (0..8).map(|node| (NodeId(node), 100)).collect();
     let struck = run_rules::<Ring>(&config).unwrap();
     assert!(struck.normal_at_round.is_some_and(|round| round > 0 && round < 50), "{struck:?}");
-    assert!(struck.max_inside_overall > 1 && struck.violations.is_empty());
+    assert!(struck.max_in_use_overall > 1 && struck.violations.is_empty());
     assert_ne!(calm.hash, struck.hash);
 }
 

@@ -18,7 +18,7 @@ refresh
 options tree keep=off
 as-printed R7
 then stop
-expect \"at most k inside\"
+expect \"at most k slots in use\"
 repaired none
 
 start
@@ -63,8 +63,8 @@ fn the_printed_form_is_canonical() {
 /// description.
 #[test]
 fn what_is_usual_need_not_be_said() {
-    let short = "protocol vcube\nprocesses 2\npermits 1\nas-printed D1\nexpect correct\n\nend\n";
-    let long = "protocol vcube\nprocesses  2\npermits 1\nmodel messages\nchannels fifo\ndown lost\nas-printed d1\n\
+    let short = "protocol vcube\nprocesses 2\nk 1\nas-printed D1\nexpect correct\n\nend\n";
+    let long = "protocol vcube\nprocesses  2\nk 1\nmodel messages\nchannels fifo\ndown lost\nas-printed d1\n\
                 then go on\nexpect correct\nrepaired correct\n\n\n";
     let scenario: Scenario = long.parse().unwrap();
     assert_eq!(scenario.to_string(), short);
@@ -75,7 +75,7 @@ fn what_is_usual_need_not_be_said() {
 #[test]
 fn nonsense_is_refused() {
     let with = |header: &str, body: &str| {
-        format!("protocol vcube\nprocesses 2\npermits 1\n{header}expect correct\n\n{body}")
+        format!("protocol vcube\nprocesses 2\nk 1\n{header}expect correct\n\n{body}")
             .parse::<Scenario>()
     };
     assert!(with("", "").is_ok());
@@ -89,13 +89,10 @@ fn nonsense_is_refused() {
     assert!(matches!(with("", "p0 asks\nstart\n"), Err(ScenarioError::Order(7))));
     assert!(matches!(with("", "end\np0 asks\n"), Err(ScenarioError::Order(7))));
     assert!(matches!(with("model state\n", "p0 asks\n"), Err(ScenarioError::Move(7, _))));
-    let too_many =
-        "protocol vcube\nprocesses 1001\npermits 1\nexpect correct\n\n".parse::<Scenario>();
+    let too_many = "protocol vcube\nprocesses 1001\nk 1\nexpect correct\n\n".parse::<Scenario>();
     assert_eq!(too_many, Err(ScenarioError::TooMany(2, 1001)));
     assert!(too_many.unwrap_err().to_string().contains("at most 1000"));
-    assert!(
-        "protocol vcube\nprocesses 1000\npermits 1\nexpect correct\n\n".parse::<Scenario>().is_ok()
-    );
+    assert!("protocol vcube\nprocesses 1000\nk 1\nexpect correct\n\n".parse::<Scenario>().is_ok());
     assert_eq!("processes 2\n".parse::<Scenario>(), Err(ScenarioError::Missing("protocol NAME")));
 }
 
@@ -104,8 +101,7 @@ fn nonsense_is_refused() {
 #[test]
 fn a_property_is_known() {
     let expecting = |property: &str| {
-        format!("protocol vcube\nprocesses 2\npermits 1\nexpect \"{property}\"\n\n")
-            .parse::<Scenario>()
+        format!("protocol vcube\nprocesses 2\nk 1\nexpect \"{property}\"\n\n").parse::<Scenario>()
     };
     let refused = expecting("nonsense").unwrap_err();
     assert_eq!(refused, ScenarioError::Property(4, "nonsense".into()));

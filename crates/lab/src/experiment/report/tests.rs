@@ -26,7 +26,7 @@ x = "processes"
 y = "grants"
 series = "protocol"
 x_label = "processes"
-y_label = "units"
+y_label = "slots"
 
 [[fact]]
 id = "A1"

@@ -24,7 +24,7 @@ about = "For tests."
 [[grid]]
 name = "low"
 seeds = 3
-set = { units = 3, load = "low", fifo = true, swarmless = false }
+set = { k = 3, load = "low", fifo = true, swarmless = false }
 vary = { protocol = ["raymond", "vcube"], processes = [8, 16, 32] }
 quick = { seeds = 2, set = { duration = 10 }, vary = { processes = [8, 32] } }
 
@@ -58,7 +58,7 @@ fn flags() -> Flags {
     let of = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     Flags {
         sim: of(&[
-            "units",
+            "k",
             "load",
             "fifo",
             "swarmless",
@@ -67,7 +67,7 @@ fn flags() -> Flags {
             "duration",
             "latency",
         ]),
-        check: of(&["processes", "crashes", "units"]),
+        check: of(&["processes", "crashes", "k"]),
     }
 }
 
@@ -83,7 +83,7 @@ fn runner(words: &[String]) -> Result<Ran, String> {
     let part = f64::from(sum) / 3.0;
     Ok(Ran {
         report: json!({
-            "seed": 9, "hash": format!("{sum:#x}"), "grants": sum, "units": 3, "wall_seconds": wall,
+            "seed": 9, "hash": format!("{sum:#x}"), "grants": sum, "k": 3, "wall_seconds": wall,
             "obtaining": { "mean": part, "none": null }, "use": { "series": [part, 1, 2, 3] },
             "unused": { "series": [0.1] }, "violations": [],
         }),

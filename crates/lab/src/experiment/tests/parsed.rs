@@ -42,7 +42,7 @@ fn what_does_not_fit_is_refused() {
         ("\"greater\"", "\"more\"", "unknown variant `more`"),
         ("check = [{", "check = []\nchecks = [{", "unknown field `checks`"),
         ("claim =", "cannot = \"no\"\nclaim =", "fact F1: it has checks and cannot be checked"),
-        ("units = 3", "processes = 3", "grid low: processes is in both set and vary"),
+        ("k = 3", "processes = 3", "grid low: processes is in both set and vary"),
         ("[8, 16, 32] }", "[] }", "grid low: processes varies over no values"),
         ("[8, 16, 32] }", "[8, 8] }", "grid low: there are two of value of processes '8'"),
         (
@@ -61,8 +61,8 @@ fn what_does_not_fit_is_refused() {
             "tool = \"check\"\nseeds = 2",
             "grid explored: kgate check has no seeds",
         ),
-        ("units = 3", "seed = 3", "grid low: --seed: the laboratory counts the seeds itself"),
-        ("units = 3", "trace = \"x\"", "grid low: --trace: it does not say what is run"),
+        ("k = 3", "seed = 3", "grid low: --seed: the laboratory counts the seeds itself"),
+        ("k = 3", "trace = \"x\"", "grid low: --trace: it does not say what is run"),
         (
             "vary.case",
             "vary.processes = [2]\nvary.case",

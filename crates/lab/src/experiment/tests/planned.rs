@@ -23,19 +23,16 @@ fn points_in_a_fixed_order() {
     assert_eq!(count(&small(), false), all.len());
     assert_eq!(
         all[0],
-        "kgate sim --protocol raymond --processes 8 --units 3 --fifo --load low --seed 1"
+        "kgate sim --protocol raymond --processes 8 --k 3 --fifo --load low --seed 1"
     );
     assert_eq!(
         all[1],
-        "kgate sim --protocol raymond --processes 8 --units 3 --fifo --load low --seed 2"
+        "kgate sim --protocol raymond --processes 8 --k 3 --fifo --load low --seed 2"
     );
-    assert_eq!(
-        all[3],
-        "kgate sim --protocol vcube --processes 8 --units 3 --fifo --load low --seed 1"
-    );
+    assert_eq!(all[3], "kgate sim --protocol vcube --processes 8 --k 3 --fifo --load low --seed 1");
     assert_eq!(
         all[6],
-        "kgate sim --protocol raymond --processes 16 --units 3 --fifo --load low --seed 1"
+        "kgate sim --protocol raymond --processes 16 --k 3 --fifo --load low --seed 1"
     );
     assert_eq!(all[18], "kgate check --processes 2");
     assert_eq!(all[19], "kgate check --processes 3 --crashes 1");
@@ -61,16 +58,16 @@ fn set_replaces_flags() {
     let plan = plan(&experiment, &flags()).expect("a plan");
     let commands: Vec<String> = plan.points.iter().map(|point| point.command()).collect();
     assert_eq!(commands.len(), 2 * 3 + 2);
-    let first = "kgate sim --protocol raymond --processes 500 --units 10 --fifo --latency 'uniform=1..2 x' --load low --seed 1";
+    let first = "kgate sim --protocol raymond --processes 500 --k 10 --fifo --latency 'uniform=1..2 x' --load low --seed 1";
     assert_eq!(commands[0], first);
-    assert_eq!(commands[7], "kgate check --processes 500 --units 10 --crashes 1");
+    assert_eq!(commands[7], "kgate check --processes 500 --k 10 --crashes 1");
     assert_eq!(plan.points[0].at["processes"], "500");
     assert!(
         plan.notes.contains(&"grid low: processes = 500 instead of 8, 16, 32".to_owned()),
         "{:?}",
         plan.notes
     );
-    assert!(plan.notes.contains(&"grid low: units = 10 instead of 3".to_owned()));
+    assert!(plan.notes.contains(&"grid low: k = 10 instead of 3".to_owned()));
     assert!(
         plan.notes
             .contains(&"grid low: latency = uniform=1..2 x, which was not said before".to_owned())
@@ -91,7 +88,7 @@ fn unknown_flags_are_refused() {
     let error =
         plan(&taking(false, &["latencies=1"]), &flags()).expect_err("no such flag").to_string();
     assert!(error.starts_with("--set latencies: none of the commands"), "{error}");
-    let text = small().text.replace("units = 3", "unit = 3");
+    let text = small().text.replace("k = 3", "unit = 3");
     let error = plan(&Experiment::parse(&text).expect("a text"), &flags())
         .expect_err("no such flag")
         .to_string();

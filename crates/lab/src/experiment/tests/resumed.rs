@@ -99,7 +99,7 @@ fn a_refused_run_is_named() {
     let alone = Options { jobs: 1, ..options(None) };
     let error =
         run(&folder.0, &small(), &flags(), alone, &refusing).expect_err("a refusal").to_string();
-    let expected = "low, processes = 16, protocol = raymond, seed 1: that cannot be\n  kgate sim --protocol raymond --processes 16 --units 3 --fifo --load low --seed 1";
+    let expected = "low, processes = 16, protocol = raymond, seed 1: that cannot be\n  kgate sim --protocol raymond --processes 16 --k 3 --fifo --load low --seed 1";
     assert_eq!(error, expected);
     assert_eq!(calls.into_inner(), 7, "the six largest and the one that was refused");
     assert_eq!(run_in(&folder.0, &small()).expect("runs").made, 14);
@@ -117,7 +117,7 @@ fn wrong_runs_are_told() {
     assert!(done.wrong[0].contains("--processes 32"));
     let mut flags = flags();
     flags.sim.insert("as-printed".into());
-    let text = small().text.replace("units = 3", "units = 3, as-printed = \"D1\"");
+    let text = small().text.replace("k = 3", "k = 3, as-printed = \"D1\"");
     let printed = Experiment::parse(&text).expect("an experiment");
     let done = run(&folder.join("b"), &printed, &flags, options(None), &checked).expect("runs");
     assert!(done.wrong.is_empty());

@@ -13,12 +13,12 @@ use crate::experiment::{metrics, store};
 fn numbers_by_their_paths() {
     let of = metrics::of(&json!({
         "protocol": "vcube", "n": 8, "seed": 3, "hash": "0x1", "wall_seconds": 1.5, "seconds": 2.0, "events_per_second": 9,
-        "peak_memory_bytes": 7, "k_inside_seen": true, "obtaining": { "mean": 0.5, "p50": null },
+        "peak_memory_bytes": 7, "k_in_use_seen": true, "obtaining": { "mean": 0.5, "p50": null },
         "messages": { "by_kind": { "tree": 4 } }, "use": { "series": [0, 0.5] }, "violations": [{ "text": "x" }],
         "properties": [{ "name": "at most k", "holds": false }],
     }));
     let expected = [
-        ("k_inside_seen", 1.0),
+        ("k_in_use_seen", 1.0),
         ("messages.by_kind.tree", 4.0),
         ("n", 8.0),
         ("obtaining.mean", 0.5),
@@ -50,7 +50,8 @@ fn tables_for_other_programs() {
     let folder = Folder::new("tables");
     run_in(&folder.0, &small()).expect("runs");
     let runs = std::fs::read_to_string(folder.join("runs.csv")).expect("a table");
-    let head = "grid,case,processes,protocol,seed,correct,hash,grants,obtaining.mean,units,violations,command";
+    let head =
+        "grid,case,processes,protocol,seed,correct,hash,grants,k,obtaining.mean,violations,command";
     assert_eq!(runs.lines().next(), Some(head));
     assert_eq!(runs.lines().count(), 21);
     assert!(runs.lines().nth(1).is_some_and(|line| line.starts_with("low,,8,raymond,1,true,0x")));

@@ -121,8 +121,7 @@ impl Core {
         if waiting.is_empty() {
             return;
         }
-        let permits =
-            control.cluster_state.permits.iter().filter(|(_, permit)| permit.gate == id);
+        let permits = control.cluster_state.permits.iter().filter(|(_, permit)| permit.gate == id);
         let found = permits
             .filter_map(|(id, permit)| Some((*id, permit.secret, *waiting.get(&permit.secret)?)));
         let found: Vec<_> = found.collect();

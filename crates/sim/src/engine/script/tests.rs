@@ -143,7 +143,7 @@ fn a_quiet_script() {
 #[test]
 fn the_checkers_see_it() {
     let two = played("p0 asks\np1 asks\np1 -> p0: want\np0 -> p1: token");
-    assert_eq!(properties(&two), ["at most k inside"]);
+    assert_eq!(properties(&two), ["at most k slots in use"]);
     assert_eq!(properties(&played("p1 sets k to 2")), ["no input is refused"]);
     let lost =
         played("p1 asks\np1 -> p0: want\np0 -> p1: token lost\np1: Again runs out\np1 gives up");
@@ -219,7 +219,10 @@ fn crashes_and_news() {
         "p1 asks\np1 -> p0: want\np1 crashes\np0 -> p1: token\np0 learns that p1 has crashed",
     );
     assert_eq!((properties(&gone), gone.waiting.len()), (vec![], 0));
-    assert_eq!(properties(&played("p0 learns that p1 has crashed")), ["nobody live is suspected"]);
+    assert_eq!(
+        properties(&played("p0 learns that p1 has crashed")),
+        ["no live process is suspected"]
+    );
     let mut deaf = config();
     deaf.claims.detector = None;
     let told = with(deaf, false, "p1 crashes\np0 learns that p1 has crashed");
