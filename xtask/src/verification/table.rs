@@ -23,7 +23,7 @@ fn between(page: &str, mark: &str, text: &str) -> Result<String> {
 /// In the order of the rows; a row without a result says so.
 pub(super) fn render(rows: &[Row], results: &[Outcome]) -> String {
     let mut text = String::from(
-        "| protocol | bounds | properties | method | different states | throw-away model | exhaustive? | time | commit |\n\
+        "| protocol | bounds | properties | method | different states | prototype | exhaustive? | time | commit |\n\
          |---|---|---|---|---|---|---|---|---|\n",
     );
     for row in rows {
