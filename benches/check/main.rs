@@ -14,7 +14,7 @@ mod actor;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
-use kgate_check::{Bounds, Limits, News, Order, explore};
+use kgate_check::{Bounds, CrashNotifications, Limits, Order, explore};
 use kgate_core::Setup;
 
 /// The allocator of the `kgate` binary.
@@ -51,7 +51,7 @@ struct Found {
 }
 
 fn ours() -> Found {
-    let bounds = Bounds { news: News::None, ..Bounds::new(ENTRIES) };
+    let bounds = Bounds { notifications: CrashNotifications::None, ..Bounds::new(ENTRIES) };
     let outcome = explore::<actor::Process>(
         Setup::new(NODES, PERMITS),
         bounds,

@@ -18,7 +18,7 @@ pub enum Action<M, T> {
     /// Whoever is inside by that grant comes out.
     Release(NodeId, GrantId),
     /// Something happens to the message at that place of what is on its way.
-    Fly(usize, Fate, (NodeId, NodeId, M)),
+    Message(usize, Fate, (NodeId, NodeId, M)),
     /// A timer runs out.
     Expire(NodeId, T),
     /// A process crashes for good.
@@ -28,9 +28,9 @@ pub enum Action<M, T> {
     /// A process that was down is back.
     Restart(NodeId),
     /// A process learns of a crash: whose, and in which incarnation.
-    Tell(NodeId, NodeId, u8),
+    NotifyCrash(NodeId, NodeId, u8),
     /// A process learns that another takes part again, or it does so itself.
-    Welcome(NodeId, NodeId),
+    NotifyReturn(NodeId, NodeId),
     /// A process learns what k is now.
     Resize(NodeId, u32),
 }
@@ -45,7 +45,7 @@ impl<M: fmt::Debug, T: fmt::Debug> fmt::Debug for Action<Arc<Hashed<M>>, T> {
             Self::Acquire(node, weight) => write!(f, "{node} asks for {weight}"),
             Self::Withdraw(node) => write!(f, "{node} gives up"),
             Self::Release(node, _) => write!(f, "{node} comes out"),
-            Self::Fly(_, fate, (from, to, message)) => {
+            Self::Message(_, fate, (from, to, message)) => {
                 write!(f, "{from} -> {to}: {:?}", message.value)?;
                 f.write_str(match fate {
                     Fate::Arrives => "",
@@ -56,8 +56,8 @@ impl<M: fmt::Debug, T: fmt::Debug> fmt::Debug for Action<Arc<Hashed<M>>, T> {
             Self::Expire(node, timer) => write!(f, "{node}: {timer:?} runs out"),
             Self::Crash(node) | Self::Down(node) => write!(f, "{node} crashes"),
             Self::Restart(node) => write!(f, "{node} is back"),
-            Self::Tell(node, of, _) => write!(f, "{node} learns that {of} has crashed"),
-            Self::Welcome(node, of) => write!(f, "{node} learns that {of} is back"),
+            Self::NotifyCrash(node, of, _) => write!(f, "{node} learns that {of} has crashed"),
+            Self::NotifyReturn(node, of) => write!(f, "{node} learns that {of} is back"),
             Self::Resize(node, k) => write!(f, "{node} sets k to {k}"),
         }
     }
@@ -80,9 +80,9 @@ pub fn step<P: Protocol>(before: &State<P>, action: &ActionOf<P>) -> Step {
                 _ => Step::ReleaseOne { node: *node, which: earlier + 1 },
             }
         }
-        Action::Fly(place, fate, (from, to, message)) => {
+        Action::Message(place, fate, (from, to, message)) => {
             let earlier =
-                before.flying[..*place].iter().filter(|other| other.way() == (*from, *to));
+                before.in_flight[..*place].iter().filter(|other| other.channel() == (*from, *to));
             let alike = earlier.filter(|other| other.message.value.kind() == message.value.kind());
             let kind = P::Message::kind_name(message.value.kind()).to_owned();
             Step::Message { from: *from, to: *to, kind, which: 1 + alike.count(), fate: *fate }
@@ -90,8 +90,8 @@ pub fn step<P: Protocol>(before: &State<P>, action: &ActionOf<P>) -> Step {
         Action::Expire(node, timer) => Step::Expire { node: *node, timer: format!("{timer:?}") },
         Action::Crash(node) | Action::Down(node) => Step::Crash(*node),
         Action::Restart(node) => Step::Restart(*node),
-        Action::Tell(node, of, _) => Step::Tell { node: *node, of: *of },
-        Action::Welcome(node, of) => Step::Welcome { node: *node, of: *of },
+        Action::NotifyCrash(node, of, _) => Step::Tell { node: *node, of: *of },
+        Action::NotifyReturn(node, of) => Step::Welcome { node: *node, of: *of },
         Action::Resize(node, k) => Step::Resize { node: *node, k: *k },
     }
 }

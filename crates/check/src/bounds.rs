@@ -1,5 +1,6 @@
 //! How often what may happen: the box that is searched.
 
+pub use kgate_spec::scenario::{Channels, Down};
 use serde::Serialize;
 
 /// How often what may happen.
@@ -37,7 +38,7 @@ pub struct Bounds {
     /// What the protocol claims to tolerate. Beyond, liveness is not checked.
     pub tolerates: Tolerates,
     /// Whether processes are told of crashes.
-    pub news: News,
+    pub notifications: CrashNotifications,
     /// Whether messages keep their order.
     pub channels: Channels,
     /// Leaves out schedules in which a process suspects another that is alive: what a protocol that
@@ -63,7 +64,7 @@ impl Bounds {
             duplicates: 0,
             expiries: None,
             tolerates: Tolerates::default(),
-            news: News::AnyOrder,
+            notifications: CrashNotifications::AnyOrder,
             channels: Channels::Fifo,
             responsive: false,
         }
@@ -88,7 +89,7 @@ pub struct Tolerates {
 
 /// Whether processes are told of crashes: perfectly, and each at any time after the crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum News {
+pub enum CrashNotifications {
     /// Nobody is told.
     None,
     /// Everybody is, of several crashes in any order. Of those that come back with nothing, each
@@ -100,22 +101,4 @@ pub enum News {
     /// Everybody is, of crashes and returns, by an agreed log ([`log`](crate::log)). All may be
     /// down at once.
     Log,
-}
-
-/// Whether messages of one process to another keep their order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Channels {
-    /// They do.
-    Fifo,
-    /// Any of them may arrive next.
-    Unordered,
-}
-
-/// What becomes of a message to a process that is down and will come back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Down {
-    /// It is lost if it arrives meanwhile; it may also arrive later.
-    Lost,
-    /// It arrives later.
-    Kept,
 }

@@ -16,7 +16,7 @@ pub struct Client {
     /// The number under which the log has added this incarnation; 0 for the first one.
     pub added: u8,
     /// How many entries of the log this incarnation has been told.
-    pub told: u8,
+    pub notified: u8,
     /// Who waits, in the order of asking: for how many units. The process may have forgotten that;
     /// the client has not.
     pub waiting: SmallVec<[u8; 8]>,
@@ -38,7 +38,7 @@ pub struct Held {
 impl Held {
     /// Units of this grant that count where k is believed to be that: numbered ones beyond it are
     /// to be given back and never taken again.
-    pub fn units(&self, k: u32) -> u32 {
+    pub fn slots_in_use(&self, k: u32) -> u32 {
         match self.slots {
             0 => u32::from(self.weight),
             slots => (slots & below(k)).count_ones(),

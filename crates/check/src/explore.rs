@@ -9,9 +9,9 @@ use stateright::{Checker, Expectation, HasDiscoveries, Model};
 
 use crate::action::{self, Action, ActionOf};
 use crate::bounds::Bounds;
-use crate::brake::{Limits, Stopped};
 use crate::fair;
-use crate::model::World;
+use crate::limits::{Limits, Stopped};
+use crate::model::ProtocolModel;
 use crate::state::State;
 use crate::symmetry;
 
@@ -27,7 +27,7 @@ pub enum Order {
 /// A step of a schedule, and what the message says if it is about one; in the state model, what the
 /// movers' states are then.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Told {
+pub struct ScheduleStep {
     /// The step, in the words of a schedule.
     #[serde(serialize_with = "as_text")]
     pub step: Act,
@@ -49,7 +49,7 @@ pub struct Finding {
     /// reached.
     pub holds: bool,
     /// A schedule that shows that it does not hold.
-    pub counterexample: Option<Vec<Told>>,
+    pub counterexample: Option<Vec<ScheduleStep>>,
     /// Where it was not checked, if anywhere.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
@@ -108,14 +108,14 @@ pub fn explore<P: Explorable>(
     limits: Limits,
     order: Order,
 ) -> Outcome {
-    explore_world(World::<P>::new(setup, bounds).with_limits(limits), order)
+    explore_model(ProtocolModel::<P>::new(setup, bounds).with_limits(limits), order)
 }
 
 /// Explores a world, for instance one that is checked by some properties alone. With symmetry,
 /// depth first only: the search library knows none in breadth.
-pub fn explore_world<P: Explorable>(world: World<P>, order: Order) -> Outcome {
-    let symmetric = world.renamings.is_some();
-    let builder = world.checker().threads(1).finish_when(HasDiscoveries::AnyFailures);
+pub fn explore_model<P: Explorable>(model: ProtocolModel<P>, order: Order) -> Outcome {
+    let symmetric = model.renamings.is_some();
+    let builder = model.checker().threads(1).finish_when(HasDiscoveries::AnyFailures);
     let builder =
         if symmetric { builder.symmetry_fn(symmetry::representative::<P>) } else { builder };
     match order {
@@ -125,9 +125,9 @@ pub fn explore_world<P: Explorable>(world: World<P>, order: Order) -> Outcome {
 }
 
 /// The same, and then schedules without end if nothing else was wrong.
-pub fn explore_fair<P: Explorable>(world: World<P>, order: Order) -> Outcome {
-    let (again, limits) = (world.anew(), world.brake.limits());
-    let mut outcome = explore_world(world, order);
+pub fn explore_fair<P: Explorable>(model: ProtocolModel<P>, order: Order) -> Outcome {
+    let (again, limits) = (model.anew(), model.guard.limits());
+    let mut outcome = explore_model(model, order);
     if outcome.stopped.is_none() {
         // Both searches together have the time that was given.
         let spent = Duration::from_secs_f64(outcome.seconds);
@@ -145,9 +145,9 @@ pub fn explore_fair<P: Explorable>(world: World<P>, order: Order) -> Outcome {
     outcome
 }
 
-fn outcome<P: Explorable>(checker: &impl Checker<World<P>>) -> Outcome {
-    let (limit, seconds) = (checker.model().brake.stopped(), checker.model().brake.seconds());
-    checker.model().brake.release();
+fn outcome<P: Explorable>(checker: &impl Checker<ProtocolModel<P>>) -> Outcome {
+    let (limit, seconds) = (checker.model().guard.stopped(), checker.model().guard.seconds());
+    checker.model().guard.release();
     let mut properties = Vec::new();
     for property in checker.model().properties() {
         let found = checker.discovery(property.name);
@@ -181,27 +181,30 @@ fn outcome<P: Explorable>(checker: &impl Checker<World<P>>) -> Outcome {
 
 /// A path in the words of a schedule. These count messages in the order of sending, so that it is
 /// gone once more, in that order.
-pub(crate) fn tell<P: Explorable>(world: &World<P>, actions: Vec<ActionOf<P>>) -> Vec<Told> {
-    let world = world.as_sent();
-    let mut state = world.first_state();
+pub(crate) fn tell<P: Explorable>(
+    model: &ProtocolModel<P>,
+    actions: Vec<ActionOf<P>>,
+) -> Vec<ScheduleStep> {
+    let model = model.as_sent();
+    let mut state = model.first_state();
     let mut schedule = Vec::new();
     for mut action in actions {
-        if let Action::Fly(place, _, (from, to, message)) = &mut action {
-            let mut all = state.flying.iter();
+        if let Action::Message(place, _, (from, to, message)) = &mut action {
+            let mut all = state.in_flight.iter();
             let same =
-                all.position(|other| other.way() == (*from, *to) && other.message == *message);
+                all.position(|other| other.channel() == (*from, *to) && other.message == *message);
             *place = same.expect("it is on its way");
         }
         schedule.push(told(&state, &action));
-        state = world.next_state(&state, action).expect("it was possible");
+        state = model.next_state(&state, action).expect("it was possible");
     }
     schedule
 }
 
 /// One action in the words of a schedule.
-fn told<P: Explorable>(before: &State<P>, action: &ActionOf<P>) -> Told {
+fn told<P: Explorable>(before: &State<P>, action: &ActionOf<P>) -> ScheduleStep {
     let message = match action {
-        Action::Fly(_, _, (_, _, message)) => Some(format!("{:?}", message.value)),
+        Action::Message(_, _, (_, _, message)) => Some(format!("{:?}", message.value)),
         Action::Acquire(..)
         | Action::Withdraw(_)
         | Action::Release(..)
@@ -209,15 +212,15 @@ fn told<P: Explorable>(before: &State<P>, action: &ActionOf<P>) -> Told {
         | Action::Crash(_)
         | Action::Down(_)
         | Action::Restart(_)
-        | Action::Tell(..)
-        | Action::Welcome(..)
+        | Action::NotifyCrash(..)
+        | Action::NotifyReturn(..)
         | Action::Resize(..) => None,
     };
-    Told { step: Act::Step(action::step(before, action)), message }
+    ScheduleStep { step: Act::Step(action::step(before, action)), message }
 }
 
 /// Serves stateright's Explorer on that address: walk through the states by hand. Returns when the
 /// server ends.
 pub fn serve<P: Explorable>(setup: Setup, bounds: Bounds, address: std::net::SocketAddr) {
-    World::<P>::new(setup, bounds).shown().checker().serve(address);
+    ProtocolModel::<P>::new(setup, bounds).shown().checker().serve(address);
 }

@@ -18,21 +18,21 @@ mod walk;
 
 use kgate_core::{Explorable, NodeId};
 
-use crate::brake::Stopped;
-use crate::explore::{Finding, Told};
-use crate::model::World;
+use crate::explore::{Finding, ScheduleStep};
+use crate::limits::Stopped;
+use crate::model::ProtocolModel;
 use graph::Graph;
 
 /// The property's name.
 pub const NAME: &str = "no fair schedule starves a live process";
 
 /// Searches all schedules. Where a limit stops that before all states are known, nothing is found.
-pub fn search<P: Explorable>(world: &World<P>) -> (Finding, Option<Stopped>, f64) {
-    let graph = Graph::build(world);
-    let stopped = world.brake.stopped();
+pub fn search<P: Explorable>(model: &ProtocolModel<P>) -> (Finding, Option<Stopped>, f64) {
+    let graph = Graph::build(model);
+    let stopped = model.guard.stopped();
     let starved = graph.and_then(|graph| {
-        let everybody = (0..world.setup.nodes).map(NodeId);
-        everybody.into_iter().find_map(|who| starved(world, &graph, who))
+        let everybody = (0..model.setup.nodes).map(NodeId);
+        everybody.into_iter().find_map(|who| starved(model, &graph, who))
     });
     let finding = match starved {
         None => Finding::holds(NAME),
@@ -42,23 +42,23 @@ pub fn search<P: Explorable>(world: &World<P>) -> (Finding, Option<Stopped>, f64
         }
     };
     let stopped = if finding.holds { stopped } else { Some(Stopped::Found) };
-    (finding, stopped, world.brake.seconds())
+    (finding, stopped, model.guard.seconds())
 }
 
 /// A schedule that starves `who`: the way into a cycle and once around it, and where the cycle
 /// begins.
 fn starved<P: Explorable>(
-    world: &World<P>,
+    model: &ProtocolModel<P>,
     graph: &Graph,
     who: NodeId,
-) -> Option<(Vec<Told>, usize)> {
+) -> Option<(Vec<ScheduleStep>, usize)> {
     let edges = |state| graph.edges(state).iter().map(|edge| edge.to);
     let components = components::of(graph.states(), edges, |state| graph.waits(state, who));
     let fair = components.iter().find(|component| {
         let owed = graph.always_possible(component);
         owed.iter().all(|class| graph.happens_inside(component, *class))
     })?;
-    Some(walk::around(world, graph, fair))
+    Some(walk::around(model, graph, fair))
 }
 
 #[cfg(test)]

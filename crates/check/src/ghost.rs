@@ -17,7 +17,7 @@ use kgate_spec::history::NOTHING_FROM_NOTHING;
 use kgate_spec::{EntryOrder, Permissions, SlotFences, StrictOrder, WithinK};
 
 use crate::client;
-use crate::model::Given;
+use crate::model::SharedInput;
 
 /// The ghost state of one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -59,7 +59,7 @@ impl Ghost {
     }
 
     /// Whether an input is anything to take note of.
-    pub(crate) fn minds<P: Protocol>(input: &Given<P>) -> bool {
+    pub(crate) fn observes<P: Protocol>(input: &SharedInput<P>) -> bool {
         P::MECHANISM == Mechanism::Permissions
             && match input {
                 Input::Deliver { message, .. } => message.value.carried().is_some(),
@@ -76,12 +76,12 @@ impl Ghost {
     }
 
     /// An input is about to be handed to `node`.
-    pub(crate) fn input<P: Protocol>(&mut self, node: NodeId, input: &Given<P>) {
+    pub(crate) fn input<P: Protocol>(&mut self, node: NodeId, input: &SharedInput<P>) {
         match input {
             Input::Deliver { from, message } => {
                 self.delivered(*from, node, message.value.carried())
             }
-            Input::Crashed(of, _) => self.told(node, *of),
+            Input::Crashed(of, _) => self.crash_notified(node, *of),
             Input::Withdraw => self.released(node),
             Input::Release { .. }
             | Input::Acquire { .. }
@@ -110,7 +110,7 @@ impl Ghost {
     }
 
     /// `node` learns of a crash, or holds `of` for crashed by itself.
-    pub fn told(&mut self, node: NodeId, of: NodeId) {
+    pub fn crash_notified(&mut self, node: NodeId, of: NodeId) {
         if let Some(permissions) = &mut self.permissions {
             permissions.told(node, of);
         }

@@ -11,7 +11,7 @@
 use kgate_core::{Incarnation, Input, NodeId, Protocol};
 use smallvec::SmallVec;
 
-use crate::model::Given;
+use crate::model::SharedInput;
 use crate::state::State;
 
 /// One entry.
@@ -30,7 +30,7 @@ pub type Log = SmallVec<[Entry; 4]>;
 
 impl Entry {
     /// As it is told.
-    pub(crate) fn input<P: Protocol>(self) -> Given<P> {
+    pub(crate) fn input<P: Protocol>(self) -> SharedInput<P> {
         let incarnation = Incarnation(u32::from(self.incarnation));
         if self.adds {
             Input::Joined(self.node, incarnation)
@@ -57,17 +57,17 @@ impl<P: Protocol> State<P> {
 
     /// What a process is told next.
     pub(crate) fn next_entry(&self, node: NodeId) -> Option<Entry> {
-        self.log.get(usize::from(self.clients[node.index()].told)).copied()
+        self.log.get(usize::from(self.clients[node.index()].notified)).copied()
     }
 
     /// Nobody comes back any more: forgets what everybody has been told.
-    pub(crate) fn forget_told(&mut self) {
+    pub(crate) fn truncate_log(&mut self) {
         let up = self.ids().filter(|&node| self.is_up(node));
-        let told = up.map(|node| self.clients[node.index()].told).min().unwrap_or(0);
+        let told = up.map(|node| self.clients[node.index()].notified).min().unwrap_or(0);
         if told > 0 {
             self.log.drain(..usize::from(told));
             let up: SmallVec<[NodeId; 4]> = self.ids().filter(|&node| self.is_up(node)).collect();
-            up.iter().for_each(|node| self.clients[node.index()].told -= told);
+            up.iter().for_each(|node| self.clients[node.index()].notified -= told);
         }
     }
 }

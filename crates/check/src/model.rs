@@ -1,8 +1,8 @@
 //! The world of a few processes, and what can happen in it next.
 
-mod can;
-mod effects;
+mod enabled;
 mod faults;
+mod handle;
 mod memo;
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,19 +14,19 @@ use stateright::{Model, Property};
 
 use crate::action::{Action, ActionOf};
 use crate::bounds::{Bounds, Channels};
-use crate::brake::{Brake, Limits};
 use crate::client::Client;
 use crate::ghost::Ghost;
+use crate::limits::{LimitGuard, Limits};
 use crate::log::Log;
 use crate::properties;
-use crate::state::{Aside, Hashed, Process, Row, Spent, State};
+use crate::state::{Hashed, NotCompared, PerProcess, Process, Spent, State};
 use crate::symmetry::{self, NoSymmetry, Renamings};
-pub(crate) use memo::Given;
-use memo::{Made, Memo};
+pub(crate) use memo::SharedInput;
+use memo::{Memo, Transition};
 
 /// What is explored: a protocol, its setting, and how often what may happen.
 #[derive(Debug)]
-pub struct World<P: Explorable> {
+pub struct ProtocolModel<P: Explorable> {
     /// What every process knows; `me` is filled in for each.
     pub setup: Setup,
     /// How often what may happen.
@@ -36,7 +36,7 @@ pub struct World<P: Explorable> {
     pub checked: Option<Vec<&'static str>>,
     /// Renamings that make no difference, if the search is to use them.
     pub(crate) renamings: Option<Renamings>,
-    pub(crate) brake: Brake,
+    pub(crate) guard: LimitGuard,
     /// What was seen already, a bit a property. A search writes down where it saw something each
     /// time that it does: only the first one is the nearest, and of what is right there are
     /// millions.
@@ -47,21 +47,21 @@ pub struct World<P: Explorable> {
     /// schedule counts them in that order.
     as_sent: bool,
     /// What is left of processes that crash and keep nothing: the same whatever they were.
-    gone: OnceLock<Row<Arc<Process<P>>>>,
+    gone: OnceLock<PerProcess<Arc<Process<P>>>>,
     memo: Memo<P>,
 }
 
-impl<P: Explorable> World<P> {
+impl<P: Explorable> ProtocolModel<P> {
     /// A world of that setting.
     pub fn new(setup: Setup, bounds: Bounds) -> Self {
-        let brake = Brake::new(Limits::default());
+        let guard = LimitGuard::new(Limits::default());
         let seen = AtomicU32::new(0);
         Self {
             setup,
             bounds,
             checked: None,
             renamings: None,
-            brake,
+            guard,
             seen,
             shown: false,
             as_sent: false,
@@ -89,13 +89,13 @@ impl<P: Explorable> World<P> {
 
     /// The same, searched only within limits.
     pub fn with_limits(self, limits: Limits) -> Self {
-        Self { brake: Brake::new(limits), ..self }
+        Self { guard: LimitGuard::new(limits), ..self }
     }
 
     /// The same, for another search.
     pub fn anew(&self) -> Self {
         let fresh =
-            Self::new(self.setup.clone(), self.bounds.clone()).with_limits(self.brake.limits());
+            Self::new(self.setup.clone(), self.bounds.clone()).with_limits(self.guard.limits());
         let (shown, as_sent) = (self.shown, self.as_sent);
         Self {
             checked: self.checked.clone(),
@@ -138,7 +138,7 @@ impl<P: Explorable> World<P> {
     }
 }
 
-impl<P: Explorable> Model for World<P> {
+impl<P: Explorable> Model for ProtocolModel<P> {
     type State = State<P>;
     type Action = ActionOf<P>;
 
@@ -147,33 +147,33 @@ impl<P: Explorable> Model for World<P> {
         let starts = ids().map(|me| {
             let mut out = Outbox::new();
             let protocol = P::start(&self.setup_of(me, 0), None, &mut out);
-            (me, Made::new(protocol, None, out))
+            (me, Transition::new(protocol, None, out))
         });
         let starts: Vec<_> = starts.collect();
         let mut state = State {
-            processes: starts.iter().map(|(_, made)| made.after.clone()).collect(),
+            processes: starts.iter().map(|(_, transition)| transition.after.clone()).collect(),
             clients: ids().map(|_| Client::default()).collect(),
-            flying: Vec::new(),
+            in_flight: Vec::new(),
             timers: Vec::new(),
             crashed: SmallVec::new(),
             down: SmallVec::new(),
-            untold: SmallVec::new(),
+            pending: SmallVec::new(),
             log: Log::new(),
             spent: Spent::default(),
-            crowded: false,
+            over_capacity: false,
             refused: None,
             ghost: Arc::new(Hashed::new(Ghost::new::<P>(&self.setup))),
-            renamings: Aside(self.renamings.clone()),
+            renamings: NotCompared(self.renamings.clone()),
         };
-        for (me, made) in starts {
-            self.carry_out(&mut state, me, &made);
+        for (me, transition) in starts {
+            self.apply_effects(&mut state, me, &transition);
         }
         vec![state]
     }
 
     fn actions(&self, state: &State<P>, actions: &mut Vec<Self::Action>) {
-        if self.brake.allows() {
-            self.everything_possible(state, actions);
+        if self.guard.allows() {
+            self.enabled_actions(state, actions);
         }
     }
 
@@ -197,13 +197,15 @@ impl<P: Explorable> Model for World<P> {
                 }
                 self.handle(&mut state, node, Input::Release { grant });
             }
-            Action::Fly(place, fate, _) => self.fly(&mut state, place, fate),
+            Action::Message(place, fate, _) => self.move_message(&mut state, place, fate),
             Action::Expire(node, timer) => self.expire(&mut state, node, timer),
             Action::Crash(node) => self.crash(&mut state, node),
             Action::Down(node) => self.go_down(&mut state, node),
             Action::Restart(node) => self.restart(&mut state, node),
-            Action::Tell(node, of, incarnation) => self.tell(&mut state, node, of, incarnation),
-            Action::Welcome(node, _) => self.tell_entry(&mut state, node),
+            Action::NotifyCrash(node, of, incarnation) => {
+                self.tell(&mut state, node, of, incarnation)
+            }
+            Action::NotifyReturn(node, _) => self.notify_entry(&mut state, node),
             Action::Resize(node, k) => {
                 state.clients[node.index()].resized += 1;
                 self.handle(&mut state, node, Input::Resize(k));

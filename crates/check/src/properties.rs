@@ -9,7 +9,7 @@ use kgate_spec::{
 };
 use stateright::Property;
 
-use crate::model::World;
+use crate::model::ProtocolModel;
 use crate::state::State;
 
 /// Non-vacuity: some schedule has k inside at once.
@@ -22,60 +22,65 @@ pub const NOT_LEFT_LYING: &str = NotLeftLying::NAME;
 
 /// All properties: those of every protocol, and those that its means of exclusion call for. Of
 /// each, only the first state counts in which it is broken (or, of what is to be reached, reached).
-pub fn all<P: Explorable>() -> Vec<Property<World<P>>> {
-    let mut all = of_every_protocol();
+pub fn all<P: Explorable>() -> Vec<Property<ProtocolModel<P>>> {
+    let mut all = every_protocol();
     match P::MECHANISM {
         Mechanism::Permissions => all.extend([
-            Property::always(Permissions::NAME, |world: &World<P>, state: &State<P>| {
-                !world.first(4, state.ghost.value.has_broken(Permissions::NAME))
+            Property::always(Permissions::NAME, |model: &ProtocolModel<P>, state: &State<P>| {
+                !model.first(4, state.ghost.value.has_broken(Permissions::NAME))
             }),
             // Promised for k = 1 alone; the ghost knows.
-            Property::always(EntryOrder::NAME, |world, state: &State<P>| {
-                !world.first(5, state.ghost.value.has_broken(EntryOrder::NAME))
+            Property::always(EntryOrder::NAME, |model, state: &State<P>| {
+                !model.first(5, state.ghost.value.has_broken(EntryOrder::NAME))
             }),
         ]),
-        Mechanism::Tokens => all
-            .push(Property::always(OneToken::NAME, |world: &World<P>, state: &State<P>| {
-                !world.first(6, two_of_a_token(state))
-            })),
-        Mechanism::Slots => all.extend(of_slots()),
+        Mechanism::Tokens => all.push(Property::always(
+            OneToken::NAME,
+            |model: &ProtocolModel<P>, state: &State<P>| !model.first(6, two_of_a_token(state)),
+        )),
+        Mechanism::Slots => all.extend(slot_properties()),
         Mechanism::Other => {}
     }
     all
 }
 
-fn of_slots<P: Explorable>() -> [Property<World<P>>; 6] {
+fn slot_properties<P: Explorable>() -> [Property<ProtocolModel<P>>; 6] {
     [
-        Property::always(NOT_LEFT_LYING, |world: &World<P>, state: &State<P>| {
-            !world.first(12, is_left_lying(world, state))
+        Property::always(NOT_LEFT_LYING, |model: &ProtocolModel<P>, state: &State<P>| {
+            !model.first(12, is_left_lying(model, state))
         }),
-        Property::always(NOTHING_FROM_NOTHING, |world: &World<P>, state: &State<P>| {
-            !world.first(11, state.ghost.value.has_broken(NOTHING_FROM_NOTHING))
+        Property::always(NOTHING_FROM_NOTHING, |model: &ProtocolModel<P>, state: &State<P>| {
+            !model.first(11, state.ghost.value.has_broken(NOTHING_FROM_NOTHING))
         }),
-        Property::always(SlotFences::NAME, |world: &World<P>, state: &State<P>| {
-            !world.first(7, state.ghost.value.has_broken(SlotFences::NAME))
+        Property::always(SlotFences::NAME, |model: &ProtocolModel<P>, state: &State<P>| {
+            !model.first(7, state.ghost.value.has_broken(SlotFences::NAME))
         }),
-        Property::always(StrictOrder::NAME, |world, state: &State<P>| {
-            !world.first(8, state.ghost.value.has_broken(StrictOrder::NAME))
+        Property::always(StrictOrder::NAME, |model, state: &State<P>| {
+            !model.first(8, state.ghost.value.has_broken(StrictOrder::NAME))
         }),
-        Property::always(WithinK::NAME, |world, state: &State<P>| {
-            !world.first(9, state.ghost.value.has_broken(WithinK::NAME))
+        Property::always(WithinK::NAME, |model, state: &State<P>| {
+            !model.first(9, state.ghost.value.has_broken(WithinK::NAME))
         }),
-        Property::always(NoResidue::NAME, |world, state: &State<P>| {
-            !world.first(10, has_residue(world, state))
+        Property::always(NoResidue::NAME, |model, state: &State<P>| {
+            !model.first(10, has_residue(model, state))
         }),
     ]
 }
 
-fn of_every_protocol<P: Explorable>() -> Vec<Property<World<P>>> {
+fn every_protocol<P: Explorable>() -> Vec<Property<ProtocolModel<P>>> {
     vec![
-        Property::always(AtMostK::NAME, |world, state: &State<P>| !world.first(0, state.crowded)),
-        Property::always(EveryoneServed::NAME, |world, state| !world.first(1, stuck(world, state))),
-        Property::always(NOT_REFUSED, |world, state: &State<P>| {
-            !world.first(2, state.refused.is_some())
+        Property::always(AtMostK::NAME, |model, state: &State<P>| {
+            !model.first(0, state.over_capacity)
         }),
-        Property::sometimes(K_INSIDE, |world, state: &State<P>| {
-            world.first(3, SometimesK::shown(world.setup.k, state.units(world.setup.k) as usize))
+        Property::always(EveryoneServed::NAME, |model, state| !model.first(1, stuck(model, state))),
+        Property::always(NOT_REFUSED, |model, state: &State<P>| {
+            !model.first(2, state.refused.is_some())
+        }),
+        Property::sometimes(K_INSIDE, |model, state: &State<P>| {
+            model.first(
+                3,
+                SometimesK::shown(model.setup.k, state.slots_in_use(model.setup.k) as usize),
+            )
         }),
     ]
 }
@@ -83,29 +88,31 @@ fn of_every_protocol<P: Explorable>() -> Vec<Property<World<P>>> {
 /// Liveness by quiescence: whoever waits when nothing can happen any more waits for ever. Where
 /// every schedule is tried, that is a deadlock; starvation while others go in and out is a schedule
 /// without end, for [`fair`](crate::fair).
-fn stuck<P: Explorable>(world: &World<P>, state: &State<P>) -> bool {
-    is_quiet(world, state) && is_borne(world, state) && state.ids().any(|node| state.waits(node))
+fn stuck<P: Explorable>(model: &ProtocolModel<P>, state: &State<P>) -> bool {
+    is_quiet(model, state)
+        && is_tolerated(model, state)
+        && state.ids().any(|node| state.waits(node))
 }
 
 /// Nothing is under way, and nobody is inside: what waits now waits for ever.
-fn is_quiet<P: Explorable>(world: &World<P>, state: &State<P>) -> bool {
-    is_still(world, state) && state.clients.iter().all(|client| client.inside.is_empty())
+fn is_quiet<P: Explorable>(model: &ProtocolModel<P>, state: &State<P>) -> bool {
+    is_still(model, state) && state.clients.iter().all(|client| client.inside.is_empty())
 }
 
-/// Nothing is on its way, no timer runs, nobody is down, all news are told: what happens next is up
+/// Nothing is on its way, no timer runs, nobody is down, all news are notified: what happens next is up
 /// to clients, or a crash.
-fn is_still<P: Explorable>(world: &World<P>, state: &State<P>) -> bool {
-    state.flying.is_empty()
+fn is_still<P: Explorable>(model: &ProtocolModel<P>, state: &State<P>) -> bool {
+    state.in_flight.is_empty()
         && state.timers.is_empty()
-        && state.untold.is_empty()
+        && state.pending.is_empty()
         && state.down.is_empty()
-        && state.ids().all(|node| !state.is_up(node) || is_told(world, state, node))
+        && state.ids().all(|node| !state.is_up(node) || is_notified(model, state, node))
 }
 
 /// Whether the first of those that wait could have what it wants, though nothing is under way.
 /// (Each lane has a first one of its own.)
-fn is_left_lying<P: Explorable>(world: &World<P>, state: &State<P>) -> bool {
-    if world.setup.slots.lanes > 1 || !is_still(world, state) || !is_borne(world, state) {
+fn is_left_lying<P: Explorable>(model: &ProtocolModel<P>, state: &State<P>) -> bool {
+    if model.setup.slots.lanes > 1 || !is_still(model, state) || !is_tolerated(model, state) {
         return false;
     }
     let waiting = state.ids().filter(|&node| state.is_up(node) && state.waits(node));
@@ -114,25 +121,25 @@ fn is_left_lying<P: Explorable>(world: &World<P>, state: &State<P>) -> bool {
         let stamp = state.processes[node.index()].seen.stamp;
         (stamp.is_none(), stamp)
     });
-    let k = world.bounds.resizes.last().copied().unwrap_or(world.setup.k);
+    let k = model.bounds.resizes.last().copied().unwrap_or(model.setup.k);
     first.is_some_and(|node| {
         let wanted = u32::from(state.clients[node.index()].waiting[0]);
-        state.units(k) + wanted <= k
+        state.slots_in_use(k) + wanted <= k
     })
 }
 
 /// Whether a process has heard of everything.
-fn is_told<P: Explorable>(world: &World<P>, state: &State<P>, node: NodeId) -> bool {
+fn is_notified<P: Explorable>(model: &ProtocolModel<P>, state: &State<P>, node: NodeId) -> bool {
     let client = &state.clients[node.index()];
-    usize::from(client.told) == state.log.len()
-        && usize::from(client.resized) == world.bounds.resizes.len()
+    usize::from(client.notified) == state.log.len()
+        && usize::from(client.resized) == model.bounds.resizes.len()
 }
 
 /// Whether something is left in a quiet moment in which nobody waits either.
-fn has_residue<P: Explorable>(world: &World<P>, state: &State<P>) -> bool {
+fn has_residue<P: Explorable>(model: &ProtocolModel<P>, state: &State<P>) -> bool {
     let live = state.ids().filter(|&node| state.is_up(node));
-    is_quiet(world, state)
-        && is_borne(world, state)
+    is_quiet(model, state)
+        && is_tolerated(model, state)
         && !state.ids().any(|node| state.waits(node))
         && NoResidue::left(live.map(|node| (node, &state.processes[node.index()].seen))).is_some()
 }
@@ -144,16 +151,17 @@ fn two_of_a_token<P: Explorable>(state: &State<P>) -> bool {
         let tokens = state.processes[node.index()].seen.tokens.iter();
         tokens.map(move |token| (node, *token))
     });
-    let flying = state.flying.iter().filter_map(|flying| match flying.message.value.carried() {
-        Some(Carried::Token(token)) => Some((flying.to, token)),
-        Some(Carried::Permission { .. }) | None => None,
-    });
-    OneToken::doubled(held, flying).is_some()
+    let in_flight =
+        state.in_flight.iter().filter_map(|in_flight| match in_flight.message.value.carried() {
+            Some(Carried::Token(token)) => Some((in_flight.to, token)),
+            Some(Carried::Permission { .. }) | None => None,
+        });
+    OneToken::doubled(held, in_flight).is_some()
 }
 
 /// Whether no more has failed than the protocol claims to tolerate.
-pub fn is_borne<P: Explorable>(world: &World<P>, state: &State<P>) -> bool {
-    let tolerates = &world.bounds.tolerates;
+pub fn is_tolerated<P: Explorable>(model: &ProtocolModel<P>, state: &State<P>) -> bool {
+    let tolerates = &model.bounds.tolerates;
     state.crashed.len() <= tolerates.crashes as usize
         && (tolerates.loss || state.spent.losses == 0)
         && (tolerates.duplicates || state.spent.duplicates == 0)

@@ -32,10 +32,10 @@ use kgate_spec::convergence::{AT_MOST_L_TOKENS, NORMAL_IN_TIME, SOMEBODY_CAN_MOV
 use kgate_spec::scenario::{Act, Movers};
 use kgate_spec::{AtMostK, Convergence, SometimesK};
 
-use crate::brake::Limits;
-use crate::explore::{Finding, Outcome, Told};
+use crate::explore::{Finding, Outcome, ScheduleStep};
 use crate::fair;
-use laws::Way;
+use crate::limits::Limits;
+use laws::Walk;
 pub use space::{Space, TooLarge};
 
 /// Every property, in the order in which they are checked.
@@ -81,7 +81,7 @@ pub fn explore_rules<R: Rules>(
     }
     outcome.stopped = space.stopped();
     outcome.complete = outcome.stopped.is_none();
-    outcome.seconds = space.brake.seconds();
+    outcome.seconds = space.guard.seconds();
     Ok(outcome)
 }
 
@@ -97,22 +97,22 @@ fn check<R: Rules>(space: &Space<R>, name: &'static str, outcome: &mut Outcome) 
             wrong(
                 space,
                 name,
-                late.then(|| laws::kept_away(space, normal, space.processes())).flatten(),
+                late.then(|| laws::walk_avoiding(space, normal, space.processes())).flatten(),
             )
         }
         Convergence::NAME => {
             let stable =
                 |number: usize| space.surveys[number].start && space.surveys[number].joined;
-            let never = laws::fair_circle(space, |from, edge| !stable(from) && !stable(edge.to));
-            circle(space, name, never.or_else(|| standstill(space, |number| !stable(number))))
+            let never = laws::fair_cycle(space, |from, edge| !stable(from) && !stable(edge.to));
+            cycle(space, name, never.or_else(|| standstill(space, |number| !stable(number))))
         }
         AT_MOST_L_TOKENS => wrong(space, name, from_a_start(space, |survey| survey.tokens > k)),
         AtMostK::NAME => wrong(space, name, from_a_start(space, |survey| survey.privileged > k)),
         fair::NAME => {
             let starves =
-                |at: usize| laws::fair_circle(space, |_, edge| edge.privileged >> at & 1 == 0);
+                |at: usize| laws::fair_cycle(space, |_, edge| edge.privileged >> at & 1 == 0);
             let starved = (0..space.processes()).find_map(starves);
-            circle(space, name, starved.or_else(|| standstill(space, |_| true)))
+            cycle(space, name, starved.or_else(|| standstill(space, |_| true)))
         }
         SometimesK::SOMEBODY => {
             let inside = |number: usize| space.surveys[number].privileged;
@@ -125,17 +125,18 @@ fn check<R: Rules>(space: &Space<R>, name: &'static str, outcome: &mut Outcome) 
 
 /// A way into a configuration in which nobody can move: from the clean start if there is one, else
 /// the configuration itself.
-fn stuck<R: Rules>(space: &Space<R>) -> Option<Way> {
+fn stuck<R: Rules>(space: &Space<R>) -> Option<Walk> {
     let number = laws::terminal(space)?;
     let terminal = |number: usize| space.enabled(number) == 0;
     Some(
-        laws::way(space, [space.clean()], terminal, |_, _| true).unwrap_or_else(|| Way::at(number)),
+        laws::shortest_walk(space, [space.clean()], terminal, |_, _| true)
+            .unwrap_or_else(|| Walk::at(number)),
     )
 }
 
 /// The shortest way from a configuration of INC to one that looks like that.
-fn from_a_start<R: Rules>(space: &Space<R>, is: impl Fn(&Survey) -> bool) -> Option<Way> {
-    laws::way(space, starts(space), |number| is(&space.surveys[number]), |_, _| true)
+fn from_a_start<R: Rules>(space: &Space<R>, is: impl Fn(&Survey) -> bool) -> Option<Walk> {
+    laws::shortest_walk(space, starts(space), |number| is(&space.surveys[number]), |_, _| true)
 }
 
 /// The configurations of INC.
@@ -144,43 +145,43 @@ fn starts<R: Rules>(space: &Space<R>) -> impl Iterator<Item = usize> + '_ {
 }
 
 /// One of those configurations in which nobody can move: a run that comes there is in it for ever.
-fn standstill<R: Rules>(space: &Space<R>, is: impl Fn(usize) -> bool) -> Option<Way> {
-    (0..space.size()).find(|&number| space.enabled(number) == 0 && is(number)).map(Way::at)
+fn standstill<R: Rules>(space: &Space<R>, is: impl Fn(usize) -> bool) -> Option<Walk> {
+    (0..space.size()).find(|&number| space.enabled(number) == 0 && is(number)).map(Walk::at)
 }
 
-fn circle<R: Rules>(space: &Space<R>, name: &'static str, way: Option<Way>) -> Finding {
-    let cycle = way.as_ref().filter(|way| !way.steps.is_empty()).map(|_| 0);
-    Finding { cycle, ..wrong(space, name, way) }
+fn cycle<R: Rules>(space: &Space<R>, name: &'static str, walk: Option<Walk>) -> Finding {
+    let cycle = walk.as_ref().filter(|walk| !walk.steps.is_empty()).map(|_| 0);
+    Finding { cycle, ..wrong(space, name, walk) }
 }
 
 /// It does not hold if there is such a way.
-fn wrong<R: Rules>(space: &Space<R>, name: &'static str, way: Option<Way>) -> Finding {
-    let Some(way) = way else { return Finding::holds(name) };
+fn wrong<R: Rules>(space: &Space<R>, name: &'static str, walk: Option<Walk>) -> Finding {
+    let Some(walk) = walk else { return Finding::holds(name) };
     let everybody = (1u32 << space.processes()) - 1;
-    let from = Some(tell_states(space, way.from, everybody));
-    Finding { holds: false, counterexample: Some(tell(space, &way)), from, ..Finding::holds(name) }
+    let from = Some(print_states(space, walk.from, everybody));
+    Finding { holds: false, counterexample: Some(tell(space, &walk)), from, ..Finding::holds(name) }
 }
 
 /// A way in the words of a scenario.
-fn tell<R: Rules>(space: &Space<R>, way: &Way) -> Vec<Told> {
-    let mut at = way.from;
+fn tell<R: Rules>(space: &Space<R>, walk: &Walk) -> Vec<ScheduleStep> {
+    let mut at = walk.from;
     let mut told = Vec::new();
-    for edge in &way.steps {
+    for edge in &walk.steps {
         let mover = |process: usize| {
             let action = space.taken(at, *edge, process)?;
             Some((space.setups[process].me, Some(action.name.to_owned())))
         };
         let movers: Vec<(NodeId, Option<String>)> =
             (0..space.processes()).filter_map(mover).collect();
-        let states = tell_states(space, edge.to, edge.movers).join("; ");
-        told.push(Told { step: Act::Move(Movers::These(movers)), message: Some(states) });
+        let states = print_states(space, edge.to, edge.movers).join("; ");
+        told.push(ScheduleStep { step: Act::Move(Movers::These(movers)), message: Some(states) });
         at = edge.to;
     }
     told
 }
 
 /// The states of those processes.
-fn tell_states<R: Rules>(space: &Space<R>, number: usize, whose: u32) -> Vec<String> {
+fn print_states<R: Rules>(space: &Space<R>, number: usize, whose: u32) -> Vec<String> {
     let all = space.setups.iter().zip(space.states(number));
     let wanted = all.filter(|(setup, _)| whose >> setup.me.0 & 1 == 1);
     wanted.map(|(setup, state)| format!("{} {}", setup.me, R::print_state(&state))).collect()

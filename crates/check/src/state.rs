@@ -17,18 +17,18 @@ use crate::log::Log;
 use crate::symmetry::Renamings;
 
 /// A row with an element a process.
-pub type Row<T> = SmallVec<[T; 4]>;
+pub type PerProcess<T> = SmallVec<[T; 4]>;
 
 /// Everything at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State<P: Protocol> {
     /// The processes; shared with the states before in which they were the same.
-    pub processes: Row<Arc<Process<P>>>,
+    pub processes: PerProcess<Arc<Process<P>>>,
     /// Their clients.
-    pub clients: Row<Client>,
+    pub clients: PerProcess<Client>,
     /// What is on its way: channel by channel, in the order of sending; where that order is nothing
     /// to anybody, in one that depends on the messages alone.
-    pub flying: Vec<Flying<P>>,
+    pub in_flight: Vec<InFlight<P>>,
     /// Timers that run, in order.
     pub timers: Vec<(NodeId, P::Timer)>,
     /// Who has crashed for good; in that order where news come in order, else in the order of ids.
@@ -36,35 +36,35 @@ pub struct State<P: Protocol> {
     /// Who is down and will come back.
     pub down: SmallVec<[NodeId; 4]>,
     /// Who does not know of which crash yet, of whom in which incarnation; in order.
-    pub untold: SmallVec<[(NodeId, NodeId, u8); 2]>,
+    pub pending: SmallVec<[(NodeId, NodeId, u8); 2]>,
     /// The agreed log of crashes and returns, where there is one.
     pub log: Log,
     /// What has been used up of the bounds.
     pub spent: Spent,
     /// Whether a grant made more units in use than anybody believed to be there, or let somebody in
     /// who was inside.
-    pub crowded: bool,
+    pub over_capacity: bool,
     /// An input that a process refused.
     pub refused: Option<(NodeId, Refusal)>,
     /// What checkers remember of the schedule.
     pub ghost: Arc<Hashed<Ghost>>,
     /// Renamings that make no difference, if the search uses them.
-    pub renamings: Aside<Option<Renamings>>,
+    pub renamings: NotCompared<Option<Renamings>>,
 }
 
 /// Something that a state carries and that is the same in all of them.
 #[derive(Clone, Debug)]
-pub struct Aside<T>(pub T);
+pub struct NotCompared<T>(pub T);
 
-impl<T> PartialEq for Aside<T> {
+impl<T> PartialEq for NotCompared<T> {
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-impl<T> Eq for Aside<T> {}
+impl<T> Eq for NotCompared<T> {}
 
-impl<T> Hash for Aside<T> {
+impl<T> Hash for NotCompared<T> {
     fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
@@ -88,7 +88,7 @@ pub type Sent<P> = Arc<Hashed<<P as Protocol>::Message>>;
 
 /// A message on its way.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Flying<P: Protocol> {
+pub struct InFlight<P: Protocol> {
     /// From whom.
     pub from: NodeId,
     /// To whom.
@@ -97,9 +97,9 @@ pub struct Flying<P: Protocol> {
     pub message: Sent<P>,
 }
 
-impl<P: Protocol> Flying<P> {
+impl<P: Protocol> InFlight<P> {
     /// Its channel.
-    pub fn way(&self) -> (NodeId, NodeId) {
+    pub fn channel(&self) -> (NodeId, NodeId) {
         (self.from, self.to)
     }
 }
@@ -203,7 +203,7 @@ impl<P: Protocol> State<P> {
     }
 
     /// Units that are in use, where k is believed to be that.
-    pub fn units(&self, k: u32) -> u32 {
-        self.clients.iter().flat_map(|client| &client.inside).map(|held| held.units(k)).sum()
+    pub fn slots_in_use(&self, k: u32) -> u32 {
+        self.clients.iter().flat_map(|client| &client.inside).map(|held| held.slots_in_use(k)).sum()
     }
 }

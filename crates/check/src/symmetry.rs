@@ -12,8 +12,8 @@ use std::sync::Arc;
 use kgate_core::{Explorable, Graph, NodeId};
 
 use crate::bounds::Bounds;
-use crate::model::World;
-use crate::state::{Flying, Hashed, Process, State, digest};
+use crate::model::ProtocolModel;
+use crate::state::{Hashed, InFlight, Process, State, digest};
 
 /// Renamings: for each, the new name of every process. The first one changes nothing.
 pub type Renamings = Arc<[Vec<NodeId>]>;
@@ -37,19 +37,19 @@ pub enum NoSymmetry {
 }
 
 /// The renamings under which a world looks the same.
-pub fn of<P: Explorable>(world: &World<P>) -> Result<Renamings, NoSymmetry> {
-    if world.bounds.crashes > 0 {
+pub fn of<P: Explorable>(model: &ProtocolModel<P>) -> Result<Renamings, NoSymmetry> {
+    if model.bounds.crashes > 0 {
         return Err(NoSymmetry::Losses);
     }
-    let graph = world.setup.graph.as_deref();
+    let graph = model.setup.graph.as_deref();
     let mut renamings = Vec::new();
-    let mut names: Vec<NodeId> = (0..world.setup.nodes).map(NodeId).collect();
+    let mut names: Vec<NodeId> = (0..model.setup.nodes).map(NodeId).collect();
     permutations(&mut names, 0, &mut |names| {
-        if graph.is_none_or(|graph| fits(graph, names)) && same_entries(&world.bounds, names) {
+        if graph.is_none_or(|graph| fits(graph, names)) && same_entries(&model.bounds, names) {
             renamings.push(names.to_vec());
         }
     });
-    let start = world.first_state();
+    let start = model.first_state();
     if renamings.iter().any(|names| renamed(&start, names).is_none()) {
         return Err(NoSymmetry::Names);
     }
@@ -107,11 +107,11 @@ fn renamed<P: Explorable>(state: &State<P>, names: &[NodeId]) -> Option<State<P>
         renamed.processes[names[old].index()] = Arc::new(process);
         renamed.clients[names[old].index()] = state.clients[old].clone();
     }
-    for flying in &mut renamed.flying {
-        let message = Arc::new(Hashed::new(P::message_renamed(&flying.message.value, names)?));
-        *flying = Flying { from: name(flying.from), to: name(flying.to), message };
+    for in_flight in &mut renamed.in_flight {
+        let message = Arc::new(Hashed::new(P::message_renamed(&in_flight.message.value, names)?));
+        *in_flight = InFlight { from: name(in_flight.from), to: name(in_flight.to), message };
     }
-    renamed.flying.sort_by_key(Flying::way); // Keeps the order within a channel.
+    renamed.in_flight.sort_by_key(InFlight::channel); // Keeps the order within a channel.
     for timer in &mut renamed.timers {
         timer.0 = name(timer.0);
     }

@@ -17,8 +17,8 @@ use kgate_spec::{AtMostK, EntryOrder, EveryoneServed, OneToken, Permissions};
 use std::time::Duration;
 
 use crate::{
-    Bounds, Channels, Limits, Order, Outcome, Stopped, Tolerates, World, explore, explore_world,
-    properties,
+    Bounds, Channels, Limits, Order, Outcome, ProtocolModel, Stopped, Tolerates, explore,
+    explore_model, properties,
 };
 
 mod faults;
@@ -37,19 +37,19 @@ fn search<P: Explorable>(
     printed: Defects,
     order: Order,
 ) -> Outcome {
-    explore_world(world::<P>(nodes, k, entries, crashes, printed), order)
+    explore_model(model::<P>(nodes, k, entries, crashes, printed), order)
 }
 
-fn world<P: Explorable>(
+fn model<P: Explorable>(
     nodes: u32,
     k: u32,
     entries: u32,
     crashes: u32,
     printed: Defects,
-) -> World<P> {
+) -> ProtocolModel<P> {
     let setup = Setup { printed, ..Setup::new(nodes, k) };
     let tolerates = Tolerates { crashes, ..Tolerates::default() };
-    World::new(setup, Bounds { crashes, tolerates, ..Bounds::new(entries) })
+    ProtocolModel::new(setup, Bounds { crashes, tolerates, ..Bounds::new(entries) })
 }
 
 /// Every state was visited and every property holds.
@@ -81,8 +81,8 @@ fn breaks<P: Explorable>(
     property: &'static str,
 ) {
     // By that property alone: another may be broken by a shorter schedule.
-    let world = world::<P>(nodes, k, entries, crashes, printed).checking([property]);
-    let outcome = explore_world(world, Order::Breadth);
+    let model = model::<P>(nodes, k, entries, crashes, printed).checking([property]);
+    let outcome = explore_model(model, Order::Breadth);
     assert_eq!(broken(&outcome), [property], "{outcome:?}");
 }
 
@@ -129,8 +129,8 @@ fn printed_defects_of_four_processes_are_found() {
         let setup = Setup { printed, ..Setup::new(4, k) };
         let tolerates = Tolerates { crashes, ..Tolerates::default() };
         let bounds = Bounds { entries: entries.to_vec(), crashes, tolerates, ..Bounds::new(1) };
-        let world = World::<Permission<Tree>>::new(setup, bounds).checking(checked);
-        let outcome = explore_world(world, Order::Breadth);
+        let model = ProtocolModel::<Permission<Tree>>::new(setup, bounds).checking(checked);
+        let outcome = explore_model(model, Order::Breadth);
         let schedules =
             outcome.properties.iter().filter_map(|finding| finding.counterexample.as_ref());
         (broken(&outcome), schedules.map(Vec::len).collect::<Vec<_>>())
@@ -159,10 +159,10 @@ fn printed_defects_are_found_by_their_means() {
 fn a_second_token_is_found() {
     let graph = Graph::new(2, &[(NodeId(0), NodeId(1))], NodeId(0)).expect("a tree");
     let checked = |printed, names: Option<Vec<&'static str>>| {
-        let mut world = world::<TreeToken>(2, 1, 1, 0, printed);
-        world.setup.graph = Some(Arc::new(graph.clone()));
-        world.checked = names;
-        explore_world(world, Order::Depth)
+        let mut model = model::<TreeToken>(2, 1, 1, 0, printed);
+        model.setup.graph = Some(Arc::new(graph.clone()));
+        model.checked = names;
+        explore_model(model, Order::Depth)
     };
     let wrong = |outcome: &Outcome| outcome.properties.iter().any(|finding| !finding.holds);
     assert!(wrong(&checked(tree_token::defects::R1, Some(vec![OneToken::NAME]))));

@@ -12,8 +12,8 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::ArgMatches;
 use kgate_check::{
-    Bounds, Channels, Down, Limits, News, Order, Outcome as Found, Tolerates, World, explore_fair,
-    explore_world,
+    Bounds, CrashNotifications, Limits, Order, Outcome as Found, ProtocolModel, Tolerates,
+    explore_fair, explore_model,
 };
 use kgate_core::{Defects, MembershipSource, Protocol, Setup, Span};
 use kgate_protocols::registry::{self, Entry, MutexProtocol, Visitor};
@@ -22,7 +22,7 @@ use serde_json::Value;
 use crate::sim::graph;
 use crate::sim::options::DownArg;
 use crate::{Failure, Outcome};
-use options::{ChannelsArg, CheckArgs};
+use options::CheckArgs;
 
 pub(crate) fn run(args: &CheckArgs, given: &ArgMatches) -> Outcome {
     let (entry, printed) = protocol(args, given)?;
@@ -240,10 +240,7 @@ fn bounds(args: &CheckArgs, entry: &Entry, setup: &Setup) -> Bounds {
         restarts: args.restarts,
         returns: entry.returns,
         expiries: args.expiries,
-        down: match args.down {
-            DownArg::Lost => Down::Lost,
-            DownArg::Kept => Down::Kept,
-        },
+        down: args.down.into(),
         withdrawals: args.withdrawals,
         losses: args.loss,
         duplicates: args.duplicates,
@@ -256,20 +253,17 @@ fn bounds(args: &CheckArgs, entry: &Entry, setup: &Setup) -> Bounds {
             loss: entry.tolerates_loss,
             duplicates: entry.tolerates_duplicates,
         },
-        news: match entry.detector {
-            None => News::None,
+        notifications: match entry.detector {
+            None => CrashNotifications::None,
             Some(registry::LOG)
                 if entry.returns && setup.slots.membership == MembershipSource::Log =>
             {
-                News::Log
+                CrashNotifications::Log
             }
-            Some(registry::LOG) if !entry.returns => News::InOrder,
-            Some(_) => News::AnyOrder,
+            Some(registry::LOG) if !entry.returns => CrashNotifications::InOrder,
+            Some(_) => CrashNotifications::AnyOrder,
         },
-        channels: match args.channels {
-            ChannelsArg::Fifo => Channels::Fifo,
-            ChannelsArg::Unordered => Channels::Unordered,
-        },
+        channels: args.channels.into(),
         responsive: entry.told_to_tolerate,
     }
 }
@@ -297,7 +291,7 @@ struct Search<'a> {
 impl Visitor for Search<'_> {
     type Output = Result<Found, Failure>;
     fn visit<M: MutexProtocol, D: Protocol>(self) -> Self::Output {
-        let mut world = World::<M>::new(self.setup, self.bounds).with_limits(self.limits);
+        let mut world = ProtocolModel::<M>::new(self.setup, self.bounds).with_limits(self.limits);
         if !self.wanted.is_empty() {
             let names =
                 kgate_check::properties::all::<M>().iter().map(|property| property.name).collect();
@@ -309,7 +303,7 @@ impl Visitor for Search<'_> {
         Ok(if self.fair {
             explore_fair(world, self.order)
         } else {
-            explore_world(world, self.order)
+            explore_model(world, self.order)
         })
     }
 }

@@ -12,7 +12,7 @@ pub(crate) fn span(text: &str) -> Result<Span, String> {
 }
 
 pub(crate) fn latency(text: &str) -> Result<Latency, String> {
-    text.parse().map_err(|error: kgate_sim::latency::NotALatency| error.to_string())
+    text.parse().map_err(|error: kgate_sim::latency::ParseLatencyError| error.to_string())
 }
 
 pub(crate) fn seed(text: &str) -> Result<u64, String> {

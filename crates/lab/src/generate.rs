@@ -11,8 +11,8 @@ use kgate_core::{NodeId, Span};
 use kgate_protocols::registry::Network;
 use kgate_protocols::topology::graphs::{SHAPES, Shape};
 use kgate_sim::{
-    Chance, Config, Detector, Down, Grid, Latency, Load, Partition, Pause, ReceiveCost, Rng,
-    SendCost, Think, Way,
+    Chance, Config, Detector, Direction, Down, Grid, Latency, Load, Partition, Pause, ReceiveCost,
+    Rng, SendCost, Think,
 };
 
 use crate::{Case, t};
@@ -117,13 +117,13 @@ fn partition(rng: &mut Rng, nodes: u32, duration: Span) -> Partition {
     let others = (0..nodes).map(NodeId).filter(|&other| other != first && other != spared);
     let mut cut: Vec<NodeId> = others.filter(|_| rng.below(2) == 0).chain([first]).collect();
     cut.sort_unstable();
-    let way = match rng.below(4) {
-        0 => Way::Out,
-        1 => Way::In,
-        _ => Way::Both,
+    let direction = match rng.below(4) {
+        0 => Direction::Outbound,
+        1 => Direction::Inbound,
+        _ => Direction::Both,
     };
     let (from, until) = interval(rng, duration);
-    Partition { nodes: cut, way, from, until }
+    Partition { nodes: cut, direction, from, until }
 }
 
 fn node(rng: &mut Rng, nodes: u32) -> NodeId {

@@ -70,7 +70,7 @@ pub enum Failed {
         /// Its line.
         line: usize,
         /// What is wrong with it, and what would be possible.
-        error: kgate_sim::Impossible,
+        error: kgate_sim::ImpossibleStep,
     },
     /// The player itself failed.
     #[error("the scenario could not be played")]
@@ -160,11 +160,11 @@ fn play_messages(
         steps: &scenario.steps.iter().filter_map(|entry| step(&entry.act)).collect::<Vec<_>>(),
         fifo: scenario.channels == Channels::Fifo,
         lenient: repaired,
-        go_on: repaired || scenario.then == Then::GoOn,
+        run_to_rest: repaired || scenario.then == Then::GoOn,
     };
     let player = Player { name: entry.name, script: &script, trace };
     let played = registry::visit(entry, false, player).map_err(|error| failed(scenario, error))?;
-    let last_words = last_words(&played, script.go_on);
+    let last_words = last_words(&played, script.run_to_rest);
     let Played { violations, skipped, hash, .. } = played;
     Ok(Ended { violations, skipped: skipped.len(), hash, last_words })
 }
@@ -180,13 +180,13 @@ fn play_states(
         states: &scenario.states,
         steps: &scenario.steps.iter().filter_map(|entry| movers(&entry.act)).collect::<Vec<_>>(),
         lenient: repaired,
-        go_on: repaired || scenario.then == Then::GoOn,
+        run_to_rest: repaired || scenario.then == Then::GoOn,
     };
     let player = RulesPlayer { name: entry.name, script: &script, trace };
     let played = registry::visit_rules(entry, player)
         .ok_or_else(|| setting::no_state_model(entry))?
         .map_err(|error| failed(scenario, error))?;
-    let last_words = last_words_of_rules(&played, script.go_on);
+    let last_words = last_words_of_rules(&played, script.run_to_rest);
     let StatePlayed { violations, skipped, hash, .. } = played;
     Ok(Ended { violations, skipped: skipped.len(), hash, last_words })
 }
@@ -210,7 +210,7 @@ fn failed(scenario: &Scenario, error: PlayError) -> Failed {
         PlayError::Impossible(error) => {
             Failed::Step { line: scenario.steps[error.step].line, error }
         }
-        PlayError::Start(why) => Failed::Setting(why),
+        PlayError::Start(error) => Failed::Setting(error.to_string()),
         PlayError::Run(kgate_sim::RunError::Config(why)) => setting::refused(why),
         error @ PlayError::Run(_) => Failed::Broken(error),
     }

@@ -108,7 +108,7 @@ impl Tally {
         self.pauses += u64::from(report.pauses);
         self.partitions += u64::from(report.partitions);
         self.lost += report.lost;
-        self.doubled += report.doubled;
+        self.doubled += report.duplicated;
         self.withdrawals += report.withdrawals;
         self.refused += report.refused;
     }

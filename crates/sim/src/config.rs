@@ -508,7 +508,7 @@ impl Config {
     }
 
     /// Within what time everybody is told of a loss, where no detector finds it.
-    pub(crate) fn news_within(&self) -> Option<Span> {
+    pub(crate) fn notification_bound(&self) -> Option<Span> {
         let log = (self.claims.detector == Some(Detector::Log)).then_some(self.detection.interval);
         self.detection.oracle.or(log)
     }
@@ -522,7 +522,7 @@ impl Config {
         let rounds_of = |length: Span| interval.times(length.0.div_ceil(interval.0).max(1));
         let instant = Span(1);
         match self.own_detector() {
-            None => self.news_within(),
+            None => self.notification_bound(),
             Some(Detector::AllToAll) => {
                 let look = rounds_of(timeout + instant);
                 Some(look.times(2) + timeout + instant + self.cost.longest_delay()?)

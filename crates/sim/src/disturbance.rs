@@ -51,7 +51,7 @@ pub struct Partition {
     /// Who; those talk to each other as ever.
     pub nodes: Vec<NodeId>,
     /// What does not get through.
-    pub way: Way,
+    pub direction: Direction,
     /// From when on.
     pub from: Span,
     /// Until when.
@@ -60,13 +60,13 @@ pub struct Partition {
 
 /// What does not get through a cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Direction {
     /// Nothing: `0+1@5..9`.
     Both,
     /// What those who are cut off send: `0+1>@5..9`.
-    Out,
+    Outbound,
     /// What is sent to them: `>0+1@5..9`.
-    In,
+    Inbound,
 }
 
 /// A probability, in millionths.
@@ -87,11 +87,11 @@ impl Chance {
 impl Disturbance {
     /// Whether anything befalls the run.
     pub(crate) fn any(&self) -> bool {
-        !self.pauses.is_empty() || self.troubles_network()
+        !self.pauses.is_empty() || self.affects_network()
     }
 
     /// Whether anything befalls messages.
-    pub(crate) fn troubles_network(&self) -> bool {
+    pub(crate) fn affects_network(&self) -> bool {
         !self.partitions.is_empty() || self.loss > Chance::NEVER || self.duplicates > Chance::NEVER
     }
 
@@ -161,10 +161,10 @@ impl fmt::Display for Pause {
 impl fmt::Display for Partition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<String> = self.nodes.iter().map(|node| node.0.to_string()).collect();
-        let (before, after) = match self.way {
-            Way::Both => ("", ""),
-            Way::Out => ("", ">"),
-            Way::In => (">", ""),
+        let (before, after) = match self.direction {
+            Direction::Both => ("", ""),
+            Direction::Outbound => ("", ">"),
+            Direction::Inbound => (">", ""),
         };
         write!(f, "{before}{}{after}@{}..{}", names.join("+"), self.from, self.until)
     }
@@ -180,7 +180,7 @@ impl fmt::Display for Chance {
 
 /// Why a text is no disturbance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotADisturbance {
+pub enum ParseDisturbanceError {
     /// No pause.
     #[error("not a pause: write process@time..time such as 3@5..9")]
     Pause,
@@ -198,44 +198,44 @@ pub enum NotADisturbance {
 }
 
 impl FromStr for Pause {
-    type Err = NotADisturbance;
-    fn from_str(text: &str) -> Result<Self, NotADisturbance> {
+    type Err = ParseDisturbanceError;
+    fn from_str(text: &str) -> Result<Self, ParseDisturbanceError> {
         let parse = || {
             let (name, (from, until)) = at(text)?;
             Some(Self { node: node(name)?, from, until })
         };
-        parse().ok_or(NotADisturbance::Pause)
+        parse().ok_or(ParseDisturbanceError::Pause)
     }
 }
 
 impl FromStr for Partition {
-    type Err = NotADisturbance;
-    fn from_str(text: &str) -> Result<Self, NotADisturbance> {
+    type Err = ParseDisturbanceError;
+    fn from_str(text: &str) -> Result<Self, ParseDisturbanceError> {
         let parse = || {
             let (names, (from, until)) = at(text)?;
-            let (way, names) = match (names.strip_prefix('>'), names.strip_suffix('>')) {
-                (None, None) => (Way::Both, names),
-                (None, Some(names)) => (Way::Out, names),
-                (Some(names), None) => (Way::In, names),
+            let (direction, names) = match (names.strip_prefix('>'), names.strip_suffix('>')) {
+                (None, None) => (Direction::Both, names),
+                (None, Some(names)) => (Direction::Outbound, names),
+                (Some(names), None) => (Direction::Inbound, names),
                 (Some(_), Some(_)) => return None,
             };
             let mut nodes = names.split('+').map(node).collect::<Option<Vec<NodeId>>>()?;
             nodes.sort_unstable();
             nodes.dedup();
-            Some(Self { nodes, way, from, until })
+            Some(Self { nodes, direction, from, until })
         };
-        parse().ok_or(NotADisturbance::Partition)
+        parse().ok_or(ParseDisturbanceError::Partition)
     }
 }
 
 impl FromStr for Chance {
-    type Err = NotADisturbance;
-    fn from_str(text: &str) -> Result<Self, NotADisturbance> {
-        let span: Span = text.parse().map_err(|_| NotADisturbance::Chance)?;
+    type Err = ParseDisturbanceError;
+    fn from_str(text: &str) -> Result<Self, ParseDisturbanceError> {
+        let span: Span = text.parse().map_err(|_| ParseDisturbanceError::Chance)?;
         let millionths =
             u32::try_from(span.0 / 1000).ok().filter(|&millionths| millionths <= Self::ALWAYS);
         let exact = span.0.is_multiple_of(1000);
-        millionths.filter(|_| exact).map(Self).ok_or(NotADisturbance::Chance)
+        millionths.filter(|_| exact).map(Self).ok_or(ParseDisturbanceError::Chance)
     }
 }
 
@@ -269,13 +269,17 @@ mod tests {
         }
         assert_eq!("p3+p1+p3@5..9".parse::<Partition>().unwrap().nodes, [NodeId(1), NodeId(3)]);
         for text in ["", "3", "3@5", "3@5..", "@5..9", "x@5..9", "0+1@5..9"] {
-            assert_eq!(text.parse::<Pause>(), Err(NotADisturbance::Pause), "{text:?}");
+            assert_eq!(text.parse::<Pause>(), Err(ParseDisturbanceError::Pause), "{text:?}");
         }
         for text in ["", "0+@5..9", ">0>@5..9", "0+1", "0>1@5..9"] {
-            assert_eq!(text.parse::<Partition>(), Err(NotADisturbance::Partition), "{text:?}");
+            assert_eq!(
+                text.parse::<Partition>(),
+                Err(ParseDisturbanceError::Partition),
+                "{text:?}"
+            );
         }
         for text in ["", "1.1", "-1", "x", "0.0000001", "99999999999"] {
-            assert_eq!(text.parse::<Chance>(), Err(NotADisturbance::Chance), "{text:?}");
+            assert_eq!(text.parse::<Chance>(), Err(ParseDisturbanceError::Chance), "{text:?}");
         }
     }
 }

@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 
 use kgate_core::{NodeId, Span, Time};
+pub use kgate_spec::scenario::Down;
 
 use crate::config::{Config, ConfigError};
 use crate::rng::Rng;
@@ -22,15 +23,6 @@ pub struct Crash {
     pub at: Span,
     /// When it is back; never, if none.
     pub back: Option<Span>,
-}
-
-/// What becomes of a message to a process that is down and will come back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Down {
-    /// It is lost.
-    Lost,
-    /// It is kept and delivered when the process is back.
-    Kept,
 }
 
 /// Faults that change memory and channels but not the program.
@@ -53,15 +45,15 @@ impl Transient {
 
 /// What happens to a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Change {
+pub(crate) enum FaultEvent {
     /// It crashes and will come back.
     Down,
     /// It is back.
-    Back,
+    Restart,
     /// It crashes for good.
-    Lost,
+    Crash,
     /// A transient fault strikes it.
-    Strike,
+    Corrupt,
     /// It stops.
     Pause,
     /// It goes on.
@@ -70,9 +62,9 @@ pub(crate) enum Change {
 
 /// All faults of a run: those named, and those drawn.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct FaultPlan {
     /// In the order in which they happen.
-    pub(crate) changes: Vec<(Time, NodeId, Change)>,
+    pub(crate) changes: Vec<(Time, NodeId, FaultEvent)>,
     crashes: Crashes,
 }
 
@@ -82,11 +74,11 @@ type Crashes = BTreeMap<NodeId, Vec<(Time, Time)>>;
 /// How often a drawn recovery is drawn again because its process is down already.
 const TRIES: u32 = 64;
 
-impl Plan {
+impl FaultPlan {
     /// Draws the random crashes. Where not everybody asks, requesters are spared (vcube-2018
     /// section 8.2.2: "processes from 0 to 2 never fail, since they are the ones which send
     /// requests"). Those that come back spare nobody.
-    pub(crate) fn draw(config: &Config) -> Result<Self, ConfigError> {
+    pub(crate) fn generate(config: &Config) -> Result<Self, ConfigError> {
         let mut crashes = Crashes::new();
         for crash in &config.crashes {
             check(config, crash)?;
@@ -95,8 +87,8 @@ impl Plan {
                 return Err(ConfigError::CrashTwice { node: crash.node });
             }
         }
-        draw_losses(config, &mut crashes)?;
-        draw_recoveries(config, &mut crashes)?;
+        generate_crashes(config, &mut crashes)?;
+        generate_recoveries(config, &mut crashes)?;
         if config.somebody_must_stay()
             && (0..config.nodes).all(|node| crashes.contains_key(&NodeId(node)))
         {
@@ -107,12 +99,15 @@ impl Plan {
         for (&node, downs) in &crashes {
             for &(from, until) in downs {
                 if until == Time::NEVER {
-                    changes.push((from, node, Change::Lost));
+                    changes.push((from, node, FaultEvent::Crash));
                 } else {
                     // The run is checked with everybody back; but nobody is back at the very
                     // instant of its crash.
                     let back = until.min(end).max(from + Span(1));
-                    changes.extend([(from, node, Change::Down), (back, node, Change::Back)]);
+                    changes.extend([
+                        (from, node, FaultEvent::Down),
+                        (back, node, FaultEvent::Restart),
+                    ]);
                 }
             }
         }
@@ -121,15 +116,15 @@ impl Plan {
                 let (nodes, duration) = (config.nodes, config.duration);
                 return Err(ConfigError::Strike { node, at, nodes, duration });
             }
-            changes.push((Time::ZERO + at, node, Change::Strike));
+            changes.push((Time::ZERO + at, node, FaultEvent::Corrupt));
         }
         let mut pauses = config.disturbance.pauses.clone();
         pauses.sort_by_key(|pause| pause.from);
         for pause in pauses {
             let until = (Time::ZERO + pause.until).min(end);
             changes.extend([
-                (Time::ZERO + pause.from, pause.node, Change::Pause),
-                (until, pause.node, Change::Resume),
+                (Time::ZERO + pause.from, pause.node, FaultEvent::Pause),
+                (until, pause.node, FaultEvent::Resume),
             ]);
         }
         changes.sort_by_key(|&(at, node, _)| (at, node)); // Stable: down comes before back.
@@ -149,7 +144,7 @@ impl Plan {
 impl Config {
     /// The very same run with every drawn crash named, so that they can be looked at one by one.
     pub fn with_named_crashes(&self) -> Result<Self, ConfigError> {
-        let plan = Plan::draw(self)?;
+        let plan = FaultPlan::generate(self)?;
         let named = plan.crashes.iter().flat_map(|(&node, downs)| {
             downs.iter().map(move |&(from, until)| Crash {
                 node,
@@ -196,7 +191,7 @@ fn spared(config: &Config) -> u32 {
     if config.somebody_must_stay() { config.nodes - 1 } else { config.nodes }
 }
 
-fn draw_losses(config: &Config, crashes: &mut Crashes) -> Result<(), ConfigError> {
+fn generate_crashes(config: &Config, crashes: &mut Crashes) -> Result<(), ConfigError> {
     let struck = |node: &u32| config.everybody_asks() || !config.asks(NodeId(*node));
     let mut candidates: Vec<u32> = (0..spared(config))
         .filter(struck)
@@ -222,7 +217,7 @@ fn draw_losses(config: &Config, crashes: &mut Crashes) -> Result<(), ConfigError
     Ok(())
 }
 
-fn draw_recoveries(config: &Config, crashes: &mut Crashes) -> Result<(), ConfigError> {
+fn generate_recoveries(config: &Config, crashes: &mut Crashes) -> Result<(), ConfigError> {
     let mut rng = Rng::fork(config.seed, "recoveries");
     for fit in 0..config.random_recoveries {
         let mut placed = false;

@@ -20,7 +20,7 @@ pub(crate) struct Gauge {
 
 /// The course of a level over the measured time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Course {
+pub struct TimeSeries {
     /// The mean over the whole time.
     pub mean: f64,
     /// How long a window is, in time units.
@@ -60,7 +60,7 @@ impl Gauge {
     }
 
     #[allow(clippy::cast_precision_loss)] // Means for curves.
-    pub(crate) fn course(mut self) -> Course {
+    pub(crate) fn time_series(mut self) -> TimeSeries {
         self.advance(self.end);
         let over = |area: u128, time: u64| if time == 0 { 0.0 } else { area as f64 / time as f64 };
         let measured = self.end.since(self.begin).0;
@@ -68,7 +68,7 @@ impl Gauge {
         let width = |place: usize| {
             if place + 1 == self.areas.len() && last > 0 { last } else { self.window }
         };
-        Course {
+        TimeSeries {
             mean: over(self.areas.iter().sum(), measured),
             window: Span(self.window).units(),
             series: self
@@ -93,10 +93,16 @@ mod tests {
         gauge.change(Time(95), 2);
         gauge.change(Time(300), -1);
         gauge.change(Time(1500), 7);
-        let course = gauge.course();
-        assert_eq!((course.series.len(), course.series[8], course.series[9]), (100, 0.0, 1.0));
-        assert_eq!((course.series[10], course.series[29], course.series[30]), (2.0, 2.0, 1.0));
-        assert!((course.mean - (205.0 * 2.0 + 700.0) / 1000.0).abs() < 1e-12);
+        let time_series = gauge.time_series();
+        assert_eq!(
+            (time_series.series.len(), time_series.series[8], time_series.series[9]),
+            (100, 0.0, 1.0)
+        );
+        assert_eq!(
+            (time_series.series[10], time_series.series[29], time_series.series[30]),
+            (2.0, 2.0, 1.0)
+        );
+        assert!((time_series.mean - (205.0 * 2.0 + 700.0) / 1000.0).abs() < 1e-12);
     }
 
     /// What was before the measured time sets the level and counts no further: two are inside from
@@ -106,12 +112,17 @@ mod tests {
         let mut gauge = Gauge::new(Time(100), Time(300));
         gauge.change(Time(50), 2);
         gauge.change(Time(200), -1);
-        let course = gauge.course();
+        let time_series = gauge.time_series();
         assert_eq!(
-            (course.series.len(), course.series[0], course.series[49], course.series[50]),
+            (
+                time_series.series.len(),
+                time_series.series[0],
+                time_series.series[49],
+                time_series.series[50]
+            ),
             (100, 2.0, 2.0, 1.0)
         );
-        assert!((course.mean - 1.5).abs() < 1e-12);
+        assert!((time_series.mean - 1.5).abs() < 1e-12);
     }
 
     /// A time that is no multiple of the window, and one of no length.
@@ -119,8 +130,11 @@ mod tests {
     fn odd_lengths() {
         let mut gauge = Gauge::new(Time::ZERO, Time(1001));
         gauge.change(Time(0), 3);
-        let course = gauge.course();
-        assert!(course.series.iter().all(|mean| (mean - 3.0).abs() < 1e-12), "{course:?}");
-        assert_eq!(Gauge::new(Time::ZERO, Time::ZERO).course().mean, 0.0);
+        let time_series = gauge.time_series();
+        assert!(
+            time_series.series.iter().all(|mean| (mean - 3.0).abs() < 1e-12),
+            "{time_series:?}"
+        );
+        assert_eq!(Gauge::new(Time::ZERO, Time::ZERO).time_series().mean, 0.0);
     }
 }

@@ -111,38 +111,39 @@ impl fmt::Display for Latency {
     "not a latency: write constant=0.8, uniform=0.5..1.5, exponential=0.8 or \
      grid=10x10,intra=0.010..0.030,inter=0.180..0.220"
 )]
-pub struct NotALatency;
+pub struct ParseLatencyError;
 
 impl FromStr for Latency {
-    type Err = NotALatency;
-    fn from_str(text: &str) -> Result<Self, NotALatency> {
-        let (shape, value) = text.split_once('=').ok_or(NotALatency)?;
-        let span = |text: &str| text.parse::<Span>().map_err(|_| NotALatency);
+    type Err = ParseLatencyError;
+    fn from_str(text: &str) -> Result<Self, ParseLatencyError> {
+        let (shape, value) = text.split_once('=').ok_or(ParseLatencyError)?;
+        let span = |text: &str| text.parse::<Span>().map_err(|_| ParseLatencyError);
         match shape {
             "constant" => Ok(Self::Constant(span(value)?)),
             "exponential" => Ok(Self::Exponential(span(value)?)),
             "uniform" => range(value).map(|(least, most)| Self::Uniform(least, most)),
             "grid" => grid(value).map(Self::Grid),
-            _ => Err(NotALatency),
+            _ => Err(ParseLatencyError),
         }
     }
 }
 
-fn range(text: &str) -> Result<(Span, Span), NotALatency> {
-    let (least, most) = text.split_once("..").ok_or(NotALatency)?;
-    let span = |text: &str| text.parse::<Span>().map_err(|_| NotALatency);
+fn range(text: &str) -> Result<(Span, Span), ParseLatencyError> {
+    let (least, most) = text.split_once("..").ok_or(ParseLatencyError)?;
+    let span = |text: &str| text.parse::<Span>().map_err(|_| ParseLatencyError);
     let (least, most) = (span(least)?, span(most)?);
-    if least <= most { Ok((least, most)) } else { Err(NotALatency) }
+    if least <= most { Ok((least, most)) } else { Err(ParseLatencyError) }
 }
 
 /// `10x10,intra=0.010..0.030,inter=0.180..0.220`
-fn grid(text: &str) -> Result<Grid, NotALatency> {
+fn grid(text: &str) -> Result<Grid, ParseLatencyError> {
     let [shape, intra, inter] = text.split(',').collect::<Vec<_>>()[..] else {
-        return Err(NotALatency);
+        return Err(ParseLatencyError);
     };
-    let (clusters, size) = shape.split_once('x').ok_or(NotALatency)?;
-    let count = |text: &str| text.parse().ok().filter(|&count: &u32| count > 0).ok_or(NotALatency);
-    let named = |text: &str, name: &str| range(text.strip_prefix(name).ok_or(NotALatency)?);
+    let (clusters, size) = shape.split_once('x').ok_or(ParseLatencyError)?;
+    let count =
+        |text: &str| text.parse().ok().filter(|&count: &u32| count > 0).ok_or(ParseLatencyError);
+    let named = |text: &str, name: &str| range(text.strip_prefix(name).ok_or(ParseLatencyError)?);
     Ok(Grid {
         clusters: count(clusters)?,
         size: count(size)?,
@@ -168,10 +169,10 @@ mod tests {
             "grid=3x3,intra=2..1,inter=1..2",
             "grid=3x3",
         ] {
-            assert_eq!(text.parse::<Latency>(), Err(NotALatency), "{text:?}");
+            assert_eq!(text.parse::<Latency>(), Err(ParseLatencyError), "{text:?}");
         }
         for text in ["", "0.8", "constant", "constant=x", "uniform=1", "uniform=2..1", "normal=1"] {
-            assert_eq!(text.parse::<Latency>(), Err(NotALatency), "{text:?}");
+            assert_eq!(text.parse::<Latency>(), Err(ParseLatencyError), "{text:?}");
         }
     }
 

@@ -35,9 +35,10 @@ mod stats;
 
 pub use config::{Audit, Claims, Config, ConfigError, Detection, Detector};
 pub use cost::{Cost, ReceiveCost, SendCost};
-pub use disturbance::{Chance, Disturbance, Partition, Pause, Way};
+pub use disturbance::{Chance, Direction, Disturbance, Partition, Pause};
 pub use engine::{
-    Bucket, Engine, Heap, Impossible, OpenTrace, PlayError, Played, RunError, Script, play, run,
+    Bucket, Engine, Heap, ImpossibleStep, OpenTrace, PlayError, Played, RunError, Script,
+    StartError, StepError, play, run,
 };
 pub use faults::{Crash, Down, Transient};
 pub use latency::{Grid, Latency};

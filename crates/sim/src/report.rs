@@ -6,8 +6,8 @@ use kgate_core::{Span, Time};
 use kgate_spec::Violation;
 use serde::Serialize;
 
-use crate::engine::Disturbed;
-use crate::gauge::Course;
+use crate::engine::DisturbanceCounts;
+use crate::gauge::TimeSeries;
 use crate::stats::Stats;
 
 /// A distribution of times, in time units. Empty distributions are all null.
@@ -102,9 +102,9 @@ pub struct Report {
     /// Grants a time unit (timer-free-2009: CS bandwidth).
     pub cs_bandwidth: f64,
     /// How many units are in use over time.
-    pub slots_in_use: Course,
+    pub slots_in_use: TimeSeries,
     /// How many wait over time (timer-free-2009: waiting queue).
-    pub waiting_queue: Course,
+    pub waiting_queue: TimeSeries,
     /// Crashes for good that happened.
     pub crashes: u32,
     /// Crashes from which a process came back.
@@ -118,7 +118,7 @@ pub struct Report {
     /// Messages of the mutex that were lost.
     pub lost: u64,
     /// Messages of the mutex that set out twice.
-    pub doubled: u64,
+    pub duplicated: u64,
     /// Suspicions told.
     pub suspicions: u64,
     /// Of those, such of processes that live.
@@ -154,7 +154,7 @@ fn is_zero(count: &u64) -> bool {
 }
 
 /// What the engine knows beside its counters.
-pub(crate) struct Rest {
+pub(crate) struct EngineResults {
     pub(crate) n: u32,
     pub(crate) k: u32,
     pub(crate) seed: u64,
@@ -164,7 +164,7 @@ pub(crate) struct Rest {
     pub(crate) max_in_use_overall: usize,
     pub(crate) k_in_use_seen: bool,
     pub(crate) crashes: u32,
-    pub(crate) disturbed: Disturbed,
+    pub(crate) disturbed: DisturbanceCounts,
     pub(crate) partitions: u32,
     pub(crate) resizes: u64,
     pub(crate) recoveries: u32,
@@ -179,54 +179,54 @@ pub(crate) struct Rest {
 
 impl Report {
     #[allow(clippy::cast_precision_loss)] // Ratios for tables.
-    pub(crate) fn new(protocol: &str, stats: Stats, rest: Rest) -> Self {
+    pub(crate) fn new(protocol: &str, stats: Stats, results: EngineResults) -> Self {
         let both = stats.mutex_messages.by_name().chain(stats.detector_messages.by_name());
         let messages = Messages { total: stats.mutex_messages.total(), by_kind: both.collect() };
         let per = |count: u64, of: f64| (of > 0.0).then(|| count as f64 / of);
         Self {
             protocol: protocol.to_owned(),
             as_printed: None,
-            n: rest.n,
-            k: rest.k,
-            seed: rest.seed,
-            warmup: (rest.warmup > Span::ZERO).then(|| rest.warmup.units()),
-            duration: rest.duration.units(),
+            n: results.n,
+            k: results.k,
+            seed: results.seed,
+            warmup: (results.warmup > Span::ZERO).then(|| results.warmup.units()),
+            duration: results.duration.units(),
             requests: stats.requests,
             grants: stats.grants,
             withdrawals: stats.withdrawals,
             refused: stats.refused,
-            resizes: rest.resizes,
+            resizes: results.resizes,
             obtaining: Distribution::of(stats.obtaining),
             obtaining_from_broadcast: Distribution::of(stats.obtaining_from_broadcast),
             messages_per_grant: per(messages.total, stats.grants as f64),
             messages,
-            max_in_use: rest.max_in_use,
-            max_in_use_overall: rest.max_in_use_overall,
-            k_in_use_seen: rest.k_in_use_seen,
-            cs_bandwidth: per(stats.grants, rest.duration.units() - rest.warmup.units())
+            max_in_use: results.max_in_use,
+            max_in_use_overall: results.max_in_use_overall,
+            k_in_use_seen: results.k_in_use_seen,
+            cs_bandwidth: per(stats.grants, results.duration.units() - results.warmup.units())
                 .unwrap_or(0.0),
-            slots_in_use: stats.inside.course(),
-            waiting_queue: stats.waiting.course(),
-            crashes: rest.crashes,
-            recoveries: rest.recoveries,
-            pauses: rest.disturbed.pauses,
-            partitions: rest.partitions,
-            delayed: rest.disturbed.delayed,
-            lost: rest.disturbed.lost,
-            doubled: rest.disturbed.doubled,
+            slots_in_use: stats.inside.time_series(),
+            waiting_queue: stats.waiting.time_series(),
+            crashes: results.crashes,
+            recoveries: results.recoveries,
+            pauses: results.disturbed.pauses,
+            partitions: results.partitions,
+            delayed: results.disturbed.delayed,
+            lost: results.disturbed.lost,
+            duplicated: results.disturbed.duplicated,
             suspicions: stats.suspicions,
             false_suspicions: stats.false_suspicions,
-            detection: Distribution::of(rest.detection),
-            undetected: rest.undetected,
-            stabilized_at: rest.stabilized_at.map(|at| at.since(Time::ZERO).units()),
-            unanswered: rest.unanswered,
-            violations: rest.violations,
+            detection: Distribution::of(results.detection),
+            undetected: results.undetected,
+            stabilized_at: results.stabilized_at.map(|at| at.since(Time::ZERO).units()),
+            unanswered: results.unanswered,
+            violations: results.violations,
             events: stats.events,
             delivered: stats.delivered,
-            wall_seconds: rest.wall_seconds,
-            events_per_second: per(stats.events, rest.wall_seconds).unwrap_or(0.0),
+            wall_seconds: results.wall_seconds,
+            events_per_second: per(stats.events, results.wall_seconds).unwrap_or(0.0),
             peak_memory_bytes: crate::memory::peak_bytes(),
-            hash: format!("{:#018x}", rest.hash),
+            hash: format!("{:#018x}", results.hash),
         }
     }
 }

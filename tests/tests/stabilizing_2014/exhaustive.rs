@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kgate_check::rules::Space;
-use kgate_check::rules::laws::{fair_circle, rounds_until, terminal};
+use kgate_check::rules::laws::{fair_cycle, rounds_until, terminal};
 use kgate_core::{Defects, Graph};
 use kgate_protocols::stabilizing::Exclusion;
 
@@ -65,11 +65,11 @@ fn at_most_l_tokens_after_a_start() {
 fn everybody_is_served_for_ever() {
     each(|name, space| {
         for node in 0..space.processes() {
-            let unserved = fair_circle(space, |_, edge| edge.privileged >> node & 1 == 0);
+            let unserved = fair_cycle(space, |_, edge| edge.privileged >> node & 1 == 0);
             assert_eq!(unserved.map(|way| space.states(way.from)), None, "{name}: p{node} starves");
         }
         let stable = |at: usize| space.surveys[at].start && space.surveys[at].joined;
-        let never = fair_circle(space, |at, edge| !stable(at) && !stable(edge.to));
+        let never = fair_cycle(space, |at, edge| !stable(at) && !stable(edge.to));
         assert_eq!(never.map(|way| space.states(way.from)), None, "{name}: never stabilises");
     });
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use kgate_check::rules::Space;
-use kgate_check::rules::laws::{fair_circle, terminal};
+use kgate_check::rules::laws::{fair_cycle, terminal};
 use kgate_core::{Defects, Graph};
 use kgate_protocols::stabilizing::Exclusion;
 use kgate_protocols::stabilizing::defects::{self, C1, C3, C5, C6, C7, C8, C9, C10, C11, C14};
@@ -86,9 +86,9 @@ fn c9_two_tokens_to_one_neighbour() {
 fn c3_and_c5_actions_that_do_nothing() {
     let pair = shaped(Shape::Path, 2, 1);
     for printed in [C3, C5] {
-        assert!(fair_circle(&space(&pair, 1, printed), |_, edge| edge.privileged == 0).is_some());
+        assert!(fair_cycle(&space(&pair, 1, printed), |_, edge| edge.privileged == 0).is_some());
     }
-    assert!(fair_circle(&space(&pair, 1, Defects::NONE), |_, edge| edge.privileged == 0).is_none());
+    assert!(fair_cycle(&space(&pair, 1, Defects::NONE), |_, edge| edge.privileged == 0).is_none());
 }
 
 /// C6 (D is the diameter): where a token's way is longer than that, whoever comes after is never

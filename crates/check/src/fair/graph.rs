@@ -8,7 +8,7 @@ use stateright::Model;
 
 use crate::action::{Action, ActionOf};
 use crate::bounds::Channels;
-use crate::model::World;
+use crate::model::ProtocolModel;
 use crate::properties;
 use crate::state::digest;
 
@@ -36,12 +36,12 @@ pub(super) struct Graph {
 
 impl Graph {
     /// Visits every state; none if a limit was reached.
-    pub(super) fn build<P: Explorable>(world: &World<P>) -> Option<Self> {
+    pub(super) fn build<P: Explorable>(model: &ProtocolModel<P>) -> Option<Self> {
         let mut graph = Self::default();
         let mut numbers = BTreeMap::new();
         let mut classes = BTreeMap::new();
         let mut todo = VecDeque::new();
-        for state in world.init_states() {
+        for state in model.init_states() {
             numbers.insert(digest(&state), 0);
             graph.reached.push((0, 0));
             todo.push_back(state);
@@ -50,17 +50,17 @@ impl Graph {
         let mut actions = Vec::new();
         while let Some(state) = todo.pop_front() {
             graph.first.push(graph.edges.len());
-            let borne = properties::is_borne(world, &state);
+            let borne = properties::is_tolerated(model, &state);
             let waiting = state.ids().filter(|&node| borne && state.waits(node));
             graph.waiting.push(waiting.fold(0, |mask, node| mask | 1 << node.0));
-            world.actions(&state, &mut actions);
+            model.actions(&state, &mut actions);
             for (action, what) in (0..).zip(actions.drain(..)) {
-                let class = class(world, &what).map(|key| {
+                let class = class(model, &what).map(|key| {
                     let fresh = u32::try_from(classes.len()).expect("few");
                     *classes.entry(key).or_insert(fresh)
                 });
                 let next =
-                    world.next_state(&state, what).filter(|next| world.within_boundary(next));
+                    model.next_state(&state, what).filter(|next| model.within_boundary(next));
                 let Some(next) = next else { continue };
                 let fresh = u32::try_from(numbers.len()).expect("below four billion states");
                 let to = *numbers.entry(digest(&next)).or_insert(fresh);
@@ -73,7 +73,7 @@ impl Graph {
             from += 1;
         }
         graph.first.push(graph.edges.len());
-        world.brake.stopped().is_none().then_some(graph)
+        model.guard.stopped().is_none().then_some(graph)
     }
 
     pub(super) fn states(&self) -> u32 {
@@ -115,21 +115,21 @@ impl Graph {
 }
 
 /// What must happen in the end if it can all the time, by name; none for what need not.
-fn class<P: Explorable>(world: &World<P>, action: &ActionOf<P>) -> Option<u64> {
+fn class<P: Explorable>(model: &ProtocolModel<P>, action: &ActionOf<P>) -> Option<u64> {
     match action {
-        Action::Fly(_, Fate::Arrives, (from, to, message)) => match world.bounds.channels {
+        Action::Message(_, Fate::Arrives, (from, to, message)) => match model.bounds.channels {
             Channels::Fifo => Some(digest(&(0, from, to))),
             Channels::Unordered => Some(digest(&(0, from, to, message))),
         },
         Action::Release(node, grant) => Some(digest(&(1, node, grant))),
         Action::Expire(node, timer) => Some(digest(&(2, node, timer))),
         Action::Restart(node) => Some(digest(&(3, node))),
-        Action::Tell(node, of, incarnation) => Some(digest(&(4, node, of, incarnation))),
-        Action::Welcome(node, of) => Some(digest(&(6, node, of))),
+        Action::NotifyCrash(node, of, incarnation) => Some(digest(&(4, node, of, incarnation))),
+        Action::NotifyReturn(node, of) => Some(digest(&(6, node, of))),
         Action::Resize(node, _) => Some(digest(&(5, node))),
         Action::Acquire(..)
         | Action::Withdraw(_)
-        | Action::Fly(_, Fate::Lost | Fate::Doubled, _)
+        | Action::Message(_, Fate::Lost | Fate::Doubled, _)
         | Action::Crash(_)
         | Action::Down(_) => None,
     }

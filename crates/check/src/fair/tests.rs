@@ -80,7 +80,7 @@ impl<const GRANTS: bool> Explorable for Throw<GRANTS> {}
 
 fn throw<const GRANTS: bool>(channels: crate::Channels) -> Finding {
     let bounds = Bounds { channels, ..Bounds { entries: vec![1, 0], ..Bounds::new(1) } };
-    let (finding, _, _) = search(&World::<Throw<GRANTS>>::new(Setup::new(2, 1), bounds));
+    let (finding, _, _) = search(&ProtocolModel::<Throw<GRANTS>>::new(Setup::new(2, 1), bounds));
     finding
 }
 
@@ -120,7 +120,8 @@ fn an_unfair_cycle_is_no_starvation() {
 #[test]
 fn a_cut_off_search_says_so() {
     let limits = Limits { states: Some(1), ..Limits::default() };
-    let (_, stopped, _) =
-        search(&World::<Throw<false>>::new(Setup::new(2, 1), Bounds::new(1)).with_limits(limits));
+    let (_, stopped, _) = search(
+        &ProtocolModel::<Throw<false>>::new(Setup::new(2, 1), Bounds::new(1)).with_limits(limits),
+    );
     assert_eq!(stopped, Some(Stopped::States));
 }

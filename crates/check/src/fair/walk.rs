@@ -7,15 +7,15 @@ use kgate_core::Explorable;
 use stateright::Model;
 
 use super::graph::{Edge, Graph};
-use crate::explore::{self, Told};
-use crate::model::World;
+use crate::explore::{self, ScheduleStep};
+use crate::model::ProtocolModel;
 
 /// The schedule, and the place at which its cycle begins.
 pub(super) fn around<P: Explorable>(
-    world: &World<P>,
+    model: &ProtocolModel<P>,
     graph: &Graph,
     component: &[u32],
-) -> (Vec<Told>, usize) {
+) -> (Vec<ScheduleStep>, usize) {
     let entry = component[0]; // The lowest number: the nearest.
     let mut actions = way_to(graph, entry);
     let cycle = actions.len();
@@ -45,7 +45,7 @@ pub(super) fn around<P: Explorable>(
         at = edge.to;
     }
     go(graph, component, &mut at, entry, &mut actions);
-    (tell(world, &actions), cycle)
+    (tell(model, &actions), cycle)
 }
 
 fn all_classes(graph: &Graph, component: &[u32]) -> Vec<u32> {
@@ -93,16 +93,16 @@ fn go(graph: &Graph, component: &[u32], at: &mut u32, goal: u32, actions: &mut V
 }
 
 /// Numbered actions, from the first state on, in the words of a schedule.
-fn tell<P: Explorable>(world: &World<P>, numbers: &[u32]) -> Vec<Told> {
-    world.brake.release();
-    let mut state = world.first_state();
+fn tell<P: Explorable>(model: &ProtocolModel<P>, numbers: &[u32]) -> Vec<ScheduleStep> {
+    model.guard.release();
+    let mut state = model.first_state();
     let mut schedule = Vec::new();
     for &number in numbers {
         let mut actions = Vec::new();
-        world.actions(&state, &mut actions);
+        model.actions(&state, &mut actions);
         let action = actions.swap_remove(number as usize);
         schedule.push(action.clone());
-        state = world.next_state(&state, action).expect("it was possible");
+        state = model.next_state(&state, action).expect("it was possible");
     }
-    explore::tell(world, schedule)
+    explore::tell(model, schedule)
 }

@@ -6,25 +6,25 @@ use kgate_core::{Explorable, Incarnation, Input, NodeId, Outbox};
 use kgate_spec::Fate;
 use smallvec::SmallVec;
 
-use super::{Made, World};
-use crate::bounds::News;
+use super::{ProtocolModel, Transition};
+use crate::bounds::CrashNotifications;
 use crate::client::Client;
 use crate::state::{Process, State};
 
-impl<P: Explorable> World<P> {
-    pub(super) fn fly(&self, state: &mut State<P>, place: usize, fate: Fate) {
-        let flying = state.flying.remove(place);
+impl<P: Explorable> ProtocolModel<P> {
+    pub(super) fn move_message(&self, state: &mut State<P>, place: usize, fate: Fate) {
+        let in_flight = state.in_flight.remove(place);
         match fate {
-            Fate::Arrives if state.down.contains(&flying.to) => {}
+            Fate::Arrives if state.down.contains(&in_flight.to) => {}
             Fate::Arrives => {
-                let (from, message) = (flying.from, flying.message);
-                self.handle(state, flying.to, Input::Deliver { from, message });
+                let (from, message) = (in_flight.from, in_flight.message);
+                self.handle(state, in_flight.to, Input::Deliver { from, message });
             }
             Fate::Lost => state.spent.losses += 1,
             Fate::Doubled => {
                 state.spent.duplicates += 1;
-                state.flying.insert(place, flying.clone());
-                self.send(state, flying.from, flying.to, flying.message);
+                state.in_flight.insert(place, in_flight.clone());
+                self.send(state, in_flight.from, in_flight.to, in_flight.message);
             }
         }
     }
@@ -43,12 +43,12 @@ impl<P: Explorable> World<P> {
         self.leave(state, node);
         state.note(|ghost| ghost.crashed(node));
         state.crashed.push(node);
-        if self.bounds.news != News::InOrder {
+        if self.bounds.notifications != CrashNotifications::InOrder {
             state.crashed.sort_unstable();
         }
-        state.flying.retain(|flying| flying.to != node);
-        state.untold.retain(|news| news.0 != node);
-        self.spread_news(state, node);
+        state.in_flight.retain(|in_flight| in_flight.to != node);
+        state.pending.retain(|notifications| notifications.0 != node);
+        self.schedule_notifications(state, node);
     }
 
     /// The process crashes and will come back.
@@ -58,7 +58,7 @@ impl<P: Explorable> World<P> {
         state.down.push(node);
         state.down.sort_unstable();
         if self.bounds.returns {
-            self.spread_news(state, node);
+            self.schedule_notifications(state, node);
         }
     }
 
@@ -69,35 +69,35 @@ impl<P: Explorable> World<P> {
         let stored = state.processes[node.index()].stored().cloned();
         if self.bounds.returns {
             state.clients[node.index()].incarnation += 1;
-            match self.bounds.news {
-                News::Log => {
-                    state.clients[node.index()].told = 0;
+            match self.bounds.notifications {
+                CrashNotifications::Log => {
+                    state.clients[node.index()].notified = 0;
                     state.add(node);
                 }
-                News::AnyOrder => tell_of_the_down(state, node),
-                News::None | News::InOrder => {}
+                CrashNotifications::AnyOrder => notify_of_down(state, node),
+                CrashNotifications::None | CrashNotifications::InOrder => {}
             }
         }
         let mut out = Outbox::new();
         let setup = self.setup_of(node, state.clients[node.index()].incarnation);
         let protocol = P::start(&setup, stored.clone(), &mut out);
-        self.carry_out(state, node, &Made::new(protocol, stored, out));
+        self.apply_effects(state, node, &Transition::new(protocol, stored, out));
     }
 
     pub(super) fn tell(&self, state: &mut State<P>, node: NodeId, of: NodeId, incarnation: u8) {
-        if self.bounds.news == News::Log {
-            return self.tell_entry(state, node);
+        if self.bounds.notifications == CrashNotifications::Log {
+            return self.notify_entry(state, node);
         }
-        state.untold.retain(|news| *news != (node, of, incarnation));
+        state.pending.retain(|notifications| *notifications != (node, of, incarnation));
         self.handle(state, node, Input::Crashed(of, Incarnation(u32::from(incarnation))));
     }
 
     /// A process is told the next entry of the log.
-    pub(super) fn tell_entry(&self, state: &mut State<P>, node: NodeId) {
+    pub(super) fn notify_entry(&self, state: &mut State<P>, node: NodeId) {
         let entry = state.next_entry(node).expect("there is something to tell");
-        state.clients[node.index()].told += 1;
+        state.clients[node.index()].notified += 1;
         self.handle(state, node, entry.input::<P>());
-        self.forget_told(state);
+        self.truncate_log(state);
     }
 
     /// The process no longer takes part: its client and its timers are gone, and all of it where it
@@ -124,40 +124,40 @@ impl<P: Explorable> World<P> {
     }
 
     /// Everybody will be told that this incarnation of a process has ended.
-    fn spread_news(&self, state: &mut State<P>, node: NodeId) {
-        match self.bounds.news {
-            News::None => {}
-            News::Log => {
+    fn schedule_notifications(&self, state: &mut State<P>, node: NodeId) {
+        match self.bounds.notifications {
+            CrashNotifications::None => {}
+            CrashNotifications::Log => {
                 state.evict(node);
-                self.forget_told(state);
+                self.truncate_log(state);
             }
-            News::AnyOrder | News::InOrder => {
+            CrashNotifications::AnyOrder | CrashNotifications::InOrder => {
                 let incarnation = state.clients[node.index()].incarnation;
                 let others =
                     state.ids().filter(|other| *other != node && !state.crashed.contains(other));
-                let news =
+                let notifications =
                     others.map(|other| (other, node, incarnation)).collect::<SmallVec<[_; 4]>>();
-                state.untold.extend(news);
-                state.untold.sort_unstable();
+                state.pending.extend(notifications);
+                state.pending.sort_unstable();
             }
         }
     }
 
-    fn forget_told(&self, state: &mut State<P>) {
+    fn truncate_log(&self, state: &mut State<P>) {
         if state.down.is_empty() && u32::from(state.spent.restarts) == self.bounds.restarts {
-            state.forget_told();
+            state.truncate_log();
         }
     }
 }
 
 /// Who comes back is told of those that are down then: a detector that begins anew knows of no
 /// earlier incarnations.
-fn tell_of_the_down<P: Explorable>(state: &mut State<P>, node: NodeId) {
-    state.untold.retain(|news| news.0 != node);
+fn notify_of_down<P: Explorable>(state: &mut State<P>, node: NodeId) {
+    state.pending.retain(|notifications| notifications.0 != node);
     let down: SmallVec<[NodeId; 4]> =
         state.ids().filter(|&other| other != node && !state.is_up(other)).collect();
     for other in down {
-        state.untold.push((node, other, state.clients[other.index()].incarnation));
+        state.pending.push((node, other, state.clients[other.index()].incarnation));
     }
-    state.untold.sort_unstable();
+    state.pending.sort_unstable();
 }

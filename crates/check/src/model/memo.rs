@@ -13,23 +13,23 @@ use kgate_core::{Effect, Explorable, Input, InputOf, Outbox, Protocol, Refusal, 
 use crate::state::{Hashed, Process, Sent, digest};
 
 /// An input with its message as it was on its way.
-pub(crate) type Given<P> = Input<Sent<P>, <P as Protocol>::Timer>;
+pub(crate) type SharedInput<P> = Input<Sent<P>, <P as Protocol>::Timer>;
 
 /// What is to be done, with messages as they go on their way.
-type Wanted<P> = Effect<Sent<P>, <P as Protocol>::Timer, <P as Protocol>::Durable>;
+type SharedEffect<P> = Effect<Sent<P>, <P as Protocol>::Timer, <P as Protocol>::Durable>;
 
 /// What a process makes of something.
 #[derive(Debug)]
-pub(super) struct Made<P: Explorable> {
+pub(super) struct Transition<P: Explorable> {
     /// The process afterwards.
     pub(super) after: Arc<Process<P>>,
     /// What is to be done, in order; what is to be stored is with the process already.
-    pub(super) effects: Box<[Wanted<P>]>,
+    pub(super) effects: Box<[SharedEffect<P>]>,
     /// Why it refused the input.
     pub(super) refused: Option<Refusal>,
 }
 
-impl<P: Explorable> Made<P> {
+impl<P: Explorable> Transition<P> {
     /// Of a process that has just become `protocol`.
     pub(super) fn new(protocol: P, mut stored: Option<P::Durable>, mut out: Outbox<P>) -> Self {
         let mut effects = Vec::new();
@@ -50,7 +50,7 @@ impl<P: Explorable> Made<P> {
         Self { after, effects: effects.into(), refused: None }
     }
 
-    fn of(before: &Process<P>, input: &Given<P>) -> Self {
+    fn of(before: &Process<P>, input: &SharedInput<P>) -> Self {
         let mut out = Outbox::new();
         let mut protocol = before.protocol().clone();
         let refused = protocol.handle(Time::ZERO, plain::<P>(input), &mut out).err();
@@ -59,7 +59,7 @@ impl<P: Explorable> Made<P> {
 }
 
 /// The input as a process takes it.
-fn plain<P: Explorable>(input: &Given<P>) -> InputOf<P> {
+fn plain<P: Explorable>(input: &SharedInput<P>) -> InputOf<P> {
     match input {
         Input::Deliver { from, message } => {
             Input::Deliver { from: *from, message: message.value.clone() }
@@ -82,8 +82,8 @@ const PLACES: usize = 1 << 16;
 #[derive(Debug)]
 struct Step<P: Explorable> {
     before: Arc<Process<P>>,
-    input: Given<P>,
-    made: Arc<Made<P>>,
+    input: SharedInput<P>,
+    transition: Arc<Transition<P>>,
 }
 
 /// Steps that were made, each at the place where its digest falls.
@@ -96,7 +96,11 @@ impl<P: Explorable> Memo<P> {
     }
 
     /// What `before` makes of an input.
-    pub(super) fn make(&self, before: &Arc<Process<P>>, input: Given<P>) -> Arc<Made<P>> {
+    pub(super) fn make(
+        &self,
+        before: &Arc<Process<P>>,
+        input: SharedInput<P>,
+    ) -> Arc<Transition<P>> {
         let steps = self.0.get_or_init(|| Mutex::new((0..PLACES).map(|_| None).collect()));
         let lock = || steps.lock().expect("nobody panics while it is locked");
         let place = usize::try_from(digest(&(&**before, &input)) % PLACES as u64).expect("below");
@@ -105,10 +109,11 @@ impl<P: Explorable> Memo<P> {
             (Arc::ptr_eq(&step.before, before) || step.before == *before) && step.input == input
         };
         if let Some(step) = lock()[place].as_ref().filter(is_it) {
-            return step.made.clone();
+            return step.transition.clone();
         }
-        let made = Arc::new(Made::of(before, &input));
-        lock()[place] = Some(Step { before: before.clone(), input, made: made.clone() });
-        made
+        let transition = Arc::new(Transition::of(before, &input));
+        lock()[place] =
+            Some(Step { before: before.clone(), input, transition: transition.clone() });
+        transition
     }
 }

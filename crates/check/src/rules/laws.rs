@@ -10,14 +10,14 @@ use crate::fair::components;
 
 /// Steps of a daemon, from a configuration on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct Walk {
     /// Where it begins.
     pub from: usize,
     /// Its steps.
     pub steps: Vec<Edge>,
 }
 
-impl Way {
+impl Walk {
     /// No step.
     pub fn at(from: usize) -> Self {
         Self { from, steps: Vec::new() }
@@ -36,26 +36,30 @@ pub fn terminal<R: Rules>(space: &Space<R>) -> Option<usize> {
 
 /// The shortest way from one of `starts` to a configuration of `goal`, by steps that `may` be
 /// taken.
-pub fn way<R: Rules>(
+pub fn shortest_walk<R: Rules>(
     space: &Space<R>,
     starts: impl IntoIterator<Item = usize>,
     goal: impl Fn(usize) -> bool,
     may: impl Fn(usize, Edge) -> bool,
-) -> Option<Way> {
-    let mut came = Came::new(space.size());
-    let mut open: VecDeque<usize> = starts.into_iter().filter(|&start| came.start(start)).collect();
+) -> Option<Walk> {
+    let mut predecessors = Predecessors::new(space.size());
+    let mut open: VecDeque<usize> =
+        starts.into_iter().filter(|&start| predecessors.start(start)).collect();
     while let Some(number) = open.pop_front() {
         if goal(number) {
-            let known = came.way(number);
+            let known = predecessors.path_to(number);
             let step = |pair: &[usize]| {
                 let fits = |edge: &Edge| edge.to == pair[1] && may(pair[0], *edge);
                 space.edges(pair[0]).into_iter().find(fits)
             };
             // Not all are found once a limit is reached; what is told then is not told to anybody.
-            return Some(Way { from: known[0], steps: known.windows(2).map_while(step).collect() });
+            return Some(Walk {
+                from: known[0],
+                steps: known.windows(2).map_while(step).collect(),
+            });
         }
         for edge in space.edges(number).into_iter().filter(|edge| may(number, *edge)) {
-            if came.from(edge.to, number) {
+            if predecessors.from(edge.to, number) {
                 open.push_back(edge.to);
             }
         }
@@ -85,24 +89,24 @@ pub fn rounds_until<R: Rules>(space: &Space<R>, goal: impl Fn(usize) -> bool) ->
 }
 
 /// A way of so many whole rounds that is never in a configuration of `goal`.
-pub fn kept_away<R: Rules>(
+pub fn walk_avoiding<R: Rules>(
     space: &Space<R>,
     goal: impl Fn(usize) -> bool,
     rounds: usize,
-) -> Option<Way> {
+) -> Option<Walk> {
     let mut layers = vec![outside(space, &goal)];
     for round in 0..rounds {
         layers.push(after_a_round(space, &layers[round], &goal));
     }
     // From its end back to its start, a round after the other.
-    let mut way = Way::at(*layers.pop()?.first()?);
+    let mut walk = Walk::at(*layers.pop()?.first()?);
     while let Some(starts) = layers.pop() {
-        let mut came = Came::new(space.size() << space.processes());
+        let mut predecessors = Predecessors::new(space.size() << space.processes());
         round(space, &starts, &goal, |place, before| match before {
-            Some(before) => came.from(place, before),
-            None => came.start(place),
+            Some(before) => predecessors.from(place, before),
+            None => predecessors.start(place),
         });
-        let places = came.way(way.from << space.processes());
+        let places = predecessors.path_to(walk.from << space.processes());
         let (split, step) = (
             |place| split(space, place),
             |pair: &[(usize, u32)]| {
@@ -115,10 +119,10 @@ pub fn kept_away<R: Rules>(
         );
         let places: Vec<(usize, u32)> = places.into_iter().map(split).collect();
         let mut steps: Vec<Edge> = places.windows(2).map_while(step).collect();
-        steps.append(&mut way.steps);
-        way = Way { from: places[0].0, steps };
+        steps.append(&mut walk.steps);
+        walk = Walk { from: places[0].0, steps };
     }
-    Some(way)
+    Some(walk)
 }
 
 fn outside<R: Rules>(space: &Space<R>, goal: impl Fn(usize) -> bool) -> Vec<usize> {
@@ -173,7 +177,7 @@ fn split<R: Rules>(space: &Space<R>, place: usize) -> (usize, u32) {
 ///
 /// A strongly connected part is enough: a run can visit all of it again and again, and that is
 /// weakly fair if everybody moves somewhere in it or is somewhere disabled.
-pub fn fair_circle<R: Rules>(space: &Space<R>, may: impl Fn(usize, Edge) -> bool) -> Option<Way> {
+pub fn fair_cycle<R: Rules>(space: &Space<R>, may: impl Fn(usize, Edge) -> bool) -> Option<Walk> {
     let may = &may;
     let number = |state: u32| state as usize;
     let steps = |from: usize| space.edges(from).into_iter().filter(move |edge| may(from, *edge));
@@ -200,30 +204,32 @@ fn around<R: Rules>(
     space: &Space<R>,
     from: usize,
     inside: impl Fn(usize, Edge) -> bool,
-) -> Option<Way> {
-    let mut circle = Way::at(from);
+) -> Option<Walk> {
+    let mut cycle = Walk::at(from);
     let take = |number: usize, who: u32| {
         space.edges(number).into_iter().find(|edge| edge.movers & who != 0 && inside(number, *edge))
     };
     for who in (0..space.processes()).map(|at| 1 << at) {
         let is_calm = |number: usize| space.enabled(number) & who == 0;
         let there = |number: usize| is_calm(number) || take(number, who).is_some();
-        circle.steps.extend(way(space, [circle.end()], there, &inside)?.steps);
-        if !is_calm(circle.end()) {
-            circle.steps.extend(take(circle.end(), who));
+        cycle.steps.extend(shortest_walk(space, [cycle.end()], there, &inside)?.steps);
+        if !is_calm(cycle.end()) {
+            cycle.steps.extend(take(cycle.end(), who));
         }
     }
-    if circle.steps.is_empty() {
-        circle.steps.extend(take(from, u32::MAX));
+    if cycle.steps.is_empty() {
+        cycle.steps.extend(take(from, u32::MAX));
     }
-    circle.steps.extend(way(space, [circle.end()], |number| number == from, &inside)?.steps);
-    Some(circle)
+    cycle
+        .steps
+        .extend(shortest_walk(space, [cycle.end()], |number| number == from, &inside)?.steps);
+    Some(cycle)
 }
 
 /// From where each place was first met.
-struct Came(Vec<usize>);
+struct Predecessors(Vec<usize>);
 
-impl Came {
+impl Predecessors {
     const NEVER: usize = usize::MAX;
     const START: usize = usize::MAX - 1;
 
@@ -246,7 +252,7 @@ impl Came {
     }
 
     /// From a start to that place, both included.
-    fn way(&self, place: usize) -> Vec<usize> {
+    fn path_to(&self, place: usize) -> Vec<usize> {
         let before = |place: &usize| Some(self.0[*place]).filter(|before| *before < Self::START);
         let mut back: Vec<usize> = std::iter::successors(Some(place), before).collect();
         back.reverse();

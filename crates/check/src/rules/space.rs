@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use kgate_core::{Defects, Graph, NodeId, Rules, Setup, Step, Survey, View};
 
-use crate::brake::{Brake, Limits, Stopped};
+use crate::limits::{LimitGuard, Limits, Stopped};
 
 /// No more configurations than this: they are numbered with 32 bits, and looking at them all is a
 /// matter of minutes.
@@ -92,7 +92,7 @@ pub struct Space<R: Rules> {
     moves: Vec<Packed>,
     first: Vec<usize>,
     names: Vec<&'static str>,
-    pub(crate) brake: Brake,
+    pub(crate) guard: LimitGuard,
 }
 
 impl<R: Rules> Space<R> {
@@ -125,12 +125,12 @@ impl<R: Rules> Space<R> {
                 gibibytes: bytes.div_ceil(1 << 30),
             });
         }
-        let brake = Brake::new(Limits { states: None, ..limits });
+        let guard = LimitGuard::new(Limits { states: None, ..limits });
         let (surveys, moves, first, names) =
             (Vec::with_capacity(size), Vec::new(), vec![0], Vec::new());
-        let mut space = Self { setups, surveys, domains, weights, moves, first, names, brake };
+        let mut space = Self { setups, surveys, domains, weights, moves, first, names, guard };
         for number in 0..size {
-            if !space.brake.allows() {
+            if !space.guard.allows() {
                 break;
             }
             space.look(number);
@@ -228,7 +228,7 @@ impl<R: Rules> Space<R> {
     /// actions. None at all once a limit is reached: whoever asks ends soon then, and what it found
     /// counts no more.
     pub fn edges(&self, number: usize) -> Vec<Edge> {
-        if !self.brake.allows() {
+        if !self.guard.allows() {
             return Vec::new();
         }
         let mut edges = vec![Edge { movers: 0, privileged: 0, to: number }];
@@ -282,7 +282,7 @@ impl<R: Rules> Space<R> {
 
     /// The limit that was reached.
     pub fn stopped(&self) -> Option<Stopped> {
-        self.brake.stopped()
+        self.guard.stopped()
     }
 }
 

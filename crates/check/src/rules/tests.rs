@@ -247,10 +247,10 @@ fn late_is_shown() {
 fn circles_are_closed_and_fair() {
     let space = Space::<Exclusion>::new(&graph(Shape::Path, 3), 1, defects::C3, Limits::default())
         .expect("small");
-    let circle = laws::fair_circle(&space, |_, edge| edge.privileged & 1 == 0).expect("p0 starves");
-    assert!(!circle.steps.is_empty() && circle.end() == circle.from);
-    let (mut at, mut calm) = (circle.from, 0);
-    for edge in &circle.steps {
+    let cycle = laws::fair_cycle(&space, |_, edge| edge.privileged & 1 == 0).expect("p0 starves");
+    assert!(!cycle.steps.is_empty() && cycle.end() == cycle.from);
+    let (mut at, mut calm) = (cycle.from, 0);
+    for edge in &cycle.steps {
         assert!(space.edges(at).contains(edge) && edge.privileged & 1 == 0);
         calm |= edge.movers | !space.enabled(at);
         at = edge.to;

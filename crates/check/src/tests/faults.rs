@@ -14,7 +14,7 @@ use kgate_protocols::tree_token::{TreeToken, defects as r};
 use kgate_spec::{AtMostK, EveryoneServed, OneToken};
 
 use super::{all_hold, broken};
-use crate::{Bounds, Down, Limits, News, Order, Tolerates, explore};
+use crate::{Bounds, CrashNotifications, Down, Limits, Order, Tolerates, explore};
 
 fn path(nodes: u32, printed: Defects) -> Setup {
     let graph: Graph = Shape::Path.build(nodes, &mut |_| 0).expect("a path");
@@ -22,7 +22,7 @@ fn path(nodes: u32, printed: Defects) -> Setup {
 }
 
 fn token(printed: Defects, bounds: Bounds) -> crate::Outcome {
-    let bounds = Bounds { news: News::InOrder, ..bounds };
+    let bounds = Bounds { notifications: CrashNotifications::InOrder, ..bounds };
     explore::<TreeToken>(path(3, printed), bounds, Limits::default(), Order::Breadth)
 }
 
@@ -67,8 +67,13 @@ fn a_loss_is_checked_where_it_is_claimed() {
 fn timer_free_bears_a_crash() {
     let setup = Setup { tolerate: 1, ..Setup::new(3, 2) };
     let tolerates = Tolerates { crashes: 1, ..Tolerates::default() };
-    let bounds =
-        Bounds { crashes: 1, tolerates, news: News::None, responsive: true, ..Bounds::new(1) };
+    let bounds = Bounds {
+        crashes: 1,
+        tolerates,
+        notifications: CrashNotifications::None,
+        responsive: true,
+        ..Bounds::new(1)
+    };
     all_hold(&explore::<TimerFree>(setup, bounds, Limits::default(), Order::Depth));
 }
 

@@ -8,8 +8,8 @@ use kgate_core::{Protocol, Setup};
 use kgate_protocols::registry::{self, ENTRIES, Entry, MutexProtocol, Visitor};
 use stateright::Model;
 
-use crate::model::World;
-use crate::{Bounds, News};
+use crate::model::ProtocolModel;
+use crate::{Bounds, CrashNotifications};
 
 /// Like the hasher of `stateright` it takes every number for a word, so that it does not see
 /// widths: what follows a list without a length can be taken for its next entry.
@@ -42,8 +42,8 @@ impl Visitor for Compare {
     /// Visits every state and compares it, field by field, with the one that has the same
     /// fingerprint.
     fn visit<M: MutexProtocol, D: Protocol>(self) -> usize {
-        let world = World::<M>::new(self.0, self.1);
-        let (mut seen, mut ahead, mut actions) = (BTreeMap::new(), world.init_states(), Vec::new());
+        let model = ProtocolModel::<M>::new(self.0, self.1);
+        let (mut seen, mut ahead, mut actions) = (BTreeMap::new(), model.init_states(), Vec::new());
         while let Some(state) = ahead.pop() {
             let mut hasher = Words::default();
             state.hash(&mut hasher);
@@ -51,8 +51,8 @@ impl Visitor for Compare {
                 assert!(*known == state, "one fingerprint, two states:\n{known:?}\n{state:?}");
                 continue;
             }
-            world.actions(&state, &mut actions);
-            ahead.extend(actions.drain(..).filter_map(|action| world.next_state(&state, action)));
+            model.actions(&state, &mut actions);
+            ahead.extend(actions.drain(..).filter_map(|action| model.next_state(&state, action)));
             seen.insert(hasher.finish(), state);
         }
         seen.len()
@@ -63,13 +63,14 @@ fn compare(entry: &Entry, nodes: u32, k: u32, crashes: u32) -> usize {
     let shape = entry.network.usual_shape();
     let graph = shape.map(|shape| Arc::new(shape.build(nodes, &mut |_| 0).expect("a graph")));
     let setup = Setup { graph, ..Setup::new(nodes, k) };
-    let news = match entry.detector {
-        Some(registry::LOG) if entry.returns => News::Log,
-        Some(registry::LOG) => News::InOrder,
-        _ => News::AnyOrder,
+    let notifications = match entry.detector {
+        Some(registry::LOG) if entry.returns => CrashNotifications::Log,
+        Some(registry::LOG) => CrashNotifications::InOrder,
+        _ => CrashNotifications::AnyOrder,
     };
     let restarts = if entry.returns { crashes } else { 0 };
-    let bounds = Bounds { crashes, restarts, returns: entry.returns, news, ..Bounds::new(1) };
+    let bounds =
+        Bounds { crashes, restarts, returns: entry.returns, notifications, ..Bounds::new(1) };
     registry::visit(entry, false, Compare(setup, bounds))
 }
 

@@ -6,8 +6,8 @@ use kgate_core::{Explorable, Input, NodeId, Outbox, Protocol, Setup, SlotOptions
 use kgate_protocols::slots::{Lanes, LanesMessage, SlotsMessage};
 use stateright::Model;
 
-use crate::state::{Flying, State, digest};
-use crate::{Bounds, Channels, News, Tolerates, World};
+use crate::state::{InFlight, State, digest};
+use crate::{Bounds, Channels, CrashNotifications, ProtocolModel, Tolerates};
 
 /// Says of a process whether a message to it is outdated.
 type Says = fn(&Lanes, NodeId, &LanesMessage) -> bool;
@@ -16,17 +16,17 @@ fn bare() -> SlotOptions {
     SlotOptions { defer: false, quiet: false, keep: false, cohort: 0, ..SlotOptions::default() }
 }
 
-fn world(nodes: u32, bounds: Bounds, slots: SlotOptions) -> World<Lanes> {
+fn model(nodes: u32, bounds: Bounds, slots: SlotOptions) -> ProtocolModel<Lanes> {
     let tolerates = Tolerates { crashes: nodes - 1, ..Tolerates::default() };
     let bounds = Bounds {
         channels: Channels::Unordered,
-        news: News::Log,
+        notifications: CrashNotifications::Log,
         returns: true,
         tolerates,
         ..bounds
     };
     // Nothing is taken off its way.
-    World::new(Setup { slots, ..Setup::new(nodes, 1) }, bounds).as_sent()
+    ProtocolModel::new(Setup { slots, ..Setup::new(nodes, 1) }, bounds).as_sent()
 }
 
 /// Whether `message` changes nothing at `process` and nothing comes of it.
@@ -39,21 +39,22 @@ fn is_ignored(process: &Lanes, from: NodeId, message: &LanesMessage) -> bool {
 
 /// How many outdated messages there are in all states; none if one of them is not ignored, or is
 /// outdated no more after a step.
-fn outdated(world: &World<Lanes>, says: Says) -> Option<usize> {
+fn outdated(model: &ProtocolModel<Lanes>, says: Says) -> Option<usize> {
     let whom = |state: &State<Lanes>| {
-        let flying = state.flying.clone().into_iter().filter(|flying| state.is_up(flying.to));
+        let in_flight =
+            state.in_flight.clone().into_iter().filter(|in_flight| state.is_up(in_flight.to));
         let process = |to: NodeId| state.processes[to.index()].protocol();
-        flying.filter(|it| says(process(it.to), it.from, &it.message.value)).collect::<Vec<_>>()
+        in_flight.filter(|it| says(process(it.to), it.from, &it.message.value)).collect::<Vec<_>>()
     };
-    let (mut seen, mut ahead, mut count) = (BTreeSet::new(), vec![world.first_state()], 0);
+    let (mut seen, mut ahead, mut count) = (BTreeSet::new(), vec![model.first_state()], 0);
     while let Some(state) = ahead.pop() {
         if !seen.insert(digest(&state)) {
             continue;
         }
         let here = whom(&state);
         count += here.len();
-        for (_, next) in world.next_steps(&state) {
-            let still = |it: &Flying<Lanes>| {
+        for (_, next) in model.next_steps(&state) {
+            let still = |it: &InFlight<Lanes>| {
                 let process = next.processes[it.to.index()].protocol();
                 !next.is_up(it.to) || says(process, it.from, &it.message.value)
             };
@@ -76,18 +77,18 @@ fn outdated(world: &World<Lanes>, says: Says) -> Option<usize> {
 fn what_is_outdated_is_ignored_for_ever() {
     let once = || Bounds::new(1);
     let worlds = [
-        world(2, Bounds { restarts: 1, withdrawals: 1, entries: vec![2, 1], ..once() }, bare()),
-        world(
+        model(2, Bounds { restarts: 1, withdrawals: 1, entries: vec![2, 1], ..once() }, bare()),
+        model(
             2,
             Bounds { asks_inside: true, withdrawals: 1, ..Bounds::new(2) },
             SlotOptions::default(),
         ),
-        world(3, Bounds { crashes: 1, entries: vec![1, 1, 0], ..once() }, bare()),
-        world(2, Bounds { duplicates: 1, entries: vec![2, 1], ..once() }, bare()),
+        model(3, Bounds { crashes: 1, entries: vec![1, 1, 0], ..once() }, bare()),
+        model(2, Bounds { duplicates: 1, entries: vec![2, 1], ..once() }, bare()),
     ];
-    for world in worlds {
-        let count = outdated(&world, Lanes::is_outdated);
-        assert!(count.is_some_and(|count| count > 0), "{count:?} of {:?}", world.bounds);
+    for model in worlds {
+        let count = outdated(&model, Lanes::is_outdated);
+        assert!(count.is_some_and(|count| count > 0), "{count:?} of {:?}", model.bounds);
     }
 }
 
@@ -95,7 +96,7 @@ fn what_is_outdated_is_ignored_for_ever() {
 /// outdated.
 #[test]
 fn what_is_called_outdated_too_early_is_found() {
-    let small = || world(2, Bounds::new(1), bare());
+    let small = || model(2, Bounds::new(1), bare());
     let answers: Says = |_, _, message| matches!(message.message, SlotsMessage::Agg { .. });
     assert_eq!(outdated(&small(), answers), None);
     let requests: Says = |process, _, message| {

@@ -12,23 +12,29 @@ use super::broken;
 use super::toy::{self, Toy};
 use crate::properties::{NOT_LEFT_LYING, NOT_REFUSED};
 use crate::state::{State, digest};
-use crate::{Bounds, Channels, News, Order, Outcome, Tolerates, World, explore_world};
+use crate::{
+    Bounds, Channels, CrashNotifications, Order, Outcome, ProtocolModel, Tolerates, explore_model,
+};
 
-fn world(nodes: u32, k: u32, bounds: Bounds, printed: Defects) -> World<Toy> {
+fn model(nodes: u32, k: u32, bounds: Bounds, printed: Defects) -> ProtocolModel<Toy> {
     let tolerates = Tolerates { crashes: nodes - 1, ..Tolerates::default() };
-    let news = if bounds.news == News::InOrder { News::AnyOrder } else { News::Log };
-    let bounds = Bounds { returns: true, tolerates, news, ..bounds };
-    World::new(Setup { printed, ..Setup::new(nodes, k) }, bounds)
+    let notifications = if bounds.notifications == CrashNotifications::InOrder {
+        CrashNotifications::AnyOrder
+    } else {
+        CrashNotifications::Log
+    };
+    let bounds = Bounds { returns: true, tolerates, notifications, ..bounds };
+    ProtocolModel::new(Setup { printed, ..Setup::new(nodes, k) }, bounds)
 }
 
 fn search(k: u32, bounds: Bounds, printed: Defects) -> Outcome {
-    explore_world(world(2, k, bounds, printed), Order::Breadth)
+    explore_model(model(2, k, bounds, printed), Order::Breadth)
 }
 
 /// By that property alone.
 fn breaks(k: u32, bounds: Bounds, printed: Defects, property: &'static str) -> bool {
-    let world = world(2, k, bounds, printed).checking([property]);
-    broken(&explore_world(world, Order::Breadth)) == [property]
+    let model = model(2, k, bounds, printed).checking([property]);
+    broken(&explore_model(model, Order::Breadth)) == [property]
 }
 
 /// All was tried; that k are ever inside is not asked of the toy.
@@ -37,11 +43,11 @@ fn nothing_breaks(found: &Outcome) {
 }
 
 /// All states.
-fn states(world: &World<Toy>) -> Vec<State<Toy>> {
-    let (mut seen, mut ahead, mut all) = (BTreeSet::new(), vec![world.first_state()], Vec::new());
+fn states(model: &ProtocolModel<Toy>) -> Vec<State<Toy>> {
+    let (mut seen, mut ahead, mut all) = (BTreeSet::new(), vec![model.first_state()], Vec::new());
     while let Some(state) = ahead.pop() {
         if seen.insert(digest(&state)) {
-            ahead.extend(world.next_steps(&state).into_iter().map(|(_, next)| next));
+            ahead.extend(model.next_steps(&state).into_iter().map(|(_, next)| next));
             all.push(state);
         }
     }
@@ -57,7 +63,7 @@ fn a_process_holds_several_grants() {
     let found = search(4, twice(true), Defects::NONE);
     assert_eq!((found.unique, broken(&found)), (9, vec![]));
     let inside = |asks_inside| {
-        let states = states(&world(2, 4, twice(asks_inside), Defects::NONE));
+        let states = states(&model(2, 4, twice(asks_inside), Defects::NONE));
         states.iter().map(|state| state.clients[0].inside.len()).max()
     };
     assert_eq!((inside(true), inside(false)), (Some(2), Some(1)));
@@ -68,7 +74,7 @@ fn a_process_holds_several_grants() {
 fn several_clients_wait_at_once() {
     let bounds =
         Bounds { entries: vec![3, 0], clients: 2, weight_max: 2, withdrawals: 1, ..Bounds::new(1) };
-    let all = states(&world(2, 4, bounds, Defects::NONE));
+    let all = states(&model(2, 4, bounds, Defects::NONE));
     let waiting = |state: &State<Toy>| state.clients[0].waiting.len();
     assert_eq!(all.iter().map(waiting).max(), Some(2));
     assert!(all.iter().any(|state| state.spent.withdrawals == 1 && waiting(state) == 1));
@@ -85,7 +91,7 @@ fn a_slot_with_two_holders_or_an_old_fence_is_found() {
     assert!(breaks(2, again.clone(), toy::FORGETS, SlotFences::NAME));
     let clings = Defects(toy::SHARES.0 | toy::CLINGS.0);
     let found =
-        explore_world(world(2, 1, once, clings).checking([SlotFences::NAME]), Order::Breadth);
+        explore_model(model(2, 1, once, clings).checking([SlotFences::NAME]), Order::Breadth);
     let schedule = found.properties[0].counterexample.as_ref().expect("found");
     assert_eq!(schedule.len(), 2, "the shortest has both inside");
     nothing_breaks(&search(2, again, Defects::NONE));
@@ -95,10 +101,10 @@ fn a_slot_with_two_holders_or_an_old_fence_is_found() {
 #[test]
 fn a_slot_that_two_show_is_found() {
     let one_after_the_other = |printed| {
-        let world = world(2, 2, Bounds { entries: vec![1, 1], ..Bounds::new(1) }, printed);
-        let mut state = world.first_state();
+        let model = model(2, 2, Bounds { entries: vec![1, 1], ..Bounds::new(1) }, printed);
+        let mut state = model.first_state();
         for words in ["p0 asks", "p0 comes out", "p1 asks"] {
-            let steps = world.next_steps(&state).into_iter();
+            let steps = model.next_steps(&state).into_iter();
             state = steps
                 .map(|step| (format!("{:?}", step.0), step.1))
                 .find(|step| step.0 == words)
@@ -147,8 +153,8 @@ fn a_request_that_is_too_large_ends() {
 fn who_waits_for_what_is_free_is_found() {
     let schedule = |resizes| {
         let bounds = Bounds { entries: vec![2, 0], asks_inside: true, resizes, ..Bounds::new(1) };
-        let world = world(2, 1, bounds, Defects::NONE).checking([NOT_LEFT_LYING]);
-        let found = explore_world(world, Order::Breadth).properties.swap_remove(0);
+        let model = model(2, 1, bounds, Defects::NONE).checking([NOT_LEFT_LYING]);
+        let found = explore_model(model, Order::Breadth).properties.swap_remove(0);
         let schedule = found.counterexample.expect("the toy does not look again").into_iter();
         schedule.map(|told| told.step.to_string()).collect::<Vec<_>>()
     };
@@ -162,8 +168,8 @@ fn who_waits_for_what_is_free_is_found() {
 fn a_change_of_k_is_news() {
     let grows =
         Bounds { entries: vec![2, 0], asks_inside: true, resizes: vec![4], ..Bounds::new(1) };
-    let world = world(2, 2, grows, Defects::NONE).checking([EveryoneServed::NAME]);
-    let found = explore_world(world, Order::Breadth);
+    let model = model(2, 2, grows, Defects::NONE).checking([EveryoneServed::NAME]);
+    let found = explore_model(model, Order::Breadth);
     let schedule =
         found.properties[0].counterexample.as_ref().expect("the toy does not look again");
     let told = schedule.iter().filter(|told| told.step.to_string().contains("sets k to 4")).count();
@@ -181,9 +187,9 @@ fn more_than_was_asked_for_is_found() {
 #[test]
 fn nobody_asks_for_more_than_a_lane_has() {
     let asked = |lanes| {
-        let mut world = world(2, 3, Bounds { weight_max: 3, ..Bounds::new(1) }, Defects::NONE);
-        world.setup.slots.lanes = lanes;
-        let steps = world.next_steps(&world.first_state());
+        let mut model = model(2, 3, Bounds { weight_max: 3, ..Bounds::new(1) }, Defects::NONE);
+        model.setup.slots.lanes = lanes;
+        let steps = model.next_steps(&model.first_state());
         steps.iter().filter(|(action, _)| format!("{action:?}").starts_with("p0 asks")).count()
     };
     assert_eq!((asked(1), asked(2), asked(3)), (3, 2, 1));
@@ -201,8 +207,8 @@ fn what_is_left_behind_is_found() {
 #[test]
 fn the_log_is_told_in_one_order() {
     let bounds = Bounds { crashes: 1, restarts: 2, ..Bounds::new(0) };
-    let world = world(3, 1, bounds, Defects::NONE);
-    let all = states(&world);
+    let model = model(3, 1, bounds, Defects::NONE);
+    let all = states(&model);
     let mut ends = 0;
     for state in &all {
         let log: Vec<_> = state
@@ -220,7 +226,7 @@ fn the_log_is_told_in_one_order() {
                 added.eq(1..=u32::try_from(log.iter().filter(|entry| entry.2).count()).unwrap())
             );
         }
-        let done = world.next_steps(state).is_empty();
+        let done = model.next_steps(state).is_empty();
         if done {
             ends += 1;
             assert!(log.is_empty(), "everybody was told");
@@ -243,8 +249,9 @@ fn the_log_is_told_in_one_order() {
 /// never goes down.
 #[test]
 fn news_of_incarnations_come_in_any_order() {
-    let bounds = Bounds { restarts: 2, news: News::InOrder, ..Bounds::new(0) };
-    let all = states(&world(3, 1, bounds, Defects::NONE));
+    let bounds =
+        Bounds { restarts: 2, notifications: CrashNotifications::InOrder, ..Bounds::new(0) };
+    let all = states(&model(3, 1, bounds, Defects::NONE));
     let heard = |state: &State<Toy>, node: usize| state.processes[node].protocol().heard.clone();
     let (first, second) = ((NodeId(1), 0, false), (NodeId(1), 1, false));
     for order in [[first, second], [second, first]] {
@@ -275,8 +282,8 @@ fn news_of_incarnations_come_in_any_order() {
 #[test]
 fn who_crashes_keeps_nothing() {
     let bounds = Bounds { entries: vec![2, 0], weight_max: 2, restarts: 1, ..Bounds::new(1) };
-    let world = world(2, 4, bounds, Defects::NONE);
-    let all = states(&world);
+    let model = model(2, 4, bounds, Defects::NONE);
+    let all = states(&model);
     let down: Vec<&State<Toy>> = all.iter().filter(|state| !state.down.is_empty()).collect();
     assert!(down.iter().all(|state| state.down[0].0 != 0 || state.clients[0].inside.is_empty()));
     let gone = down.iter().filter(|state| state.down[0].0 == 0);
@@ -299,7 +306,7 @@ fn who_crashes_keeps_nothing() {
 #[test]
 fn a_new_incarnation_hears_of_k_again() {
     let bounds = Bounds { entries: vec![0], restarts: 1, resizes: vec![3], ..Bounds::new(0) };
-    let all = states(&world(2, 2, bounds, Defects::NONE));
+    let all = states(&model(2, 2, bounds, Defects::NONE));
     let p0 = |incarnation, resized| {
         all.iter().any(|state| {
             (state.clients[0].incarnation, state.clients[0].resized) == (incarnation, resized)
@@ -336,8 +343,8 @@ fn a_schedule_counts_messages_as_they_were_sent() {
     let steps = |printed| {
         let bounds =
             Bounds { entries: vec![1, 0], channels: Channels::Unordered, ..Bounds::new(1) };
-        let world = world(2, 2, bounds, printed).checking([NOT_REFUSED]);
-        let found = explore_world(world, Order::Breadth);
+        let model = model(2, 2, bounds, printed).checking([NOT_REFUSED]);
+        let found = explore_model(model, Order::Breadth);
         let schedule = found.properties[0].counterexample.clone().expect("one is refused");
         schedule[1].step.to_string()
     };
@@ -350,15 +357,15 @@ fn a_schedule_counts_messages_as_they_were_sent() {
 #[test]
 fn a_schedule_says_who_comes_out() {
     let bounds = Bounds { entries: vec![2, 0], asks_inside: true, ..Bounds::new(1) };
-    let world = world(2, 4, bounds, Defects::NONE);
-    let mut state = world.first_state();
+    let model = model(2, 4, bounds, Defects::NONE);
+    let mut state = model.first_state();
     for _ in 0..2 {
-        state = world.next_steps(&state).swap_remove(0).1;
+        state = model.next_steps(&state).swap_remove(0).1;
     }
-    let steps = world.next_steps(&state);
-    let told: Vec<String> =
+    let steps = model.next_steps(&state);
+    let steps_out: Vec<String> =
         steps.iter().map(|(action, _)| crate::action::step(&state, action).to_string()).collect();
-    assert_eq!(told, ["p0 comes out", "p0 comes out 2"]);
+    assert_eq!(steps_out, ["p0 comes out", "p0 comes out 2"]);
 }
 
 /// In whatever order two messages were sent, they make one state.
@@ -366,16 +373,18 @@ fn a_schedule_says_who_comes_out() {
 fn the_order_of_unordered_messages_makes_no_state() {
     let unique = |channels| {
         let bounds = Bounds { entries: vec![2, 0], asks_inside: true, channels, ..Bounds::new(1) };
-        states(&world(2, 4, bounds, toy::REFUSES_FIRST)).len()
+        states(&model(2, 4, bounds, toy::REFUSES_FIRST)).len()
     };
     let distinct = |channels| {
         let bounds = Bounds { entries: vec![2, 0], asks_inside: true, channels, ..Bounds::new(1) };
         let multiset = |state: &State<Toy>| {
             let mut sorted = state.clone();
-            sorted.flying.sort_by_key(|flying| (flying.way(), flying.message.digest));
+            sorted
+                .in_flight
+                .sort_by_key(|in_flight| (in_flight.channel(), in_flight.message.digest));
             digest(&sorted)
         };
-        states(&world(2, 4, bounds, toy::REFUSES_FIRST))
+        states(&model(2, 4, bounds, toy::REFUSES_FIRST))
             .iter()
             .map(multiset)
             .collect::<BTreeSet<_>>()

@@ -15,22 +15,22 @@ use stateright::Model;
 use super::{all_hold, broken};
 use crate::state::digest;
 use crate::symmetry::{NoSymmetry, representative};
-use crate::{Bounds, News, Order, World, explore_world};
+use crate::{Bounds, CrashNotifications, Order, ProtocolModel, explore_model};
 
-fn star(nodes: u32, k: u32, bounds: Bounds, printed: Defects) -> World<TreeToken> {
+fn star(nodes: u32, k: u32, bounds: Bounds, printed: Defects) -> ProtocolModel<TreeToken> {
     let graph = Shape::Star.build(nodes, &mut |_| 0).expect("a star");
     let setup = Setup { graph: Some(Arc::new(graph)), printed, ..Setup::new(nodes, k) };
-    World::new(setup, Bounds { news: News::InOrder, ..bounds })
+    ProtocolModel::new(setup, Bounds { notifications: CrashNotifications::InOrder, ..bounds })
 }
 
 /// All states, each by its kind: how many states, and how many kinds.
-fn kinds<P: Explorable>(world: &World<P>) -> (usize, usize) {
+fn kinds<P: Explorable>(model: &ProtocolModel<P>) -> (usize, usize) {
     let (mut states, mut kinds) = (BTreeSet::new(), BTreeSet::new());
-    let mut ahead = vec![world.first_state()];
+    let mut ahead = vec![model.first_state()];
     while let Some(state) = ahead.pop() {
         if states.insert(digest(&state)) {
             kinds.insert(digest(&representative(&state)));
-            ahead.extend(world.next_steps(&state).into_iter().map(|(_, next)| next));
+            ahead.extend(model.next_steps(&state).into_iter().map(|(_, next)| next));
         }
     }
     (states.len(), kinds.len())
@@ -41,31 +41,31 @@ fn kinds<P: Explorable>(world: &World<P>) -> (usize, usize) {
 #[test]
 fn every_kind_is_visited_once() {
     for bounds in [Bounds::new(1), Bounds { restarts: 1, ..Bounds::new(1) }] {
-        let world = star(4, 1, bounds.clone(), Defects::NONE).with_symmetry().expect("a symmetry");
-        let (states, kinds) = kinds(&world);
-        let found = explore_world(world, Order::Depth);
+        let model = star(4, 1, bounds.clone(), Defects::NONE).with_symmetry().expect("a symmetry");
+        let (states, kinds) = kinds(&model);
+        let found = explore_model(model, Order::Depth);
         all_hold(&found);
         assert_eq!(found.unique, kinds);
         assert!(states > 4 * kinds, "six namings of most of {kinds} kinds, and {states} states");
-        assert_eq!(explore_world(star(4, 1, bounds, Defects::NONE), Order::Depth).unique, states);
+        assert_eq!(explore_model(star(4, 1, bounds, Defects::NONE), Order::Depth).unique, states);
     }
 }
 
 /// The planted bug is found by kinds too, with a schedule that can happen.
 #[test]
 fn a_defect_is_found_by_its_kind() {
-    let world = star(3, 1, Bounds::new(1), r::R1)
+    let model = star(3, 1, Bounds::new(1), r::R1)
         .with_symmetry()
         .expect("a symmetry")
         .checking([AtMostK::NAME]);
-    assert_eq!(broken(&explore_world(world, Order::Depth)), [AtMostK::NAME]);
+    assert_eq!(broken(&explore_model(model, Order::Depth)), [AtMostK::NAME]);
 }
 
 /// Stamps are compared by name, several tokens are asked for by name, losses are mended by name;
 /// and who asks more often is not like another.
 #[test]
 fn refused_where_names_matter() {
-    let raymond = World::<Permission<Direct>>::new(Setup::new(3, 1), Bounds::new(1));
+    let raymond = ProtocolModel::<Permission<Direct>>::new(Setup::new(3, 1), Bounds::new(1));
     assert_eq!(raymond.with_symmetry().err(), Some(NoSymmetry::Names));
     let tokens = |k, bounds| star(4, k, bounds, Defects::NONE).with_symmetry().err();
     assert_eq!(tokens(2, Bounds::new(1)), Some(NoSymmetry::Names));

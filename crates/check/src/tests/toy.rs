@@ -44,7 +44,7 @@ pub(super) struct Toy {
     held: Vec<(GrantId, u32)>,
     clings_to: Vec<u32>,
     waiting: Vec<u32>,
-    /// News as they came: of whom, of which incarnation, and whether it is back.
+    /// CrashNotifications as they came: of whom, of which incarnation, and whether it is back.
     pub(super) heard: Vec<(NodeId, u32, bool)>,
     notes: Vec<u8>,
 }

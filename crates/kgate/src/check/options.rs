@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
+use kgate_check::Channels;
 
 use crate::sim::options::DownArg;
 use crate::slots::SlotArgs;
@@ -171,4 +172,13 @@ pub(crate) enum ChannelsArg {
     Fifo,
     /// any of them may arrive next
     Unordered,
+}
+
+impl From<ChannelsArg> for Channels {
+    fn from(arg: ChannelsArg) -> Self {
+        match arg {
+            ChannelsArg::Fifo => Self::Fifo,
+            ChannelsArg::Unordered => Self::Unordered,
+        }
+    }
 }

@@ -7,7 +7,7 @@ use kgate_check::{Bounds, Finding, Outcome};
 use kgate_core::{Graph, NodeId, Setup, SlotOptions};
 use kgate_lab::scenario::{self, Outcome as Came};
 use kgate_protocols::registry;
-use kgate_spec::scenario::{Act, Channels, Down, Entry, Expect, Model, Then};
+use kgate_spec::scenario::{Act, Entry, Expect, Model, Then};
 use kgate_spec::{EntryOrder, EveryoneServed, NoResidue, Scenario};
 
 use super::options::{ChannelsArg, CheckArgs};
@@ -157,14 +157,8 @@ fn scenario(args: &CheckArgs, setting: &Setting, finding: &Finding) -> Scenario 
         model: Model::Messages,
         graph: setting.graph.clone(),
         root: setting.root,
-        channels: match args.channels {
-            ChannelsArg::Fifo => Channels::Fifo,
-            ChannelsArg::Unordered => Channels::Unordered,
-        },
-        down: match args.down {
-            DownArg::Lost => Down::Lost,
-            DownArg::Kept => Down::Kept,
-        },
+        channels: args.channels.into(),
+        down: args.down.into(),
         tolerate: setting.tolerate,
         refresh: false,
         options: setting.options,

@@ -146,7 +146,7 @@ fn disturbed(report: &Report) -> Option<String> {
         (u64::from(report.partitions), "partitions"),
         (report.delayed, "messages held up by them"),
         (report.lost, "messages lost"),
-        (report.doubled, "messages doubled"),
+        (report.duplicated, "messages doubled"),
     ];
     let words: Vec<String> = counts
         .iter()

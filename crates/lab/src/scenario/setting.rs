@@ -5,9 +5,8 @@ use std::sync::Arc;
 use kgate_core::{Defects, Graph, SlotOptions, Span};
 use kgate_protocols::registry::{Entry, Network};
 use kgate_protocols::topology::graphs::{self, SHAPES};
-use kgate_sim::{Claims, Config, Down, Rng, Start, StateConfig};
+use kgate_sim::{Claims, Config, Rng, Start, StateConfig};
 use kgate_spec::Scenario;
-use kgate_spec::scenario::Down as ToTheDown;
 
 use super::Failed;
 use crate::claims_of;
@@ -55,10 +54,7 @@ pub(super) fn config(scenario: &Scenario, entry: &Entry, repaired: bool) -> Resu
     config.graph = graph(scenario, entry)?;
     config.tolerate = scenario.tolerate.unwrap_or(0);
     config.refresh = scenario.refresh.then_some(Span::UNIT);
-    config.down = match scenario.down {
-        ToTheDown::Lost => Down::Lost,
-        ToTheDown::Kept => Down::Kept,
-    };
+    config.down = scenario.down;
     let claims = claims_of(entry, nodes, k);
     let tolerates = if entry.told_to_tolerate { config.tolerate } else { claims.tolerates };
     config.claims = Claims { tolerates, ..claims };

@@ -42,7 +42,7 @@ impl Audit {
 
     /// Whether anybody sits.
     #[inline]
-    pub(super) fn sits(&self) -> bool {
+    pub(super) fn is_active(&self) -> bool {
         !matches!(self, Self::None)
     }
 
@@ -55,19 +55,19 @@ impl Audit {
     pub(super) fn sent(
         &mut self,
         to: NodeId,
-        cargo: Option<Carried>,
+        carried: Option<Carried>,
         now: Time,
     ) -> Option<Violation> {
-        match (self, cargo) {
+        match (self, carried) {
             (Self::Tokens(tokens), Some(Carried::Token(token))) => tokens.sent(to, token, now),
             (Self::Tokens(_), Some(Carried::Permission { .. }) | None)
             | (Self::Permissions { .. } | Self::Slots | Self::None, _) => None,
         }
     }
 
-    pub(super) fn delivered(&mut self, from: NodeId, to: NodeId, cargo: Option<Carried>) {
+    pub(super) fn delivered(&mut self, from: NodeId, to: NodeId, carried: Option<Carried>) {
         if let (Self::Permissions { permissions, .. }, Some(Carried::Permission { clock })) =
-            (self, cargo)
+            (self, carried)
         {
             permissions.delivered(from, to, clock);
         }
@@ -126,7 +126,7 @@ impl Audit {
 
     /// Whether a process must be looked at after every input.
     #[inline]
-    pub(super) fn looks(&self) -> bool {
+    pub(super) fn observes_inputs(&self) -> bool {
         matches!(self, Self::Tokens(_))
     }
 

@@ -11,7 +11,7 @@ pub(super) struct Awareness {
     losses: Vec<Loss>,
     place: BTreeMap<NodeId, usize>,
     /// Pairs of a live process and a lost one of which it does not know.
-    untold: u64,
+    unnotified: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -29,10 +29,10 @@ impl Awareness {
     /// `node` is lost at `now`; `others` have to learn of it.
     pub(super) fn lost(&mut self, node: NodeId, now: Time, others: FixedBitSet) {
         for loss in &mut self.losses {
-            loss.forget(node, now, &mut self.untold);
+            loss.forget(node, now, &mut self.unnotified);
         }
         let left = others.count_ones(..) as u64;
-        self.untold += left;
+        self.unnotified += left;
         self.place.insert(node, self.losses.len());
         self.losses.push(Loss { node, at: now, unaware: others, left, learnt: false, took: None });
     }
@@ -41,7 +41,7 @@ impl Awareness {
     pub(super) fn learn(&mut self, who: NodeId, of: NodeId, now: Time) -> bool {
         let Some(&place) = self.place.get(&of) else { return false };
         self.losses[place].learnt = true;
-        self.losses[place].forget(who, now, &mut self.untold);
+        self.losses[place].forget(who, now, &mut self.unnotified);
         true
     }
 
@@ -50,20 +50,20 @@ impl Awareness {
         for loss in self.losses.iter_mut().filter(|loss| loss.node != who) {
             if !loss.unaware.put(who.index()) {
                 loss.left += 1;
-                self.untold += 1;
+                self.unnotified += 1;
             }
         }
     }
 
     /// Of whom `who` has not been told, in the order of losses.
-    pub(super) fn untold_to(&self, who: NodeId) -> Vec<NodeId> {
+    pub(super) fn unnotified_of(&self, who: NodeId) -> Vec<NodeId> {
         let unknown = self.losses.iter().filter(|loss| loss.unaware.contains(who.index()));
         unknown.map(|loss| loss.node).collect()
     }
 
     /// Whether everybody knows everything.
     pub(super) fn complete(&self) -> bool {
-        self.untold == 0
+        self.unnotified == 0
     }
 
     /// All losses, for their checker.
@@ -88,11 +88,11 @@ impl Awareness {
 }
 
 impl Loss {
-    fn forget(&mut self, who: NodeId, now: Time, untold: &mut u64) {
+    fn forget(&mut self, who: NodeId, now: Time, unnotified: &mut u64) {
         if self.unaware.contains(who.index()) {
             self.unaware.remove(who.index());
             self.left -= 1;
-            *untold -= 1;
+            *unnotified -= 1;
             if self.left == 0 && self.learnt {
                 self.took.get_or_insert(now.since(self.at));
             }
@@ -119,7 +119,7 @@ mod tests {
         assert_eq!((awareness.times(), awareness.complete()), ((vec![], 1), false));
         all.remove(3);
         awareness.lost(NodeId(3), Time(30), all);
-        assert_eq!(awareness.untold_to(NodeId(2)), [NodeId(0), NodeId(3)]);
+        assert_eq!(awareness.unnotified_of(NodeId(2)), [NodeId(0), NodeId(3)]);
         awareness.learn(NodeId(2), NodeId(0), Time(50));
         assert_eq!(awareness.times(), (vec![Span(40)], 1));
         awareness.learn(NodeId(1), NodeId(3), Time(51));
@@ -127,7 +127,7 @@ mod tests {
         assert!(awareness.complete());
         awareness.forgets(NodeId(2));
         awareness.forgets(NodeId(2));
-        assert_eq!((awareness.complete(), awareness.untold_to(NodeId(2)).len()), (false, 2));
+        assert_eq!((awareness.complete(), awareness.unnotified_of(NodeId(2)).len()), (false, 2));
         awareness.learn(NodeId(2), NodeId(0), Time(60));
         awareness.learn(NodeId(2), NodeId(3), Time(60));
         assert_eq!(

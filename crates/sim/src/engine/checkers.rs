@@ -16,7 +16,7 @@ use crate::stats::Requester;
 
 /// Violations beyond these are not listed, unless they are the first of their property: the first
 /// ones tell the story.
-const LISTED: usize = 8;
+const VIOLATIONS_MAX: usize = 8;
 
 pub(super) struct Checkers {
     inside: AtMostK,
@@ -30,7 +30,7 @@ pub(super) struct Checkers {
     /// violation.
     excused: bool,
     /// The most inside before it had recovered.
-    before: usize,
+    max_inside_before: usize,
     requesters: Vec<Requester>,
     /// The k that each process was told last, where slots are numbered; and whether that was ever
     /// another one.
@@ -45,7 +45,7 @@ pub(super) struct Numbered<'a> {
     pub(super) grant: GrantId,
     /// Whose wish it fulfils, of those that wait at that process, and its weight; none if nobody
     /// asked.
-    pub(super) wish: Option<(usize, u32)>,
+    pub(super) request: Option<(usize, u32)>,
     pub(super) slots: Option<&'a [u32]>,
     pub(super) fence: Option<Fence>,
 }
@@ -54,7 +54,7 @@ impl Numbered<'_> {
     /// How many units it is of.
     pub(super) fn units(&self) -> u32 {
         let shown = self.slots.map(|slots| u32::try_from(slots.len()).unwrap_or(u32::MAX));
-        shown.or(self.wish.map(|(_, weight)| weight)).unwrap_or(1)
+        shown.or(self.request.map(|(_, weight)| weight)).unwrap_or(1)
     }
 }
 
@@ -69,7 +69,7 @@ impl Checkers {
             convergence: Convergence::default(),
             audit: Audit::new::<M>(config),
             excused: false,
-            before: 0,
+            max_inside_before: 0,
             requesters: vec![Requester::default(); config.load.requesters as usize],
             known: if config.claims.slots {
                 vec![config.k; config.nodes as usize]
@@ -105,17 +105,17 @@ impl Checkers {
         let violation = self.inside.enter(node, now);
         self.some.see(self.inside.now());
         let reopened = self.convergence.see(false, violation.is_none(), now.0);
-        self.note(violation.filter(|_| !self.excused));
-        self.note(reopened);
-        if self.audit.sits() {
+        self.report(violation.filter(|_| !self.excused));
+        self.report(reopened);
+        if self.audit.is_active() {
             self.audit
                 .granted(node, stamp, now)
                 .into_iter()
-                .for_each(|violation| self.note(violation));
+                .for_each(|violation| self.report(violation));
         }
         for &slot in slots.unwrap_or_default() {
             let violation = self.fences.grant(slot, fence, (node, None), now);
-            self.note(violation);
+            self.report(violation);
         }
         let requester = &self.requesters[node.index()];
         (now.since(requester.asked_for), now.since(requester.broadcast))
@@ -131,10 +131,10 @@ impl Checkers {
         shown: &[(NodeId, Observation)],
     ) -> (Span, Span) {
         let (node, slots) = (of.node, of.slots.unwrap_or_default());
-        let since = of.wish.and_then(|(place, _)| self.served.end_at(node, place));
-        if of.wish.is_none_or(|(_, weight)| weight != of.units()) {
-            let asked = of.wish.map_or("nothing".into(), |(_, weight)| weight.to_string());
-            self.wrong(
+        let since = of.request.and_then(|(place, _)| self.served.end_at(node, place));
+        if of.request.is_none_or(|(_, weight)| weight != of.units()) {
+            let asked = of.request.map_or("nothing".into(), |(_, weight)| weight.to_string());
+            self.report_unrequested(
                 node,
                 now,
                 format!("{node} was granted {} units and had asked for {asked}", of.units()),
@@ -143,16 +143,16 @@ impl Checkers {
         if self.k_changes {
             self.inside.resize(live.ones().map(|at| self.known[at]).max().unwrap_or(0));
         }
-        self.note(WithinK::verdict(slots, self.known[node.index()], node, now));
+        self.report(WithinK::verdict(slots, self.known[node.index()], node, now));
         let violation = self.inside.enter_with(node, of.grant, of.units(), slots, now);
-        self.note(violation);
+        self.report(violation);
         self.some.see(self.inside.now());
         for &slot in slots {
             let violation = self.fences.grant(slot, of.fence, (node, Some(of.grant)), now);
-            self.note(violation);
+            self.report(violation);
         }
         let seen = self.audit.granted_slots(node, of.fence, shown, now);
-        seen.into_iter().for_each(|violation| self.note(violation));
+        seen.into_iter().for_each(|violation| self.report(violation));
         let since = since.unwrap_or(now);
         let broadcast = self.requesters[node.index()].broadcast;
         (now.since(since), now.since(since.max(broadcast)))
@@ -168,13 +168,13 @@ impl Checkers {
     pub(super) fn too_large(
         &mut self,
         node: NodeId,
-        wish: Option<(usize, u32)>,
+        request: Option<(usize, u32)>,
         (weight, most): (u32, u32),
         now: Time,
     ) {
-        wish.and_then(|(place, _)| self.served.end_at(node, place));
-        if wish.is_none_or(|(_, wanted)| wanted != weight) || weight <= most {
-            self.wrong(
+        request.and_then(|(place, _)| self.served.end_at(node, place));
+        if request.is_none_or(|(_, wanted)| wanted != weight) || weight <= most {
+            self.report_unrequested(
                 node,
                 now,
                 format!("{node} was refused {weight} of {most} units, and nobody asked for more"),
@@ -196,9 +196,9 @@ impl Checkers {
     }
 
     /// Nothing is under way, nobody waits or is inside: what is left?
-    pub(super) fn left_behind(&mut self, live: &[(NodeId, Observation)], now: Time) {
+    pub(super) fn check_residue(&mut self, live: &[(NodeId, Observation)], now: Time) {
         let left = NoResidue::left(live.iter().map(|(node, shown)| (*node, shown)));
-        self.note(left.map(|node| Violation {
+        self.report(left.map(|node| Violation {
             property: NoResidue::NAME,
             at_ns: now,
             nodes: vec![node],
@@ -208,8 +208,8 @@ impl Checkers {
         }));
     }
 
-    fn wrong(&mut self, node: NodeId, now: Time, text: String) {
-        self.note(Some(Violation {
+    fn report_unrequested(&mut self, node: NodeId, now: Time, text: String) {
+        self.report(Some(Violation {
             property: NOTHING_FROM_NOTHING,
             at_ns: now,
             nodes: vec![node],
@@ -247,7 +247,7 @@ impl Checkers {
     pub(super) fn be_strict(&mut self, now: Time) {
         self.excused = false;
         self.convergence.see(true, true, now.0);
-        self.before = self.before.max(self.inside.most());
+        self.max_inside_before = self.max_inside_before.max(self.inside.most());
         self.inside.forget_most();
         self.some.forget();
         self.some.see(self.inside.now());
@@ -255,7 +255,7 @@ impl Checkers {
 
     /// The run was given all the time it could use, and has not recovered.
     pub(super) fn never_recovered(&mut self, now: Time) {
-        self.note(self.convergence.verdict(now.0, true));
+        self.report(self.convergence.verdict(now.0, true));
     }
 
     pub(super) fn crashed(&mut self, node: NodeId) {
@@ -275,11 +275,11 @@ impl Checkers {
     /// Nothing is under way: is it a deadlock?
     pub(super) fn quiet(&mut self, now: Time) {
         let violation = self.deadlock.quiet(self.inside.now(), self.served.who(), now);
-        self.note(violation);
+        self.report(violation);
     }
 
     /// All who wait, in the order of ids.
-    pub(super) fn who_waits(&self) -> Vec<NodeId> {
+    pub(super) fn waiting_nodes(&self) -> Vec<NodeId> {
         self.served.who().collect()
     }
 
@@ -291,30 +291,30 @@ impl Checkers {
     /// Those who wait will wait for ever.
     pub(super) fn starved(&mut self, now: Time) {
         let violation = self.served.verdict(now);
-        self.note(violation);
+        self.report(violation);
     }
 
     /// Something is still under way, but nobody has been granted anything for longer than any grant
     /// can take.
     pub(super) fn stalled(&mut self, now: Time) {
         let waiting = self.served.verdict(now);
-        self.note(waiting.map(|violation| Violation { property: GRANTED_IN_TIME, ..violation }));
+        self.report(waiting.map(|violation| Violation { property: GRANTED_IN_TIME, ..violation }));
     }
 
     /// A detector suspects somebody.
     pub(super) fn suspected(&mut self, by: NodeId, whom: NodeId, incarnations: bool, now: Time) {
-        self.note(Accuracy::suspected(by, whom, incarnations, now));
+        self.report(Accuracy::suspected(by, whom, incarnations, now));
     }
 
     /// The measured time is over: were all crashes known in time?
     pub(super) fn detected(&mut self, losses: &[Loss], bound: Span, now: Time) {
         let checker = Completeness::new(bound);
-        losses.iter().for_each(|loss| self.note(checker.verdict(loss, now)));
+        losses.iter().for_each(|loss| self.report(checker.verdict(loss, now)));
     }
 
     /// No correct process sends what another must refuse.
     pub(super) fn refused(&mut self, node: NodeId, now: Time, refusal: Refusal) {
-        self.note(Some(Violation {
+        self.report(Some(Violation {
             property: NOT_REFUSED,
             at_ns: now,
             nodes: vec![node],
@@ -322,10 +322,10 @@ impl Checkers {
         }));
     }
 
-    pub(super) fn note(&mut self, violation: Option<Violation>) {
+    pub(super) fn report(&mut self, violation: Option<Violation>) {
         let Some(violation) = violation else { return };
         let listed = |property| self.violations.iter().any(|other| other.property == property);
-        if self.violations.len() < LISTED || !listed(violation.property) {
+        if self.violations.len() < VIOLATIONS_MAX || !listed(violation.property) {
             self.violations.push(violation);
         }
     }
@@ -339,7 +339,7 @@ impl Checkers {
     }
 
     pub(super) fn most_inside_overall(&self) -> usize {
-        self.inside.most().max(self.before)
+        self.inside.most().max(self.max_inside_before)
     }
 
     pub(super) fn into_violations(self) -> Vec<Violation> {

@@ -13,41 +13,41 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
     /// incarnation is gone.
     pub(super) fn acquire(&mut self, node: NodeId, incarnation: u32) {
         self.due.remove(node.index());
-        if self.config.claims.slots && !self.comes_to_ask(node, incarnation) {
+        if self.config.claims.slots && !self.take_due(node, incarnation) {
             return;
         }
-        if let Some(asks) = self.absent.get_mut(&node) {
+        if let Some(asks) = self.down.get_mut(&node) {
             *asks = true; // It asks as soon as it is back.
         } else if self.asking && self.alive.contains(node.index()) {
-            self.look_for_deadlock();
+            self.check_deadlock();
             let weight = if self.config.claims.slots { self.draw_weight(node) } else { 1 };
-            self.ask(node, weight);
+            self.request(node, weight);
         }
     }
 
-    pub(super) fn ask(&mut self, node: NodeId, weight: u32) {
+    pub(super) fn request(&mut self, node: NodeId, weight: u32) {
         self.stats.requests += 1;
         self.stats.waiting.change(self.now, 1);
         self.checkers.asked(node, self.now);
         self.write(node, &trace::Event::Acquire { weight });
         if self.config.claims.slots {
-            self.wish(node, weight);
+            self.start_waiting(node, weight);
         }
         self.mutex_input(node, Label::of(5, NodeId(weight - 1), 0), Input::Acquire { weight });
     }
 
     /// A client comes out, unless its process has crashed since it went in.
     pub(super) fn release(&mut self, node: NodeId, grant: GrantId) {
-        if self.take_back(node, grant) {
+        if self.end_grant(node, grant) {
             self.mutex_input(node, Label::bare(6), Input::Release { grant });
             if !self.config.load.ask_inside {
-                self.ask_again(node);
+                self.schedule_next_request(node);
             }
         }
     }
 
     /// A grant is inside no longer; false if it was not.
-    pub(super) fn take_back(&mut self, node: NodeId, grant: GrantId) -> bool {
+    pub(super) fn end_grant(&mut self, node: NodeId, grant: GrantId) -> bool {
         let Some(units) = self.held.remove(&(node, grant)) else { return false };
         self.stats.inside.change(self.now, -i64::from(units));
         if self.config.claims.slots {
@@ -61,9 +61,10 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
     }
 
     /// The client means to ask once more, after a pause.
-    pub(super) fn ask_again(&mut self, node: NodeId) {
+    pub(super) fn schedule_next_request(&mut self, node: NodeId) {
         let load = &self.config.load;
-        let asked = self.checkers.requests_of(node).saturating_add(self.wishes.due_at(node));
+        let asked =
+            self.checkers.requests_of(node).saturating_add(self.pending_requests.due_at(node));
         let more = load.entries.is_none_or(|most| asked < most.saturating_mul(load.clients));
         if self.asking && more {
             let pause = if load.ask_inside {
@@ -71,15 +72,15 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
             } else {
                 load.think.draw(&mut self.think_rng)
             };
-            self.ask_at(self.now + pause, node);
+            self.schedule_request(self.now + pause, node);
         }
     }
 
-    pub(super) fn ask_at(&mut self, at: Time, node: NodeId) {
+    pub(super) fn schedule_request(&mut self, at: Time, node: NodeId) {
         let mut incarnation = 0;
         if self.config.claims.slots {
             incarnation = self.incarnation_of(node);
-            self.wishes.due(node);
+            self.pending_requests.due(node);
         }
         self.due.insert(node.index());
         self.queue.push(at, Event::Acquire { node, incarnation });
@@ -106,10 +107,10 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
             // The mutex finds crashes by itself.
             Notice::Suspected(whom, _) => {
                 self.stats.suspicions += 1;
-                self.learn(node, *whom);
+                self.suspect(node, *whom);
             }
             Notice::Lost { grant } => self.lost_grant(node, *grant),
-            Notice::TooLarge { weight, most } => self.too_large(node, *weight, *most),
+            Notice::TooLarge { weight, most } => self.request_too_large(node, *weight, *most),
         }
     }
 
@@ -122,20 +123,20 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
     ) {
         self.stats.grants += 1;
         self.stats.waiting.change(self.now, -1);
-        let units = self.forget_grants(node);
+        let units = self.drop_grants(node);
         self.held.insert((node, grant), 1);
         if units == 0 {
             self.stats.inside.change(self.now, 1);
         }
         if self.config.load.ask_inside {
-            self.ask_again(node);
+            self.schedule_next_request(node);
         }
         let stamp = self.stamp_of(node);
         let times = self.checkers.granted(node, self.now, slots, fence, stamp);
         self.write_granted(
             times,
             node,
-            trace_of(slots, fence, stamp.map(|stamp| stamp.clock), None),
+            granted_event(slots, fence, stamp.map(|stamp| stamp.clock), None),
         );
     }
 
@@ -167,14 +168,14 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
     }
 
     /// The clients of `node` that are inside are gone; how many units they had.
-    pub(super) fn forget_grants(&mut self, node: NodeId) -> u32 {
+    pub(super) fn drop_grants(&mut self, node: NodeId) -> u32 {
         let grants: Vec<GrantId> = self.grants_of(node).collect();
         grants.iter().filter_map(|grant| self.held.remove(&(node, *grant))).sum()
     }
 }
 
 /// A grant as a trace tells it.
-pub(super) fn trace_of<'e>(
+pub(super) fn granted_event<'e>(
     slots: Option<&'e [u32]>,
     fence: Option<Fence>,
     stamp: Option<u64>,

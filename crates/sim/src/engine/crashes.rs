@@ -7,7 +7,7 @@ use kgate_core::{
 use kgate_spec::trace;
 
 use super::event::{Event, EventOf};
-use super::incarnations::Happened;
+use super::incarnations::MembershipEvent;
 use super::{Label, Simulation};
 use crate::config::Detector;
 use crate::faults::Down;
@@ -21,36 +21,36 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         self.end_incarnation(node);
         self.crashed += 1;
         let mut others = self.alive.clone();
-        others.extend(self.absent.keys().map(|absent| absent.index()));
+        others.extend(self.down.keys().map(|down| down.index()));
         self.awareness.lost(node, self.now, others);
         if self.config.claims.returns {
-            return self.record(node, Happened::Lost);
+            return self.record(node, MembershipEvent::Crashed);
         }
-        if let Some(within) = self.config.news_within() {
+        if let Some(within) = self.config.notification_bound() {
             for other in self.alive.ones().collect::<Vec<_>>() {
                 let other = NodeId(u32::try_from(other).expect("a node's index"));
-                self.send_news(other, node, within);
+                self.schedule_crash_notice(other, node, within);
             }
         }
     }
 
     /// The oracle will tell `node` of a loss; a log tells everybody in the same order.
-    fn send_news(&mut self, node: NodeId, crashed: NodeId, within: Span) {
-        let mut at = self.now + Span(self.news_rng.within(1.min(within.0), within.0));
+    fn schedule_crash_notice(&mut self, node: NodeId, crashed: NodeId, within: Span) {
+        let mut at = self.now + Span(self.notification_rng.within(1.min(within.0), within.0));
         if self.config.claims.detector == Some(Detector::Log) {
-            let last = self.last_news.entry(node).or_insert(Time::ZERO);
+            let last = self.last_notification.entry(node).or_insert(Time::ZERO);
             at = at.max(*last);
             *last = at;
         }
         let incarnation = self.incarnation_of(node);
-        self.queue.push(at, Event::News { node, crashed, incarnation });
+        self.queue.push(at, Event::CrashNotice { node, crashed, incarnation });
     }
 
     /// A process crashes and will be back. Its client, if it waits, waits on; if it is inside, it
     /// is gone.
     pub(super) fn go_down(&mut self, node: NodeId) {
         if self.config.claims.returns {
-            return self.fall(node);
+            return self.go_down_empty(node);
         }
         self.count(node, Label::bare(9));
         self.write(node, &trace::Event::Crash);
@@ -58,14 +58,14 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         self.checkers.released(node);
         self.checkers.audit.crashed(node);
         self.mutex_timers.retain(|(at, _), _| *at != node);
-        self.absent.insert(node, was_inside && !self.checkers.is_waiting(node));
+        self.down.insert(node, was_inside && !self.checkers.is_waiting(node));
     }
 
     /// A process no longer takes part; whether a client of it was inside.
     pub(super) fn leave(&mut self, node: NodeId) -> bool {
         self.alive.remove(node.index());
-        self.hand_over(node);
-        let units = self.forget_grants(node);
+        self.deliver_deferred(node);
+        let units = self.drop_grants(node);
         if units > 0 {
             self.stats.inside.change(self.now, -i64::from(units));
         }
@@ -75,36 +75,36 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
     /// A process starts again with what it had stored, and is handed what was kept for it.
     pub(super) fn come_back(&mut self, node: NodeId) {
         if self.config.claims.returns {
-            return self.return_anew(node);
+            return self.restart_empty(node);
         }
         self.recoveries += 1;
         self.count(node, Label::bare(10));
         self.write(node, &trace::Event::Restart { incarnation: None });
-        let asks = self.absent.remove(&node).expect("it was down");
+        let asks = self.down.remove(&node).expect("it was down");
         self.alive.insert(node.index());
         // What was under way to this process or waited in its queues belongs to its incarnation
         // before.
         *self.incarnations.entry(node).or_default() += 1;
-        self.last_news.remove(&node);
+        self.last_notification.remove(&node);
         self.network.empty_queues(node, self.now);
         let stored = self.stored.get(&node).cloned();
         self.mutexes[node.index()] =
             M::start(&self.config.setup(node), stored, &mut self.mutex_out);
         self.carry_out_mutex(node);
-        if self.checkers.audit.looks() {
-            self.look_at_tokens(node);
+        if self.checkers.audit.observes_inputs() {
+            self.check_tokens(node);
         }
-        for (from, message) in self.kept.remove(&node).unwrap_or_default() {
+        for (from, message) in self.held_messages.remove(&node).unwrap_or_default() {
             self.queue.push(self.now, Event::Deliver { from, to: node, message });
         }
-        if let Some(within) = self.config.news_within() {
-            for crashed in self.awareness.untold_to(node) {
-                self.send_news(node, crashed, within);
+        if let Some(within) = self.config.notification_bound() {
+            for crashed in self.awareness.unnotified_of(node) {
+                self.schedule_crash_notice(node, crashed, within);
             }
         }
         let idle = self.mutexes[node.index()].observe().phase == Phase::Idle;
         if asks && idle && !self.checkers.is_waiting(node) && !self.due.contains(node.index()) {
-            self.ask_again(node);
+            self.schedule_next_request(node);
         }
     }
 
@@ -116,8 +116,8 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
     /// A message to a process that does not live is lost, or kept if it is to come back.
     #[cold]
     pub(super) fn keep(&mut self, from: NodeId, to: NodeId, message: M::Message) {
-        if self.config.down == Down::Kept && self.absent.contains_key(&to) {
-            self.kept.entry(to).or_default().push((from, message));
+        if self.config.down == Down::Kept && self.down.contains_key(&to) {
+            self.held_messages.entry(to).or_default().push((from, message));
         } else {
             self.write_lost(from, to, &message);
         }
@@ -132,9 +132,9 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
     }
 
     /// `node` is told that `crashed` has crashed.
-    pub(super) fn tell(&mut self, node: NodeId, crashed: NodeId) {
+    pub(super) fn notify_crash(&mut self, node: NodeId, crashed: NodeId) {
         if self.alive.contains(node.index()) {
-            self.learn(node, crashed);
+            self.suspect(node, crashed);
             self.mutex_input(
                 node,
                 Label::of(8, crashed, 0),
@@ -144,7 +144,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
     }
 
     /// `node` holds `crashed` for crashed; the checkers check that it is.
-    pub(super) fn learn(&mut self, node: NodeId, crashed: NodeId) {
+    pub(super) fn suspect(&mut self, node: NodeId, crashed: NodeId) {
         self.checkers.audit.told(node, crashed);
         let incarnations = !self.awareness.learn(node, crashed, self.now);
         self.stats.false_suspicions += u64::from(incarnations);

@@ -50,43 +50,43 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
             self.checkers.never_recovered(self.now);
         }
         if to_the_end && self.settled() {
-            self.look_at_what_is_left();
+            self.check_residue();
         }
         self.checkers.waiting()
     }
 
     /// Nobody asks any more: if nothing is left to happen, nothing may be left behind. What was
     /// lost is another matter.
-    pub(super) fn look_at_what_is_left(&mut self) {
+    pub(super) fn check_residue(&mut self) {
         let content = self.checkers.waiting() == 0 && self.held.is_empty();
-        let borne = self.crashed <= self.config.claims.tolerates && self.disturbed.lost == 0;
-        if content && borne && self.checkers.audit.sits() {
+        let tolerated = self.crashed <= self.config.claims.tolerates && self.disturbed.lost == 0;
+        if content && tolerated && self.checkers.audit.is_active() {
             let shown = self.all_shown();
-            self.checkers.left_behind(&shown, self.now);
+            self.checkers.check_residue(&shown, self.now);
         }
     }
 
     /// Nothing is under way, though somebody may be inside: whoever waits first must want more than
     /// is free. Where everybody knows the same k, in one lane.
-    pub(super) fn look_at_what_is_free(&mut self) {
-        let borne = self.crashed <= self.config.claims.tolerates && self.disturbed.lost == 0;
+    pub(super) fn check_unused_slots(&mut self) {
+        let tolerated = self.crashed <= self.config.claims.tolerates && self.disturbed.lost == 0;
         let shown = self.all_shown();
         let mut known = shown.iter().filter_map(|(node, _)| self.checkers.known(*node));
         let Some(k) = known.next().filter(|&k| known.all(|other| other == k)) else { return };
-        if borne && self.config.slots.lanes <= 1 && self.checkers.audit.sits() {
+        if tolerated && self.config.slots.lanes <= 1 && self.checkers.audit.is_active() {
             let taken: Vec<u32> =
                 shown.iter().flat_map(|(_, shown)| &shown.slots).map(|(slot, _)| *slot).collect();
-            let waiting = shown
-                .iter()
-                .filter_map(|(node, shown)| Some((*node, shown.stamp, self.wishes.first(*node)?)));
+            let waiting = shown.iter().filter_map(|(node, shown)| {
+                Some((*node, shown.stamp, self.pending_requests.first(*node)?))
+            });
             let verdict = NotLeftLying::verdict(waiting, &taken, k, self.now);
-            self.checkers.note(verdict);
+            self.checkers.report(verdict);
         }
     }
 
     /// Detectors go on only while they have something to find: nobody crashes any more.
     fn drain_step(&mut self, at: Time, event: EventOf<M, D>) {
-        if event.is_probe() && self.nothing_to_find() {
+        if event.is_probe() && self.all_crashes_known() {
             self.probes -= 1;
         } else {
             self.step(at, event);
@@ -95,14 +95,14 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
 
     /// Nothing can change any more.
     fn settled(&self) -> bool {
-        self.mutex_is_quiet() && self.nothing_to_find()
+        self.mutex_is_quiet() && self.all_crashes_known()
     }
 
     /// Were the crashes known in time? Who comes back, or goes on after a pause, learns of them
     /// later: such runs have no bound.
     pub(super) fn check_detection(&mut self) {
         let prompt = self.recoveries == 0
-            && self.absent.is_empty()
+            && self.down.is_empty()
             && self.config.disturbance.pauses.is_empty();
         let bound = self.config.known_within(self.crashed).filter(|_| prompt);
         if let Some(bound) = bound {
@@ -111,14 +111,15 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
     }
 
     /// Before a client makes something happen: could anything happen without it?
-    pub(super) fn look_for_deadlock(&mut self) {
-        let all_take_part = self.absent.is_empty() && self.stopped.is_empty();
+    pub(super) fn check_deadlock(&mut self) {
+        let all_take_part = self.down.is_empty() && self.paused.is_empty();
         let stands_still = self.checkers.waiting() > 0 && self.held.is_empty() && all_take_part;
-        if stands_still && self.crashed <= self.config.claims.tolerates && self.nothing_to_find() {
+        if stands_still && self.crashed <= self.config.claims.tolerates && self.all_crashes_known()
+        {
             // Disarmed timers are still in the queue, so a deadlock may be noticed later; but never
             // wrongly.
             let asking = if self.config.claims.slots {
-                self.wishes.due_events()
+                self.pending_requests.due_events()
             } else {
                 self.due.count_ones(..)
             };
@@ -129,11 +130,11 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
     }
 
     /// Every live process knows of every crash, or will never hear of any.
-    pub(super) fn nothing_to_find(&self) -> bool {
+    pub(super) fn all_crashes_known(&self) -> bool {
         self.awareness.complete() || self.config.claims.detector.is_none()
     }
 
-    /// Far longer than any grant can take after the one before: crashes become known, and every
+    /// Far longer than any grant can take after the one max_inside_before: crashes become known, and every
     /// queue empties.
     fn patience(&self) -> Span {
         let nodes = u64::from(self.config.nodes);

@@ -29,20 +29,20 @@ pub(super) enum Event<M, T, DM, DT> {
     /// The same to everybody else.
     ProbeAll { from: NodeId, message: Box<DM> },
     /// A timer of the mutex runs out, unless it was armed anew or disarmed.
-    Timer { node: NodeId, ticket: u64, timer: T },
+    Timer { node: NodeId, generation: u64, timer: T },
     /// A timer of the detector runs out, likewise.
-    ProbeTimer { node: NodeId, ticket: u64, timer: DT },
+    ProbeTimer { node: NodeId, generation: u64, timer: DT },
     /// A client wants in.
     Acquire { node: NodeId, incarnation: u32 },
     /// A client comes out.
     Release { node: NodeId, grant: GrantId },
     /// The oracle tells a process of a crash, in this incarnation of it.
-    News { node: NodeId, crashed: NodeId, incarnation: u32 },
+    CrashNotice { node: NodeId, crashed: NodeId, incarnation: u32 },
     /// A process hears of a crash or a return, in this incarnation of it; `place` is where that is
     /// recorded.
-    Hear { node: NodeId, incarnation: u32, place: u32 },
+    MembershipNotice { node: NodeId, incarnation: u32, place: u32 },
     /// A process learns of another k, in this incarnation of it; `place` is that among the resizes.
-    Resized { node: NodeId, incarnation: u32, place: u32 },
+    ResizeNotice { node: NodeId, incarnation: u32, place: u32 },
     /// A client gives up, if the request of that number still waits.
     GiveUp { node: NodeId, number: u64 },
     /// A message leaves the receive queue of a process that may have crashed since it entered.
@@ -58,10 +58,10 @@ impl<M, T, DM, DT> Event<M, T, DM, DT> {
             | Self::ProbeTimer { node, .. }
             | Self::Acquire { node, .. }
             | Self::Release { node, .. }
-            | Self::Hear { node, .. }
-            | Self::Resized { node, .. }
+            | Self::MembershipNotice { node, .. }
+            | Self::ResizeNotice { node, .. }
             | Self::GiveUp { node, .. }
-            | Self::News { node, .. } => Some(node),
+            | Self::CrashNotice { node, .. } => Some(node),
             Self::Arrive(ref arrived) => Some(arrived.1),
             Self::Received(ref received) => Some(received.1),
             Self::DeliverAll { .. } | Self::ProbeAll { .. } => None,

@@ -28,11 +28,11 @@ impl<const FORGETS: bool> Protocol for Slow<FORGETS> {
     type Durable = (bool, u64);
 
     fn start(_setup: &Setup, restored: Option<(bool, u64)>, out: &mut Outbox<Self>) -> Self {
-        let (wish, grants) = restored.unwrap_or_default();
-        if wish && !FORGETS {
+        let (request, grants) = restored.unwrap_or_default();
+        if request && !FORGETS {
             out.arm(0, Span::UNIT);
         }
-        let phase = if wish && !FORGETS { Phase::Waiting } else { Phase::Idle };
+        let phase = if request && !FORGETS { Phase::Waiting } else { Phase::Idle };
         Self { phase, grants, struck: 0 }
     }
 

@@ -21,13 +21,13 @@ mod awareness;
 mod checkers;
 mod clients;
 mod crashes;
-mod disturbed;
+mod disturbances;
 mod drain;
 mod event;
 mod incarnations;
 mod network;
+mod requests;
 mod script;
-mod slots;
 mod transient;
 
 use std::collections::BTreeMap;
@@ -42,31 +42,31 @@ use kgate_core::{
 use kgate_spec::{Violation, trace};
 
 use crate::config::{Config, ConfigError};
-use crate::faults::{Change, Plan};
+use crate::faults::{FaultEvent, FaultPlan};
 use crate::gauge::Gauge;
 use crate::hash::RunHash;
 use crate::memory;
 use crate::queue::{BucketQueue, EventQueue, HeapQueue};
-use crate::report::{Report, Rest};
+use crate::report::{EngineResults, Report};
 use crate::rng::Rng;
 use crate::stats::{Counts, Stats};
 use awareness::Awareness;
 use checkers::Checkers;
-pub(crate) use disturbed::Disturbed;
+pub(crate) use disturbances::DisturbanceCounts;
 use event::{Event, EventOf};
 use incarnations::Incarnations;
 use network::Network;
-use slots::Wishes;
+use requests::PendingRequests;
 use transient::Recovery;
 
-pub use script::{Impossible, PlayError, Played, Script, play};
+pub use script::{ImpossibleStep, PlayError, Played, Script, StartError, StepError, play};
 
 #[cfg(test)]
-mod disturbed_tests;
+mod disturbance_tests;
 #[cfg(test)]
 mod fault_tests;
 #[cfg(test)]
-mod slots_tests;
+mod request_tests;
 #[cfg(test)]
 mod tests;
 
@@ -99,7 +99,7 @@ pub fn run<M: TransientFaults, D: Protocol, Q: Engine>(
 ) -> Result<Report, RunError> {
     config.check()?;
     memory::check::<M, D>(config)?;
-    let plan = Plan::draw(config)?;
+    let plan = FaultPlan::generate(config)?;
     let header = serde_json::json!({
         "protocol": name, "n": config.nodes, "k": config.k, "seed": config.seed,
         "duration": config.duration.units(),
@@ -116,7 +116,7 @@ pub fn run<M: TransientFaults, D: Protocol, Q: Engine>(
         trace.finish().map_err(RunError::Trace)?;
     }
     let (detection, undetected) = simulation.awareness.times();
-    let rest = Rest {
+    let results = EngineResults {
         detection,
         undetected,
         recoveries: simulation.recoveries,
@@ -138,10 +138,10 @@ pub fn run<M: TransientFaults, D: Protocol, Q: Engine>(
         wall_seconds,
         hash: simulation.hash.value(),
     };
-    Ok(Report::new(name, stats, rest))
+    Ok(Report::new(name, stats, results))
 }
 
-/// Why there is no report.
+/// StepError there is no report.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The run cannot start.
@@ -179,11 +179,11 @@ impl Label {
 
 /// A timer that runs: a later arming has a greater ticket, and an expiry with an older one is
 /// ignored.
-type Tickets<T> = BTreeMap<(NodeId, T), u64>;
+type TimerGenerations<T> = BTreeMap<(NodeId, T), u64>;
 
 struct Simulation<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> {
     config: &'a Config,
-    plan: Plan,
+    plan: FaultPlan,
     now: Time,
     /// The measured time: after `begin`, up to `end`.
     begin: Time,
@@ -201,24 +201,24 @@ struct Simulation<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, 
     /// What each process has on stable storage.
     stored: BTreeMap<NodeId, M::Durable>,
     /// Messages to processes that are down and will come back, where those are kept.
-    kept: BTreeMap<NodeId, Vec<(NodeId, M::Message)>>,
+    held_messages: BTreeMap<NodeId, Vec<(NodeId, M::Message)>>,
     /// Who is down for a time; true if its client means to ask when it is back.
-    absent: BTreeMap<NodeId, bool>,
+    down: BTreeMap<NodeId, bool>,
     /// How often each process has come back.
     incarnations: BTreeMap<NodeId, u32>,
     /// When the last news of a loss reaches each process, where they come in one order.
-    last_news: BTreeMap<NodeId, Time>,
+    last_notification: BTreeMap<NodeId, Time>,
     /// Whose client will ask at a time that is set.
     due: FixedBitSet,
     /// The grants that are inside, with their units. Only where slots are numbered may a process
     /// have several.
     held: BTreeMap<(NodeId, GrantId), u32>,
-    wishes: Wishes,
-    returns: Incarnations,
+    pending_requests: PendingRequests,
+    membership: Incarnations,
     recovery: Recovery,
     /// What waits for each process that is stopped, in order.
-    stopped: BTreeMap<NodeId, Vec<EventOf<M, D>>>,
-    disturbed: Disturbed,
+    paused: BTreeMap<NodeId, Vec<EventOf<M, D>>>,
+    disturbed: DisturbanceCounts,
     /// Events in the queue that are the detector's, which goes on for ever.
     probes: usize,
     network: Network,
@@ -232,16 +232,16 @@ struct Simulation<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, 
     asking: bool,
     timer_rng: Rng,
     think_rng: Rng,
-    news_rng: Rng,
-    tickets: u64,
-    mutex_timers: Tickets<M::Timer>,
-    detector_timers: Tickets<D::Timer>,
+    notification_rng: Rng,
+    generations: u64,
+    mutex_timers: TimerGenerations<M::Timer>,
+    detector_timers: TimerGenerations<D::Timer>,
     mutex_out: Outbox<M>,
     detector_out: Outbox<D>,
 }
 
 impl<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'a, M, D, Q> {
-    fn new(config: &'a Config, plan: Plan, trace: Option<trace::Writer<'a>>) -> Self {
+    fn new(config: &'a Config, plan: FaultPlan, trace: Option<trace::Writer<'a>>) -> Self {
         let nodes = config.nodes as usize;
         let mut alive = FixedBitSet::with_capacity(nodes);
         alive.insert_range(..);
@@ -260,17 +260,17 @@ impl<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulati
             recoveries: 0,
             awareness: Awareness::default(),
             stored: BTreeMap::new(),
-            kept: BTreeMap::new(),
-            absent: BTreeMap::new(),
+            held_messages: BTreeMap::new(),
+            down: BTreeMap::new(),
             incarnations: BTreeMap::new(),
-            last_news: BTreeMap::new(),
+            last_notification: BTreeMap::new(),
             due: FixedBitSet::with_capacity(config.load.requesters as usize),
             held: BTreeMap::new(),
-            wishes: Wishes::new(config),
-            returns: Incarnations::new(config),
+            pending_requests: PendingRequests::new(config),
+            membership: Incarnations::new(config),
             recovery: Recovery::new(config),
-            stopped: BTreeMap::new(),
-            disturbed: Disturbed::default(),
+            paused: BTreeMap::new(),
+            disturbed: DisturbanceCounts::default(),
             probes: 0,
             network: Network::new(config),
             checkers: Checkers::new::<M>(config),
@@ -296,8 +296,8 @@ impl<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulati
             asking: true,
             timer_rng: Rng::fork(config.seed, "timers"),
             think_rng: Rng::fork(config.seed, "think"),
-            news_rng: Rng::fork(config.seed, "news"),
-            tickets: 0,
+            notification_rng: Rng::fork(config.seed, "news"),
+            generations: 0,
             mutex_timers: BTreeMap::new(),
             detector_timers: BTreeMap::new(),
             mutex_out: Outbox::new(),
@@ -320,7 +320,7 @@ impl<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulati
             {
                 for _ in 0..self.config.load.clients {
                     let pause = self.config.load.first_pause(&mut self.think_rng);
-                    self.ask_at(first + pause, node);
+                    self.schedule_request(first + pause, node);
                 }
             }
         }
@@ -339,12 +339,12 @@ impl<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulati
             self.run_until(at);
             self.now = at;
             match change {
-                Change::Lost => self.crash(node),
-                Change::Down => self.go_down(node),
-                Change::Back => self.come_back(node),
-                Change::Strike => self.strike(node),
-                Change::Pause => self.pause(node),
-                Change::Resume => self.resume(node),
+                FaultEvent::Crash => self.crash(node),
+                FaultEvent::Down => self.go_down(node),
+                FaultEvent::Restart => self.come_back(node),
+                FaultEvent::Corrupt => self.corrupt(node),
+                FaultEvent::Pause => self.pause(node),
+                FaultEvent::Resume => self.resume(node),
             }
         }
         self.warm_up(self.end);
@@ -390,12 +390,12 @@ impl<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulati
     #[inline]
     fn step(&mut self, at: Time, event: EventOf<M, D>) {
         self.now = at;
-        if !self.stopped.is_empty() && self.waits(&event) {
+        if !self.paused.is_empty() && self.defer_if_paused(&event) {
             return;
         }
         self.happen(event);
         if self.recovery.pending() {
-            self.look_whether_settled();
+            self.check_settled();
         }
     }
 
@@ -441,31 +441,33 @@ impl<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulati
                     self.probe(from, to, D::Message::clone(&message));
                 }
             }
-            Event::Timer { node, ticket, timer } => {
+            Event::Timer { node, generation, timer } => {
                 let key = (node, timer);
-                if self.mutex_timers.get(&key) == Some(&ticket) {
+                if self.mutex_timers.get(&key) == Some(&generation) {
                     self.mutex_timers.remove(&key);
                     self.mutex_input(node, Label::bare(3), Input::Expire(key.1));
                 }
             }
-            Event::ProbeTimer { node, ticket, timer } => {
+            Event::ProbeTimer { node, generation, timer } => {
                 self.probes -= 1;
                 let key = (node, timer);
-                if self.detector_timers.get(&key) == Some(&ticket) {
+                if self.detector_timers.get(&key) == Some(&generation) {
                     self.detector_timers.remove(&key);
                     self.detector_input(node, Label::bare(4), Input::Expire(key.1));
                 }
             }
             Event::Acquire { node, incarnation } => self.acquire(node, incarnation),
             Event::Release { node, grant } => self.release(node, grant),
-            Event::News { node, crashed, incarnation } => {
+            Event::CrashNotice { node, crashed, incarnation } => {
                 if self.incarnation_of(node) == incarnation {
-                    self.tell(node, crashed);
+                    self.notify_crash(node, crashed);
                 }
             }
-            Event::Hear { node, incarnation, place } => self.hear(node, incarnation, place),
-            Event::Resized { node, incarnation, place } => {
-                self.hear_of_resize(node, incarnation, place)
+            Event::MembershipNotice { node, incarnation, place } => {
+                self.on_membership_notice(node, incarnation, place)
+            }
+            Event::ResizeNotice { node, incarnation, place } => {
+                self.on_resize_notice(node, incarnation, place)
             }
             Event::GiveUp { node, number } => self.give_up(node, number),
             Event::Received(received) => {
@@ -489,7 +491,7 @@ impl<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulati
             let (kind, text) = (M::Message::kind_name(message.kind()), format!("{message:?}"));
             self.write(to, &trace::Event::Deliver { kind, from, message: &text });
         }
-        if M::MECHANISM == Mechanism::Permissions && self.checkers.audit.sits() {
+        if M::MECHANISM == Mechanism::Permissions && self.checkers.audit.is_active() {
             self.checkers.audit.delivered(from, to, message.carried());
         }
         self.live_mutex_input(to, Label::of(1, from, content), Input::Deliver { from, message });
@@ -528,32 +530,32 @@ impl<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulati
         if !self.mutex_out.is_empty() {
             self.carry_out_mutex(node);
         }
-        if M::MECHANISM == Mechanism::Tokens && self.checkers.audit.looks() {
-            self.look_at_tokens(node);
+        if M::MECHANISM == Mechanism::Tokens && self.checkers.audit.observes_inputs() {
+            self.check_tokens(node);
         }
     }
 
     /// A token leaves, for the checker of tokens. They are sent to one process at a time.
     #[inline(never)]
-    fn look_at_send(&mut self, to: &To, cargo: Option<Carried>) {
+    fn check_sent_token(&mut self, to: &To, carried: Option<Carried>) {
         if let To::One(to) = to {
-            let violation = self.checkers.audit.sent(*to, cargo, self.now);
-            self.checkers.note(violation);
+            let violation = self.checkers.audit.sent(*to, carried, self.now);
+            self.checkers.report(violation);
         }
     }
 
     /// Which tokens a process shows, for the checker of tokens.
     #[inline(never)]
-    fn look_at_tokens(&mut self, node: NodeId) {
+    fn check_tokens(&mut self, node: NodeId) {
         let held = self.mutexes[node.index()].observe().tokens;
         let violation = self.checkers.audit.holds(node, held, self.now);
-        self.checkers.note(violation);
+        self.checkers.report(violation);
     }
 
     /// The stamp that a process shows, where a checker or a trace wants it.
     fn stamp_of(&self, node: NodeId) -> Option<Stamp> {
         let wanted = M::MECHANISM == Mechanism::Permissions
-            && (self.checkers.audit.sits() || self.trace.is_some());
+            && (self.checkers.audit.is_active() || self.trace.is_some());
         wanted.then(|| self.mutexes[node.index()].observe().stamp).flatten()
     }
 
@@ -583,16 +585,16 @@ impl<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulati
         while let Some(effect) = self.mutex_out.pop() {
             match effect {
                 Effect::Send { to, message } => {
-                    if M::MECHANISM == Mechanism::Tokens && self.checkers.audit.looks() {
-                        self.look_at_send(&to, message.carried());
+                    if M::MECHANISM == Mechanism::Tokens && self.checkers.audit.observes_inputs() {
+                        self.check_sent_token(&to, message.carried());
                     }
                     self.send(node, to, message);
                 }
                 Effect::Notify(notice) => self.noted(node, &notice),
                 Effect::Arm { timer, least, most } => {
-                    let (at, ticket) = self.arm(least, most);
-                    self.mutex_timers.insert((node, timer.clone()), ticket);
-                    self.queue.push(at, Event::Timer { node, ticket, timer });
+                    let (at, generation) = self.arm(least, most);
+                    self.mutex_timers.insert((node, timer.clone()), generation);
+                    self.queue.push(at, Event::Timer { node, generation, timer });
                 }
                 Effect::Disarm(timer) => {
                     self.mutex_timers.remove(&(node, timer));
@@ -607,21 +609,21 @@ impl<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulati
     }
 
     fn carry_out_detector(&mut self, node: NodeId) {
-        let mut news = Vec::new();
+        let mut notices = Vec::new();
         while let Some(effect) = self.detector_out.pop() {
             match effect {
                 Effect::Send { to, message } => self.send_probe(node, to, message),
                 Effect::Notify(notice) => match *notice {
-                    Notice::Suspected(whom, _) => news.push(whom),
+                    Notice::Suspected(whom, _) => notices.push(whom),
                     Notice::Granted { .. }
                     | Notice::Asked
                     | Notice::Lost { .. }
                     | Notice::TooLarge { .. } => {}
                 },
                 Effect::Arm { timer, least, most } => {
-                    let (at, ticket) = self.arm(least, most);
-                    self.detector_timers.insert((node, timer.clone()), ticket);
-                    self.push_probe(at, Event::ProbeTimer { node, ticket, timer });
+                    let (at, generation) = self.arm(least, most);
+                    self.detector_timers.insert((node, timer.clone()), generation);
+                    self.push_probe(at, Event::ProbeTimer { node, generation, timer });
                 }
                 Effect::Disarm(timer) => {
                     self.detector_timers.remove(&(node, timer));
@@ -629,17 +631,17 @@ impl<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulati
                 Effect::Persist(_) => {}
             }
         }
-        for crashed in news {
+        for crashed in notices {
             self.stats.suspicions += 1;
-            self.tell(node, crashed);
+            self.notify_crash(node, crashed);
         }
     }
 
     fn arm(&mut self, least: Span, most: Span) -> (Time, u64) {
         let after =
             if least == most { least } else { Span(self.timer_rng.within(least.0, most.0)) };
-        self.tickets += 1;
-        (self.now + after, self.tickets)
+        self.generations += 1;
+        (self.now + after, self.generations)
     }
 
     /// Writes down what the checkers have found since the last time.

@@ -6,7 +6,7 @@ use kgate_core::{Message, NodeId, Protocol, Span, Time, To, TransientFaults};
 use kgate_spec::trace;
 
 use super::Simulation;
-use super::disturbed::Trouble;
+use super::disturbances::NetworkFaults;
 use super::event::{Event, EventOf};
 use crate::config::Config;
 use crate::cost::{Cost, ReceiveCost, SendCost};
@@ -45,7 +45,7 @@ pub(super) struct Network {
     /// is in no event queue.
     stuck_until: Option<Time>,
     /// What befalls messages, if anything does.
-    pub(super) trouble: Option<Trouble>,
+    pub(super) faults: Option<NetworkFaults>,
 }
 
 impl Network {
@@ -73,7 +73,7 @@ impl Network {
             last: BTreeMap::new(),
             latest: config.transient.any().then_some(Time::ZERO),
             stuck_until: None,
-            trouble: Trouble::new(config),
+            faults: NetworkFaults::new(config),
         }
     }
 
@@ -113,28 +113,34 @@ impl Network {
     /// When does a copy that leaves at `departure` arrive?
     #[inline]
     fn arrival(&mut self, cost: &Cost, from: NodeId, to: NodeId, departure: Time) -> Time {
-        let at = self.unhindered(cost, from, to, departure);
+        let at = self.undisturbed_arrival(cost, from, to, departure);
         self.in_order(from, to, at)
     }
 
     /// The same in a network that fails, and whether it is late; none if it never arrives.
-    pub(super) fn arrival_in_trouble(
+    pub(super) fn arrival_with_faults(
         &mut self,
         cost: &Cost,
         from: NodeId,
         to: NodeId,
         departure: Time,
     ) -> Option<(Time, bool)> {
-        let planned = self.unhindered(cost, from, to, departure);
+        let planned = self.undisturbed_arrival(cost, from, to, departure);
         let at = self
-            .trouble
+            .faults
             .as_ref()
-            .map_or(Some(planned), |trouble| trouble.through(from, to, planned))?;
+            .map_or(Some(planned), |faults| faults.after_cuts(from, to, planned))?;
         Some((self.in_order(from, to, at), at > planned))
     }
 
     #[inline]
-    fn unhindered(&mut self, cost: &Cost, from: NodeId, to: NodeId, departure: Time) -> Time {
+    fn undisturbed_arrival(
+        &mut self,
+        cost: &Cost,
+        from: NodeId,
+        to: NodeId,
+        departure: Time,
+    ) -> Time {
         let mut at = departure + cost.latency.draw(&mut self.rng, self.seed, from, to);
         if cost.receive_cost == ReceiveCost::Parallel {
             at += cost.receive;
@@ -270,8 +276,8 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
             return;
         }
         self.count_sent(kind, 1, departure);
-        if self.network.trouble.is_some() {
-            return self.send_in_trouble(from, to, kind, &message, departure);
+        if self.network.faults.is_some() {
+            return self.send_with_faults(from, to, kind, &message, departure);
         }
         let at = self.network.arrival(&self.config.cost, from, to, departure);
         self.network.note_arrival(at);

@@ -10,7 +10,8 @@
 //!
 //! - `possible.rs`: what is under way, and what could happen next.
 
-mod possible;
+mod error;
+mod queue;
 
 use kgate_core::{
     Incarnation, Input, InputOf, Mechanism, Message, Never, NodeId, Observation, Outbox,
@@ -23,11 +24,12 @@ use super::event::{Event, EventOf};
 use super::{Label, OpenTrace, RunError, Simulation};
 use crate::config::{Config, ConfigError, Detector};
 use crate::cost::{Cost, ReceiveCost, SendCost};
-use crate::faults::{Down, Plan};
+use crate::faults::{Down, FaultPlan};
 use crate::hash::RunHash;
 use crate::latency::Latency;
 use crate::load::Load;
-use possible::UnderWay;
+pub use error::{ImpossibleStep, StartError, StepError};
+use queue::StepQueue;
 
 #[cfg(test)]
 mod tests;
@@ -46,7 +48,7 @@ pub struct Script<'a> {
     pub lenient: bool,
     /// Whether everything takes its way after the last step, so that it can be checked who waits
     /// for ever.
-    pub go_on: bool,
+    pub run_to_rest: bool,
 }
 
 /// A script that was played.
@@ -68,38 +70,24 @@ pub struct Played {
     pub hash: u64,
 }
 
-/// Why a script was not played to its end.
+/// StepError a script was not played to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum PlayError {
     /// It cannot start, or its trace cannot be written.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// It begins where nobody can be.
-    #[error("{0}")]
-    Start(String),
-    /// A step that cannot happen where it stands.
+    /// The initial states of a state-model script are invalid.
     #[error(transparent)]
-    Impossible(Impossible),
+    Start(#[from] StartError),
+    /// A step is not enabled at its position in the script.
+    #[error(transparent)]
+    Impossible(ImpossibleStep),
 }
 
 impl From<ConfigError> for PlayError {
     fn from(error: ConfigError) -> Self {
         Self::Run(error.into())
     }
-}
-
-/// A step that cannot happen where it stands.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is not possible here: {why}. Possible are: {}", possible.join("; "))]
-pub struct Impossible {
-    /// Which step, from 0 on.
-    pub step: usize,
-    /// Its text.
-    pub text: String,
-    /// Why not.
-    pub why: String,
-    /// What could happen instead.
-    pub possible: Vec<String>,
 }
 
 /// So many steps without a grant, after the last one of the script, are enough to say that it goes
@@ -118,11 +106,11 @@ pub fn play<M: TransientFaults>(
 ) -> Result<Played, PlayError> {
     let config = script.config();
     config.check()?;
-    let plan = Plan::draw(&config)?;
+    let plan = FaultPlan::generate(&config)?;
     let header = serde_json::json!({ "protocol": name, "n": config.nodes, "k": config.k });
     let trace = trace.map(|open| open()).transpose().map_err(RunError::OpenTrace)?;
     let trace = trace.map(|to| trace::Writer::new(to, &header));
-    let mut run = Simulation::<M, Silent, Waiting<M>>::new(&config, plan, trace);
+    let mut run = Simulation::<M, NoDetector, ScriptQueue<M>>::new(&config, plan, trace);
     run.start();
     let mut skipped = Vec::new();
     for (index, step) in script.steps.iter().enumerate() {
@@ -130,24 +118,29 @@ pub fn play<M: TransientFaults>(
         match run.take(name, step, &script.steps[index + 1..], script.fifo) {
             Ok(()) => run.write_violations(),
             Err(_) if script.lenient => skipped.push(index),
-            Err(why) => {
+            Err(reason) => {
                 let (text, possible) = (step.to_string(), run.possible(script.fifo));
-                return Err(PlayError::Impossible(Impossible { step: index, text, why, possible }));
+                return Err(PlayError::Impossible(ImpossibleStep {
+                    step: index,
+                    text,
+                    reason,
+                    possible,
+                }));
             }
         }
     }
-    if M::MECHANISM == Mechanism::Slots && run.is_still() {
-        run.look_at_what_is_free();
+    if M::MECHANISM == Mechanism::Slots && run.is_idle() {
+        run.check_unused_slots();
         run.write_violations();
     }
-    let steps_after = if script.go_on { run.go_on() } else { 0 };
+    let steps_after = if script.run_to_rest { run.run_to_rest() } else { 0 };
     run.write_violations();
     if let Some(trace) = run.trace.take() {
         trace.finish().map_err(RunError::Trace)?;
     }
     Ok(Played {
-        waiting: run.checkers.who_waits(),
-        inside: run.who_is_inside(),
+        waiting: run.checkers.waiting_nodes(),
+        inside: run.inside_nodes(),
         skipped,
         steps_after,
         quiet: run.is_quiet(),
@@ -184,14 +177,17 @@ impl Script<'_> {
 }
 
 /// What waits for its step, in a run of `M`.
-type Waiting<M> = UnderWay<EventOf<M, Silent>>;
+type ScriptQueue<M> = StepQueue<EventOf<M, NoDetector>>;
 
-/// Why a step cannot happen.
-type Why = String;
-
-impl<M: TransientFaults> Simulation<'_, M, Silent, Waiting<M>> {
+impl<M: TransientFaults> Simulation<'_, M, NoDetector, ScriptQueue<M>> {
     /// One step happens, or nothing does.
-    fn take(&mut self, name: &str, step: &Step, rest: &[Step], fifo: bool) -> Result<(), Why> {
+    fn take(
+        &mut self,
+        name: &str,
+        step: &Step,
+        results: &[Step],
+        fifo: bool,
+    ) -> Result<(), StepError> {
         match step {
             Step::Ask { node, weight } => self.take_ask(*node, *weight),
             Step::Withdraw(node) => self.take_withdraw(*node),
@@ -201,7 +197,7 @@ impl<M: TransientFaults> Simulation<'_, M, Silent, Waiting<M>> {
                 self.take_message((*from, *to), kind, *which, *fate, fifo)
             }
             Step::Expire { node, timer } => self.take_expire(*node, timer),
-            Step::Crash(node) => self.take_crash(*node, rest.contains(&Step::Restart(*node))),
+            Step::Crash(node) => self.take_crash(*node, results.contains(&Step::Restart(*node))),
             Step::Restart(node) => self.take_restart(*node),
             Step::Tell { node, of } => self.take_tell(name, *node, *of),
             Step::Welcome { node, of } => self.take_welcome(*node, *of),
@@ -209,44 +205,40 @@ impl<M: TransientFaults> Simulation<'_, M, Silent, Waiting<M>> {
         }
     }
 
-    fn take_ask(&mut self, node: NodeId, weight: u32) -> Result<(), Why> {
+    fn take_ask(&mut self, node: NodeId, weight: u32) -> Result<(), StepError> {
         self.check_up(node)?;
         if self.config.claims.slots {
             let most = self.most_at_once(node);
             if weight == 0 || weight > most {
-                return Err(format!(
-                    "a client of {node} can have {most} units at once: ask for 1 .. {most}"
-                ));
+                return Err(StepError::Weight { node, weight, most });
             }
-            self.ask(node, weight);
+            self.request(node, weight);
             return Ok(());
         }
         if self.checkers.is_waiting(node) {
-            return Err(format!("a client of {node} waits already"));
+            return Err(StepError::AlreadyWaiting(node));
         }
         if self.is_inside(node) && !self.config.claims.asks_inside {
-            return Err(format!("the client of {node} is inside"));
+            return Err(StepError::AlreadyInside(node));
         }
-        self.ask(node, weight);
+        self.request(node, weight);
         Ok(())
     }
 
-    fn take_withdraw(&mut self, node: NodeId) -> Result<(), Why> {
+    fn take_withdraw(&mut self, node: NodeId) -> Result<(), StepError> {
         self.check_up(node)?;
         if !self.checkers.is_waiting(node) {
-            return Err(format!("no client of {node} waits"));
+            return Err(StepError::NotWaiting(node));
         }
         self.withdraw(node);
         Ok(())
     }
 
     /// The client that went in first, or the second of those inside, and so on.
-    fn take_release(&mut self, node: NodeId, which: usize) -> Result<(), Why> {
+    fn take_release(&mut self, node: NodeId, which: usize) -> Result<(), StepError> {
         self.check_up(node)?;
-        let grant = self.grants_of(node).nth(which - 1).ok_or_else(|| match which {
-            1 => format!("no client of {node} is inside"),
-            _ => format!("there are not {which} clients of {node} inside"),
-        })?;
+        let grant =
+            self.grants_of(node).nth(which - 1).ok_or(StepError::NotInside { node, which })?;
         let ends = (node, grant);
         self.queue.remove_where(
             |event| matches!(event, Event::Release { node, grant } if (*node, *grant) == ends),
@@ -262,21 +254,21 @@ impl<M: TransientFaults> Simulation<'_, M, Silent, Waiting<M>> {
         which: usize,
         fate: Fate,
         fifo: bool,
-    ) -> Result<(), Why> {
+    ) -> Result<(), StepError> {
         self.check_exists(from)?;
         self.check_exists(to)?;
         let channel = self.channel(from, to);
         let mut alike = channel.iter().copied().filter(|&place| self.kind_at(place) == Some(kind));
-        let place = alike.nth(which - 1).ok_or_else(|| match which {
-            1 => format!("no {kind} is on its way from {from} to {to}"),
-            _ => format!("there are not {which} messages {kind} on their way from {from} to {to}"),
+        let place = alike.nth(which - 1).ok_or_else(|| {
+            let kind = kind.to_owned();
+            StepError::NoSuchMessage { from, to, kind, which }
         })?;
         if fate == Fate::Arrives {
             if fifo && channel.first() != Some(&place) {
-                return Err(format!("an earlier message from {from} to {to} comes first"));
+                return Err(StepError::OutOfOrder { from, to });
             }
-            if self.config.down == Down::Kept && self.absent.contains_key(&to) {
-                return Err(format!("{to} is down, and what comes is kept until it is back"));
+            if self.config.down == Down::Kept && self.down.contains_key(&to) {
+                return Err(StepError::KeptWhileDown(to));
             }
         }
         let event = self.queue.remove(place);
@@ -299,18 +291,19 @@ impl<M: TransientFaults> Simulation<'_, M, Silent, Waiting<M>> {
         Ok(())
     }
 
-    fn take_expire(&mut self, node: NodeId, timer: &str) -> Result<(), Why> {
+    fn take_expire(&mut self, node: NodeId, timer: &str) -> Result<(), StepError> {
         self.check_up(node)?;
         let place =
             self.timers().into_iter().find(|(_, whose, name)| *whose == node && name == timer);
-        let (place, ..) = place.ok_or_else(|| format!("{node} has no such timer armed"))?;
+        let (place, ..) =
+            place.ok_or_else(|| StepError::NoSuchTimer { node, timer: timer.to_owned() })?;
         let event = self.queue.remove(place);
         self.step(self.now, event);
         Ok(())
     }
 
     /// For good, unless a later step says that it is back.
-    fn take_crash(&mut self, node: NodeId, comes_back: bool) -> Result<(), Why> {
+    fn take_crash(&mut self, node: NodeId, comes_back: bool) -> Result<(), StepError> {
         self.check_up(node)?;
         if comes_back && (self.config.claims.recovers || self.config.claims.returns) {
             self.go_down(node)
@@ -320,58 +313,55 @@ impl<M: TransientFaults> Simulation<'_, M, Silent, Waiting<M>> {
         Ok(())
     }
 
-    fn take_restart(&mut self, node: NodeId) -> Result<(), Why> {
+    fn take_restart(&mut self, node: NodeId) -> Result<(), StepError> {
         self.check_exists(node)?;
-        if !self.absent.contains_key(&node) {
+        if !self.down.contains_key(&node) {
             let down = !self.alive.contains(node.index());
             return Err(match (down, self.config.claims.recovers || self.config.claims.returns) {
-                (false, _) => format!("{node} is up"),
-                (true, false) => "its processes do not come back from a crash".into(),
-                (true, true) => format!("{node} crashed for good"),
+                (false, _) => StepError::IsUp(node),
+                (true, false) => StepError::NoRestart,
+                (true, true) => StepError::CrashedForGood(node),
             });
         }
         self.come_back(node);
         Ok(())
     }
 
-    fn take_tell(&mut self, name: &str, node: NodeId, of: NodeId) -> Result<(), Why> {
+    fn take_tell(&mut self, name: &str, node: NodeId, of: NodeId) -> Result<(), StepError> {
         self.check_up(node)?;
         self.check_exists(of)?;
         if self.config.claims.returns {
-            return self.take_news(node, &Step::Tell { node, of });
+            return self.take_notice(node, &Step::Tell { node, of });
         }
         let Some(detector) = self.config.claims.detector else {
-            return Err(format!("{name} hears of crashes from nobody"));
+            return Err(StepError::NoDetector { protocol: name.to_owned() });
         };
-        let news = self.news_to(node);
-        if let Some(&(place, _)) = news.iter().find(|(_, crashed)| *crashed == of) {
-            if detector == Detector::Log && news[0].1 != of {
-                return Err(format!(
-                    "losses are told in one order, and {node} learns of {} first",
-                    news[0].1
-                ));
+        let notices = self.crash_notices_for(node);
+        if let Some(&(place, _)) = notices.iter().find(|(_, crashed)| *crashed == of) {
+            if detector == Detector::Log && notices[0].1 != of {
+                return Err(StepError::CrashOutOfOrder { node, first: notices[0].1 });
             }
             let event = self.queue.remove(place);
             self.step(self.now, event);
             return Ok(());
         }
-        let incarnations = self.alive.contains(of.index()) || self.absent.contains_key(&of);
+        let incarnations = self.alive.contains(of.index()) || self.down.contains_key(&of);
         match (incarnations, detector) {
-            (false, _) => Err(format!("{node} knows it already")),
-            (true, Detector::Log) => Err(format!("{of} is not lost for good")),
+            (false, _) => Err(StepError::AlreadyNotified { node, of }),
+            (true, Detector::Log) => Err(StepError::NotCrashedForGood(of)),
             // What a detector must never do; a checker will say so.
             (true, Detector::Sparse | Detector::AllToAll) => {
-                self.tell(node, of);
+                self.notify_crash(node, of);
                 Ok(())
             }
         }
     }
 
-    fn take_welcome(&mut self, node: NodeId, of: NodeId) -> Result<(), Why> {
+    fn take_welcome(&mut self, node: NodeId, of: NodeId) -> Result<(), StepError> {
         self.check_up(node)?;
         self.check_exists(of)?;
         if self.config.claims.returns {
-            return self.take_news(node, &Step::Welcome { node, of });
+            return self.take_notice(node, &Step::Welcome { node, of });
         }
         self.check_up(of)?;
         let incarnation = Incarnation(self.incarnation_of(of));
@@ -381,44 +371,41 @@ impl<M: TransientFaults> Simulation<'_, M, Silent, Waiting<M>> {
 
     /// Where processes come back with nothing, a log tells everything in one order; without one,
     /// crashes are told in any.
-    fn take_news(&mut self, node: NodeId, step: &Step) -> Result<(), Why> {
-        let news = self.hears_of(node);
-        let place = if self.returns.in_one_order() {
-            let (place, first) =
-                news.first().ok_or_else(|| format!("{node} has heard the whole log"))?;
+    fn take_notice(&mut self, node: NodeId, step: &Step) -> Result<(), StepError> {
+        let notices = self.membership_notices_for(node);
+        let place = if self.membership.is_ordered() {
+            let (place, first) = notices.first().ok_or(StepError::LogExhausted(node))?;
             if first != step {
-                return Err(format!("the log is told in one order, and `{first}` comes first"));
+                return Err(StepError::LogOutOfOrder { first: first.clone() });
             }
             *place
         } else if matches!(step, Step::Welcome { .. }) {
-            return Err(
-                "with membership=join nobody is told of returns: who is back says so itself".into(),
-            );
+            return Err(StepError::NoReturnNotices);
         } else {
-            let found = news.iter().find(|(_, other)| other == step);
-            found.ok_or_else(|| format!("{node} has heard of every such crash"))?.0
+            let found = notices.iter().find(|(_, other)| other == step);
+            found.ok_or(StepError::NoSuchNotice(node))?.0
         };
         let event = self.queue.remove(place);
         self.step(self.now, event);
         Ok(())
     }
 
-    fn take_resize(&mut self, node: NodeId, k: u32) -> Result<(), Why> {
+    fn take_resize(&mut self, node: NodeId, k: u32) -> Result<(), StepError> {
         self.check_up(node)?;
         if k == 0 {
-            return Err("nobody could ever enter: set k to at least 1".into());
+            return Err(StepError::ZeroSlots);
         }
         self.resize(node, k);
         Ok(())
     }
 
     /// Everything takes its way, round after round; how many steps that took.
-    fn go_on(&mut self) -> u64 {
+    fn run_to_rest(&mut self) -> u64 {
         let begun = self.now;
         let (mut grants, mut since) = (self.stats.grants, self.now);
         let patience = Span::UNIT.times(patience(self.config.nodes));
         let mut stalled = false;
-        while !self.is_over() && !stalled {
+        while !self.is_finished() && !stalled {
             self.round();
             if grants != self.stats.grants {
                 (grants, since) = (self.stats.grants, self.now);
@@ -431,13 +418,13 @@ impl<M: TransientFaults> Simulation<'_, M, Silent, Waiting<M>> {
             if stalled { self.checkers.stalled(self.now) } else { self.checkers.starved(self.now) }
         }
         if M::MECHANISM == Mechanism::Slots && self.is_quiet() {
-            self.look_at_what_is_left();
+            self.check_residue();
         }
         steps
     }
 
     /// Nothing is left to happen; what never rests is let go when nobody waits or is inside.
-    fn is_over(&self) -> bool {
+    fn is_finished(&self) -> bool {
         let content = self.checkers.waiting() == 0 && self.held.is_empty();
         self.is_quiet() || self.config.claims.heals && content
     }
@@ -445,10 +432,10 @@ impl<M: TransientFaults> Simulation<'_, M, Silent, Waiting<M>> {
     /// What was under way when the round began happens, in its order.
     fn round(&mut self) {
         let all = self.queue.remove_where(|_| true);
-        let rank = |event: &EventOf<M, Silent>| match event {
+        let rank = |event: &EventOf<M, NoDetector>| match event {
             Event::Deliver { .. } => 0,
             Event::Release { .. } => 1,
-            Event::News { .. } | Event::Hear { .. } => 2,
+            Event::CrashNotice { .. } | Event::MembershipNotice { .. } => 2,
             Event::Timer { .. } => 3,
             Event::DeliverAll { .. }
             | Event::Arrive(_)
@@ -456,7 +443,7 @@ impl<M: TransientFaults> Simulation<'_, M, Silent, Waiting<M>> {
             | Event::ProbeAll { .. }
             | Event::ProbeTimer { .. }
             | Event::Acquire { .. }
-            | Event::Resized { .. }
+            | Event::ResizeNotice { .. }
             | Event::GiveUp { .. }
             | Event::Received(_) => unreachable!("not in a script"),
         };
@@ -477,9 +464,9 @@ impl<M: TransientFaults> Simulation<'_, M, Silent, Waiting<M>> {
 
 /// In the place of a detector: crashes are told by steps.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Silent;
+struct NoDetector;
 
-impl Protocol for Silent {
+impl Protocol for NoDetector {
     const NAME: &'static str = "silent";
     type Message = Never;
     type Timer = Never;

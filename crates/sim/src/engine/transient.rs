@@ -57,13 +57,13 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         if self.config.transient.start {
             self.recovery.ahead += self.config.nodes as usize;
             for node in (0..self.config.nodes).map(NodeId) {
-                self.strike(node);
+                self.corrupt(node);
             }
         }
     }
 
     /// A fault strikes a process and the channels to it.
-    pub(super) fn strike(&mut self, node: NodeId) {
+    pub(super) fn corrupt(&mut self, node: NodeId) {
         self.count(node, Label::bare(11));
         self.write(node, &trace::Event::Fault);
         self.recovery.ahead -= 1;
@@ -95,9 +95,9 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
     }
 
     /// The checkers are strict from the moment on at which the run has recovered.
-    pub(super) fn look_whether_settled(&mut self) {
+    pub(super) fn check_settled(&mut self) {
         let quiet = self.recovery.unsettled.is_some_and(|arrived| self.now > arrived);
-        if quiet && self.stopped.is_empty() && self.recovery.ahead == 0 && M::settled(&self.mutexes)
+        if quiet && self.paused.is_empty() && self.recovery.ahead == 0 && M::settled(&self.mutexes)
         {
             self.recovery.unsettled = None;
             self.recovery.settled_at = Some(self.now);

@@ -7,7 +7,7 @@ use std::fmt;
 
 use kgate_core::{Graph, NodeId, Rules};
 
-use super::world::World;
+use super::processes::Processes;
 use crate::rng::Rng;
 
 /// How the next movers are chosen.
@@ -74,18 +74,18 @@ impl Chooser {
     /// The movers of step number `now`, into `chosen`. Somebody is enabled.
     pub(super) fn choose<R: Rules>(
         &mut self,
-        world: &World<R>,
+        processes: &Processes<R>,
         now: u64,
         chosen: &mut Vec<NodeId>,
     ) {
-        let enabled = world.enabled();
+        let enabled = processes.enabled();
         chosen.clear();
-        let late = |node: &NodeId| now - world.since(*node) > self.patience;
+        let late = |node: &NodeId| now - processes.since(*node) > self.patience;
         match self.daemon {
             Daemon::Synchronous => chosen.extend(enabled),
             Daemon::Central => {
                 let waiting = enabled.iter().filter(|node| late(node));
-                let first = waiting.min_by_key(|node| (world.since(**node), **node)).copied();
+                let first = waiting.min_by_key(|node| (processes.since(**node), **node)).copied();
                 chosen.push(first.unwrap_or_else(|| one_of(enabled, &mut self.rng)));
             }
             Daemon::Distributed => {

@@ -16,10 +16,10 @@
 
 mod checker;
 mod daemon;
+mod processes;
 mod report;
 mod rounds;
 mod script;
-mod world;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,8 +31,8 @@ use crate::hash::RunHash;
 use crate::rng::Rng;
 use checker::Checker;
 use daemon::Chooser;
+use processes::Processes;
 use rounds::Rounds;
-use world::World;
 
 pub use daemon::{DAEMONS, Daemon};
 pub use kgate_spec::convergence::{AT_MOST_L_TOKENS, SOMEBODY_CAN_MOVE};
@@ -43,7 +43,7 @@ pub use script::{StatePlayed, StateScript, play_rules};
 mod tests;
 
 /// Up to so many processes, every configuration is checked.
-const JUDGED_EACH_STEP: u32 = 64;
+const CHECKED_EACH_STEP: u32 = 64;
 
 /// Where a run begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,15 +85,20 @@ pub struct StateConfig {
     pub served_within: Option<u64>,
 }
 
-/// Why there is no run. Each text says what to do.
+/// Why a run of the state model cannot start. Each message says what to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StateError {
-    /// No token.
-    #[error("no token to share: give -k of at least 1")]
-    NoPermits,
-    /// A fault at nobody.
-    #[error("{0} cannot be corrupted: with n = {1} there are p0 .. p{last}", last = .1.saturating_sub(1))]
-    Nobody(NodeId, u32),
+    /// k is 0.
+    #[error("k is 0, so there is no token: give -k of at least 1")]
+    ZeroTokens,
+    /// The process does not exist.
+    #[error("there is no {node}: with n = {nodes} the processes are p0 .. p{}", nodes.saturating_sub(1))]
+    UnknownNode {
+        /// The process named.
+        node: NodeId,
+        /// n.
+        nodes: u32,
+    },
 }
 
 impl StateConfig {
@@ -118,11 +123,11 @@ impl StateConfig {
     /// Whether such a run can be made.
     pub fn check(&self) -> Result<(), StateError> {
         if self.k == 0 {
-            return Err(StateError::NoPermits);
+            return Err(StateError::ZeroTokens);
         }
         let nodes = self.graph.nodes();
         match self.corrupt.iter().find(|(node, _)| node.0 >= nodes) {
-            Some((node, _)) => Err(StateError::Nobody(*node, nodes)),
+            Some((node, _)) => Err(StateError::UnknownNode { node: *node, nodes }),
             None => Ok(()),
         }
     }
@@ -144,7 +149,7 @@ pub fn run_rules<R: Rules>(config: &StateConfig) -> Result<StateReport, StateErr
 /// A run, step by step, for whoever wants to look at it in between.
 pub struct Run<R: Rules> {
     config: StateConfig,
-    world: World<R>,
+    processes: Processes<R>,
     chooser: Chooser,
     rounds: Rounds,
     checker: Checker,
@@ -177,13 +182,13 @@ impl<R: Rules> Run<R> {
         start: impl FnMut(&Setup) -> R::State,
     ) -> Result<Self, StateError> {
         config.check()?;
-        let world = World::<R>::new(config, start);
+        let processes = Processes::<R>::new(config, start);
         let mut to_corrupt = config.corrupt.clone();
         to_corrupt.sort_by_key(|&(node, round)| std::cmp::Reverse((round, node)));
         let mut run = Self {
             chooser: Chooser::new(config.daemon, &config.graph, config.seed),
-            rounds: Rounds::new(&world),
-            checker: Checker::new(world.states.len(), config.k, config.served_within),
+            rounds: Rounds::new(&processes),
+            checker: Checker::new(processes.states.len(), config.k, config.served_within),
             faults: Rng::fork(config.seed, "corrupt"),
             to_corrupt,
             steps: 0,
@@ -194,20 +199,20 @@ impl<R: Rules> Run<R> {
             moving: Vec::new(),
             begun: Instant::now(),
             config: config.clone(),
-            world,
+            processes,
         };
-        for state in &run.world.states {
+        for state in &run.processes.states {
             run.hash.add(RunHash::of(state));
         }
         run.corrupt();
-        run.look();
+        run.check_configuration();
         Ok(run)
     }
 
     /// One step of the daemon; false if there is none: nobody is enabled, or the most steps were
     /// taken.
     pub fn step(&mut self) -> bool {
-        if self.world.enabled().is_empty() {
+        if self.processes.enabled().is_empty() {
             self.terminal = true;
             self.checker.terminal(self.rounds.now());
             return false;
@@ -215,10 +220,10 @@ impl<R: Rules> Run<R> {
         if self.steps >= self.config.steps_most() {
             return false;
         }
-        self.chooser.choose(&self.world, self.steps, &mut self.chosen);
+        self.chooser.choose(&self.processes, self.steps, &mut self.chosen);
         self.moving.clear();
         for &node in &self.chosen {
-            let steps = self.world.steps(node);
+            let steps = self.processes.steps(node);
             self.moving.push((node, steps[self.chooser.action(steps.len())]));
         }
         self.move_chosen();
@@ -229,10 +234,10 @@ impl<R: Rules> Run<R> {
     fn move_chosen(&mut self) {
         self.steps += 1;
         self.count();
-        self.world.apply(&self.moving, self.steps);
-        let over = self.rounds.step(&self.world, &self.chosen);
-        if over || self.config.graph.nodes() <= JUDGED_EACH_STEP {
-            self.look();
+        self.processes.apply(&self.moving, self.steps);
+        let over = self.rounds.step(&self.processes, &self.chosen);
+        if over || self.config.graph.nodes() <= CHECKED_EACH_STEP {
+            self.check_configuration();
         }
         if over {
             self.corrupt();
@@ -253,7 +258,7 @@ impl<R: Rules> Run<R> {
         }
     }
 
-    fn look(&mut self) {
+    fn check_configuration(&mut self) {
         self.checker.see(self.survey(), self.rounds.now());
     }
 
@@ -262,25 +267,25 @@ impl<R: Rules> Run<R> {
         let round = self.rounds.finished();
         let mut struck = false;
         while let Some((node, _)) = self.to_corrupt.pop_if(|(_, at)| *at <= round) {
-            let setup = &self.world.setups[node.index()];
+            let setup = &self.processes.setups[node.index()];
             let state = R::arbitrary(setup, &mut |bound| self.faults.below(bound));
             self.hash.add_three(self.steps, u64::from(node.0), !RunHash::of(&state));
-            self.world.corrupt(node, state, self.steps);
+            self.processes.corrupt(node, state, self.steps);
             struck = true;
         }
         if struck {
-            self.rounds.restart(&self.world);
+            self.rounds.restart(&self.processes);
             self.checker.fault(round);
-            self.look();
+            self.check_configuration();
         }
     }
 
     /// The configuration seen from outside.
     pub fn survey(&self) -> Survey {
-        let survey = R::survey(&self.world.setups, &self.world.states);
+        let survey = R::survey(&self.processes.setups, &self.processes.states);
         debug_assert_eq!(
             survey.privileged as usize,
-            self.world.privileged(),
+            self.processes.privileged(),
             "survey and guards disagree"
         );
         survey
@@ -308,7 +313,7 @@ impl<R: Rules> Run<R> {
 
     /// The processes' states.
     pub fn states(&self) -> &[R::State] {
-        &self.world.states
+        &self.processes.states
     }
 
     /// How often each process has taken a privileged action.
@@ -318,8 +323,9 @@ impl<R: Rules> Run<R> {
 
     /// The end.
     pub fn report(self) -> StateReport {
-        let waits = self.world.enabled().iter();
-        let waits = waits.map(|&node| Wait { node, steps: self.steps - self.world.since(node) });
+        let waits = self.processes.enabled().iter();
+        let waits =
+            waits.map(|&node| Wait { node, steps: self.steps - self.processes.since(node) });
         let longest_wait = waits.max_by_key(|wait| (wait.steps, std::cmp::Reverse(wait.node)));
         let (config, checker) = (self.config, self.checker);
         let least = |served: &[u64]| served.iter().copied().min().unwrap_or(0);
@@ -351,7 +357,7 @@ impl<R: Rules> Run<R> {
                 .map(|_| least(&checker.served_after)),
             terminal: self.terminal,
             longest_wait,
-            every_step_checked: config.graph.nodes() <= JUDGED_EACH_STEP,
+            every_step_checked: config.graph.nodes() <= CHECKED_EACH_STEP,
             violations: checker.violations,
             hash: format!("{:#018x}", self.hash.value()),
             wall_seconds: self.begun.elapsed().as_secs_f64(),

@@ -6,7 +6,7 @@
 use fixedbitset::FixedBitSet;
 use kgate_core::{NodeId, Rules};
 
-use super::world::World;
+use super::processes::Processes;
 
 pub(super) struct Rounds {
     finished: u64,
@@ -18,17 +18,17 @@ pub(super) struct Rounds {
 }
 
 impl Rounds {
-    pub(super) fn new<R: Rules>(world: &World<R>) -> Self {
-        let pending = FixedBitSet::with_capacity(world.states.len());
+    pub(super) fn new<R: Rules>(processes: &Processes<R>) -> Self {
+        let pending = FixedBitSet::with_capacity(processes.states.len());
         let mut rounds = Self { finished: 0, pending, left: 0, begun: false };
-        rounds.begin(world);
+        rounds.begin(processes);
         rounds
     }
 
-    fn begin<R: Rules>(&mut self, world: &World<R>) {
+    fn begin<R: Rules>(&mut self, processes: &Processes<R>) {
         self.begun = false;
-        self.left = world.enabled().len();
-        world.enabled().iter().for_each(|node| self.pending.insert(node.index()));
+        self.left = processes.enabled().len();
+        processes.enabled().iter().for_each(|node| self.pending.insert(node.index()));
     }
 
     /// Rounds that are over.
@@ -43,9 +43,9 @@ impl Rounds {
     }
 
     /// `movers` have moved; true if that ends the round.
-    pub(super) fn step<R: Rules>(&mut self, world: &World<R>, movers: &[NodeId]) -> bool {
+    pub(super) fn step<R: Rules>(&mut self, processes: &Processes<R>, movers: &[NodeId]) -> bool {
         self.begun = true;
-        let disabled = world.touched().iter().filter(|node| !world.is_enabled(**node));
+        let disabled = processes.touched().iter().filter(|node| !processes.is_enabled(**node));
         for node in movers.iter().chain(disabled) {
             self.left -= usize::from(self.pending.contains(node.index()));
             self.pending.set(node.index(), false);
@@ -53,14 +53,14 @@ impl Rounds {
         let over = self.left == 0;
         if over {
             self.finished += 1;
-            self.begin(world);
+            self.begin(processes);
         }
         over
     }
 
     /// A fault has changed who is enabled: a new round begins.
-    pub(super) fn restart<R: Rules>(&mut self, world: &World<R>) {
+    pub(super) fn restart<R: Rules>(&mut self, processes: &Processes<R>) {
         self.pending.clear();
-        self.begin(world);
+        self.begin(processes);
     }
 }

@@ -12,7 +12,7 @@ use kgate_spec::scenario::Movers;
 use kgate_spec::{Violation, trace};
 
 use super::{Run, StateConfig};
-use crate::engine::{Impossible, OpenTrace, PlayError, RunError};
+use crate::engine::{ImpossibleStep, OpenTrace, PlayError, RunError, StartError, StepError};
 use crate::state::StateError;
 
 /// So long it goes on after the last step of a script.
@@ -30,7 +30,7 @@ pub struct StateScript<'a> {
     /// Whether a mover that is not enabled is passed over instead of ending the run.
     pub lenient: bool,
     /// Whether it goes on after the last step.
-    pub go_on: bool,
+    pub run_to_rest: bool,
 }
 
 /// A script that was played.
@@ -60,23 +60,23 @@ pub fn play_rules<R: Rules>(
         let found = states.iter().find(|(node, _)| *node == setup.me);
         found.map_or_else(|| R::clean(setup), |(_, state)| *state)
     };
-    let run = Run::<R>::from(config, state_of).map_err(|error| refused(error.to_string()))?;
+    let run = Run::<R>::from(config, state_of).map_err(StartError::from)?;
     let header = serde_json::json!({ "protocol": name, "n": config.graph.nodes(), "k": config.k });
     let trace = trace.map(|open| open()).transpose().map_err(RunError::OpenTrace)?;
     let trace = trace.map(|to| trace::Writer::new(to, &header));
-    let can = vec![Vec::new(); run.states().len()];
-    let mut player = Player { run, trace, now: Time::ZERO, can, written: 0 };
-    player.write_can();
+    let enabled = vec![Vec::new(); run.states().len()];
+    let mut player = Player { run, trace, now: Time::ZERO, enabled, written: 0 };
+    player.write_enabled();
     let mut skipped = Vec::new();
     for (index, movers) in script.steps.iter().enumerate() {
         player.now += Span::UNIT;
         match player.choose(movers, script.lenient) {
             Ok(moving) if moving.is_empty() => skipped.push(index),
             Ok(moving) => player.take(moving),
-            Err(why) => return Err(player.impossible(index, movers, why)),
+            Err(reason) => return Err(player.impossible(index, movers, reason)),
         }
     }
-    let steps_after = if script.go_on { player.go_on() } else { 0 };
+    let steps_after = if script.run_to_rest { player.run_to_rest() } else { 0 };
     if let Some(trace) = player.trace.take() {
         trace.finish().map_err(RunError::Trace)?;
     }
@@ -96,22 +96,18 @@ fn parsed<R: Rules>(script: &StateScript<'_>) -> Result<Vec<(NodeId, R::State)>,
     let nodes = graph.nodes();
     let parse = |(node, text): &(NodeId, String)| {
         if node.0 >= nodes {
-            return Err(refused(StateError::Nobody(*node, nodes).to_string()));
+            return Err(StartError::from(StateError::UnknownNode { node: *node, nodes }).into());
         }
         let known = Setup::new(nodes, *k);
         let setup = Setup { me: *node, graph: Some(graph.clone()), printed: *printed, ..known };
         let state =
             R::parse_state(text).filter(|state| R::in_domain(&setup, state)).ok_or_else(|| {
-                let clean = R::print_state(&R::clean(&setup));
-                refused(format!("`{text}` is no state of {node}: write for instance {clean}"))
+                let example = R::print_state(&R::clean(&setup));
+                StartError::State { node: *node, text: text.clone(), example }.into()
             });
         state.map(|state| (*node, state))
     };
     script.states.iter().map(parse).collect()
-}
-
-fn refused(why: String) -> PlayError {
-    PlayError::Start(why)
 }
 
 struct Player<'a, R: Rules> {
@@ -119,7 +115,7 @@ struct Player<'a, R: Rules> {
     trace: Option<trace::Writer<'a>>,
     now: Time,
     /// What each process could do when it was written down last.
-    can: Vec<Vec<&'static str>>,
+    enabled: Vec<Vec<&'static str>>,
     /// How many violations stand in the trace.
     written: usize,
 }
@@ -129,13 +125,13 @@ type Moving<R> = Vec<(NodeId, Step<<R as Rules>::State>)>;
 
 impl<R: Rules> Player<'_, R> {
     /// The actions of a step, or why it cannot be.
-    fn choose(&self, movers: &Movers, lenient: bool) -> Result<Moving<R>, String> {
-        let world = &self.run.world;
+    fn choose(&self, movers: &Movers, lenient: bool) -> Result<Moving<R>, StepError> {
+        let processes = &self.run.processes;
         let (asked, passes_over) = match movers {
             Movers::All => {
-                let enabled: BTreeSet<NodeId> = world.enabled().iter().copied().collect();
+                let enabled: BTreeSet<NodeId> = processes.enabled().iter().copied().collect();
                 if enabled.is_empty() && !lenient {
-                    return Err("nobody can move".into());
+                    return Err(StepError::NobodyEnabled);
                 }
                 (enabled.into_iter().map(|node| (node, None)).collect(), true)
             }
@@ -143,41 +139,39 @@ impl<R: Rules> Player<'_, R> {
         };
         let mut moving: Moving<R> = Vec::new();
         for (node, action) in asked {
-            if node.index() >= world.states.len() {
-                return Err(format!("there is no {node}"));
+            if node.index() >= processes.states.len() {
+                return Err(StepError::UnknownNode { node, nodes: self.run.config.graph.nodes() });
             }
             if moving.iter().any(|(other, _)| *other == node) {
-                return Err(format!("{node} moves once in a step"));
+                return Err(StepError::MovesTwice(node));
             }
             let fits =
                 |step: &&Step<R::State>| action.as_deref().is_none_or(|action| action == step.name);
-            let fitting: Vec<_> = world.steps(node).iter().filter(fits).collect();
+            let fitting: Vec<_> = processes.steps(node).iter().filter(fits).collect();
             match fitting[..] {
                 [] if passes_over => {}
-                [] => return Err(format!("{node} cannot do that")),
+                [] => return Err(StepError::NotEnabled(node)),
                 [step] => moving.push((node, *step)),
                 [first, ..] if passes_over => moving.push((node, *first)),
                 [first, second, ..] => {
                     let (first, second) = (first.name, second.name);
-                    return Err(format!(
-                        "{node} has a choice: write {node}({first}) or {node}({second})"
-                    ));
+                    return Err(StepError::Ambiguous { node, first, second });
                 }
             }
         }
         Ok(moving)
     }
 
-    fn impossible(&self, step: usize, movers: &Movers, why: String) -> PlayError {
-        let world = &self.run.world;
-        let enabled: BTreeSet<NodeId> = world.enabled().iter().copied().collect();
+    fn impossible(&self, step: usize, movers: &Movers, reason: StepError) -> PlayError {
+        let processes = &self.run.processes;
+        let enabled: BTreeSet<NodeId> = processes.enabled().iter().copied().collect();
         let action =
             |node: NodeId| move |step: &Step<R::State>| format!("{node}({}) moves", step.name);
         let possible = enabled
             .into_iter()
-            .flat_map(|node| world.steps(node).iter().map(action(node)))
+            .flat_map(|node| processes.steps(node).iter().map(action(node)))
             .collect();
-        PlayError::Impossible(Impossible { step, text: movers.to_string(), why, possible })
+        PlayError::Impossible(ImpossibleStep { step, text: movers.to_string(), reason, possible })
     }
 
     fn take(&mut self, moving: Moving<R>) {
@@ -194,14 +188,14 @@ impl<R: Rules> Player<'_, R> {
         }
         self.run.moving = moving;
         self.run.move_chosen();
-        self.write_can();
+        self.write_enabled();
         self.write_violations();
     }
 
     /// Everybody who can moves, until there is nothing more to be seen; how many steps that took.
-    fn go_on(&mut self) -> u64 {
+    fn run_to_rest(&mut self) -> u64 {
         let mut steps = 0;
-        while !self.is_over() {
+        while !self.is_finished() {
             self.now += Span::UNIT;
             let moving =
                 self.choose(&Movers::All, true).expect("who is not enabled is passed over");
@@ -216,20 +210,20 @@ impl<R: Rules> Player<'_, R> {
         steps
     }
 
-    fn is_over(&self) -> bool {
+    fn is_finished(&self) -> bool {
         let served = self.run.checker.served_after.iter().all(|&times| times > 0);
         let seen =
             self.run.stabilized_at_round().is_some() && served || self.run.rounds() >= ROUNDS;
-        seen && !self.run.world.enabled().is_empty()
+        seen && !self.run.processes.enabled().is_empty()
     }
 
     /// Who can do what from now on, where that has changed.
-    fn write_can(&mut self) {
+    fn write_enabled(&mut self) {
         for node in (0..self.run.config.graph.nodes()).map(NodeId) {
-            let steps = self.run.world.steps(node);
+            let steps = self.run.processes.steps(node);
             let actions: Vec<&'static str> = steps.iter().map(|step| step.name).collect();
             let inside = steps.iter().any(|step| step.privileged);
-            let before = &mut self.can[node.index()];
+            let before = &mut self.enabled[node.index()];
             if *before != actions {
                 if let Some(trace) = &mut self.trace {
                     trace.write(self.now, node, &trace::Event::Can { actions: &actions, inside });

@@ -35,11 +35,11 @@ impl Rules for Ring {
     fn enabled(view: View<'_, u32>, steps: &mut Vec<Step<u32>>) {
         let left = NodeId((view.me().0 + view.setup.nodes - 1) % view.setup.nodes);
         let left = *view.of(left).unwrap();
-        let mut can = |name, next| steps.push(Step { name, next, privileged: true });
+        let mut enable = |name, next| steps.push(Step { name, next, privileged: true });
         match (view.me().0, left == *view.own) {
-            (0, true) => can("root", (left + 1) % values(view.setup)),
+            (0, true) => enable("root", (left + 1) % values(view.setup)),
             (0, false) | (_, true) => {}
-            (_, false) => can("other", left),
+            (_, false) => enable("other", left),
         }
     }
 
@@ -272,7 +272,10 @@ fn the_published_bound() {
 #[test]
 fn what_cannot_run_is_refused() {
     let none = StateConfig { k: 0, ..ring(3, 1) };
-    assert_eq!(run_rules::<Ring>(&none).unwrap_err(), StateError::NoPermits);
+    assert_eq!(run_rules::<Ring>(&none).unwrap_err(), StateError::ZeroTokens);
     let nobody = StateConfig { corrupt: vec![(NodeId(3), 1)], ..ring(3, 1) };
-    assert_eq!(run_rules::<Ring>(&nobody).unwrap_err(), StateError::Nobody(NodeId(3), 3));
+    assert_eq!(
+        run_rules::<Ring>(&nobody).unwrap_err(),
+        StateError::UnknownNode { node: NodeId(3), nodes: 3 }
+    );
 }

@@ -16,6 +16,7 @@ mod print;
 use std::fmt;
 
 use kgate_core::{NodeId, SlotOptions};
+use serde::Serialize;
 
 use crate::convergence::{AT_MOST_L_TOKENS, SOMEBODY_CAN_MOVE};
 use crate::history::NOTHING_FROM_NOTHING;
@@ -168,23 +169,23 @@ pub enum Model {
     State,
 }
 
-/// Which message of a channel may arrive.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The order in which the messages of one channel arrive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum Channels {
-    /// The oldest.
+    /// The oldest message arrives first.
     #[default]
     Fifo,
-    /// Any.
+    /// Any message may arrive next.
     Unordered,
 }
 
-/// What becomes of a message that comes to a process that is down.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What happens to a message that reaches a process which is down and will come back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum Down {
-    /// It is lost.
+    /// The message is lost.
     #[default]
     Lost,
-    /// It waits until the process is back.
+    /// The message is kept and delivered after the restart.
     Kept,
 }
 

@@ -7,7 +7,7 @@ use kgate_core::{Graph, NodeId, Rules, Setup, Step, View};
 
 use super::StateConfig;
 
-pub(super) struct World<R: Rules> {
+pub(super) struct Processes<R: Rules> {
     graph: Arc<Graph>,
     pub(super) setups: Vec<Setup>,
     pub(super) states: Vec<R::State>,
@@ -28,7 +28,7 @@ pub(super) struct World<R: Rules> {
     around: Vec<R::State>,
 }
 
-impl<R: Rules> World<R> {
+impl<R: Rules> Processes<R> {
     pub(super) fn new(config: &StateConfig, mut start: impl FnMut(&Setup) -> R::State) -> Self {
         let graph = Arc::clone(&config.graph);
         let (printed, shape) = (config.printed, Some(Arc::clone(&graph)));
@@ -37,7 +37,7 @@ impl<R: Rules> World<R> {
         let setups: Vec<Setup> = (0..graph.nodes()).map(NodeId).map(setup).collect();
         let states = setups.iter().map(&mut start).collect();
         let nodes = setups.len();
-        let mut world = Self {
+        let mut processes = Self {
             graph,
             setups,
             states,
@@ -51,8 +51,8 @@ impl<R: Rules> World<R> {
             evaluation: 0,
             around: Vec::new(),
         };
-        (0..world.graph.nodes()).for_each(|node| world.evaluate(NodeId(node), 0));
-        world
+        (0..processes.graph.nodes()).for_each(|node| processes.evaluate(NodeId(node), 0));
+        processes
     }
 
     pub(super) fn enabled(&self) -> &[NodeId] {

@@ -8,39 +8,39 @@ use super::event::EventOf;
 use super::{Label, Simulation};
 use crate::config::Config;
 use crate::cost::ReceiveCost;
-use crate::disturbance::{Chance, Way};
+use crate::disturbance::{Chance, Direction};
 use crate::queue::EventQueue;
 use crate::rng::Rng;
 
 /// What befalls messages.
-pub(super) struct Trouble {
+pub(super) struct NetworkFaults {
     rng: Rng,
     loss: Chance,
     duplicates: Chance,
     cuts: Vec<Cut>,
     /// What would cross a cut is lost instead of late.
-    loses: bool,
+    drops: bool,
     /// Nothing is lost or doubled any more after that.
     end: Time,
 }
 
 struct Cut {
     inside: FixedBitSet,
-    way: Way,
+    direction: Direction,
     from: Time,
     until: Time,
 }
 
 /// What was disturbed so far.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Disturbed {
+pub(crate) struct DisturbanceCounts {
     pub(crate) pauses: u32,
     pub(crate) lost: u64,
-    pub(crate) doubled: u64,
+    pub(crate) duplicated: u64,
     pub(crate) delayed: u64,
 }
 
-impl Trouble {
+impl NetworkFaults {
     /// None if messages are left alone.
     pub(super) fn new(config: &Config) -> Option<Self> {
         let disturbance = &config.disturbance;
@@ -50,14 +50,14 @@ impl Trouble {
             inside.extend(partition.nodes.iter().map(|node| node.index()));
             let (from, until) =
                 (Time::ZERO + partition.from, (Time::ZERO + partition.until).min(end));
-            Cut { inside, way: partition.way, from, until }
+            Cut { inside, direction: partition.direction, from, until }
         });
-        disturbance.troubles_network().then(|| Self {
+        disturbance.affects_network().then(|| Self {
             rng: Rng::fork(config.seed, "trouble"),
             loss: disturbance.loss,
             duplicates: disturbance.duplicates,
             cuts: cuts.collect(),
-            loses: config.claims.tolerates_loss,
+            drops: config.claims.tolerates_loss,
             end,
         })
     }
@@ -75,9 +75,9 @@ impl Trouble {
 
     /// When a message that would arrive at `at` does arrive; never, if a cut swallows it. It never
     /// overtakes by this.
-    pub(super) fn through(&self, from: NodeId, to: NodeId, mut at: Time) -> Option<Time> {
+    pub(super) fn after_cuts(&self, from: NodeId, to: NodeId, mut at: Time) -> Option<Time> {
         while let Some(cut) = self.cuts.iter().find(|cut| cut.holds_up(from, to, at)) {
-            if self.loses {
+            if self.drops {
                 return None;
             }
             at = cut.until;
@@ -89,10 +89,10 @@ impl Trouble {
 impl Cut {
     fn holds_up(&self, from: NodeId, to: NodeId, at: Time) -> bool {
         let inside = |node: NodeId| self.inside.contains(node.index());
-        let crosses = match self.way {
-            Way::Both => inside(from) != inside(to),
-            Way::Out => inside(from) && !inside(to),
-            Way::In => !inside(from) && inside(to),
+        let crosses = match self.direction {
+            Direction::Both => inside(from) != inside(to),
+            Direction::Outbound => inside(from) && !inside(to),
+            Direction::Inbound => !inside(from) && inside(to),
         };
         crosses && self.from <= at && at < self.until
     }
@@ -105,23 +105,23 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
             self.count(node, Label::bare(12));
             self.write(node, &trace::Event::Pause);
             self.disturbed.pauses += 1;
-            self.stopped.insert(node, Vec::new());
+            self.paused.insert(node, Vec::new());
         }
     }
 
     /// A process goes on, unless it has crashed meanwhile.
     pub(super) fn resume(&mut self, node: NodeId) {
-        if self.stopped.contains_key(&node) {
+        if self.paused.contains_key(&node) {
             self.count(node, Label::bare(13));
             self.write(node, &trace::Event::Resume);
-            self.hand_over(node);
+            self.deliver_deferred(node);
         }
     }
 
     /// What waited for a stopped process happens now, in order. If it has just crashed, that is
     /// what it finds.
-    pub(super) fn hand_over(&mut self, node: NodeId) {
-        let waited = self.stopped.remove(&node).unwrap_or_default();
+    pub(super) fn deliver_deferred(&mut self, node: NodeId) {
+        let waited = self.paused.remove(&node).unwrap_or_default();
         if !waited.is_empty() {
             self.recovery.not_before(self.now);
         }
@@ -136,8 +136,8 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
 
     /// Whether an event has to wait because its process is stopped; then it waits.
     #[cold]
-    pub(super) fn waits(&mut self, event: &EventOf<M, D>) -> bool {
-        let Some(waiting) = event.whose().and_then(|node| self.stopped.get_mut(&node)) else {
+    pub(super) fn defer_if_paused(&mut self, event: &EventOf<M, D>) -> bool {
+        let Some(waiting) = event.whose().and_then(|node| self.paused.get_mut(&node)) else {
             return false;
         };
         waiting.push(event.clone());
@@ -149,7 +149,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
 
     /// One copy of a message sets out in a network that fails.
     #[cold]
-    pub(super) fn send_in_trouble(
+    pub(super) fn send_with_faults(
         &mut self,
         from: NodeId,
         to: NodeId,
@@ -157,11 +157,11 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         message: &M::Message,
         departure: Time,
     ) {
-        let trouble = self.network.trouble.as_mut().expect("there is trouble");
-        let copies = trouble.copies(departure);
+        let faults = self.network.faults.as_mut().expect("there is trouble");
+        let copies = faults.copies(departure);
         let name = M::Message::kind_name(kind);
         if copies == 2 {
-            self.disturbed.doubled += 1;
+            self.disturbed.duplicated += 1;
             if self.trace.is_some() {
                 let text = format!("{message:?}");
                 self.write(from, &trace::Event::Doubled { kind: name, to, message: &text });
@@ -169,7 +169,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         }
         let mut lost = copies == 0;
         for _ in 0..copies {
-            match self.network.arrival_in_trouble(&self.config.cost, from, to, departure) {
+            match self.network.arrival_with_faults(&self.config.cost, from, to, departure) {
                 None => lost = true,
                 Some((at, late)) => {
                     self.disturbed.delayed += u64::from(late);

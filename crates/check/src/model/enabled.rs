@@ -3,30 +3,30 @@
 use kgate_core::{Explorable, NodeId, Phase};
 use kgate_spec::Fate;
 
-use super::World;
+use super::ProtocolModel;
 use crate::action::{Action, ActionOf};
-use crate::bounds::{Channels, Down, News};
+use crate::bounds::{Channels, CrashNotifications, Down};
 use crate::client::Client;
 use crate::state::State;
 
-impl<P: Explorable> World<P> {
+impl<P: Explorable> ProtocolModel<P> {
     /// Everything that can happen next.
-    pub(super) fn everything_possible(&self, state: &State<P>, actions: &mut Vec<ActionOf<P>>) {
+    pub(super) fn enabled_actions(&self, state: &State<P>, actions: &mut Vec<ActionOf<P>>) {
         for node in state.ids() {
             if state.is_up(node) {
-                self.of_clients(state, node, actions);
-                self.of_fate(state, node, actions);
+                self.client_actions(state, node, actions);
+                self.fault_actions(state, node, actions);
             } else if state.down.contains(&node) {
                 actions.push(Action::Restart(node));
             }
         }
-        self.in_flight(state, actions);
+        self.message_actions(state, actions);
         if self.bounds.expiries.is_none_or(|most| u32::from(state.spent.expiries) < most) {
             actions.extend(
                 state.timers.iter().map(|(node, timer)| Action::Expire(*node, timer.clone())),
             );
         }
-        self.news(state, actions);
+        self.notifications(state, actions);
     }
 
     /// The k that a process believes in.
@@ -48,7 +48,7 @@ impl<P: Explorable> World<P> {
     }
 
     /// What clients may do at a process that takes part.
-    fn of_clients(&self, state: &State<P>, node: NodeId, actions: &mut Vec<ActionOf<P>>) {
+    fn client_actions(&self, state: &State<P>, node: NodeId, actions: &mut Vec<ActionOf<P>>) {
         let (bounds, client) = (&self.bounds, &state.clients[node.index()]);
         let phase = state.phase(node);
         if u32::from(client.asked) < bounds.entries_of(node.index()) && self.may_ask(client, phase)
@@ -64,50 +64,49 @@ impl<P: Explorable> World<P> {
     }
 
     /// What may befall a process that takes part.
-    fn of_fate(&self, state: &State<P>, node: NodeId, actions: &mut Vec<ActionOf<P>>) {
+    fn fault_actions(&self, state: &State<P>, node: NodeId, actions: &mut Vec<ActionOf<P>>) {
         let (bounds, client) = (&self.bounds, &state.clients[node.index()]);
         if let Some(&k) = bounds.resizes.get(usize::from(client.resized)) {
             actions.push(Action::Resize(node, k));
         }
         let lost = u32::try_from(state.crashed.len()).expect("few");
-        if lost < bounds.crashes && lost + 1 < self.setup.nodes && self.can_do_without(state, node)
-        {
+        if lost < bounds.crashes && lost + 1 < self.setup.nodes && self.may_go_down(state, node) {
             actions.push(Action::Crash(node));
         }
-        if u32::from(state.spent.restarts) < bounds.restarts && self.can_do_without(state, node) {
+        if u32::from(state.spent.restarts) < bounds.restarts && self.may_go_down(state, node) {
             actions.push(Action::Down(node));
         }
     }
 
     /// Whether enough is left without a process: where those that come back learn from others, one
     /// that was always there.
-    fn can_do_without(&self, state: &State<P>, node: NodeId) -> bool {
+    fn may_go_down(&self, state: &State<P>, node: NodeId) -> bool {
         let always_up =
             |other: NodeId| state.is_up(other) && state.clients[other.index()].incarnation == 0;
         !self.bounds.returns
-            || self.bounds.news != News::AnyOrder
+            || self.bounds.notifications != CrashNotifications::AnyOrder
             || state.ids().any(|other| other != node && always_up(other))
     }
 
     /// What may happen to messages on their way.
-    fn in_flight(&self, state: &State<P>, actions: &mut Vec<ActionOf<P>>) {
+    fn message_actions(&self, state: &State<P>, actions: &mut Vec<ActionOf<P>>) {
         let mut first = 0;
-        for (place, flying) in state.flying.iter().enumerate() {
-            if flying.way() != state.flying[first].way() {
+        for (place, in_flight) in state.in_flight.iter().enumerate() {
+            if in_flight.channel() != state.in_flight[first].channel() {
                 first = place;
             }
             if self.bounds.channels == Channels::Fifo && place > first
                 || !state.down.is_empty()
                     && self.bounds.down == Down::Kept
-                    && state.down.contains(&flying.to)
+                    && state.down.contains(&in_flight.to)
                 // Of equal messages any is as good as another.
-                || state.flying[first..place].contains(flying)
+                || state.in_flight[first..place].contains(in_flight)
             {
                 continue;
             }
             let mut may = |fate| {
-                let message = flying.message.clone();
-                actions.push(Action::Fly(place, fate, (flying.from, flying.to, message)));
+                let message = in_flight.message.clone();
+                actions.push(Action::Message(place, fate, (in_flight.from, in_flight.to, message)));
             };
             may(Fate::Arrives);
             if u32::from(state.spent.losses) < self.bounds.losses {
@@ -120,26 +119,32 @@ impl<P: Explorable> World<P> {
     }
 
     /// What may be told.
-    fn news(&self, state: &State<P>, actions: &mut Vec<ActionOf<P>>) {
-        if self.bounds.news == News::Log {
+    fn notifications(&self, state: &State<P>, actions: &mut Vec<ActionOf<P>>) {
+        if self.bounds.notifications == CrashNotifications::Log {
             for node in state.ids().filter(|&node| state.is_up(node)) {
                 actions.extend(state.next_entry(node).map(|entry| match entry.adds {
-                    true => Action::Welcome(node, entry.node),
-                    false => Action::Tell(node, entry.node, entry.incarnation),
+                    true => Action::NotifyReturn(node, entry.node),
+                    false => Action::NotifyCrash(node, entry.node, entry.incarnation),
                 }));
             }
             return;
         }
         let is_next = |node: NodeId, of: NodeId| {
-            let untold = |crashed: &NodeId| {
-                state.untold.iter().any(|news| (news.0, news.1) == (node, *crashed))
+            let pending = |crashed: &NodeId| {
+                state
+                    .pending
+                    .iter()
+                    .any(|notifications| (notifications.0, notifications.1) == (node, *crashed))
             };
-            self.bounds.news != News::InOrder
-                || state.crashed.iter().find(|crashed| untold(crashed)) == Some(&of)
+            self.bounds.notifications != CrashNotifications::InOrder
+                || state.crashed.iter().find(|crashed| pending(crashed)) == Some(&of)
         };
-        let news =
-            state.untold.iter().filter(|&&(node, of, _)| state.is_up(node) && is_next(node, of));
-        actions.extend(news.map(|&(node, of, incarnation)| Action::Tell(node, of, incarnation)));
+        let notifications =
+            state.pending.iter().filter(|&&(node, of, _)| state.is_up(node) && is_next(node, of));
+        actions.extend(
+            notifications
+                .map(|&(node, of, incarnation)| Action::NotifyCrash(node, of, incarnation)),
+        );
     }
 }
 

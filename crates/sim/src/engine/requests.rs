@@ -13,7 +13,7 @@ use kgate_core::{
 use kgate_spec::trace;
 
 use super::checkers::Numbered;
-use super::clients::trace_of;
+use super::clients::granted_event;
 use super::event::{Event, EventOf};
 use super::{Label, Simulation};
 use crate::config::Config;
@@ -21,7 +21,7 @@ use crate::queue::EventQueue;
 use crate::rng::Rng;
 
 /// What clients wait for, and who will ask.
-pub(super) struct Wishes {
+pub(super) struct PendingRequests {
     weight_rng: Rng,
     patience_rng: Rng,
     resize_rng: Rng,
@@ -35,7 +35,7 @@ pub(super) struct Wishes {
     due_events: usize,
 }
 
-impl Wishes {
+impl PendingRequests {
     pub(super) fn new(config: &Config) -> Self {
         Self {
             weight_rng: Rng::fork(config.seed, "weights"),
@@ -95,10 +95,10 @@ impl Wishes {
 
 impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D, Q> {
     /// A client that was to ask in that incarnation does so now; false if it is gone.
-    pub(super) fn comes_to_ask(&mut self, node: NodeId, incarnation: u32) -> bool {
-        self.wishes.due_events -= 1;
-        let there = self.incarnation_of(node) == incarnation && !self.absent.contains_key(&node);
-        if let Some(due) = self.wishes.due.get_mut(&node).filter(|_| there) {
+    pub(super) fn take_due(&mut self, node: NodeId, incarnation: u32) -> bool {
+        self.pending_requests.due_events -= 1;
+        let there = self.incarnation_of(node) == incarnation && !self.down.contains_key(&node);
+        if let Some(due) = self.pending_requests.due.get_mut(&node).filter(|_| there) {
             *due -= 1;
         }
         there
@@ -107,7 +107,8 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
     /// How many units a client asks for: no more than its process can be granted at once.
     pub(super) fn draw_weight(&mut self, node: NodeId) -> u32 {
         let most = self.config.load.weight_max;
-        let drawn = if most == 1 { 1 } else { self.wishes.weight_rng.within(1, u64::from(most)) };
+        let drawn =
+            if most == 1 { 1 } else { self.pending_requests.weight_rng.within(1, u64::from(most)) };
         u32::try_from(drawn).unwrap_or(most).min(self.most_at_once(node))
     }
 
@@ -117,28 +118,28 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
     }
 
     /// A client waits from now on; it may lose its patience.
-    pub(super) fn wish(&mut self, node: NodeId, weight: u32) {
-        let number = self.wishes.asked;
-        self.wishes.asked += 1;
-        self.wishes.waiting.insert((node, number), weight);
+    pub(super) fn start_waiting(&mut self, node: NodeId, weight: u32) {
+        let number = self.pending_requests.asked;
+        self.pending_requests.asked += 1;
+        self.pending_requests.waiting.insert((node, number), weight);
         let load = &self.config.load;
-        if load.withdraw.happens(&mut self.wishes.patience_rng) {
-            let after = Span(self.wishes.patience_rng.within(0, load.patience.0));
+        if load.withdraw.happens(&mut self.pending_requests.patience_rng) {
+            let after = Span(self.pending_requests.patience_rng.within(0, load.patience.0));
             self.queue.push(self.now + after, Event::GiveUp { node, number });
         }
     }
 
     /// A client loses its patience, if it still waits.
     pub(super) fn give_up(&mut self, node: NodeId, number: u64) {
-        if self.wishes.waiting.contains_key(&(node, number)) {
+        if self.pending_requests.waiting.contains_key(&(node, number)) {
             self.withdraw(node);
-            self.ask_again(node);
+            self.schedule_next_request(node);
         }
     }
 
     /// The client of `node` that asked last waits no longer.
     pub(super) fn withdraw(&mut self, node: NodeId) {
-        self.wishes.take_last(node);
+        self.pending_requests.take_last(node);
         self.stats.withdrawals += 1;
         self.stats.waiting.change(self.now, -1);
         self.checkers.withdrawn(node);
@@ -156,20 +157,20 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
     ) {
         let lanes = self.config.slots.lanes > 1;
         let weight = slots.filter(|_| lanes).and_then(|slots| u32::try_from(slots.len()).ok());
-        let wish = self.wishes.take(node, weight);
-        let granted = Numbered { node, grant, wish, slots, fence };
+        let request = self.pending_requests.take(node, weight);
+        let granted = Numbered { node, grant, request, slots, fence };
         let units = granted.units();
         self.stats.grants += 1;
-        self.stats.waiting.change(self.now, if wish.is_some() { -1 } else { 0 });
+        self.stats.waiting.change(self.now, if request.is_some() { -1 } else { 0 });
         let before = self.held.insert((node, grant), units).unwrap_or(0);
         self.stats.inside.change(self.now, i64::from(units) - i64::from(before));
         if self.config.load.ask_inside {
-            self.ask_again(node);
+            self.schedule_next_request(node);
         }
-        let looks = M::MECHANISM == Mechanism::Slots && self.checkers.audit.sits();
-        let shown = if looks { self.all_shown() } else { Vec::new() };
+        let observes_inputs = M::MECHANISM == Mechanism::Slots && self.checkers.audit.is_active();
+        let shown = if observes_inputs { self.all_shown() } else { Vec::new() };
         let times = self.checkers.granted_slots(self.now, &granted, &self.alive, &shown);
-        self.write_granted(times, node, trace_of(slots, fence, None, Some(grant)));
+        self.write_granted(times, node, granted_event(slots, fence, None, Some(grant)));
     }
 
     /// What all live processes show.
@@ -179,36 +180,36 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
     }
 
     /// A request has ended: k has become less than it wants.
-    pub(super) fn too_large(&mut self, node: NodeId, weight: u32, most: u32) {
-        let wish = self.wishes.take(node, Some(weight));
+    pub(super) fn request_too_large(&mut self, node: NodeId, weight: u32, most: u32) {
+        let request = self.pending_requests.take(node, Some(weight));
         self.stats.refused += 1;
-        self.stats.waiting.change(self.now, if wish.is_some() { -1 } else { 0 });
-        self.checkers.too_large(node, wish, (weight, most), self.now);
+        self.stats.waiting.change(self.now, if request.is_some() { -1 } else { 0 });
+        self.checkers.too_large(node, request, (weight, most), self.now);
         self.write(node, &trace::Event::TooLarge { weight, most });
-        self.ask_again(node);
+        self.schedule_next_request(node);
     }
 
     /// A grant no longer counts, and its client has to stop.
     pub(super) fn lost_grant(&mut self, node: NodeId, grant: GrantId) {
-        if self.config.claims.slots && self.take_back(node, grant) && !self.config.load.ask_inside {
-            self.ask_again(node);
+        if self.config.claims.slots && self.end_grant(node, grant) && !self.config.load.ask_inside {
+            self.schedule_next_request(node);
         }
     }
 
     /// A process will be told of every change of k, in order: of those that were soon, of the
     /// others when they come.
     pub(super) fn announce_resizes(&mut self, node: NodeId) {
-        let (within, incarnation) = (self.news_time(), self.incarnation_of(node));
+        let (within, incarnation) = (self.notification_delay_max(), self.incarnation_of(node));
         let mut last = Time::ZERO;
         for (place, &(at, _)) in (0..).zip(&self.config.resizes) {
             let from = (Time::ZERO + at).max(self.now);
-            let heard = from + Span(self.wishes.resize_rng.within(0, within.0));
+            let heard = from + Span(self.pending_requests.resize_rng.within(0, within.0));
             last = last.max(heard);
-            self.queue.push(last, Event::Resized { node, incarnation, place });
+            self.queue.push(last, Event::ResizeNotice { node, incarnation, place });
         }
     }
 
-    pub(super) fn hear_of_resize(&mut self, node: NodeId, incarnation: u32, place: u32) {
+    pub(super) fn on_resize_notice(&mut self, node: NodeId, incarnation: u32, place: u32) {
         if self.incarnation_of(node) == incarnation && self.alive.contains(node.index()) {
             let (_, k) = self.config.resizes[place as usize];
             self.resize(node, k);

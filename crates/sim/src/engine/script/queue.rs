@@ -8,18 +8,18 @@ use kgate_spec::{Fate, Step};
 
 use super::super::Simulation;
 use super::super::event::{Event, EventOf};
-use super::super::incarnations::Happened;
-use super::{Silent, Waiting, Why};
+use super::super::incarnations::MembershipEvent;
+use super::{NoDetector, ScriptQueue, StepError};
 use crate::faults::Down;
 use crate::queue::EventQueue;
 
 /// An event queue without time: everything waits, in the order in which it came, until it is
 /// picked.
-pub(super) struct UnderWay<E> {
+pub(super) struct StepQueue<E> {
     events: Vec<E>,
 }
 
-impl<E> EventQueue<E> for UnderWay<E> {
+impl<E> EventQueue<E> for StepQueue<E> {
     const RECORDS: bool = false;
 
     fn new(_spread: Span) -> Self {
@@ -40,7 +40,7 @@ impl<E> EventQueue<E> for UnderWay<E> {
     }
 }
 
-impl<E> UnderWay<E> {
+impl<E> StepQueue<E> {
     pub(super) fn events(&self) -> &[E] {
         &self.events
     }
@@ -55,31 +55,27 @@ impl<E> UnderWay<E> {
 
     /// Takes out all that fit, in their order.
     pub(super) fn remove_where(&mut self, mut fits: impl FnMut(&E) -> bool) -> Vec<E> {
-        let (out, rest) =
+        let (out, results) =
             std::mem::take(&mut self.events).into_iter().partition(|event| fits(event));
-        self.events = rest;
+        self.events = results;
         out
     }
 }
 
-impl<M: TransientFaults> Simulation<'_, M, Silent, Waiting<M>> {
-    pub(super) fn check_exists(&self, node: NodeId) -> Result<(), Why> {
+impl<M: TransientFaults> Simulation<'_, M, NoDetector, ScriptQueue<M>> {
+    pub(super) fn check_exists(&self, node: NodeId) -> Result<(), StepError> {
         let nodes = self.config.nodes;
-        if node.0 < nodes {
-            Ok(())
-        } else {
-            Err(format!("there is no {node}, only p0 .. p{}", nodes - 1))
-        }
+        if node.0 < nodes { Ok(()) } else { Err(StepError::UnknownNode { node, nodes }) }
     }
 
-    pub(super) fn check_up(&self, node: NodeId) -> Result<(), Why> {
+    pub(super) fn check_up(&self, node: NodeId) -> Result<(), StepError> {
         self.check_exists(node)?;
-        if self.alive.contains(node.index()) { Ok(()) } else { Err(format!("{node} is down")) }
+        if self.alive.contains(node.index()) { Ok(()) } else { Err(StepError::IsDown(node)) }
     }
 
     /// The places of the messages from one process to another, the oldest first.
     pub(super) fn channel(&self, from: NodeId, to: NodeId) -> Vec<usize> {
-        let in_channel = |event: &EventOf<M, Silent>| matches!(event, Event::Deliver { from: a, to: b, .. } if (*a, *b) == (from, to));
+        let in_channel = |event: &EventOf<M, NoDetector>| matches!(event, Event::Deliver { from: a, to: b, .. } if (*a, *b) == (from, to));
         (0..)
             .zip(self.queue.events())
             .filter(|(_, event)| in_channel(event))
@@ -95,7 +91,7 @@ impl<M: TransientFaults> Simulation<'_, M, Silent, Waiting<M>> {
 
     /// The timers that run, with their places and names.
     pub(super) fn timers(&self) -> Vec<(usize, NodeId, String)> {
-        let timer = |(place, event): (usize, &EventOf<M, Silent>)| {
+        let timer = |(place, event): (usize, &EventOf<M, NoDetector>)| {
             let Event::Timer { node, timer, .. } = event else { return None };
             self.is_live(event).then(|| (place, *node, format!("{timer:?}")))
         };
@@ -103,31 +99,33 @@ impl<M: TransientFaults> Simulation<'_, M, Silent, Waiting<M>> {
     }
 
     /// Of whose loss `node` will be told, in order, with the places of the news.
-    pub(super) fn news_to(&self, node: NodeId) -> Vec<(usize, NodeId)> {
-        let news = |(place, event): (usize, &EventOf<M, Silent>)| {
-            let Event::News { node: to, crashed, .. } = event else { return None };
+    pub(super) fn crash_notices_for(&self, node: NodeId) -> Vec<(usize, NodeId)> {
+        let notices = |(place, event): (usize, &EventOf<M, NoDetector>)| {
+            let Event::CrashNotice { node: to, crashed, .. } = event else { return None };
             (*to == node && self.is_live(event)).then_some((place, *crashed))
         };
-        self.queue.events().iter().enumerate().filter_map(news).collect()
+        self.queue.events().iter().enumerate().filter_map(notices).collect()
     }
 
     /// What `node` will hear of crashes and returns, in order, as steps, with the places of the
     /// news.
-    pub(super) fn hears_of(&self, node: NodeId) -> Vec<(usize, Step)> {
-        let news = |(at, event): (usize, &EventOf<M, Silent>)| {
-            let Event::Hear { node: to, place, .. } = event else { return None };
-            let record = self.returns.record(*place);
+    pub(super) fn membership_notices_for(&self, node: NodeId) -> Vec<(usize, Step)> {
+        let notices = |(at, event): (usize, &EventOf<M, NoDetector>)| {
+            let Event::MembershipNotice { node: to, place, .. } = event else { return None };
+            let record = self.membership.record(*place);
             let step = match record.what {
-                Happened::Fell | Happened::Lost => Step::Tell { node, of: record.of },
-                Happened::Returned => Step::Welcome { node, of: record.of },
+                MembershipEvent::Down | MembershipEvent::Crashed => {
+                    Step::Tell { node, of: record.of }
+                }
+                MembershipEvent::Joined => Step::Welcome { node, of: record.of },
             };
             (*to == node && self.is_live(event)).then_some((at, step))
         };
-        self.queue.events().iter().enumerate().filter_map(news).collect()
+        self.queue.events().iter().enumerate().filter_map(notices).collect()
     }
 
     /// Who is inside, each once.
-    pub(super) fn who_is_inside(&self) -> Vec<NodeId> {
+    pub(super) fn inside_nodes(&self) -> Vec<NodeId> {
         let mut who: Vec<NodeId> = self.held.keys().map(|(node, _)| *node).collect();
         who.dedup();
         who
@@ -135,16 +133,16 @@ impl<M: TransientFaults> Simulation<'_, M, Silent, Waiting<M>> {
 
     /// Whether an event is still to happen: a timer may have been disarmed, a client gone, a
     /// process be down.
-    pub(super) fn is_live(&self, event: &EventOf<M, Silent>) -> bool {
+    pub(super) fn is_live(&self, event: &EventOf<M, NoDetector>) -> bool {
         match event {
-            Event::Timer { node, ticket, timer } => {
+            Event::Timer { node, generation, timer } => {
                 self.alive.contains(node.index())
-                    && self.mutex_timers.get(&(*node, timer.clone())) == Some(ticket)
+                    && self.mutex_timers.get(&(*node, timer.clone())) == Some(generation)
             }
             Event::Release { node, grant } => self.held.contains_key(&(*node, *grant)),
-            Event::News { node, incarnation, .. }
-            | Event::Hear { node, incarnation, .. }
-            | Event::Resized { node, incarnation, .. } => {
+            Event::CrashNotice { node, incarnation, .. }
+            | Event::MembershipNotice { node, incarnation, .. }
+            | Event::ResizeNotice { node, incarnation, .. } => {
                 self.alive.contains(node.index()) && self.incarnation_of(*node) == *incarnation
             }
             Event::Deliver { .. }
@@ -161,27 +159,29 @@ impl<M: TransientFaults> Simulation<'_, M, Silent, Waiting<M>> {
 
     /// Nothing is under way but timers of those who want nothing.
     pub(super) fn is_quiet(&self) -> bool {
-        let is_timer = |event: &EventOf<M, Silent>| matches!(event, Event::Timer { .. });
+        let is_timer = |event: &EventOf<M, NoDetector>| matches!(event, Event::Timer { .. });
         let matters =
             |event| self.is_live(event) && (self.checkers.waiting() > 0 || !is_timer(event));
         !self.queue.events().iter().any(matters)
     }
 
     /// Nothing is under way, but somebody may be inside.
-    pub(super) fn is_still(&self) -> bool {
-        let comes_out = |event: &EventOf<M, Silent>| matches!(event, Event::Release { .. });
+    pub(super) fn is_idle(&self) -> bool {
+        let comes_out = |event: &EventOf<M, NoDetector>| matches!(event, Event::Release { .. });
         !self.queue.events().iter().any(|event| self.is_live(event) && !comes_out(event))
     }
 
     /// What could happen next, crashes and losses of messages aside.
     pub(super) fn possible(&self, fifo: bool) -> Vec<String> {
-        let mut steps = self.of_messages(fifo);
+        let mut steps = self.message_steps(fifo);
         let up: Vec<NodeId> = ids(&self.alive).collect();
         for &node in &up {
-            let news = self.news_to(node);
-            steps.extend(news.iter().map(|&(_, of)| Step::Tell { node, of }));
-            let most = if self.returns.in_one_order() { 1 } else { usize::MAX };
-            steps.extend(self.hears_of(node).into_iter().map(|(_, step)| step).take(most));
+            let notices = self.crash_notices_for(node);
+            steps.extend(notices.iter().map(|&(_, of)| Step::Tell { node, of }));
+            let most = if self.membership.is_ordered() { 1 } else { usize::MAX };
+            steps.extend(
+                self.membership_notices_for(node).into_iter().map(|(_, step)| step).take(most),
+            );
         }
         steps
             .extend(self.timers().into_iter().map(|(_, node, timer)| Step::Expire { node, timer }));
@@ -202,16 +202,16 @@ impl<M: TransientFaults> Simulation<'_, M, Silent, Waiting<M>> {
                 steps.push(Step::Ask { node, weight: 1 });
             }
         }
-        steps.extend(self.absent.keys().map(|&node| Step::Restart(node)));
+        steps.extend(self.down.keys().map(|&node| Step::Restart(node)));
         steps.iter().map(Step::to_string).collect()
     }
 
-    fn of_messages(&self, fifo: bool) -> Vec<Step> {
+    fn message_steps(&self, fifo: bool) -> Vec<Step> {
         let channels: BTreeSet<(NodeId, NodeId)> =
             self.queue.events().iter().filter_map(way).collect();
         let mut steps = Vec::new();
         for (from, to) in channels {
-            if self.config.down == Down::Kept && self.absent.contains_key(&to) {
+            if self.config.down == Down::Kept && self.down.contains_key(&to) {
                 continue;
             }
             let most = if fifo { 1 } else { usize::MAX };

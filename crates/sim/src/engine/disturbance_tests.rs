@@ -16,7 +16,7 @@ use crate::{Chance, Claims, Config, Crash, Detector, Down, Latency, Report, Thin
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Echo {
     me: NodeId,
-    wishes: u64,
+    pending_requests: u64,
     waits: bool,
 }
 
@@ -34,7 +34,7 @@ impl Protocol for Echo {
     type Durable = u64;
 
     fn start(setup: &Setup, restored: Option<u64>, _out: &mut Outbox<Self>) -> Self {
-        Self { me: setup.me, wishes: restored.unwrap_or(0), waits: false }
+        Self { me: setup.me, pending_requests: restored.unwrap_or(0), waits: false }
     }
 
     fn handle(
@@ -45,15 +45,19 @@ impl Protocol for Echo {
     ) -> Result<(), Refusal> {
         match input {
             Input::Acquire { .. } => {
-                self.wishes += 1;
+                self.pending_requests += 1;
                 self.waits = true;
-                out.send(NodeId(1), Talk::Wish(self.wishes));
+                out.send(NodeId(1), Talk::Wish(self.pending_requests));
             }
             Input::Deliver { from, message } if self.me == NodeId(1) => out.send(from, message),
-            Input::Deliver { message: Talk::Wish(wish), .. } => {
-                if self.waits && wish == self.wishes {
+            Input::Deliver { message: Talk::Wish(request), .. } => {
+                if self.waits && request == self.pending_requests {
                     self.waits = false;
-                    out.notify(Notice::Granted { grant: GrantId(wish), slots: None, fence: None });
+                    out.notify(Notice::Granted {
+                        grant: GrantId(request),
+                        slots: None,
+                        fence: None,
+                    });
                 }
             }
             Input::Release { .. } => {}
@@ -118,7 +122,7 @@ fn quiet() {
     let report = report(&config(3));
     assert_eq!((report.grants, report.obtaining.max, report.violations.len()), (3, Some(2.0), 0));
     assert_eq!(
-        (report.pauses, report.partitions, report.lost, report.doubled, report.delayed),
+        (report.pauses, report.partitions, report.lost, report.duplicated, report.delayed),
         (0, 0, 0, 0, 0)
     );
 }
@@ -158,7 +162,7 @@ fn a_crash_ends_a_pause() {
     assert_eq!((report.pauses, report.crashes, report.grants, report.unanswered), (1, 1, 0, 1));
 }
 
-/// One that comes back is not stopped: down from 3 to 4, p1 is handed the request that was kept for
+/// One that comes back is not paused: down from 3 to 4, p1 is handed the request that was kept for
 /// it at 4.
 #[test]
 fn who_comes_back_is_not_stopped() {
@@ -229,7 +233,7 @@ fn duplicates_arrive_twice() {
     config.disturbance.duplicates = Chance(1_000_000);
     let report = report(&config);
     assert_eq!(
-        (report.delivered, report.doubled, report.grants, report.violations.len()),
+        (report.delivered, report.duplicated, report.grants, report.violations.len()),
         (6, 3, 1, 0)
     );
 }
@@ -237,14 +241,14 @@ fn duplicates_arrive_twice() {
 /// Only what is borne may befall a run, and it must make sense.
 #[test]
 fn claims_are_checked() {
-    type Change = fn(&mut Config);
-    let refused = |change: Change| {
+    type FaultEvent = fn(&mut Config);
+    let refused = |change: FaultEvent| {
         let mut config = config(1);
         config.disturbance.pauses = vec!["1@2..5".parse().expect("a pause")];
         change(&mut config);
         run::<Echo, Accuser<false>, Bucket>("echo", &config, None).expect_err("refused").to_string()
     };
-    let says: [(Change, &str); 9] = [
+    let says: [(FaultEvent, &str); 9] = [
         (|config| config.claims.tolerates_delay = false, "leave out --pause and --partition"),
         (|config| config.claims.detector = Some(Detector::Sparse), "--detector oracle=T"),
         (|config| config.disturbance.loss = Chance(1), "lose nothing"),

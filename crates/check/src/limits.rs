@@ -38,7 +38,7 @@ pub enum Stopped {
 const LOOK: usize = 4096;
 
 #[derive(Debug)]
-pub(crate) struct Brake {
+pub(crate) struct LimitGuard {
     limits: Limits,
     started: Instant,
     states: AtomicUsize,
@@ -47,7 +47,7 @@ pub(crate) struct Brake {
     released: AtomicBool,
 }
 
-impl Brake {
+impl LimitGuard {
     #[allow(clippy::disallowed_methods)] // A search may be given a time; what it finds in it does not depend on the clock.
     pub(crate) fn new(limits: Limits) -> Self {
         Self {

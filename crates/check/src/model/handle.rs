@@ -2,26 +2,31 @@
 
 use kgate_core::{Effect, Explorable, Fence, GrantId, Mechanism, NodeId, Notice, Phase, Stamp, To};
 
-use super::{Given, Made, World};
+use super::{ProtocolModel, SharedInput, Transition};
 use crate::client;
 use crate::ghost::{Ghost, SlotGrant};
-use crate::state::{Flying, Process, Row, Sent, State};
+use crate::state::{InFlight, PerProcess, Process, Sent, State};
 
-impl<P: Explorable> World<P> {
-    pub(super) fn handle(&self, state: &mut State<P>, node: NodeId, input: Given<P>) {
-        if Ghost::minds::<P>(&input) {
+impl<P: Explorable> ProtocolModel<P> {
+    pub(super) fn handle(&self, state: &mut State<P>, node: NodeId, input: SharedInput<P>) {
+        if Ghost::observes::<P>(&input) {
             state.note(|ghost| ghost.input::<P>(node, &input));
         }
-        let made = self.memo.make(&state.processes[node.index()], input);
-        if let Some(refusal) = made.refused {
+        let transition = self.memo.make(&state.processes[node.index()], input);
+        if let Some(refusal) = transition.refused {
             state.refused = Some((node, refusal));
         }
-        self.carry_out(state, node, &made);
+        self.apply_effects(state, node, &transition);
     }
 
     /// Does what process `node` wants done, and it becomes what it has become.
-    pub(super) fn carry_out(&self, state: &mut State<P>, node: NodeId, made: &Made<P>) {
-        for effect in &made.effects {
+    pub(super) fn apply_effects(
+        &self,
+        state: &mut State<P>,
+        node: NodeId,
+        transition: &Transition<P>,
+    ) {
+        for effect in &transition.effects {
             match effect {
                 Effect::Send { to: To::One(to), message } => {
                     self.send(state, node, *to, message.clone())
@@ -37,18 +42,20 @@ impl<P: Explorable> World<P> {
                 Effect::Disarm(timer) => {
                     state.timers.retain(|(whose, running)| *whose != node || running != timer);
                 }
-                Effect::Notify(notice) => self.notified(state, node, &made.after, notice),
+                Effect::Notify(notice) => self.notified(state, node, &transition.after, notice),
                 Effect::Persist(_) => {}
             }
         }
-        if P::MECHANISM == Mechanism::Slots && shows_what_another_shows(state, node, &made.after) {
+        if P::MECHANISM == Mechanism::Slots
+            && shows_what_another_shows(state, node, &transition.after)
+        {
             state.note(Ghost::shown_twice);
         }
-        state.processes[node.index()] = made.after.clone();
+        state.processes[node.index()] = transition.after.clone();
         if self.drops_outdated() {
-            let after = made.after.protocol();
-            state.flying.retain(|flying| {
-                flying.to != node || !after.is_outdated(flying.from, &flying.message.value)
+            let after = transition.after.protocol();
+            state.in_flight.retain(|in_flight| {
+                in_flight.to != node || !after.is_outdated(in_flight.from, &in_flight.message.value)
             });
         }
     }
@@ -74,7 +81,7 @@ impl<P: Explorable> World<P> {
                 state.note(|ghost| ghost.asked(after.seen.stamp));
             }
             Notice::Asked => {}
-            Notice::Suspected(of, _) => state.note(|ghost| ghost.told(node, *of)),
+            Notice::Suspected(of, _) => state.note(|ghost| ghost.crash_notified(node, *of)),
         }
     }
 
@@ -95,11 +102,11 @@ impl<P: Explorable> World<P> {
         let twice = !numbered && !client.inside.is_empty();
         client.enter(grant, if numbered { client::bits(slots).unwrap_or(0) } else { 0 });
         let k = self.k(state);
-        state.crowded |= twice || state.units(k) > k;
+        state.over_capacity |= twice || state.slots_in_use(k) > k;
         if P::MECHANISM == Mechanism::Permissions {
             let stamp = after.seen.stamp;
             let others = state.ids().filter(|&other| other != node && state.waits(other));
-            let stamps: Row<Stamp> =
+            let stamps: PerProcess<Stamp> =
                 others.filter_map(|other| state.processes[other.index()].seen.stamp).collect();
             state.note(|ghost| ghost.granted(node, stamp, stamps.into_iter(), self.setup.k));
         }
@@ -112,7 +119,7 @@ impl<P: Explorable> World<P> {
         let held = held.fold(0, |all, held| all | held.slots);
         let waiting = state.ids().filter(|&other| other != node && state.is_up(other));
         let waiting = waiting.map(|other| &state.processes[other.index()].seen);
-        let waiting: Row<Stamp> = waiting
+        let waiting: PerProcess<Stamp> = waiting
             .filter(|seen| seen.phase == Phase::Waiting)
             .filter_map(|seen| seen.stamp)
             .collect();
@@ -148,14 +155,14 @@ impl<P: Explorable> World<P> {
             return;
         }
         let place = if self.keeps_order() {
-            state.flying.partition_point(|flying| flying.way() <= (from, to))
+            state.in_flight.partition_point(|in_flight| in_flight.channel() <= (from, to))
         } else {
             let here = (from, to, message.digest);
-            state
-                .flying
-                .partition_point(|flying| (flying.from, flying.to, flying.message.digest) <= here)
+            state.in_flight.partition_point(|in_flight| {
+                (in_flight.from, in_flight.to, in_flight.message.digest) <= here
+            })
         };
-        state.flying.insert(place, Flying { from, to, message });
+        state.in_flight.insert(place, InFlight { from, to, message });
     }
 }
 

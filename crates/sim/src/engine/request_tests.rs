@@ -40,7 +40,7 @@ struct Desk<const BUG: u8> {
     grants: u64,
     /// What it has heard of incarnations: who, which, and whether that one came.
     heard: Vec<(NodeId, u32, bool)>,
-    in_one_order: bool,
+    is_ordered: bool,
 }
 
 impl<const BUG: u8> Desk<BUG> {
@@ -81,13 +81,13 @@ impl<const BUG: u8> Desk<BUG> {
 
     /// The log tells each incarnation once, its end before the next begins, and returns by their
     /// numbers.
-    fn hear(&mut self, of: NodeId, incarnation: u32, joined: bool) {
+    fn on_membership_notice(&mut self, of: NodeId, incarnation: u32, joined: bool) {
         assert!(
             !self.heard.contains(&(of, incarnation, joined)),
             "{:?} twice",
             (of, incarnation, joined)
         );
-        if self.in_one_order {
+        if self.is_ordered {
             let returns = self.heard.iter().filter(|(.., joined)| *joined).count();
             let last = self.heard.iter().rev().find(|(other, ..)| *other == of);
             match last {
@@ -125,7 +125,7 @@ impl<const BUG: u8> Protocol for Desk<BUG> {
             inside: Vec::new(),
             grants: 0,
             heard: Vec::new(),
-            in_one_order: setup.slots.membership == MembershipSource::Log,
+            is_ordered: setup.slots.membership == MembershipSource::Log,
         }
     }
 
@@ -153,8 +153,12 @@ impl<const BUG: u8> Protocol for Desk<BUG> {
             Input::Withdraw => drop(self.waiting.pop_back().ok_or(Refusal::NoSuchRequest)?),
             Input::Release { grant } => self.inside.retain(|(other, _)| *other != grant),
             Input::Resize(k) => self.resize(k, out),
-            Input::Crashed(of, Incarnation(incarnation)) => self.hear(of, incarnation, false),
-            Input::Joined(of, Incarnation(incarnation)) => self.hear(of, incarnation, true),
+            Input::Crashed(of, Incarnation(incarnation)) => {
+                self.on_membership_notice(of, incarnation, false)
+            }
+            Input::Joined(of, Incarnation(incarnation)) => {
+                self.on_membership_notice(of, incarnation, true)
+            }
             Input::Lease(_) | Input::Reserved(_) | Input::Deliver { .. } | Input::Expire(_) => {
                 unreachable!("nobody does that here")
             }
