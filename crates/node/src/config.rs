@@ -171,7 +171,7 @@ impl GateConfig {
         Definition {
             id: GateId(id),
             name: self.name.clone(),
-            permits: self.k,
+            k: self.k,
             protocol: self.protocol.clone(),
             lanes: self.lanes,
             policy: Default::default(),
@@ -186,7 +186,7 @@ fn can_be(gate: &Definition, nodes: u32) -> Result<(), BadConfig> {
     let name = &gate.name;
     let entry = registry::entry(&gate.protocol).map_err(|error| error.to_string());
     let checked = match entry.and_then(|entry| check(gate, entry, nodes)) {
-        Err(text) if gate.permits == 0 => {
+        Err(text) if gate.k == 0 => {
             Err(format!("{text}; `kgate set {name} -k 0` closes a gate that is there"))
         }
         checked => checked,
@@ -391,7 +391,7 @@ mod tests {
             "id = 1\nnodes = [\"a:1\", \"b:1\"]\ndata = \"d\"\n[[gate]]\nname = \"gpu\"\nk = 3\n",
         );
         let settings = config.settings(Incarnation(1), 1).unwrap();
-        assert_eq!((settings.me, settings.nodes, settings.fixed[0].permits), (NodeId(1), 2, 3));
+        assert_eq!((settings.me, settings.nodes, settings.fixed[0].k), (NodeId(1), 2, 3));
         assert_eq!((settings.detection, config.accepts_returns()), (Detection::VCube, false));
     }
 

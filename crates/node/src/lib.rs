@@ -166,8 +166,8 @@ impl Node {
         actions.retain(
             |action| !matches!(action, Action::Connect(node, _) if node.index() < config.nodes.len()),
         );
-        for (gate, permits, in_use) in slot_files.iter().flat_map(SlotFiles::gates) {
-            core.restore(shell::now(), &gate, permits, &in_use, &mut actions);
+        for (gate, k, in_use) in slot_files.iter().flat_map(SlotFiles::gates) {
+            core.restore(shell::now(), &gate, k, &in_use, &mut actions);
         }
         let (commands, received) = mpsc::channel(QUEUE);
         let (changes, changed) = watch::channel(0);
@@ -190,7 +190,7 @@ impl Node {
             link_events: received_events,
             commands: received,
             streams: BTreeMap::new(),
-            looks: BTreeMap::new(),
+            status_queries: BTreeMap::new(),
             looked: 0,
             watchers: 0,
             slot_files,

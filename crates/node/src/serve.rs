@@ -31,7 +31,7 @@ use kgate_control::log::Log;
 use kgate_control::timing::Timing;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::core::{ClientId, Report, Tell};
+use crate::core::{ClientId, ServerMessage, StatusReport};
 use crate::shell::{Command, UNREAD};
 use authorisation::{Identity, Need};
 
@@ -62,7 +62,9 @@ impl Desk {
 
     /// A new stream: its name, a way to tell it something, and what it is told. The way is weak:
     /// the core ends a stream by dropping its own.
-    async fn open(&self) -> Option<(ClientId, mpsc::WeakSender<Tell>, mpsc::Receiver<Tell>)> {
+    async fn open(
+        &self,
+    ) -> Option<(ClientId, mpsc::WeakSender<ServerMessage>, mpsc::Receiver<ServerMessage>)> {
         let client = ClientId(self.streams.fetch_add(1, Ordering::Relaxed));
         let (tells, told) = mpsc::channel(UNREAD);
         let also = tells.downgrade();
@@ -74,9 +76,9 @@ impl Desk {
         self.commands.send(command).await.is_ok()
     }
 
-    async fn look(&self, gate: Option<String>) -> Option<Report> {
+    async fn look(&self, gate: Option<String>) -> Option<StatusReport> {
         let (answer, answered) = oneshot::channel();
-        self.send(Command::Look(gate, answer)).await;
+        self.send(Command::Status(gate, answer)).await;
         answered.await.ok()
     }
 

@@ -15,13 +15,16 @@ use kgate_net::{LinkEvent, Links, refuses_this_incarnation};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::agreement::{self, Agreement, Event};
-use crate::core::{Action, Ask, ClientId, Core, PeerEvent, PeerMessage, Report, SessionId, Tell};
+use crate::core::{
+    Action, ClientId, ClientMessage, Core, PeerEvent, PeerMessage, ServerMessage, SessionId,
+    StatusReport,
+};
 use crate::slot_files::SlotFiles;
 use crate::store::{Store, StoreError};
 use crate::wall_clock::WallClock;
 
 /// A peer that is refused with these words is held for crashed by this node.
-const HELD_FOR_CRASHED: &str = "it is held for crashed here";
+const DECLARED_DEAD: &str = "it is held for crashed here";
 
 /// What may be unread of what a client was told; a client that reads so slowly is cut off.
 pub(crate) const UNREAD: usize = 4096;
@@ -30,13 +33,13 @@ pub(crate) const UNREAD: usize = 4096;
 #[derive(Debug)]
 pub(crate) enum Command {
     /// A client has opened a stream, and reads what it is told there.
-    Open(ClientId, mpsc::Sender<Tell>),
+    Open(ClientId, mpsc::Sender<ServerMessage>),
     /// It says something.
-    Ask(ClientId, Ask),
+    Client(ClientId, ClientMessage),
     /// Its stream has ended.
     Gone(ClientId),
     /// Somebody wants to see a gate, or all.
-    Look(Option<String>, oneshot::Sender<Report>),
+    Status(Option<String>, oneshot::Sender<StatusReport>),
     /// Nobody uses any more what that request holds.
     Free(SessionId, u64),
     /// Somebody begins to watch, or ends.
@@ -90,8 +93,8 @@ pub(crate) struct Shell {
     pub(crate) store: Store,
     pub(crate) link_events: mpsc::Receiver<LinkEvent>,
     pub(crate) commands: mpsc::Receiver<Command>,
-    pub(crate) streams: BTreeMap<ClientId, mpsc::Sender<Tell>>,
-    pub(crate) looks: BTreeMap<u64, oneshot::Sender<Report>>,
+    pub(crate) streams: BTreeMap<ClientId, mpsc::Sender<ServerMessage>>,
+    pub(crate) status_queries: BTreeMap<u64, oneshot::Sender<StatusReport>>,
     pub(crate) looked: u64,
     pub(crate) watchers: usize,
     pub(crate) slot_files: Option<SlotFiles>,
@@ -233,10 +236,9 @@ impl Shell {
             }
             LinkEvent::Refused { peer, why } => {
                 tracing::warn!(peer = peer.map(|peer| peer.0), "{why}");
-                match peer
-                    .filter(|_| refuses_this_incarnation(&why) || why.contains(HELD_FOR_CRASHED))
+                match peer.filter(|_| refuses_this_incarnation(&why) || why.contains(DECLARED_DEAD))
                 {
-                    Some(peer) => (peer, PeerEvent::Shunned),
+                    Some(peer) => (peer, PeerEvent::Banned),
                     None => return,
                 }
             }
@@ -249,14 +251,14 @@ impl Shell {
     fn on_command(&mut self, command: Command, actions: &mut Vec<Action>) {
         match command {
             Command::Open(client, tells) => drop(self.streams.insert(client, tells)),
-            Command::Ask(client, ask) => self.core.client(now(), client, ask, actions),
+            Command::Client(client, ask) => self.core.client(now(), client, ask, actions),
             Command::Gone(client) => {
                 self.streams.remove(&client);
                 self.core.client_gone(now(), client, actions);
             }
-            Command::Look(gate, answer) => {
+            Command::Status(gate, answer) => {
                 self.looked += 1;
-                self.looks.insert(self.looked, answer);
+                self.status_queries.insert(self.looked, answer);
                 self.core.look(now(), self.looked, gate.as_deref(), actions);
             }
             Command::Free(session, number) => self.core.free(now(), session, number, actions),
@@ -284,8 +286,8 @@ impl Shell {
         for action in actions.drain(..) {
             match action {
                 Action::Send(to, bytes) => self.send(to, bytes),
-                Action::Tell(client, tell) => {
-                    let closes = matches!(tell, Tell::Closed { .. });
+                Action::Reply(client, tell) => {
+                    let closes = matches!(tell, ServerMessage::Closed { .. });
                     let full = self
                         .streams
                         .get(&client)
@@ -295,15 +297,15 @@ impl Shell {
                     }
                 }
                 Action::Store(gate, bytes) => self.store.put(gate, &bytes)?,
-                Action::Report(question, report) => {
-                    if let Some(answer) = self.looks.remove(&question) {
+                Action::StatusReport(question, report) => {
+                    if let Some(answer) = self.status_queries.remove(&question) {
                         let _ = answer.send(report);
                     }
                 }
-                Action::Shun(peer) => {
+                Action::Ban(peer) => {
                     tracing::error!(peer = peer.0, "held for crashed");
                     if let Some(links) = &self.links {
-                        let _ = links.forget(peer, HELD_FOR_CRASHED);
+                        let _ = links.forget(peer, DECLARED_DEAD);
                     }
                 }
                 Action::Probe { session, number, gate, slots } => {
@@ -311,7 +313,7 @@ impl Shell {
                 }
                 Action::Opened(gate) => {
                     if let Some(files) = &self.slot_files {
-                        files.note(&gate.name, gate.permits);
+                        files.note(&gate.name, gate.k);
                     }
                 }
                 Action::Changed => self.changes.send_modify(|version| *version += 1),
@@ -328,8 +330,8 @@ impl Shell {
                     }
                 }
                 Action::NewIncarnation => new_incarnation = true,
-                Action::Note(Ok(text)) => tracing::info!("{text}"),
-                Action::Note(Err(text)) => tracing::warn!("{text}"),
+                Action::Log(Ok(text)) => tracing::info!("{text}"),
+                Action::Log(Err(text)) => tracing::warn!("{text}"),
             }
         }
         for client in cut {

@@ -60,8 +60,8 @@ impl SlotFiles {
     }
 
     /// There is a gate.
-    pub(crate) fn note(&self, gate: &str, permits: u32) {
-        if let Err(error) = std::fs::write(self.k_file(gate), permits.to_string()) {
+    pub(crate) fn note(&self, gate: &str, k: u32) {
+        if let Err(error) = std::fs::write(self.k_file(gate), k.to_string()) {
             tracing::error!(gate, %error, "its k cannot be written down: if this node is killed, its holders will not be known");
         }
     }

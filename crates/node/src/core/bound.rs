@@ -35,7 +35,7 @@ impl Core {
 
     /// Nobody uses any more what that request holds.
     pub fn free(&mut self, now: Time, session: SessionId, number: u64, actions: &mut Vec<Action>) {
-        self.heed_lease(now, actions);
+        self.check_lease(now, actions);
         let gone = self.sessions.get(session).is_some_and(|session| session.client.is_none());
         if !gone {
             return; // It has come back meanwhile.
@@ -52,14 +52,14 @@ impl Core {
         &mut self,
         now: Time,
         name: &str,
-        permits: u32,
+        k: u32,
         in_use: &[u32],
         actions: &mut Vec<Action>,
     ) {
         let id = GateId(self.catalogue.last().0 + 1);
         let definition = Definition {
             author: "an earlier incarnation of this node".into(),
-            ..self.plan(id, name, permits)
+            ..self.plan(id, name, k)
         };
         if self.settings.nodes != 1
             || self.open_gate(now, definition.clone(), None, actions).is_err()
@@ -72,7 +72,7 @@ impl Core {
         let session = self.sessions.open_detached(process.clone());
         // All of them, one by one, in their order; and back with those that are free.
         let mut free = Vec::new();
-        for slot in 0..permits {
+        for slot in 0..k {
             let key = RequestKey { session, number: u64::from(slot) };
             self.sessions.begin(key, id);
             let asked = self.at_gate(now, id, actions, |gate, out| {

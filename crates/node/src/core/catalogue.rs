@@ -22,7 +22,7 @@ pub struct Definition {
     /// Its name.
     pub name: String,
     /// k.
-    pub permits: u32,
+    pub k: u32,
     /// By which protocol.
     pub protocol: String,
     /// Into how many queues its slots are split.
@@ -60,7 +60,7 @@ pub const CATALOGUE: GateId = GateId(0);
 #[derive(Debug)]
 pub(super) struct Making {
     pub(super) name: String,
-    permits: u32,
+    k: u32,
     round: u64,
     /// Who has not answered in this round.
     awaited: BTreeSet<NodeId>,
@@ -105,9 +105,9 @@ impl Catalogue {
     }
 
     /// A gate has another k, or another policy.
-    pub(super) fn alter(&mut self, name: &str, permits: u32, policy: Policy, author: &str) {
+    pub(super) fn alter(&mut self, name: &str, k: u32, policy: Policy, author: &str) {
         if let Some(known) = self.known.get_mut(name) {
-            (known.permits, known.policy, known.author) = (permits, policy, author.to_owned());
+            (known.k, known.policy, known.author) = (k, policy, author.to_owned());
         }
     }
 
@@ -118,13 +118,13 @@ impl Catalogue {
 
     /// Somebody wants a gate that is not known. True if the permit of the catalogue must be asked
     /// for.
-    pub(super) fn want(&mut self, name: &str, permits: u32) -> bool {
+    pub(super) fn want(&mut self, name: &str, k: u32) -> bool {
         if self.making.as_ref().is_some_and(|making| making.name == name)
             || self.wanted.iter().any(|wanted| wanted.0 == name)
         {
             return false;
         }
-        self.wanted.push((name.to_owned(), permits));
+        self.wanted.push((name.to_owned(), k));
         self.wanted.len() == 1 && self.making.is_none()
     }
 
@@ -132,7 +132,7 @@ impl Catalogue {
     /// that is not known.
     pub(super) fn begin(&mut self, others: BTreeSet<NodeId>) -> Option<PeerMessage> {
         while !self.wanted.is_empty() {
-            let (name, permits) = self.wanted.remove(0);
+            let (name, k) = self.wanted.remove(0);
             if self.known.contains_key(&name) {
                 continue;
             }
@@ -140,7 +140,7 @@ impl Catalogue {
             let (round, last) = (self.rounds, self.last());
             let message = PeerMessage::Collect { round, name: name.clone() };
             let making =
-                Making { name, permits, round, awaited: others, found: None, last, telling: None };
+                Making { name, k, round, awaited: others, found: None, last, telling: None };
             self.making = Some(making);
             return Some(message);
         }
@@ -166,7 +166,7 @@ impl Catalogue {
     pub(super) fn planned(&self) -> Option<(GateId, String, u32)> {
         let making = self.making.as_ref()?;
         let new = making.awaited.is_empty() && making.found.is_none() && making.telling.is_none();
-        new.then(|| (GateId(making.last.0 + 1), making.name.clone(), making.permits))
+        new.then(|| (GateId(making.last.0 + 1), making.name.clone(), making.k))
     }
 
     /// If all have answered: what is to be told to all next (what was found, or else the `plan`),
@@ -183,7 +183,7 @@ impl Catalogue {
         making.round = self.rounds;
         making.awaited = others;
         making.telling = Some(definition.clone());
-        Step::Tell(PeerMessage::Define { round: making.round, definition })
+        Step::ServerMessage(PeerMessage::Define { round: making.round, definition })
     }
 }
 
@@ -201,7 +201,7 @@ pub(super) enum Step {
     /// Nothing, until somebody answers.
     Wait,
     /// This is to be told to all others.
-    Tell(PeerMessage),
+    ServerMessage(PeerMessage),
     /// The gate is made.
     Made(Definition),
 }

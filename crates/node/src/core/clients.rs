@@ -1,219 +1,26 @@
 //! What clients ask, and what they are told.
 
-use kgate_control::state::{PermitId, Policy};
+use kgate_control::state::Policy;
 use kgate_core::{Fence, Span, Time};
 
 use super::catalogue::{CATALOGUE, Definition};
+use super::messages::{AcquireRequest, ClientMessage, DurableOptions, ErrorCode, ServerMessage};
 use super::peer_message::GateId;
 use super::sessions::{Request, RequestState};
 use super::timers::Due;
 use super::view::Process;
 use super::{Action, ClientId, Core, Outcome, RequestKey, Secret, SessionId};
 
-/// What a client asks by its stream.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ask {
-    /// The first word: who I am. With what I was told before, I go on with my session.
-    Hello {
-        /// The process that asks.
-        process: Process,
-        /// The session and its secret, to go on with it.
-        resume: Option<(SessionId, Secret)>,
-        /// The secret of a new session; drawn by whoever reads the stream, never by the client.
-        secret: Secret,
-    },
-    /// I want permits.
-    Acquire {
-        /// The client's own number for this request.
-        number: u64,
-        /// Of which gate.
-        gate: String,
-        /// How many.
-        weight: u32,
-        /// What k must be; whatever it is, if none.
-        permits: Option<u32>,
-        /// Whether it waits, or wants it at once or not at all.
-        waits: bool,
-        /// For which process, if it is another than the one of `Hello`.
-        process: Option<Process>,
-        /// Whether it outlives its node.
-        keep: Keep,
-    },
-    /// I hold that permit of the log, as its secret shows.
-    Permit {
-        /// The client's own number for this.
-        number: u64,
-        /// Which.
-        permit: PermitId,
-        /// Its secret.
-        secret: Secret,
-        /// What about it.
-        word: PermitWord,
-    },
-    /// I do not want that any more.
-    Withdraw {
-        /// Which request.
-        number: u64,
-    },
-    /// I give that back: whatever I did with it is over.
-    Release {
-        /// Which request.
-        number: u64,
-    },
-    /// Am I still counted?
-    Renew {
-        /// Named in the answer.
-        sequence: u64,
-    },
-    /// I want nothing more, and whatever I did is over.
-    Bye,
-}
-
-/// Whether a permit outlives its node, and how.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Keep {
-    /// What the gate's policy must be; whatever it is, if none.
-    pub policy: Option<Policy>,
-    /// The log holds it, and after so long without a renewal it may be taken back.
-    pub ttl: Option<Span>,
-    /// What its holder will show: hard to guess, and the same when it asks again elsewhere.
-    pub secret: Secret,
-}
-
-/// What a holder says of a permit that the log holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PermitWord {
-    /// I live; and I want to hear if it is taken back.
-    Renew,
-    /// Whatever I did with it is over.
-    Release,
-}
-
-/// A permit that the log holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kept {
-    /// Its name, at all nodes.
-    pub permit: PermitId,
-    /// After so long without a renewal it may be taken back.
-    pub ttl: Option<Span>,
-}
-
-/// What a client is told.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Tell {
-    /// The answer to `Hello`.
-    Welcome {
-        /// The session.
-        session: SessionId,
-        /// Its secret.
-        secret: Secret,
-        /// How long its word counts from when it was asked; for ever, if none.
-        valid_for: Option<Span>,
-        /// The requests that it holds permits for: none in a new session.
-        holds: Vec<u64>,
-    },
-    /// A permit.
-    Granted {
-        /// Which request.
-        number: u64,
-        /// Its slots, where they have numbers.
-        slots: Vec<u32>,
-        /// Its fence, where it has one.
-        fence: Option<Fence>,
-        /// k.
-        permits: u32,
-        /// If the log holds it: what it is called, and that no session keeps it.
-        kept: Option<Kept>,
-    },
-    /// The answer to a renewal of a permit that the log holds.
-    Kept {
-        /// Which word.
-        number: u64,
-        /// The permit.
-        kept: Kept,
-    },
-    /// No permit, and the request has ended.
-    Refused {
-        /// Which request.
-        number: u64,
-        /// What kind of reason.
-        why: Why,
-        /// The reason, for people.
-        text: String,
-    },
-    /// The permit no longer counts: stop.
-    Lost {
-        /// Which request.
-        number: u64,
-        /// Why.
-        text: String,
-    },
-    /// The answer to `Withdraw`: it waits no more.
-    Withdrawn {
-        /// Which request.
-        number: u64,
-    },
-    /// The answer to `Release`.
-    Released {
-        /// Which request.
-        number: u64,
-        /// Of what the log holds: it was not held any more.
-        was_gone: bool,
-    },
-    /// The answer to `Renew`.
-    Renewed {
-        /// Which.
-        sequence: u64,
-        /// How long the session's word counts from when it was asked; for ever, if none.
-        valid_for: Option<Span>,
-    },
-    /// The stream ends here, for a reason.
-    Closed {
-        /// What kind of reason.
-        why: Why,
-        /// The reason, for people.
-        text: String,
-    },
-}
-
-/// Kinds of reasons, for programs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// It cannot be understood, or makes no sense.
-    BadRequest,
-    /// Somebody else has it, and the client did not want to wait.
-    Busy,
-    /// The gate has another k.
-    Conflict,
-    /// More permits at once than there are.
-    TooLarge,
-    /// Too many wait, or too many sessions.
-    Full,
-    /// There is no such gate, and none can be made.
-    NoGate,
-    /// This node takes part no more.
-    NoNode,
-    /// There is no such session any more.
-    NoSession,
-    /// It may not.
-    Forbidden,
-    /// Too few voters answer: nothing can be granted here.
-    NoQuorum,
-}
-
 /// A request for a gate that is being made.
 #[derive(Debug)]
-pub(super) struct Unplaced {
+pub(super) struct PendingAcquire {
     pub(super) key: RequestKey,
-    pub(super) gate: String,
-    weight: u32,
-    pub(super) permits: Option<u32>,
-    waits: bool,
+    pub(super) request: AcquireRequest,
+    /// The process that will use the permit: of the request, or else of its session.
     pub(super) process: Process,
-    pub(super) keep: Keep,
 }
 
-type Refusal = (Why, String);
+type Refusal = (ErrorCode, String);
 
 /// The shortest time to live of a permit: it must be renewed by a commit.
 const SHORTEST_TTL: Span = Span(1_000_000_000);
@@ -235,24 +42,36 @@ pub(super) fn closed(name: &str, author: &str) -> String {
 
 impl Core {
     /// A client says something.
-    pub fn client(&mut self, now: Time, client: ClientId, ask: Ask, actions: &mut Vec<Action>) {
-        self.heed_lease(now, actions);
+    pub fn client(
+        &mut self,
+        now: Time,
+        client: ClientId,
+        ask: ClientMessage,
+        actions: &mut Vec<Action>,
+    ) {
+        self.check_lease(now, actions);
         self.on_ask(now, client, ask, actions);
         self.note_changes(now);
     }
 
-    fn on_ask(&mut self, now: Time, client: ClientId, ask: Ask, actions: &mut Vec<Action>) {
+    fn on_ask(
+        &mut self,
+        now: Time,
+        client: ClientId,
+        ask: ClientMessage,
+        actions: &mut Vec<Action>,
+    ) {
         if self.stopped {
-            return close(client, Why::NoNode, "this node has stopped".into(), actions);
+            return close(client, ErrorCode::NodeStopped, "this node has stopped".into(), actions);
         }
         let session = match (ask, self.sessions.of(client)) {
-            (Ask::Hello { process, resume, secret }, None) => {
+            (ClientMessage::Hello { process, resume, secret }, None) => {
                 return self.hello(now, client, process.cut(), resume, secret, actions);
             }
-            (Ask::Hello { .. }, Some(_)) => {
+            (ClientMessage::Hello { .. }, Some(_)) => {
                 return close(
                     client,
-                    Why::BadRequest,
+                    ErrorCode::InvalidRequest,
                     "a stream begins with one Hello".into(),
                     actions,
                 );
@@ -260,7 +79,7 @@ impl Core {
             (_, None) => {
                 return close(
                     client,
-                    Why::BadRequest,
+                    ErrorCode::InvalidRequest,
                     "a stream begins with Hello".into(),
                     actions,
                 );
@@ -268,41 +87,44 @@ impl Core {
             (ask, Some(session)) => (ask, session),
         };
         match session {
-            (Ask::Permit { number, permit, secret, word }, session) => {
+            (ClientMessage::Permit { number, permit, secret, command }, session) => {
                 let key = RequestKey { session, number };
-                self.permit_asked(client, key, (permit, secret, word), actions);
+                self.permit_asked(client, key, (permit, secret, command), actions);
             }
-            (Ask::Acquire { number, gate, weight, permits, waits, process, keep }, session) => {
+            (ClientMessage::Acquire { number, mut request }, session) => {
                 let key = RequestKey { session, number };
                 let known = self.sessions.get(session).expect("it has a stream");
                 if known.requests.contains_key(&number) {
                     let text =
                         format!("request {number} is under way: each has a number of its own");
-                    return close(client, Why::BadRequest, text, actions);
+                    return close(client, ErrorCode::InvalidRequest, text, actions);
                 }
+                let process = request.process.take();
                 let process = process.map_or_else(|| known.process.clone(), Process::cut);
-                let wish = Unplaced { key, gate, weight, permits, waits, process, keep };
-                let request = Request { gate: None, state: RequestState::Waits };
-                self.sessions.get_mut(session).expect("just seen").requests.insert(number, request);
-                self.place(now, wish, actions);
+                let waiting = Request { gate: None, state: RequestState::Waits };
+                self.sessions.get_mut(session).expect("just seen").requests.insert(number, waiting);
+                self.place(now, PendingAcquire { key, request, process }, actions);
             }
-            (Ask::Withdraw { number }, session) => {
+            (ClientMessage::Withdraw { number }, session) => {
                 let key = RequestKey { session, number };
                 if self.withdraw(now, key, actions) {
-                    actions.push(Action::Tell(client, Tell::Withdrawn { number }));
+                    actions.push(Action::Reply(client, ServerMessage::Withdrawn { number }));
                 }
             }
-            (Ask::Release { number }, session) => {
+            (ClientMessage::Release { number }, session) => {
                 self.release(now, RequestKey { session, number }, actions);
-                actions.push(Action::Tell(client, Tell::Released { number, was_gone: false }));
+                actions.push(Action::Reply(
+                    client,
+                    ServerMessage::Released { number, was_gone: false },
+                ));
             }
-            (Ask::Renew { sequence }, session) => {
+            (ClientMessage::Renew { sequence }, session) => {
                 self.sessions.renew(now, session);
                 let valid_for = self.valid_for(now);
-                actions.push(Action::Tell(client, Tell::Renewed { sequence, valid_for }));
+                actions.push(Action::Reply(client, ServerMessage::Renewed { sequence, valid_for }));
             }
-            (Ask::Bye, session) => self.end_session(now, session, actions),
-            (Ask::Hello { .. }, _) => unreachable!("answered above"),
+            (ClientMessage::Bye, session) => self.end_session(now, session, actions),
+            (ClientMessage::Hello { .. }, _) => unreachable!("answered above"),
         }
     }
 
@@ -324,12 +146,12 @@ impl Core {
             }
             Some(_) => {
                 let text = "that session is over: what it held was freed, and it must stop".into();
-                return close(client, Why::NoSession, text, actions);
+                return close(client, ErrorCode::NoSession, text, actions);
             }
             None if self.sessions.count() >= self.settings.sessions_max => {
                 let text =
                     format!("this node has {} sessions, its most", self.settings.sessions_max);
-                return close(client, Why::Full, text, actions);
+                return close(client, ErrorCode::Overloaded, text, actions);
             }
             None => (self.sessions.open(now, client, secret, process), secret),
         };
@@ -337,42 +159,48 @@ impl Core {
         let requests = &self.sessions.get(session).expect("just opened").requests;
         let held = requests.iter().filter(|(_, request)| request.state == RequestState::Holds);
         let holds = held.map(|(number, _)| *number).collect();
-        actions.push(Action::Tell(client, Tell::Welcome { session, secret, valid_for, holds }));
+        actions.push(Action::Reply(
+            client,
+            ServerMessage::Welcome { session, secret, valid_for, holds },
+        ));
     }
 
     /// A request finds its gate, or has it made.
-    pub(super) fn place(&mut self, now: Time, wish: Unplaced, actions: &mut Vec<Action>) {
-        let key = wish.key;
+    pub(super) fn place(&mut self, now: Time, pending: PendingAcquire, actions: &mut Vec<Action>) {
+        let key = pending.key;
         if let Some(text) = self.no_quorum(now) {
-            return self.refuse(key, Why::NoQuorum, text, actions);
+            return self.refuse(key, ErrorCode::NoQuorum, text, actions);
         }
         let agreed = self.control.is_some();
-        let found = match self.catalogue.get(&wish.gate) {
-            Some(definition) if agreed && wish.permits.is_some_and(|k| k != definition.permits) => {
-                return self.ask_log(wish, actions);
+        let found = match self.catalogue.get(&pending.request.gate) {
+            Some(definition) if agreed && pending.request.k.is_some_and(|k| k != definition.k) => {
+                return self.ask_log(pending, actions);
             }
-            Some(definition) => self.accepts(definition, &wish).map(|()| definition.id),
+            Some(definition) => self.accepts(definition, &pending).map(|()| definition.id),
             // A gate of the configuration that the log does not know yet is being made.
-            None if agreed && self.settings.fixed.iter().any(|fixed| fixed.name == wish.gate) => {
-                return self.unplaced.push(wish);
+            None if agreed
+                && self.settings.fixed.iter().any(|fixed| fixed.name == pending.request.gate) =>
+            {
+                return self.pending.push(pending);
             }
-            None => match self.can_make(&wish) {
-                Ok(()) if agreed => return self.ask_log(wish, actions),
+            None => match self.can_make(&pending) {
+                Ok(()) if agreed => return self.ask_log(pending, actions),
                 Ok(()) => {
-                    let (name, permits) = (wish.gate.clone(), wish.permits.unwrap_or(1));
+                    let (name, k) = (pending.request.gate.clone(), pending.request.k.unwrap_or(1));
                     // First, since a node alone makes it at once.
-                    self.unplaced.push(wish);
-                    return self.make_gate(now, &name, permits, actions);
+                    self.pending.push(pending);
+                    return self.make_gate(now, &name, k, actions);
                 }
                 Err(refusal) => Err(refusal),
             },
         };
         let taken = found.and_then(|id| {
-            let Unplaced { weight, process, waits, keep, .. } = wish;
+            let PendingAcquire { request, process, .. } = pending;
+            let AcquireRequest { weight, wait, durable, .. } = request;
             self.set_gate(key, id);
-            let hold = self.hold_of(id, keep);
+            let hold = self.hold_of(id, durable);
 
-            if !waits {
+            if !wait {
                 let patience = self.settings.patience;
                 self.timers.arm(now, Due::Patience(key), patience, patience);
             }
@@ -382,70 +210,74 @@ impl Core {
             let taken = self.at_gate(now, id, actions, ask).expect("what is known is there");
             if hold.is_some() {
                 self.attach_all(id, actions);
-                self.seek_later(now);
+                self.reconcile_later(now);
             }
-            taken.map_err(|refusal| (Why::BadRequest, refusal.to_string()))
+            taken.map_err(|refusal| (ErrorCode::InvalidRequest, refusal.to_string()))
         });
-        if let Err((why, text)) = taken {
-            self.refuse(key, why, text, actions);
+        if let Err((code, message)) = taken {
+            self.refuse(key, code, message, actions);
         }
     }
 
     fn set_gate(&mut self, key: RequestKey, gate: GateId) {
-        self.touch();
+        self.mark_dirty();
         let session = self.sessions.get_mut(key.session).expect("its request is under way");
         session.requests.get_mut(&key.number).expect("it is under way").gate = Some(gate);
     }
 
-    fn accepts(&self, definition: &Definition, wish: &Unplaced) -> Result<(), Refusal> {
+    fn accepts(&self, definition: &Definition, pending: &PendingAcquire) -> Result<(), Refusal> {
         if let Some(text) = self.conflicts.get(&definition.id) {
-            return Err((Why::Conflict, text.clone()));
+            return Err((ErrorCode::Conflict, text.clone()));
         }
-        let Definition { name, permits, author, .. } = definition;
-        if let Some(wanted) = wish.permits.filter(|wanted| wanted != permits) {
-            let text = format!(
-                "gate `{name}` has k = {permits}, set by {author}, and you say k = {wanted}"
-            );
-            return Err((Why::Conflict, text));
+        let Definition { name, k, author, .. } = definition;
+        if let Some(wanted) = pending.request.k.filter(|wanted| wanted != k) {
+            let text =
+                format!("gate `{name}` has k = {k}, set by {author}, and you say k = {wanted}");
+            return Err((ErrorCode::Conflict, text));
         }
-        if let Some(wanted) = wish.keep.policy.filter(|wanted| *wanted != definition.policy) {
+        if let Some(wanted) =
+            pending.request.durable.policy.filter(|wanted| *wanted != definition.policy)
+        {
             let text = format!(
                 "gate `{name}` has policy {}, and you say {}: leave it out, or `kgate set {name} --policy`",
                 policy_name(definition.policy),
                 policy_name(wanted)
             );
-            return Err((Why::Conflict, text));
+            return Err((ErrorCode::Conflict, text));
         }
-        let outlives = definition.policy == Policy::Hold || wish.keep.ttl.is_some();
+        let outlives = definition.policy == Policy::Hold || pending.request.durable.ttl.is_some();
         if outlives && self.control.is_none() {
             let text = "a permit that outlives its node needs the agreed log: a cluster with `faults = \"leases\"`";
-            return Err((Why::BadRequest, text.into()));
+            return Err((ErrorCode::InvalidRequest, text.into()));
         }
-        if outlives && wish.keep.secret == Secret::NONE {
+        if outlives && pending.request.durable.secret == Secret::NONE {
             let text = format!(
                 "a permit of gate `{name}` outlives its session, so its holder needs a secret to show: ask by `kgate acquire`, or by POST /v1/gates/{name}/permits"
             );
-            return Err((Why::BadRequest, text));
+            return Err((ErrorCode::InvalidRequest, text));
         }
-        if wish.keep.ttl.is_some_and(|ttl| ttl < SHORTEST_TTL || ttl > LONGEST_TTL) {
-            return Err((Why::BadRequest, "a time to live is between a second and a year".into()));
+        if pending.request.durable.ttl.is_some_and(|ttl| ttl < SHORTEST_TTL || ttl > LONGEST_TTL) {
+            return Err((
+                ErrorCode::InvalidRequest,
+                "a time to live is between a second and a year".into(),
+            ));
         }
-        if *permits == 0 {
-            return Err((Why::TooLarge, closed(name, author)));
+        if *k == 0 {
+            return Err((ErrorCode::TooLarge, closed(name, author)));
         }
         let gate = self.gates.get(&definition.id).expect("what is known is there");
         let most = gate.widest();
-        if wish.weight == 0 || wish.weight > most {
+        if pending.request.weight == 0 || pending.request.weight > most {
             let text = format!(
-                "gate `{name}` (k = {permits}, by {}) gives 1 to {most} permits at once, not {}",
-                definition.protocol, wish.weight
+                "gate `{name}` (k = {k}, by {}) gives 1 to {most} permits at once, not {}",
+                definition.protocol, pending.request.weight
             );
-            return Err((Why::TooLarge, text));
+            return Err((ErrorCode::TooLarge, text));
         }
         let waiters = gate.waiters();
         if waiters >= self.settings.queue_max {
             return Err((
-                Why::Full,
+                ErrorCode::Overloaded,
                 format!("{waiters} wait at gate `{name}` of this node already, its most"),
             ));
         }
@@ -453,31 +285,32 @@ impl Core {
     }
 
     /// Whether the log is to hold what a client wants.
-    fn hold_of(&self, id: GateId, keep: Keep) -> Option<super::Hold> {
+    fn hold_of(&self, id: GateId, durable: DurableOptions) -> Option<super::Hold> {
         let holds = self.gates.get(&id).is_some_and(|gate| gate.definition.policy == Policy::Hold);
-        (holds || keep.ttl.is_some())
-            .then(|| super::Hold { secret: keep.secret.hashed(), ttl: keep.ttl })
+        (holds || durable.ttl.is_some())
+            .then(|| super::Hold { secret: durable.secret.hashed(), ttl: durable.ttl })
     }
 
     /// Whether a gate can be made as somebody wants it.
-    fn can_make(&self, wish: &Unplaced) -> Result<(), Refusal> {
-        let name = &wish.gate;
-        Definition::check_name(name).map_err(|text| (Why::BadRequest, text))?;
+    fn can_make(&self, pending: &PendingAcquire) -> Result<(), Refusal> {
+        let name = &pending.request.gate;
+        Definition::check_name(name).map_err(|text| (ErrorCode::InvalidRequest, text))?;
         let Some(entry) = self.settings.new_gates else {
             let known: Vec<&str> = self.catalogue.all().map(|gate| gate.name.as_str()).collect();
             let text = format!(
                 "there is no gate `{name}`, and this cluster has those of its configuration only: {}",
                 known.join(", ")
             );
-            return Err((Why::NoGate, text));
+            return Err((ErrorCode::UnknownGate, text));
         };
-        let plan = self.plan(GateId(0), name, wish.permits.unwrap_or(1));
-        super::check(&plan, entry, self.settings.nodes).map_err(|text| (Why::BadRequest, text))
+        let plan = self.plan(GateId(0), name, pending.request.k.unwrap_or(1));
+        super::check(&plan, entry, self.settings.nodes)
+            .map_err(|text| (ErrorCode::InvalidRequest, text))
     }
 
     /// Sees to it that a gate is made.
-    fn make_gate(&mut self, now: Time, name: &str, permits: u32, actions: &mut Vec<Action>) {
-        if self.catalogue.want(name, permits) {
+    fn make_gate(&mut self, now: Time, name: &str, k: u32, actions: &mut Vec<Action>) {
+        if self.catalogue.want(name, k) {
             let ask = |gate: &mut super::Gate, out: &mut Vec<Outcome>| {
                 gate.acquire(now, OURS, 1, (Process::default(), None), out)
             };
@@ -487,11 +320,11 @@ impl Core {
         }
     }
 
-    pub(super) fn plan(&self, id: GateId, name: &str, permits: u32) -> Definition {
+    pub(super) fn plan(&self, id: GateId, name: &str, k: u32) -> Definition {
         Definition {
             id,
             name: name.to_owned(),
-            permits,
+            k,
             protocol: self.settings.new_gates.map_or("slots", |entry| entry.name).to_owned(),
             lanes: 1,
             policy: Policy::Lease,
@@ -506,12 +339,12 @@ impl Core {
 
     /// A gate has come to be known: those who waited for that ask there.
     pub(super) fn place_all(&mut self, now: Time, name: &str, actions: &mut Vec<Action>) {
-        let (placed, rest) = std::mem::take(&mut self.unplaced)
+        let (placed, rest) = std::mem::take(&mut self.pending)
             .into_iter()
-            .partition(|wish: &Unplaced| wish.gate == name);
-        self.unplaced = rest;
-        let placed: Vec<Unplaced> = placed;
-        placed.into_iter().for_each(|wish| self.place(now, wish, actions));
+            .partition(|pending: &PendingAcquire| pending.request.gate == name);
+        self.pending = rest;
+        let placed: Vec<PendingAcquire> = placed;
+        placed.into_iter().for_each(|pending| self.place(now, pending, actions));
     }
 
     pub(super) fn on_granted(
@@ -526,21 +359,21 @@ impl Core {
         if key == OURS {
             return self.make_next(now, actions);
         }
-        self.touch();
+        self.mark_dirty();
         self.timers.disarm(&Due::Patience(key));
         let stream = self.sessions.stream(key);
         let session =
             self.sessions.get_mut(key.session).expect("it waits as long as its session is");
         session.requests.get_mut(&key.number).expect("it waits").state = RequestState::Holds;
-        let permits = self.gates[&id].definition.permits;
+        let k = self.gates[&id].definition.k;
         let number = key.number;
         actions.extend(stream.map(|client| {
-            Action::Tell(client, Tell::Granted { number, slots, fence, permits, kept: None })
+            Action::Reply(client, ServerMessage::Granted { number, slots, fence, k, durable: None })
         }));
     }
 
     pub(super) fn forget(&mut self, key: RequestKey) -> Option<(Option<ClientId>, Request)> {
-        self.touch();
+        self.mark_dirty();
         self.timers.disarm(&Due::Patience(key));
         self.timers.disarm(&Due::Reclaim(key));
         let session = self.sessions.get_mut(key.session)?;
@@ -550,12 +383,15 @@ impl Core {
     pub(super) fn refuse(
         &mut self,
         key: RequestKey,
-        why: Why,
-        text: String,
+        code: ErrorCode,
+        message: String,
         actions: &mut Vec<Action>,
     ) {
         if let Some((Some(client), _)) = self.forget(key) {
-            actions.push(Action::Tell(client, Tell::Refused { number: key.number, why, text }));
+            actions.push(Action::Reply(
+                client,
+                ServerMessage::Refused { number: key.number, code, message },
+            ));
         }
     }
 
@@ -565,13 +401,16 @@ impl Core {
         let Some(session) = self.sessions.get_mut(key.session) else { return };
         let Some(request) = session.requests.get_mut(&key.number) else { return };
         request.state = RequestState::Loses;
-        let lost = Tell::Lost { number: key.number, text };
-        actions.extend(session.client.map(|client| Action::Tell(client, lost)));
+        let lost = ServerMessage::Lost { number: key.number, message: text };
+        actions.extend(session.client.map(|client| Action::Reply(client, lost)));
     }
 
     pub(super) fn lose(&mut self, key: RequestKey, text: String, actions: &mut Vec<Action>) {
         if let Some((Some(client), _)) = self.forget(key) {
-            actions.push(Action::Tell(client, Tell::Lost { number: key.number, text }));
+            actions.push(Action::Reply(
+                client,
+                ServerMessage::Lost { number: key.number, message: text },
+            ));
         }
     }
 
@@ -591,7 +430,7 @@ impl Core {
             Some(id) => {
                 self.at_gate(now, id, actions, |gate, out| gate.withdraw(now, key, out));
             }
-            None => self.unplaced.retain(|wish| wish.key != key),
+            None => self.pending.retain(|pending| pending.key != key),
         }
         self.forget(key);
         true
@@ -626,24 +465,24 @@ impl Core {
     ) {
         let stream = self.sessions.stream(key);
         if self.withdraw(now, key, actions) {
-            let (why, text) = match self.without_lease(now) {
+            let (code, message) = match self.without_lease(now) {
                 None => (
-                    Why::Busy,
+                    ErrorCode::Busy,
                     "all permits are in use, or some node does not answer: `kgate explain` says more".into(),
                 ),
-                Some(text) => (Why::NoQuorum, text),
+                Some(text) => (ErrorCode::NoQuorum, text),
             };
-            let refused = Tell::Refused { number: key.number, why, text };
-            actions.extend(stream.map(|client| Action::Tell(client, refused)));
+            let refused = ServerMessage::Refused { number: key.number, code, message };
+            actions.extend(stream.map(|client| Action::Reply(client, refused)));
         }
     }
 
     /// A client's stream has ended. What it waits for is taken back; what it holds stays, until its
     /// time has passed or it comes back.
     pub fn client_gone(&mut self, now: Time, client: ClientId, actions: &mut Vec<Action>) {
-        self.heed_lease(now, actions);
+        self.check_lease(now, actions);
         let Some(id) = self.sessions.cut(client) else { return };
-        self.touch();
+        self.mark_dirty();
         self.withdraw_all(now, id, actions);
         if self.sessions.get(id).is_some_and(|session| session.requests.is_empty()) {
             self.sessions.close(id);
@@ -668,7 +507,7 @@ impl Core {
         }
         self.sessions.close(id);
         if let Some(client) = client {
-            close(client, Why::NoSession, "the session is over".into(), actions);
+            close(client, ErrorCode::NoSession, "the session is over".into(), actions);
         }
     }
 
@@ -681,11 +520,13 @@ impl Core {
                     RequestState::Holds | RequestState::Loses => {
                         self.lose(key, why.to_owned(), actions)
                     }
-                    RequestState::Waits => self.refuse(key, Why::NoNode, why.to_owned(), actions),
+                    RequestState::Waits => {
+                        self.refuse(key, ErrorCode::NodeStopped, why.to_owned(), actions)
+                    }
                 }
             }
             if let Some(client) = client {
-                close(client, Why::NoNode, why.to_owned(), actions);
+                close(client, ErrorCode::NodeStopped, why.to_owned(), actions);
             }
         }
         self.stopped = true;
@@ -696,6 +537,6 @@ impl Core {
 /// The request of this node itself, for the catalogue.
 pub(super) const OURS: RequestKey = RequestKey { session: SessionId(0), number: 0 };
 
-fn close(client: ClientId, why: Why, text: String, actions: &mut Vec<Action>) {
-    actions.push(Action::Tell(client, Tell::Closed { why, text }));
+fn close(client: ClientId, code: ErrorCode, message: String, actions: &mut Vec<Action>) {
+    actions.push(Action::Reply(client, ServerMessage::Closed { code, message }));
 }

@@ -18,7 +18,7 @@ use kgate_net::{Deed, Drive, NotTaken, Order, TimerKey};
 
 use super::catalogue::Definition;
 use super::suspend::{SuspendedGate, SuspendedHolder};
-use super::view::{Client, GateView, Process, age};
+use super::view::{ClientView, GateView, Process, age};
 use super::{RequestKey, SessionId};
 
 /// What comes of something at a gate, in this order.
@@ -146,11 +146,7 @@ impl Gate {
 
     /// The most that can be asked for at once.
     pub(super) fn widest(&self) -> u32 {
-        if self.numbered {
-            self.definition.permits.div_ceil(self.definition.lanes.max(1))
-        } else {
-            1
-        }
+        if self.numbered { self.definition.k.div_ceil(self.definition.lanes.max(1)) } else { 1 }
     }
 
     /// A client asks. Its weight was looked at.
@@ -268,16 +264,10 @@ impl Gate {
     }
 
     /// It has so many units from now on; those that are in use beyond come back by and by.
-    pub(super) fn resize(
-        &mut self,
-        now: Time,
-        permits: u32,
-        author: String,
-        out: &mut Vec<Outcome>,
-    ) {
-        (self.definition.permits, self.definition.author) = (permits, author);
+    pub(super) fn resize(&mut self, now: Time, k: u32, author: String, out: &mut Vec<Outcome>) {
+        (self.definition.k, self.definition.author) = (k, author);
         // A gate that is to end has none; its protocol has one, which nobody may ask for.
-        self.order(now, Order::Resize(permits.max(1)), out)
+        self.order(now, Order::Resize(k.max(1)), out)
             .expect("a protocol with slots can be resized");
         self.go_on(now, out);
     }
@@ -433,7 +423,7 @@ impl Gate {
         is_cut_off: impl Fn(RequestKey) -> bool,
     ) -> GateView {
         let seen = self.driver.observe();
-        let holders = self.holding.values().map(|holder| Client {
+        let holders = self.holding.values().map(|holder| ClientView {
             node: me,
             process: holder.process.clone(),
             weight: holder.weight,
@@ -445,7 +435,7 @@ impl Gate {
         });
         let stamp = seen.stamp.map(|stamp| (stamp.clock, stamp.node.0));
         let waiting = self.waiting.iter().enumerate().filter(|(_, waiter)| waiter.key.is_some());
-        let waiting = waiting.map(|(at, waiter)| Client {
+        let waiting = waiting.map(|(at, waiter)| ClientView {
             node: me,
             process: waiter.process.clone(),
             weight: waiter.weight,
@@ -457,7 +447,7 @@ impl Gate {
         });
         GateView {
             name: self.definition.name.clone(),
-            permits: self.definition.permits,
+            k: self.definition.k,
             protocol: self.definition.protocol.clone(),
             author: self.definition.author.clone(),
             version: 0,

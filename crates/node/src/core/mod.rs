@@ -12,7 +12,7 @@
 //! - `control/`: the agreed log, the lease of this node and its own incarnation, where failures are
 //!   not crash-stop;
 //! - `suspend.rs`: a clean stop, and going on after it;
-//! - `look.rs`: what people may see of all nodes together; `watch.rs`: when to look again;
+//! - `status.rs`: what people may see of all nodes together; `watch.rs`: when to look again;
 //!   `timers.rs`: what is due when.
 
 mod bound;
@@ -20,26 +20,30 @@ mod catalogue;
 mod clients;
 mod control;
 mod gate;
-mod look;
+mod messages;
 mod peer_message;
 mod peers;
 mod secret;
 mod sessions;
+mod status;
 mod suspend;
 mod timers;
 mod view;
 mod watch;
 
 pub use catalogue::{CATALOGUE, Definition};
-pub use clients::{Ask, Keep, Kept, PermitWord, Tell, Why};
 pub use control::{ControlSettings, ControlView};
 pub use gate::{Counters, Hold};
-pub use look::Report;
+pub use messages::{
+    AcquireRequest, ClientMessage, DurableGrant, DurableOptions, ErrorCode, PermitCommand,
+    ServerMessage,
+};
 pub use peer_message::{GateId, PeerMessage};
 pub use secret::Secret;
 pub use sessions::Terms;
+pub use status::StatusReport;
 pub use suspend::Suspended;
-pub use view::{Client, GateView, HeldView, Process, Who};
+pub use view::{ClientView, DurablePermitView, GateView, NodeStatus, Process};
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -84,7 +88,7 @@ pub enum PeerEvent {
     /// The link could not keep what it must: it counts as crashed.
     Broken,
     /// It holds this node for crashed and will not talk to it again.
-    Shunned,
+    Banned,
 }
 
 /// What is to be done, in this order.
@@ -93,13 +97,13 @@ pub enum Action {
     /// Send a message.
     Send(NodeId, Vec<u8>),
     /// Tell a client.
-    Tell(ClientId, Tell),
+    Reply(ClientId, ServerMessage),
     /// Have this on stable storage before anything later leaves.
     Store(GateId, Vec<u8>),
     /// Hand a report to whoever asked for it.
-    Report(u64, Report),
+    StatusReport(u64, StatusReport),
     /// That node is held for crashed: talk to it no more.
-    Shun(NodeId),
+    Ban(NodeId),
     /// A stream has ended, and time does not end its session: find out when nobody uses these slots
     /// any more, and say so by [`Core::free`].
     Probe {
@@ -130,7 +134,7 @@ pub enum Action {
     NewIncarnation,
     /// Something that whoever runs this node should know, good or bad. Whoever reads its log must
     /// see from when to when it could grant nothing.
-    Note(Result<String, String>),
+    Log(Result<String, String>),
 }
 
 /// By which detector nodes find out who has crashed.
@@ -217,7 +221,7 @@ pub struct Core {
     said_met_all: bool,
     crashed: BTreeSet<NodeId>,
     /// Of those, whom the gates know to be gone: no client of theirs can still be inside.
-    buried: BTreeSet<NodeId>,
+    confirmed_dead: BTreeSet<NodeId>,
     /// Everybody else who has not crashed.
     others: BTreeSet<NodeId>,
     /// Gates of which a peer's configuration says something else, and what.
@@ -225,8 +229,8 @@ pub struct Core {
     /// Messages for gates that are not known yet, as many as there is room for.
     early: BTreeMap<GateId, Vec<(NodeId, Vec<u8>)>>,
     /// Requests for gates that are being made.
-    unplaced: Vec<clients::Unplaced>,
-    looks: look::Looks,
+    pending: Vec<clients::PendingAcquire>,
+    status_queries: status::StatusQueries,
     watching: watch::Watching,
     control: Option<Box<Control>>,
     stopped: bool,
@@ -254,12 +258,12 @@ impl Core {
             met_all: BTreeSet::new(),
             said_met_all: false,
             crashed: BTreeSet::new(),
-            buried: BTreeSet::new(),
+            confirmed_dead: BTreeSet::new(),
             others: (0..settings.nodes).map(NodeId).filter(|node| *node != settings.me).collect(),
             conflicts: BTreeMap::new(),
             early: BTreeMap::new(),
-            unplaced: Vec::new(),
-            looks: look::Looks::default(),
+            pending: Vec::new(),
+            status_queries: status::StatusQueries::default(),
             watching: watch::Watching::default(),
             control: None,
             stopped: false,
@@ -277,7 +281,7 @@ impl Core {
             let guard = Definition {
                 id: CATALOGUE,
                 name: "kgate/catalogue".into(),
-                permits: 1,
+                k: 1,
                 protocol: "slots".into(),
                 lanes: 1,
                 policy: Policy::Lease,
@@ -301,7 +305,7 @@ impl Core {
 
     /// Does what is due.
     pub fn tick(&mut self, now: Time, actions: &mut Vec<Action>) {
-        self.heed_lease(now, actions);
+        self.check_lease(now, actions);
         self.lease_tick(now, actions);
         for session in self.sessions.over(now) {
             self.end_session(now, session, actions);
@@ -317,13 +321,13 @@ impl Core {
                     taken.expect("it was armed by the detector itself");
                 }
                 Due::Patience(key) => self.out_of_patience(now, key, actions),
-                Due::Look(question) => self.look_is_over(question, actions),
-                Due::Bury(node) => self.bury(now, node, actions),
-                Due::Change => self.tell_of_changes(actions),
+                Due::StatusQuery(question) => self.status_timed_out(question, actions),
+                Due::ConfirmDead(node) => self.confirm_dead(now, node, actions),
+                Due::NotifyWatchers => self.tell_of_changes(actions),
                 Due::NoQuorum => self.out_of_quorum(now, actions),
                 Due::Reclaim(key) => self.release(now, key, actions),
                 Due::Expire(permit) => self.expire_held(now, permit, actions),
-                Due::Seek => self.seek(now, actions),
+                Due::Reconcile => self.reconcile(now, actions),
             }
         }
         self.note_changes(now);
@@ -409,7 +413,7 @@ impl Core {
                 }
                 Outcome::Decided(grant) => {
                     self.propose_held(id, grant, actions);
-                    self.seek_later(now);
+                    self.reconcile_later(now);
                 }
                 Outcome::Lost(key) => {
                     self.lose(key, "its node takes part no more".into(), actions);
@@ -418,7 +422,7 @@ impl Core {
                     let text = format!(
                         "{weight} permits at once were asked for, and the gate has {most} now"
                     );
-                    self.refuse(key, Why::TooLarge, text, actions);
+                    self.refuse(key, ErrorCode::TooLarge, text, actions);
                 }
             }
         }
@@ -461,12 +465,12 @@ impl Core {
             me: self.settings.me,
             detect_interval: self.settings.detect_interval,
             detect_timeout: self.settings.detect_timeout,
-            tolerate: definition.permits.saturating_sub(1).min(self.settings.nodes - 1),
+            tolerate: definition.k.saturating_sub(1).min(self.settings.nodes - 1),
             refresh: entry.heals.then_some(self.settings.refresh),
             graph: graph.map(Into::into),
             slots,
             initial_members,
-            ..Setup::new(self.settings.nodes, definition.permits.max(1))
+            ..Setup::new(self.settings.nodes, definition.k.max(1))
         };
         let goes_on = stored.is_some();
         let mut deeds = Vec::new();
@@ -490,7 +494,7 @@ impl Core {
             let (me, incarnation) = (self.settings.me, self.settings.incarnation);
             self.at_gate(now, id, actions, |gate, out| gate.joined(now, me, incarnation, out));
         }
-        for node in self.buried.clone() {
+        for node in self.confirmed_dead.clone() {
             if entry.detector.is_some() {
                 self.at_gate(now, id, actions, |gate, out| {
                     gate.crashed(now, node, Incarnation(0), out)
@@ -534,24 +538,21 @@ fn detector(detection: Detection, setup: &Setup, deeds: &mut Vec<Deed>) -> Optio
 
 /// Whether a definition makes sense at all; the text says what does not.
 pub(crate) fn check(definition: &Definition, entry: &Entry, nodes: u32) -> Result<(), String> {
-    let Definition { permits, lanes, .. } = *definition;
+    let Definition { k, lanes, .. } = *definition;
     Definition::check_name(&definition.name)?;
-    if permits == 0 || permits > Definition::MOST {
-        return Err(format!("k is between 1 and {}, not {permits}", Definition::MOST));
+    if k == 0 || k > Definition::MOST {
+        return Err(format!("k is between 1 and {}, not {k}", Definition::MOST));
     }
-    if lanes == 0 || lanes > permits.min(64) {
-        return Err(format!(
-            "a gate with k = {permits} has 1 to {} lanes, not {lanes}",
-            permits.min(64)
-        ));
+    if lanes == 0 || lanes > k.min(64) {
+        return Err(format!("a gate with k = {k} has 1 to {} lanes, not {lanes}", k.min(64)));
     }
     if !entry.slots && lanes > 1 {
         return Err(format!("only `slots` has lanes, not `{}`", entry.name));
     }
-    if !entry.slots && entry.name != "tree-token" && permits > nodes {
+    if !entry.slots && entry.name != "tree-token" && k > nodes {
         let name = entry.name;
         return Err(format!(
-            "with `{name}` k is at most the number of nodes, {nodes}, not {permits}; `slots` has no such bound"
+            "with `{name}` k is at most the number of nodes, {nodes}, not {k}; `slots` has no such bound"
         ));
     }
     Ok(())

@@ -8,7 +8,7 @@ pub use kgate_control::state::GateId;
 use serde::{Deserialize, Serialize};
 
 use super::catalogue::Definition;
-use super::view::{GateView, Who};
+use super::view::{GateView, NodeStatus};
 
 /// No gate of a peer has a greater number, so that there is always a next one.
 pub(super) const GATE_ID_MAX: GateId = GateId(1 << 31);
@@ -21,7 +21,7 @@ pub enum PeerMessage {
     /// A message of the detector.
     Detector(Vec<u8>),
     /// The gates of my configuration: yours must be the same.
-    Fixed(Vec<Definition>),
+    ConfiguredGates(Vec<Definition>),
     /// Do you know a gate of that name, and what is the last number that you know? Answered by
     /// `Known`.
     Collect {
@@ -52,22 +52,22 @@ pub enum PeerMessage {
         round: u64,
     },
     /// You speak of a gate that I do not know: define it. Answered by `Define`.
-    WhatIs(GateId),
-    /// What do you see of that gate? Answered by `Seen`.
-    Look {
+    DescribeGate(GateId),
+    /// What do you see of that gate? Answered by `StatusReply`.
+    StatusQuery {
         /// Names the question.
         question: u64,
         /// Its name; all gates, if none.
         gate: Option<String>,
     },
-    /// The answer to `Look`.
-    Seen {
+    /// The answer to `StatusQuery`.
+    StatusReply {
         /// Which question.
         question: u64,
         /// What is to be seen.
         gates: Vec<GateView>,
         /// Who looked, where.
-        who: Who,
+        who: NodeStatus,
     },
     /// Whether somebody watches here: then I want to know of changes.
     Watch(bool),
@@ -76,7 +76,7 @@ pub enum PeerMessage {
     /// This node stops now, after its last grant was given back: it takes part no more.
     Leaving,
     /// I hold you for crashed: stop.
-    HeldForCrashed,
+    DeclaredDead,
     /// I have met everybody: crashes can be looked for as far as I am concerned.
     MetAll,
     /// About leases, between nodes and voters.
@@ -96,12 +96,12 @@ impl PeerMessage {
     pub(super) fn is_of_catalogue(&self) -> bool {
         matches!(
             self,
-            Self::Fixed(_)
+            Self::ConfiguredGates(_)
                 | Self::Collect { .. }
                 | Self::Known { .. }
                 | Self::Define { .. }
                 | Self::Defined { .. }
-                | Self::WhatIs(_)
+                | Self::DescribeGate(_)
         )
     }
 

@@ -31,7 +31,7 @@ impl Core {
         event: PeerEvent,
         actions: &mut Vec<Action>,
     ) -> Result<(), String> {
-        self.heed_lease(now, actions);
+        self.check_lease(now, actions);
         let taken = self.on_peer(now, from, event, actions);
         self.note_changes(now);
         taken
@@ -51,7 +51,7 @@ impl Core {
         }
         match event {
             PeerEvent::Up if self.crashed.contains(&from) => {
-                actions.push(Action::Send(from, PeerMessage::HeldForCrashed.bytes()));
+                actions.push(Action::Send(from, PeerMessage::DeclaredDead.bytes()));
             }
             PeerEvent::Up => {
                 self.up.insert(from);
@@ -59,33 +59,31 @@ impl Core {
                 if self.control.is_none() {
                     actions.push(Action::Send(
                         from,
-                        PeerMessage::Fixed(self.settings.fixed.clone()).bytes(),
+                        PeerMessage::ConfiguredGates(self.settings.fixed.clone()).bytes(),
                     ));
                 }
                 actions.extend(
                     self.watch_message().map(|message| Action::Send(from, message.bytes())),
                 );
-                self.touch();
+                self.mark_dirty();
                 self.begin_detection(now, actions);
             }
             PeerEvent::Down => {
                 self.up.remove(&from);
-                self.looks.gone(from);
-                self.answer_looks(actions);
+                self.status_queries.gone(from);
+                self.send_status_reports(actions);
                 self.hint(now, from);
-                self.touch();
+                self.mark_dirty();
             }
-            PeerEvent::Broken | PeerEvent::Shunned if self.control.is_some() => {
-                self.hint(now, from)
-            }
+            PeerEvent::Broken | PeerEvent::Banned if self.control.is_some() => self.hint(now, from),
             PeerEvent::Broken => self.crash(now, from, actions),
-            PeerEvent::Shunned => self.held_for_crashed(from, actions),
+            PeerEvent::Banned => self.declared_dead(from, actions),
             PeerEvent::PeerMessage(bytes) => {
                 let message = PeerMessage::read(&bytes).ok_or("bytes that are no message")?;
-                if message == PeerMessage::HeldForCrashed && self.control.is_none() {
-                    self.held_for_crashed(from, actions);
+                if message == PeerMessage::DeclaredDead && self.control.is_none() {
+                    self.declared_dead(from, actions);
                 } else if self.crashed.contains(&from) {
-                    actions.push(Action::Send(from, PeerMessage::HeldForCrashed.bytes()));
+                    actions.push(Action::Send(from, PeerMessage::DeclaredDead.bytes()));
                 } else {
                     return self.message(now, from, message, actions);
                 }
@@ -119,7 +117,7 @@ impl Core {
                     self.detect(now, actions, |it, deeds| it.deliver(now, from, &bytes, deeds));
                 return taken.map_err(|error| error.to_string());
             }
-            PeerMessage::Fixed(theirs) => self.compare(from, &theirs),
+            PeerMessage::ConfiguredGates(theirs) => self.compare(from, &theirs),
             PeerMessage::Collect { round, name } => {
                 let definition = self.catalogue.get(&name).cloned();
                 let known = PeerMessage::Known { round, definition, last: self.catalogue.last() };
@@ -143,32 +141,32 @@ impl Core {
                 self.catalogue.answered(from, Some(Answer { round, known: None }));
                 self.make_on(now, actions);
             }
-            PeerMessage::WhatIs(id) => {
+            PeerMessage::DescribeGate(id) => {
                 let definition = self.gates.get(&id).map(|gate| gate.definition.clone());
                 // Nobody waits for the answer to round 0.
                 let define = definition
                     .map(|definition| PeerMessage::Define { round: 0, definition }.bytes());
                 actions.extend(define.map(|bytes| Action::Send(from, bytes)));
             }
-            PeerMessage::Look { question, gate } => {
+            PeerMessage::StatusQuery { question, gate } => {
                 let gates = self.views(now, gate.as_deref());
-                let seen = PeerMessage::Seen { question, gates, who: self.who(now) };
+                let seen = PeerMessage::StatusReply { question, gates, who: self.who(now) };
                 actions.push(Action::Send(from, seen.bytes()));
             }
-            PeerMessage::Seen { question, gates, who } => {
+            PeerMessage::StatusReply { question, gates, who } => {
                 if who.node == from {
-                    self.looks.seen(question, who, gates);
-                    self.answer_looks(actions);
+                    self.status_queries.seen(question, who, gates);
+                    self.send_status_reports(actions);
                 }
             }
             PeerMessage::Watch(begins) => self.watched(from, begins),
             PeerMessage::Changed => actions.push(Action::Changed),
             // With a log nobody is gone before the log says so, and crashes are found by the
             // voters.
-            PeerMessage::Leaving | PeerMessage::HeldForCrashed | PeerMessage::MetAll
+            PeerMessage::Leaving | PeerMessage::DeclaredDead | PeerMessage::MetAll
                 if self.control.is_some() => {}
             PeerMessage::Leaving => self.crash(now, from, actions),
-            PeerMessage::HeldForCrashed => unreachable!("answered before"),
+            PeerMessage::DeclaredDead => unreachable!("answered before"),
             PeerMessage::MetAll => {
                 self.met_all.insert(from);
                 self.begin_detection(now, actions);
@@ -209,7 +207,7 @@ impl Core {
         let agreed = self.control.is_some();
         let early = self.early.entry(id).or_default();
         if early.is_empty() && !agreed {
-            actions.push(Action::Send(from, PeerMessage::WhatIs(id).bytes()));
+            actions.push(Action::Send(from, PeerMessage::DescribeGate(id).bytes()));
         }
         let kept: usize = early.iter().map(|(_, bytes)| bytes.len() + 32).sum();
         if kept + bytes.len() > EARLY {
@@ -276,11 +274,10 @@ impl Core {
     /// Goes on with the gate that is being made, if all have answered.
     fn make_on(&mut self, now: Time, actions: &mut Vec<Action>) {
         loop {
-            let plan =
-                self.catalogue.planned().map(|(id, name, permits)| self.plan(id, &name, permits));
+            let plan = self.catalogue.planned().map(|(id, name, k)| self.plan(id, &name, k));
             match self.catalogue.proceed(self.others.clone(), plan) {
                 Step::Wait => return,
-                Step::Tell(message) => self.tell_all(&message, actions),
+                Step::ServerMessage(message) => self.tell_all(&message, actions),
                 Step::Made(definition) => {
                     self.learn(now, definition, actions);
                     return self.make_next(now, actions);
@@ -356,17 +353,17 @@ impl Core {
         if !self.crashed.insert(node) {
             return;
         }
-        self.touch();
+        self.mark_dirty();
         self.watched(node, false);
         self.others.remove(&node);
         self.up.remove(&node);
-        self.looks.gone(node);
-        actions.push(Action::Send(node, PeerMessage::HeldForCrashed.bytes()));
-        actions.push(Action::Shun(node));
+        self.status_queries.gone(node);
+        actions.push(Action::Send(node, PeerMessage::DeclaredDead.bytes()));
+        actions.push(Action::Ban(node));
         // Its clients may go on until the time is over that it has told them last, and that was
         // before this.
         let wait = self.sessions.terms().over_after();
-        self.timers.arm(now, Due::Bury(node), wait, wait);
+        self.timers.arm(now, Due::ConfirmDead(node), wait, wait);
         // The detector itself may find crashes by others' silence alone, or want to be told.
         let _ = self.detect(now, actions, |detector, deeds| {
             detector.order(now, kgate_net::Order::Crashed(node, Incarnation(0)), deeds)
@@ -374,14 +371,14 @@ impl Core {
         self.begin_detection(now, actions);
         self.catalogue.answered(node, None);
         self.make_on(now, actions);
-        self.answer_looks(actions);
+        self.send_status_reports(actions);
     }
 
     /// Nobody can hold anything any more through a node that has crashed: the gates go on without
     /// it.
-    pub(super) fn bury(&mut self, now: Time, node: NodeId, actions: &mut Vec<Action>) {
-        self.buried.insert(node);
-        self.touch();
+    pub(super) fn confirm_dead(&mut self, now: Time, node: NodeId, actions: &mut Vec<Action>) {
+        self.confirmed_dead.insert(node);
+        self.mark_dirty();
         let tells = |gate: &super::Gate| {
             registry::entry(&gate.definition.protocol).is_ok_and(|entry| entry.detector.is_some())
         };
@@ -396,7 +393,7 @@ impl Core {
 
     /// Another node holds this one for crashed. Of two parts that hold each other for crashed the
     /// smaller one stops; of equal ones, both.
-    fn held_for_crashed(&mut self, by: NodeId, actions: &mut Vec<Action>) {
+    fn declared_dead(&mut self, by: NodeId, actions: &mut Vec<Action>) {
         let minority = 2 * self.crashed.len() >= self.settings.nodes as usize;
         if !self.crashed.contains(&by) || minority {
             let text = format!(
@@ -417,10 +414,10 @@ impl Core {
                 Some(other) => format!(
                     "gate `{}` has k = {} by {} in the configuration of node {}, and k = {} by {} in that of node {}: make them the same and restart",
                     ours.name,
-                    ours.permits,
+                    ours.k,
                     ours.protocol,
                     self.settings.me.0,
-                    other.permits,
+                    other.k,
                     other.protocol,
                     from.0
                 ),

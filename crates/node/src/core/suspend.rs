@@ -77,7 +77,7 @@ impl Core {
     /// here. None if there is nothing that could go on: no log, or this incarnation does not take
     /// part.
     pub fn suspend(&mut self, now: Time, actions: &mut Vec<Action>) -> Option<Suspended> {
-        self.heed_lease(now, actions);
+        self.check_lease(now, actions);
         if self.stopped || !self.takes_part() {
             return None;
         }

@@ -49,12 +49,12 @@ pub(super) struct Flaws {
     pub(super) gates_keep_incarnations: bool,
 }
 
-fn fixed(id: u32, name: &str, permits: u32, protocol: &str) -> Definition {
+fn fixed(id: u32, name: &str, k: u32, protocol: &str) -> Definition {
     let (name, protocol) = (name.to_owned(), protocol.to_owned());
     Definition {
         id: GateId(id),
         name,
-        permits,
+        k,
         protocol,
         lanes: 1,
         policy: Default::default(),

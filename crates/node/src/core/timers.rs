@@ -18,11 +18,11 @@ pub(super) enum Due {
     /// A client that does not want to wait has waited.
     Patience(RequestKey),
     /// Whoever was asked what it sees has had the time to answer.
-    Look(u64),
+    StatusQuery(u64),
     /// The clients of a node that has crashed are surely gone.
-    Bury(NodeId),
+    ConfirmDead(NodeId),
     /// What has changed is told.
-    Change,
+    NotifyWatchers,
     /// The lease has been over for long.
     NoQuorum,
     /// Whoever was told that its permit no longer counts has surely ended.
@@ -30,7 +30,7 @@ pub(super) enum Due {
     /// A permit of the log was not renewed in time, as this node counts it.
     Expire(u64),
     /// This node takes part as it should, or something is proposed again.
-    Seek,
+    Reconcile,
 }
 
 /// All timers that run. Each runs once at most; armed again, it starts anew.
@@ -97,14 +97,14 @@ mod tests {
     #[test]
     fn each_runs_once() {
         let mut timers = Timers::new(1);
-        timers.arm(Time(0), Due::Look(1), Span(10), Span(10));
-        timers.arm(Time(0), Due::Look(2), Span(5), Span(8));
-        timers.arm(Time(0), Due::Look(3), Span(1), Span(1));
-        timers.disarm(&Due::Look(3));
-        timers.arm(Time(2), Due::Look(1), Span(1), Span(1));
+        timers.arm(Time(0), Due::StatusQuery(1), Span(10), Span(10));
+        timers.arm(Time(0), Due::StatusQuery(2), Span(5), Span(8));
+        timers.arm(Time(0), Due::StatusQuery(3), Span(1), Span(1));
+        timers.disarm(&Due::StatusQuery(3));
+        timers.arm(Time(2), Due::StatusQuery(1), Span(1), Span(1));
         assert_eq!((timers.next(), timers.pop(Time(2))), (Some(Time(3)), None));
-        assert_eq!(timers.pop(Time(20)), Some(Due::Look(1)));
+        assert_eq!(timers.pop(Time(20)), Some(Due::StatusQuery(1)));
         assert!((Time(5)..=Time(8)).contains(&timers.next().unwrap()));
-        assert_eq!((timers.pop(Time(20)), timers.pop(Time(20))), (Some(Due::Look(2)), None));
+        assert_eq!((timers.pop(Time(20)), timers.pop(Time(20))), (Some(Due::StatusQuery(2)), None));
     }
 }

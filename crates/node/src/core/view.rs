@@ -38,7 +38,7 @@ impl Process {
 
 /// A node that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Who {
+pub struct NodeStatus {
     /// Which.
     pub node: NodeId,
     /// Whom it holds for crashed.
@@ -53,7 +53,7 @@ pub struct Who {
 
 /// Somebody who holds or waits at a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Client {
+pub struct ClientView {
     /// At which node.
     pub node: NodeId,
     /// Which process.
@@ -75,7 +75,7 @@ pub struct Client {
 
 /// A permit that the log holds, as one node knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HeldView {
+pub struct DurablePermitView {
     /// Its name, at all nodes.
     pub permit: u64,
     /// Its slots.
@@ -98,7 +98,7 @@ pub struct GateView {
     /// Its name.
     pub name: String,
     /// k.
-    pub permits: u32,
+    pub k: u32,
     /// By which protocol.
     pub protocol: String,
     /// Who said so.
@@ -106,13 +106,13 @@ pub struct GateView {
     /// The entry of the log that made it so, as far as it is applied there; 0 without a log.
     pub version: u64,
     /// Who holds something, through this node.
-    pub holders: Vec<Client>,
+    pub holders: Vec<ClientView>,
     /// What the log holds.
-    pub held: Vec<HeldView>,
+    pub held: Vec<DurablePermitView>,
     /// What becomes of a silent holder's slots.
     pub policy: Policy,
     /// Who waits at this node, in order.
-    pub waiting: Vec<Client>,
+    pub waiting: Vec<ClientView>,
     /// Whose answer this node still lacks, or who stands in its way.
     pub lacking: Vec<NodeId>,
 }

@@ -43,16 +43,18 @@ impl Core {
     }
 
     /// Something has changed that people may see.
-    pub(super) fn touch(&mut self) {
+    pub(super) fn mark_dirty(&mut self) {
         self.watching.changed = true;
     }
 
     /// If something has changed, those who watch will be told.
     pub(super) fn note_changes(&mut self, now: Time) {
         let watched = self.watching.here || !self.watching.elsewhere.is_empty();
-        if std::mem::take(&mut self.watching.changed) && watched && !self.timers.runs(&Due::Change)
+        if std::mem::take(&mut self.watching.changed)
+            && watched
+            && !self.timers.runs(&Due::NotifyWatchers)
         {
-            self.timers.arm(now, Due::Change, TOGETHER, TOGETHER);
+            self.timers.arm(now, Due::NotifyWatchers, TOGETHER, TOGETHER);
         }
     }
 

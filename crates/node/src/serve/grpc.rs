@@ -18,7 +18,10 @@ use tonic::{Request, Response, Status, Streaming};
 use super::Desk;
 use super::authorisation::{Identity, Need};
 use super::visit::Visit;
-use crate::core::{Ask, ClientId, Keep, Kept, PermitWord, Process, Secret, SessionId, Tell, Why};
+use crate::core::{
+    AcquireRequest, ClientId, ClientMessage, DurableGrant, DurableOptions, ErrorCode,
+    PermitCommand, Process, Secret, ServerMessage, SessionId,
+};
 use crate::shell::Command;
 
 /// The service.
@@ -104,7 +107,7 @@ async fn listen(
     desk: Desk,
     visit: Arc<Visit>,
     client: ClientId,
-    also: mpsc::WeakSender<Tell>,
+    also: mpsc::WeakSender<ServerMessage>,
     mut stream: Streaming<v1::Ask>,
 ) {
     loop {
@@ -115,8 +118,9 @@ async fn listen(
                 if let Some(refusal) = desk.guard.too_long(&status)
                     && let Some(tells) = also.upgrade()
                 {
-                    let _ =
-                        tells.send(Tell::Closed { why: refusal.why(), text: refusal.text }).await;
+                    let _ = tells
+                        .send(ServerMessage::Closed { code: refusal.why(), message: refusal.text })
+                        .await;
                 }
                 break;
             }
@@ -126,11 +130,12 @@ async fn listen(
         let mut ask = heard(said);
         if let Err((number, refusal)) = visit.hears(&mut ask) {
             let Some(tells) = also.upgrade() else { break };
-            let refused = Tell::Refused { number, why: refusal.why(), text: refusal.text };
+            let refused =
+                ServerMessage::Refused { number, code: refusal.why(), message: refusal.text };
             if tells.send(refused).await.is_err() {
                 break;
             }
-        } else if !desk.send(Command::Ask(client, ask)).await {
+        } else if !desk.send(Command::Client(client, ask)).await {
             break;
         }
     }
@@ -138,12 +143,12 @@ async fn listen(
     visit.end();
 }
 
-fn heard(said: Said) -> Ask {
+fn heard(said: Said) -> ClientMessage {
     match said {
         Said::Hello(v1::Hello { process, session, secret }) => {
             let secret = secret_of(&secret).unwrap_or(Secret::NONE);
             let resume = session.map(|session| (SessionId(session), secret));
-            Ask::Hello { process: process_of(process), resume, secret: new_secret() }
+            ClientMessage::Hello { process: process_of(process), resume, secret: new_secret() }
         }
         Said::Acquire(v1::Acquire {
             number,
@@ -155,29 +160,31 @@ fn heard(said: Said) -> Ask {
             policy,
             ttl_ns,
             secret,
-        }) => Ask::Acquire {
+        }) => ClientMessage::Acquire {
             number,
-            gate,
-            weight: permits.max(1),
-            permits: k,
-            waits: !no_wait,
-            process: process.map(|process| process_of(Some(process))),
-            keep: Keep {
-                policy: policy_of(policy),
-                ttl: ttl_ns.map(Span),
-                secret: secret_of(&secret).unwrap_or(Secret::NONE),
+            request: AcquireRequest {
+                gate,
+                weight: permits.max(1),
+                k,
+                wait: !no_wait,
+                process: process.map(|process| process_of(Some(process))),
+                durable: DurableOptions {
+                    policy: policy_of(policy),
+                    ttl: ttl_ns.map(Span),
+                    secret: secret_of(&secret).unwrap_or(Secret::NONE),
+                },
             },
         },
-        Said::Permit(v1::PermitWord { number, permit, secret, release }) => Ask::Permit {
+        Said::Permit(v1::PermitWord { number, permit, secret, release }) => ClientMessage::Permit {
             number,
             permit: PermitId(permit),
             secret: secret_of(&secret).unwrap_or(Secret::NONE),
-            word: if release { PermitWord::Release } else { PermitWord::Renew },
+            command: if release { PermitCommand::Release } else { PermitCommand::Renew },
         },
-        Said::Withdraw(v1::Withdraw { number }) => Ask::Withdraw { number },
-        Said::Release(v1::Release { number }) => Ask::Release { number },
-        Said::Renew(v1::Renew { sequence }) => Ask::Renew { sequence },
-        Said::Bye(v1::Bye {}) => Ask::Bye,
+        Said::Withdraw(v1::Withdraw { number }) => ClientMessage::Withdraw { number },
+        Said::Release(v1::Release { number }) => ClientMessage::Release { number },
+        Said::Renew(v1::Renew { sequence }) => ClientMessage::Renew { sequence },
+        Said::Bye(v1::Bye {}) => ClientMessage::Bye,
     }
 }
 
@@ -203,7 +210,7 @@ pub(super) fn policy(policy: Policy) -> v1::Policy {
     }
 }
 
-fn kept_of(kept: Kept) -> v1::Kept {
+fn kept_of(kept: DurableGrant) -> v1::Kept {
     v1::Kept { permit: kept.permit.0, ttl_ns: kept.ttl.map(|span| span.0) }
 }
 
@@ -219,9 +226,9 @@ fn process_of(process: Option<v1::Process>) -> Process {
     Process { pid, host, user, command }
 }
 
-fn say(tell: Tell, node: u32, timing: Option<Timing>) -> Say {
+fn say(tell: ServerMessage, node: u32, timing: Option<Timing>) -> Say {
     match tell {
-        Tell::Welcome { session, secret, valid_for, holds } => Say::Welcome(v1::Welcome {
+        ServerMessage::Welcome { session, secret, valid_for, holds } => Say::Welcome(v1::Welcome {
             session: session.0,
             secret: secret.0.to_be_bytes().to_vec(),
             node,
@@ -232,37 +239,41 @@ fn say(tell: Tell, node: u32, timing: Option<Timing>) -> Say {
             stop_max_ns: timing.map(|timing| (timing.grace_max() + timing.kill).0),
             kill_ns: timing.map(|timing| timing.kill.0),
         }),
-        Tell::Kept { number, kept } => {
+        ServerMessage::PermitRenewed { number, durable: kept } => {
             Say::Kept(v1::PermitKept { number, kept: Some(kept_of(kept)) })
         }
-        Tell::Granted { number, slots, fence, permits, kept } => {
+        ServerMessage::Granted { number, slots, fence, k, durable: kept } => {
             let fence = fence.map(|fence| fence.0.to_be_bytes().to_vec());
-            Say::Granted(v1::Granted { number, slots, fence, k: permits, kept: kept.map(kept_of) })
+            Say::Granted(v1::Granted { number, slots, fence, k, kept: kept.map(kept_of) })
         }
-        Tell::Refused { number, why, text } => {
+        ServerMessage::Refused { number, code: why, message: text } => {
             Say::Refused(v1::Refused { number, why: kind(why).into(), text })
         }
-        Tell::Lost { number, text } => Say::Lost(v1::Lost { number, text }),
-        Tell::Withdrawn { number } => Say::Withdrawn(v1::Withdrawn { number }),
-        Tell::Released { number, was_gone } => Say::Released(v1::Released { number, was_gone }),
-        Tell::Renewed { sequence, valid_for } => {
+        ServerMessage::Lost { number, message: text } => Say::Lost(v1::Lost { number, text }),
+        ServerMessage::Withdrawn { number } => Say::Withdrawn(v1::Withdrawn { number }),
+        ServerMessage::Released { number, was_gone } => {
+            Say::Released(v1::Released { number, was_gone })
+        }
+        ServerMessage::Renewed { sequence, valid_for } => {
             Say::Renewed(v1::Renewed { sequence, valid_for_ns: valid_for.map(|span| span.0) })
         }
-        Tell::Closed { why, text } => Say::Closed(v1::Closed { why: kind(why).into(), text }),
+        ServerMessage::Closed { code: why, message: text } => {
+            Say::Closed(v1::Closed { why: kind(why).into(), text })
+        }
     }
 }
 
-pub(super) fn kind(why: Why) -> v1::Why {
+pub(super) fn kind(why: ErrorCode) -> v1::Why {
     match why {
-        Why::BadRequest => v1::Why::BadRequest,
-        Why::Busy => v1::Why::Busy,
-        Why::Conflict => v1::Why::Conflict,
-        Why::TooLarge => v1::Why::TooLarge,
-        Why::Full => v1::Why::Full,
-        Why::NoGate => v1::Why::NoGate,
-        Why::NoNode => v1::Why::NoNode,
-        Why::NoSession => v1::Why::NoSession,
-        Why::Forbidden => v1::Why::Forbidden,
-        Why::NoQuorum => v1::Why::NoQuorum,
+        ErrorCode::InvalidRequest => v1::Why::BadRequest,
+        ErrorCode::Busy => v1::Why::Busy,
+        ErrorCode::Conflict => v1::Why::Conflict,
+        ErrorCode::TooLarge => v1::Why::TooLarge,
+        ErrorCode::Overloaded => v1::Why::Full,
+        ErrorCode::UnknownGate => v1::Why::NoGate,
+        ErrorCode::NodeStopped => v1::Why::NoNode,
+        ErrorCode::NoSession => v1::Why::NoSession,
+        ErrorCode::PermissionDenied => v1::Why::Forbidden,
+        ErrorCode::NoQuorum => v1::Why::NoQuorum,
     }
 }

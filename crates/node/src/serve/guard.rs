@@ -20,7 +20,7 @@ use super::authorisation::{Identity, Need, Policy};
 use super::grpc::is_grpc;
 use super::limits::{Accounts, Counted, Kind, TooMuch};
 use crate::config::{BadConfig, Config};
-use crate::core::Why;
+use crate::core::ErrorCode;
 use crate::shell::now;
 
 /// Kinds of refusals: the labels of `kgate_refused_total`.
@@ -79,15 +79,15 @@ pub(crate) struct Refusal {
 
 impl Refusal {
     /// Within a session.
-    pub(crate) fn why(&self) -> Why {
+    pub(crate) fn why(&self) -> ErrorCode {
         match self.reason {
-            Reason::Unknown | Reason::Forbidden => Why::Forbidden,
-            Reason::Size => Why::BadRequest,
+            Reason::Unknown | Reason::Forbidden => ErrorCode::PermissionDenied,
+            Reason::Size => ErrorCode::InvalidRequest,
             Reason::Rate
             | Reason::Sessions
             | Reason::Waiting
             | Reason::Connections
-            | Reason::Handshake => Why::Full,
+            | Reason::Handshake => ErrorCode::Overloaded,
         }
     }
 }

@@ -31,7 +31,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use super::authorisation::{Identity, Need};
 use super::visit::Visit;
 use super::{Desk, grpc, permits};
-use crate::core::{Ask, Keep, Process, Tell};
+use crate::core::{AcquireRequest, ClientMessage, DurableOptions, Process, ServerMessage};
 use crate::shell::Command;
 
 pub(super) fn routes(desk: Desk) -> Router {
@@ -183,15 +183,17 @@ async fn hold(
         Err(refusal) => return refusal.into_response(),
     };
     let process = Process { command: "HTTP".into(), ..Process::default() };
-    let mut hello = Ask::Hello { process, resume: None, secret: grpc::new_secret() };
-    let mut acquire = Ask::Acquire {
+    let mut hello = ClientMessage::Hello { process, resume: None, secret: grpc::new_secret() };
+    let mut acquire = ClientMessage::Acquire {
         number: 0,
-        gate,
-        weight: wish.permits.unwrap_or(1),
-        permits: wish.k,
-        waits: !wish.no_wait,
-        process: None,
-        keep: Keep::default(),
+        request: AcquireRequest {
+            gate,
+            weight: wish.permits.unwrap_or(1),
+            k: wish.k,
+            wait: !wish.no_wait,
+            process: None,
+            durable: DurableOptions::default(),
+        },
     };
     for ask in [&mut hello, &mut acquire] {
         if let Err((_, refusal)) = visit.hears(ask) {
@@ -199,8 +201,8 @@ async fn hold(
         }
     }
     let Some((client, _, mut told)) = desk.open().await else { return stopped() };
-    desk.send(Command::Ask(client, hello)).await;
-    desk.send(Command::Ask(client, acquire)).await;
+    desk.send(Command::Client(client, hello)).await;
+    desk.send(Command::Client(client, acquire)).await;
     tokio::spawn(renew(desk.clone(), visit.clone(), client, body));
     let (lines, stream) = mpsc::channel(16);
     tokio::spawn(async move {
@@ -225,9 +227,9 @@ async fn renew(desk: Desk, visit: Arc<Visit>, client: crate::core::ClientId, bod
         sequence += 1;
         let released =
             piece.split(|byte| *byte == b'\n').any(|line| line.trim_ascii() == b"release");
-        let mut ask = if released { Ask::Bye } else { Ask::Renew { sequence } };
+        let mut ask = if released { ClientMessage::Bye } else { ClientMessage::Renew { sequence } };
         let _never_refused = visit.hears(&mut ask);
-        if !desk.send(Command::Ask(client, ask)).await || released {
+        if !desk.send(Command::Client(client, ask)).await || released {
             return visit.end();
         }
     }
@@ -235,22 +237,23 @@ async fn renew(desk: Desk, visit: Arc<Visit>, client: crate::core::ClientId, bod
     visit.end();
 }
 
-fn shown(tell: &Tell) -> Option<serde_json::Value> {
+fn shown(tell: &ServerMessage) -> Option<serde_json::Value> {
     match tell {
-        Tell::Granted { slots, fence, permits, .. } => {
+        ServerMessage::Granted { slots, fence, k, .. } => {
             let fence = fence.map(|fence| format!("{:032x}", fence.0));
-            Some(json!({ "granted": { "slots": slots, "fence": fence, "k": permits } }))
+            Some(json!({ "granted": { "slots": slots, "fence": fence, "k": k } }))
         }
-        Tell::Refused { why, text, .. } | Tell::Closed { why, text } => {
+        ServerMessage::Refused { code: why, message: text, .. }
+        | ServerMessage::Closed { code: why, message: text } => {
             Some(json!({ "refused": { "why": grpc::kind(*why).as_str_name(), "text": text } }))
         }
-        Tell::Lost { text, .. } => Some(json!({ "lost": { "text": text } })),
-        Tell::Renewed { valid_for, .. } => {
+        ServerMessage::Lost { message: text, .. } => Some(json!({ "lost": { "text": text } })),
+        ServerMessage::Renewed { valid_for, .. } => {
             Some(json!({ "renewed": { "valid_for_ms": valid_for.map(|span| span.0 / 1_000_000) } }))
         }
-        Tell::Welcome { .. }
-        | Tell::Withdrawn { .. }
-        | Tell::Released { .. }
-        | Tell::Kept { .. } => None,
+        ServerMessage::Welcome { .. }
+        | ServerMessage::Withdrawn { .. }
+        | ServerMessage::Released { .. }
+        | ServerMessage::PermitRenewed { .. } => None,
     }
 }

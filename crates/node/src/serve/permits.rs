@@ -24,7 +24,10 @@ use tokio::sync::mpsc;
 use super::authorisation::Identity;
 use super::visit::Visit;
 use super::{Desk, grpc};
-use crate::core::{Ask, ClientId, Keep, Kept, PermitWord, Process, Secret, Tell, Why};
+use crate::core::{
+    AcquireRequest, ClientId, ClientMessage, DurableGrant, DurableOptions, ErrorCode,
+    PermitCommand, Process, Secret, ServerMessage,
+};
 use crate::shell::Command;
 
 /// The header that shows a permit's secret.
@@ -56,14 +59,16 @@ pub(super) async fn acquire(
     };
     // Who asks again with the secret that it has is given what the log holds for it.
     let secret = shown(&headers).unwrap_or_else(grpc::new_secret);
-    let ask = Ask::Acquire {
+    let ask = ClientMessage::Acquire {
         number: 0,
-        gate,
-        weight: wish.permits.unwrap_or(1),
-        permits: wish.k,
-        waits: !wish.no_wait,
-        process: None,
-        keep: Keep { policy: None, ttl: wish.ttl.map(seconds), secret },
+        request: AcquireRequest {
+            gate,
+            weight: wish.permits.unwrap_or(1),
+            k: wish.k,
+            wait: !wish.no_wait,
+            process: None,
+            durable: DurableOptions { policy: None, ttl: wish.ttl.map(seconds), secret },
+        },
     };
     let wait = wish.wait.map_or(Duration::MAX, Duration::from_secs);
     let Ok(answer) = tokio::time::timeout(wait, answer(&desk, who, ask)).await else {
@@ -74,18 +79,18 @@ pub(super) async fn acquire(
             .into_response();
     };
     match answer {
-        Ok(Tell::Granted { slots, fence, permits, kept: Some(kept), .. }) => {
+        Ok(ServerMessage::Granted { slots, fence, k, durable: Some(kept), .. }) => {
             let body = json!({
                 "permit": kept.permit.0,
                 "secret": format!("{:032x}", secret.0),
                 "fence": fence.map(|fence| format!("{:032x}", fence.0)),
                 "slots": slots,
-                "k": permits,
+                "k": k,
                 "ttl": kept.ttl.map(in_seconds),
             });
             (StatusCode::CREATED, axum::Json(body)).into_response()
         }
-        Ok(Tell::Granted { .. }) => {
+        Ok(ServerMessage::Granted { .. }) => {
             let text = "this gate gives permits to sessions only: say ?ttl=SECONDS, or set its policy to hold\n";
             (StatusCode::BAD_REQUEST, text).into_response()
         }
@@ -101,8 +106,8 @@ pub(super) async fn renew(
     Path(id): Path<u64>,
     headers: HeaderMap,
 ) -> Response {
-    match word(&desk, who, id, &headers, PermitWord::Renew).await {
-        Ok(Tell::Kept { kept: Kept { permit, ttl }, .. }) => {
+    match word(&desk, who, id, &headers, PermitCommand::Renew).await {
+        Ok(ServerMessage::PermitRenewed { durable: DurableGrant { permit, ttl }, .. }) => {
             axum::Json(json!({ "permit": permit.0, "ttl": ttl.map(in_seconds) })).into_response()
         }
         Ok(tell) => said_no(tell),
@@ -117,10 +122,12 @@ pub(super) async fn release(
     Path(id): Path<u64>,
     headers: HeaderMap,
 ) -> Response {
-    match word(&desk, who, id, &headers, PermitWord::Release).await {
-        Ok(Tell::Released { was_gone: false, .. }) => StatusCode::NO_CONTENT.into_response(),
+    match word(&desk, who, id, &headers, PermitCommand::Release).await {
+        Ok(ServerMessage::Released { was_gone: false, .. }) => {
+            StatusCode::NO_CONTENT.into_response()
+        }
         // Over either way; but whoever still worked under it wants to know.
-        Ok(Tell::Released { was_gone: true, .. }) => {
+        Ok(ServerMessage::Released { was_gone: true, .. }) => {
             (StatusCode::NO_CONTENT, [(WAS_GONE, "true")]).into_response()
         }
         Ok(tell) => said_no(tell),
@@ -133,32 +140,41 @@ async fn word(
     who: Identity,
     id: u64,
     headers: &HeaderMap,
-    word: PermitWord,
-) -> Result<Tell, Response> {
+    word: PermitCommand,
+) -> Result<ServerMessage, Response> {
     let Some(secret) = shown(headers) else {
         let text = "the header Kgate-Secret shows the permit's secret: 32 hexadecimal digits\n";
         return Err((StatusCode::BAD_REQUEST, text).into_response());
     };
-    answer(desk, who, Ask::Permit { number: 0, permit: PermitId(id), secret, word }).await
+    answer(
+        desk,
+        who,
+        ClientMessage::Permit { number: 0, permit: PermitId(id), secret, command: word },
+    )
+    .await
 }
 
 /// Asks one thing by a stream of its own, and hears the answer.
-async fn answer(desk: &Desk, who: Identity, mut ask: Ask) -> Result<Tell, Response> {
+async fn answer(
+    desk: &Desk,
+    who: Identity,
+    mut ask: ClientMessage,
+) -> Result<ServerMessage, Response> {
     let visit = Visit::begin(desk.guard.clone(), who).map_err(IntoResponse::into_response)?;
     let process = Process { command: "HTTP".into(), ..Process::default() };
-    let mut hello = Ask::Hello { process, resume: None, secret: grpc::new_secret() };
+    let mut hello = ClientMessage::Hello { process, resume: None, secret: grpc::new_secret() };
     for ask in [&mut hello, &mut ask] {
         visit.hears(ask).map_err(|(_, refusal)| refusal.into_response())?;
     }
     let (client, _, mut told) = desk.open().await.ok_or_else(super::http::stopped)?;
     let _line = Line { desk: desk.clone(), client };
-    desk.send(Command::Ask(client, hello)).await;
-    desk.send(Command::Ask(client, ask)).await;
+    desk.send(Command::Client(client, hello)).await;
+    desk.send(Command::Client(client, ask)).await;
     let tell = heard(&mut told).await.ok_or_else(super::http::stopped)?;
     visit.tells(&tell);
-    let mut bye = Ask::Bye;
+    let mut bye = ClientMessage::Bye;
     let _never_refused = visit.hears(&mut bye);
-    desk.send(Command::Ask(client, bye)).await;
+    desk.send(Command::Client(client, bye)).await;
     visit.end();
     Ok(tell)
 }
@@ -177,28 +193,30 @@ impl Drop for Line {
     }
 }
 
-async fn heard(told: &mut mpsc::Receiver<Tell>) -> Option<Tell> {
+async fn heard(told: &mut mpsc::Receiver<ServerMessage>) -> Option<ServerMessage> {
     loop {
         let tell = told.recv().await?;
-        if !matches!(tell, Tell::Welcome { .. }) {
+        if !matches!(tell, ServerMessage::Welcome { .. }) {
             return Some(tell);
         }
     }
 }
 
-fn said_no(tell: Tell) -> Response {
-    let (Tell::Refused { why, text, .. } | Tell::Closed { why, text }) = tell else {
+fn said_no(tell: ServerMessage) -> Response {
+    let (ServerMessage::Refused { code: why, message: text, .. }
+    | ServerMessage::Closed { code: why, message: text }) = tell
+    else {
         return (StatusCode::BAD_GATEWAY, "the node has said something else\n").into_response();
     };
     let status = match why {
-        Why::BadRequest | Why::TooLarge => StatusCode::BAD_REQUEST,
-        Why::Busy | Why::Conflict => StatusCode::CONFLICT,
-        Why::Full => StatusCode::TOO_MANY_REQUESTS,
-        Why::NoGate => StatusCode::NOT_FOUND,
+        ErrorCode::InvalidRequest | ErrorCode::TooLarge => StatusCode::BAD_REQUEST,
+        ErrorCode::Busy | ErrorCode::Conflict => StatusCode::CONFLICT,
+        ErrorCode::Overloaded => StatusCode::TOO_MANY_REQUESTS,
+        ErrorCode::UnknownGate => StatusCode::NOT_FOUND,
         // The permit is gone.
-        Why::NoSession => StatusCode::GONE,
-        Why::Forbidden => StatusCode::FORBIDDEN,
-        Why::NoNode | Why::NoQuorum => StatusCode::SERVICE_UNAVAILABLE,
+        ErrorCode::NoSession => StatusCode::GONE,
+        ErrorCode::PermissionDenied => StatusCode::FORBIDDEN,
+        ErrorCode::NodeStopped | ErrorCode::NoQuorum => StatusCode::SERVICE_UNAVAILABLE,
     };
     let body = json!({ "refused": { "why": grpc::kind(why).as_str_name(), "text": text } });
     (status, axum::Json(body)).into_response()

@@ -6,13 +6,13 @@ use kgate_api::v1;
 use kgate_core::NodeId;
 
 use super::{Desk, grpc};
-use crate::core::{Client, ControlView, GateView, HeldView, Process, Report};
+use crate::core::{ClientView, ControlView, DurablePermitView, GateView, Process, StatusReport};
 
 /// The answer to whoever asked.
-pub(super) fn of(report: Report, desk: &Desk) -> v1::StatusReply {
+pub(super) fn of(report: StatusReport, desk: &Desk) -> v1::StatusReply {
     let mut crashed = BTreeSet::new();
     let mut gates: BTreeMap<String, v1::GateStatus> = BTreeMap::new();
-    let mut queues: BTreeMap<String, Vec<Client>> = BTreeMap::new();
+    let mut queues: BTreeMap<String, Vec<ClientView>> = BTreeMap::new();
     let (mut members, mut standings, mut newest) = (Vec::new(), Vec::new(), 0);
     for (who, views) in report.seen {
         if let Some(view) = who.control {
@@ -27,19 +27,10 @@ pub(super) fn of(report: Report, desk: &Desk) -> v1::StatusReply {
         crashed.extend(who.crashed.iter().map(|node| node.0));
         for view in views {
             let GateView {
-                name,
-                permits,
-                protocol,
-                author,
-                holders,
-                waiting,
-                lacking,
-                held,
-                policy,
-                ..
+                name, k, protocol, author, holders, waiting, lacking, held, policy, ..
             } = view;
             let policy = grpc::policy(policy).into();
-            let (k, empty) = (permits, v1::GateStatus::default());
+            let empty = v1::GateStatus::default();
             let status =
                 v1::GateStatus { name: name.clone(), k, protocol, author, policy, ..empty };
             let status = gates.entry(name.clone()).or_insert(status);
@@ -80,8 +71,8 @@ pub(super) fn of(report: Report, desk: &Desk) -> v1::StatusReply {
 
 /// All nodes tell of the same: who has known of it for longest, and has counted least of its time,
 /// knows best.
-fn add_held(all: &mut Vec<v1::HeldPermit>, held: HeldView) {
-    let HeldView { permit, slots, fence, holder, node, since, ttl } = held;
+fn add_held(all: &mut Vec<v1::HeldPermit>, held: DurablePermitView) {
+    let DurablePermitView { permit, slots, fence, holder, node, since, ttl } = held;
     let left = ttl.map(|(_, left)| left);
     if let Some(known) = all.iter_mut().find(|known| known.permit == permit) {
         known.since_ns = known.since_ns.max(since);
@@ -132,8 +123,8 @@ pub(super) fn same(one: &v1::StatusReply, other: &v1::StatusReply) -> bool {
     timeless(one) == timeless(other)
 }
 
-fn client(client: Client) -> v1::Client {
-    let Client { node, process, weight, since, slots, fence, stamp: _, cut_off } = client;
+fn client(client: ClientView) -> v1::Client {
+    let ClientView { node, process, weight, since, slots, fence, stamp: _, cut_off } = client;
     let Process { pid, host, user, command } = process;
     let process = Some(v1::Process { pid, host, user, command });
     v1::Client { node: node.0, process, permits: weight, since_ns: since, slots, fence, cut_off }

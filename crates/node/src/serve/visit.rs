@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::authorisation::{Identity, Need};
 use super::guard::{Guard, Refusal};
 use super::limits::{Bucket, Counted, Kind};
-use crate::core::{Ask, Process, Tell, Why};
+use crate::core::{ClientMessage, ErrorCode, Process, ServerMessage};
 use crate::shell::now;
 
 /// One stream.
@@ -40,18 +40,20 @@ impl Visit {
 
     /// It says something: what costs others something may be refused. Where there is a list, people
     /// are shown who it is, not who it says it is.
-    pub(super) fn hears(&self, ask: &mut Ask) -> Result<(), (u64, Refusal)> {
+    pub(super) fn hears(&self, ask: &mut ClientMessage) -> Result<(), (u64, Refusal)> {
         match ask {
-            Ask::Hello { process, .. } => self.name(process),
-            Ask::Acquire { number, gate, process, .. } => {
-                process.iter_mut().for_each(|process| self.name(process));
-                self.admit(*number, gate).map_err(|refusal| (*number, refusal))?;
+            ClientMessage::Hello { process, .. } => self.name(process),
+            ClientMessage::Acquire { number, request } => {
+                request.process.iter_mut().for_each(|process| self.name(process));
+                self.admit(*number, &request.gate).map_err(|refusal| (*number, refusal))?;
             }
-            Ask::Bye => self.over.store(true, Ordering::Relaxed),
-            Ask::Permit { number, .. } => {
+            ClientMessage::Bye => self.over.store(true, Ordering::Relaxed),
+            ClientMessage::Permit { number, .. } => {
                 self.guard.ask(&self.who).map_err(|refusal| (*number, refusal))?;
             }
-            Ask::Withdraw { .. } | Ask::Release { .. } | Ask::Renew { .. } => {}
+            ClientMessage::Withdraw { .. }
+            | ClientMessage::Release { .. }
+            | ClientMessage::Renew { .. } => {}
         }
         Ok(())
     }
@@ -71,20 +73,22 @@ impl Visit {
     }
 
     /// It is told something: who has its answer waits no more.
-    pub(super) fn tells(&self, tell: &Tell) {
+    pub(super) fn tells(&self, tell: &ServerMessage) {
         match tell {
-            Tell::Granted { number, .. }
-            | Tell::Refused { number, .. }
-            | Tell::Withdrawn { number } => {
+            ServerMessage::Granted { number, .. }
+            | ServerMessage::Refused { number, .. }
+            | ServerMessage::Withdrawn { number } => {
                 self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(number);
             }
-            Tell::Closed { why: Why::NoSession, .. } => self.over.store(true, Ordering::Relaxed),
-            Tell::Welcome { .. }
-            | Tell::Lost { .. }
-            | Tell::Released { .. }
-            | Tell::Kept { .. }
-            | Tell::Renewed { .. }
-            | Tell::Closed { .. } => {}
+            ServerMessage::Closed { code: ErrorCode::NoSession, .. } => {
+                self.over.store(true, Ordering::Relaxed)
+            }
+            ServerMessage::Welcome { .. }
+            | ServerMessage::Lost { .. }
+            | ServerMessage::Released { .. }
+            | ServerMessage::PermitRenewed { .. }
+            | ServerMessage::Renewed { .. }
+            | ServerMessage::Closed { .. } => {}
         }
     }
 

@@ -11,17 +11,18 @@ use kgate_control::state::{self, Change};
 use kgate_core::{Incarnation, InitialMembers, NodeId, Time};
 
 use super::view;
-use crate::core::clients::{Why, closed};
+use crate::core::clients::closed;
+use crate::core::messages::ErrorCode;
 use crate::core::{Action, Core, Definition, Gate, GateId, Outcome};
 
 impl Core {
     /// An entry of the log was applied, and is stored here (rule N3). Entries come in order,
     /// without a gap.
     pub fn news(&mut self, now: Time, news: AppliedEntry, actions: &mut Vec<Action>) {
-        self.heed_lease(now, actions);
+        self.check_lease(now, actions);
         self.take_news(now, news.index, news.changes, actions);
-        self.seek(now, actions);
-        self.heed_lease(now, actions);
+        self.reconcile(now, actions);
+        self.check_lease(now, actions);
         self.note_changes(now);
     }
 
@@ -40,7 +41,7 @@ impl Core {
             control.cluster_state.applied = index;
             control.leases.applied(now, index);
         }
-        self.touch();
+        self.mark_dirty();
     }
 
     fn take_change(&mut self, now: Time, change: Change, actions: &mut Vec<Action>) {
@@ -188,7 +189,7 @@ impl Core {
         self.at_gate(now, id, actions, |gate, _| gate.policy(policy));
         if k == 0 {
             let text = closed(&gate.name, &author);
-            self.refuse_waiting(now, Some(id), Why::TooLarge, &text, actions);
+            self.refuse_waiting(now, Some(id), ErrorCode::TooLarge, &text, actions);
         }
         self.at_gate(now, id, actions, |gate, out| gate.resize(now, k, author, out));
         self.place_all(now, &gate.name, actions);
@@ -200,7 +201,7 @@ pub(in crate::core) fn definition(gate: &state::Gate) -> Definition {
     Definition {
         id: gate.id,
         name: gate.name.clone(),
-        permits: gate.k,
+        k: gate.k,
         protocol: gate.protocol.clone(),
         lanes: gate.lanes,
         policy: gate.policy,

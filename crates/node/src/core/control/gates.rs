@@ -5,7 +5,8 @@ use kgate_control::log::ProposeError;
 use kgate_control::state::{Applied, Command, PermitId, Rejected};
 use kgate_core::{GrantId, NodeId, Time};
 
-use crate::core::clients::{PermitWord, Unplaced, Why};
+use crate::core::clients::PendingAcquire;
+use crate::core::messages::{ErrorCode, PermitCommand};
 use crate::core::{Action, ClientId, Core, Definition, GateId, Process, RequestKey};
 
 /// Why something was proposed.
@@ -24,7 +25,7 @@ pub(in crate::core) enum Purpose {
     /// A permit was not renewed in time.
     Expire(PermitId),
     /// A client has shown the secret of a permit.
-    Permit(ClientId, RequestKey, PermitId, PermitWord),
+    Permit(ClientId, RequestKey, PermitId, PermitCommand),
 }
 
 impl Core {
@@ -52,7 +53,7 @@ impl Core {
         came: Result<Applied, ProposeError>,
         actions: &mut Vec<Action>,
     ) {
-        self.heed_lease(now, actions);
+        self.check_lease(now, actions);
         let purpose = self.control.as_mut().and_then(|control| control.open.remove(&number));
         match purpose {
             Some(Purpose::Add) => self.add_proposed(now, came.err(), actions),
@@ -75,17 +76,17 @@ impl Core {
 
     /// A client wants a gate that is not known here, or not with that k: the log knows better than
     /// this node, which may be behind.
-    pub(in crate::core) fn ask_log(&mut self, wish: Unplaced, actions: &mut Vec<Action>) {
-        let (name, k) = (wish.gate.clone(), wish.permits.unwrap_or(1));
-        let author = author(&wish.process, self.settings.me);
-        let policy = wish.keep.policy.unwrap_or_default();
-        self.unplaced.push(wish);
+    pub(in crate::core) fn ask_log(&mut self, pending: PendingAcquire, actions: &mut Vec<Action>) {
+        let (name, k) = (pending.request.gate.clone(), pending.request.k.unwrap_or(1));
+        let author = author(&pending.process, self.settings.me);
+        let policy = pending.request.durable.policy.unwrap_or_default();
+        self.pending.push(pending);
         let plan = Definition { author, policy, ..self.plan(GateId(0), &name, k) };
         self.propose_gate(plan, actions);
     }
 
     fn propose_gate(&mut self, plan: Definition, actions: &mut Vec<Action>) {
-        let Definition { name, permits: k, protocol, lanes, policy, author, .. } = plan;
+        let Definition { name, k, protocol, lanes, policy, author, .. } = plan;
         let purpose = Purpose::Gate(name.clone(), k);
         let create =
             Command::CreateGate { name, k, protocol, lanes, policy, weight_max: None, author };
@@ -101,7 +102,7 @@ impl Core {
     }
 
     /// The gates of the configuration are made, if nobody has made them. Whether some are missing.
-    pub(super) fn seek_gates(&mut self, actions: &mut Vec<Action>) -> bool {
+    pub(super) fn reconcile_gates(&mut self, actions: &mut Vec<Action>) -> bool {
         let missing = |gate: &&Definition| self.catalogue.get(&gate.name).is_none();
         let missing: Vec<Definition> =
             self.settings.fixed.iter().filter(missing).cloned().collect();
@@ -122,15 +123,20 @@ impl Core {
         if let Some((why, text)) = came.err().map(why_not) {
             // Who did not say which k takes the gate as it is; the log has it, and this node will
             // hear of it.
-            let content = |wish: &Unplaced| why == Why::Conflict && wish.permits.is_none();
-            let concerns = |wish: &Unplaced| {
-                wish.gate == name && wish.permits.unwrap_or(1) == k && !content(wish)
+            let content = |pending: &PendingAcquire| {
+                why == ErrorCode::Conflict && pending.request.k.is_none()
+            };
+            let concerns = |pending: &PendingAcquire| {
+                pending.request.gate == name
+                    && pending.request.k.unwrap_or(1) == k
+                    && !content(pending)
             };
             let (gone, rest): (Vec<_>, Vec<_>) =
-                std::mem::take(&mut self.unplaced).into_iter().partition(concerns);
-            self.unplaced = rest;
-            gone.into_iter()
-                .for_each(|wish: Unplaced| self.refuse(wish.key, why, text.clone(), actions));
+                std::mem::take(&mut self.pending).into_iter().partition(concerns);
+            self.pending = rest;
+            gone.into_iter().for_each(|pending: PendingAcquire| {
+                self.refuse(pending.key, why, text.clone(), actions)
+            });
         }
         // If the entry is not applied here yet, they are placed when it is.
         let applied = self.control.as_ref().map_or(0, |control| control.cluster_state.applied);
@@ -141,18 +147,18 @@ impl Core {
 }
 
 /// What a client is told whose gate could not be made.
-fn why_not(not_done: ProposeError) -> (Why, String) {
+fn why_not(not_done: ProposeError) -> (ErrorCode, String) {
     match not_done {
         ProposeError::Rejected(void @ Rejected::Conflict { .. }) => {
-            (Why::Conflict, void.to_string())
+            (ErrorCode::Conflict, void.to_string())
         }
-        // Nothing is wrong with the wish: it came too early.
+        // Nothing is wrong with the request: it came too early.
         ProposeError::Rejected(void @ Rejected::NotBootstrapped) => {
-            (Why::NoQuorum, format!("no quorum: {void}"))
+            (ErrorCode::NoQuorum, format!("no quorum: {void}"))
         }
-        ProposeError::Rejected(void) => (Why::BadRequest, void.to_string()),
-        ProposeError::NoQuorum(text) => (Why::NoQuorum, format!("no quorum: {text}")),
-        stopped @ ProposeError::Stopped => (Why::NoNode, stopped.to_string()),
+        ProposeError::Rejected(void) => (ErrorCode::InvalidRequest, void.to_string()),
+        ProposeError::NoQuorum(text) => (ErrorCode::NoQuorum, format!("no quorum: {text}")),
+        stopped @ ProposeError::Stopped => (ErrorCode::NodeStopped, stopped.to_string()),
     }
 }
 
@@ -178,10 +184,10 @@ mod tests {
     #[test]
     fn too_early_is_not_wrong() {
         let (why, text) = why_not(ProposeError::Rejected(Rejected::NotBootstrapped));
-        assert!(why == Why::NoQuorum && text.contains("not founded"), "{text}");
+        assert!(why == ErrorCode::NoQuorum && text.contains("not founded"), "{text}");
         assert_eq!(
             why_not(ProposeError::Rejected(Rejected::Refused("no".into()))),
-            (Why::BadRequest, "no".into())
+            (ErrorCode::InvalidRequest, "no".into())
         );
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The gate decides, the log holds, then the client is told: who is evicted in between has granted
 //! nothing. From then on the permit is the log's. No lease and no session keeps it: whoever shows
-//! its secret renews it or gives it back, at any node. It ends by its holder's word, by an
+//! its secret renews it or gives it back, at any node. It ends by its holder's command, by an
 //! operator's, or when a member has counted its time to live on its own clock since it heard of the
 //! last renewal.
 //!
@@ -18,13 +18,15 @@ use kgate_control::state::{
 use kgate_core::{GrantId, Span, Time};
 
 use super::gates::Purpose;
-use crate::core::clients::{Kept, PermitWord, Why};
 use crate::core::gate::Deciding;
+use crate::core::messages::{DurableGrant, ErrorCode, PermitCommand};
 use crate::core::timers::Due;
-use crate::core::{Action, ClientId, Core, GateId, HeldView, RequestKey, Secret, Tell};
+use crate::core::{
+    Action, ClientId, Core, DurablePermitView, GateId, RequestKey, Secret, ServerMessage,
+};
 
 /// So many words of clients about permits may be under way to the log at once.
-const WORDS: usize = 256;
+const PERMIT_COMMANDS: usize = 256;
 
 impl Core {
     /// What an entry changes of permits, before all else that it changes: slots are reserved before
@@ -152,7 +154,7 @@ impl Core {
                 self.tell_held(key, id, &permit, actions);
             }
             Err(ProposeError::Rejected(_)) => {}
-            Err(ProposeError::NoQuorum(_) | ProposeError::Stopped) => self.seek_later(now),
+            Err(ProposeError::NoQuorum(_) | ProposeError::Stopped) => self.reconcile_later(now),
         }
     }
 
@@ -167,14 +169,14 @@ impl Core {
         let Some(control) = &mut self.control else { return };
         control.attached.insert(id, key);
         let k = control.cluster_state.gates.get(&permit.gate).map_or(0, |gate| gate.k);
-        let granted = Tell::Granted {
+        let granted = ServerMessage::Granted {
             number: key.number,
             slots: permit.slots.clone(),
             fence: Some(permit.fence),
-            permits: k,
-            kept: Some(Kept { permit: id, ttl: permit.ttl }),
+            k,
+            durable: Some(DurableGrant { permit: id, ttl: permit.ttl }),
         };
-        actions.extend(stream.map(|client| Action::Tell(client, granted)));
+        actions.extend(stream.map(|client| Action::Reply(client, granted)));
     }
 
     fn give_back_held(&mut self, id: PermitId, permit: &DurablePermit, actions: &mut Vec<Action>) {
@@ -202,7 +204,7 @@ impl Core {
                     control.unwanted.remove(&id);
                 }
             }
-            Err(ProposeError::NoQuorum(_) | ProposeError::Stopped) => self.seek_later(now),
+            Err(ProposeError::NoQuorum(_) | ProposeError::Stopped) => self.reconcile_later(now),
         }
     }
 
@@ -220,9 +222,9 @@ impl Core {
             FreeReason::Unknown => format!("{id} was freed while this node was away"),
         };
         let stream = self.sessions.stream(key);
-        actions.extend(
-            stream.map(|client| Action::Tell(client, Tell::Lost { number: key.number, text })),
-        );
+        actions.extend(stream.map(|client| {
+            Action::Reply(client, ServerMessage::Lost { number: key.number, message: text })
+        }));
     }
 
     /// The time to live of a permit begins anew, on this node's clock: it has heard of it now, so
@@ -242,14 +244,14 @@ impl Core {
     }
 
     /// What people may see of it.
-    pub(in crate::core) fn held_views(&self, now: Time, gate: GateId) -> Vec<HeldView> {
+    pub(in crate::core) fn held_views(&self, now: Time, gate: GateId) -> Vec<DurablePermitView> {
         let Some(control) = &self.control else { return Vec::new() };
         let permits =
             control.cluster_state.permits.iter().filter(|(_, permit)| permit.gate == gate);
         let view = |(id, permit): (&PermitId, &DurablePermit)| {
             let (since, counted) = control.known.get(id).copied().unwrap_or((now, now));
             let left = |ttl: Span| (ttl.0, ttl.0.saturating_sub(now.since(counted).0));
-            HeldView {
+            DurablePermitView {
                 permit: id.0,
                 slots: permit.slots.clone(),
                 fence: format!("{:032x}", permit.fence.0),
@@ -307,7 +309,7 @@ impl Core {
     }
 
     /// Whether something is being decided; it is proposed again if nobody knows what came of that.
-    pub(super) fn seek_held(&mut self, actions: &mut Vec<Action>) -> bool {
+    pub(super) fn reconcile_held(&mut self, actions: &mut Vec<Action>) -> bool {
         let all =
             self.gates.iter().flat_map(|(id, gate)| gate.deciding().map(|(grant, _)| (*id, grant)));
         let all: Vec<(GateId, GrantId)> = all.collect();
@@ -338,7 +340,7 @@ impl Core {
                 Rejected::Outdated(format!("{permit} is its holder's already"))
             }
             Ok(_) | Err(ProposeError::NoQuorum(_) | ProposeError::Stopped) => {
-                return self.seek_later(now);
+                return self.reconcile_later(now);
             }
             Err(ProposeError::Rejected(void)) => void,
         };
@@ -349,7 +351,7 @@ impl Core {
             (Rejected::NotMember { .. } | Rejected::Outdated(_), _) => {
                 self.at_gate(now, id, actions, |gate, out| gate.wait_again(now, deciding, out));
             }
-            (void, Some(key)) => self.refuse(key, Why::Full, void.to_string(), actions),
+            (void, Some(key)) => self.refuse(key, ErrorCode::Overloaded, void.to_string(), actions),
             (_, None) => {}
         }
     }
@@ -368,32 +370,35 @@ impl Core {
         &mut self,
         client: ClientId,
         key: RequestKey,
-        (permit, secret, word): (PermitId, Secret, PermitWord),
+        (permit, secret, command): (PermitId, Secret, PermitCommand),
         actions: &mut Vec<Action>,
     ) {
-        let refused = |why, text: &str| {
-            Action::Tell(client, Tell::Refused { number: key.number, why, text: text.to_owned() })
+        let refused = |code, text: &str| {
+            Action::Reply(
+                client,
+                ServerMessage::Refused { number: key.number, code, message: text.to_owned() },
+            )
         };
         let Some(control) = &self.control else {
             let text = "this cluster has no agreed log, so it holds no permits by themselves";
-            return actions.push(refused(Why::BadRequest, text));
+            return actions.push(refused(ErrorCode::InvalidRequest, text));
         };
         let secret = secret.hashed();
         if let Some(void) = control.surely_void(permit, secret) {
             let void = Err(ProposeError::Rejected(void));
-            return self.permit_proposed(client, key, (permit, word), void, actions);
+            return self.permit_proposed(client, key, (permit, command), void, actions);
         }
         let under_way = control.open.values().filter(|open| matches!(open, Purpose::Permit(..)));
-        if under_way.count() >= WORDS {
+        if under_way.count() >= PERMIT_COMMANDS {
             let text =
                 "too many permits are renewed and given back at this node at once: try again";
-            return actions.push(refused(Why::Full, text));
+            return actions.push(refused(ErrorCode::Overloaded, text));
         }
-        let command = match word {
-            PermitWord::Renew => Command::RenewPermit { permit, secret },
-            PermitWord::Release => Command::ReleasePermit { permit, secret, renewals: None },
+        let entry = match command {
+            PermitCommand::Renew => Command::RenewPermit { permit, secret },
+            PermitCommand::Release => Command::ReleasePermit { permit, secret, renewals: None },
         };
-        self.propose(Purpose::Permit(client, key, permit, word), command, actions);
+        self.propose(Purpose::Permit(client, key, permit, command), entry, actions);
     }
 
     /// What came of it.
@@ -401,40 +406,51 @@ impl Core {
         &mut self,
         client: ClientId,
         key: RequestKey,
-        (permit, word): (PermitId, PermitWord),
+        (permit, command): (PermitId, PermitCommand),
         came: Result<Applied, ProposeError>,
         actions: &mut Vec<Action>,
     ) {
         let Some(control) = &mut self.control else { return };
         let number = key.number;
-        let tell = match (came, word) {
-            (Ok(_), PermitWord::Renew) => {
+        let tell = match (came, command) {
+            (Ok(_), PermitCommand::Renew) => {
                 control.attached.insert(permit, key);
                 let ttl = control.cluster_state.permits.get(&permit).and_then(|permit| permit.ttl);
-                Tell::Kept { number, kept: Kept { permit, ttl } }
+                ServerMessage::PermitRenewed { number, durable: DurableGrant { permit, ttl } }
             }
             // Again, because nobody heard the answer: it is over either way.
             (
                 came @ (Ok(_) | Err(ProposeError::Rejected(Rejected::PermitNotHeld(_)))),
-                PermitWord::Release,
+                PermitCommand::Release,
             ) => {
                 control.attached.remove(&permit);
-                Tell::Released { number, was_gone: came.is_err() }
+                ServerMessage::Released { number, was_gone: came.is_err() }
             }
-            (Err(ProposeError::Rejected(void @ Rejected::PermitNotHeld(_))), PermitWord::Renew) => {
-                Tell::Refused { number, why: Why::NoSession, text: void.to_string() }
-            }
-            (Err(ProposeError::Rejected(void)), _) => {
-                Tell::Refused { number, why: Why::Forbidden, text: void.to_string() }
-            }
-            (Err(ProposeError::NoQuorum(text)), _) => {
-                Tell::Refused { number, why: Why::NoQuorum, text: format!("no quorum: {text}") }
-            }
-            (Err(stopped @ ProposeError::Stopped), _) => {
-                Tell::Refused { number, why: Why::NoNode, text: stopped.to_string() }
-            }
+            (
+                Err(ProposeError::Rejected(void @ Rejected::PermitNotHeld(_))),
+                PermitCommand::Renew,
+            ) => ServerMessage::Refused {
+                number,
+                code: ErrorCode::NoSession,
+                message: void.to_string(),
+            },
+            (Err(ProposeError::Rejected(void)), _) => ServerMessage::Refused {
+                number,
+                code: ErrorCode::PermissionDenied,
+                message: void.to_string(),
+            },
+            (Err(ProposeError::NoQuorum(text)), _) => ServerMessage::Refused {
+                number,
+                code: ErrorCode::NoQuorum,
+                message: format!("no quorum: {text}"),
+            },
+            (Err(stopped @ ProposeError::Stopped), _) => ServerMessage::Refused {
+                number,
+                code: ErrorCode::NodeStopped,
+                message: stopped.to_string(),
+            },
         };
-        actions.push(Action::Tell(client, tell));
+        actions.push(Action::Reply(client, tell));
     }
 }
 

@@ -37,8 +37,8 @@ impl Core {
         let (applied, patience) = (told.cluster_state.applied, self.lease_patience());
         self.take_news(now, applied, changes, actions);
         self.timers.arm(now, Due::NoQuorum, patience, patience);
-        self.seek(now, actions);
-        self.heed_lease(now, actions);
+        self.reconcile(now, actions);
+        self.check_lease(now, actions);
         Ok(())
     }
 
@@ -57,7 +57,7 @@ impl Core {
 
     /// Proposes what is missing for this incarnation to take part, and for the gates of its
     /// configuration to be there. Again, until it is so.
-    pub(in crate::core) fn seek(&mut self, now: Time, actions: &mut Vec<Action>) {
+    pub(in crate::core) fn reconcile(&mut self, now: Time, actions: &mut Vec<Action>) {
         let Some(control) = &mut self.control else { return };
         if self.stopped {
             return;
@@ -65,10 +65,10 @@ impl Core {
         let again = Span(control.timing.lease.0 / 4);
         match control.cluster_state.membership.get(control.me).map(|member| member.incarnation) {
             Some(incarnation) if incarnation == control.incarnation => {
-                let gates = self.seek_gates(actions);
-                let held = self.seek_held(actions);
+                let gates = self.reconcile_gates(actions);
+                let held = self.reconcile_held(actions);
                 if !gates && !held {
-                    return self.timers.disarm(&Due::Seek);
+                    return self.timers.disarm(&Due::Reconcile);
                 }
             }
             // R2: never beside an earlier incarnation.
@@ -111,8 +111,8 @@ impl Core {
             // The log is being founded, or an operator has to admit this node.
             None => {}
         }
-        if !self.timers.runs(&Due::Seek) {
-            self.timers.arm(now, Due::Seek, again, again);
+        if !self.timers.runs(&Due::Reconcile) {
+            self.timers.arm(now, Due::Reconcile, again, again);
         }
     }
 
@@ -131,8 +131,8 @@ impl Core {
         let Some(control) = &mut self.control else { return };
         control.begin(now, incarnation, start);
         control.open.retain(|_, purpose| *purpose != Purpose::Add);
-        self.heed_lease(now, actions);
-        self.seek(now, actions);
+        self.check_lease(now, actions);
+        self.reconcile(now, actions);
     }
 
     /// The gates hear that the present incarnation is over, if it takes part. What it held is lost
@@ -166,7 +166,7 @@ impl Core {
                 | ProposeError::Stopped
                 | ProposeError::Rejected(Rejected::AlreadyMember { .. }),
             ) => {
-                self.seek_later(now);
+                self.reconcile_later(now);
             }
             // R4: with another store this node has forgotten what it promised.
             Some(ProposeError::Rejected(
@@ -180,10 +180,10 @@ impl Core {
         }
     }
 
-    pub(in crate::core) fn seek_later(&mut self, now: Time) {
+    pub(in crate::core) fn reconcile_later(&mut self, now: Time) {
         if let Some(control) = &self.control {
             let again = Span(control.timing.lease.0 / 4);
-            self.timers.arm(now, Due::Seek, again, again);
+            self.timers.arm(now, Due::Reconcile, again, again);
         }
     }
 

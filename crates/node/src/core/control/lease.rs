@@ -12,7 +12,7 @@ use kgate_control::voters::Voters;
 use kgate_core::{NodeId, Span, Time};
 
 use super::{Control, Deeds, command};
-use crate::core::clients::Why;
+use crate::core::messages::ErrorCode;
 use crate::core::peer_message::{GateId, PeerMessage};
 use crate::core::sessions::RequestState;
 use crate::core::timers::Due;
@@ -20,7 +20,7 @@ use crate::core::{Action, Core, RequestKey};
 
 impl Core {
     /// What the clock says of the lease, before anything else happens.
-    pub(in crate::core) fn heed_lease(&mut self, now: Time, actions: &mut Vec<Action>) {
+    pub(in crate::core) fn check_lease(&mut self, now: Time, actions: &mut Vec<Action>) {
         let Some(control) = &mut self.control else { return };
         let holds = control.is_member() && control.leases.holds(now);
         // Whoever is being evicted grants nothing more, though its lease may go on for a while.
@@ -33,7 +33,7 @@ impl Core {
             (true, false) => {
                 control.without_since = now;
                 let why = control.waits_for(now);
-                actions.push(Action::Note(Err(format!("this node grants nothing now: {why}"))));
+                actions.push(Action::Log(Err(format!("this node grants nothing now: {why}"))));
                 let patience = control.timing.lease;
                 self.timers.arm(now, Due::NoQuorum, patience, patience);
                 let text = "the lease of its node is over: too few voters have answered it";
@@ -41,9 +41,9 @@ impl Core {
             }
             (false, true) => {
                 control.no_quorum = false;
-                actions.push(Action::Note(Ok("this node can grant".into())));
+                actions.push(Action::Log(Ok("this node can grant".into())));
                 self.timers.disarm(&Due::NoQuorum);
-                self.touch();
+                self.mark_dirty();
             }
             (false, false) | (true, true) => {}
         }
@@ -67,7 +67,7 @@ impl Core {
     /// The lease is over, or will be: whoever holds something is told, and has as long to end as
     /// its time may last by the slowest clock.
     pub(super) fn lose_all(&mut self, now: Time, text: &str, actions: &mut Vec<Action>) {
-        self.touch();
+        self.mark_dirty();
         let over = self.sessions.terms().over_after();
         for (session, _, requests) in self.sessions.all() {
             for (number, _) in
@@ -92,10 +92,10 @@ impl Core {
             return self.timers.arm(now, Due::NoQuorum, patience, patience);
         };
         if !std::mem::replace(&mut control.no_quorum, true) {
-            actions.push(Action::Note(Err(format!("whoever asks is refused: {text}"))));
+            actions.push(Action::Log(Err(format!("whoever asks is refused: {text}"))));
         }
-        self.refuse_waiting(now, None, Why::NoQuorum, &text, actions);
-        self.touch();
+        self.refuse_waiting(now, None, ErrorCode::NoQuorum, &text, actions);
+        self.mark_dirty();
     }
 
     /// All who wait, at one gate or at all of them, are refused.
@@ -103,8 +103,8 @@ impl Core {
         &mut self,
         now: Time,
         gate: Option<GateId>,
-        why: Why,
-        text: &str,
+        code: ErrorCode,
+        message: &str,
         actions: &mut Vec<Action>,
     ) {
         for (session, client, requests) in self.sessions.all() {
@@ -115,8 +115,12 @@ impl Core {
                 if gate.is_none_or(|gate| self.gate_of(key) == Some(gate))
                     && self.withdraw(now, key, actions)
                 {
-                    let refused = crate::core::Tell::Refused { number, why, text: text.to_owned() };
-                    actions.extend(client.map(|client| Action::Tell(client, refused)));
+                    let refused = crate::core::ServerMessage::Refused {
+                        number,
+                        code,
+                        message: message.to_owned(),
+                    };
+                    actions.extend(client.map(|client| Action::Reply(client, refused)));
                 }
             }
         }
@@ -179,7 +183,7 @@ impl Core {
         let mut deeds = Deeds::new();
         control.leases.on_message(now, from, message, &mut deeds);
         self.do_deeds(deeds, actions);
-        self.heed_lease(now, actions);
+        self.check_lease(now, actions);
     }
 
     /// What the lease does by itself.
@@ -188,7 +192,7 @@ impl Core {
         let mut deeds = Deeds::new();
         control.leases.tick(now, &mut deeds);
         self.do_deeds(deeds, actions);
-        self.heed_lease(now, actions);
+        self.check_lease(now, actions);
     }
 
     /// When the lease must be looked at next: when it is over, at the latest.
@@ -220,7 +224,7 @@ impl Core {
         if let Some(control) = &mut self.control {
             control.leases.clock_jumped(now);
         }
-        self.heed_lease(now, actions);
+        self.check_lease(now, actions);
     }
 
     /// How the log is at this node.
@@ -231,7 +235,7 @@ impl Core {
             control.leases.set_leader(status.is_leader);
             control.log = status;
         }
-        self.heed_lease(now, actions);
+        self.check_lease(now, actions);
     }
 
     /// The newest voters in this node's log: answers carry them (rule N4), so this is told before

@@ -15,15 +15,17 @@ fn of_two_makers_one_wins() {
     let all: Vec<_> = (0..3).flat_map(|a| (0..3).map(move |b| (NodeId(a), NodeId(b)))).collect();
     fleet.cut = Vec::new();
     let mut actions = [Vec::new(), Vec::new()];
-    for (node, permits) in [(0_u32, 2), (1, 3)] {
-        let ask = Ask::Acquire {
+    for (node, k) in [(0_u32, 2), (1, 3)] {
+        let ask = ClientMessage::Acquire {
             number: 1,
-            gate: "gpu".into(),
-            weight: 1,
-            permits: Some(permits),
-            waits: true,
-            process: None,
-            keep: Keep::default(),
+            request: AcquireRequest {
+                gate: "gpu".into(),
+                weight: 1,
+                k: Some(k),
+                wait: true,
+                process: None,
+                durable: DurableOptions::default(),
+            },
         };
         let now = fleet.now;
         let core = fleet.nodes.get_mut(&NodeId(node)).unwrap();
@@ -38,7 +40,10 @@ fn of_two_makers_one_wins() {
     let won = [granted(&first).is_some(), granted(&second).is_some()];
     assert_eq!(won.iter().filter(|won| **won).count(), 1, "{first:?} {second:?}");
     let (why, text) = refused(&first).or(refused(&second)).expect("the other one");
-    assert!(why == Why::Conflict && text.contains("k = 2") && text.contains("k = 3"), "{text}");
+    assert!(
+        why == ErrorCode::Conflict && text.contains("k = 2") && text.contains("k = 3"),
+        "{text}"
+    );
 }
 
 /// A gate that its maker told to one node before it crashed is found by the next maker, and not
@@ -58,7 +63,7 @@ fn what_was_told_to_a_few_is_found() {
     fleet.hello(2, 1);
     fleet.acquire(2, 1, 1, "gpu", Some(4));
     let (why, text) = refused(&fleet.told(2, 1)).expect("refused");
-    assert!(why == Why::Conflict && text.contains("k = 5"), "{text}");
+    assert!(why == ErrorCode::Conflict && text.contains("k = 5"), "{text}");
     fleet.acquire(2, 1, 2, "other", None);
     assert!(granted(&fleet.told(2, 1)).is_some(), "another gate gets another number");
 }
@@ -113,13 +118,16 @@ fn configurations_must_be_the_same() {
         fixed: vec![fixed(1, "gpu", 2, "slots")],
         ..settings(2)
     });
-    let theirs = PeerMessage::Fixed(vec![fixed(1, "gpu", 3, "slots")]).bytes();
+    let theirs = PeerMessage::ConfiguredGates(vec![fixed(1, "gpu", 3, "slots")]).bytes();
     fleet.peer(NodeId(0), NodeId(1), PeerEvent::PeerMessage(theirs));
     fleet.hello(0, 1);
     fleet.acquire(0, 1, 1, "gpu", None);
     let (why, text) = refused(&fleet.told(0, 1)).expect("refused");
-    assert!(why == Why::Conflict && text.contains("k = 2") && text.contains("k = 3"), "{text}");
+    assert!(
+        why == ErrorCode::Conflict && text.contains("k = 2") && text.contains("k = 3"),
+        "{text}"
+    );
     fleet.acquire(0, 1, 2, "other", None);
     let (why, text) = refused(&fleet.told(0, 1)).expect("refused");
-    assert!(why == Why::NoGate && text.contains("gpu"), "{text}");
+    assert!(why == ErrorCode::UnknownGate && text.contains("gpu"), "{text}");
 }

@@ -22,7 +22,7 @@ fn the_only_permit_goes_round() {
         fences.push(fence.expect("slots have fences"));
         let others = (node + 1..3).filter(|other| granted(&fleet.told(*other, 1)).is_some());
         assert_eq!(others.count(), 0, "nobody else");
-        fleet.ask(node, 1, Ask::Release { number: 5 });
+        fleet.ask(node, 1, ClientMessage::Release { number: 5 });
     }
     assert!(fences.is_sorted() && fences[0] < fences[2], "{fences:?}");
 }
@@ -45,9 +45,9 @@ fn every_protocol_serves() {
             for (node, client) in clients {
                 if granted(&fleet.told(node, client)).is_some() {
                     served += 1;
-                    fleet.ask(node, client, Ask::Release { number: 1 });
+                    fleet.ask(node, client, ClientMessage::Release { number: 1 });
                 }
-                fleet.ask(node, client, Ask::Renew { sequence: 1 });
+                fleet.ask(node, client, ClientMessage::Renew { sequence: 1 });
             }
         }
         assert_eq!((served, &fleet.junk), (3, &vec![]), "{}", entry.name);
@@ -65,7 +65,7 @@ fn a_permit_outlives_its_stream_and_not_its_session() {
     fleet.acquire(1, 2, 1, "gpu", None);
     fleet.gone(0, 1);
     fleet.pass(Span(4_000_000_000));
-    fleet.ask(1, 2, Ask::Renew { sequence: 1 });
+    fleet.ask(1, 2, ClientMessage::Renew { sequence: 1 });
     assert_eq!(granted(&fleet.told(1, 2)), None, "valid for four seconds");
     fleet.pass(Span(200_000_000));
     assert!(granted(&fleet.told(1, 2)).is_some(), "a little more, for clocks of other rates");
@@ -79,19 +79,22 @@ fn a_session_goes_on_by_its_secret() {
     let session = fleet.hello(0, 1);
     fleet.acquire(0, 1, 9, "gpu", None);
     fleet.gone(0, 1);
-    let back = |secret| Ask::Hello {
+    let back = |secret| ClientMessage::Hello {
         process: Process::default(),
         resume: Some((session, Secret(secret))),
         secret: Secret(1),
     };
     fleet.ask(0, 2, back(8));
-    assert_eq!(refused(&fleet.told(0, 2)).map(|it| it.0), Some(Why::NoSession));
+    assert_eq!(refused(&fleet.told(0, 2)).map(|it| it.0), Some(ErrorCode::NoSession));
     fleet.ask(0, 3, back(7));
     let welcome = fleet.told(0, 3).pop();
-    assert!(matches!(&welcome, Some(Tell::Welcome { holds, .. }) if *holds == [9]), "{welcome:?}");
+    assert!(
+        matches!(&welcome, Some(ServerMessage::Welcome { holds, .. }) if *holds == [9]),
+        "{welcome:?}"
+    );
     for sequence in 0..10 {
         fleet.pass(SECOND);
-        fleet.ask(0, 3, Ask::Renew { sequence });
+        fleet.ask(0, 3, ClientMessage::Renew { sequence });
     }
     assert_eq!(
         fleet.look(1, "gpu").seen.iter().map(|(_, gates)| gates[0].holders.len()).sum::<usize>(),
@@ -100,7 +103,7 @@ fn a_session_goes_on_by_its_secret() {
     fleet.gone(0, 3);
     fleet.pass(SECOND.times(5));
     fleet.ask(0, 4, back(7));
-    assert_eq!(refused(&fleet.told(0, 4)).map(|it| it.0), Some(Why::NoSession));
+    assert_eq!(refused(&fleet.told(0, 4)).map(|it| it.0), Some(ErrorCode::NoSession));
 }
 
 /// S5: a client may be back before its node has noticed that its former stream is gone; it asks
@@ -114,7 +117,7 @@ fn back_before_it_was_gone() {
     fleet.ask(
         0,
         2,
-        Ask::Hello {
+        ClientMessage::Hello {
             process: Process::default(),
             resume: Some((session, Secret(7))),
             secret: Secret(1),
@@ -122,9 +125,12 @@ fn back_before_it_was_gone() {
     );
     fleet.acquire(0, 2, 2, "gpu", None);
     let told = fleet.told(0, 2);
-    assert!(matches!(&told[..], [Tell::Welcome { holds, .. }] if *holds == [1]), "{told:?}");
+    assert!(
+        matches!(&told[..], [ServerMessage::Welcome { holds, .. }] if *holds == [1]),
+        "{told:?}"
+    );
     fleet.gone(0, 1);
-    fleet.ask(0, 2, Ask::Release { number: 1 });
+    fleet.ask(0, 2, ClientMessage::Release { number: 1 });
     assert!(granted(&fleet.told(0, 2)).is_some(), "the former stream's end has taken nothing back");
 }
 
@@ -134,31 +140,33 @@ fn back_before_it_was_gone() {
 fn whoever_gives_up_leaves_nothing() {
     let mut fleet = Fleet::new(&settings(2));
     fleet.hello(0, 1);
-    let ask = |number, weight| Ask::Acquire {
+    let ask = |number, weight| ClientMessage::Acquire {
         number,
-        gate: "gpu".into(),
-        weight,
-        permits: Some(3),
-        waits: true,
-        process: None,
-        keep: Keep::default(),
+        request: AcquireRequest {
+            gate: "gpu".into(),
+            weight,
+            k: Some(3),
+            wait: true,
+            process: None,
+            durable: DurableOptions::default(),
+        },
     };
     for (number, weight) in [(0, 3), (1, 1), (2, 2), (3, 3), (4, 2)] {
         fleet.ask(0, 1, ask(number, weight));
     }
-    fleet.ask(0, 1, Ask::Withdraw { number: 2 });
-    assert!(fleet.told(0, 1).contains(&Tell::Withdrawn { number: 2 }));
+    fleet.ask(0, 1, ClientMessage::Withdraw { number: 2 });
+    assert!(fleet.told(0, 1).contains(&ServerMessage::Withdrawn { number: 2 }));
     let mut order = Vec::new();
-    fleet.ask(0, 1, Ask::Release { number: 0 });
+    fleet.ask(0, 1, ClientMessage::Release { number: 0 });
     for _ in 0..10 {
         for tell in fleet.told(0, 1) {
-            if let Tell::Granted { number, slots, .. } = tell {
+            if let ServerMessage::Granted { number, slots, .. } = tell {
                 order.push((number, slots.len()));
-                fleet.ask(0, 1, Ask::Release { number });
+                fleet.ask(0, 1, ClientMessage::Release { number });
             }
         }
         fleet.pass(SECOND.times(1));
-        fleet.ask(0, 1, Ask::Renew { sequence: 0 });
+        fleet.ask(0, 1, ClientMessage::Renew { sequence: 0 });
     }
     assert_eq!(order, [(1, 1), (3, 3), (4, 2)]);
 }
@@ -167,14 +175,16 @@ fn whoever_gives_up_leaves_nothing() {
 #[test]
 fn without_waiting() {
     let mut fleet = Fleet::new(&settings(3));
-    let ask = |number| Ask::Acquire {
+    let ask = |number| ClientMessage::Acquire {
         number,
-        gate: "gpu".into(),
-        weight: 1,
-        permits: None,
-        waits: false,
-        process: None,
-        keep: Keep::default(),
+        request: AcquireRequest {
+            gate: "gpu".into(),
+            weight: 1,
+            k: None,
+            wait: false,
+            process: None,
+            durable: DurableOptions::default(),
+        },
     };
     fleet.hello(0, 1);
     fleet.ask(0, 1, ask(1));
@@ -182,8 +192,8 @@ fn without_waiting() {
     fleet.hello(1, 1);
     fleet.ask(1, 1, ask(2));
     fleet.pass(Span(200_000_000));
-    assert_eq!(refused(&fleet.told(1, 1)).map(|it| it.0), Some(Why::Busy));
-    fleet.ask(0, 1, Ask::Release { number: 1 });
+    assert_eq!(refused(&fleet.told(1, 1)).map(|it| it.0), Some(ErrorCode::Busy));
+    fleet.ask(0, 1, ClientMessage::Release { number: 1 });
     fleet.ask(1, 1, ask(3));
     assert!(granted(&fleet.told(1, 1)).is_some(), "nothing was left behind");
 }
@@ -197,26 +207,34 @@ fn what_makes_no_sense_is_refused() {
     fleet.acquire(0, 1, 1, "gpu", Some(2));
     fleet.hello(1, 1);
     let cases = [
-        ("gpu", 1, Some(3), Why::Conflict, "k = 2, set by a client of node 0, and you say k = 3"),
-        ("gpu", 3, None, Why::TooLarge, "1 to 2 permits at once, not 3"),
-        ("gpu", 0, None, Why::TooLarge, "not 0"),
-        ("a b", 1, None, Why::BadRequest, "letters, digits"),
-        ("", 1, None, Why::BadRequest, "letters, digits"),
-        ("new", 1, Some(0), Why::BadRequest, "k is between 1 and"),
+        (
+            "gpu",
+            1,
+            Some(3),
+            ErrorCode::Conflict,
+            "k = 2, set by a client of node 0, and you say k = 3",
+        ),
+        ("gpu", 3, None, ErrorCode::TooLarge, "1 to 2 permits at once, not 3"),
+        ("gpu", 0, None, ErrorCode::TooLarge, "not 0"),
+        ("a b", 1, None, ErrorCode::InvalidRequest, "letters, digits"),
+        ("", 1, None, ErrorCode::InvalidRequest, "letters, digits"),
+        ("new", 1, Some(0), ErrorCode::InvalidRequest, "k is between 1 and"),
     ];
-    for (place, (gate, weight, permits, why, says)) in cases.into_iter().enumerate() {
+    for (place, (gate, weight, k, why, says)) in cases.into_iter().enumerate() {
         let number = place as u64;
         fleet.ask(
             1,
             1,
-            Ask::Acquire {
+            ClientMessage::Acquire {
                 number,
-                gate: gate.into(),
-                weight,
-                permits,
-                waits: true,
-                process: None,
-                keep: Keep::default(),
+                request: AcquireRequest {
+                    gate: gate.into(),
+                    weight,
+                    k,
+                    wait: true,
+                    process: None,
+                    durable: DurableOptions::default(),
+                },
             },
         );
         let (reason, text) = refused(&fleet.told(1, 1)).expect("refused");
@@ -226,11 +244,13 @@ fn what_makes_no_sense_is_refused() {
         fleet.acquire(1, 1, number, "gpu", None);
     }
     let full = fleet.told(1, 1);
-    let full =
-        full.iter().filter(|tell| matches!(tell, Tell::Refused { why: Why::Full, .. })).count();
+    let full = full
+        .iter()
+        .filter(|tell| matches!(tell, ServerMessage::Refused { code: ErrorCode::Overloaded, .. }))
+        .count();
     assert_eq!(full, 2, "one more was free, two wait");
-    fleet.ask(0, 9, Ask::Renew { sequence: 1 });
-    assert_eq!(refused(&fleet.told(0, 9)).map(|it| it.0), Some(Why::BadRequest));
+    fleet.ask(0, 9, ClientMessage::Renew { sequence: 1 });
+    assert_eq!(refused(&fleet.told(0, 9)).map(|it| it.0), Some(ErrorCode::InvalidRequest));
 }
 
 /// Ten thousand wait at one node: all of them are served, in their order.
@@ -245,12 +265,12 @@ fn ten_thousand_wait() {
     let mut served = 0;
     while served < many {
         for tell in fleet.told(0, 1) {
-            if let Tell::Granted { number, .. } = tell {
+            if let ServerMessage::Granted { number, .. } = tell {
                 assert_eq!(number, served);
                 served += 1;
-                fleet.ask(0, 1, Ask::Release { number });
+                fleet.ask(0, 1, ClientMessage::Release { number });
             }
         }
-        fleet.ask(0, 1, Ask::Renew { sequence: 0 });
+        fleet.ask(0, 1, ClientMessage::Renew { sequence: 0 });
     }
 }

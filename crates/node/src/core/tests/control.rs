@@ -7,8 +7,8 @@ use kgate_core::NodeId;
 use super::world::{MILLISECOND, SECOND, World};
 use super::*;
 
-fn world(nodes: u32, permits: u32) -> World {
-    let mut world = World::quiet(nodes, permits);
+fn world(nodes: u32, k: u32) -> World {
+    let mut world = World::quiet(nodes, k);
     world.run_until(1200 * MILLISECOND);
     world
 }
@@ -124,7 +124,7 @@ fn a_minority_grants_nothing() {
     world.acquire_another(0);
     world.run_until(5 * SECOND);
     let (why, text) = world.refused(0).expect("refused");
-    assert_eq!(why, Why::NoQuorum);
+    assert_eq!(why, ErrorCode::NoQuorum);
     assert!(text.contains("no quorum") && text.contains("node 1, 2"), "{text}");
     assert_eq!(world.view(0).lease_left, 0);
     world.mend();
@@ -152,7 +152,7 @@ fn k_is_what_the_log_says() {
     world.acquire_with(2, Some(5));
     world.run_until(2 * SECOND);
     let (why, text) = world.refused(2).expect("refused");
-    assert_eq!(why, Why::Conflict);
+    assert_eq!(why, ErrorCode::Conflict);
     assert!(
         text.contains("k = 2") && text.contains("k = 5") && text.contains("the world"),
         "{text}"
@@ -175,10 +175,11 @@ fn k_is_what_the_log_says() {
 fn gates_come_by_the_log_alone() {
     let mut world = world(3, 1);
     let defined = |id, protocol| fixed(id, "planted", 1, protocol);
-    let mut messages = vec![PeerMessage::WhatIs(GateId(1)), PeerMessage::Defined { round: 1 }];
+    let mut messages =
+        vec![PeerMessage::DescribeGate(GateId(1)), PeerMessage::Defined { round: 1 }];
     messages.push(PeerMessage::Collect { round: 1, name: "planted".into() });
     for definition in [defined(999, "raymond"), defined(999, "slots"), defined(u32::MAX, "slots")] {
-        messages.push(PeerMessage::Fixed(vec![definition.clone()]));
+        messages.push(PeerMessage::ConfiguredGates(vec![definition.clone()]));
         messages.push(PeerMessage::Known {
             round: 1,
             definition: Some(definition.clone()),
@@ -208,5 +209,9 @@ fn words_do_not_flood_the_log() {
     let unknown = (0..10_000).map(|id| (PermitId(applied + 1 + id), Secret(5)));
     let (proposed, told) = world.permit_words(NodeId(1), unknown);
     assert!(proposed < 1000 && proposed + told.len() == 10_000, "{proposed} proposed");
-    assert!(matches!(told.last(), Some(Tell::Refused { why: Why::Full, .. })), "{:?}", told.last());
+    assert!(
+        matches!(told.last(), Some(ServerMessage::Refused { code: ErrorCode::Overloaded, .. })),
+        "{:?}",
+        told.last()
+    );
 }

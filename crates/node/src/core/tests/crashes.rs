@@ -18,7 +18,7 @@ fn what_a_crashed_node_held_is_free() {
     let killed = fleet.now;
     let granted_at = (0..20).find_map(|sequence| {
         fleet.pass(SECOND);
-        fleet.ask(1, 1, Ask::Renew { sequence });
+        fleet.ask(1, 1, ClientMessage::Renew { sequence });
         granted(&fleet.told(1, 1)).map(|_| fleet.now)
     });
     let after = granted_at.expect("granted in the end").since(killed);
@@ -38,7 +38,7 @@ fn who_is_held_for_crashed_stops() {
     fleet.cut = vec![silent(0, 1), silent(0, 2), silent(1, 0), silent(2, 0)];
     for sequence in 0..4 {
         fleet.pass(SECOND);
-        fleet.ask(0, 1, Ask::Renew { sequence });
+        fleet.ask(0, 1, ClientMessage::Renew { sequence });
     }
     fleet.cut.clear();
     for other in [NodeId(1), NodeId(2)] {
@@ -51,9 +51,12 @@ fn who_is_held_for_crashed_stops() {
         fleet.stopped.iter().any(|(node, why)| *node == NodeId(0) && why.contains("for crashed"))
     );
     let told = fleet.told(0, 1);
-    assert!(told.iter().any(|tell| matches!(tell, Tell::Lost { number: 1, .. })), "{told:?}");
-    fleet.ask(0, 1, Ask::Renew { sequence: 9 });
-    assert_eq!(refused(&fleet.told(0, 1)).map(|it| it.0), Some(Why::NoNode));
+    assert!(
+        told.iter().any(|tell| matches!(tell, ServerMessage::Lost { number: 1, .. })),
+        "{told:?}"
+    );
+    fleet.ask(0, 1, ClientMessage::Renew { sequence: 9 });
+    assert_eq!(refused(&fleet.told(0, 1)).map(|it| it.0), Some(ErrorCode::NodeStopped));
 }
 
 /// Two that find each other long after both have found the third are not held for crashed
@@ -121,14 +124,16 @@ fn a_permit_for_a_client_of_a_former_incarnation() {
     let mut fleet = Fleet::new(&settings);
     fleet.hello(0, 1);
     let gate = "gpu".into();
-    let ask = Ask::Acquire {
+    let ask = ClientMessage::Acquire {
         number: 1,
-        gate,
-        weight: 1,
-        permits: None,
-        waits: true,
-        process: None,
-        keep: Keep::default(),
+        request: AcquireRequest {
+            gate,
+            weight: 1,
+            k: None,
+            wait: true,
+            process: None,
+            durable: DurableOptions::default(),
+        },
     };
     let mut actions = Vec::new();
     fleet.nodes.get_mut(&NodeId(0)).expect("up").client(fleet.now, ClientId(1), ask, &mut actions);

@@ -12,8 +12,8 @@ pub(super) struct Fleet {
     pub(super) nodes: BTreeMap<NodeId, Core>,
     flying: VecDeque<(NodeId, NodeId, Vec<u8>)>,
     /// What clients were told, by node and stream.
-    told: BTreeMap<(NodeId, ClientId), Vec<Tell>>,
-    pub(super) reports: Vec<Report>,
+    told: BTreeMap<(NodeId, ClientId), Vec<ServerMessage>>,
+    pub(super) reports: Vec<StatusReport>,
     pub(super) stopped: Vec<(NodeId, String)>,
     pub(super) junk: Vec<String>,
     pub(super) probes: Vec<(SessionId, u64, Vec<u32>)>,
@@ -93,7 +93,7 @@ impl Fleet {
     }
 
     /// A client says something, and everything that comes of it happens.
-    pub(super) fn ask(&mut self, node: u32, client: u64, ask: Ask) {
+    pub(super) fn ask(&mut self, node: u32, client: u64, ask: ClientMessage) {
         let at = NodeId(node);
         let mut actions = Vec::new();
         self.nodes.get_mut(&at).expect("up").client(self.now, ClientId(client), ask, &mut actions);
@@ -105,10 +105,10 @@ impl Fleet {
         self.ask(
             node,
             client,
-            Ask::Hello { process: Process::default(), resume: None, secret: Secret(7) },
+            ClientMessage::Hello { process: Process::default(), resume: None, secret: Secret(7) },
         );
         match self.told(node, client).pop() {
-            Some(Tell::Welcome { session, .. }) => session,
+            Some(ServerMessage::Welcome { session, .. }) => session,
             other => panic!("no welcome: {other:?}"),
         }
     }
@@ -119,26 +119,28 @@ impl Fleet {
         client: u64,
         number: u64,
         gate: &str,
-        permits: Option<u32>,
+        k: Option<u32>,
     ) {
         let gate = gate.to_owned();
         self.ask(
             node,
             client,
-            Ask::Acquire {
+            ClientMessage::Acquire {
                 number,
-                gate,
-                weight: 1,
-                permits,
-                waits: true,
-                process: None,
-                keep: Keep::default(),
+                request: AcquireRequest {
+                    gate,
+                    weight: 1,
+                    k,
+                    wait: true,
+                    process: None,
+                    durable: DurableOptions::default(),
+                },
             },
         );
     }
 
     /// What a client was told since it was last asked for.
-    pub(super) fn told(&mut self, node: u32, client: u64) -> Vec<Tell> {
+    pub(super) fn told(&mut self, node: u32, client: u64) -> Vec<ServerMessage> {
         self.told.remove(&(NodeId(node), ClientId(client))).unwrap_or_default()
     }
 
@@ -165,19 +167,19 @@ impl Fleet {
         self.run();
     }
 
-    pub(super) fn restore(&mut self, node: u32, gate: &str, permits: u32, in_use: &[u32]) {
+    pub(super) fn restore(&mut self, node: u32, gate: &str, k: u32, in_use: &[u32]) {
         let mut actions = Vec::new();
         self.nodes.get_mut(&NodeId(node)).expect("up").restore(
             self.now,
             gate,
-            permits,
+            k,
             in_use,
             &mut actions,
         );
         self.carry_out(NodeId(node), actions);
     }
 
-    pub(super) fn look(&mut self, node: u32, gate: &str) -> Report {
+    pub(super) fn look(&mut self, node: u32, gate: &str) -> StatusReport {
         let mut actions = Vec::new();
         self.nodes.get_mut(&NodeId(node)).expect("up").look(self.now, 1, Some(gate), &mut actions);
         self.carry_out(NodeId(node), actions);
@@ -219,12 +221,12 @@ impl Fleet {
         for action in actions {
             match action {
                 Action::Send(to, bytes) => self.flying.push_back((node, to, bytes)),
-                Action::Tell(client, tell) => {
+                Action::Reply(client, tell) => {
                     self.told.entry((node, client)).or_default().push(tell)
                 }
                 Action::Store(gate, bytes) => drop(self.stored.insert((node, gate), bytes)),
-                Action::Report(_, report) => self.reports.push(report),
-                Action::Shun(_) | Action::Changed | Action::Opened(_) => {}
+                Action::StatusReport(_, report) => self.reports.push(report),
+                Action::Ban(_) | Action::Changed | Action::Opened(_) => {}
                 Action::Probe { session, number, slots, .. } => {
                     self.probes.push((session, number, slots))
                 }
@@ -233,7 +235,7 @@ impl Fleet {
                 | Action::Connect(..)
                 | Action::Disconnect(_)
                 | Action::NewIncarnation
-                | Action::Note(_) => {
+                | Action::Log(_) => {
                     unreachable!("there is no log")
                 }
             }
@@ -242,30 +244,33 @@ impl Fleet {
 }
 
 /// The request was granted: its slots and its fence.
-pub(super) fn granted(told: &[Tell]) -> Option<(Vec<u32>, Option<u128>)> {
+pub(super) fn granted(told: &[ServerMessage]) -> Option<(Vec<u32>, Option<u128>)> {
     told.iter().find_map(|tell| match tell {
-        Tell::Granted { slots, fence, .. } => Some((slots.clone(), fence.map(|fence| fence.0))),
-        Tell::Welcome { .. }
-        | Tell::Refused { .. }
-        | Tell::Lost { .. }
-        | Tell::Withdrawn { .. }
-        | Tell::Released { .. }
-        | Tell::Kept { .. }
-        | Tell::Renewed { .. }
-        | Tell::Closed { .. } => None,
+        ServerMessage::Granted { slots, fence, .. } => {
+            Some((slots.clone(), fence.map(|fence| fence.0)))
+        }
+        ServerMessage::Welcome { .. }
+        | ServerMessage::Refused { .. }
+        | ServerMessage::Lost { .. }
+        | ServerMessage::Withdrawn { .. }
+        | ServerMessage::Released { .. }
+        | ServerMessage::PermitRenewed { .. }
+        | ServerMessage::Renewed { .. }
+        | ServerMessage::Closed { .. } => None,
     })
 }
 
 /// Why it was refused.
-pub(super) fn refused(told: &[Tell]) -> Option<(Why, String)> {
+pub(super) fn refused(told: &[ServerMessage]) -> Option<(ErrorCode, String)> {
     told.iter().find_map(|tell| match tell {
-        Tell::Refused { why, text, .. } | Tell::Closed { why, text } => Some((*why, text.clone())),
-        Tell::Welcome { .. }
-        | Tell::Granted { .. }
-        | Tell::Lost { .. }
-        | Tell::Withdrawn { .. }
-        | Tell::Released { .. }
-        | Tell::Kept { .. }
-        | Tell::Renewed { .. } => None,
+        ServerMessage::Refused { code: why, message: text, .. }
+        | ServerMessage::Closed { code: why, message: text } => Some((*why, text.clone())),
+        ServerMessage::Welcome { .. }
+        | ServerMessage::Granted { .. }
+        | ServerMessage::Lost { .. }
+        | ServerMessage::Withdrawn { .. }
+        | ServerMessage::Released { .. }
+        | ServerMessage::PermitRenewed { .. }
+        | ServerMessage::Renewed { .. } => None,
     })
 }

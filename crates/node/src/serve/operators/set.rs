@@ -11,7 +11,7 @@ use kgate_api::{LeaseInstant, v1};
 use kgate_control::state::{Applied, ClusterState, Command, Gate};
 
 use super::{Answer, Failed, Operator};
-use crate::core::Report;
+use crate::core::StatusReport;
 use crate::serve::grpc::policy_of;
 
 /// So long is waited if nobody says how long.
@@ -60,7 +60,7 @@ impl Operator {
 
 fn draining(
     cluster_state: &ClusterState,
-    report: &Report,
+    report: &StatusReport,
     gate: &Gate,
     k: u32,
     version: u64,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The checker. It sees real time.
 pub(in crate::core::tests) struct Checker {
-    permits: u32,
+    k: u32,
     /// Who believes to have each slot.
     believed: BTreeMap<u32, usize>,
     fences: BTreeMap<u32, u128>,
@@ -19,9 +19,9 @@ pub(in crate::core::tests) struct Checker {
 }
 
 impl Checker {
-    pub(super) fn new(permits: u32) -> Self {
+    pub(super) fn new(k: u32) -> Self {
         Self {
-            permits,
+            k,
             believed: BTreeMap::new(),
             fences: BTreeMap::new(),
             grants: 0,
@@ -49,9 +49,9 @@ impl Checker {
     pub(super) fn enters(&mut self, now: u64, actor: usize, slots: &[u32]) {
         self.grants += 1;
         for slot in slots {
-            if *slot >= self.permits {
+            if *slot >= self.k {
                 self.violations
-                    .push(format!("at {now}: client {actor} has slot {slot} of {}", self.permits));
+                    .push(format!("at {now}: client {actor} has slot {slot} of {}", self.k));
             }
             if let Some(other) = self.believed.insert(*slot, actor) {
                 self.violations.push(format!(

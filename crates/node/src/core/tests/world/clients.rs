@@ -83,11 +83,11 @@ impl World {
         self.actors[actor].clock.read(self.now)
     }
 
-    fn say(&mut self, actor: usize, ask: Ask) {
+    fn say(&mut self, actor: usize, ask: ClientMessage) {
         let Some(stream) = self.actors[actor].stream else { return };
         let node = self.actors[actor].node;
         let boot = self.machines[&node].boot;
-        self.at(MILLISECOND, Event::Ask { node, boot, stream, ask });
+        self.at(MILLISECOND, Event::ClientMessage { node, boot, stream, ask });
     }
 
     pub(super) fn cue(&mut self, actor: usize, cue: Cue) {
@@ -102,7 +102,7 @@ impl World {
                 me.sequence += 1;
                 let sequence = me.sequence;
                 me.renewals.insert(sequence, now);
-                self.say(actor, Ask::Renew { sequence });
+                self.say(actor, ClientMessage::Renew { sequence });
                 let after = self.timing.session_ping.0 + self.rng.below(5 * MILLISECOND);
                 self.at(after, Event::Client(actor, Cue::Renew));
             }
@@ -146,7 +146,7 @@ impl World {
         let Some(held) = self.actors[actor].held.take() else { return };
         self.checker.leaves(actor, &held.slots);
         if says_so {
-            self.say(actor, Ask::Release { number: held.number });
+            self.say(actor, ClientMessage::Release { number: held.number });
         }
         let think = self.rng.below(200 * MILLISECOND);
         self.at(think, Event::Client(actor, Cue::Wish));
@@ -169,13 +169,13 @@ impl World {
         let orphan = me.held.as_ref().is_some_and(|held| held.orphan);
         let resume = me.session.filter(|_| me.held.is_some() && !orphan);
         let secret = Secret(u128::from(self.opened) + 1000);
-        self.say(actor, Ask::Hello { process: Process::default(), resume, secret });
+        self.say(actor, ClientMessage::Hello { process: Process::default(), resume, secret });
         self.at(self.timing.session_ping.0, Event::Client(actor, Cue::Renew));
     }
 
     /// The first client of a node asks.
-    pub(super) fn wish_for(&mut self, node: usize, permits: Option<u32>) {
-        self.wish(node, permits);
+    pub(super) fn wish_for(&mut self, node: usize, k: Option<u32>) {
+        self.wish(node, k);
     }
 
     /// Whether the first client of a node believes to be inside.
@@ -183,7 +183,7 @@ impl World {
         self.actors[node].held.is_some()
     }
 
-    fn wish(&mut self, actor: usize, permits: Option<u32>) {
+    fn wish(&mut self, actor: usize, k: Option<u32>) {
         let me = &mut self.actors[actor];
         if me.stream.is_none() || me.waits.is_some() || me.held.is_some() || me.session.is_none() {
             return;
@@ -192,17 +192,27 @@ impl World {
         let number = me.number;
         me.waits = Some(number);
         let gate = "gpu".into();
-        let keep = Keep::default();
+        let keep = DurableOptions::default();
         self.say(
             actor,
-            Ask::Acquire { number, gate, weight: 1, permits, waits: true, process: None, keep },
+            ClientMessage::Acquire {
+                number,
+                request: AcquireRequest {
+                    gate,
+                    weight: 1,
+                    k,
+                    wait: true,
+                    process: None,
+                    durable: keep,
+                },
+            },
         );
     }
 
     /// A node tells a client something. Its fences are looked at when it decides.
-    pub(super) fn tell(&mut self, node: NodeId, stream: ClientId, mut tell: Tell) {
-        let told_before = matches!(&tell, Tell::Granted { kept: Some(kept), .. } if !self.checker.told_permits.insert(kept.permit.0));
-        if let Tell::Granted { slots, fence: Some(fence), .. } = &mut tell
+    pub(super) fn tell(&mut self, node: NodeId, stream: ClientId, mut tell: ServerMessage) {
+        let told_before = matches!(&tell, ServerMessage::Granted { durable: Some(kept), .. } if !self.checker.told_permits.insert(kept.permit.0));
+        if let ServerMessage::Granted { slots, fence: Some(fence), .. } = &mut tell
             && !told_before
         {
             let machine = self.machine(node);
@@ -214,7 +224,8 @@ impl World {
             self.checker.decided(self.now, slots, fence.0);
         }
         let whole = self.timing.lease;
-        if let Tell::Welcome { valid_for, .. } | Tell::Renewed { valid_for, .. } = &mut tell
+        if let ServerMessage::Welcome { valid_for, .. } | ServerMessage::Renewed { valid_for, .. } =
+            &mut tell
             && self.flaw == Some(Flaw::AlwaysWholeLease)
         {
             *valid_for = Some(whole);
@@ -222,7 +233,7 @@ impl World {
         self.at(MILLISECOND, Event::Told { stream, tell });
     }
 
-    pub(super) fn told(&mut self, stream: ClientId, tell: Tell) {
+    pub(super) fn told(&mut self, stream: ClientId, tell: ServerMessage) {
         if let Some(&keeper) = self.keeper_streams.get(&stream) {
             return self.keeper_told(keeper, stream, tell);
         }
@@ -230,7 +241,7 @@ impl World {
         let now = self.clock_of(actor);
         let me = &mut self.actors[actor];
         match tell {
-            Tell::Welcome { session, secret, valid_for, holds } => {
+            ServerMessage::Welcome { session, secret, valid_for, holds } => {
                 me.session = Some((session, secret));
                 if me.held.as_ref().is_none_or(|held| !held.orphan) {
                     me.deadline =
@@ -245,7 +256,7 @@ impl World {
                 }
                 self.at(MILLISECOND, Event::Client(actor, Cue::Wish));
             }
-            Tell::Renewed { sequence, valid_for } => {
+            ServerMessage::Renewed { sequence, valid_for } => {
                 if let Some(sent) = me.renewals.remove(&sequence) {
                     // The child that a killed client left has a deadline of its own.
                     if me.held.as_ref().is_none_or(|held| !held.orphan) {
@@ -254,11 +265,11 @@ impl World {
                     }
                 }
             }
-            Tell::Granted { number, slots, fence, .. } => {
+            ServerMessage::Granted { number, slots, fence, .. } => {
                 self.grants.insert(actor, (slots.clone(), fence.map_or(0, |fence| fence.0)));
                 self.enter(actor, now, number, slots);
             }
-            Tell::Refused { number, why, text } => {
+            ServerMessage::Refused { number, code: why, message: text } => {
                 self.refusals.insert(actor, (why, text));
                 if me.waits == Some(number) {
                     me.waits = None;
@@ -266,18 +277,20 @@ impl World {
                     self.at(100 * MILLISECOND, Event::Client(actor, Cue::Wish));
                 }
             }
-            Tell::Lost { number, .. } => {
+            ServerMessage::Lost { number, .. } => {
                 if me.held.as_ref().is_some_and(|held| held.number == number) {
                     self.lose(actor);
                 }
             }
-            Tell::Closed { .. } => {
+            ServerMessage::Closed { .. } => {
                 self.streams.remove(&stream);
                 (me.stream, me.session, me.waits) = (None, None, None);
                 self.lose(actor);
                 self.at(10 * MILLISECOND, Event::Client(actor, Cue::Dial));
             }
-            Tell::Withdrawn { .. } | Tell::Released { .. } | Tell::Kept { .. } => {}
+            ServerMessage::Withdrawn { .. }
+            | ServerMessage::Released { .. }
+            | ServerMessage::PermitRenewed { .. } => {}
         }
     }
 
@@ -291,7 +304,7 @@ impl World {
                 me.waits = None;
                 self.at(50 * MILLISECOND, Event::Client(actor, Cue::Wish));
             }
-            return self.say(actor, Ask::Release { number });
+            return self.say(actor, ClientMessage::Release { number });
         }
         me.waits = None;
         me.served += 1;

@@ -70,10 +70,10 @@ impl World {
         }
     }
 
-    fn keeper_says(&mut self, keeper: usize, ask: Ask) {
+    fn keeper_says(&mut self, keeper: usize, ask: ClientMessage) {
         let Keeper { node, stream: Some(stream), .. } = self.keepers[keeper] else { return };
         let boot = self.machines[&node].boot;
-        self.at(MILLISECOND, Event::Ask { node, boot, stream, ask });
+        self.at(MILLISECOND, Event::ClientMessage { node, boot, stream, ask });
     }
 
     pub(super) fn keeper_cue(&mut self, keeper: usize, cue: KeeperCue) {
@@ -81,7 +81,7 @@ impl World {
             KeeperCue::Dial => self.keeper_dials(keeper),
             KeeperCue::Renew => {
                 if self.keepers[keeper].stream.is_some() {
-                    self.keeper_says(keeper, Ask::Renew { sequence: 0 });
+                    self.keeper_says(keeper, ClientMessage::Renew { sequence: 0 });
                     self.at(self.timing.session_ping.0, Event::Keeper(keeper, KeeperCue::Renew));
                 }
             }
@@ -97,8 +97,11 @@ impl World {
                 let me = &mut self.keepers[keeper];
                 let Some((permit, secret)) = me.owes else { return };
                 me.number += 1;
-                let (number, word) = (me.number, PermitWord::Release);
-                self.keeper_says(keeper, Ask::Permit { number, permit, secret, word });
+                let (number, word) = (me.number, PermitCommand::Release);
+                self.keeper_says(
+                    keeper,
+                    ClientMessage::Permit { number, permit, secret, command: word },
+                );
                 self.at(300 * MILLISECOND, Event::Keeper(keeper, KeeperCue::Owe));
             }
         }
@@ -119,7 +122,10 @@ impl World {
         self.keeper_streams.insert(stream, keeper);
         self.keepers[keeper].stream = Some(stream);
         let secret = Secret(u128::from(self.opened) + 1000);
-        self.keeper_says(keeper, Ask::Hello { process: Process::default(), resume: None, secret });
+        self.keeper_says(
+            keeper,
+            ClientMessage::Hello { process: Process::default(), resume: None, secret },
+        );
         self.at(self.timing.session_ping.0, Event::Keeper(keeper, KeeperCue::Renew));
     }
 
@@ -132,29 +138,31 @@ impl World {
         me.number += 1;
         me.waits = Some(me.number);
         let secret = *me.wants.get_or_insert(fresh);
-        let keep = Keep { policy: None, ttl: Some(me.ttl), secret };
+        let keep = DurableOptions { policy: None, ttl: Some(me.ttl), secret };
         let (number, gate) = (me.number, "gpu".into());
-        let ask = Ask::Acquire {
+        let ask = ClientMessage::Acquire {
             number,
-            gate,
-            weight: 1,
-            permits: None,
-            waits: true,
-            process: None,
-            keep,
+            request: AcquireRequest {
+                gate,
+                weight: 1,
+                k: None,
+                wait: true,
+                process: None,
+                durable: keep,
+            },
         };
         self.keeper_says(keeper, ask);
     }
 
-    pub(super) fn keeper_told(&mut self, keeper: usize, stream: ClientId, tell: Tell) {
+    pub(super) fn keeper_told(&mut self, keeper: usize, stream: ClientId, tell: ServerMessage) {
         let now = self.now;
         let me = &mut self.keepers[keeper];
         match tell {
-            Tell::Welcome { .. } => {
+            ServerMessage::Welcome { .. } => {
                 self.at(MILLISECOND, Event::Keeper(keeper, KeeperCue::Wish));
                 self.at(MILLISECOND, Event::Keeper(keeper, KeeperCue::Owe));
             }
-            Tell::Granted { number, slots, kept: Some(kept), .. } => {
+            ServerMessage::Granted { number, slots, durable: Some(kept), .. } => {
                 let asked = me.wants.take_if(|_| me.waits == Some(number));
                 let Some(secret) = asked else {
                     return self
@@ -171,31 +179,33 @@ impl World {
                 let drawn = self.rng.within(5 * MILLISECOND, most * MILLISECOND);
                 self.at(fixed.unwrap_or(drawn), Event::Keeper(keeper, KeeperCue::Applied));
             }
-            Tell::Granted { .. } => {
+            ServerMessage::Granted { .. } => {
                 self.checker.violations.push("a keeper was given a lease".into())
             }
-            Tell::Refused { number, .. } => {
+            ServerMessage::Refused { number, .. } => {
                 me.waits.take_if(|waits| *waits == number);
                 self.at(100 * MILLISECOND, Event::Keeper(keeper, KeeperCue::Wish));
             }
-            Tell::Released { .. } => {
+            ServerMessage::Released { .. } => {
                 me.owes = None;
                 let think = self.rng.below(200 * MILLISECOND);
                 self.at(think, Event::Keeper(keeper, KeeperCue::Wish));
             }
-            Tell::Lost { text, .. } => {
+            ServerMessage::Lost { message: text, .. } => {
                 // Told of what it has given back by now, it means nothing.
                 if let Some((_, _, slots)) = me.held.take() {
                     self.checker.lost_held.push(text);
                     self.checker.leaves(NAMES + keeper, &slots);
                 }
             }
-            Tell::Closed { .. } => {
+            ServerMessage::Closed { .. } => {
                 self.keeper_streams.remove(&stream);
                 (me.stream, me.waits) = (None, None);
                 self.at(10 * MILLISECOND, Event::Keeper(keeper, KeeperCue::Dial));
             }
-            Tell::Kept { .. } | Tell::Renewed { .. } | Tell::Withdrawn { .. } => {}
+            ServerMessage::PermitRenewed { .. }
+            | ServerMessage::Renewed { .. }
+            | ServerMessage::Withdrawn { .. } => {}
         }
     }
 
@@ -204,8 +214,8 @@ impl World {
         let me = &mut self.keepers[keeper];
         let Some((permit, secret, _)) = me.held else { return };
         me.number += 1;
-        let (number, word) = (me.number, PermitWord::Renew);
-        self.keeper_says(keeper, Ask::Permit { number, permit, secret, word });
+        let (number, word) = (me.number, PermitCommand::Renew);
+        self.keeper_says(keeper, ClientMessage::Permit { number, permit, secret, command: word });
     }
 
     /// The streams of keepers to a node end.

@@ -29,7 +29,7 @@ pub(super) struct TotalOrder {
 
 impl TotalOrder {
     /// Founded, with one gate.
-    pub(super) fn new(nodes: u32, voters: u32, permits: u32, timing: Timing) -> Self {
+    pub(super) fn new(nodes: u32, voters: u32, k: u32, timing: Timing) -> Self {
         let applied = (0..nodes).map(|node| (NodeId(node), 0)).collect();
         let (stalled_until, late, lag_most) = (0, 0, 20 * MILLISECOND);
         let (state, entries) = (State::default(), Vec::new());
@@ -43,7 +43,7 @@ impl TotalOrder {
         log.append(Command::Bootstrap { cluster, name, nodes, terms }).expect("founded");
         let gate = Command::CreateGate {
             name: "gpu".into(),
-            k: permits,
+            k,
             protocol: "slots".into(),
             lanes: 1,
             policy: Default::default(),

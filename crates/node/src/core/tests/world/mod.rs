@@ -120,11 +120,11 @@ enum Event {
     /// What came of it reaches the node.
     Answer { to: Proposer, came: Result<Applied, ProposeError> },
     /// A client says something to its node.
-    Ask { node: NodeId, boot: u64, stream: ClientId, ask: Ask },
+    ClientMessage { node: NodeId, boot: u64, stream: ClientId, ask: ClientMessage },
     /// A client's stream ends, as its node sees it.
     Gone { node: NodeId, boot: u64, stream: ClientId },
     /// A client is told something.
-    Told { stream: ClientId, tell: Tell },
+    Told { stream: ClientId, tell: ServerMessage },
     /// A client acts by itself.
     Client(usize, Cue),
     /// A keeper does.
@@ -184,7 +184,7 @@ pub(super) struct World {
     by_hand: bool,
     /// What the first client of each node was granted last, with its fence; and how it was refused.
     grants: BTreeMap<usize, (Vec<u32>, u128)>,
-    refusals: BTreeMap<usize, (Why, String)>,
+    refusals: BTreeMap<usize, (ErrorCode, String)>,
     pub(super) stopped: Vec<String>,
     /// What the nodes had to say to whoever runs them.
     pub(super) notes: Vec<(NodeId, Result<String, String>)>,
@@ -193,14 +193,8 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(
-        seed: u64,
-        nodes: u32,
-        voters: u32,
-        permits: u32,
-        flaw: Option<Flaw>,
-    ) -> Self {
-        Self::with_actors(seed, nodes, voters, permits, flaw, nodes * 2, 0)
+    pub(super) fn new(seed: u64, nodes: u32, voters: u32, k: u32, flaw: Option<Flaw>) -> Self {
+        Self::with_actors(seed, nodes, voters, k, flaw, nodes * 2, 0)
     }
 
     /// With so many clients, who come then.
@@ -208,7 +202,7 @@ impl World {
         seed: u64,
         nodes: u32,
         voters: u32,
-        permits: u32,
+        k: u32,
         flaw: Option<Flaw>,
         actors: u32,
         from: u64,
@@ -227,7 +221,7 @@ impl World {
             lamport: 0,
         };
         let machines = (0..nodes).map(|node| (NodeId(node), machine(&mut rng))).collect();
-        let log = TotalOrder::new(nodes, voters, permits, timing);
+        let log = TotalOrder::new(nodes, voters, k, timing);
         let actors = (0..actors)
             .map(|at| Actor::new(NodeId(at % nodes), Clock { error: error(&mut rng) }))
             .collect();
@@ -244,7 +238,7 @@ impl World {
             keepers: Vec::new(),
             keeper_streams: BTreeMap::new(),
             opened: 0,
-            checker: Checker::new(permits),
+            checker: Checker::new(k),
             flaw,
             cut: BTreeSet::new(),
             loss: 0,
@@ -290,7 +284,7 @@ impl World {
             Event::Tick(node) | Event::Entry(node) => Some(*node),
             Event::PeerMessage { to, .. } => Some(*to),
             Event::Answer { to, .. } => Some(to.node),
-            Event::Ask { node, .. } | Event::Gone { node, .. } => Some(*node),
+            Event::ClientMessage { node, .. } | Event::Gone { node, .. } => Some(*node),
             Event::Proposal { .. }
             | Event::Decided { .. }
             | Event::Told { .. }
@@ -328,7 +322,7 @@ impl World {
                     });
                 }
             }
-            Event::Ask { node, boot, stream, ask } => {
+            Event::ClientMessage { node, boot, stream, ask } => {
                 if self.machines[&node].boot == boot {
                     self.with(node, |core, now, actions| core.client(now, stream, ask, actions));
                 }
@@ -388,7 +382,7 @@ impl World {
         for action in actions {
             match action {
                 Action::Send(to, bytes) => self.send(node, to, bytes),
-                Action::Tell(stream, tell) => self.tell(node, stream, tell),
+                Action::Reply(stream, tell) => self.tell(node, stream, tell),
                 Action::Propose(number, command) => {
                     let after = self.rng.within(MILLISECOND, 10 * MILLISECOND);
                     self.at(
@@ -406,10 +400,13 @@ impl World {
                     });
                 }
                 Action::Stop(why) => self.stopped.push(why),
-                Action::Note(note) => self.notes.push((node, note)),
+                Action::Log(note) => self.notes.push((node, note)),
                 Action::Changed => drop(self.changed.insert(node, self.now)),
                 Action::Connect(..) | Action::Disconnect(_) | Action::Opened(_) => {}
-                Action::Store(..) | Action::Report(..) | Action::Shun(_) | Action::Probe { .. } => {
+                Action::Store(..)
+                | Action::StatusReport(..)
+                | Action::Ban(_)
+                | Action::Probe { .. } => {
                     unreachable!("not with leases")
                 }
             }
@@ -507,11 +504,10 @@ impl World {
                 core.views(now, None)
             )
         };
-        let permits =
-            self.log.permits().iter().map(|(id, permit)| format!("the log: {id} {permit:?}"));
+        let k = self.log.permits().iter().map(|(id, permit)| format!("the log: {id} {permit:?}"));
         let keepers =
             self.keepers.iter().enumerate().map(|(at, keeper)| format!("keeper {at}: {keeper:?}"));
-        self.machines.iter().map(of).chain(permits).chain(keepers).collect()
+        self.machines.iter().map(of).chain(k).chain(keepers).collect()
     }
 
     /// A node is gone, and all its streams with it.

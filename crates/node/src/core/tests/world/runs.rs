@@ -143,8 +143,8 @@ pub(super) fn run_with(seed: u64, flaw: Option<Flaw>, keepers: bool) -> (World, 
     let mut rng = Rng(seed);
     let nodes = [1, 2, 3, 3, 3, 4, 5][usize::try_from(rng.below(7)).expect("small")];
     let voters = if nodes >= 3 { 3 } else { nodes };
-    let permits = u32::try_from(rng.within(1, 3)).expect("small");
-    let mut world = World::new(seed, nodes, voters, permits, flaw);
+    let k = u32::try_from(rng.within(1, 3)).expect("small");
+    let mut world = World::new(seed, nodes, voters, k, flaw);
     if keepers {
         world.add_keepers(nodes);
     }

@@ -8,8 +8,8 @@ use super::{Event, World};
 
 impl World {
     /// A world in which nothing happens that is not told.
-    pub(in crate::core::tests) fn quiet(nodes: u32, permits: u32) -> Self {
-        let mut world = Self::new(1, nodes, nodes.min(3), permits, None);
+    pub(in crate::core::tests) fn quiet(nodes: u32, k: u32) -> Self {
+        let mut world = Self::new(1, nodes, nodes.min(3), k, None);
         world.by_hand = true;
         world
     }
@@ -19,9 +19,9 @@ impl World {
         self.acquire_with(node, None);
     }
 
-    pub(in crate::core::tests) fn acquire_with(&mut self, node: usize, permits: Option<u32>) {
+    pub(in crate::core::tests) fn acquire_with(&mut self, node: usize, k: Option<u32>) {
         self.refusals.clear();
-        self.wish_for(node, permits);
+        self.wish_for(node, k);
     }
 
     /// It asks once more, after it has lost what it had.
@@ -34,7 +34,7 @@ impl World {
         self.grants.get(&node).cloned()
     }
 
-    pub(in crate::core::tests) fn refused(&self, node: usize) -> Option<(Why, String)> {
+    pub(in crate::core::tests) fn refused(&self, node: usize) -> Option<(ErrorCode, String)> {
         self.refusals.get(&node).cloned()
     }
 
@@ -103,23 +103,29 @@ impl World {
         &mut self,
         node: NodeId,
         words: impl IntoIterator<Item = (PermitId, Secret)>,
-    ) -> (usize, Vec<Tell>) {
+    ) -> (usize, Vec<ServerMessage>) {
         let (mut actions, client) = (Vec::new(), ClientId(1 << 40));
         let real = self.now;
         let machine = self.machine(node);
         let now = machine.clock.read(real);
         let core = machine.core.as_mut().expect("up");
-        let hello = Ask::Hello { process: Process::default(), resume: None, secret: Secret(1) };
+        let hello =
+            ClientMessage::Hello { process: Process::default(), resume: None, secret: Secret(1) };
         core.client(now, client, hello, &mut actions);
         for (number, (permit, secret)) in (1..).zip(words) {
-            let word = PermitWord::Renew;
-            core.client(now, client, Ask::Permit { number, permit, secret, word }, &mut actions);
+            let word = PermitCommand::Renew;
+            core.client(
+                now,
+                client,
+                ClientMessage::Permit { number, permit, secret, command: word },
+                &mut actions,
+            );
         }
         let proposed =
             actions.iter().filter(|action| matches!(action, Action::Propose(..))).count();
         let mut told = Vec::new();
         for action in actions {
-            if let Action::Tell(_, tell @ Tell::Refused { .. }) = action {
+            if let Action::Reply(_, tell @ ServerMessage::Refused { .. }) = action {
                 told.push(tell);
             }
         }

@@ -9,7 +9,7 @@ use kgate_core::{NodeId, Span, Time};
 
 use super::peer_message::PeerMessage;
 use super::timers::Due;
-use super::view::{GateView, Who};
+use super::view::{GateView, NodeStatus};
 use super::{Action, Core, RequestKey};
 
 /// How long others have time to answer.
@@ -17,25 +17,25 @@ const PATIENCE: Span = Span(1_000_000_000);
 
 /// All that was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
+pub struct StatusReport {
     /// Each node with what it sees.
-    pub seen: Vec<(Who, Vec<GateView>)>,
+    pub seen: Vec<(NodeStatus, Vec<GateView>)>,
     /// Who did not answer.
     pub silent: Vec<NodeId>,
 }
 
 /// Questions that are under way.
 #[derive(Debug, Default)]
-pub(super) struct Looks(BTreeMap<u64, Look>);
+pub(super) struct StatusQueries(BTreeMap<u64, PendingQuery>);
 
 #[derive(Debug)]
-struct Look {
+struct PendingQuery {
     awaited: BTreeSet<NodeId>,
-    report: Report,
+    report: StatusReport,
 }
 
-impl Looks {
-    pub(super) fn seen(&mut self, question: u64, who: Who, gates: Vec<GateView>) {
+impl StatusQueries {
+    pub(super) fn seen(&mut self, question: u64, who: NodeStatus, gates: Vec<GateView>) {
         if let Some(look) = self.0.get_mut(&question)
             && look.awaited.remove(&who.node)
         {
@@ -52,7 +52,7 @@ impl Looks {
         }
     }
 
-    fn done(&mut self) -> Vec<(u64, Report)> {
+    fn done(&mut self) -> Vec<(u64, StatusReport)> {
         let done: Vec<u64> = self
             .0
             .iter()
@@ -66,7 +66,7 @@ impl Looks {
 }
 
 impl Core {
-    /// Somebody wants to see a gate, or all of them; answered by [`Action::Report`] of the same
+    /// Somebody wants to see a gate, or all of them; answered by [`Action::StatusReport`] of the same
     /// number.
     pub fn look(
         &mut self,
@@ -76,26 +76,27 @@ impl Core {
         actions: &mut Vec<Action>,
     ) {
         let silent = self.others.iter().filter(|node| !self.up.contains(node)).copied().collect();
-        let report = Report { seen: vec![(self.who(now), self.views(now, gate))], silent };
+        let report = StatusReport { seen: vec![(self.who(now), self.views(now, gate))], silent };
         let awaited: BTreeSet<NodeId> = self.others.intersection(&self.up).copied().collect();
-        let message = PeerMessage::Look { question, gate: gate.map(str::to_owned) }.bytes();
+        let message = PeerMessage::StatusQuery { question, gate: gate.map(str::to_owned) }.bytes();
         actions.extend(awaited.iter().map(|node| Action::Send(*node, message.clone())));
-        self.looks.0.insert(question, Look { awaited, report });
-        self.timers.arm(now, Due::Look(question), PATIENCE, PATIENCE);
-        self.answer_looks(actions);
+        self.status_queries.0.insert(question, PendingQuery { awaited, report });
+        self.timers.arm(now, Due::StatusQuery(question), PATIENCE, PATIENCE);
+        self.send_status_reports(actions);
     }
 
-    pub(super) fn look_is_over(&mut self, question: u64, actions: &mut Vec<Action>) {
-        if let Some(Look { awaited, mut report }) = self.looks.0.remove(&question) {
+    pub(super) fn status_timed_out(&mut self, question: u64, actions: &mut Vec<Action>) {
+        if let Some(PendingQuery { awaited, mut report }) = self.status_queries.0.remove(&question)
+        {
             report.silent.extend(awaited);
-            actions.push(Action::Report(question, report));
+            actions.push(Action::StatusReport(question, report));
         }
     }
 
-    pub(super) fn answer_looks(&mut self, actions: &mut Vec<Action>) {
-        for (question, report) in self.looks.done() {
-            self.timers.disarm(&Due::Look(question));
-            actions.push(Action::Report(question, report));
+    pub(super) fn send_status_reports(&mut self, actions: &mut Vec<Action>) {
+        for (question, report) in self.status_queries.done() {
+            self.timers.disarm(&Due::StatusQuery(question));
+            actions.push(Action::StatusReport(question, report));
         }
     }
 
@@ -104,8 +105,8 @@ impl Core {
         self.settings.me
     }
 
-    pub(super) fn who(&self, now: Time) -> Who {
-        Who {
+    pub(super) fn who(&self, now: Time) -> NodeStatus {
+        NodeStatus {
             node: self.settings.me,
             crashed: self.crashed.iter().copied().collect(),
             unreachable: self
