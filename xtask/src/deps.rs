@@ -58,6 +58,7 @@ const RULE: &[(&str, May)] = &[
     ("kgate-client", May::Use(&["kgate-api"])),
     ("kgate", May::UseAnything),
     ("kgate-tests", May::UseAnything),
+    ("kgate-testkit", May::Use(&["kgate-core"])),
     ("kgate-benches", May::UseAnything),
     ("kgate-chaos", May::UseAnything),
     ("xtask", May::UseAnything),

@@ -3,25 +3,19 @@
 //! xoshiro256** (Blackman and Vigna 2018), seeded by SplitMix64. Each subsystem forks its own
 //! stream, so that drawing more in one does not change what another draws.
 
+use kgate_core::split_mix64;
+
 /// A seeded generator.
 #[derive(Clone, Debug)]
 pub struct Rng {
     state: [u64; 4],
 }
 
-fn split_mix(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
 /// A short stream that belongs to `pair` in the run of `seed`: the same numbers whenever it is
 /// asked for.
 pub(crate) fn of_pair(seed: u64, pair: u64) -> Rng {
-    let mut mixed = seed ^ split_mix(&mut pair.wrapping_add(1));
-    Rng { state: [(); 4].map(|()| split_mix(&mut mixed)) }
+    let mut mixed = seed ^ split_mix64(&mut pair.wrapping_add(1));
+    Rng { state: [(); 4].map(|()| split_mix64(&mut mixed)) }
 }
 
 impl Rng {
@@ -29,9 +23,9 @@ impl Rng {
     pub fn fork(seed: u64, name: &str) -> Self {
         let mut mixed = seed;
         for byte in name.bytes() {
-            mixed = split_mix(&mut mixed) ^ u64::from(byte);
+            mixed = split_mix64(&mut mixed) ^ u64::from(byte);
         }
-        Self { state: [(); 4].map(|()| split_mix(&mut mixed)) }
+        Self { state: [(); 4].map(|()| split_mix64(&mut mixed)) }
     }
 
     /// 64 random bits.

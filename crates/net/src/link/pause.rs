@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kgate_core::NodeId;
+use kgate_core::{NodeId, split_mix64};
 
 use crate::links::LinkLimits;
 
@@ -40,17 +40,13 @@ impl Pause {
         };
         self.next = Some((now * 2).min(self.most));
         let half = now / 2;
-        half + half.mul_f64(self.throw())
+        half + half.mul_f64(self.fraction())
     }
 
-    /// SplitMix64, as a number from 0 up to 1.
-    fn throw(&mut self) -> f64 {
-        self.rng = self.rng.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.rng;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    /// A number from 0 up to 1.
+    fn fraction(&mut self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
-        let fraction = ((z ^ z >> 31) >> 11) as f64;
+        let fraction = (split_mix64(&mut self.rng) >> 11) as f64;
         fraction / (1u64 << 53) as f64
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kgate_core::{NodeId, Span, Time};
+use kgate_core::{NodeId, Span, Time, split_mix64};
 use kgate_net::TimerKey;
 
 use super::RequestKey;
@@ -51,7 +51,8 @@ impl Timers {
     pub(super) fn arm(&mut self, now: Time, due: Due, least: Span, most: Span) {
         self.disarm(&due);
         let width = most.0.saturating_sub(least.0);
-        let drawn = if width == 0 { 0 } else { self.draw() % width.saturating_add(1) };
+        let drawn =
+            if width == 0 { 0 } else { split_mix64(&mut self.rng) % width.saturating_add(1) };
         let at = now + least + Span(drawn);
         self.queue.insert((at, due));
         self.when.insert(due, at);
@@ -77,15 +78,6 @@ impl Timers {
 
     pub(super) fn next(&self) -> Option<Time> {
         self.queue.first().map(|first| first.0)
-    }
-
-    /// SplitMix64 (Steele, Lea and Flood 2014): small, and good enough to spread timers.
-    fn draw(&mut self) -> u64 {
-        self.rng = self.rng.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.rng;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
     }
 }
 

@@ -1,14 +1,9 @@
 //! All rules together, in worlds drawn at random: with all of them nothing happens to anybody, and
 //! each left out is caught.
 
-use super::world::{Flaw, LEASE, World};
+use kgate_testkit::{each_seed, is_count_given, seeds};
 
-/// How many worlds; `KGATE_TEST_SEEDS` asks for more, `KGATE_FIRST_SEED` for others.
-fn seeds(usual: u64) -> std::ops::Range<u64> {
-    let given = |name| std::env::var(name).ok().and_then(|text: String| text.parse::<u64>().ok());
-    let first = given("KGATE_FIRST_SEED").unwrap_or(0);
-    first..first + given("KGATE_TEST_SEEDS").unwrap_or(usual)
-}
+use super::world::{Flaw, LEASE, World};
 
 /// docs/internals/leases.md: with all rules no child is alive after its slot was free, though many are
 /// evicted, also after the voters changed.
@@ -17,12 +12,10 @@ fn no_child_outlives_its_slot() {
     let (mut runs, mut evictions, mut by_others, mut cleared, mut children) =
         (0_u64, 0_u64, 0_u64, 0_u64, 0_u64);
     let mut least = u64::MAX;
-    for seed in seeds(3000) {
+    each_seed(seeds(0, 3000), "-p kgate-control --lib no_child_outlives", |seed| {
         let verdict = World::run(seed, None);
         if let Some(violation) = verdict.violation {
-            panic!(
-                "seed {seed}: {violation}\nREPRODUCE WITH: KGATE_FIRST_SEED={seed} KGATE_TEST_SEEDS=1 cargo test -p kgate-control --lib no_child_outlives"
-            );
+            panic!("seed {seed}: {violation}");
         }
         runs += 1;
         evictions += u64::from(verdict.evicted);
@@ -30,7 +23,7 @@ fn no_child_outlives_its_slot() {
         cleared += verdict.cleared;
         children += verdict.children;
         least = least.min(verdict.margin.unwrap_or(u64::MAX));
-    }
+    });
     println!(
         "{runs} runs, {evictions} evictions ({by_others} after a change of voters), {cleared} cleared of a suspicion, {children} children; \
          least margin {} ppm of L",
@@ -48,11 +41,11 @@ fn no_child_outlives_its_slot() {
 /// asks in how many of them.
 #[test]
 fn each_rule_left_out_is_caught() {
-    let count = std::env::var("KGATE_TEST_SEEDS").is_ok();
+    let count = is_count_given();
     let mut uncaught = Vec::new();
     for flaw in Flaw::ALL {
         let mut caught =
-            seeds(6000).filter(|seed| World::run(*seed, Some(flaw)).violation.is_some());
+            seeds(0, 6000).filter(|seed| World::run(*seed, Some(flaw)).violation.is_some());
         match caught.next() {
             Some(seed) if count => {
                 println!("{flaw:?}: first in seed {seed}, in {} in all", 1 + caught.count())

@@ -13,15 +13,14 @@ use kgate_core::{Defects, Dissemination, MembershipSource, SlotOptions};
 use super::world::{Config, Holds, MOST, Parks, SOON, Step, World};
 use crate::slots::defects::{S1, S2, S4, S5, S6, S7, S8, S9, S10, S11, S12, S13, SP1, SP2};
 
-/// Numbers from a seed (splitmix64).
-struct Rng(u64);
+/// Numbers of 32 bits from a seed.
+struct Rng(kgate_testkit::Rng);
 
 impl Rng {
     fn draw(&mut self) -> u32 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        u32::try_from(mixed >> 32).expect("32 bits")
+        let bits = self.0.bits();
+        // The lowest bit without SplitMix64's last step, as when the seeds below were found.
+        u32::try_from(bits >> 32 ^ bits >> 63).expect("32 bits")
     }
 
     fn below(&mut self, bound: u32) -> u32 {
@@ -68,7 +67,7 @@ pub(super) fn drawn(
     membership: MembershipSource,
     printed: Defects,
 ) -> (Config, Vec<Step>) {
-    let mut rng = Rng(seed);
+    let mut rng = Rng(kgate_testkit::Rng::new(seed));
     let config = config(&mut rng, membership, printed);
     let steps = 40 + rng.below(400);
     (config, (0..steps).map(|_| [rng.draw() >> 8, rng.draw() >> 8, rng.draw() >> 8]).collect())
@@ -124,11 +123,9 @@ fn all_is_well(seeds: core::ops::Range<u64>, membership: MembershipSource) {
     assert!(grants > (seeds.end - seeds.start) * 10, "only {grants} grants: that tests nothing");
 }
 
-/// How many seeds a test tries; more by the environment, for a long night.
+/// The seeds of a test that runs whole systems.
 pub(super) fn seeds() -> core::ops::Range<u64> {
-    let given = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    let first = given("KGATE_FIRST_SEED").unwrap_or(0);
-    first..first + given("KGATE_TEST_SEEDS").unwrap_or(1500)
+    kgate_testkit::seeds(0, 1500)
 }
 
 /// `docs/internals/slots.md`, P1 to P5, members by the log: a slot has one holder, its fences grow, decisions

@@ -12,10 +12,9 @@ const KINDS: [Faults; 4] = [
     Faults { crashes: true, losses: true },
 ];
 
-/// How many systems of each kind; `KGATE_TEST_SEEDS` asks for more.
-fn seeds() -> u64 {
-    extern crate std;
-    std::env::var("KGATE_TEST_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(1500)
+/// The seeds of each kind of fault.
+fn seeds() -> core::ops::Range<u64> {
+    kgate_testkit::seeds(0, 1500)
 }
 
 /// Exclusion, fences, one token of each kind, and service of all who wait, under every kind of
@@ -24,7 +23,7 @@ fn seeds() -> u64 {
 fn nothing_goes_wrong() {
     let (mut made_anew, mut delivered) = (0, 0);
     for faults in KINDS {
-        for seed in 0..seeds() {
+        for seed in seeds() {
             let mut world = World::new(seed, faults, Defects::NONE);
             let verdict = world.run(60 + u32::try_from(seed % 7 * 60).unwrap());
             assert_eq!(verdict, Ok(()), "seed {seed}, {faults:?}");
@@ -32,8 +31,9 @@ fn nothing_goes_wrong() {
             delivered += world.delivered;
         }
     }
-    assert!(made_anew > seeds() / 10, "tokens were made anew in {made_anew} runs");
-    assert!(delivered as u64 > seeds() * 100, "{delivered} messages");
+    let seeds = seeds().count() as u64;
+    assert!(made_anew > seeds / 10, "tokens were made anew in {made_anew} runs");
+    assert!(delivered as u64 > seeds * 100, "{delivered} messages");
 }
 
 /// The checker finds these by itself: each defect as printed, within so many seeds.

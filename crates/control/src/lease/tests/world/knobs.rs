@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use kgate_core::{NodeId, Span};
 
-use super::rng::Rng;
 use crate::timing::Timing;
+use kgate_testkit::Rng;
 
 /// Nodes that vote sooner or later, and one that does not.
 pub(in crate::lease::tests) const NODES: usize = 6;

@@ -10,7 +10,6 @@ mod flaw;
 mod knobs;
 mod log;
 mod replication;
-mod rng;
 mod sessions;
 
 use std::collections::BTreeMap;
@@ -24,10 +23,10 @@ pub(super) use checker::Verdict;
 use client::{Client, Desk, Killer, Plea, Word};
 use clock::{Machine, Real};
 pub(super) use flaw::Flaw;
+use kgate_testkit::Rng;
 pub(super) use knobs::LEASE;
 use knobs::{Knobs, NODES};
 use log::Log;
-use rng::Rng;
 
 /// p's one incarnation.
 const INCARNATION: Incarnation = Incarnation(1);
@@ -124,7 +123,7 @@ impl World {
     }
 
     fn new(seed: u64, flaw: Option<Flaw>) -> Self {
-        let mut rng = Rng::new(seed);
+        let mut rng = Rng::new(seed.wrapping_mul(0x2545_F491_4F6C_DD1D) ^ 0x5851_F42D_4C95_7F2D);
         let knobs = Knobs::draw(&mut rng);
         let machines = knobs
             .rates

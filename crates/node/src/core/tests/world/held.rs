@@ -2,8 +2,9 @@
 //! section 8).
 
 use kgate_core::{NodeId, Span};
+use kgate_testkit::{each_seed, seeds};
 
-use super::runs::{run_with, seeds};
+use super::runs::run_with;
 use super::{Flaw, MILLISECOND, SECOND, World};
 
 /// Three nodes with one slot, nobody but one keeper and one client of a lease, who comes later.
@@ -112,15 +113,12 @@ fn who_counts_too_little_is_found() {
 #[test]
 fn at_most_k_with_permits_of_the_log() {
     let (mut grants, mut held) = (0, 0);
-    for seed in seeds(40) {
+    each_seed(seeds(1, 40), "-p kgate-node --lib world::held", |seed| {
         let (world, wrong) = run_with(seed, None, true);
-        assert!(
-            wrong.is_empty(),
-            "seed {seed}: {wrong:#?}\nREPRODUCE WITH: KGATE_FIRST_SEED={seed} KGATE_TEST_SEEDS=1"
-        );
+        assert!(wrong.is_empty(), "seed {seed}: {wrong:#?}");
         grants += world.checker.grants;
         held += world.checker.told_permits.len();
-    }
+    });
     println!("{grants} grants, {held} of them held by the log");
     assert!(grants > 0 && held > 100);
 }

@@ -20,6 +20,7 @@ use kgate_control::log::ProposeError;
 use kgate_control::state::{Applied, Command};
 use kgate_control::timing::Timing;
 use kgate_core::{NodeId, Span, Time};
+use kgate_testkit::Rng;
 
 use super::super::*;
 use checker::Checker;
@@ -54,33 +55,6 @@ pub(super) enum Flaw {
     /// A node begins another incarnation before it hears that the one before was evicted, and its
     /// gates do not (R2).
     GatesKeepIncarnations,
-}
-
-/// Rng of the world.
-#[derive(Clone, Debug)]
-pub(super) struct Rng(pub(super) u64);
-
-impl Rng {
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound.max(1)
-    }
-
-    pub(super) fn one_of<const N: usize>(&mut self, values: [u64; N]) -> u64 {
-        let drawn = self.below(N as u64);
-        values.into_iter().zip(0..).find(|(_, index)| *index == drawn).map_or(0, |(value, _)| value)
-    }
-
-    pub(super) fn within(&mut self, least: u64, most: u64) -> u64 {
-        least + self.below(most - least + 1)
-    }
-
-    pub(super) fn percent(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
 }
 
 /// A clock that runs at its own rate.
@@ -207,7 +181,7 @@ impl World {
         actors: u32,
         from: u64,
     ) -> Self {
-        let mut rng = Rng(seed);
+        let mut rng = Rng::new(seed);
         let timing = Timing::FAST;
         let error = |rng: &mut Rng| i64::try_from(rng.below(20_001)).expect("small") - 10_000;
         let machine = |rng: &mut Rng| Machine {

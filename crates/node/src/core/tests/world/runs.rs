@@ -4,8 +4,9 @@
 //! seed.
 
 use kgate_core::NodeId;
+use kgate_testkit::{Rng, each_seed, seeds};
 
-use super::{Event, Flaw, MILLISECOND, Rng, SECOND, World};
+use super::{Event, Flaw, MILLISECOND, SECOND, World};
 
 /// What goes wrong.
 #[derive(Clone, Copy, Debug)]
@@ -85,10 +86,10 @@ impl World {
     /// Draws faults for the first part of a run.
     fn draw_faults(&mut self) {
         let (nodes, actors) = (self.machines.len() as u64, self.actors() as u64);
-        self.loss = self.rng.one_of([0, 0, 5, 30]);
-        self.delay_most = self.rng.one_of([2, 5, 20]) * MILLISECOND;
-        self.log.late = self.rng.one_of([0, 10, 50]);
-        self.log.lag_most = self.rng.one_of([20, 300, 1500]) * MILLISECOND;
+        self.loss = self.rng.pick(&[0, 0, 5, 30]);
+        self.delay_most = self.rng.pick(&[2, 5, 20]) * MILLISECOND;
+        self.log.late = self.rng.pick(&[0, 10, 50]);
+        self.log.lag_most = self.rng.pick(&[20, 300, 1500]) * MILLISECOND;
         let lease = self.timing.lease.0;
         for _ in 0..self.rng.within(4, 16) {
             let at = self.rng.within(SECOND, FAULTS);
@@ -140,7 +141,7 @@ pub(in crate::core::tests) fn run(seed: u64, flaw: Option<Flaw>) -> (World, Vec<
 
 /// The same, with keepers or without.
 pub(super) fn run_with(seed: u64, flaw: Option<Flaw>, keepers: bool) -> (World, Vec<String>) {
-    let mut rng = Rng(seed);
+    let mut rng = Rng::new(seed);
     let nodes = [1, 2, 3, 3, 3, 4, 5][usize::try_from(rng.below(7)).expect("small")];
     let voters = if nodes >= 3 { 3 } else { nodes };
     let k = u32::try_from(rng.within(1, 3)).expect("small");
@@ -165,27 +166,18 @@ pub(super) fn run_with(seed: u64, flaw: Option<Flaw>, keepers: bool) -> (World, 
     (world, wrong)
 }
 
-pub(super) fn seeds(usual: u64) -> std::ops::Range<u64> {
-    let read = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    let first = read("KGATE_FIRST_SEED").unwrap_or(1);
-    first..first + read("KGATE_TEST_SEEDS").unwrap_or(usual)
-}
-
 /// N1 to N6, E1 to E5, S1 to S4, R1, R2 together: at most k believe to hold at any instant, fences
 /// grow, and after healing everybody gets in.
 #[test]
 fn at_most_k_whatever_happens() {
     let (mut grants, mut lost, mut refused) = (0, 0, 0);
-    for seed in seeds(40) {
+    each_seed(seeds(1, 40), "-p kgate-node --lib world::runs", |seed| {
         let (world, wrong) = run(seed, None);
-        assert!(
-            wrong.is_empty(),
-            "seed {seed}: {wrong:#?}\nREPRODUCE WITH: KGATE_FIRST_SEED={seed} KGATE_TEST_SEEDS=1"
-        );
+        assert!(wrong.is_empty(), "seed {seed}: {wrong:#?}");
         grants += world.checker.grants;
         lost += world.checker.lost;
         refused += world.checker.refused;
-    }
+    });
     println!("{grants} grants, {lost} lost, {refused} refused");
     assert!(grants > 0 && lost > 0);
 }
