@@ -90,7 +90,7 @@ impl Node {
                     Notice::Asked
                     | Notice::Lost { .. }
                     | Notice::TooLarge { .. }
-                    | Notice::Suspected(..) => {}
+                    | Notice::Suspected { .. } => {}
                 },
                 Effect::Arm { timer, .. } | Effect::Disarm(timer) => match timer {},
                 Effect::Persist(durable) => match durable {},

@@ -112,7 +112,7 @@ impl<const NAMED: bool> Protocol for Coordinator<NAMED> {
             Input::Resize(_) => unsupported("another k"),
             Input::Reserved(_) => unsupported("reserved slots"),
             Input::Lease(_) => unsupported("leases"),
-            Input::Crashed(..) | Input::Joined(..) => unsupported("crashes"),
+            Input::Crashed { .. } | Input::Joined { .. } => unsupported("crashes"),
         }
     }
 

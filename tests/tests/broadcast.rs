@@ -48,7 +48,7 @@ impl<S: Spread> Protocol for Broadcaster<S> {
         input: InputOf<Self>,
         out: &mut Outbox<Self>,
     ) -> Result<(), Refusal> {
-        if let Input::Crashed(node, _) = input {
+        if let Input::Crashed { node, .. } = input {
             self.crashed.insert(node);
         }
         let Self { spread, crashed, .. } = self;
@@ -74,7 +74,7 @@ impl<S: Spread> Protocol for Broadcaster<S> {
                     out.send_to(to, message)
                 });
             }
-            Input::Crashed(node, _) => {
+            Input::Crashed { node, .. } => {
                 spread.crashed(at, node, &mut |to, message| out.send_to(to, message))
             }
             Input::Withdraw
@@ -82,7 +82,7 @@ impl<S: Spread> Protocol for Broadcaster<S> {
             | Input::Resize(_)
             | Input::Reserved(_)
             | Input::Lease(_)
-            | Input::Joined(..) => {
+            | Input::Joined { .. } => {
                 return Err(Refusal::Unsupported { protocol: Self::NAME, what: "that" });
             }
             Input::Expire(never) => match never {},
@@ -185,7 +185,7 @@ impl<S: Spread> World<S> {
             }
             Step::Tell(node, of) => {
                 self.untold.remove(&(node, of));
-                self.input(node, Input::Crashed(of, Incarnation::default()))
+                self.input(node, Input::Crashed { node: of, incarnation: Incarnation::default() })
             }
         }
     }
@@ -206,7 +206,7 @@ impl<S: Spread> World<S> {
                             Stamp { clock: grant.0, node: NodeId(slots.expect("a source")[0]) };
                         wrong = wrong.or(self.checker.delivered(node, what, Time::ZERO));
                     }
-                    Notice::Lost { .. } | Notice::TooLarge { .. } | Notice::Suspected(..) => {}
+                    Notice::Lost { .. } | Notice::TooLarge { .. } | Notice::Suspected { .. } => {}
                 },
                 Effect::Persist(never) => match never {},
                 Effect::Arm { timer: never, .. } | Effect::Disarm(never) => match never {},

@@ -63,7 +63,7 @@ impl Ghost {
         P::MECHANISM == Mechanism::Permissions
             && match input {
                 Input::Deliver { message, .. } => message.value.carried().is_some(),
-                Input::Crashed(..) | Input::Withdraw => true,
+                Input::Crashed { .. } | Input::Withdraw => true,
                 // A grant has ended the request.
                 Input::Release { .. }
                 | Input::Acquire { .. }
@@ -71,7 +71,7 @@ impl Ghost {
                 | Input::Reserved(_)
                 | Input::Lease(_)
                 | Input::Expire(_)
-                | Input::Joined(..) => false,
+                | Input::Joined { .. } => false,
             }
     }
 
@@ -81,7 +81,7 @@ impl Ghost {
             Input::Deliver { from, message } => {
                 self.delivered(*from, node, message.value.carried())
             }
-            Input::Crashed(of, _) => self.crash_notified(node, *of),
+            Input::Crashed { node: of, .. } => self.crash_notified(node, *of),
             Input::Withdraw => self.released(node),
             Input::Release { .. }
             | Input::Acquire { .. }
@@ -89,7 +89,7 @@ impl Ghost {
             | Input::Reserved(_)
             | Input::Lease(_)
             | Input::Expire(_)
-            | Input::Joined(..) => {}
+            | Input::Joined { .. } => {}
         }
     }
 

@@ -8,7 +8,7 @@
 //! Once nobody can come back any more, nobody will be told the beginning again: what everybody up
 //! has been told is forgotten then.
 
-use kgate_core::{Incarnation, Input, NodeId, Protocol};
+use kgate_core::{Incarnation, Input, NodeId, Protocol, ViewId};
 use smallvec::SmallVec;
 
 use crate::model::SharedInput;
@@ -33,9 +33,9 @@ impl Entry {
     pub(crate) fn input<P: Protocol>(self) -> SharedInput<P> {
         let incarnation = Incarnation(u32::from(self.incarnation));
         if self.adds {
-            Input::Joined(self.node, incarnation)
+            Input::Joined { node: self.node, incarnation, view: ViewId(incarnation.0) }
         } else {
-            Input::Crashed(self.node, incarnation)
+            Input::Crashed { node: self.node, incarnation }
         }
     }
 }

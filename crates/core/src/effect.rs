@@ -43,8 +43,13 @@ pub enum Notice {
         /// What there is.
         most: u32,
     },
-    /// A detector holds that incarnation of that node for crashed.
-    Suspected(NodeId, Incarnation),
+    /// The detector of this node declares an incarnation of another node crashed.
+    Suspected {
+        /// The node.
+        node: NodeId,
+        /// The incarnation that has crashed.
+        incarnation: Incarnation,
+    },
 }
 
 /// One thing to be done by the driver, in the order of the outbox.

@@ -37,6 +37,23 @@ impl fmt::Display for NodeId {
 #[serde(transparent)]
 pub struct Incarnation(pub u32);
 
+/// The number of a view: the membership between two changes of it. Greater for each later view, and
+/// the same at every process.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct ViewId(pub u32);
+
+impl ViewId {
+    /// The incarnation of the member that this view adds, where an agreed log numbers the
+    /// incarnations of all nodes together. Unlike a node's own count of its starts, which a node
+    /// that lost its disk begins anew, it is never used twice.
+    pub const fn incarnation(self) -> Incarnation {
+        Incarnation(self.0)
+    }
+}
+
 /// Names one grant of one process; greater for each later grant of the same process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -57,10 +74,10 @@ impl Fence {
     pub const TICKS: u64 = 1 << 56;
 
     /// The fence of a grant by the request of that stamp, used again `count` times.
-    pub fn of_slot(view: u32, ticks: u64, node: NodeId, count: u16) -> Self {
+    pub fn of_slot(view: ViewId, ticks: u64, node: NodeId, count: u16) -> Self {
         debug_assert!(ticks < Self::TICKS && node.0 < Self::NODES, "checked where they are made");
         Self(
-            u128::from(view) << 96
+            u128::from(view.0) << 96
                 | u128::from(ticks) << 40
                 | u128::from(node.0) << 16
                 | u128::from(count),
@@ -68,8 +85,8 @@ impl Fence {
     }
 
     /// The view in which it was decided.
-    pub fn view(self) -> u32 {
-        u32::try_from(self.0 >> 96).expect("32 bits")
+    pub fn view(self) -> ViewId {
+        ViewId(u32::try_from(self.0 >> 96).expect("32 bits"))
     }
 
     /// How often the grant has been used again: handed over at its node, or kept and taken up. 0
@@ -85,6 +102,6 @@ impl Fence {
         };
         let [view, node] =
             [part(96, 32), part(16, 24)].map(|part| u32::try_from(part).expect("at most 32 bits"));
-        Stamp::in_view(view, part(40, 56), NodeId(node))
+        Stamp::in_view(ViewId(view), part(40, 56), NodeId(node))
     }
 }

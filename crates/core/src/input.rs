@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{GrantId, Incarnation, NodeId, Protocol};
+use crate::{GrantId, Incarnation, NodeId, Protocol, ViewId};
 
 /// One thing that happens to a process. Inputs are imperatives; what the process tells in return
 /// are [`Effect`](crate::Effect)s.
@@ -41,12 +41,24 @@ pub enum Input<M, T> {
     },
     /// A timer that was armed and not disarmed has run out.
     Expire(T),
-    /// That incarnation of that node has ended; the detector is sure.
-    Crashed(NodeId, Incarnation),
-    /// A node takes part (again), in this incarnation. Where it is told to everybody in one order,
-    /// incarnations are numbered through all nodes, so that the number also names the view which it
-    /// begins.
-    Joined(NodeId, Incarnation),
+    /// An incarnation of a node has ended, for certain: a perfect detector or the agreed log says
+    /// so.
+    Crashed {
+        /// The node.
+        node: NodeId,
+        /// The incarnation that has ended. A later incarnation of the node is not affected.
+        incarnation: Incarnation,
+    },
+    /// An incarnation of a node becomes a member and thereby begins a view. Every process takes
+    /// these inputs in one order, that of the agreed log.
+    Joined {
+        /// The node.
+        node: NodeId,
+        /// The incarnation that becomes a member.
+        incarnation: Incarnation,
+        /// The view that it begins: greater than all views before it.
+        view: ViewId,
+    },
 }
 
 /// The inputs of a protocol.

@@ -47,7 +47,7 @@ pub use defects::Defects;
 pub use effect::{Effect, EffectOf, Notice, Outbox, To};
 pub use explorable::Explorable;
 pub use graph::{Graph, NotAGraph};
-pub use id::{Fence, GrantId, Incarnation, NodeId};
+pub use id::{Fence, GrantId, Incarnation, NodeId, ViewId};
 pub use input::{Input, InputOf};
 pub use mechanism::Mechanism;
 pub use message::{Carried, Message, Never, Token};

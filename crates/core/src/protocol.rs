@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     Defects, Graph, Incarnation, InputOf, Mechanism, Message, NodeId, Observation, Outbox, Refusal,
-    SlotOptions, Span, Time,
+    SlotOptions, Span, Time, ViewId,
 };
 
 /// What a process knows when it starts.
@@ -53,7 +53,7 @@ pub struct Setup {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InitialMembers {
     /// The view in which it is made: later than those that began these incarnations.
-    pub view: u32,
+    pub view: ViewId,
     /// Who takes part, in which incarnation.
     pub members: Vec<(NodeId, Incarnation)>,
 }

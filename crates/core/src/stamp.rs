@@ -4,7 +4,7 @@ use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::NodeId;
+use crate::{NodeId, ViewId};
 
 /// A logical clock with its owner: smaller is earlier, and ties go to the smaller node id
 /// (vcube-2018 section 7.1: `(C_i, i) < (C_j, j)` iff `C_i < C_j`, or `C_i = C_j` and `i < j`).
@@ -19,8 +19,8 @@ pub struct Stamp {
 impl Stamp {
     /// The stamp of a request made in that view, for checkers and screens: 24 bits of the view, 40
     /// of the clock within it. Whoever decides by stamps keeps the parts whole.
-    pub fn in_view(view: u32, ticks: u64, node: NodeId) -> Self {
-        Self { clock: u64::from(view) << 40 | ticks.min((1 << 40) - 1), node }
+    pub fn in_view(view: ViewId, ticks: u64, node: NodeId) -> Self {
+        Self { clock: u64::from(view.0) << 40 | ticks.min((1 << 40) - 1), node }
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use kgate_core::{
     Effect, GrantId, Incarnation, Input, InputOf, Message, NodeId, Notice, Observation, Outbox,
-    Protocol, Refusal, Setup, Span, Suspend, Time, To,
+    Protocol, Refusal, Setup, Span, Suspend, Time, To, ViewId,
 };
 
 /// A timer of a driver.
@@ -33,7 +33,7 @@ pub enum Order {
     /// That incarnation of a node has ended.
     Crashed(NodeId, Incarnation),
     /// A node takes part, in this incarnation.
-    Joined(NodeId, Incarnation),
+    Joined(NodeId, ViewId),
 }
 
 /// What is to be done, in this order.
@@ -170,8 +170,10 @@ impl<P: Suspend> Drive for Driver<P> {
             Order::Resize(permits) => Input::Resize(permits),
             Order::Reserved(slots) => Input::Reserved(slots),
             Order::Lease(valid) => Input::Lease(valid),
-            Order::Crashed(node, incarnation) => Input::Crashed(node, incarnation),
-            Order::Joined(node, incarnation) => Input::Joined(node, incarnation),
+            Order::Crashed(node, incarnation) => Input::Crashed { node, incarnation },
+            Order::Joined(node, view) => {
+                Input::Joined { node, incarnation: view.incarnation(), view }
+            }
         };
         self.handle(now, input, deeds)
     }

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use kgate_core::{
     Defects, Effect, Incarnation, Input, InputOf, Message, NodeId, Notice, Outbox, Phase, Protocol,
-    Refusal, Setup, Span, Suspend, Time, To,
+    Refusal, Setup, Span, Suspend, Time, To, ViewId,
 };
 
 /// Detectors test once a time unit, and have time to wait for 63 dead ones in between.
@@ -172,7 +172,11 @@ impl<P: Protocol> Net<P> {
     /// The detectors of these tell that `of` has crashed.
     pub(crate) fn tell_crash(&mut self, at: impl IntoIterator<Item = u32>, of: u32) {
         for at in at {
-            self.input(at, Input::Crashed(NodeId(of), Incarnation::default())).unwrap();
+            self.input(
+                at,
+                Input::Crashed { node: NodeId(of), incarnation: Incarnation::default() },
+            )
+            .unwrap();
         }
     }
 
@@ -184,7 +188,15 @@ impl<P: Protocol> Net<P> {
         incarnation: u32,
     ) {
         for at in at {
-            self.input(at, Input::Joined(NodeId(of), Incarnation(incarnation))).unwrap();
+            self.input(
+                at,
+                Input::Joined {
+                    node: NodeId(of),
+                    incarnation: Incarnation(incarnation),
+                    view: ViewId(incarnation),
+                },
+            )
+            .unwrap();
         }
     }
 
@@ -196,7 +208,11 @@ impl<P: Protocol> Net<P> {
         incarnation: u32,
     ) {
         for at in at {
-            self.input(at, Input::Crashed(NodeId(of), Incarnation(incarnation))).unwrap();
+            self.input(
+                at,
+                Input::Crashed { node: NodeId(of), incarnation: Incarnation(incarnation) },
+            )
+            .unwrap();
         }
     }
 

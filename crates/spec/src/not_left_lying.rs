@@ -45,7 +45,7 @@ mod tests {
     /// The planted bug: the first one fits and was not told. One behind it that would fit is none.
     #[test]
     fn catches_who_waits_for_no_reason() {
-        let stamp = |ticks| Some(Stamp::in_view(0, ticks, NodeId(0)));
+        let stamp = |ticks| Some(Stamp::in_view(kgate_core::ViewId(0), ticks, NodeId(0)));
         let waiting = [(NodeId(1), stamp(4), 1), (NodeId(2), stamp(3), 2), (NodeId(3), None, 1)];
         let verdict =
             |taken: &[u32], k| NotLeftLying::verdict(waiting.into_iter(), taken, k, Time(1));

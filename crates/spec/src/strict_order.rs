@@ -47,8 +47,9 @@ mod tests {
     /// slot used again is outside the order.
     #[test]
     fn catches_who_overtakes() {
-        let wide = Stamp::in_view(1, 7, NodeId(2));
-        let fence = |view, ticks, count| Fence::of_slot(view, ticks, NodeId(3), count);
+        let wide = Stamp::in_view(kgate_core::ViewId(1), 7, NodeId(2));
+        let fence =
+            |view, ticks, count| Fence::of_slot(kgate_core::ViewId(view), ticks, NodeId(3), count);
         let overtaken = |fence| StrictOrder::overtaken(fence, [wide].into_iter());
         assert_eq!(overtaken(fence(1, 8, 0)), Some(wide));
         assert_eq!(overtaken(fence(1, 7, 0)), Some(wide), "ties go to the smaller id");

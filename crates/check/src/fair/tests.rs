@@ -66,8 +66,8 @@ impl<const GRANTS: bool> Protocol for Throw<GRANTS> {
             | Input::Reserved(_)
             | Input::Lease(_)
             | Input::Expire(_)
-            | Input::Crashed(..)
-            | Input::Joined(..) => {}
+            | Input::Crashed { .. }
+            | Input::Joined { .. } => {}
         }
         Ok(())
     }

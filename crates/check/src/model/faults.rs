@@ -89,7 +89,11 @@ impl<P: Explorable> ProtocolModel<P> {
             return self.notify_entry(state, node);
         }
         state.pending.retain(|notifications| *notifications != (node, of, incarnation));
-        self.handle(state, node, Input::Crashed(of, Incarnation(u32::from(incarnation))));
+        self.handle(
+            state,
+            node,
+            Input::Crashed { node: of, incarnation: Incarnation(u32::from(incarnation)) },
+        );
     }
 
     /// A process is told the next entry of the log.

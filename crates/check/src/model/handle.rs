@@ -81,7 +81,9 @@ impl<P: Explorable> ProtocolModel<P> {
                 state.note(|ghost| ghost.asked(after.seen.stamp));
             }
             Notice::Asked => {}
-            Notice::Suspected(of, _) => state.note(|ghost| ghost.crash_notified(node, *of)),
+            Notice::Suspected { node: of, .. } => {
+                state.note(|ghost| ghost.crash_notified(node, *of))
+            }
         }
     }
 

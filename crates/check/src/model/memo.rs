@@ -71,8 +71,12 @@ fn plain<P: Explorable>(input: &SharedInput<P>) -> InputOf<P> {
         Input::Reserved(slots) => Input::Reserved(slots.clone()),
         Input::Lease(valid) => Input::Lease(*valid),
         Input::Expire(timer) => Input::Expire(timer.clone()),
-        Input::Crashed(node, incarnation) => Input::Crashed(*node, *incarnation),
-        Input::Joined(node, incarnation) => Input::Joined(*node, *incarnation),
+        Input::Crashed { node, incarnation } => {
+            Input::Crashed { node: *node, incarnation: *incarnation }
+        }
+        Input::Joined { node, incarnation, view } => {
+            Input::Joined { node: *node, incarnation: *incarnation, view: *view }
+        }
     }
 }
 

@@ -112,8 +112,8 @@ impl Protocol for Generous {
             | Input::Reserved(_)
             | Input::Deliver { .. }
             | Input::Expire(_)
-            | Input::Crashed(..)
-            | Input::Joined(..) => {}
+            | Input::Crashed { .. }
+            | Input::Joined { .. } => {}
         }
         Ok(())
     }

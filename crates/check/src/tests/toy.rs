@@ -3,7 +3,7 @@
 
 use kgate_core::{
     Defects, Explorable, Fence, GrantId, Input, InputOf, Mechanism, NodeId, Notice, Observation,
-    Outbox, Phase, Protocol, Refusal, Setup, Span, Stamp, Time,
+    Outbox, Phase, Protocol, Refusal, Setup, Span, Stamp, Time, ViewId,
 };
 use serde::{Deserialize, Serialize};
 
@@ -67,7 +67,7 @@ impl Toy {
 
     fn fence(&self) -> Fence {
         let view = if self.has(FORGETS) { 0 } else { self.incarnation };
-        Fence::of_slot(view, 5 + self.granted, self.me, u16::from(self.has(HANDS_OVER)))
+        Fence::of_slot(ViewId(view), 5 + self.granted, self.me, u16::from(self.has(HANDS_OVER)))
     }
 
     fn ask(&mut self, weight: u32, out: &mut Outbox<Self>) {
@@ -157,8 +157,8 @@ impl Protocol for Toy {
             Input::Resize(k) => self.resize(k, out),
             Input::Expire(()) => out.arm((), Span::UNIT),
             Input::Deliver { message: Note::Note(note), .. } => return self.note(note),
-            Input::Crashed(node, incarnation) => self.heard.push((node, incarnation.0, false)),
-            Input::Joined(node, incarnation) => self.heard.push((node, incarnation.0, true)),
+            Input::Crashed { node, incarnation } => self.heard.push((node, incarnation.0, false)),
+            Input::Joined { node, incarnation, .. } => self.heard.push((node, incarnation.0, true)),
             Input::Lease(_) | Input::Reserved(_) => {}
         }
         Ok(())
@@ -173,7 +173,7 @@ impl Protocol for Toy {
                 (true, false) => Phase::Holding,
                 (true, true) => Phase::Idle,
             },
-            stamp: (!self.waiting.is_empty()).then_some(Stamp::in_view(0, 1, self.me)),
+            stamp: (!self.waiting.is_empty()).then_some(Stamp::in_view(ViewId(0), 1, self.me)),
             slots: held.chain(clings_to).map(|slot| (slot, self.fence())).collect(),
             owing: if self.has(OWES) { vec![NodeId(1)] } else { Vec::new() },
             ..Observation::default()

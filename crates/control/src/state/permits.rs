@@ -91,7 +91,7 @@ impl State {
         let begun = members
             .filter_map(|node| Some(self.cluster_state.directory.get(&node)?.last?.at))
             .min();
-        self.fences.retain(|_, fence| begun.is_none_or(|begun| u64::from(fence.view()) >= begun));
+        self.fences.retain(|_, fence| begun.is_none_or(|begun| u64::from(fence.view().0) >= begun));
         if self.fences.len() + slots > bounds::FENCES {
             return refused(format!(
                 "the log has held permits on {} slots, its most: gates whose permits it holds need fewer slots",

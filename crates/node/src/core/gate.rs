@@ -13,7 +13,7 @@ pub use deciding::Hold;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use kgate_core::{Fence, GrantId, Incarnation, NodeId, Notice, Phase, Span, Time, To};
+use kgate_core::{Fence, GrantId, Incarnation, NodeId, Notice, Phase, Span, Time, To, ViewId};
 use kgate_net::{Deed, Drive, NotTaken, Order, TimerKey};
 
 use super::catalogue::Definition;
@@ -223,15 +223,9 @@ impl Gate {
         self.carry_out(now, deeds, out);
     }
 
-    /// A node takes part in that incarnation.
-    pub(super) fn joined(
-        &mut self,
-        now: Time,
-        node: NodeId,
-        incarnation: Incarnation,
-        out: &mut Vec<Outcome>,
-    ) {
-        self.order(now, Order::Joined(node, incarnation), out)
+    /// A node becomes a member, and thereby begins this view.
+    pub(super) fn joined(&mut self, now: Time, node: NodeId, view: ViewId, out: &mut Vec<Outcome>) {
+        self.order(now, Order::Joined(node, view), out)
             .expect("a protocol with slots has incarnations");
     }
 
@@ -372,7 +366,7 @@ impl Gate {
                 }
             }
             // A detector's; and that the request is out, which nobody here has to know.
-            Notice::Asked | Notice::Suspected(..) => {}
+            Notice::Asked | Notice::Suspected { .. } => {}
         }
     }
 

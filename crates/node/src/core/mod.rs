@@ -49,7 +49,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kgate_control::state::{Command, Policy};
 use kgate_core::{
-    Graph, Incarnation, NodeId, Protocol, Setup, SlotOptions, Span, Suspend, Time, To,
+    Graph, Incarnation, NodeId, Protocol, Setup, SlotOptions, Span, Suspend, Time, To, ViewId,
 };
 use kgate_net::{Deed, Drive, Driver, Unreadable};
 use kgate_protocols::detect::{Heartbeat, HiAdsd, VCube};
@@ -482,8 +482,8 @@ impl Core {
         self.at_gate(now, id, actions, |gate, out| gate.started(now, deeds, out));
         self.reserve(now, id, actions);
         // A gate that goes on knows who took part.
-        for (node, incarnation) in since.into_iter().filter(|_| !goes_on) {
-            self.at_gate(now, id, actions, |gate, out| gate.joined(now, node, incarnation, out));
+        for (node, view) in since.into_iter().filter(|_| !goes_on) {
+            self.at_gate(now, id, actions, |gate, out| gate.joined(now, node, view, out));
         }
         if self.control.is_some() {
             let granting = self.is_granting();
@@ -491,8 +491,8 @@ impl Core {
         } else if self.settings.nodes == 1 && entry.slots {
             // Nobody else must agree: each incarnation of the only node is a view of its own, so
             // that fences grow across all of them.
-            let (me, incarnation) = (self.settings.me, self.settings.incarnation);
-            self.at_gate(now, id, actions, |gate, out| gate.joined(now, me, incarnation, out));
+            let (me, view) = (self.settings.me, ViewId(self.settings.incarnation.0));
+            self.at_gate(now, id, actions, |gate, out| gate.joined(now, me, view, out));
         }
         for node in self.confirmed_dead.clone() {
             if entry.detector.is_some() {

@@ -342,7 +342,7 @@ impl Core {
                     self.timers.arm(now, Due::Detector(timer), least, most)
                 }
                 Deed::Disarm(timer) => self.timers.disarm(&Due::Detector(timer)),
-                Deed::Tell(Notice::Suspected(node, _)) => self.crash(now, node, actions),
+                Deed::Tell(Notice::Suspected { node, .. }) => self.crash(now, node, actions),
                 Deed::Tell(_) | Deed::Store(_) => {}
             }
         }

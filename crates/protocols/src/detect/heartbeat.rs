@@ -87,7 +87,7 @@ impl Heartbeat {
         for index in silent {
             let node = NodeId(u32::try_from(index).expect("a node's index"));
             self.crashed.insert(node);
-            out.notify(Notice::Suspected(node, Incarnation::default()));
+            out.notify(Notice::Suspected { node, incarnation: Incarnation::default() });
         }
     }
 }
@@ -144,8 +144,8 @@ impl Protocol for Heartbeat {
             | Input::Resize(_)
             | Input::Reserved(_)
             | Input::Lease(_)
-            | Input::Crashed(..)
-            | Input::Joined(..) => no_mutex(Self::NAME),
+            | Input::Crashed { .. }
+            | Input::Joined { .. } => no_mutex(Self::NAME),
         }
     }
 

@@ -144,7 +144,7 @@ impl HiAdsd {
 
     fn suspect(&mut self, node: NodeId, out: &mut Outbox<Self>) {
         if node != self.me && self.crashed.insert(node) {
-            out.notify(Notice::Suspected(node, Incarnation::default()));
+            out.notify(Notice::Suspected { node, incarnation: Incarnation::default() });
         }
     }
 }
@@ -208,8 +208,8 @@ impl Protocol for HiAdsd {
             | Input::Resize(_)
             | Input::Reserved(_)
             | Input::Lease(_)
-            | Input::Crashed(..)
-            | Input::Joined(..) => no_mutex(Self::NAME),
+            | Input::Crashed { .. }
+            | Input::Joined { .. } => no_mutex(Self::NAME),
         }
     }
 

@@ -4,7 +4,9 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use kgate_core::{Defects, GrantId, Incarnation, Input, InputOf, Notice, Protocol, Span, Time};
+use kgate_core::{
+    Defects, GrantId, Incarnation, Input, InputOf, Notice, Protocol, Span, Time, ViewId,
+};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
@@ -72,13 +74,18 @@ impl Run {
         net.run_until(net.now + latency);
         for (time, at, notice) in &net.told {
             let has_crashed = |&(crash, of): &(Time, u32)| {
-                crash <= *time && *notice == Notice::Suspected(NodeId(of), Incarnation(0))
+                crash <= *time
+                    && *notice
+                        == Notice::Suspected { node: NodeId(of), incarnation: Incarnation(0) }
             };
             prop_assert!(self.crashes.iter().any(has_crashed), "{at} at {time}: {notice:?}");
         }
         for &(crash, of) in &self.crashes {
             for at in net.living() {
-                let news = (NodeId(at), Notice::Suspected(NodeId(of), Incarnation(0)));
+                let news = (
+                    NodeId(at),
+                    Notice::Suspected { node: NodeId(of), incarnation: Incarnation(0) },
+                );
                 let told =
                     net.told.iter().filter(|(_, at, notice)| (*at, notice) == (news.0, &news.1));
                 let times: Vec<Time> = told.map(|entry| entry.0).collect();
@@ -210,7 +217,10 @@ fn only_awaited_answers_count() {
     net.input(0, Input::Deliver { from: one, message: reply(1, 0) }).unwrap();
     assert_eq!(net.told, [], "p0 does not suspect itself");
     net.input(0, Input::Deliver { from: two, message: reply(1, 3) }).unwrap();
-    assert_eq!(net.told, [(Time::ZERO, NodeId(0), Notice::Suspected(three, Incarnation(0)))]);
+    assert_eq!(
+        net.told,
+        [(Time::ZERO, NodeId(0), Notice::Suspected { node: three, incarnation: Incarnation(0) })]
+    );
 
     let reply = |number, about| {
         let crashed = Some([NodeId(about)].into());
@@ -225,7 +235,10 @@ fn only_awaited_answers_count() {
     net.input(0, Input::Deliver { from: one, message: reply(1, 0) }).unwrap();
     assert_eq!(net.told, [], "p0 does not suspect itself");
     net.input(0, Input::Deliver { from: two, message: reply(2, 3) }).unwrap();
-    assert_eq!(net.told, [(Time::ZERO, NodeId(0), Notice::Suspected(three, Incarnation(0)))]);
+    assert_eq!(
+        net.told,
+        [(Time::ZERO, NodeId(0), Notice::Suspected { node: three, incarnation: Incarnation(0) })]
+    );
 }
 
 /// Four processes that have begun their first round, and wait.
@@ -243,8 +256,8 @@ fn refuses_clients<D: Protocol>(net: &Net<D>) {
         Input::Release { grant: GrantId(1) },
         Input::Resize(2),
         Input::Lease(true),
-        Input::Crashed(NodeId(1), Incarnation(0)),
-        Input::Joined(NodeId(1), Incarnation(1)),
+        Input::Crashed { node: NodeId(1), incarnation: Incarnation(0) },
+        Input::Joined { node: NodeId(1), incarnation: Incarnation(1), view: ViewId(1) },
     ];
     for input in inputs {
         let unsupported =

@@ -150,7 +150,7 @@ impl VCube {
         if timestamp.is_multiple_of(2) {
             self.crashed.remove(node);
         } else if self.crashed.insert(node) {
-            out.notify(Notice::Suspected(node, Incarnation(timestamp / 2)));
+            out.notify(Notice::Suspected { node, incarnation: Incarnation(timestamp / 2) });
         }
     }
 }
@@ -214,8 +214,8 @@ impl Protocol for VCube {
             | Input::Resize(_)
             | Input::Reserved(_)
             | Input::Lease(_)
-            | Input::Crashed(..)
-            | Input::Joined(..) => no_mutex(Self::NAME),
+            | Input::Crashed { .. }
+            | Input::Joined { .. } => no_mutex(Self::NAME),
         }
     }
 

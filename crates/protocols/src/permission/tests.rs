@@ -4,7 +4,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use kgate_core::Incarnation;
+use kgate_core::{Incarnation, ViewId};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
@@ -386,11 +386,11 @@ fn refusals_change_nothing() {
                 (Input::Resize(2), unsupported("a change of k")),
                 (Input::Lease(false), unsupported("leases")),
                 (
-                    Input::Joined(NodeId(2), Incarnation(1)),
+                    Input::Joined { node: NodeId(2), incarnation: Incarnation(1), view: ViewId(1) },
                     unsupported("processes that come back: a crash is permanent"),
                 ),
-                (Input::Crashed(NodeId(4), Incarnation(0)), stranger(4)),
-                (Input::Crashed(NodeId(1), Incarnation(0)), stranger(1)),
+                (Input::Crashed { node: NodeId(4), incarnation: Incarnation(0) }, stranger(4)),
+                (Input::Crashed { node: NodeId(1), incarnation: Incarnation(0) }, stranger(1)),
             ];
             match phase {
                 Phase::Idle => expected.push((Input::Withdraw, Refusal::NoSuchRequest)),

@@ -23,7 +23,7 @@ impl Slots {
         }
         Report {
             node: self.me,
-            incarnation: self.incarnation.unwrap_or(0),
+            incarnation: self.incarnation.unwrap_or_default(),
             version: self.version,
             holds,
             ahead: self.pending.as_ref().is_some_and(|pending| pending.stamp < stamp),

@@ -93,7 +93,7 @@ impl Slots {
     }
 
     pub(super) fn about(&self, stamp: Stamp) -> About {
-        About { stamp, incarnation: self.incarnation.unwrap_or(0) }
+        About { stamp, incarnation: self.incarnation.unwrap_or_default() }
     }
 
     pub(super) fn arm(&self, timer: SlotsTimer, out: &mut Out) {
@@ -211,7 +211,7 @@ impl Slots {
 
     /// Names are never used twice, whatever the incarnation and the lane.
     fn name(&self, grant: u64) -> GrantId {
-        self.lane.name(self.incarnation.unwrap_or(0), grant)
+        self.lane.name(self.incarnation.unwrap_or_default(), grant)
     }
 
     pub(super) fn on_release(&mut self, id: GrantId, out: &mut Out) -> Result<(), Refusal> {

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use kgate_core::{InitialMembers, NodeId};
+use kgate_core::{Incarnation, InitialMembers, NodeId, ViewId};
 use serde::{Deserialize, Serialize};
 
 use crate::collections::{NodeList, SortedMap};
@@ -14,52 +14,57 @@ pub(super) struct Fleet {
     /// Ids are below that.
     pub(super) nodes: u32,
     /// The last view that was installed; incarnations are numbered by the views that began them.
-    pub(super) view: u32,
+    pub(super) view: ViewId,
     /// Who is no member.
     absent: NodeList,
     /// The latest incarnation of each that was heard of, where it is not the first.
-    incarnations: SortedMap<NodeId, u32>,
+    incarnations: SortedMap<NodeId, Incarnation>,
 }
 
 impl Fleet {
     /// Everybody, in its first incarnation.
     pub(super) fn new(nodes: u32) -> Self {
-        Self { nodes, view: 0, absent: NodeList::default(), incarnations: SortedMap::default() }
+        Self {
+            nodes,
+            view: ViewId::default(),
+            absent: NodeList::default(),
+            incarnations: SortedMap::default(),
+        }
     }
 
     /// These, each in that incarnation, as of that view.
     pub(super) fn founded(initial_members: &InitialMembers) -> Self {
         let mut fleet = Self::new(0);
         for &(node, incarnation) in &initial_members.members {
-            fleet.add(node, incarnation.0);
+            fleet.add(node, incarnation);
         }
         Self { view: initial_members.view, ..fleet }
     }
 
     /// The incarnation in which `node` is a member.
-    pub(super) fn incarnation(&self, node: NodeId) -> Option<u32> {
+    pub(super) fn incarnation(&self, node: NodeId) -> Option<Incarnation> {
         (node.0 < self.nodes && !self.absent.contains(node)).then(|| self.latest(node))
     }
 
     /// The latest incarnation of `node` that was heard of, over or not.
-    pub(super) fn latest(&self, node: NodeId) -> u32 {
-        if self.incarnations.is_empty() { 0 } else { self.incarnations.get(node).unwrap_or(0) }
+    pub(super) fn latest(&self, node: NodeId) -> Incarnation {
+        self.incarnations.get(node).unwrap_or_default()
     }
 
     /// `node` is a member in that incarnation.
-    pub(super) fn add(&mut self, node: NodeId, incarnation: u32) {
+    pub(super) fn add(&mut self, node: NodeId, incarnation: Incarnation) {
         for gap in self.nodes..node.0 {
             self.absent.insert(NodeId(gap));
         }
         self.nodes = self.nodes.max(node.0 + 1);
         self.absent.remove(node);
-        if incarnation > 0 {
+        if incarnation > Incarnation::default() {
             self.incarnations.insert(node, incarnation);
         }
     }
 
     /// `node` is no member any more, and was last in that incarnation.
-    pub(super) fn remove(&mut self, node: NodeId, incarnation: u32) {
+    pub(super) fn remove(&mut self, node: NodeId, incarnation: Incarnation) {
         self.absent.insert(node);
         if incarnation > self.latest(node) {
             self.incarnations.insert(node, incarnation);

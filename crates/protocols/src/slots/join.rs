@@ -11,7 +11,7 @@
 
 use alloc::boxed::Box;
 
-use kgate_core::{MembershipSource, NodeId, To};
+use kgate_core::{Incarnation, MembershipSource, NodeId, To};
 
 use super::defects::{S3, S5};
 use super::message::{Head, SlotsMessage};
@@ -29,7 +29,7 @@ pub(super) struct Joining {
 }
 
 impl Slots {
-    pub(super) fn begin_join(&mut self, incarnation: u32, out: &mut Out) {
+    pub(super) fn begin_join(&mut self, incarnation: Incarnation, out: &mut Out) {
         self.incarnation = Some(incarnation);
         self.returns = 0;
         self.fleet.add(self.me, incarnation);
@@ -65,7 +65,13 @@ impl Slots {
         }
     }
 
-    pub(super) fn on_join(&mut self, from: NodeId, incarnation: u32, round: u8, out: &mut Out) {
+    pub(super) fn on_join(
+        &mut self,
+        from: NodeId,
+        incarnation: Incarnation,
+        round: u8,
+        out: &mut Out,
+    ) {
         if self.membership() == MembershipSource::Log || incarnation < self.fleet.latest(from) {
             return;
         }
@@ -90,7 +96,7 @@ impl Slots {
         &mut self,
         from: NodeId,
         head: Head,
-        incarnation: u32,
+        incarnation: Incarnation,
         round: u8,
         clock: Clock,
         out: &mut Out,
@@ -111,7 +117,12 @@ impl Slots {
 
     /// A message shows an incarnation that was not heard of: the former one is over. That alone
     /// exempts nobody from being asked.
-    pub(super) fn notice_incarnation(&mut self, node: NodeId, incarnation: u32, out: &mut Out) {
+    pub(super) fn notice_incarnation(
+        &mut self,
+        node: NodeId,
+        incarnation: Incarnation,
+        out: &mut Out,
+    ) {
         if self.membership() == MembershipSource::Join
             && node != self.me
             && incarnation > self.fleet.latest(node)

@@ -21,8 +21,8 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use kgate_core::{
-    Effect, Explorable, GrantId, Input, InputOf, Mechanism, Message, NodeId, Notice, Observation,
-    Outbox, Phase, Protocol, Refusal, Setup, Span, Suspend, Time, TransientFaults,
+    Effect, Explorable, GrantId, Incarnation, Input, InputOf, Mechanism, Message, NodeId, Notice,
+    Observation, Outbox, Phase, Protocol, Refusal, Setup, Span, Suspend, Time, TransientFaults,
 };
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -36,7 +36,7 @@ pub(super) const PATIENCE: Span = Span(10 * Span::UNIT.0);
 /// Where a grant's name has its incarnation. Below it there is room for 2^40 grants of one
 /// incarnation, over the number of lanes; beyond, names are those of the next incarnation, which
 /// does no harm as long as no client of this one is left there.
-const LIFE_AT: u32 = 40;
+const INCARNATION_AT: u32 = 40;
 
 /// The most lanes.
 const MOST: u32 = 64;
@@ -75,9 +75,9 @@ impl Lane {
 
     /// The name of a grant of this lane in that incarnation: greater for each later one. The lowest
     /// bits are the lane's.
-    pub(super) fn name(self, incarnation: u32, grant: u64) -> GrantId {
+    pub(super) fn name(self, incarnation: Incarnation, grant: u64) -> GrantId {
         let within = grant << self.bits() | u64::from(self.number);
-        GrantId((u64::from(incarnation) << LIFE_AT).wrapping_add(within))
+        GrantId((u64::from(incarnation.0) << INCARNATION_AT).wrapping_add(within))
     }
 
     /// Which lane a grant's name tells; of a name that was never given, there may be no such lane.
@@ -210,7 +210,7 @@ impl Lanes {
                     }
                     // Asked, and again in another lane: it counts once.
                     (Some(_), Notice::Asked) => {}
-                    (Some(_), notice @ (Notice::Lost { .. } | Notice::Suspected(..))) => {
+                    (Some(_), notice @ (Notice::Lost { .. } | Notice::Suspected { .. })) => {
                         out.notify(notice)
                     }
                 },
@@ -524,11 +524,11 @@ impl Protocol for Lanes {
                 Ok(())
             }
             Input::Lease(valid) => self.all(now, &Input::Lease(valid), out),
-            Input::Crashed(node, incarnation) => {
-                self.all(now, &Input::Crashed(node, incarnation), out)
+            Input::Crashed { node, incarnation } => {
+                self.all(now, &Input::Crashed { node, incarnation }, out)
             }
-            Input::Joined(node, incarnation) => {
-                self.all(now, &Input::Joined(node, incarnation), out)
+            Input::Joined { node, incarnation, view } => {
+                self.all(now, &Input::Joined { node, incarnation, view }, out)
             }
         }
     }

@@ -6,7 +6,7 @@
 //! log, and asks only once it has installed the view that adds it. Requests of a view that is not
 //! installed here are kept until it is: otherwise a clock would run ahead of its view.
 
-use kgate_core::{Fence, InitialMembers, MembershipSource, NodeId, Refusal};
+use kgate_core::{Fence, Incarnation, InitialMembers, MembershipSource, NodeId, Refusal, ViewId};
 
 use super::defects::{S2, S5, S6, S12};
 use super::fleet::Fleet;
@@ -21,7 +21,7 @@ const KEPT: usize = 1 << 16;
 impl Slots {
     /// This process comes back with nothing: it waits for the log to tell that it takes part, or
     /// tells the others so itself.
-    pub(super) fn begin_return(&mut self, incarnation: u32, out: &mut Out) {
+    pub(super) fn begin_return(&mut self, incarnation: Incarnation, out: &mut Out) {
         match self.membership() {
             MembershipSource::Log => self.incarnation = None,
             MembershipSource::Join => self.begin_join(incarnation, out),
@@ -91,7 +91,7 @@ impl Slots {
     pub(super) fn on_crashed(
         &mut self,
         node: NodeId,
-        incarnation: u32,
+        incarnation: Incarnation,
         out: &mut Out,
     ) -> Result<(), Refusal> {
         if node.0 >= self.fleet.nodes {
@@ -112,7 +112,7 @@ impl Slots {
     }
 
     /// This process was evicted: it takes part again once the log says so.
-    fn leave(&mut self, incarnation: u32, out: &mut Out) {
+    fn leave(&mut self, incarnation: Incarnation, out: &mut Out) {
         self.fleet.remove(self.me, incarnation);
         self.incarnation = None;
         self.returns = 1;
@@ -122,7 +122,7 @@ impl Slots {
     }
 
     /// `node` takes part no more: it holds nothing, asks nothing, answers nothing.
-    pub(super) fn gone(&mut self, node: NodeId, incarnation: u32, out: &mut Out) {
+    pub(super) fn gone(&mut self, node: NodeId, incarnation: Incarnation, out: &mut Out) {
         let was = self.fleet.incarnation(node).is_some();
         self.forget(node, incarnation);
         if was {
@@ -131,7 +131,7 @@ impl Slots {
         }
     }
 
-    fn forget(&mut self, node: NodeId, incarnation: u32) {
+    fn forget(&mut self, node: NodeId, incarnation: Incarnation) {
         let was = self.fleet.incarnation(node).is_some();
         self.fleet.remove(node, incarnation);
         if was {
@@ -153,7 +153,13 @@ impl Slots {
     /// `node` takes part in that incarnation. Requests that are out need not ask it if its stamps
     /// are sure to be greater. Nothing may happen between the end of its earlier incarnation and
     /// that: a joiner would believe that nobody is there. So the caller goes on, not this.
-    pub(super) fn added(&mut self, node: NodeId, incarnation: u32, exempt: bool, out: &mut Out) {
+    pub(super) fn added(
+        &mut self,
+        node: NodeId,
+        incarnation: Incarnation,
+        exempt: bool,
+        out: &mut Out,
+    ) {
         if let Some(former) = self.fleet.incarnation(node) {
             self.forget(node, former);
         }
@@ -167,7 +173,8 @@ impl Slots {
     pub(super) fn on_joined(
         &mut self,
         node: NodeId,
-        incarnation: u32,
+        incarnation: Incarnation,
+        view: ViewId,
         out: &mut Out,
     ) -> Result<(), Refusal> {
         if node.0 >= Fence::NODES {
@@ -178,12 +185,12 @@ impl Slots {
         }
         if self.printed.has(S2) {
             if node != self.me {
-                self.added(node, 0, true, out);
+                self.added(node, Incarnation::default(), true, out);
                 self.go_on(out);
             }
             return Ok(());
         }
-        if incarnation <= self.fleet.view {
+        if view <= self.fleet.view {
             return Ok(()); // Known: a log may be told twice.
         }
         if node == self.me {
@@ -195,9 +202,9 @@ impl Slots {
         } else {
             self.added(node, incarnation, true, out);
         }
-        self.fleet.view = incarnation;
+        self.fleet.view = view;
         if !self.printed.has(S6) {
-            self.clock = self.clock.max(Clock { view: incarnation, ticks: 0 });
+            self.clock = self.clock.max(Clock { view, ticks: 0 });
         }
         self.open_kept(out);
         self.go_on(out);

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
-use kgate_core::NodeId;
+use kgate_core::{Incarnation, NodeId, ViewId};
 use serde::{Deserialize, Serialize};
 
 use super::ranges::Ranges;
@@ -16,9 +16,9 @@ use super::stamp::{Clock, Stamp};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Head {
     /// Which incarnation.
-    pub incarnation: u32,
+    pub incarnation: Incarnation,
     /// Its view.
-    pub view: u32,
+    pub view: ViewId,
 }
 
 /// Whose request a message is about.
@@ -27,7 +27,7 @@ pub struct About {
     /// Its stamp, which names its process.
     pub stamp: Stamp,
     /// Which incarnation of that process asked.
-    pub incarnation: u32,
+    pub incarnation: Incarnation,
 }
 
 /// How far a request is passed on.
@@ -45,7 +45,7 @@ pub struct Report {
     /// Who says so.
     pub node: NodeId,
     /// In which incarnation.
-    pub incarnation: u32,
+    pub incarnation: Incarnation,
     /// How often it had changed when it said so.
     pub version: u64,
     /// Slots of its grants that are older than the request.
@@ -144,7 +144,7 @@ pub enum SlotsMessage {
     /// I am back (without a log only). Answered by `Welcome`.
     Join {
         /// In which incarnation.
-        incarnation: u32,
+        incarnation: Incarnation,
         /// The first or the second round.
         round: u8,
     },
@@ -153,7 +153,7 @@ pub enum SlotsMessage {
         /// Who speaks.
         head: Head,
         /// Which incarnation is welcome.
-        incarnation: u32,
+        incarnation: Incarnation,
         /// In which round.
         round: u8,
         /// The answerer's clock.
@@ -172,11 +172,11 @@ kgate_core::kinds!(SlotsMessage {
 /// The sender's incarnation and view, as the end of a message.
 impl fmt::Debug for Head {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.incarnation > 0 {
-            write!(f, ", from incarnation {}", self.incarnation)?;
+        if self.incarnation > Incarnation::default() {
+            write!(f, ", from incarnation {}", self.incarnation.0)?;
         }
-        if self.view > 0 {
-            write!(f, ", in view {}", self.view)?;
+        if self.view > ViewId::default() {
+            write!(f, ", in view {}", self.view.0)?;
         }
         Ok(())
     }
@@ -186,7 +186,11 @@ impl fmt::Debug for Head {
 impl fmt::Debug for About {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.stamp)?;
-        if self.incarnation > 0 { write!(f, " (incarnation {})", self.incarnation) } else { Ok(()) }
+        if self.incarnation > Incarnation::default() {
+            write!(f, " (incarnation {})", self.incarnation.0)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -194,8 +198,8 @@ impl fmt::Debug for About {
 impl fmt::Debug for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.node)?;
-        if self.incarnation > 0 {
-            write!(f, " (incarnation {})", self.incarnation)?;
+        if self.incarnation > Incarnation::default() {
+            write!(f, " (incarnation {})", self.incarnation.0)?;
         }
         write!(f, " v{}", self.version)?;
         if self.is_empty() {
@@ -243,10 +247,14 @@ impl fmt::Debug for SlotsMessage {
                 write!(f, "Update {about:?}: {report:?}{head:?}")
             }
             Self::Join { incarnation, round } => {
-                write!(f, "Join incarnation {incarnation} round {round}")
+                write!(f, "Join incarnation {} round {round}", incarnation.0)
             }
             Self::Welcome { head, incarnation, round, clock } => {
-                write!(f, "Welcome incarnation {incarnation} round {round} clock {clock:?}{head:?}")
+                write!(
+                    f,
+                    "Welcome incarnation {} round {round} clock {clock:?}{head:?}",
+                    incarnation.0
+                )
             }
         }
     }
@@ -259,20 +267,27 @@ mod tests {
 
     fn report(node: u32, ahead: bool, holds: Option<SlotSet>) -> Report {
         let holds = holds.unwrap_or_default();
-        Report { node: NodeId(node), incarnation: 0, version: 2, holds, ahead, idle: false }
+        Report {
+            node: NodeId(node),
+            incarnation: Incarnation(0),
+            version: 2,
+            holds,
+            ahead,
+            idle: false,
+        }
     }
 
     /// How messages stand in traces: everything that is not usual is told.
     #[test]
     fn in_traces() {
-        let head = Head { incarnation: 0, view: 0 };
+        let head = Head { incarnation: Incarnation(0), view: ViewId(0) };
         let about = About {
-            stamp: Stamp { clock: Clock { view: 0, ticks: 1 }, node: NodeId(0) },
-            incarnation: 0,
+            stamp: Stamp { clock: Clock { view: ViewId(0), ticks: 1 }, node: NodeId(0) },
+            incarnation: Incarnation(0),
         };
         let request = |head, scope| SlotsMessage::Request { head, about, weight: 2, scope };
         assert_eq!(format!("{:?}", request(head, Scope::Yourself)), "Request 1@p0 w2");
-        let later = Head { incarnation: 1, view: 3 };
+        let later = Head { incarnation: Incarnation(1), view: ViewId(3) };
         let down = format!("{:?}", request(later, Scope::Clusters(2)));
         assert_eq!(down, "Request 1@p0 w2 h2, from incarnation 1, in view 3");
         let agg = |answers| {
@@ -284,18 +299,22 @@ mod tests {
         answers.extend(Answers::of(report(5, true, SlotSet::lowest(1, 1, &[]))));
         assert_eq!(agg(answers), "Agg 1@p0: p2-p3 clear, p5 v2 ahead holds {0}");
         let mut kept = report(1, false, SlotSet::lowest(2, 2, &[]));
-        (kept.incarnation, kept.idle) = (4, true);
+        (kept.incarnation, kept.idle) = (Incarnation(4), true);
         let about = About {
-            stamp: Stamp { clock: Clock { view: 4, ticks: 7 }, ..about.stamp },
-            incarnation: 3,
+            stamp: Stamp { clock: Clock { view: ViewId(4), ticks: 7 }, ..about.stamp },
+            incarnation: Incarnation(3),
         };
         let update = SlotsMessage::Update { head, about, report: Box::new(kept) };
         assert_eq!(
             format!("{update:?}"),
             "Update 4/7@p0 (incarnation 3): p1 (incarnation 4) v2 holds {0, 1} kept"
         );
-        let welcome =
-            SlotsMessage::Welcome { head, incarnation: 1, round: 2, clock: about.stamp.clock };
+        let welcome = SlotsMessage::Welcome {
+            head,
+            incarnation: Incarnation(1),
+            round: 2,
+            clock: about.stamp.clock,
+        };
         assert_eq!(format!("{welcome:?}"), "Welcome incarnation 1 round 2 clock 4/7");
         assert_eq!(format!("{:?}", report(1, false, None)), "p1 v2 clear");
     }

@@ -62,8 +62,9 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use kgate_core::{
-    Defects, Dissemination, Explorable, Fence, Input, InputOf, Mechanism, MembershipSource, NodeId,
-    Observation, Outbox, Phase, Protocol, Refusal, Setup, SlotOptions, Suspend, Time,
+    Defects, Dissemination, Explorable, Fence, Incarnation, Input, InputOf, Mechanism,
+    MembershipSource, NodeId, Observation, Outbox, Phase, Protocol, Refusal, Setup, SlotOptions,
+    Suspend, Time,
 };
 
 use crate::collections::NodeList;
@@ -94,7 +95,7 @@ pub struct Slots {
     /// start on.
     returns: u32,
     /// In which incarnation it takes part; none while it does not.
-    incarnation: Option<u32>,
+    incarnation: Option<Incarnation>,
     fleet: Fleet,
     clock: Clock,
     /// How often what others may have to know has changed.
@@ -149,7 +150,7 @@ impl Slots {
     }
 
     fn head(&self) -> Head {
-        Head { incarnation: self.incarnation.unwrap_or(0), view: self.fleet.view }
+        Head { incarnation: self.incarnation.unwrap_or_default(), view: self.fleet.view }
     }
 
     /// Whether it takes part fully: it may ask.
@@ -296,7 +297,7 @@ impl Protocol for Slots {
             printed: setup.printed,
             options: setup.slots,
             returns: if setup.printed.has(S2) { 0 } else { setup.incarnation.0 },
-            incarnation: Some(0),
+            incarnation: Some(Incarnation::default()),
             fleet: Fleet::new(setup.nodes),
             clock: Clock::default(),
             version: 0,
@@ -318,7 +319,7 @@ impl Protocol for Slots {
         } else if let Some(initial_members) = &setup.initial_members {
             slots.begin_founded(initial_members);
         } else if slots.returns > 0 {
-            slots.begin_return(setup.incarnation.0, out);
+            slots.begin_return(setup.incarnation, out);
         }
         slots
     }
@@ -329,8 +330,10 @@ impl Protocol for Slots {
             Input::Withdraw => return self.on_withdraw(out),
             Input::Release { grant } => return self.on_release(grant, out),
             Input::Deliver { from, message } => return self.on_deliver(from, message, out),
-            Input::Crashed(node, incarnation) => return self.on_crashed(node, incarnation.0, out),
-            Input::Joined(node, incarnation) => return self.on_joined(node, incarnation.0, out),
+            Input::Crashed { node, incarnation } => return self.on_crashed(node, incarnation, out),
+            Input::Joined { node, incarnation, view } => {
+                return self.on_joined(node, incarnation, view, out);
+            }
             Input::Reserved(slots) => return self.on_reserved(slots, out),
             Input::Resize(k) => self.on_resize(k, out),
             Input::Lease(valid) => self.on_lease(valid, out),

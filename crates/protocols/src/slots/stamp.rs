@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use kgate_core::{Fence, NodeId, Stamp as Shown};
+use kgate_core::{Fence, NodeId, Stamp as Shown, ViewId};
 use serde::{Deserialize, Serialize};
 
 /// A logical clock that begins anew, and above, in every view: the view first, then the ticks
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Clock {
     /// The view in which it ticked last.
-    pub view: u32,
+    pub view: ViewId,
     /// How often.
     pub ticks: u64,
 }
@@ -51,8 +51,8 @@ impl Stamp {
 /// `7`, and in view 2 `2/7`.
 impl fmt::Debug for Clock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.view > 0 {
-            write!(f, "{}/", self.view)?;
+        if self.view > ViewId::default() {
+            write!(f, "{}/", self.view.0)?;
         }
         write!(f, "{}", self.ticks)
     }

@@ -16,7 +16,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use kgate_core::{MembershipSource, NodeId, Setup};
+use kgate_core::{Incarnation, MembershipSource, NodeId, Setup};
 use serde::{Deserialize, Serialize};
 
 use super::debts::Debts;
@@ -33,7 +33,7 @@ pub struct SuspendedLane {
     me: NodeId,
     pub(super) k: u32,
     returns: u32,
-    incarnation: Option<u32>,
+    incarnation: Option<Incarnation>,
     /// Members and view.
     fleet: Fleet,
     clock: Clock,

@@ -58,7 +58,7 @@ fn grants<P: Protocol>(net: &Net<P>, of: u32) -> Vec<(GrantId, Vec<u32>, Fence)>
         | Notice::Asked
         | Notice::Lost { .. }
         | Notice::TooLarge { .. }
-        | Notice::Suspected(..) => None,
+        | Notice::Suspected { .. } => None,
     });
     granted.collect()
 }

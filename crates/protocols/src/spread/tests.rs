@@ -48,7 +48,7 @@ impl<S: Spread> Protocol for Station<S> {
         input: InputOf<Self>,
         out: &mut Outbox<Self>,
     ) -> Result<(), Refusal> {
-        if let Input::Crashed(node, _) = input {
+        if let Input::Crashed { node, .. } = input {
             self.crashed.insert(node);
         }
         let Self { spread, crashed, .. } = self;
@@ -68,7 +68,7 @@ impl<S: Spread> Protocol for Station<S> {
                 self.delivered.push(request);
             }
             spread.relay(at, from, message, fresh.is_some(), send);
-        } else if let Input::Crashed(node, _) = input {
+        } else if let Input::Crashed { node, .. } = input {
             spread.crashed(at, node, send);
         }
         Ok(())

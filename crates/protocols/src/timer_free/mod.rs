@@ -307,7 +307,7 @@ impl TimerFree {
     /// Found by a round, or heard from others, and told once.
     fn suspect(&mut self, node: NodeId, out: &mut Outbox<Self>) {
         if self.bury(node) {
-            out.notify(Notice::Suspected(node, Incarnation::default()));
+            out.notify(Notice::Suspected { node, incarnation: Incarnation::default() });
         }
     }
 
@@ -417,7 +417,7 @@ impl Protocol for TimerFree {
     ) -> Result<(), Refusal> {
         let unsupported = |what| Err(Refusal::Unsupported { protocol: Self::NAME, what });
         match input {
-            Input::Deliver { from, .. } | Input::Crashed(from, _)
+            Input::Deliver { from, .. } | Input::Crashed { node: from, .. }
                 if from == self.me || from.0 >= self.nodes =>
             {
                 Err(Refusal::UnknownNode(from))
@@ -436,7 +436,7 @@ impl Protocol for TimerFree {
             Input::Acquire { weight } => self.on_acquire(weight, out),
             Input::Withdraw => self.on_withdraw(out),
             Input::Release { grant } => self.on_release(grant, out),
-            Input::Crashed(node, _) => {
+            Input::Crashed { node, .. } => {
                 self.on_crashed(node, out);
                 Ok(())
             }
@@ -451,7 +451,7 @@ impl Protocol for TimerFree {
             Input::Resize(_) => unsupported("a change of k"),
             Input::Reserved(_) => unsupported("slots that a log holds"),
             Input::Lease(_) => unsupported("leases"),
-            Input::Joined(..) => unsupported("processes that come back: a crash is permanent"),
+            Input::Joined { .. } => unsupported("processes that come back: a crash is permanent"),
         }
     }
 

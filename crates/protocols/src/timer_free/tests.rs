@@ -23,7 +23,7 @@ fn ids(nodes: &[u32]) -> NodeList {
 /// Who told whose crash, in this order.
 fn suspicions(net: &Mutex) -> Vec<(u32, u32)> {
     let told = net.told.iter().filter_map(|(_, at, notice)| match notice {
-        Notice::Suspected(node, _) => Some((at.0, node.0)),
+        Notice::Suspected { node, .. } => Some((at.0, node.0)),
         Notice::Asked | Notice::Granted { .. } | Notice::Lost { .. } | Notice::TooLarge { .. } => {
             None
         }
@@ -470,11 +470,15 @@ fn refusals_change_nothing() {
             (Input::Resize(2), unsupported("a change of k")),
             (Input::Lease(false), unsupported("leases")),
             (
-                Input::Joined(NodeId(2), Incarnation(1)),
+                Input::Joined {
+                    node: NodeId(2),
+                    incarnation: Incarnation(1),
+                    view: kgate_core::ViewId(1),
+                },
                 unsupported("processes that come back: a crash is permanent"),
             ),
-            (Input::Crashed(NodeId(4), Incarnation(0)), stranger(4)),
-            (Input::Crashed(NodeId(1), Incarnation(0)), stranger(1)),
+            (Input::Crashed { node: NodeId(4), incarnation: Incarnation(0) }, stranger(4)),
+            (Input::Crashed { node: NodeId(1), incarnation: Incarnation(0) }, stranger(1)),
         ];
         if phase != Phase::Waiting {
             expected.push((Input::Withdraw, Refusal::NoSuchRequest));

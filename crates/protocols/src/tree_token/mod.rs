@@ -327,17 +327,17 @@ impl Protocol for TreeToken {
             Input::Acquire { weight } => self.on_acquire(weight, out),
             Input::Withdraw => self.on_withdraw(out),
             Input::Release { grant } => self.on_release(grant, out),
-            Input::Crashed(node, _) if node == self.me || node.0 >= self.graph.nodes() => {
+            Input::Crashed { node, .. } if node == self.me || node.0 >= self.graph.nodes() => {
                 Err(Refusal::UnknownNode(node))
             }
-            Input::Crashed(node, _) => {
+            Input::Crashed { node, .. } => {
                 self.on_crashed(node, out);
                 Ok(())
             }
             Input::Resize(_) => unsupported("a change of k"),
             Input::Reserved(_) => unsupported("slots that a log holds"),
             Input::Lease(_) => unsupported("leases"),
-            Input::Joined(..) => {
+            Input::Joined { .. } => {
                 unsupported("news of who is back: it says so itself, with RESTART")
             }
             Input::Expire(never) => match never {},

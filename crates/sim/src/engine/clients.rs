@@ -105,7 +105,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
                 self.write(node, &trace::Event::Asked);
             }
             // The mutex finds crashes by itself.
-            Notice::Suspected(whom, _) => {
+            Notice::Suspected { node: whom, .. } => {
                 self.stats.suspicions += 1;
                 self.suspect(node, *whom);
             }

@@ -138,7 +138,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
             self.mutex_input(
                 node,
                 Label::of(8, crashed, 0),
-                Input::Crashed(crashed, Incarnation::default()),
+                Input::Crashed { node: crashed, incarnation: Incarnation::default() },
             );
         }
     }

@@ -66,8 +66,8 @@ impl Protocol for Echo {
             | Input::Reserved(_)
             | Input::Lease(_)
             | Input::Expire(_)
-            | Input::Crashed(..)
-            | Input::Joined(..) => unreachable!("nobody does that here"),
+            | Input::Crashed { .. }
+            | Input::Joined { .. } => unreachable!("nobody does that here"),
         }
         Ok(())
     }

@@ -65,8 +65,8 @@ impl<const FORGETS: bool> Protocol for Slow<FORGETS> {
             | Input::Reserved(_)
             | Input::Lease(_)
             | Input::Deliver { .. }
-            | Input::Crashed(..)
-            | Input::Joined(..) => unreachable!("nobody does that here"),
+            | Input::Crashed { .. }
+            | Input::Joined { .. } => unreachable!("nobody does that here"),
         }
         Ok(())
     }

@@ -15,7 +15,7 @@
 use std::collections::BTreeMap;
 
 use kgate_core::{
-    Incarnation, Input, MembershipSource, NodeId, Protocol, Span, Time, TransientFaults,
+    Incarnation, Input, MembershipSource, NodeId, Protocol, Span, Time, TransientFaults, ViewId,
 };
 use kgate_spec::trace;
 
@@ -173,13 +173,17 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         let number = u64::from(incarnation.0);
         if what == MembershipEvent::Joined {
             self.write(node, &trace::Event::Joined { whom: of });
-            self.mutex_input(node, Label::of(15, of, number), Input::Joined(of, incarnation));
+            self.mutex_input(
+                node,
+                Label::of(15, of, number),
+                Input::Joined { node: of, incarnation, view: ViewId(incarnation.0) },
+            );
             return;
         }
         if what == MembershipEvent::Crashed {
             self.awareness.learn(node, of, self.now);
         }
         self.write(node, &trace::Event::Suspected { whom: of });
-        self.mutex_input(node, Label::of(8, of, number), Input::Crashed(of, incarnation));
+        self.mutex_input(node, Label::of(8, of, number), Input::Crashed { node: of, incarnation });
     }
 }

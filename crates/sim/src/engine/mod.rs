@@ -614,7 +614,7 @@ impl<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulati
             match effect {
                 Effect::Send { to, message } => self.send_probe(node, to, message),
                 Effect::Notify(notice) => match *notice {
-                    Notice::Suspected(whom, _) => notices.push(whom),
+                    Notice::Suspected { node: whom, .. } => notices.push(whom),
                     Notice::Granted { .. }
                     | Notice::Asked
                     | Notice::Lost { .. }

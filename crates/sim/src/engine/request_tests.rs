@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use kgate_core::{
     Fence, GrantId, Incarnation, Input, InputOf, Mechanism, MembershipSource, Never, NodeId,
     Notice, Observation, Outbox, Phase, Protocol, Refusal, Setup, Span, Stamp, Time,
-    TransientFaults,
+    TransientFaults, ViewId,
 };
 use kgate_spec::history::NOTHING_FROM_NOTHING;
 use kgate_spec::{AtMostK, EveryoneServed, NoResidue, SlotFences, StrictOrder, WithinK};
@@ -63,7 +63,7 @@ impl<const BUG: u8> Desk<BUG> {
         self.grants += 1;
         let grant = GrantId(u64::from(self.incarnation) << 32 | self.grants);
         let ticks = if BUG == OLD_FENCE { 1 } else { self.grants };
-        let fence = Some(Fence::of_slot(self.incarnation, ticks, self.me, 0));
+        let fence = Some(Fence::of_slot(ViewId(self.incarnation), ticks, self.me, 0));
         self.inside.push((grant, slots.clone()));
         out.notify(Notice::Granted { grant, slots: Some(slots.into()), fence });
     }
@@ -153,10 +153,10 @@ impl<const BUG: u8> Protocol for Desk<BUG> {
             Input::Withdraw => drop(self.waiting.pop_back().ok_or(Refusal::NoSuchRequest)?),
             Input::Release { grant } => self.inside.retain(|(other, _)| *other != grant),
             Input::Resize(k) => self.resize(k, out),
-            Input::Crashed(of, Incarnation(incarnation)) => {
+            Input::Crashed { node: of, incarnation: Incarnation(incarnation) } => {
                 self.on_membership_notice(of, incarnation, false)
             }
-            Input::Joined(of, Incarnation(incarnation)) => {
+            Input::Joined { node: of, incarnation: Incarnation(incarnation), .. } => {
                 self.on_membership_notice(of, incarnation, true)
             }
             Input::Lease(_) | Input::Reserved(_) | Input::Deliver { .. } | Input::Expire(_) => {

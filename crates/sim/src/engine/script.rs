@@ -15,7 +15,7 @@ mod queue;
 
 use kgate_core::{
     Incarnation, Input, InputOf, Mechanism, Message, Never, NodeId, Observation, Outbox,
-    TransientFaults,
+    TransientFaults, ViewId,
 };
 use kgate_core::{Protocol, Refusal, Setup, Span, Time};
 use kgate_spec::{Fate, Step, Violation, trace};
@@ -365,7 +365,11 @@ impl<M: TransientFaults> Simulation<'_, M, NoDetector, ScriptQueue<M>> {
         }
         self.check_up(of)?;
         let incarnation = Incarnation(self.incarnation_of(of));
-        self.mutex_input(node, Label::of(15, of, 0), Input::Joined(of, incarnation));
+        self.mutex_input(
+            node,
+            Label::of(15, of, 0),
+            Input::Joined { node: of, incarnation, view: ViewId(incarnation.0) },
+        );
         Ok(())
     }
 

@@ -35,7 +35,7 @@ impl<const BUG: u8> Protocol for Planted<BUG> {
         input: InputOf<Self>,
         out: &mut Outbox<Self>,
     ) -> Result<(), Refusal> {
-        if matches!(input, Input::Release { .. } | Input::Crashed(..)) {
+        if matches!(input, Input::Release { .. } | Input::Crashed { .. }) {
             return Ok(());
         }
         match BUG {
@@ -80,7 +80,7 @@ impl<const WRONGLY: bool> Protocol for Accuser<WRONGLY> {
         out: &mut Outbox<Self>,
     ) -> Result<(), Refusal> {
         if WRONGLY && self.me == NodeId(1) {
-            out.notify(Notice::Suspected(NodeId(0), Incarnation::default()));
+            out.notify(Notice::Suspected { node: NodeId(0), incarnation: Incarnation::default() });
         }
         Ok(())
     }

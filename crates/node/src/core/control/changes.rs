@@ -8,7 +8,7 @@
 use kgate_control::log::AppliedEntry;
 use kgate_control::membership::MembershipChange;
 use kgate_control::state::{self, Change};
-use kgate_core::{Incarnation, InitialMembers, NodeId, Time};
+use kgate_core::{InitialMembers, NodeId, Time, ViewId};
 
 use super::view;
 use crate::core::clients::closed;
@@ -113,15 +113,15 @@ impl Core {
                     );
                 }
                 if takes_part {
-                    let incarnation = view(at);
-                    self.at_all(now, actions, |gate, out| gate.joined(now, node, incarnation, out));
+                    let view = view(at);
+                    self.at_all(now, actions, |gate, out| gate.joined(now, node, view, out));
                 }
             }
             MembershipChange::Gone(node, incarnation) => {
                 let Some(at) = control.incarnations.remove(&node) else { return };
                 let mine = node == control.me;
                 if !mine || incarnation == control.incarnation {
-                    let incarnation = view(at);
+                    let incarnation = view(at).incarnation();
                     self.at_all(now, actions, |gate, out| {
                         gate.crashed(now, node, incarnation, out)
                     });
@@ -167,18 +167,14 @@ impl Core {
     pub(in crate::core) fn initial_members(
         &self,
         id: GateId,
-    ) -> (Option<InitialMembers>, Vec<(NodeId, Incarnation)>) {
+    ) -> (Option<InitialMembers>, Vec<(NodeId, ViewId)>) {
         let Some(control) = &self.control else { return (None, Vec::new()) };
         let made = control.cluster_state.gates.get(&id).map_or(0, |gate| gate.made);
         let (before, since): (Vec<_>, Vec<_>) =
             control.members().into_iter().partition(|(_, at)| *at < made);
-        let incarnations = |members: Vec<(NodeId, u64)>| {
-            members.into_iter().map(|(node, at)| (node, view(at))).collect()
-        };
-        (
-            Some(InitialMembers { view: view(made).0, members: incarnations(before) }),
-            incarnations(since),
-        )
+        let members = before.into_iter().map(|(node, at)| (node, view(at).incarnation())).collect();
+        let since = since.into_iter().map(|(node, at)| (node, view(at))).collect();
+        (Some(InitialMembers { view: view(made), members }), since)
     }
 
     /// A gate has another k.

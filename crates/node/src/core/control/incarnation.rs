@@ -146,7 +146,7 @@ impl Core {
             return;
         }
         let (me, Some(at)) = (control.me, control.incarnations.get(&control.me)) else { return };
-        let incarnation = view(*at);
+        let incarnation = view(*at).incarnation();
         self.at_all(now, actions, |gate, out| gate.crashed(now, me, incarnation, out));
     }
 

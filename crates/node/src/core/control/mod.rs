@@ -31,7 +31,7 @@ use kgate_control::membership::{MembershipChange, StoreId};
 use kgate_control::state::{ClusterState, Command, PermitId};
 use kgate_control::timing::Timing;
 use kgate_control::voters::Voters;
-use kgate_core::{Incarnation, NodeId, Time};
+use kgate_core::{Incarnation, NodeId, Time, ViewId};
 use serde::{Deserialize, Serialize};
 
 use self::gates::Purpose;
@@ -229,6 +229,6 @@ fn command(proposal: Proposal) -> Command {
 type Deeds = Vec<LeaseEffect>;
 
 /// The view that an entry of the log begins, as gates count views.
-fn view(at: u64) -> Incarnation {
-    Incarnation(u32::try_from(at).expect("a log has fewer than 2^32 entries"))
+fn view(at: u64) -> ViewId {
+    ViewId(u32::try_from(at).expect("a log has fewer than 2^32 entries"))
 }

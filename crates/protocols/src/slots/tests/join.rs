@@ -1,6 +1,6 @@
 //! Without a log: who is back says so itself (`docs/internals/slots.md` section 5, S3 and S5).
 
-use kgate_core::MembershipSource;
+use kgate_core::{Incarnation, MembershipSource, ViewId};
 
 use super::*;
 use crate::slots::defects::S3;
@@ -100,7 +100,7 @@ fn a_second_copy_of_join_does_not_exempt() {
     net.deliver_kind(0, 2, "request");
     net.deliver_kind(2, 0, "agg");
     for round in [1, 2] {
-        let message = SlotsMessage::Join { incarnation: 1, round };
+        let message = SlotsMessage::Join { incarnation: Incarnation(1), round };
         net.input(0, Input::Deliver { from: kgate_core::NodeId(1), message }).unwrap();
     }
     assert_eq!(net.inside(), [1], "p1 has slot 0 and was not heard");
@@ -200,9 +200,14 @@ fn a_welcome_for_a_former_incarnation_does_not_count() {
     net.crash(1);
     net.return_in(1, 2);
     acquire(&mut net, 1, 1);
-    let head = Head { incarnation: 0, view: 0 };
+    let head = Head { incarnation: Incarnation(0), view: ViewId(0) };
     for (incarnation, round) in [(1, 1), (1, 2), (2, 2), (0, 1)] {
-        let message = SlotsMessage::Welcome { head, incarnation, round, clock: Clock::default() };
+        let message = SlotsMessage::Welcome {
+            head,
+            incarnation: Incarnation(incarnation),
+            round,
+            clock: Clock::default(),
+        };
         net.input(1, Input::Deliver { from: kgate_core::NodeId(0), message }).unwrap();
         assert!(net.sent("request").is_empty());
     }

@@ -4,7 +4,7 @@
 use alloc::boxed::Box;
 use alloc::vec;
 
-use kgate_core::{Incarnation, MembershipSource, NodeId, Outbox, Refusal, Time};
+use kgate_core::{Incarnation, MembershipSource, NodeId, Outbox, Refusal, Time, ViewId};
 use proptest::prelude::*;
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
@@ -18,17 +18,20 @@ use crate::slots::{
 const NODES: u32 = 4;
 
 fn head() -> Head {
-    Head { incarnation: 0, view: 0 }
+    Head { incarnation: Incarnation(0), view: ViewId(0) }
 }
 
 fn about(ticks: u64, node: u32) -> About {
-    About { stamp: Stamp { clock: Clock { view: 0, ticks }, node: NodeId(node) }, incarnation: 0 }
+    About {
+        stamp: Stamp { clock: Clock { view: ViewId(0), ticks }, node: NodeId(node) },
+        incarnation: Incarnation(0),
+    }
 }
 
 fn report(node: u32) -> Report {
     Report {
         node: NodeId(node),
-        incarnation: 0,
+        incarnation: Incarnation(0),
         version: 1,
         holds: slots(&[0]),
         ahead: false,
@@ -67,8 +70,8 @@ fn every_field_out_of_range_is_refused() {
     let unsorted = Report { holds: slots(&[1, 0]), ..report(1) };
     let twice = Report { holds: slots(&[1, 1]), ..report(1) };
     let ahead_of_view = About {
-        stamp: Stamp { clock: Clock { view: 1, ticks: 1 }, node: NodeId(1) },
-        incarnation: 0,
+        stamp: Stamp { clock: Clock { view: ViewId(1), ticks: 1 }, node: NodeId(1) },
+        incarnation: Incarnation(0),
     };
     let junk = vec![
         request(mine, Scope::Yourself),
@@ -91,19 +94,24 @@ fn every_field_out_of_range_is_refused() {
         update(mine, twice),
         SlotsMessage::Welcome {
             head: head(),
-            incarnation: 0,
+            incarnation: Incarnation(0),
             round: 1,
-            clock: Clock { view: 0, ticks: far },
+            clock: Clock { view: ViewId(0), ticks: far },
         },
         SlotsMessage::Welcome {
             head: head(),
-            incarnation: 0,
+            incarnation: Incarnation(0),
             round: 1,
             clock: ahead_of_view.stamp.clock,
         },
-        SlotsMessage::Welcome { head: head(), incarnation: 0, round: 3, clock: Clock::default() },
-        SlotsMessage::Join { incarnation: 1, round: 0 },
-        SlotsMessage::Join { incarnation: 1, round: 3 },
+        SlotsMessage::Welcome {
+            head: head(),
+            incarnation: Incarnation(0),
+            round: 3,
+            clock: Clock::default(),
+        },
+        SlotsMessage::Join { incarnation: Incarnation(1), round: 0 },
+        SlotsMessage::Join { incarnation: Incarnation(1), round: 3 },
     ];
     for message in junk {
         let input = Input::Deliver { from: NodeId(1), message };
@@ -121,15 +129,16 @@ fn every_field_out_of_range_is_refused() {
         assert_eq!(net.refusal(0, input), Refusal::UnknownNode(NodeId(NODES)));
     }
     for from in [0, NODES] {
-        for message in
-            [agg(mine, answers(&[(1, 4)], vec![])), SlotsMessage::Join { incarnation: 1, round: 1 }]
-        {
+        for message in [
+            agg(mine, answers(&[(1, 4)], vec![])),
+            SlotsMessage::Join { incarnation: Incarnation(1), round: 1 },
+        ] {
             let input = Input::Deliver { from: NodeId(from), message };
             assert_eq!(net.refusal(0, input), Refusal::UnknownNode(NodeId(from)));
         }
     }
     assert_eq!(
-        net.refusal(0, Input::Crashed(NodeId(NODES), Incarnation(0))),
+        net.refusal(0, Input::Crashed { node: NodeId(NODES), incarnation: Incarnation(0) }),
         Refusal::UnknownNode(NodeId(NODES))
     );
 }
@@ -140,7 +149,7 @@ fn what_is_kept_is_bounded() {
     let mut net = net(NODES, 1, flat());
     for ticks in (1..200).chain((1..200).rev()) {
         for (from, root) in [(1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (3, 3)] {
-            let head = Head { incarnation: 0, view: u32::MAX };
+            let head = Head { incarnation: Incarnation(0), view: ViewId(u32::MAX) };
             let message = SlotsMessage::Request {
                 head,
                 about: about(ticks, root),
@@ -156,18 +165,21 @@ fn what_is_kept_is_bounded() {
 fn clocks() -> impl Strategy<Value = Clock> {
     let ticks = prop_oneof![8 => 0u64..6, 1 => Just(Clock::LAST_TICK), 1 => Just(u64::MAX)];
     let view = prop_oneof![6 => Just(0u32), 2 => 1u32..3, 1 => Just(u32::MAX)];
-    (view, ticks).prop_map(|(view, ticks)| Clock { view, ticks })
+    (view, ticks).prop_map(|(view, ticks)| Clock { view: ViewId(view), ticks })
 }
 
 fn heads() -> impl Strategy<Value = Head> {
     let view = prop_oneof![6 => Just(0u32), 2 => 1u32..3, 1 => Just(u32::MAX)];
-    (0u32..3, view).prop_map(|(incarnation, view)| Head { incarnation, view })
+    (0u32..3, view).prop_map(|(incarnation, view)| Head {
+        incarnation: Incarnation(incarnation),
+        view: ViewId(view),
+    })
 }
 
 fn abouts() -> impl Strategy<Value = About> {
     (clocks(), 0..=NODES, 0u32..2).prop_map(|(clock, node, incarnation)| About {
         stamp: Stamp { clock, node: NodeId(node) },
-        incarnation,
+        incarnation: Incarnation(incarnation),
     })
 }
 
@@ -184,7 +196,7 @@ fn reports() -> impl Strategy<Value = Report> {
     (0..=NODES, 0u32..2, version, holds, any::<bool>()).prop_map(
         |(node, incarnation, version, holds, ahead)| Report {
             node: NodeId(node),
-            incarnation,
+            incarnation: Incarnation(incarnation),
             version,
             holds: slots(holds),
             ahead,
@@ -207,8 +219,8 @@ fn messages() -> impl Strategy<Value = SlotsMessage> {
         }),
         3 => (heads(), abouts(), reports())
             .prop_map(|(head, about, report)| SlotsMessage::Update { head, about, report: Box::new(report) }),
-        1 => (0u32..4, 0u8..4).prop_map(|(incarnation, round)| SlotsMessage::Join { incarnation, round }),
-        1 => (heads(), 0u32..4, 0u8..4, clocks())
+        1 => (0u32..4, 0u8..4).prop_map(|(incarnation, round)| SlotsMessage::Join { incarnation: Incarnation(incarnation), round }),
+        1 => (heads(), (0u32..4).prop_map(Incarnation), 0u8..4, clocks())
             .prop_map(|(head, incarnation, round, clock)| SlotsMessage::Welcome { head, incarnation, round, clock }),
     ]
 }
@@ -224,8 +236,8 @@ fn inputs() -> impl Strategy<Value = Input<SlotsMessage, SlotsTimer>> {
         1 => (0u32..4).prop_map(Input::Resize),
         1 => any::<bool>().prop_map(Input::Lease),
         1 => prop::collection::vec(0u32..4, 0..3).prop_map(|slots| Input::Reserved(slots.into())),
-        1 => (0..=NODES, 0u32..3).prop_map(|(node, incarnation)| Input::Crashed(NodeId(node), Incarnation(incarnation))),
-        1 => (0..NODES, 1u32..4).prop_map(|(node, incarnation)| Input::Joined(NodeId(node), Incarnation(incarnation))),
+        1 => (0..=NODES, 0u32..3).prop_map(|(node, incarnation)| Input::Crashed { node: NodeId(node), incarnation: Incarnation(incarnation) }),
+        1 => (0..NODES, 1u32..4).prop_map(|(node, incarnation)| Input::Joined { node: NodeId(node), incarnation: Incarnation(incarnation), view: ViewId(incarnation) }),
         1 => Just(Input::Expire(SlotsTimer::AskAgain)),
         1 => Just(Input::Expire(SlotsTimer::PassOn)),
     ]

@@ -221,7 +221,9 @@ impl State {
                 inputs.into_iter().flatten().try_for_each(|input| self.input(node, input))
             }
             Entry::Freed => self.input(node, Input::Reserved([].into())),
-            Entry::Evict(of) => self.input(node, Input::Crashed(NodeId(of), Incarnation(0))),
+            Entry::Evict(of) => {
+                self.input(node, Input::Crashed { node: NodeId(of), incarnation: Incarnation(0) })
+            }
         }
     }
 

@@ -19,7 +19,7 @@ fn too_large(net: &Net<Slots>, of: u32) -> Vec<(u32, u32)> {
         | Notice::Granted { .. }
         | Notice::Asked
         | Notice::Lost { .. }
-        | Notice::Suspected(..) => None,
+        | Notice::Suspected { .. } => None,
     });
     told.collect()
 }

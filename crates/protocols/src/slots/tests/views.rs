@@ -2,7 +2,7 @@
 
 use alloc::vec;
 
-use kgate_core::{Incarnation, InitialMembers, NodeId, Observation, Outbox, Setup};
+use kgate_core::{Incarnation, InitialMembers, NodeId, Observation, Outbox, Setup, ViewId};
 
 use super::*;
 use crate::slots::defects::S6;
@@ -308,7 +308,7 @@ fn a_gate_made_by_the_log() {
     for slots in [flat(), tree()] {
         let members =
             [(0, 3), (2, 5)].map(|(node, incarnation)| (NodeId(node), Incarnation(incarnation)));
-        let initial_members = InitialMembers { view: 7, members: members.to_vec() };
+        let initial_members = InitialMembers { view: ViewId(7), members: members.to_vec() };
         let mut net: Net<Slots> = Net::with(Setup {
             slots,
             initial_members: Some(initial_members),

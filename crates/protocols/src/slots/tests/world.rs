@@ -503,7 +503,7 @@ impl World {
                     }
                 }
                 Notice::Asked => {}
-                Notice::Suspected(..) => return Err(format!("{node} suspects somebody")),
+                Notice::Suspected { .. } => return Err(format!("{node} suspects somebody")),
             }
         }
         Ok(())

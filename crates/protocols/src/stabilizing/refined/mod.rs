@@ -359,8 +359,8 @@ impl<R: Rules> Protocol for Refined<R> {
             Input::Resize(_) => unsupported("a change of k"),
             Input::Reserved(_) => unsupported("slots that a log holds"),
             Input::Lease(_) => unsupported("leases"),
-            Input::Crashed(..) => unsupported("crashes: its faults are transient"),
-            Input::Joined(..) => unsupported("processes that come and go: its graph is fixed"),
+            Input::Crashed { .. } => unsupported("crashes: its faults are transient"),
+            Input::Joined { .. } => unsupported("processes that come and go: its graph is fixed"),
         }
     }
 

@@ -80,7 +80,10 @@ fn junk_is_refused() {
             net.refusal(1, deliver(stranger, Initialize)),
             Refusal::UnknownNode(NodeId(stranger))
         );
-        let crashed = Input::Crashed(NodeId(stranger), kgate_core::Incarnation::default());
+        let crashed = Input::Crashed {
+            node: NodeId(stranger),
+            incarnation: kgate_core::Incarnation::default(),
+        };
         assert_eq!(net.refusal(1, crashed), Refusal::UnknownNode(NodeId(stranger)));
     }
     assert_eq!(
@@ -94,9 +97,15 @@ fn junk_is_refused() {
     assert_eq!(net.refusal(1, Input::Acquire { weight: 1 }), Refusal::Busy);
     assert_eq!(net.refusal(0, Input::Withdraw), Refusal::NoSuchRequest);
     assert_eq!(net.refusal(1, Input::Release { grant: GrantId(0) }), Refusal::NoSuchRequest);
-    for input in
-        [Input::Resize(3), Input::Lease(true), Input::Joined(NodeId(0), Default::default())]
-    {
+    for input in [
+        Input::Resize(3),
+        Input::Lease(true),
+        Input::Joined {
+            node: NodeId(0),
+            incarnation: Default::default(),
+            view: Default::default(),
+        },
+    ] {
         assert!(matches!(net.refusal(1, input), Refusal::Unsupported { .. }));
     }
     net.deliver_all();

@@ -350,7 +350,7 @@ fn fence_of(notice: &kgate_core::Notice) -> Option<u128> {
         kgate_core::Notice::Asked
         | kgate_core::Notice::Lost { .. }
         | kgate_core::Notice::TooLarge { .. }
-        | kgate_core::Notice::Suspected(..) => None,
+        | kgate_core::Notice::Suspected { .. } => None,
     }
 }
 

@@ -189,7 +189,7 @@ impl World {
     fn tell_next(&mut self, node: u32) -> Verdict {
         let Some(&lost) = self.log.get(self.told[node as usize]) else { return Ok(()) };
         self.told[node as usize] += 1;
-        self.input(node, Input::Crashed(NodeId(lost), Incarnation::default()))
+        self.input(node, Input::Crashed { node: NodeId(lost), incarnation: Incarnation::default() })
     }
 
     fn deliver_any(&mut self) -> Verdict {

@@ -83,7 +83,7 @@ impl Protocol for Careless {
             Input::Resize(_) | Input::Reserved(_) | Input::Lease(_) => {
                 return Err(Refusal::Malformed("not here"));
             }
-            Input::Crashed(..) | Input::Joined(..) => {}
+            Input::Crashed { .. } | Input::Joined { .. } => {}
         }
         Ok(())
     }

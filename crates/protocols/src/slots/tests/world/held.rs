@@ -8,7 +8,7 @@
 use alloc::vec::Vec;
 
 use super::{Entry, Input, Verdict, World};
-use kgate_core::{Fence, GrantId, Incarnation, NodeId};
+use kgate_core::{Fence, GrantId, Incarnation, NodeId, ViewId};
 
 /// Whether the log holds slots, and what is wrong with it then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,9 +192,13 @@ impl World {
         for entry in entries {
             let input = match *entry {
                 Entry::Evict(of, incarnation) => {
-                    Input::Crashed(NodeId(of), Incarnation(incarnation))
+                    Input::Crashed { node: NodeId(of), incarnation: Incarnation(incarnation) }
                 }
-                Entry::Add(of, incarnation) => Input::Joined(NodeId(of), Incarnation(incarnation)),
+                Entry::Add(of, incarnation) => Input::Joined {
+                    node: NodeId(of),
+                    incarnation: Incarnation(incarnation),
+                    view: ViewId(incarnation),
+                },
                 Entry::Held(_) | Entry::Freed(_) => continue,
             };
             self.net.input(node, input).unwrap();

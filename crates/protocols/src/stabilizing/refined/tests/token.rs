@@ -221,8 +221,8 @@ fn requests() {
     for input in [
         Input::Resize(2),
         Input::Lease(true),
-        Input::Crashed(NodeId(0), incarnation),
-        Input::Joined(NodeId(0), incarnation),
+        Input::Crashed { node: NodeId(0), incarnation },
+        Input::Joined { node: NodeId(0), incarnation, view: kgate_core::ViewId(incarnation.0) },
     ] {
         assert!(matches!(net.refusal(0, input), Refusal::Unsupported { .. }));
     }
