@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use kgate_lab::scenario::{Failed, Outcome, run};
+use kgate_lab::scenario::{Outcome, RunError, run};
 use kgate_protocols::registry;
 use kgate_spec::Scenario;
 use kgate_spec::history;
@@ -60,10 +60,10 @@ fn every_story_is_as_it_is_told() {
             "{name}, repaired"
         );
         assert!(
-            came.scenario.story.iter().any(|line| line.starts_with("Source: ")),
+            came.scenario.description.iter().any(|line| line.starts_with("Source: ")),
             "{name}: whose story is it?"
         );
-        assert!(came.is_right());
+        assert!(came.passes());
     }
 }
 
@@ -111,7 +111,7 @@ fn changed(of: &str, from: &str, to: &str) -> Outcome {
 #[test]
 fn a_wrong_story_is_caught() {
     let lie = changed("vcube/d1.txt", "    p1 enters\n", "    p0 enters\n");
-    assert!(!lie.is_right());
+    assert!(!lie.passes());
     let difference = lie.difference.join("\n");
     assert!(difference.contains("-    p0 enters\n+    p1 enters"), "{difference}");
     let lie = changed(
@@ -119,7 +119,7 @@ fn a_wrong_story_is_caught() {
         "expect \"every request of a live process is granted\"",
         "expect correct",
     );
-    assert!(!lie.is_right() && lie.unexpected.is_some_and(|why| why.contains("expected correct")));
+    assert!(!lie.passes() && lie.unexpected.is_some_and(|why| why.contains("expected correct")));
     let lie =
         changed("raymond/two-of-three.txt", "expect correct", "expect \"at most k slots in use\"");
     assert!(lie.unexpected.is_some_and(|why| why.contains("nothing was")));
@@ -139,14 +139,14 @@ fn what_cannot_be_played() {
             .map(drop)
             .expect_err("not possible")
     };
-    let Failed::Step { line, error } =
+    let RunError::Step { line, error } =
         refused("vcube/d1.txt", "\np0 -> p1: reply\n", "\np0 -> p1: token\n")
     else {
         panic!("a step");
     };
     assert_eq!(story("vcube/d1.txt").lines().nth(line - 1), Some("p0 -> p1: reply"));
     assert!(error.possible.contains(&"p0 -> p1: reply".to_owned()), "{error}");
-    let text = |failed: Failed| failed.to_string();
+    let text = |failed: RunError| failed.to_string();
     assert!(
         text(refused("vcube/d1.txt", "protocol vcube", "protocol cube")).contains("choose one of")
     );

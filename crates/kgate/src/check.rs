@@ -1,4 +1,4 @@
-//! `kgate check`: every schedule of a few processes.
+//! `kgate check`: the model checker; it explores every schedule of a few processes.
 
 pub(crate) mod options;
 mod replay;
@@ -50,14 +50,15 @@ pub(crate) fn run(args: &CheckArgs, given: &ArgMatches) -> Outcome {
             replayed.write(args)?;
         }
         (None, Some(path)) => {
-            eprintln!("kgate: no counterexample, so {} is not written", path.display())
+            eprintln!("kgate: no counterexample: {} is not written", path.display())
         }
         (None, None) => {}
     }
     Ok(if found.is_wrong() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// One search without a word: what `--json` would print, and whether nothing is shown to be wrong.
+/// Makes one search without output; returns what `--json` prints, and whether no violation was
+/// found.
 pub(crate) fn measure(args: &CheckArgs, given: &ArgMatches) -> Result<(Value, bool), Failure> {
     let (entry, printed) = protocol(args, given)?;
     let found = if entry.heals {
@@ -70,7 +71,7 @@ pub(crate) fn measure(args: &CheckArgs, given: &ArgMatches) -> Result<(Value, bo
     Ok((serde_json::to_value(&found).context("what was found, as JSON")?, !found.is_wrong()))
 }
 
-/// The protocol that was asked for, as it was asked for; what cannot be meant is refused.
+/// The protocol and the defects of the command line; options that make no sense are rejected.
 fn protocol(args: &CheckArgs, given: &ArgMatches) -> Result<(&'static Entry, Defects), Failure> {
     let entry =
         registry::entry(&args.protocol).map_err(|error| Failure::Usage(error.to_string()))?;
@@ -78,7 +79,7 @@ fn protocol(args: &CheckArgs, given: &ArgMatches) -> Result<(&'static Entry, Def
         None => Defects::NONE,
         Some(id) => entry.as_printed(id).map_err(|error| Failure::Usage(error.to_string()))?,
     };
-    refuse(args, given, entry)?;
+    reject(args, given, entry)?;
     Ok((entry, printed))
 }
 
@@ -103,52 +104,56 @@ fn search(args: &CheckArgs, entry: &Entry, setup: Setup, bounds: Bounds) -> Resu
     Ok(found)
 }
 
-/// What cannot be meant, or what this protocol has no part in.
-fn refuse(args: &CheckArgs, given: &ArgMatches, entry: &Entry) -> Result<(), Failure> {
+/// Rejects options that make no sense, or that this protocol does not have.
+fn reject(args: &CheckArgs, given: &ArgMatches, entry: &Entry) -> Result<(), Failure> {
     let (k, n, name) = (args.k, args.processes, entry.name);
     let text = if k >= n && !entry.slots {
-        format!("k = {k} with n = {n}: nothing is excluded; choose k below n")
+        format!("k = {k} with n = {n}: the gate excludes no process; choose k below n")
     } else if entry.heals
         && let Some(flag) = rules::meaningless(given)
     {
-        format!("{name} is explored in the state model, where {flag} means nothing: leave it out")
+        format!("{name} is explored in the state model, where {flag} has no meaning: leave it out")
     } else if args.crashes >= n {
-        format!("{} crashes with n = {n}: let one live", args.crashes)
+        format!("{} crashes with n = {n}: leave at least one process alive", args.crashes)
     } else if args.restarts > 0 && !entry.recovers && !entry.returns {
         format!(
-            "processes of {name} do not come back from a crash: give --crashes, or choose tree-token or slots"
+            "processes of {name} do not recover from a crash: give --crashes, or choose tree-token \
+             or slots"
         )
     } else if args.down == DownArg::Kept && entry.returns {
         format!(
-            "processes of {name} come back with nothing, in a new incarnation: leave out --down kept"
+            "processes of {name} recover with empty memory, in a new incarnation: leave out --down \
+             kept"
         )
     } else if args.ask_inside && !entry.asks_inside {
         format!(
-            "{name} takes one request at a time: leave out --ask-inside, or choose tree-token or slots"
+            "{name} takes one request at a time: leave out --ask-inside, or choose tree-token or \
+             slots"
         )
     } else if let Some(flag) = slots_only(args).filter(|_| !entry.slots) {
         format!("{name} has no numbered slots: leave out {flag}, or choose slots")
     } else if args.weight_max > most_at_once(args) {
         format!(
-            "--weight-max {} with k = {k}: nobody could ever be granted so many",
+            "--weight-max {} with k = {k}: such a request could never be granted",
             args.weight_max
         )
     } else if args.tolerate.is_some() && !entry.told_to_tolerate {
-        format!("{name} is not told how many crashes to tolerate: leave out --tolerate")
+        format!("{name} has no setting for the crashes to tolerate: leave out --tolerate")
     } else if args.tolerate.is_some_and(|f| f >= k) {
         format!(
-            "--tolerate with k = {k}: so many crashed processes could keep every unit for ever; choose at most {}",
+            "--tolerate with k = {k}: so many crashed processes could hold every slot for ever; \
+             choose at most {}",
             k - 1
         )
     } else if args.entries.len() > n as usize {
         format!(
-            "{} numbers of entries with n = {n}: give one for each process at most",
+            "{} numbers in --entries with n = {n}: give at most one per process",
             args.entries.len()
         )
     } else if !entry.heals && most_asked(args) < k {
         format!(
-            "{} of the processes ask, and k = {k}: k can never be inside at once; let more of them ask",
-            askers(args)
+            "{} processes request with k = {k}: all k slots can never be in use; raise --entries",
+            requesters(args)
         )
     } else {
         return Ok(());
@@ -156,7 +161,7 @@ fn refuse(args: &CheckArgs, given: &ArgMatches, entry: &Entry) -> Result<(), Fai
     Err(Failure::Usage(text))
 }
 
-/// The first flag that only a protocol with numbered slots can make something of.
+/// The first given flag that only protocols with numbered slots understand.
 fn slots_only(args: &CheckArgs) -> Option<&'static str> {
     let given = [
         (args.weight_max > 1, "--weight-max"),
@@ -168,12 +173,12 @@ fn slots_only(args: &CheckArgs) -> Option<&'static str> {
     given.or_else(|| args.slots.given())
 }
 
-/// The most units that somebody can have at once: as many as there ever are in the widest lane.
+/// The largest weight that can ever be granted: the greatest number of slots of the widest lane.
 fn most_at_once(args: &CheckArgs) -> u32 {
     args.resize.iter().copied().fold(args.k, u32::max).div_ceil(args.slots.lanes.unwrap_or(1))
 }
 
-/// How many units may be wanted at once.
+/// The greatest number of slots that may be requested at once.
 fn most_asked(args: &CheckArgs) -> u32 {
     let entries =
         |index: usize| args.entries.get(index).or(args.entries.last()).copied().unwrap_or(0);
@@ -181,8 +186,8 @@ fn most_asked(args: &CheckArgs) -> u32 {
     (0..args.processes as usize).map(|index| at_once(entries(index)) * args.weight_max).sum()
 }
 
-/// How many processes ask at all.
-fn askers(args: &CheckArgs) -> u32 {
+/// The number of processes that request at all.
+fn requesters(args: &CheckArgs) -> u32 {
     let last = args.entries.last().copied().unwrap_or(0);
     let further = args.processes
         - u32::try_from(args.entries.len()).unwrap_or(args.processes).min(args.processes);
@@ -190,8 +195,8 @@ fn askers(args: &CheckArgs) -> u32 {
     u32::try_from(named).unwrap_or(u32::MAX) + if last > 0 { further } else { 0 }
 }
 
-/// Beyond what a protocol claims to tolerate nobody is promised an answer: says from where on that
-/// is so, if the bounds reach so far.
+/// No request is guaranteed an answer beyond the faults that a protocol claims to tolerate: names
+/// the limit if the bounds go beyond it.
 fn unchecked(entry: &Entry, bounds: &Bounds) -> Option<String> {
     let mut beyond = Vec::new();
     if bounds.crashes > bounds.tolerates.crashes {
@@ -201,11 +206,11 @@ fn unchecked(entry: &Entry, bounds: &Bounds) -> Option<String> {
         beyond.push("once a message is lost".into());
     }
     if bounds.duplicates > 0 && !bounds.tolerates.duplicates {
-        beyond.push("once a message is doubled".into());
+        beyond.push("once a message is duplicated".into());
     }
     (!beyond.is_empty()).then(|| {
         format!(
-            "not checked {}: {} does not claim to tolerate that",
+            "not checked {}: {} does not claim to tolerate this",
             beyond.join(" or "),
             entry.name
         )
@@ -224,7 +229,7 @@ fn setup(args: &CheckArgs, entry: &Entry, printed: Defects) -> Result<Setup, Fai
     }
     let told = args.tolerate.unwrap_or(args.crashes.min(args.k - 1));
     let tolerate = if entry.told_to_tolerate { told } else { 0 };
-    // How long a timer runs is nothing to the explorer.
+    // The model checker ignores how long a timer runs.
     let slots = args.slots.options(args.ask_again.then_some(Span::UNIT));
     Ok(Setup { printed, graph, tolerate, slots, ..Setup::new(args.processes, args.k) })
 }
@@ -276,8 +281,7 @@ fn limits(args: &CheckArgs) -> Limits {
     }
 }
 
-/// Hands the chosen protocol to the explorer; crashes are told by an oracle, so it needs no
-/// detector.
+/// Passes the chosen protocol to the model checker. An oracle reports crashes, so no detector runs.
 struct Search<'a> {
     setup: Setup,
     bounds: Bounds,
@@ -308,7 +312,7 @@ impl Visitor for Search<'_> {
     }
 }
 
-/// The properties whose names have one of the texts in them; `at-most-k` is as good as 'at most k'.
+/// The properties whose names contain one of the texts; `at-most-k` stands for 'at most k'.
 fn chosen(names: Vec<&'static str>, wanted: &[String]) -> Result<Vec<&'static str>, Failure> {
     let wanted: Vec<String> = wanted.iter().map(|text| text.replace('-', " ")).collect();
     if let Some(text) =
@@ -316,7 +320,7 @@ fn chosen(names: Vec<&'static str>, wanted: &[String]) -> Result<Vec<&'static st
     {
         let names = names.join("; ");
         return Err(Failure::Usage(format!(
-            "no property has '{text}' in its name: choose of {names}"
+            "no property has '{text}' in its name: choose one of {names}"
         )));
     }
     Ok(names
@@ -325,15 +329,15 @@ fn chosen(names: Vec<&'static str>, wanted: &[String]) -> Result<Vec<&'static st
         .collect())
 }
 
-/// Serves the Explorer until somebody interrupts it.
+/// Serves the Explorer until it is interrupted.
 fn serve(entry: &Entry, setup: Setup, bounds: Bounds, address: std::net::SocketAddr) -> Outcome {
-    // The library panics if it cannot listen there.
+    // The library panics if it cannot listen on the address.
     drop(std::net::TcpListener::bind(address).map_err(|error| {
         Failure::Usage(format!(
             "cannot listen on {address}: {error}; give another address to --explore"
         ))
     })?);
-    eprintln!("kgate: open http://{address}/ in a browser; interrupt with Ctrl-C");
+    eprintln!("kgate: open http://{address}/ in a browser; stop with Ctrl-C");
     registry::visit(entry, false, Walk { setup, bounds, address });
     Ok(ExitCode::SUCCESS)
 }

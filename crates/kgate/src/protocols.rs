@@ -34,7 +34,7 @@ fn print_json(to: &mut impl Write) -> Result<(), Failure> {
         .map(|entry| {
             let defects: Vec<_> = entry
                 .published_defects()
-                .map(|d| serde_json::json!({ "id": d.id, "place": d.place, "story": d.story }))
+                .map(|d| serde_json::json!({ "id": d.id, "place": d.place, "effect": d.story }))
                 .collect();
             serde_json::json!({
                 "name": entry.name, "title": entry.title, "spread": entry.spread, "detector": entry.detector,
@@ -53,10 +53,10 @@ fn print_text(to: &mut impl Write) -> io::Result<()> {
     for entry in ENTRIES {
         writeln!(to, "{}", entry.name)?;
         writeln!(to, "  {}", entry.title)?;
-        writeln!(to, "  messages an entry  {}", entry.messages)?;
-        writeln!(to, "  delays             {} when nobody else asks", entry.delays)?;
-        writeln!(to, "  tolerates              {}", entry.tolerates)?;
-        writeln!(to, "  of the network     {}", network(entry))?;
+        writeln!(to, "  messages per entry {}", entry.messages)?;
+        writeln!(to, "  delays             {} without contention", entry.delays)?;
+        writeln!(to, "  tolerates          {}", entry.tolerates)?;
+        writeln!(to, "  network faults     {}", network(entry))?;
         writeln!(to, "  broadcast          {}", entry.spread)?;
         writeln!(to, "  detector           {}", entry.detector.unwrap_or("none"))?;
         writeln!(to, "  published          {}", entry.citation)?;
@@ -68,7 +68,7 @@ fn print_text(to: &mut impl Write) -> io::Result<()> {
     writeln!(to, "Run one with: kgate sim --protocol NAME")
 }
 
-/// What it tolerates of the network.
+/// The network faults that the protocol tolerates.
 fn network(entry: &Entry) -> String {
     let delays = match (entry.tolerates_delay, entry.detector.is_some_and(|name| name != LOG)) {
         (true, false) => "pauses and partitions",

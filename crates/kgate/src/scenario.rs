@@ -1,4 +1,4 @@
-//! `kgate scenario`: stories that are played and compared with what they tell.
+//! `kgate scenario`: plays scenarios and compares the run with the effects written in the file.
 
 use std::fmt;
 use std::fs;
@@ -10,7 +10,8 @@ use anyhow::Context;
 use clap::Args;
 use clap::builder::BoolishValueParser;
 use kgate_core::{Span, Time};
-use kgate_lab::scenario::{self, Failed, Outcome as Came};
+use kgate_lab::scenario::{self, Outcome as Came, RunError};
+use kgate_spec::scenario::ScenarioError;
 use kgate_spec::trace::reader;
 use kgate_spec::{Scenario, diagram};
 use serde::Serialize;
@@ -18,38 +19,42 @@ use serde::Serialize;
 use crate::{Failure, Outcome};
 
 pub(crate) const HELP: &str = "\
-A scenario is a small text file: its story, what is run, the steps, and below each step what followed from it. It is played by the \
-simulator and checked by its checkers. Where a published defect is switched on, the same steps are played once more with the repair, as \
-far as they are possible then, and nothing may go wrong. docs/reference/scenario-format.md describes the format. To write one, write the header and the \
-first steps and let --rewrite tell what follows; a step that is not possible is refused with those that are. Exit code 1 means that \
-something came otherwise than told.
+A scenario is a small text file: a description, the configuration, the steps, and below each step
+its effects. The simulator plays it and its checkers check it. If a published defect is switched
+on, the same steps are played again with the repair, as far as they are possible then, and no
+property may be violated. docs/reference/scenario-format.md describes the format. To write a
+scenario, write the header and the first steps, and let --rewrite add the effects. A step that is
+not possible is rejected with a list of those that are.
+
+Exit codes: 0 all scenarios pass; 1 a scenario fails: its effects differ from the file or its
+outcome is unexpected; 2 a file is not a scenario or cannot be played.
 
 Examples:
-  All stories of the repository:
+  All scenarios of the repository:
     kgate scenario scenarios
-  Tell anew what follows from each step:
+  Update the effects of each step:
     kgate scenario --rewrite scenarios/vcube/d1.txt
-  Look at it:
+  Draw it:
     kgate scenario scenarios/vcube/d1.txt --diagram d1.svg
-  Checker it by its trace alone:
+  Check its trace without the simulator:
     kgate scenario scenarios/raymond/two-of-three.txt --trace run.ndjson
     kgate trace check run.ndjson";
 
 #[derive(Debug, Args)]
 pub(crate) struct ScenarioArgs {
-    /// Scenarios; of a directory, all its *.txt and those of the directories in it
+    /// Scenario files; of a directory, all *.txt files in it and below
     #[arg(value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
-    /// Write into each file what really followed from each step
+    /// Write the actual effects of each step into the file
     #[arg(long)]
     pub(crate) rewrite: bool,
-    /// Write what happened to a file, one JSON object a line (one scenario only)
+    /// Write a trace to a file, one JSON object per line (one scenario only)
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
-    /// Draw it as a space-time diagram into an SVG file (one scenario only)
+    /// Draw the run as a space-time diagram into an SVG file (one scenario only)
     #[arg(long, value_name = "FILE")]
     pub(crate) diagram: Option<PathBuf>,
-    /// Print one JSON object a scenario
+    /// Print one JSON object per scenario
     #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_JSON")]
     pub(crate) json: bool,
 }
@@ -61,12 +66,12 @@ pub(crate) fn run(args: &ScenarioArgs) -> Outcome {
     }
     if files.is_empty() {
         return Err(Failure::Usage(
-            "no scenarios there: name a file, or a directory with *.txt in it".into(),
+            "no scenarios found: name a file, or a directory with *.txt files in it".into(),
         ));
     }
     if files.len() > 1 && (args.trace.is_some() || args.diagram.is_some()) {
         return Err(Failure::Usage(
-            "a trace or a diagram tells one scenario: name one file".into(),
+            "--trace and --diagram take one scenario: name one file".into(),
         ));
     }
     check_paths(args, &files)?;
@@ -74,7 +79,7 @@ pub(crate) fn run(args: &ScenarioArgs) -> Outcome {
     let (mut wrong, mut unplayed) = (0, 0);
     for file in &files {
         let came = play(args, file)?;
-        wrong += usize::from(came.as_ref().is_ok_and(|came| !came.is_right()));
+        wrong += usize::from(came.as_ref().is_ok_and(|came| !came.passes()));
         unplayed += usize::from(came.is_err());
         if args.json {
             writeln!(
@@ -87,11 +92,7 @@ pub(crate) fn run(args: &ScenarioArgs) -> Outcome {
         }
     }
     if !args.json && files.len() > 1 {
-        writeln!(
-            stdout,
-            "{} scenarios, {wrong} of them not as told, {unplayed} not played",
-            files.len()
-        )?;
+        writeln!(stdout, "{} scenarios, {wrong} of them FAIL, {unplayed} not played", files.len())?;
     }
     stdout.flush()?;
     Ok(match (unplayed, wrong) {
@@ -101,14 +102,14 @@ pub(crate) fn run(args: &ScenarioArgs) -> Outcome {
     })
 }
 
-/// Nothing is written over the story, and no file is written twice.
+/// No output overwrites a scenario, and no two outputs share a file.
 fn check_paths(args: &ScenarioArgs, files: &[PathBuf]) -> Result<(), Failure> {
     let mut taken: Vec<PathBuf> = files.iter().map(|file| place(file)).collect();
     for path in args.trace.iter().chain(&args.diagram) {
         let place = place(path);
         if taken.contains(&place) {
             return Err(Failure::Usage(format!(
-                "{} is named twice: give the story, the trace and the diagram a file each",
+                "{} is named twice: give the scenario, the trace and the diagram a file each",
                 path.display()
             )));
         }
@@ -117,7 +118,7 @@ fn check_paths(args: &ScenarioArgs, files: &[PathBuf]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Where a path leads, whether or not the file is there yet.
+/// The canonical path, whether or not the file exists yet.
 pub(crate) fn place(path: &Path) -> PathBuf {
     if let Ok(place) = path.canonicalize() {
         return place;
@@ -130,7 +131,7 @@ pub(crate) fn place(path: &Path) -> PathBuf {
     }
 }
 
-/// The file itself, or all *.txt below the directory, sorted.
+/// The file itself, or all *.txt files below the directory, sorted.
 fn collect(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
     let unreadable = |error: io::Error| {
         Failure::Usage(format!("cannot read the scenario {}: {error}", path.display()))
@@ -151,22 +152,25 @@ fn collect(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What came of one file.
-type Played = Result<Came, Unplayed>;
+/// The outcome of one file.
+type Played = Result<Came, NotPlayed>;
 
-/// Why nothing came of it.
-enum Unplayed {
-    /// It cannot be read, or is no scenario.
-    NoScenario(String),
-    /// It cannot be meant.
-    Refused(Failed),
+/// Why a file could not be played.
+enum NotPlayed {
+    /// The file cannot be read.
+    Unreadable(io::Error),
+    /// The text is not a scenario.
+    Malformed(ScenarioError),
+    /// The scenario asks for something impossible.
+    Rejected(RunError),
 }
 
-impl fmt::Display for Unplayed {
+impl fmt::Display for NotPlayed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoScenario(why) => f.write_str(why),
-            Self::Refused(failed) => failed.fmt(f),
+            Self::Unreadable(error) => write!(f, "cannot read the scenario: {error}"),
+            Self::Malformed(error) => error.fmt(f),
+            Self::Rejected(error) => error.fmt(f),
         }
     }
 }
@@ -176,15 +180,13 @@ fn play(args: &ScenarioArgs, file: &Path) -> Result<Played, Failure> {
     let name = file.display();
     let text = match fs::read_to_string(file) {
         Ok(text) => text,
-        Err(error) => {
-            return Ok(Err(Unplayed::NoScenario(format!("cannot read the scenario: {error}"))));
-        }
+        Err(error) => return Ok(Err(NotPlayed::Unreadable(error))),
     };
-    let told: Scenario = match text.parse::<Scenario>() {
-        Ok(told) => told,
-        Err(error) => return Ok(Err(Unplayed::NoScenario(error.to_string()))),
+    let parsed: Scenario = match text.parse() {
+        Ok(parsed) => parsed,
+        Err(error) => return Ok(Err(NotPlayed::Malformed(error))),
     };
-    let mut came = scenario::run(&told);
+    let mut came = scenario::run(&parsed);
     if let Ok(came) = &mut came {
         if args.rewrite {
             let rewritten = came.scenario.to_string();
@@ -202,13 +204,13 @@ fn play(args: &ScenarioArgs, file: &Path) -> Result<Played, Failure> {
             draw(came, path)?;
         }
     }
-    Ok(came.map_err(Unplayed::Refused))
+    Ok(came.map_err(NotPlayed::Rejected))
 }
 
-/// Draws what was played.
+/// Draws the run of a scenario.
 pub(crate) fn draw(came: &Came, path: &Path) -> Result<(), Failure> {
     let (run, told) = reader::read(&came.trace[..]).context("reading our own trace")?;
-    let title = came.scenario.story.first().map(String::as_str).unwrap_or_default();
+    let title = came.scenario.description.first().map(String::as_str).unwrap_or_default();
     let last = Time::ZERO + Span::UNIT.times(came.scenario.steps.len() as u64);
     write(path, diagram::draw(&run, &told, title, Some(last)).as_bytes())
 }
@@ -222,43 +224,44 @@ fn print(to: &mut impl Write, file: &Path, came: &Played) -> io::Result<()> {
     let name = file.display();
     let came = match came {
         Ok(came) => came,
-        Err(error @ Unplayed::Refused(_)) => return writeln!(to, "{name}: {error}"),
-        Err(error @ Unplayed::NoScenario(_)) => {
+        Err(error @ NotPlayed::Rejected(_)) => return writeln!(to, "{name}: {error}"),
+        Err(error @ (NotPlayed::Unreadable(_) | NotPlayed::Malformed(_))) => {
             eprintln!("kgate: {name}: {error}");
             return Ok(());
         }
     };
     let steps = came.scenario.steps.len();
     let verdict = match came.violations.first() {
-        Some(violation) => format!("violates \"{}\"", violation.property),
+        Some(violation) => format!("violates \"{}\" as expected", violation.property),
         None => "correct".into(),
     };
+    let verdict = if came.unexpected.is_some() { "unexpected outcome".into() } else { verdict };
     let repaired = match &came.repaired {
         Some(repaired) if repaired.violations.is_empty() => {
-            format!("; repaired correct, {} of the steps skipped", repaired.skipped)
+            format!("; correct with the repair, {} steps skipped", repaired.skipped)
         }
-        Some(_) => "; repaired NOT CORRECT".into(),
+        Some(_) => "; NOT CORRECT with the repair".into(),
         None => String::new(),
     };
-    let word = if came.is_right() { "as told" } else { "NOT AS TOLD" };
+    let word = if came.passes() { "PASS" } else { "FAIL" };
     writeln!(to, "{name}: {word}: {steps} steps, {verdict}{repaired}")?;
     if let Some(why) = &came.unexpected {
         writeln!(to, "  {why}")?;
     }
     for violation in came.repaired.iter().flat_map(|repaired| &repaired.violations) {
-        writeln!(to, "  repaired: {violation}")?;
+        writeln!(to, "  with the repair: {violation}")?;
     }
     if !came.difference.is_empty() {
-        writeln!(to, "--- {name}, as told\n+++ {name}, as it came")?;
+        writeln!(to, "--- {name}, expected\n+++ {name}, actual")?;
     }
     came.difference.iter().try_for_each(|line| writeln!(to, "{line}"))
 }
 
-/// A scenario in JSON.
+/// The outcome of a scenario in JSON.
 #[derive(Serialize)]
 struct Line<'a> {
     file: String,
-    right: bool,
+    passed: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -276,7 +279,7 @@ struct Line<'a> {
     hash: Option<String>,
 }
 
-/// The same without the defect.
+/// The same steps without the defect.
 #[derive(Serialize)]
 struct Again<'a> {
     skipped: usize,
@@ -288,7 +291,7 @@ impl<'a> Line<'a> {
         let ok = came.as_ref().ok();
         Self {
             file: file.display().to_string(),
-            right: ok.is_some_and(Came::is_right),
+            passed: ok.is_some_and(Came::passes),
             error: came.as_ref().err().map(ToString::to_string),
             protocol: ok.map(|came| came.scenario.protocol.as_str()),
             as_printed: ok.and_then(|came| came.scenario.as_printed.as_deref()),

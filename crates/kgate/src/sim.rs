@@ -26,7 +26,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{Failure, Outcome, scenario};
-use options::{Asking, Detector, EngineArg, ModelArg, SimArgs, StartArg};
+use options::{Detector, EngineArg, ModelArg, Requesters, SimArgs, StartArg};
 use recorder::Recorder;
 
 pub(crate) fn run(args: &SimArgs, given: &ArgMatches) -> Outcome {
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &SimArgs, given: &ArgMatches) -> Outcome {
     }
 }
 
-/// One run without a word: what `--json` would print, and whether it was correct.
+/// Makes one run without output; returns what `--json` prints, and whether the run is correct.
 pub(crate) fn measure(args: &SimArgs, given: &ArgMatches) -> Result<(Value, bool), Failure> {
     let (entry, printed) = chosen(args, given)?;
     let (report, correct) = match args.model {
@@ -70,7 +70,7 @@ pub(crate) fn measure(args: &SimArgs, given: &ArgMatches) -> Result<(Value, bool
     Ok((report.context("the report as JSON")?, correct))
 }
 
-/// The protocol that was asked for, as it was asked for; what cannot be meant is refused.
+/// The protocol and the defects of the command line; options that make no sense are rejected.
 fn chosen(args: &SimArgs, given: &ArgMatches) -> Result<(&'static Entry, Defects), Failure> {
     let entry =
         registry::entry(&args.protocol).map_err(|error| Failure::Usage(error.to_string()))?;
@@ -81,21 +81,21 @@ fn chosen(args: &SimArgs, given: &ArgMatches) -> Result<(&'static Entry, Defects
     for (given, what) in [(&args.trace, "trace"), (&args.diagram, "diagram")] {
         if given.is_some() && args.runs > 1 {
             return Err(Failure::Usage(format!(
-                "a {what} tells one run: leave out --{what} or --runs"
+                "--{what} records one run: leave out --{what} or --runs"
             )));
         }
     }
     let places = [&args.trace, &args.diagram].map(|path| path.as_deref().map(scenario::place));
     if places[0].is_some() && places[0] == places[1] {
         return Err(Failure::Usage(
-            "one file for two things: give the trace and the diagram a file each".into(),
+            "--trace and --diagram name the same file: give each a file of its own".into(),
         ));
     }
     conflicts::check(args, given, entry)?;
     Ok((entry, printed))
 }
 
-/// Runs every seed that was asked for, prints and complains, and says whether all were correct.
+/// Makes the runs of all seeds, prints each, reports violations, and sets the exit code.
 fn run_all<R: Serialize>(
     args: &SimArgs,
     entry: &Entry,
@@ -110,7 +110,7 @@ fn run_all<R: Serialize>(
         let seed = args.seed.wrapping_add(u64::from(run));
         let report = simulate(seed)?;
         if !violations(&report).is_empty() {
-            complain(entry, violations(&report), &command(seed));
+            report_violations(entry, violations(&report), &command(seed));
         }
         if !args.json {
             print(&mut stdout, &report, &command(seed))?;
@@ -121,13 +121,13 @@ fn run_all<R: Serialize>(
     if args.json {
         print_json(&mut stdout, &reports)?;
     } else if args.runs > 1 {
-        writeln!(stdout, "{} runs, {violated} of them not correct", args.runs)?;
+        writeln!(stdout, "{} runs, {violated} of them FAIL", args.runs)?;
     }
     stdout.flush()?;
     Ok(if violated == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The command that makes the same run again.
+/// The command that replays the run.
 fn command(args: &SimArgs, case: &Case) -> String {
     let engine = match args.engine {
         EngineArg::Bucket => "",
@@ -136,7 +136,7 @@ fn command(args: &SimArgs, case: &Case) -> String {
     kgate_lab::command(case) + engine
 }
 
-/// The run that the command line asks for, but for its graph, which may be large.
+/// The run that the command line describes, without its graph, which may be large.
 fn case(args: &SimArgs, entry: &'static Entry, printed: Defects, seed: u64) -> Case {
     let usual = entry.network.usual_shape().map(|shape| shape.to_string());
     let mut case =
@@ -148,10 +148,10 @@ fn case(args: &SimArgs, entry: &'static Entry, printed: Defects, seed: u64) -> C
 fn config(args: &SimArgs, printed: Defects, seed: u64) -> Config {
     let load = Load {
         requesters: match &args.load {
-            Asking::Low => args.k,
-            Asking::High => args.processes,
-            Asking::First(count) => *count,
-            Asking::Only(nodes) => nodes.last().map_or(0, |node| node.0.saturating_add(1)),
+            Requesters::Low => args.k,
+            Requesters::High => args.processes,
+            Requesters::First(count) => *count,
+            Requesters::Only(nodes) => nodes.last().map_or(0, |node| node.0.saturating_add(1)),
         },
         first_request: args.first_request,
         hold: args.hold,
@@ -179,8 +179,8 @@ fn config(args: &SimArgs, printed: Defects, seed: u64) -> Config {
         cost: cost(args),
         load,
         only: match &args.load {
-            Asking::Only(nodes) => nodes.clone(),
-            Asking::Low | Asking::High | Asking::First(_) => Vec::new(),
+            Requesters::Only(nodes) => nodes.clone(),
+            Requesters::Low | Requesters::High | Requesters::First(_) => Vec::new(),
         },
         detection,
         crashes: args.crash.clone(),
@@ -211,14 +211,14 @@ fn config(args: &SimArgs, printed: Defects, seed: u64) -> Config {
     }
 }
 
-/// In the order of time.
+/// Sorted by time.
 fn sorted(resizes: &[(Span, u32)]) -> Vec<(Span, u32)> {
     let mut resizes = resizes.to_vec();
     resizes.sort_by_key(|resize| resize.0);
     resizes
 }
 
-/// The pause that was asked for.
+/// The pause between a release and the next request.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)] // Whole nanoseconds.
 fn think(args: &SimArgs) -> Think {
     match args.rho {
@@ -243,7 +243,8 @@ fn cost(args: &SimArgs) -> Cost {
     }
 }
 
-/// How long a detector waits: what was asked for, or twice the longest delay and at least 4.
+/// How long a detector waits for an answer: the given time, or twice the longest delay and at
+/// least 4.
 fn timeout(args: &SimArgs) -> Span {
     let longest = cost(args).longest_delay().unwrap_or(Span::ZERO);
     args.detect_timeout.unwrap_or(longest.times(2).max(LEAST_TIMEOUT))
@@ -253,7 +254,7 @@ fn timeout(args: &SimArgs) -> Span {
 const DEFAULT_TRANSMIT: Span = Span(800_000_000);
 /// vcube-2018 section 8.1: tau = 0.1.
 const DEFAULT_THINK: Span = Span(100_000_000);
-/// Ours: four times the longest delay of vcube-2018's setting.
+/// Our choice: four times the longest delay of vcube-2018's setting.
 const LEAST_TIMEOUT: Span = Span(4_000_000_000);
 
 fn simulate(args: &SimArgs, mut case: Case) -> Result<Report, Failure> {
@@ -275,30 +276,31 @@ fn simulate(args: &SimArgs, mut case: Case) -> Result<Report, Failure> {
             let path = args.trace.as_deref().unwrap_or_else(|| "".as_ref()).display();
             Err(Failure::Usage(format!("cannot write the trace {path}: {error}")))
         }
-        // A run that cannot be drawn at all says so before it ends.
+        // A diagram that cannot be drawn at all ends the run early.
         Err(error @ RunError::Trace(_)) => {
-            Err(recorder.refused().unwrap_or(Failure::Broken(error.into())))
+            Err(recorder.rejected().unwrap_or(Failure::Broken(error.into())))
         }
     }
 }
 
-/// A failure is a gift-wrapped bug report: the property first, then how to see it again.
-fn complain(entry: &Entry, violations: &[Violation], command: &str) {
+/// Prints violations as a bug report: the properties first, then the command that replays the run.
+fn report_violations(entry: &Entry, violations: &[Violation], command: &str) {
     for violation in violations {
         eprintln!("kgate: {violation}");
     }
     let suspected = violations.iter().any(|violation| violation.property == Accuracy::NAME);
     if suspected && entry.told_to_tolerate {
         eprintln!(
-            "{} assumes that a process's neighbours always answer it among the first n-f (responsiveness): give --latency grid= \
-             with clusters of more than f processes and --send 0, or a smaller --tolerate",
+            "{} assumes that the neighbours of a process always answer among the first n-f \
+             (responsiveness): give --latency grid= with clusters of more than f processes and \
+             --send 0, or a smaller --tolerate",
             entry.name
         );
     }
     eprintln!("REPRODUCE WITH: {command}");
 }
 
-/// One object: the report of one run, or a list of several.
+/// Prints one object: the report of one run, or a list of several reports.
 fn print_json<R: Serialize>(to: &mut impl Write, reports: &[R]) -> Result<(), Failure> {
     let text = match reports {
         [report] => serde_json::to_string_pretty(report),

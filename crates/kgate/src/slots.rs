@@ -1,66 +1,67 @@
-//! What only protocols with numbered slots can make something of: how they go about it, and what
-//! may be asked of them.
+//! Options that only protocols with numbered slots understand.
 
 use clap::{Args, ValueEnum};
 use kgate_core::{Dissemination, MembershipSource, SlotOptions, Span};
 
-/// How numbered slots go about it. What is not given is as by default.
+/// Options of numbered slots. An option that is not given keeps its default.
 #[derive(Debug, Args)]
 pub(crate) struct SlotArgs {
-    /// How requests reach everybody, where the protocol leaves the choice [default: as suits n]
+    /// How requests reach all processes (slots) [default: depends on n]
     #[arg(long, value_enum, value_name = "HOW", env = "KGATE_OPT_DISSEMINATION")]
     pub(crate) dissemination: Option<DisseminationArg>,
-    /// From whom processes learn who takes part (slots) [default: log]
-    #[arg(long, value_enum, value_name = "WHO", env = "KGATE_OPT_MEMBERSHIP")]
+    /// Source of the membership (slots) [default: log]
+    #[arg(long, value_enum, value_name = "SOURCE", env = "KGATE_OPT_MEMBERSHIP")]
     pub(crate) membership: Option<MembershipArg>,
-    /// Who asked earlier answers once it is decided (slots, not on a tree) [default: on]
+    /// A process with an earlier request of its own defers its answer until that request is
+    /// decided (slots, not on a tree) [default: on]
     #[arg(long, value_enum, value_name = "ON|OFF", env = "KGATE_OPT_DEFER")]
     pub(crate) defer: Option<Switch>,
-    /// A decision of which nobody could make use is not announced (slots) [default: on]
+    /// A decision that no process can use is not announced (slots) [default: on]
     #[arg(long, value_enum, value_name = "ON|OFF", env = "KGATE_OPT_QUIET")]
     pub(crate) quiet: Option<Switch>,
-    /// A slot that nobody asks for stays where it was used last (slots) [default: on]
+    /// A slot without a waiting request stays cached at its last holder (slots) [default: on]
     #[arg(long, value_enum, value_name = "ON|OFF", env = "KGATE_OPT_KEEP")]
     pub(crate) keep: Option<Switch>,
-    /// How often a slot may go from client to client of one process while others wait (slots)
+    /// How often a slot may pass between clients of one process while other processes wait (slots)
     /// [default: 4]
     #[arg(long, value_name = "B", env = "KGATE_OPT_COHORT")]
     pub(crate) cohort: Option<u16>,
-    /// For how many units a process asks at once for several of its clients (slots) [default: 1,
-    /// one client at a time]
+    /// Number of slots that a process requests at once for several of its clients (slots)
+    /// [default: 1, one client at a time]
     #[arg(long, value_name = "W", value_parser = clap::value_parser!(u32).range(1..), env = "KGATE_OPT_BATCH")]
     pub(crate) batch: Option<u32>,
-    /// Into how many independent queues the slots are split (slots) [default: 1]
+    /// Number of independent queues into which the slots are split (slots) [default: 1]
     #[arg(long, value_name = "L", value_parser = clap::value_parser!(u32).range(1..), env = "KGATE_OPT_LANES")]
     pub(crate) lanes: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DisseminationArg {
-    /// straight to each
+    /// directly to each process
     Flat,
-    /// down a tree, and the answers, put together, back up
+    /// down a tree, and the aggregated answers back up
     Tree,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum MembershipArg {
-    /// from an agreed log
+    /// an agreed log
     Log,
-    /// from whoever is back, and losses from a perfect detector; some process never crashes
+    /// join messages of recovering processes, and a perfect detector for crashes; at least one
+    /// process must never crash
     Join,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Switch {
-    /// so it is
+    /// enabled
     On,
-    /// it is not
+    /// disabled
     Off,
 }
 
 impl SlotArgs {
-    /// The names of all, as the parser knows them.
+    /// The argument ids of all these options, as clap knows them.
     pub(crate) const IDS: [&str; 8] =
         ["dissemination", "membership", "defer", "quiet", "keep", "cohort", "batch", "lanes"];
 
@@ -79,7 +80,7 @@ impl SlotArgs {
         given.into_iter().find(|(given, _)| *given).map(|(_, flag)| flag)
     }
 
-    /// As a protocol is told.
+    /// The options in the form that protocols take.
     pub(crate) fn options(&self, ask_again: Option<Span>) -> SlotOptions {
         let usual = SlotOptions::default();
         let on =

@@ -1,5 +1,4 @@
-//! `kgate trace`: a run that was written down, shown or checked by what stands there and nothing
-//! else.
+//! `kgate trace`: shows or checks a recorded run, using nothing but its trace.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
@@ -18,19 +17,22 @@ use crate::scenario::{place, write};
 use crate::{Failure, Outcome};
 
 pub(crate) const HELP: &str = "\
-docs/reference/trace-format.md describes the format; anybody may write it, for instance from the logs of a real cluster. A trace is read line by line and may be \
-longer than memory. A cluster_state is drawn to scale; what is too much for one is refused with a window that would fit.
+docs/reference/trace-format.md describes the format. Other programs may write it too, for example
+from the logs of a real cluster. A trace is read line by line and may be larger than memory. A
+diagram is drawn to scale; if the run does not fit, the error names a window that does.
+
+Exit codes of kgate trace check: 0 no violation; 1 a property is violated; 2 not a trace.
 
 Examples:
-  Write a run down, and read it:
+  Record a run and read it:
     kgate sim --protocol raymond -n 3 -k 1 --load high --hold 1 --duration 10 --trace run.ndjson
     kgate trace run.ndjson
-  Draw a part of it:
+  Draw part of it:
     kgate trace run.ndjson --as svg --window 2..6 --out run.svg
-  Look at it in a browser, at https://bestchai.bitbucket.io/shiviz or https://ui.perfetto.dev:
+  Open it in a browser, at https://bestchai.bitbucket.io/shiviz or https://ui.perfetto.dev:
     kgate trace run.ndjson --as shiviz --out run.log
     kgate trace run.ndjson --as perfetto --out run.json
-  Checker it by itself:
+  Check it without the simulator:
     kgate trace check run.ndjson";
 
 #[derive(Debug, Args)]
@@ -41,23 +43,23 @@ pub(crate) struct TraceArgs {
     /// The trace; `-` for standard input
     #[arg(value_name = "FILE", required = true)]
     pub(crate) file: Option<PathBuf>,
-    /// As what to show it
+    /// Output format
     #[arg(long = "as", value_enum, value_name = "FORM", default_value = "text")]
     pub(crate) form: FormArg,
-    /// Only from a time to another, in time units, as in 10..20; either may be left out
+    /// Show only this interval of time in t.u., for example 10..20; either end may be omitted
     #[arg(long, value_name = "T..T")]
     pub(crate) window: Option<Window>,
-    /// Only these processes, as in 0..7 (both included) or 0,3,9
+    /// Show only these processes, for example 0..7 (both included) or 0,3,9
     #[arg(long, visible_alias = "processes", value_name = "P..P,..")]
     pub(crate) show: Option<Shown>,
-    /// Write it there [default: standard output]
+    /// Output file [default: standard output]
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FormArg {
-    /// a line an event, for people
+    /// one line per event
     Text,
     /// a space-time diagram
     Svg,
@@ -69,9 +71,9 @@ pub(crate) enum FormArg {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TraceCommand {
-    /// Checker a trace by itself, without the simulator or the protocol: at most k slots in use, slots
-    /// and fences, who waits at the end
-    Checker {
+    /// Check a trace without the simulator or the protocol: at most k slots in use, one holder and
+    /// increasing fences per slot, requests still waiting at the end
+    Check {
         /// The trace; `-` for standard input
         #[arg(value_name = "FILE")]
         file: PathBuf,
@@ -83,10 +85,10 @@ pub(crate) enum TraceCommand {
 
 pub(crate) fn run(args: &TraceArgs) -> Outcome {
     match (&args.command, &args.file) {
-        (Some(TraceCommand::Checker { file, json }), _) => check(file, *json),
+        (Some(TraceCommand::Check { file, json }), _) => check(file, *json),
         (None, Some(file)) => show(args, file),
         (None, None) => {
-            Err(Failure::Usage("which trace? name a file, or - for standard input".into()))
+            Err(Failure::Usage("no trace given: name a file, or - for standard input".into()))
         }
     }
 }
@@ -95,7 +97,7 @@ pub(crate) fn run(args: &TraceArgs) -> Outcome {
 fn show(args: &TraceArgs, file: &Path) -> Outcome {
     if args.out.as_deref().is_some_and(|out| place(out) == place(file)) {
         return Err(Failure::Usage(format!(
-            "{} is the trace itself: give --out another file",
+            "{} is the trace itself: give another file to --out",
             file.display()
         )));
     }
@@ -105,15 +107,15 @@ fn show(args: &TraceArgs, file: &Path) -> Outcome {
     };
     let reader = Reader::new(open(file)?).map_err(|error| unreadable(file, &error))?;
     if args.form == FormArg::Svg {
-        // Whole or not at all: a picture that is refused does not empty a file.
+        // Draw first, then write: a diagram that is rejected must not empty an existing file.
         let title = if file == Path::new("-") { String::new() } else { file.display().to_string() };
-        let picture = diagram::draw_trace(reader, &view, &title).map_err(|error| match error {
+        let svg = diagram::draw_trace(reader, &view, &title).map_err(|error| match error {
             DrawError::TraceError(error) => unreadable(file, &error),
             DrawError::DiagramError(why) => Failure::Usage(why.to_string()),
         })?;
         match &args.out {
-            Some(out) => write(out, picture.as_bytes())?,
-            None => io::stdout().lock().write_all(picture.as_bytes())?,
+            Some(out) => write(out, svg.as_bytes())?,
+            None => io::stdout().lock().write_all(svg.as_bytes())?,
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -123,7 +125,7 @@ fn show(args: &TraceArgs, file: &Path) -> Outcome {
         FormArg::Perfetto => view::perfetto(reader, &view, &mut to),
         FormArg::Text | FormArg::Svg => view::text(reader, &view, &mut to),
     };
-    // What could be read is told, also of a trace that is cut off.
+    // A truncated trace is shown as far as it could be read.
     to.flush()?;
     shown.map_err(|error| match error {
         ViewError::TraceError(error) => unreadable(file, &error),
@@ -185,19 +187,21 @@ fn print(to: &mut impl Write, verdict: &Verdict) -> io::Result<()> {
         "{}: {} processes, k = {}, {} lines",
         verdict.protocol, verdict.n, verdict.k, verdict.lines
     )?;
-    let seen = if verdict.k_in_use_seen { "" } else { " (never k, so little was shown)" };
+    let seen = if verdict.k_in_use_seen { "" } else { " (never all k, so this shows little)" };
     writeln!(
         to,
-        "granted     {} of {} requests, to the end of the trace",
+        "granted     {} of {} requests, up to the end of the trace",
         verdict.grants, verdict.requests
     )?;
-    writeln!(to, "inside      at most {} at once{seen}", verdict.max_in_use)?;
+    writeln!(to, "in use      at most {} slots at once{seen}", verdict.max_in_use)?;
     match verdict.waiting.len() {
-        0 => writeln!(to, "waiting     nobody at the end")?,
-        some => writeln!(to, "waiting     {some} of the living at the end: {:?}", verdict.waiting)?,
+        0 => writeln!(to, "waiting     no live process at the end")?,
+        some => {
+            writeln!(to, "waiting     {some} live processes at the end: {:?}", verdict.waiting)?;
+        }
     }
     match verdict.violations.first() {
-        Some(violation) => writeln!(to, "verdict     VIOLATED: {}", violation.property),
-        None => writeln!(to, "verdict     nothing that is written there is wrong"),
+        Some(violation) => writeln!(to, "verdict     FAIL: violated: {}", violation.property),
+        None => writeln!(to, "verdict     PASS: the trace violates no property"),
     }
 }

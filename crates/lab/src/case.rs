@@ -1,4 +1,4 @@
-//! A run to be made: a system of the registry and the setting it runs in.
+//! A case: a protocol of the registry with the configuration of a run.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use kgate_sim::{
     RunError,
 };
 
-/// A length of time as on the command line.
+/// Parses a length of time as on the command line.
 pub fn t(text: &str) -> Span {
     text.parse().expect("a time")
 }
@@ -18,21 +18,21 @@ pub fn t(text: &str) -> Span {
 /// A run to be made.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// The system.
+    /// The protocol.
     pub entry: &'static Entry,
-    /// The run.
+    /// The configuration of the run.
     pub config: Config,
-    /// How the graph of the run is called: a shape or a file, as on the command line; none where
-    /// everybody talks to everybody.
+    /// The name of the graph, a shape or a file as on the command line; none in a fully connected
+    /// network.
     pub graph: Option<String>,
 }
 
-/// Which event queue drives a run; the result is the same.
+/// The event queue that drives a run; both give the same result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queue {
-    /// The fast one.
+    /// The fast queue.
     Bucket,
-    /// The simple one.
+    /// The simple queue.
     Heap,
 }
 
@@ -49,7 +49,7 @@ impl Case {
         case
     }
 
-    /// robust-2012 section 5: n = 16, k = 5, p0 .. p4 ask, p15 .. p1 crash at 5, 10, .., 75.
+    /// robust-2012 section 5: n = 16, k = 5, p0 .. p4 request, p15 .. p1 crash at 5, 10, .., 75.
     pub fn robust_2012(protocol: &str) -> Self {
         let mut case = Self::vcube_2018(protocol, 16);
         let config = &mut case.config;
@@ -70,31 +70,31 @@ impl Case {
         case
     }
 
-    /// Everybody asks.
+    /// The same case in which all processes request.
     pub fn high(mut self) -> Self {
         self.config.load.requesters = self.config.nodes;
         self
     }
 
-    /// With another seed.
+    /// The same case with another seed.
     pub fn seed(mut self, seed: u64) -> Self {
         self.config.seed = seed;
         self
     }
 
-    /// With a published defect.
+    /// The same case with a published defect switched on.
     pub fn as_printed(mut self, id: &str) -> Self {
         self.config.printed = self.entry.as_printed(id).expect("a defect of this protocol");
         self
     }
 
-    /// Puts it on a graph of that shape, with whatever is random in it drawn from the seed.
+    /// Sets the graph to one of that shape; random choices in it are drawn from the seed.
     pub fn put_on(&mut self, shape: Shape) {
         self.config.graph = Some(graph(shape, self.config.nodes, self.config.seed));
         self.graph = Some(shape.to_string());
     }
 
-    /// The shape it was put on; none if it is on no graph, or on one from elsewhere.
+    /// The shape of the graph; none without a graph, or with one from a file.
     pub fn shape(&self) -> Option<Shape> {
         let named = self.graph.as_deref()?;
         let shape = SHAPES.iter().find(|(name, _)| *name == named)?.1;
@@ -102,24 +102,24 @@ impl Case {
         Some(if tree && shape == Shape::Random { Shape::RandomTree } else { shape })
     }
 
-    /// What its system claims in a run of this size.
+    /// What the protocol claims in a run of this size.
     pub fn claims(&self) -> Claims {
         let config = &self.config;
         let claims = claims_of(self.entry, config.nodes, config.k);
         let tolerates =
             if self.entry.told_to_tolerate { config.tolerate } else { claims.tolerates };
-        // Whoever is not asked again waits for ever for what was lost.
+        // Without repeated requests, a lost message is waited for for ever.
         let tolerates_loss =
             claims.tolerates_loss && (!claims.slots || config.slots.ask_again.is_some());
         Claims { tolerates, tolerates_loss, ..claims }
     }
 
-    /// Runs it with the fast engine.
+    /// Runs the case with the fast engine; panics if the configuration is invalid.
     pub fn run(&self) -> Report {
         self.run_on(Queue::Bucket)
     }
 
-    /// Runs it with the simple engine.
+    /// Runs the case with the simple engine; panics if the configuration is invalid.
     pub fn run_on_heap(&self) -> Report {
         self.run_on(Queue::Heap)
     }
@@ -128,7 +128,7 @@ impl Case {
         self.try_run(queue, None).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// Runs it, if it can be run.
+    /// Runs the case.
     pub fn try_run<'a>(
         &'a self,
         queue: Queue,
@@ -139,8 +139,7 @@ impl Case {
     }
 }
 
-/// What the simulator needs to know of a system. A size that makes no sense is refused later, by
-/// the simulator.
+/// The claims of a protocol that the simulator checks. The simulator rejects invalid sizes later.
 pub fn claims_of(entry: &Entry, nodes: u32, k: u32) -> Claims {
     let detector = entry.detector.map(|name| match name {
         registry::LOG => Detector::Log,
@@ -162,7 +161,7 @@ pub fn claims_of(entry: &Entry, nodes: u32, k: u32) -> Claims {
     }
 }
 
-/// A graph of that shape, with whatever is random in it drawn from the seed.
+/// A graph of that shape; random choices in it are drawn from the seed.
 pub fn graph(shape: Shape, nodes: u32, seed: u64) -> Arc<Graph> {
     let mut rng = Rng::fork(seed, "graph");
     Arc::new(shape.build(nodes, &mut |bound| rng.below(bound)).expect("a graph"))

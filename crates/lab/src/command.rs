@@ -1,4 +1,4 @@
-//! The command line that makes the same run again.
+//! The command line that replays a run.
 
 use std::fmt::Display;
 
@@ -7,13 +7,19 @@ use kgate_sim::{Chance, Crash, Disturbance, Down, ReceiveCost, SendCost};
 
 use crate::Case;
 
-/// Every option that a run depends on, spelled out, so that a later change of a default does not
-/// change the run.
+/// The command line with every option that the run depends on, so that a later change of a default
+/// does not change the run.
 pub fn command(case: &Case) -> String {
     let mut words = vec!["kgate sim".to_owned()];
-    for part in
-        [size(case), load(case), cost(case), detection(case), faults(case), slots(case), told(case)]
-    {
+    for part in [
+        size(case),
+        load(case),
+        cost(case),
+        detection(case),
+        faults(case),
+        slots(case),
+        extras(case),
+    ] {
         words.extend(part);
     }
     words.join(" ")
@@ -121,7 +127,7 @@ fn disturbance(disturbance: &Disturbance) -> Vec<String> {
     words.into_iter().flatten().collect()
 }
 
-/// What only numbered slots know of.
+/// Options of numbered slots.
 fn slots(case: &Case) -> Vec<String> {
     let (config, load) = (&case.config, &case.config.load);
     if !case.entry.slots {
@@ -156,8 +162,8 @@ fn slots(case: &Case) -> Vec<String> {
     words
 }
 
-/// What only some systems are told, and what is switched on.
-fn told(case: &Case) -> Vec<String> {
+/// Options of single protocols, and the defect that is switched on.
+fn extras(case: &Case) -> Vec<String> {
     let config = &case.config;
     let mut words = Vec::new();
     words.extend(case.graph.as_ref().map(|graph| format!("--graph {graph}")));
@@ -172,7 +178,7 @@ fn at(node: NodeId, when: impl Display) -> String {
     format!("{}@{when}", node.0)
 }
 
-/// `--flag a,b,c`, if there is any.
+/// `--flag a,b,c`; none if the list is empty.
 fn list<T>(flag: &str, items: &[T], word: impl Fn(&T) -> String) -> Option<String> {
     let words: Vec<String> = items.iter().map(word).collect();
     (!words.is_empty()).then(|| format!("{flag} {}", words.join(",")))

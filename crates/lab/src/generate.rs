@@ -1,9 +1,8 @@
-//! Settings drawn from a seed.
+//! Generates whole settings from a seed.
 //!
-//! [`generate`] is a setting with the faults of the papers: crashes, recoveries, corruption.
-//! [`generate_disturbed`] adds what the papers leave out: processes that stop for a time, partitions, loss
-//! and duplicates, as far as the protocol claims to tolerate them. Half of the seeds are left as
-//! they are.
+//! [`generate`] gives a setting with the faults of the papers: crashes, recoveries, transient
+//! faults. [`generate_disturbed`] adds, for half of the seeds, faults that the papers leave out:
+//! pauses, partitions, message loss and duplicates, as far as the protocol claims to tolerate them.
 
 mod slots;
 
@@ -17,8 +16,8 @@ use kgate_sim::{
 
 use crate::{Case, t};
 
-/// A whole setting drawn at random: size (mostly no power of two), k, costs, latency (also one that
-/// reorders), load, detector or oracle, and as many crashes as the protocol tolerates.
+/// Generates a whole setting: size (mostly not a power of two), k, costs, latency (also with
+/// reordering), load, detector or oracle, and up to as many crashes as the protocol tolerates.
 pub fn generate(protocol: &str, seed: u64) -> Case {
     let mut rng = Rng::fork(seed, "swarm");
     let mut pick = |low: u64, high: u64| rng.within(low, high);
@@ -67,7 +66,7 @@ pub fn generate(protocol: &str, seed: u64) -> Case {
     case
 }
 
-/// What only some systems know of, from rng of its own: their networks and faults.
+/// Generates the networks and faults of single protocols, from a random stream of their own.
 fn particular(case: &mut Case, seed: u64) {
     let mut rng = Rng::fork(seed, "particular");
     match case.entry.network {
@@ -79,7 +78,8 @@ fn particular(case: &mut Case, seed: u64) {
     }
 }
 
-/// The setting of [`generate`], in every second seed with pauses, partitions, loss and duplicates.
+/// Generates the setting of [`generate`], for half of the seeds with pauses, partitions, loss and
+/// duplicates.
 pub fn generate_disturbed(protocol: &str, seed: u64) -> Case {
     let mut case = generate(protocol, seed);
     let mut rng = Rng::fork(seed, "disturbance");
@@ -112,7 +112,7 @@ pub fn generate_disturbed(protocol: &str, seed: u64) -> Case {
 }
 
 fn partition(rng: &mut Rng, nodes: u32, duration: Span) -> Partition {
-    let first = node(rng, nodes); // One is cut off at least, and one is not.
+    let first = node(rng, nodes); // At least one process is cut off, and at least one is not.
     let spared = NodeId((first.0 + 1) % nodes);
     let others = (0..nodes).map(NodeId).filter(|&other| other != first && other != spared);
     let mut cut: Vec<NodeId> = others.filter(|_| rng.below(2) == 0).chain([first]).collect();
@@ -130,7 +130,7 @@ fn node(rng: &mut Rng, nodes: u32) -> NodeId {
     NodeId(small(rng.below(u64::from(nodes))))
 }
 
-/// Up to a third of the run, in tenths of a unit.
+/// An interval of up to a third of the run, in tenths of a time unit.
 fn interval(rng: &mut Rng, duration: Span) -> (Span, Span) {
     let tenth = Span(Span::UNIT.0 / 10);
     let tenths = duration.0 / tenth.0;
@@ -142,8 +142,8 @@ pub(crate) fn small(number: u64) -> u32 {
     u32::try_from(number).expect("small")
 }
 
-/// Clusters in which timer-free-2009's responsiveness property holds: more processes in each than
-/// crash, fast inside, slow between, and nothing waits in a queue.
+/// Clusters in which timer-free-2009's responsiveness property holds: each has more processes than
+/// crash, messages are fast within and slow between clusters, and no message waits in a queue.
 fn responsive(case: &mut Case, rng: &mut Rng) {
     let config = &mut case.config;
     let (clusters, size) = (small(rng.within(2, 5)), small(rng.within(1, 5)));
@@ -167,8 +167,8 @@ fn responsive(case: &mut Case, rng: &mut Rng) {
     config.random_crashes = config.tolerate.min(nodes - spared);
 }
 
-/// Any tree, crashes with recovery, adjacent ones too, messages to the down lost or kept, and
-/// losses for good.
+/// Any tree; crashes with recovery, also of neighbours; messages to processes that are down are
+/// lost or kept; permanent crashes.
 fn tree(case: &mut Case, rng: &mut Rng) {
     let trees: Vec<Shape> =
         SHAPES.iter().map(|(_, shape)| *shape).filter(|shape| shape.is_tree()).collect();
@@ -181,8 +181,7 @@ fn tree(case: &mut Case, rng: &mut Rng) {
     config.down_for = Span(rng.within(1, 80) * 100_000_000);
     config.random_recoveries = small(rng.within(0, 12));
     if config.nodes <= 4 {
-        // Few processes that crash often, and messages as old as that: some are of an incarnation
-        // long past.
+        // Few processes that crash often, and slow messages: some come from an old incarnation.
         config.cost.latency = Latency::Uniform(Span::ZERO, t("5"));
         config.random_recoveries = config.nodes * 3;
         config.down_for = t("3");
@@ -192,7 +191,7 @@ fn tree(case: &mut Case, rng: &mut Rng) {
     config.load.ask_inside = rng.below(4) == 0 && config.load.hold > Span::ZERO;
 }
 
-/// Any graph, and a start from any memory at all, or faults on the way.
+/// Any graph, with arbitrary start states or transient faults during the run.
 fn corrupted(case: &mut Case, rng: &mut Rng) {
     let config = &mut case.config;
     config.nodes = small(rng.within(2, 10));
@@ -206,7 +205,7 @@ fn corrupted(case: &mut Case, rng: &mut Rng) {
     let shape = SHAPES[usize::try_from(rng.below(SHAPES.len() as u64)).expect("small")].1;
     case.put_on(shape);
     let config = &mut case.config;
-    // Repeating states must leave the send queue time for news.
+    // Repeated states must leave the send queue time for new ones.
     config.refresh = Some(t("1") + config.cost.send.times(4 * u64::from(config.nodes)));
     config.transient.start = rng.below(2) == 0;
     config.transient.forged = small(rng.below(4));

@@ -1,10 +1,12 @@
-//! The laboratory: what joins the registry of protocols with the drivers that name none.
+//! The laboratory: joins the registry of protocols with the drivers, which know no protocol by
+//! name.
 //!
-//! - [`case`]: a run of a named system, and [`command`](mod@command), the line that makes it again;
+//! - [`case`]: a run of a named protocol, and [`command`](mod@command), the command line that
+//!   replays it;
 //! - [`generate`](mod@generate): whole settings drawn from a seed; `generate/slots.rs`: those of
 //!   numbered slots;
-//! - [`swarm`]: many of those, each checked; [`shrink`]: a failing one made smaller;
-//! - [`scenario`]: stories that are played and compared with what they tell;
+//! - [`swarm`]: many generated runs, each checked; [`shrink`]: minimises a failing one;
+//! - [`scenario`]: plays scenarios and compares the run with the expected effects;
 //! - [`experiment`]: grids of runs, with plots, published facts and verdicts.
 
 pub mod case;

@@ -1,11 +1,11 @@
-//! Plays a scenario and compares what happened with what it tells.
+//! Plays a scenario and compares the run with the effects written in its file.
 //!
-//! The steps are played by the simulator with the defect as printed. If there is one and its repair
-//! is to be correct, they are played once more without it, as far as they are possible then, and
-//! everything goes on until nothing is under way: no checker may complain.
+//! The simulator plays the steps with the defect switched on. If the scenario has a defect whose
+//! repair must be correct, the steps are played again without the defect, as far as they are
+//! possible then, until the run is quiescent: no checker may report a violation.
 //!
-//! - `difference.rs`: what differs, line by line; `setting.rs`: the configuration that a header
-//!   asks for.
+//! - `difference.rs`: the differences, line by line; `setting.rs`: the configuration that a header
+//!   describes.
 
 pub mod difference;
 mod setting;
@@ -22,64 +22,64 @@ use kgate_spec::scenario::{
 use kgate_spec::trace::reader::{self, Record};
 use kgate_spec::{Scenario, Step, Violation};
 
-/// What came of a scenario.
+/// The outcome of a scenario.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The scenario with what really followed from each step.
+    /// The scenario with the actual effects of each step.
     pub scenario: Scenario,
     /// The trace, as `docs/reference/trace-format.md` describes it.
     pub trace: Vec<u8>,
-    /// What was not correct, in the order in which it was seen.
+    /// The violations, in the order in which they were seen.
     pub violations: Vec<Violation>,
-    /// How it came out otherwise than expected, in a sentence.
+    /// How the outcome differs from `expect`, in a sentence.
     pub unexpected: Option<String>,
-    /// What really followed, beside what the scenario tells; empty if they agree.
+    /// The differences between the expected and the actual effects; empty if they agree.
     pub difference: Vec<String>,
-    /// The same steps without the defect, if there is one that is to be repaired.
+    /// The same steps without the defect, if the scenario has a defect with a repair.
     pub repaired: Option<Repaired>,
-    /// Of every step of the first run.
+    /// Hash of every step of the first run.
     pub hash: u64,
 }
 
-/// A defect's scenario, played without the defect.
+/// A scenario of a defect, played without the defect.
 #[derive(Clone, Debug)]
 pub struct Repaired {
-    /// How many steps were not possible then.
+    /// Number of steps that were not possible.
     pub skipped: usize,
-    /// What was not correct; nothing should be here.
+    /// Violations; must be empty.
     pub violations: Vec<Violation>,
 }
 
 impl Outcome {
-    /// Whether all is as the scenario tells.
-    pub fn is_right(&self) -> bool {
+    /// Whether effects and outcome are as expected.
+    pub fn passes(&self) -> bool {
         let repaired = self.repaired.as_ref().is_none_or(|repaired| repaired.violations.is_empty());
         self.unexpected.is_none() && self.difference.is_empty() && repaired
     }
 }
 
-/// Why a scenario could not be played.
+/// A scenario that cannot be played.
 #[derive(Debug, thiserror::Error)]
-pub enum Failed {
-    /// Its header asks for what cannot be.
+pub enum RunError {
+    /// The configuration of the header is not possible.
     #[error("{0}")]
     Setting(String),
-    /// A step that is not possible.
+    /// A step is not possible.
     #[error("line {line}: {error}")]
     Step {
-        /// Its line.
+        /// The line of the step.
         line: usize,
-        /// What is wrong with it, and what would be possible.
+        /// Why the step is not possible, and which steps are.
         error: kgate_sim::ImpossibleStep,
     },
-    /// The player itself failed.
+    /// The simulator failed.
     #[error("the scenario could not be played")]
     Broken(#[source] PlayError),
 }
 
-/// Plays it and compares.
-pub fn run(scenario: &Scenario) -> Result<Outcome, Failed> {
-    let entry = registry::entry(&scenario.protocol).map_err(setting::refused)?;
+/// Plays a scenario and compares the effects.
+pub fn run(scenario: &Scenario) -> Result<Outcome, RunError> {
+    let entry = registry::entry(&scenario.protocol).map_err(setting::rejected)?;
     let first = run_once(scenario, entry, false)?;
     let unexpected = unexpected(&scenario.expect, &first.violations);
     let difference = difference::between(&scenario.to_string(), &first.scenario.to_string());
@@ -105,7 +105,7 @@ fn unexpected(expect: &Expect, violations: &[Violation]) -> Option<String> {
         (Expect::Correct, None) => None,
         (Expect::Correct, Some(violation)) => Some(format!("expected correct, but {violation}")),
         (Expect::Violated(property), None) => {
-            Some(format!("expected that \"{property}\" is violated, but nothing was"))
+            Some(format!("expected a violation of \"{property}\", but no property was violated"))
         }
         (Expect::Violated(property), Some(_))
             if violations.iter().any(|v| v.property == property) =>
@@ -113,7 +113,7 @@ fn unexpected(expect: &Expect, violations: &[Violation]) -> Option<String> {
             None
         }
         (Expect::Violated(property), Some(violation)) => {
-            Some(format!("expected that \"{property}\" is violated, but only {violation}"))
+            Some(format!("expected a violation of \"{property}\", but only saw: {violation}"))
         }
     }
 }
@@ -127,25 +127,25 @@ struct Once {
     hash: u64,
 }
 
-/// How it ended.
+/// The end of a run.
 struct Ended {
     violations: Vec<Violation>,
     skipped: usize,
     hash: u64,
-    last_words: Vec<String>,
+    end: Vec<String>,
 }
 
-/// Plays it as it is told, or without the defect: then leniently, and to its end.
-fn run_once(scenario: &Scenario, entry: &'static Entry, repaired: bool) -> Result<Once, Failed> {
+/// Plays the steps as written; or without the defect, skipping impossible steps, to quiescence.
+fn run_once(scenario: &Scenario, entry: &'static Entry, repaired: bool) -> Result<Once, RunError> {
     let trace = Buffer::default();
-    let Ended { violations, skipped, hash, last_words } = match scenario.model {
+    let Ended { violations, skipped, hash, end } = match scenario.model {
         Model::Messages => play_messages(scenario, entry, repaired, trace.open())?,
         Model::State => play_states(scenario, entry, repaired, trace.open())?,
     };
     let trace = trace.bytes();
     let (_, lines) = reader::read(&trace[..]).expect("the simulator writes traces");
     let mut scenario = scenario.clone();
-    retell(&mut scenario, &lines, last_words);
+    update_effects(&mut scenario, &lines, end);
     Ok(Once { scenario, trace, violations, skipped, hash })
 }
 
@@ -154,7 +154,7 @@ fn play_messages(
     entry: &'static Entry,
     repaired: bool,
     trace: OpenTrace<'static>,
-) -> Result<Ended, Failed> {
+) -> Result<Ended, RunError> {
     let script = Script {
         config: setting::config(scenario, entry, repaired)?,
         steps: &scenario.steps.iter().filter_map(|entry| step(&entry.act)).collect::<Vec<_>>(),
@@ -164,9 +164,9 @@ fn play_messages(
     };
     let player = Player { name: entry.name, script: &script, trace };
     let played = registry::visit(entry, false, player).map_err(|error| failed(scenario, error))?;
-    let last_words = last_words(&played, script.run_to_rest);
+    let end = end_of_run(&played, script.run_to_rest);
     let Played { violations, skipped, hash, .. } = played;
-    Ok(Ended { violations, skipped: skipped.len(), hash, last_words })
+    Ok(Ended { violations, skipped: skipped.len(), hash, end })
 }
 
 fn play_states(
@@ -174,7 +174,7 @@ fn play_states(
     entry: &'static Entry,
     repaired: bool,
     trace: OpenTrace<'static>,
-) -> Result<Ended, Failed> {
+) -> Result<Ended, RunError> {
     let script = StateScript {
         config: setting::state_config(scenario, entry, repaired)?,
         states: &scenario.states,
@@ -186,9 +186,9 @@ fn play_states(
     let played = registry::visit_rules(entry, player)
         .ok_or_else(|| setting::no_state_model(entry))?
         .map_err(|error| failed(scenario, error))?;
-    let last_words = last_words_of_rules(&played, script.run_to_rest);
+    let end = end_of_state_run(&played, script.run_to_rest);
     let StatePlayed { violations, skipped, hash, .. } = played;
-    Ok(Ended { violations, skipped: skipped.len(), hash, last_words })
+    Ok(Ended { violations, skipped: skipped.len(), hash, end })
 }
 
 fn step(act: &Act) -> Option<Step> {
@@ -205,19 +205,19 @@ fn movers(act: &Act) -> Option<Movers> {
     }
 }
 
-fn failed(scenario: &Scenario, error: PlayError) -> Failed {
+fn failed(scenario: &Scenario, error: PlayError) -> RunError {
     match error {
         PlayError::Impossible(error) => {
-            Failed::Step { line: scenario.steps[error.step].line, error }
+            RunError::Step { line: scenario.steps[error.step].line, error }
         }
-        PlayError::Start(error) => Failed::Setting(error.to_string()),
-        PlayError::Run(kgate_sim::RunError::Config(why)) => setting::refused(why),
-        error @ PlayError::Run(_) => Failed::Broken(error),
+        PlayError::Start(error) => RunError::Setting(error.to_string()),
+        PlayError::Run(kgate_sim::RunError::Config(why)) => setting::rejected(why),
+        error @ PlayError::Run(_) => RunError::Broken(error),
     }
 }
 
-/// Puts what the trace says below each step: step number i happened at time i.
-fn retell(scenario: &mut Scenario, lines: &[Record], last_words: Vec<String>) {
+/// Writes the effects from the trace below each step: step number i happened at time i.
+fn update_effects(scenario: &mut Scenario, lines: &[Record], end: Vec<String>) {
     let at = |step: usize| {
         let time = Span::UNIT.times(step as u64).0;
         let from = lines.partition_point(|record| record.t.0 < time);
@@ -225,22 +225,22 @@ fn retell(scenario: &mut Scenario, lines: &[Record], last_words: Vec<String>) {
     };
     let nodes = scenario.processes;
     let mut next = (scenario.model == Model::State).then(Next::default);
-    let mut tell_all = |act: Option<&Act>, step: usize| {
+    let mut effects_of = |act: Option<&Act>, step: usize| {
         let mut words = effects(act, at(step), nodes);
         words.extend(next.as_mut().map(|next| next.see(at(step))));
         words
     };
-    scenario.start = tell_all(None, 0);
+    scenario.start = effects_of(None, 0);
     for (number, entry) in (1..).zip(&mut scenario.steps) {
-        entry.followed = tell_all(Some(&entry.act), number);
+        entry.effects = effects_of(Some(&entry.act), number);
     }
     let last = Span::UNIT.times(scenario.steps.len() as u64).0;
     scenario.end = final_effects(&lines[lines.partition_point(|record| record.t.0 <= last)..]);
-    scenario.end.extend(last_words);
+    scenario.end.extend(end);
 }
 
-/// How a run over messages ended.
-fn last_words(played: &Played, go_on: bool) -> Vec<String> {
+/// Describes the end of a run over messages.
+fn end_of_run(played: &Played, go_on: bool) -> Vec<String> {
     let who = |nodes: &[NodeId], one: &str, many: &str| {
         let names: Vec<String> = nodes.iter().map(NodeId::to_string).collect();
         (!nodes.is_empty())
@@ -249,12 +249,12 @@ fn last_words(played: &Played, go_on: bool) -> Vec<String> {
     let mut words = Vec::new();
     if go_on {
         words.push(match (played.steps_after, played.quiet) {
-            (0, _) => "nothing is under way".into(),
-            (steps, true) => format!("{} later nothing is under way", counted(steps)),
-            (steps, false) => format!("{} later it still goes on", counted(steps)),
+            (0, _) => "quiescent".into(),
+            (steps, true) => format!("quiescent after {}", counted(steps)),
+            (steps, false) => format!("not quiescent after {}", counted(steps)),
         });
     }
-    words.extend(who(&played.inside, "is inside", "are inside"));
+    words.extend(who(&played.inside, "holds", "hold"));
     words.extend(who(&played.waiting, "waits", "wait"));
     words
 }
@@ -263,11 +263,11 @@ fn counted(steps: u64) -> String {
     if steps == 1 { "1 step".into() } else { format!("{steps} steps") }
 }
 
-/// How a run of the state model ended.
-fn last_words_of_rules(played: &StatePlayed, go_on: bool) -> Vec<String> {
+/// Describes the end of a run of the state model.
+fn end_of_state_run(played: &StatePlayed, go_on: bool) -> Vec<String> {
     let steps = counted(played.steps_after);
-    let stabilized = if played.stabilized { "it has stabilized" } else { "it has not stabilized" };
-    if go_on { vec![format!("{steps} of everybody later {stabilized}")] } else { Vec::new() }
+    let stabilized = if played.stabilized { "stabilized" } else { "not stabilized" };
+    if go_on { vec![format!("after {steps} of all processes {stabilized}")] } else { Vec::new() }
 }
 
 struct Player<'a> {
@@ -296,7 +296,7 @@ impl RulesVisitor for RulesPlayer<'_> {
     }
 }
 
-/// A trace in memory, which its writer leaves behind.
+/// A trace in memory, readable after its writer is dropped.
 #[derive(Clone, Default)]
 struct Buffer(Arc<Mutex<Vec<u8>>>);
 
@@ -307,13 +307,13 @@ impl Buffer {
     }
 
     fn bytes(self) -> Vec<u8> {
-        std::mem::take(&mut self.0.lock().expect("nobody panics while writing"))
+        std::mem::take(&mut self.0.lock().expect("no thread panics while writing"))
     }
 }
 
 impl Write for Buffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().expect("nobody panics while writing").extend_from_slice(bytes);
+        self.0.lock().expect("no thread panics while writing").extend_from_slice(bytes);
         Ok(bytes.len())
     }
 

@@ -1,12 +1,11 @@
-//! A failing case made smaller, so that a person can follow it.
+//! Shrinks a failing case until a person can follow it.
 //!
-//! Greedy: of the ways to make the case simpler, the first that still violates the same property is
-//! taken, until none does. Simpler means fewer processes; if as many, fewer faults; then fewer
-//! requesters, units and entries, a shorter run, and at last a shorter command line (rounder times,
-//! plainer costs). Every step makes it simpler, so this comes to an end; it also stops after a
-//! number of runs.
+//! The search is greedy: it takes the first simplification that still violates the same property,
+//! until none does. Simpler means fewer processes; then fewer faults; then fewer requesters, slots
+//! and entries, a shorter run, and finally a shorter command line (rounder times, plainer costs).
+//! Every step is strictly simpler, so the search terminates; it also stops after [`RUNS`] runs.
 //!
-//! A smaller case is another run: everything random falls out differently. So each way is tried
+//! A smaller case is a different run, with other random choices. So each simplification is tried
 //! with a few other seeds too.
 
 use kgate_core::{Dissemination, MembershipSource, NodeId, Span};
@@ -15,23 +14,24 @@ use kgate_sim::{Chance, Latency, ReceiveCost, SendCost, Think};
 use crate::swarm::{Checker, Wrong, wrong_once};
 use crate::{Case, command, t};
 
-/// Runs that may be spent on one case.
+/// Largest number of runs for one case.
 const RUNS: u32 = 4000;
-/// Other seeds that each way is tried with: 1, 2, ..
+/// Number of other seeds that each simplification is tried with: 1, 2, ..
 const OTHER_SEEDS: u64 = 4;
 
-/// What is left of a case.
+/// A shrunk case.
 #[derive(Clone, Debug)]
 pub struct Shrunk {
     /// The case.
     pub case: Case,
-    /// What is wrong with it.
+    /// What the case violates.
     pub wrong: Wrong,
-    /// How many runs that took.
+    /// Number of runs that shrinking took.
     pub runs: u32,
 }
 
-/// How large a case is; fewer processes weigh more than anything else, and so on.
+/// The size of a case, by which simplifications are ordered: processes first, then faults, and so
+/// on.
 pub fn size(case: &Case) -> impl Ord + Copy + std::fmt::Debug + use<> {
     let config = &case.config;
     let entries = config.load.entries.unwrap_or(u32::MAX);
@@ -46,10 +46,10 @@ pub fn size(case: &Case) -> impl Ord + Copy + std::fmt::Debug + use<> {
     )
 }
 
-/// How many faults a case has.
+/// The number of faults of a case.
 pub fn faults(case: &Case) -> usize {
     let config = &case.config;
-    let drawn = (config.random_crashes + config.random_recoveries) as usize;
+    let random = (config.random_crashes + config.random_recoveries) as usize;
     let transient = usize::from(config.transient.start) + config.transient.strikes.len();
     // A crash with recovery is two events.
     let back = config.crashes.iter().filter(|crash| crash.back.is_some()).count();
@@ -61,14 +61,14 @@ pub fn faults(case: &Case) -> usize {
     let withdrawn = usize::from(config.load.withdraw > Chance::NEVER);
     config.crashes.len()
         + back
-        + 2 * drawn
+        + 2 * random
         + transient
         + disturbed
         + config.resizes.len()
         + withdrawn
 }
 
-/// Makes `case` smaller as long as the property that is `wrong` is still violated.
+/// Shrinks `case` as long as it violates the property of `wrong`.
 pub fn shrink(case: &Case, wrong: &Wrong, checker: Checker) -> Shrunk {
     let mut best = Shrunk { case: case.clone(), wrong: wrong.clone(), runs: 0 };
     if let Ok(named) = case.config.with_named_crashes() {
@@ -85,7 +85,7 @@ pub fn shrink(case: &Case, wrong: &Wrong, checker: Checker) -> Shrunk {
     }
 }
 
-/// Takes the first of `ways` that is simpler and still wrong.
+/// Takes the first simplification of `ways` that still violates the property.
 fn take_one(best: &mut Shrunk, ways: Ways, checker: Checker) -> bool {
     let now = size(&best.case);
     for way in ways(&best.case).into_iter().filter(|way| size(way) < now) {
@@ -109,7 +109,7 @@ fn take_one(best: &mut Shrunk, ways: Ways, checker: Checker) -> bool {
     false
 }
 
-/// With another seed, and the graph that it draws.
+/// The case with another seed, and the graph that follows from it.
 fn reseeded(mut case: Case, seed: u64) -> Case {
     case.config.seed = seed;
     if let Some(shape) = case.shape() {
@@ -120,12 +120,12 @@ fn reseeded(mut case: Case, seed: u64) -> Case {
 
 type Ways = fn(&Case) -> Vec<Case>;
 
-/// The ways to make a case simpler, the most rewarding first.
+/// The simplifications, the most effective first.
 const WAYS: [Ways; 8] = [
     fewer_processes,
     fewer_faults,
     fewer_requesters,
-    fewer_units,
+    fewer_slots,
     fewer_entries,
     shorter,
     plainer,
@@ -160,7 +160,7 @@ fn fewer_processes(case: &Case) -> Vec<Case> {
     shapes.into_iter().filter(|&(clusters, size)| clusters > 0 && size > 0).map(of_shape).collect()
 }
 
-/// The case with `nodes` processes whose faults happen to the last ones, as they did.
+/// The case with `nodes` processes, of which the last ones keep the faults of the former last ones.
 fn last_of(case: &Case, nodes: u32) -> Case {
     let gone = case.config.nodes.saturating_sub(nodes);
     let renamed = with(case, |case| {
@@ -176,7 +176,7 @@ fn last_of(case: &Case, nodes: u32) -> Case {
     of_nodes(&renamed, nodes)
 }
 
-/// The case with the first `nodes` processes only.
+/// The case with only the first `nodes` processes.
 fn of_nodes(case: &Case, nodes: u32) -> Case {
     with(case, |case| {
         let there = |node: NodeId| node.0 < nodes;
@@ -267,7 +267,7 @@ fn fewer_requesters(case: &Case) -> Vec<Case> {
     fewer.chain([clients]).collect()
 }
 
-fn fewer_units(case: &Case) -> Vec<Case> {
+fn fewer_slots(case: &Case) -> Vec<Case> {
     let fewer = [1, case.config.k - 1].into_iter().filter(|&count| count > 0);
     let of = |count: u32| {
         with(case, |case| {
@@ -295,8 +295,8 @@ fn shorter(case: &Case) -> Vec<Case> {
     cut.chain([(1, 4), (1, 2), (3, 4), (9, 10)].map(|(part, of)| sooner(case, part, of))).collect()
 }
 
-/// Everything happens in `part` of `of` of the time, in tenths of a unit: fewer who wait need less
-/// time.
+/// The case with all times scaled to `part` of `of`, in tenths of a time unit: fewer requests need
+/// less time.
 fn sooner(case: &Case, part: u32, of: u32) -> Case {
     let tenth = Span::UNIT.0 / 10;
     let scaled =
@@ -319,8 +319,8 @@ fn sooner(case: &Case, part: u32, of: u32) -> Case {
     })
 }
 
-/// Plain costs and times. Where a protocol's assumptions rest on the costs (timer-free-2009:
-/// responsiveness), those stay.
+/// Plain costs and times. Costs stay where a protocol's assumptions depend on them
+/// (timer-free-2009: responsiveness).
 fn plainer(case: &Case) -> Vec<Case> {
     let mut ways = Vec::new();
     let mut way = |change: fn(&mut Case)| ways.push(with(case, change));
@@ -349,7 +349,7 @@ fn plainer(case: &Case) -> Vec<Case> {
     ways
 }
 
-/// Numbered slots, plainly.
+/// Default options of numbered slots.
 fn plainer_slots(case: &Case) -> Vec<Case> {
     let mut ways = Vec::new();
     let mut way = |change: fn(&mut Case)| ways.push(with(case, change));

@@ -1,13 +1,14 @@
-//! A swarm: many runs of a system, each in a setting of its own, drawn whole from a seed; every one
-//! is checked.
+//! Swarm testing: many runs of a protocol, each with a whole setting generated from a seed, and each
+//! checked.
 //!
-//! Each seed is run on both engines, and the hashes must be equal. What is not correct is a
-//! [`Failure`]: the first seed of each property that does not hold is shrunk
-//! ([`shrink`](mod@crate::shrink)) and comes with the command that shows it again. A swarm in which
-//! nobody entered or nothing went wrong has shown nothing, and says so
-//! ([`Summary::nothing_shown`]).
+//! Each seed runs on both engines, and the hashes must be equal. A violation is a [`Failure`]: the
+//! first seed of each violated property is shrunk ([`shrink`](mod@crate::shrink)) and reported with
+//! the command that replays it. A swarm without a grant or without a fault shows nothing, and says
+//! so ([`Summary::nothing_shown`]).
 //!
-//! Seeds are shared out among threads; what is found depends on the seeds alone.
+//! Threads share the seeds; the result depends on the seeds alone.
+//!
+//! Source: Groce et al. 2012, Swarm Testing.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -21,76 +22,76 @@ use serde::Serialize;
 use crate::case::Queue;
 use crate::{Case, command, generate, generate_disturbed, shrink};
 
-/// What to run of one system.
+/// The swarm of one protocol.
 #[derive(Clone, Copy, Debug)]
 pub struct Swarm<'a> {
-    /// The system.
+    /// The protocol.
     pub entry: &'static Entry,
     /// The first seed.
     pub first: u64,
-    /// How many seeds.
+    /// Number of seeds.
     pub seeds: u64,
-    /// A published defect to run as printed.
+    /// The published defect that is switched on, if any.
     pub as_printed: Option<&'a str>,
-    /// Who checkers.
+    /// Decides whether a run is correct.
     pub checker: Checker,
 }
 
-/// Says what was wrong with a run, if anything.
+/// Returns the violation of a run, if there is one.
 pub type Checker = fn(&Report) -> Option<Wrong>;
 
-/// A property that did not hold.
+/// A violated property.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
-    /// Which.
+    /// The name of the property.
     pub property: String,
     /// What happened.
     pub text: String,
 }
 
-/// The checkers of the simulator. If too many are inside, that is what is told: it is what
-/// everybody cares for, and others often see it coming.
+/// The verdict of the simulator's checkers. If "at most k slots in use" is violated, that one is
+/// reported: it is the property that matters most, and other checkers often see the cause earlier.
 pub fn check(report: &Report) -> Option<Wrong> {
     let crowded = report.violations.iter().find(|violation| violation.property == AtMostK::NAME);
     let violation = crowded.or(report.violations.first())?;
     Some(Wrong { property: violation.property.into(), text: violation.to_string() })
 }
 
-/// Both engines, the same run.
+/// Both engines make the same run of a seed.
 pub const SAME_RUN: &str = "the same seed gives the same run";
-/// An assertion of the protocol's own did not hold.
+/// No assertion within the protocol panics.
 pub const NO_PANIC: &str = "no assertion of the protocol fails";
-/// The rng gave what the simulator refuses.
+/// The simulator accepts every generated setting.
 pub const CAN_RUN: &str = "a generated setting can be run";
 
-/// What the runs of a swarm came to, together.
+/// Totals over the runs of a swarm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
-    /// Runs, each counted once though it was made on both engines.
+    /// Runs; a run on both engines counts once.
     pub runs: u64,
-    /// Requests.
+    /// Requests issued.
     pub requests: u64,
-    /// Grants.
+    /// Requests granted.
     pub grants: u64,
-    /// Runs in which k were inside at once.
+    /// Runs in which all k slots were in use at once.
     pub full: u64,
-    /// Crashes for good.
+    /// Permanent crashes.
     pub crashes: u64,
     /// Crashes with recovery.
     pub recoveries: u64,
-    /// Processes whose memory became anything.
+    /// Transient faults: processes whose memory became arbitrary.
     pub corruptions: u64,
-    /// Times that a process was stopped and went on.
+    /// Pauses of processes.
     pub pauses: u64,
-    /// Partitions.
+    /// Partitions of the network.
     pub partitions: u64,
     /// Messages lost.
     pub lost: u64,
-    /// Messages doubled.
+    /// Messages duplicated.
     pub doubled: u64,
-    /// Requests that were taken back.
+    /// Requests withdrawn.
     pub withdrawals: u64,
-    /// Requests that ended because k had become too small for them.
+    /// Requests that ended because k became too small for them.
     pub refused: u64,
 }
 
@@ -129,12 +130,12 @@ impl Tally {
         self.refused += other.refused;
     }
 
-    /// How requests ended, beside grants.
+    /// Requests that ended without a grant, by reason.
     pub fn ended(&self) -> [(&'static str, u64); 2] {
-        [("given up", self.withdrawals), ("too large after a resize", self.refused)]
+        [("withdrawn", self.withdrawals), ("too large after a resize", self.refused)]
     }
 
-    /// The faults by kind.
+    /// The number of faults, by kind.
     pub fn faults(&self) -> [(&'static str, u64); 7] {
         [
             ("crashes", self.crashes),
@@ -143,72 +144,72 @@ impl Tally {
             ("pauses", self.pauses),
             ("partitions", self.partitions),
             ("messages lost", self.lost),
-            ("messages doubled", self.doubled),
+            ("messages duplicated", self.doubled),
         ]
     }
 }
 
-/// What a swarm of one system found.
+/// The result of the swarm of one protocol.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
-    /// The system.
+    /// The protocol.
     pub protocol: &'static str,
-    /// The defect that ran as printed, if any.
+    /// The published defect that was switched on, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub as_printed: Option<String>,
     /// The first seed.
     pub first_seed: u64,
-    /// What happened.
+    /// Totals over all runs.
     #[serde(flatten)]
     pub tally: Tally,
-    /// How many seeds were not correct.
+    /// Number of failing seeds.
     pub wrong: u64,
-    /// For each property that did not hold, the first seed, shrunk.
+    /// The first failing seed of each violated property, shrunk.
     pub failures: Vec<Failure>,
 }
 
 impl Summary {
-    /// Why a swarm without failures is no success, if it is none.
+    /// The reason why a swarm without failures shows nothing, if there is one.
     pub fn nothing_shown(&self) -> Option<&'static str> {
         if self.tally.grants == 0 {
-            return Some("nobody ever entered");
+            return Some("no request was granted");
         }
         let faults: u64 = self.tally.faults().iter().map(|(_, count)| count).sum();
-        (faults == 0).then_some("no fault ever happened")
+        (faults == 0).then_some("no fault happened")
     }
 
-    /// Everything was correct, and something was shown.
+    /// Whether no seed failed and the swarm shows something.
     pub fn succeeded(&self) -> bool {
         self.wrong == 0 && self.nothing_shown().is_none()
     }
 }
 
-/// A seed that is not correct, and what is left of it.
+/// A failing seed, with its shrunk case.
 #[derive(Clone, Debug, Serialize)]
 pub struct Failure {
     /// The seed.
     pub seed: u64,
-    /// What did not hold.
+    /// The violated property.
     pub property: String,
     /// What happened in the shrunk run.
     pub text: String,
-    /// How many seeds violated this property.
+    /// Number of seeds that violate this property.
     pub seeds: u64,
-    /// As it was drawn.
+    /// The case as generated.
     #[serde(skip)]
     pub found: Case,
-    /// As small as it could be made.
+    /// The shrunk case.
     #[serde(skip)]
     pub shrunk: Case,
-    /// How many runs that took.
+    /// Number of runs that shrinking took.
     pub shrunk_in_runs: u32,
-    /// The command that shows the shrunk run.
+    /// The command that replays the shrunk run.
     pub command: String,
 }
 
 impl Failure {
-    /// What a stored seed is called: the system, the defect if it ran as printed, the property, the
-    /// seed.
+    /// The file name of the stored seed: protocol, published defect if one is switched on,
+    /// property, seed.
     pub fn file_name(&self) -> String {
         let slug: String = self
             .property
@@ -220,8 +221,9 @@ impl Failure {
         format!("{}{printed}-{slug}-{:#x}.txt", self.found.entry.name, self.seed)
     }
 
-    /// What a stored seed says: what happened, what is expected, and the command. A published
-    /// defect is expected to show; what runs repaired is expected to be correct, once it is.
+    /// The contents of the stored seed: what happened, the expected verdict, and the command. A
+    /// published defect must show a violation; a repaired protocol must be correct once the bug is
+    /// fixed.
     pub fn file_text(&self) -> String {
         let (name, property) = (self.found.entry.name, &self.property);
         let (of, expect, flag) = match self.printed() {
@@ -258,8 +260,8 @@ impl Failure {
 }
 
 impl Swarm<'_> {
-    /// The setting of one seed. What runs as printed meets the faults of its paper only: it never
-    /// claimed to tolerate more.
+    /// The setting of one seed. A published defect meets only the faults of its paper: the paper
+    /// claims to tolerate no others.
     pub fn case(&self, seed: u64) -> Case {
         match self.as_printed {
             Some(id) => generate(self.entry.name, seed).as_printed(id),
@@ -267,7 +269,7 @@ impl Swarm<'_> {
         }
     }
 
-    /// Runs all seeds; `progress` is told how many are done.
+    /// Runs all seeds; `progress` is called with the number of seeds done.
     pub fn run(&self, progress: &(impl Fn(u64) + Sync)) -> Summary {
         let next = AtomicU64::new(0);
         let found = Mutex::new((Tally::default(), Vec::new()));
@@ -291,7 +293,7 @@ impl Swarm<'_> {
                 }
                 progress(index + 1);
             }
-            let mut found = found.lock().expect("nobody panics with it");
+            let mut found = found.lock().expect("no thread panics with the lock");
             found.0.add(&tally);
             found.1.append(&mut wrong);
         };
@@ -300,7 +302,7 @@ impl Swarm<'_> {
                 scope.spawn(work);
             }
         });
-        let (tally, mut wrong) = found.into_inner().expect("nobody panics with it");
+        let (tally, mut wrong) = found.into_inner().expect("no thread panics with the lock");
         wrong.sort_by_key(|(index, ..)| *index);
         Summary {
             protocol: self.entry.name,
@@ -312,7 +314,7 @@ impl Swarm<'_> {
         }
     }
 
-    /// The first of each property, shrunk.
+    /// The first failing seed of each property, shrunk.
     fn failures(&self, wrong: &[(u64, Case, Wrong)]) -> Vec<Failure> {
         let mut failures: Vec<Failure> = Vec::new();
         for (_, case, what) in wrong {
@@ -342,7 +344,7 @@ fn workers() -> u64 {
     std::thread::available_parallelism().map_or(1, |count| count.get() as u64)
 }
 
-/// Runs a case on both engines and checkers it. What ran is told even if it was wrong.
+/// Runs a case on both engines and checks it. The error holds the report too, if the run completed.
 #[allow(clippy::result_large_err)] // Rare, and both sides are as large.
 pub fn examine(case: &Case, checker: Checker) -> Result<Report, (Option<Report>, Wrong)> {
     let first = attempt(case, Queue::Bucket).map_err(|wrong| (None, wrong))?;
@@ -357,24 +359,24 @@ pub fn examine(case: &Case, checker: Checker) -> Result<Report, (Option<Report>,
     }
 }
 
-/// One run. A broken invariant of a protocol is a panic, and a finding.
+/// Makes one run. A failed assertion of a protocol panics, which counts as a violation.
 fn attempt(case: &Case, queue: Queue) -> Result<Report, Wrong> {
     let wrong = |property: &str, text: String| Wrong { property: property.into(), text };
     match catch_unwind(AssertUnwindSafe(|| case.try_run(queue, None))) {
         Ok(Ok(report)) => Ok(report),
         Ok(Err(RunError::Config(error))) => Err(wrong(CAN_RUN, error.to_string())),
         Ok(Err(error @ (RunError::OpenTrace(_) | RunError::Trace(_)))) => {
-            unreachable!("no trace was asked for: {error}")
+            unreachable!("the run writes no trace: {error}")
         }
         Err(panic) => {
             let text = panic.downcast_ref::<String>().cloned();
             let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-            Err(wrong(NO_PANIC, text.unwrap_or_else(|| "a panic without words".into())))
+            Err(wrong(NO_PANIC, text.unwrap_or_else(|| "a panic without a message".into())))
         }
     }
 }
 
-/// What is wrong with one run on the fast engine; on both, where that is the question.
+/// The violation of one run on the fast engine; of both engines if the property compares them.
 pub(crate) fn wrong_once(case: &Case, property: &str, checker: Checker) -> Option<Wrong> {
     if property == SAME_RUN {
         return examine(case, checker).err().map(|(_, wrong)| wrong);

@@ -10,95 +10,98 @@ use crate::sim::options::DownArg;
 use crate::slots::SlotArgs;
 
 pub(crate) const HELP: &str = "\
-Everything that can happen next is tried: which message arrives, who asks, who comes out, who crashes, who learns of a crash (each at \
-any time). Liveness is checked where nothing is under way any more: whoever waits then waits for ever. With --fair, schedules that go \
-on for ever are checked too: one that leaves somebody waiting although everything that could happen does happen in the end is wrong. The \
-search stops at the first wrong state; one that was cut off says that it is not exhaustive. Exit code 1 means that a property does not hold.
+The model checker tries every possible next event: a message arrives, a process requests, releases or crashes, a process learns of a
+crash (each at any time). Safety is checked in every state. Liveness is checked in quiescent states: a request that is waiting when
+nothing is in progress waits for ever. With --fair, infinite schedules are checked too: a schedule in which every event that stays
+possible happens eventually must not starve a process. The search stops at the first violation; an incomplete search says that it is
+not exhaustive.
 
-The protocol stabilizing never rests, so its schedules have no end. It is explored in the state model instead: every configuration of the \
-network, reached or not, and every step of every daemon from there. Clients, crashes, channels and schedules mean nothing then.
+The protocol stabilizing never becomes quiescent. It is explored in the state model instead: every configuration of the network,
+reachable or not, and every step of every daemon. Clients, crashes, channels and schedules do not exist there.
+
+Exit codes: 0 all properties hold; 1 a property is violated; 2 usage error.
 
 Examples:
   Two entries each, all schedules:
     kgate check --protocol raymond -n 3 -k 1 --entries 2
-  A crash that everybody learns of some time:
+  One crash, of which every process learns eventually:
     kgate check --protocol vcube -n 3 -k 1 --crashes 1
-  Processes that crash and come back, on a path:
+  Crashes with recovery, on a path:
     kgate check --protocol tree-token -n 3 --graph path --restarts 1
-  Two units of which each asks for one or both, and a process that comes back with nothing:
+  Requests for one or both of two slots, and a process that recovers with empty memory:
     kgate check --protocol slots -n 2 -k 2 --weight-max 2 --restarts 1 --channels unordered
-  From any memory at all, under any daemon:
+  Self-stabilization: every start configuration, every daemon:
     kgate check --protocol stabilizing -n 3 -k 2 --graph path
   A published algorithm deadlocks without a fault:
     kgate check --protocol vcube -n 2 -k 1 --entries 2 --as-printed D1 --shortest
-  A published algorithm lets three in where two may be: its shortest way there, drawn (some 10 s, a million states):
+  A published algorithm grants three slots where k = 2: the shortest schedule, drawn (some 10 s, a million states):
     kgate check --protocol vcube -n 4 -k 2 --entries 2,1,1,0 --as-printed D2 \\
         --property at-most-k --shortest --diagram d2.svg";
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// Which protocol; `kgate protocols` lists them
+    /// The protocol, for example raymond; `kgate protocols` lists them
     #[arg(long, value_name = "NAME", default_value = "raymond", env = "KGATE_OPT_PROTOCOL")]
     pub(crate) protocol: String,
-    /// How many processes there are
+    /// Number of processes
     #[arg(short = 'n', long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=16), env = "KGATE_OPT_PROCESSES")]
     pub(crate) processes: u32,
-    /// How many units they share
+    /// Number of slots
     #[arg(short = 'k', long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16), env = "KGATE_OPT_K")]
     pub(crate) k: u32,
-    /// How often each process asks; several numbers: p0, p1, .., the last for all further ones
+    /// Number of requests per process; a list gives p0, p1, .., and its last number counts for
+    /// all further ones
     #[arg(
         long, value_name = "E,..", default_value = "1", value_delimiter = ',',
         value_parser = clap::value_parser!(u32).range(..=100), env = "KGATE_OPT_ENTRIES"
     )]
     pub(crate) entries: Vec<u32>,
-    /// Clients may ask again while they are inside (tree-token, slots)
+    /// Clients may request again while they hold a slot (tree-token, slots)
     #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_ASK_INSIDE")]
     pub(crate) ask_inside: bool,
-    /// How many clients a process has: so many may wait there at once (slots)
+    /// Number of clients per process: so many may wait there at once (slots)
     #[arg(long, value_name = "C", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=8), env = "KGATE_OPT_CLIENTS")]
     pub(crate) clients: u32,
-    /// The most units that a client asks for at once, where the protocol weighs requests: each asks
-    /// for any number up to it
+    /// Largest weight of a request: each request takes any number of slots up to it (slots)
     #[arg(long, value_name = "H", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16), env = "KGATE_OPT_WEIGHT_MAX")]
     pub(crate) weight_max: u32,
-    /// What k becomes, one value after the other, where the protocol tolerates that; each process
-    /// learns of each at any time
+    /// Values that k takes, one after the other; each process learns of each at any time
+    /// (slots)
     #[arg(
         long, value_name = "K,..", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=16), env = "KGATE_OPT_RESIZE"
     )]
     pub(crate) resize: Vec<u32>,
     #[command(flatten)]
     pub(crate) slots: SlotArgs,
-    /// Processes ask again whoever has not answered, whenever a timer runs out (slots, with
-    /// --expiries)
+    /// Processes repeat requests to processes that have not answered whenever a timer expires
+    /// (slots, with --expiries)
     #[arg(long, value_parser = BoolishValueParser::new(), requires = "expiries", env = "KGATE_OPT_ASK_AGAIN")]
     pub(crate) ask_again: bool,
-    /// How often timers may run out in all [default: as often as they like]. Where one still runs,
-    /// liveness is not checked
+    /// Number of timer expiries in total [default: unlimited]. Liveness is not checked while a
+    /// timer is running
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u32).range(..=100), env = "KGATE_OPT_EXPIRIES")]
     pub(crate) expiries: Option<u32>,
-    /// How many processes may crash for good
+    /// Number of processes that may crash permanently
     #[arg(long, value_name = "F", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=16), env = "KGATE_OPT_CRASHES")]
     pub(crate) crashes: u32,
-    /// How often a process may crash and come back (tree-token, with what it had stored; slots,
-    /// with nothing)
+    /// Number of crashes with recovery (tree-token: with its stable storage; slots: with empty
+    /// memory)
     #[arg(long, value_name = "R", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=16), env = "KGATE_OPT_RESTARTS")]
     pub(crate) restarts: u32,
-    /// What becomes of messages to a process that is down and will come back, with --restarts
+    /// What happens to messages for a process that is down and will recover, with --restarts
     #[arg(long, value_enum, value_name = "HOW", default_value = "lost", env = "KGATE_OPT_DOWN")]
     pub(crate) down: DownArg,
-    /// How many requests may be withdrawn
+    /// Number of requests that may be withdrawn
     #[arg(long, value_name = "W", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=100), env = "KGATE_OPT_WITHDRAWALS")]
     pub(crate) withdrawals: u32,
-    /// How many messages may be lost. Where a protocol does not claim to tolerate what may go
-    /// wrong, liveness is not checked, and that is told
+    /// Number of messages that may be lost. Liveness is not checked beyond the faults that the
+    /// protocol claims to tolerate; the output says so
     #[arg(long, value_name = "L", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=100), env = "KGATE_OPT_LOSS")]
     pub(crate) loss: u32,
-    /// How many messages may arrive twice
+    /// Number of messages that may be delivered twice
     #[arg(long, value_name = "D", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=100), env = "KGATE_OPT_DUPLICATES")]
     pub(crate) duplicates: u32,
-    /// Whether messages from one process to another keep their order
+    /// Whether the messages of a channel stay in order
     #[arg(
         long,
         value_enum,
@@ -107,51 +110,51 @@ pub(crate) struct CheckArgs {
         env = "KGATE_OPT_CHANNELS"
     )]
     pub(crate) channels: ChannelsArg,
-    /// The network of tree-token (radial, balanced, path, star, caterpillar, random) [default:
-    /// radial] or of stabilizing (these, ring, grid and complete) [default: grid]; or a file of
+    /// Topology of tree-token (radial, balanced, path, star, caterpillar, random) [default:
+    /// radial] or of stabilizing (also ring, grid, complete) [default: grid]; or a file of
     /// edges
     #[arg(long, value_name = "SHAPE", env = "KGATE_OPT_GRAPH")]
     pub(crate) graph: Option<String>,
-    /// How many crashes the protocol is told to tolerate (timer-free) [default: --crashes].
-    /// Schedules in which somebody suspects a process that incarnations are left out then: the
-    /// paper assumes that there are none (responsiveness)
+    /// Number of crashes that the protocol is configured to tolerate (timer-free) [default:
+    /// --crashes]. Schedules in which a live process is suspected are then skipped: the paper
+    /// excludes them (responsiveness)
     #[arg(long, value_name = "F", env = "KGATE_OPT_TOLERATE")]
     pub(crate) tolerate: Option<u32>,
-    /// Run a published defect as printed instead of repaired, e.g. D1
+    /// Run a published defect as printed instead of repaired, for example D1
     #[arg(long, value_name = "ID", env = "KGATE_OPT_AS_PRINTED")]
     pub(crate) as_printed: Option<String>,
-    /// Visit the nearest states first: more memory, and a shortest schedule
+    /// Search breadth-first: needs more memory and finds a shortest counterexample
     #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_SHORTEST")]
     pub(crate) shortest: bool,
-    /// Take states for one that differ only in the names of processes, where the protocol does not
-    /// compare names (tree-token with k = 1); not together with --fair, nor with --shortest
+    /// Treat states as equal that differ only in the names of processes, for protocols that do
+    /// not compare names (tree-token with k = 1); not with --fair or --shortest
     #[arg(
         long, value_parser = BoolishValueParser::new(), conflicts_with_all = ["fair", "shortest"], env = "KGATE_OPT_SYMMETRY"
     )]
     pub(crate) symmetry: bool,
-    /// Checker by this property alone, or by several; given by its name or a part of it, such as
+    /// Check only this property, or several; a part of the name is enough, for example
     /// at-most-k
     #[arg(long, value_name = "NAME", env = "KGATE_OPT_PROPERTY")]
     pub(crate) property: Vec<String>,
-    /// Look for schedules that go on for ever and starve somebody, too: more memory
+    /// Also search for fair infinite schedules that starve a process; needs more memory
     #[arg(long, value_parser = BoolishValueParser::new(), env = "KGATE_OPT_FAIR")]
     pub(crate) fair: bool,
-    /// Stop after so many states
+    /// Stop after this number of states
     #[arg(long, value_name = "M", env = "KGATE_OPT_MAX_STATES")]
     pub(crate) max_states: Option<usize>,
-    /// Stop after so many seconds
+    /// Stop after this number of seconds
     #[arg(long, value_name = "S", env = "KGATE_OPT_MAX_SECONDS")]
     pub(crate) max_seconds: Option<u64>,
-    /// Stop when so many GiB of memory are in use
+    /// Stop when this many GiB of memory are in use
     #[arg(long, value_name = "GIB", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=1 << 20), env = "KGATE_OPT_MAX_MEMORY")]
     pub(crate) max_memory: u64,
-    /// Write the counterexample as a scenario, for kgate scenario
+    /// Write the counterexample as a scenario for kgate scenario
     #[arg(long, value_name = "FILE", env = "KGATE_OPT_SCENARIO")]
     pub(crate) scenario: Option<PathBuf>,
     /// Draw the counterexample as a space-time diagram (SVG)
     #[arg(long, value_name = "FILE", env = "KGATE_OPT_DIAGRAM")]
     pub(crate) diagram: Option<PathBuf>,
-    /// Walk through the states by hand: serves stateright's Explorer on that address until
+    /// Walk through the states by hand: serve stateright's Explorer on this address until
     /// interrupted
     #[arg(
         long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "127.0.0.1:3000",
@@ -168,9 +171,9 @@ pub(crate) struct CheckArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ChannelsArg {
-    /// they do
+    /// in the order in which they were sent
     Fifo,
-    /// any of them may arrive next
+    /// any message may arrive next
     Unordered,
 }
 

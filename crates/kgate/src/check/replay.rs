@@ -1,4 +1,4 @@
-//! A counterexample as a scenario: played by the simulator, written down, drawn.
+//! A counterexample as a scenario: the simulator plays it, and it can be saved and drawn.
 
 use std::path::Path;
 
@@ -14,24 +14,24 @@ use super::options::{ChannelsArg, CheckArgs};
 use crate::Failure;
 use crate::sim::options::DownArg;
 
-/// What the simulator and its checkers make of a counterexample.
+/// A counterexample played by the simulator, with the verdict of its checkers.
 pub(super) struct Replayed {
     came: Came,
     property: &'static str,
 }
 
-/// What the simulator may not tell.
-const UNTOLD: [&str; 2] = [EntryOrder::NAME, NOT_LEFT_LYING];
+/// Properties that the simulator may fail to see violated.
+const NOT_SEEN_BY_SIMULATOR: [&str; 2] = [EntryOrder::NAME, NOT_LEFT_LYING];
 
-/// What was explored, in the words of a scenario.
+/// What was explored, in the form of a scenario header.
 pub(super) struct Setting {
     graph: Option<String>,
     root: Option<NodeId>,
     tolerate: Option<u32>,
     options: SlotOptions,
-    /// Nothing may go wrong that the protocol does not claim to tolerate, so that it must be right
-    /// without a defect.
-    borne: bool,
+    /// Whether the bounds stay within the faults that the protocol claims to tolerate; the repaired
+    /// protocol must then be correct.
+    tolerated: bool,
 }
 
 impl Setting {
@@ -47,12 +47,12 @@ impl Setting {
             root: graph.map(|graph| graph.root()).filter(|root| root.0 != 0),
             tolerate: entry.told_to_tolerate.then_some(setup.tolerate),
             options: setup.slots,
-            borne: super::unchecked(entry, bounds).is_none(),
+            tolerated: super::unchecked(entry, bounds).is_none(),
         }
     }
 }
 
-/// The edges of a network, as a scenario has them.
+/// The edges of a network in the form of a scenario.
 fn edges(graph: &Graph) -> String {
     let nodes = (0..graph.nodes()).map(NodeId);
     let edges = nodes.flat_map(|node| {
@@ -62,17 +62,19 @@ fn edges(graph: &Graph) -> String {
     edges.collect::<Vec<_>>().join(" ")
 }
 
-/// Files that could not be written, or would overwrite each other, are refused before the search,
+/// Rejects files that cannot be written or that overwrite each other before the search begins,
 /// which may be long.
 pub(super) fn check_targets(args: &CheckArgs) -> Result<(), Failure> {
     if args.scenario.is_some() && args.scenario == args.diagram {
-        return Err(Failure::Usage("--scenario and --diagram name the same file: give two".into()));
+        return Err(Failure::Usage(
+            "--scenario and --diagram name the same file: give each a file of its own".into(),
+        ));
     }
     for path in args.scenario.iter().chain(&args.diagram) {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         if path.is_dir() || folder.is_some_and(|folder| !folder.is_dir()) {
             let text = format!(
-                "cannot write {}: it is a folder, or its folder is not there",
+                "cannot write {}: it is a directory, or its directory does not exist",
                 path.display()
             );
             return Err(Failure::Usage(text));
@@ -81,7 +83,7 @@ pub(super) fn check_targets(args: &CheckArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Plays the counterexample, if one was found; it must come to the same there.
+/// Plays the counterexample, if one was found; the simulator must see the same violation.
 pub(super) fn play(
     args: &CheckArgs,
     setting: &Setting,
@@ -91,12 +93,10 @@ pub(super) fn play(
     else {
         return Ok(None);
     };
-    let told = scenario(args, setting, finding);
-    match scenario::run(&told) {
-        // The simulator tells that somebody was overtaken when that one is granted, which may never
-        // be; and it asks what is left lying only of the last step, and takes a slot that is kept
-        // for one in use.
-        Ok(came) if came.unexpected.is_none() || UNTOLD.contains(&finding.name) => {
+    match scenario::run(&scenario(args, setting, finding)) {
+        // The simulator reports an overtaken request when it is granted, which may never happen. It
+        // looks for unused free slots only after the last step, and counts a cached slot as in use.
+        Ok(came) if came.unexpected.is_none() || NOT_SEEN_BY_SIMULATOR.contains(&finding.name) => {
             Ok(Some(Replayed { came, property: finding.name }))
         }
         Ok(came) => Err(disagree(finding, &came.unexpected.unwrap_or_default())),
@@ -104,24 +104,28 @@ pub(super) fn play(
     }
 }
 
-/// Two drivers of the same protocol: if they disagree, one of them is wrong.
+/// Both drive the same protocol: if they disagree, one of them has a bug.
 fn disagree(finding: &Finding, how: &str) -> Failure {
     Failure::Broken(anyhow::anyhow!(
-        "the explorer found that '{}' does not hold, and the simulator disagrees: {how}; this is a bug of kgate, please report it with the command",
+        "the model checker found a violation of '{}', and the simulator disagrees: {how}; this is \
+         a bug in kgate, please report it with the command",
         finding.name
     ))
 }
 
 impl Replayed {
-    /// What the checkers said, in a line.
+    /// The verdict of the simulator's checkers, in one line.
     pub(super) fn verdict(&self) -> String {
         match self.came.violations.iter().find(|violation| violation.property == self.property) {
             Some(violation) => format!("the simulator agrees: {violation}"),
-            None => "the simulator plays it too, and cannot checker it: it goes round for ever, who was overtaken is never granted, or something is left lying".into(),
+            None => "the simulator plays the schedule too, but cannot see this violation: the \
+                     schedule is infinite, the overtaken request is never granted, or a free slot \
+                     stays unused"
+                .into(),
         }
     }
 
-    /// Writes what was asked for.
+    /// Writes the scenario and the diagram, where requested.
     pub(super) fn write(&self, args: &CheckArgs) -> Result<(), Failure> {
         if let Some(path) = &args.scenario {
             crate::scenario::write(path, self.came.scenario.to_string().as_bytes())?;
@@ -135,22 +139,17 @@ impl Replayed {
 
 fn scenario(args: &CheckArgs, setting: &Setting, finding: &Finding) -> Scenario {
     let steps = finding.counterexample.iter().flatten();
-    // These are checked when everything has taken its way.
+    // These are checked when the run is quiescent.
     let safety = ![EveryoneServed::NAME, EntryOrder::NAME, NoResidue::NAME].contains(&finding.name);
     let endless = finding.cycle.is_some();
-    let story = match &args.as_printed {
+    let claim = match &args.as_printed {
         Some(id) => {
-            format!(
-                "{}: \"{}\" does not hold of {}.",
-                id.to_ascii_uppercase(),
-                finding.name,
-                args.protocol
-            )
+            format!("{}: {} violates \"{}\".", id.to_ascii_uppercase(), args.protocol, finding.name)
         }
-        None => format!("\"{}\" does not hold of {}.", finding.name, args.protocol),
+        None => format!("{} violates \"{}\".", args.protocol, finding.name),
     };
     Scenario {
-        story: vec![story, String::new(), format!("Source: {}", command(args))],
+        description: vec![claim, String::new(), format!("Source: {}", command(args))],
         protocol: args.protocol.clone(),
         processes: args.processes,
         k: args.k,
@@ -166,19 +165,19 @@ fn scenario(args: &CheckArgs, setting: &Setting, finding: &Finding) -> Scenario 
         states: Vec::new(),
         then: if safety || endless { Then::Stop } else { Then::GoOn },
         expect: if endless { Expect::Correct } else { Expect::Violated(finding.name.into()) },
-        repaired: args.as_printed.is_some() && !endless && setting.borne,
+        repaired: args.as_printed.is_some() && !endless && setting.tolerated,
         start: Vec::new(),
-        steps: steps.map(|told| entry(told.step.clone())).collect(),
+        steps: steps.map(|found| entry(found.step.clone())).collect(),
         end_notes: Vec::new(),
         end: Vec::new(),
     }
 }
 
 fn entry(act: Act) -> Entry {
-    Entry { line: 0, notes: Vec::new(), act, followed: Vec::new() }
+    Entry { line: 0, notes: Vec::new(), act, effects: Vec::new() }
 }
 
-/// The search that found it.
+/// The command that makes the search again.
 fn command(args: &CheckArgs) -> String {
     let entries: Vec<String> = args.entries.iter().map(u32::to_string).collect();
     let mut words = vec![format!(
@@ -234,7 +233,7 @@ fn command(args: &CheckArgs) -> String {
     words.join(" ")
 }
 
-/// Whether anything is to be written, and where.
+/// The first file that is to be written, if any.
 pub(super) fn wanted(args: &CheckArgs) -> Option<&Path> {
     args.scenario.as_deref().or(args.diagram.as_deref())
 }

@@ -1,5 +1,5 @@
-//! `kgate check` of a protocol that is made of rules: every configuration of a small network, in
-//! the state model.
+//! `kgate check` for a protocol of guarded rules: every configuration of a small network, in the
+//! state model.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -19,8 +19,8 @@ use crate::sim::graph;
 use crate::slots::SlotArgs;
 use crate::{Failure, Outcome};
 
-/// What only messages, clients and schedules know of, beside the options of numbered slots.
-/// Counterexamples are the shortest anyway, and fairness is always asked for.
+/// Options for messages, clients and schedules, besides those of numbered slots. In the state model
+/// counterexamples are always shortest, and fairness is always checked.
 const MESSAGES_ONLY: [&str; 20] = [
     "entries",
     "ask_inside",
@@ -44,7 +44,7 @@ const MESSAGES_ONLY: [&str; 20] = [
     "explore",
 ];
 
-/// An option that was given and means nothing in the state model.
+/// The first given option that has no meaning in the state model.
 pub(super) fn meaningless(given: &ArgMatches) -> Option<String> {
     MESSAGES_ONLY.iter().chain(&SlotArgs::IDS).find(|id| typed(given, id)).map(|id| flag(id))
 }
@@ -75,17 +75,17 @@ pub(super) fn search(args: &CheckArgs, entry: &Entry, printed: Defects) -> Resul
             "a graph of {has} processes with n = {n}: give -n {has}"
         )));
     }
-    let search = Search { graph: &graph, permits: args.k, printed, limits: limits(args) };
+    let search = Search { graph: &graph, k: args.k, printed, limits: limits(args) };
     let found = registry::visit_rules(entry, search).ok_or_else(none)?;
     let mut found = found.map_err(|error| Failure::Usage(error.to_string()))?;
     found.properties.retain(|finding| wanted.contains(&finding.name));
     Ok(found)
 }
 
-/// Hands the chosen protocol's rules to the explorer.
+/// Passes the rules of the chosen protocol to the model checker.
 struct Search<'a> {
     graph: &'a Arc<Graph>,
-    permits: u32,
+    k: u32,
     printed: Defects,
     limits: Limits,
 }
@@ -93,6 +93,6 @@ struct Search<'a> {
 impl RulesVisitor for Search<'_> {
     type Output = Result<Found, TooLarge>;
     fn visit<R: Rules>(self) -> Self::Output {
-        explore_rules::<R>(self.graph, self.permits, self.printed, self.limits)
+        explore_rules::<R>(self.graph, self.k, self.printed, self.limits)
     }
 }

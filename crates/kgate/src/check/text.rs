@@ -1,14 +1,14 @@
-//! What a search found, for people.
+//! The text output of a search.
 
 use std::io::{self, Write};
 
 use kgate_check::{Finding, Outcome, Stopped};
 
-/// Of all schedules.
+/// Prints a search over schedules.
 pub(super) fn print(to: &mut impl Write, found: &Outcome) -> io::Result<()> {
     writeln!(
         to,
-        "{}: {} different states of {} generated, schedules of up to {} steps, {:.1} s",
+        "{}: {} distinct states of {} generated, schedules of up to {} steps, {:.1} s",
         exhaustive(found),
         found.unique,
         found.states,
@@ -18,8 +18,8 @@ pub(super) fn print(to: &mut impl Write, found: &Outcome) -> io::Result<()> {
     print_properties(to, found)
 }
 
-/// Of all configurations.
-pub(super) fn print_rules(to: &mut impl Write, found: &Outcome, units: u32) -> io::Result<()> {
+/// Prints a search over configurations.
+pub(super) fn print_rules(to: &mut impl Write, found: &Outcome, k: u32) -> io::Result<()> {
     write!(
         to,
         "{}: {} configurations, {} steps of all daemons",
@@ -31,7 +31,7 @@ pub(super) fn print_rules(to: &mut impl Write, found: &Outcome, units: u32) -> i
         write!(to, ", normal after {} rounds at most", found.depth)?;
     }
     if let Some(most) = found.inside_max {
-        write!(to, ", up to {most} inside at once (k = {units})")?;
+        write!(to, ", up to {most} slots in use at once (k = {k})")?;
     }
     writeln!(to, ", {:.1} s", found.seconds)?;
     print_properties(to, found)
@@ -40,7 +40,7 @@ pub(super) fn print_rules(to: &mut impl Write, found: &Outcome, units: u32) -> i
 fn exhaustive(found: &Outcome) -> &'static str {
     match found.stopped {
         None => "exhaustive",
-        Some(Stopped::Found) => "stopped at the first wrong state",
+        Some(Stopped::Found) => "stopped at the first violation",
         Some(Stopped::States) => "not exhaustive, stopped by --max-states",
         Some(Stopped::Time) => "not exhaustive, stopped by --max-seconds",
         Some(Stopped::Memory) => "not exhaustive, stopped by --max-memory",
@@ -55,12 +55,12 @@ fn print_properties(to: &mut impl Write, found: &Outcome) -> io::Result<()> {
             writeln!(to, "       {state}")?;
         }
         let steps = finding.counterexample.iter().flatten();
-        for (number, told) in (1..).zip(steps) {
+        for (number, found) in (1..).zip(steps) {
             if finding.cycle == Some(number - 1) {
-                writeln!(to, "       from here on, again and again:")?;
+                writeln!(to, "       from here on, repeated for ever:")?;
             }
-            let step = told.step.to_string();
-            match &told.message {
+            let step = found.step.to_string();
+            match &found.message {
                 Some(message) => writeln!(to, "  {number:>3}  {step:<28} {message}")?,
                 None => writeln!(to, "  {number:>3}  {step}")?,
             }
@@ -69,8 +69,7 @@ fn print_properties(to: &mut impl Write, found: &Outcome) -> io::Result<()> {
     Ok(())
 }
 
-/// The verdict on a property. A search that was cut off has not shown that something is never
-/// reached.
+/// The verdict on a property. An incomplete search cannot show that a state is never reached.
 fn word(found: &Outcome, finding: &Finding) -> &'static str {
     match (finding.holds, finding.counterexample.is_some() || found.complete) {
         (true, _) if found.complete => "holds",

@@ -1,4 +1,4 @@
-//! Options that mean nothing to the chosen protocol or model are refused, not ignored.
+//! Rejects options that have no meaning for the chosen protocol or model instead of ignoring them.
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
@@ -9,11 +9,11 @@ use super::options::{ModelArg, SimArgs, StartArg};
 use crate::Failure;
 use crate::slots::SlotArgs;
 
-/// What only protocols with numbered slots know of, beside [`SlotArgs::IDS`].
+/// Options for protocols with numbered slots, besides [`SlotArgs::IDS`].
 const SLOTS_ONLY: [&str; 6] =
     ["clients", "weight_max", "withdraw", "patience", "resize", "ask_again"];
 
-/// What only messages, clients and detectors know of.
+/// Options for messages, clients and detectors, which the state model does not have.
 const MESSAGES_ONLY: [&str; 26] = [
     "pause",
     "partition",
@@ -47,7 +47,7 @@ pub(crate) fn check(args: &SimArgs, given: &ArgMatches, entry: &Entry) -> Result
     let typed = |id: &str| typed(given, id);
     for id in ["seeds", "save"] {
         if typed(id) {
-            return usage(format!("--{id} is for a swarm: give --swarm, or leave it out"));
+            return usage(format!("--{id} needs --swarm: add it, or leave out --{id}"));
         }
     }
     let state = args.model == ModelArg::State;
@@ -56,7 +56,7 @@ pub(crate) fn check(args: &SimArgs, given: &ArgMatches, entry: &Entry) -> Result
     let faults = args.start == StartArg::Random || !args.corrupt.is_empty();
     if state && let Some(id) = MESSAGES_ONLY.iter().find(|id| typed(id)) {
         return usage(format!(
-            "{} means nothing in the state model: leave it out, or leave out --model",
+            "{} has no meaning in the state model: leave it out, or leave out --model",
             flag(id)
         ));
     }
@@ -67,13 +67,11 @@ pub(crate) fn check(args: &SimArgs, given: &ArgMatches, entry: &Entry) -> Result
         return usage(format!("{name} has no numbered slots: leave out {flag}, or choose slots"));
     }
     if typed("patience") && args.withdraw == Chance::NEVER {
-        return usage(
-            "--patience is for clients that give up, and there are none: give --withdraw".into(),
-        );
+        return usage("--patience has no meaning without withdrawals: add --withdraw".into());
     }
     if entry.slots && args.loss > Chance::NEVER && args.ask_again.is_none() {
         return usage(format!(
-            "{} tolerates loss if it asks again: give --ask-again, or leave out --loss",
+            "{} tolerates loss only if it repeats requests: add --ask-again, or leave out --loss",
             entry.name
         ));
     }
@@ -81,48 +79,54 @@ pub(crate) fn check(args: &SimArgs, given: &ArgMatches, entry: &Entry) -> Result
         let used = if id == "down" { recoveries } else { args.random_recoveries > 0 };
         if typed(id) && !used {
             return usage(format!(
-                "{} is for crashes with recovery, and there are none: give --random-recoveries",
+                "{} has no meaning without crashes with recovery: add --random-recoveries",
                 flag(id)
             ));
         }
     }
     if typed("forged") && !faults {
         return usage(
-            "--forged is for corrupted processes, and there are none: give --start random or --corrupt"
+            "--forged has no meaning without transient faults: add --start random or --corrupt"
                 .into(),
         );
     }
     if args.ask_inside && (typed("think") || typed("rho")) {
-        return usage("with --ask-inside nobody pauses: leave out --think and --rho".into());
+        return usage("--ask-inside excludes pauses: leave out --think and --rho".into());
     }
     let rules = [
         (
             args.tolerate.is_some() && !entry.told_to_tolerate,
             format!(
-                "{} is not told how many crashes to tolerate: leave out --tolerate, or choose timer-free",
+                "{} has no setting for the crashes to tolerate: leave out --tolerate, or choose \
+                 timer-free",
                 entry.name
             ),
         ),
         (
             args.refresh.is_some() && !entry.told_to_tolerate && entry.network != Network::Graph,
-            format!("{} has nothing to refresh: leave out --refresh", entry.name),
+            format!("{} has no refresh timer: leave out --refresh", entry.name),
         ),
         (
             args.daemon.is_some() && !state,
-            "over messages nobody chooses who acts: leave out --daemon, or give --model state".into(),
+            "--daemon needs the state model: leave it out, or add --model state".into(),
         ),
         (
             args.rounds.is_some() && !state,
-            "over messages time is not counted in rounds: give --duration, or --model state".into(),
+            "--rounds needs the state model: give --duration instead, or add --model state".into(),
         ),
         (
-            state && (!args.crash.is_empty() || args.random_crashes > 0 || args.random_recoveries > 0),
-            "in the state model nobody crashes: leave out crashes, or give --model messages".into(),
+            state
+                && (!args.crash.is_empty()
+                    || args.random_crashes > 0
+                    || args.random_recoveries > 0),
+            "the state model has no crashes: leave them out, or give --model messages".into(),
         ),
         (state && args.trace.is_some(), "the state model has no trace: leave out --trace".into()),
         (
             state && args.diagram.is_some(),
-            "a run in the state model is not drawn: leave out --diagram; kgate scenario draws one of few steps".into(),
+            "a run in the state model cannot be drawn: leave out --diagram, or draw a short one \
+             with kgate scenario"
+                .into(),
         ),
     ];
     match rules.into_iter().find(|(broken, _)| *broken) {
@@ -131,30 +135,31 @@ pub(crate) fn check(args: &SimArgs, given: &ArgMatches, entry: &Entry) -> Result
     }
 }
 
-/// What a swarm takes; everything else it draws.
+/// The options of a swarm; it generates everything else.
 const SWARM: [&str; 7] = ["swarm", "seeds", "seed", "protocol", "as_printed", "save", "json"];
 
-/// Refuses what a swarm draws by itself.
+/// Rejects options that a swarm generates.
 pub(crate) fn check_swarm(given: &ArgMatches) -> Result<(), Failure> {
-    // Of all the options together; clap counts each as one of them.
+    // clap lists the argument groups among the ids.
     let groups = [<SimArgs as clap::Args>::group_id(), <SlotArgs as clap::Args>::group_id()];
     let options =
         given.ids().filter(|id| !groups.contains(&Some((*id).clone()))).map(clap::Id::as_str);
     match options.filter(|id| !SWARM.contains(id)).find(|id| typed(given, id)) {
         None => Ok(()),
         Some(id) => usage(format!(
-            "a swarm draws every setting by itself: leave out {}, or leave out --swarm",
+            "a swarm generates every setting: leave out {}, or leave out --swarm",
             flag(id)
         )),
     }
 }
 
-/// What stands in the environment may be meant for other runs.
+/// Whether an option is on the command line: variables of the environment may be meant for other
+/// runs.
 pub(crate) fn typed(given: &ArgMatches, id: &str) -> bool {
     given.value_source(id) == Some(ValueSource::CommandLine)
 }
 
-/// An option as one types it.
+/// An option as it is typed.
 pub(crate) fn flag(id: &str) -> String {
     match id {
         "processes" => "-n".into(),

@@ -1,4 +1,4 @@
-//! The network that the command line asks for.
+//! The network that the command line describes.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use kgate_sim::Rng;
 
 use crate::Failure;
 
-/// A named shape with what is random in it drawn from the seed, or a file; none where everybody
-/// talks to everybody.
+/// A named shape, with its random choices drawn from the seed, or a file; none for protocols on
+/// fully connected networks.
 pub(crate) fn build(
     entry: &Entry,
     wanted: Option<&str>,
@@ -21,12 +21,12 @@ pub(crate) fn build(
         return match wanted {
             None => Ok(None),
             Some(_) => {
-                usage(format!("in {} everybody talks to everybody: leave out --graph", entry.name))
+                usage(format!("{} uses a fully connected network: leave out --graph", entry.name))
             }
         };
     };
     if processes < 2 {
-        return usage(format!("n is {}: at least 2 processes are needed", processes));
+        return usage(format!("n is {processes}: give at least 2 processes"));
     }
     let named =
         |name: &str| SHAPES.iter().find(|(known, _)| *known == name).map(|(_, shape)| *shape);
@@ -37,14 +37,14 @@ pub(crate) fn build(
     };
     if entry.network == Network::Tree && !graph.is_tree() {
         return usage(format!(
-            "{} runs on trees, and this graph has a cycle: leave out an edge of it",
+            "{} runs on trees, and this graph has a cycle: remove an edge",
             entry.name
         ));
     }
     Ok(Some(Arc::new(graph)))
 }
 
-/// A graph of so many edges takes a gigabyte or two.
+/// Largest number of edges: such a graph takes one or two gigabytes.
 const MOST_EDGES: u64 = 50_000_000;
 
 fn shape(entry: &Entry, processes: u32, seed: u64, wanted: Shape) -> Result<Graph, Failure> {
@@ -54,7 +54,7 @@ fn shape(entry: &Entry, processes: u32, seed: u64, wanted: Shape) -> Result<Grap
             let trees: Vec<&str> =
                 SHAPES.iter().filter(|(_, shape)| shape.is_tree()).map(|(name, _)| *name).collect();
             return usage(format!(
-                "{} runs on trees, and {wanted} is none: choose one of {}, random, or a file",
+                "{} runs on trees, and {wanted} is not a tree: choose one of {}, random, or a file",
                 entry.name,
                 trees.join(", ")
             ));
@@ -65,8 +65,8 @@ fn shape(entry: &Entry, processes: u32, seed: u64, wanted: Shape) -> Result<Grap
     let edges = if wanted == Shape::Complete { nodes.pow(2) / 2 } else { 2 * nodes };
     if edges > MOST_EDGES {
         return usage(format!(
-            "{wanted} with n = {} has {edges} edges: choose n so that there are at most {MOST_EDGES}",
-            processes
+            "{wanted} with n = {processes} has {edges} edges: choose a smaller n, for at most \
+             {MOST_EDGES} edges"
         ));
     }
     let mut rng = Rng::fork(seed, "graph");

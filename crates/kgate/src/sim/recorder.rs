@@ -1,5 +1,5 @@
-//! What a run leaves behind: its trace in a file, its picture in another, or both. The picture is
-//! drawn from the lines of the trace as they are written, so a long run needs no file for it.
+//! Records a run: its trace in a file, its diagram in another, or both. The diagram is drawn from
+//! the lines of the trace as they are written, so a long run needs no trace file for it.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -18,11 +18,11 @@ pub(super) struct Recorder<'a> {
     diagram: Option<(&'a Path, Sketch)>,
 }
 
-/// The picture as far as it has come.
+/// The diagram as far as it is drawn.
 struct Sketch {
     view: View,
     canvas: Option<Canvas>,
-    refused: Option<DiagramError>,
+    rejected: Option<DiagramError>,
 }
 
 impl<'a> Recorder<'a> {
@@ -31,14 +31,14 @@ impl<'a> Recorder<'a> {
             window: args.window.unwrap_or_default(),
             shown: args.show.clone().unwrap_or_default(),
         };
-        let sketch = Sketch { view, canvas: None, refused: None };
+        let sketch = Sketch { view, canvas: None, rejected: None };
         Self {
             trace: args.trace.as_deref(),
             diagram: args.diagram.as_deref().map(|path| (path, sketch)),
         }
     }
 
-    /// Where the simulator writes to, if anybody wants to know.
+    /// The writer for the simulator; none if neither trace nor diagram is requested.
     pub(super) fn open(&mut self) -> Option<OpenTrace<'_>> {
         let (trace, sketch) = (self.trace, self.diagram.as_mut().map(|(_, sketch)| sketch));
         if trace.is_none() && sketch.is_none() {
@@ -47,39 +47,37 @@ impl<'a> Recorder<'a> {
         Some(Box::new(move || {
             let file = trace.map(|path| File::create(path).map(BufWriter::new)).transpose()?;
             let sink = sketch.map(|sketch| {
-                RecordSink::new(|run: &Run, record: &Record| sketch.hear(run, record))
+                RecordSink::new(|run: &Run, record: &Record| sketch.see(run, record))
             });
-            Ok(Box::new(Both(file, sink)))
+            Ok(Box::new(Tee(file, sink)))
         }))
     }
 
-    /// Draws the picture.
+    /// Writes the diagram.
     pub(super) fn finish(self, title: &str) -> Result<(), Failure> {
         let Some((path, sketch)) = self.diagram else { return Ok(()) };
         let Some(canvas) = sketch.canvas else {
-            return Err(Failure::Usage(
-                "nothing happened that could be drawn: give a longer --duration".into(),
-            ));
+            return Err(Failure::Usage("no event to draw: give a longer --duration".into()));
         };
-        let picture = canvas.finish(title).map_err(|why| Failure::Usage(why.to_string()))?;
-        scenario::write(path, picture.as_bytes())
+        let svg = canvas.finish(title).map_err(|why| Failure::Usage(why.to_string()))?;
+        scenario::write(path, svg.as_bytes())
     }
 
-    /// Why the picture was given up while the run went on.
-    pub(super) fn refused(self) -> Option<Failure> {
+    /// Why the diagram was rejected while the run was in progress.
+    pub(super) fn rejected(self) -> Option<Failure> {
         let (_, sketch) = self.diagram?;
-        sketch.refused.map(|why| Failure::Usage(why.to_string()))
+        sketch.rejected.map(|why| Failure::Usage(why.to_string()))
     }
 }
 
 impl Sketch {
-    fn hear(&mut self, run: &Run, record: &Record) -> io::Result<()> {
+    fn see(&mut self, run: &Run, record: &Record) -> io::Result<()> {
         if self.canvas.is_none() {
             match Canvas::new(run, &self.view) {
                 Ok(canvas) => self.canvas = Some(canvas),
                 Err(why) => {
                     let error = io::Error::other(why.to_string());
-                    self.refused = Some(why);
+                    self.rejected = Some(why);
                     return Err(error);
                 }
             }
@@ -91,10 +89,10 @@ impl Sketch {
     }
 }
 
-/// To the one and to the other.
-struct Both<A, B>(Option<A>, Option<B>);
+/// Writes to two writers.
+struct Tee<A, B>(Option<A>, Option<B>);
 
-impl<A: Write, B: Write> Write for Both<A, B> {
+impl<A: Write, B: Write> Write for Tee<A, B> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if let Some(first) = &mut self.0 {
             first.write_all(bytes)?;

@@ -1,4 +1,4 @@
-//! `kgate sim --model state`: the state model, with a daemon that chooses who acts.
+//! `kgate sim --model state`: the state model, in which a daemon chooses the processes that act.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::graph;
 use super::options::{DaemonArg, SimArgs, StartArg};
 use crate::Failure;
 
-/// One run.
+/// Makes one run.
 pub(crate) fn simulate(
     args: &SimArgs,
     entry: &Entry,
@@ -46,8 +46,8 @@ pub(crate) fn simulate(
         },
         corrupt: args.corrupt.iter().map(|(node, at)| (*node, at.0 / Span::UNIT.0)).collect(),
         rounds: rounds(args),
-        // Theorem 4.3 counts the children on the way from the root: known beforehand where there is
-        // one way only.
+        // Theorem 4.3 counts the children on the path from the root: known in advance only where
+        // there is a single path.
         served_within: network.is_tree().then(|| waves_to_serve(&parents(&network), args.k)),
         ..StateConfig::new(Arc::clone(&network), args.k, seed)
     };
@@ -62,7 +62,7 @@ pub(crate) fn simulate(
     Ok(report)
 }
 
-/// The command that makes the same run again, every option spelled out that the state model knows.
+/// The command that replays the run, with every option of the state model spelled out.
 pub(crate) fn command(args: &SimArgs, entry: &Entry, seed: u64) -> String {
     let graph = args.graph.clone().unwrap_or_else(|| usual_name(entry));
     let daemon = match daemon(args) {
@@ -122,7 +122,7 @@ impl RulesVisitor for Run<'_> {
     }
 }
 
-/// A page for one run, a line for one of several.
+/// A page for a single run, a line for one of several runs.
 pub(crate) fn print(
     to: &mut impl Write,
     args: &SimArgs,
@@ -136,7 +136,7 @@ pub(crate) fn print(
 fn print_line(to: &mut impl Write, report: &StateReport) -> io::Result<()> {
     writeln!(
         to,
-        "seed {:<6} normal at {}  stabilized at {} of {}  tokens {}  inside {}  waves {}  {}  {}",
+        "seed {:<6} normal at {}  stabilized at {} of {}  tokens {}  in use {}  waves {}  {}  {}",
         report.seed,
         round(report.normal_at_round),
         round(report.stabilized_at_round),
@@ -168,9 +168,7 @@ fn print_page(
         0 => String::new(),
         times => {
             let until = round(report.abnormal_until_round);
-            format!(
-                ", and {times} times abnormal again after that, the last time until round {until}"
-            )
+            format!(", and {times} times abnormal again, the last time until round {until}")
         }
     };
     writeln!(to, "normal      round {} (n is {}){again}", round(report.normal_at_round), report.n)?;
@@ -183,12 +181,13 @@ fn print_page(
     )?;
     writeln!(
         to,
-        "inside      at most {} at once, {} tokens, from the first start configuration on; {} inside overall",
+        "in use      at most {} slots at once, {} tokens, from the first start configuration on; \
+         {} slots overall",
         report.max_in_use, report.tokens_max_after_stabilization, report.max_in_use_overall
     )?;
     writeln!(
         to,
-        "waves       {}; the least served process had {} tokens",
+        "waves       {}; the least served process received {} tokens",
         report.waves, report.served
     )?;
     if let Some(wait) = report.longest_wait.filter(|wait| wait.steps > 0) {
@@ -212,12 +211,12 @@ fn round(number: Option<u64>) -> String {
 
 fn verdict(report: &StateReport) -> String {
     match report.violations.first() {
-        Some(violation) => format!("VIOLATED: {}", violation.property),
+        Some(violation) => format!("FAIL: violated: {}", violation.property),
         None if report.stabilized_at_round.is_none() => {
-            "nothing violated, but it did not stabilize in these rounds: give more --rounds".into()
+            "NOTHING SHOWN: not stabilized within these rounds: give more --rounds".into()
         }
         None => format!(
-            "correct: at most {} tokens once it had stabilized, and somebody could always move",
+            "PASS: at most {} tokens after stabilization, and some process could always move",
             report.k
         ),
     }

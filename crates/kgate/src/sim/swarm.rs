@@ -1,4 +1,4 @@
-//! `kgate sim --swarm`: many settings, each drawn from a seed.
+//! `kgate sim --swarm`: many random settings, each generated from a seed.
 
 use std::fs;
 use std::io::{self, IsTerminal, Write};
@@ -14,7 +14,7 @@ use super::conflicts;
 use super::options::SimArgs;
 use crate::{Failure, Outcome};
 
-/// How many seeds, unless told.
+/// Default of `--seeds`.
 const SEEDS: u64 = 1000;
 
 pub(crate) fn run(args: &SimArgs, given: &ArgMatches) -> Outcome {
@@ -32,12 +32,12 @@ pub(crate) fn run(args: &SimArgs, given: &ArgMatches) -> Outcome {
             checker: swarm::check,
         };
         let summary = quietly(|| swarm.run(&progress(entry, swarm.seeds)));
-        // What was found is told before it is saved: a disk that is full loses no finding.
+        // Print before saving: a full disk must not lose a finding.
         if !args.json {
             print(&mut stdout, &summary, &folder)?;
             stdout.flush()?;
         }
-        complain(&summary);
+        report_failures(&summary);
         summaries.push(summary);
     }
     if args.json {
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &SimArgs, given: &ArgMatches) -> Outcome {
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Those asked for: one, or all; of all, those that have the defect which is to run as printed.
+/// The protocols to run: the named one, or all; with `--as-printed`, all that have this defect.
 fn entries(args: &SimArgs, given: &ArgMatches) -> Result<Vec<&'static Entry>, Failure> {
     let usage = |error: registry::UnknownName| Failure::Usage(error.to_string());
     let all = args.protocol == "all" || !conflicts::typed(given, "protocol");
@@ -74,7 +74,7 @@ fn entries(args: &SimArgs, given: &ArgMatches) -> Result<Vec<&'static Entry>, Fa
     }
 }
 
-/// A broken invariant is a panic that the swarm catches and tells in its own words.
+/// Runs `work` without the default panic message: the swarm catches panics and reports them itself.
 fn quietly<T>(work: impl FnOnce() -> T) -> T {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
@@ -83,7 +83,7 @@ fn quietly<T>(work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// How far it is, for whoever watches.
+/// Prints the progress if stderr is a terminal.
 fn progress(entry: &'static Entry, seeds: u64) -> impl Fn(u64) + Sync {
     let watched = io::stderr().is_terminal();
     move |done| {
@@ -94,11 +94,11 @@ fn progress(entry: &'static Entry, seeds: u64) -> impl Fn(u64) + Sync {
     }
 }
 
-/// Refuses a folder that is none, or that cannot be made; leaves behind nothing that was not there.
+/// Rejects a path that is not a directory or cannot be created; leaves no new directory behind.
 fn check_folder(folder: &Path) -> Result<(), Failure> {
-    let refused = |why: &dyn std::fmt::Display| {
+    let rejected = |why: &dyn std::fmt::Display| {
         Failure::Usage(format!(
-            "cannot save to {}: {why}; give --save another folder",
+            "cannot save to {}: {why}; give another directory to --save",
             folder.display()
         ))
     };
@@ -106,7 +106,7 @@ fn check_folder(folder: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     if folder.symlink_metadata().is_ok() {
-        return Err(refused(&"it is no folder"));
+        return Err(rejected(&"not a directory"));
     }
     let missing: Vec<&Path> = folder
         .ancestors()
@@ -114,25 +114,25 @@ fn check_folder(folder: &Path) -> Result<(), Failure> {
         .collect();
     let made = fs::create_dir_all(folder);
     for path in missing {
-        let _ = fs::remove_dir(path); // Only if empty: a swarm that finds nothing makes no folder.
+        let _ = fs::remove_dir(path); // A swarm without failures leaves no directory.
     }
-    made.map_err(|error| refused(&error))
+    made.map_err(|error| rejected(&error))
 }
 
 /// Writes each failure to its file.
 fn save(folder: &Path, summary: &Summary) -> Result<(), Failure> {
     for failure in &summary.failures {
         fs::create_dir_all(folder)
-            .with_context(|| format!("making the folder {}", folder.display()))?;
+            .with_context(|| format!("cannot create the directory {}", folder.display()))?;
         let file = folder.join(failure.file_name());
         fs::write(&file, failure.file_text())
-            .with_context(|| format!("writing {}", file.display()))?;
+            .with_context(|| format!("cannot write {}", file.display()))?;
         eprintln!("saved as {}", file.display());
     }
     Ok(())
 }
 
-/// A line a protocol, and one for each property that does not hold.
+/// One line per protocol, and one per violated property.
 fn print(to: &mut impl Write, summary: &Summary, folder: &Path) -> io::Result<()> {
     let tally = &summary.tally;
     let faults: Vec<String> = tally
@@ -149,13 +149,13 @@ fn print(to: &mut impl Write, summary: &Summary, folder: &Path) -> io::Result<()
         .collect();
     let faults = if faults.is_empty() { "no faults".into() } else { faults.join(", ") };
     let verdict = match (summary.wrong, summary.nothing_shown()) {
-        (0, None) => "all correct".into(),
+        (0, None) => "PASS".into(),
         (0, Some(why)) => format!("NOTHING SHOWN: {why}; give more --seeds"),
-        (wrong, _) => format!("{wrong} NOT CORRECT"),
+        (wrong, _) => format!("FAIL: {wrong} runs"),
     };
     writeln!(
         to,
-        "{:<12} {} runs, {} grants{}, {faults}; k inside in {} runs; {verdict}",
+        "{:<12} {} runs, {} grants{}, {faults}; all k slots in use in {} runs; {verdict}",
         summary.protocol,
         tally.runs,
         tally.grants,
@@ -165,7 +165,7 @@ fn print(to: &mut impl Write, summary: &Summary, folder: &Path) -> io::Result<()
     for failure in &summary.failures {
         writeln!(
             to,
-            "  {} of them: {} (seed {:#x}, shrunk in {} runs): {}",
+            "  {} seeds violate: {} (seed {:#x}, shrunk in {} runs): {}",
             failure.seeds,
             failure.property,
             failure.seed,
@@ -176,12 +176,12 @@ fn print(to: &mut impl Write, summary: &Summary, folder: &Path) -> io::Result<()
     Ok(())
 }
 
-fn complain(summary: &Summary) {
+fn report_failures(summary: &Summary) {
     for failure in &summary.failures {
         eprintln!("kgate: {}: {}", summary.protocol, failure.text);
         eprintln!("REPRODUCE WITH: {}", failure.command);
     }
     if let (0, Some(why)) = (summary.wrong, summary.nothing_shown()) {
-        eprintln!("kgate: {}: nothing was shown, since {why}: give more --seeds", summary.protocol);
+        eprintln!("kgate: {}: this run shows nothing: {why}; give more --seeds", summary.protocol);
     }
 }

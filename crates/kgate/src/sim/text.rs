@@ -1,4 +1,4 @@
-//! A run told to a person.
+//! The text output of a run.
 
 use std::io::{self, Write};
 
@@ -6,9 +6,9 @@ use kgate_protocols::registry::Entry;
 use kgate_sim::Report;
 use kgate_sim::report::Distribution;
 
-use super::options::{Asking, SimArgs};
+use super::options::{Requesters, SimArgs};
 
-/// A page for one run, a line for one of several.
+/// A page for a single run, a line for one of several runs.
 pub(crate) fn print(
     to: &mut impl Write,
     args: &SimArgs,
@@ -26,7 +26,7 @@ pub(crate) fn print(
 fn print_line(to: &mut impl Write, report: &Report) -> io::Result<()> {
     writeln!(
         to,
-        "seed {:<6} {:>7} grants  max inside {}  {:>8} messages  {}  {}",
+        "seed {:<6} {:>7} grants  max in use {}  {:>8} messages  {}  {}",
         report.seed,
         report.grants,
         report.max_in_use,
@@ -44,26 +44,26 @@ fn print_page(
     command: &str,
 ) -> io::Result<()> {
     let who = match &args.load {
-        Asking::High => "all of them ask".to_owned(),
-        Asking::Low => asking(args.k),
-        Asking::First(count) => asking(*count),
-        Asking::Only(nodes) => {
+        Requesters::High => "all of them request".to_owned(),
+        Requesters::Low => requesting(args.k),
+        Requesters::First(count) => requesting(*count),
+        Requesters::Only(nodes) => {
             let names: Vec<String> = nodes.iter().map(ToString::to_string).collect();
-            format!("only {} ask", names.join(", "))
+            format!("only {} request", names.join(", "))
         }
     };
     let often = match args.entries {
-        None => "again and again".to_owned(),
+        None => "repeatedly".to_owned(),
         Some(1) => "once each".to_owned(),
         Some(times) => format!("{times} times each"),
     };
     writeln!(
         to,
-        "{} processes share {} units; {who}, {often}, for {} t.u., and hold a unit for {} t.u. each time",
+        "{} processes share {} slots; {who}, {often}, for {} t.u.; each grant is held for {} t.u.",
         report.n, report.k, report.duration, args.hold
     )?;
     if let Some(warmup) = report.warmup {
-        writeln!(to, "warm-up     what happens up to {warmup} is checked but not measured")?;
+        writeln!(to, "warm-up     checked but not measured until {warmup} t.u.")?;
     }
     writeln!(to, "protocol    {}: {}", entry.name, entry.title)?;
     if let Some(id) = &report.as_printed {
@@ -78,7 +78,7 @@ fn print_page(
         writeln!(to, "detection   {}", detection(report))?;
     }
     if report.recoveries > 0 {
-        writeln!(to, "recoveries  {} times a process crashed and came back", report.recoveries)?;
+        writeln!(to, "recoveries  {} crashes with recovery", report.recoveries)?;
     }
     if let Some(disturbed) = disturbed(report) {
         writeln!(to, "disturbed   {disturbed}")?;
@@ -86,7 +86,7 @@ fn print_page(
     if let Some(at) = report.stabilized_at {
         writeln!(
             to,
-            "stabilized  at {at:.3} t.u.; since then at most {} inside",
+            "stabilized  at {at:.3} t.u.; since then at most {} slots in use",
             report.max_in_use
         )?;
     }
@@ -99,7 +99,8 @@ fn print_page(
     )?;
     writeln!(
         to,
-        "inside      at most {} at once, {:.2} on average, while {:.2} waited; {:.3} grants a t.u.",
+        "in use      at most {} slots at once, {:.2} on average; {:.2} requests waiting on average; \
+         {:.3} grants per t.u.",
         report.max_in_use_overall,
         report.slots_in_use.mean,
         report.waiting_queue.mean,
@@ -112,15 +113,15 @@ fn print_page(
         times(&report.obtaining_from_broadcast)
     )?;
     let per_grant =
-        report.messages_per_grant.map(|per| format!(", {per:.1} a grant")).unwrap_or_default();
+        report.messages_per_grant.map(|per| format!(", {per:.1} per grant")).unwrap_or_default();
     writeln!(to, "messages    {}{per_grant}", report.messages.total)?;
     let kinds: Vec<String> =
         report.messages.by_kind.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
-    writeln!(to, "by kind     {} (detector messages are not in the sum above)", kinds.join(", "))?;
+    writeln!(to, "by kind     {} (the total excludes detector messages)", kinds.join(", "))?;
     writeln!(to, "verdict     {}", verdict(report))?;
     writeln!(
         to,
-        "simulated   {} events in {:.3} s, {:.1} million a second; hash {}",
+        "simulated   {} events in {:.3} s, {:.1} million per second; hash {}",
         report.events,
         report.wall_seconds,
         report.events_per_second / 1e6,
@@ -129,9 +130,9 @@ fn print_page(
     writeln!(to, "replay      {command}")
 }
 
-/// Requests that ended before they were granted.
+/// Requests that ended without a grant.
 fn ended_otherwise(report: &Report) -> String {
-    let counts = [(report.withdrawals, "given up"), (report.refused, "too large after a resize")];
+    let counts = [(report.withdrawals, "withdrawn"), (report.refused, "too large after a resize")];
     let words = counts
         .iter()
         .filter(|(count, _)| *count > 0)
@@ -139,14 +140,14 @@ fn ended_otherwise(report: &Report) -> String {
     words.collect()
 }
 
-/// What befell processes and messages beside crashes, if anything did.
+/// Pauses, partitions and message faults, if there were any.
 fn disturbed(report: &Report) -> Option<String> {
     let counts = [
         (u64::from(report.pauses), "pauses"),
         (u64::from(report.partitions), "partitions"),
-        (report.delayed, "messages held up by them"),
+        (report.delayed, "messages delayed by partitions"),
         (report.lost, "messages lost"),
-        (report.duplicated, "messages doubled"),
+        (report.duplicated, "messages duplicated"),
     ];
     let words: Vec<String> = counts
         .iter()
@@ -156,25 +157,25 @@ fn disturbed(report: &Report) -> Option<String> {
     (!words.is_empty()).then(|| words.join(", "))
 }
 
-fn asking(count: u32) -> String {
-    if count == 1 { "p0 asks".into() } else { format!("p0 .. p{} ask", count - 1) }
+fn requesting(count: u32) -> String {
+    if count == 1 { "p0 requests".into() } else { format!("p0 .. p{} request", count - 1) }
 }
 
-/// How long it took until every live process knew of a crash.
+/// The time from a crash until every live process knew of it.
 fn detection(report: &Report) -> String {
     let known = match (report.detection.mean, report.detection.max) {
         (Some(mean), Some(max)) => {
             let open = match report.undetected {
                 0 => String::new(),
-                open => format!("; {open} of them never"),
+                open => format!("; {open} crashes never"),
             };
-            format!("known to all the living after mean {mean:.3}  max {max:.3} t.u.{open}")
+            format!("known to all live processes after mean {mean:.3}  max {max:.3} t.u.{open}")
         }
-        _ => "no crash became known to all the living".into(),
+        _ => "no crash became known to all live processes".into(),
     };
     let wrong = match report.false_suspicions {
         0 => String::new(),
-        wrong => format!("; {wrong} suspicions were wrong"),
+        wrong => format!("; {wrong} wrong suspicions"),
     };
     known + &wrong
 }
@@ -192,23 +193,23 @@ fn verdict(report: &Report) -> String {
     if !report.violations.is_empty() {
         let properties: Vec<&str> =
             report.violations.iter().map(|violation| violation.property).collect();
-        return format!("VIOLATED: {}", properties[0]);
+        return format!("FAIL: violated: {}", properties[0]);
     }
     if report.requests == 0 {
-        return "nothing was asked, so nothing was shown".into();
+        return "NOTHING SHOWN: no process requested a slot".into();
     }
     match report.unanswered {
         0 => {
-            let since =
-                if report.stabilized_at.is_some() { " since it had stabilized" } else { "" };
-            let inside = match report.resizes {
-                0 => format!("never more than {} inside", report.k),
-                _ => "never more units in use than there were".into(),
+            let since = if report.stabilized_at.is_some() { " after stabilization" } else { "" };
+            let in_use = match report.resizes {
+                0 => format!("never more than {} slots in use", report.k),
+                _ => "never more slots in use than k at that time".into(),
             };
-            format!("correct: {inside}{since}, every request of a live process answered")
+            format!("PASS: {in_use}{since}, every request of a live process served")
         }
         waiting => format!(
-            "never more than {} inside; {waiting} of the living wait for ever, since more crashed than this protocol tolerates",
+            "PASS: never more than {} slots in use; {waiting} live processes wait for ever, \
+             because more processes crashed than this protocol tolerates",
             report.k
         ),
     }

@@ -1,6 +1,5 @@
-//! Settings of numbered slots drawn from a seed: sizes up to 64, weights, clients, withdrawals,
-//! processes that come back with nothing (also all of them at once), resizes, and every way to go
-//! about it.
+//! Generates settings of numbered slots: sizes up to 64, weights, clients, withdrawals, processes
+//! that recover with empty memory (also all at once), changes of k, and every option.
 
 use kgate_core::{Dissemination, MembershipSource, NodeId, SlotOptions, Span};
 use kgate_sim::{Chance, Crash, Rng};
@@ -10,7 +9,7 @@ use crate::{Case, t};
 
 const TENTH: Span = Span(Span::UNIT.0 / 10);
 
-/// Draws all that only numbered slots know of, and their sizes and crashes anew.
+/// Generates the options of numbered slots, and replaces sizes and crashes.
 pub(crate) fn draw(case: &mut Case, rng: &mut Rng) {
     let config = &mut case.config;
     config.nodes = small(match rng.below(8) {
@@ -22,7 +21,7 @@ pub(crate) fn draw(case: &mut Case, rng: &mut Rng) {
     config.tolerate = config.k - 1;
     config.slots = options(rng, config.k);
     if let Some(after) = &mut config.slots.ask_again {
-        // Asking again must leave the queues time for what was asked before.
+        // Repeated requests must leave the queues time for the earlier ones.
         let messages = u64::from(4 * config.nodes * config.slots.lanes);
         *after = *after + (config.cost.send + config.cost.receive).times(messages);
     }
@@ -30,8 +29,8 @@ pub(crate) fn draw(case: &mut Case, rng: &mut Rng) {
     load(case, rng);
     case.config.claims = case.claims();
     crashes(case, rng);
-    // Of few processes, some of which are lost early, there may be no time left to crash and come
-    // back.
+    // With few processes, some of which crash permanently early, there may be no time left for
+    // crashes with recovery.
     while case.config.random_recoveries > 0 && case.config.with_named_crashes().is_err() {
         case.config.random_recoveries /= 2;
     }
@@ -77,8 +76,8 @@ fn load(case: &mut Case, rng: &mut Rng) {
     load.clients = small(rng.within(1, 3));
     load.weight_max = if rng.below(2) == 0 { 1 } else { small(rng.within(1, u64::from(widest))) };
     load.ask_inside = rng.below(4) == 0 && load.hold > Span::ZERO;
-    // With several lanes, weights do not tell who of a process was granted, so nobody could say
-    // whose wish was taken back.
+    // With several lanes, a weight does not identify the granted request of a process, so a
+    // withdrawal could not be attributed.
     if rng.below(2) == 0 && (config.slots.lanes == 1 || load.weight_max == 1) {
         load.withdraw = Chance(small(rng.within(1, 4) * 100_000));
         load.patience = TENTH.times(rng.within(1, 200));
@@ -92,7 +91,7 @@ fn crashes(case: &mut Case, rng: &mut Rng) {
     config.random_recoveries = small(rng.within(0, 12)).min(nodes * 2);
     let join = config.slots.membership == MembershipSource::Join;
     if !join && rng.below(8) == 0 {
-        // Everybody is down at the same time, so only the log remembers.
+        // All processes are down at the same time: only the log survives.
         let (from, long) = (rng.within(1, 400), rng.within(1, 50));
         let crash = |node| {
             let at = TENTH.times(from + rng.below(20));

@@ -1,12 +1,12 @@
-//! What differs between two texts, line by line, in the form of a unified diff.
+//! The differences between two texts, as a unified diff.
 
-/// So many equal lines are shown around what differs.
+/// Number of equal lines shown around a difference.
 const AROUND: usize = 3;
 
-/// The lines that differ, `-` for those expected and `+` for those that came, with some lines
-/// around them; empty if nothing does.
-pub fn between(expected: &str, came: &str) -> Vec<String> {
-    let (old, new): (Vec<&str>, Vec<&str>) = (expected.lines().collect(), came.lines().collect());
+/// The lines that differ, `-` for expected and `+` for actual lines, with some context; empty if the
+/// texts are equal.
+pub fn between(expected: &str, actual: &str) -> Vec<String> {
+    let (old, new): (Vec<&str>, Vec<&str>) = (expected.lines().collect(), actual.lines().collect());
     if old == new {
         return Vec::new();
     }
@@ -28,9 +28,9 @@ pub fn between(expected: &str, came: &str) -> Vec<String> {
     lines
 }
 
-/// Every line with ` `, `-` or `+` and its number, by a longest common subsequence.
+/// Marks every line with ` `, `-` or `+` and its number, by a longest common subsequence.
 fn mark<'t>(old: &[&'t str], new: &[&'t str]) -> Vec<(char, usize, &'t str)> {
-    // common[i][j]: how many lines old[i..] and new[j..] have in common.
+    // common[i][j]: the length of a longest common subsequence of old[i..] and new[j..].
     let mut common = vec![vec![0u32; new.len() + 1]; old.len() + 1];
     for i in (0..old.len()).rev() {
         for j in (0..new.len()).rev() {
@@ -61,8 +61,8 @@ fn mark<'t>(old: &[&'t str], new: &[&'t str]) -> Vec<(char, usize, &'t str)> {
 mod tests {
     use super::*;
 
-    /// A line changed, one added and one taken away are told with their marks and what stands
-    /// around them; equal texts differ in nothing.
+    /// Changed, added and removed lines are marked and shown with context; equal texts give no
+    /// lines.
     #[test]
     fn lines_that_differ() {
         assert_eq!(between("a\nb\n", "a\nb\n"), [""; 0]);

@@ -63,7 +63,7 @@ pub const PROPERTIES: [&str; 20] = [
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scenario {
     /// The story and its source, line by line.
-    pub story: Vec<String>,
+    pub description: Vec<String>,
     /// The protocol's name.
     pub protocol: String,
     /// n.
@@ -116,7 +116,7 @@ pub struct Entry {
     /// What happens.
     pub act: Act,
     /// What followed.
-    pub followed: Vec<String>,
+    pub effects: Vec<String>,
 }
 
 /// What happens in a step.

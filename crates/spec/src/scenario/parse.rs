@@ -25,7 +25,7 @@ pub enum ScenarioError {
     #[error("there is no line `{0}` before the first empty line: add it")]
     Missing(&'static str),
     /// Too many processes.
-    #[error("line {0}: {1} processes are too many for a story: write at most {most}", most = MOST_PROCESSES)]
+    #[error("line {0}: {1} processes are too many for a description: write at most {most}", most = MOST_PROCESSES)]
     TooMany(usize, u32),
     /// A property that no checker knows.
     #[error("line {0}: no checker knows \"{1}\": expect one of {known}", known = known())]
@@ -54,15 +54,15 @@ impl FromStr for Scenario {
 
     fn from_str(text: &str) -> Result<Self, ScenarioError> {
         let mut lines = (1..).zip(text.lines().map(str::trim_end)).peekable();
-        let mut story = Vec::new();
+        let mut description = Vec::new();
         while let Some((_, line)) = lines.next_if(|(_, line)| line.starts_with('#')) {
-            story.push(comment(line));
+            description.push(comment(line));
         }
         let mut header = Header::default();
         for (number, line) in lines.by_ref().take_while(|(_, line)| !line.is_empty()) {
             header.read(number, line)?;
         }
-        let mut scenario = header.scenario(story)?;
+        let mut scenario = header.scenario(description)?;
         Body::new(&mut scenario).read(lines)?;
         Ok(scenario)
     }
@@ -154,7 +154,7 @@ impl Header {
         if new { Ok(()) } else { Err(ScenarioError::Twice(number, key.to_owned())) }
     }
 
-    fn scenario(self, story: Vec<String>) -> Result<Scenario, ScenarioError> {
+    fn scenario(self, description: Vec<String>) -> Result<Scenario, ScenarioError> {
         let model = self.model.unwrap_or_default();
         if model == Model::Messages && !self.states.is_empty() {
             return Err(ScenarioError::Together(
@@ -174,7 +174,7 @@ impl Header {
         let mut states = self.states;
         states.sort();
         Ok(Scenario {
-            story,
+            description,
             protocol: self.protocol.ok_or(ScenarioError::Missing("protocol NAME"))?,
             processes: self.processes.ok_or(ScenarioError::Missing("processes N"))?,
             k: self.k.ok_or(ScenarioError::Missing("k K"))?,
@@ -248,7 +248,7 @@ impl<'a> Body<'a> {
             Place::Nothing => Err(ScenarioError::BelowNothing(number)),
             Place::Start => Ok(&mut self.scenario.start),
             Place::Step => {
-                Ok(&mut self.scenario.steps.last_mut().expect("it stands below a step").followed)
+                Ok(&mut self.scenario.steps.last_mut().expect("it stands below a step").effects)
             }
             Place::End => Ok(&mut self.scenario.end),
         }
@@ -274,7 +274,7 @@ impl<'a> Body<'a> {
                     }
                 };
                 let notes = std::mem::take(&mut self.notes);
-                self.scenario.steps.push(Entry { line: number, notes, act, followed: Vec::new() });
+                self.scenario.steps.push(Entry { line: number, notes, act, effects: Vec::new() });
                 self.place = Place::Step;
             }
         }

@@ -7,7 +7,7 @@ use super::{Channels, Down, Expect, Model, Scenario, Then};
 
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        comments(f, &self.story)?;
+        comments(f, &self.description)?;
         self.header(f)?;
         writeln!(f)?;
         if !self.start.is_empty() {
@@ -17,7 +17,7 @@ impl fmt::Display for Scenario {
         for entry in &self.steps {
             comments(f, &entry.notes)?;
             writeln!(f, "{}", entry.act)?;
-            indented(f, &entry.followed)?;
+            indented(f, &entry.effects)?;
         }
         comments(f, &self.end_notes)?;
         writeln!(f, "end")?;

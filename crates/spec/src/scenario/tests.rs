@@ -3,7 +3,7 @@
 use super::*;
 
 const FULL: &str = "\
-# A story.
+# A description.
 #
 # Source: nobody.
 protocol tree-token
