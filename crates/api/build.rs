@@ -5,7 +5,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let files = protox::compile(["proto/kgate.proto"], ["proto"])?;
     // What has a secret is shown by hand, without it.
     let secret =
-        [".kgate.v1.Hello", ".kgate.v1.Welcome", ".kgate.v1.Acquire", ".kgate.v1.PermitWord"];
+        [".kgate.v1.Hello", ".kgate.v1.Welcome", ".kgate.v1.Acquire", ".kgate.v1.PermitCommand"];
     tonic_prost_build::configure().skip_debug(secret).compile_fds(files)?;
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::time::Duration;
 
-use crate::v1::{Client, GateStatus, HeldPermit, StatusReply};
+use crate::v1::{ClientStatus, DurablePermitStatus, GateStatus, StatusReply};
 
 /// What is to be said of a gate.
 pub fn explain(reply: &StatusReply, gate: &GateStatus) -> String {
@@ -21,10 +21,10 @@ pub fn explain(reply: &StatusReply, gate: &GateStatus) -> String {
             nodes(&unknown)
         )
     };
-    let GateStatus { name, k, author, protocol, .. } = gate;
+    let GateStatus { name, k, updated_by, protocol, .. } = gate;
     let _ = writeln!(
         text,
-        "Gate `{name}` lets {k} through at once (k set by {author}, protocol {protocol}): {counts}."
+        "Gate `{name}` lets {k} through at once (k set by {updated_by}, protocol {protocol}): {counts}."
     );
     if gate.k == 0 {
         let _ = writeln!(
@@ -35,18 +35,20 @@ pub fn explain(reply: &StatusReply, gate: &GateStatus) -> String {
     for holder in &gate.holders {
         let _ = writeln!(text, "{}", holds(holder));
     }
-    for held in &gate.held {
+    for held in &gate.durable_permits {
         let _ = writeln!(text, "{}", holds_by_log(held));
     }
     match gate.waiting.first() {
         Some(first) => {
             let _ =
-                writeln!(text, "First in the queue: {}, for {}.", who(first), ago(first.since_ns));
+                writeln!(text, "First in the queue: {}, for {}.", who(first), ago(first.age_ns));
             let _ = writeln!(text, "{}", unblocks(reply, gate, first, free));
         }
         // It may hold what seems free, and its answer may be needed.
         None if !unknown.is_empty() => text.push_str("Nobody is known to wait.\n"),
-        None if free > 0 && reply.standings.iter().all(|standing| standing.without.is_empty()) => {
+        None if free > 0
+            && reply.node_statuses.iter().all(|standing| standing.no_lease_reason.is_empty()) =>
+        {
             text.push_str("Nobody waits: whoever asks now gets in.\n");
         }
         None => text.push_str("Nobody waits.\n"),
@@ -60,36 +62,33 @@ pub fn explain(reply: &StatusReply, gate: &GateStatus) -> String {
 pub fn unknown(reply: &StatusReply) -> Vec<u32> {
     let suspected =
         reply.members.iter().filter(|member| member.suspected).map(|member| member.node);
-    let unknown: BTreeSet<u32> = reply.silent.iter().copied().chain(suspected).collect();
+    let unknown: BTreeSet<u32> = reply.unreachable.iter().copied().chain(suspected).collect();
     unknown.into_iter().collect()
 }
 
 /// How many permits are taken, as far as nodes have told: at least so many, where something is
 /// [`unknown`].
 pub fn taken(gate: &GateStatus) -> u32 {
-    let held: usize = gate.held.iter().map(|held| held.slots.len()).sum();
-    let taken: u32 = gate.holders.iter().map(|holder| holder.permits).sum();
+    let held: usize = gate.durable_permits.iter().map(|held| held.slots.len()).sum();
+    let taken: u32 = gate.holders.iter().map(|holder| holder.weight).sum();
     taken.saturating_add(u32::try_from(held).unwrap_or(u32::MAX))
 }
 
 /// What lets the first of the queue in.
-fn unblocks(reply: &StatusReply, gate: &GateStatus, first: &Client, free: u32) -> String {
+fn unblocks(reply: &StatusReply, gate: &GateStatus, first: &ClientStatus, free: u32) -> String {
     let without = reply
-        .standings
+        .node_statuses
         .iter()
-        .any(|standing| standing.node == first.node && !standing.without.is_empty());
+        .any(|standing| standing.node == first.node && !standing.no_lease_reason.is_empty());
     let silent: Vec<u32> =
-        gate.lacking.iter().filter(|node| reply.silent.contains(node)).copied().collect();
+        gate.waiting_for.iter().filter(|node| reply.unreachable.contains(node)).copied().collect();
     if without {
         format!("Nobody gets in at node {} before that has a lease again.", first.node)
-    } else if first.permits > free && gate.holders.is_empty() && !gate.held.is_empty() {
+    } else if first.weight > free && gate.holders.is_empty() && !gate.durable_permits.is_empty() {
         "It gets in when enough of what the log holds is given back, runs out, or is evicted: `kgate evict --permit ID` says what that means.".into()
-    } else if first.permits > free && !gate.holders.is_empty() {
-        let wants = if first.permits == 1 {
-            "a permit".into()
-        } else {
-            format!("{} permits", first.permits)
-        };
+    } else if first.weight > free && !gate.holders.is_empty() {
+        let wants =
+            if first.weight == 1 { "a permit".into() } else { format!("{} permits", first.weight) };
         format!(
             "It wants {wants} and {free} {} free: it gets in when {} come{} out.",
             if free == 1 { "is" } else { "are" },
@@ -99,7 +98,7 @@ fn unblocks(reply: &StatusReply, gate: &GateStatus, first: &Client, free: u32) -
     } else if !silent.is_empty() {
         let (silent, it) = (nodes(&silent), if silent.len() == 1 { "it" } else { "each of them" });
         // Where there are leases, nobody is held for crashed.
-        let end = if reply.standings.is_empty() {
+        let end = if reply.node_statuses.is_empty() {
             "is held for crashed"
         } else {
             "is evicted, its lease surely over"
@@ -107,21 +106,24 @@ fn unblocks(reply: &StatusReply, gate: &GateStatus, first: &Client, free: u32) -
         format!(
             "It lacks the answer of {silent}, which cannot be reached: it gets in when {it} answers, or {end}."
         )
-    } else if !gate.lacking.is_empty() {
-        format!("It lacks the answer of {}, which should come any moment.", nodes(&gate.lacking))
+    } else if !gate.waiting_for.is_empty() {
+        format!(
+            "It lacks the answer of {}, which should come any moment.",
+            nodes(&gate.waiting_for)
+        )
     } else {
         "Nothing stands in its way: it should get in any moment.".into()
     }
 }
 
 /// A permit that no node's silence frees.
-fn holds_by_log(held: &HeldPermit) -> String {
+fn holds_by_log(held: &DurablePermitStatus) -> String {
     let slots: Vec<String> = held.slots.iter().map(u32::to_string).collect();
     let end = held.ttl_left_ns.map_or_else(
         || "without an end of its own".to_owned(),
         |left| format!("for another {} unless it is renewed", ago(left)),
     );
-    let (permit, holder, since) = (held.permit, &held.holder, ago(held.since_ns));
+    let (permit, holder, since) = (held.permit_id, &held.holder, ago(held.age_ns));
     format!(
         "The log holds slot {} for {holder} (permit {permit}), for at least {since} now, {end}.",
         slots.join(", ")
@@ -129,15 +131,15 @@ fn holds_by_log(held: &HeldPermit) -> String {
 }
 
 fn add_nodes(text: &mut String, reply: &StatusReply) {
-    if !reply.silent.is_empty() {
+    if !reply.unreachable.is_empty() {
         let _ = writeln!(
             text,
             "Not heard just now: {}; what happens there is not shown.",
-            nodes(&reply.silent)
+            nodes(&reply.unreachable)
         );
     }
-    if !reply.crashed.is_empty() {
-        let _ = writeln!(text, "Held for crashed: {}.", nodes(&reply.crashed));
+    if !reply.declared_dead.is_empty() {
+        let _ = writeln!(text, "Held for crashed: {}.", nodes(&reply.declared_dead));
     }
     let suspected: Vec<u32> =
         reply.members.iter().filter(|member| member.suspected).map(|member| member.node).collect();
@@ -148,27 +150,33 @@ fn add_nodes(text: &mut String, reply: &StatusReply) {
             nodes(&suspected)
         );
     }
-    for standing in reply.standings.iter().filter(|standing| !standing.without.is_empty()) {
-        let _ = writeln!(text, "Node {} grants nothing now: {}.", standing.node, standing.without);
+    for standing in
+        reply.node_statuses.iter().filter(|standing| !standing.no_lease_reason.is_empty())
+    {
+        let _ = writeln!(
+            text,
+            "Node {} grants nothing now: {}.",
+            standing.node, standing.no_lease_reason
+        );
     }
 }
 
-fn holds(holder: &Client) -> String {
+fn holds(holder: &ClientStatus) -> String {
     let slots: Vec<String> = holder.slots.iter().map(u32::to_string).collect();
     let what = match slots.len() {
         0 => "a permit".to_owned(),
         1 => format!("slot {}", slots[0]),
         _ => format!("slots {}", slots.join(", ")),
     };
-    let cut = if holder.cut_off {
+    let cut = if holder.disconnected {
         "; its connection is cut, and the slot comes back when its time has passed"
     } else {
         ""
     };
-    format!("{} holds {what}, for {}{cut}.", who(holder), ago(holder.since_ns))
+    format!("{} holds {what}, for {}{cut}.", who(holder), ago(holder.age_ns))
 }
 
-fn who(client: &Client) -> String {
+fn who(client: &ClientStatus) -> String {
     let process = client.process.clone().unwrap_or_default();
     let command = if process.command.is_empty() {
         "a client".into()
@@ -184,7 +192,7 @@ fn who(client: &Client) -> String {
     }
 }
 
-fn names(holders: &[Client]) -> String {
+fn names(holders: &[ClientStatus]) -> String {
     let all: Vec<String> = holders
         .iter()
         .map(|holder| match holder.process.as_ref().map_or(0, |it| it.pid) {
@@ -214,12 +222,19 @@ pub fn ago(ns: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::v1::{Peer, Process, Standing};
+    use crate::v1::{MemberStatus, NodeStatus, Process};
 
-    fn client(pid: u32, node: u32, slots: &[u32]) -> Client {
+    fn client(pid: u32, node: u32, slots: &[u32]) -> ClientStatus {
         let process = Process { pid, host: "h".into(), user: "u".into(), command: "train".into() };
         let (process, slots) = (Some(process), slots.to_vec());
-        Client { node, process, permits: 1, since_ns: 3_000_000_000, slots, ..Client::default() }
+        ClientStatus {
+            node,
+            process,
+            weight: 1,
+            age_ns: 3_000_000_000,
+            slots,
+            ..ClientStatus::default()
+        }
     }
 
     /// Who waits for whom, since when; who is not heard; what would unblock it.
@@ -229,7 +244,7 @@ mod tests {
             name: "gpu".into(),
             k: 1,
             protocol: "slots".into(),
-            author: "me".into(),
+            updated_by: "me".into(),
             ..Default::default()
         };
         let mut reply = StatusReply::default();
@@ -244,15 +259,21 @@ mod tests {
         assert!(text.contains("First in the queue: `train` (pid 8"), "{text}");
         assert!(text.contains("gets in when pid 7 at node 2 comes out"), "{text}");
         gate.holders.clear();
-        gate.lacking = vec![2];
+        gate.waiting_for = vec![2];
         assert!(explain(&reply, &gate).contains("lacks the answer of node 2, which should come"));
-        reply.silent = vec![2];
+        reply.unreachable = vec![2];
         assert!(explain(&reply, &gate).contains("node 2, which cannot be reached"));
-        reply.crashed = vec![3];
+        reply.declared_dead = vec![3];
         assert!(explain(&reply, &gate).contains("Held for crashed: node 3."));
-        reply.members = vec![Peer { node: 2, suspected: true, ..Peer::default() }, Peer::default()];
-        reply.standings =
-            vec![Standing { node: 1, without: "no lease".into(), ..Standing::default() }];
+        reply.members = vec![
+            MemberStatus { node: 2, suspected: true, ..MemberStatus::default() },
+            MemberStatus::default(),
+        ];
+        reply.node_statuses = vec![NodeStatus {
+            node: 1,
+            no_lease_reason: "no lease".into(),
+            ..NodeStatus::default()
+        }];
         let text = explain(&reply, &gate);
         assert!(
             text.contains("Suspected: node 2;")
@@ -266,7 +287,7 @@ mod tests {
     #[test]
     fn what_is_not_known_is_not_said() {
         let mut gate = GateStatus { name: "gpu".into(), k: 1, ..Default::default() };
-        let mut reply = StatusReply { silent: vec![1], ..Default::default() };
+        let mut reply = StatusReply { unreachable: vec![1], ..Default::default() };
         let text = explain(&reply, &gate);
         assert!(
             text.contains(
@@ -275,16 +296,16 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("Nobody is known to wait.") && !text.contains("gets in"), "{text}");
-        (gate.waiting, gate.lacking) = (vec![client(8, 0, &[])], vec![1]);
+        (gate.waiting, gate.waiting_for) = (vec![client(8, 0, &[])], vec![1]);
         assert!(explain(&reply, &gate).contains("when it answers, or is held for crashed."));
-        reply.standings = vec![Standing::default()];
+        reply.node_statuses = vec![NodeStatus::default()];
         let text = explain(&reply, &gate);
         assert!(text.contains("when it answers, or is evicted, its lease surely over."), "{text}");
         assert!(!text.contains("crashed"), "{text}");
         // A node that is back says what its present incarnation holds; the former one is suspected
         // until it is evicted.
-        reply.silent.clear();
-        reply.members = vec![Peer { node: 1, suspected: true, ..Peer::default() }];
+        reply.unreachable.clear();
+        reply.members = vec![MemberStatus { node: 1, suspected: true, ..MemberStatus::default() }];
         assert!(explain(&reply, &gate).contains("at least 0 taken"));
     }
 
@@ -292,8 +313,9 @@ mod tests {
     #[test]
     fn nobody_gets_in_without_a_lease() {
         let mut gate = GateStatus { name: "gpu".into(), k: 1, ..Default::default() };
-        let standings = vec![Standing { without: "no lease".into(), ..Standing::default() }];
-        let reply = StatusReply { standings, ..Default::default() };
+        let node_statuses =
+            vec![NodeStatus { no_lease_reason: "no lease".into(), ..NodeStatus::default() }];
+        let reply = StatusReply { node_statuses, ..Default::default() };
         let text = explain(&reply, &gate);
         assert!(text.contains("Nobody waits.\n") && text.contains("grants nothing now"), "{text}");
         gate.waiting = vec![client(8, 0, &[])];

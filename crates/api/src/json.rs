@@ -1,68 +1,70 @@
-//! What people may see, as JSON: the same from a node by HTTP and from the command with `--json`.
+//! Replies as JSON: `GET /v1/status` and the other HTTP calls of a node return the same objects as
+//! `kgate status --json` prints. Durations are in milliseconds.
 
 use serde_json::{Value, json};
 
 use crate::v1::{
-    Client, GateStatus, HeldPermit, Member, MembersReply, Peer, SetGateReply, Standing, StatusReply,
+    ClientStatus, DurablePermitStatus, ErrorCode, GateStatus, Member, MemberStatus, MembersReply,
+    NodeStatus, OperationReply, SetGateReply, StatusReply,
 };
 
-/// All gates.
+/// The status of all gates.
 pub fn status(reply: &StatusReply) -> Value {
     json!({
         "node": reply.node,
         "nodes": reply.nodes,
-        "silent": reply.silent,
-        "crashed": reply.crashed,
+        "unreachable": reply.unreachable,
+        "declared_dead": reply.declared_dead,
         "gates": reply.gates.iter().map(gate).collect::<Vec<_>>(),
-        "members": reply.members.iter().map(member).collect::<Vec<_>>(),
-        "standings": reply.standings.iter().map(standing).collect::<Vec<_>>(),
+        "members": reply.members.iter().map(member_status).collect::<Vec<_>>(),
+        "node_statuses": reply.node_statuses.iter().map(node_status).collect::<Vec<_>>(),
     })
 }
 
-fn member(member: &Peer) -> Value {
-    let Peer { node, incarnation, suspected, votes } = member;
+fn member_status(member: &MemberStatus) -> Value {
+    let MemberStatus { node, incarnation, suspected, votes } = member;
     json!({ "node": node, "incarnation": incarnation, "suspected": suspected, "votes": votes })
 }
 
-fn standing(standing: &Standing) -> Value {
+fn node_status(status: &NodeStatus) -> Value {
     json!({
-        "node": standing.node,
-        "lease_left_ms": standing.lease_left_ns / 1_000_000,
-        "without": Some(&standing.without).filter(|why| !why.is_empty()),
-        "leader": standing.leader,
-        "applied": standing.applied,
+        "node": status.node,
+        "lease_left_ms": status.lease_left_ns / 1_000_000,
+        "no_lease_reason": non_empty(&status.no_lease_reason),
+        "leader": status.leader,
+        "applied_index": status.applied_index,
     })
 }
 
-/// One gate.
+/// The status of one gate.
 pub fn gate(gate: &GateStatus) -> Value {
     json!({
         "name": gate.name,
         "k": gate.k,
         "protocol": gate.protocol,
-        "author": gate.author,
+        "updated_by": gate.updated_by,
         "holders": gate.holders.iter().map(client).collect::<Vec<_>>(),
         "waiting": gate.waiting.iter().map(client).collect::<Vec<_>>(),
-        "lacking": gate.lacking,
-        "policy": gate.policy().as_str_name().to_lowercase(),
-        "held": gate.held.iter().map(held).collect::<Vec<_>>(),
+        "waiting_for": gate.waiting_for,
+        "policy": gate.policy().name(),
+        "durable_permits": gate.durable_permits.iter().map(durable).collect::<Vec<_>>(),
     })
 }
 
-fn held(held: &HeldPermit) -> Value {
+fn durable(permit: &DurablePermitStatus) -> Value {
     json!({
-        "permit": held.permit,
-        "slots": held.slots,
-        "fence": held.fence,
-        "holder": held.holder,
-        "node": held.node,
-        "since_ms": held.since_ns / 1_000_000,
-        "ttl_ms": held.ttl_ns.map(|ttl| ttl / 1_000_000),
-        "ttl_left_ms": held.ttl_left_ns.map(|left| left / 1_000_000),
+        "permit_id": permit.permit_id,
+        "slots": permit.slots,
+        "fence": permit.fence,
+        "holder": permit.holder,
+        "node": permit.node,
+        "age_ms": permit.age_ns / 1_000_000,
+        "ttl_ms": permit.ttl_ns.map(|ttl| ttl / 1_000_000),
+        "ttl_left_ms": permit.ttl_left_ns.map(|left| left / 1_000_000),
     })
 }
 
-fn client(client: &Client) -> Value {
+fn client(client: &ClientStatus) -> Value {
     let process = client.process.clone().unwrap_or_default();
     json!({
         "node": client.node,
@@ -70,15 +72,15 @@ fn client(client: &Client) -> Value {
         "host": process.host,
         "user": process.user,
         "command": process.command,
-        "permits": client.permits,
-        "since_ms": client.since_ns / 1_000_000,
+        "weight": client.weight,
+        "age_ms": client.age_ns / 1_000_000,
         "slots": client.slots,
         "fence": client.fence,
-        "cut_off": client.cut_off,
+        "disconnected": client.disconnected,
     })
 }
 
-/// Who takes part.
+/// The members of the cluster.
 pub fn members(reply: &MembersReply) -> Value {
     let member = |member: &Member| {
         json!({
@@ -86,27 +88,41 @@ pub fn members(reply: &MembersReply) -> Value {
             "name": member.name,
             "address": member.address,
             "incarnation": member.incarnation,
-            "standing": member.standing,
-            "role": member.role,
-            "since_entry": member.since_entry,
-            "answers": member.answers,
+            "state": member.state().name(),
+            "role": non_empty(member.role().name()),
+            "since_index": member.since_index,
+            "reachable": member.reachable,
         })
     };
     json!({
         "members": reply.members.iter().map(member).collect::<Vec<_>>(),
-        "applied": reply.applied,
+        "applied_index": reply.applied_index,
         "leader": reply.leader,
-        "stale": Some(&reply.stale).filter(|stale| !stale.is_empty()),
+        "stale_reason": non_empty(&reply.stale_reason),
     })
 }
 
-/// What became of another k.
+/// The result of changing a gate.
 pub fn set(reply: &SetGateReply) -> Value {
     json!({
         "k": reply.k,
-        "k_before": reply.k_before,
-        "version": reply.version,
+        "previous_k": reply.previous_k,
+        "log_index": reply.log_index,
         "drained": reply.drained,
         "draining": reply.draining,
     })
+}
+
+/// The result of an operator's command.
+pub fn operation(reply: &OperationReply) -> Value {
+    json!({ "message": reply.message, "warning": non_empty(&reply.warning) })
+}
+
+/// An error: the body of each HTTP reply whose status is not 2xx.
+pub fn error(code: ErrorCode, message: &str) -> Value {
+    json!({ "code": code.name(), "message": message })
+}
+
+fn non_empty(text: &str) -> Option<&str> {
+    Some(text).filter(|text| !text.is_empty())
 }

@@ -3,14 +3,14 @@
 
 use std::fmt;
 
-use crate::v1::{Acquire, Hello, PermitWord, Welcome};
+use crate::v1::{Acquire, Hello, PermitCommand, Welcome};
 
 impl fmt::Debug for Hello {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { process, session, secret: _ } = self;
+        let Self { process, session_id, secret: _ } = self;
         f.debug_struct("Hello")
             .field("process", process)
-            .field("session", session)
+            .field("session_id", session_id)
             .field("secret", &format_args!("***"))
             .finish()
     }
@@ -18,11 +18,12 @@ impl fmt::Debug for Hello {
 
 impl fmt::Debug for Acquire {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { number, gate, permits, k, no_wait, process, policy, ttl_ns, secret: _ } = self;
+        let Self { request_id, gate, weight, k, no_wait, process, policy, ttl_ns, secret: _ } =
+            self;
         f.debug_struct("Acquire")
-            .field("number", number)
+            .field("request_id", request_id)
             .field("gate", gate)
-            .field("permits", permits)
+            .field("weight", weight)
             .field("k", k)
             .field("no_wait", no_wait)
             .field("process", process)
@@ -33,12 +34,12 @@ impl fmt::Debug for Acquire {
     }
 }
 
-impl fmt::Debug for PermitWord {
+impl fmt::Debug for PermitCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { number, permit, secret: _, release } = self;
-        f.debug_struct("PermitWord")
-            .field("number", number)
-            .field("permit", permit)
+        let Self { request_id, permit_id, secret: _, release } = self;
+        f.debug_struct("PermitCommand")
+            .field("request_id", request_id)
+            .field("permit_id", permit_id)
             .field("secret", &format_args!("***"))
             .field("release", release)
             .finish()
@@ -48,22 +49,22 @@ impl fmt::Debug for PermitWord {
 impl fmt::Debug for Welcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
-            session,
+            session_id,
             secret: _,
             node,
             valid_for_ns,
-            holds,
+            held_request_ids,
             lease_ns,
             renew_every_ns,
             stop_max_ns,
             kill_ns,
         } = self;
         f.debug_struct("Welcome")
-            .field("session", session)
+            .field("session_id", session_id)
             .field("secret", &format_args!("***"))
             .field("node", node)
             .field("valid_for_ns", valid_for_ns)
-            .field("holds", holds)
+            .field("held_request_ids", held_request_ids)
             .field("lease_ns", lease_ns)
             .field("renew_every_ns", renew_every_ns)
             .field("stop_max_ns", stop_max_ns)
@@ -75,20 +76,30 @@ impl fmt::Debug for Welcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::v1::{Ask, Tell, ask, tell};
+    use crate::v1::{ClientMessage, ServerMessage, client_message, server_message};
 
     /// No way of looking at a message shows its secret.
     #[test]
     fn secrets_are_not_shown() {
         let secret = vec![0xAB; 16];
         let asks = [
-            ask::Ask::Hello(Hello { secret: secret.clone(), ..Hello::default() }),
-            ask::Ask::Acquire(Acquire { secret: secret.clone(), ..Acquire::default() }),
-            ask::Ask::Permit(PermitWord { secret: secret.clone(), ..PermitWord::default() }),
+            client_message::Message::Hello(Hello { secret: secret.clone(), ..Hello::default() }),
+            client_message::Message::Acquire(Acquire {
+                secret: secret.clone(),
+                ..Acquire::default()
+            }),
+            client_message::Message::PermitCommand(PermitCommand {
+                secret: secret.clone(),
+                ..PermitCommand::default()
+            }),
         ];
-        let asks = asks.map(|ask| Ask { ask: Some(ask) });
-        let tell =
-            Tell { tell: Some(tell::Tell::Welcome(Welcome { secret, ..Welcome::default() })) };
+        let asks = asks.map(|ask| ClientMessage { message: Some(ask) });
+        let tell = ServerMessage {
+            message: Some(server_message::Message::Welcome(Welcome {
+                secret,
+                ..Welcome::default()
+            })),
+        };
         let shown = asks.iter().flat_map(|ask| [format!("{ask:?}"), format!("{ask:#?}")]);
         for shown in shown.chain([format!("{tell:?}"), format!("{tell:#?}")]) {
             assert!(shown.contains("***") && !shown.contains("171"), "{shown}");

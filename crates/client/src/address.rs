@@ -187,6 +187,9 @@ impl Address {
 
 fn said_no(place: &str, note: &Note, status: &tonic::Status) -> Error {
     let text = note.read().unwrap_or_else(|| status.message().to_owned());
+    if let Some(code) = v1::ErrorCode::of_grpc_status(status) {
+        return Error::Refused(Refusal { code, message: text });
+    }
     let why = match status.code() {
         tonic::Code::Unavailable
         | tonic::Code::Unknown
@@ -197,21 +200,22 @@ fn said_no(place: &str, note: &Note, status: &tonic::Status) -> Error {
                 why: not_understood(place, text, status),
             };
         }
-        tonic::Code::Unauthenticated | tonic::Code::PermissionDenied => v1::Why::Forbidden,
-        tonic::Code::ResourceExhausted => v1::Why::Full,
-        // As the service `Operators` says.
-        tonic::Code::Aborted => v1::Why::Conflict,
-        tonic::Code::FailedPrecondition => v1::Why::NoQuorum,
-        tonic::Code::NotFound => v1::Why::NoGate,
-        tonic::Code::DeadlineExceeded => v1::Why::Busy,
-        tonic::Code::InvalidArgument => v1::Why::BadRequest,
+        tonic::Code::Unauthenticated | tonic::Code::PermissionDenied => {
+            v1::ErrorCode::PermissionDenied
+        }
+        tonic::Code::ResourceExhausted => v1::ErrorCode::LimitExceeded,
+        tonic::Code::Aborted => v1::ErrorCode::Conflict,
+        tonic::Code::FailedPrecondition => v1::ErrorCode::NoQuorum,
+        tonic::Code::NotFound => v1::ErrorCode::Unspecified,
+        tonic::Code::DeadlineExceeded => v1::ErrorCode::TimedOut,
+        tonic::Code::InvalidArgument => v1::ErrorCode::BadRequest,
         tonic::Code::Ok
         | tonic::Code::AlreadyExists
         | tonic::Code::OutOfRange
         | tonic::Code::Unimplemented
-        | tonic::Code::DataLoss => v1::Why::Unknown,
+        | tonic::Code::DataLoss => v1::ErrorCode::Unspecified,
     };
-    Error::Refused(Refusal { why, text })
+    Error::Refused(Refusal { code: why, message: text })
 }
 
 /// The other side cut the line, or speaks something else: which port it may be, since the library

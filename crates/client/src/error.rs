@@ -14,7 +14,7 @@ pub enum Error {
         why: String,
     },
     /// The node says no.
-    #[error("{}", .0.text)]
+    #[error("{}", .0.message)]
     Refused(Refusal),
     /// It took too long.
     #[error("no permit within {0:?}")]
@@ -39,13 +39,13 @@ impl From<std::convert::Infallible> for Error {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// What kind of reason.
-    pub why: v1::Why,
+    pub code: v1::ErrorCode,
     /// The reason.
-    pub text: String,
+    pub message: String,
 }
 
 impl Refusal {
-    pub(crate) fn new(why: i32, text: String) -> Self {
-        Self { why: v1::Why::try_from(why).unwrap_or(v1::Why::Unknown), text }
+    pub(crate) fn new(code: i32, message: String) -> Self {
+        Self { code: v1::ErrorCode::try_from(code).unwrap_or_default(), message }
     }
 }

@@ -77,7 +77,7 @@ impl Gate {
         self.wish.no_wait = true;
         match self.acquire().await {
             Ok(permit) => Ok(Some(permit)),
-            Err(Error::Refused(Refusal { why: v1::Why::Busy, .. })) => Ok(None),
+            Err(Error::Refused(Refusal { code: v1::ErrorCode::Busy, .. })) => Ok(None),
             Err(error) => Err(error),
         }
     }

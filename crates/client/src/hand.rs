@@ -87,7 +87,7 @@ impl Hand {
         asked: Option<(Wish, Answer)>,
     ) -> Taken {
         // Of what the log holds no session is told: it shows no secret.
-        let v1::Granted { number, slots, fence, k, kept: _ } = granted;
+        let v1::Granted { request_id: number, slots, fence, k, durable: _ } = granted;
         let (lost, seen) = watch::channel(None);
         self.held.insert(number, Held { lost, bound: false });
         let fence = fence.and_then(|bytes| bytes.try_into().ok()).map(u128::from_be_bytes);
@@ -224,7 +224,7 @@ fn hand_over(granted: Granted, answer: Answer) -> Taken {
 }
 
 fn no_quorum(text: &str) -> Error {
-    Error::Refused(Refusal { why: v1::Why::NoQuorum, text: text.to_owned() })
+    Error::Refused(Refusal { code: v1::ErrorCode::NoQuorum, message: text.to_owned() })
 }
 
 /// Whoever waited for that may have gone.
@@ -264,7 +264,8 @@ mod tests {
     /// A grant with number 1 comes at `now`, in a session that counts until `until`.
     fn grant(hand: &mut Hand, now: u64, until: u64) -> (Taken, Answered) {
         let (asked, answered) = asked();
-        let granted = v1::Granted { number: 1, slots: vec![2], fence: None, k: 3, kept: None };
+        let granted =
+            v1::Granted { request_id: 1, slots: vec![2], fence: None, k: 3, durable: None };
         (hand.granted(at(now), at(until), PATIENCE, granted, asked), answered)
     }
 
@@ -321,7 +322,7 @@ mod tests {
         let (_, answered) = grant(&mut hand, 90, 100);
         drop(answered);
         assert_eq!(hand.settle(at(91), at(100)), [1]);
-        let granted = v1::Granted { number: 2, ..v1::Granted::default() };
+        let granted = v1::Granted { request_id: 2, ..v1::Granted::default() };
         assert_eq!(hand.granted(at(0), at(100), PATIENCE, granted, None), Taken::Unwanted);
     }
 

@@ -9,8 +9,8 @@ use std::fmt;
 use std::time::Duration;
 
 use kgate_api::v1;
-use kgate_api::v1::ask::Ask as Say;
-use kgate_api::v1::tell::Tell as Told;
+use kgate_api::v1::client_message::Message as Say;
+use kgate_api::v1::server_message::Message as Told;
 
 use crate::session::{Line, dial};
 use crate::{Address, Error, Refusal};
@@ -78,11 +78,11 @@ impl Kept {
         Error: From<A::Error>,
     {
         let address: Address = address.try_into()?;
-        let policy = if wish.hold { v1::Policy::Hold } else { v1::Policy::Any };
+        let policy = if wish.hold { v1::Policy::Hold } else { v1::Policy::Unspecified };
         let ask = Say::Acquire(v1::Acquire {
-            number: 1,
+            request_id: 1,
             gate: wish.gate.clone(),
-            permits: wish.permits,
+            weight: wish.permits,
             k: wish.k,
             no_wait: wish.no_wait,
             process: None,
@@ -91,15 +91,15 @@ impl Kept {
             secret: wish.secret.to_be_bytes().to_vec(),
         });
         match answer(&address, wish.process.clone(), ask).await? {
-            (node, Told::Granted(v1::Granted { slots, fence, k, kept: Some(kept), .. })) => {
+            (node, Told::Granted(v1::Granted { slots, fence, k, durable: Some(kept), .. })) => {
                 let fence = fence.and_then(|bytes| bytes.try_into().ok()).map(u128::from_be_bytes);
                 let fence = fence.ok_or_else(|| nonsense("a permit without a fence"))?;
                 let ttl = kept.ttl_ns.map(Duration::from_nanos);
-                Ok(Self { permit: kept.permit, slots, fence, k, ttl, node })
+                Ok(Self { permit: kept.permit_id, slots, fence, k, ttl, node })
             }
             (_, Told::Granted(_)) => Err(Error::Refused(Refusal {
-                why: v1::Why::BadRequest,
-                text: format!(
+                code: v1::ErrorCode::BadRequest,
+                message: format!(
                     "gate `{}` gives permits to sessions only: say how long it is to live, or set the gate's policy to hold",
                     wish.gate
                 ),
@@ -115,7 +115,9 @@ impl Kept {
         Error: From<A::Error>,
     {
         let told = word(address.try_into()?, permit, secret, false).await?;
-        let Told::Kept(v1::PermitKept { kept, .. }) = told else { return Err(refused(told)) };
+        let Told::PermitRenewed(v1::PermitRenewed { permit: kept, .. }) = told else {
+            return Err(refused(told));
+        };
         Ok(kept.and_then(|kept| kept.ttl_ns).map(Duration::from_nanos))
     }
 
@@ -134,7 +136,8 @@ impl Kept {
 
 async fn word(address: Address, permit: u64, secret: u128, release: bool) -> Result<Told, Error> {
     let secret = secret.to_be_bytes().to_vec();
-    let ask = Say::Permit(v1::PermitWord { number: 1, permit, secret, release });
+    let ask =
+        Say::PermitCommand(v1::PermitCommand { request_id: 1, permit_id: permit, secret, release });
     Ok(answer(&address, v1::Process::default(), ask).await?.1)
 }
 
@@ -143,7 +146,7 @@ async fn answer(address: &Address, process: v1::Process, ask: Say) -> Result<(u3
     let (Line { say, mut hear }, welcome) = dial(address, &process, None).await?;
     let cut = |why: String| Error::NoNode { address: address.to_string(), why };
     let gone = || cut("the line is cut".to_owned());
-    let speak = |ask: Say| say.send(v1::Ask { ask: Some(ask) });
+    let speak = |ask: Say| say.send(v1::ClientMessage { message: Some(ask) });
     speak(ask).await.map_err(|_| gone())?;
     let every = welcome.renew_every_ns.map_or(Duration::from_millis(500), Duration::from_nanos);
     let mut renew = tokio::time::interval(every.max(Duration::from_millis(1)));
@@ -152,9 +155,9 @@ async fn answer(address: &Address, process: v1::Process, ask: Say) -> Result<(u3
         tokio::select! {
             biased;
             told = hear.message() => match told.map_err(|status| cut(status.message().to_owned()))? {
-                Some(v1::Tell { tell: Some(Told::Renewed(_) | Told::Welcome(_)) | None }) => {}
-                Some(v1::Tell { tell: Some(told) }) => {
-                    let _ = speak(Say::Bye(v1::Bye {})).await;
+                Some(v1::ServerMessage { message: Some(Told::Renewed(_) | Told::Welcome(_)) | None }) => {}
+                Some(v1::ServerMessage { message: Some(told) }) => {
+                    let _ = speak(Say::EndSession(v1::EndSession {})).await;
                     return Ok((welcome.node, told));
                 }
                 None => return Err(cut("the node has closed the stream".to_owned())),
@@ -169,7 +172,8 @@ async fn answer(address: &Address, process: v1::Process, ask: Say) -> Result<(u3
 
 fn refused(told: Told) -> Error {
     match told {
-        Told::Refused(v1::Refused { why, text, .. }) | Told::Closed(v1::Closed { why, text }) => {
+        Told::Refused(v1::Refused { code: why, message: text, .. })
+        | Told::Closed(v1::Closed { code: why, message: text }) => {
             Error::Refused(Refusal::new(why, text))
         }
         Told::Welcome(_)
@@ -178,12 +182,15 @@ fn refused(told: Told) -> Error {
         | Told::Withdrawn(_)
         | Told::Released(_)
         | Told::Renewed(_)
-        | Told::Kept(_) => nonsense("an answer to another question"),
+        | Told::PermitRenewed(_) => nonsense("an answer to another question"),
     }
 }
 
 fn nonsense(what: &str) -> Error {
-    Error::Refused(Refusal { why: v1::Why::Unknown, text: format!("the node has sent {what}") })
+    Error::Refused(Refusal {
+        code: v1::ErrorCode::Unspecified,
+        message: format!("the node has sent {what}"),
+    })
 }
 
 fn nanoseconds(span: Duration) -> u64 {

@@ -47,34 +47,34 @@ impl Operators {
 
     /// A node takes part no more; if it does now, it is evicted first, which takes as long as a
     /// lease.
-    pub async fn remove(&mut self, node: &str) -> Result<v1::DoneReply, Error> {
+    pub async fn remove(&mut self, node: &str) -> Result<v1::OperationReply, Error> {
         let reply = self.0.operators.remove_member(v1::NodeRequest { node: node.to_owned() }).await;
         self.answer(reply)
     }
 
     /// A node gets a vote.
-    pub async fn promote(&mut self, node: &str) -> Result<v1::DoneReply, Error> {
+    pub async fn promote(&mut self, node: &str) -> Result<v1::OperationReply, Error> {
         let reply = self.0.operators.promote(v1::NodeRequest { node: node.to_owned() }).await;
         self.answer(reply)
     }
 
     /// A node loses its vote.
-    pub async fn demote(&mut self, node: &str) -> Result<v1::DoneReply, Error> {
+    pub async fn demote(&mut self, node: &str) -> Result<v1::OperationReply, Error> {
         let reply = self.0.operators.demote(v1::NodeRequest { node: node.to_owned() }).await;
         self.answer(reply)
     }
 
     /// What an eviction of a node would do.
-    pub async fn before_evict(&mut self, node: &str) -> Result<v1::DoneReply, Error> {
-        let wish = v1::EvictRequest { node: node.to_owned(), only_say: true };
+    pub async fn before_evict(&mut self, node: &str) -> Result<v1::OperationReply, Error> {
+        let wish = v1::EvictRequest { node: node.to_owned(), dry_run: true };
         let reply = self.0.operators.evict(wish).await;
         self.answer(reply)
     }
 
     /// Evicts the present incarnation of a node: what it holds is free when its lease is surely
     /// over, and not before.
-    pub async fn evict(&mut self, node: &str) -> Result<v1::DoneReply, Error> {
-        let wish = v1::EvictRequest { node: node.to_owned(), only_say: false };
+    pub async fn evict(&mut self, node: &str) -> Result<v1::OperationReply, Error> {
+        let wish = v1::EvictRequest { node: node.to_owned(), dry_run: false };
         let reply = self.0.operators.evict(wish).await;
         self.answer(reply)
     }
@@ -83,7 +83,7 @@ impl Operators {
     pub async fn evict_permit(
         &mut self,
         wish: v1::EvictPermitRequest,
-    ) -> Result<v1::DoneReply, Error> {
+    ) -> Result<v1::OperationReply, Error> {
         let reply = self.0.operators.evict_permit(wish).await;
         self.answer(reply)
     }

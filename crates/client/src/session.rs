@@ -11,8 +11,8 @@ use std::fmt;
 use std::time::Duration;
 
 use kgate_api::v1;
-use kgate_api::v1::ask::Ask as Say;
-use kgate_api::v1::tell::Tell as Told;
+use kgate_api::v1::client_message::Message as Say;
+use kgate_api::v1::server_message::Message as Told;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
@@ -105,8 +105,8 @@ pub(crate) struct Opened {
 
 /// A stream to the node and back.
 pub(crate) struct Line {
-    pub(crate) say: mpsc::Sender<v1::Ask>,
-    pub(crate) hear: Streaming<v1::Tell>,
+    pub(crate) say: mpsc::Sender<v1::ClientMessage>,
+    pub(crate) hear: Streaming<v1::ServerMessage>,
 }
 
 /// The session of a client.
@@ -188,13 +188,13 @@ impl Session {
             tokio::select! {
                 biased;
                 told = self.line.hear.message() => match told {
-                    Ok(Some(v1::Tell { tell: Some(told) })) => {
+                    Ok(Some(v1::ServerMessage { message: Some(told) })) => {
                         self.heard = LeaseInstant::now();
                         if let Some(why) = self.on_told(told).await {
                             return why;
                         }
                     }
-                    Ok(Some(v1::Tell { tell: None })) => {}
+                    Ok(Some(v1::ServerMessage { message: None })) => {}
                     Ok(None) => return "the node has closed the stream".into(),
                     Err(status) => return status.message().to_owned(),
                 },
@@ -225,7 +225,7 @@ impl Session {
 
     async fn say(&self, say: Say) {
         // A line that is cut is noticed by whoever listens to it.
-        let _ = self.line.say.send(v1::Ask { ask: Some(say) }).await;
+        let _ = self.line.say.send(v1::ClientMessage { message: Some(say) }).await;
     }
 
     async fn renew(&mut self) {
@@ -236,7 +236,7 @@ impl Session {
 
     async fn end(&mut self) {
         self.ending = true;
-        self.say(Say::Bye(v1::Bye {})).await;
+        self.say(Say::EndSession(v1::EndSession {})).await;
     }
 
     async fn on_command(&mut self, command: Command) {
@@ -247,7 +247,7 @@ impl Session {
             }
             Command::Withdraw(number) => {
                 if self.waiting.remove(&number).is_some() {
-                    self.say(Say::Withdraw(v1::Withdraw { number })).await;
+                    self.say(Say::Withdraw(v1::Withdraw { request_id: number })).await;
                 }
                 self.release(number, None).await;
             }
@@ -259,27 +259,27 @@ impl Session {
 
     async fn release(&mut self, number: u64, done: Option<oneshot::Sender<()>>) {
         if self.hand.release(number, done) {
-            self.say(Say::Release(v1::Release { number })).await;
+            self.say(Say::Release(v1::Release { request_id: number })).await;
         }
     }
 
     /// What the node says. A reason, if it ends the stream.
     async fn on_told(&mut self, told: Told) -> Option<String> {
         match told {
-            Told::Welcome(_) | Told::Withdrawn(_) | Told::Kept(_) => {}
+            Told::Welcome(_) | Told::Withdrawn(_) | Told::PermitRenewed(_) => {}
             Told::Granted(granted) => self.on_granted(granted).await,
-            Told::Refused(v1::Refused { number, why, text }) => {
+            Told::Refused(v1::Refused { request_id: number, code: why, message: text }) => {
                 if let Some((_, answer)) = self.waiting.remove(&number) {
                     let _ = answer.send(Err(Error::Refused(Refusal::new(why, text))));
                 }
             }
-            Told::Lost(v1::Lost { number, text }) => {
+            Told::Lost(v1::Lost { request_id: number, message: text }) => {
                 // Its holder stops first, and then it is given back.
                 if self.hand.lose(number, &text) {
                     self.release(number, None).await;
                 }
             }
-            Told::Released(v1::Released { number, .. }) => self.hand.released(number),
+            Told::Released(v1::Released { request_id: number, .. }) => self.hand.released(number),
             Told::Renewed(v1::Renewed { sequence, valid_for_ns }) => {
                 if let Some(sent) = self.renewals.remove(&sequence) {
                     // Earlier ones that are answered later say less.
@@ -292,11 +292,13 @@ impl Session {
                     });
                 }
             }
-            Told::Closed(v1::Closed { why, text }) => {
-                match v1::Why::try_from(why) {
-                    Ok(v1::Why::NoSession | v1::Why::NoNode) => self.session_is_gone(&text),
+            Told::Closed(v1::Closed { code: why, message: text }) => {
+                match v1::ErrorCode::try_from(why) {
+                    Ok(v1::ErrorCode::SessionNotFound | v1::ErrorCode::NodeGone) => {
+                        self.session_is_gone(&text)
+                    }
                     // The same words once more would be refused once more.
-                    Ok(v1::Why::BadRequest) => self.refuse_waiting(why, &text),
+                    Ok(v1::ErrorCode::BadRequest) => self.refuse_waiting(why, &text),
                     Ok(_) | Err(_) => {}
                 }
                 return Some(text);
@@ -306,7 +308,7 @@ impl Session {
     }
 
     async fn on_granted(&mut self, granted: v1::Granted) {
-        let number = granted.number;
+        let number = granted.request_id;
         let asked = self.waiting.remove(&number);
         let patience = self.lease.borrow().length.unwrap_or(PATIENCE);
         let (now, until) = (LeaseInstant::now(), *self.until.borrow());
@@ -343,9 +345,10 @@ impl Session {
                     self.renewals.clear();
                     return self.go_on(now, resume, &welcome).await;
                 }
-                Err(Error::Refused(Refusal { why: v1::Why::NoSession, text })) => {
-                    self.session_is_gone(&text)
-                }
+                Err(Error::Refused(Refusal {
+                    code: v1::ErrorCode::SessionNotFound,
+                    message: text,
+                })) => self.session_is_gone(&text),
                 Err(
                     error @ (Error::NoNode { .. }
                     | Error::TimedOut(_)
@@ -390,10 +393,10 @@ impl Session {
     /// On a new line: what was given back meanwhile is told again, and whoever waits is asked for
     /// once more.
     async fn ask_anew(&mut self, welcome: &v1::Welcome) {
-        let (releases, again) = self.hand.resumed(&welcome.holds);
+        let (releases, again) = self.hand.resumed(&welcome.held_request_ids);
         self.waiting.extend(again);
         for number in releases {
-            self.say(Say::Release(v1::Release { number })).await;
+            self.say(Say::Release(v1::Release { request_id: number })).await;
         }
         let wishes: Vec<Say> =
             self.waiting.iter().map(|(number, (wish, _))| ask_for(*number, wish)).collect();
@@ -434,20 +437,20 @@ pub(crate) async fn dial(
     let no_node = |why: String| Error::NoNode { address: address.to_string(), why };
     let hello = v1::Hello {
         process: Some(process.clone()),
-        session: ticket.map(|ticket| ticket.session),
+        session_id: ticket.map(|ticket| ticket.session),
         secret: ticket.map_or_else(Vec::new, |ticket| ticket.secret.to_be_bytes().to_vec()),
     };
     let attempt = async {
         let mut api = address.connect(CONNECT).await?;
         let (say, said) = mpsc::channel(UNREAD);
-        let first = v1::Ask { ask: Some(Say::Hello(hello)) };
+        let first = v1::ClientMessage { message: Some(Say::Hello(hello)) };
         say.send(first).await.map_err(|_| no_node("the line is cut".into()))?;
         let answer = api.gates.session(ReceiverStream::new(said)).await;
         let mut hear = answer.map_err(|status| api.said_no(&status))?.into_inner();
         let told = hear.message().await.map_err(|status| api.said_no(&status))?;
-        match told.and_then(|told| told.tell) {
+        match told.and_then(|told| told.message) {
             Some(Told::Welcome(welcome)) => Ok((Line { say, hear }, welcome)),
-            Some(Told::Closed(v1::Closed { why, text })) => {
+            Some(Told::Closed(v1::Closed { code: why, message: text })) => {
                 Err(Error::Refused(Refusal::new(why, text)))
             }
             Some(_) | None => Err(no_node("it did not answer with a welcome".into())),
@@ -463,11 +466,11 @@ fn ticket_of(welcome: &v1::Welcome) -> Result<Ticket, Error> {
     let secret = welcome.secret.as_slice().try_into().map(u128::from_be_bytes);
     let secret = secret.map_err(|_| {
         Error::Refused(Refusal {
-            why: v1::Why::Unknown,
-            text: "the node's welcome has no secret".into(),
+            code: v1::ErrorCode::Unspecified,
+            message: "the node's welcome has no secret".into(),
         })
     })?;
-    Ok(Ticket { session: welcome.session, secret })
+    Ok(Ticket { session: welcome.session_id, secret })
 }
 
 fn counts_until(sent: LeaseInstant, valid_for_ns: Option<u64>) -> LeaseInstant {
@@ -477,9 +480,9 @@ fn counts_until(sent: LeaseInstant, valid_for_ns: Option<u64>) -> LeaseInstant {
 fn ask_for(number: u64, wish: &Wish) -> Say {
     let Wish { gate, permits, k, no_wait, process, margin: _ } = wish.clone();
     Say::Acquire(v1::Acquire {
-        number,
+        request_id: number,
         gate,
-        permits,
+        weight: permits,
         k,
         no_wait,
         process,

@@ -6,9 +6,9 @@ mod script;
 
 use std::time::Duration;
 
-use kgate_client::api::ask::Ask as Said;
-use kgate_client::api::tell::Tell as Say;
-use kgate_client::api::{Acquire, Closed, Lost, Refused, Release, Released, Why};
+use kgate_client::api::client_message::Message as Said;
+use kgate_client::api::server_message::Message as Say;
+use kgate_client::api::{Acquire, Closed, ErrorCode, Lost, Refused, Release, Released};
 use kgate_client::{Client, Error, LeaseInstant, Permit};
 use script::{DEADLINE, Line, Node, in_time, runtime, welcome};
 use tokio::task::JoinHandle;
@@ -27,7 +27,7 @@ async fn asks(node: &mut Node, valid_for_ms: u64) -> (Client, Line, Asked, u64) 
     let asking = client.clone();
     let asked = tokio::spawn(async move { asking.gate("g").needs(GRACE).acquire().await });
     let mut line = line;
-    let Said::Acquire(Acquire { number, .. }) = line.word(valid_for_ms).await else {
+    let Said::Acquire(Acquire { request_id: number, .. }) = line.word(valid_for_ms).await else {
         panic!("no request")
     };
     (client, line, asked, number)
@@ -80,13 +80,13 @@ fn a_grant_that_stays_without_time_goes_back() {
         let mut node = Node::start().await;
         let (_client, mut line, asked, number) = asks(&mut node, 0).await;
         line.grant(number).await;
-        let Said::Release(Release { number: released }) = line.word(0).await else {
+        let Said::Release(Release { request_id: released }) = line.word(0).await else {
             panic!("given back")
         };
         assert_eq!(released, number);
         let refused = in_time("the answer", asked).await.unwrap().unwrap_err();
         assert!(
-            matches!(&refused, Error::Refused(refusal) if refusal.why == Why::NoQuorum),
+            matches!(&refused, Error::Refused(refusal) if refusal.code == ErrorCode::NoQuorum),
             "{refused:?}"
         );
         assert!(refused.to_string().contains("no quorum"), "{refused}");
@@ -102,7 +102,11 @@ fn a_lost_permit_is_released_when_its_holder_is_done() {
         let (_client, mut line, asked, number) = asks(&mut node, 1000).await;
         line.grant(number).await;
         let permit = permit(asked).await;
-        line.say(Say::Lost(Lost { number, text: "the lease of the node is over".into() })).await;
+        line.say(Say::Lost(Lost {
+            request_id: number,
+            message: "the lease of the node is over".into(),
+        }))
+        .await;
         assert_eq!(in_time("the loss", permit.lost()).await, "the lease of the node is over");
         for _ in 0..3 {
             let said = line.next().await;
@@ -110,8 +114,8 @@ fn a_lost_permit_is_released_when_its_holder_is_done() {
         }
         let done = tokio::spawn(permit.release());
         let said = line.word(1000).await;
-        assert_eq!(said, Said::Release(Release { number }));
-        line.say(Say::Released(Released { number, was_gone: false })).await;
+        assert_eq!(said, Said::Release(Release { request_id: number }));
+        line.say(Say::Released(Released { request_id: number, was_gone: false })).await;
         in_time("the release", done).await.unwrap();
     });
 }
@@ -145,7 +149,7 @@ fn time_counts_from_the_sending() {
 
         let asking = client.clone();
         let asked = tokio::spawn(async move { asking.gate("g").acquire().await });
-        let Said::Acquire(Acquire { number, .. }) = line.word(0).await else {
+        let Said::Acquire(Acquire { request_id: number, .. }) = line.word(0).await else {
             panic!("no request")
         };
         line.grant(number).await;
@@ -187,7 +191,7 @@ fn a_session_goes_on_by_its_secret() {
         let permit = permit(asked).await;
         drop(line);
         let (mut line, hello) = node.line().await;
-        assert_eq!((hello.session, hello.secret), (Some(7), vec![9; 16]));
+        assert_eq!((hello.session_id, hello.secret), (Some(7), vec![9; 16]));
         line.say(welcome(1000, vec![number])).await;
         let Said::Renew(renew) = line.next().await else { panic!("a renewal") };
         line.renewed(renew.sequence, 5000).await;
@@ -229,12 +233,12 @@ fn a_new_session_has_no_old_time() {
             .await
             .unwrap();
         line.say(Say::Closed(Closed {
-            why: Why::NoSession.into(),
-            text: "a new incarnation of the node".into(),
+            code: ErrorCode::SessionNotFound.into(),
+            message: "a new incarnation of the node".into(),
         }))
         .await;
         let (line, hello) = node.line().await;
-        assert_eq!(hello.session, None, "nothing is left to go on with");
+        assert_eq!(hello.session_id, None, "nothing is left to go on with");
         line.say(welcome(500, vec![])).await;
         let mut until = client.until();
         let soon = || LeaseInstant::now() + Duration::from_secs(2);
@@ -259,7 +263,7 @@ fn a_waiter_finds_its_node_again() {
         let mut node = Node::at(address).await;
         let (mut line, _) = node.line().await;
         line.say(welcome(1000, vec![])).await;
-        let Said::Acquire(Acquire { number: again, .. }) = line.word(1000).await else {
+        let Said::Acquire(Acquire { request_id: again, .. }) = line.word(1000).await else {
             panic!("asks again")
         };
         assert_eq!(again, number);
@@ -293,8 +297,12 @@ fn no_quorum_is_told() {
         let mut node = Node::start().await;
         let (_client, line, asked, number) = asks(&mut node, 0).await;
         let text = "no quorum: p1 and p2 do not answer";
-        line.say(Say::Refused(Refused { number, why: Why::NoQuorum.into(), text: text.into() }))
-            .await;
+        line.say(Say::Refused(Refused {
+            request_id: number,
+            code: ErrorCode::NoQuorum.into(),
+            message: text.into(),
+        }))
+        .await;
         let refused = in_time("the answer", asked).await.unwrap().unwrap_err();
         assert_eq!(refused.to_string(), text);
     });

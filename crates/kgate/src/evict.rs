@@ -35,9 +35,10 @@ pub(crate) struct EvictArgs {
 }
 
 impl EvictArgs {
-    fn permit_wish(&self, only_say: bool) -> api::EvictPermitRequest {
-        let (permit, gate, slot) = (self.permit, self.gate.clone().unwrap_or_default(), self.slot);
-        api::EvictPermitRequest { permit, gate, slot, only_say }
+    fn permit_wish(&self, dry_run: bool) -> api::EvictPermitRequest {
+        let (permit_id, gate, slot) =
+            (self.permit, self.gate.clone().unwrap_or_default(), self.slot);
+        api::EvictPermitRequest { permit_id, gate, slot, dry_run }
     }
 }
 
@@ -60,7 +61,7 @@ pub(crate) fn run(args: &EvictArgs) -> Outcome {
             None => operators.evict_permit(args.permit_wish(true)).await,
         };
         match before {
-            Ok(before) => say(&before.text),
+            Ok(before) => say(&before.message),
             Err(error) => return Ok(said_no(&error)),
         }
         if !args.yes && !is_meant()? {

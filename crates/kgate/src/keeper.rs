@@ -191,12 +191,21 @@ fn refusal(error: Error) -> Refusal {
         Error::TimedOut(_) => RefusalKind::Occupied,
         Error::Address(_) => RefusalKind::Misuse,
         Error::Credentials(_) => RefusalKind::Broken,
-        Error::Refused(refusal) => match refusal.why {
-            api::Why::Busy | api::Why::Full => RefusalKind::Occupied,
-            api::Why::Conflict => RefusalKind::KConflict,
-            api::Why::BadRequest | api::Why::TooLarge | api::Why::NoGate => RefusalKind::Misuse,
-            api::Why::NoNode | api::Why::NoQuorum => RefusalKind::NoQuorum,
-            api::Why::NoSession | api::Why::Forbidden | api::Why::Unknown => RefusalKind::Broken,
+        Error::Refused(refusal) => match refusal.code {
+            api::ErrorCode::Busy | api::ErrorCode::LimitExceeded => RefusalKind::Occupied,
+            api::ErrorCode::Conflict => RefusalKind::KConflict,
+            api::ErrorCode::BadRequest
+            | api::ErrorCode::TooLarge
+            | api::ErrorCode::GateNotFound
+            | api::ErrorCode::NodeNotFound => RefusalKind::Misuse,
+            api::ErrorCode::NodeGone | api::ErrorCode::NoQuorum | api::ErrorCode::TimedOut => {
+                RefusalKind::NoQuorum
+            }
+            api::ErrorCode::SessionNotFound
+            | api::ErrorCode::PermitNotFound
+            | api::ErrorCode::Unauthenticated
+            | api::ErrorCode::PermissionDenied
+            | api::ErrorCode::Unspecified => RefusalKind::Broken,
         },
     };
     Refusal { kind, text }
@@ -288,13 +297,13 @@ mod tests {
     /// Each refusal of a node has its kind; without a quorum the text says so.
     #[test]
     fn no_quorum_is_told() {
-        let refused = |why, text: &str| {
-            refusal(Error::Refused(kgate_client::Refusal { why, text: text.to_owned() }))
+        let refused = |code, text: &str| {
+            refusal(Error::Refused(kgate_client::Refusal { code, message: text.to_owned() }))
         };
-        let no_quorum = refused(api::Why::NoQuorum, "no quorum: p1 and p2 do not answer");
+        let no_quorum = refused(api::ErrorCode::NoQuorum, "no quorum: p1 and p2 do not answer");
         assert_eq!(no_quorum.kind, RefusalKind::NoQuorum);
         assert!(no_quorum.text.contains("no quorum"));
-        assert_eq!(refused(api::Why::Conflict, "").kind, RefusalKind::KConflict);
-        assert_eq!(refused(api::Why::Busy, "").kind, RefusalKind::Occupied);
+        assert_eq!(refused(api::ErrorCode::Conflict, "").kind, RefusalKind::KConflict);
+        assert_eq!(refused(api::ErrorCode::Busy, "").kind, RefusalKind::Occupied);
     }
 }

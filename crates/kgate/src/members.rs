@@ -106,10 +106,10 @@ pub(crate) fn run(args: &MembersArgs) -> Outcome {
 }
 
 /// What was done, in words.
-pub(crate) fn done(reply: Result<api::DoneReply, Error>) -> ExitCode {
+pub(crate) fn done(reply: Result<api::OperationReply, Error>) -> ExitCode {
     match reply {
-        Ok(api::DoneReply { text, warning }) => {
-            say(&text);
+        Ok(api::OperationReply { message, warning }) => {
+            say(&message);
             if !warning.is_empty() {
                 say(&format!("warning: {warning}"));
             }
@@ -126,38 +126,35 @@ fn list(reply: &api::MembersReply, json: bool) -> Result<(), Failure> {
         return Ok(out.flush()?);
     }
     let row = |cells: [&str; 7]| {
-        let [node, name, address, incarnation, standing, role, since] = cells;
-        format!(
-            "{node:<5} {name:<16} {address:<24} {incarnation:<5} {standing:<10} {role:<9} {since}"
-        )
+        let [node, name, address, incarnation, state, role, since] = cells;
+        format!("{node:<5} {name:<16} {address:<24} {incarnation:<5} {state:<10} {role:<9} {since}")
     };
     writeln!(
         out,
         "{}",
-        row(["node", "name", "address", "incarnation", "standing", "role", "since entry"])
-            .trim_end()
+        row(["node", "name", "address", "incarnation", "state", "role", "since index"]).trim_end()
     )?;
     for member in &reply.members {
         let incarnation =
             member.incarnation.map_or("-".to_owned(), |incarnation| incarnation.to_string());
         let since =
-            if member.since_entry == 0 { "-".to_owned() } else { member.since_entry.to_string() };
+            if member.since_index == 0 { "-".to_owned() } else { member.since_index.to_string() };
         let node = member.node.to_string();
         let cells: [&str; 7] = [
             &node,
             &member.name,
             &member.address,
             &incarnation,
-            &member.standing,
-            if member.role.is_empty() { "-" } else { &member.role },
+            member.state().name(),
+            if member.role().name().is_empty() { "-" } else { member.role().name() },
             &since,
         ];
-        let silent = if member.answers { "" } else { "  (does not answer)" };
+        let silent = if member.reachable { "" } else { "  (does not answer)" };
         writeln!(out, "{}{silent}", row(cells).trim_end())?;
     }
     out.flush()?;
-    if !reply.stale.is_empty() {
-        say(&format!("this may be old: {}", reply.stale));
+    if !reply.stale_reason.is_empty() {
+        say(&format!("this may be old: {}", reply.stale_reason));
     }
     Ok(())
 }

@@ -74,9 +74,9 @@ pub(crate) fn acquire(args: &AcquireArgs, given: &ArgMatches) -> Outcome {
         let Kept { permit, slots, fence, k, ttl, node } = match got {
             Ok(kept) => kept,
             Err(kgate_client::Error::Refused(refusal))
-                if matches!(refusal.why, api::Why::Busy | api::Why::Full) =>
+                if matches!(refusal.code, api::ErrorCode::Busy | api::ErrorCode::LimitExceeded) =>
             {
-                say(&refusal.text);
+                say(&refusal.message);
                 return Ok(ExitCode::from(args.ask.conflict_exit_code));
             }
             Err(error) => return Ok(said_no(&error)),
@@ -84,8 +84,9 @@ pub(crate) fn acquire(args: &AcquireArgs, given: &ArgMatches) -> Outcome {
         let token = format!("permit-{permit}-{secret:032x}");
         if args.json {
             let fence = format!("{fence:032x}");
-            let (gate, ttl) = (&wish.gate, ttl.map(|ttl| ttl.as_secs()));
-            let line = json!({ "token": token, "permit": permit, "gate": gate, "slots": slots, "k": k, "fence": fence, "ttl": ttl, "node": node });
+            let (gate, ttl) =
+                (&wish.gate, ttl.map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)));
+            let line = json!({ "token": token, "permit_id": permit, "gate": gate, "slots": slots, "k": k, "fence": fence, "ttl_ms": ttl, "node": node });
             writeln!(stdout(), "{line}")?;
         } else {
             writeln!(stdout(), "{token}")?;
@@ -140,8 +141,13 @@ pub(crate) fn release((permit, secret): (u64, u128), args: &ReleaseArgs) -> Outc
 /// 121, as for every permit that is lost.
 fn lost_or(error: &kgate_client::Error) -> ExitCode {
     match error {
-        kgate_client::Error::Refused(refusal) if refusal.why == api::Why::NoSession => {
-            say(&refusal.text);
+        kgate_client::Error::Refused(refusal)
+            if matches!(
+                refusal.code,
+                api::ErrorCode::PermitNotFound | api::ErrorCode::SessionNotFound
+            ) =>
+        {
+            say(&refusal.message);
             ExitCode::from(crate::run::exit::LOST)
         }
         kgate_client::Error::Refused(_)

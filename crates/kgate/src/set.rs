@@ -59,15 +59,15 @@ pub(crate) fn run(args: &SetArgs) -> Outcome {
         Ok(address) => address,
         Err(code) => return Ok(code),
     };
-    let wait_ms =
+    let timeout_ms =
         args.wait.map_or(0, |wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1));
-    let policy = args.policy.map_or(api::Policy::Any, Into::into).into();
+    let policy = args.policy.map_or(api::Policy::Unspecified, Into::into).into();
     let (k, keep_k) = (args.k.unwrap_or(0), args.k.is_none());
     let wish = api::SetGateRequest {
         gate: args.name.clone(),
         k,
         no_wait: args.no_wait,
-        wait_ms,
+        timeout_ms,
         policy,
         keep_k,
     };
@@ -83,18 +83,18 @@ pub(crate) fn run(args: &SetArgs) -> Outcome {
         if args.json {
             writeln!(stdout(), "{}", kgate_api::json::set(&reply))?;
         }
-        let api::SetGateReply { k, version, k_before, drained, draining } = reply;
+        let api::SetGateReply { k, log_index, previous_k, drained, draining } = reply;
         let policy = match args.policy {
             Some(Policy::Hold) => " and policy hold",
             Some(Policy::Lease) => " and policy lease",
             None => "",
         };
         say(&format!(
-            "gate {} has k = {k}{policy} by entry {version} of the log; k was {k_before}",
+            "gate {} has k = {k}{policy} at log index {log_index}; k was {previous_k}",
             args.name
         ));
         if !drained {
-            say(&format!("until this is over, up to {} are through:", k_before.max(k)));
+            say(&format!("until this is over, up to {} are through:", previous_k.max(k)));
             draining.iter().for_each(|who| say(&format!("  {who}")));
         }
         Ok(if drained || args.no_wait { ExitCode::SUCCESS } else { ExitCode::from(OCCUPIED) })

@@ -82,14 +82,19 @@ pub(crate) fn said_no(error: &Error) -> ExitCode {
     match error {
         Error::NoNode { .. } => ExitCode::from(NO_NODE),
         Error::Address(_) => ExitCode::from(2),
-        Error::Refused(refusal) => ExitCode::from(match refusal.why {
-            api::Why::Busy | api::Why::Full => OCCUPIED,
-            api::Why::NoQuorum => NO_QUORUM,
-            api::Why::Conflict => K_CONFLICT,
-            api::Why::NoGate => 1,
-            api::Why::BadRequest | api::Why::TooLarge => 2,
-            api::Why::NoNode => NO_NODE,
-            api::Why::Unknown | api::Why::NoSession | api::Why::Forbidden => 125,
+        Error::Refused(refusal) => ExitCode::from(match refusal.code {
+            api::ErrorCode::Busy | api::ErrorCode::LimitExceeded => OCCUPIED,
+            api::ErrorCode::NoQuorum => NO_QUORUM,
+            api::ErrorCode::Conflict => K_CONFLICT,
+            api::ErrorCode::GateNotFound | api::ErrorCode::NodeNotFound => 1,
+            api::ErrorCode::BadRequest | api::ErrorCode::TooLarge => 2,
+            api::ErrorCode::PermitNotFound => 1,
+            api::ErrorCode::TimedOut => OCCUPIED,
+            api::ErrorCode::NodeGone => NO_NODE,
+            api::ErrorCode::Unspecified
+            | api::ErrorCode::SessionNotFound
+            | api::ErrorCode::Unauthenticated
+            | api::ErrorCode::PermissionDenied => 125,
         }),
         Error::TimedOut(_) | Error::Credentials(_) => ExitCode::from(125),
     }
@@ -187,10 +192,10 @@ fn show(reply: &api::StatusReply, args: &LookArgs) -> Result<(), Failure> {
             let place =
                 if slots.is_empty() { "holds".into() } else { format!("slot {}", slots.join(",")) };
             let fence = holder.fence.as_deref().unwrap_or("-");
-            let cut = if holder.cut_off { "  (connection cut)" } else { "" };
+            let cut = if holder.disconnected { "  (connection cut)" } else { "" };
             writeln!(out, "  {place:<8} {}  fence {fence}{cut}", client(holder))?;
         }
-        for held in &gate.held {
+        for held in &gate.durable_permits {
             let slots: Vec<String> = held.slots.iter().map(u32::to_string).collect();
             let seconds = |span: u64| span / 1_000_000_000;
             let end = held
@@ -198,7 +203,7 @@ fn show(reply: &api::StatusReply, args: &LookArgs) -> Result<(), Failure> {
                 .map_or_else(|| "no end".to_owned(), |left| format!("{} s left", seconds(left)));
             let place = format!("slot {}", slots.join(","));
             let (permit, holder, since, fence) =
-                (held.permit, &held.holder, seconds(held.since_ns), &held.fence);
+                (held.permit_id, &held.holder, seconds(held.age_ns), &held.fence);
             writeln!(
                 out,
                 "  {place:<8} held by the log as permit {permit} for {holder}, {since} s, {end}  fence {fence}"
@@ -215,21 +220,25 @@ fn show(reply: &api::StatusReply, args: &LookArgs) -> Result<(), Failure> {
             None => writeln!(out, "no gates yet: kgate run NAME -k K -- CMD makes one")?,
         }
     }
-    for (what, nodes) in [("not heard", &reply.silent), ("held for crashed", &reply.crashed)] {
+    for (what, nodes) in
+        [("not heard", &reply.unreachable), ("held for crashed", &reply.declared_dead)]
+    {
         if !nodes.is_empty() {
             let nodes: Vec<String> = nodes.iter().map(u32::to_string).collect();
             writeln!(out, "{what}: node {}", nodes.join(", "))?;
         }
     }
-    for standing in reply.standings.iter().filter(|standing| !standing.without.is_empty()) {
-        writeln!(out, "node {} grants nothing now: {}", standing.node, standing.without)?;
+    for standing in
+        reply.node_statuses.iter().filter(|standing| !standing.no_lease_reason.is_empty())
+    {
+        writeln!(out, "node {} grants nothing now: {}", standing.node, standing.no_lease_reason)?;
     }
     Ok(out.flush()?)
 }
 
-fn client(client: &api::Client) -> String {
+fn client(client: &api::ClientStatus) -> String {
     let process = client.process.clone().unwrap_or_default();
-    let since = kgate_api::ago(client.since_ns);
+    let since = kgate_api::ago(client.age_ns);
     let who = match process.pid {
         0 => "an unknown process".to_owned(),
         pid => format!("pid {pid} {}@{}", process.user, process.host),

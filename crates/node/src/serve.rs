@@ -8,6 +8,7 @@
 
 pub mod authorisation;
 mod door;
+mod error;
 mod grpc;
 pub(crate) mod guard;
 mod http;

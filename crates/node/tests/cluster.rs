@@ -70,8 +70,12 @@ async fn another_k() {
     let _permit = client(&nodes[0]).await.gate("gpu").k(2).acquire().await.unwrap();
     let refused = client(&nodes[1]).await.gate("gpu").k(3).acquire().await;
     let Err(Error::Refused(refusal)) = refused else { panic!("{refused:?}") };
-    assert_eq!(refusal.why, api::Why::Conflict);
-    assert!(refusal.text.contains("k = 2") && refusal.text.contains("k = 3"), "{}", refusal.text);
+    assert_eq!(refusal.code, api::ErrorCode::Conflict);
+    assert!(
+        refusal.message.contains("k = 2") && refusal.message.contains("k = 3"),
+        "{}",
+        refusal.message
+    );
 }
 
 /// Everybody sees who holds and who waits, at whatever node they look, and is told when it changes.

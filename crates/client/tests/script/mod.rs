@@ -5,10 +5,12 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::time::Duration;
 
-use kgate_client::api::ask::Ask as Said;
+use kgate_client::api::client_message::Message as Said;
 use kgate_client::api::gates_server::{Gates, GatesServer};
-use kgate_client::api::tell::Tell as Say;
-use kgate_client::api::{Ask, Granted, Hello, Renewed, StatusReply, StatusRequest, Tell, Welcome};
+use kgate_client::api::server_message::Message as Say;
+use kgate_client::api::{
+    ClientMessage, Granted, Hello, Renewed, ServerMessage, StatusReply, StatusRequest, Welcome,
+};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -38,8 +40,8 @@ pub struct Node {
 
 /// One stream of a client.
 pub struct Line {
-    said: Streaming<Ask>,
-    tells: mpsc::Sender<Result<Tell, Status>>,
+    said: Streaming<ClientMessage>,
+    tells: mpsc::Sender<Result<ServerMessage, Status>>,
 }
 
 struct Api(mpsc::UnboundedSender<Line>);
@@ -48,12 +50,12 @@ type Boxed<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 #[tonic::async_trait]
 impl Gates for Api {
-    type SessionStream = Boxed<Tell>;
+    type SessionStream = Boxed<ServerMessage>;
     type WatchStream = Boxed<StatusReply>;
 
     async fn session(
         &self,
-        request: Request<Streaming<Ask>>,
+        request: Request<Streaming<ClientMessage>>,
     ) -> Result<Response<Self::SessionStream>, Status> {
         let (tells, told) = mpsc::channel(64);
         let _ = self.0.send(Line { said: request.into_inner(), tells });
@@ -112,7 +114,7 @@ impl Drop for Node {
 impl Line {
     pub async fn next(&mut self) -> Said {
         let said = in_time("a word of the client", self.said.next()).await;
-        said.expect("the client is there").expect("a line").ask.expect("a word")
+        said.expect("the client is there").expect("a line").message.expect("a word")
     }
 
     /// The next word that is no renewal; those are answered with so many milliseconds.
@@ -125,7 +127,7 @@ impl Line {
     }
 
     pub async fn say(&self, tell: Say) {
-        let _ = self.tells.send(Ok(Tell { tell: Some(tell) })).await;
+        let _ = self.tells.send(Ok(ServerMessage { message: Some(tell) })).await;
     }
 
     pub async fn renewed(&self, sequence: u64, valid_for_ms: u64) {
@@ -135,7 +137,7 @@ impl Line {
 
     pub async fn grant(&self, number: u64) {
         self.say(Say::Granted(Granted {
-            number,
+            request_id: number,
             slots: vec![0],
             fence: None,
             k: 1,
@@ -148,11 +150,11 @@ impl Line {
 /// Session 7, with a lease of a second that is renewed all 20 ms, of which so much is left.
 pub fn welcome(valid_for_ms: u64, holds: Vec<u64>) -> Say {
     Say::Welcome(Welcome {
-        session: 7,
+        session_id: 7,
         secret: vec![9; 16],
         node: 0,
         valid_for_ns: Some(valid_for_ms * 1_000_000),
-        holds,
+        held_request_ids: holds,
         lease_ns: Some(1_000_000_000),
         renew_every_ns: Some(20_000_000),
         stop_max_ns: Some(600_000_000),

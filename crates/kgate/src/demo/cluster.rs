@@ -150,10 +150,10 @@ impl Cluster {
         while let Some(status) = seen.next().await {
             let status = status?;
             let leased =
-                status.standings.iter().filter(|standing| standing.lease_left_ns > 0).count();
+                status.node_statuses.iter().filter(|standing| standing.lease_left_ns > 0).count();
             let ready =
                 !plan.has_leases() || leased == plan.nodes as usize && !status.gates.is_empty();
-            if status.silent.is_empty() && ready {
+            if status.unreachable.is_empty() && ready {
                 return Ok(());
             }
         }

@@ -129,7 +129,7 @@ impl Cluster {
         block_on(async {
             let mut seen = Box::pin(Client::watch(&self.api[id], None).await.unwrap());
             while let Some(status) = seen.next().await {
-                if status.unwrap().silent.is_empty() {
+                if status.unwrap().unreachable.is_empty() {
                     return;
                 }
             }

@@ -45,9 +45,9 @@ impl Scene {
         assert_eq!(code, Some(0), "{said}");
         let status: Value = serde_json::from_str(&out).expect("JSON");
         let mut job = status["gates"][0].clone();
-        for held in job["held"].as_array_mut().expect("a list") {
+        for held in job["durable_permits"].as_array_mut().expect("a list") {
             let held = held.as_object_mut().expect("an object");
-            held.remove("since_ms");
+            held.remove("age_ms");
             held.remove("ttl_left_ms");
         }
         job
@@ -64,13 +64,13 @@ fn token(permit: &Value) -> &str {
 }
 
 fn number(permit: &Value) -> String {
-    permit["permit"].as_u64().expect("a number").to_string()
+    permit["permit_id"].as_u64().expect("a number").to_string()
 }
 
 fn holds(job: &Value, permit: &Value) -> bool {
-    job["held"]
+    job["durable_permits"]
         .as_array()
-        .is_some_and(|held| held.iter().any(|held| held["permit"] == permit["permit"]))
+        .is_some_and(|held| held.iter().any(|held| held["permit_id"] == permit["permit_id"]))
 }
 
 /// LEASES section 8: taken at one node, shown at all, renewed and given back at others; who is too
@@ -79,11 +79,11 @@ fn holds(job: &Value, permit: &Value) -> bool {
 fn taken_renewed_and_given_back_at_different_nodes() {
     let scene = Scene::new("held-incarnation");
     let first = scene.acquire(0, &["-k", "1", "--ttl", "1h"]);
-    let shown = (&first["gate"], &first["slots"], &first["k"], &first["ttl"], &first["node"]);
-    assert_eq!(shown, (&json!("job"), &json!([0]), &json!(1), &json!(3600), &json!(0)));
+    let shown = (&first["gate"], &first["slots"], &first["k"], &first["ttl_ms"], &first["node"]);
+    assert_eq!(shown, (&json!("job"), &json!([0]), &json!(1), &json!(3_600_000), &json!(0)));
     for node in 0..3 {
         let job = scene.until_job(node, "it is shown", |job| holds(job, &first));
-        let held = &job["held"][0];
+        let held = &job["durable_permits"][0];
         assert_eq!(
             (&held["slots"], &held["fence"], &held["ttl_ms"]),
             (&json!([0]), &first["fence"], &json!(3_600_000))

@@ -26,7 +26,9 @@ fn whole_clients() {
         kill(&cluster, &book);
         let killed = LeaseInstant::now();
         // Its node has noticed the end of the stream, and freed nothing.
-        until_gate(&cluster.api[0], gate, |gate| gate.holders.iter().all(|holder| holder.cut_off));
+        until_gate(&cluster.api[0], gate, |gate| {
+            gate.holders.iter().all(|holder| holder.disconnected)
+        });
         let granted = next(&cluster.api[1], gate, &book, "next");
         // It was told at its last renewal that it counts for so long.
         let earliest = killed + (LEASE - RENEWAL).mul_f32(0.9);

@@ -51,7 +51,7 @@ fn a_cluster_grows_and_shrinks() {
     let list = wait_for("two members", || {
         let (_, out, _) = kgate(&["members", "list", "--json"]);
         let list: serde_json::Value = serde_json::from_str(&out).ok()?;
-        (list["members"][1]["standing"] == "member").then_some(list)
+        (list["members"][1]["state"] == "active").then_some(list)
     });
     assert_eq!(
         (&list["members"][0]["role"], &list["members"][1]["role"]),

@@ -62,7 +62,7 @@ impl Core {
         actions: &mut Vec<Action>,
     ) {
         if self.stopped {
-            return close(client, ErrorCode::NodeStopped, "this node has stopped".into(), actions);
+            return close(client, ErrorCode::NodeGone, "this node has stopped".into(), actions);
         }
         let session = match (ask, self.sessions.of(client)) {
             (ClientMessage::Hello { process, resume, secret }, None) => {
@@ -71,7 +71,7 @@ impl Core {
             (ClientMessage::Hello { .. }, Some(_)) => {
                 return close(
                     client,
-                    ErrorCode::InvalidRequest,
+                    ErrorCode::BadRequest,
                     "a stream begins with one Hello".into(),
                     actions,
                 );
@@ -79,7 +79,7 @@ impl Core {
             (_, None) => {
                 return close(
                     client,
-                    ErrorCode::InvalidRequest,
+                    ErrorCode::BadRequest,
                     "a stream begins with Hello".into(),
                     actions,
                 );
@@ -97,7 +97,7 @@ impl Core {
                 if known.requests.contains_key(&number) {
                     let text =
                         format!("request {number} is under way: each has a number of its own");
-                    return close(client, ErrorCode::InvalidRequest, text, actions);
+                    return close(client, ErrorCode::BadRequest, text, actions);
                 }
                 let process = request.process.take();
                 let process = process.map_or_else(|| known.process.clone(), Process::cut);
@@ -146,12 +146,12 @@ impl Core {
             }
             Some(_) => {
                 let text = "that session is over: what it held was freed, and it must stop".into();
-                return close(client, ErrorCode::NoSession, text, actions);
+                return close(client, ErrorCode::SessionNotFound, text, actions);
             }
             None if self.sessions.count() >= self.settings.sessions_max => {
                 let text =
                     format!("this node has {} sessions, its most", self.settings.sessions_max);
-                return close(client, ErrorCode::Overloaded, text, actions);
+                return close(client, ErrorCode::LimitExceeded, text, actions);
             }
             None => (self.sessions.open(now, client, secret, process), secret),
         };
@@ -212,7 +212,7 @@ impl Core {
                 self.attach_all(id, actions);
                 self.reconcile_later(now);
             }
-            taken.map_err(|refusal| (ErrorCode::InvalidRequest, refusal.to_string()))
+            taken.map_err(|refusal| (ErrorCode::BadRequest, refusal.to_string()))
         });
         if let Err((code, message)) = taken {
             self.refuse(key, code, message, actions);
@@ -248,17 +248,17 @@ impl Core {
         let outlives = definition.policy == Policy::Hold || pending.request.durable.ttl.is_some();
         if outlives && self.control.is_none() {
             let text = "a permit that outlives its node needs the agreed log: a cluster with `faults = \"leases\"`";
-            return Err((ErrorCode::InvalidRequest, text.into()));
+            return Err((ErrorCode::BadRequest, text.into()));
         }
         if outlives && pending.request.durable.secret == Secret::NONE {
             let text = format!(
                 "a permit of gate `{name}` outlives its session, so its holder needs a secret to show: ask by `kgate acquire`, or by POST /v1/gates/{name}/permits"
             );
-            return Err((ErrorCode::InvalidRequest, text));
+            return Err((ErrorCode::BadRequest, text));
         }
         if pending.request.durable.ttl.is_some_and(|ttl| ttl < SHORTEST_TTL || ttl > LONGEST_TTL) {
             return Err((
-                ErrorCode::InvalidRequest,
+                ErrorCode::BadRequest,
                 "a time to live is between a second and a year".into(),
             ));
         }
@@ -277,7 +277,7 @@ impl Core {
         let waiters = gate.waiters();
         if waiters >= self.settings.queue_max {
             return Err((
-                ErrorCode::Overloaded,
+                ErrorCode::LimitExceeded,
                 format!("{waiters} wait at gate `{name}` of this node already, its most"),
             ));
         }
@@ -294,18 +294,18 @@ impl Core {
     /// Whether a gate can be made as somebody wants it.
     fn can_make(&self, pending: &PendingAcquire) -> Result<(), Refusal> {
         let name = &pending.request.gate;
-        Definition::check_name(name).map_err(|text| (ErrorCode::InvalidRequest, text))?;
+        Definition::check_name(name).map_err(|text| (ErrorCode::BadRequest, text))?;
         let Some(entry) = self.settings.new_gates else {
             let known: Vec<&str> = self.catalogue.all().map(|gate| gate.name.as_str()).collect();
             let text = format!(
                 "there is no gate `{name}`, and this cluster has those of its configuration only: {}",
                 known.join(", ")
             );
-            return Err((ErrorCode::UnknownGate, text));
+            return Err((ErrorCode::GateNotFound, text));
         };
         let plan = self.plan(GateId(0), name, pending.request.k.unwrap_or(1));
         super::check(&plan, entry, self.settings.nodes)
-            .map_err(|text| (ErrorCode::InvalidRequest, text))
+            .map_err(|text| (ErrorCode::BadRequest, text))
     }
 
     /// Sees to it that a gate is made.
@@ -507,7 +507,7 @@ impl Core {
         }
         self.sessions.close(id);
         if let Some(client) = client {
-            close(client, ErrorCode::NoSession, "the session is over".into(), actions);
+            close(client, ErrorCode::SessionNotFound, "the session is over".into(), actions);
         }
     }
 
@@ -521,12 +521,12 @@ impl Core {
                         self.lose(key, why.to_owned(), actions)
                     }
                     RequestState::Waits => {
-                        self.refuse(key, ErrorCode::NodeStopped, why.to_owned(), actions)
+                        self.refuse(key, ErrorCode::NodeGone, why.to_owned(), actions)
                     }
                 }
             }
             if let Some(client) = client {
-                close(client, ErrorCode::NodeStopped, why.to_owned(), actions);
+                close(client, ErrorCode::NodeGone, why.to_owned(), actions);
             }
         }
         self.stopped = true;

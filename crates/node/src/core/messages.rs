@@ -1,5 +1,7 @@
 //! Messages between a client's stream and the core, free of the wire format.
 
+/// Why a request or a stream was refused: the code of the API itself, so that nothing translates it.
+pub use kgate_api::v1::ErrorCode;
 use kgate_control::state::{PermitId, Policy};
 use kgate_core::{Fence, Span};
 
@@ -185,29 +187,4 @@ pub enum ServerMessage {
         /// The reason, for people.
         message: String,
     },
-}
-
-/// Why a request or a stream was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ErrorCode {
-    /// The request is malformed or contradicts itself.
-    InvalidRequest,
-    /// All slots are in use, and the client did not want to wait.
-    Busy,
-    /// The gate has another k or another policy than the request names.
-    Conflict,
-    /// The request takes more slots than the gate has.
-    TooLarge,
-    /// A queue, or the table of sessions, is full.
-    Overloaded,
-    /// The gate does not exist, and clients may not create gates here.
-    UnknownGate,
-    /// This node is stopped, or is permanently excluded from its cluster.
-    NodeStopped,
-    /// The session or the permit does not exist any more.
-    NoSession,
-    /// The caller is not allowed to do this.
-    PermissionDenied,
-    /// Too few voters answer, so this node can grant nothing.
-    NoQuorum,
 }

@@ -178,15 +178,15 @@ async fn greet(caller: Caller, guard: Arc<Guard>, app: Router, end: watch::Recei
     let turned_away = |refusal: &str| tracing::debug!(from = place, "turned away: {refusal}");
     let (stream, who) = match caller.greet(&guard.cluster).await {
         Ok(greeted) => greeted,
-        Err(why) => return turned_away(&guard.refuse(Reason::Handshake, why).text),
+        Err(why) => return turned_away(&guard.refuse(Reason::Handshake, why).message),
     };
     let Ok(taken) = guard.places.clone().try_acquire_owned() else {
         let text = "this node has its most connections (connections_max)".into();
-        return turned_away(&guard.refuse(Reason::Connections, text).text);
+        return turned_away(&guard.refuse(Reason::Connections, text).message);
     };
     let counted = match guard.enter(&who, Kind::Connection) {
         Ok(counted) => counted,
-        Err(refusal) => return turned_away(&refusal.text),
+        Err(refusal) => return turned_away(&refusal.message),
     };
     // A task of its own: the one that greets may be cut off.
     tokio::spawn(async move {

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use axum::http::{HeaderMap, header};
 use kgate_api::v1;
-use kgate_api::v1::ask::Ask as Said;
+use kgate_api::v1::client_message::Message as Said;
 use kgate_api::v1::gates_server::Gates;
-use kgate_api::v1::tell::Tell as Say;
+use kgate_api::v1::server_message::Message as Say;
 use kgate_control::state::{PermitId, Policy};
 use kgate_control::timing::Timing;
 use kgate_core::Span;
@@ -17,10 +17,11 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::Desk;
 use super::authorisation::{Identity, Need};
+use super::error::ApiError;
 use super::visit::Visit;
 use crate::core::{
-    AcquireRequest, ClientId, ClientMessage, DurableGrant, DurableOptions, ErrorCode,
-    PermitCommand, Process, Secret, ServerMessage, SessionId,
+    AcquireRequest, ClientId, ClientMessage, DurableGrant, DurableOptions, PermitCommand, Process,
+    Secret, ServerMessage, SessionId,
 };
 use crate::shell::Command;
 
@@ -29,10 +30,6 @@ use crate::shell::Command;
 pub(crate) struct Api(pub(super) Desk);
 
 type Boxed<T> = std::pin::Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
-
-fn stopped() -> Status {
-    Status::unavailable("this node has stopped")
-}
 
 /// Whether somebody speaks gRPC, and wants to be answered so.
 pub(super) fn is_grpc(headers: &HeaderMap) -> bool {
@@ -54,21 +51,21 @@ fn may_see(desk: &Desk, who: &Identity, gate: Option<&str>) -> Result<(), Status
 
 #[tonic::async_trait]
 impl Gates for Api {
-    type SessionStream = Boxed<v1::Tell>;
+    type SessionStream = Boxed<v1::ServerMessage>;
     type WatchStream = Boxed<v1::StatusReply>;
 
     async fn session(
         &self,
-        request: Request<Streaming<v1::Ask>>,
+        request: Request<Streaming<v1::ClientMessage>>,
     ) -> Result<Response<Self::SessionStream>, Status> {
         let desk = self.0.clone();
         let visit = Visit::begin(desk.guard.clone(), caller(&request))?;
-        let (client, also, told) = desk.open().await.ok_or_else(stopped)?;
+        let (client, also, told) = desk.open().await.ok_or_else(ApiError::stopped)?;
         let (node, timing) = (desk.node, desk.timing);
         tokio::spawn(listen(desk, visit.clone(), client, also, request.into_inner()));
         let tells = ReceiverStream::new(told).map(move |tell| {
             visit.tells(&tell);
-            Ok(v1::Tell { tell: Some(say(tell, node, timing)) })
+            Ok(v1::ServerMessage { message: Some(say(tell, node, timing)) })
         });
         Ok(Response::new(Box::pin(tells)))
     }
@@ -80,7 +77,7 @@ impl Gates for Api {
         let who = caller(&request);
         let gate = request.into_inner().gate;
         may_see(&self.0, &who, gate.as_deref())?;
-        Ok(Response::new(self.0.show(&who, gate).await.ok_or_else(stopped)?))
+        Ok(Response::new(self.0.show(&who, gate).await.ok_or_else(ApiError::stopped)?))
     }
 
     async fn watch(
@@ -108,18 +105,21 @@ async fn listen(
     visit: Arc<Visit>,
     client: ClientId,
     also: mpsc::WeakSender<ServerMessage>,
-    mut stream: Streaming<v1::Ask>,
+    mut stream: Streaming<v1::ClientMessage>,
 ) {
     loop {
         let ask = match stream.message().await {
-            Ok(Some(v1::Ask { ask })) => ask,
+            Ok(Some(v1::ClientMessage { message })) => message,
             Ok(None) => break,
             Err(status) => {
                 if let Some(refusal) = desk.guard.too_long(&status)
                     && let Some(tells) = also.upgrade()
                 {
                     let _ = tells
-                        .send(ServerMessage::Closed { code: refusal.why(), message: refusal.text })
+                        .send(ServerMessage::Closed {
+                            code: refusal.code,
+                            message: refusal.message,
+                        })
                         .await;
                 }
                 break;
@@ -131,7 +131,7 @@ async fn listen(
         if let Err((number, refusal)) = visit.hears(&mut ask) {
             let Some(tells) = also.upgrade() else { break };
             let refused =
-                ServerMessage::Refused { number, code: refusal.why(), message: refusal.text };
+                ServerMessage::Refused { number, code: refusal.code, message: refusal.message };
             if tells.send(refused).await.is_err() {
                 break;
             }
@@ -145,15 +145,15 @@ async fn listen(
 
 fn heard(said: Said) -> ClientMessage {
     match said {
-        Said::Hello(v1::Hello { process, session, secret }) => {
+        Said::Hello(v1::Hello { process, session_id, secret }) => {
             let secret = secret_of(&secret).unwrap_or(Secret::NONE);
-            let resume = session.map(|session| (SessionId(session), secret));
+            let resume = session_id.map(|session| (SessionId(session), secret));
             ClientMessage::Hello { process: process_of(process), resume, secret: new_secret() }
         }
         Said::Acquire(v1::Acquire {
-            number,
+            request_id: number,
             gate,
-            permits,
+            weight,
             k,
             no_wait,
             process,
@@ -164,7 +164,7 @@ fn heard(said: Said) -> ClientMessage {
             number,
             request: AcquireRequest {
                 gate,
-                weight: permits.max(1),
+                weight: weight.max(1),
                 k,
                 wait: !no_wait,
                 process: process.map(|process| process_of(Some(process))),
@@ -175,16 +175,21 @@ fn heard(said: Said) -> ClientMessage {
                 },
             },
         },
-        Said::Permit(v1::PermitWord { number, permit, secret, release }) => ClientMessage::Permit {
+        Said::PermitCommand(v1::PermitCommand {
+            request_id: number,
+            permit_id: permit,
+            secret,
+            release,
+        }) => ClientMessage::Permit {
             number,
             permit: PermitId(permit),
             secret: secret_of(&secret).unwrap_or(Secret::NONE),
             command: if release { PermitCommand::Release } else { PermitCommand::Renew },
         },
-        Said::Withdraw(v1::Withdraw { number }) => ClientMessage::Withdraw { number },
-        Said::Release(v1::Release { number }) => ClientMessage::Release { number },
+        Said::Withdraw(v1::Withdraw { request_id: number }) => ClientMessage::Withdraw { number },
+        Said::Release(v1::Release { request_id: number }) => ClientMessage::Release { number },
         Said::Renew(v1::Renew { sequence }) => ClientMessage::Renew { sequence },
-        Said::Bye(v1::Bye {}) => ClientMessage::Bye,
+        Said::EndSession(v1::EndSession {}) => ClientMessage::Bye,
     }
 }
 
@@ -198,7 +203,7 @@ pub(super) fn policy_of(policy: i32) -> Option<Policy> {
     match v1::Policy::try_from(policy) {
         Ok(v1::Policy::Lease) => Some(Policy::Lease),
         Ok(v1::Policy::Hold) => Some(Policy::Hold),
-        Ok(v1::Policy::Any) | Err(_) => None,
+        Ok(v1::Policy::Unspecified) | Err(_) => None,
     }
 }
 
@@ -210,8 +215,8 @@ pub(super) fn policy(policy: Policy) -> v1::Policy {
     }
 }
 
-fn kept_of(kept: DurableGrant) -> v1::Kept {
-    v1::Kept { permit: kept.permit.0, ttl_ns: kept.ttl.map(|span| span.0) }
+fn kept_of(kept: DurableGrant) -> v1::DurablePermit {
+    v1::DurablePermit { permit_id: kept.permit.0, ttl_ns: kept.ttl.map(|span| span.0) }
 }
 
 /// A secret that nobody can guess.
@@ -229,51 +234,47 @@ fn process_of(process: Option<v1::Process>) -> Process {
 fn say(tell: ServerMessage, node: u32, timing: Option<Timing>) -> Say {
     match tell {
         ServerMessage::Welcome { session, secret, valid_for, holds } => Say::Welcome(v1::Welcome {
-            session: session.0,
+            session_id: session.0,
             secret: secret.0.to_be_bytes().to_vec(),
             node,
             valid_for_ns: valid_for.map(|span| span.0),
-            holds,
+            held_request_ids: holds,
             lease_ns: timing.map(|timing| timing.lease.0),
             renew_every_ns: timing.map(|timing| timing.session_ping.0),
             stop_max_ns: timing.map(|timing| (timing.grace_max() + timing.kill).0),
             kill_ns: timing.map(|timing| timing.kill.0),
         }),
         ServerMessage::PermitRenewed { number, durable: kept } => {
-            Say::Kept(v1::PermitKept { number, kept: Some(kept_of(kept)) })
+            Say::PermitRenewed(v1::PermitRenewed {
+                request_id: number,
+                permit: Some(kept_of(kept)),
+            })
         }
         ServerMessage::Granted { number, slots, fence, k, durable: kept } => {
             let fence = fence.map(|fence| fence.0.to_be_bytes().to_vec());
-            Say::Granted(v1::Granted { number, slots, fence, k, kept: kept.map(kept_of) })
+            Say::Granted(v1::Granted {
+                request_id: number,
+                slots,
+                fence,
+                k,
+                durable: kept.map(kept_of),
+            })
         }
         ServerMessage::Refused { number, code: why, message: text } => {
-            Say::Refused(v1::Refused { number, why: kind(why).into(), text })
+            Say::Refused(v1::Refused { request_id: number, code: why.into(), message: text })
         }
-        ServerMessage::Lost { number, message: text } => Say::Lost(v1::Lost { number, text }),
-        ServerMessage::Withdrawn { number } => Say::Withdrawn(v1::Withdrawn { number }),
+        ServerMessage::Lost { number, message: text } => {
+            Say::Lost(v1::Lost { request_id: number, message: text })
+        }
+        ServerMessage::Withdrawn { number } => Say::Withdrawn(v1::Withdrawn { request_id: number }),
         ServerMessage::Released { number, was_gone } => {
-            Say::Released(v1::Released { number, was_gone })
+            Say::Released(v1::Released { request_id: number, was_gone })
         }
         ServerMessage::Renewed { sequence, valid_for } => {
             Say::Renewed(v1::Renewed { sequence, valid_for_ns: valid_for.map(|span| span.0) })
         }
         ServerMessage::Closed { code: why, message: text } => {
-            Say::Closed(v1::Closed { why: kind(why).into(), text })
+            Say::Closed(v1::Closed { code: why.into(), message: text })
         }
-    }
-}
-
-pub(super) fn kind(why: ErrorCode) -> v1::Why {
-    match why {
-        ErrorCode::InvalidRequest => v1::Why::BadRequest,
-        ErrorCode::Busy => v1::Why::Busy,
-        ErrorCode::Conflict => v1::Why::Conflict,
-        ErrorCode::TooLarge => v1::Why::TooLarge,
-        ErrorCode::Overloaded => v1::Why::Full,
-        ErrorCode::UnknownGate => v1::Why::NoGate,
-        ErrorCode::NodeStopped => v1::Why::NoNode,
-        ErrorCode::NoSession => v1::Why::NoSession,
-        ErrorCode::PermissionDenied => v1::Why::Forbidden,
-        ErrorCode::NoQuorum => v1::Why::NoQuorum,
     }
 }

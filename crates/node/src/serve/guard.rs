@@ -9,18 +9,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use kgate_api::v1::ErrorCode;
 use kgate_net::Callers;
 use tokio::sync::Semaphore;
 use tonic::Status;
 
 use super::authorisation::{Identity, Need, Policy};
+use super::error::ApiError;
 use super::grpc::is_grpc;
 use super::limits::{Accounts, Counted, Kind, TooMuch};
 use crate::config::{BadConfig, Config};
-use crate::core::ErrorCode;
 use crate::shell::now;
 
 /// Kinds of refusals: the labels of `kgate_refused_total`.
@@ -56,6 +57,18 @@ impl Reason {
         Self::Size,
     ];
 
+    /// What the client is told.
+    fn code(self) -> ErrorCode {
+        match self {
+            Self::Unknown => ErrorCode::Unauthenticated,
+            Self::Forbidden => ErrorCode::PermissionDenied,
+            Self::Size => ErrorCode::BadRequest,
+            Self::Rate | Self::Sessions | Self::Waiting | Self::Connections | Self::Handshake => {
+                ErrorCode::LimitExceeded
+            }
+        }
+    }
+
     fn label(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
@@ -66,63 +79,6 @@ impl Reason {
             Self::Connections => "connections",
             Self::Handshake => "handshake",
             Self::Size => "size",
-        }
-    }
-}
-
-/// Somebody is refused.
-#[derive(Clone, Debug)]
-pub(crate) struct Refusal {
-    pub(crate) reason: Reason,
-    pub(crate) text: String,
-}
-
-impl Refusal {
-    /// Within a session.
-    pub(crate) fn why(&self) -> ErrorCode {
-        match self.reason {
-            Reason::Unknown | Reason::Forbidden => ErrorCode::PermissionDenied,
-            Reason::Size => ErrorCode::InvalidRequest,
-            Reason::Rate
-            | Reason::Sessions
-            | Reason::Waiting
-            | Reason::Connections
-            | Reason::Handshake => ErrorCode::Overloaded,
-        }
-    }
-}
-
-impl From<Refusal> for Status {
-    fn from(Refusal { reason, text }: Refusal) -> Self {
-        match reason {
-            Reason::Unknown => Self::unauthenticated(text),
-            Reason::Forbidden => Self::permission_denied(text),
-            Reason::Size => Self::out_of_range(text),
-            Reason::Rate
-            | Reason::Sessions
-            | Reason::Waiting
-            | Reason::Connections
-            | Reason::Handshake => Self::resource_exhausted(text),
-        }
-    }
-}
-
-impl IntoResponse for Refusal {
-    fn into_response(self) -> Response {
-        let Self { reason, text } = self;
-        let text = format!("{text}\n");
-        match reason {
-            Reason::Unknown => {
-                let how = [(header::WWW_AUTHENTICATE, "Bearer")];
-                (StatusCode::UNAUTHORIZED, how, text).into_response()
-            }
-            Reason::Forbidden => (StatusCode::FORBIDDEN, text).into_response(),
-            Reason::Size => (StatusCode::PAYLOAD_TOO_LARGE, text).into_response(),
-            Reason::Rate
-            | Reason::Sessions
-            | Reason::Waiting
-            | Reason::Connections
-            | Reason::Handshake => (StatusCode::TOO_MANY_REQUESTS, text).into_response(),
         }
     }
 }
@@ -173,29 +129,29 @@ impl Guard {
     }
 
     /// Counts a refusal, and hands it on.
-    pub(super) fn refuse(&self, reason: Reason, text: String) -> Refusal {
+    pub(super) fn refuse(&self, reason: Reason, text: String) -> ApiError {
         self.refused[reason as usize].fetch_add(1, Ordering::Relaxed);
-        Refusal { reason, text }
+        ApiError::new(reason.code(), text)
     }
 
     /// Whether somebody may do that. For everything that the API offers, operators' commands too.
-    pub(crate) fn authorise(&self, who: &Identity, need: Need<'_>) -> Result<(), Refusal> {
+    pub(crate) fn authorise(&self, who: &Identity, need: Need<'_>) -> Result<(), ApiError> {
         let allowed = self.policy.authorise(who, need);
         allowed.map_err(|denied| self.refuse(Reason::Forbidden, denied.to_string()))
     }
 
     /// One more request of somebody.
-    pub(super) fn ask(&self, who: &Identity) -> Result<(), Refusal> {
+    pub(super) fn ask(&self, who: &Identity) -> Result<(), ApiError> {
         self.accounts.ask(now(), who).map_err(|too_much| self.too_much(who, &too_much))
     }
 
     /// One more of what is counted.
-    pub(super) fn enter(&self, who: &Identity, kind: Kind) -> Result<Counted, Refusal> {
+    pub(super) fn enter(&self, who: &Identity, kind: Kind) -> Result<Counted, ApiError> {
         self.accounts.enter(now(), who, kind).map_err(|too_much| self.too_much(who, &too_much))
     }
 
     /// A message of a stream could not be read: a refusal, if it was too long.
-    pub(super) fn too_long(&self, status: &Status) -> Option<Refusal> {
+    pub(super) fn too_long(&self, status: &Status) -> Option<ApiError> {
         let most = self.message_bytes();
         let text = || {
             format!(
@@ -205,7 +161,7 @@ impl Guard {
         (status.code() == tonic::Code::OutOfRange).then(|| self.refuse(Reason::Size, text()))
     }
 
-    fn too_much(&self, who: &Identity, too_much: &TooMuch) -> Refusal {
+    fn too_much(&self, who: &Identity, too_much: &TooMuch) -> ApiError {
         let reason = match too_much {
             TooMuch::Of(Kind::Session, _) => Reason::Sessions,
             TooMuch::Of(Kind::Waiting, _) => Reason::Waiting,
@@ -220,7 +176,7 @@ impl Guard {
         &self,
         connection: &Identity,
         token: Option<&HeaderValue>,
-    ) -> Result<Identity, Refusal> {
+    ) -> Result<Identity, ApiError> {
         // It shows something, though nothing that is known.
         let who = match connection {
             Identity::Stranger(address) => format!("somebody at {address}"),

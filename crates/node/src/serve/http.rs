@@ -8,7 +8,7 @@
 //! GET  /v1/gates/NAME                one gate
 //! GET  /v1/gates/NAME/explain        why somebody waits, in sentences
 //! GET  /v1/watch                     a line of JSON whenever something has changed
-//! PUT  /v1/gates/NAME/hold?k=&permits=   a permit for as long as the request's body goes on: each line renews it, the line `release` gives it back
+//! PUT  /v1/gates/NAME/hold?k=&weight=   a permit for as long as the request's body goes on: each line renews it, the line `release` gives it back
 //! POST /v1/gates/NAME/permits?ttl=   a permit that the log holds; /v1/permits/ID to renew it and to give it back (`permits.rs`)
 //! ```
 
@@ -21,6 +21,7 @@ use axum::extract::{Extension, Path, Query, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post, put};
+use kgate_api::v1::ErrorCode;
 use kgate_api::{explain, json};
 use serde::Deserialize;
 use serde_json::json;
@@ -29,6 +30,7 @@ use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::authorisation::{Identity, Need};
+use super::error::ApiError;
 use super::visit::Visit;
 use super::{Desk, grpc, permits};
 use crate::core::{AcquireRequest, ClientMessage, DurableOptions, Process, ServerMessage};
@@ -80,10 +82,6 @@ pub(super) async fn nowhere(request: Request) -> Response {
     (StatusCode::NOT_FOUND, text).into_response()
 }
 
-pub(super) fn stopped() -> Response {
-    (StatusCode::SERVICE_UNAVAILABLE, "this node has stopped\n").into_response()
-}
-
 async fn healthz() -> &'static str {
     "ok\n"
 }
@@ -93,8 +91,8 @@ async fn readyz(State(desk): State<Desk>) -> Response {
     match desk.unready().await {
         None => "ready\n".into_response(),
         Some(why) => {
-            let text = format!("node {} grants nothing now: {why}\n", desk.node);
-            (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
+            let message = format!("node {} grants nothing now: {why}", desk.node);
+            ApiError::new(ErrorCode::NoQuorum, message).into_response()
         }
     }
 }
@@ -105,7 +103,7 @@ async fn metrics(State(desk): State<Desk>, Extension(who): Extension<Identity>) 
     }
     match desk.numbers().await {
         Some(text) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response(),
-        None => stopped(),
+        None => ApiError::stopped().into_response(),
     }
 }
 
@@ -114,7 +112,10 @@ async fn status(State(desk): State<Desk>, Extension(who): Extension<Identity>) -
         return refusal.into_response();
     }
     let reply = desk.show(&who, None).await;
-    reply.map_or_else(stopped, |reply| axum::Json(json::status(&reply)).into_response())
+    match reply {
+        Some(reply) => axum::Json(json::status(&reply)).into_response(),
+        None => ApiError::stopped().into_response(),
+    }
 }
 
 /// `NAME`, or `NAME/explain`: names of gates may have slashes.
@@ -130,9 +131,12 @@ async fn gate(
     if let Err(refusal) = desk.guard.authorise(&who, Need::See(&name)) {
         return refusal.into_response();
     }
-    let Some(reply) = desk.show(&who, Some(name.clone())).await else { return stopped() };
+    let Some(reply) = desk.show(&who, Some(name.clone())).await else {
+        return ApiError::stopped().into_response();
+    };
     match reply.gates.first() {
-        None => (StatusCode::NOT_FOUND, format!("there is no gate `{name}`\n")).into_response(),
+        None => ApiError::new(ErrorCode::GateNotFound, format!("there is no gate `{name}`"))
+            .into_response(),
         Some(gate) if explains => explain(&reply, gate).into_response(),
         Some(gate) => axum::Json(json::gate(gate)).into_response(),
     }
@@ -165,7 +169,7 @@ fn streamed(stream: mpsc::Receiver<Result<Bytes, Infallible>>) -> Response {
 #[derive(Debug, Deserialize)]
 struct Wish {
     k: Option<u32>,
-    permits: Option<u32>,
+    weight: Option<u32>,
     #[serde(default)]
     no_wait: bool,
 }
@@ -188,7 +192,7 @@ async fn hold(
         number: 0,
         request: AcquireRequest {
             gate,
-            weight: wish.permits.unwrap_or(1),
+            weight: wish.weight.unwrap_or(1),
             k: wish.k,
             wait: !wish.no_wait,
             process: None,
@@ -200,7 +204,9 @@ async fn hold(
             return refusal.into_response();
         }
     }
-    let Some((client, _, mut told)) = desk.open().await else { return stopped() };
+    let Some((client, _, mut told)) = desk.open().await else {
+        return ApiError::stopped().into_response();
+    };
     desk.send(Command::Client(client, hello)).await;
     desk.send(Command::Client(client, acquire)).await;
     tokio::spawn(renew(desk.clone(), visit.clone(), client, body));
@@ -245,9 +251,9 @@ fn shown(tell: &ServerMessage) -> Option<serde_json::Value> {
         }
         ServerMessage::Refused { code: why, message: text, .. }
         | ServerMessage::Closed { code: why, message: text } => {
-            Some(json!({ "refused": { "why": grpc::kind(*why).as_str_name(), "text": text } }))
+            Some(json!({ "refused": json::error(*why, text) }))
         }
-        ServerMessage::Lost { message: text, .. } => Some(json!({ "lost": { "text": text } })),
+        ServerMessage::Lost { message: text, .. } => Some(json!({ "lost": { "message": text } })),
         ServerMessage::Renewed { valid_for, .. } => {
             Some(json!({ "renewed": { "valid_for_ms": valid_for.map(|span| span.0 / 1_000_000) } }))
         }

@@ -2,12 +2,14 @@
 //! curl can.
 //!
 //! ```text
-//! POST   /v1/gates/NAME/permits?ttl=600&k=&permits=&no_wait=&wait=   201 {permit, secret, fence, slots, ttl}; waits for `wait` seconds at most
-//! POST   /v1/permits/ID/renew    200 {permit, ttl}      the header `Kgate-Secret` shows the secret
-//! DELETE /v1/permits/ID          204                    the same; at any node, and again is the same: then `Kgate-Was-Gone: true` says that it was not held any more
+//! POST   /v1/gates/NAME/permits?ttl_ms=600000&k=&weight=&no_wait=&timeout_ms=
+//!                                201 {permit_id, secret, fence, slots, k, ttl_ms}; waits at most `timeout_ms`
+//! POST   /v1/permits/ID/renew    200 {permit_id, ttl_ms}; the header `Kgate-Secret` has the secret
+//! DELETE /v1/permits/ID          204; the same header, at any node, idempotent; `Kgate-Was-Gone: true` if the
+//!                                permit was not held any more
 //! ```
 //!
-//! `ttl` counts in seconds from when the request was sent. Without `ttl` the gate's policy must be
+//! The TTL starts when the request is sent. Without `ttl_ms` the gate's policy must be
 //! `hold`, and the permit has no end of its own.
 
 use std::time::Duration;
@@ -15,6 +17,7 @@ use std::time::Duration;
 use axum::extract::{Extension, Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use kgate_api::v1::ErrorCode;
 use kgate_control::state::PermitId;
 use kgate_core::Span;
 use serde::Deserialize;
@@ -22,11 +25,12 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::authorisation::Identity;
+use super::error::ApiError;
 use super::visit::Visit;
 use super::{Desk, grpc};
 use crate::core::{
-    AcquireRequest, ClientId, ClientMessage, DurableGrant, DurableOptions, ErrorCode,
-    PermitCommand, Process, Secret, ServerMessage,
+    AcquireRequest, ClientId, ClientMessage, DurableGrant, DurableOptions, PermitCommand, Process,
+    Secret, ServerMessage,
 };
 use crate::shell::Command;
 
@@ -38,12 +42,12 @@ const WAS_GONE: &str = "kgate-was-gone";
 
 #[derive(Debug, Deserialize)]
 pub(super) struct Wish {
-    ttl: Option<u64>,
+    ttl_ms: Option<u64>,
     k: Option<u32>,
-    permits: Option<u32>,
+    weight: Option<u32>,
     #[serde(default)]
     no_wait: bool,
-    wait: Option<u64>,
+    timeout_ms: Option<u64>,
 }
 
 /// A permit that the log holds.
@@ -55,7 +59,8 @@ pub(super) async fn acquire(
     headers: HeaderMap,
 ) -> Response {
     let Some(gate) = path.strip_suffix("/permits").map(str::to_owned) else {
-        return (StatusCode::NOT_FOUND, "POST goes to /v1/gates/NAME/permits\n").into_response();
+        let message = "POST to /v1/gates/NAME/permits acquires a durable permit";
+        return ApiError::bad_request(message).into_response();
     };
     // Who asks again with the secret that it has is given what the log holds for it.
     let secret = shown(&headers).unwrap_or_else(grpc::new_secret);
@@ -63,36 +68,33 @@ pub(super) async fn acquire(
         number: 0,
         request: AcquireRequest {
             gate,
-            weight: wish.permits.unwrap_or(1),
+            weight: wish.weight.unwrap_or(1),
             k: wish.k,
             wait: !wish.no_wait,
             process: None,
-            durable: DurableOptions { policy: None, ttl: wish.ttl.map(seconds), secret },
+            durable: DurableOptions { policy: None, ttl: wish.ttl_ms.map(ms), secret },
         },
     };
-    let wait = wish.wait.map_or(Duration::MAX, Duration::from_secs);
+    let wait = wish.timeout_ms.map_or(Duration::MAX, Duration::from_millis);
     let Ok(answer) = tokio::time::timeout(wait, answer(&desk, who, ask)).await else {
-        return (
-            StatusCode::REQUEST_TIMEOUT,
-            "all permits are in use: nothing came free in time\n",
-        )
-            .into_response();
+        let message = format!("timed out: no permit was free within {wait:?}");
+        return ApiError::new(ErrorCode::TimedOut, message).into_response();
     };
     match answer {
         Ok(ServerMessage::Granted { slots, fence, k, durable: Some(kept), .. }) => {
             let body = json!({
-                "permit": kept.permit.0,
+                "permit_id": kept.permit.0,
                 "secret": format!("{:032x}", secret.0),
                 "fence": fence.map(|fence| format!("{:032x}", fence.0)),
                 "slots": slots,
                 "k": k,
-                "ttl": kept.ttl.map(in_seconds),
+                "ttl_ms": kept.ttl.map(in_ms),
             });
             (StatusCode::CREATED, axum::Json(body)).into_response()
         }
         Ok(ServerMessage::Granted { .. }) => {
-            let text = "this gate gives permits to sessions only: say ?ttl=SECONDS, or set its policy to hold\n";
-            (StatusCode::BAD_REQUEST, text).into_response()
+            let message = "the gate has policy lease: pass ttl_ms, or set its policy to hold";
+            ApiError::bad_request(message).into_response()
         }
         Ok(tell) => said_no(tell),
         Err(response) => response,
@@ -108,7 +110,7 @@ pub(super) async fn renew(
 ) -> Response {
     match word(&desk, who, id, &headers, PermitCommand::Renew).await {
         Ok(ServerMessage::PermitRenewed { durable: DurableGrant { permit, ttl }, .. }) => {
-            axum::Json(json!({ "permit": permit.0, "ttl": ttl.map(in_seconds) })).into_response()
+            axum::Json(json!({ "permit_id": permit.0, "ttl_ms": ttl.map(in_ms) })).into_response()
         }
         Ok(tell) => said_no(tell),
         Err(response) => response,
@@ -143,8 +145,8 @@ async fn word(
     word: PermitCommand,
 ) -> Result<ServerMessage, Response> {
     let Some(secret) = shown(headers) else {
-        let text = "the header Kgate-Secret shows the permit's secret: 32 hexadecimal digits\n";
-        return Err((StatusCode::BAD_REQUEST, text).into_response());
+        let message = "missing header Kgate-Secret: 32 hexadecimal digits";
+        return Err(ApiError::bad_request(message).into_response());
     };
     answer(
         desk,
@@ -166,11 +168,12 @@ async fn answer(
     for ask in [&mut hello, &mut ask] {
         visit.hears(ask).map_err(|(_, refusal)| refusal.into_response())?;
     }
-    let (client, _, mut told) = desk.open().await.ok_or_else(super::http::stopped)?;
+    let (client, _, mut told) =
+        desk.open().await.ok_or_else(|| ApiError::stopped().into_response())?;
     let _line = Line { desk: desk.clone(), client };
     desk.send(Command::Client(client, hello)).await;
     desk.send(Command::Client(client, ask)).await;
-    let tell = heard(&mut told).await.ok_or_else(super::http::stopped)?;
+    let tell = heard(&mut told).await.ok_or_else(|| ApiError::stopped().into_response())?;
     visit.tells(&tell);
     let mut bye = ClientMessage::Bye;
     let _never_refused = visit.hears(&mut bye);
@@ -203,23 +206,13 @@ async fn heard(told: &mut mpsc::Receiver<ServerMessage>) -> Option<ServerMessage
 }
 
 fn said_no(tell: ServerMessage) -> Response {
-    let (ServerMessage::Refused { code: why, message: text, .. }
-    | ServerMessage::Closed { code: why, message: text }) = tell
-    else {
-        return (StatusCode::BAD_GATEWAY, "the node has said something else\n").into_response();
-    };
-    let status = match why {
-        ErrorCode::InvalidRequest | ErrorCode::TooLarge => StatusCode::BAD_REQUEST,
-        ErrorCode::Busy | ErrorCode::Conflict => StatusCode::CONFLICT,
-        ErrorCode::Overloaded => StatusCode::TOO_MANY_REQUESTS,
-        ErrorCode::UnknownGate => StatusCode::NOT_FOUND,
-        // The permit is gone.
-        ErrorCode::NoSession => StatusCode::GONE,
-        ErrorCode::PermissionDenied => StatusCode::FORBIDDEN,
-        ErrorCode::NodeStopped | ErrorCode::NoQuorum => StatusCode::SERVICE_UNAVAILABLE,
-    };
-    let body = json!({ "refused": { "why": grpc::kind(why).as_str_name(), "text": text } });
-    (status, axum::Json(body)).into_response()
+    match tell {
+        ServerMessage::Refused { code: why, message: text, .. }
+        | ServerMessage::Closed { code: why, message: text } => {
+            ApiError::new(why, text).into_response()
+        }
+        _ => ApiError::unexpected_reply().into_response(),
+    }
 }
 
 fn shown(headers: &HeaderMap) -> Option<Secret> {
@@ -228,10 +221,10 @@ fn shown(headers: &HeaderMap) -> Option<Secret> {
     u128::from_str_radix(text, 16).ok().filter(|secret| digits && *secret != 0).map(Secret)
 }
 
-fn seconds(seconds: u64) -> Span {
-    Span(seconds.saturating_mul(1_000_000_000))
+fn ms(ms: u64) -> Span {
+    Span(ms.saturating_mul(1_000_000))
 }
 
-fn in_seconds(span: Span) -> u64 {
-    span.0 / 1_000_000_000
+fn in_ms(span: Span) -> u64 {
+    span.0 / 1_000_000
 }

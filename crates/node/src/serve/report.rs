@@ -31,22 +31,28 @@ pub(super) fn of(report: StatusReport, desk: &Desk) -> v1::StatusReply {
             } = view;
             let policy = grpc::policy(policy).into();
             let empty = v1::GateStatus::default();
-            let status =
-                v1::GateStatus { name: name.clone(), k, protocol, author, policy, ..empty };
+            let status = v1::GateStatus {
+                name: name.clone(),
+                k,
+                protocol,
+                updated_by: author,
+                policy,
+                ..empty
+            };
             let status = gates.entry(name.clone()).or_insert(status);
             status.holders.extend(holders.into_iter().map(client));
-            held.into_iter().for_each(|held| add_held(&mut status.held, held));
+            held.into_iter().for_each(|held| add_held(&mut status.durable_permits, held));
             if !waiting.is_empty() {
-                status.lacking.extend(lacking.iter().map(|node| node.0));
+                status.waiting_for.extend(lacking.iter().map(|node| node.0));
             }
             queues.entry(name).or_default().extend(waiting);
         }
     }
     for (name, status) in &mut gates {
-        status.held.sort_by_key(|held| held.slots.first().copied());
+        status.durable_permits.sort_by_key(|held| held.slots.first().copied());
         status.holders.sort_by_key(|holder| (holder.slots.first().copied(), holder.node));
-        status.lacking.sort_unstable();
-        status.lacking.dedup();
+        status.waiting_for.sort_unstable();
+        status.waiting_for.dedup();
         let mut queue = queues.remove(name).unwrap_or_default();
         // The stamp of a node's request orders nodes; those of one node come in their own order,
         // which a stable sort keeps.
@@ -55,55 +61,58 @@ pub(super) fn of(report: StatusReport, desk: &Desk) -> v1::StatusReply {
     }
     v1::StatusReply {
         gates: gates.into_values().collect(),
-        silent: report
+        unreachable: report
             .silent
             .iter()
             .map(|node| node.0)
             .filter(|node| !crashed.contains(node))
             .collect(),
-        crashed: crashed.into_iter().collect(),
+        declared_dead: crashed.into_iter().collect(),
         node: desk.node,
         nodes: desk.nodes,
         members,
-        standings,
+        node_statuses: standings,
     }
 }
 
 /// All nodes tell of the same: who has known of it for longest, and has counted least of its time,
 /// knows best.
-fn add_held(all: &mut Vec<v1::HeldPermit>, held: DurablePermitView) {
+fn add_held(all: &mut Vec<v1::DurablePermitStatus>, held: DurablePermitView) {
     let DurablePermitView { permit, slots, fence, holder, node, since, ttl } = held;
     let left = ttl.map(|(_, left)| left);
-    if let Some(known) = all.iter_mut().find(|known| known.permit == permit) {
-        known.since_ns = known.since_ns.max(since);
+    if let Some(known) = all.iter_mut().find(|known| known.permit_id == permit) {
+        known.age_ns = known.age_ns.max(since);
         known.ttl_left_ns = known.ttl_left_ns.max(left);
         return;
     }
     let (node, ttl_ns) = (node.0, ttl.map(|(whole, _)| whole));
-    all.push(v1::HeldPermit {
-        permit,
+    all.push(v1::DurablePermitStatus {
+        permit_id: permit,
         slots,
         fence,
         holder,
         node,
-        since_ns: since,
+        age_ns: since,
         ttl_ns,
         ttl_left_ns: left,
     });
 }
 
-fn shown((node, incarnation, suspected): &(NodeId, u32, bool), view: &ControlView) -> v1::Peer {
+fn shown(
+    (node, incarnation, suspected): &(NodeId, u32, bool),
+    view: &ControlView,
+) -> v1::MemberStatus {
     let votes = view.voters.contains(node);
-    v1::Peer { node: node.0, incarnation: *incarnation, suspected: *suspected, votes }
+    v1::MemberStatus { node: node.0, incarnation: *incarnation, suspected: *suspected, votes }
 }
 
-fn standing(node: u32, view: &ControlView) -> v1::Standing {
-    v1::Standing {
+fn standing(node: u32, view: &ControlView) -> v1::NodeStatus {
+    v1::NodeStatus {
         node,
         lease_left_ns: view.lease_left,
-        without: view.without.clone().unwrap_or_default(),
+        no_lease_reason: view.without.clone().unwrap_or_default(),
         leader: view.leader.map(|leader| leader.0),
-        applied: view.applied,
+        applied_index: view.applied,
     }
 }
 
@@ -112,20 +121,30 @@ pub(super) fn same(one: &v1::StatusReply, other: &v1::StatusReply) -> bool {
     let timeless = |reply: &v1::StatusReply| {
         let mut reply = reply.clone();
         for gate in &mut reply.gates {
-            gate.holders.iter_mut().chain(&mut gate.waiting).for_each(|client| client.since_ns = 0);
-            gate.held.iter_mut().for_each(|held| (held.since_ns, held.ttl_left_ns) = (0, None));
+            gate.holders.iter_mut().chain(&mut gate.waiting).for_each(|client| client.age_ns = 0);
+            gate.durable_permits
+                .iter_mut()
+                .for_each(|held| (held.age_ns, held.ttl_left_ns) = (0, None));
         }
-        for standing in &mut reply.standings {
-            (standing.lease_left_ns, standing.applied) = (standing.lease_left_ns.min(1), 0);
+        for standing in &mut reply.node_statuses {
+            (standing.lease_left_ns, standing.applied_index) = (standing.lease_left_ns.min(1), 0);
         }
         reply
     };
     timeless(one) == timeless(other)
 }
 
-fn client(client: ClientView) -> v1::Client {
+fn client(client: ClientView) -> v1::ClientStatus {
     let ClientView { node, process, weight, since, slots, fence, stamp: _, cut_off } = client;
     let Process { pid, host, user, command } = process;
     let process = Some(v1::Process { pid, host, user, command });
-    v1::Client { node: node.0, process, permits: weight, since_ns: since, slots, fence, cut_off }
+    v1::ClientStatus {
+        node: node.0,
+        process,
+        weight,
+        age_ns: since,
+        slots,
+        fence,
+        disconnected: cut_off,
+    }
 }

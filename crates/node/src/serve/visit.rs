@@ -7,9 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::authorisation::{Identity, Need};
-use super::guard::{Guard, Refusal};
+use super::error::ApiError;
+use super::guard::Guard;
 use super::limits::{Bucket, Counted, Kind};
-use crate::core::{ClientMessage, ErrorCode, Process, ServerMessage};
+use kgate_api::v1::ErrorCode;
+
+use crate::core::{ClientMessage, Process, ServerMessage};
 use crate::shell::now;
 
 /// One stream.
@@ -26,7 +29,7 @@ pub(super) struct Visit {
 
 impl Visit {
     /// Somebody opens a stream.
-    pub(super) fn begin(guard: Arc<Guard>, who: Identity) -> Result<Arc<Self>, Refusal> {
+    pub(super) fn begin(guard: Arc<Guard>, who: Identity) -> Result<Arc<Self>, ApiError> {
         let session = guard.enter(&who, Kind::Session)?;
         Ok(Arc::new(Self {
             guard,
@@ -40,7 +43,7 @@ impl Visit {
 
     /// It says something: what costs others something may be refused. Where there is a list, people
     /// are shown who it is, not who it says it is.
-    pub(super) fn hears(&self, ask: &mut ClientMessage) -> Result<(), (u64, Refusal)> {
+    pub(super) fn hears(&self, ask: &mut ClientMessage) -> Result<(), (u64, ApiError)> {
         match ask {
             ClientMessage::Hello { process, .. } => self.name(process),
             ClientMessage::Acquire { number, request } => {
@@ -64,7 +67,7 @@ impl Visit {
         }
     }
 
-    fn admit(&self, number: u64, gate: &str) -> Result<(), Refusal> {
+    fn admit(&self, number: u64, gate: &str) -> Result<(), ApiError> {
         self.guard.ask(&self.who)?;
         self.guard.authorise(&self.who, Need::Acquire(gate))?;
         let waits = self.guard.enter(&self.who, Kind::Waiting)?;
@@ -80,7 +83,7 @@ impl Visit {
             | ServerMessage::Withdrawn { number } => {
                 self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(number);
             }
-            ServerMessage::Closed { code: ErrorCode::NoSession, .. } => {
+            ServerMessage::Closed { code: ErrorCode::SessionNotFound, .. } => {
                 self.over.store(true, Ordering::Relaxed)
             }
             ServerMessage::Welcome { .. }

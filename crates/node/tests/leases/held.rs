@@ -59,10 +59,14 @@ fn text<'a>(value: &'a Value, field: &str) -> &'a str {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_survives_kill_9_of_everybody() {
     let mut cluster = Cluster::start(3, "").await;
-    let acquire = "/v1/gates/job/permits?ttl=3600&k=1&no_wait=true";
+    let acquire = "/v1/gates/job/permits?ttl_ms=3600000&k=1&no_wait=true";
     let (_, first) = cluster.asked(0, "POST", acquire, "", &[201]).await;
-    let (permit, secret) = (first["permit"].as_u64().unwrap(), text(&first, "secret").to_owned());
-    assert_eq!((&first["slots"], first["ttl"].as_u64()), (&serde_json::json!([0]), Some(3600)));
+    let (permit, secret) =
+        (first["permit_id"].as_u64().unwrap(), text(&first, "secret").to_owned());
+    assert_eq!(
+        (&first["slots"], first["ttl_ms"].as_u64()),
+        (&serde_json::json!([0]), Some(3_600_000))
+    );
     cluster.kill(0);
     assert_eq!(cluster.asked(1, "POST", acquire, "", &[201, 409]).await.0, 409, "it is held");
     for id in 1..3 {
@@ -79,7 +83,7 @@ async fn it_survives_kill_9_of_everybody() {
     // Who asks with the same secret has it already.
     let (_, again) = cluster.asked(1, "POST", acquire, &secret, &[201]).await;
     assert_eq!(
-        (again["permit"].as_u64(), text(&again, "fence")),
+        (again["permit_id"].as_u64(), text(&again, "fence")),
         (Some(permit), text(&first, "fence"))
     );
     let path = format!("/v1/permits/{permit}");
@@ -100,14 +104,15 @@ async fn it_survives_kill_9_of_everybody() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_time_to_live() {
     let cluster = Cluster::start(3, "").await;
-    let acquire = "/v1/gates/job/permits?ttl=3&k=1&no_wait=true";
+    let acquire = "/v1/gates/job/permits?ttl_ms=3000&k=1&no_wait=true";
     let (_, first) = cluster.asked(0, "POST", acquire, "", &[201]).await;
-    let (permit, secret) = (first["permit"].as_u64().unwrap(), text(&first, "secret").to_owned());
+    let (permit, secret) =
+        (first["permit_id"].as_u64().unwrap(), text(&first, "secret").to_owned());
     tokio::time::sleep(Duration::from_secs(1)).await;
     let renew = format!("/v1/permits/{permit}/renew");
     let sent = LeaseInstant::now();
     let (status, renewed) = cluster.asked(1, "POST", &renew, &secret, &[200, 410]).await;
-    assert_eq!((status, renewed["permit"].as_u64()), (200, Some(permit)));
+    assert_eq!((status, renewed["permit_id"].as_u64()), (200, Some(permit)));
     let (_, next) = cluster.asked(2, "POST", acquire, "", &[201]).await;
     let took = LeaseInstant::now().after(sent);
     println!("the next was granted {took:?} after the renewal was sent");
@@ -117,7 +122,7 @@ async fn a_time_to_live() {
     let number = |permit: &Value| u128::from_str_radix(text(permit, "secret"), 16).unwrap();
     let late = Kept::release(&cluster.api(1), permit, number(&first)).await.unwrap();
     assert!(!late, "who gives it back after that is told");
-    let permit = next["permit"].as_u64().unwrap();
+    let permit = next["permit_id"].as_u64().unwrap();
     assert!(
         Kept::release(&cluster.api(1), permit, number(&next)).await.unwrap(),
         "who is in time is not"

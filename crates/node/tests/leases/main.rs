@@ -30,8 +30,12 @@ async fn three_nodes_found_a_cluster() {
     let client = Client::connect(&cluster.api(2)).await.unwrap();
     let refused = client.gate("gpu").k(7).acquire().await;
     let Err(Error::Refused(refusal)) = refused else { panic!("{refused:?}") };
-    assert_eq!(refusal.why, api::Why::Conflict);
-    assert!(refusal.text.contains("k = 1") && refusal.text.contains("k = 7"), "{}", refusal.text);
+    assert_eq!(refusal.code, api::ErrorCode::Conflict);
+    assert!(
+        refusal.message.contains("k = 1") && refusal.message.contains("k = 7"),
+        "{}",
+        refusal.message
+    );
 }
 
 /// E1 to E4: the node of a holder is killed; another node gets the slot with a greater fence, no
@@ -88,7 +92,9 @@ async fn the_quorum_is_lost_and_comes_back() {
     let text = until(|| async {
         let client = Client::connect(&address).await.ok()?;
         match client.gate("gpu").timeout(Duration::from_secs(5)).acquire().await {
-            Err(Error::Refused(refusal)) if refusal.why == api::Why::NoQuorum => Some(refusal.text),
+            Err(Error::Refused(refusal)) if refusal.code == api::ErrorCode::NoQuorum => {
+                Some(refusal.message)
+            }
             Err(_) => None,
             Ok(permit) => panic!("granted without a quorum: {permit:?}"),
         }

@@ -20,9 +20,9 @@ impl Cluster {
     }
 }
 
-fn refusal<T: std::fmt::Debug>(came: Result<T, Error>) -> (api::Why, String) {
+fn refusal<T: std::fmt::Debug>(came: Result<T, Error>) -> (api::ErrorCode, String) {
     match came {
-        Err(Error::Refused(refusal)) => (refusal.why, refusal.text),
+        Err(Error::Refused(refusal)) => (refusal.code, refusal.message),
         other => panic!("{other:?}"),
     }
 }
@@ -45,9 +45,9 @@ async fn a_node_comes_votes_and_goes() {
         ("db-4", cluster.addresses[0].as_str(), "is the address of node 0"),
     ] {
         let (why, text) = refusal(operators.add(name, address).await);
-        assert!(why == api::Why::BadRequest && text.contains(wanted), "{why:?} {text}");
+        assert!(why == api::ErrorCode::BadRequest && text.contains(wanted), "{why:?} {text}");
     }
-    assert_eq!(cluster.member(2, 3).await.unwrap().standing, "awaited");
+    assert_eq!(cluster.member(2, 3).await.unwrap().state(), api::MemberState::Pending);
     let config =
         cluster.config_at(3, &format!("join = {:?}\naddress = {address:?}\n", added.token));
     cluster.nodes.push(Some(Node::start_on(config, Some(listener)).await.expect("it starts")));
@@ -60,20 +60,21 @@ async fn a_node_comes_votes_and_goes() {
     assert!(text.contains("demote 0"), "{text}");
     let promoted = until(|| async { cluster.operators(0).await.promote("late").await.ok() }).await;
     assert!(
-        promoted.text.contains("0, 1, 2, 3") && promoted.warning.contains("4 voters"),
+        promoted.message.contains("0, 1, 2, 3") && promoted.warning.contains("4 voters"),
         "{promoted:?}"
     );
     let member = cluster.member(0, 3).await.unwrap();
     assert!(
-        member.standing == "member" && ["voter", "leader"].contains(&member.role.as_str()),
+        member.state() == api::MemberState::Active
+            && matches!(member.role(), api::MemberRole::Voter | api::MemberRole::Leader),
         "{member:?}"
     );
     until(|| async { cluster.operators(0).await.demote("late").await.ok() }).await;
     let removed = cluster.operators(0).await.remove("late").await.unwrap();
     assert!(
-        removed.text.contains("evicted") && removed.text.contains("no member"),
+        removed.message.contains("evicted") && removed.message.contains("no member"),
         "{}",
-        removed.text
+        removed.message
     );
     assert!(cluster.member(0, 3).await.is_none());
     let why = tokio::time::timeout(PATIENCE, cluster.nodes[3].as_mut().unwrap().stopped())
@@ -91,7 +92,7 @@ async fn a_live_node_is_evicted() {
     let held = cluster.acquire_of(0, 1).await;
     let before = cluster.member(1, 0).await.unwrap().incarnation;
     let mut operators = cluster.operators(1).await;
-    let says = operators.before_evict("0").await.unwrap().text;
+    let says = operators.before_evict("0").await.unwrap().message;
     assert!(says.contains("gpu slot 0") && !held.is_lost(), "{says}");
     operators.evict("node-0").await.unwrap();
     tokio::time::timeout(PATIENCE, held.lost()).await.expect("it is told");
@@ -108,11 +109,15 @@ async fn a_live_node_is_evicted() {
 async fn another_k() {
     let cluster = Cluster::start(3, "").await;
     let first = cluster.acquire_of(0, 1).await;
-    let wish =
-        |k, wait_ms| api::SetGateRequest { gate: "gpu".into(), k, wait_ms, ..Default::default() };
+    let wish = |k, timeout_ms| api::SetGateRequest {
+        gate: "gpu".into(),
+        k,
+        timeout_ms,
+        ..Default::default()
+    };
     let mut operators = cluster.operators(2).await;
     let reply = operators.set(wish(2, 30_000)).await.unwrap();
-    assert!(reply.drained && reply.k_before == 1, "{reply:?}");
+    assert!(reply.drained && reply.previous_k == 1, "{reply:?}");
     let second = cluster.acquire_of(1, 2).await;
     assert_eq!(second.slots(), [1]);
     let reply = operators.set(wish(1, 300)).await.unwrap();
@@ -126,19 +131,19 @@ async fn another_k() {
     assert!(reply.drained && reply.draining.is_empty(), "{reply:?}");
     let client = Client::connect(&cluster.api(1)).await.unwrap();
     let (why, text) = refusal(client.gate("gpu").k(2).acquire().await);
-    assert_eq!(why, api::Why::Conflict);
+    assert_eq!(why, api::ErrorCode::Conflict);
     assert!(text.contains("k = 1, set by somebody") && text.contains("k = 2"), "{text}");
     first.release().await;
     let mut operators = cluster.operators(0).await;
     assert!(operators.set(wish(0, 30_000)).await.unwrap().drained);
     let (why, text) = refusal(client.gate("gpu").timeout(Duration::from_secs(5)).acquire().await);
-    assert_eq!(why, api::Why::TooLarge);
+    assert_eq!(why, api::ErrorCode::TooLarge);
     assert!(text.contains("gate `gpu` is closed (k = 0, set by somebody"), "{text}");
     assert!(text.contains("`kgate set gpu -k K` opens it"), "{text}");
     let (why, _) = refusal(
         operators.set(api::SetGateRequest { gate: "none".into(), k: 1, ..wish(1, 1) }).await,
     );
-    assert_eq!(why, api::Why::NoGate);
+    assert_eq!(why, api::ErrorCode::GateNotFound);
     assert!(operators.timing().await.unwrap().contains("W  wait"));
 }
 
@@ -157,9 +162,12 @@ async fn no_quorum() {
             .filter(|(_, text)| text.contains("1, 2"))
     })
     .await;
-    assert_eq!(why, api::Why::NoQuorum);
+    assert_eq!(why, api::ErrorCode::NoQuorum);
     assert!(text.starts_with("no quorum"), "{text}");
     let listed = operators.members().await.unwrap();
     assert_eq!(listed.members.len(), 3);
-    assert!(listed.stale.starts_with("no quorum") && !listed.members[1].answers, "{listed:?}");
+    assert!(
+        listed.stale_reason.starts_with("no quorum") && !listed.members[1].reachable,
+        "{listed:?}"
+    );
 }

@@ -1,6 +1,6 @@
 //! Who may what by certificate, token and user; and how much of it.
 
-use kgate_api::v1::Why;
+use kgate_api::v1::ErrorCode;
 use kgate_client::{Client, Credentials, Error, Refusal};
 use kgate_node::Node;
 use tokio::net::{TcpStream, UnixStream};
@@ -32,9 +32,9 @@ async fn local(folder: &Folder) -> UnixStream {
     UnixStream::connect(folder.0.join("node.sock")).await.unwrap()
 }
 
-fn why(error: Result<impl Sized, Error>) -> (Why, String) {
+fn why(error: Result<impl Sized, Error>) -> (ErrorCode, String) {
     match error.map(|_| ()) {
-        Err(Error::Refused(Refusal { why, text })) => (why, text),
+        Err(Error::Refused(Refusal { code, message })) => (code, message),
         other => panic!("{other:?}"),
     }
 }
@@ -49,7 +49,7 @@ async fn by_certificate() {
     let held = session.gate("build/linux").k(1).acquire().await.unwrap();
     assert!(session.gate("gpu").try_acquire().await.unwrap().is_some());
     let (kind, text) = why(session.gate("prod").acquire().await);
-    assert_eq!(kind, Why::Forbidden);
+    assert_eq!(kind, ErrorCode::PermissionDenied);
     assert!(
         text.contains("client ci-7 may not acquire `prod`") && text.contains("may = [\"acquire\"]"),
         "{text}"
@@ -57,7 +57,7 @@ async fn by_certificate() {
     // Who was refused goes on with what it has.
     assert!(session.gate("gpu").try_acquire().await.unwrap().is_some());
     let eve = connect(&node, &client(&ca, &folder, "eve")).await.unwrap();
-    assert_eq!(why(eve.gate("gpu").acquire().await).0, Why::Forbidden);
+    assert_eq!(why(eve.gate("gpu").acquire().await).0, ErrorCode::PermissionDenied);
     let metrics = get(local(&folder).await, "/metrics", "").await;
     assert_eq!(count(&metrics, "forbidden"), 2, "{metrics}");
     // People are shown who it is, not who it says it is.
@@ -82,7 +82,10 @@ async fn what_is_shown() {
     assert_eq!(names(Client::status(at(&node, &ci), None).await.unwrap()), ["gpu"]);
     assert_eq!(names(Client::status(&node.api()[1], None).await.unwrap()), ["gpu", "prod"]);
     for gate in ["prod", "nowhere"] {
-        assert_eq!(why(Client::status(at(&node, &ci), Some(gate)).await).0, Why::Forbidden);
+        assert_eq!(
+            why(Client::status(at(&node, &ci), Some(gate)).await).0,
+            ErrorCode::PermissionDenied
+        );
         let answer = get(tls(&node, &ci).await, &format!("/v1/gates/{gate}"), "").await;
         assert!(answer.starts_with("HTTP/1.1 403") && answer.contains("client ci-7"), "{answer}");
     }
@@ -107,7 +110,7 @@ async fn by_token() {
     let good = bearer(&format!("{TOKEN}\n"));
     assert!(Client::status(at(&node, &good), None).await.is_ok());
     let (kind, text) = why(connect(&node, &good).await.unwrap().gate("gpu").acquire().await);
-    assert_eq!(kind, Why::Forbidden);
+    assert_eq!(kind, ErrorCode::PermissionDenied);
     assert!(
         text.contains(&format!("the token with SHA-256 {}", &sha256(TOKEN)[..8]))
             && !text.contains(TOKEN)
@@ -125,11 +128,11 @@ async fn by_token() {
     // Who shows nothing gets in, and may nothing.
     assert_eq!(
         why(connect(&node, &nobody).await.unwrap().gate("gpu").acquire().await).0,
-        Why::Forbidden
+        ErrorCode::PermissionDenied
     );
     let (kind, text) = why(Client::status(at(&node, &nobody), None).await);
     assert!(
-        kind == Why::Forbidden
+        kind == ErrorCode::PermissionDenied
             && text.contains("without certificate or token may not see any gate"),
         "{text}"
     );
@@ -181,7 +184,7 @@ async fn sessions_and_waiters() {
     let first = Client::connect(&node.api()[0]).await.unwrap();
     let second = Client::connect(&node.api()[0]).await.unwrap();
     let (kind, text) = why(Client::connect(&node.api()[0]).await);
-    assert_eq!(kind, Why::Full);
+    assert_eq!(kind, ErrorCode::LimitExceeded);
     assert!(text.contains("has 2 sessions, its most") && text.contains("127.0.0.1"), "{text}");
     let held = first.gate("gpu").acquire().await.unwrap();
     let waits = tokio::spawn({
@@ -196,7 +199,7 @@ async fn sessions_and_waiters() {
     })
     .await;
     let (kind, text) = why(first.gate("other").acquire().await);
-    assert_eq!(kind, Why::Full);
+    assert_eq!(kind, ErrorCode::LimitExceeded);
     assert!(text.contains("requests that wait"), "{text}");
     held.release().await;
     let got = waits.await.unwrap().unwrap();
@@ -228,7 +231,7 @@ async fn too_fast() {
         }
     }
     let (kind, text) = why(Err::<(), _>(last.expect("it was refused at last")));
-    assert_eq!(kind, Why::Full);
+    assert_eq!(kind, ErrorCode::LimitExceeded);
     assert!(text.contains("more than 1 times a second") && text.contains("ask again in"), "{text}");
     let before = *client.until().borrow();
     in_time("a renewal", client.until().wait_for(|until| *until > before)).await.unwrap();

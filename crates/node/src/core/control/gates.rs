@@ -156,9 +156,9 @@ fn why_not(not_done: ProposeError) -> (ErrorCode, String) {
         ProposeError::Rejected(void @ Rejected::NotBootstrapped) => {
             (ErrorCode::NoQuorum, format!("no quorum: {void}"))
         }
-        ProposeError::Rejected(void) => (ErrorCode::InvalidRequest, void.to_string()),
+        ProposeError::Rejected(void) => (ErrorCode::BadRequest, void.to_string()),
         ProposeError::NoQuorum(text) => (ErrorCode::NoQuorum, format!("no quorum: {text}")),
-        stopped @ ProposeError::Stopped => (ErrorCode::NodeStopped, stopped.to_string()),
+        stopped @ ProposeError::Stopped => (ErrorCode::NodeGone, stopped.to_string()),
     }
 }
 
@@ -187,7 +187,7 @@ mod tests {
         assert!(why == ErrorCode::NoQuorum && text.contains("not founded"), "{text}");
         assert_eq!(
             why_not(ProposeError::Rejected(Rejected::Refused("no".into()))),
-            (ErrorCode::InvalidRequest, "no".into())
+            (ErrorCode::BadRequest, "no".into())
         );
     }
 }

@@ -351,7 +351,9 @@ impl Core {
             (Rejected::NotMember { .. } | Rejected::Outdated(_), _) => {
                 self.at_gate(now, id, actions, |gate, out| gate.wait_again(now, deciding, out));
             }
-            (void, Some(key)) => self.refuse(key, ErrorCode::Overloaded, void.to_string(), actions),
+            (void, Some(key)) => {
+                self.refuse(key, ErrorCode::LimitExceeded, void.to_string(), actions)
+            }
             (_, None) => {}
         }
     }
@@ -381,7 +383,7 @@ impl Core {
         };
         let Some(control) = &self.control else {
             let text = "this cluster has no agreed log, so it holds no permits by themselves";
-            return actions.push(refused(ErrorCode::InvalidRequest, text));
+            return actions.push(refused(ErrorCode::BadRequest, text));
         };
         let secret = secret.hashed();
         if let Some(void) = control.surely_void(permit, secret) {
@@ -392,7 +394,7 @@ impl Core {
         if under_way.count() >= PERMIT_COMMANDS {
             let text =
                 "too many permits are renewed and given back at this node at once: try again";
-            return actions.push(refused(ErrorCode::Overloaded, text));
+            return actions.push(refused(ErrorCode::LimitExceeded, text));
         }
         let entry = match command {
             PermitCommand::Renew => Command::RenewPermit { permit, secret },
@@ -431,7 +433,7 @@ impl Core {
                 PermitCommand::Renew,
             ) => ServerMessage::Refused {
                 number,
-                code: ErrorCode::NoSession,
+                code: ErrorCode::PermitNotFound,
                 message: void.to_string(),
             },
             (Err(ProposeError::Rejected(void)), _) => ServerMessage::Refused {
@@ -446,7 +448,7 @@ impl Core {
             },
             (Err(stopped @ ProposeError::Stopped), _) => ServerMessage::Refused {
                 number,
-                code: ErrorCode::NodeStopped,
+                code: ErrorCode::NodeGone,
                 message: stopped.to_string(),
             },
         };

@@ -129,5 +129,5 @@ fn configurations_must_be_the_same() {
     );
     fleet.acquire(0, 1, 2, "other", None);
     let (why, text) = refused(&fleet.told(0, 1)).expect("refused");
-    assert!(why == ErrorCode::UnknownGate && text.contains("gpu"), "{text}");
+    assert!(why == ErrorCode::GateNotFound && text.contains("gpu"), "{text}");
 }

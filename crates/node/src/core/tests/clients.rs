@@ -85,7 +85,7 @@ fn a_session_goes_on_by_its_secret() {
         secret: Secret(1),
     };
     fleet.ask(0, 2, back(8));
-    assert_eq!(refused(&fleet.told(0, 2)).map(|it| it.0), Some(ErrorCode::NoSession));
+    assert_eq!(refused(&fleet.told(0, 2)).map(|it| it.0), Some(ErrorCode::SessionNotFound));
     fleet.ask(0, 3, back(7));
     let welcome = fleet.told(0, 3).pop();
     assert!(
@@ -103,7 +103,7 @@ fn a_session_goes_on_by_its_secret() {
     fleet.gone(0, 3);
     fleet.pass(SECOND.times(5));
     fleet.ask(0, 4, back(7));
-    assert_eq!(refused(&fleet.told(0, 4)).map(|it| it.0), Some(ErrorCode::NoSession));
+    assert_eq!(refused(&fleet.told(0, 4)).map(|it| it.0), Some(ErrorCode::SessionNotFound));
 }
 
 /// S5: a client may be back before its node has noticed that its former stream is gone; it asks
@@ -216,9 +216,9 @@ fn what_makes_no_sense_is_refused() {
         ),
         ("gpu", 3, None, ErrorCode::TooLarge, "1 to 2 permits at once, not 3"),
         ("gpu", 0, None, ErrorCode::TooLarge, "not 0"),
-        ("a b", 1, None, ErrorCode::InvalidRequest, "letters, digits"),
-        ("", 1, None, ErrorCode::InvalidRequest, "letters, digits"),
-        ("new", 1, Some(0), ErrorCode::InvalidRequest, "k is between 1 and"),
+        ("a b", 1, None, ErrorCode::BadRequest, "letters, digits"),
+        ("", 1, None, ErrorCode::BadRequest, "letters, digits"),
+        ("new", 1, Some(0), ErrorCode::BadRequest, "k is between 1 and"),
     ];
     for (place, (gate, weight, k, why, says)) in cases.into_iter().enumerate() {
         let number = place as u64;
@@ -246,11 +246,13 @@ fn what_makes_no_sense_is_refused() {
     let full = fleet.told(1, 1);
     let full = full
         .iter()
-        .filter(|tell| matches!(tell, ServerMessage::Refused { code: ErrorCode::Overloaded, .. }))
+        .filter(|tell| {
+            matches!(tell, ServerMessage::Refused { code: ErrorCode::LimitExceeded, .. })
+        })
         .count();
     assert_eq!(full, 2, "one more was free, two wait");
     fleet.ask(0, 9, ClientMessage::Renew { sequence: 1 });
-    assert_eq!(refused(&fleet.told(0, 9)).map(|it| it.0), Some(ErrorCode::InvalidRequest));
+    assert_eq!(refused(&fleet.told(0, 9)).map(|it| it.0), Some(ErrorCode::BadRequest));
 }
 
 /// Ten thousand wait at one node: all of them are served, in their order.

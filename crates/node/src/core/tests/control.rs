@@ -210,7 +210,7 @@ fn words_do_not_flood_the_log() {
     let (proposed, told) = world.permit_words(NodeId(1), unknown);
     assert!(proposed < 1000 && proposed + told.len() == 10_000, "{proposed} proposed");
     assert!(
-        matches!(told.last(), Some(ServerMessage::Refused { code: ErrorCode::Overloaded, .. })),
+        matches!(told.last(), Some(ServerMessage::Refused { code: ErrorCode::LimitExceeded, .. })),
         "{:?}",
         told.last()
     );

@@ -56,7 +56,7 @@ fn who_is_held_for_crashed_stops() {
         "{told:?}"
     );
     fleet.ask(0, 1, ClientMessage::Renew { sequence: 9 });
-    assert_eq!(refused(&fleet.told(0, 1)).map(|it| it.0), Some(ErrorCode::NodeStopped));
+    assert_eq!(refused(&fleet.told(0, 1)).map(|it| it.0), Some(ErrorCode::NodeGone));
 }
 
 /// Two that find each other long after both have found the third are not held for crashed

@@ -4,23 +4,10 @@ use kgate_api::v1;
 use kgate_api::v1::operators_server::Operators;
 use tonic::{Request, Response, Status};
 
-use super::{Failed, Operator};
+use super::Operator;
 use crate::serve::authorisation::Need;
+use crate::serve::error::ApiError;
 use crate::serve::grpc::{Api, caller};
-
-impl From<Failed> for Status {
-    fn from(failed: Failed) -> Self {
-        match failed {
-            Failed::Guard(refusal) => refusal.into(),
-            Failed::Conflict(text) => Self::aborted(text),
-            Failed::NoQuorum(text) => Self::failed_precondition(text),
-            Failed::NotFound(text) => Self::not_found(text),
-            Failed::NotYet(text) => Self::deadline_exceeded(text),
-            Failed::Wrong(text) => Self::invalid_argument(text),
-            Failed::Stopped => Self::unavailable("this node has stopped"),
-        }
-    }
-}
 
 type Replied<T> = Result<Response<T>, Status>;
 
@@ -39,31 +26,34 @@ impl Operators for Api {
         Ok(Response::new(operator.add(request.into_inner()).await?))
     }
 
-    async fn remove_member(&self, request: Request<v1::NodeRequest>) -> Replied<v1::DoneReply> {
+    async fn remove_member(
+        &self,
+        request: Request<v1::NodeRequest>,
+    ) -> Replied<v1::OperationReply> {
         let operator = Operator::admit(&self.0, &caller(&request), Need::OperateAll).await?;
         Ok(Response::new(operator.remove(&request.into_inner().node).await?))
     }
 
-    async fn promote(&self, request: Request<v1::NodeRequest>) -> Replied<v1::DoneReply> {
+    async fn promote(&self, request: Request<v1::NodeRequest>) -> Replied<v1::OperationReply> {
         let operator = Operator::admit(&self.0, &caller(&request), Need::OperateAll).await?;
         Ok(Response::new(operator.promote(&request.into_inner().node).await?))
     }
 
-    async fn demote(&self, request: Request<v1::NodeRequest>) -> Replied<v1::DoneReply> {
+    async fn demote(&self, request: Request<v1::NodeRequest>) -> Replied<v1::OperationReply> {
         let operator = Operator::admit(&self.0, &caller(&request), Need::OperateAll).await?;
         Ok(Response::new(operator.demote(&request.into_inner().node).await?))
     }
 
-    async fn evict(&self, request: Request<v1::EvictRequest>) -> Replied<v1::DoneReply> {
+    async fn evict(&self, request: Request<v1::EvictRequest>) -> Replied<v1::OperationReply> {
         let operator = Operator::admit(&self.0, &caller(&request), Need::OperateAll).await?;
-        let v1::EvictRequest { node, only_say } = request.into_inner();
-        Ok(Response::new(operator.evict(&node, only_say).await?))
+        let v1::EvictRequest { node, dry_run } = request.into_inner();
+        Ok(Response::new(operator.evict(&node, dry_run).await?))
     }
 
     async fn evict_permit(
         &self,
         request: Request<v1::EvictPermitRequest>,
-    ) -> Replied<v1::DoneReply> {
+    ) -> Replied<v1::OperationReply> {
         let operator = Operator::admit(&self.0, &caller(&request), Need::OperateAll).await?;
         Ok(Response::new(operator.evict_permit(request.into_inner()).await?))
     }
@@ -79,11 +69,9 @@ impl Operators for Api {
         self.0.guard.authorise(&caller(&request), Need::SeeAll)?;
         let text = match self.0.timing {
             Some(timing) => timing.to_string(),
-            None => return Err(Failed::Wrong(
-                "this node has no leases: its failures are crash-stop, or its permits are bound to processes"
-                    .into(),
-            )
-            .into()),
+            None => return Err(ApiError::bad_request(
+                "this node has no leases: its failures are crash-stop, or its permits are bound to processes",
+).into()),
         };
         Ok(Response::new(v1::TimingReply { text }))
     }

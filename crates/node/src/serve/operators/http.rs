@@ -5,20 +5,18 @@
 //! POST   /v1/members?name=NAME&address=HOST:PORT a node may take part: the token that it starts with
 //! DELETE /v1/members/NODE                        it takes part no more
 //! POST   /v1/members/NODE/promote                it votes; /demote: it does not; /evict: what it holds comes back
-//! POST   /v1/set/NAME?k=K&policy=&no_wait=&wait_ms=   another k or policy for a gate
+//! POST   /v1/set/NAME?k=K&policy=&no_wait=&timeout_ms=   another k or policy for a gate
 //! GET    /v1/timing                              the numbers of the leases
 //! ```
 
 use axum::extract::{Extension, Path, Query, State};
-use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use axum::{Json, Router};
 use kgate_api::{json, v1};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Answer, Desk, Failed, Identity, Need, Operator};
+use super::{Answer, ApiError, Desk, Identity, Need, Operator};
 
 pub(in crate::serve) fn routes(desk: Desk) -> Router {
     Router::new()
@@ -30,25 +28,10 @@ pub(in crate::serve) fn routes(desk: Desk) -> Router {
         .with_state(desk)
 }
 
-impl IntoResponse for Failed {
-    fn into_response(self) -> Response {
-        let (code, text) = match self {
-            Self::Guard(refusal) => return refusal.into_response(),
-            Self::Conflict(text) => (StatusCode::CONFLICT, text),
-            Self::NoQuorum(text) => (StatusCode::SERVICE_UNAVAILABLE, text),
-            Self::NotFound(text) => (StatusCode::NOT_FOUND, text),
-            Self::NotYet(text) => (StatusCode::GATEWAY_TIMEOUT, text),
-            Self::Wrong(text) => (StatusCode::BAD_REQUEST, text),
-            Self::Stopped => (StatusCode::SERVICE_UNAVAILABLE, "this node has stopped".to_owned()),
-        };
-        (code, format!("{text}\n")).into_response()
-    }
-}
-
 type Replied = Answer<Json<serde_json::Value>>;
 
-fn done(v1::DoneReply { text, warning }: v1::DoneReply) -> Json<serde_json::Value> {
-    Json(json!({ "text": text, "warning": warning }))
+fn done(reply: v1::OperationReply) -> Json<serde_json::Value> {
+    Json(json::operation(&reply))
 }
 
 async fn members(State(desk): State<Desk>, Extension(who): Extension<Identity>) -> Replied {
@@ -92,9 +75,9 @@ async fn change(
         "promote" => operator.promote(&node).await.map(done),
         "demote" => operator.demote(&node).await.map(done),
         "evict" => operator.evict(&node, false).await.map(done),
-        _ => {
-            Err(Failed::NotFound(format!("a member is promoted, demoted or evicted: not `{deed}`")))
-        }
+        _ => Err(ApiError::bad_request(format!(
+            "unknown operation `{deed}`: use promote, demote or evict"
+        ))),
     }
 }
 
@@ -105,31 +88,29 @@ struct Wish {
     #[serde(default)]
     no_wait: bool,
     #[serde(default)]
-    wait_ms: u64,
+    timeout_ms: u64,
 }
 
 async fn set(
     State(desk): State<Desk>,
     Extension(who): Extension<Identity>,
     Path(gate): Path<String>,
-    Query(Wish { k, policy, no_wait, wait_ms }): Query<Wish>,
+    Query(Wish { k, policy, no_wait, timeout_ms }): Query<Wish>,
 ) -> Replied {
     let operator = Operator::admit(&desk, &who, Need::Operate(&gate)).await?;
     let policy = match policy.as_deref() {
-        None => v1::Policy::Any,
-        Some("lease") => v1::Policy::Lease,
-        Some("hold") => v1::Policy::Hold,
-        Some(other) => {
-            return Err(Failed::Wrong(format!("a policy is lease or hold, not `{other}`")));
-        }
+        None => v1::Policy::Unspecified,
+        Some(name) => v1::Policy::from_name(name).ok_or_else(|| {
+            ApiError::bad_request(format!("unknown policy `{name}`: use lease or hold"))
+        })?,
     };
     let (keep_k, k, policy) = (k.is_none(), k.unwrap_or(0), policy.into());
-    let wish = v1::SetGateRequest { gate, k, no_wait, wait_ms, policy, keep_k };
+    let wish = v1::SetGateRequest { gate, k, no_wait, timeout_ms, policy, keep_k };
     Ok(Json(json::set(&operator.set(wish).await?)))
 }
 
 async fn timing(State(desk): State<Desk>, Extension(who): Extension<Identity>) -> Answer<String> {
     desk.guard.authorise(&who, Need::SeeAll)?;
-    let none = || Failed::NotFound("this node has no leases".to_owned());
+    let none = || ApiError::bad_request("this node has no leases");
     desk.timing.map(|timing| timing.to_string()).ok_or_else(none)
 }

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use kgate_api::v1;
+use kgate_api::v1::{ErrorCode, MemberRole, MemberState};
 use kgate_control::log::ProposeError;
 use kgate_control::membership::Member;
 use kgate_control::state::{Applied, ClusterState, Command, DirectoryEntry};
 use kgate_core::{Incarnation, NodeId};
 
-use super::{Answer, Failed, Operator, number, numbers};
+use super::{Answer, ApiError, Operator, number, numbers};
 use crate::token::{JoinToken, MEMBERS_MAX};
 
 /// On top of W, for the voters to agree twice, once perhaps after an election.
@@ -19,10 +20,12 @@ impl Operator {
     pub(super) async fn members(&self) -> Answer<v1::MembersReply> {
         let (cluster_state, stale) = match self.read().await {
             Ok(cluster_state) => (cluster_state, String::new()),
-            Err(Failed::NoQuorum(why)) => (self.log.cluster_state().as_ref().clone(), why),
+            Err(ApiError { code: ErrorCode::NoQuorum, message: why }) => {
+                (self.log.cluster_state().as_ref().clone(), why)
+            }
             Err(other) => return Err(other),
         };
-        let report = self.desk.look(Some(String::new())).await.ok_or(Failed::Stopped)?;
+        let report = self.desk.look(Some(String::new())).await.ok_or_else(ApiError::stopped)?;
         let leader = self.log.status().borrow().leader;
         let members = cluster_state.directory.iter().map(|(node, listed)| {
             let member = cluster_state.membership.get(*node);
@@ -31,17 +34,17 @@ impl Operator {
                 name: listed.name.clone(),
                 address: listed.address.clone(),
                 incarnation: member.map(|member| member.incarnation.0),
-                standing: standing(listed, member).to_owned(),
-                role: role(&cluster_state, *node, leader).to_owned(),
-                since_entry: member.and(listed.last).map_or(0, |last| last.at),
-                answers: report.seen.iter().any(|(who, _)| who.node == *node),
+                state: state(listed, member).into(),
+                role: role(&cluster_state, *node, leader).into(),
+                since_index: member.and(listed.last).map_or(0, |last| last.at),
+                reachable: report.seen.iter().any(|(who, _)| who.node == *node),
             }
         });
         let members = members.collect();
         Ok(v1::MembersReply {
             members,
-            applied: cluster_state.applied,
-            stale,
+            applied_index: cluster_state.applied,
+            stale_reason: stale,
             leader: leader.map(|leader| leader.0),
         })
     }
@@ -53,19 +56,19 @@ impl Operator {
             .rsplit_once(':')
             .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
         if !has_port {
-            return Err(Failed::Wrong(format!(
+            return Err(ApiError::bad_request(format!(
                 "`{address}` is no address for other nodes: write HOST:PORT"
             )));
         }
-        check_newcomer(&self.read().await?, &name, &address).map_err(Failed::Wrong)?;
+        check_newcomer(&self.read().await?, &name, &address).map_err(ApiError::bad_request)?;
         let admit = Command::RegisterNode { node: None, name, address, store: None };
         let node = match self.log.propose(admit).await {
             Ok(Applied::Registered(node)) => node,
-            Ok(_) => return Err(Failed::Wrong("the log answered something else".to_owned())),
+            Ok(_) => return Err(ApiError::unexpected_reply()),
             Err(why) => return Err(self.failed(why).await),
         };
         let cluster_state = self.read().await?;
-        let cluster = cluster_state.cluster.as_ref().ok_or(Failed::Stopped)?;
+        let cluster = cluster_state.cluster.as_ref().ok_or_else(ApiError::stopped)?;
         // The voters first: the newcomer must hear one of them.
         let mut others: Vec<(NodeId, &DirectoryEntry)> = cluster_state
             .directory
@@ -88,14 +91,14 @@ impl Operator {
     }
 
     /// A node votes from now on.
-    pub(super) async fn promote(&self, text: &str) -> Answer<v1::DoneReply> {
+    pub(super) async fn promote(&self, text: &str) -> Answer<v1::OperationReply> {
         let node = self.node(&self.read().await?, text)?;
         let came = self.log.promote(node).await;
         self.voted(came, format!("node {} votes", node.0)).await
     }
 
     /// A node does not vote any more.
-    pub(super) async fn demote(&self, text: &str) -> Answer<v1::DoneReply> {
+    pub(super) async fn demote(&self, text: &str) -> Answer<v1::OperationReply> {
         let node = self.node(&self.read().await?, text)?;
         let came = self.log.demote(node).await;
         self.voted(came, format!("node {} does not vote; it goes on as a follower", node.0)).await
@@ -105,45 +108,45 @@ impl Operator {
         &self,
         came: Result<Option<String>, ProposeError>,
         text: String,
-    ) -> Answer<v1::DoneReply> {
+    ) -> Answer<v1::OperationReply> {
         match came {
             Ok(warning) => {
                 let voters: Vec<NodeId> = self.log.voters_appended().all().into_iter().collect();
                 let text = format!("{text}; the voters are node {}", numbers(&voters));
-                Ok(v1::DoneReply { text, warning: warning.unwrap_or_default() })
+                Ok(v1::OperationReply { message: text, warning: warning.unwrap_or_default() })
             }
             Err(why) => Err(self.failed(why).await),
         }
     }
 
     /// Evicts the present incarnation of a node, on the same road as a suspicion (rule E6).
-    pub(super) async fn evict(&self, text: &str, only_say: bool) -> Answer<v1::DoneReply> {
+    pub(super) async fn evict(&self, text: &str, dry_run: bool) -> Answer<v1::OperationReply> {
         let cluster_state = self.read().await?;
         let node = self.node(&cluster_state, text)?;
         let Some(member) = cluster_state.membership.get(node) else {
-            return Err(Failed::Wrong(format!(
+            return Err(ApiError::bad_request(format!(
                 "node {} takes no part now: there is nothing to evict",
                 node.0
             )));
         };
         let consequences = self.consequences(node, member).await;
-        if only_say {
-            return Ok(v1::DoneReply { text: consequences, warning: String::new() });
+        if dry_run {
+            return Ok(v1::OperationReply { message: consequences, warning: String::new() });
         }
         self.condemn(node, member, false).await?;
         let text = format!(
             "incarnation {} of node {} is evicted; what it held is free. If it is alive, it comes back as a later one, with nothing",
             member.incarnation.0, node.0
         );
-        Ok(v1::DoneReply { text, warning: String::new() })
+        Ok(v1::OperationReply { message: text, warning: String::new() })
     }
 
     /// Takes a node off the directory; if it takes part, it is evicted first.
-    pub(super) async fn remove(&self, text: &str) -> Answer<v1::DoneReply> {
+    pub(super) async fn remove(&self, text: &str) -> Answer<v1::OperationReply> {
         let cluster_state = self.read().await?;
         let node = self.node(&cluster_state, text)?;
         if cluster_state.voters.has(node) {
-            return Err(Failed::Wrong(format!(
+            return Err(ApiError::bad_request(format!(
                 "node {0} votes: `kgate members demote {0}` first, and see that enough others vote",
                 node.0
             )));
@@ -163,7 +166,7 @@ impl Operator {
             "node {} is no member any more, and its number is not used again",
             node.0
         ));
-        Ok(v1::DoneReply { text: done.join("; "), warning: String::new() })
+        Ok(v1::OperationReply { message: done.join("; "), warning: String::new() })
     }
 
     /// Has an incarnation evicted, and waits until it is: never less than W from its last answer.
@@ -178,11 +181,14 @@ impl Operator {
         if self.until(most, |cluster_state| is_gone(cluster_state, node, incarnation)).await {
             return Ok(());
         }
-        Err(Failed::NotYet(format!(
-            "node {} is not evicted after {} s: it will be when more than half of the voters have waited; ask again, or see `kgate members list`",
-            node.0,
-            most.as_secs()
-        )))
+        Err(ApiError::new(
+            ErrorCode::TimedOut,
+            format!(
+                "node {} is not evicted after {} s: it will be when more than half of the voters have waited; ask again, or see `kgate members list`",
+                node.0,
+                most.as_secs()
+            ),
+        ))
     }
 
     /// What an eviction would do, in sentences.
@@ -266,7 +272,7 @@ fn is_gone(cluster_state: &ClusterState, node: NodeId, incarnation: Incarnation)
     cluster_state.membership.incarnation(node, incarnation).is_none()
 }
 
-fn standing(listed: &DirectoryEntry, member: Option<&Member>) -> &'static str {
+fn state(listed: &DirectoryEntry, member: Option<&Member>) -> MemberState {
     match member {
         Some(member)
             if listed
@@ -274,21 +280,21 @@ fn standing(listed: &DirectoryEntry, member: Option<&Member>) -> &'static str {
                 .as_ref()
                 .is_some_and(|it| it.incarnation == member.incarnation) =>
         {
-            "evicting"
+            MemberState::Evicting
         }
-        Some(member) if member.suspected.is_some() => "suspected",
-        Some(_) => "member",
-        None if listed.last.is_some() => "gone",
-        None => "awaited",
+        Some(member) if member.suspected.is_some() => MemberState::Suspected,
+        Some(_) => MemberState::Active,
+        None if listed.last.is_some() => MemberState::Gone,
+        None => MemberState::Pending,
     }
 }
 
-fn role(cluster_state: &ClusterState, node: NodeId, leader: Option<NodeId>) -> &'static str {
+fn role(cluster_state: &ClusterState, node: NodeId, leader: Option<NodeId>) -> MemberRole {
     match node {
-        node if leader == Some(node) => "leader",
-        node if cluster_state.voters.has(node) => "voter",
-        node if cluster_state.learners.contains(&node) => "follower",
-        _ => "",
+        node if leader == Some(node) => MemberRole::Leader,
+        node if cluster_state.voters.has(node) => MemberRole::Voter,
+        node if cluster_state.learners.contains(&node) => MemberRole::Follower,
+        _ => MemberRole::Unspecified,
     }
 }
 

@@ -18,40 +18,16 @@ mod set;
 use std::time::Duration;
 
 use kgate_api::LeaseInstant;
+use kgate_api::v1::ErrorCode;
 use kgate_control::log::{Log, ProposeError};
 use kgate_control::state::{ClusterState, Rejected};
 use kgate_core::NodeId;
 
 use super::Desk;
 use super::authorisation::{Identity, Need};
-use super::guard::Refusal;
+use super::error::ApiError;
 
-/// Why something was not done.
-#[derive(Debug)]
-pub(super) enum Failed {
-    /// The guard says no.
-    Guard(Refusal),
-    /// Somebody else has decided otherwise.
-    Conflict(String),
-    /// Nobody could decide.
-    NoQuorum(String),
-    /// There is no such thing.
-    NotFound(String),
-    /// It is under way, and not done yet.
-    NotYet(String),
-    /// It cannot be.
-    Wrong(String),
-    /// The node has stopped.
-    Stopped,
-}
-
-impl From<Refusal> for Failed {
-    fn from(refusal: Refusal) -> Self {
-        Self::Guard(refusal)
-    }
-}
-
-type Answer<T> = Result<T, Failed>;
+type Answer<T> = Result<T, ApiError>;
 
 /// One operator's call: the desk, the log, and who asks.
 pub(super) struct Operator {
@@ -67,7 +43,7 @@ impl Operator {
         desk.guard.ask(who)?;
         desk.guard.authorise(who, need)?;
         let none = "this node has no agreed log: its members are fixed and k is what its gates were made with; set data and leave faults = \"crash-stop\" out to have one";
-        let log = desk.log().await.ok_or_else(|| Failed::Wrong(none.to_owned()))?;
+        let log = desk.log().await.ok_or_else(|| ApiError::bad_request(none))?;
         let author = format!("{who} through node {}", desk.node);
         Ok(Self { desk: desk.clone(), log, author })
     }
@@ -83,7 +59,10 @@ impl Operator {
                 .iter()
                 .map(|(node, listed)| format!("{} ({})", node.0, listed.name))
                 .collect();
-            Failed::NotFound(format!("there is no node `{text}`: there are {}", all.join(", ")))
+            ApiError::new(
+                ErrorCode::NodeNotFound,
+                format!("there is no node `{text}`: there are {}", all.join(", ")),
+            )
         })
     }
 
@@ -96,13 +75,13 @@ impl Operator {
     }
 
     /// What a proposal came to, in words; without a quorum, with those voters that do not answer.
-    async fn failed(&self, why: ProposeError) -> Failed {
+    async fn failed(&self, why: ProposeError) -> ApiError {
         match why {
             ProposeError::Rejected(void @ Rejected::Conflict { .. }) => {
-                Failed::Conflict(void.to_string())
+                ApiError::new(ErrorCode::Conflict, void.to_string())
             }
-            ProposeError::Rejected(void) => Failed::Wrong(void.to_string()),
-            ProposeError::Stopped => Failed::Stopped,
+            ProposeError::Rejected(void) => ApiError::bad_request(void.to_string()),
+            ProposeError::Stopped => ApiError::stopped(),
             ProposeError::NoQuorum(why) => {
                 let silent = self.silent_voters().await;
                 let silent = if silent.is_empty() {
@@ -110,7 +89,7 @@ impl Operator {
                 } else {
                     format!(" (of the voters node {} does not answer here)", numbers(&silent))
                 };
-                Failed::NoQuorum(format!("no quorum: {why}{silent}"))
+                ApiError::new(ErrorCode::NoQuorum, format!("no quorum: {why}{silent}"))
             }
         }
     }

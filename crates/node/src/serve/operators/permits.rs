@@ -4,26 +4,33 @@
 //! back says so in its place: if the holder is alive, two may be through.
 
 use kgate_api::v1;
+use kgate_api::v1::ErrorCode;
 use kgate_control::state::{ClusterState, Command, DurablePermit, PermitId};
 
-use super::{Answer, Failed, Operator};
+use super::{Answer, ApiError, Operator};
 
 impl Operator {
     /// The gate of a permit that is named by its number, or by gate and slot.
-    pub(super) async fn evict_permit(&self, wish: v1::EvictPermitRequest) -> Answer<v1::DoneReply> {
-        let v1::EvictPermitRequest { permit, gate, slot, only_say } = wish;
+    pub(super) async fn evict_permit(
+        &self,
+        wish: v1::EvictPermitRequest,
+    ) -> Answer<v1::OperationReply> {
+        let v1::EvictPermitRequest { permit_id: permit, gate, slot, dry_run } = wish;
         let cluster_state = self.read().await?;
         let (id, held) = find(&cluster_state, permit, &gate, slot)?;
         let warning = String::new();
-        if only_say {
-            return Ok(v1::DoneReply { text: consequences(&cluster_state, id, held), warning });
+        if dry_run {
+            return Ok(v1::OperationReply {
+                message: consequences(&cluster_state, id, held),
+                warning,
+            });
         }
         let evict = Command::EvictPermit { permit: id, author: self.author.clone() };
         if let Err(why) = self.log.propose(evict).await {
             return Err(self.failed(why).await);
         }
         let text = format!("{id} is not held any more: {} may be granted again", slots(held));
-        Ok(v1::DoneReply { text, warning })
+        Ok(v1::OperationReply { message: text, warning })
     }
 }
 
@@ -36,26 +43,28 @@ fn find<'a>(
     if let Some(id) = permit.map(PermitId) {
         let held = cluster_state.permits.get(&id);
         return held.map(|held| (id, held)).ok_or_else(|| {
-            Failed::NotFound(format!(
-                "{id} is not held: it was given back, has expired, or never was"
-            ))
+            ApiError::new(
+                ErrorCode::PermitNotFound,
+                format!("{id} is not held: it was given back, has expired, or never was"),
+            )
         });
     }
     let Some(known) = cluster_state.gate(gate) else {
-        return Err(Failed::NotFound(format!("there is no gate `{gate}`")));
+        return Err(ApiError::new(ErrorCode::GateNotFound, format!("there is no gate `{gate}`")));
     };
     let of_gate = cluster_state.permits.iter().filter(|(_, held)| held.gate == known.id);
     let found = of_gate.filter(|(_, held)| slot.is_none_or(|slot| held.slots.contains(&slot)));
     let found: Vec<_> = found.collect();
     match found.as_slice() {
         [(id, held)] => Ok((**id, held)),
-        [] => Err(Failed::NotFound(format!(
-            "the log holds no such permit of gate `{gate}`: `kgate status` lists all"
-        ))),
+        [] => Err(ApiError::new(
+            ErrorCode::PermitNotFound,
+            format!("the log holds no such permit of gate `{gate}`: `kgate status` lists all"),
+        )),
         several => {
             let all: Vec<String> =
                 several.iter().map(|(id, held)| format!("{id} ({})", slots(held))).collect();
-            Err(Failed::Wrong(format!(
+            Err(ApiError::bad_request(format!(
                 "the log holds {} of gate `{gate}`: say which",
                 all.join(", ")
             )))

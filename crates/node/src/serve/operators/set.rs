@@ -7,10 +7,11 @@
 
 use std::time::Duration;
 
+use kgate_api::v1::ErrorCode;
 use kgate_api::{LeaseInstant, v1};
 use kgate_control::state::{Applied, ClusterState, Command, Gate};
 
-use super::{Answer, Failed, Operator};
+use super::{Answer, ApiError, Operator};
 use crate::core::StatusReport;
 use crate::serve::grpc::policy_of;
 
@@ -22,12 +23,13 @@ const AGAIN: Duration = Duration::from_millis(100);
 impl Operator {
     /// Sets k, and waits until it is so.
     pub(super) async fn set(&self, wish: v1::SetGateRequest) -> Answer<v1::SetGateReply> {
-        let v1::SetGateRequest { gate: name, k, no_wait, wait_ms, policy, keep_k } = wish;
+        let v1::SetGateRequest { gate: name, k, no_wait, timeout_ms, policy, keep_k } = wish;
         let before = self.read().await?;
         let Some(gate) = before.gate(&name).cloned() else {
-            return Err(Failed::NotFound(format!(
-                "there is no gate `{name}`: `kgate run {name} -k {k} -- CMD` makes it"
-            )));
+            return Err(ApiError::new(
+                ErrorCode::GateNotFound,
+                format!("there is no gate `{name}`: `kgate run {name} -k {k} -- CMD` makes it"),
+            ));
         };
         let (k, policy) = (if keep_k { gate.k } else { k }, policy_of(policy));
         let version = Some(gate.version);
@@ -35,17 +37,23 @@ impl Operator {
             Command::SetGate { name, k: Some(k), policy, version, author: self.author.clone() };
         let version = match self.log.propose(set).await {
             Ok(Applied::Gate { version, .. }) => version,
-            Ok(_) => return Err(Failed::Wrong("the log answered something else".to_owned())),
+            Ok(_) => return Err(ApiError::unexpected_reply()),
             Err(why) => return Err(self.failed(why).await),
         };
-        let most = if wait_ms == 0 { WAIT } else { Duration::from_millis(wait_ms) };
+        let most = if timeout_ms == 0 { WAIT } else { Duration::from_millis(timeout_ms) };
         let end = LeaseInstant::now() + most;
         loop {
             let draining = self.draining(&gate, k, version).await?;
             let over = no_wait || end.after(LeaseInstant::now()).is_zero();
             if draining.is_empty() || over {
                 let drained = draining.is_empty();
-                return Ok(v1::SetGateReply { k, version, k_before: gate.k, drained, draining });
+                return Ok(v1::SetGateReply {
+                    k,
+                    log_index: version,
+                    previous_k: gate.k,
+                    drained,
+                    draining,
+                });
             }
             tokio::time::sleep(AGAIN).await;
         }
@@ -53,7 +61,7 @@ impl Operator {
 
     /// Who has not said yet that nothing is held at or above k.
     async fn draining(&self, gate: &Gate, k: u32, version: u64) -> Answer<Vec<String>> {
-        let report = self.desk.look(Some(gate.name.clone())).await.ok_or(Failed::Stopped)?;
+        let report = self.desk.look(Some(gate.name.clone())).await.ok_or_else(ApiError::stopped)?;
         Ok(draining(&self.log.cluster_state(), &report, gate, k, version))
     }
 }
