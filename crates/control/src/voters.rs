@@ -1,6 +1,7 @@
 //! Who votes, and what a quorum is.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use kgate_core::NodeId;
 use serde::{Deserialize, Serialize};
@@ -51,12 +52,25 @@ impl Voters {
     /// Whether it is of a size that a cluster can have: two sets of a few voters. Anything larger
     /// from the network is junk.
     pub fn is_plausible(&self) -> bool {
-        self.sets.len() <= 2 && self.sets.iter().all(|set| set.len() <= VOTERS_MAX)
+        self.sets.len() <= 2 && self.sets.iter().all(|set| set.len() <= PLAUSIBLE_MAX)
     }
 }
 
-/// More voters than this in one set are junk. (A cluster has at most seven.)
-const VOTERS_MAX: usize = 64;
+/// The most voters of a cluster: more cost more than they give.
+pub const VOTERS_MAX: usize = 7;
+/// A set of voters from the network that has more than this is malformed. Well above
+/// [`VOTERS_MAX`], so that a later version may raise that.
+const PLAUSIBLE_MAX: usize = 64;
+
+/// Nodes as a sentence names them: `p0, p1, p2`.
+pub(crate) struct NodeList<'a>(pub(crate) &'a BTreeSet<NodeId>);
+
+impl fmt::Display for NodeList<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<String> = self.0.iter().map(NodeId::to_string).collect();
+        f.write_str(&names.join(", "))
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -70,7 +70,7 @@ impl Agreement {
         timing: LogTiming,
     ) -> Result<(Self, StoreId, ClusterState), LogError> {
         let (post, messages) = mpsc::channel(MESSAGES);
-        let Opened { log, store, cluster_state, news } =
+        let Opened { log, store, cluster_state, entries: news } =
             Log::open(folder, me, Arc::new(Post(post)), timing)?;
         let (events, answers) = mpsc::channel(ANSWERS);
         let status = log.status();

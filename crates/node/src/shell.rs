@@ -366,7 +366,9 @@ impl Shell {
             }
             Event::PeerMessage(to, bytes) => self.send(to, PeerMessage::Log(bytes).bytes()),
             Event::Answer(number, came) => self.core.proposed(now(), number, came, actions),
-            Event::Status(LogStatus { stopped: Some(why), .. }) => return Err(Stopped::Log(why)),
+            Event::Status(LogStatus { stopped: Some(why), .. }) => {
+                return Err(Stopped::Log(why.to_string()));
+            }
             Event::Status(status) => self.core.log_status(now(), status, actions),
             Event::Unfounded(why) => return Err(Stopped::OutOfCluster(why)),
         }

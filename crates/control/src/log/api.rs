@@ -1,112 +1,98 @@
-//! What is said between the log and its node.
+//! The types between the log and its node.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 
 use kgate_core::NodeId;
 use tokio::sync::mpsc;
 
 use super::Log;
 use crate::membership::{LeaseTerms, StoreId};
-use crate::state::{Change, ClusterId, ClusterState, DirectoryEntry, Rejected};
+use crate::state::{Change, ClusterId, ClusterState, DirectoryEntry};
 use crate::voters::Voters;
 
-/// Carries bytes to the log of another node, whose handle [receives](Log::receive) them with the
-/// sender's number. May lose them, silently. Must not block: it is called from the log's own
-/// thread.
+/// Carries messages to the logs of other nodes. The receiving node passes them to [`Log::receive`]
+/// with the number of the sender. A transport may lose messages without notice. It must not block:
+/// the log's own thread calls it.
 pub trait Transport: Send + Sync + 'static {
-    /// Sends, if it can.
+    /// Sends a message, if it can.
     fn send(&self, to: NodeId, bytes: Vec<u8>);
 }
 
-/// A log that was opened.
+/// What [`Log::open`] returns.
 #[derive(Debug)]
 pub struct Opened {
     /// The handle.
     pub log: Log,
-    /// The id of its store (rule R4).
+    /// The id of the store (rule R4).
     pub store: StoreId,
-    /// What it says so far.
+    /// The state as this node had applied it.
     pub cluster_state: ClusterState,
-    /// What it says from there on.
-    pub news: mpsc::UnboundedReceiver<AppliedEntry>,
+    /// The entries that are applied after that.
+    pub entries: mpsc::UnboundedReceiver<AppliedEntry>,
 }
 
-/// An entry was applied, and is stored.
+/// An entry that this node has applied and stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppliedEntry {
-    /// Its index. Entries that change nothing come too; after an absence longer than the log is
-    /// kept, one stands for all that was missed.
+    /// Its index. Entries that change nothing are reported too. After an absence longer than
+    /// entries are kept, one of these stands for all that were missed.
     pub index: u64,
-    /// What it changes.
+    /// What is different now.
     pub changes: Vec<Change>,
 }
 
-/// How the log is at this node.
+/// The state of the log at this node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogStatus {
-    /// Who leads, as far as is known here.
+    /// The leader, as far as this node knows.
     pub leader: Option<NodeId>,
-    /// This node leads.
+    /// This node is the leader.
     pub is_leader: bool,
     /// The term.
     pub term: u64,
     /// The last entry that is applied here.
     pub applied: u64,
-    /// The last entry that is known here to be agreed on.
+    /// The last entry that this node knows to be committed.
     pub committed: u64,
-    /// The newest voters in this node's log, agreed or not. [`Log::voters_appended`] is never
-    /// behind, this may be by a moment.
+    /// The newest voters in this node's log, committed or not. May be behind
+    /// [`Log::voters_appended`] by a moment.
     pub appended: Voters,
-    /// The voters as applied.
+    /// The voters, as applied.
     pub voters: Voters,
-    /// Who hears the log without a vote, as applied.
+    /// The nodes that receive the log without a vote, as applied.
     pub learners: BTreeSet<NodeId>,
-    /// Others know this node with another store (rule R4): it must be removed and added anew.
+    /// Other nodes know this one with another store (rule R4): it must be removed and added anew.
     pub store_mismatch: bool,
-    /// Why the log cannot go on, if it cannot: its disk has failed, or it was stopped.
-    pub stopped: Option<String>,
+    /// Why the log has stopped, if it has.
+    pub stopped: Option<StopReason>,
 }
 
-/// What the first nodes of a cluster agree on. All of them say the same, except for the id: the
-/// first wins.
+/// Why the log of a node has stopped.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StopReason {
+    /// The node asked for it.
+    #[error("the log was stopped")]
+    Requested,
+    /// The store failed to read or write.
+    #[error("the log's store failed: {0}")]
+    Store(String),
+    /// A defect.
+    #[error("the log's thread panicked")]
+    Panicked,
+}
+
+/// What the first nodes of a cluster agree on. All of them propose the same, except for the id: the
+/// first proposal wins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bootstrap {
-    /// Random.
+    /// A random number.
     pub cluster: ClusterId,
-    /// For people.
+    /// The name of the cluster, for people.
     pub name: String,
     /// The first nodes.
     pub nodes: BTreeMap<NodeId, DirectoryEntry>,
-    /// Those of them that vote.
+    /// Which of them vote.
     pub voters: BTreeSet<NodeId>,
-    /// The terms of leases that nodes begin with.
+    /// The lease terms that nodes begin with.
     pub terms: LeaseTerms,
 }
-
-/// Why something was not done.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ProposeError {
-    /// It was decided, and changes nothing.
-    #[error(transparent)]
-    Rejected(Rejected),
-    /// Nobody who could decide was found in time. It may still come to be done.
-    #[error("no quorum: {0}")]
-    NoQuorum(String),
-    /// The log of this node has stopped.
-    #[error("the log of this node has stopped")]
-    Stopped,
-}
-
-/// Why the log cannot be opened.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the log {}: {why}", .path.display())]
-pub struct LogError {
-    pub(super) path: PathBuf,
-    pub(super) why: String,
-}
-
-/// Bytes that no log has sent, or one of another version.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a message of a log: {0}")]
-pub struct MalformedMessage(pub(super) &'static str);

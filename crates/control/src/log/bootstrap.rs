@@ -1,117 +1,122 @@
-//! The beginning of a cluster: its first voters learn each other's stores, the first of them writes
+//! Bootstrapping a cluster: its first voters learn each other's stores, the lowest of them writes
 //! the first entry, and all agree on an id.
 //!
-//! All of them must be there this once. From then on everybody knows with which store each of them
-//! votes, so that one that has lost its store is refused even by a voter that lacks everything but
-//! the first entry (rule R4).
+//! All of them must run this once. From then on every node knows the store that each voter votes
+//! with, so that a voter that has lost its store is refused even by one that has nothing but the
+//! first entry (rule R4).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kgate_core::NodeId;
 use openraft::error::{InitializeError, RaftError};
 use tokio::time::Instant;
 
-use super::api::{Bootstrap, ProposeError};
+use super::api::Bootstrap;
 use super::engine::Engine;
-use super::orders::named;
+use super::error::{ProposeError, Unavailable};
 use super::raft::Peer;
-use super::wire::{Order, Ruling};
+use super::wire::{LeaderReply, LeaderRequest};
 use crate::membership::StoreId;
-use crate::state::{Applied, ClusterId, Command, Rejected};
+use crate::state::{Applied, ClusterId, Command, InvalidVoters, Rejected};
+use crate::voters::VOTERS_MAX;
 
 impl Engine {
-    pub(super) async fn bootstrap(&self, founding: Bootstrap) -> Result<ClusterId, ProposeError> {
+    pub(super) async fn bootstrap(&self, bootstrap: Bootstrap) -> Result<ClusterId, ProposeError> {
         let deadline = Instant::now() + self.patience();
-        let Bootstrap { cluster, name, nodes, voters, terms } = founding;
-        if voters.is_empty()
-            || voters.len() > 7
-            || !voters.iter().all(|node| nodes.contains_key(node))
-        {
-            return refused("1 to 7 of the first nodes vote");
+        let Bootstrap { cluster, name, nodes, voters, terms } = bootstrap;
+        if voters.is_empty() || voters.len() > VOTERS_MAX {
+            return rejected(InvalidVoters::Count(voters.len()));
+        }
+        let others: BTreeSet<NodeId> =
+            voters.iter().filter(|node| !nodes.contains_key(node)).copied().collect();
+        if !others.is_empty() {
+            return rejected(InvalidVoters::NotFounders(others));
         }
         if voters.contains(&self.me) && self.shared.roster().stores.is_empty() {
-            let mut stores = BTreeMap::from([(self.me, self.store)]);
-            for node in voters.iter().copied().filter(|node| *node != self.me) {
-                let Some((store, known)) = self.meet(node, deadline).await else {
-                    let missing = voters.iter().filter(|node| !stores.contains_key(node)).copied();
-                    return Err(ProposeError::NoQuorum(format!(
-                        "all voters must be there when a cluster is founded: {} is awaited",
-                        named(missing)
-                    )));
-                };
-                stores.insert(node, store);
-                self.agrees(node, &known, &stores)?;
-            }
-            // One writes the first entry, so that nobody stands against it; the others get it from
-            // there.
+            let stores = self.identify_all(&voters, deadline).await?;
+            // One voter writes the first entry, so that no two compete; the others receive it.
             if voters.first() == Some(&self.me) {
-                self.begin(&stores).await?;
+                self.initialize(&stores).await?;
             }
         }
-        let found = Command::Bootstrap { cluster, name, nodes, terms };
-        match self.order(Order::Propose(found), deadline).await? {
-            Ruling::Applied(Applied::Bootstrapped(id)) => Ok(id),
-            other @ (Ruling::Applied(_)
-            | Ruling::Rejected(_)
-            | Ruling::ReadAt(_)
-            | Ruling::Changed(_)
-            | Ruling::NotNow(_)) => Err(super::unexpected(other)),
+        let command = Command::Bootstrap { cluster, name, nodes, terms };
+        match self.request(LeaderRequest::Propose(command), deadline).await? {
+            LeaderReply::Applied(Applied::Bootstrapped(id)) => Ok(id),
+            other @ (LeaderReply::Applied(_)
+            | LeaderReply::Rejected(_)
+            | LeaderReply::ReadAt(_)
+            | LeaderReply::Changed(_)
+            | LeaderReply::Unavailable(_)) => Err(super::unexpected(other)),
         }
     }
 
-    /// Asks until it answers.
-    async fn meet(
+    /// The stores of all voters.
+    async fn identify_all(
+        &self,
+        voters: &BTreeSet<NodeId>,
+        deadline: Instant,
+    ) -> Result<BTreeMap<NodeId, StoreId>, ProposeError> {
+        let mut stores = BTreeMap::from([(self.me, self.store)]);
+        for node in voters.iter().copied().filter(|node| *node != self.me) {
+            let Some((store, known)) = self.identify_until(node, deadline).await else {
+                let missing = voters.iter().filter(|node| !stores.contains_key(node)).copied();
+                let missing = Unavailable::MissingVoters(missing.collect());
+                return Err(ProposeError::NoQuorum(missing));
+            };
+            stores.insert(node, store);
+            check_same_cluster(node, &known, &stores)?;
+        }
+        Ok(stores)
+    }
+
+    /// Asks until the node answers.
+    async fn identify_until(
         &self,
         node: NodeId,
         deadline: Instant,
     ) -> Option<(StoreId, BTreeMap<NodeId, StoreId>)> {
         while Instant::now() < deadline {
-            if let Ok(Some(answer)) = tokio::time::timeout_at(deadline, self.hello(node)).await {
+            if let Ok(Some(answer)) = tokio::time::timeout_at(deadline, self.identify(node)).await {
                 return Some(answer);
             }
         }
         None
     }
 
-    /// Whoever has begun already must have begun the same.
-    fn agrees(
-        &self,
-        node: NodeId,
-        known: &BTreeMap<NodeId, StoreId>,
-        stores: &BTreeMap<NodeId, StoreId>,
-    ) -> Result<(), ProposeError> {
-        if known.is_empty() {
-            return Ok(());
-        }
-        for (other, store) in stores {
-            match known.get(other) {
-                Some(known) if known == store => {}
-                Some(_) => return Err(ProposeError::Rejected(Rejected::StoreMismatch(*other))),
-                None => {
-                    return refused(format!(
-                        "{node} belongs to a cluster without {other}: add {other} to it"
-                    ));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    async fn begin(&self, stores: &BTreeMap<NodeId, StoreId>) -> Result<(), ProposeError> {
+    async fn initialize(&self, stores: &BTreeMap<NodeId, StoreId>) -> Result<(), ProposeError> {
         let peers: BTreeMap<u32, Peer> =
             stores.iter().map(|(node, store)| (node.0, Peer { store: *store })).collect();
         match self.raft.initialize(peers).await {
             Ok(()) => Ok(()),
-            // Meanwhile the others have begun, and sent the first entry.
+            // The first entry came from another voter meanwhile.
             Err(RaftError::APIError(InitializeError::NotAllowed(_))) => Ok(()),
-            Err(RaftError::APIError(InitializeError::NotInMembers(error))) => {
-                refused(error.to_string())
+            Err(RaftError::APIError(InitializeError::NotInMembers(_))) => {
+                rejected(InvalidVoters::NotFounders(BTreeSet::from([self.me])))
             }
             Err(RaftError::Fatal(_)) => Err(ProposeError::Stopped),
         }
     }
 }
 
-fn refused<T>(why: impl Into<String>) -> Result<T, ProposeError> {
-    Err(ProposeError::Rejected(Rejected::Refused(why.into())))
+/// A voter whose log is not empty must have the same cluster in it.
+fn check_same_cluster(
+    node: NodeId,
+    known: &BTreeMap<NodeId, StoreId>,
+    stores: &BTreeMap<NodeId, StoreId>,
+) -> Result<(), ProposeError> {
+    if known.is_empty() {
+        return Ok(());
+    }
+    for (other, store) in stores {
+        match known.get(other) {
+            Some(known) if known == store => {}
+            Some(_) => return Err(ProposeError::Rejected(Rejected::StoreMismatch(*other))),
+            None => return rejected(InvalidVoters::OtherCluster { node, missing: *other }),
+        }
+    }
+    Ok(())
+}
+
+fn rejected<T>(why: InvalidVoters) -> Result<T, ProposeError> {
+    Err(ProposeError::Rejected(Rejected::Voters(why)))
 }

@@ -1,44 +1,69 @@
-//! The thread of a log: takes what handles ask and what the transport brings, and keeps the status.
+//! The thread of a log: serves the requests of handles and of other logs, and keeps the status.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use kgate_core::NodeId;
 use openraft::ServerState;
-use openraft::error::RaftError;
+use openraft::error::{Fatal, RaftError};
 use openraft::raft::AppendEntriesResponse;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use super::api::{Bootstrap, LogStatus, ProposeError};
-use super::elect::Heard;
+use super::api::{Bootstrap, LogStatus, StopReason};
+use super::election::LeaderContact;
+use super::error::ProposeError;
+use super::in_flight::InFlight;
 use super::raft::Raft;
 use super::rpc::RpcClient;
 use super::shared::Shared;
 use super::store::Store;
 use super::timing::LogTiming;
-use super::under_way::UnderWay;
-use super::wire::{Body, Envelope, Order, Reply, Request, Ruling, SNAPSHOT};
+use super::wire::{Body, Envelope, LeaderReply, LeaderRequest, Reply, Request, SNAPSHOT_MAX};
 use crate::membership::StoreId;
 use crate::state::ClusterId;
 
-/// So many messages wait to be handled; more are lost, as on a network.
-pub(super) const ARRIVALS: usize = 1024;
-/// So many questions of others are worked on at once; more are lost. Orders may wait long for a
-/// quorum, so they have a room of their own: nothing that waits for a leader may keep one from
-/// being chosen. What clients cause has another one: however much that is, somebody who is silent
-/// is evicted.
-const AT_ONCE: usize = 256;
-/// So many entries does openraft work on at once; others wait outside, where they can still be
-/// taken back. It writes them one after the other and does nothing else meanwhile: no vote, no
-/// heartbeat. Where writes are slow, a long queue would make a leader silent.
-pub(super) const WRITING: usize = 4;
+/// Capacity of the queue of received messages. When it is full, messages are lost, as on a network.
+pub(super) const RECEIVED_MAX: usize = 1024;
+/// The most requests of one [`Class`] that are served at once; more are lost.
+const CONCURRENT_MAX: usize = 256;
+/// The most entries that openraft works on at once. Others wait outside, where they can still be
+/// cancelled. openraft writes entries one after the other and does nothing else meanwhile, neither
+/// vote nor send a heartbeat, so where writes are slow a long queue would silence a leader.
+pub(super) const WRITES_MAX: usize = 4;
 
-/// What a handle asks.
-pub(super) enum Ask {
-    Order(Order, Duration, oneshot::Sender<Result<Ruling, ProposeError>>),
+/// A request of a handle.
+pub(super) enum ClientRequest {
+    Leader(LeaderRequest, Duration, oneshot::Sender<Result<LeaderReply, ProposeError>>),
     Bootstrap(Bootstrap, oneshot::Sender<Result<ClusterId, ProposeError>>),
     Stop,
+}
+
+/// Requests of other logs are limited by class. A request to the leader may wait long for a quorum,
+/// so it must not keep out the requests by which a leader is elected; and however many requests
+/// clients cause, they must not keep out the eviction of a silent node.
+struct Classes {
+    raft: Arc<Semaphore>,
+    leader: Arc<Semaphore>,
+    clients: Arc<Semaphore>,
+}
+
+impl Classes {
+    fn new() -> Self {
+        let [raft, leader, clients] = [(); 3].map(|()| Arc::new(Semaphore::new(CONCURRENT_MAX)));
+        Self { raft, leader, clients }
+    }
+
+    fn of(&self, request: &Request) -> Arc<Semaphore> {
+        let class = if request.is_raft() {
+            &self.raft
+        } else if request.is_of_clients() {
+            &self.clients
+        } else {
+            &self.leader
+        };
+        Arc::clone(class)
+    }
 }
 
 /// What all tasks of one log share.
@@ -48,99 +73,89 @@ pub(super) struct Engine {
     pub(super) timing: LogTiming,
     pub(super) raft: Raft,
     pub(super) memory: Store,
-    pub(super) post: Arc<RpcClient>,
+    pub(super) rpc: Arc<RpcClient>,
     pub(super) shared: Arc<Shared>,
-    /// Held while this node changes who votes or listens.
-    pub(super) changing: tokio::sync::Mutex<()>,
-    /// Held by those whose entries openraft works on.
+    /// Held while this node changes the voters or learners.
+    pub(super) reconfiguring: tokio::sync::Mutex<()>,
+    /// One permit for each entry that openraft works on.
     pub(super) writing: Semaphore,
-    /// The same for what clients cause.
+    /// The same for the entries that requests of clients cause.
     pub(super) writing_for_clients: Semaphore,
-    pub(super) under_way: UnderWay,
-    pub(super) heard: Heard,
+    pub(super) in_flight: InFlight,
+    pub(super) leader_contact: LeaderContact,
 }
 
 impl Engine {
-    /// Works until it is told to stop, or no handle is left.
+    /// Works until it is stopped, or no handle is left.
     pub(super) async fn run(
         self: Arc<Self>,
-        mut asks: mpsc::Receiver<Ask>,
-        mut arrivals: mpsc::Receiver<(NodeId, Envelope)>,
+        mut requests: mpsc::Receiver<ClientRequest>,
+        mut received: mpsc::Receiver<(NodeId, Envelope)>,
         status: watch::Sender<LogStatus>,
     ) {
-        let rooms = [(); 3].map(|()| Arc::new(Semaphore::new(AT_ONCE)));
+        let classes = Classes::new();
         let mut metrics = self.raft.metrics();
-        let tending = tokio::spawn(Arc::clone(&self).tend());
-        let elections = tokio::spawn(Arc::clone(&self).elections());
+        let reconciling = tokio::spawn(Arc::clone(&self).reconcile());
+        let elections = tokio::spawn(Arc::clone(&self).run_elections());
         loop {
             status.send_if_modified(|status| {
                 let now = self.status();
-                let news = *status != now;
+                let changed = *status != now;
                 *status = now;
-                news
+                changed
             });
             tokio::select! {
-                ask = asks.recv() => match ask {
-                    None | Some(Ask::Stop) => break,
-                    Some(ask) => { tokio::spawn(Arc::clone(&self).perform(ask)); }
+                request = requests.recv() => match request {
+                    None | Some(ClientRequest::Stop) => break,
+                    Some(request) => { tokio::spawn(Arc::clone(&self).perform(request)); }
                 },
-                Some((from, envelope)) = arrivals.recv() => self.hear(from, envelope, &rooms),
+                Some((from, envelope)) = received.recv() => {
+                    self.on_message(from, envelope, &classes);
+                }
                 // An error: openraft has ended, which the status says.
                 changed = metrics.changed() => if changed.is_err() { break },
             }
         }
-        tending.abort();
+        reconciling.abort();
         elections.abort();
-        // Bounded: openraft waits for its own tasks, which may wait for peers.
+        // With a timeout: openraft waits for its own tasks, which may wait for peers.
         let _ = tokio::time::timeout(self.election_max(), self.raft.shutdown()).await;
         status.send_modify(|status| {
             *status = self.status();
-            status.stopped.get_or_insert("it was stopped".to_owned());
+            status.stopped.get_or_insert(StopReason::Requested);
         });
     }
 
-    /// Another log says something. Whoever finds no room is not answered.
-    fn hear(
-        self: &Arc<Self>,
-        from: NodeId,
-        envelope: Envelope,
-        [room, waiting_room, clients]: &[Arc<Semaphore>; 3],
-    ) {
-        self.post.writes_take(from, envelope.write_ms);
+    fn on_message(self: &Arc<Self>, from: NodeId, envelope: Envelope, classes: &Classes) {
+        self.rpc.set_write_time(from, envelope.write_ms);
         match envelope.body {
-            Body::Answer(reply) => self.post.answered(from, envelope.from, envelope.id, reply),
-            Body::Ask(request) => {
-                let room = if request.is_raft() {
-                    room
-                } else if request.is_of_clients() {
-                    clients
-                } else {
-                    waiting_room
-                };
-                let Ok(place) = Arc::clone(room).try_acquire_owned() else { return };
+            Body::Reply(reply) => self.rpc.on_reply(from, envelope.from, envelope.id, reply),
+            Body::Request(request) => {
+                // Over the limit a request is dropped without a reply.
+                let Ok(permit) = classes.of(&request).try_acquire_owned() else { return };
                 let engine = Arc::clone(self);
                 let (id, stores) = (envelope.id, (envelope.from, envelope.to));
                 tokio::spawn(async move {
                     engine.serve(from, stores, id, request).await;
-                    drop(place);
+                    drop(permit);
                 });
             }
         }
     }
 
-    async fn perform(self: Arc<Self>, ask: Ask) {
-        match ask {
-            Ask::Order(order, patience, answer) => {
-                let _ = answer.send(self.order(order, Instant::now() + patience).await);
+    async fn perform(self: Arc<Self>, request: ClientRequest) {
+        match request {
+            ClientRequest::Leader(request, patience, answer) => {
+                let _ = answer.send(self.request(request, Instant::now() + patience).await);
             }
-            Ask::Bootstrap(founding, answer) => {
-                let _ = answer.send(self.bootstrap(founding).await);
+            ClientRequest::Bootstrap(bootstrap, answer) => {
+                let _ = answer.send(self.bootstrap(bootstrap).await);
             }
-            Ask::Stop => {}
+            ClientRequest::Stop => {}
         }
     }
 
-    /// Answers a question of another log.
+    /// Serves a request of another log.
     async fn serve(
         &self,
         from: NodeId,
@@ -149,64 +164,64 @@ impl Engine {
         request: Request,
     ) {
         let is_raft = request.is_raft();
-        // R4: who is known with another store has forgotten what it promised, be it the other or
-        // this node.
-        let meant = to_store.map_or(!is_raft, |store| store == self.store);
+        // R4: a node that is known with another store has forgotten what it promised, whether that
+        // is the sender or this node.
+        let is_for_us = to_store.map_or(!is_raft, |store| store == self.store);
         let known = self.shared.roster().stores.get(&from).copied();
-        if !meant && is_raft && self.shared.found_stranger() {
+        if !is_for_us && is_raft && self.shared.set_store_mismatch() {
             tracing::error!(
-                "{from} knows {} with another store: this one is new, foreign or a copy, and must not vote; \
-                 remove {} and add it anew",
-                self.me,
+                peer = from.0,
+                "{from} knows {0} with another store: this one is new, foreign or a copy, and must not vote; \
+                 remove {0} and add it anew",
                 self.me
             );
         }
-        let reply = if !meant || known.is_some_and(|known| known != from_store) && is_raft {
-            Some(Reply::Stranger)
+        let reply = if !is_for_us || known.is_some_and(|known| known != from_store) && is_raft {
+            Some(Reply::StoreMismatch)
         } else {
             self.reply(request).await
         };
         if let Some(reply) = reply {
-            self.post.answer(from, from_store, id, reply);
+            self.rpc.reply(from, from_store, id, reply);
         }
     }
 
-    /// None: openraft has ended here, so this node is silent.
+    /// None: openraft has ended here, or the request is malformed, so this node is silent.
     async fn reply(&self, request: Request) -> Option<Reply> {
         match request {
             Request::Vote(request) => {
                 let reply = self.raft.vote(request).await.ok()?;
                 if reply.vote_granted {
-                    self.heard.now();
+                    self.leader_contact.touch();
                 }
                 Some(Reply::Vote(reply))
             }
             Request::Append(request) => {
                 let reply = self.raft.append_entries(request).await.ok()?;
                 if !matches!(reply, AppendEntriesResponse::HigherVote(_)) {
-                    self.heard.now();
+                    self.leader_contact.touch();
                 }
                 Some(Reply::Append(reply))
             }
-            Request::Canvass(last) => Some(Reply::Canvass(self.would_elect(last))),
+            Request::PreVote(last) => Some(Reply::PreVote(self.would_vote(last))),
             Request::Snapshot(request)
-                if request.offset.saturating_add(request.data.len() as u64) > SNAPSHOT =>
+                if request.offset.saturating_add(request.data.len() as u64) > SNAPSHOT_MAX =>
             {
                 None
             }
             Request::Snapshot(request) => match self.raft.install_snapshot(request).await {
                 Ok(reply) => {
-                    self.heard.now();
+                    self.leader_contact.touch();
                     Some(Reply::Snapshot(Ok(reply)))
                 }
                 Err(RaftError::APIError(error)) => Some(Reply::Snapshot(Err(error))),
                 Err(RaftError::Fatal(_)) => None,
             },
-            Request::Hello => Some(Reply::Hello(self.shared.roster().stores)),
-            Request::Order(order, milliseconds) => {
+            Request::Identify => Some(Reply::Identity(self.shared.roster().stores)),
+            Request::Leader(request, milliseconds) => {
                 let patience = Duration::from_millis(milliseconds).min(self.patience());
-                let ruling = tokio::time::timeout(patience, self.lead(order)).await;
-                ruling.ok().map(Reply::Order)
+                let reply = tokio::time::timeout(patience, self.lead(request)).await;
+                reply.ok().map(Reply::Leader)
             }
         }
     }
@@ -223,8 +238,8 @@ impl Engine {
             appended: self.shared.voters_appended(),
             voters: cluster_state.voters.clone(),
             learners: cluster_state.learners.clone(),
-            store_mismatch: self.shared.is_stranger(),
-            stopped: metrics.running_state.err().map(|fatal| fatal.to_string()),
+            store_mismatch: self.shared.has_store_mismatch(),
+            stopped: metrics.running_state.err().map(stop_reason),
         }
     }
 
@@ -238,5 +253,13 @@ impl Engine {
 
     pub(super) fn heartbeat(&self) -> Duration {
         Duration::from_nanos(self.timing.heartbeat.0)
+    }
+}
+
+pub(super) fn stop_reason(fatal: Fatal<u32>) -> StopReason {
+    match fatal {
+        Fatal::StorageError(error) => StopReason::Store(error.to_string()),
+        Fatal::Panicked => StopReason::Panicked,
+        Fatal::Stopped => StopReason::Requested,
     }
 }

@@ -1,49 +1,49 @@
-//! The agreed log: openraft for the agreement, redb for the memory, and whatever carries bytes
-//! between nodes.
+//! The agreed log: openraft for consensus, redb for storage, and a [`Transport`] for messages.
 //!
-//! A [`Log`] is a handle. Behind it two threads work for it alone, so that a busy node does not
-//! miss a heartbeat: one runs openraft and all that waits, the other writes the store, one write
-//! after the other, each on disk before it is answered.
+//! A [`Log`] is a handle. Behind it two threads work for this log alone, so that a busy node does
+//! not miss a heartbeat: one runs openraft and everything that waits, the other writes the store,
+//! one write after the other, each on disk before it is answered.
 //!
-//! - *Out*: [`Transport::send`], which may lose what it is given. *In*: [`Log::receive`]. Questions
-//!   have numbers and time-outs, all queues have bounds.
-//! - *Proposals* may be made at any node. They go to the leader, again and again until somebody
-//!   knows what came of them or the patience is over; commands are compare-and-set, so twice does
-//!   no harm.
-//! - *AppliedEntry* come in the order of the log without a gap, each only after it is stored (rule
-//!   N3), beginning after the cluster_state that [`Log::open`] returns.
-//! - *Voters*: the newest that this node's log has, agreed or not, can be read at any instant (rule
+//! - *Sending and receiving*: [`Transport::send`] may lose messages; [`Log::receive`] takes them.
+//!   Requests have numbers and timeouts, and all queues are bounded.
+//! - *Proposals* may be made at any node. They go to the leader, again and again, until the outcome
+//!   is known or the time is over. Commands are compare-and-set, so a repetition does no harm.
+//! - *Applied entries* come in the order of the log without a gap, each only after it is stored
+//!   (rule N3), and begin after the state that [`Log::open`] returns.
+//! - *Voters*: the newest in this node's log, committed or not, can be read at any instant (rule
 //!   N4).
-//! - *Stores*: each has a random id, and who votes is known with it. A message for or from another
-//!   store than the known one is refused, so a node that has lost its store cannot vote with an
-//!   empty memory under its old number (rule R4).
-//! - *Elections* are begun by a voter that a quorum would have lead, not by whoever misses a
-//!   heartbeat; times heed how slow the disks are.
+//! - *Stores*: each has a random id, and the log knows each voter with the id of its store. A
+//!   message for or from another store than the known one is refused, so a node that has lost its
+//!   store cannot vote with an empty log under its old number (rule R4).
+//! - *Elections*: a voter stands only if a quorum would vote for it, and the timeouts adapt to slow
+//!   disks.
 //!
-//! Who listens to the log without a vote follows the directory: the leader takes up whoever is on
-//! it and drops whoever is not any more.
+//! Learners follow the directory: the leader adds the nodes that are in it, and removes those that
+//! are not.
 
 mod api;
 mod bootstrap;
-mod elect;
+mod election;
 mod engine;
-mod machine;
-mod membership;
-mod orders;
+mod error;
+mod in_flight;
+mod proposals;
 mod raft;
+mod reconfiguration;
 mod rpc;
 mod runtime;
 mod shared;
+mod state_machine;
 mod store;
 #[cfg(test)]
 mod tests;
 mod timing;
-mod under_way;
 mod wire;
+mod worker;
 
-pub use api::{
-    AppliedEntry, Bootstrap, LogError, LogStatus, MalformedMessage, Opened, ProposeError, Transport,
-};
+pub use api::{AppliedEntry, Bootstrap, LogStatus, Opened, StopReason, Transport};
+pub use error::{LogError, MalformedMessage, NoReply, ProposeError, StoreError, Unavailable};
+pub use reconfiguration::VoterWarning;
 pub use timing::LogTiming;
 
 use std::collections::BTreeSet;
@@ -55,26 +55,25 @@ use kgate_core::{NodeId, Span};
 use openraft::{EntryPayload, SnapshotPolicy};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use self::elect::Heard;
-use self::engine::{ARRIVALS, Ask, Engine, WRITING};
-use self::machine::{Machine, Recalled};
-use self::raft::Raft;
-use self::rpc::{NetworkFactory, RpcClient};
+use self::engine::{ClientRequest, RECEIVED_MAX};
+use self::rpc::RpcClient;
 use self::shared::Shared;
-use self::under_way::UnderWay;
-use self::wire::{Envelope, Order, Ruling};
+use self::state_machine::{StateMachine, StoredState};
+use self::store::OpenStore;
+use self::wire::{Envelope, LeaderReply, LeaderRequest};
+use self::worker::Worker;
 use crate::state::{Applied, ClusterId, ClusterState, Command};
 use crate::voters::Voters;
 
-/// So many questions of handles wait to be taken up.
-const ASKS: usize = 1024;
+/// Capacity of the queue of requests from handles.
+const REQUESTS_MAX: usize = 1024;
 
 /// A handle to the log of this node. Cheap to clone; the log ends with the last of them, or by
 /// [`Log::stop`].
 #[derive(Clone)]
 pub struct Log {
-    asks: mpsc::Sender<Ask>,
-    arrivals: mpsc::Sender<(NodeId, Envelope)>,
+    requests: mpsc::Sender<ClientRequest>,
+    received: mpsc::Sender<(NodeId, Envelope)>,
     status: watch::Receiver<LogStatus>,
     closed: watch::Receiver<bool>,
     shared: Arc<Shared>,
@@ -87,226 +86,213 @@ impl std::fmt::Debug for Log {
     }
 }
 
-/// How much of the log is kept.
+/// How many entries of the log are kept.
 #[derive(Clone, Copy, Debug)]
-struct Keeping {
-    /// After so many entries the state is stored whole.
+struct Retention {
+    /// A snapshot is made after so many entries.
     snapshot_every: u64,
-    /// So many entries before that are kept, for those who lack a few.
+    /// The entries before the snapshot that are kept, for nodes that lack a few.
     entries: u64,
 }
 
-const KEEPING: Keeping = Keeping { snapshot_every: 1000, entries: 1000 };
+const RETENTION: Retention = Retention { snapshot_every: 1000, entries: 1000 };
 
 impl Log {
-    /// Opens the log in that folder, or makes an empty one. Blocks until the store is read: call it
-    /// at the start. Needs no runtime.
+    /// Opens the log in that folder, or makes an empty one. Blocks until the store is read, so call
+    /// it at the start. Needs no runtime.
     pub fn open(
         folder: &Path,
         me: NodeId,
         transport: Arc<dyn Transport>,
         timing: LogTiming,
     ) -> Result<Opened, LogError> {
-        Self::open_keeping(folder, me, transport, timing, KEEPING)
+        Self::open_with(folder, me, transport, timing, RETENTION)
     }
 
-    fn open_keeping(
+    fn open_with(
         folder: &Path,
         me: NodeId,
         transport: Arc<dyn Transport>,
         timing: LogTiming,
-        keeping: Keeping,
+        retention: Retention,
     ) -> Result<Opened, LogError> {
-        let path = folder.join("control.redb");
-        let failed = |why: String| LogError { path: path.clone(), why };
-        let store::Found { mut store, id, thread: writer, sync } = store::open(folder, me)?;
-        let timing = timing.with_disk(sync);
-        let config = config(timing, keeping).map_err(failed)?;
-        let recalled = Recalled::from(&store).map_err(failed)?;
-        let cluster_state = recalled.state.cluster_state().clone();
-        let shared = Arc::new(Shared::new(cluster_state.clone(), recalled.roster()));
-        let ahead = recalled.applied.map_or(0, |applied| applied.index + 1);
-        for entry in store.entries(ahead.., usize::MAX).map_err(failed)? {
+        let failed = |source| LogError::Store { path: store::path(folder), source };
+        let OpenStore { mut store, id, thread: writer, write_time } =
+            store::open(folder, me).map_err(failed)?;
+        let timing = timing.with_disk(write_time);
+        let config = config(timing, retention)?;
+        let state = StoredState::load(&store).map_err(failed)?;
+        let cluster_state = state.state.cluster_state().clone();
+        let shared = Arc::new(Shared::new(cluster_state.clone(), state.roster()));
+        let unapplied = state.applied.map_or(0, |applied| applied.index + 1);
+        for entry in store.entries(unapplied.., usize::MAX).map_err(failed)? {
             if let EntryPayload::Membership(membership) = &entry.payload {
                 shared.appended(entry.log_id.index, membership);
             }
         }
         store.share(Arc::clone(&shared));
 
-        let (tell, news) = mpsc::unbounded_channel();
-        let (asks, asked) = mpsc::channel(ASKS);
-        let (arrivals, arrived) = mpsc::channel(ARRIVALS);
+        let (applied, entries) = mpsc::unbounded_channel();
+        let (requests, requested) = mpsc::channel(REQUESTS_MAX);
+        let (received, arriving) = mpsc::channel(RECEIVED_MAX);
         let (status, statuses) = watch::channel(LogStatus::default());
         let (close, closed) = watch::channel(false);
-        let (begun, beginning) = std::sync::mpsc::channel();
-        let machine = Machine::new(store.clone(), Arc::clone(&shared), tell, recalled);
-        let post = Arc::new(RpcClient::new(id, sync, transport));
-        let log =
-            Self { asks, arrivals, status: statuses, closed, shared: Arc::clone(&shared), timing };
-
+        let (started, starting) = std::sync::mpsc::channel();
+        let machine = StateMachine::new(store.clone(), Arc::clone(&shared), applied, state);
+        let rpc = Arc::new(RpcClient::new(id, write_time, transport));
+        let log = Self {
+            requests,
+            received,
+            status: statuses,
+            closed,
+            shared: Arc::clone(&shared),
+            timing,
+        };
+        let worker = Worker {
+            me,
+            store_id: id,
+            timing,
+            config,
+            store,
+            machine,
+            rpc,
+            shared,
+            requests: requested,
+            received: arriving,
+            status,
+        };
         let work = move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-            let runtime = match runtime {
-                Ok(runtime) => runtime,
-                Err(error) => return drop(begun.send(Err(error.to_string()))),
-            };
-            runtime.block_on(async {
-                let lines = NetworkFactory(Arc::clone(&post));
-                match Raft::new(me.0, Arc::new(config), lines, store.clone(), machine).await {
-                    Ok(raft) => {
-                        let changing = tokio::sync::Mutex::default();
-                        let heard = Heard::new();
-                        let [writing, writing_for_clients] =
-                            [(); 2].map(|()| tokio::sync::Semaphore::new(WRITING));
-                        let engine = Engine {
-                            me,
-                            store: id,
-                            timing,
-                            raft,
-                            memory: store,
-                            post,
-                            shared,
-                            changing,
-                            writing,
-                            writing_for_clients,
-                            under_way: UnderWay::default(),
-                            heard,
-                        };
-                        let engine = Arc::new(engine);
-                        status.send_replace(engine.status());
-                        let _ = begun.send(Ok(()));
-                        engine.run(asked, arrived, status).await;
-                    }
-                    Err(error) => drop(begun.send(Err(error.to_string()))),
-                }
-            });
-            // Everything that has the store goes with the runtime; then its file is closed.
-            drop(runtime);
+            worker.run(&started);
             let _ = writer.join();
             close.send_replace(true);
         };
         let thread = std::thread::Builder::new().name("kgate-log".to_owned()).spawn(work);
-        thread.map_err(|error| failed(error.to_string()))?;
-        match beginning.recv() {
-            Ok(Ok(())) => Ok(Opened { log, store: id, cluster_state, news }),
-            Ok(Err(why)) => Err(failed(why)),
-            Err(_) => Err(failed("its thread ended before it began".to_owned())),
+        thread.map_err(LogError::Thread)?;
+        match starting.recv() {
+            Ok(Ok(())) => Ok(Opened { log, store: id, cluster_state, entries }),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(LogError::Start(StopReason::Panicked)),
         }
     }
 
-    /// Founds the cluster, together with its other first nodes, which all call this with the same
-    /// nodes and voters. The first time all the voters must be there: each must learn the others'
-    /// stores (rule R4). A node that does not vote waits to be taken up. May be called again after
-    /// [`ProposeError::NoQuorum`], and after a restart; void if the store belongs to another
-    /// cluster, or the cluster knows this node with another store.
-    pub async fn bootstrap(&self, founding: Bootstrap) -> Result<ClusterId, ProposeError> {
-        let (answer, heard) = oneshot::channel();
-        self.asks
-            .send(Ask::Bootstrap(founding, answer))
-            .await
-            .map_err(|_| ProposeError::Stopped)?;
-        heard.await.unwrap_or(Err(ProposeError::Stopped))
+    /// Bootstraps the cluster, together with its other first nodes, which all call this with the
+    /// same nodes and voters. The first time all the voters must run, because each must learn the
+    /// others' stores (rule R4). A node that does not vote waits until the leader adds it. May be
+    /// called again after [`ProposeError::NoQuorum`], and after a restart. Rejected if the store
+    /// belongs to another cluster, or the cluster knows this node with another store.
+    pub async fn bootstrap(&self, bootstrap: Bootstrap) -> Result<ClusterId, ProposeError> {
+        let (sender, answer) = oneshot::channel();
+        let request = ClientRequest::Bootstrap(bootstrap, sender);
+        self.requests.send(request).await.map_err(|_| ProposeError::Stopped)?;
+        answer.await.unwrap_or(Err(ProposeError::Stopped))
     }
 
-    /// Puts a command into the log and says what came of it, from any node. After
-    /// [`ProposeError::NoQuorum`] it may still come to be done.
+    /// Proposes a command, from any node, and returns what it did. After
+    /// [`ProposeError::NoQuorum`] it may still be applied.
     pub async fn propose(&self, command: Command) -> Result<Applied, ProposeError> {
         self.propose_within(command, self.timing.patience).await
     }
 
-    /// The same, with a patience of its own.
+    /// Proposes a command, with a timeout of its own.
     pub async fn propose_within(
         &self,
         command: Command,
-        patience: Span,
+        timeout: Span,
     ) -> Result<Applied, ProposeError> {
-        let ruling = self.order(Order::Propose(command), patience).await?;
-        if let Ruling::Applied(done) = ruling { Ok(done) } else { Err(unexpected(ruling)) }
+        let reply = self.request(LeaderRequest::Propose(command), timeout).await?;
+        if let LeaderReply::Applied(applied) = reply { Ok(applied) } else { Err(unexpected(reply)) }
     }
 
-    /// What the log says now: not older than anything that was done anywhere before this call.
+    /// A linearizable read: the state is not older than anything that was applied anywhere before
+    /// this call.
     pub async fn read(&self) -> Result<ClusterState, ProposeError> {
-        let ruling = self.order(Order::Read, self.timing.patience).await?;
-        if let Ruling::ReadAt(_) = ruling {
+        let reply = self.request(LeaderRequest::ReadIndex, self.timing.patience).await?;
+        if let LeaderReply::ReadAt(_) = reply {
             Ok(self.cluster_state().as_ref().clone())
         } else {
-            Err(unexpected(ruling))
+            Err(unexpected(reply))
         }
     }
 
-    /// What this node has applied, which may be behind the others.
+    /// The state as this node has applied it, which may be behind the others.
     pub fn cluster_state(&self) -> Arc<ClusterState> {
         self.shared.cluster_state()
     }
 
-    /// How the log is.
+    /// The state of the log at this node.
     pub fn status(&self) -> watch::Receiver<LogStatus> {
         self.status.clone()
     }
 
-    /// The newest voters in this node's log, agreed or not (rule N4).
+    /// The newest voters in this node's log, committed or not (rule N4).
     pub fn voters_appended(&self) -> Voters {
         self.shared.voters_appended()
     }
 
-    /// A node of the directory hears the log from now on, without a vote. The leader does so by
-    /// itself; this waits until it is done.
+    /// Waits until the leader has added a node of the directory as a learner: it then receives the
+    /// log, without a vote.
     pub async fn add_learner(&self, node: NodeId) -> Result<(), ProposeError> {
-        self.change(Order::AddLearner(node)).await.map(drop)
+        self.reconfigure(LeaderRequest::AddLearner(node)).await.map(drop)
     }
 
-    /// It does not hear the log any more. Only after it is off the directory, or the leader takes
-    /// it up again.
+    /// Removes a learner: it does not receive the log any more. Take it out of the directory first,
+    /// or the leader adds it again.
     pub async fn remove_learner(&self, node: NodeId) -> Result<(), ProposeError> {
-        self.change(Order::RemoveLearner(node)).await.map(drop)
+        self.reconfigure(LeaderRequest::RemoveLearner(node)).await.map(drop)
     }
 
-    /// Gives a vote to a node that hears the log and has caught up. The text is a warning for the
-    /// operator.
-    pub async fn promote(&self, node: NodeId) -> Result<Option<String>, ProposeError> {
-        self.change(Order::Promote(node)).await
+    /// Gives a vote to a learner that has caught up with the log.
+    pub async fn promote(&self, node: NodeId) -> Result<Option<VoterWarning>, ProposeError> {
+        self.reconfigure(LeaderRequest::Promote(node)).await
     }
 
-    /// Takes the vote from a node; it goes on hearing the log.
-    pub async fn demote(&self, node: NodeId) -> Result<Option<String>, ProposeError> {
-        self.change(Order::Demote(node)).await
+    /// Takes the vote from a node, which becomes a learner.
+    pub async fn demote(&self, node: NodeId) -> Result<Option<VoterWarning>, ProposeError> {
+        self.reconfigure(LeaderRequest::Demote(node)).await
     }
 
-    /// Exactly these vote from now on.
+    /// Makes exactly these nodes the voters.
     pub async fn set_voters(
         &self,
         voters: BTreeSet<NodeId>,
-    ) -> Result<Option<String>, ProposeError> {
-        self.change(Order::SetVoters(voters)).await
+    ) -> Result<Option<VoterWarning>, ProposeError> {
+        self.reconfigure(LeaderRequest::SetVoters(voters)).await
     }
 
-    /// Bytes from another node's log, as its transport was given them. What cannot be read is junk;
-    /// what comes when the queue is full is lost.
+    /// Takes a message from another node's log, as that node's transport was given it. When the
+    /// queue is full, the message is lost.
     pub fn receive(&self, from: NodeId, bytes: &[u8]) -> Result<(), MalformedMessage> {
         let envelope = Envelope::from_bytes(bytes)?;
-        let _ = self.arrivals.try_send((from, envelope));
+        let _ = self.received.try_send((from, envelope));
         Ok(())
     }
 
-    /// Ends the log at this node and waits until its store is closed. Other handles get
+    /// Stops the log at this node and waits until its store is closed. Other handles get
     /// [`ProposeError::Stopped`] from now on.
     pub async fn stop(&self) {
-        let _ = self.asks.send(Ask::Stop).await;
+        let _ = self.requests.send(ClientRequest::Stop).await;
         let mut closed = self.closed.clone();
-        // An error: the thread is gone, which is as good.
+        // An error: the thread is gone, so the store is closed too.
         let _ = closed.wait_for(|closed| *closed).await;
     }
 
-    async fn order(&self, order: Order, patience: Span) -> Result<Ruling, ProposeError> {
-        let (answer, heard) = oneshot::channel();
-        let ask = Ask::Order(order, Duration::from_nanos(patience.0), answer);
-        self.asks.send(ask).await.map_err(|_| ProposeError::Stopped)?;
-        heard.await.unwrap_or(Err(ProposeError::Stopped))
+    async fn request(
+        &self,
+        request: LeaderRequest,
+        timeout: Span,
+    ) -> Result<LeaderReply, ProposeError> {
+        let (sender, answer) = oneshot::channel();
+        let request = ClientRequest::Leader(request, Duration::from_nanos(timeout.0), sender);
+        self.requests.send(request).await.map_err(|_| ProposeError::Stopped)?;
+        answer.await.unwrap_or(Err(ProposeError::Stopped))
     }
 
-    async fn change(&self, order: Order) -> Result<Option<String>, ProposeError> {
-        let ruling = self.order(order, self.timing.patience).await?;
-        let Ruling::Changed(warning) = ruling else { return Err(unexpected(ruling)) };
+    async fn reconfigure(
+        &self,
+        request: LeaderRequest,
+    ) -> Result<Option<VoterWarning>, ProposeError> {
+        let reply = self.request(request, self.timing.patience).await?;
+        let LeaderReply::Changed(warning) = reply else { return Err(unexpected(reply)) };
         if let Some(warning) = &warning {
             tracing::warn!("{warning}");
         }
@@ -314,40 +300,41 @@ impl Log {
     }
 }
 
-/// Rejected, or an answer to another order, which only another version could give.
-fn unexpected(ruling: Ruling) -> ProposeError {
-    match ruling {
-        Ruling::Rejected(void) => ProposeError::Rejected(void),
-        Ruling::NotNow(why) => ProposeError::NoQuorum(why),
-        Ruling::Applied(_) | Ruling::ReadAt(_) | Ruling::Changed(_) => ProposeError::NoQuorum(
-            "the leader answered something else: is it of another version?".to_owned(),
-        ),
+/// The error of a reply that is not the expected one. A reply to another kind of request could come
+/// only from another version.
+fn unexpected(reply: LeaderReply) -> ProposeError {
+    match reply {
+        LeaderReply::Rejected(rejected) => ProposeError::Rejected(rejected),
+        LeaderReply::Unavailable(why) => ProposeError::NoQuorum(why),
+        LeaderReply::Applied(_) | LeaderReply::ReadAt(_) | LeaderReply::Changed(_) => {
+            ProposeError::NoQuorum(Unavailable::UnexpectedReply)
+        }
     }
 }
 
-fn config(timing: LogTiming, keeping: Keeping) -> Result<openraft::Config, String> {
+fn config(timing: LogTiming, retention: Retention) -> Result<openraft::Config, LogError> {
     let milliseconds = |span: Span| span.0 / 1_000_000;
     let config = openraft::Config {
         cluster_name: "kgate".to_owned(),
         heartbeat_interval: milliseconds(timing.heartbeat),
-        // Elections are begun by `elect`. For openraft the first is how long votes are awaited at
-        // least, the second how long it refuses to vote after it has heard a leader.
+        // Elections are started by `election`. For openraft the first time is the least for which
+        // it waits for votes, the second how long it refuses to vote after it has heard a leader.
         enable_elect: false,
         election_timeout_min: milliseconds(timing.election_min).saturating_sub(1),
         election_timeout_max: milliseconds(timing.election_min),
         install_snapshot_timeout: 2 * milliseconds(timing.election_max),
         max_payload_entries: 128,
-        snapshot_policy: SnapshotPolicy::LogsSinceLast(keeping.snapshot_every),
-        max_in_snapshot_log_to_keep: keeping.entries,
-        // A snapshot must mend the lag that it is sent for.
-        replication_lag_threshold: 2 * keeping.snapshot_every + keeping.entries,
+        snapshot_policy: SnapshotPolicy::LogsSinceLast(retention.snapshot_every),
+        max_in_snapshot_log_to_keep: retention.entries,
+        // A snapshot must remove the lag that it is sent for.
+        replication_lag_threshold: 2 * retention.snapshot_every + retention.entries,
         snapshot_max_chunk_size: wire::CHUNK,
         ..openraft::Config::default()
     };
-    config.validate().map_err(|error| format!("its timing cannot be: {error}"))
+    config.validate().map_err(|error| LogError::Timing(error.to_string()))
 }
 
-/// A random number, from the system.
+/// A random number from the operating system.
 fn random() -> u64 {
-    getrandom::u64().expect("the system has random numbers")
+    getrandom::u64().expect("the operating system has random numbers")
 }

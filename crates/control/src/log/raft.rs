@@ -1,4 +1,4 @@
-//! openraft with our types.
+//! The types that openraft is used with.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Cursor;
@@ -18,7 +18,7 @@ pub(super) struct Peer {
     pub(super) store: StoreId,
 }
 
-/// What comes of an entry.
+/// What applying an entry returns.
 pub(super) type Answer = Result<Applied, Rejected>;
 
 openraft::declare_raft_types!(
@@ -40,7 +40,7 @@ pub(super) type SnapshotMeta = openraft::SnapshotMeta<u32, Peer>;
 pub(super) type Snapshot = openraft::Snapshot<Types>;
 pub(super) type StorageError = openraft::StorageError<u32>;
 
-/// Who votes and who listens, as of one entry, each with its store.
+/// The voters and learners as of one entry, and the store of each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Roster {
     pub(super) voters: Voters,
@@ -49,8 +49,8 @@ pub(super) struct Roster {
 }
 
 impl Roster {
-    /// What that entry says. Voters who were so before keep the index of the entry that made them
-    /// voters, as in [`crate::state::State::vote`].
+    /// The roster by the entry of index `at`. Voters that are the same as before keep the index of
+    /// the entry that made them voters, as in [`crate::state::State::set_voters`].
     pub(super) fn new(at: u64, membership: &Membership<u32, Peer>, before: &Voters) -> Self {
         let set = |ids: &BTreeSet<u32>| ids.iter().copied().map(NodeId).collect();
         let sets: Vec<BTreeSet<NodeId>> = membership.get_joint_config().iter().map(set).collect();

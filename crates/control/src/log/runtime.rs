@@ -1,16 +1,17 @@
-//! tokio for openraft, with one difference: how long an answer is awaited is the post's business.
+//! tokio for openraft, with one difference: the timeout of a request is the RPC client's business.
 //!
-//! openraft awaits a vote for the shortest time between elections, and an entry's receipt for a
-//! heartbeat. Both are on the other's disk before it answers, and how slow that is only the post
-//! knows ([`super::post`]). So openraft's own patience is never the one that runs out.
+//! openraft waits for a vote for the shortest time between elections, and for the receipt of an
+//! entry for a heartbeat. Both are on the other node's disk before it replies, and only the RPC
+//! client knows how slow that disk is ([`super::rpc`]). So openraft's own timeouts are extended and
+//! never expire first.
 
 use std::future::Future;
 use std::time::Duration;
 
 use openraft::{AsyncRuntime, OptionalSend, TokioRuntime};
 
-/// Longer than the post ever waits.
-const ROOM: Duration = Duration::from_secs(60);
+/// Longer than any timeout of the RPC client.
+const EXTENSION: Duration = Duration::from_secs(60);
 
 /// The runtime of a log.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -49,7 +50,7 @@ impl AsyncRuntime for LogRuntime {
         duration: Duration,
         future: F,
     ) -> Self::Timeout<R, F> {
-        TokioRuntime::timeout(duration + ROOM, future)
+        TokioRuntime::timeout(duration + EXTENSION, future)
     }
 
     fn timeout_at<R, F: Future<Output = R> + OptionalSend>(

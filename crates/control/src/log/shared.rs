@@ -1,4 +1,4 @@
-//! What the store, the machine and the handles see of each other, in memory.
+//! What the store, the state machine and the handles share in memory.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,31 +17,30 @@ pub(super) struct Shared {
     rosters: Mutex<Rosters>,
     cluster_state: watch::Sender<Arc<ClusterState>>,
     committed: AtomicU64,
-    /// Somebody knows this node with another store (rule R4).
-    stranger: AtomicBool,
+    /// Another node knows this one with another store (rule R4).
+    store_mismatch: AtomicBool,
 }
 
-/// Who votes by the applied entries, and by those that are only in this node's log.
+/// The rosters by the applied entries, and by the entries that are only in this node's log.
 #[derive(Debug, Default)]
 struct Rosters {
     applied: Roster,
-    ahead: BTreeMap<u64, Roster>,
+    unapplied: BTreeMap<u64, Roster>,
 }
 
 impl Rosters {
     fn newest(&self) -> &Roster {
-        self.ahead.values().next_back().unwrap_or(&self.applied)
+        self.unapplied.values().next_back().unwrap_or(&self.applied)
     }
 }
 
 impl Shared {
-    /// As of an applied state.
     pub(super) fn new(cluster_state: ClusterState, applied: Roster) -> Self {
         Self {
             committed: AtomicU64::new(cluster_state.applied),
-            rosters: Mutex::new(Rosters { applied, ahead: BTreeMap::new() }),
+            rosters: Mutex::new(Rosters { applied, unapplied: BTreeMap::new() }),
             cluster_state: watch::Sender::new(Arc::new(cluster_state)),
-            stranger: AtomicBool::new(false),
+            store_mismatch: AtomicBool::new(false),
         }
     }
 
@@ -53,19 +52,19 @@ impl Shared {
     pub(super) fn appended(&self, index: u64, membership: &Membership<u32, Peer>) {
         let mut rosters = self.rosters();
         let before = rosters.newest().voters.clone();
-        rosters.ahead.insert(index, Roster::new(index, membership, &before));
+        rosters.unapplied.insert(index, Roster::new(index, membership, &before));
     }
 
-    /// The entries from that index on are not in this node's log any more.
+    /// The entries from that index on were removed from this node's log.
     pub(super) fn truncated(&self, from: u64) {
-        self.rosters().ahead.retain(|index, _| *index < from);
+        self.rosters().unapplied.retain(|index, _| *index < from);
     }
 
-    /// Everything up to the cluster_state is applied and stored.
+    /// The state was applied, and is stored.
     pub(super) fn applied(&self, cluster_state: ClusterState, roster: Roster) {
         {
             let mut rosters = self.rosters();
-            rosters.ahead.retain(|index, _| *index > cluster_state.applied);
+            rosters.unapplied.retain(|index, _| *index > cluster_state.applied);
             rosters.applied = roster;
         }
         self.commit(cluster_state.applied);
@@ -80,12 +79,12 @@ impl Shared {
         self.committed.load(Ordering::Acquire)
     }
 
-    /// The newest voters, agreed or not.
+    /// The newest voters, committed or not.
     pub(super) fn voters_appended(&self) -> Voters {
         self.rosters().newest().voters.clone()
     }
 
-    /// The newest roster, agreed or not.
+    /// The newest roster, committed or not.
     pub(super) fn roster(&self) -> Roster {
         self.rosters().newest().clone()
     }
@@ -94,18 +93,17 @@ impl Shared {
         self.cluster_state.borrow().clone()
     }
 
-    /// Changes with each cluster_state.
-    pub(super) fn pictures(&self) -> watch::Receiver<Arc<ClusterState>> {
+    pub(super) fn states(&self) -> watch::Receiver<Arc<ClusterState>> {
         self.cluster_state.subscribe()
     }
 
-    pub(super) fn is_stranger(&self) -> bool {
-        self.stranger.load(Ordering::Acquire)
+    pub(super) fn has_store_mismatch(&self) -> bool {
+        self.store_mismatch.load(Ordering::Acquire)
     }
 
-    /// Whether that is news.
-    pub(super) fn found_stranger(&self) -> bool {
-        !self.stranger.swap(true, Ordering::AcqRel)
+    /// Whether it was not known before.
+    pub(super) fn set_store_mismatch(&self) -> bool {
+        !self.store_mismatch.swap(true, Ordering::AcqRel)
     }
 }
 
@@ -115,10 +113,10 @@ mod tests {
 
     use super::*;
 
-    /// N4: the newest voters of the log are seen, go when their entry is taken back, and stay when
-    /// it is applied; listeners change nothing.
+    /// N4: the newest voters of the log are visible as soon as their entry is appended. They go when
+    /// the entry is truncated, and stay when it is applied. Learners change nothing.
     #[test]
-    fn appended_and_taken_back() {
+    fn appended_and_truncated() {
         let membership = |voters: std::ops::Range<u32>, nodes: std::ops::Range<u32>| {
             let nodes: BTreeMap<u32, Peer> = nodes.map(|node| (node, Peer::default())).collect();
             Membership::new(vec![voters.collect::<BTreeSet<u32>>()], nodes)
@@ -127,7 +125,7 @@ mod tests {
         shared.appended(0, &membership(0..1, 0..1));
         shared.appended(4, &membership(0..1, 0..3));
         let first = shared.voters_appended();
-        assert_eq!((first.at, first.all().len()), (0, 1), "those who listen do not vote");
+        assert_eq!((first.at, first.all().len()), (0, 1), "learners do not vote");
         shared.appended(7, &membership(0..3, 0..3));
         assert_eq!(shared.voters_appended().at, 7);
         shared.truncated(6);

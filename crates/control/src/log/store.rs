@@ -1,14 +1,14 @@
-//! The store: one redb file, written by a thread of its own, one write after the other, each on
-//! disk before it is answered.
+//! The store: one redb file, written by a thread of its own, one write after the other. Each write
+//! is on disk before it is answered.
 //!
-//! It has the vote, the log, the last snapshot of the state, and the index up to which the log is
-//! applied. The state itself is not written with each entry: it is made again from the snapshot and
-//! the entries up to that index, which comes to the same because applying is deterministic. So what
-//! was applied is never forgotten (rule N3) at the cost of one small write.
+//! It contains the vote, the log, the last snapshot of the state, and the index up to which the log
+//! is applied. The state itself is not written with each entry: after a restart it is computed from
+//! the snapshot and the entries up to that index, with the same result, because applying is
+//! deterministic. So what was applied is never forgotten (rule N3), at the cost of one small write.
 
 use std::fmt::Debug;
 use std::ops::RangeBounds;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::api::LogError;
+use super::error::StoreError;
 use super::raft::{Entry, LogId, SnapshotMeta, StorageError, Types};
 use super::shared::Shared;
 use crate::membership::StoreId;
@@ -42,56 +42,57 @@ const APPLIED: &str = "applied";
 const SNAPSHOT_META: &str = "snapshot meta";
 const SNAPSHOT: &str = "snapshot";
 
-/// Of what is in the file. Another version must read it, or refuse.
-const VERSION: u32 = 1;
-/// At most so many bytes of entries are read at once, so that they fit into one message.
-const READ_BYTES: usize = 512 * 1024;
+/// The version of the file's format. A later kgate must read it, or refuse.
+const FORMAT_VERSION: u32 = 1;
+/// The most bytes of entries that are read at once, so that they fit into one message.
+const READ_BYTES_MAX: usize = 512 * 1024;
 
-/// Why a write or a read failed, in words; the log cannot go on after it.
-type Failure = String;
 type Job = Box<dyn FnOnce(&Database) + Send>;
 
-/// A handle to the store; its file is closed after the last of them is gone.
+/// A handle to the store. The file is closed after the last handle is dropped.
 #[derive(Clone)]
 pub(super) struct Store {
     database: Arc<Database>,
     jobs: mpsc::Sender<Job>,
-    /// Set once the rest of the log is made.
+    /// Set before openraft starts.
     shared: Option<Arc<Shared>>,
 }
 
-/// What was found when it was opened.
-pub(super) struct Found {
+/// An open store.
+pub(super) struct OpenStore {
     pub(super) store: Store,
     pub(super) id: StoreId,
-    /// Ends when all handles are gone.
+    /// The thread that writes. It ends when all handles are dropped.
     pub(super) thread: JoinHandle<()>,
-    /// So long took a write.
-    pub(super) sync: Span,
+    /// How long a write takes.
+    pub(super) write_time: Span,
 }
 
-/// Opens or makes the store of that node.
-pub(super) fn open(folder: &Path, me: NodeId) -> Result<Found, LogError> {
-    let path = folder.join("control.redb");
-    let failed = |why: String| LogError { path: path.clone(), why };
-    crate::private_folder(folder).map_err(|error| failed(error.to_string()))?;
-    let mut database = Database::create(&path).map_err(|error| failed(error.to_string()))?;
-    crate::private_file(&path).map_err(|error| failed(error.to_string()))?;
-    // What was purged leaves holes; nobody reads or writes yet.
-    database.compact().map_err(|error| failed(error.to_string()))?;
-    let id = identify(&database, me, &path)?;
-    let sync = measure(&database).map_err(failed)?;
+/// The file of the store in that folder.
+pub(super) fn path(folder: &Path) -> PathBuf {
+    folder.join("control.redb")
+}
+
+/// Opens the store of that node, or makes it.
+pub(super) fn open(folder: &Path, me: NodeId) -> Result<OpenStore, StoreError> {
+    let path = path(folder);
+    crate::private_folder(folder)?;
+    let mut database = Database::create(&path)?;
+    crate::private_file(&path)?;
+    // Purged entries leave holes in the file, and nothing reads or writes it yet.
+    database.compact()?;
+    let id = identify(&database, me)?;
+    let write_time = measure(&database)?;
     let database = Arc::new(database);
     let (jobs, todo) = mpsc::channel::<Job>();
     let writer = Arc::clone(&database);
     let work = move || todo.into_iter().for_each(|job| job(&writer));
-    let thread = std::thread::Builder::new().name("kgate-log-store".to_owned()).spawn(work);
-    let thread = thread.map_err(|error| failed(error.to_string()))?;
-    Ok(Found { store: Store { database, jobs, shared: None }, id, thread, sync })
+    let thread = std::thread::Builder::new().name("kgate-log-store".to_owned()).spawn(work)?;
+    Ok(OpenStore { store: Store { database, jobs, shared: None }, id, thread, write_time })
 }
 
-/// How long a write takes: of three, the one in the middle.
-fn measure(database: &Database) -> Result<Span, Failure> {
+/// How long a write takes: the median of three.
+fn measure(database: &Database) -> Result<Span, StoreError> {
     let mut times = [Duration::ZERO; 3];
     for time in &mut times {
         let begun = Instant::now();
@@ -102,38 +103,34 @@ fn measure(database: &Database) -> Result<Span, Failure> {
     Ok(Span(u64::try_from(times[1].as_nanos()).unwrap_or(u64::MAX)))
 }
 
-/// The id of the store, made with it.
-fn identify(database: &Database, me: NodeId, path: &Path) -> Result<StoreId, LogError> {
-    let failed = |why: Failure| LogError { path: path.to_owned(), why };
+/// The id of the store, drawn when it is made.
+fn identify(database: &Database, me: NodeId) -> Result<StoreId, StoreError> {
     let known: Option<(u32, NodeId, StoreId)> = write(database, |write| {
-        write.open_table(LOG).map_err(text)?;
-        let facts = write.open_table(FACTS).map_err(text)?;
-        let get = |name| {
-            facts.get(name).map_err(text).map(|found| found.map(|bytes| bytes.value().to_vec()))
+        write.open_table(LOG)?;
+        let facts = write.open_table(FACTS)?;
+        let get = |name| -> Result<Option<Vec<u8>>, StoreError> {
+            Ok(facts.get(name)?.map(|bytes| bytes.value().to_vec()))
         };
         let (Some(format), Some(node), Some(store)) = (get(FORMAT)?, get(NODE)?, get(STORE)?)
         else {
             return Ok(None);
         };
         Ok(Some((decode(&format)?, decode(&node)?, decode(&store)?)))
-    })
-    .map_err(failed)?;
+    })?;
     match known {
-        Some((format, ..)) if format != VERSION => Err(failed(format!(
-            "it is of version {format}, this kgate reads version {VERSION}: use the kgate that wrote it"
-        ))),
-        Some((_, node, _)) if node != me => Err(failed(format!(
-            "it is the store of {node}, not of {me}: a copied or foreign store must not be used (rule R4)"
-        ))),
+        Some((found, ..)) if found != FORMAT_VERSION => {
+            Err(StoreError::Format { found, supported: FORMAT_VERSION })
+        }
+        Some((_, owner, _)) if owner != me => Err(StoreError::OtherNode { owner, node: me }),
         Some((_, _, store)) => Ok(store),
         None => {
             let store = StoreId(super::random());
-            let put = write(database, |write| {
-                put(write, FORMAT, &VERSION)?;
+            write(database, |write| {
+                put(write, FORMAT, &FORMAT_VERSION)?;
                 put(write, NODE, &me)?;
                 put(write, STORE, &store)
-            });
-            put.map_err(failed).map(|()| store)
+            })?;
+            Ok(store)
         }
     }
 }
@@ -144,72 +141,72 @@ impl Store {
     }
 
     fn shared(&self) -> &Shared {
-        self.shared.as_deref().expect("set before openraft begins")
+        self.shared.as_deref().expect("set before openraft starts")
     }
 
-    /// Writes, and is on disk when it returns.
+    /// Writes a change; it is on disk when this returns.
     async fn write(
         &self,
-        change: impl FnOnce(&WriteTransaction) -> Result<(), Failure> + Send + 'static,
-    ) -> Result<(), Failure> {
+        change: impl FnOnce(&WriteTransaction) -> Result<(), StoreError> + Send + 'static,
+    ) -> Result<(), StoreError> {
         let (done, result) = oneshot::channel();
         let job = Box::new(move |database: &Database| {
             let _ = done.send(write(database, change));
         });
-        self.jobs.send(job).map_err(|_| "the store is closed".to_owned())?;
-        result.await.map_err(|_| "the store is closed".to_owned())?
+        self.jobs.send(job).map_err(|_| StoreError::Closed)?;
+        result.await.map_err(|_| StoreError::Closed)?
     }
 
-    fn fact<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Failure> {
-        let read = self.database.begin_read().map_err(text)?;
-        let facts = read.open_table(FACTS).map_err(text)?;
-        facts.get(name).map_err(text)?.map(|bytes| decode(bytes.value())).transpose()
+    fn fact<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, StoreError> {
+        let read = self.database.begin_read()?;
+        let facts = read.open_table(FACTS)?;
+        facts.get(name)?.map(|bytes| decode(bytes.value())).transpose()
     }
 
-    /// Where the log ends.
-    pub(super) fn last(&self) -> Result<Option<LogId>, Failure> {
-        let read = self.database.begin_read().map_err(text)?;
-        let log = read.open_table(LOG).map_err(text)?;
-        let last = log.last().map_err(text)?;
+    /// The last entry of the log.
+    pub(super) fn last(&self) -> Result<Option<LogId>, StoreError> {
+        let read = self.database.begin_read()?;
+        let log = read.open_table(LOG)?;
+        let last = log.last()?;
         match last.map(|(_, bytes)| decode::<Entry>(bytes.value())).transpose()? {
             Some(entry) => Ok(Some(entry.log_id)),
             None => self.fact(PURGED),
         }
     }
 
-    /// Up to where the log is applied.
-    pub(super) fn applied(&self) -> Result<Option<LogId>, Failure> {
+    /// The last entry that is applied.
+    pub(super) fn applied(&self) -> Result<Option<LogId>, StoreError> {
         self.fact(APPLIED)
     }
 
-    pub(super) async fn put_applied(&self, applied: LogId) -> Result<(), Failure> {
+    pub(super) async fn put_applied(&self, applied: LogId) -> Result<(), StoreError> {
         self.write(move |write| put(write, APPLIED, &applied)).await
     }
 
-    /// The last snapshot, as bytes.
-    pub(super) fn snapshot(&self) -> Result<Option<(SnapshotMeta, Vec<u8>)>, Failure> {
+    /// The last snapshot, encoded.
+    pub(super) fn snapshot(&self) -> Result<Option<(SnapshotMeta, Vec<u8>)>, StoreError> {
         let Some(meta) = self.fact(SNAPSHOT_META)? else { return Ok(None) };
-        let read = self.database.begin_read().map_err(text)?;
-        let facts = read.open_table(FACTS).map_err(text)?;
-        let bytes = facts.get(SNAPSHOT).map_err(text)?.map(|bytes| bytes.value().to_vec());
+        let read = self.database.begin_read()?;
+        let facts = read.open_table(FACTS)?;
+        let bytes = facts.get(SNAPSHOT)?.map(|bytes| bytes.value().to_vec());
         Ok(bytes.map(|bytes| (meta, bytes)))
     }
 
-    /// Stores a snapshot, unless a later one is there. One that was received is applied by that.
+    /// Stores a snapshot, unless a later one is stored. One that was received also counts as applied.
     pub(super) async fn put_snapshot(
         &self,
         meta: SnapshotMeta,
         bytes: Vec<u8>,
         received: bool,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), StoreError> {
         let change = move |write: &WriteTransaction| {
             let stored: Option<SnapshotMeta> = get(write, SNAPSHOT_META)?;
             if stored.is_some_and(|stored| stored.last_log_id > meta.last_log_id) {
                 return Ok(());
             }
             put(write, SNAPSHOT_META, &meta)?;
-            let mut facts = write.open_table(FACTS).map_err(text)?;
-            facts.insert(SNAPSHOT, bytes.as_slice()).map_err(text)?;
+            let mut facts = write.open_table(FACTS)?;
+            facts.insert(SNAPSHOT, bytes.as_slice())?;
             drop(facts);
             match meta.last_log_id {
                 Some(last) if received => put(write, APPLIED, &last),
@@ -219,19 +216,18 @@ impl Store {
         self.write(change).await
     }
 
-    /// Entries of that range, in order, until there are so many bytes; one at least, if there is
-    /// one.
+    /// The entries of that range, in order, up to so many bytes; at least one, if there is one.
     pub(super) fn entries(
         &self,
         range: impl RangeBounds<u64>,
         bytes_max: usize,
-    ) -> Result<Vec<Entry>, Failure> {
-        let read = self.database.begin_read().map_err(text)?;
-        let log = read.open_table(LOG).map_err(text)?;
+    ) -> Result<Vec<Entry>, StoreError> {
+        let read = self.database.begin_read()?;
+        let log = read.open_table(LOG)?;
         let mut entries = Vec::new();
         let mut bytes = 0;
-        for found in log.range(range).map_err(text)? {
-            let (_, found) = found.map_err(text)?;
+        for found in log.range(range)? {
+            let (_, found) = found?;
             bytes += found.value().len();
             if bytes > bytes_max && !entries.is_empty() {
                 break;
@@ -244,22 +240,21 @@ impl Store {
 
 fn write<T>(
     database: &Database,
-    change: impl FnOnce(&WriteTransaction) -> Result<T, Failure>,
-) -> Result<T, Failure> {
-    let mut write = database.begin_write().map_err(text)?;
-    write.set_durability(Durability::Immediate).map_err(text)?;
+    change: impl FnOnce(&WriteTransaction) -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    let mut write = database.begin_write()?;
+    write.set_durability(Durability::Immediate)?;
     write.set_two_phase_commit(true);
     let result = change(&write)?;
-    write.commit().map_err(text)?;
+    write.commit()?;
     if cfg!(debug_assertions) {
         slow_disk();
     }
     Ok(result)
 }
 
-/// A build for development can be told that its disk is slow, in milliseconds a write: the fault
-/// `slow-disk` of the chaos suite. Nobody waits for anything here but for the time to pass that a
-/// slow disk would take.
+/// Development builds can simulate a slow disk, in milliseconds per write: the fault `slow-disk` of
+/// the chaos suite. This sleep waits for no condition; it is the time that a slow disk would take.
 #[allow(clippy::disallowed_methods)]
 fn slow_disk() {
     static SLOW: OnceLock<Duration> = OnceLock::new();
@@ -272,33 +267,23 @@ fn slow_disk() {
     }
 }
 
-fn put(write: &WriteTransaction, name: &str, value: &impl Serialize) -> Result<(), Failure> {
+fn put(write: &WriteTransaction, name: &str, value: &impl Serialize) -> Result<(), StoreError> {
     let bytes = encode(value)?;
-    write.open_table(FACTS).map_err(text)?.insert(name, bytes.as_slice()).map_err(text)?;
+    write.open_table(FACTS)?.insert(name, bytes.as_slice())?;
     Ok(())
 }
 
-fn get<T: DeserializeOwned>(write: &WriteTransaction, name: &str) -> Result<Option<T>, Failure> {
-    let facts = write.open_table(FACTS).map_err(text)?;
-    facts.get(name).map_err(text)?.map(|bytes| decode(bytes.value())).transpose()
+fn get<T: DeserializeOwned>(write: &WriteTransaction, name: &str) -> Result<Option<T>, StoreError> {
+    let facts = write.open_table(FACTS)?;
+    facts.get(name)?.map(|bytes| decode(bytes.value())).transpose()
 }
 
-fn text(error: impl std::error::Error) -> Failure {
-    error.to_string()
+pub(super) fn encode(value: &impl Serialize) -> Result<Vec<u8>, StoreError> {
+    postcard::to_stdvec(value).map_err(StoreError::Encode)
 }
 
-pub(super) fn encode(value: &impl Serialize) -> Result<Vec<u8>, Failure> {
-    postcard::to_stdvec(value).map_err(|error| format!("it cannot be written: {error}"))
-}
-
-pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {
-    postcard::from_bytes(bytes).map_err(|_| {
-        "what is stored cannot be read: it is damaged, or of another version of kgate".to_owned()
-    })
-}
-
-fn io(failure: Failure) -> std::io::Error {
-    std::io::Error::other(failure)
+pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, StoreError> {
+    postcard::from_bytes(bytes).map_err(StoreError::Decode)
 }
 
 impl RaftLogReader<Types> for Store {
@@ -306,7 +291,7 @@ impl RaftLogReader<Types> for Store {
         &mut self,
         range: RB,
     ) -> Result<Vec<Entry>, StorageError> {
-        self.entries(range, usize::MAX).map_err(|why| StorageIOError::read_logs(&io(why)).into())
+        self.entries(range, usize::MAX).map_err(|error| StorageIOError::read_logs(&error).into())
     }
 
     async fn limited_get_log_entries(
@@ -314,8 +299,8 @@ impl RaftLogReader<Types> for Store {
         start: u64,
         end: u64,
     ) -> Result<Vec<Entry>, StorageError> {
-        self.entries(start..end, READ_BYTES)
-            .map_err(|why| StorageIOError::read_logs(&io(why)).into())
+        self.entries(start..end, READ_BYTES_MAX)
+            .map_err(|error| StorageIOError::read_logs(&error).into())
     }
 }
 
@@ -323,10 +308,10 @@ impl RaftLogStorage<Types> for Store {
     type LogReader = Self;
 
     async fn get_log_state(&mut self) -> Result<LogState<Types>, StorageError> {
-        let state = || -> Result<LogState<Types>, Failure> {
+        let state = || -> Result<LogState<Types>, StoreError> {
             Ok(LogState { last_purged_log_id: self.fact(PURGED)?, last_log_id: self.last()? })
         };
-        state().map_err(|why| StorageIOError::read_logs(&io(why)).into())
+        state().map_err(|error| StorageIOError::read_logs(&error).into())
     }
 
     async fn get_log_reader(&mut self) -> Self {
@@ -336,15 +321,14 @@ impl RaftLogStorage<Types> for Store {
     async fn save_vote(&mut self, vote: &Vote<u32>) -> Result<(), StorageError> {
         let vote = *vote;
         let written = self.write(move |write| put(write, VOTE, &vote)).await;
-        written.map_err(|why| StorageIOError::write_vote(&io(why)).into())
+        written.map_err(|error| StorageIOError::write_vote(&error).into())
     }
 
     async fn read_vote(&mut self) -> Result<Option<Vote<u32>>, StorageError> {
-        self.fact(VOTE).map_err(|why| StorageIOError::read_vote(&io(why)).into())
+        self.fact(VOTE).map_err(|error| StorageIOError::read_vote(&error).into())
     }
 
-    /// What is applied is stored, so what is agreed on need not be; it is told to whoever asks
-    /// (rule N6).
+    /// Not stored: the applied index is. Voters report it with their answers (rule N6).
     async fn save_committed(&mut self, committed: Option<LogId>) -> Result<(), StorageError> {
         self.shared().commit(committed.map_or(0, |committed| committed.index));
         Ok(())
@@ -361,43 +345,43 @@ impl RaftLogStorage<Types> for Store {
     {
         let mut rows = Vec::new();
         for entry in entries {
-            // N4: from before anybody can count this entry as ours.
+            // N4: visible before any other node can count this entry as stored here.
             if let EntryPayload::Membership(membership) = &entry.payload {
                 self.shared().appended(entry.log_id.index, membership);
             }
-            let bytes = encode(&entry).map_err(|why| StorageIOError::write_logs(&io(why)))?;
+            let bytes = encode(&entry).map_err(|error| StorageIOError::write_logs(&error))?;
             rows.push((entry.log_id.index, bytes));
         }
         let change = move |write: &WriteTransaction| {
-            let mut log = write.open_table(LOG).map_err(text)?;
+            let mut log = write.open_table(LOG)?;
             for (index, bytes) in rows {
-                log.insert(index, bytes.as_slice()).map_err(text)?;
+                log.insert(index, bytes.as_slice())?;
             }
             Ok(())
         };
         let written = self.write(change).await;
-        callback.log_io_completed(written.clone().map_err(io));
-        written.map_err(|why| StorageIOError::write_logs(&io(why)).into())
+        callback.log_io_completed(written.clone().map_err(std::io::Error::other));
+        written.map_err(|error| StorageIOError::write_logs(&error).into())
     }
 
     async fn truncate(&mut self, log_id: LogId) -> Result<(), StorageError> {
         let change = move |write: &WriteTransaction| {
-            let mut log = write.open_table(LOG).map_err(text)?;
-            log.retain_in(log_id.index.., |_, _| false).map_err(text)
+            let mut log = write.open_table(LOG)?;
+            Ok(log.retain_in(log_id.index.., |_, _| false)?)
         };
         let written = self.write(change).await;
-        // N4: only after nobody can read the entry here any more.
+        // N4: only after the entry cannot be read here any more.
         self.shared().truncated(log_id.index);
-        written.map_err(|why| StorageIOError::write_logs(&io(why)).into())
+        written.map_err(|error| StorageIOError::write_logs(&error).into())
     }
 
     async fn purge(&mut self, log_id: LogId) -> Result<(), StorageError> {
         let change = move |write: &WriteTransaction| {
             put(write, PURGED, &log_id)?;
-            let mut log = write.open_table(LOG).map_err(text)?;
-            log.retain_in(..=log_id.index, |_, _| false).map_err(text)
+            let mut log = write.open_table(LOG)?;
+            Ok(log.retain_in(..=log_id.index, |_, _| false)?)
         };
         let written = self.write(change).await;
-        written.map_err(|why| StorageIOError::write_logs(&io(why)).into())
+        written.map_err(|error| StorageIOError::write_logs(&error).into())
     }
 }

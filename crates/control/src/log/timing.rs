@@ -1,38 +1,38 @@
-//! How long a log waits for what.
+//! The times of a log.
 
 use kgate_core::Span;
 
 /// The times of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogTiming {
-    /// A leader says so often that it is there.
+    /// The interval of a leader's heartbeats.
     pub heartbeat: Span,
-    /// After so long without a leader a voter asks for votes, at the earliest.
+    /// The least time without a leader after which a voter stands for election.
     pub election_min: Span,
-    /// And at the latest.
+    /// The greatest such time.
     pub election_max: Span,
-    /// So long is a proposal tried.
+    /// The timeout of a proposal.
     pub patience: Span,
 }
 
 const MILLISECOND: u64 = 1_000_000;
 
 impl LogTiming {
-    /// For leases of 4 s: an election ends well within one.
+    /// For leases of 4 s: an election takes much less than one lease.
     pub const DEFAULT: Self = Self::milliseconds(150, 600, 1200, 5000);
     /// For leases of 700 ms.
     pub const FAST: Self = Self::milliseconds(40, 150, 300, 2000);
 
-    /// The same on a disk that takes so long for one write. A vote and an entry must be on disk
-    /// before they count: times that leave no room for that would have voters stand against each
-    /// other for ever.
+    /// The times for a disk that takes `write` for one write. A vote and an entry must be on disk
+    /// before they count: with times that leave no room for that, voters would stand against each
+    /// other forever.
     #[must_use]
     pub fn with_disk(self, write: Span) -> Self {
-        let wanted = WRITES.saturating_mul(write.0).min(ELECTION.0);
+        let wanted = WRITES.saturating_mul(write.0).min(ELECTION_MIN_MAX.0);
         let stretch = wanted.div_ceil(self.election_min.0.max(1)).max(1);
         if stretch > 1 {
             tracing::warn!(
-                "a write of the log takes {} ms on this disk: its heartbeats and elections take {stretch} times as long as on a quick one",
+                "a write takes {} ms on this disk: heartbeats and elections of the log take {stretch} times as long as on a fast one",
                 write.0 / MILLISECOND
             );
         }
@@ -41,7 +41,7 @@ impl LogTiming {
             heartbeat: self.heartbeat.times(stretch),
             election_min,
             election_max: self.election_max.times(stretch),
-            // What is tried again too soon only adds to the queue.
+            // A retry that comes too soon only adds to the queue.
             patience: self.patience.max(election_min.times(3)),
         }
     }
@@ -61,10 +61,10 @@ impl LogTiming {
     }
 }
 
-/// So many writes fit into the shortest time without a leader.
+/// The number of writes that fit into the shortest time without a leader.
 const WRITES: u64 = 8;
-/// It is never made longer than this.
-const ELECTION: Span = Span(10_000 * MILLISECOND);
+/// The shortest time without a leader is never stretched beyond this.
+const ELECTION_MIN_MAX: Span = Span(10_000 * MILLISECOND);
 
 impl Default for LogTiming {
     fn default() -> Self {
@@ -76,7 +76,7 @@ impl Default for LogTiming {
 mod tests {
     use super::*;
 
-    /// Quick disks change nothing; slow ones make room for their writes, within a bound.
+    /// Fast disks change nothing. Slow ones stretch all times, within a bound.
     #[test]
     fn slow_disks() {
         let with = |milliseconds| LogTiming::DEFAULT.with_disk(Span(milliseconds * MILLISECOND));
@@ -85,6 +85,6 @@ mod tests {
         assert_eq!(with(100).election_min, LogTiming::DEFAULT.election_min.times(2));
         assert_eq!(with(100).patience, LogTiming::DEFAULT.patience);
         assert_eq!(with(600).patience, Span(14_400 * MILLISECOND));
-        assert!(with(100_000).election_min < ELECTION + LogTiming::DEFAULT.election_min);
+        assert!(with(100_000).election_min < ELECTION_MIN_MAX + LogTiming::DEFAULT.election_min);
     }
 }

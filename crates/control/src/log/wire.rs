@@ -1,4 +1,4 @@
-//! Messages between logs, as bytes.
+//! The messages between logs, and their encoding.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,41 +10,41 @@ use openraft::raft::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::api::MalformedMessage;
+use super::error::{MalformedMessage, Unavailable};
 use super::raft::{LogId, Types};
+use super::reconfiguration::VoterWarning;
 use crate::membership::StoreId;
 use crate::state::{Applied, Command, Rejected};
 
-/// The first byte of every message. Another version has another.
-const VERSION: u8 = 2;
-/// The longest message.
-pub(super) const LONGEST: usize = 1 << 20;
-/// The longest piece of a snapshot.
+/// The first byte of every message: the version of the encoding.
+pub(super) const VERSION: u8 = 3;
+/// The most bytes of a message.
+pub(super) const MESSAGE_MAX: usize = 1 << 20;
+/// The most bytes of one piece of a snapshot.
 pub(super) const CHUNK: u64 = 256 * 1024;
-
-/// The longest snapshot: twice what a state within its bounds can come to.
-pub(super) const SNAPSHOT: u64 = 128 << 20;
-/// The longest command: with what is around it, it fits into a message.
-pub(super) const COMMAND: usize = LONGEST / 2;
+/// The most bytes of a snapshot: twice what a state within its bounds can need.
+pub(super) const SNAPSHOT_MAX: u64 = 128 << 20;
+/// The most bytes of a command: with what surrounds it, it fits into a message.
+pub(super) const COMMAND_MAX: usize = MESSAGE_MAX / 2;
 
 /// A message.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Envelope {
-    /// The store of who sends it (rule R4).
+    /// The store of the sender (rule R4).
     pub(super) from: StoreId,
-    /// The store that the receiver is known with, if it is.
+    /// The store that the sender knows the receiver with, if it knows one (rule R4).
     pub(super) to: Option<StoreId>,
-    /// Names the question.
+    /// The number of the request: its reply has the same.
     pub(super) id: u64,
-    /// How long a write takes at who sends it, in milliseconds.
+    /// How long a write takes on the sender's disk, in milliseconds.
     pub(super) write_ms: u32,
     pub(super) body: Body,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Body {
-    Ask(Request),
-    Answer(Reply),
+    Request(Request),
+    Reply(Reply),
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -52,26 +52,29 @@ pub(super) enum Request {
     Vote(VoteRequest<u32>),
     Append(AppendEntriesRequest<Types>),
     Snapshot(InstallSnapshotRequest<Types>),
-    /// Would you elect me, whose log ends there? Answered by `Reply::Canvass`.
-    Canvass(Option<LogId>),
-    /// Which store have you, and whom do you know? Answered by `Reply::Hello`.
-    Hello,
-    /// For the leader; for so many milliseconds. Answered by `Reply::Order` when it is decided.
-    Order(Order, u64),
+    /// Whether the receiver would vote for the sender, whose log ends at that entry. Answered by
+    /// [`Reply::PreVote`].
+    PreVote(Option<LogId>),
+    /// Which store the receiver has, and which nodes its log knows. Answered by
+    /// [`Reply::Identity`].
+    Identify,
+    /// A request to the leader, and how many milliseconds the sender waits. Answered by
+    /// [`Reply::Leader`] once it is decided.
+    Leader(LeaderRequest, u64),
 }
 
 impl Request {
-    /// Whether it is of the agreement itself.
+    /// Whether it belongs to the consensus protocol itself.
     pub(super) fn is_raft(&self) -> bool {
         match self {
-            Self::Vote(_) | Self::Append(_) | Self::Snapshot(_) | Self::Canvass(_) => true,
-            Self::Hello | Self::Order(..) => false,
+            Self::Vote(_) | Self::Append(_) | Self::Snapshot(_) | Self::PreVote(_) => true,
+            Self::Identify | Self::Leader(..) => false,
         }
     }
 
     /// Whether requests of clients cause it.
     pub(super) fn is_of_clients(&self) -> bool {
-        matches!(self, Self::Order(Order::Propose(command), _) if command.is_of_clients())
+        matches!(self, Self::Leader(LeaderRequest::Propose(command), _) if command.is_of_clients())
     }
 }
 
@@ -80,21 +83,21 @@ pub(super) enum Reply {
     Vote(VoteResponse<u32>),
     Append(AppendEntriesResponse<u32>),
     Snapshot(Result<InstallSnapshotResponse<u32>, InstallSnapshotError>),
-    Canvass(bool),
-    /// Whom the sender's log knows, with their stores; nobody, if it is empty.
-    Hello(BTreeMap<NodeId, StoreId>),
-    Order(Ruling),
-    /// The question is for another store than the one that is here, or from another than the known
-    /// one (rule R4).
-    Stranger,
+    PreVote(bool),
+    /// The nodes that the sender's log knows, with their stores. None, if the log is empty.
+    Identity(BTreeMap<NodeId, StoreId>),
+    Leader(LeaderReply),
+    /// The request was for another store than the receiver's, or came from another store than the
+    /// known one (rule R4).
+    StoreMismatch,
 }
 
-/// What a leader is to do.
+/// A request that only the leader can serve.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) enum Order {
+pub(super) enum LeaderRequest {
     Propose(Command),
-    /// Up to where must one have applied to know everything that is done by now?
-    Read,
+    /// The index that a node must have applied to know everything that was committed before this.
+    ReadIndex,
     AddLearner(NodeId),
     RemoveLearner(NodeId),
     Promote(NodeId),
@@ -102,38 +105,38 @@ pub(super) enum Order {
     SetVoters(BTreeSet<NodeId>),
 }
 
-/// What came of it.
+/// The reply to a [`LeaderRequest`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Ruling {
+pub(super) enum LeaderReply {
     Applied(Applied),
     Rejected(Rejected),
-    /// For `Read`.
+    /// To [`LeaderRequest::ReadIndex`].
     ReadAt(u64),
-    /// For changes of voters and learners, with a warning.
-    Changed(Option<String>),
-    /// Ask somebody else, or later.
-    NotNow(String),
+    /// The voters or learners are as asked for.
+    Changed(Option<VoterWarning>),
+    /// Nothing was decided: ask another node, or later.
+    Unavailable(Unavailable),
 }
 
 impl Envelope {
     /// None if it is too long to be sent.
     pub(super) fn to_bytes(&self) -> Option<Vec<u8>> {
         let bytes = postcard::to_extend(self, vec![VERSION]).ok()?;
-        (bytes.len() <= LONGEST).then_some(bytes)
+        (bytes.len() <= MESSAGE_MAX).then_some(bytes)
     }
 
     pub(super) fn from_bytes(bytes: &[u8]) -> Result<Self, MalformedMessage> {
-        if bytes.len() > LONGEST {
-            return Err(MalformedMessage("it is too long"));
+        if bytes.len() > MESSAGE_MAX {
+            return Err(MalformedMessage::TooLong);
         }
         match bytes.split_first() {
             Some((&VERSION, rest)) => match postcard::take_from_bytes(rest) {
                 Ok((envelope, [])) => Ok(envelope),
-                Ok(_) => Err(MalformedMessage("there is something behind its end")),
-                Err(_) => Err(MalformedMessage("it cannot be read")),
+                Ok(_) => Err(MalformedMessage::TrailingBytes),
+                Err(_) => Err(MalformedMessage::Undecodable),
             },
-            Some(_) => Err(MalformedMessage("it is of another version")),
-            None => Err(MalformedMessage("it is empty")),
+            Some((version, _)) => Err(MalformedMessage::Version(*version)),
+            None => Err(MalformedMessage::Empty),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the log says, to be read: by people, and by a node when it starts.
+//! The part of the replicated state that nodes and people read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -9,21 +9,22 @@ use serde::{Deserialize, Serialize};
 use crate::membership::{LeaseTerms, Membership, StoreId};
 use crate::voters::Voters;
 
-/// Made at random when a cluster is founded: keeps two of them apart.
+/// A random number, drawn when a cluster is bootstrapped: no two clusters have the same.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(transparent)]
 pub struct ClusterId(pub u64);
 
-/// The number of a gate, never used again for another. 0 is free for the node's own use.
+/// The number of a gate, by which all nodes know it. It is never used again for another gate. The
+/// log gives numbers from 1; 0 is free for the node's own use.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(transparent)]
 pub struct GateId(pub u32);
 
-/// Names a permit of the log: the index of the entry that holds it.
+/// The id of a durable permit: the index of the entry that holds it.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -36,16 +37,18 @@ impl fmt::Display for PermitId {
     }
 }
 
-/// The hash of what a holder must show. The log is read by many, so the secret itself is not in it.
+/// The hash of the secret that a holder must show. The secret itself is not in the log, which many
+/// can read.
 pub type SecretHash = [u8; 32];
 
-/// What becomes of the slots of a holder that is silent.
+/// What happens to the slots of a silent holder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Policy {
     /// They return when its node is evicted.
     #[default]
     Lease,
-    /// They stay taken until it returns, or an operator evicts it.
+    /// They stay taken until the holder releases them, their time to live is over, or an operator
+    /// evicts them.
     Hold,
 }
 
@@ -54,48 +57,51 @@ pub enum Policy {
 pub struct Cluster {
     /// Its id.
     pub id: ClusterId,
-    /// For people.
+    /// Its name, for people.
     pub name: String,
-    /// The terms of leases that nodes begin with.
+    /// The lease terms that nodes begin with.
     pub terms: LeaseTerms,
-    /// The first nodes, as all of them named them.
+    /// The first nodes, as each of them proposed them.
     pub founders: BTreeSet<NodeId>,
 }
 
-/// A node that may take part.
+/// A node in the directory: an incarnation of it may become a member.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectoryEntry {
-    /// For people; one name, one node.
+    /// The name, for people. No two nodes have the same.
     pub name: String,
-    /// Where its peers reach it.
+    /// The address at which its peers reach it.
     pub address: String,
-    /// The store that its log is in, once it is known. Never another under this number (rule R4).
+    /// The store of its log, once it is known. No other store is ever added under this number (rule
+    /// R4).
     pub store: Option<StoreId>,
-    /// Its latest incarnation that took part.
+    /// How its latest incarnation became a member, if one ever did.
     pub last: Option<Admission>,
-    /// An operator has this incarnation of it evicted.
+    /// The forced eviction of its latest incarnation, if an operator ordered one.
     pub forced_eviction: Option<ForcedEviction>,
 }
 
-/// What an operator has decided about an incarnation of a node.
+/// An operator's order to evict an incarnation of a node (rule E6).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForcedEviction {
-    /// Which incarnation.
+    /// The incarnation to evict.
     pub incarnation: Incarnation,
-    /// Who says so, for people.
+    /// The operator, for people.
     pub author: String,
-    /// No later incarnation of it takes part either.
+    /// No later incarnation becomes a member either.
     pub for_good: bool,
 }
 
-/// An incarnation of a node that takes part or took part.
+/// How an incarnation of a node became a member. Stays in the directory after the incarnation is
+/// gone, so that it, and every earlier one, is refused from then on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Admission {
-    /// Its number.
+    /// The incarnation.
     pub incarnation: Incarnation,
-    /// The entry that added it.
+    /// The index of the entry that added it.
     pub at: u64,
-    /// Random: names the start that added it.
+    /// The random number of the process start that proposed it: the same start may propose again,
+    /// another start of the same incarnation is refused.
     pub start: u64,
 }
 
@@ -106,65 +112,65 @@ pub struct Gate {
     pub id: GateId,
     /// Its name.
     pub name: String,
-    /// How many slots.
+    /// The number of slots.
     pub k: u32,
-    /// By which protocol.
+    /// The protocol that grants its slots.
     pub protocol: String,
-    /// Into how many queues its slots are split.
+    /// The number of queues that its slots are split into.
     pub lanes: u32,
-    /// What becomes of a silent holder's slots.
+    /// What happens to the slots of a silent holder.
     pub policy: Policy,
-    /// The most slots of one permit.
+    /// The greatest weight of one request, if it is bounded.
     pub weight_max: Option<u32>,
-    /// Who has set k, for people.
+    /// Who set k, for people.
     pub author: String,
-    /// The entry that made it.
+    /// The entry that created it.
     pub made: u64,
-    /// The entry that changed it last: its part of the view.
+    /// The entry that changed it last: part of its view ([`ClusterState::view_of`]).
     pub version: u64,
 }
 
-/// A permit that is held by the log.
+/// A permit that outlives its node: the log holds it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DurablePermit {
-    /// Of which gate.
+    /// The gate.
     pub gate: GateId,
-    /// Which slots, in order.
+    /// The slots, in order.
     pub slots: Vec<u32>,
-    /// Its fence.
+    /// The fence under which they are held.
     pub fence: Fence,
-    /// Who decided.
+    /// The node that decided, and its incarnation.
     pub by: (NodeId, Incarnation),
     /// Who holds it, for people.
     pub holder: String,
-    /// What its holder must show, hashed.
+    /// The hash of the secret that its holder must show.
     pub secret: SecretHash,
-    /// After so long without a renewal it may be taken back.
+    /// The time without a renewal after which it expires; none: it never does.
     pub ttl: Option<Span>,
     /// How often it was renewed.
     pub renewals: u64,
 }
 
-/// All that the log says, as of one entry.
+/// What the log says, as of one entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterState {
-    /// The entry.
+    /// The last entry that is applied.
     pub applied: u64,
-    /// The last entry that changed the members.
+    /// The last entry that added or removed a member.
     pub view: u64,
-    /// The cluster, once it is founded.
+    /// The cluster, once it is bootstrapped.
     pub cluster: Option<Cluster>,
-    /// Who votes.
+    /// The nodes that vote.
     pub voters: Voters,
-    /// Who hears the log without a vote.
+    /// The nodes that receive the log without a vote.
     pub learners: BTreeSet<NodeId>,
-    /// Who may take part.
+    /// The nodes that may become members.
     pub directory: BTreeMap<NodeId, DirectoryEntry>,
-    /// Who takes part.
+    /// The members.
     pub membership: Membership,
     /// The gates.
     pub gates: BTreeMap<GateId, Gate>,
-    /// The permits that the log holds.
+    /// The durable permits.
     pub permits: BTreeMap<PermitId, DurablePermit>,
 }
 
@@ -176,21 +182,21 @@ impl ClusterState {
 
     /// The node of that name.
     pub fn node(&self, name: &str) -> Option<NodeId> {
-        self.directory.iter().find(|(_, listed)| listed.name == name).map(|(node, _)| *node)
+        self.directory.iter().find(|(_, entry)| entry.name == name).map(|(node, _)| *node)
     }
 
-    /// What leads from an older cluster_state to this one ([`super::State::changes_since`]).
+    /// The changes that lead from an older state to this one ([`super::State::changes_since`]).
     pub fn changes_since(&self, older: &ClusterState) -> Vec<super::Change> {
-        super::State::of(self.clone()).changes_since(older)
+        super::State::read_only(self.clone()).changes_since(older)
     }
 
-    /// The view that a gate is in: the last entry that changed the members or that gate
+    /// The view of a gate: the last entry that added or removed a member, or changed that gate
     /// (docs/internals/leases.md, fences).
     pub fn view_of(&self, gate: &Gate) -> u64 {
         self.view.max(gate.version)
     }
 
-    /// The slots of a gate that the log holds.
+    /// The slots of a gate that durable permits hold.
     pub fn held_slots(&self, gate: GateId) -> BTreeSet<u32> {
         let permits = self.permits.values().filter(|permit| permit.gate == gate);
         permits.flat_map(|permit| permit.slots.iter().copied()).collect()

@@ -1,4 +1,4 @@
-//! What is put into the log, and what comes of it.
+//! What is proposed to the log, what it did, and what is different afterwards.
 
 use std::collections::BTreeMap;
 
@@ -12,199 +12,200 @@ use crate::lease::Proposal;
 use crate::membership::{LeaseTerms, MembershipChange, StoreId};
 use crate::voters::Voters;
 
-/// One entry of the log. Each is compare-and-set: applied twice, or too late, it changes nothing
-/// and says why.
+/// The content of an entry of the log. Each command is a compare-and-set: applied twice, or too
+/// late, it changes nothing and says why ([`super::Rejected`]).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
-    /// The first entry: what cluster this is. Proposed by each of its first nodes; the first wins,
-    /// the others learn its id.
+    /// The first command: what cluster this is. Each of the first nodes proposes it; the first
+    /// proposal wins, and the others learn its id.
     Bootstrap {
-        /// Random, so that two clusters are never taken for one.
+        /// A random number, so that two clusters are never taken for one.
         cluster: ClusterId,
-        /// For people.
+        /// The name of the cluster, for people.
         name: String,
-        /// The first nodes. All must name the same.
+        /// The first nodes. All of them must propose the same ones.
         nodes: BTreeMap<NodeId, DirectoryEntry>,
-        /// The terms of leases that nodes begin with.
+        /// The lease terms that nodes begin with.
         terms: LeaseTerms,
     },
-    /// A node may take part: it gets a number that no other store ever had. Again for the same
-    /// store: the same number.
+    /// An operator, or a join token, puts a node into the directory, under a number that no other
+    /// store ever had. Proposed again for the same store, it returns the same number.
     RegisterNode {
-        /// The number that is wished for.
+        /// The number that the proposer asks for, if any.
         node: Option<NodeId>,
-        /// For people; one name, one node.
+        /// The name, for people. No two nodes have the same.
         name: String,
-        /// Where its peers reach it.
+        /// The address at which its peers reach it.
         address: String,
-        /// The store that its log is in. If it is not known, the first that takes part under this
+        /// The store of its log. If it is not known yet, the first store that is added under this
         /// number is it.
         store: Option<StoreId>,
     },
-    /// An incarnation of a node begins. Rejected while another incarnation of it is a member (rule
-    /// R2).
+    /// An incarnation of a node becomes a member. Rejected while another incarnation of it is one
+    /// (rule R2).
     Add {
         /// Which node.
         node: NodeId,
-        /// Greater than every incarnation of it before.
+        /// The incarnation. It must be greater than every earlier one of this node.
         incarnation: Incarnation,
-        /// The store that it remembers with (rule R4).
+        /// The store of the node's log (rule R4).
         store: StoreId,
-        /// Random for each start, so that a repetition is told from a second daemon of the same
-        /// number.
+        /// A random number for each start of the process: it tells a repeated proposal from a
+        /// second process of the same node.
         start: u64,
-        /// The terms of its lease, for this incarnation.
+        /// The lease terms of this incarnation.
         terms: LeaseTerms,
-        /// Where its peers reach it.
+        /// The address at which its peers reach it.
         address: String,
     },
-    /// An incarnation ends by its own will, after it has given everything back.
+    /// An incarnation stops being a member by itself, after it has returned everything.
     Leave {
         /// Which node.
         node: NodeId,
         /// Which incarnation.
         incarnation: Incarnation,
     },
-    /// An operator takes a node off the directory. Rejected while an incarnation of it is a member,
-    /// or while it votes.
+    /// An operator takes a node out of the directory. Rejected while an incarnation of it is a
+    /// member, or while it votes.
     RemoveNode {
         /// Which node.
         node: NodeId,
     },
-    /// Rule E1.
+    /// An incarnation is suspected (rule E1).
     Suspect {
-        /// Whom.
+        /// Which node.
         node: NodeId,
-        /// In which incarnation.
+        /// Which incarnation.
         incarnation: Incarnation,
     },
-    /// An operator has an incarnation of a node evicted: it is suspected as by rule E1, and cannot
-    /// be cleared of it (rule E5). The voters wait as ever (rule E6).
+    /// An operator has an incarnation evicted (rule E6). It is suspected as by rule E1 and cannot
+    /// be cleared as by rule E5. The eviction itself waits as long as any other.
     ForceEvict {
-        /// Whom.
+        /// Which node.
         node: NodeId,
-        /// In which incarnation.
+        /// Which incarnation.
         incarnation: Incarnation,
-        /// Who says so, for people.
+        /// The operator, for people.
         author: String,
-        /// No later incarnation of it takes part either: the node is to be removed.
+        /// No later incarnation becomes a member either: the node is to be removed.
         for_good: bool,
     },
-    /// Rule E5.
+    /// An incarnation is cleared of its suspicion (rule E5).
     Unsuspect {
-        /// Whom.
+        /// Which node.
         node: NodeId,
-        /// In which incarnation.
+        /// Which incarnation.
         incarnation: Incarnation,
-        /// By which entry it is suspected.
+        /// The entry of the suspicion.
         at: u64,
     },
-    /// Rule E4.
+    /// An incarnation is evicted, if rule E4 allows it.
     Evict {
-        /// Whom.
+        /// Which node.
         node: NodeId,
-        /// In which incarnation.
+        /// Which incarnation.
         incarnation: Incarnation,
-        /// By which entry it is suspected.
+        /// The entry of the suspicion that the voters have promised to act on.
         at: u64,
-        /// By which entry those vote who have promised.
+        /// The entry of the voters of which a quorum promised.
         voters_at: u64,
-        /// How long the promises have surely been kept.
+        /// How long that quorum has surely not answered the node.
         waited: Span,
     },
-    /// A gate. The first wins; another k is a conflict.
+    /// Creates a gate. The first one to do so wins; another k is a conflict.
     CreateGate {
-        /// Its name.
+        /// The name of the gate.
         name: String,
-        /// How many slots.
+        /// The number of slots.
         k: u32,
-        /// By which protocol.
+        /// The protocol that grants its slots.
         protocol: String,
-        /// Into how many queues its slots are split, for its whole incarnation.
+        /// The number of queues that its slots are split into, fixed until the gate is deleted.
         lanes: u32,
-        /// What becomes of a silent holder's slots.
+        /// What happens to the slots of a silent holder.
         policy: Policy,
-        /// The most slots of one permit.
+        /// The greatest weight of one request, if it is bounded.
         weight_max: Option<u32>,
-        /// Who says so, for people.
+        /// Who creates it, for people.
         author: String,
     },
-    /// Changes a gate that is there.
+    /// Changes a gate.
     SetGate {
-        /// Its name.
+        /// The name of the gate.
         name: String,
-        /// How many slots from now on.
+        /// The new number of slots, if it changes.
         k: Option<u32>,
-        /// What becomes of a silent holder's slots from now on.
+        /// The new policy, if it changes.
         policy: Option<Policy>,
-        /// The version that is to be changed: void if somebody else was faster. Whatever it is, if
-        /// none.
+        /// The version that is to be changed: rejected if the gate has another one by now. None
+        /// changes whatever version there is.
         version: Option<u64>,
-        /// Who says so, for people.
+        /// Who changes it, for people.
         author: String,
     },
-    /// Ends a gate that has no slots any more, and of which every member has said of this version
-    /// that nothing is held.
+    /// Deletes a gate that has no slots, after every member has said of this version that nothing
+    /// is held.
     DeleteGate {
-        /// Its name.
+        /// The name of the gate.
         name: String,
         /// The version that was found drained.
         version: u64,
     },
-    /// A permit that outlives its node is decided: only when this is applied is it granted.
+    /// Holds a durable permit. It is granted only after this is applied.
     HoldPermit {
-        /// Of which gate.
+        /// The gate.
         gate: GateId,
-        /// Which slots.
+        /// The slots.
         slots: Vec<u32>,
-        /// Its fence.
+        /// The fence under which they are held.
         fence: Fence,
-        /// Who decided.
+        /// The node that decided, and its incarnation.
         by: (NodeId, Incarnation),
         /// Who holds it, for people.
         holder: String,
-        /// What its holder must show, hashed.
+        /// The hash of the secret that the holder must show.
         secret: SecretHash,
-        /// After so long without a renewal it may be taken back; never, if none.
+        /// The time without a renewal after which it expires; none: it never does.
         ttl: Option<Span>,
     },
-    /// Its holder gives it back; or who decided it does, because nobody wants it any more.
+    /// Releases a durable permit: proposed for its holder, or by the node that decided, if nobody
+    /// asks for the permit any more.
     ReleasePermit {
-        /// Which.
+        /// Which permit.
         permit: PermitId,
-        /// The holder's.
+        /// The hash of its secret.
         secret: SecretHash,
-        /// How often it had been renewed: void if its holder was heard since. However often, if
-        /// none.
+        /// How often it had been renewed when the proposer looked: rejected if it was renewed
+        /// since. None releases it in any case.
         renewals: Option<u64>,
     },
-    /// Its holder is alive.
+    /// The holder of a durable permit is alive.
     RenewPermit {
-        /// Which.
+        /// Which permit.
         permit: PermitId,
-        /// The holder's.
+        /// The hash of its secret.
         secret: SecretHash,
     },
-    /// Its time is over: somebody has counted it since the renewal of that number. Rejected if it
-    /// was renewed since.
+    /// A durable permit expires: a node has counted its time to live since the renewal of that
+    /// number. Rejected if it was renewed since.
     ExpirePermit {
-        /// Which.
+        /// Which permit.
         permit: PermitId,
         /// How often it had been renewed.
         renewals: u64,
     },
-    /// An operator takes it back.
+    /// An operator evicts a durable permit.
     EvictPermit {
-        /// Which.
+        /// Which permit.
         permit: PermitId,
-        /// Who says so, for people.
+        /// The operator, for people.
         author: String,
     },
 }
 
 impl Command {
-    /// Whether requests of clients cause it, of which there may be any number. The others are about
-    /// nodes, or by operators.
+    /// Whether requests of clients cause it, of which there may be any number. All others come from
+    /// nodes and operators.
     pub fn is_of_clients(&self) -> bool {
         match self {
             Self::CreateGate { .. }
@@ -228,7 +229,7 @@ impl Command {
     }
 }
 
-/// What leases propose.
+/// What the leases propose.
 impl From<Proposal> for Command {
     fn from(proposal: Proposal) -> Self {
         match proposal {
@@ -243,147 +244,83 @@ impl From<Proposal> for Command {
     }
 }
 
-/// What an entry has done.
+/// What an entry did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Applied {
-    /// It was not a command: a change of voters, or a leader's first word.
+    /// The entry had no command: a change of voters, or the blank entry of a new leader.
     Nothing,
-    /// The cluster has this id: one's own, or that of whoever was first.
+    /// The cluster has this id: the proposed one, or that of an earlier proposal.
     Bootstrapped(ClusterId),
     /// The node has this number.
     Registered(NodeId),
-    /// The incarnation takes part since this entry.
+    /// The incarnation is a member since this entry.
     Added(u64),
-    /// The incarnation is gone.
+    /// The incarnation is not a member any more.
     Gone,
-    /// The node is off the directory.
+    /// The node is out of the directory.
     Removed,
-    /// It is suspected by this entry, perhaps an earlier one.
+    /// The incarnation is suspected by this entry, which may be an earlier one.
     Suspected(u64),
-    /// It is not suspected any more.
+    /// The incarnation is not suspected any more.
     Unsuspected,
-    /// The gate is as asked for: made, changed, or as it was.
+    /// The gate is as asked for: created, changed, or as it was.
     Gate {
-        /// Its number.
+        /// The number of the gate.
         gate: GateId,
         /// The entry that made it so.
         version: u64,
     },
-    /// The gate is gone.
+    /// The gate is deleted.
     Deleted,
-    /// The permit is in the log, under this name.
+    /// The durable permit is held, under this id.
     Held(PermitId),
-    /// It has been renewed so often.
+    /// The durable permit has been renewed so many times.
     Renewed(u64),
-    /// Its slots are free.
+    /// The slots of the durable permit are free.
     Freed,
 }
 
-/// Why an entry has changed nothing.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-pub enum Rejected {
-    /// The gate is there with another number of slots.
-    #[error("gate {gate} has k = {k}, set by {author}; {wanted_by} asks for k = {wanted}")]
-    Conflict {
-        /// Which gate.
-        gate: String,
-        /// Its k.
-        k: u32,
-        /// Who has set it.
-        author: String,
-        /// The k that was asked for.
-        wanted: u32,
-        /// By whom.
-        wanted_by: String,
-    },
-    /// That permit is not held, or not any more.
-    #[error("{0} is not held any more: it was given back, has expired or was evicted")]
-    PermitNotHeld(PermitId),
-    /// Another incarnation of the node is a member (rule R2), suspected or not.
-    #[error("{node} is a member already, as incarnation {}: it must be evicted before another begins", .incarnation.0)]
-    AlreadyMember {
-        /// Which node.
-        node: NodeId,
-        /// The incarnation that is a member.
-        incarnation: Incarnation,
-    },
-    /// The incarnation is not a member, or not any more.
-    #[error("incarnation {} of {node} is not a member", .incarnation.0)]
-    NotMember {
-        /// Which node.
-        node: NodeId,
-        /// Which incarnation.
-        incarnation: Incarnation,
-    },
-    /// The node is known with another store (rule R4).
-    #[error(
-        "{0} is known with another store: this one is new, foreign or a copy, and has forgotten what was promised; \
-         remove {0} and add it anew"
-    )]
-    StoreMismatch(NodeId),
-    /// An operator removes the node: no incarnation of it takes part any more.
-    #[error(
-        "{node} was removed by {author}: add it anew, with an empty folder, if it is to take part"
-    )]
-    Removed {
-        /// Which node.
-        node: NodeId,
-        /// By whom.
-        author: String,
-    },
-    /// What was decided does not stand any more: whoever decided it gives it back, and may decide
-    /// anew.
-    #[error("{0}")]
-    Outdated(String),
-    /// Anything else, in words.
-    #[error("{0}")]
-    Refused(String),
-    /// There are voters, and no cluster yet: its first entry is still on its way.
-    #[error("the cluster is not founded yet")]
-    NotBootstrapped,
-}
-
-/// What an applied entry changes, for the node.
+/// What is different after an entry was applied. The node follows these.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Change {
-    /// The cluster has got its id.
+    /// The cluster has this id.
     Bootstrapped(ClusterId),
-    /// The members. `at` is the entry that did it: the view that the data plane goes on in.
+    /// The members changed.
     Membership {
-        /// The entry.
+        /// The entry: the view of the data plane from now on, if members came or went.
         at: u64,
-        /// What it does.
+        /// What changed.
         change: MembershipChange,
     },
-    /// A node is on the directory, or its address or store is another.
+    /// A node is in the directory, or its name, address, store or forced eviction changed.
     DirectoryUpdated(NodeId, DirectoryEntry),
-    /// A node is off the directory.
+    /// A node is out of the directory.
     DirectoryRemoved(NodeId),
-    /// A gate is new.
+    /// A gate was created.
     GateCreated(Gate),
-    /// A gate has another k or policy; its version says since when.
+    /// The k or the policy of a gate changed. Its version is the entry that did it.
     GateChanged(Gate),
-    /// A gate is gone, by this entry.
+    /// A gate was deleted, by the entry of this index.
     GateDeleted(GateId, u64),
-    /// A permit is held by the log.
+    /// A durable permit is held.
     PermitHeld(PermitId, DurablePermit),
-    /// Its holder has renewed it: so often now.
+    /// A durable permit was renewed, so many times in all.
     PermitRenewed(PermitId, u64),
-    /// It is not held any more.
+    /// A durable permit is not held any more.
     PermitFreed(PermitId, DurablePermit, FreeReason),
-    /// These vote, as applied.
+    /// The voters, as applied.
     Voters(Voters),
 }
 
-/// Why a permit that was in the log is free.
+/// Why a durable permit is not held any more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FreeReason {
-    /// Its holder gave it back.
+    /// It was released.
     Released,
     /// It was not renewed in time.
     Expired,
-    /// This operator took it back.
+    /// This operator evicted it.
     Evicted(String),
-    /// While this node was away; by what is not known here.
+    /// It ended while this node was away, for a reason that is not in the log any more.
     Unknown,
 }

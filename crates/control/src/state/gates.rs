@@ -1,46 +1,42 @@
-//! Gates: made by whoever is first, changed by entries, ended when nothing is held.
+//! Gates: the first command to create one wins, later ones change it, and it is deleted once
+//! nothing is held.
 
 use super::{
-    Applied, Change, ClusterState, Gate, GateId, Outcome, Policy, Rejected, State, bounds,
-    check_text, refused,
+    Applied, Change, ClusterState, Gate, GateId, Invalid, Limit, Outcome, Policy, Rejected, State,
+    TextField, bounds, check_text, invalid, start,
 };
 
+/// What [`super::Command::SetGate`] asks for.
+pub(super) struct GateChange {
+    pub(super) k: Option<u32>,
+    pub(super) policy: Option<Policy>,
+    pub(super) version: Option<u64>,
+    pub(super) author: String,
+}
+
 impl State {
-    /// `gate` as it is asked for, still without a number.
-    pub(super) fn create(&mut self, mut gate: Gate) -> Outcome {
-        check_text("an author", &gate.author, true)?;
+    /// `gate` is the gate as asked for, still without a number.
+    pub(super) fn create_gate(&mut self, mut gate: Gate) -> Outcome {
+        check_text(TextField::Author, &gate.author, 0)?;
         if let Some(known) = self.cluster_state.gate(&gate.name) {
-            return match same(known, &gate) {
-                Ok(()) => {
-                    Ok((Applied::Gate { gate: known.id, version: known.version }, Vec::new()))
-                }
-                Err(void) => Err(void),
-            };
+            check_same(known, &gate)?;
+            return Ok((Applied::Gate { gate: known.id, version: known.version }, Vec::new()));
         }
         check_gate(&gate)?;
         if self.cluster_state.gates.len() >= bounds::GATES {
-            return refused(format!("there are {} gates already: delete one first", bounds::GATES));
+            return Err(Rejected::LimitReached(Limit::Gates));
         }
         self.last_gate += 1;
         gate.id = GateId(self.last_gate);
         self.cluster_state.gates.insert(gate.id, gate.clone());
-        Ok((
-            Applied::Gate { gate: gate.id, version: gate.version },
-            vec![Change::GateCreated(gate)],
-        ))
+        let applied = Applied::Gate { gate: gate.id, version: gate.version };
+        Ok((applied, vec![Change::GateCreated(gate)]))
     }
 
-    pub(super) fn set(
-        &mut self,
-        index: u64,
-        name: &str,
-        k: Option<u32>,
-        policy: Option<Policy>,
-        version: Option<u64>,
-        author: String,
-    ) -> Outcome {
-        check_text("an author", &author, true)?;
-        let id = self.named(name)?.id;
+    pub(super) fn set_gate(&mut self, index: u64, name: &str, change: GateChange) -> Outcome {
+        let GateChange { k, policy, version, author } = change;
+        check_text(TextField::Author, &author, 0)?;
+        let id = self.gate_named(name)?.id;
         let gate = self.cluster_state.gates.get_mut(&id).expect("it was found");
         let mut wanted = gate.clone();
         wanted.k = k.unwrap_or(gate.k);
@@ -50,13 +46,7 @@ impl State {
             return Ok((Applied::Gate { gate: id, version: gate.version }, Vec::new()));
         }
         if version.is_some_and(|version| version != gate.version) {
-            return Err(Rejected::Conflict {
-                gate: gate.name.clone(),
-                k: gate.k,
-                author: gate.author.clone(),
-                wanted: wanted.k,
-                wanted_by: author,
-            });
+            return Err(conflict(gate, wanted.k, author));
         }
         if wanted.k != gate.k {
             wanted.author = author;
@@ -66,37 +56,30 @@ impl State {
         Ok((Applied::Gate { gate: id, version: index }, vec![Change::GateChanged(wanted)]))
     }
 
-    pub(super) fn delete(&mut self, index: u64, name: &str, version: u64) -> Outcome {
-        let gate = self.named(name)?;
-        if gate.k != 0 {
-            return refused(format!(
-                "gate {name} has k = {}: set k = 0 and let it drain first",
-                gate.k
-            ));
+    pub(super) fn delete_gate(&mut self, index: u64, name: &str, version: u64) -> Outcome {
+        let gate = self.gate_named(name)?;
+        let (id, gate, k) = (gate.id, name.to_owned(), gate.k);
+        if k != 0 {
+            return Err(Rejected::GateNotClosed { gate, k });
         }
-        if gate.version != version {
-            return refused(format!(
-                "gate {name} was changed by entry {} since it was found drained",
-                gate.version
-            ));
+        let changed = self.cluster_state.gates[&id].version;
+        if changed != version {
+            return Err(Rejected::GateChanged { gate, version: changed });
         }
-        if !self.cluster_state.held_slots(gate.id).is_empty() {
-            return refused(format!("permits of gate {name} are still held"));
+        if !self.cluster_state.held_slots(id).is_empty() {
+            return Err(Rejected::GateHasPermits(gate));
         }
-        let id = gate.id;
         self.cluster_state.gates.remove(&id);
         self.fences.retain(|(gate, _), _| *gate != id);
         Ok((Applied::Deleted, vec![Change::GateDeleted(id, index)]))
     }
 
-    fn named(&self, name: &str) -> Result<&Gate, Rejected> {
-        match self.cluster_state.gate(name) {
-            Some(gate) => Ok(gate),
-            None => {
-                check_name(name)?;
-                refused(format!("there is no gate {name}"))
-            }
+    fn gate_named(&self, name: &str) -> Result<&Gate, Rejected> {
+        if let Some(gate) = self.cluster_state.gate(name) {
+            return Ok(gate);
         }
+        check_name(name)?;
+        Err(Rejected::NoGate(name.to_owned()))
     }
 
     pub(super) fn gates_since(&self, older: &ClusterState, changes: &mut Vec<Change>) {
@@ -113,61 +96,53 @@ impl State {
     }
 }
 
-/// Whether a gate that is there is what is asked for. Its policy is not asked: it may have been
-/// changed since.
-fn same(known: &Gate, wanted: &Gate) -> Result<(), Rejected> {
+/// Whether an existing gate is what is asked for. The policy is not compared: an operator may have
+/// changed it since.
+fn check_same(known: &Gate, wanted: &Gate) -> Result<(), Rejected> {
     if known.k != wanted.k {
-        return Err(Rejected::Conflict {
-            gate: known.name.clone(),
-            k: known.k,
-            author: known.author.clone(),
-            wanted: wanted.k,
-            wanted_by: wanted.author.clone(),
-        });
+        return Err(conflict(known, wanted.k, wanted.author.clone()));
     }
     if known.protocol != wanted.protocol || known.lanes != wanted.lanes {
-        return refused(format!(
-            "gate {} is run by {} with {} lanes, for its whole incarnation: not by {} with {}",
-            known.name, known.protocol, known.lanes, wanted.protocol, wanted.lanes
-        ));
+        return Err(Rejected::ProtocolConflict {
+            gate: known.name.clone(),
+            protocol: known.protocol.clone(),
+            lanes: known.lanes,
+            wanted_protocol: start(&wanted.protocol),
+            wanted_lanes: wanted.lanes,
+        });
     }
     Ok(())
+}
+
+fn conflict(gate: &Gate, wanted: u32, wanted_by: String) -> Rejected {
+    let (k, author) = (gate.k, gate.author.clone());
+    Rejected::Conflict { gate: gate.name.clone(), k, author, wanted, wanted_by }
 }
 
 fn check_gate(gate: &Gate) -> Result<(), Rejected> {
     check_name(&gate.name)?;
     check_k(gate.k)?;
-    check_text("the name of a protocol", &gate.protocol, false)?;
+    check_text(TextField::Protocol, &gate.protocol, 1)?;
     if gate.k == 0 {
-        return refused("a gate begins with a slot at least: k = 0 is for its end");
+        return invalid(Invalid::ZeroK);
     }
     if gate.lanes == 0 || gate.lanes > gate.k {
-        return refused(format!(
-            "a gate with k = {} has 1 to {} lanes: not {}",
-            gate.k, gate.k, gate.lanes
-        ));
+        return invalid(Invalid::Lanes { k: gate.k, lanes: gate.lanes });
     }
-    match gate.weight_max {
-        Some(0) => refused("a permit has one slot at least"),
-        _ => Ok(()),
-    }
-}
-
-fn check_k(k: u32) -> Result<(), Rejected> {
-    if k > bounds::SLOTS {
-        return refused(format!("a gate has at most {} slots: not {k}", bounds::SLOTS));
+    if gate.weight_max == Some(0) {
+        return invalid(Invalid::ZeroWeightMax);
     }
     Ok(())
 }
 
+fn check_k(k: u32) -> Result<(), Rejected> {
+    if k > bounds::SLOTS { invalid(Invalid::K(k)) } else { Ok(()) }
+}
+
 fn check_name(name: &str) -> Result<(), Rejected> {
-    let fine = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
-    if name.is_empty() || name.len() > bounds::TEXT || !name.chars().all(fine) {
-        return refused(format!(
-            "a gate's name has 1 to {} letters, digits, dots, dashes, underscores or slashes: not `{}`",
-            bounds::TEXT,
-            name.chars().take(40).collect::<String>().escape_debug(),
-        ));
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
+    if name.is_empty() || name.len() > bounds::TEXT || !name.chars().all(allowed) {
+        return invalid(Invalid::GateName(start(name)));
     }
     Ok(())
 }

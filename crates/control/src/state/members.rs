@@ -1,4 +1,5 @@
-//! Members: the directory of who may take part, and the membership of who does.
+//! Members: the directory of the nodes that may become members, and the membership of those that
+//! are.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,12 +7,13 @@ use kgate_core::{Incarnation, NodeId, Span};
 
 use super::{
     Admission, Applied, Change, Cluster, ClusterId, ClusterState, DirectoryEntry, ForcedEviction,
-    Outcome, Rejected, State, bounds, check_text, membership, refused,
+    Invalid, Limit, Outcome, Rejected, State, TextField, bounds, check_text, invalid,
+    membership_change,
 };
 use crate::membership::{Eviction, LeaseTerms, MembershipChange, StoreId};
 
 impl State {
-    pub(super) fn found(
+    pub(super) fn bootstrap(
         &mut self,
         id: ClusterId,
         name: String,
@@ -23,100 +25,94 @@ impl State {
             if cluster.name == name && cluster.founders == founders {
                 return Ok((Applied::Bootstrapped(cluster.id), Vec::new()));
             }
-            return refused(format!(
-                "the cluster `{}` was founded with {}: this node has `{name}` with {}",
-                cluster.name,
-                nodes_named(&cluster.founders),
-                nodes_named(&founders)
-            ));
+            return Err(Rejected::OtherCluster {
+                name: cluster.name.clone(),
+                founders: cluster.founders.clone(),
+                wanted_name: name,
+                wanted_founders: founders,
+            });
         }
-        check_text("the name of a cluster", &name, true)?;
+        check_text(TextField::ClusterName, &name, 0)?;
         check_terms(terms)?;
         if nodes.is_empty() || nodes.len() > bounds::NODES {
-            return refused(format!(
-                "a cluster is founded with 1 to {} nodes: not {}",
-                bounds::NODES,
-                nodes.len()
-            ));
+            return invalid(Invalid::FounderCount(nodes.len()));
         }
         let mut names = BTreeSet::new();
-        for (node, listed) in &nodes {
-            check_node(*node, listed)?;
-            if !names.insert(&listed.name) {
-                return refused(format!("two of the first nodes are called {}", listed.name));
+        for (node, entry) in &nodes {
+            check_entry(*node, entry)?;
+            if !names.insert(&entry.name) {
+                return invalid(Invalid::DuplicateName(entry.name.clone()));
             }
         }
-        // Only the log knows who took part.
-        self.cluster_state.directory = nodes
-            .into_iter()
-            .map(|(node, listed)| (node, DirectoryEntry { last: None, ..listed }))
-            .collect();
+        // Which incarnations were members only the log says.
+        let unadmitted = |(node, entry)| (node, DirectoryEntry { last: None, ..entry });
+        self.cluster_state.directory = nodes.into_iter().map(unadmitted).collect();
         self.next_node = founders.last().map_or(0, |node| node.0 + 1);
         self.cluster_state.cluster = Some(Cluster { id, name, terms, founders });
-        let listed = self
-            .cluster_state
-            .directory
-            .iter()
-            .map(|(node, listed)| Change::DirectoryUpdated(*node, listed.clone()));
-        Ok((
-            Applied::Bootstrapped(id),
-            std::iter::once(Change::Bootstrapped(id)).chain(listed).collect(),
-        ))
+        let mut changes = vec![Change::Bootstrapped(id)];
+        let updated = |(node, entry): (&NodeId, &DirectoryEntry)| {
+            Change::DirectoryUpdated(*node, entry.clone())
+        };
+        changes.extend(self.cluster_state.directory.iter().map(updated));
+        Ok((Applied::Bootstrapped(id), changes))
     }
 
-    pub(super) fn admit(
+    pub(super) fn register(
         &mut self,
-        wish: Option<NodeId>,
+        wanted: Option<NodeId>,
         name: String,
         address: String,
         store: Option<StoreId>,
     ) -> Outcome {
-        let listed = DirectoryEntry { name, address, store, ..DirectoryEntry::default() };
-        let known = self
-            .cluster_state
-            .directory
-            .iter()
-            .find(|(_, it)| store.is_some() && it.store == store);
-        if let Some((node, _)) = known {
+        let entry = DirectoryEntry { name, address, store, ..DirectoryEntry::default() };
+        let same_store = |known: &DirectoryEntry| store.is_some() && known.store == store;
+        let mut directory = self.cluster_state.directory.iter();
+        if let Some((node, known)) = directory.find(|(_, known)| same_store(known)) {
             let node = *node;
-            let known = &self.cluster_state.directory[&node];
-            if known.name != listed.name || wish.is_some_and(|wish| wish != node) {
-                return refused(format!("this store is that of {node}, {}", known.name));
+            if known.name != entry.name || wanted.is_some_and(|wanted| wanted != node) {
+                return Err(Rejected::StoreTaken { node, name: known.name.clone() });
             }
-            check_node(node, &listed)?;
-            return Ok((Applied::Registered(node), self.move_to(node, listed.address)));
+            check_entry(node, &entry)?;
+            return Ok((Applied::Registered(node), self.update_address(node, entry.address)));
         }
-        if let Some(node) = self.cluster_state.node(&listed.name) {
-            // Again, because nobody heard the answer; whichever store takes part, it is the one
-            // that was awaited.
-            let same = self.cluster_state.directory[&node].address == listed.address;
-            if store.is_none() && same && wish.is_none_or(|wish| wish == node) {
-                return Ok((Applied::Registered(node), Vec::new()));
-            }
-            if wish == Some(node) || self.cluster_state.directory[&node].store.is_some() {
-                return Err(Rejected::StoreMismatch(node));
-            }
-            return refused(format!("{node} is called {} already", listed.name));
+        if let Some(node) = self.cluster_state.node(&entry.name) {
+            return self.register_again(node, wanted, entry);
         }
-        let node = wish.unwrap_or(NodeId(self.next_node));
+        let node = wanted.unwrap_or(NodeId(self.next_node));
         if node.0 < self.next_node {
-            return refused(format!(
-                "{node} is the number of another node, or was: numbers are not used again; {} is free",
-                NodeId(self.next_node)
-            ));
+            return Err(Rejected::NumberTaken { node, next: NodeId(self.next_node) });
         }
-        check_node(node, &listed)?;
+        check_entry(node, &entry)?;
         if self.cluster_state.directory.len() >= bounds::NODES {
-            return refused(format!("there are {} nodes already: remove one first", bounds::NODES));
+            return Err(Rejected::LimitReached(Limit::Nodes));
         }
         self.next_node = node.0 + 1;
-        self.cluster_state.directory.insert(node, listed.clone());
-        Ok((Applied::Registered(node), vec![Change::DirectoryUpdated(node, listed)]))
+        self.cluster_state.directory.insert(node, entry.clone());
+        Ok((Applied::Registered(node), vec![Change::DirectoryUpdated(node, entry)]))
+    }
+
+    /// The name is in the directory already, under that number.
+    fn register_again(
+        &self,
+        node: NodeId,
+        wanted: Option<NodeId>,
+        entry: DirectoryEntry,
+    ) -> Outcome {
+        let known = &self.cluster_state.directory[&node];
+        // The proposer did not receive the answer and proposes again. Whichever store joins under
+        // this number becomes the node's.
+        let repeated = entry.store.is_none() && known.address == entry.address;
+        if repeated && wanted.is_none_or(|wanted| wanted == node) {
+            return Ok((Applied::Registered(node), Vec::new()));
+        }
+        if wanted == Some(node) || known.store.is_some() {
+            return Err(Rejected::StoreMismatch(node));
+        }
+        Err(Rejected::NameTaken { node, name: entry.name })
     }
 
     pub(super) fn add(
         &mut self,
-        index: u64,
         node: NodeId,
         admission: Admission,
         store: StoreId,
@@ -124,69 +120,59 @@ impl State {
         address: String,
     ) -> Outcome {
         check_terms(terms)?;
-        let Some(listed) = self.cluster_state.directory.get_mut(&node) else {
-            return refused(format!(
-                "{node} is not on the directory: an operator must add it first"
-            ));
+        let Admission { incarnation, at, .. } = admission;
+        let Some(entry) = self.cluster_state.directory.get_mut(&node) else {
+            return Err(Rejected::NotRegistered(node));
         };
-        if let Some(ForcedEviction { author, for_good: true, .. }) = &listed.forced_eviction {
+        if let Some(ForcedEviction { author, for_good: true, .. }) = &entry.forced_eviction {
             return Err(Rejected::Removed { node, author: author.clone() });
         }
         // R4: a node with another store has forgotten what it promised.
-        if listed.store.is_some_and(|known| known != store) {
+        if entry.store.is_some_and(|known| known != store) {
             return Err(Rejected::StoreMismatch(node));
         }
         if let Some(member) = self.cluster_state.membership.get(node) {
-            return match listed.last {
-                // The same start proposes again because it heard nothing.
-                Some(last)
-                    if last.start == admission.start
-                        && last.incarnation == admission.incarnation =>
-                {
-                    Ok((Applied::Added(last.at), Vec::new()))
-                }
+            // The same start proposes again because it did not receive the answer.
+            let same =
+                |last: &Admission| last.start == admission.start && last.incarnation == incarnation;
+            return match entry.last.filter(same) {
+                Some(last) => Ok((Applied::Added(last.at), Vec::new())),
                 // R2: never two incarnations at once.
-                _ => Err(Rejected::AlreadyMember { node, incarnation: member.incarnation }),
+                None => Err(Rejected::AlreadyMember { node, incarnation: member.incarnation }),
             };
         }
-        if let Some(last) = listed.last.filter(|last| admission.incarnation <= last.incarnation) {
-            return refused(format!(
-                "{node} was a member as incarnation {}, which is gone for good: {} is not a later one",
-                last.incarnation.0, admission.incarnation.0
-            ));
+        if let Some(last) = entry.last.filter(|last| incarnation <= last.incarnation) {
+            let (last, given) = (last.incarnation, incarnation);
+            return Err(Rejected::StaleIncarnation { node, last, given });
         }
-        check_text("an address", &address, true)?;
-        listed.last = Some(admission);
-        let pardoned = listed.forced_eviction.take().is_some();
-        let announce = pardoned || listed.store != Some(store) || listed.address != address;
-        listed.store = Some(store);
-        listed.address = address;
-        let mut changes = Vec::new();
-        if announce {
-            changes.push(Change::DirectoryUpdated(node, listed.clone()));
-        }
-        changes
-            .push(self.enrol(index, MembershipChange::Added(node, admission.incarnation, terms)));
-        Ok((Applied::Added(index), changes))
+        check_text(TextField::Address, &address, 0)?;
+        entry.last = Some(admission);
+        // A forced eviction concerns the incarnation that it names, which is gone.
+        let was_evicted = entry.forced_eviction.take().is_some();
+        let updated = was_evicted || entry.store != Some(store) || entry.address != address;
+        entry.store = Some(store);
+        entry.address = address;
+        let updated = updated.then(|| Change::DirectoryUpdated(node, entry.clone()));
+        let mut changes: Vec<Change> = updated.into_iter().collect();
+        changes.push(self.change_members(at, MembershipChange::Added(node, incarnation, terms)));
+        Ok((Applied::Added(at), changes))
     }
 
     pub(super) fn leave(&mut self, index: u64, node: NodeId, incarnation: Incarnation) -> Outcome {
-        self.incarnation(node, incarnation)?;
-        Ok((Applied::Gone, vec![self.enrol(index, MembershipChange::Gone(node, incarnation))]))
+        self.suspicion(node, incarnation)?;
+        let gone = self.change_members(index, MembershipChange::Gone(node, incarnation));
+        Ok((Applied::Gone, vec![gone]))
     }
 
     pub(super) fn remove(&mut self, node: NodeId) -> Outcome {
         if let Some(member) = self.cluster_state.membership.get(node) {
-            return refused(format!(
-                "{node} is a member, as incarnation {}: stop it or evict it first",
-                member.incarnation.0
-            ));
+            return Err(Rejected::StillMember { node, incarnation: member.incarnation });
         }
         if self.cluster_state.voters.has(node) {
-            return refused(format!("{node} votes: demote it first"));
+            return Err(Rejected::StillVoter(node));
         }
         if self.cluster_state.directory.remove(&node).is_none() {
-            return refused(format!("{node} is not on the directory"));
+            return Err(Rejected::NotRegistered(node));
         }
         Ok((Applied::Removed, vec![Change::DirectoryRemoved(node)]))
     }
@@ -197,43 +183,37 @@ impl State {
         node: NodeId,
         incarnation: Incarnation,
     ) -> Outcome {
-        // Again: the first suspicion stays, or nobody would ever have waited long enough.
-        if let Some(at) = self.incarnation(node, incarnation)? {
+        // The first suspicion stays in force: with a new one for each proposal the wait before the
+        // eviction would never end.
+        if let Some(at) = self.suspicion(node, incarnation)? {
             return Ok((Applied::Suspected(at), Vec::new()));
         }
-        Ok((
-            Applied::Suspected(index),
-            vec![self.enrol(index, MembershipChange::Suspected(node, incarnation, index))],
-        ))
+        let suspected = MembershipChange::Suspected(node, incarnation, index);
+        Ok((Applied::Suspected(index), vec![self.change_members(index, suspected)]))
     }
 
-    /// The suspicion that is there stays; else this is one. Later words may make it final, never
-    /// take that back.
-    pub(super) fn condemn(
+    /// E6: a suspicion that is in force stays; without one this is a suspicion. A later command may
+    /// make the forced eviction one for good, never the other way round.
+    pub(super) fn force_evict(
         &mut self,
         index: u64,
         node: NodeId,
-        sentence: ForcedEviction,
+        eviction: ForcedEviction,
     ) -> Outcome {
-        check_text("an author", &sentence.author, false)?;
-        let incarnation = sentence.incarnation;
-        let suspected = self.incarnation(node, incarnation)?;
-        let listed = self
-            .cluster_state
-            .directory
-            .get_mut(&node)
-            .expect("whoever takes part is on the directory");
+        check_text(TextField::Author, &eviction.author, 1)?;
+        let incarnation = eviction.incarnation;
+        let suspected = self.suspicion(node, incarnation)?;
+        let entry =
+            self.cluster_state.directory.get_mut(&node).expect("a member is in the directory");
         let mut changes = Vec::new();
-        if listed
-            .forced_eviction
-            .as_ref()
-            .is_none_or(|before| sentence.for_good && !before.for_good)
-        {
-            listed.forced_eviction = Some(sentence);
-            changes.push(Change::DirectoryUpdated(node, listed.clone()));
+        let before = entry.forced_eviction.as_ref();
+        if before.is_none_or(|before| eviction.for_good && !before.for_good) {
+            entry.forced_eviction = Some(eviction);
+            changes.push(Change::DirectoryUpdated(node, entry.clone()));
         }
         if suspected.is_none() {
-            changes.push(self.enrol(index, MembershipChange::Suspected(node, incarnation, index)));
+            let suspected = MembershipChange::Suspected(node, incarnation, index);
+            changes.push(self.change_members(index, suspected));
         }
         Ok((Applied::Suspected(suspected.unwrap_or(index)), changes))
     }
@@ -245,60 +225,53 @@ impl State {
         incarnation: Incarnation,
         at: u64,
     ) -> Outcome {
-        if self.incarnation(node, incarnation)? != Some(at) {
-            return refused(format!("{node} is not suspected by entry {at}, or not any more"));
+        if self.suspicion(node, incarnation)? != Some(at) {
+            return Err(Rejected::NotSuspected { node, at });
         }
-        let forced_eviction = self
-            .cluster_state
-            .directory
-            .get(&node)
-            .and_then(|listed| listed.forced_eviction.as_ref());
-        if let Some(forced_eviction) =
-            forced_eviction.filter(|forced_eviction| forced_eviction.incarnation == incarnation)
-        {
-            return refused(format!("{node} is being evicted by {}", forced_eviction.author));
+        let entry = self.cluster_state.directory.get(&node);
+        let forced = entry.and_then(|entry| entry.forced_eviction.as_ref());
+        if let Some(forced) = forced.filter(|forced| forced.incarnation == incarnation) {
+            return Err(Rejected::BeingEvicted { node, author: forced.author.clone() });
         }
-        Ok((
-            Applied::Unsuspected,
-            vec![self.enrol(index, MembershipChange::Unsuspected(node, incarnation))],
-        ))
+        let cleared = self.change_members(index, MembershipChange::Unsuspected(node, incarnation));
+        Ok((Applied::Unsuspected, vec![cleared]))
     }
 
     pub(super) fn evict(&mut self, index: u64, eviction: Eviction) -> Outcome {
         let Eviction { node, incarnation, .. } = eviction;
-        self.incarnation(node, incarnation)?;
-        if let Err(why) =
-            self.cluster_state.membership.may_evict(eviction, self.cluster_state.voters.at)
-        {
-            return refused(why.to_string());
-        }
-        Ok((Applied::Gone, vec![self.enrol(index, MembershipChange::Gone(node, incarnation))]))
+        self.suspicion(node, incarnation)?;
+        let ClusterState { membership, voters, .. } = &self.cluster_state;
+        membership.may_evict(eviction, voters.at).map_err(Rejected::Eviction)?;
+        let gone = self.change_members(index, MembershipChange::Gone(node, incarnation));
+        Ok((Applied::Gone, vec![gone]))
     }
 
-    /// By which entry that incarnation is suspected; void if it is not the present one.
-    fn incarnation(&self, node: NodeId, incarnation: Incarnation) -> Result<Option<u64>, Rejected> {
+    /// The entry by which that incarnation is suspected, if it is. An error if it is not a member.
+    fn suspicion(&self, node: NodeId, incarnation: Incarnation) -> Result<Option<u64>, Rejected> {
         let member = self.cluster_state.membership.incarnation(node, incarnation);
         member.map(|member| member.suspected).ok_or(Rejected::NotMember { node, incarnation })
     }
 
-    fn enrol(&mut self, index: u64, change: MembershipChange) -> Change {
+    fn change_members(&mut self, index: u64, change: MembershipChange) -> Change {
         self.cluster_state.membership.apply(change);
         if matches!(change, MembershipChange::Added(..) | MembershipChange::Gone(..)) {
             self.cluster_state.view = index;
         }
-        membership(index, change)
+        membership_change(index, change)
     }
 
-    fn move_to(&mut self, node: NodeId, address: String) -> Vec<Change> {
+    fn update_address(&mut self, node: NodeId, address: String) -> Vec<Change> {
         match self.cluster_state.directory.get_mut(&node) {
-            Some(listed) if listed.address != address => {
-                listed.address = address;
-                vec![Change::DirectoryUpdated(node, listed.clone())]
+            Some(entry) if entry.address != address => {
+                entry.address = address;
+                vec![Change::DirectoryUpdated(node, entry.clone())]
             }
-            _ => Vec::new(),
+            Some(_) | None => Vec::new(),
         }
     }
 
+    /// First the members and directory entries that are gone, then the new ones in the order of
+    /// their entries in the log.
     pub(super) fn members_since(&self, older: &ClusterState, changes: &mut Vec<Change>) {
         let now = &self.cluster_state;
         if let (Some(cluster), None) = (&now.cluster, &older.cluster) {
@@ -306,71 +279,61 @@ impl State {
         }
         for (node, member) in older.membership.iter() {
             if now.membership.incarnation(node, member.incarnation).is_none() {
-                changes
-                    .push(membership(now.view, MembershipChange::Gone(node, member.incarnation)));
+                let gone = MembershipChange::Gone(node, member.incarnation);
+                changes.push(membership_change(now.view, gone));
             }
         }
         let removed = older.directory.keys().filter(|node| !now.directory.contains_key(node));
         changes.extend(removed.map(|node| Change::DirectoryRemoved(*node)));
-        let listed = now.directory.iter().filter(|(node, listed)| {
-            let seen = |listed: &DirectoryEntry| {
-                (
-                    listed.name.clone(),
-                    listed.address.clone(),
-                    listed.store,
-                    listed.forced_eviction.clone(),
-                )
-            };
-            older.directory.get(node).map(seen) != Some(seen(listed))
-        });
-        changes
-            .extend(listed.map(|(node, listed)| Change::DirectoryUpdated(*node, listed.clone())));
+        // An admission alone is no update of the directory: the membership says it.
+        let public = |entry: &DirectoryEntry| DirectoryEntry { last: None, ..entry.clone() };
+        for (node, entry) in &now.directory {
+            if older.directory.get(node).map(public) != Some(public(entry)) {
+                changes.push(Change::DirectoryUpdated(*node, entry.clone()));
+            }
+        }
+        let mut later = self.incarnations_since(older);
+        later.sort_by_key(|(at, _)| *at);
+        changes.extend(later.into_iter().map(|(at, change)| membership_change(at, change)));
+    }
 
-        let mut incarnations: Vec<(u64, MembershipChange)> = Vec::new();
+    /// What happened to the present members, each with the entry that did it.
+    fn incarnations_since(&self, older: &ClusterState) -> Vec<(u64, MembershipChange)> {
+        let now = &self.cluster_state;
+        let mut changes = Vec::new();
         for (node, member) in now.membership.iter() {
-            let before = older.membership.incarnation(node, member.incarnation);
+            let incarnation = member.incarnation;
+            let before = older.membership.incarnation(node, incarnation);
             if before.is_none() {
-                let last = now.directory.get(&node).and_then(|listed| listed.last);
+                let last = now.directory.get(&node).and_then(|entry| entry.last);
                 let at = last.map_or(now.view, |last| last.at);
-                incarnations
-                    .push((at, MembershipChange::Added(node, member.incarnation, member.terms)));
+                changes.push((at, MembershipChange::Added(node, incarnation, member.terms)));
             }
             match (before.and_then(|before| before.suspected), member.suspected) {
                 (before, Some(at)) if before != Some(at) => {
-                    incarnations
-                        .push((at, MembershipChange::Suspected(node, member.incarnation, at)));
+                    changes.push((at, MembershipChange::Suspected(node, incarnation, at)));
                 }
-                (Some(_), None) => incarnations
-                    .push((now.applied, MembershipChange::Unsuspected(node, member.incarnation))),
-                _ => {}
+                (Some(_), None) => {
+                    changes.push((now.applied, MembershipChange::Unsuspected(node, incarnation)));
+                }
+                (Some(_) | None, Some(_)) | (None, None) => {}
             }
         }
-        incarnations.sort_by_key(|(at, _)| *at);
-        changes.extend(incarnations.into_iter().map(|(at, change)| membership(at, change)));
+        changes
     }
 }
 
-fn check_node(node: NodeId, listed: &DirectoryEntry) -> Result<(), Rejected> {
+fn check_entry(node: NodeId, entry: &DirectoryEntry) -> Result<(), Rejected> {
     if node.0 >= bounds::NODE_NUMBERS {
-        return refused(format!(
-            "numbers of nodes are below {}: not {}",
-            bounds::NODE_NUMBERS,
-            node.0
-        ));
+        return invalid(Invalid::NodeNumber(node));
     }
-    check_text("the name of a node", &listed.name, false)?;
-    check_text("an address", &listed.address, true)
+    check_text(TextField::NodeName, &entry.name, 1)?;
+    check_text(TextField::Address, &entry.address, 0)
 }
 
 fn check_terms(terms: LeaseTerms) -> Result<(), Rejected> {
     if terms.lease == Span::ZERO || terms.clock_error >= 1_000_000 {
-        return refused(
-            "a lease is longer than nothing, and a clock errs by less than its whole rate",
-        );
+        return invalid(Invalid::LeaseTerms);
     }
     Ok(())
-}
-
-fn nodes_named(nodes: &BTreeSet<NodeId>) -> String {
-    nodes.iter().map(NodeId::to_string).collect::<Vec<_>>().join(", ")
 }

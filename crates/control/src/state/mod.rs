@@ -1,25 +1,27 @@
-//! What the log says: a state machine without clock, rng or sockets, the same at every node that
-//! has applied the same entries.
+//! The replicated state: a state machine without clock, random numbers or sockets, the same at
+//! every node that has applied the same entries.
 //!
-//! [`State::apply`] takes one [`Command`] and says what came of it ([`Applied`] or [`Rejected`])
-//! and what it changed ([`Change`], for the node). Everything is compare-and-set: a command that
-//! comes late, twice, or from somebody who knew less than the log does changes nothing and says
-//! why. So a proposer that has heard nothing may simply propose again.
+//! [`State::apply`] takes one [`Command`] and returns what it did ([`Applied`]) or why it changed
+//! nothing ([`Rejected`]), and what is different now ([`Change`], for the node). Every command is a
+//! compare-and-set: one that arrives late, twice, or from a proposer that knew less than the log
+//! changes nothing and says why. A proposer that received no answer may therefore propose again.
 //!
-//! - members: who may take part (the directory), who does (the membership), who is suspected and
-//!   evicted (rules E1 to E5, R2, R4);
-//! - gates: the first to create one wins; its version is the entry that changed it last;
-//! - permits that outlive their node: in the log or not at all (docs/internals/leases.md, `hold`).
+//! - Members: the directory of the nodes that may become members, the membership of those that are,
+//!   suspicions and evictions (rules E1 to E6, R2, R4).
+//! - Gates: the first command to create one wins. The version of a gate is the entry that changed
+//!   it last.
+//! - Durable permits: in the log before they are granted (docs/internals/leases.md, `hold`).
 //!
-//! Who votes is the business of the log itself; the state is told when a change is applied, because
-//! an eviction is bound to the voters (rule E4). Everything has a bound, so that no proposer can
-//! fill the memory of the fleet.
+//! The voters are the log's own business. The state learns of a change when it is applied
+//! ([`State::set_voters`]), because an eviction is bound to the voters in force (rule E4).
+//! Everything has a bound ([`bounds`]), so that no proposer can fill the memory of the fleet.
 
 mod cluster_state;
 mod command;
 mod gates;
 mod members;
 mod permits;
+mod rejected;
 #[cfg(test)]
 mod tests;
 
@@ -27,7 +29,8 @@ pub use cluster_state::{
     Admission, Cluster, ClusterId, ClusterState, DirectoryEntry, DurablePermit, ForcedEviction,
     Gate, GateId, PermitId, Policy, SecretHash,
 };
-pub use command::{Applied, Change, Command, FreeReason, Rejected};
+pub use command::{Applied, Change, Command, FreeReason};
+pub use rejected::{Invalid, InvalidVoters, Limit, Outdated, Rejected, TextField};
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,51 +39,52 @@ use serde::{Deserialize, Serialize};
 
 use crate::membership::{Eviction, MembershipChange};
 use crate::voters::Voters;
+use gates::GateChange;
 
-/// The most of everything.
+/// The bounds of the state.
 pub mod bounds {
-    /// The longest name, address, author or holder, in bytes.
+    /// The most bytes of a name, an address, an author or a holder.
     pub const TEXT: usize = 128;
-    /// The most nodes on the directory at once.
+    /// The most nodes in the directory at once.
     pub const NODES: usize = 1024;
-    /// Numbers of nodes are below this: they have so much room in a fence.
+    /// Numbers of nodes are below this: a fence has 16 bits for them.
     pub const NODE_NUMBERS: u32 = 1 << 16;
     /// The most gates at once.
     pub const GATES: usize = 4096;
     /// The most slots of a gate.
     pub const SLOTS: u32 = 1 << 16;
-    /// The most permits that the log holds at once.
+    /// The most durable permits at once.
     pub const PERMITS: usize = 16_384;
-    /// The most slots of one permit that the log holds.
+    /// The most slots of one durable permit.
     pub const WEIGHT: usize = 1024;
-    /// The most slots whose last fence is remembered. With all that is above, a state stays well
+    /// The most slots whose last fence is remembered. With all the bounds above, a state stays well
     /// below the longest snapshot.
     pub const FENCES: usize = 1 << 20;
 }
 
-/// What one command comes to.
+/// What applying one command returns.
 type Outcome = Result<(Applied, Vec<Change>), Rejected>;
 
-/// The state that the log makes.
+/// The replicated state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
     cluster_state: ClusterState,
-    /// The next number of a node that nobody has had.
+    /// The lowest number that no node ever had.
     next_node: u32,
-    /// The last number of a gate.
+    /// The number of the gate that was created last.
     last_gate: u32,
-    /// The greatest fence under which each slot was ever held here: what was decided before is too
-    /// late.
+    /// The greatest fence under which a durable permit ever held each slot: a decision under a
+    /// smaller fence, or the same, comes too late.
     fences: BTreeMap<(GateId, u32), Fence>,
 }
 
 impl State {
-    /// One that says that, and is not gone on with.
-    fn of(cluster_state: ClusterState) -> Self {
+    /// A state that is only read: it lacks what [`State::apply`] needs.
+    fn read_only(cluster_state: ClusterState) -> Self {
         Self { cluster_state, ..Self::default() }
     }
 
-    /// What it says.
+    /// The part of the state that nodes and people read.
     pub fn cluster_state(&self) -> &ClusterState {
         &self.cluster_state
     }
@@ -93,20 +97,20 @@ impl State {
     ) -> (Result<Applied, Rejected>, Vec<Change>) {
         self.advance(index);
         match self.outcome(index, command) {
-            Ok((done, changes)) => (Ok(done), changes),
-            Err(void) => (Err(void), Vec::new()),
+            Ok((applied, changes)) => (Ok(applied), changes),
+            Err(rejected) => (Err(rejected), Vec::new()),
         }
     }
 
-    /// An entry without a command.
-    pub fn pass(&mut self, index: u64) {
+    /// Applies an entry that has no command.
+    pub fn apply_blank(&mut self, index: u64) {
         self.advance(index);
     }
 
-    /// A change of who votes and who listens is applied. Voters that are the same as before keep
-    /// the index of the entry that made them voters: that somebody listens from now on is no reason
-    /// to wait anew for an eviction (rule E3).
-    pub fn vote(&mut self, voters: Voters, learners: BTreeSet<NodeId>) -> Vec<Change> {
+    /// Applies a change of the voters and learners, by the entry of index `voters.at`. Voters that
+    /// are the same as before keep the index of the entry that made them voters: a new learner is
+    /// no reason to begin the wait before an eviction anew (rule E3).
+    pub fn set_voters(&mut self, voters: Voters, learners: BTreeSet<NodeId>) -> Vec<Change> {
         self.advance(voters.at);
         self.cluster_state.learners = learners;
         if voters.sets == self.cluster_state.voters.sets {
@@ -126,30 +130,26 @@ impl State {
     }
 
     fn outcome(&mut self, index: u64, command: Command) -> Outcome {
-        if let Command::Bootstrap { cluster, name, nodes, terms } = command {
-            return self.found(cluster, name, nodes, terms);
-        }
-        if self.cluster_state.cluster.is_none() {
+        let bootstraps = matches!(command, Command::Bootstrap { .. });
+        if self.cluster_state.cluster.is_none() && !bootstraps {
             return Err(Rejected::NotBootstrapped);
         }
         match command {
-            Command::Bootstrap { .. } => unreachable!("it was taken above"),
-            Command::RegisterNode { node, name, address, store } => {
-                self.admit(node, name, address, store)
+            Command::Bootstrap { cluster, name, nodes, terms } => {
+                self.bootstrap(cluster, name, nodes, terms)
             }
-            Command::Add { node, incarnation, store, start, terms, address } => self.add(
-                index,
-                node,
-                Admission { incarnation, at: index, start },
-                store,
-                terms,
-                address,
-            ),
+            Command::RegisterNode { node, name, address, store } => {
+                self.register(node, name, address, store)
+            }
+            Command::Add { node, incarnation, store, start, terms, address } => {
+                let admission = Admission { incarnation, at: index, start };
+                self.add(node, admission, store, terms, address)
+            }
             Command::Leave { node, incarnation } => self.leave(index, node, incarnation),
             Command::RemoveNode { node } => self.remove(node),
             Command::Suspect { node, incarnation } => self.suspect(index, node, incarnation),
             Command::ForceEvict { node, incarnation, author, for_good } => {
-                self.condemn(index, node, ForcedEviction { incarnation, author, for_good })
+                self.force_evict(index, node, ForcedEviction { incarnation, author, for_good })
             }
             Command::Unsuspect { node, incarnation, at } => {
                 self.unsuspect(index, node, incarnation, at)
@@ -159,41 +159,32 @@ impl State {
             }
             Command::CreateGate { name, k, protocol, lanes, policy, weight_max, author } => {
                 let (id, made, version) = (GateId(0), index, index);
-                self.create(Gate {
-                    id,
-                    name,
-                    k,
-                    protocol,
-                    lanes,
-                    policy,
-                    weight_max,
-                    author,
-                    made,
-                    version,
-                })
+                #[rustfmt::skip]
+                let gate =
+                    Gate { id, name, k, protocol, lanes, policy, weight_max, author, made, version };
+                self.create_gate(gate)
             }
             Command::SetGate { name, k, policy, version, author } => {
-                self.set(index, &name, k, policy, version, author)
+                self.set_gate(index, &name, GateChange { k, policy, version, author })
             }
-            Command::DeleteGate { name, version } => self.delete(index, &name, version),
+            Command::DeleteGate { name, version } => self.delete_gate(index, &name, version),
             Command::HoldPermit { gate, slots, fence, by, holder, secret, ttl } => {
                 let renewals = 0;
-                self.hold(
-                    PermitId(index),
-                    DurablePermit { gate, slots, fence, by, holder, secret, ttl, renewals },
-                )
+                let permit =
+                    DurablePermit { gate, slots, fence, by, holder, secret, ttl, renewals };
+                self.hold(PermitId(index), permit)
             }
             Command::ReleasePermit { permit, secret, renewals } => {
                 self.release(permit, secret, renewals)
             }
             Command::RenewPermit { permit, secret } => self.renew(permit, secret),
             Command::ExpirePermit { permit, renewals } => self.expire(permit, renewals),
-            Command::EvictPermit { permit, author } => self.evict_held(permit, author),
+            Command::EvictPermit { permit, author } => self.evict_permit(permit, author),
         }
     }
 
-    /// What leads from an older state to this one, for a node that was away for longer than the log
-    /// is kept: first what ended, then what is new, in the order of the entries.
+    /// The changes that lead from an older state to this one, for a node that was away for longer
+    /// than entries are kept: what ended comes before what is new, in the order of the entries.
     pub fn changes_since(&self, older: &ClusterState) -> Vec<Change> {
         let mut changes = Vec::new();
         self.members_since(older, &mut changes);
@@ -206,27 +197,24 @@ impl State {
     }
 }
 
-/// Rejected, in words.
-fn refused<T>(why: impl Into<String>) -> Result<T, Rejected> {
-    Err(Rejected::Refused(why.into()))
+fn invalid<T>(field: Invalid) -> Result<T, Rejected> {
+    Err(Rejected::Invalid(field))
 }
 
-/// Texts for people have a bound, and are for reading.
-fn check_text(what: &str, text: &str, may_be_empty: bool) -> Result<(), Rejected> {
-    let fine = text.len() <= bounds::TEXT && (may_be_empty || !text.is_empty());
-    if fine && !text.chars().any(char::is_control) {
+/// A text for people has `least` to [`bounds::TEXT`] bytes and no control characters.
+fn check_text(field: TextField, text: &str, least: u8) -> Result<(), Rejected> {
+    let fits = (usize::from(least)..=bounds::TEXT).contains(&text.len());
+    if fits && !text.chars().any(char::is_control) {
         return Ok(());
     }
-    let shown: String = text.chars().take(40).collect();
-    refused(format!(
-        "{what} has {} to {} bytes without control characters: not `{}`",
-        usize::from(!may_be_empty),
-        bounds::TEXT,
-        shown.escape_debug()
-    ))
+    invalid(Invalid::Text { field, least, start: start(text) })
 }
 
-/// One change of the membership, by the entry of that index.
-fn membership(at: u64, change: MembershipChange) -> Change {
+/// As much of a text as an error shows.
+fn start(text: &str) -> String {
+    text.chars().take(40).collect()
+}
+
+fn membership_change(at: u64, change: MembershipChange) -> Change {
     Change::Membership { at, change }
 }

@@ -1,19 +1,18 @@
-//! Permits that outlive their node: in the log before they are granted, out of it before their
-//! slots are free.
+//! Durable permits: in the log before they are granted, out of it before their slots are free.
 
 use super::{
-    Applied, Change, ClusterState, DurablePermit, FreeReason, Outcome, PermitId, Rejected,
-    SecretHash, State, bounds, check_text, refused,
+    Applied, Change, ClusterState, DurablePermit, FreeReason, Invalid, Limit, Outcome, Outdated,
+    PermitId, Rejected, SecretHash, State, TextField, bounds, check_text, invalid,
 };
 
 impl ClusterState {
-    /// Whether that is the secret of that permit, as far as this cluster_state goes. A permit has
-    /// the number of its entry and keeps its secret: one of an applied entry that is not there is
-    /// gone for good.
+    /// Whether this is the secret of that permit, by the entries that are applied here. The number
+    /// of a permit is that of its entry, and its secret never changes: a permit with the number of
+    /// an applied entry that is not held is gone for good.
     pub fn check_secret(&self, id: PermitId, secret: SecretHash) -> Result<(), Rejected> {
         match self.permits.get(&id) {
             None => Err(Rejected::PermitNotHeld(id)),
-            Some(permit) if permit.secret != secret => refused(format!("{id} has another secret")),
+            Some(permit) if permit.secret != secret => Err(Rejected::WrongSecret(id)),
             Some(_) => Ok(()),
         }
     }
@@ -21,59 +20,25 @@ impl ClusterState {
 
 impl State {
     pub(super) fn hold(&mut self, id: PermitId, mut permit: DurablePermit) -> Outcome {
-        check_text("a holder", &permit.holder, true)?;
+        check_text(TextField::Holder, &permit.holder, 0)?;
         let (node, incarnation) = permit.by;
-        // The same decision again: its proposer heard nothing. Or the same holder, who has gone to
-        // another node since.
-        let known = self
-            .cluster_state
-            .permits
-            .iter()
-            .find(|(_, it)| (it.gate, it.secret) == (permit.gate, permit.secret));
-        if let Some((known, _)) = known {
+        // The proposer did not receive the answer and proposes again, or the holder went to another
+        // node meanwhile.
+        let same =
+            |known: &DurablePermit| (known.gate, known.secret) == (permit.gate, permit.secret);
+        let mut permits = self.cluster_state.permits.iter();
+        if let Some((known, _)) = permits.find(|(_, known)| same(known)) {
             return Ok((Applied::Held(*known), Vec::new()));
         }
-        // What an evicted incarnation decided may have been decided again by others.
+        // The others may have granted again what an evicted incarnation had decided.
         if self.cluster_state.membership.incarnation(node, incarnation).is_none() {
             return Err(Rejected::NotMember { node, incarnation });
         }
-        let Some(gate) = self.cluster_state.gates.get(&permit.gate) else {
-            return refused("the gate is gone");
-        };
         permit.slots.sort_unstable();
         permit.slots.dedup();
-        let most = gate.weight_max.map_or(bounds::WEIGHT, |most| bounds::WEIGHT.min(most as usize));
-        if permit.slots.is_empty() || permit.slots.len() > most {
-            return refused(format!(
-                "a permit of gate {} that the log holds has 1 to {most} slots: not {}",
-                gate.name,
-                permit.slots.len()
-            ));
-        }
-        if let Some(slot) = permit.slots.iter().find(|slot| **slot >= gate.k) {
-            return Err(Rejected::Outdated(format!(
-                "gate {} has k = {} now: slot {slot} is not given any more",
-                gate.name, gate.k
-            )));
-        }
-        let held = self.cluster_state.held_slots(permit.gate);
-        if let Some(slot) = permit.slots.iter().find(|slot| held.contains(slot)) {
-            return Err(Rejected::Outdated(format!(
-                "slot {slot} of gate {} is held already",
-                gate.name
-            )));
-        }
-        // A proposal that comes a second time, after its permit was given back, must not bring it
-        // back.
-        let later = |slot: &&u32| self.fences.get(&(permit.gate, **slot)) >= Some(&permit.fence);
-        if let Some(slot) = permit.slots.iter().find(later) {
-            let name = &gate.name;
-            return Err(Rejected::Outdated(format!(
-                "slot {slot} of gate {name} was held under a later fence"
-            )));
-        }
+        self.check_slots(&permit)?;
         if self.cluster_state.permits.len() >= bounds::PERMITS {
-            return refused(format!("the log holds {} permits already", bounds::PERMITS));
+            return Err(Rejected::LimitReached(Limit::Permits));
         }
         self.make_room_for_fences(permit.slots.len())?;
         self.fences.extend(permit.slots.iter().map(|slot| ((permit.gate, *slot), permit.fence)));
@@ -81,22 +46,51 @@ impl State {
         Ok((Applied::Held(id), vec![Change::PermitHeld(id, permit)]))
     }
 
-    /// What an incarnation decides has a view that is not before its own beginning, and only
-    /// members hold: fences before all of their beginnings keep nobody out.
+    /// Whether the slots exist, are free, and were never held under this fence or a later one: a
+    /// proposal that arrives a second time, after its permit was released, must not bring the permit
+    /// back.
+    fn check_slots(&self, permit: &DurablePermit) -> Result<(), Rejected> {
+        let Some(gate) = self.cluster_state.gates.get(&permit.gate) else {
+            return Err(Rejected::GateDeleted(permit.gate));
+        };
+        let most = gate.weight_max.map_or(bounds::WEIGHT, |most| bounds::WEIGHT.min(most as usize));
+        if permit.slots.is_empty() || permit.slots.len() > most {
+            let given = permit.slots.len();
+            return invalid(Invalid::Weight { gate: gate.name.clone(), most, given });
+        }
+        let held = self.cluster_state.held_slots(permit.gate);
+        let find = |outdated: &dyn Fn(u32) -> bool| {
+            permit.slots.iter().copied().find(|slot| outdated(*slot))
+        };
+        let name = || gate.name.clone();
+        let outdated = if let Some(slot) = find(&|slot| slot >= gate.k) {
+            Outdated::BeyondK { gate: name(), k: gate.k, slot }
+        } else if let Some(slot) = find(&|slot| held.contains(&slot)) {
+            Outdated::SlotHeld { gate: name(), slot }
+        } else if let Some(slot) =
+            find(&|slot| self.fences.get(&(permit.gate, slot)) >= Some(&permit.fence))
+        {
+            Outdated::LaterFence { gate: name(), slot }
+        } else {
+            return Ok(());
+        };
+        Err(Rejected::Outdated(outdated))
+    }
+
+    /// Forgets the fences from before all present members were added: only members propose permits,
+    /// and the view in a member's fence is never older than the entry that added it, so the fences
+    /// that are forgotten keep nothing out.
     fn make_room_for_fences(&mut self, slots: usize) -> Result<(), Rejected> {
         if self.fences.len() + slots <= bounds::FENCES {
             return Ok(());
         }
         let members = self.cluster_state.membership.iter().map(|(node, _)| node);
-        let begun = members
+        let added = members
             .filter_map(|node| Some(self.cluster_state.directory.get(&node)?.last?.at))
             .min();
-        self.fences.retain(|_, fence| begun.is_none_or(|begun| u64::from(fence.view().0) >= begun));
+        self.fences.retain(|_, fence| added.is_none_or(|added| u64::from(fence.view().0) >= added));
         if self.fences.len() + slots > bounds::FENCES {
-            return refused(format!(
-                "the log has held permits on {} slots, its most: gates whose permits it holds need fewer slots",
-                self.fences.len()
-            ));
+            return Err(Rejected::LimitReached(Limit::Fences));
         }
         Ok(())
     }
@@ -107,15 +101,16 @@ impl State {
         secret: SecretHash,
         renewals: Option<u64>,
     ) -> Outcome {
-        let permit = self.shown(id, secret)?;
-        if renewals.is_some_and(|renewals| renewals != permit.renewals) {
-            return refused(format!("{id} was renewed since"));
+        let permit = self.permit_with(id, secret)?;
+        let (before, now) = (renewals, permit.renewals);
+        if before.is_some_and(|before| before != now) {
+            return Err(Rejected::RenewedSince { permit: id, renewals: now });
         }
         self.free(id, FreeReason::Released)
     }
 
     pub(super) fn renew(&mut self, id: PermitId, secret: SecretHash) -> Outcome {
-        let permit = self.shown(id, secret)?;
+        let permit = self.permit_with(id, secret)?;
         permit.renewals += 1;
         let renewals = permit.renewals;
         Ok((Applied::Renewed(renewals), vec![Change::PermitRenewed(id, renewals)]))
@@ -124,27 +119,31 @@ impl State {
     pub(super) fn expire(&mut self, id: PermitId, renewals: u64) -> Outcome {
         let permit = self.cluster_state.permits.get(&id).ok_or(Rejected::PermitNotHeld(id))?;
         if permit.ttl.is_none() {
-            return refused(format!("{id} has no end of its own"));
+            return Err(Rejected::NoTtl(id));
         }
         if permit.renewals != renewals {
-            return refused(format!("{id} was renewed since"));
+            return Err(Rejected::RenewedSince { permit: id, renewals: permit.renewals });
         }
         self.free(id, FreeReason::Expired)
     }
 
-    pub(super) fn evict_held(&mut self, id: PermitId, author: String) -> Outcome {
-        check_text("an author", &author, true)?;
+    pub(super) fn evict_permit(&mut self, id: PermitId, author: String) -> Outcome {
+        check_text(TextField::Author, &author, 0)?;
         self.free(id, FreeReason::Evicted(author))
     }
 
-    fn shown(&mut self, id: PermitId, secret: SecretHash) -> Result<&mut DurablePermit, Rejected> {
+    fn permit_with(
+        &mut self,
+        id: PermitId,
+        secret: SecretHash,
+    ) -> Result<&mut DurablePermit, Rejected> {
         self.cluster_state.check_secret(id, secret)?;
-        Ok(self.cluster_state.permits.get_mut(&id).expect("just seen"))
+        Ok(self.cluster_state.permits.get_mut(&id).expect("it was just found"))
     }
 
-    fn free(&mut self, id: PermitId, how: FreeReason) -> Outcome {
+    fn free(&mut self, id: PermitId, reason: FreeReason) -> Outcome {
         let permit = self.cluster_state.permits.remove(&id).ok_or(Rejected::PermitNotHeld(id))?;
-        Ok((Applied::Freed, vec![Change::PermitFreed(id, permit, how)]))
+        Ok((Applied::Freed, vec![Change::PermitFreed(id, permit, reason)]))
     }
 
     pub(super) fn permits_since(&self, older: &ClusterState, changes: &mut Vec<Change>) {

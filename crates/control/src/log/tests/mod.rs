@@ -1,9 +1,9 @@
-//! Several logs in one process, with real stores, over couriers that can be cut.
+//! Several logs in one process, with real stores, over transports that can be partitioned.
 
 mod bootstrap;
-mod changes;
-mod memory;
 mod quorum;
+mod reconfiguration;
+mod recovery;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -14,117 +14,118 @@ use std::time::Duration;
 use kgate_core::{Incarnation, NodeId, Span};
 use tokio::sync::mpsc;
 
-use super::api::{AppliedEntry, Bootstrap, LogStatus, Opened, ProposeError, Transport};
-use super::{KEEPING, Keeping, Log, LogTiming};
+use super::{
+    AppliedEntry, Bootstrap, Log, LogError, LogStatus, LogTiming, MalformedMessage, Opened,
+    ProposeError, RETENTION, Retention, StoreError, Transport, Unavailable,
+};
 use crate::membership::{LeaseTerms, StoreId};
 use crate::state::{Applied, ClusterId, ClusterState, Command, DirectoryEntry, PermitId, Policy};
 
 const TERMS: LeaseTerms =
     LeaseTerms { lease: Span(700_000_000), clock_error: 10_000, margin: Span(10_000_000) };
-/// Patient, because a machine that runs tests has other work.
+/// With long times, because a machine that runs tests has other work.
 const TIMING: LogTiming = LogTiming {
     heartbeat: Span(50_000_000),
     election_min: Span(250_000_000),
     election_max: Span(500_000_000),
     patience: Span(20_000_000_000),
 };
-/// No condition takes longer.
+/// The longest wait for a condition.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Carries bytes between the logs that run, unless the way is cut.
+/// Carries messages between the running logs, unless the way is cut.
 #[derive(Default)]
-struct Net {
+struct Network {
     logs: Mutex<BTreeMap<NodeId, Log>>,
     cut: Mutex<BTreeSet<(NodeId, NodeId)>>,
 }
 
-struct Wire(NodeId, Arc<Net>);
+struct NodeTransport(NodeId, Arc<Network>);
 
-impl Transport for Wire {
+impl Transport for NodeTransport {
     fn send(&self, to: NodeId, bytes: Vec<u8>) {
         if self.1.cut.lock().unwrap().contains(&(self.0, to)) {
             return;
         }
         let log = self.1.logs.lock().unwrap().get(&to).cloned();
         if let Some(log) = log {
-            log.receive(self.0, &bytes).expect("what a log sends is no junk");
+            log.receive(self.0, &bytes).expect("a log sends no malformed messages");
         }
     }
 }
 
-/// A node of the tests.
 struct Node {
     log: Log,
     store: StoreId,
     cluster_state: ClusterState,
-    news: mpsc::UnboundedReceiver<AppliedEntry>,
+    entries: mpsc::UnboundedReceiver<AppliedEntry>,
 }
 
-/// The logs that run, and the folder of all stores.
-struct World {
+/// The running logs, and the folder of all stores.
+struct TestCluster {
     folder: PathBuf,
-    net: Arc<Net>,
+    network: Arc<Network>,
     nodes: BTreeMap<NodeId, Node>,
-    keeping: Keeping,
+    retention: Retention,
 }
 
-impl World {
+impl TestCluster {
     fn new(name: &str) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let unique = NEXT.fetch_add(1, Ordering::Relaxed);
         let folder =
             std::env::temp_dir().join(format!("kgate-log-{}-{unique}-{name}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
-        Self { folder, net: Arc::default(), nodes: BTreeMap::new(), keeping: KEEPING }
+        Self { folder, network: Arc::default(), nodes: BTreeMap::new(), retention: RETENTION }
     }
 
-    /// A cluster of so many nodes, the first of which vote.
-    async fn founded(name: &str, nodes: u32, voters: u32) -> Self {
-        let mut world = Self::new(name);
+    /// A cluster of so many nodes; the first of them vote.
+    async fn bootstrapped(name: &str, nodes: u32, voters: u32) -> Self {
+        let mut cluster = Self::new(name);
         for node in 0..nodes {
-            world.start(node);
+            cluster.start(node);
         }
-        world.found(nodes, voters).await;
-        world
+        cluster.bootstrap(nodes, voters).await;
+        cluster
     }
 
-    /// All of them found the cluster; one id comes of it.
-    async fn found(&self, nodes: u32, voters: u32) -> ClusterId {
-        let mut asked = tokio::task::JoinSet::new();
+    /// All nodes bootstrap the cluster, and all get the same id.
+    async fn bootstrap(&self, nodes: u32, voters: u32) -> ClusterId {
+        let mut calls = tokio::task::JoinSet::new();
         for (node, it) in &self.nodes {
             let (log, initial_members) =
                 (it.log.clone(), initial_members(u64::from(node.0) + 1, nodes, voters));
-            asked.spawn(async move { log.bootstrap(initial_members).await });
+            calls.spawn(async move { log.bootstrap(initial_members).await });
         }
         let ids: BTreeSet<ClusterId> =
-            asked.join_all().await.into_iter().map(|id| id.expect("founded")).collect();
-        assert_eq!(ids.len(), 1, "one cluster, one id");
+            calls.join_all().await.into_iter().map(|id| id.expect("bootstrapped")).collect();
+        assert_eq!(ids.len(), 1, "one cluster has one id");
         *ids.first().unwrap()
     }
 
     fn start(&mut self, node: u32) -> &Node {
         let me = NodeId(node);
-        let transport = Arc::new(Wire(me, Arc::clone(&self.net)));
-        let opened = Log::open_keeping(&self.home(node), me, transport, TIMING, self.keeping)
+        let transport = Arc::new(NodeTransport(me, Arc::clone(&self.network)));
+        let opened = Log::open_with(&self.home(node), me, transport, TIMING, self.retention)
             .expect("it opens");
-        let Opened { log, store, cluster_state, news } = opened;
-        self.net.logs.lock().unwrap().insert(me, log.clone());
-        self.nodes.insert(me, Node { log, store, cluster_state, news });
+        let Opened { log, store, cluster_state, entries } = opened;
+        self.network.logs.lock().unwrap().insert(me, log.clone());
+        self.nodes.insert(me, Node { log, store, cluster_state, entries });
         &self.nodes[&me]
     }
 
     async fn stop(&mut self, node: u32) {
         let node = NodeId(node);
-        self.net.logs.lock().unwrap().remove(&node);
+        self.network.logs.lock().unwrap().remove(&node);
         self.nodes.remove(&node).expect("it runs").log.stop().await;
     }
 
-    /// Drops a node without a word, and waits only until its file is free.
+    /// Drops a node without stopping it, and waits only until its file is closed.
     async fn kill(&mut self, node: u32) {
         let node = NodeId(node);
-        self.net.logs.lock().unwrap().remove(&node);
+        self.network.logs.lock().unwrap().remove(&node);
         let mut closed = self.nodes.remove(&node).expect("it runs").log.closed.clone();
-        closed.wait_for(|closed| *closed).await.expect("it says so");
+        closed.wait_for(|closed| *closed).await.expect("the thread closes it");
     }
 
     fn home(&self, node: u32) -> PathBuf {
@@ -135,11 +136,11 @@ impl World {
         &self.nodes[&NodeId(node)].log
     }
 
-    /// Cuts a node off from all others, or mends that.
+    /// Cuts a node off from all others, or connects it again.
     fn cut(&self, node: u32, cut: bool) {
         for other in (0..16).filter(|other| *other != node) {
             for way in [(NodeId(node), NodeId(other)), (NodeId(other), NodeId(node))] {
-                let mut ways = self.net.cut.lock().unwrap();
+                let mut ways = self.network.cut.lock().unwrap();
                 if cut {
                     ways.insert(way)
                 } else {
@@ -149,14 +150,17 @@ impl World {
         }
     }
 
-    /// Waits until that node's log is so.
-    async fn until(&self, node: u32, so: impl FnMut(&LogStatus) -> bool) -> LogStatus {
+    /// Waits until the status of that node's log is as wanted.
+    async fn until(&self, node: u32, wanted: impl FnMut(&LogStatus) -> bool) -> LogStatus {
         let mut status = self.log(node).status();
-        let found = tokio::time::timeout(DEADLINE, status.wait_for(so)).await;
-        found.unwrap_or_else(|_| panic!("p{node} stays so: {:?}", self.log(node))).unwrap().clone()
+        let found = tokio::time::timeout(DEADLINE, status.wait_for(wanted)).await;
+        found
+            .unwrap_or_else(|_| panic!("p{node} does not get there: {:?}", self.log(node)))
+            .unwrap()
+            .clone()
     }
 
-    /// Waits until somebody of these leads, and all of them know it.
+    /// Waits until one of these nodes leads, and all of them know it.
     async fn leader(&self, nodes: &[u32]) -> u32 {
         let among = |node: NodeId| nodes.contains(&node.0);
         loop {
@@ -171,7 +175,7 @@ impl World {
         }
     }
 
-    /// Waits until all have applied what one of them has.
+    /// Waits until all nodes have applied what one of them has.
     async fn level(&self, node: u32) -> u64 {
         let index = self.log(node).read().await.expect("there is a quorum").applied;
         for other in self.nodes.keys() {
@@ -181,29 +185,29 @@ impl World {
     }
 }
 
-impl Drop for World {
+impl Drop for TestCluster {
     fn drop(&mut self) {
-        self.net.logs.lock().unwrap().clear();
+        self.network.logs.lock().unwrap().clear();
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
 fn initial_members(cluster: u64, nodes: u32, voters: u32) -> Bootstrap {
-    let listed = |node| DirectoryEntry { name: format!("n{node}"), ..DirectoryEntry::default() };
+    let entry = |node| DirectoryEntry { name: format!("n{node}"), ..DirectoryEntry::default() };
     Bootstrap {
         cluster: ClusterId(cluster),
         name: "test".to_owned(),
-        nodes: (0..nodes).map(|node| (NodeId(node), listed(node))).collect(),
+        nodes: (0..nodes).map(|node| (NodeId(node), entry(node))).collect(),
         voters: (0..voters).map(NodeId).collect(),
         terms: TERMS,
     }
 }
 
-fn add(world: &World, node: u32, incarnation: u32) -> Command {
+fn add(cluster: &TestCluster, node: u32, incarnation: u32) -> Command {
     Command::Add {
         node: NodeId(node),
         incarnation: Incarnation(incarnation),
-        store: world.nodes[&NodeId(node)].store,
+        store: cluster.nodes[&NodeId(node)].store,
         start: u64::from(incarnation),
         terms: TERMS,
         address: String::new(),

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 use kgate_control::log::ProposeError;
 use kgate_control::state::{
-    self, Applied, Change, Command, DurablePermit, FreeReason, PermitId, Rejected,
+    self, Applied, Change, Command, DurablePermit, FreeReason, Outdated, PermitId, Rejected,
 };
 use kgate_core::{GrantId, Span, Time};
 
@@ -337,7 +337,7 @@ impl Core {
     ) {
         let void = match came {
             Ok(Applied::Held(permit)) if self.is_anothers(id, grant, permit) => {
-                Rejected::Outdated(format!("{permit} is its holder's already"))
+                Rejected::Outdated(Outdated::AlreadyGranted(permit))
             }
             Ok(_) | Err(ProposeError::NoQuorum(_) | ProposeError::Stopped) => {
                 return self.reconcile_later(now);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kgate_api::v1;
 use kgate_api::v1::{ErrorCode, MemberRole, MemberState};
-use kgate_control::log::ProposeError;
+use kgate_control::log::{ProposeError, VoterWarning};
 use kgate_control::membership::Member;
 use kgate_control::state::{Applied, ClusterState, Command, DirectoryEntry};
 use kgate_core::{Incarnation, NodeId};
@@ -106,14 +106,15 @@ impl Operator {
 
     async fn voted(
         &self,
-        came: Result<Option<String>, ProposeError>,
+        came: Result<Option<VoterWarning>, ProposeError>,
         text: String,
     ) -> Answer<v1::OperationReply> {
         match came {
             Ok(warning) => {
                 let voters: Vec<NodeId> = self.log.voters_appended().all().into_iter().collect();
                 let text = format!("{text}; the voters are node {}", numbers(&voters));
-                Ok(v1::OperationReply { message: text, warning: warning.unwrap_or_default() })
+                let warning = warning.map_or_else(String::new, |warning| warning.to_string());
+                Ok(v1::OperationReply { message: text, warning })
             }
             Err(why) => Err(self.failed(why).await),
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kgate_control::log::{AppliedEntry, LogStatus, ProposeError};
+use kgate_control::log::{AppliedEntry, LogStatus, ProposeError, Unavailable};
 use kgate_control::state::{
     Applied, Change, ClusterId, ClusterState, Command, DirectoryEntry, DurablePermit, PermitId,
     Rejected, State,
@@ -34,7 +34,8 @@ impl TotalOrder {
         let (stalled_until, late, lag_most) = (0, 0, 20 * MILLISECOND);
         let (state, entries) = (State::default(), Vec::new());
         let mut log = Self { state, entries, applied, stalled_until, late, lag_most };
-        let changes = log.state.vote(Voters::new(1, (0..voters).map(NodeId)), Default::default());
+        let changes =
+            log.state.set_voters(Voters::new(1, (0..voters).map(NodeId)), Default::default());
         log.entries.push((changes, log.state.cluster_state().clone()));
         let listed =
             |node: u32| DirectoryEntry { name: format!("n{node}"), ..DirectoryEntry::default() };
@@ -96,7 +97,7 @@ impl World {
     pub(super) fn proposal(&mut self, from: Proposer, command: Command) {
         let leads = self.has_quorum(from.node) && self.log.stalled_until <= self.now;
         if !leads {
-            return self.answer(from, Err(ProposeError::NoQuorum("nobody answers".into())));
+            return self.answer(from, Err(ProposeError::NoQuorum(Unavailable::LeaderStopped)));
         }
         if !self.rng.percent(self.log.late) {
             return self.decided(from, command);
@@ -105,7 +106,7 @@ impl World {
         let is_unheard = self.rng.percent(50);
         let number = if is_unheard { 0 } else { from.number };
         if is_unheard {
-            self.answer(from, Err(ProposeError::NoQuorum("nobody answers".into())));
+            self.answer(from, Err(ProposeError::NoQuorum(Unavailable::LeaderStopped)));
         }
         self.at(after, Event::Decided { from: Proposer { number, ..from }, command });
     }
