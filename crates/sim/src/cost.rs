@@ -1,33 +1,33 @@
-//! What a message costs: the three readings of vcube-2018 section 8.1.
+//! The cost of a message: three readings of vcube-2018 section 8.1.
 //!
 //! "Each message exchanged between two processes consumes t_s + t_t + t_r time units ... if a
 //! message is sent to multiple destinations, t_s is multiplied by the number of copies sent." The
-//! text leaves open whether sends wait for each other, so the reading is an option. Detector
-//! messages take t_s + t_t + t_r and never wait.
+//! text leaves open whether sends wait for each other, so the reading is an option. Messages of a
+//! detector take t_s + t_t + t_r and never wait.
 
 use kgate_core::Span;
 
 use crate::latency::Latency;
 
-/// What sending does to the sends after it.
+/// How sends delay later sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendCost {
-    /// One FIFO send queue a process: every copy occupies it for t_s. The literal reading, and the
-    /// default.
+    /// One FIFO send queue per process: every copy occupies it for t_s. The literal reading, and
+    /// the default.
     Queue,
-    /// The i-th copy of one multi-destination send leaves after i x t_s; sends do not wait for each
-    /// other.
+    /// The i-th copy of a send to several destinations leaves after i x t_s; sends do not wait for
+    /// each other.
     Staggered,
     /// Every copy leaves after t_s.
     Flat,
 }
 
-/// What receiving does to the receives after it.
+/// How receives delay later receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReceiveCost {
-    /// Every message takes t_r, side by side.
+    /// Every message takes t_r, in parallel.
     Parallel,
-    /// One FIFO receive queue a process: every message occupies it for t_r.
+    /// One FIFO receive queue per process: every message occupies it for t_r.
     Queue,
 }
 
@@ -49,7 +49,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// The longest time that a detector's message can take; none if there is no bound.
+    /// The longest delay of a detector's message; none if it has no bound.
     pub fn longest_delay(&self) -> Option<Span> {
         self.latency.most().map(|most| self.send + most + self.receive)
     }

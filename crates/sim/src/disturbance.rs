@@ -1,17 +1,17 @@
-//! Processes that stop for a time, and networks that fail for a time: data, known before the run
-//! starts.
+//! Pauses of processes and temporary network failures. All of them are known before the run starts.
 //!
-//! All of it ends with the measured time at the latest, so that liveness is checked after healing.
+//! Every disturbance ends with the measured time at the latest, so that liveness is checked after
+//! healing.
 //!
-//! - A *pause* is a process that is stopped and goes on (SIGSTOP, a machine that swaps, a long
-//!   collection of garbage): meanwhile nothing is handed to it and neither its timers nor its
-//!   client do anything; then all of that happens, in order.
-//! - A *partition* cuts some processes off from the others, both ways or one way. What would arrive
-//!   across the cut arrives when it heals, as from a link that sends again; for a protocol that
-//!   tolerates loss it is lost.
-//! - *Loss* and *duplicates* befall each message of the mutex with a chance.
+//! - A *pause* stops a process and resumes it later (SIGSTOP, swapping, a long garbage collection).
+//!   While it is paused, nothing is delivered to it, and neither its timers nor its clients act;
+//!   afterwards all of that happens in order.
+//! - A *partition* cuts some processes off from the others, in both directions or in one. A message
+//!   that would cross the cut arrives when the partition heals, as over a link that retransmits;
+//!   for a protocol that tolerates loss it is lost.
+//! - *Loss* and *duplication* affect each message of the mutex protocol with a probability.
 //!
-//! Only what a protocol claims to tolerate may befall it ([`Claims`](crate::Claims)).
+//! A run has only disturbances that the protocol claims to tolerate ([`Claims`](crate::Claims)).
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,51 +21,51 @@ use kgate_core::{NodeId, Span};
 use crate::config::{Config, ConfigError};
 use crate::rng::Rng;
 
-/// Everything of this kind that befalls a run.
+/// The disturbances of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Disturbance {
-    /// Processes that stop for a time.
+    /// The pauses.
     pub pauses: Vec<Pause>,
-    /// Processes that are cut off for a time.
+    /// The partitions.
     pub partitions: Vec<Partition>,
-    /// How likely a message is lost.
+    /// The probability that a message is lost.
     pub loss: Chance,
-    /// How likely a message is doubled.
+    /// The probability that a message is duplicated.
     pub duplicates: Chance,
 }
 
-/// A process stops for a time: `3@5..9`.
+/// A pause of one process: `3@5..9`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pause {
-    /// Who.
+    /// The paused process.
     pub node: NodeId,
-    /// From when on.
+    /// The begin.
     pub from: Span,
-    /// Until when.
+    /// The end.
     pub until: Span,
 }
 
-/// Processes that are cut off from all others for a time: `0+1+2@5..9`.
+/// A partition that cuts some processes off from all others: `0+1@5..9`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partition {
-    /// Who; those talk to each other as ever.
+    /// The processes cut off; they still reach each other.
     pub nodes: Vec<NodeId>,
-    /// What does not get through.
+    /// Which messages are cut.
     pub direction: Direction,
-    /// From when on.
+    /// The begin.
     pub from: Span,
-    /// Until when.
+    /// The end.
     pub until: Span,
 }
 
-/// What does not get through a cut.
+/// The direction of a cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// Nothing: `0+1@5..9`.
+    /// Messages in both directions are cut: `0+1@5..9`.
     Both,
-    /// What those who are cut off send: `0+1>@5..9`.
+    /// Messages sent by the processes cut off: `0+1>@5..9`.
     Outbound,
-    /// What is sent to them: `>0+1@5..9`.
+    /// Messages sent to the processes cut off: `>0+1@5..9`.
     Inbound,
 }
 
@@ -74,23 +74,23 @@ pub enum Direction {
 pub struct Chance(pub u32);
 
 impl Chance {
-    /// It never happens.
+    /// The probability 0.
     pub const NEVER: Chance = Chance(0);
     const ALWAYS: u32 = 1_000_000;
 
-    /// Whether it happens this time.
+    /// Samples whether the event happens.
     pub(crate) fn happens(self, rng: &mut Rng) -> bool {
         self > Self::NEVER && rng.below(u64::from(Self::ALWAYS)) < u64::from(self.0)
     }
 }
 
 impl Disturbance {
-    /// Whether anything befalls the run.
+    /// Whether there is any disturbance.
     pub(crate) fn any(&self) -> bool {
         !self.pauses.is_empty() || self.affects_network()
     }
 
-    /// Whether anything befalls messages.
+    /// Whether any disturbance affects messages.
     pub(crate) fn affects_network(&self) -> bool {
         !self.partitions.is_empty() || self.loss > Chance::NEVER || self.duplicates > Chance::NEVER
     }
@@ -100,22 +100,22 @@ impl Disturbance {
         pauses.chain(self.partitions.iter().flat_map(|cut| [cut.from, cut.until]))
     }
 
-    /// What befalls the run is borne and makes sense.
+    /// Checks that the protocol tolerates the disturbances and that they make sense.
     pub(crate) fn check(&self, config: &Config) -> Result<(), ConfigError> {
         let claims = &config.claims;
         if !self.pauses.is_empty() || !self.partitions.is_empty() {
             if !claims.tolerates_delay {
-                return Err(ConfigError::DelayNotBorne);
+                return Err(ConfigError::DelayUnsupported);
             }
             if config.own_detector().is_some() {
-                return Err(ConfigError::WouldSuspect);
+                return Err(ConfigError::DetectorWouldSuspect);
             }
         }
         if self.loss > Chance::NEVER && !claims.tolerates_loss {
-            return Err(ConfigError::LossNotBorne);
+            return Err(ConfigError::LossUnsupported);
         }
         if self.duplicates > Chance::NEVER && !claims.tolerates_duplicates {
-            return Err(ConfigError::DuplicatesNotBorne);
+            return Err(ConfigError::DuplicatesUnsupported);
         }
         self.check_times(config)
     }
@@ -124,7 +124,7 @@ impl Disturbance {
         let (nodes, duration) = (config.nodes, config.duration);
         let timely = |node: NodeId, from: Span, until: Span| {
             let right = node.0 < nodes && from < until && from < duration;
-            right.then_some(()).ok_or(ConfigError::Disturbance {
+            right.then_some(()).ok_or(ConfigError::InvalidDisturbance {
                 node,
                 from,
                 until,
@@ -136,7 +136,7 @@ impl Disturbance {
             timely(pause.node, pause.from, pause.until)?;
             let apart = |other: &Pause| other.until <= pause.from || pause.until <= other.from;
             if self.pauses[..index].iter().any(|other| other.node == pause.node && !apart(other)) {
-                return Err(ConfigError::PauseTwice { node: pause.node });
+                return Err(ConfigError::OverlappingPauses { node: pause.node });
             }
         }
         for cut in &self.partitions {
@@ -145,7 +145,7 @@ impl Disturbance {
             }
             let others = (0..nodes).any(|node| !cut.nodes.contains(&NodeId(node)));
             if cut.nodes.is_empty() || !others {
-                return Err(ConfigError::PartitionOfAll { nodes });
+                return Err(ConfigError::EmptyPartitionSide { nodes });
             }
         }
         Ok(())
@@ -178,19 +178,19 @@ impl fmt::Display for Chance {
     }
 }
 
-/// Why a text is no disturbance.
+/// Why a text is not a disturbance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseDisturbanceError {
-    /// No pause.
+    /// The text is not a pause.
     #[error("not a pause: write process@time..time such as 3@5..9")]
     Pause,
-    /// No partition.
+    /// The text is not a partition.
     #[error(
-        "not a partition: write 0+1@5..9 to cut p0 and p1 off, 0+1>@5..9 if only what they send is held up, >0+1@5..9 if \
-         only what is sent to them"
+        "not a partition: write 0+1@5..9 to cut p0 and p1 off, 0+1>@5..9 to cut only messages from them, \
+         >0+1@5..9 to cut only messages to them"
     )]
     Partition,
-    /// No probability.
+    /// The text is not a probability.
     #[error(
         "not a probability: write a number from 0 to 1 with at most six decimals, such as 0.05"
     )]
@@ -239,7 +239,7 @@ impl FromStr for Chance {
     }
 }
 
-/// `who@from..until`.
+/// Splits `nodes@from..until`.
 fn at(text: &str) -> Option<(&str, (Span, Span))> {
     let (who, when) = text.split_once('@')?;
     let (from, until) = when.split_once("..")?;
@@ -255,9 +255,9 @@ fn node(name: &str) -> Option<NodeId> {
 mod tests {
     use super::*;
 
-    /// What is printed can be typed, and what cannot be meant is refused.
+    /// The printed form parses back, and malformed text is refused.
     #[test]
-    fn text_and_back() {
+    fn text_round_trips() {
         for text in ["3@5..9", "0@0.5..1"] {
             assert_eq!(text.parse::<Pause>().unwrap().to_string(), text);
         }

@@ -1,10 +1,10 @@
-//! Which faults happen, and when: data, known before the run starts.
+//! The fault plan: which faults happen, and when. It is known before the run starts.
 //!
-//! A crash acts after everything else that is scheduled at its instant (robust-2012's totals come
-//! out exactly so). What has not left the send queue of a process by then is never sent.
+//! A crash takes effect after everything else scheduled at its instant (which reproduces the totals
+//! of robust-2012 exactly). Messages still in the send queue of the process are never sent.
 //!
-//! Where a new incarnation begins with what others tell it, nothing drawn befalls the last process,
-//! so that somebody always knows.
+//! Where a new incarnation learns the state from other processes, no generated crash hits the last
+//! process, so that one always knows.
 
 use std::collections::BTreeMap;
 
@@ -14,25 +14,25 @@ pub use kgate_spec::scenario::Down;
 use crate::config::{Config, ConfigError};
 use crate::rng::Rng;
 
-/// A crash: for good, or until the process comes back, with what it had stored or with nothing.
+/// A crash: permanent, or until the process restarts with what it had stored or without state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crash {
-    /// Who.
+    /// The process.
     pub node: NodeId,
-    /// When.
+    /// The time of the crash.
     pub at: Span,
-    /// When it is back; never, if none.
+    /// The time of the restart; none if the crash is permanent.
     pub back: Option<Span>,
 }
 
-/// Faults that change memory and channels but not the program.
+/// Transient faults: they corrupt memory and channels, but not the program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Transient {
-    /// Every process starts in any state at all.
+    /// Every process starts in an arbitrary state.
     pub start: bool,
-    /// A process's variables become anything at that time.
+    /// The processes whose variables become arbitrary, and when.
     pub strikes: Vec<(NodeId, Span)>,
-    /// Up to so many messages that nobody sent are in each channel to a process that is struck.
+    /// The largest number of forged messages in each channel to a corrupted process.
     pub forged: u32,
 }
 
@@ -43,48 +43,48 @@ impl Transient {
     }
 }
 
-/// What happens to a process.
+/// A fault of a process, or the end of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum FaultEvent {
-    /// It crashes and will come back.
+    /// The process crashes and will restart.
     Down,
-    /// It is back.
+    /// The process restarts.
     Restart,
-    /// It crashes for good.
+    /// The process crashes permanently.
     Crash,
-    /// A transient fault strikes it.
+    /// A transient fault corrupts the process and the channels to it.
     Corrupt,
-    /// It stops.
+    /// The process pauses.
     Pause,
-    /// It goes on.
+    /// The process resumes.
     Resume,
 }
 
-/// All faults of a run: those named, and those drawn.
+/// The faults of a run, named and generated.
 #[derive(Clone, Debug)]
 pub(crate) struct FaultPlan {
-    /// In the order in which they happen.
+    /// The events in the order in which they happen.
     pub(crate) changes: Vec<(Time, NodeId, FaultEvent)>,
     crashes: Crashes,
 }
 
-/// When each process is down, in order; to the end of time if it is lost.
+/// The downtimes of each process, in order; a permanent crash lasts to the end of time.
 type Crashes = BTreeMap<NodeId, Vec<(Time, Time)>>;
 
-/// How often a drawn recovery is drawn again because its process is down already.
+/// How often a generated recovery is generated again because its process is already down.
 const TRIES: u32 = 64;
 
 impl FaultPlan {
-    /// Draws the random crashes. Where not everybody asks, requesters are spared (vcube-2018
-    /// section 8.2.2: "processes from 0 to 2 never fail, since they are the ones which send
-    /// requests"). Those that come back spare nobody.
+    /// Generates the random crashes. Unless every process asks, permanent crashes spare the
+    /// requesters (vcube-2018 section 8.2.2: "processes from 0 to 2 never fail, since they are the
+    /// ones which send requests"). Crashes with recovery spare nobody.
     pub(crate) fn generate(config: &Config) -> Result<Self, ConfigError> {
         let mut crashes = Crashes::new();
         for crash in &config.crashes {
             check(config, crash)?;
             let until = crash.back.map_or(Time::NEVER, |back| Time::ZERO + back);
             if !insert(&mut crashes, crash.node, Time::ZERO + crash.at, until) {
-                return Err(ConfigError::CrashTwice { node: crash.node });
+                return Err(ConfigError::OverlappingCrashes { node: crash.node });
             }
         }
         generate_crashes(config, &mut crashes)?;
@@ -92,7 +92,7 @@ impl FaultPlan {
         if config.somebody_must_stay()
             && (0..config.nodes).all(|node| crashes.contains_key(&NodeId(node)))
         {
-            return Err(ConfigError::NobodyStays);
+            return Err(ConfigError::NobodyStaysUp);
         }
         let end = Time::ZERO + config.duration;
         let mut changes = Vec::new();
@@ -101,8 +101,8 @@ impl FaultPlan {
                 if until == Time::NEVER {
                     changes.push((from, node, FaultEvent::Crash));
                 } else {
-                    // The run is checked with everybody back; but nobody is back at the very
-                    // instant of its crash.
+                    // Every process is back when the run is checked; but no process restarts at the
+                    // very instant of its crash.
                     let back = until.min(end).max(from + Span(1));
                     changes.extend([
                         (from, node, FaultEvent::Down),
@@ -114,7 +114,7 @@ impl FaultPlan {
         for &(node, at) in &config.transient.strikes {
             if node.0 >= config.nodes || at > config.duration {
                 let (nodes, duration) = (config.nodes, config.duration);
-                return Err(ConfigError::Strike { node, at, nodes, duration });
+                return Err(ConfigError::InvalidCorruption { node, at, nodes, duration });
             }
             changes.push((Time::ZERO + at, node, FaultEvent::Corrupt));
         }
@@ -127,11 +127,11 @@ impl FaultPlan {
                 (until, pause.node, FaultEvent::Resume),
             ]);
         }
-        changes.sort_by_key(|&(at, node, _)| (at, node)); // Stable: down comes before back.
+        changes.sort_by_key(|&(at, node, _)| (at, node)); // Stable: a crash comes before its restart.
         Ok(Self { changes, crashes })
     }
 
-    /// When `node`, which is up at `now`, next crashes; never, for most.
+    /// The time of the next crash of `node`, which is up at `now`.
     pub(crate) fn end_of(&self, node: NodeId, now: Time) -> Time {
         if self.crashes.is_empty() {
             return Time::NEVER;
@@ -142,7 +142,7 @@ impl FaultPlan {
 }
 
 impl Config {
-    /// The very same run with every drawn crash named, so that they can be looked at one by one.
+    /// The same run with every generated crash named, so that each can be removed on its own.
     pub fn with_named_crashes(&self) -> Result<Self, ConfigError> {
         let plan = FaultPlan::generate(self)?;
         let named = plan.crashes.iter().flat_map(|(&node, downs)| {
@@ -164,18 +164,18 @@ impl Config {
 fn check(config: &Config, crash: &Crash) -> Result<(), ConfigError> {
     let Crash { node, at, back } = *crash;
     if node.0 >= config.nodes {
-        return Err(ConfigError::CrashOfNobody { node, nodes: config.nodes });
+        return Err(ConfigError::UnknownCrashNode { node, nodes: config.nodes });
     }
     if at > config.duration {
         return Err(ConfigError::CrashAfterEnd { node, at, duration: config.duration });
     }
     if let Some(back) = back.filter(|&back| back <= at) {
-        return Err(ConfigError::BackBefore { node, at, back });
+        return Err(ConfigError::RestartBeforeCrash { node, at, back });
     }
     Ok(())
 }
 
-/// Adds a time of being down; false if it touches another one of the same process.
+/// Adds a downtime; false if it touches another downtime of the same process.
 fn insert(crashes: &mut Crashes, node: NodeId, from: Time, until: Time) -> bool {
     let downs = crashes.entry(node).or_default();
     let free = downs.iter().all(|down| until < down.0 || down.1 < from);
@@ -186,22 +186,22 @@ fn insert(crashes: &mut Crashes, node: NodeId, from: Time, until: Time) -> bool 
     free
 }
 
-/// From this one on nobody is struck by what is drawn.
-fn spared(config: &Config) -> u32 {
+/// The first process that generated crashes spare.
+fn first_spared(config: &Config) -> u32 {
     if config.somebody_must_stay() { config.nodes - 1 } else { config.nodes }
 }
 
 fn generate_crashes(config: &Config, crashes: &mut Crashes) -> Result<(), ConfigError> {
-    let struck = |node: &u32| config.everybody_asks() || !config.asks(NodeId(*node));
-    let mut candidates: Vec<u32> = (0..spared(config))
-        .filter(struck)
+    let may_crash = |node: &u32| config.everybody_asks() || !config.asks(NodeId(*node));
+    let mut candidates: Vec<u32> = (0..first_spared(config))
+        .filter(may_crash)
         .filter(|&node| !crashes.contains_key(&NodeId(node)))
         .collect();
     let lost =
         crashes.values().filter(|downs| downs.iter().any(|down| down.1 == Time::NEVER)).count();
     let living = u64::from(config.nodes) - lost as u64;
     if living == 0 {
-        return Err(ConfigError::NobodyLeft);
+        return Err(ConfigError::NoSurvivor);
     }
     let most = u32::try_from((candidates.len() as u64).min(living - 1)).unwrap_or(u32::MAX);
     if config.random_crashes > most {
@@ -222,8 +222,9 @@ fn generate_recoveries(config: &Config, crashes: &mut Crashes) -> Result<(), Con
     for fit in 0..config.random_recoveries {
         let mut placed = false;
         for _ in 0..TRIES {
-            let node =
-                NodeId(u32::try_from(rng.below(u64::from(spared(config)))).expect("a process"));
+            let node = NodeId(
+                u32::try_from(rng.below(u64::from(first_spared(config)))).expect("a process"),
+            );
             let from = Time(rng.within(0, config.duration.0));
             let until = from + Span(rng.within(1, config.down_for.0.max(1)));
             placed = insert(crashes, node, from, until);

@@ -1,12 +1,12 @@
-//! A number that changes over time, and its mean: in windows, for curves, and over the whole run.
+//! A level over time and its mean: per window, for curves, and over the whole run.
 
 use kgate_core::{Span, Time};
 use serde::Serialize;
 
-/// Into how many windows the measured time is cut.
+/// The number of windows in the measured time.
 const WINDOWS: u64 = 100;
 
-/// Adds up a level over time.
+/// Integrates a level over time.
 #[derive(Clone, Debug)]
 pub(crate) struct Gauge {
     level: u64,
@@ -14,23 +14,23 @@ pub(crate) struct Gauge {
     begin: Time,
     end: Time,
     window: u64,
-    /// Level times nanoseconds, for each window.
+    /// Level times nanoseconds, per window.
     areas: Vec<u128>,
 }
 
-/// The course of a level over the measured time.
+/// A level over the measured time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TimeSeries {
-    /// The mean over the whole time.
+    /// The mean over the whole measured time.
     pub mean: f64,
-    /// How long a window is, in time units.
+    /// The length of a window, in time units.
     pub window: f64,
-    /// The mean in each window.
+    /// The mean of each window.
     pub series: Vec<f64>,
 }
 
 impl Gauge {
-    /// Measures from `begin` to `end`.
+    /// A gauge at level 0 that measures from `begin` to `end`.
     pub(crate) fn new(begin: Time, end: Time) -> Self {
         let measured = end.since(begin).0;
         let window = measured.div_ceil(WINDOWS).max(1);
@@ -38,11 +38,11 @@ impl Gauge {
         Self { level: 0, since: begin, begin, end, window, areas: vec![0; windows] }
     }
 
-    /// The level changes by `step` at `now`. Before the measured time that sets its level; after
-    /// it, it does not count.
+    /// The level changes by `step` at `now`. A change before the measured time sets the level; a
+    /// change after it is ignored.
     pub(crate) fn change(&mut self, now: Time, step: i64) {
         self.advance(now.min(self.end));
-        self.level = self.level.checked_add_signed(step).expect("nobody leaves who has not come");
+        self.level = self.level.checked_add_signed(step).expect("the level never falls below 0");
     }
 
     fn advance(&mut self, now: Time) {
@@ -85,8 +85,8 @@ impl Gauge {
 mod tests {
     use super::*;
 
-    /// Two inside from 10 to 30 of 100, one to the end: means by window and over all; later changes
-    /// do not count.
+    /// Two inside from 10 to 30 of 100, one until the end: means per window and overall. Later
+    /// changes do not count.
     #[test]
     fn means_are_weighted_by_time() {
         let mut gauge = Gauge::new(Time::ZERO, Time(1000));
@@ -105,10 +105,10 @@ mod tests {
         assert!((time_series.mean - (205.0 * 2.0 + 700.0) / 1000.0).abs() < 1e-12);
     }
 
-    /// What was before the measured time sets the level and counts no further: two are inside from
-    /// 50 on, measured is 100 to 300.
+    /// The warm-up sets the level and counts no further: two are inside from 50 on, and 100 to 300
+    /// is measured.
     #[test]
-    fn a_warm_up_sets_the_level() {
+    fn the_warm_up_sets_the_level() {
         let mut gauge = Gauge::new(Time(100), Time(300));
         gauge.change(Time(50), 2);
         gauge.change(Time(200), -1);
@@ -125,9 +125,9 @@ mod tests {
         assert!((time_series.mean - 1.5).abs() < 1e-12);
     }
 
-    /// A time that is no multiple of the window, and one of no length.
+    /// A measured time that is not a multiple of the window, and one of length 0.
     #[test]
-    fn odd_lengths() {
+    fn windows_cover_any_length() {
         let mut gauge = Gauge::new(Time::ZERO, Time(1001));
         gauge.change(Time(0), 3);
         let time_series = gauge.time_series();

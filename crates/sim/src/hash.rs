@@ -1,8 +1,9 @@
-//! The hash of a run: of every event, in order, with its time.
+//! The hash of a run, over every event in order with its time.
 
 use std::hash::{Hash, Hasher};
 
-/// A fast, fixed hash. It detects that two runs differ; it does not withstand an adversary.
+/// A fast hash with fixed constants. It detects that two runs differ; it does not withstand an
+/// adversary.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunHash(u64);
 
@@ -16,7 +17,7 @@ impl RunHash {
         self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 
-    /// Three words at once: only the last step waits for what was added before.
+    /// Adds three words at once: only the last step waits for what was added before.
     #[inline]
     pub(crate) fn add_three(&mut self, first: u64, second: u64, third: u64) {
         let first = first.wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -24,7 +25,7 @@ impl RunHash {
         self.add(first ^ second.rotate_left(17) ^ third);
     }
 
-    /// The hash of one value by itself.
+    /// The hash of one value on its own.
     #[inline]
     pub(crate) fn of(value: &impl Hash) -> u64 {
         let mut hash = Self::new();

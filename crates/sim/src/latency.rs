@@ -1,4 +1,4 @@
-//! How long the network takes.
+//! The latency of the network.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,37 +10,37 @@ use crate::rng::{self, Rng};
 /// The time a message spends in the network (the papers' t_t).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Latency {
-    /// Always the same; messages that leave in turn arrive in turn.
+    /// Constant; messages arrive in the order in which they leave.
     Constant(Span),
-    /// Evenly between two bounds; messages overtake each other.
+    /// Uniform between two bounds; messages overtake each other.
     Uniform(Span, Span),
-    /// Exponential with that mean: most are short, a few very long, none is the longest.
+    /// Exponential with this mean: mostly short, sometimes very long, without a bound.
     Exponential(Span),
-    /// Clusters that are fast inside and slow between each other (timer-free-2009 section 5); fixed
-    /// for each pair.
+    /// Clusters with short latencies inside and long ones between them (timer-free-2009 section 5);
+    /// fixed per pair.
     Grid(Grid),
 }
 
-/// Clusters of equal size: p0 .. are the first, and so on.
+/// Clusters of equal size. The first cluster holds p0 and its successors, and so on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
-    /// How many clusters.
+    /// The number of clusters.
     pub clusters: u32,
-    /// How many processes in each.
+    /// The number of processes in each cluster.
     pub size: u32,
-    /// Between two of the same cluster, from and to.
+    /// The bounds of the latency within a cluster.
     pub intra: (Span, Span),
-    /// Between two of different clusters, from and to.
+    /// The bounds of the latency between clusters.
     pub inter: (Span, Span),
 }
 
 impl Grid {
-    /// How many processes there are; none if that is more than there can be.
+    /// The number of processes; none on overflow.
     pub fn nodes(&self) -> Option<u32> {
         self.clusters.checked_mul(self.size)
     }
 
-    /// The latency of one pair, the same both ways and for the whole run.
+    /// The latency of one pair: the same in both directions and for the whole run.
     fn between(&self, seed: u64, a: NodeId, b: NodeId) -> Span {
         let same = a.0 / self.size == b.0 / self.size;
         let (least, most) = if same { self.intra } else { self.inter };
@@ -50,7 +50,7 @@ impl Grid {
 }
 
 impl Latency {
-    /// The longest that can be drawn; none if there is no bound.
+    /// The longest latency; none if there is no bound.
     pub fn most(&self) -> Option<Span> {
         match *self {
             Self::Constant(span) | Self::Uniform(_, span) => Some(span),
@@ -59,7 +59,7 @@ impl Latency {
         }
     }
 
-    /// A span that few draws exceed.
+    /// A span that few samples exceed.
     pub fn typical(&self) -> Span {
         match *self {
             Self::Constant(span) | Self::Uniform(_, span) => span,
@@ -68,7 +68,7 @@ impl Latency {
         }
     }
 
-    /// Whether a message can arrive before one that was sent earlier to the same process.
+    /// Whether a message can overtake an earlier one to the same process.
     pub(crate) fn reorders(&self) -> bool {
         match self {
             Self::Constant(_) | Self::Grid(_) => false,
@@ -78,13 +78,13 @@ impl Latency {
 
     #[inline]
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
-    pub(crate) fn draw(&self, rng: &mut Rng, seed: u64, from: NodeId, to: NodeId) -> Span {
+    pub(crate) fn sample(&self, rng: &mut Rng, seed: u64, from: NodeId, to: NodeId) -> Span {
         match *self {
             Self::Grid(grid) => grid.between(seed, from, to),
             Self::Constant(span) => span,
             Self::Uniform(least, most) => Span(rng.within(least.0, most.0)),
-            // Rounded to a whole nanosecond; the tail ends at 37 times the mean, where the rng have
-            // no finer steps.
+            // Rounded to whole nanoseconds; the tail ends at 37 times the mean, where the generator
+            // has no finer steps.
             Self::Exponential(mean) => Span((-rng.unit().ln() * mean.0 as f64) as u64),
         }
     }
@@ -105,7 +105,7 @@ impl fmt::Display for Latency {
     }
 }
 
-/// Why a text is not a latency.
+/// The text is not a latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "not a latency: write constant=0.8, uniform=0.5..1.5, exponential=0.8 or \
@@ -156,9 +156,9 @@ fn grid(text: &str) -> Result<Grid, ParseLatencyError> {
 mod tests {
     use super::*;
 
-    /// What is printed can be typed, and what cannot be meant is refused.
+    /// The printed form parses back, and malformed text is refused.
     #[test]
-    fn text_and_back() {
+    fn text_round_trips() {
         let grid = "grid=10x10,intra=0.01..0.03,inter=0.18..0.22";
         for text in ["constant=0.8", "uniform=0.5..1.5", "exponential=2", grid] {
             assert_eq!(text.parse::<Latency>().unwrap().to_string(), text);
@@ -176,25 +176,28 @@ mod tests {
         }
     }
 
-    /// The mean of an exponential latency is the one asked for.
+    /// An exponential latency has the configured mean.
     #[test]
     fn exponential_has_its_mean() {
         let mut rng = Rng::fork(7, "latency");
         let mean = Latency::Exponential(Span::UNIT);
-        let total: u64 = (0..100_000).map(|_| mean.draw(&mut rng, 1, NodeId(0), NodeId(1)).0).sum();
+        let total: u64 =
+            (0..100_000).map(|_| mean.sample(&mut rng, 1, NodeId(0), NodeId(1)).0).sum();
         let measured = Span(total / 100_000).units();
         assert!((measured - 1.0).abs() < 0.02, "{measured}");
     }
 
-    /// A grid is fast inside a cluster and slow between them, the same both ways and every time,
-    /// and seeds differ.
+    /// A grid is fast inside a cluster and slow between clusters, the same in both directions and
+    /// every time, and differs between seeds.
     #[test]
-    fn a_pair_of_a_grid_keeps_its_latency() {
+    fn grid_latency_is_fixed_per_pair() {
         let latency: Latency = "grid=2x3,intra=0.01..0.03,inter=0.18..0.22".parse().unwrap();
         let mut rng = Rng::fork(1, "latency");
-        let mut draw = |seed, a, b| latency.draw(&mut rng, seed, NodeId(a), NodeId(b)).units();
-        assert!((0.01..=0.03).contains(&draw(5, 0, 2)) && (0.18..=0.22).contains(&draw(5, 2, 3)));
-        assert_eq!((draw(5, 2, 3), draw(5, 2, 3)), (draw(5, 3, 2), draw(5, 3, 2)));
-        assert_ne!((draw(5, 2, 3), draw(5, 1, 4)), (draw(6, 2, 3), draw(6, 1, 4)));
+        let mut sample = |seed, a, b| latency.sample(&mut rng, seed, NodeId(a), NodeId(b)).units();
+        assert!(
+            (0.01..=0.03).contains(&sample(5, 0, 2)) && (0.18..=0.22).contains(&sample(5, 2, 3))
+        );
+        assert_eq!((sample(5, 2, 3), sample(5, 2, 3)), (sample(5, 3, 2), sample(5, 3, 2)));
+        assert_ne!((sample(5, 2, 3), sample(5, 1, 4)), (sample(6, 2, 3), sample(6, 1, 4)));
     }
 }

@@ -1,21 +1,22 @@
-//! The deterministic simulator: runs any [`Protocol`](kgate_core::Protocol) with any detector
-//! beside it, as the papers did.
+//! The deterministic simulator: runs any [`Protocol`](kgate_core::Protocol) beside any failure
+//! detector, as the papers did.
 //!
-//! Time is an integer, events come in the order of (time, sequence), and everything random comes
-//! from one seed. A run is described by a [`Config`] and ends in a [`Report`]; its hash covers
-//! every event, so that two runs can be compared.
+//! Time is an integer, events are ordered by (time, sequence), and all randomness comes from one
+//! seed. A run is described by a [`Config`] and ends in a [`Report`]; its hash covers every event,
+//! so that two runs can be compared.
 //!
-//! - [`queue`]: what happens next (a fast bucket queue, and a heap that checks it);
-//! - [`cost`]: how long a message takes (the papers' t_s, t_t, t_r in three readings) and
+//! - [`config`]: what a run depends on, and which configurations are refused;
+//! - [`queue`]: which event is next (a fast bucket queue, and a heap that checks it);
+//! - [`cost`]: how long a message takes (the papers' t_s, t_t and t_r, in three readings), and
 //!   [`latency`];
-//! - [`load`]: who asks when; [`faults`]: who crashes when; [`disturbance`]: who stops, what is cut
-//!   off, lost, doubled;
-//! - [`engine`]: the loop that drives the protocols and carries out their effects;
-//! - [`report`]: what was measured, in one place;
-//! - [`state`]: the state model, with guarded commands, daemons and rounds in place of messages and
+//! - [`load`]: when clients ask; [`faults`]: which processes crash, and when; [`disturbance`]:
+//!   pauses, partitions, loss and duplicates;
+//! - [`engine`]: the loop that drives the protocols and applies their effects;
+//! - [`report`]: the metrics of a run, and [`gauge`]: levels over time;
+//! - [`state`]: the state model, with guarded commands, daemons and rounds instead of messages and
 //!   time.
 //!
-//! This crate names no protocol: its caller passes one (`kgate-protocols::registry`).
+//! This crate names no protocol: the caller passes one (`kgate-protocols::registry`).
 
 pub mod config;
 pub mod cost;

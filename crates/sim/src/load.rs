@@ -1,4 +1,4 @@
-//! Who asks, and when: a closed loop, as in the papers.
+//! The workload: clients that ask in a closed loop, as in the papers.
 
 use std::fmt;
 
@@ -7,35 +7,35 @@ use kgate_core::Span;
 use crate::disturbance::Chance;
 use crate::rng::Rng;
 
-/// The first `requesters` processes ask, hold, pause and ask again.
+/// The workload: clients of the first `requesters` processes ask, hold, pause and ask again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// How many processes ask: p0 .. . vcube-2018: LOW is k of them, HIGH all.
+    /// The number of processes whose clients ask, from p0 on (vcube-2018: LOW is k of them, HIGH
+    /// all).
     pub requesters: u32,
-    /// When each asks first; where pauses are drawn, after a first pause.
+    /// When each client asks first; a random pause comes on top.
     pub first_request: Span,
-    /// How long each holds a unit (vcube-2018: e; timer-free-2009: alpha).
+    /// How long each client holds a grant (vcube-2018: e; timer-free-2009: alpha).
     pub hold: Span,
-    /// How long each waits after a release before it asks again (vcube-2018: tau; timer-free-2009:
-    /// beta).
+    /// How long each client pauses after a release (vcube-2018: tau; timer-free-2009: beta).
     pub think: Think,
-    /// How often each asks; without a bound until the run ends.
+    /// How often each client asks; unlimited if none.
     pub entries: Option<u32>,
-    /// Whether each asks again while it is still inside, halfway through, instead of after a pause.
+    /// Whether each client asks again halfway through its stay inside, instead of after a pause.
     pub ask_inside: bool,
-    /// How many clients ask at each of these processes, each in a loop of its own.
+    /// The number of clients per process, each in a loop of its own.
     pub clients: u32,
-    /// The most units that a client asks for at once: each request draws from 1 to this, or to the
-    /// k that its process knows.
+    /// The largest weight: each request samples a weight from 1 to this, or to the k that its
+    /// process knows.
     pub weight_max: u32,
-    /// How likely a client gives up before it is granted what it asked for.
+    /// How likely a client withdraws its request before the grant.
     pub withdraw: Chance,
-    /// How long such a client waits at most; drawn from 0 to this.
+    /// The longest time such a client waits; sampled from 0 to this.
     pub patience: Span,
 }
 
 impl Load {
-    /// One client a process, which asks for one unit and waits as long as it takes.
+    /// One client per process, with requests of weight 1 that wait as long as it takes.
     pub const PLAIN: Self = Self {
         requesters: 1,
         first_request: Span::ZERO,
@@ -49,26 +49,26 @@ impl Load {
         patience: Span::UNIT,
     };
 
-    /// How long after the time of the first request a client asks for the first time.
+    /// The pause before the first request of a client.
     pub(crate) fn first_pause(&self, rng: &mut Rng) -> Span {
         match self.think {
             Think::Constant(_) => Span::ZERO,
-            drawn @ Think::Gaussian { .. } => drawn.draw(rng),
+            think @ Think::Gaussian { .. } => think.sample(rng),
         }
     }
 
-    /// Whether it asks for what only protocols with numbered slots know.
+    /// Whether the load needs a protocol with numbered slots.
     pub(crate) fn needs_slots(&self) -> bool {
         self.clients > 1 || self.weight_max > 1 || self.withdraw > Chance::NEVER
     }
 }
 
-/// A pause.
+/// The pause between a release and the next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Think {
-    /// Always the same.
+    /// A constant pause.
     Constant(Span),
-    /// Normally distributed; what would be negative is 0 (timer-free-2009 section 5.1).
+    /// Normally distributed, cut off at 0 (timer-free-2009 section 5.1).
     Gaussian {
         /// The mean.
         mean: Span,
@@ -78,7 +78,7 @@ pub enum Think {
 }
 
 impl Think {
-    /// A pause that few draws exceed.
+    /// A pause that few samples exceed.
     pub fn typical(&self) -> Span {
         match *self {
             Self::Constant(span) => span,
@@ -86,9 +86,9 @@ impl Think {
         }
     }
 
-    /// The next pause.
+    /// Samples the next pause.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)] // Whole nanoseconds.
-    pub(crate) fn draw(&self, rng: &mut Rng) -> Span {
+    pub(crate) fn sample(&self, rng: &mut Rng) -> Span {
         match *self {
             Self::Constant(span) => span,
             Self::Gaussian { mean, deviation } => {

@@ -1,12 +1,12 @@
-//! Whether a run fits into this machine.
+//! Refuses runs that do not fit into the memory of this machine.
 
 use kgate_core::{Protocol, TransientFaults};
 
 use crate::config::{Config, ConfigError, Detector};
 use crate::latency::Latency;
 
-/// What is left of the memory, if the system tells: of the machine's, and of the container's if
-/// there is a limit.
+/// The free bytes of memory, where the system reports them: the smaller of the machine's and of the
+/// container's limit.
 fn free_bytes() -> Option<u64> {
     let machine = line_of("/proc/meminfo", "MemAvailable:");
     let number = |file: &str| std::fs::read_to_string(file).ok()?.trim().parse::<u64>().ok();
@@ -15,12 +15,12 @@ fn free_bytes() -> Option<u64> {
     [machine, limit.map(|limit| limit.saturating_sub(used))].into_iter().flatten().min()
 }
 
-/// The most memory that this process has had, if the system tells.
+/// The peak memory of this process in bytes, where the system reports it.
 pub(crate) fn peak_bytes() -> Option<u64> {
     line_of("/proc/self/status", "VmHWM:")
 }
 
-/// A line `name   123 kB` of a file of the proc file system.
+/// The value of a line `name   123 kB` in a file of the proc file system, in bytes.
 fn line_of(file: &str, name: &str) -> Option<u64> {
     let text = std::fs::read_to_string(file).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
@@ -28,8 +28,8 @@ fn line_of(file: &str, name: &str) -> Option<u64> {
     Some(kibibytes * 1024)
 }
 
-/// A rough upper bound of what a run needs: the processes; for each requester its permissions (n
-/// bits), a REQUEST and a deferred REPLY on their way to and from everybody, and the order of its
+/// A rough upper bound of the bytes of a run: the processes; per requester its permissions (n
+/// bits), a REQUEST and a deferred REPLY in flight to and from every process, and the order of its
 /// channels where that is kept; and what the detector keeps and sends.
 fn estimate<M: TransientFaults, D: Protocol>(config: &Config) -> u128 {
     let (nodes, requesters) = (u128::from(config.nodes), u128::from(config.load.requesters));
@@ -38,14 +38,14 @@ fn estimate<M: TransientFaults, D: Protocol>(config: &Config) -> u128 {
     let message = (size_of::<M::Message>() + 16 + 32) as u128;
     let order = if config.cost.fifo { 2 * 48 } else { 0 };
     let asking = match &config.graph {
-        // Neighbours talk to neighbours, of a token each at most.
+        // Neighbours exchange messages about at most one token each.
         Some(graph) => 2 * graph.edges() as u128 * u128::from(config.k) * (message + order),
         None => requesters * nodes * (message + order) + requesters * nodes / 8,
     };
     let detector = match config.own_detector() {
         None => 0,
         Some(Detector::Sparse | Detector::Log) => nodes * 128,
-        // Heartbeats of constant latency travel as one record each.
+        // With a constant latency, a heartbeat to all is one record.
         Some(Detector::AllToAll) if constant => nodes * nodes / 4,
         Some(Detector::AllToAll) => {
             nodes * nodes / 4 + nodes * nodes * (size_of::<D::Message>() + 32) as u128
@@ -54,14 +54,14 @@ fn estimate<M: TransientFaults, D: Protocol>(config: &Config) -> u128 {
     nodes * process + asking + detector
 }
 
-/// Refuses a run that would not fit.
+/// Refuses a run whose estimate exceeds the free memory.
 pub(crate) fn check<M: TransientFaults, D: Protocol>(config: &Config) -> Result<(), ConfigError> {
     let needed = estimate::<M, D>(config);
     match free_bytes() {
         Some(free) if needed > u128::from(free) => {
             let requesters = config.load.requesters;
             let needed = u64::try_from(needed).unwrap_or(u64::MAX);
-            Err(ConfigError::Memory { nodes: config.nodes, requesters, needed, free })
+            Err(ConfigError::NotEnoughMemory { nodes: config.nodes, requesters, needed, free })
         }
         _ => Ok(()),
     }

@@ -1,4 +1,4 @@
-//! What a run has measured, as people and programs read it.
+//! The report of a run, for people and programs.
 
 use std::collections::BTreeMap;
 
@@ -10,16 +10,16 @@ use crate::engine::DisturbanceCounts;
 use crate::gauge::TimeSeries;
 use crate::stats::Stats;
 
-/// A distribution of times, in time units. Empty distributions are all null.
+/// A distribution of times, in time units. All fields of an empty distribution are null.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Distribution {
     /// The arithmetic mean.
     pub mean: Option<f64>,
-    /// Half of the samples are at most this.
+    /// The median.
     pub p50: Option<f64>,
-    /// 99 of 100 samples are at most this.
+    /// The 99th percentile.
     pub p99: Option<f64>,
-    /// The greatest.
+    /// The maximum.
     pub max: Option<f64>,
 }
 
@@ -32,8 +32,8 @@ impl Distribution {
         samples.sort_unstable();
         let total: u128 = samples.iter().map(|span| u128::from(span.0)).sum();
         let mean = total as f64 / samples.len() as f64 / Span::UNIT.0 as f64;
-        // The nearest-rank percentile: the least sample that at least that share of all do not
-        // exceed.
+        // The nearest-rank percentile: the smallest sample that at least that share of all samples
+        // does not exceed.
         let rank = |percent: usize| samples[(samples.len() * percent).div_ceil(100) - 1].units();
         Self {
             mean: Some(mean),
@@ -44,16 +44,16 @@ impl Distribution {
     }
 }
 
-/// Messages sent. The detector's are in `by_kind` but not in `total`.
+/// Messages sent. The detector's messages are in `by_kind` but not in `total`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Messages {
-    /// Of the mutex.
+    /// Messages of the mutex protocol.
     pub total: u64,
-    /// Of the mutex and the detector, by kind.
+    /// Messages of the mutex protocol and the detector, by kind.
     pub by_kind: BTreeMap<&'static str, u64>,
 }
 
-/// A finished run. Times are in time units.
+/// The results of a run. Times are in time units.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// The protocol's name.
@@ -61,37 +61,37 @@ pub struct Report {
     /// The defect that ran as printed, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub as_printed: Option<String>,
-    /// How many processes.
+    /// The number of processes.
     pub n: u32,
     /// How many units.
     pub k: u32,
-    /// What everything random came from.
+    /// The seed.
     pub seed: u64,
-    /// How long it ran before anything was measured.
+    /// The length of the warm-up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warmup: Option<f64>,
-    /// How long it ran, the warm-up included.
+    /// The length of the run, including the warm-up.
     pub duration: f64,
     /// Requests issued.
     pub requests: u64,
     /// Units allocated.
     pub grants: u64,
-    /// Requests that were taken back.
+    /// Requests withdrawn by their clients.
     #[serde(skip_serializing_if = "is_zero")]
     pub withdrawals: u64,
-    /// Requests that ended because k had become too small for them.
+    /// Requests that ended because k became smaller than their weight.
     #[serde(skip_serializing_if = "is_zero")]
     pub refused: u64,
-    /// How often k was changed.
+    /// Changes of k.
     #[serde(skip_serializing_if = "is_zero")]
     pub resizes: u64,
-    /// From request to grant.
+    /// The obtaining time: from the request to the grant.
     pub obtaining: Distribution,
-    /// From the start of the request's broadcast to the grant.
+    /// The obtaining time from the start of the request's broadcast to the grant.
     pub obtaining_from_broadcast: Distribution,
     /// Messages sent.
     pub messages: Messages,
-    /// Messages of the mutex for each grant.
+    /// Messages of the mutex protocol per grant.
     pub messages_per_grant: Option<f64>,
     /// The most inside at once; where transient faults struck, since the run had recovered.
     pub max_in_use: usize,
@@ -99,52 +99,54 @@ pub struct Report {
     pub max_in_use_overall: usize,
     /// Whether k were inside at once at some time: if not, little was shown.
     pub k_in_use_seen: bool,
-    /// Grants a time unit (timer-free-2009: CS bandwidth).
+    /// Grants per time unit (timer-free-2009: CS bandwidth).
     pub cs_bandwidth: f64,
     /// How many units are in use over time.
     pub slots_in_use: TimeSeries,
-    /// How many wait over time (timer-free-2009: waiting queue).
+    /// Waiting requests over time (timer-free-2009: waiting queue).
     pub waiting_queue: TimeSeries,
-    /// Crashes for good that happened.
+    /// Permanent crashes.
     pub crashes: u32,
-    /// Crashes from which a process came back.
+    /// Crashes with a restart.
     pub recoveries: u32,
-    /// Times that a process was stopped and went on.
+    /// Pauses of processes.
     pub pauses: u32,
     /// Partitions.
     pub partitions: u32,
-    /// Messages of the mutex that a partition held up.
+    /// Messages of the mutex protocol that a partition delayed.
     pub delayed: u64,
-    /// Messages of the mutex that were lost.
+    /// Messages of the mutex protocol that were lost.
     pub lost: u64,
-    /// Messages of the mutex that set out twice.
+    /// Messages of the mutex protocol that were duplicated.
     pub duplicated: u64,
-    /// Suspicions told.
+    /// Suspicions reported to processes.
     pub suspicions: u64,
-    /// Of those, such of processes that live.
+    /// Suspicions of live processes.
     pub false_suspicions: u64,
-    /// From a crash until every live process knows of it.
+    /// The detection time: from a crash until every live process knows of it.
     pub detection: Distribution,
-    /// Crashes of which some live process never heard.
+    /// Crashes that some live process never learned of.
     pub undetected: u64,
-    /// When the run had recovered from its transient faults, if there were any and it has.
+    /// The time at which the run had recovered from its transient faults, if it had any and did
+    /// recover.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stabilized_at: Option<f64>,
-    /// Requests of live processes that were never granted, after all the time they could use.
+    /// Requests of live processes that were never granted, although the run went on as long as
+    /// anything could change.
     pub unanswered: usize,
-    /// What was not correct.
+    /// The violated properties.
     pub violations: Vec<Violation>,
     /// Inputs handled.
     pub events: u64,
-    /// Messages of the mutex delivered.
+    /// Messages of the mutex protocol delivered.
     pub delivered: u64,
-    /// Seconds that took.
+    /// The wall-clock seconds that the run took.
     pub wall_seconds: f64,
-    /// Inputs handled a second.
+    /// Inputs handled per wall-clock second.
     pub events_per_second: f64,
-    /// The most memory this process has had, where the system tells.
+    /// The peak memory of the simulating process, where the system reports it.
     pub peak_memory_bytes: Option<u64>,
-    /// Of every event, in order, the time after `duration` included.
+    /// The hash of every event in order, including those after `duration`.
     pub hash: String,
 }
 
@@ -153,7 +155,7 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// What the engine knows beside its counters.
+/// What the engine knows besides its counters.
 pub(crate) struct EngineResults {
     pub(crate) n: u32,
     pub(crate) k: u32,

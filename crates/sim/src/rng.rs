@@ -1,7 +1,8 @@
-//! The rng: one small generator that we own, so that a seed means the same run for ever.
+//! The random number generator: small and our own, so that a seed means the same run in every
+//! version.
 //!
-//! xoshiro256** (Blackman and Vigna 2018), seeded by SplitMix64. Each subsystem forks its own
-//! stream, so that drawing more in one does not change what another draws.
+//! xoshiro256** (Blackman and Vigna 2018), seeded by SplitMix64. Each subsystem forks a stream of
+//! its own, so that more samples in one do not change those of another.
 
 use kgate_core::split_mix64;
 
@@ -11,15 +12,14 @@ pub struct Rng {
     state: [u64; 4],
 }
 
-/// A short stream that belongs to `pair` in the run of `seed`: the same numbers whenever it is
-/// asked for.
+/// The stream of `pair` in the run of `seed`: the same numbers whenever it is requested.
 pub(crate) fn of_pair(seed: u64, pair: u64) -> Rng {
     let mut mixed = seed ^ split_mix64(&mut pair.wrapping_add(1));
     Rng { state: [(); 4].map(|()| split_mix64(&mut mixed)) }
 }
 
 impl Rng {
-    /// The stream called `name` of `seed`.
+    /// The stream named `name` of `seed`.
     pub fn fork(seed: u64, name: &str) -> Self {
         let mut mixed = seed;
         for byte in name.bytes() {
@@ -42,7 +42,7 @@ impl Rng {
         result
     }
 
-    /// A number below `bound`, which is not zero. The bias, below bound/2^64, cannot be seen.
+    /// A number below `bound`, which must not be 0. The bias is below bound/2^64.
     #[allow(clippy::cast_possible_truncation)] // The high half of a product of two 64-bit numbers has 64 bits.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
@@ -56,9 +56,8 @@ impl Rng {
         }
     }
 
-    /// A number around 0 with deviation 1, normal as far as twelve uniform draws make it so: their
-    /// sum minus 6. It needs no logarithm, so that it is the same on every machine, and lies within
-    /// -6 .. 6.
+    /// A number of mean 0 and deviation 1, approximately normal: the sum of twelve uniform samples,
+    /// minus 6. It needs no logarithm, so it is the same on every machine; it lies within -6 .. 6.
     pub fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
     }
@@ -74,32 +73,32 @@ impl Rng {
 mod tests {
     use super::*;
 
-    /// The stream is pinned: a stored seed must replay the same run in every later version.
+    /// A stored seed replays the same run in every later version: the stream is pinned.
     #[test]
-    fn a_seed_means_the_same_for_ever() {
+    fn the_stream_of_a_seed_is_pinned() {
         let mut rng = Rng::fork(1, "latency");
-        let drawn: Vec<u64> = (0..3).map(|_| rng.below(1000)).collect();
-        assert_eq!(drawn, [503, 330, 442]);
+        let samples: Vec<u64> = (0..3).map(|_| rng.below(1000)).collect();
+        assert_eq!(samples, [503, 330, 442]);
         assert_ne!(Rng::fork(1, "faults").bits(), Rng::fork(1, "latency").bits());
         assert_ne!(Rng::fork(2, "latency").bits(), Rng::fork(1, "latency").bits());
     }
 
-    /// Mean 0 and deviation 1.
+    /// The normal samples have mean 0 and deviation 1.
     #[test]
     fn normal_has_its_moments() {
         let mut rng = Rng::fork(4, "test");
-        let draws: Vec<f64> = (0..100_000).map(|_| rng.normal()).collect();
-        let mean = draws.iter().sum::<f64>() / 1e5;
-        let variance = draws.iter().map(|draw| (draw - mean).powi(2)).sum::<f64>() / 1e5;
+        let samples: Vec<f64> = (0..100_000).map(|_| rng.normal()).collect();
+        let mean = samples.iter().sum::<f64>() / 1e5;
+        let variance = samples.iter().map(|sample| (sample - mean).powi(2)).sum::<f64>() / 1e5;
         assert!(mean.abs() < 0.02 && (variance - 1.0).abs() < 0.02, "{mean} {variance}");
     }
 
-    /// Draws stay within their bounds and reach both ends.
+    /// Samples stay within their bounds and reach both ends.
     #[test]
     fn within_includes_both_ends() {
         let mut rng = Rng::fork(3, "test");
-        let drawn: Vec<u64> = (0..200).map(|_| rng.within(5, 8)).collect();
-        assert_eq!((drawn.iter().min(), drawn.iter().max()), (Some(&5), Some(&8)));
+        let samples: Vec<u64> = (0..200).map(|_| rng.within(5, 8)).collect();
+        assert_eq!((samples.iter().min(), samples.iter().max()), (Some(&5), Some(&8)));
         assert!((0..1000).map(|_| rng.unit()).all(|u| u > 0.0 && u <= 1.0));
         rng.within(0, u64::MAX);
     }

@@ -1,4 +1,4 @@
-//! What is counted while a run goes on. The one place where metrics come from.
+//! The counters of a run: the one place where metrics come from.
 
 use kgate_core::{Span, Time};
 
@@ -30,18 +30,18 @@ impl Counts {
     }
 }
 
-/// The counters of a run, as they stand at one time.
+/// The counters of a run at one time.
 #[derive(Clone, Debug)]
 pub(crate) struct Stats {
-    /// Inputs handled: deliveries, timers, requests, releases, news.
+    /// Inputs handled: deliveries, timers, requests, releases, notifications.
     pub(crate) events: u64,
-    /// Messages of the mutex that reached a live process.
+    /// Messages of the mutex protocol that reached a live process.
     pub(crate) delivered: u64,
     pub(crate) requests: u64,
     pub(crate) grants: u64,
-    /// Requests that were taken back.
+    /// Requests withdrawn by their clients.
     pub(crate) withdrawals: u64,
-    /// Requests that ended because k had become too small for them.
+    /// Requests that ended because k became smaller than their weight.
     pub(crate) refused: u64,
     /// Obtaining times, from the request.
     pub(crate) obtaining: Vec<Span>,
@@ -51,15 +51,15 @@ pub(crate) struct Stats {
     pub(crate) detector_messages: Counts,
     pub(crate) suspicions: u64,
     pub(crate) false_suspicions: u64,
-    /// How many are inside, and how many wait, over time.
+    /// Slots in use and waiting requests, over time.
     pub(crate) inside: Gauge,
     pub(crate) waiting: Gauge,
 }
 
 impl Stats {
-    /// The warm-up is over: what clients have asked for and obtained so far is not measured.
-    /// Messages and gauges know by themselves when to begin; suspicions belong to the faults,
-    /// wherever those are.
+    /// Ends the warm-up: what clients have asked for and obtained so far is not measured. Messages
+    /// and gauges know their begin themselves; suspicions belong to the faults, whenever those
+    /// happen.
     pub(crate) fn begin(&mut self) {
         (self.delivered, self.requests, self.grants, self.withdrawals, self.refused) =
             (0, 0, 0, 0, 0);
@@ -68,7 +68,7 @@ impl Stats {
     }
 }
 
-/// Where a requester stands.
+/// What is recorded of one requester.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Requester {
     pub(crate) asked_for: Time,

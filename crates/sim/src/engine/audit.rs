@@ -1,10 +1,9 @@
-//! The checkers that look at more than who asks and who is inside: at what messages carry and at
-//! what processes show of themselves.
+//! The checkers that inspect what messages carry and what processes show of themselves.
 //!
-//! They cost a look at every message and, with tokens, at a process after every input, with slots
-//! at all processes after every grant. So it is decided once a run whether they sit
-//! ([`Config::audited`](crate::Config)): always in small runs, in large ones if asked for. They
-//! never change a run or its hash.
+//! They cost a look at every message and, with tokens, at a process after every input; with slots,
+//! at all processes after every grant. So it is decided once per run whether they are active
+//! ([`Config::audited`](crate::Config)): always in small runs, in large ones on request. They never
+//! change a run or its hash.
 
 use kgate_core::{
     Carried, Fence, Mechanism, NodeId, Observation, Stamp, Time, Token, TransientFaults,
@@ -13,15 +12,16 @@ use kgate_spec::{EntryOrder, OneToken, Permissions, SlotFences, StrictOrder, Vio
 
 use crate::config::Config;
 
-/// The checkers that a protocol's means of exclusion call for.
+/// The checkers for a protocol's mechanism of exclusion.
 pub(super) enum Audit {
-    /// None, or the run is too large.
+    /// No checker, or the run is too large.
     None,
-    /// For `Mechanism::Permissions`; the order of entry is promised for k = 1 only.
+    /// For `Mechanism::Permissions`. The order of entry is promised for k = 1 only.
     Permissions { permissions: Permissions, order: Option<EntryOrder> },
     /// For `Mechanism::Tokens`.
     Tokens(OneToken),
-    /// For `Mechanism::Slots`; with several lanes, which have an order each, no stamp is shown.
+    /// For `Mechanism::Slots`. With several lanes, each with an order of its own, no stamp is
+    /// shown.
     Slots,
 }
 
@@ -40,7 +40,7 @@ impl Audit {
         }
     }
 
-    /// Whether anybody sits.
+    /// Whether any checker is active.
     #[inline]
     pub(super) fn is_active(&self) -> bool {
         !matches!(self, Self::None)
@@ -73,21 +73,21 @@ impl Audit {
         }
     }
 
-    pub(super) fn told(&mut self, node: NodeId, crashed: NodeId) {
+    pub(super) fn crash_notified(&mut self, node: NodeId, crashed: NodeId) {
         if let Self::Permissions { permissions, .. } = self {
             permissions.told(node, crashed);
         }
     }
 
-    /// The client of `node` gives up.
+    /// The client of `node` withdraws.
     pub(super) fn withdrawn(&mut self, node: NodeId) {
         if let Self::Permissions { permissions, .. } = self {
             permissions.ended(node);
         }
     }
 
-    /// A grant, under the stamp that the process shows: not one of these protocols grants without
-    /// one.
+    /// A grant under the stamp that the process shows: these protocols grant no request without a
+    /// stamp.
     pub(super) fn granted(
         &mut self,
         node: NodeId,
@@ -106,7 +106,7 @@ impl Audit {
         }
     }
 
-    /// A grant under that fence, and what all live processes show after it.
+    /// A grant under that fence, and the observed states of all live processes after it.
     pub(super) fn granted_slots(
         &self,
         node: NodeId,
@@ -124,7 +124,7 @@ impl Audit {
         [overtaken, SlotFences::shown_twice(slots, now)]
     }
 
-    /// Whether a process must be looked at after every input.
+    /// Whether a process must be observed after every input.
     #[inline]
     pub(super) fn observes_inputs(&self) -> bool {
         matches!(self, Self::Tokens(_))

@@ -1,16 +1,16 @@
-//! Who knows of which loss, and how long it took until all knew.
+//! Which process knows of which permanent crash, and how long it took until all knew.
 
 use std::collections::BTreeMap;
 
 use fixedbitset::FixedBitSet;
 use kgate_core::{NodeId, Span, Time};
 
-/// What is known of the processes that crashed for good.
+/// What is known of permanent crashes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Awareness {
     losses: Vec<Loss>,
     place: BTreeMap<NodeId, usize>,
-    /// Pairs of a live process and a lost one of which it does not know.
+    /// The number of pairs of a live process and a crash that it does not know of.
     unnotified: u64,
 }
 
@@ -20,13 +20,13 @@ struct Loss {
     at: Time,
     unaware: FixedBitSet,
     left: u64,
-    /// Somebody has learnt of it, and not only all who had not are gone.
+    /// Some process has learned of it, so that it is known and not merely nobody left to learn.
     learnt: bool,
     took: Option<Span>,
 }
 
 impl Awareness {
-    /// `node` is lost at `now`; `others` have to learn of it.
+    /// `node` crashes permanently at `now`; `others` have to learn of it.
     pub(super) fn lost(&mut self, node: NodeId, now: Time, others: FixedBitSet) {
         for loss in &mut self.losses {
             loss.forget(node, now, &mut self.unnotified);
@@ -37,7 +37,7 @@ impl Awareness {
         self.losses.push(Loss { node, at: now, unaware: others, left, learnt: false, took: None });
     }
 
-    /// `who` learns that `of` is lost; false if it is alive.
+    /// `who` learns of the crash of `of`; false if `of` is alive.
     pub(super) fn learn(&mut self, who: NodeId, of: NodeId, now: Time) -> bool {
         let Some(&place) = self.place.get(&of) else { return false };
         self.losses[place].learnt = true;
@@ -45,7 +45,7 @@ impl Awareness {
         true
     }
 
-    /// `who` begins anew some time, and knows of nothing then.
+    /// `who` will restart without state and then knows of no crash.
     pub(super) fn forgets(&mut self, who: NodeId) {
         for loss in self.losses.iter_mut().filter(|loss| loss.node != who) {
             if !loss.unaware.put(who.index()) {
@@ -55,18 +55,18 @@ impl Awareness {
         }
     }
 
-    /// Of whom `who` has not been told, in the order of losses.
+    /// The crashed processes that `who` does not know of, in the order of crashes.
     pub(super) fn unnotified_of(&self, who: NodeId) -> Vec<NodeId> {
         let unknown = self.losses.iter().filter(|loss| loss.unaware.contains(who.index()));
         unknown.map(|loss| loss.node).collect()
     }
 
-    /// Whether everybody knows everything.
+    /// Whether every process knows of every crash.
     pub(super) fn complete(&self) -> bool {
         self.unnotified == 0
     }
 
-    /// All losses, for their checker.
+    /// All permanent crashes, for their checker.
     pub(super) fn losses(&self) -> Vec<kgate_spec::Loss> {
         let id = |index| NodeId(u32::try_from(index).expect("a node's index"));
         let losses = self.losses.iter().map(|loss| kgate_spec::Loss {
@@ -78,8 +78,8 @@ impl Awareness {
         losses.collect()
     }
 
-    /// For each loss that all came to know of, how long that took; and how many losses somebody
-    /// does not know of.
+    /// The detection times of the crashes that became known to all, and the number of other
+    /// crashes.
     pub(super) fn times(&self) -> (Vec<Span>, u64) {
         let times: Vec<Span> = self.losses.iter().filter_map(|loss| loss.took).collect();
         let open = (self.losses.len() - times.len()) as u64;
@@ -104,9 +104,10 @@ impl Loss {
 mod tests {
     use super::*;
 
-    /// The time runs until the last of the living knows; who is lost meanwhile need not know.
+    /// The detection time ends when the last live process knows; a process that crashes meanwhile
+    /// need not know.
     #[test]
-    fn until_the_last_of_the_living_knows() {
+    fn detection_ends_with_the_last_live_process() {
         let mut all = FixedBitSet::with_capacity(4);
         all.insert_range(1..);
         let mut awareness = Awareness::default();

@@ -14,8 +14,8 @@ use super::audit::Audit;
 use crate::config::Config;
 use crate::stats::Requester;
 
-/// Violations beyond these are not listed, unless they are the first of their property: the first
-/// ones tell the story.
+/// The number of violations listed. Further ones are listed only if they are the first of their
+/// property.
 const VIOLATIONS_MAX: usize = 8;
 
 pub(super) struct Checkers {
@@ -26,14 +26,13 @@ pub(super) struct Checkers {
     some: SometimesK,
     convergence: Convergence,
     pub(super) audit: Audit,
-    /// A transient fault has struck and the run has not recovered: what is unsafe now is no
-    /// violation.
+    /// A transient fault has happened and the run has not recovered: safety is not checked now.
     excused: bool,
-    /// The most inside before it had recovered.
+    /// The most slots in use before the run had recovered.
     max_inside_before: usize,
     requesters: Vec<Requester>,
-    /// The k that each process was told last, where slots are numbered; and whether that was ever
-    /// another one.
+    /// The k of each process's last notification, where slots are numbered; and whether it ever
+    /// differed.
     known: Vec<u32>,
     k_changes: bool,
     violations: Vec<Violation>,
@@ -43,16 +42,16 @@ pub(super) struct Checkers {
 pub(super) struct Numbered<'a> {
     pub(super) node: NodeId,
     pub(super) grant: GrantId,
-    /// Whose wish it fulfils, of those that wait at that process, and its weight; none if nobody
-    /// asked.
+    /// The request that it grants: its place among those that wait at the process, and its weight;
+    /// none if there is none.
     pub(super) request: Option<(usize, u32)>,
     pub(super) slots: Option<&'a [u32]>,
     pub(super) fence: Option<Fence>,
 }
 
 impl Numbered<'_> {
-    /// How many units it is of.
-    pub(super) fn units(&self) -> u32 {
+    /// The weight of the grant.
+    pub(super) fn weight(&self) -> u32 {
         let shown = self.slots.map(|slots| u32::try_from(slots.len()).unwrap_or(u32::MAX));
         shown.or(self.request.map(|(_, weight)| weight)).unwrap_or(1)
     }
@@ -92,7 +91,7 @@ impl Checkers {
         self.requesters[node.index()].broadcast = now;
     }
 
-    /// The obtaining times from the request and from its broadcast.
+    /// Checks a grant. Returns the obtaining times from the request and from its broadcast.
     pub(super) fn granted(
         &mut self,
         node: NodeId,
@@ -121,8 +120,8 @@ impl Checkers {
         (now.since(requester.asked_for), now.since(requester.broadcast))
     }
 
-    /// The same of numbered slots. `live` are those who live, and `shown` what they show, if that
-    /// is looked at.
+    /// Checks a grant of numbered slots. `live` are the live processes, and `shown` their observed
+    /// states, if audited.
     pub(super) fn granted_slots(
         &mut self,
         now: Time,
@@ -132,19 +131,19 @@ impl Checkers {
     ) -> (Span, Span) {
         let (node, slots) = (of.node, of.slots.unwrap_or_default());
         let since = of.request.and_then(|(place, _)| self.served.end_at(node, place));
-        if of.request.is_none_or(|(_, weight)| weight != of.units()) {
+        if of.request.is_none_or(|(_, weight)| weight != of.weight()) {
             let asked = of.request.map_or("nothing".into(), |(_, weight)| weight.to_string());
             self.report_unrequested(
                 node,
                 now,
-                format!("{node} was granted {} units and had asked for {asked}", of.units()),
+                format!("{node} was granted {} slots and had asked for {asked}", of.weight()),
             );
         }
         if self.k_changes {
             self.inside.resize(live.ones().map(|at| self.known[at]).max().unwrap_or(0));
         }
         self.report(WithinK::verdict(slots, self.known[node.index()], node, now));
-        let violation = self.inside.enter_with(node, of.grant, of.units(), slots, now);
+        let violation = self.inside.enter_with(node, of.grant, of.weight(), slots, now);
         self.report(violation);
         self.some.see(self.inside.now());
         for &slot in slots {
@@ -158,13 +157,13 @@ impl Checkers {
         (now.since(since), now.since(since.max(broadcast)))
     }
 
-    /// The client of that grant came out.
+    /// The client of that grant released it.
     pub(super) fn released_slots(&mut self, node: NodeId, grant: GrantId) {
         self.inside.leave_with(node, grant);
         self.fences.leave_with(node, grant);
     }
 
-    /// A client is told that k, now `most`, is less than it wants.
+    /// A request is refused because k, now `most`, is smaller than its weight.
     pub(super) fn too_large(
         &mut self,
         node: NodeId,
@@ -177,12 +176,12 @@ impl Checkers {
             self.report_unrequested(
                 node,
                 now,
-                format!("{node} was refused {weight} of {most} units, and nobody asked for more"),
+                format!("{node} was refused weight {weight} of {most} slots, and no request exceeds them"),
             );
         }
     }
 
-    /// A process is told of another k, or begins anew with that of the start.
+    /// A process is notified of a new k, or restarts with the first one.
     pub(super) fn resized(&mut self, node: NodeId, k: u32) {
         if let Some(known) = self.known.get_mut(node.index()) {
             self.k_changes |= *known != k;
@@ -190,21 +189,19 @@ impl Checkers {
         }
     }
 
-    /// The k that a process was told last; none where it cannot change.
+    /// The k of the last notification of a process; none where k cannot change.
     pub(super) fn known(&self, node: NodeId) -> Option<u32> {
         self.known.get(node.index()).copied()
     }
 
-    /// Nothing is under way, nobody waits or is inside: what is left?
+    /// Nothing is in flight, no client waits or is inside: is any state left?
     pub(super) fn check_residue(&mut self, live: &[(NodeId, Observation)], now: Time) {
         let left = NoResidue::left(live.iter().map(|(node, shown)| (*node, shown)));
         self.report(left.map(|node| Violation {
             property: NoResidue::NAME,
             at_ns: now,
             nodes: vec![node],
-            text: format!(
-                "nobody wants anything any more, and {node} still owes or puts together an answer"
-            ),
+            text: format!("no request is left, and {node} still owes or assembles an answer"),
         }));
     }
 
@@ -217,13 +214,13 @@ impl Checkers {
         }));
     }
 
-    /// The client came out, or is gone with its process.
+    /// The client released its grant, or is gone with its process.
     pub(super) fn released(&mut self, node: NodeId) {
         self.inside.leave(node);
         self.fences.leave(node);
     }
 
-    /// The client gives up; of several, the one that asked last.
+    /// The client withdraws; of several, the last one to ask.
     pub(super) fn withdrawn(&mut self, node: NodeId) {
         self.audit.withdrawn(node);
         self.served.end_last(node);
@@ -237,13 +234,13 @@ impl Checkers {
         self.served.is_waiting(node)
     }
 
-    /// A transient fault has struck.
+    /// A transient fault happened: safety is not checked until the run has recovered.
     pub(super) fn excuse(&mut self, now: Time) {
         self.excused = true;
         self.convergence.fault(now.0);
     }
 
-    /// The run has recovered.
+    /// The run has recovered: safety is checked again.
     pub(super) fn be_strict(&mut self, now: Time) {
         self.excused = false;
         self.convergence.see(true, true, now.0);
@@ -253,7 +250,7 @@ impl Checkers {
         self.some.see(self.inside.now());
     }
 
-    /// The run was given all the time it could use, and has not recovered.
+    /// The run had all the time it could use and has not recovered.
     pub(super) fn never_recovered(&mut self, now: Time) {
         self.report(self.convergence.verdict(now.0, true));
     }
@@ -272,38 +269,37 @@ impl Checkers {
         self.served.waiting()
     }
 
-    /// Nothing is under way: is it a deadlock?
+    /// Nothing is in flight: is it a deadlock?
     pub(super) fn quiet(&mut self, now: Time) {
         let violation = self.deadlock.quiet(self.inside.now(), self.served.who(), now);
         self.report(violation);
     }
 
-    /// All who wait, in the order of ids.
+    /// The waiting processes, in the order of ids.
     pub(super) fn waiting_nodes(&self) -> Vec<NodeId> {
         self.served.who().collect()
     }
 
-    /// What was found, in order.
+    /// The violations found, in order.
     pub(super) fn violations(&self) -> &[Violation] {
         &self.violations
     }
 
-    /// Those who wait will wait for ever.
+    /// The waiting requests will never be granted.
     pub(super) fn starved(&mut self, now: Time) {
         let violation = self.served.verdict(now);
         self.report(violation);
     }
 
-    /// Something is still under way, but nobody has been granted anything for longer than any grant
-    /// can take.
+    /// Events are left, but no request has been granted for longer than any grant can take.
     pub(super) fn stalled(&mut self, now: Time) {
         let waiting = self.served.verdict(now);
         self.report(waiting.map(|violation| Violation { property: GRANTED_IN_TIME, ..violation }));
     }
 
-    /// A detector suspects somebody.
-    pub(super) fn suspected(&mut self, by: NodeId, whom: NodeId, incarnations: bool, now: Time) {
-        self.report(Accuracy::suspected(by, whom, incarnations, now));
+    /// A detector suspects a process.
+    pub(super) fn suspected(&mut self, by: NodeId, whom: NodeId, alive: bool, now: Time) {
+        self.report(Accuracy::suspected(by, whom, alive, now));
     }
 
     /// The measured time is over: were all crashes known in time?

@@ -1,5 +1,5 @@
-//! Clients: who asks when, goes in and comes out. Each asks in a closed loop; of several at one
-//! process, whoever asked first is served first.
+//! Clients: when they ask, enter and leave. Each asks in a closed loop; of several clients at one
+//! process, the first to ask is served first.
 
 use kgate_core::{Fence, GrantId, Input, NodeId, Notice, Protocol, Span, Time, TransientFaults};
 use kgate_spec::trace;
@@ -9,18 +9,18 @@ use super::{Label, Simulation};
 use crate::queue::EventQueue;
 
 impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D, Q> {
-    /// A client means to ask now. Where a new incarnation begins with nothing, one of an earlier
-    /// incarnation is gone.
+    /// A scheduled request is due. Where processes restart without state, a request of an earlier
+    /// incarnation is void.
     pub(super) fn acquire(&mut self, node: NodeId, incarnation: u32) {
         self.due.remove(node.index());
         if self.config.claims.slots && !self.take_due(node, incarnation) {
             return;
         }
         if let Some(asks) = self.down.get_mut(&node) {
-            *asks = true; // It asks as soon as it is back.
+            *asks = true; // It asks after the restart.
         } else if self.asking && self.alive.contains(node.index()) {
             self.check_deadlock();
-            let weight = if self.config.claims.slots { self.draw_weight(node) } else { 1 };
+            let weight = if self.config.claims.slots { self.sample_weight(node) } else { 1 };
             self.request(node, weight);
         }
     }
@@ -36,7 +36,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         self.mutex_input(node, Label::of(5, NodeId(weight - 1), 0), Input::Acquire { weight });
     }
 
-    /// A client comes out, unless its process has crashed since it went in.
+    /// A client releases its grant, unless its process has crashed since.
     pub(super) fn release(&mut self, node: NodeId, grant: GrantId) {
         if self.end_grant(node, grant) {
             self.mutex_input(node, Label::bare(6), Input::Release { grant });
@@ -46,10 +46,10 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         }
     }
 
-    /// A grant is inside no longer; false if it was not.
+    /// Ends a grant; false if it was not in use.
     pub(super) fn end_grant(&mut self, node: NodeId, grant: GrantId) -> bool {
-        let Some(units) = self.held.remove(&(node, grant)) else { return false };
-        self.stats.inside.change(self.now, -i64::from(units));
+        let Some(weight) = self.held.remove(&(node, grant)) else { return false };
+        self.stats.inside.change(self.now, -i64::from(weight));
         if self.config.claims.slots {
             self.checkers.released_slots(node, grant);
             self.write(node, &trace::Event::Release { grant: Some(grant.0) });
@@ -60,7 +60,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         true
     }
 
-    /// The client means to ask once more, after a pause.
+    /// Schedules the client's next request after a pause.
     pub(super) fn schedule_next_request(&mut self, node: NodeId) {
         let load = &self.config.load;
         let asked =
@@ -70,7 +70,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
             let pause = if load.ask_inside {
                 Span(load.hold.0 / 2)
             } else {
-                load.think.draw(&mut self.think_rng)
+                load.think.sample(&mut self.think_rng)
             };
             self.schedule_request(self.now + pause, node);
         }
@@ -86,7 +86,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         self.queue.push(at, Event::Acquire { node, incarnation });
     }
 
-    /// A mutex tells a fact to its client.
+    /// Handles a notice of a mutex protocol to its client.
     pub(super) fn noted(&mut self, node: NodeId, notice: &Notice) {
         match notice {
             Notice::Granted { grant, slots, fence } => {
@@ -104,7 +104,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
                 self.checkers.audit.asked(stamp);
                 self.write(node, &trace::Event::Asked);
             }
-            // The mutex finds crashes by itself.
+            // The protocol detects crashes itself.
             Notice::Suspected { node: whom, .. } => {
                 self.stats.suspicions += 1;
                 self.suspect(node, *whom);
@@ -123,9 +123,9 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
     ) {
         self.stats.grants += 1;
         self.stats.waiting.change(self.now, -1);
-        let units = self.drop_grants(node);
+        let weight = self.drop_grants(node);
         self.held.insert((node, grant), 1);
-        if units == 0 {
+        if weight == 0 {
             self.stats.inside.change(self.now, 1);
         }
         if self.config.load.ask_inside {
@@ -140,7 +140,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         );
     }
 
-    /// The obtaining times of a grant, and its line in the trace.
+    /// Records the obtaining times of a grant and writes it to the trace.
     pub(super) fn write_granted<'e>(
         &mut self,
         (from_request, from_broadcast): (Span, Span),
@@ -160,21 +160,21 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         self.grants_of(node).next().is_some()
     }
 
-    /// The grants of `node` that are inside, in the order of their numbers.
+    /// The grants of `node` in use, in the order of their numbers.
     pub(super) fn grants_of(&self, node: NodeId) -> impl Iterator<Item = GrantId> + '_ {
         self.held
             .range((node, GrantId(0))..=(node, GrantId(u64::MAX)))
             .map(|((_, grant), _)| *grant)
     }
 
-    /// The clients of `node` that are inside are gone; how many units they had.
+    /// Drops all grants of `node`; the sum of their weights.
     pub(super) fn drop_grants(&mut self, node: NodeId) -> u32 {
         let grants: Vec<GrantId> = self.grants_of(node).collect();
         grants.iter().filter_map(|grant| self.held.remove(&(node, *grant))).sum()
     }
 }
 
-/// A grant as a trace tells it.
+/// A grant as an event of the trace.
 pub(super) fn granted_event<'e>(
     slots: Option<&'e [u32]>,
     fence: Option<Fence>,

@@ -1,5 +1,5 @@
-//! Who crashes, who comes back, and who learns of it: by a detector, by the oracle that takes its
-//! place, or by itself.
+//! Crashes, restarts and crash notifications: by a detector, by the oracle that replaces it, or by
+//! the protocol itself.
 
 use kgate_core::{
     Incarnation, Input, Message, NodeId, Phase, Protocol, Span, Time, TransientFaults,
@@ -14,7 +14,7 @@ use crate::faults::Down;
 use crate::queue::EventQueue;
 
 impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D, Q> {
-    /// A process crashes for good.
+    /// A process crashes permanently.
     pub(super) fn crash(&mut self, node: NodeId) {
         self.count(node, Label::bare(7));
         self.write(node, &trace::Event::Crash);
@@ -34,7 +34,8 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         }
     }
 
-    /// The oracle will tell `node` of a loss; a log tells everybody in the same order.
+    /// Schedules a crash notification from the oracle; a log notifies every process in the same
+    /// order.
     fn schedule_crash_notice(&mut self, node: NodeId, crashed: NodeId, within: Span) {
         let mut at = self.now + Span(self.notification_rng.within(1.min(within.0), within.0));
         if self.config.claims.detector == Some(Detector::Log) {
@@ -46,8 +47,8 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         self.queue.push(at, Event::CrashNotice { node, crashed, incarnation });
     }
 
-    /// A process crashes and will be back. Its client, if it waits, waits on; if it is inside, it
-    /// is gone.
+    /// A process crashes and will restart. Its client waits on if it waits, and is gone if it is
+    /// inside.
     pub(super) fn go_down(&mut self, node: NodeId) {
         if self.config.claims.returns {
             return self.go_down_empty(node);
@@ -61,18 +62,18 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         self.down.insert(node, was_inside && !self.checkers.is_waiting(node));
     }
 
-    /// A process no longer takes part; whether a client of it was inside.
+    /// A process stops taking part; true if a client of it was inside.
     pub(super) fn leave(&mut self, node: NodeId) -> bool {
         self.alive.remove(node.index());
         self.deliver_deferred(node);
-        let units = self.drop_grants(node);
-        if units > 0 {
-            self.stats.inside.change(self.now, -i64::from(units));
+        let weight = self.drop_grants(node);
+        if weight > 0 {
+            self.stats.inside.change(self.now, -i64::from(weight));
         }
-        units > 0
+        weight > 0
     }
 
-    /// A process starts again with what it had stored, and is handed what was kept for it.
+    /// A process restarts with what it had stored, and receives the messages kept for it.
     pub(super) fn come_back(&mut self, node: NodeId) {
         if self.config.claims.returns {
             return self.restart_empty(node);
@@ -82,8 +83,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         self.write(node, &trace::Event::Restart { incarnation: None });
         let asks = self.down.remove(&node).expect("it was down");
         self.alive.insert(node.index());
-        // What was under way to this process or waited in its queues belongs to its incarnation
-        // before.
+        // Messages in flight to this process or in its queues belong to the incarnation before.
         *self.incarnations.entry(node).or_default() += 1;
         self.last_notification.remove(&node);
         self.network.empty_queues(node, self.now);
@@ -108,12 +108,12 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         }
     }
 
-    /// How often `node` has come back.
+    /// The number of restarts of `node`.
     pub(super) fn incarnation_of(&self, node: NodeId) -> u32 {
         self.incarnations.get(&node).copied().unwrap_or(0)
     }
 
-    /// A message to a process that does not live is lost, or kept if it is to come back.
+    /// Handles a message to a process that is not alive: lost, or kept if the process will restart.
     #[cold]
     pub(super) fn keep(&mut self, from: NodeId, to: NodeId, message: M::Message) {
         if self.config.down == Down::Kept && self.down.contains_key(&to) {
@@ -123,7 +123,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         }
     }
 
-    /// A message does not reach `to`.
+    /// Writes a lost message to the trace.
     pub(super) fn write_lost(&mut self, from: NodeId, to: NodeId, message: &M::Message) {
         if self.trace.is_some() {
             let (kind, text) = (M::Message::kind_name(message.kind()), format!("{message:?}"));
@@ -131,7 +131,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         }
     }
 
-    /// `node` is told that `crashed` has crashed.
+    /// Notifies `node` of the crash of `crashed`.
     pub(super) fn notify_crash(&mut self, node: NodeId, crashed: NodeId) {
         if self.alive.contains(node.index()) {
             self.suspect(node, crashed);
@@ -143,12 +143,12 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         }
     }
 
-    /// `node` holds `crashed` for crashed; the checkers check that it is.
+    /// `node` suspects `crashed`; the checkers check that it has crashed.
     pub(super) fn suspect(&mut self, node: NodeId, crashed: NodeId) {
-        self.checkers.audit.told(node, crashed);
-        let incarnations = !self.awareness.learn(node, crashed, self.now);
-        self.stats.false_suspicions += u64::from(incarnations);
-        self.checkers.suspected(node, crashed, incarnations, self.now);
+        self.checkers.audit.crash_notified(node, crashed);
+        let alive = !self.awareness.learn(node, crashed, self.now);
+        self.stats.false_suspicions += u64::from(alive);
+        self.checkers.suspected(node, crashed, alive, self.now);
         self.write(node, &trace::Event::Suspected { whom: crashed });
     }
 }

@@ -1,4 +1,4 @@
-//! Processes that are stopped, and messages that are held up, lost or doubled.
+//! Paused processes, and messages that are delayed, lost or duplicated.
 
 use fixedbitset::FixedBitSet;
 use kgate_core::{Message, NodeId, Protocol, Time, TransientFaults};
@@ -12,15 +12,15 @@ use crate::disturbance::{Chance, Direction};
 use crate::queue::EventQueue;
 use crate::rng::Rng;
 
-/// What befalls messages.
+/// The faults of the network.
 pub(super) struct NetworkFaults {
     rng: Rng,
     loss: Chance,
     duplicates: Chance,
     cuts: Vec<Cut>,
-    /// What would cross a cut is lost instead of late.
+    /// Messages that would cross a cut are lost instead of delayed.
     drops: bool,
-    /// Nothing is lost or doubled any more after that.
+    /// The end of loss and duplication.
     end: Time,
 }
 
@@ -31,7 +31,7 @@ struct Cut {
     until: Time,
 }
 
-/// What was disturbed so far.
+/// The disturbances so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct DisturbanceCounts {
     pub(crate) pauses: u32,
@@ -41,7 +41,7 @@ pub(crate) struct DisturbanceCounts {
 }
 
 impl NetworkFaults {
-    /// None if messages are left alone.
+    /// The network faults of a run; none if it has none.
     pub(super) fn new(config: &Config) -> Option<Self> {
         let disturbance = &config.disturbance;
         let end = Time::ZERO + config.duration;
@@ -62,7 +62,7 @@ impl NetworkFaults {
         })
     }
 
-    /// How many copies of a message that leaves at `departure` set out: none if it is lost.
+    /// The number of copies of a message that leaves at `departure`: 0 if it is lost.
     fn copies(&mut self, departure: Time) -> u32 {
         if departure > self.end {
             return 1;
@@ -73,10 +73,10 @@ impl NetworkFaults {
         if self.duplicates.happens(&mut self.rng) { 2 } else { 1 }
     }
 
-    /// When a message that would arrive at `at` does arrive; never, if a cut swallows it. It never
-    /// overtakes by this.
+    /// When a message that would arrive at `at` does arrive; none if a cut drops it. Delays by cuts
+    /// keep the order.
     pub(super) fn after_cuts(&self, from: NodeId, to: NodeId, mut at: Time) -> Option<Time> {
-        while let Some(cut) = self.cuts.iter().find(|cut| cut.holds_up(from, to, at)) {
+        while let Some(cut) = self.cuts.iter().find(|cut| cut.blocks(from, to, at)) {
             if self.drops {
                 return None;
             }
@@ -87,7 +87,7 @@ impl NetworkFaults {
 }
 
 impl Cut {
-    fn holds_up(&self, from: NodeId, to: NodeId, at: Time) -> bool {
+    fn blocks(&self, from: NodeId, to: NodeId, at: Time) -> bool {
         let inside = |node: NodeId| self.inside.contains(node.index());
         let crosses = match self.direction {
             Direction::Both => inside(from) != inside(to),
@@ -99,7 +99,7 @@ impl Cut {
 }
 
 impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D, Q> {
-    /// A process stops, unless it has crashed.
+    /// Pauses a process, unless it has crashed.
     pub(super) fn pause(&mut self, node: NodeId) {
         if self.alive.contains(node.index()) {
             self.count(node, Label::bare(12));
@@ -109,7 +109,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         }
     }
 
-    /// A process goes on, unless it has crashed meanwhile.
+    /// Resumes a process, unless it has crashed meanwhile.
     pub(super) fn resume(&mut self, node: NodeId) {
         if self.paused.contains_key(&node) {
             self.count(node, Label::bare(13));
@@ -118,8 +118,8 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         }
     }
 
-    /// What waited for a stopped process happens now, in order. If it has just crashed, that is
-    /// what it finds.
+    /// Delivers the deferred events of a process now, in order. If it has just crashed, they find
+    /// it crashed.
     pub(super) fn deliver_deferred(&mut self, node: NodeId) {
         let waited = self.paused.remove(&node).unwrap_or_default();
         if !waited.is_empty() {
@@ -134,10 +134,10 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         }
     }
 
-    /// Whether an event has to wait because its process is stopped; then it waits.
+    /// Defers an event whose process is paused; false if it is not.
     #[cold]
     pub(super) fn defer_if_paused(&mut self, event: &EventOf<M, D>) -> bool {
-        let Some(waiting) = event.whose().and_then(|node| self.paused.get_mut(&node)) else {
+        let Some(waiting) = event.target().and_then(|node| self.paused.get_mut(&node)) else {
             return false;
         };
         waiting.push(event.clone());
@@ -147,7 +147,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         true
     }
 
-    /// One copy of a message sets out in a network that fails.
+    /// Sends a message in a network with faults.
     #[cold]
     pub(super) fn send_with_faults(
         &mut self,

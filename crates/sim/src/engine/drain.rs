@@ -1,8 +1,8 @@
-//! After the measured time: is every request of a live process answered?
+//! After the measured time: is every request of a live process granted?
 //!
-//! Nobody asks any more, holders release, no further process crashes. The run goes on until nobody
-//! waits. If nothing but detectors is under way and every live process knows of every crash,
-//! whoever still waits does so for ever.
+//! No client asks any more, holders release, no further process crashes. The run goes on until no
+//! request waits. If only detectors are active and every live process knows of every crash, a
+//! request that still waits is starved.
 
 use kgate_core::{Mechanism, Protocol, Span, Time, TransientFaults};
 use kgate_spec::NotLeftLying;
@@ -12,13 +12,14 @@ use super::event::EventOf;
 use crate::queue::EventQueue;
 
 impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D, Q> {
-    /// Runs on until nobody waits or nothing can change any more; how many wait then. They are a
-    /// violation unless more processes crashed than the protocol claims to tolerate.
+    /// Runs on until no request waits or nothing can change any more, and returns the number of
+    /// waiting processes. They are a violation unless more processes crashed than the protocol
+    /// tolerates.
     pub(super) fn drain(&mut self) -> usize {
         let mut grants = self.stats.grants;
         let mut give_up = self.now + self.patience();
         let mut stalled = false;
-        // Where it is checked what is left behind, everything takes its way to the end.
+        // Where leftover state is checked, every event is processed.
         let to_the_end = M::MECHANISM == Mechanism::Slots;
         while (self.checkers.waiting() > 0 || self.recovery.pending() || to_the_end)
             && !self.settled()
@@ -55,22 +56,22 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         self.checkers.waiting()
     }
 
-    /// Nobody asks any more: if nothing is left to happen, nothing may be left behind. What was
-    /// lost is another matter.
+    /// When nothing is left to happen, no process may keep state of an ended request. Lost messages
+    /// excuse leftovers.
     pub(super) fn check_residue(&mut self) {
-        let content = self.checkers.waiting() == 0 && self.held.is_empty();
+        let nobody_waits = self.checkers.waiting() == 0 && self.held.is_empty();
         let tolerated = self.crashed <= self.config.claims.tolerates && self.disturbed.lost == 0;
-        if content && tolerated && self.checkers.audit.is_active() {
-            let shown = self.all_shown();
+        if nobody_waits && tolerated && self.checkers.audit.is_active() {
+            let shown = self.observe_all();
             self.checkers.check_residue(&shown, self.now);
         }
     }
 
-    /// Nothing is under way, though somebody may be inside: whoever waits first must want more than
-    /// is free. Where everybody knows the same k, in one lane.
+    /// Nothing is in flight, though clients may be inside: the first waiting request must want more
+    /// slots than are free. Checked where all processes know the same k, in one lane.
     pub(super) fn check_unused_slots(&mut self) {
         let tolerated = self.crashed <= self.config.claims.tolerates && self.disturbed.lost == 0;
-        let shown = self.all_shown();
+        let shown = self.observe_all();
         let mut known = shown.iter().filter_map(|(node, _)| self.checkers.known(*node));
         let Some(k) = known.next().filter(|&k| known.all(|other| other == k)) else { return };
         if tolerated && self.config.slots.lanes <= 1 && self.checkers.audit.is_active() {
@@ -84,7 +85,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         }
     }
 
-    /// Detectors go on only while they have something to find: nobody crashes any more.
+    /// Detectors run only while there is a crash to find: no further process crashes.
     fn drain_step(&mut self, at: Time, event: EventOf<M, D>) {
         if event.is_probe() && self.all_crashes_known() {
             self.probes -= 1;
@@ -93,13 +94,13 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         }
     }
 
-    /// Nothing can change any more.
+    /// Whether nothing can change any more.
     fn settled(&self) -> bool {
-        self.mutex_is_quiet() && self.all_crashes_known()
+        self.only_probes_left() && self.all_crashes_known()
     }
 
-    /// Were the crashes known in time? Who comes back, or goes on after a pause, learns of them
-    /// later: such runs have no bound.
+    /// Were the crashes known in time? A process that restarts or resumes after a pause learns of
+    /// them later, so such runs have no bound.
     pub(super) fn check_detection(&mut self) {
         let prompt = self.recoveries == 0
             && self.down.is_empty()
@@ -110,13 +111,14 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         }
     }
 
-    /// Before a client makes something happen: could anything happen without it?
+    /// Called before a client acts: if nothing could happen without clients while a request waits,
+    /// that is a deadlock.
     pub(super) fn check_deadlock(&mut self) {
         let all_take_part = self.down.is_empty() && self.paused.is_empty();
         let stands_still = self.checkers.waiting() > 0 && self.held.is_empty() && all_take_part;
         if stands_still && self.crashed <= self.config.claims.tolerates && self.all_crashes_known()
         {
-            // Disarmed timers are still in the queue, so a deadlock may be noticed later; but never
+            // Disarmed timers are still in the queue, so a deadlock may be noticed late; but never
             // wrongly.
             let asking = if self.config.claims.slots {
                 self.pending_requests.due_events()
@@ -129,13 +131,13 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         }
     }
 
-    /// Every live process knows of every crash, or will never hear of any.
+    /// Whether every live process knows of every crash, or takes no notifications.
     pub(super) fn all_crashes_known(&self) -> bool {
         self.awareness.complete() || self.config.claims.detector.is_none()
     }
 
-    /// Far longer than any grant can take after the one max_inside_before: crashes become known, and every
-    /// queue empties.
+    /// A span far longer than any grant can take after the one before: crashes become known, and
+    /// every queue empties.
     fn patience(&self) -> Span {
         let nodes = u64::from(self.config.nodes);
         let rounds = u64::from(nodes.ilog2() + 1).pow(2) * (u64::from(self.crashed) + 1);
@@ -144,15 +146,15 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         let detection = refresh.max(self.config.detection.interval)
             + self.config.detection.timeout.times(timeouts);
         let cost = &self.config.cost;
-        // Beyond what the protocol tolerates nobody is promised anything, so nobody waits for every
-        // queue to empty.
+        // Beyond what the protocol tolerates no grant is promised, so the run does not wait for
+        // every queue to empty.
         let turns =
             if self.crashed > self.config.claims.tolerates { 4 } else { nodes.min(1 << 12) * 4 };
         let queues = (cost.send + cost.receive).times(nodes * turns);
         let delays = cost.latency.typical().times(64);
         let oracle = self.config.detection.oracle.unwrap_or(Span::ZERO);
-        // Tokens that take turns down a tree come to its end once in as many waves as it has ends,
-        // which may double each level.
+        // Tokens that take turns down a tree reach its leaves once in as many waves as it has
+        // leaves, which may double per level.
         let waves = if self.config.claims.heals { 1 << nodes.min(12) } else { 1 };
         let patience =
             self.config.load.patience + self.config.slots.ask_again.unwrap_or_default().times(8);

@@ -1,12 +1,11 @@
-//! What can happen in a run.
+//! The events of a run.
 //!
-//! Millions of deliveries are in flight, so `Deliver` alone holds a message; the rarer events that
-//! carry one have it in a box. Then the compiler needs no room for a tag: an event is 24 bytes for
-//! a message of 16.
+//! Millions of deliveries are in flight, so only `Deliver` holds a message inline; rarer events box
+//! theirs. Then the compiler needs no room for a tag: an event takes 24 bytes for a message of 16.
 
 use kgate_core::{GrantId, NodeId, Protocol};
 
-/// The events of a pair of mutex and detector.
+/// The events of a pair of mutex protocol and detector.
 pub(super) type EventOf<M, D> = Event<
     <M as Protocol>::Message,
     <M as Protocol>::Timer,
@@ -17,41 +16,41 @@ pub(super) type EventOf<M, D> = Event<
 /// One event.
 #[derive(Clone, Debug)]
 pub(super) enum Event<M, T, DM, DT> {
-    /// A message of the mutex is handed over.
+    /// A message of the mutex protocol is delivered.
     Deliver { from: NodeId, to: NodeId, message: M },
-    /// One record for a broadcast whose copies all arrive at once: handed to everybody else, in the
-    /// order of ids.
+    /// One record for a broadcast whose copies all arrive at once: delivered to every other
+    /// process, in the order of ids.
     DeliverAll { from: NodeId, message: Box<M> },
-    /// A message of the mutex enters the receive queue.
+    /// A message of the mutex protocol enters the receive queue.
     Arrive(Box<(NodeId, NodeId, M)>),
-    /// A message of the detector is handed over.
+    /// A message of the detector is delivered.
     Probe { from: NodeId, to: NodeId, message: DM },
-    /// The same to everybody else.
+    /// A message of the detector is delivered to every other process.
     ProbeAll { from: NodeId, message: Box<DM> },
-    /// A timer of the mutex runs out, unless it was armed anew or disarmed.
+    /// A timer of the mutex protocol expires, unless it was re-armed or disarmed.
     Timer { node: NodeId, generation: u64, timer: T },
-    /// A timer of the detector runs out, likewise.
+    /// A timer of the detector expires, likewise.
     ProbeTimer { node: NodeId, generation: u64, timer: DT },
-    /// A client wants in.
+    /// A client asks.
     Acquire { node: NodeId, incarnation: u32 },
-    /// A client comes out.
+    /// A client releases its grant.
     Release { node: NodeId, grant: GrantId },
-    /// The oracle tells a process of a crash, in this incarnation of it.
+    /// The oracle notifies this incarnation of a process of a crash.
     CrashNotice { node: NodeId, crashed: NodeId, incarnation: u32 },
-    /// A process hears of a crash or a return, in this incarnation of it; `place` is where that is
-    /// recorded.
+    /// This incarnation of a process is notified of a crash or a return; `place` is the index of
+    /// the record.
     MembershipNotice { node: NodeId, incarnation: u32, place: u32 },
-    /// A process learns of another k, in this incarnation of it; `place` is that among the resizes.
+    /// This incarnation of a process is notified of a new k; `place` is the index of the resize.
     ResizeNotice { node: NodeId, incarnation: u32, place: u32 },
-    /// A client gives up, if the request of that number still waits.
+    /// A client withdraws, if the request of that number still waits.
     GiveUp { node: NodeId, number: u64 },
     /// A message leaves the receive queue of a process that may have crashed since it entered.
     Received(Box<(NodeId, NodeId, M, u32)>),
 }
 
 impl<M, T, DM, DT> Event<M, T, DM, DT> {
-    /// Whom it happens to; none if to many, which is not so where processes stop.
-    pub(super) fn whose(&self) -> Option<NodeId> {
+    /// The process concerned; none if several, which does not occur in runs with pauses.
+    pub(super) fn target(&self) -> Option<NodeId> {
         match *self {
             Self::Deliver { to, .. } | Self::Probe { to, .. } => Some(to),
             Self::Timer { node, .. }
@@ -68,7 +67,7 @@ impl<M, T, DM, DT> Event<M, T, DM, DT> {
         }
     }
 
-    /// Whether it is the detector's.
+    /// Whether the event is the detector's.
     pub(super) fn is_probe(&self) -> bool {
         matches!(self, Self::Probe { .. } | Self::ProbeAll { .. } | Self::ProbeTimer { .. })
     }
@@ -79,8 +78,7 @@ mod tests {
     use super::*;
     use kgate_core::Never;
 
-    /// Of the size of the papers' messages: a request or reply with a clock, a source and one of
-    /// several kinds.
+    /// A message of the papers' size: a request or reply with a clock, a source and a kind.
     #[allow(dead_code)]
     enum Usual {
         Reply { clock: u64 },
@@ -88,9 +86,9 @@ mod tests {
         Ack { clock: u64, source: NodeId },
     }
 
-    /// A million deliveries in flight take 24 MB, not more.
+    /// A delivery takes 24 bytes: a million of them in flight take 24 MB.
     #[test]
-    fn a_delivery_needs_no_tag() {
+    fn a_delivery_takes_24_bytes() {
         assert_eq!(size_of::<Usual>(), 16);
         assert_eq!(size_of::<Event<Usual, Never, Never, Never>>(), 24);
     }

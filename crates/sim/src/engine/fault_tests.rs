@@ -1,5 +1,5 @@
-//! Crashes with recovery and transient faults, with tiny protocols that tolerate them or, as
-//! planted bugs, do not.
+//! Crashes with recovery and transient faults, with tiny protocols that tolerate them or have a
+//! planted bug.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use kgate_core::{
 };
 
 use super::tests::Accuser;
-use super::{Bucket, run};
-use crate::{Claims, Config, Crash, Down, Latency, Report, Think, Transient};
+use super::{Bucket, RunError, run};
+use crate::{Claims, Config, ConfigError, Crash, Down, Latency, Report, Think, Transient};
 
-/// Grants to whoever asks after a time unit, and stores the wish; as a planted bug, forgets it with
-/// a crash.
+/// Grants every request after a time unit and stores it; with the planted bug, forgets it in a
+/// crash.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Slow<const FORGETS: bool> {
     phase: Phase,
@@ -82,7 +82,7 @@ impl<const FORGETS: bool> TransientFaults for Slow<FORGETS> {
         true
     }
 
-    /// As a planted bug, never.
+    /// With the planted bug, never.
     fn settled(processes: &[Self]) -> bool {
         !FORGETS && processes.iter().all(|process| process.struck < 9)
     }
@@ -114,16 +114,16 @@ fn properties(report: &Report) -> Vec<&str> {
     report.violations.iter().map(|violation| violation.property).collect()
 }
 
-/// Without faults: granted at 1, 8 and 15, each time inside for 5 of 20.
+/// Without faults: granted at 1, 8 and 15, held for 5 each time, of 20.
 #[test]
-fn the_course_of_a_quiet_run() {
+fn a_run_without_faults() {
     let report = report::<Slow<false>>(&config());
     assert_eq!((report.grants, report.recoveries, properties(&report)), (3, 0, vec![]));
     assert!((report.slots_in_use.mean - 0.75).abs() < 1e-9, "{:?}", report.slots_in_use.mean);
     assert!((report.waiting_queue.mean - 0.15).abs() < 1e-9, "{:?}", report.waiting_queue.mean);
 }
 
-/// Down from 0.5 to 3 while waiting: the stored wish is granted a unit after the process is back.
+/// Down from 0.5 to 3 while waiting: the stored request is granted one time unit after the restart.
 #[test]
 fn a_waiting_client_waits_on() {
     let report = report::<Slow<false>>(&crash(1, 6));
@@ -131,8 +131,8 @@ fn a_waiting_client_waits_on() {
     assert_eq!(report.obtaining.max, Some(4.0));
 }
 
-/// Down from 2 to 3 while inside: the client is gone, its grant with it, and it asks again a pause
-/// after the process is back: inside 1 .. 2, 5 .. 10, 12 .. 17 and from 19 on.
+/// Down from 2 to 3 while inside: the client and its grant are gone, and it asks again a pause
+/// after the restart. It is inside 1 .. 2, 5 .. 10, 12 .. 17 and from 19 on.
 #[test]
 fn a_client_inside_is_gone() {
     let report = report::<Slow<false>>(&crash(4, 6));
@@ -144,30 +144,30 @@ fn a_client_inside_is_gone() {
     );
 }
 
-/// Down from 6.5 to 10 while thinking: it asks a pause after the process is back, at 11, and again
-/// at 18.
+/// Down from 6.5 to 10 while thinking: it asks a pause after the restart, at 11, and again at 18.
 #[test]
 fn a_thinking_client_asks_later() {
     let report = report::<Slow<false>>(&crash(13, 20));
     assert_eq!((report.requests, properties(&report)), (3, vec![]));
 }
 
-/// Down at the very end: it is back for the checking, and what it then sends and grants counts.
+/// Down at the very end: the process is back for the final checks, and its messages and grants then
+/// count.
 #[test]
 fn a_crash_at_the_very_end() {
     let report = report::<Slow<false>>(&crash(40, 60));
     assert_eq!((report.recoveries, properties(&report)), (1, vec![]));
 }
 
-/// The planted bug: a wish that is lost with the process is never granted.
+/// The planted bug: a request that is lost with the process is never granted.
 #[test]
-fn a_forgotten_wish_is_caught() {
+fn a_forgotten_request_is_caught() {
     let report = report::<Slow<true>>(&crash(1, 6));
     assert_eq!(properties(&report), ["no deadlock", "every request of a live process is granted"]);
 }
 
-/// A transient fault excuses what is unsafe until the protocol has recovered; one that never does
-/// is caught.
+/// A transient fault suspends the safety checks until the protocol has recovered; one that never
+/// recovers is caught.
 #[test]
 fn a_run_that_never_recovers_is_caught() {
     let mut config = config();
@@ -188,7 +188,7 @@ fn a_run_that_never_recovers_is_caught() {
     );
 }
 
-/// The planted bug of closure: it says that it has recovered, and then lets two in.
+/// The planted bug of closure: the protocol claims to have recovered and then grants beyond k.
 #[test]
 fn a_recovery_that_does_not_last_is_caught() {
     let mut config = config();
@@ -206,28 +206,30 @@ fn a_recovery_that_does_not_last_is_caught() {
     );
 }
 
-/// What a protocol does not claim is refused.
+/// A fault that the protocol does not claim to tolerate is refused.
 #[test]
-fn claims_are_checked() {
-    let refused = |config: &Config| {
-        run::<Slow<false>, Accuser<false>, Bucket>("slow", config, None).unwrap_err().to_string()
-    };
+fn unsupported_faults_are_refused() {
+    let refused =
+        |config: &Config| match run::<Slow<false>, Accuser<false>, Bucket>("slow", config, None) {
+            Err(RunError::Config(error)) => error,
+            other => panic!("{other:?}"),
+        };
     let mut crashes = crash(1, 6);
     crashes.down = Down::Kept;
     crashes.claims.recovers = false;
-    assert!(refused(&crashes).contains("do not come back"));
+    assert_eq!(refused(&crashes), ConfigError::RestartUnsupported);
     let mut struck = config();
     struck.transient.start = true;
     struck.claims.heals = false;
-    assert!(refused(&struck).contains("does not recover"));
+    assert_eq!(refused(&struck), ConfigError::TransientFaultsUnsupported);
     let mut inside = config();
     inside.load.ask_inside = true;
-    assert!(refused(&inside).contains("one request at a time"));
+    assert_eq!(refused(&inside), ConfigError::AskInsideUnsupported);
     let mut tolerate = config();
     tolerate.tolerate = 1;
-    assert!(refused(&tolerate).contains("choose at most 0"));
-    assert!(refused(&crash(6, 1)).contains("with T1 before T2"));
+    assert_eq!(refused(&tolerate), ConfigError::TolerateTooLarge { tolerate: 1, k: 1 });
+    assert!(matches!(refused(&crash(6, 1)), ConfigError::RestartBeforeCrash { .. }));
     let mut twice = crash(1, 6);
     twice.crashes.push(Crash { node: NodeId(0), at: Span::UNIT, back: None });
-    assert!(refused(&twice).contains("while it is down"));
+    assert_eq!(refused(&twice), ConfigError::OverlappingCrashes { node: NodeId(0) });
 }

@@ -1,16 +1,18 @@
-//! Processes that come back with nothing, in a new incarnation, and who hears of that.
+//! Processes that restart without state, in a new incarnation, and who is notified.
 //!
-//! With [`MembershipSource::Log`] everybody is told of every crash and every return, in one order,
-//! each at a time of its own. The j-th return of all has incarnation j; who is back is told the
-//! whole log from its beginning. All may be down at once: the log goes on. With
-//! [`MembershipSource::Join`] nobody is told of membership: who is back speaks for itself; crashes are
-//! told of a process and its incarnation, in any order, to everybody who is alive. Who is back is
-//! told only of those that are down then: a detector that begins anew knows of no earlier
-//! incarnations, and to be told of one would let a joiner do without a process that is up
-//! (`docs/internals/slots.md`).
+//! With [`MembershipSource::Log`] every process is notified of every crash and every return, in one
+//! order, each at a time of its own. The j-th return overall begins incarnation j; a restarted
+//! process is notified of the whole log from its beginning. All processes may be down at once: the
+//! log continues.
 //!
-//! The clients of a process that crashes are gone with it, waiting or inside; new ones ask when it
-//! is back.
+//! With [`MembershipSource::Join`] no process is notified of returns: a restarted process announces
+//! itself. Notifications of crashes name a process and its incarnation and reach every live
+//! process, in any order. A restarted process is notified only of processes that are down at that
+//! time. A detector that starts anew knows of no earlier incarnations, and a notification about one
+//! would let the joiner proceed without a process that is up (`docs/internals/slots.md`).
+//!
+//! The clients of a process that crashes are gone with it, waiting or inside; new ones ask after
+//! the restart.
 
 use std::collections::BTreeMap;
 
@@ -24,13 +26,13 @@ use super::{Label, Simulation};
 use crate::config::Config;
 use crate::queue::EventQueue;
 
-/// What has happened to whom.
+/// The crashes and returns so far.
 pub(super) struct Incarnations {
     membership: MembershipSource,
     records: Vec<Record>,
-    /// Which incarnation each process has now, where it is not its first.
+    /// The current incarnation of each process, where it is not the first.
     incarnations: BTreeMap<NodeId, Incarnation>,
-    /// How many have come back.
+    /// The number of returns.
     returned: u32,
 }
 
@@ -44,11 +46,11 @@ pub(super) struct Record {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MembershipEvent {
-    /// It crashed, and will be back.
+    /// The process crashed and will restart.
     Down,
-    /// It crashed for good.
+    /// The process crashed permanently.
     Crashed,
-    /// It is back.
+    /// The process restarted.
     Joined,
 }
 
@@ -68,7 +70,7 @@ impl Incarnations {
 }
 
 impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D, Q> {
-    /// A process crashes and will be back in a new incarnation.
+    /// A process crashes and will restart in a new incarnation.
     pub(super) fn go_down_empty(&mut self, node: NodeId) {
         self.count(node, Label::bare(9));
         self.write(node, &trace::Event::Crash);
@@ -79,7 +81,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         self.record(node, MembershipEvent::Down);
     }
 
-    /// A process no longer takes part, nor do its clients.
+    /// Ends the incarnation of a process and its clients.
     pub(super) fn end_incarnation(&mut self, node: NodeId) {
         self.leave(node);
         self.stats.waiting.change(self.now, -self.checkers.waiting_of(node));
@@ -107,7 +109,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         let number =
             if self.membership.is_ordered() { self.membership.returned } else { incarnation };
         self.membership.incarnations.insert(node, Incarnation(number));
-        // First what was: the log is told from its beginning, its own return last.
+        // The past first: the log from its beginning, with the process's own return last.
         for place in 0..self.membership.records.len() {
             if self.membership.is_ordered() || self.is_still_down(self.membership.records[place]) {
                 self.schedule_membership_notice(node, place);
@@ -122,13 +124,13 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         }
     }
 
-    /// Whether a process is down since that crash.
+    /// Whether the process of that record is still down.
     fn is_still_down(&self, Record { of, incarnation, .. }: Record) -> bool {
         let present = self.membership.incarnations.get(&of).copied().unwrap_or_default();
         !self.alive.contains(of.index()) && incarnation == present
     }
 
-    /// Something has happened to `node`: all who live will hear of it.
+    /// Records an event of `node` and schedules a notification to every live process.
     pub(super) fn record(&mut self, node: NodeId, what: MembershipEvent) {
         let incarnation = self.membership.incarnations.get(&node).copied().unwrap_or_default();
         self.membership.records.push(Record { of: node, incarnation, what });
@@ -141,11 +143,11 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         }
     }
 
-    /// `node` will hear of what is recorded there.
+    /// Schedules the notification of `node` about that record.
     fn schedule_membership_notice(&mut self, node: NodeId, place: usize) {
         let is_ordered = self.membership.is_ordered();
         if !is_ordered && self.membership.records[place].of == node {
-            return; // A perfect detector tells of others.
+            return; // A perfect detector reports other processes only.
         }
         let mut at =
             self.now + Span(self.notification_rng.within(0, self.notification_delay_max().0));
@@ -159,12 +161,13 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         self.queue.push(at, Event::MembershipNotice { node, incarnation, place });
     }
 
-    /// Within what time everybody hears of a crash, a return or another k.
+    /// The time within which every process is notified of a crash, a return or a change of k.
     pub(super) fn notification_delay_max(&self) -> Span {
         self.config.notification_bound().unwrap_or(self.config.detection.interval)
     }
 
-    /// `node` hears of a crash or a return, unless that was meant for another incarnation of it.
+    /// Notifies `node` of a crash or a return, unless the notification was for another incarnation
+    /// of it.
     pub(super) fn on_membership_notice(&mut self, node: NodeId, incarnation: u32, place: u32) {
         if self.incarnation_of(node) != incarnation || !self.alive.contains(node.index()) {
             return;

@@ -1,20 +1,20 @@
-//! The loop: take the next event, hand it to its process, carry out the effects.
+//! The event loop: take the next event, hand it to its process, apply the effects.
 //!
-//! - `event.rs`: what can happen;
+//! - `event.rs`: the events;
 //! - `network.rs`: what a send costs and when its copies arrive;
-//! - `checkers.rs`: who is inside and who waits, told to the checkers of `kgate-spec`;
-//! - `audit.rs`: the checkers that look at messages and at what processes show;
-//! - `clients.rs`: who asks, goes in and comes out; `slots.rs`: with what weight, and who gives up;
-//! - `crashes.rs`: who crashes, who comes back, and who learns of it; `awareness.rs`: how long that
-//!   takes; `incarnations.rs`: who comes back with nothing, and what it is told;
-//! - `transient.rs`: memory and channels that become anything, and when the run has recovered from
-//!   that;
-//! - `disturbed.rs`: processes that are stopped, messages that are late, lost or doubled;
-//! - `drain.rs`: after the measured time, whether every request of a live process is answered;
+//! - `checkers.rs`: reports requests, grants and releases to the checkers of `kgate-spec`;
+//! - `audit.rs`: the checkers that inspect messages and observed states;
+//! - `clients.rs`: when clients ask, enter and leave; `requests.rs`: weights, withdrawals and
+//!   changes of k;
+//! - `crashes.rs`: crashes, restarts and crash notifications; `awareness.rs`: how long those take;
+//!   `incarnations.rs`: restarts without state;
+//! - `transient.rs`: corrupted memory and channels, and when the run has recovered;
+//! - `disturbances.rs`: paused processes, and messages that are late, lost or duplicated;
+//! - `drain.rs`: after the measured time, whether every request of a live process is granted;
 //! - `script.rs`: a run in which every step is prescribed.
 //!
-//! A crash acts after everything else scheduled at its instant: the loop runs up to the crash's
-//! time, then applies it.
+//! A crash takes effect after everything else scheduled at its instant: the loop runs up to the
+//! crash's time, then applies it.
 
 mod audit;
 mod awareness;
@@ -70,16 +70,16 @@ mod request_tests;
 #[cfg(test)]
 mod tests;
 
-/// Which event queue drives a run. The result is the same; the hash says so.
+/// The event queue that drives a run. The results are the same for both; the hash shows it.
 pub trait Engine {
     /// The queue.
     type Queue<E>: EventQueue<E>;
 }
 
-/// The fast one.
+/// The fast queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Bucket;
-/// The simple one, which checks the fast one.
+/// The simple queue, which checks the fast one.
 #[derive(Clone, Copy, Debug)]
 pub struct Heap;
 
@@ -90,21 +90,21 @@ impl Engine for Heap {
     type Queue<E> = HeapQueue<E>;
 }
 
-/// Runs mutex `M` with detector `D` beside it. `name` is how the pair is called in the report; a
-/// trace is written if asked for.
+/// Runs the mutex protocol `M` beside the detector `D`. `name` names the pair in the report. With
+/// `trace` set, a trace is written.
 pub fn run<M: TransientFaults, D: Protocol, Q: Engine>(
     name: &str,
     config: &Config,
     trace: Option<OpenTrace<'_>>,
 ) -> Result<Report, RunError> {
-    config.check()?;
+    config.validate()?;
     memory::check::<M, D>(config)?;
     let plan = FaultPlan::generate(config)?;
     let header = serde_json::json!({
         "protocol": name, "n": config.nodes, "k": config.k, "seed": config.seed,
         "duration": config.duration.units(),
     });
-    // Opened last, so that a run that cannot start does not empty a file.
+    // The trace is opened last, so that a refused run does not truncate a file.
     let trace = trace.map(|open| open()).transpose().map_err(RunError::OpenTrace)?;
     let trace = trace.map(|to| trace::Writer::new(to, &header));
     let mut simulation = Simulation::<M, D, Q::Queue<EventOf<M, D>>>::new(config, plan, trace);
@@ -141,10 +141,10 @@ pub fn run<M: TransientFaults, D: Protocol, Q: Engine>(
     Ok(Report::new(name, stats, results))
 }
 
-/// StepError there is no report.
+/// Why a run has no report.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The run cannot start.
+    /// The configuration is refused.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The trace cannot be opened; nothing was run.
@@ -155,11 +155,11 @@ pub enum RunError {
     Trace(#[source] io::Error),
 }
 
-/// Opens the trace's file, once it is sure that the run can start.
+/// Opens the trace's file once the run can start.
 pub type OpenTrace<'a> = Box<dyn FnOnce() -> io::Result<Box<dyn Write + 'a>> + 'a>;
 
-/// What the hash of a run takes in of an input: its kind, whom it comes from or speaks of, and what
-/// it says.
+/// What the hash of a run includes of an input: its kind, the process it comes from or concerns,
+/// and its content.
 #[derive(Clone, Copy)]
 struct Label {
     word: u64,
@@ -177,7 +177,7 @@ impl Label {
     }
 }
 
-/// A timer that runs: a later arming has a greater ticket, and an expiry with an older one is
+/// Armed timers: each arming has a greater generation, and an expiry of an older generation is
 /// ignored.
 type TimerGenerations<T> = BTreeMap<(NodeId, T), u64>;
 
@@ -185,50 +185,49 @@ struct Simulation<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, 
     config: &'a Config,
     plan: FaultPlan,
     now: Time,
-    /// The measured time: after `begin`, up to `end`.
+    /// The measured time is after `begin` and up to `end`.
     begin: Time,
     end: Time,
-    /// Whether the warm-up, if there is any, is over.
+    /// Whether the warm-up is over.
     warm: bool,
     queue: Q,
     mutexes: Vec<M>,
     detectors: Vec<D>,
     alive: FixedBitSet,
-    /// How many crashed for good, and how many came back.
+    /// The numbers of permanent crashes and of restarts.
     crashed: u32,
     recoveries: u32,
     awareness: Awareness,
-    /// What each process has on stable storage.
+    /// The stable storage of each process.
     stored: BTreeMap<NodeId, M::Durable>,
-    /// Messages to processes that are down and will come back, where those are kept.
+    /// Messages kept for processes that are down.
     held_messages: BTreeMap<NodeId, Vec<(NodeId, M::Message)>>,
-    /// Who is down for a time; true if its client means to ask when it is back.
+    /// The processes that are down and will restart; true if the client asks after the restart.
     down: BTreeMap<NodeId, bool>,
-    /// How often each process has come back.
+    /// The number of restarts of each process.
     incarnations: BTreeMap<NodeId, u32>,
-    /// When the last news of a loss reaches each process, where they come in one order.
+    /// When the last notification reaches each process, where notifications come in one order.
     last_notification: BTreeMap<NodeId, Time>,
-    /// Whose client will ask at a time that is set.
+    /// The processes whose client has a request scheduled.
     due: FixedBitSet,
-    /// The grants that are inside, with their units. Only where slots are numbered may a process
-    /// have several.
+    /// The grants in use, with their weights. Only a process with numbered slots can have several.
     held: BTreeMap<(NodeId, GrantId), u32>,
     pending_requests: PendingRequests,
     membership: Incarnations,
     recovery: Recovery,
-    /// What waits for each process that is stopped, in order.
+    /// The deferred events of each paused process, in order.
     paused: BTreeMap<NodeId, Vec<EventOf<M, D>>>,
     disturbed: DisturbanceCounts,
-    /// Events in the queue that are the detector's, which goes on for ever.
+    /// The detector's events in the queue; a detector never stops.
     probes: usize,
     network: Network,
     checkers: Checkers,
     stats: Stats,
     hash: RunHash,
     trace: Option<trace::Writer<'a>>,
-    /// How many violations stand in the trace.
+    /// The number of violations written to the trace.
     written: usize,
-    /// False once the measured time is over.
+    /// Whether clients still ask: until the measured time is over.
     asking: bool,
     timer_rng: Rng,
     think_rng: Rng,
@@ -330,8 +329,8 @@ impl<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulati
         self.scramble_all();
     }
 
-    /// The measured time, with its crashes.
-    #[allow(clippy::disallowed_methods)] // The wall clock tells how fast the simulator is; no run depends on it.
+    /// Runs the measured time with its faults.
+    #[allow(clippy::disallowed_methods)] // Wall-clock time is reported; no run depends on it.
     fn measure(&mut self) -> (Stats, f64) {
         let started = Instant::now();
         for (at, node, change) in self.plan.changes.clone() {
@@ -354,8 +353,7 @@ impl<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulati
         (self.stats.clone(), started.elapsed().as_secs_f64())
     }
 
-    /// If the measured time begins before `until`, what happens up to then happens, and is
-    /// forgotten.
+    /// If the warm-up ends before `until`, runs up to its end and resets the metrics.
     fn warm_up(&mut self, until: Time) {
         if !self.warm && self.begin < until {
             self.run_until(self.begin);
@@ -364,7 +362,7 @@ impl<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulati
         }
     }
 
-    /// Whether what happens at that time is measured.
+    /// Whether an event at that time is measured.
     #[inline]
     fn measured(&self, at: Time) -> bool {
         at <= self.end && (at > self.begin || self.begin == Time::ZERO)
@@ -381,12 +379,12 @@ impl<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulati
         self.queue.push(at, event);
     }
 
-    /// Whether anything is under way that a mutex may still hear of.
-    fn mutex_is_quiet(&self) -> bool {
+    /// Whether only the detector's events are left in the queue.
+    fn only_probes_left(&self) -> bool {
         self.queue.len() == self.probes
     }
 
-    /// One event happens.
+    /// Handles one event.
     #[inline]
     fn step(&mut self, at: Time, event: EventOf<M, D>) {
         self.now = at;
@@ -510,7 +508,7 @@ impl<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulati
         self.detector_input(to, Label::of(2, from, content), Input::Deliver { from, message });
     }
 
-    /// Hands one input to a mutex and carries out what it wants done. `label` tells inputs apart in
+    /// Hands one input to a mutex protocol and applies its effects. `label` identifies the input in
     /// the hash.
     #[inline]
     fn mutex_input(&mut self, node: NodeId, label: Label, input: InputOf<M>) {
@@ -535,7 +533,7 @@ impl<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulati
         }
     }
 
-    /// A token leaves, for the checker of tokens. They are sent to one process at a time.
+    /// Reports a sent token to the checker of tokens. A token is sent to one process at a time.
     #[inline(never)]
     fn check_sent_token(&mut self, to: &To, carried: Option<Carried>) {
         if let To::One(to) = to {
@@ -544,7 +542,7 @@ impl<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulati
         }
     }
 
-    /// Which tokens a process shows, for the checker of tokens.
+    /// Reports the tokens that a process holds to the checker of tokens.
     #[inline(never)]
     fn check_tokens(&mut self, node: NodeId) {
         let held = self.mutexes[node.index()].observe().tokens;
@@ -552,7 +550,7 @@ impl<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulati
         self.checkers.report(violation);
     }
 
-    /// The stamp that a process shows, where a checker or a trace wants it.
+    /// The stamp of a process, where a checker or the trace needs it.
     fn stamp_of(&self, node: NodeId) -> Option<Stamp> {
         let wanted = M::MECHANISM == Mechanism::Permissions
             && (self.checkers.audit.is_active() || self.trace.is_some());
@@ -644,7 +642,7 @@ impl<'a, M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulati
         (self.now + after, self.generations)
     }
 
-    /// Writes down what the checkers have found since the last time.
+    /// Writes violations found since the last call to the trace.
     fn write_violations(&mut self) {
         let Some(trace) = &mut self.trace else { return };
         for violation in &self.checkers.violations()[self.written..] {

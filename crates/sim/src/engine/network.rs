@@ -14,21 +14,20 @@ use crate::latency::Latency;
 use crate::queue::EventQueue;
 use crate::rng::Rng;
 
-/// How far ahead most events are scheduled: a delay, and some waiting in the send queue. What lies
-/// further ahead is moved once more by the queue, so a long queue does no harm.
+/// How far ahead most events are scheduled: a delay, and some waiting in the send queue. The queue
+/// moves events beyond that once more, so a long send queue does no harm.
 pub(super) fn typical_delay(config: &Config) -> Span {
     let cost = &config.cost;
     cost.send.times(64) + cost.latency.typical() + cost.receive
 }
 
-/// The network's memory: when each process's queues are free, and the order of its channels.
+/// The state of the network: when each process's queues are free, and the order of its channels.
 pub(super) struct Network {
-    /// Sending takes no time and nothing waits for anything: a copy's arrival depends on its
-    /// latency alone.
+    /// Sending takes no time and copies never wait: their arrival depends on the latency alone.
     at_once: bool,
-    /// Messages would overtake each other, and must not.
+    /// Messages could overtake each other, and channels are FIFO.
     force_order: bool,
-    /// Latencies that are fixed for a pair come from it.
+    /// The seed of latencies that are fixed per pair.
     seed: u64,
     rng: Rng,
     probe_rng: Rng,
@@ -37,14 +36,13 @@ pub(super) struct Network {
     /// When each process's receive queue is free; empty unless receives wait for each other.
     receive_free: Vec<Time>,
     receive: Span,
-    /// When the last message from one process to another arrives, where order must be kept by
-    /// force.
+    /// When the last message of each channel arrives, where FIFO order must be enforced.
     last: BTreeMap<(NodeId, NodeId), Time>,
     latest: Option<Time>,
-    /// Until when a message sits in the send queue of a process that crashes before it leaves. It
-    /// is in no event queue.
+    /// The end of the last process that crashed with messages in its send queue. Those are in no
+    /// event queue.
     stuck_until: Option<Time>,
-    /// What befalls messages, if anything does.
+    /// The faults of the network, if it has any.
     pub(super) faults: Option<NetworkFaults>,
 }
 
@@ -77,8 +75,7 @@ impl Network {
         }
     }
 
-    /// When the last message arrives of those sent so far; kept only where transient faults are to
-    /// come.
+    /// When the last message sent so far arrives; known only where transient faults are to come.
     pub(super) fn latest(&self) -> Time {
         self.latest.unwrap_or_default()
     }
@@ -94,7 +91,7 @@ impl Network {
         }
     }
 
-    /// A process is back: nothing waits in its queues.
+    /// A process restarts: its queues are empty.
     pub(super) fn empty_queues(&mut self, node: NodeId, now: Time) {
         for free in [&mut self.send_free, &mut self.receive_free] {
             if let Some(free) = free.get_mut(node.index()) {
@@ -103,21 +100,21 @@ impl Network {
         }
     }
 
-    /// A message has arrived at `to`: when has it been received?
+    /// When a message that has arrived at `to` is received.
     pub(super) fn receive(&mut self, to: NodeId, arrived: Time) -> Time {
         let free = &mut self.receive_free[to.index()];
         *free = arrived.max(*free) + self.receive;
         *free
     }
 
-    /// When does a copy that leaves at `departure` arrive?
+    /// When a copy that leaves at `departure` arrives.
     #[inline]
     fn arrival(&mut self, cost: &Cost, from: NodeId, to: NodeId, departure: Time) -> Time {
         let at = self.undisturbed_arrival(cost, from, to, departure);
         self.in_order(from, to, at)
     }
 
-    /// The same in a network that fails, and whether it is late; none if it never arrives.
+    /// The arrival in a network with faults, and whether it is late; none if the message is lost.
     pub(super) fn arrival_with_faults(
         &mut self,
         cost: &Cost,
@@ -141,7 +138,7 @@ impl Network {
         to: NodeId,
         departure: Time,
     ) -> Time {
-        let mut at = departure + cost.latency.draw(&mut self.rng, self.seed, from, to);
+        let mut at = departure + cost.latency.sample(&mut self.rng, self.seed, from, to);
         if cost.receive_cost == ReceiveCost::Parallel {
             at += cost.receive;
         }
@@ -159,7 +156,7 @@ impl Network {
     }
 }
 
-/// When the copies of one send leave.
+/// The departure times of the copies of one send.
 struct Departures {
     next: Time,
     step: Span,
@@ -173,7 +170,7 @@ impl Departures {
 }
 
 impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D, Q> {
-    /// A mutex sends.
+    /// A mutex protocol sends a message.
     #[inline(always)]
     pub(super) fn send(&mut self, from: NodeId, to: To, message: M::Message) {
         let kind = message.kind();
@@ -187,7 +184,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         }
     }
 
-    /// The short way, for a network in which nothing waits.
+    /// The fast path, for a network in which nothing waits.
     #[inline(always)]
     fn send_at_once(&mut self, from: NodeId, to: To, kind: usize, message: M::Message) {
         match to {
@@ -222,11 +219,11 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
     #[inline]
     fn arrival_now(&mut self, from: NodeId, to: NodeId) -> Time {
         let latency =
-            self.config.cost.latency.draw(&mut self.network.rng, self.config.seed, from, to);
+            self.config.cost.latency.sample(&mut self.network.rng, self.config.seed, from, to);
         self.now + latency + self.config.cost.receive
     }
 
-    /// The long way: copies wait for each other, may be lost with their sender, and may have to
+    /// The general path: copies wait for each other, may be lost with their sender, and may have to
     /// keep their order.
     #[inline(never)]
     fn send_in_turn(&mut self, from: NodeId, to: To, kind: usize, message: M::Message) {
@@ -258,7 +255,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         }
     }
 
-    /// One copy: sent if its sender is alive to see it leave.
+    /// Sends one copy, unless the sender crashes before it leaves.
     #[inline]
     fn send_copy(
         &mut self,
@@ -288,7 +285,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         self.queue.push(at, event);
     }
 
-    /// A message counts when it leaves, within the measured time.
+    /// Counts a message when it leaves within the measured time.
     #[inline]
     fn count_sent(&mut self, kind: usize, copies: u64, departure: Time) {
         if self.measured(departure) {
@@ -296,7 +293,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         }
     }
 
-    /// A detector sends: its messages take their time but wait for nobody.
+    /// A detector sends a message: it takes its time but never waits.
     pub(super) fn send_probe(&mut self, from: NodeId, to: To, message: D::Message) {
         let kind = message.kind();
         if self.trace.is_some() {
@@ -340,7 +337,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         self.push_probe(at, Event::Probe { from, to, message });
     }
 
-    /// A detector's message counts when it is sent.
+    /// Counts a detector's message when it is sent.
     #[inline]
     fn count_probes(&mut self, kind: usize, copies: u64) {
         if self.warm {
@@ -349,8 +346,12 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
     }
 
     fn probe_arrival(&mut self, from: NodeId, to: NodeId, departure: Time) -> Time {
-        let latency =
-            self.config.cost.latency.draw(&mut self.network.probe_rng, self.config.seed, from, to);
+        let latency = self.config.cost.latency.sample(
+            &mut self.network.probe_rng,
+            self.config.seed,
+            from,
+            to,
+        );
         departure + latency + self.config.cost.receive
     }
 

@@ -1,5 +1,5 @@
-//! Numbered slots, clients and new incarnations, with a tiny protocol that has them all to itself;
-//! and a planted bug for every checker.
+//! Numbered slots, several clients and new incarnations, with a tiny centralised protocol, and a
+//! planted bug for each checker.
 
 use std::collections::VecDeque;
 
@@ -12,10 +12,12 @@ use kgate_spec::history::NOTHING_FROM_NOTHING;
 use kgate_spec::{AtMostK, EveryoneServed, NoResidue, SlotFences, StrictOrder, WithinK};
 
 use super::tests::Accuser;
-use super::{Bucket, Heap, run};
-use crate::{Chance, Claims, Config, Crash, Detector, Down, Latency, Load, Report, Think};
+use super::{Bucket, Heap, RunError, run};
+use crate::{
+    Chance, Claims, Config, ConfigError, Crash, Detector, Down, Latency, Load, Report, Think,
+};
 
-/// What a [`Desk`] does wrong.
+/// What a [`SlotServer`] does wrong.
 const HONEST: u8 = 0;
 const ONE_SLOT: u8 = 1;
 const BEYOND_K: u8 = 2;
@@ -28,22 +30,22 @@ const UNASKED: u8 = 8;
 const REFUSES: u8 = 9;
 const SHOWS_TWICE: u8 = 10;
 
-/// Hands out slots as if it were alone, so only p0 asks; and holds its driver to what it was
-/// promised of incarnations and news.
+/// Grants slots as if it were alone, so only p0 asks; and asserts the driver's guarantees about
+/// incarnations and notifications.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Desk<const BUG: u8> {
+struct SlotServer<const BUG: u8> {
     me: NodeId,
     incarnation: u32,
     k: u32,
     waiting: VecDeque<u32>,
     inside: Vec<(GrantId, Vec<u32>)>,
     grants: u64,
-    /// What it has heard of incarnations: who, which, and whether that one came.
-    heard: Vec<(NodeId, u32, bool)>,
+    /// The notifications so far: process, incarnation, and whether it joined.
+    notifications: Vec<(NodeId, u32, bool)>,
     is_ordered: bool,
 }
 
-impl<const BUG: u8> Desk<BUG> {
+impl<const BUG: u8> SlotServer<BUG> {
     fn serve(&mut self, out: &mut Outbox<Self>) {
         let k = if BUG == BEYOND_K { self.k + 1 } else { self.k };
         while let Some(&weight) = self.waiting.front() {
@@ -79,17 +81,17 @@ impl<const BUG: u8> Desk<BUG> {
         }
     }
 
-    /// The log tells each incarnation once, its end before the next begins, and returns by their
-    /// numbers.
+    /// The log reports each incarnation once, its end before the next one begins, and numbers the
+    /// returns.
     fn on_membership_notice(&mut self, of: NodeId, incarnation: u32, joined: bool) {
         assert!(
-            !self.heard.contains(&(of, incarnation, joined)),
+            !self.notifications.contains(&(of, incarnation, joined)),
             "{:?} twice",
             (of, incarnation, joined)
         );
         if self.is_ordered {
-            let returns = self.heard.iter().filter(|(.., joined)| *joined).count();
-            let last = self.heard.iter().rev().find(|(other, ..)| *other == of);
+            let returns = self.notifications.iter().filter(|(.., joined)| *joined).count();
+            let last = self.notifications.iter().rev().find(|(other, ..)| *other == of);
             match last {
                 _ if joined => assert_eq!(incarnation as usize, returns + 1, "the next number"),
                 None => assert_eq!(incarnation, 0, "its first incarnation"),
@@ -103,14 +105,14 @@ impl<const BUG: u8> Desk<BUG> {
                 "it ends before it begins"
             );
         } else {
-            assert!(!joined && of != self.me, "nobody is told of returns, nor of itself");
+            assert!(!joined && of != self.me, "no process is notified of returns, nor of itself");
         }
-        self.heard.push((of, incarnation, joined));
+        self.notifications.push((of, incarnation, joined));
     }
 }
 
-impl<const BUG: u8> Protocol for Desk<BUG> {
-    const NAME: &'static str = "desk";
+impl<const BUG: u8> Protocol for SlotServer<BUG> {
+    const NAME: &'static str = "slot server";
     const MECHANISM: Mechanism = Mechanism::Slots;
     type Message = Never;
     type Timer = Never;
@@ -124,7 +126,7 @@ impl<const BUG: u8> Protocol for Desk<BUG> {
             waiting: VecDeque::new(),
             inside: Vec::new(),
             grants: 0,
-            heard: Vec::new(),
+            notifications: Vec::new(),
             is_ordered: setup.slots.membership == MembershipSource::Log,
         }
     }
@@ -180,9 +182,10 @@ impl<const BUG: u8> Protocol for Desk<BUG> {
     }
 }
 
-impl<const BUG: u8> TransientFaults for Desk<BUG> {}
+impl<const BUG: u8> TransientFaults for SlotServer<BUG> {}
 
-/// p0 of three has three clients, which ask for up to three of four units and hold them for 2.
+/// p0 of three has three clients, which ask for weights up to three of four slots and hold them for
+/// 2.
 fn config() -> Config {
     let mut config = Config::new(3, 4);
     config.cost.latency = Latency::Constant(Span::UNIT);
@@ -208,8 +211,10 @@ fn config() -> Config {
 }
 
 fn report<const BUG: u8>(config: &Config) -> Report {
-    let report = run::<Desk<BUG>, Accuser<false>, Bucket>("desk", config, None).expect("a run");
-    let again = run::<Desk<BUG>, Accuser<false>, Heap>("desk", config, None).expect("a run");
+    let report =
+        run::<SlotServer<BUG>, Accuser<false>, Bucket>("slot server", config, None).expect("a run");
+    let again =
+        run::<SlotServer<BUG>, Accuser<false>, Heap>("slot server", config, None).expect("a run");
     assert_eq!(report.hash, again.hash);
     report
 }
@@ -222,7 +227,7 @@ fn first<const BUG: u8>(config: &Config) -> &'static str {
     report::<BUG>(config).violations.first().expect("a violation").property
 }
 
-/// Units are counted, not clients; each client asks by itself; and asking while inside is one more
+/// Slots are counted, not clients; each client asks on its own; a request issued inside is one more
 /// in the queue.
 #[test]
 fn weights_and_clients() {
@@ -236,7 +241,7 @@ fn weights_and_clients() {
     assert_eq!((properties(&inside), inside.requests, inside.grants), (vec![], 12, 12));
 }
 
-/// Clients that lose their patience wait no longer, ask again, and leave nothing behind.
+/// A client that withdraws waits no longer, asks again, and leaves no state behind.
 #[test]
 fn withdrawals() {
     let mut config = config();
@@ -252,8 +257,8 @@ fn withdrawals() {
     );
 }
 
-/// k shrinks and grows: who wants too much is refused and asks for less, slots beyond k drain, and
-/// weights stay within what is known.
+/// k shrinks and grows: a request that has become too large is refused and the client asks for
+/// less, slots beyond k drain, and weights stay within the known k.
 #[test]
 fn resizes() {
     let mut config = config();
@@ -276,8 +281,8 @@ fn crashes(list: &[(u32, u64, Option<u64>)]) -> Vec<Crash> {
         .collect()
 }
 
-/// Processes come back with nothing, also all at once; clients are gone with them and ask anew. The
-/// desk checks what it is told.
+/// Processes restart without state, even all at once; their clients are gone and ask anew. The
+/// server asserts its notifications.
 #[test]
 fn new_incarnations() {
     let mut config = config();
@@ -299,9 +304,9 @@ fn new_incarnations() {
     assert_eq!((properties(&report), report.recoveries, report.crashes), (vec![], 4, 1));
 }
 
-/// Whatever is drawn keeps its promises too.
+/// Generated crashes keep the same guarantees.
 #[test]
-fn drawn_incarnations() {
+fn generated_incarnations() {
     let mut config = config();
     (config.random_recoveries, config.down_for) = (12, Span::UNIT.times(9));
     for seed in 1..=40 {
@@ -312,7 +317,7 @@ fn drawn_incarnations() {
     }
 }
 
-/// The planted bugs, each caught by its checker.
+/// Each planted bug is caught by its checker.
 #[test]
 fn planted_bugs_are_caught() {
     let config = config();
@@ -326,17 +331,17 @@ fn planted_bugs_are_caught() {
     assert_eq!(first::<OVERTAKES>(&light), StrictOrder::NAME);
     assert_eq!(first::<SHOWS_TWICE>(&light), SlotFences::NAME);
     assert_eq!(properties(&report::<OWES>(&light)), [NoResidue::NAME]);
-    assert!(properties(&report::<ONE_SLOT>(&light)).len() < 9, "the first ones tell the story");
+    assert!(properties(&report::<ONE_SLOT>(&light)).len() < 9, "the list of violations is bounded");
     light.load.entries = Some(2); // Each grant too many would ask again.
     assert_eq!(first::<UNASKED>(&light), NOTHING_FROM_NOTHING);
     light.load.clients = 6;
     assert!(properties(&report::<ONE_SLOT>(&light)).contains(&AtMostK::NAME));
 }
 
-/// The same run unaudited: the checkers that look at processes say nothing, and the hash is the
+/// The same run without audit: the checkers of observed states are silent, and the hash is the
 /// same.
 #[test]
-fn audits_change_nothing() {
+fn audits_do_not_change_the_run() {
     let mut config = config();
     let seen = report::<OWES>(&config);
     config.audit = crate::Audit::Never;
@@ -344,31 +349,34 @@ fn audits_change_nothing() {
     assert_eq!((properties(&unseen), &unseen.hash), (vec![], &seen.hash));
 }
 
-/// What cannot be meant, or what others do not claim, is refused.
+/// Options that make no sense, or that the protocol does not support, are refused.
 #[test]
-fn claims_are_checked() {
+fn unsupported_options_are_refused() {
     let refused = |change: &dyn Fn(&mut Config)| {
         let mut config = config();
         change(&mut config);
-        run::<Desk<HONEST>, Accuser<false>, Bucket>("desk", &config, None).unwrap_err().to_string()
+        match run::<SlotServer<HONEST>, Accuser<false>, Bucket>("slot server", &config, None) {
+            Err(RunError::Config(error)) => error,
+            other => panic!("{other:?}"),
+        }
     };
     let other = |config: &mut Config| (config.claims.slots, config.nodes) = (false, 8);
-    assert!(refused(&other).contains("choose slots"));
-    assert!(refused(&|config| config.load.weight_max = 5).contains("choose at most 4"));
-    assert!(refused(&|config| config.load.clients = 0).contains("at least 1"));
-    assert!(
-        refused(&|config| config.resizes = vec![(Span::UNIT.times(61), 2)])
-            .contains("a resize to 2 at 61")
-    );
-    assert!(refused(&|config| config.resizes = vec![(Span::UNIT, 0)]).contains("at least 1 unit"));
-    assert!(refused(&|config| config.down = Down::Kept).contains("with nothing"));
+    assert!(matches!(refused(&other), ConfigError::NeedsSlots(_)));
+    let heavy = ConfigError::WeightTooLarge { weight: 5, most: 4 };
+    assert_eq!(refused(&|config| config.load.weight_max = 5), heavy);
+    assert_eq!(refused(&|config| config.load.clients = 0), ConfigError::ZeroLoad);
+    for (at, k) in [(Span::UNIT.times(61), 2), (Span::UNIT, 0)] {
+        let invalid = ConfigError::InvalidResize { k, at, duration: Span::UNIT.times(60) };
+        assert_eq!(refused(&|config| config.resizes = vec![(at, k)]), invalid);
+    }
+    assert_eq!(refused(&|config| config.down = Down::Kept), ConfigError::KeptUnsupported);
     let all = |config: &mut Config| {
         config.crashes = crashes(&[(0, 1, Some(2)), (1, 5, Some(6)), (2, 9, Some(10))]);
         config.slots.membership = MembershipSource::Join;
     };
-    assert!(refused(&all).contains("some process must never crash"));
+    assert_eq!(refused(&all), ConfigError::NobodyStaysUp);
     let mut unlucky = config();
     (unlucky.claims.slots, unlucky.nodes) = (false, 8);
     (unlucky.load.clients, unlucky.load.weight_max, unlucky.load.withdraw) = (1, 1, Chance(1));
-    assert!(matches!(unlucky.check(), Err(crate::ConfigError::NoSlots(_))));
+    assert!(matches!(unlucky.validate(), Err(ConfigError::NeedsSlots(_))));
 }

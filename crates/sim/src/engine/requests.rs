@@ -1,9 +1,9 @@
-//! What only numbered slots know of: requests of several units, several clients of one process,
-//! clients that give up, and a k that changes.
+//! Requests with weights, several clients per process, withdrawals and a changing k: what only
+//! protocols with numbered slots support.
 //!
 //! Of several clients that wait at one process, the one that asked first is served first (with
-//! several lanes: of those that want as many), and the one that asked last is taken back first. So
-//! they need no names: when one loses its patience, the one that asked last goes.
+//! several lanes: among those of the same weight), and the one that asked last withdraws first. So
+//! clients need no names: whichever client runs out of patience, the last request goes.
 
 use std::collections::BTreeMap;
 
@@ -20,18 +20,18 @@ use crate::config::Config;
 use crate::queue::EventQueue;
 use crate::rng::Rng;
 
-/// What clients wait for, and who will ask.
+/// The waiting requests and the clients that will ask.
 pub(super) struct PendingRequests {
     weight_rng: Rng,
     patience_rng: Rng,
     resize_rng: Rng,
-    /// The weights of requests that wait, by process and, of one process, in the order of asking.
+    /// The weights of waiting requests, by process and order of asking.
     waiting: BTreeMap<(NodeId, u64), u32>,
     asked: u64,
-    /// How many clients of each process will ask at a time that is set.
+    /// The number of clients per process with a scheduled request.
     due: BTreeMap<NodeId, u32>,
-    /// The same of all, those of earlier incarnations included: so many events of the queue are
-    /// theirs.
+    /// The same over all processes, including earlier incarnations: the number of such events in
+    /// the queue.
     due_events: usize,
 }
 
@@ -48,7 +48,7 @@ impl PendingRequests {
         }
     }
 
-    /// A client will ask.
+    /// A client has scheduled a request.
     pub(super) fn due(&mut self, node: NodeId) {
         *self.due.entry(node).or_default() += 1;
         self.due_events += 1;
@@ -62,8 +62,8 @@ impl PendingRequests {
         self.due_events
     }
 
-    /// The first wish of a process; of that weight, if one is given and there is any. Its place
-    /// among those that wait, and its weight.
+    /// Removes the first request of a process; of that weight, if one is given and there is any.
+    /// Returns its place among the waiting ones and its weight.
     fn take(&mut self, node: NodeId, weight: Option<u32>) -> Option<(usize, u32)> {
         let fits = |(_, (_, other)): &(usize, (&(NodeId, u64), &u32))| weight == Some(**other);
         let found = self.of(node).enumerate().find(fits).or(self.of(node).enumerate().next());
@@ -72,7 +72,7 @@ impl PendingRequests {
         Some((place, weight))
     }
 
-    /// What the client of a process wants that waits longest.
+    /// The weight of the longest waiting request of a process.
     pub(super) fn first(&self, node: NodeId) -> Option<u32> {
         self.of(node).next().map(|(_, weight)| *weight)
     }
@@ -86,7 +86,7 @@ impl PendingRequests {
         self.waiting.range((node, 0)..=(node, u64::MAX))
     }
 
-    /// All clients of `node` are gone.
+    /// Removes all clients of `node`.
     pub(super) fn forget(&mut self, node: NodeId) {
         while self.take(node, None).is_some() {}
         self.due.remove(&node);
@@ -94,7 +94,7 @@ impl PendingRequests {
 }
 
 impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D, Q> {
-    /// A client that was to ask in that incarnation does so now; false if it is gone.
+    /// A client asks that was scheduled in that incarnation; false if it is gone.
     pub(super) fn take_due(&mut self, node: NodeId, incarnation: u32) -> bool {
         self.pending_requests.due_events -= 1;
         let there = self.incarnation_of(node) == incarnation && !self.down.contains_key(&node);
@@ -104,20 +104,20 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         there
     }
 
-    /// How many units a client asks for: no more than its process can be granted at once.
-    pub(super) fn draw_weight(&mut self, node: NodeId) -> u32 {
+    /// Samples the weight of a request: no more than can be granted at once.
+    pub(super) fn sample_weight(&mut self, node: NodeId) -> u32 {
         let most = self.config.load.weight_max;
-        let drawn =
+        let weight =
             if most == 1 { 1 } else { self.pending_requests.weight_rng.within(1, u64::from(most)) };
-        u32::try_from(drawn).unwrap_or(most).min(self.most_at_once(node))
+        u32::try_from(weight).unwrap_or(most).min(self.weight_limit(node))
     }
 
-    /// How many units a client may ask for at once, by the k that its process was told last.
-    pub(super) fn most_at_once(&self, node: NodeId) -> u32 {
-        self.config.most_at_once(self.checkers.known(node).unwrap_or(self.config.k))
+    /// The largest weight of a request of `node`, by the k of its last notification.
+    pub(super) fn weight_limit(&self, node: NodeId) -> u32 {
+        self.config.weight_limit(self.checkers.known(node).unwrap_or(self.config.k))
     }
 
-    /// A client waits from now on; it may lose its patience.
+    /// A client waits from now on; it may withdraw later.
     pub(super) fn start_waiting(&mut self, node: NodeId, weight: u32) {
         let number = self.pending_requests.asked;
         self.pending_requests.asked += 1;
@@ -129,7 +129,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         }
     }
 
-    /// A client loses its patience, if it still waits.
+    /// A client withdraws, if it still waits.
     pub(super) fn give_up(&mut self, node: NodeId, number: u64) {
         if self.pending_requests.waiting.contains_key(&(node, number)) {
             self.withdraw(node);
@@ -137,7 +137,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         }
     }
 
-    /// The client of `node` that asked last waits no longer.
+    /// Withdraws the last request of `node`.
     pub(super) fn withdraw(&mut self, node: NodeId) {
         self.pending_requests.take_last(node);
         self.stats.withdrawals += 1;
@@ -147,7 +147,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         self.mutex_input(node, Label::bare(12), Input::Withdraw);
     }
 
-    /// A client goes in.
+    /// A client is granted numbered slots.
     pub(super) fn granted_slots(
         &mut self,
         node: NodeId,
@@ -159,27 +159,27 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         let weight = slots.filter(|_| lanes).and_then(|slots| u32::try_from(slots.len()).ok());
         let request = self.pending_requests.take(node, weight);
         let granted = Numbered { node, grant, request, slots, fence };
-        let units = granted.units();
+        let weight = granted.weight();
         self.stats.grants += 1;
         self.stats.waiting.change(self.now, if request.is_some() { -1 } else { 0 });
-        let before = self.held.insert((node, grant), units).unwrap_or(0);
-        self.stats.inside.change(self.now, i64::from(units) - i64::from(before));
+        let before = self.held.insert((node, grant), weight).unwrap_or(0);
+        self.stats.inside.change(self.now, i64::from(weight) - i64::from(before));
         if self.config.load.ask_inside {
             self.schedule_next_request(node);
         }
         let observes_inputs = M::MECHANISM == Mechanism::Slots && self.checkers.audit.is_active();
-        let shown = if observes_inputs { self.all_shown() } else { Vec::new() };
+        let shown = if observes_inputs { self.observe_all() } else { Vec::new() };
         let times = self.checkers.granted_slots(self.now, &granted, &self.alive, &shown);
         self.write_granted(times, node, granted_event(slots, fence, None, Some(grant)));
     }
 
-    /// What all live processes show.
-    pub(super) fn all_shown(&self) -> Vec<(NodeId, Observation)> {
+    /// The observed states of all live processes.
+    pub(super) fn observe_all(&self) -> Vec<(NodeId, Observation)> {
         let id = |at: usize| NodeId(u32::try_from(at).expect("a node's index"));
         self.alive.ones().map(|at| (id(at), self.mutexes[at].observe())).collect()
     }
 
-    /// A request has ended: k has become less than it wants.
+    /// A request ends because k has become smaller than its weight.
     pub(super) fn request_too_large(&mut self, node: NodeId, weight: u32, most: u32) {
         let request = self.pending_requests.take(node, Some(weight));
         self.stats.refused += 1;
@@ -189,22 +189,22 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         self.schedule_next_request(node);
     }
 
-    /// A grant no longer counts, and its client has to stop.
+    /// A grant is lost: its client has to stop.
     pub(super) fn lost_grant(&mut self, node: NodeId, grant: GrantId) {
         if self.config.claims.slots && self.end_grant(node, grant) && !self.config.load.ask_inside {
             self.schedule_next_request(node);
         }
     }
 
-    /// A process will be told of every change of k, in order: of those that were soon, of the
-    /// others when they come.
+    /// Schedules the notifications of every change of k, in order: past changes soon, later ones
+    /// when they happen.
     pub(super) fn announce_resizes(&mut self, node: NodeId) {
         let (within, incarnation) = (self.notification_delay_max(), self.incarnation_of(node));
         let mut last = Time::ZERO;
         for (place, &(at, _)) in (0..).zip(&self.config.resizes) {
             let from = (Time::ZERO + at).max(self.now);
-            let heard = from + Span(self.pending_requests.resize_rng.within(0, within.0));
-            last = last.max(heard);
+            let notified = from + Span(self.pending_requests.resize_rng.within(0, within.0));
+            last = last.max(notified);
             self.queue.push(last, Event::ResizeNotice { node, incarnation, place });
         }
     }
@@ -216,7 +216,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         }
     }
 
-    /// A process learns that there are k units.
+    /// Notifies a process of a new k.
     pub(super) fn resize(&mut self, node: NodeId, k: u32) {
         self.checkers.resized(node, k);
         self.write(node, &trace::Event::Resize { k });

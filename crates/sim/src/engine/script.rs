@@ -1,14 +1,15 @@
-//! A run in which every step is prescribed, by the very simulator and its checkers.
+//! A run in which every step is prescribed, on the same simulator with the same checkers.
 //!
-//! It differs from other runs in its event queue alone: nothing there has a time. What is sent,
-//! each timer that is armed, each piece of news and each client inside waits until a step of the
+//! Only its event queue differs from that of other runs: events there have no time. Each message
+//! sent, each armed timer, each notification and each client inside waits until a step of the
 //! [`Script`] picks it. Step number i happens at time i, in time units. After the last step, if so
-//! wanted, everything takes its way in a fixed order, round after round: what was under way at the
-//! start of the round arrives, the oldest first; who was inside comes out; who had not heard of a
-//! crash does. Timers run out in a round in which nothing else is left to do while somebody waits.
-//! So who waits at the end waits for ever.
+//! configured, the run goes on in a fixed order, round after round: the messages in flight at the
+//! start of the round arrive, the oldest first; clients inside release; pending notifications are
+//! delivered. Timers expire only in a round in which nothing else is left to do while a request
+//! waits. So a request that waits at the end waits forever.
 //!
-//! - `possible.rs`: what is under way, and what could happen next.
+//! - `queue.rs`: what is in flight, and which steps are possible next;
+//! - `error.rs`: why a step is refused.
 
 mod error;
 mod queue;
@@ -34,46 +35,47 @@ use queue::StepQueue;
 #[cfg(test)]
 mod tests;
 
-/// What is prescribed.
+/// A scripted run.
 #[derive(Clone, Debug)]
 pub struct Script<'a> {
-    /// Whom it is played by. Costs, loads, times and faults in it do not count: they are the
-    /// script's own.
+    /// The configuration. Its costs, load, times and faults are ignored: the script prescribes
+    /// them.
     pub config: Config,
     /// The steps.
     pub steps: &'a [Step],
-    /// Whether only the oldest message of a channel can arrive.
+    /// Whether channels are FIFO: only the oldest message of a channel can arrive.
     pub fifo: bool,
     /// Whether a step that is not possible is skipped instead of ending the run.
     pub lenient: bool,
-    /// Whether everything takes its way after the last step, so that it can be checked who waits
-    /// for ever.
+    /// Whether the run goes on after the last step until nothing is left to happen, so that
+    /// starvation can be checked.
     pub run_to_rest: bool,
 }
 
-/// A script that was played.
+/// The results of a scripted run.
 #[derive(Clone, Debug)]
 pub struct Played {
-    /// What was not correct, in the order in which it was seen.
+    /// The violated properties, in the order of detection.
     pub violations: Vec<Violation>,
-    /// Who waits at the end and incarnations.
+    /// The live processes that wait at the end.
     pub waiting: Vec<NodeId>,
-    /// Who is inside at the end.
+    /// The processes that are inside at the end.
     pub inside: Vec<NodeId>,
-    /// Which steps were skipped, from 0 on.
+    /// The indices of skipped steps, starting at 0.
     pub skipped: Vec<usize>,
-    /// How many steps came after the last one.
+    /// The number of steps after the script's last one.
     pub steps_after: u64,
-    /// Whether nothing was under way at the end, timers of processes without a wish aside.
+    /// Whether nothing was left to happen at the end, apart from timers of processes that want
+    /// nothing.
     pub quiet: bool,
-    /// Of every step and all that came after.
+    /// The hash of every step, including those after the script's last one.
     pub hash: u64,
 }
 
-/// StepError a script was not played to its end.
+/// Why a script was not played to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum PlayError {
-    /// It cannot start, or its trace cannot be written.
+    /// The run cannot start, or its trace cannot be written.
     #[error(transparent)]
     Run(#[from] RunError),
     /// The initial states of a state-model script are invalid.
@@ -90,22 +92,22 @@ impl From<ConfigError> for PlayError {
     }
 }
 
-/// So many steps without a grant, after the last one of the script, are enough to say that it goes
-/// on for ever. If everybody asks everybody, one round alone has n² steps; the bound keeps the
-/// trace of a run that never ends in memory.
+/// The number of steps without a grant, after the last one of the script, after which a run counts
+/// as endless. If all processes ask all others, one round alone has n² steps; the bound keeps the
+/// trace of an endless run in memory.
 fn patience(nodes: u32) -> u64 {
     let nodes = u64::from(nodes);
     10_000 + (100 * nodes * nodes).min(10_000_000)
 }
 
-/// Plays a script with `M`, which is called `name`; a trace is written if asked for.
+/// Plays a script with the protocol `M`, named `name`. With `trace` set, a trace is written.
 pub fn play<M: TransientFaults>(
     name: &str,
     script: &Script<'_>,
     trace: Option<OpenTrace<'_>>,
 ) -> Result<Played, PlayError> {
     let config = script.config();
-    config.check()?;
+    config.validate()?;
     let plan = FaultPlan::generate(&config)?;
     let header = serde_json::json!({ "protocol": name, "n": config.nodes, "k": config.k });
     let trace = trace.map(|open| open()).transpose().map_err(RunError::OpenTrace)?;
@@ -166,7 +168,7 @@ impl Script<'_> {
             Load { requesters: config.nodes, hold: Span::UNIT, entries: Some(0), ..Load::PLAIN };
         (config.only, config.warmup) = (Vec::new(), zero);
         config.resizes = Vec::new();
-        // News wait for their steps as everything does.
+        // Notifications wait for their steps as everything else does.
         config.detection.oracle = config.claims.detector.map(|_| zero);
         config.detection.interval = config.detection.interval.max(Span::UNIT);
         (config.crashes, config.random_crashes, config.random_recoveries) = (Vec::new(), 0, 0);
@@ -176,11 +178,11 @@ impl Script<'_> {
     }
 }
 
-/// What waits for its step, in a run of `M`.
+/// The event queue of a scripted run of `M`.
 type ScriptQueue<M> = StepQueue<EventOf<M, NoDetector>>;
 
 impl<M: TransientFaults> Simulation<'_, M, NoDetector, ScriptQueue<M>> {
-    /// One step happens, or nothing does.
+    /// Takes one step, or leaves the run unchanged.
     fn take(
         &mut self,
         name: &str,
@@ -208,7 +210,7 @@ impl<M: TransientFaults> Simulation<'_, M, NoDetector, ScriptQueue<M>> {
     fn take_ask(&mut self, node: NodeId, weight: u32) -> Result<(), StepError> {
         self.check_up(node)?;
         if self.config.claims.slots {
-            let most = self.most_at_once(node);
+            let most = self.weight_limit(node);
             if weight == 0 || weight > most {
                 return Err(StepError::Weight { node, weight, most });
             }
@@ -234,7 +236,7 @@ impl<M: TransientFaults> Simulation<'_, M, NoDetector, ScriptQueue<M>> {
         Ok(())
     }
 
-    /// The client that went in first, or the second of those inside, and so on.
+    /// Releases the grant number `which` of those of `node`, starting at 1.
     fn take_release(&mut self, node: NodeId, which: usize) -> Result<(), StepError> {
         self.check_up(node)?;
         let grant =
@@ -302,7 +304,7 @@ impl<M: TransientFaults> Simulation<'_, M, NoDetector, ScriptQueue<M>> {
         Ok(())
     }
 
-    /// For good, unless a later step says that it is back.
+    /// Crashes a process: permanently, unless a later step restarts it.
     fn take_crash(&mut self, node: NodeId, comes_back: bool) -> Result<(), StepError> {
         self.check_up(node)?;
         if comes_back && (self.config.claims.recovers || self.config.claims.returns) {
@@ -349,7 +351,7 @@ impl<M: TransientFaults> Simulation<'_, M, NoDetector, ScriptQueue<M>> {
         match (incarnations, detector) {
             (false, _) => Err(StepError::AlreadyNotified { node, of }),
             (true, Detector::Log) => Err(StepError::NotCrashedForGood(of)),
-            // What a detector must never do; a checker will say so.
+            // A false suspicion, which a checker will report.
             (true, Detector::Sparse | Detector::AllToAll) => {
                 self.notify_crash(node, of);
                 Ok(())
@@ -373,8 +375,8 @@ impl<M: TransientFaults> Simulation<'_, M, NoDetector, ScriptQueue<M>> {
         Ok(())
     }
 
-    /// Where processes come back with nothing, a log tells everything in one order; without one,
-    /// crashes are told in any.
+    /// Notifies a process that restarts without state: in one order from a log; without a log, of
+    /// crashes in any order.
     fn take_notice(&mut self, node: NodeId, step: &Step) -> Result<(), StepError> {
         let notices = self.membership_notices_for(node);
         let place = if self.membership.is_ordered() {
@@ -403,7 +405,7 @@ impl<M: TransientFaults> Simulation<'_, M, NoDetector, ScriptQueue<M>> {
         Ok(())
     }
 
-    /// Everything takes its way, round after round; how many steps that took.
+    /// Runs on, round after round; the number of steps that took.
     fn run_to_rest(&mut self) -> u64 {
         let begun = self.now;
         let (mut grants, mut since) = (self.stats.grants, self.now);
@@ -417,7 +419,7 @@ impl<M: TransientFaults> Simulation<'_, M, NoDetector, ScriptQueue<M>> {
             stalled = self.now.since(since) > patience;
         }
         let steps = self.now.since(begun).0 / Span::UNIT.0;
-        self.now += Span::UNIT; // The verdict is no part of the last step.
+        self.now += Span::UNIT; // The verdict is not part of the last step.
         if self.checkers.waiting() > 0 && self.crashed <= self.config.claims.tolerates {
             if stalled { self.checkers.stalled(self.now) } else { self.checkers.starved(self.now) }
         }
@@ -427,13 +429,14 @@ impl<M: TransientFaults> Simulation<'_, M, NoDetector, ScriptQueue<M>> {
         steps
     }
 
-    /// Nothing is left to happen; what never rests is let go when nobody waits or is inside.
+    /// Whether the run is over. A self-stabilising protocol never rests: it is over when no request
+    /// waits and no client is inside.
     fn is_finished(&self) -> bool {
-        let content = self.checkers.waiting() == 0 && self.held.is_empty();
-        self.is_quiet() || self.config.claims.heals && content
+        let nobody_asks = self.checkers.waiting() == 0 && self.held.is_empty();
+        self.is_quiet() || self.config.claims.heals && nobody_asks
     }
 
-    /// What was under way when the round began happens, in its order.
+    /// One round: the events pending at its start happen, in order.
     fn round(&mut self) {
         let all = self.queue.remove_where(|_| true);
         let rank = |event: &EventOf<M, NoDetector>| match event {
@@ -466,12 +469,12 @@ impl<M: TransientFaults> Simulation<'_, M, NoDetector, ScriptQueue<M>> {
     }
 }
 
-/// In the place of a detector: crashes are told by steps.
+/// Replaces the detector: the script's steps notify of crashes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct NoDetector;
 
 impl Protocol for NoDetector {
-    const NAME: &'static str = "silent";
+    const NAME: &'static str = "none";
     type Message = Never;
     type Timer = Never;
     type Durable = Never;

@@ -1,21 +1,22 @@
-//! Every checker of a run has a planted bug that it must catch: tiny protocols that do one thing
-//! wrong.
+//! Each checker of a run has a planted bug that it must catch: tiny protocols with one defect each.
 
 use kgate_core::{
     GrantId, Incarnation, Input, InputOf, Never, NodeId, Notice, Observation, Outbox, Protocol,
     Refusal, Setup, Span, Time, TransientFaults,
 };
 
-use super::{Bucket, Heap, run};
-use crate::{Claims, Config, Crash, Detection, Detector, Latency, Load, Report, Think};
+use super::{Bucket, Heap, RunError, run};
+use crate::{
+    Claims, Config, ConfigError, Crash, Detection, Detector, Latency, Load, Report, Think,
+};
 
-/// What a [`Planted`] mutex does when its client asks.
+/// The behaviour of a [`Planted`] protocol when its client asks.
 const GRANT: u8 = 0;
 const NEVER_GRANT: u8 = 1;
 const CHATTER: u8 = 2;
 const REFUSE: u8 = 3;
 
-/// A mutex that grants at once whatever is asked for, or does as its number says.
+/// A protocol that grants every request at once, or has the bug of its number.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Planted<const BUG: u8>;
 
@@ -56,7 +57,7 @@ impl<const BUG: u8> Protocol for Planted<BUG> {
 
 impl<const BUG: u8> TransientFaults for Planted<BUG> {}
 
-/// A detector that suspects p0 after a while, or nobody.
+/// A detector that suspects p0 after a while, or no process.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Accuser<const WRONGLY: bool> {
     me: NodeId,
@@ -92,7 +93,7 @@ impl<const WRONGLY: bool> Protocol for Accuser<WRONGLY> {
 
 impl<const WRONGLY: bool> TransientFaults for Accuser<WRONGLY> {}
 
-/// Three of four processes ask once and hold for long; k is as given.
+/// Clients of three of four processes ask once and hold for long.
 fn report<M: TransientFaults, D: Protocol>(k: u32) -> Report {
     report_of::<M, D>(config(k))
 }
@@ -125,9 +126,9 @@ fn properties(report: &Report) -> Vec<&str> {
     report.violations.iter().map(|violation| violation.property).collect()
 }
 
-/// Whoever asks is let in: right for k = 3, one too many for k = 2.
+/// Granting every request is right for k = 3 and one too many for k = 2.
 #[test]
-fn one_too_many_is_caught() {
+fn a_grant_beyond_k_is_caught() {
     assert_eq!(properties(&report::<Planted<GRANT>, Accuser<false>>(3)), [""; 0]);
     assert_eq!(
         properties(&report::<Planted<GRANT>, Accuser<false>>(2)),
@@ -135,7 +136,7 @@ fn one_too_many_is_caught() {
     );
 }
 
-/// What is wrong in the warm-up is wrong; only what is measured begins later.
+/// A violation during the warm-up counts; only the metrics begin later.
 #[test]
 fn the_warm_up_is_checked() {
     let warm =
@@ -146,22 +147,22 @@ fn the_warm_up_is_checked() {
     assert_eq!(warm(3).hash, report::<Planted<GRANT>, Accuser<false>>(3).hash);
 }
 
-/// A run that is nothing but warm-up is refused.
+/// A run whose warm-up takes all its time is refused.
 #[test]
-fn a_warm_up_leaves_something_to_measure() {
+fn a_warm_up_of_the_whole_run_is_refused() {
     let config = Config { warmup: Span::UNIT.times(10), ..config(3) };
     let refused = run::<Planted<GRANT>, Accuser<false>, Bucket>("planted", &config, None);
-    assert!(refused.is_err_and(|error| error.to_string().contains("nothing would be measured")));
+    assert!(matches!(refused, Err(RunError::Config(ConfigError::WarmupTooLong { .. }))));
 }
 
-/// Only those that are named ask.
+/// Only the processes named in `only` ask.
 #[test]
-fn only_some_ask() {
+fn only_named_processes_ask() {
     let config = Config { only: vec![NodeId(2)], ..config(1) };
     assert_eq!(report_of::<Planted<GRANT>, Accuser<false>>(config).requests, 1);
 }
 
-/// Nobody is ever let in, and nothing is under way: a deadlock.
+/// No request is ever granted and nothing is in flight: a deadlock.
 #[test]
 fn a_deadlock_is_caught() {
     let report = report::<Planted<NEVER_GRANT>, Accuser<false>>(1);
@@ -169,7 +170,7 @@ fn a_deadlock_is_caught() {
     assert_eq!((report.unanswered, report.violations[1].nodes.len()), (3, 3));
 }
 
-/// Nobody is ever let in, though something is always under way: given up, under its own name.
+/// No request is ever granted although events continue: a livelock, reported under its own name.
 #[test]
 fn a_livelock_is_caught() {
     assert_eq!(
@@ -178,7 +179,7 @@ fn a_livelock_is_caught() {
     );
 }
 
-/// A detector suspects the living.
+/// A detector that suspects a live process is caught.
 #[test]
 fn a_wrong_suspicion_is_caught() {
     assert_eq!(
@@ -187,10 +188,10 @@ fn a_wrong_suspicion_is_caught() {
     );
 }
 
-/// A detector never finds a crash; it is told when the bound is over, here 5 rounds of 4 time
-/// units, and not before.
+/// A crash that the detector never finds is reported when the bound is over, here 5 rounds of 4
+/// time units, and not before.
 #[test]
-fn a_crash_that_nobody_finds_is_caught() {
+fn an_undetected_crash_is_caught() {
     let crashed = |duration| {
         let mut config = config(3);
         config.crashes = vec![Crash { node: NodeId(3), at: Span::UNIT, back: None }];
@@ -201,7 +202,7 @@ fn a_crash_that_nobody_finds_is_caught() {
     assert_eq!(properties(&crashed(22)), ["every crash is known within the bound"]);
 }
 
-/// A protocol refuses what it must take.
+/// A protocol that refuses a valid input is caught.
 #[test]
 fn a_refusal_is_caught() {
     assert_eq!(properties(&report::<Planted<REFUSE>, Accuser<false>>(3))[0], "no input is refused");

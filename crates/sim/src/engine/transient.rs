@@ -1,8 +1,8 @@
-//! Transient faults: memory and channels that become anything, while the program stays.
+//! Transient faults: memory and channels become arbitrary, while the program stays.
 //!
-//! A run that was struck is checked from the moment on at which it has recovered. Whether it has is
-//! asked of the protocol, which sees all processes at once ([`Protocol::settled`]), but not before
-//! everything has arrived that was under way when the last fault struck.
+//! A run with transient faults is checked from the moment at which it has recovered. The protocol
+//! decides whether it has, with a view of all processes ([`TransientFaults::settled`]), but not
+//! before everything has arrived that was in flight at the last fault.
 
 use kgate_core::{NodeId, Protocol, Span, Time, TransientFaults};
 use kgate_spec::trace;
@@ -17,10 +17,10 @@ use crate::rng::Rng;
 #[derive(Clone, Debug)]
 pub(super) struct Recovery {
     rng: Rng,
-    /// Faults that are still to come.
+    /// The number of faults still to come.
     ahead: usize,
-    /// When the last message arrives that was sent or forged before the last fault; none if nothing
-    /// was struck, or all is well.
+    /// When the last message sent or forged before the last fault arrives; none if there was no
+    /// fault, or the run has recovered.
     unsettled: Option<Time>,
     settled_at: Option<Time>,
 }
@@ -38,21 +38,22 @@ impl Recovery {
         self.unsettled.is_some()
     }
 
-    /// Something that was under way arrives only now.
+    /// A message that was in flight arrives only now.
     pub(super) fn not_before(&mut self, now: Time) {
         if let Some(arrived) = &mut self.unsettled {
             *arrived = now.max(*arrived);
         }
     }
 
-    /// When it had recovered from the last fault; none if it has not, or was never struck.
+    /// The time at which the run had recovered from the last fault; none if it has not, or had no
+    /// fault.
     pub(super) fn settled_at(&self) -> Option<Time> {
         self.settled_at.filter(|_| self.unsettled.is_none())
     }
 }
 
 impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'_, M, D, Q> {
-    /// Every process starts in any state at all, if so configured.
+    /// Every process starts in an arbitrary state, if so configured.
     pub(super) fn scramble_all(&mut self) {
         if self.config.transient.start {
             self.recovery.ahead += self.config.nodes as usize;
@@ -62,24 +63,24 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         }
     }
 
-    /// A fault strikes a process and the channels to it.
+    /// A transient fault corrupts a process and the channels to it.
     pub(super) fn corrupt(&mut self, node: NodeId) {
         self.count(node, Label::bare(11));
         self.write(node, &trace::Event::Fault);
         self.recovery.ahead -= 1;
         let Self { recovery, mutexes, .. } = self;
         let struck = mutexes[node.index()].scramble(&mut |bound| recovery.rng.below(bound));
-        assert!(struck, "only protocols that claim to recover are struck");
+        assert!(struck, "only protocols that claim to recover are corrupted");
         let arrived = self.forge(node).max(self.network.latest());
         self.recovery.unsettled = Some(arrived.max(self.recovery.unsettled.unwrap_or_default()));
         self.checkers.excuse(self.now);
     }
 
-    /// Puts messages that nobody sent into the channels to `node`; when the last one arrives.
+    /// Puts forged messages into the channels to `node`; returns when the last one arrives.
     fn forge(&mut self, node: NodeId) -> Time {
         let mut last = self.now;
         let setup = self.config.setup(node);
-        let graph = setup.graph.clone().expect("what recovers from anything runs on a graph");
+        let graph = setup.graph.clone().expect("a self-stabilising protocol runs on a graph");
         for &from in graph.neighbours(node) {
             for _ in 0..self.recovery.rng.below(u64::from(self.config.transient.forged) + 1) {
                 let rng = &mut self.recovery.rng;
@@ -94,7 +95,7 @@ impl<M: TransientFaults, D: Protocol, Q: EventQueue<EventOf<M, D>>> Simulation<'
         last
     }
 
-    /// The checkers are strict from the moment on at which the run has recovered.
+    /// Resumes the safety checks once the run has recovered.
     pub(super) fn check_settled(&mut self) {
         let quiet = self.recovery.unsettled.is_some_and(|arrived| self.now > arrived);
         if quiet && self.paused.is_empty() && self.recovery.ahead == 0 && M::settled(&self.mutexes)

@@ -1,22 +1,22 @@
-//! The fast queue: a ring of buckets, each of them a narrow slice of time.
+//! The fast queue: a ring of buckets, each of which covers a narrow slice of time.
 //!
 //! Most events are inserted at most `spread` ahead. The ring covers that much time with [`RING`]
 //! buckets of 2^w nanoseconds, so an insertion appends to a bucket that it finds by a shift, and
-//! only the *open* bucket, the one that events come out of, has to be in order. No sequence number
-//! is kept: a bucket remembers the order of insertion, so a stable sort by time gives the order
-//! that the queue promises, and a bucket whose times came in order needs no sort at all. Later
-//! events wait in `far`, by pages of 64 buckets; when time goes on, a page enters the ring before
-//! anything can be inserted into its buckets directly.
+//! only the *open* bucket, from which events come out, must be sorted. No sequence number is kept:
+//! a bucket keeps the order of insertion, so a stable sort by time gives the order that the queue
+//! promises, and a bucket whose times arrived in order needs no sort at all. Later events wait in
+//! `far`, in pages of 64 buckets; as time advances, a page enters the ring before anything can be
+//! inserted into its buckets directly.
 //!
-//! The law that keeps the order: the open bucket is always the one of the last event that came out,
-//! as `pop` opens a bucket (and moves the ring) only for an event that it then returns. So whatever
-//! may still be inserted belongs into the open bucket or behind it, also after a `pop` that stopped
-//! at its `until`.
+//! Invariant: the open bucket is always the bucket of the last event that came out, because `pop`
+//! opens a bucket (and moves the ring) only for an event that it then returns. So every later
+//! insertion belongs into the open bucket or behind it, even after a `pop` that stopped at its
+//! `until`.
 //!
-//! Cost: a few moves of an entry, of which one is its way through `far`; an insertion into the
-//! middle of the open bucket moves part of a chunk. An entry is its event and 4 bytes. Memory
-//! follows the events in flight: buckets are made of pooled chunks, and a lone event takes a small
-//! one. An empty ring takes 230 kB.
+//! Cost: a few moves of an entry, one of them through `far`; an insertion into the middle of the
+//! open bucket moves part of a chunk. An entry is its event and 4 bytes. Memory follows the events
+//! in flight: buckets consist of pooled chunks, and a lone event takes a small one. An empty ring
+//! takes 230 kB.
 
 mod occupied;
 mod open;
@@ -31,19 +31,20 @@ use self::occupied::Occupied;
 use self::open::Open;
 use super::EventQueue;
 
-/// How many buckets the ring has. With more of them, their ends no longer stay in the cache; with
-/// fewer, short delays too often end in the open bucket, where an insertion is not just an append.
+/// The number of buckets in the ring. With more of them, their ends no longer stay in the cache;
+/// with fewer, short delays too often end in the open bucket, where an insertion is not just an
+/// append.
 const RING: usize = 1 << RING_BITS;
 const RING_BITS: u32 = 12;
 
-/// How many buckets make a page, the unit in which far events enter the ring.
+/// The number of buckets per page, the unit in which far events enter the ring.
 const PAGE: usize = 1 << PAGE_BITS;
 const PAGE_BITS: u32 = 6;
 
 /// An offset in a bucket must stay below [`Bucket::UNSORTED`].
 const WIDTH_BITS_MAX: u32 = 31;
 
-/// How many entries a chunk holds. It is a power of two because a chunk grows up to it by doubling.
+/// The capacity of a chunk. It is a power of two because a chunk grows up to it by doubling.
 const CHUNK: usize = 64;
 
 /// The fast queue.
@@ -52,16 +53,16 @@ pub struct BucketQueue<E> {
     len: usize,
     /// The time of the last event that came out.
     last: Time,
-    /// A bucket covers 2^this nanoseconds: bucket `slot` begins at `slot << width_bits`.
+    /// A bucket covers 2^`width_bits` nanoseconds: bucket `slot` begins at `slot << width_bits`.
     width_bits: u32,
-    /// The bucket that is open: the one of `last`.
+    /// The open bucket: the bucket of `last`.
     slot: u64,
     open: Open<E>,
     /// The first page that is not in the ring.
     far_page: u64,
-    /// Buckets behind the open one, before `far_page`: `slot` is at `slot % RING`.
+    /// The buckets behind the open one and before `far_page`: `slot` is at `slot % RING`.
     ring: Box<[Bucket<E>]>,
-    /// Which buckets of the ring have entries.
+    /// The buckets of the ring that have entries.
     occupied: Occupied,
     /// Pages from `far_page` on.
     far: BTreeMap<u64, Page<E>>,
@@ -78,7 +79,7 @@ struct Entry<E> {
 
 const _: () = assert!(size_of::<Entry<[u32; 7]>>() == 32 && size_of::<Entry<[u64; 3]>>() == 32);
 
-/// Up to [`CHUNK`] entries. (More in the open bucket, where a sort makes one piece of many chunks.)
+/// Up to [`CHUNK`] entries; more in the open bucket, where a sort joins many chunks.
 type Chunk<E> = Vec<Entry<E>>;
 
 /// The entries of one slice of time, in the order of insertion.
@@ -87,22 +88,22 @@ struct Bucket<E> {
     /// Full chunks, before `tail`.
     full: Vec<Chunk<E>>,
     tail: Chunk<E>,
-    /// The least offset.
+    /// The smallest offset.
     min: u32,
-    /// The last offset as long as offsets came in order, then `UNSORTED`.
+    /// The last offset while offsets arrive in order, then `UNSORTED`.
     last: u32,
 }
 
-/// Entries of [`PAGE`] buckets that are not in the ring yet, in the order of insertion.
+/// The entries of [`PAGE`] buckets that are not in the ring yet, in the order of insertion.
 #[derive(Clone, Debug)]
 struct Page<E> {
-    /// The least time.
+    /// The earliest time.
     min: u64,
     chunks: Vec<Vec<(u64, E)>>,
 }
 
-/// Empty chunks for reuse. Every chunk comes from here and a new one is made only when all are in
-/// use, so there are never more of them than were in use at one time.
+/// Empty chunks for reuse. Every chunk comes from here, and a new one is allocated only when all
+/// are in use; so there are never more chunks than were in use at one time.
 #[derive(Clone, Debug)]
 struct Pool<E> {
     free: Vec<Chunk<E>>,
@@ -112,7 +113,7 @@ impl<E> EventQueue<E> for BucketQueue<E> {
     const RECORDS: bool = true;
 
     fn new(spread: Span) -> Self {
-        // The ring covers at least all but one page: the one that time is in has partly passed.
+        // The ring covers at least all but one page: the current page has partly passed.
         let width = spread.0.div_ceil((RING - PAGE) as u64).next_power_of_two();
         Self {
             len: 0,
@@ -194,8 +195,8 @@ impl<E> BucketQueue<E> {
         self.far.entry(at >> self.width_bits >> PAGE_BITS).or_default().push(at, event);
     }
 
-    /// Puts more entries to the front of the open bucket, from a later bucket only if its first is
-    /// due.
+    /// Moves more entries to the front of the open bucket; from a later bucket only if its first
+    /// entry is due.
     #[inline(never)]
     fn refill(&mut self, until: u64) -> bool {
         if self.open.next_chunk(&mut self.pool) {
@@ -219,7 +220,7 @@ impl<E> BucketQueue<E> {
         true
     }
 
-    /// Moves the ring on to a bucket, the next that has entries, and opens it.
+    /// Advances the ring to the next bucket that has entries, and opens it.
     fn advance(&mut self, slot: u64) {
         self.slot = slot;
         self.far_page = (slot >> PAGE_BITS) + (RING / PAGE) as u64;
@@ -235,7 +236,7 @@ impl<E> BucketQueue<E> {
         self.open.fill(mem::take(&mut self.ring[index]), self.width_bits, &mut self.pool);
     }
 
-    /// How many entries the chunks of the ring, the open bucket and the pool have room for.
+    /// The number of entries for which the ring, the open bucket and the pool have room.
     #[cfg(test)]
     pub(super) fn room(&self) -> usize {
         let chunks = |chunks: &[Chunk<E>]| chunks.iter().map(Vec::capacity).sum::<usize>();
@@ -298,13 +299,13 @@ impl<E> Default for Page<E> {
 }
 
 impl<E> Pool<E> {
-    /// An empty chunk; a new one has no memory yet.
+    /// Takes an empty chunk; a new one has no memory yet.
     #[inline]
     fn take(&mut self) -> Chunk<E> {
         self.free.pop().unwrap_or_default()
     }
 
-    /// Keeps an empty chunk, unless it was made by a sort or never used.
+    /// Returns an empty chunk to the pool, unless it was made by a sort or never used.
     fn give(&mut self, chunk: Chunk<E>) {
         assert!(chunk.is_empty());
         if (1..=CHUNK).contains(&chunk.capacity()) {

@@ -1,8 +1,7 @@
-//! The oracle: a binary heap of (time, sequence of insertion).
+//! The oracle: a binary heap ordered by (time, sequence of insertion).
 //!
-//! Nothing here can be wrong without being seen, which is all that is asked of it. An operation
-//! costs O(log n) moves of whole entries, and an entry carries its full time and its sequence
-//! number.
+//! It is simple enough to be correct by inspection. An operation moves O(log n) whole entries, and
+//! an entry carries its full time and its sequence number.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -22,7 +21,7 @@ pub struct HeapQueue<E> {
     last: Time,
 }
 
-/// Compared by its key alone: the order must not depend on what an event is.
+/// Compared by its key alone: the order must not depend on the event.
 #[derive(Clone, Debug)]
 struct Entry<E> {
     key: (Time, u64),

@@ -1,9 +1,8 @@
-//! The simulator's event queues: what happens next.
+//! The simulator's event queues: which event is next.
 //!
-//! A run is decided by the order in which its events come out, so that order is a law and not a
-//! detail: earlier time first, and among events of one time the one that was inserted first.
-//! [`HeapQueue`] follows it in the most obvious way and is the oracle of the tests; [`BucketQueue`]
-//! follows it fast.
+//! The order in which events come out decides a run, so that order is a law: earlier times first,
+//! and among events of one time in the order of insertion. [`HeapQueue`] implements the order in
+//! the most obvious way and is the oracle of the tests; [`BucketQueue`] implements it fast.
 
 mod bucket;
 mod heap;
@@ -14,14 +13,13 @@ pub use bucket::BucketQueue;
 pub use heap::HeapQueue;
 use kgate_core::{Span, Time};
 
-/// Events come out in the order of (time, sequence of insertion).
+/// A queue of events, which come out in the order of (time, sequence of insertion).
 pub trait EventQueue<E> {
-    /// Whether a broadcast to everybody may be stored as one record that the simulator expands on
-    /// delivery.
+    /// Whether the simulator may store a broadcast as one record and expand it on delivery.
     const RECORDS: bool;
 
-    /// An empty queue at time zero. `spread` is the typical longest delay between an insertion and
-    /// its time; only speed depends on it.
+    /// An empty queue at time zero. `spread` is the typical longest delay between the insertion of
+    /// an event and its time; it affects speed only.
     fn new(spread: Span) -> Self;
 
     /// Inserts an event.
@@ -30,13 +28,13 @@ pub trait EventQueue<E> {
     /// If `at` is before the time of the last event that came out.
     fn push(&mut self, at: Time, event: E);
 
-    /// The earliest event, if its time is at most `until`.
+    /// Removes the earliest event, if its time is at most `until`.
     fn pop(&mut self, until: Time) -> Option<(Time, E)>;
 
-    /// How many events are in the queue.
+    /// The number of events in the queue.
     fn len(&self) -> usize;
 
-    /// Whether no event is in the queue.
+    /// Whether the queue is empty.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }

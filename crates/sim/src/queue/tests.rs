@@ -1,12 +1,11 @@
-//! What the simulator relies on: both queues keep the same order, and the fast one keeps its memory
-//! small.
+//! Both queues keep the same order, and the fast one keeps its memory small.
 
 use kgate_core::{Span, Time};
 use proptest::prelude::*;
 
 use super::{BucketQueue, EventQueue, HeapQueue};
 
-/// Both queues at once. Events are numbers in the order of insertion.
+/// Both queues in lockstep. Events are numbered in the order of insertion.
 struct Both {
     bucket: BucketQueue<u32>,
     heap: HeapQueue<u32>,
@@ -28,7 +27,7 @@ impl Both {
         self.inserted += 1;
     }
 
-    /// What the oracle says, after the fast queue has said the same.
+    /// Pops from both queues and checks that they agree.
     fn pop(&mut self, until: u64) -> Option<(u64, u32)> {
         let expected = self.heap.pop(Time(until));
         assert_eq!(self.bucket.pop(Time(until)), expected);
@@ -37,7 +36,7 @@ impl Both {
         expected.map(|(at, event)| (at.0, event))
     }
 
-    /// The times of all that is left.
+    /// Pops everything; the times of what was left.
     fn drain(&mut self) -> Vec<u64> {
         std::iter::from_fn(|| self.pop(u64::MAX)).map(|(at, _)| at).collect()
     }
@@ -45,16 +44,16 @@ impl Both {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// This many insertions, this long after the last event that came out and up to `more` later,
+    /// Inserts `count` events, from `delay` to `delay + more` after the last event that came out,
     /// at multiples of `grid` (so that insertions at different times meet in one instant).
     Push { count: u64, delay: u64, more: u64, grid: u64 },
-    /// Up to this many events, as long as they are at most this long after the last one that came
-    /// out.
+    /// Pops up to `count` events, as long as they are at most `within` after the last event that
+    /// came out.
     Pop { count: usize, within: u64 },
 }
 
-/// Lengths of time on every scale of a queue for `spread`: none, in a bucket, in the ring, far,
-/// absurd.
+/// Lengths of time on every scale of a queue of this spread: zero, within a bucket, within the
+/// ring, far, absurd.
 fn lengths(spread: u64) -> impl Strategy<Value = u64> {
     let bucket = spread / 2048 + 2;
     prop_oneof![
@@ -89,7 +88,7 @@ fn runs() -> impl Strategy<Value = (u64, Vec<Step>)> {
 }
 
 proptest! {
-    /// The law: whatever is inserted and asked for, the fast queue does what the simple one does.
+    /// For all insertions and pops, the fast queue does what the simple one does.
     #[test]
     fn bucket_queue_is_a_heap_queue((spread, steps) in runs()) {
         let mut both = Both::new(spread);
@@ -111,7 +110,7 @@ proptest! {
     }
 }
 
-/// A constant latency puts everything at one instant, in many chunks, and nothing is sorted.
+/// With a constant latency everything happens at one instant: many chunks, and nothing is sorted.
 #[test]
 fn one_instant_keeps_the_order_of_insertion() {
     let mut both = Both::new(1000);
@@ -125,7 +124,7 @@ fn one_instant_keeps_the_order_of_insertion() {
     assert_eq!(both.pop(1400), Some((1400, 10_000)));
 }
 
-/// What is inserted at the present comes out at the present, after what was already due then.
+/// An event inserted at the present comes out at the present, after the events already due then.
 #[test]
 fn insertions_at_the_present_come_next() {
     let mut both = Both::new(Span::UNIT.0);
@@ -145,10 +144,10 @@ fn insertions_at_the_present_come_next() {
     assert_eq!(both.pop(6), Some((6, 7)));
 }
 
-/// A pop that stops at its `until` decides nothing: any time from the last event on can still be
-/// inserted, whether the next event is in the same bucket, another one, another page, or far.
+/// A pop that stops at its `until` changes nothing: any time from the last event on can still be
+/// inserted, whether the next event is in the same bucket, another bucket, another page, or far.
 #[test]
-fn a_pop_in_vain_changes_nothing() {
+fn an_unsuccessful_pop_changes_nothing() {
     for next in [8, 1 << 10, 1 << 20, 1 << 29, 1 << 36, 1 << 60] {
         let mut both = Both::new(Span::UNIT.0);
         both.push(1);
@@ -163,8 +162,7 @@ fn a_pop_in_vain_changes_nothing() {
     }
 }
 
-/// Times at the end of the scale and huge gaps neither overflow nor take a step for each bucket
-/// between.
+/// Extreme times and huge gaps neither overflow nor take a step per bucket.
 #[test]
 fn the_far_future_is_reached_at_once() {
     for spread in [0, 1, Span::UNIT.0, u64::MAX / 2, u64::MAX] {
@@ -181,8 +179,7 @@ fn the_far_future_is_reached_at_once() {
     }
 }
 
-/// While time passes, an instant turns from far to near to present: its events still keep their
-/// order.
+/// As time passes, an instant turns from far to near to present: its events keep their order.
 #[test]
 fn far_events_come_before_near_ones_of_the_same_instant() {
     for spread in [0, 4000, Span::UNIT.0] {
@@ -199,7 +196,7 @@ fn far_events_come_before_near_ones_of_the_same_instant() {
     }
 }
 
-/// Insertions all over a large open bucket, sorted or not, fall into place.
+/// Insertions anywhere in a large open bucket, sorted or not, come out in order.
 #[test]
 fn a_large_open_bucket_takes_insertions_anywhere() {
     for stride in [1, 7919] {
@@ -213,31 +210,31 @@ fn a_large_open_bucket_takes_insertions_anywhere() {
     }
 }
 
-/// An event before the last one that came out is a mistake of the simulator, not a late event.
+/// An event before the last one that came out is a defect of the simulator: the queue panics.
 #[test]
 #[should_panic(expected = "inserted after one at")]
-fn the_past_is_refused() {
+fn an_event_in_the_past_panics() {
     let mut queue = BucketQueue::new(Span::UNIT);
     queue.push(Time(10), ());
     queue.pop(Time::NEVER);
     queue.push(Time(9), ());
 }
 
-/// The oracle refuses the past, too.
+/// The oracle panics as well.
 #[test]
 #[should_panic(expected = "inserted after one at")]
-fn the_oracle_refuses_the_past() {
+fn an_event_in_the_past_panics_in_the_oracle() {
     let mut queue = HeapQueue::new(Span::UNIT);
     queue.push(Time(10), ());
     queue.pop(Time::NEVER);
     queue.push(Time(9), ());
 }
 
-/// Memory follows the events in flight: however many buckets a million events pass through, in
-/// whatever order, the room for entries stays that of the peak (a chunk is at most 64 entries, a
-/// ring 4096 buckets).
+/// Memory follows the events in flight: however many buckets a million events pass through, in any
+/// order, the room for entries stays that of the peak (a chunk is at most 64 entries, a ring 4096
+/// buckets).
 #[test]
-fn memory_does_not_remember_where_events_were() {
+fn memory_follows_the_events_in_flight() {
     const EVENTS: u64 = 1 << 20;
     let mut queue = BucketQueue::new(Span::UNIT);
     let mut now = Time::ZERO;
@@ -259,7 +256,7 @@ fn memory_does_not_remember_where_events_were() {
     }
 }
 
-/// A few events in many buckets take little room, too.
+/// A few events in many buckets take little room.
 #[test]
 fn lone_events_take_small_chunks() {
     let mut queue = BucketQueue::new(Span::UNIT);
@@ -272,16 +269,16 @@ fn lone_events_take_small_chunks() {
     assert!(queue.room() <= 1002 * 4, "{}", queue.room());
 }
 
-/// Chunks that are halved by insertions into the open bucket come from the pool and go back to it.
+/// Chunks halved by insertions into the open bucket come from the pool and return to it.
 #[test]
-fn short_delays_do_not_pile_up_chunks() {
+fn short_delays_do_not_accumulate_chunks() {
     let mut queue = BucketQueue::new(Span(1 << 40));
     (0..2000u64).for_each(|i| queue.push(Time(i), i));
     for i in 0..200_000u64 {
         let (at, event) = queue.pop(Time::NEVER).expect("each event is put back");
         queue.push(at + Span(i * 7919 % 2000), event);
         if i % 1000 == 0 {
-            // Nothing is due in the next bucket's time: the open one runs dry.
+            // Nothing is due in the next bucket's time, so the open one runs dry.
             let again: Vec<_> = std::iter::from_fn(|| queue.pop(Time::NEVER)).collect();
             assert_eq!(queue.pop(Time::NEVER), None);
             let now = again[again.len() - 1].0;

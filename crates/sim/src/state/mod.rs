@@ -121,7 +121,7 @@ impl StateConfig {
     }
 
     /// Whether such a run can be made.
-    pub fn check(&self) -> Result<(), StateError> {
+    pub fn validate(&self) -> Result<(), StateError> {
         if self.k == 0 {
             return Err(StateError::ZeroTokens);
         }
@@ -181,7 +181,7 @@ impl<R: Rules> Run<R> {
         config: &StateConfig,
         start: impl FnMut(&Setup) -> R::State,
     ) -> Result<Self, StateError> {
-        config.check()?;
+        config.validate()?;
         let processes = Processes::<R>::new(config, start);
         let mut to_corrupt = config.corrupt.clone();
         to_corrupt.sort_by_key(|&(node, round)| std::cmp::Reverse((round, node)));

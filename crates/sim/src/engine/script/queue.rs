@@ -1,4 +1,4 @@
-//! What is under way, and what could happen next.
+//! The event queue of a scripted run, and the steps that are possible next.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,8 +13,7 @@ use super::{NoDetector, ScriptQueue, StepError};
 use crate::faults::Down;
 use crate::queue::EventQueue;
 
-/// An event queue without time: everything waits, in the order in which it came, until it is
-/// picked.
+/// An event queue without time: events wait, in the order of insertion, until a step picks them.
 pub(super) struct StepQueue<E> {
     events: Vec<E>,
 }
@@ -30,7 +29,7 @@ impl<E> EventQueue<E> for StepQueue<E> {
         self.events.push(event);
     }
 
-    /// Nothing happens by itself.
+    /// Nothing happens without a step.
     fn pop(&mut self, _until: Time) -> Option<(Time, E)> {
         None
     }
@@ -53,7 +52,7 @@ impl<E> StepQueue<E> {
         self.events.insert(place, event);
     }
 
-    /// Takes out all that fit, in their order.
+    /// Removes all events that fit, in their order.
     pub(super) fn remove_where(&mut self, mut fits: impl FnMut(&E) -> bool) -> Vec<E> {
         let (out, results) =
             std::mem::take(&mut self.events).into_iter().partition(|event| fits(event));
@@ -73,7 +72,7 @@ impl<M: TransientFaults> Simulation<'_, M, NoDetector, ScriptQueue<M>> {
         if self.alive.contains(node.index()) { Ok(()) } else { Err(StepError::IsDown(node)) }
     }
 
-    /// The places of the messages from one process to another, the oldest first.
+    /// The places of the messages of a channel, the oldest first.
     pub(super) fn channel(&self, from: NodeId, to: NodeId) -> Vec<usize> {
         let in_channel = |event: &EventOf<M, NoDetector>| matches!(event, Event::Deliver { from: a, to: b, .. } if (*a, *b) == (from, to));
         (0..)
@@ -83,13 +82,13 @@ impl<M: TransientFaults> Simulation<'_, M, NoDetector, ScriptQueue<M>> {
             .collect()
     }
 
-    /// The kind of the message at that place.
+    /// The kind of the message at `place`.
     pub(super) fn kind_at(&self, place: usize) -> Option<&'static str> {
         let Event::Deliver { message, .. } = &self.queue.events()[place] else { return None };
         Some(M::Message::kind_name(message.kind()))
     }
 
-    /// The timers that run, with their places and names.
+    /// The armed timers, with their places and names.
     pub(super) fn timers(&self) -> Vec<(usize, NodeId, String)> {
         let timer = |(place, event): (usize, &EventOf<M, NoDetector>)| {
             let Event::Timer { node, timer, .. } = event else { return None };
@@ -98,7 +97,7 @@ impl<M: TransientFaults> Simulation<'_, M, NoDetector, ScriptQueue<M>> {
         self.queue.events().iter().enumerate().filter_map(timer).collect()
     }
 
-    /// Of whose loss `node` will be told, in order, with the places of the news.
+    /// The pending crash notifications of `node`, in order, with their places.
     pub(super) fn crash_notices_for(&self, node: NodeId) -> Vec<(usize, NodeId)> {
         let notices = |(place, event): (usize, &EventOf<M, NoDetector>)| {
             let Event::CrashNotice { node: to, crashed, .. } = event else { return None };
@@ -107,8 +106,8 @@ impl<M: TransientFaults> Simulation<'_, M, NoDetector, ScriptQueue<M>> {
         self.queue.events().iter().enumerate().filter_map(notices).collect()
     }
 
-    /// What `node` will hear of crashes and returns, in order, as steps, with the places of the
-    /// news.
+    /// The pending notifications of `node` about crashes and returns, in order, as steps with their
+    /// places.
     pub(super) fn membership_notices_for(&self, node: NodeId) -> Vec<(usize, Step)> {
         let notices = |(at, event): (usize, &EventOf<M, NoDetector>)| {
             let Event::MembershipNotice { node: to, place, .. } = event else { return None };
@@ -124,15 +123,15 @@ impl<M: TransientFaults> Simulation<'_, M, NoDetector, ScriptQueue<M>> {
         self.queue.events().iter().enumerate().filter_map(notices).collect()
     }
 
-    /// Who is inside, each once.
+    /// The processes that are inside, each once.
     pub(super) fn inside_nodes(&self) -> Vec<NodeId> {
         let mut who: Vec<NodeId> = self.held.keys().map(|(node, _)| *node).collect();
         who.dedup();
         who
     }
 
-    /// Whether an event is still to happen: a timer may have been disarmed, a client gone, a
-    /// process be down.
+    /// Whether an event can still happen: a timer may have been disarmed, a client gone, a process
+    /// down.
     pub(super) fn is_live(&self, event: &EventOf<M, NoDetector>) -> bool {
         match event {
             Event::Timer { node, generation, timer } => {
@@ -157,7 +156,7 @@ impl<M: TransientFaults> Simulation<'_, M, NoDetector, ScriptQueue<M>> {
         }
     }
 
-    /// Nothing is under way but timers of those who want nothing.
+    /// Whether nothing is left to happen but timers of processes that want nothing.
     pub(super) fn is_quiet(&self) -> bool {
         let is_timer = |event: &EventOf<M, NoDetector>| matches!(event, Event::Timer { .. });
         let matters =
@@ -165,13 +164,13 @@ impl<M: TransientFaults> Simulation<'_, M, NoDetector, ScriptQueue<M>> {
         !self.queue.events().iter().any(matters)
     }
 
-    /// Nothing is under way, but somebody may be inside.
+    /// Whether nothing is left to happen but releases.
     pub(super) fn is_idle(&self) -> bool {
-        let comes_out = |event: &EventOf<M, NoDetector>| matches!(event, Event::Release { .. });
-        !self.queue.events().iter().any(|event| self.is_live(event) && !comes_out(event))
+        let is_release = |event: &EventOf<M, NoDetector>| matches!(event, Event::Release { .. });
+        !self.queue.events().iter().any(|event| self.is_live(event) && !is_release(event))
     }
 
-    /// What could happen next, crashes and losses of messages aside.
+    /// The steps that are possible next, apart from crashes and losses of messages.
     pub(super) fn possible(&self, fifo: bool) -> Vec<String> {
         let mut steps = self.message_steps(fifo);
         let up: Vec<NodeId> = ids(&self.alive).collect();
@@ -208,7 +207,7 @@ impl<M: TransientFaults> Simulation<'_, M, NoDetector, ScriptQueue<M>> {
 
     fn message_steps(&self, fifo: bool) -> Vec<Step> {
         let channels: BTreeSet<(NodeId, NodeId)> =
-            self.queue.events().iter().filter_map(way).collect();
+            self.queue.events().iter().filter_map(channel_of).collect();
         let mut steps = Vec::new();
         for (from, to) in channels {
             if self.config.down == Down::Kept && self.down.contains_key(&to) {
@@ -228,7 +227,7 @@ impl<M: TransientFaults> Simulation<'_, M, NoDetector, ScriptQueue<M>> {
     }
 }
 
-fn way<M, T, DM, DT>(event: &Event<M, T, DM, DT>) -> Option<(NodeId, NodeId)> {
+fn channel_of<M, T, DM, DT>(event: &Event<M, T, DM, DT>) -> Option<(NodeId, NodeId)> {
     let Event::Deliver { from, to, .. } = event else { return None };
     Some((*from, *to))
 }

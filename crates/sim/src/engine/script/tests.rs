@@ -1,4 +1,4 @@
-//! What a script can make happen, with a tiny token protocol that shows all of it.
+//! The steps of scripts, with a tiny token protocol that uses all of them.
 
 use kgate_core::{
     GrantId, Input, InputOf, NodeId, Notice, Observation, Outbox, Phase, Protocol, Refusal, Setup,
@@ -10,20 +10,20 @@ use super::*;
 use crate::Claims;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-enum Say {
+enum TokenMessage {
     Want,
     Token(u32),
 }
-kgate_core::kinds!(Say { Want => "want", Token => "token" });
+kgate_core::kinds!(TokenMessage { Want => "want", Token => "token" });
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Timer {
     Again,
 }
 
-/// p0 has the token at first and hands it to whoever wants it, at once, and even while it is
-/// inside; so two can be inside, if p0 is. A process that waits has a timer to ask once more. The
-/// number of tokens seen is stored.
+/// p0 starts with the token and hands it to any process that wants it, at once, even while inside:
+/// so two can be inside. A waiting process has a timer to ask again. The number of token transfers
+/// is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Careless {
     me: NodeId,
@@ -42,7 +42,7 @@ impl Careless {
 
 impl Protocol for Careless {
     const NAME: &'static str = "careless";
-    type Message = Say;
+    type Message = TokenMessage;
     type Timer = Timer;
     type Durable = Option<u32>;
 
@@ -61,20 +61,20 @@ impl Protocol for Careless {
             Input::Acquire { .. } => {
                 self.phase = Phase::Waiting;
                 if self.token.is_none() {
-                    out.send_to(kgate_core::To::All, Say::Want);
+                    out.send_to(kgate_core::To::All, TokenMessage::Want);
                     out.arm(Timer::Again, Span::UNIT);
                 }
                 self.enter(out);
             }
-            Input::Expire(Timer::Again) => out.send_to(kgate_core::To::All, Say::Want),
+            Input::Expire(Timer::Again) => out.send_to(kgate_core::To::All, TokenMessage::Want),
             Input::Withdraw | Input::Release { .. } => self.phase = Phase::Idle,
-            Input::Deliver { from, message: Say::Want } => {
+            Input::Deliver { from, message: TokenMessage::Want } => {
                 if let Some(number) = self.token.take() {
                     out.persist(None);
-                    out.send(from, Say::Token(number + 1));
+                    out.send(from, TokenMessage::Token(number + 1));
                 }
             }
-            Input::Deliver { message: Say::Token(number), .. } => {
+            Input::Deliver { message: TokenMessage::Token(number), .. } => {
                 self.token = Some(number);
                 out.persist(self.token);
                 out.disarm(Timer::Again);
@@ -132,10 +132,9 @@ fn properties(played: &Played) -> Vec<&str> {
     played.violations.iter().map(|violation| violation.property).collect()
 }
 
-/// What goes right is played to its end; the same script twice has the same hash, another one
-/// another.
+/// A correct script is played to its end; the same script has the same hash, another one another.
 #[test]
-fn a_quiet_script() {
+fn a_correct_script() {
     let text = "p1 asks\np1 -> p0: want\np0 -> p1: token\np1 comes out";
     let first = played(text);
     assert_eq!((properties(&first), &first.waiting[..], first.quiet), (vec![], &[][..], true));
@@ -144,15 +143,15 @@ fn a_quiet_script() {
     assert_ne!(first.hash, played("p1 asks\np1 -> p0: want\np0 -> p1: token").hash);
 }
 
-/// The checkers are those of every run: two inside, a refusal, and a request that nobody grants.
+/// The checkers are those of every run: two inside, a refusal, and a request that is never granted.
 #[test]
-fn the_checkers_see_it() {
+fn violations_are_caught() {
     let two = played("p0 asks\np1 asks\np1 -> p0: want\np0 -> p1: token");
     assert_eq!(properties(&two), ["at most k slots in use"]);
     assert_eq!(properties(&played("p1 sets k to 2")), ["no input is refused"]);
     let lost =
         played("p1 asks\np1 -> p0: want\np0 -> p1: token lost\np1: Again runs out\np1 gives up");
-    assert_eq!(properties(&lost), [""; 0], "it has given up");
+    assert_eq!(properties(&lost), [""; 0], "the client has withdrawn");
     let starved = played("p1 asks\np1 -> p0: want\np0 -> p1: token lost");
     assert_eq!(properties(&starved), ["every request of a live process is granted"]);
     assert_eq!(
@@ -161,8 +160,8 @@ fn the_checkers_see_it() {
     );
 }
 
-/// A doubled message arrives twice, and a lost one never; where channels are in order, the oldest
-/// arrives first.
+/// A duplicated message arrives twice and a lost one never; in FIFO channels the oldest arrives
+/// first.
 #[test]
 fn fates_of_messages() {
     let doubled =
@@ -190,9 +189,9 @@ fn fates_of_messages() {
     assert_eq!(reason(third), no_message((1, 0), "want", 3));
 }
 
-/// A step that cannot be is refused with what can; leniently it is skipped.
+/// An impossible step is refused together with the possible ones; in lenient mode it is skipped.
 #[test]
-fn what_is_possible_instead() {
+fn an_impossible_step_names_the_possible_ones() {
     let wrong = impossible(config(), "p1 asks\np1 comes out");
     assert_eq!((wrong.step, wrong.text.as_str()), (1, "p1 comes out"));
     assert_eq!(wrong.reason, StepError::NotInside { node: NodeId(1), which: 1 });
@@ -223,9 +222,10 @@ fn what_is_possible_instead() {
     }
 }
 
-/// Who crashes is gone with its wish; what comes to it is lost; a suspicion of the living is seen.
+/// A crashed process is gone with its request, and messages to it are lost; a false suspicion is
+/// caught.
 #[test]
-fn crashes_and_news() {
+fn crashes_and_notifications() {
     let gone = played(
         "p1 asks\np1 -> p0: want\np1 crashes\np0 -> p1: token\np0 learns that p1 has crashed",
     );
@@ -240,15 +240,15 @@ fn crashes_and_news() {
     assert_eq!(refused.reason, StepError::NoDetector { protocol: "careless".into() });
 }
 
-/// Who comes back has what it had stored; what came meanwhile is lost, or waits for it where that
-/// is kept.
+/// A restarted process has what it had stored; messages sent meanwhile are lost, or kept where so
+/// configured.
 #[test]
 fn down_and_back() {
     let mut config = config();
     config.claims.recovers = true;
     let text = "p1 asks\np1 -> p0: want\np1 crashes\np0 -> p1: token\np1 is back";
     let lost = with(config.clone(), false, text).expect("a script");
-    assert_eq!(lost.waiting, [NodeId(1)], "the token is lost, and the wish was not stored");
+    assert_eq!(lost.waiting, [NodeId(1)], "the token is lost, and the request was not stored");
     config.down = Down::Kept;
     assert_eq!(impossible(config.clone(), text).reason, StepError::KeptWhileDown(NodeId(1)));
     let later = "p1 asks\np1 -> p0: want\np1 crashes\np1 is back\np0 -> p1: token\np0 asks\np0 -> p1: want\np1 -> p0: token";
@@ -256,10 +256,10 @@ fn down_and_back() {
     assert_eq!(kept.waiting, [NodeId(1)], "p0 got the token back");
 }
 
-/// Where processes come back with nothing, the log is told to each in its order, and nothing else;
-/// without one, crashes in any order.
+/// Where processes restart without state, each is notified of the log in its order, and of nothing
+/// else; without a log, of crashes in any order.
 #[test]
-fn news_of_incarnations() {
+fn notifications_of_incarnations() {
     let mut config = config();
     (config.claims.returns, config.claims.slots) = (true, true);
     let play = |config: &Config, text: &str| with(config.clone(), false, text);
@@ -289,8 +289,8 @@ fn news_of_incarnations() {
     assert_eq!(reason(&config, &again), StepError::NoSuchNotice(NodeId(2)));
 }
 
-/// Several clients of a process wait and are inside; weights and another k are taken as they can
-/// be.
+/// Several clients of a process wait and are inside; impossible weights and values of k are
+/// refused.
 #[test]
 fn several_clients() {
     let mut config = config();

@@ -1,16 +1,16 @@
-//! A set of bucket indices: a bit for each, and a bit for each word of them, so that the next
-//! member is found in a handful of instructions however empty the ring is.
+//! A set of bucket indices: one bit per index, and one bit per word of those, so that the next
+//! member is found in a handful of instructions however sparse the ring is.
 
 use super::RING;
 
 const WORDS: usize = RING / 64;
 const _: () = assert!(WORDS <= 64, "one word sums them up");
 
-/// Which buckets of the ring have entries.
+/// The buckets of the ring that have entries.
 #[derive(Clone, Debug)]
 pub(super) struct Occupied {
     words: [u64; WORDS],
-    /// Which words are not zero.
+    /// The words that are not zero.
     summary: u64,
 }
 
@@ -35,7 +35,7 @@ impl Occupied {
         }
     }
 
-    /// The first member from `start` on, around the ring.
+    /// The first member from `start` on, wrapping around the ring.
     pub(super) fn next(&self, start: usize) -> Option<usize> {
         let results = self.words[start / 64] >> (start % 64);
         if results != 0 {
@@ -52,9 +52,10 @@ impl Occupied {
 mod tests {
     use super::*;
 
-    /// Every member is found from every start, the one behind the start first and then around.
+    /// Every member is found from every start: members behind the start first, then from the
+    /// beginning.
     #[test]
-    fn next_goes_around() {
+    fn next_wraps_around() {
         let members = [0, 1, 63, 64, 1000, 2047, RING - 1];
         let mut set = Occupied::default();
         assert_eq!(set.next(5), None);

@@ -1,9 +1,8 @@
-//! The open bucket: the one that events come out of. It is in order, and an insertion keeps it so.
+//! The open bucket, from which events come out. It is sorted, and an insertion keeps it sorted.
 //!
-//! It is a list of chunks, so that an insertion in the middle moves a chunk's worth and not a
-//! million entries. A bucket that was in order is taken over chunk by chunk as it is; any other is
-//! gathered into one large chunk and sorted, and that one is split where something is inserted into
-//! it.
+//! It is a list of chunks, so that an insertion in the middle moves a chunk and not a million
+//! entries. A bucket that arrived in order is taken over chunk by chunk; any other bucket is
+//! gathered into one large chunk and sorted, and that chunk is split where an insertion hits it.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -14,7 +13,7 @@ use super::{Bucket, CHUNK, Chunk, Entry, Pool};
 /// Entries in the order in which they come out.
 #[derive(Clone, Debug)]
 pub(super) struct Open<E> {
-    /// The chunk that entries are taken from.
+    /// The chunk from which entries are taken.
     pub(super) front: VecDeque<Entry<E>>,
     /// The chunks behind it, none of them empty.
     results: VecDeque<Chunk<E>>,
@@ -27,7 +26,7 @@ impl<E> Default for Open<E> {
 }
 
 impl<E> Open<E> {
-    /// Inserts an entry behind all that are not later.
+    /// Inserts an entry behind all entries that are not later.
     #[inline]
     pub(super) fn push(&mut self, entry: Entry<E>, pool: &mut Pool<E>) {
         let last = self.results.back().map_or(self.front.back(), |tail| tail.last());
@@ -45,8 +44,7 @@ impl<E> Open<E> {
         }
     }
 
-    /// Inserts an entry before the last one. A chunk that is full, or large, is halved until it has
-    /// room.
+    /// Inserts an entry before the last one. A full or large chunk is halved until it has room.
     #[inline(never)]
     fn insert(&mut self, entry: Entry<E>, pool: &mut Pool<E>) {
         let not_later = |other: &Entry<E>| other.offset <= entry.offset;
@@ -71,7 +69,7 @@ impl<E> Open<E> {
         }
     }
 
-    /// Goes on to the next chunk, if there is one, when the front is empty.
+    /// When the front is empty, advances to the next chunk, if there is one.
     pub(super) fn next_chunk(&mut self, pool: &mut Pool<E>) -> bool {
         let next = self.results.pop_front();
         let found = next.is_some();
@@ -82,7 +80,7 @@ impl<E> Open<E> {
         found
     }
 
-    /// Takes over the entries of a bucket, when all others are gone.
+    /// Takes over the entries of a bucket. The open bucket must be empty.
     pub(super) fn fill(&mut self, bucket: Bucket<E>, width_bits: u32, pool: &mut Pool<E>) {
         assert!(self.results.is_empty() && !bucket.tail.is_empty());
         let sorted = bucket.is_sorted();
@@ -112,7 +110,7 @@ impl<E> Open<E> {
         pool.give(mem::replace(&mut self.front, chunk.into()).into());
     }
 
-    /// How many entries its chunks have room for.
+    /// The number of entries for which the chunks have room.
     #[cfg(test)]
     pub(super) fn room(&self) -> usize {
         self.front.capacity() + self.results.iter().map(Vec::capacity).sum::<usize>()

@@ -1,13 +1,13 @@
-//! The stable sort of a bucket's entries by their offsets.
+//! The stable sort of a bucket's entries by offset.
 //!
-//! Delays drawn at random spread the entries of a bucket evenly over its width. One counting pass
-//! by the leading bits of the offset, with about as many digits as entries, then leaves groups of
-//! one or two, which costs a swap an entry where a sort by comparison costs several moves. Uneven
-//! groups are sorted by comparison, so the worst case is that of the standard library.
+//! Random delays spread the entries of a bucket evenly over its width. So one counting pass by the
+//! leading bits of the offset, with about as many digits as entries, leaves groups of one or two
+//! entries; it costs one swap per entry, where a comparison sort costs several moves. Uneven groups
+//! are sorted by comparison, so the worst case is that of the standard library.
 
 use super::Entry;
 
-/// Up to here the standard sort is an insertion sort.
+/// Up to this length the standard sort is an insertion sort.
 const FEW: usize = 20;
 
 /// Sorts by offset. Offsets are below 2^`width_bits`; equal ones keep their order.
@@ -19,7 +19,7 @@ pub(super) fn sort<E>(entries: &mut [Entry<E>], width_bits: u32) {
     let shift = width_bits - digit_bits;
     let digit = |entry: &Entry<E>| (entry.offset >> shift) as usize;
 
-    // Where the group of each digit begins.
+    // The begin of each digit's group.
     let mut bounds = vec![0u32; (1 << digit_bits) + 1];
     for entry in &*entries {
         bounds[digit(entry) + 1] += 1;
@@ -27,7 +27,7 @@ pub(super) fn sort<E>(entries: &mut [Entry<E>], width_bits: u32) {
     for next in 1..bounds.len() {
         bounds[next] += bounds[next - 1];
     }
-    // Where each entry goes. Afterwards the bounds are the ends of the groups.
+    // The place of each entry. Afterwards the bounds are the ends of the groups.
     let place = |entry: &Entry<E>| {
         let bound = &mut bounds[digit(entry)];
         *bound += 1;
@@ -56,8 +56,8 @@ pub(super) fn sort<E>(entries: &mut [Entry<E>], width_bits: u32) {
 mod tests {
     use super::*;
 
-    /// Even, clustered and equal offsets, in buckets of any width, end up as a stable sort by time
-    /// puts them.
+    /// Even, clustered and equal offsets, in buckets of any width, are sorted as by the stable
+    /// standard sort.
     #[test]
     fn sorts_like_the_standard_library() {
         let mut rng = 1u64;
