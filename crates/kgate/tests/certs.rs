@@ -56,7 +56,7 @@ fn a_link_comes_up_with_them() {
                 peers: vec![(NodeId(other), addresses[other as usize].clone())],
                 security: security(dir, me),
                 limits: LinkLimits::default(),
-                accepts_returns: false,
+                accepts_restarts: false,
                 when_full: WhenFull::Break,
             };
             let (sender, events) = mpsc::channel(16);
@@ -65,7 +65,7 @@ fn a_link_comes_up_with_them() {
         nodes[0].0.send(NodeId(1), b"hello".to_vec()).unwrap();
         let heard = async {
             loop {
-                if let LinkEvent::Frame { from, bytes } =
+                if let LinkEvent::Message { from, bytes } =
                     nodes[1].1.recv().await.expect("links run")
                 {
                     return (from, bytes);

@@ -55,7 +55,7 @@ fn main() {
 }
 
 fn plain() -> Security {
-    Security::Plain { asked_for: false }
+    Security::Plain { is_explicit: false }
 }
 
 fn runtime() -> Runtime {
@@ -108,7 +108,7 @@ fn over_links(rounds: usize, [here, there]: [Security; 2]) -> Vec<Duration> {
             let (links, mut events) = start(1, near_address, far, there).await;
             let mut answered = 0;
             while let Some(event) = events.recv().await {
-                if let LinkEvent::Frame { from, bytes } = event {
+                if let LinkEvent::Message { from, bytes } = event {
                     links.send(from, bytes).expect("it has just spoken");
                     answered += 1;
                 } else if matches!(event, LinkEvent::Down { .. }) && answered == rounds {
@@ -124,7 +124,7 @@ fn over_links(rounds: usize, [here, there]: [Security; 2]) -> Vec<Duration> {
         for _ in 0..rounds {
             let sent = Instant::now();
             links.send(NodeId(1), vec![0; BYTES]).expect("a peer");
-            while !matches!(events.recv().await, Some(LinkEvent::Frame { .. })) {}
+            while !matches!(events.recv().await, Some(LinkEvent::Message { .. })) {}
             times.push(sent.elapsed());
         }
         links.stop().await;
@@ -147,7 +147,7 @@ async fn start(
         peers: vec![(NodeId(1 - me), peer.to_string())],
         security,
         limits: LinkLimits::default(),
-        accepts_returns: false,
+        accepts_restarts: false,
         when_full: WhenFull::Break,
     };
     let (sender, events) = mpsc::channel(1024);

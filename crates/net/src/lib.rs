@@ -1,21 +1,22 @@
-//! kgate on a real network: links between nodes, and the driver of any protocol, bytes in and bytes
-//! out.
+//! Links between the nodes of a cluster: framing, TLS, reconnection, and delivery of messages in
+//! order.
 
 mod channel;
 mod driver;
 mod link;
 mod links;
-mod lossy;
+mod lossy_channel;
 mod tls;
 pub mod wire;
 
-pub use channel::{Broken, Channel, Greeting, Window};
+pub use channel::{Channel, ChannelError, Handshake, Window};
 pub use driver::{Deed, Drive, Driver, NotTaken, Order, TimerKey, Unreadable};
-pub use link::refuses_this_incarnation;
+pub use link::Refusal;
 pub use links::{
-    LinkConfig, LinkEvent, LinkLimits, Links, NotAdded, NotSent, NotStarted, WhenFull,
+    LinkConfig, LinkEvent, LinkLimits, Links, MembershipError, SendError, StartError, WhenFull,
     check_cluster, check_plain,
 };
 pub use tls::{
-    Callers, NotLoaded, Security, acceptor, client_name, client_of, names, node_name, what_tls_says,
+    ClientCertificate, Security, TlsError, TlsFileError, acceptor, client_identity, client_name,
+    dns_names, node_name,
 };

@@ -1,44 +1,46 @@
-//! The link to one peer: a task that gets a connection, greets, carries messages, and begins again
-//! when it is lost.
+//! The link to one peer: a task that connects, shakes hands, carries messages, and starts again
+//! when the connection is lost.
 //!
-//! One task has one connection at a time. A new call of the peer replaces the old connection (its
-//! side gave that up before it called), and the old one is closed before the answer says how much
-//! has come: so that number is final. The [`Channel`](crate::Channel) outlives the connections; it
-//! is shared with the owner, who pushes into it and wakes the task.
+//! One task has one connection at a time. A new connection of the peer replaces the old one, which
+//! the peer gave up before it dialled again. The old connection is closed before the handshake says
+//! how many messages have arrived, so that number is final. The [`Channel`](crate::Channel)
+//! outlives the connections. It is shared with the owner, who pushes into it and wakes the task.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
-//! | `carrier` | what keeps its messages: exactly once in order, or as far as there is room |
+//! | `buffer` | the messages: exactly once in order, or as far as there is room |
 //! | `peer` | what the owner and the task share |
-//! | `greet` | who may be met: both sides of the handshake |
-//! | `live` | a connection that carries messages |
-//! | `pause` | how long to wait before the next attempt |
+//! | `handshake` | both sides of the handshake, and its checks |
+//! | `established` | a connection that carries messages |
+//! | `backoff` | the delay before the next attempt |
+//! | `refusal` | why a link was refused |
 
-mod carrier;
-mod greet;
-mod live;
-mod pause;
+mod backoff;
+mod buffer;
+mod established;
+mod handshake;
 mod peer;
+mod refusal;
 
 use std::sync::Arc;
 
 use kgate_core::NodeId;
 use tokio::sync::{mpsc, watch};
 
-use crate::links::{LinkConfig, LinkEvent, Roster};
-use crate::tls::Keys;
-pub(crate) use greet::{Call, Unread, check, read_frame, refuse};
-use greet::{Failure, Met};
-use live::End;
-use pause::Pause;
+use crate::links::{LinkConfig, LinkEvent, PeerTable};
+use crate::tls::TlsContext;
+use backoff::Backoff;
+use established::ConnectionEnd;
+use handshake::{Established, HandshakeError};
+pub(crate) use handshake::{Incoming, ReadError, check, read_frame, refuse};
 pub(crate) use peer::Peer;
-pub use peer::refuses_this_incarnation;
+pub use refusal::Refusal;
 
-/// What all tasks of a node know.
+/// What all tasks of a node share.
 pub(crate) struct Shared {
     pub(crate) config: LinkConfig,
-    pub(crate) keys: Keys,
-    pub(crate) roster: Roster,
+    pub(crate) tls: TlsContext,
+    pub(crate) peers: PeerTable,
 }
 
 impl std::fmt::Debug for Shared {
@@ -47,155 +49,162 @@ impl std::fmt::Debug for Shared {
     }
 }
 
-/// The owner does not listen any more, or has said stop: the task ends.
-pub(crate) struct Over;
+/// The owner has stopped the links or dropped its queue: the task ends.
+pub(crate) struct Stopped;
 
 /// The task of one peer.
 pub(crate) struct Link {
     shared: Arc<Shared>,
     peer: Arc<Peer>,
-    /// Connections of the peer that have greeted, if it is the one who dials.
-    calls: mpsc::Receiver<Call>,
-    tell: Tell,
+    /// Connections on which the peer has sent its `Hello`, if the peer dials.
+    incoming: mpsc::Receiver<Incoming>,
+    owner: Owner,
     stop: watch::Receiver<bool>,
-    pause: Pause,
-    last_refusal: Option<String>,
+    backoff: Backoff,
+    last_refusal: Option<Refusal>,
 }
 
 impl Link {
     pub(crate) fn new(
         shared: Arc<Shared>,
         peer: Arc<Peer>,
-        calls: mpsc::Receiver<Call>,
+        incoming: mpsc::Receiver<Incoming>,
         events: mpsc::Sender<LinkEvent>,
         stop: watch::Receiver<bool>,
     ) -> Self {
-        let tell = Tell { events, stop: stop.clone() };
-        let pause = Pause::new(&shared.config.limits, shared.config.me, peer.id);
-        Self { shared, peer, calls, tell, stop, pause, last_refusal: None }
+        let owner = Owner { events, stop: stop.clone() };
+        let backoff = Backoff::new(&shared.config.limits, shared.config.me, peer.id);
+        Self { shared, peer, incoming, owner, stop, backoff, last_refusal: None }
     }
 
-    /// Until the owner stops it.
+    /// Runs until the owner stops it.
     pub(crate) async fn run(mut self) {
-        let Over = self.go_on().await;
+        let Stopped = self.run_connections().await;
     }
 
-    async fn go_on(&mut self) -> Over {
-        let mut call = None;
+    async fn run_connections(&mut self) -> Stopped {
+        let mut incoming = None;
         loop {
-            let met = match call.take() {
-                Some(call) => greet::answer(&self.shared, &self.peer, call).await,
-                None => match self.next().await {
-                    Ok(met) => met,
-                    Err(over) => return over,
+            let connected = match incoming.take() {
+                Some(incoming) => handshake::answer(&self.shared, &self.peer, incoming).await,
+                None => match self.connect().await {
+                    Ok(connected) => connected,
+                    Err(stopped) => return stopped,
                 },
             };
-            let after = match met {
-                Ok(met) => self.live(met).await,
-                Err(Failure::Refused(why)) => self.tell_refused(why).await.map(|()| None),
-                Err(Failure::Broken) => self.tell_broken().await.map(|()| None),
-                Err(Failure::Unreachable) => Ok(None),
+            let next = match connected {
+                Ok(connection) => self.carry(connection).await,
+                Err(HandshakeError::Refused(refusal)) => {
+                    self.notify_refused(refusal).await.map(|()| None)
+                }
+                Err(HandshakeError::ChannelFailed) => self.notify_failed().await.map(|()| None),
+                Err(HandshakeError::Unreachable) => Ok(None),
             };
-            match after {
-                Ok(next) => call = next,
-                Err(over) => return over,
+            match next {
+                Ok(next) => incoming = next,
+                Err(stopped) => return stopped,
             }
         }
     }
 
-    /// The next connection that has greeted or failed to. The smaller id dials.
-    async fn next(&mut self) -> Result<Result<Met, Failure>, Over> {
+    /// Waits for the result of the next handshake. The node with the smaller id dials.
+    async fn connect(&mut self) -> Result<Result<Established, HandshakeError>, Stopped> {
         let dials = self.shared.config.me < self.peer.id;
         loop {
             tokio::select! {
                 biased;
-                () = stopped(&mut self.stop) => return Err(Over),
-                () = self.peer.broke.notified() => {}
+                () = stopped(&mut self.stop) => return Err(Stopped),
+                () = self.peer.failed.notified() => {}
                 () = self.peer.moved.notified() => {
-                    self.pause.begin_anew();
+                    self.backoff.reset();
                     continue;
                 }
-                met = greet::dial(&self.shared, &self.peer, &mut self.pause), if dials => return Ok(met),
-                call = self.calls.recv() => {
-                    let call = call.ok_or(Over)?;
-                    return Ok(greet::answer(&self.shared, &self.peer, call).await);
+                connected = handshake::dial(&self.shared, &self.peer, &mut self.backoff), if dials => {
+                    return Ok(connected);
+                }
+                incoming = self.incoming.recv() => {
+                    let incoming = incoming.ok_or(Stopped)?;
+                    return Ok(handshake::answer(&self.shared, &self.peer, incoming).await);
                 }
             }
-            self.tell_broken().await?;
+            self.notify_failed().await?;
         }
     }
 
-    /// One connection from its first message to its end; returns the call that took its place, if
-    /// one did.
-    async fn live(&mut self, met: Met) -> Result<Option<Call>, Over> {
-        let (peer, now) = (self.peer.id, met.hello.incarnation);
-        match self.peer.resume(&met.hello) {
-            Err(_) => return self.tell_broken().await.map(|()| None),
-            Ok(Some(was)) => self.tell.event(LinkEvent::Reborn { peer, was, now }).await?,
+    /// Runs one connection from its first message to its end. Returns the connection that replaced
+    /// it, if any.
+    async fn carry(&mut self, connection: Established) -> Result<Option<Incoming>, Stopped> {
+        let (peer, now) = (self.peer.id, connection.hello.incarnation);
+        match self.peer.resume(&connection.hello) {
+            Err(_) => return self.notify_failed().await.map(|()| None),
+            Ok(Some(was)) => {
+                self.owner.notify(LinkEvent::NewIncarnation { peer, was, now }).await?;
+            }
             Ok(None) => {}
         }
-        self.pause.begin_anew();
+        self.backoff.reset();
         self.last_refusal = None;
-        self.tell.event(LinkEvent::Up { peer, incarnation: now }).await?;
+        self.owner.notify(LinkEvent::Up { peer, incarnation: now }).await?;
         let limits = &self.shared.config.limits;
+        let (events, stop) = (&self.owner.events, self.stop.clone());
         let end = tokio::select! {
-            end = live::carry(met, &self.peer, limits, &self.tell.events, self.stop.clone()) => end,
-            call = self.calls.recv() => End::Replaced(call.ok_or(Over)?),
-            () = self.peer.until_broken() => End::Broken,
+            end = established::carry(connection, &self.peer, limits, events, stop) => end,
+            incoming = self.incoming.recv() => ConnectionEnd::Replaced(incoming.ok_or(Stopped)?),
+            () = self.peer.until_failed() => ConnectionEnd::ChannelFailed,
         };
-        if matches!(end, End::Stopped) {
-            return Err(Over);
+        if matches!(end, ConnectionEnd::Stopped) {
+            return Err(Stopped);
         }
-        self.tell.event(LinkEvent::Down { peer }).await?;
+        self.owner.notify(LinkEvent::Down { peer }).await?;
         match end {
-            End::Stopped | End::Lost => {}
-            End::Replaced(call) => return Ok(Some(call)),
-            End::Broken => self.tell_broken().await?,
-            End::Refused(why) => self.tell_refused(why).await?,
+            ConnectionEnd::Stopped | ConnectionEnd::Lost => {}
+            ConnectionEnd::Replaced(incoming) => return Ok(Some(incoming)),
+            ConnectionEnd::ChannelFailed => self.notify_failed().await?,
+            ConnectionEnd::Refused(refusal) => self.notify_refused(refusal).await?,
         }
         Ok(None)
     }
 
-    async fn tell_broken(&mut self) -> Result<(), Over> {
-        match self.peer.untold() {
-            Some(why) => self.tell.event(LinkEvent::Broken { peer: self.peer.id, why }).await,
+    async fn notify_failed(&mut self) -> Result<(), Stopped> {
+        match self.peer.unreported_failure() {
+            Some(error) => self.owner.notify(LinkEvent::Failed { peer: self.peer.id, error }).await,
             None => Ok(()),
         }
     }
 
-    /// Once, however often it happens again.
-    async fn tell_refused(&mut self, why: String) -> Result<(), Over> {
-        if self.last_refusal.as_ref() == Some(&why) {
+    /// Notifies the owner once, even if the same refusal repeats.
+    async fn notify_refused(&mut self, refusal: Refusal) -> Result<(), Stopped> {
+        if self.last_refusal.as_ref() == Some(&refusal) {
             return Ok(());
         }
-        self.last_refusal = Some(why.clone());
-        self.tell.event(LinkEvent::Refused { peer: Some(self.peer.id), why }).await
+        self.last_refusal = Some(refusal.clone());
+        self.owner.notify(LinkEvent::Refused { peer: Some(self.peer.id), refusal }).await
     }
 }
 
-/// The owner's queue, for as long as it wants to hear.
-struct Tell {
+/// The owner's event queue.
+struct Owner {
     events: mpsc::Sender<LinkEvent>,
     stop: watch::Receiver<bool>,
 }
 
-impl Tell {
+impl Owner {
     /// Waits for room in the queue: an event is never dropped.
-    async fn event(&mut self, event: LinkEvent) -> Result<(), Over> {
+    async fn notify(&mut self, event: LinkEvent) -> Result<(), Stopped> {
         tokio::select! {
             biased;
-            sent = self.events.send(event) => sent.map_err(|_| Over),
-            () = stopped(&mut self.stop) => Err(Over),
+            sent = self.events.send(event) => sent.map_err(|_| Stopped),
+            () = stopped(&mut self.stop) => Err(Stopped),
         }
     }
 }
 
-/// Until the owner says stop, or is gone.
+/// Waits until the owner stops the links or is gone.
 pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
-/// How a node is called in texts.
-pub(crate) fn named(node: NodeId, cluster: &str) -> String {
+/// A node in messages for people.
+pub(crate) fn describe_node(node: NodeId, cluster: &str) -> String {
     format!("{node} of cluster {cluster:?}")
 }

@@ -1,19 +1,19 @@
-//! Who is at the other end, by certificate.
+//! Identity of the other side, by certificate.
 //!
-//! With TLS both sides show a certificate of the same authority, and a node's certificate tolerates
-//! the name `node-<id>.<cluster>`: the dialler asks for the name of the node that it calls, the
-//! called one compares the name with the greeting. So whoever has the key of one node can speak as
-//! that node only. A name counts only as it is written: `*.<cluster>` is no node. A client's
-//! certificate tolerates `client-<name>.<cluster>`, which no link takes. Plain TCP knows nobody,
-//! and is for one machine, or for whoever asks for it by name.
+//! With TLS both sides present a certificate of the same authority, and the certificate of a node
+//! is valid for the name `node-<id>.<cluster>`. The dialling node expects the name of the node that
+//! it dials; the accepting node compares the name with the handshake. Whoever has the key of one
+//! node can therefore act as that node only. A name counts only as it is written: `*.<cluster>` is
+//! no node. The certificate of a client is valid for `client-<name>.<cluster>`, which no link
+//! accepts. Plain TCP has no identities. It is for one machine, unless it is allowed explicitly.
 //!
-//! `serving.rs` has what the API of a node needs of the same files.
+//! `serving.rs` has the part of the same files that the API of a node needs.
 //!
-//! TLS 1.3 only, by rustls with `ring`; no session is ever resumed, since each node dials seldom.
+//! TLS 1.3 only, by rustls with `ring`. No session is ever resumed, since nodes seldom dial.
 
+mod error;
 mod files;
 mod serving;
-mod text;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,20 +26,21 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-pub use files::NotLoaded;
-pub use serving::{Callers, acceptor, client_of, names, what_tls_says};
+pub use error::TlsError;
+pub use files::TlsFileError;
+pub use serving::{ClientCertificate, acceptor, client_identity, dns_names};
 
-/// How links are protected.
+/// Protection of links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Security {
-    /// Not at all: refused unless every address is of this machine.
+    /// None: refused unless every address is a loopback address.
     Plain {
-        /// It was asked for by name, so other machines are allowed too.
-        asked_for: bool,
+        /// The operator allows plain links explicitly, so other machines are allowed too.
+        is_explicit: bool,
     },
     /// Mutual TLS, from PEM files.
     Tls {
-        /// This node's certificate, and those between it and the authority if there are any.
+        /// This node's certificate, and the intermediate ones if there are any.
         chain: PathBuf,
         /// Its private key.
         key: PathBuf,
@@ -58,112 +59,106 @@ pub fn client_name(client: &str, cluster: &str) -> String {
     format!("client-{client}.{cluster}")
 }
 
-/// A connection, whatever protects it.
+/// A connection with or without TLS.
 pub(crate) trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Socket for S {}
 
-/// What this node shows and whom it trusts, ready for use.
-pub(crate) enum Keys {
+/// This node's certificate and its trust, ready for use.
+pub(crate) enum TlsContext {
     Plain,
     Tls { connector: TlsConnector, acceptor: TlsAcceptor },
 }
 
-impl Keys {
-    /// Reads the files, and checks that they are this node's own.
-    pub(crate) fn load(security: &Security, me: NodeId, cluster: &str) -> Result<Self, NotLoaded> {
+impl TlsContext {
+    /// Reads the files, and checks that they belong to this node.
+    pub(crate) fn load(
+        security: &Security,
+        me: NodeId,
+        cluster: &str,
+    ) -> Result<Self, TlsFileError> {
         let Security::Tls { chain, key, ca } = security else { return Ok(Self::Plain) };
         let (client, server) = files::load(chain, key, ca, &node_name(me, cluster))?;
         Ok(Self::Tls { connector: Arc::new(client).into(), acceptor: Arc::new(server).into() })
     }
 
-    /// As the dialler, to that node. The error is a text that names the node.
+    /// The dialling side of a connection to that node.
     pub(crate) async fn dial(
         &self,
         stream: TcpStream,
         peer: NodeId,
         cluster: &str,
-    ) -> Result<Box<dyn Socket>, String> {
-        match self {
-            Self::Plain => Ok(Box::new(stream)),
-            Self::Tls { connector, .. } => {
-                let name = node_name(peer, cluster);
-                let asked_for =
-                    ServerName::try_from(name.clone()).map_err(|error| error.to_string())?;
-                match connector.connect(asked_for, stream).await {
-                    Ok(stream) => {
-                        let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-                        let known = shown.is_some_and(|shown| tolerates(shown, &name).is_ok());
-                        let text = || {
-                            format!(
-                                "no link to {peer}: its certificate does not tolerate the name {name}"
-                            )
-                        };
-                        if known { Ok(Box::new(stream)) } else { Err(text()) }
-                    }
-                    Err(error) => {
-                        Err(format!("no link to {peer}: {}", text::of(&error, Some(&name))))
-                    }
-                }
-            }
+    ) -> Result<Box<dyn Socket>, TlsError> {
+        let connector = match self {
+            Self::Plain => return Ok(Box::new(stream)),
+            Self::Tls { connector, .. } => connector,
+        };
+        let name = node_name(peer, cluster);
+        let expected = ServerName::try_from(name.clone())
+            .map_err(|error| TlsError::Other(error.to_string()))?;
+        let stream = connector
+            .connect(expected, stream)
+            .await
+            .map_err(|error| TlsError::from_io(&error, Some(&name)))?;
+        let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+        if certificate.is_some_and(|certificate| verify_name(certificate, &name).is_ok()) {
+            Ok(Box::new(stream))
+        } else {
+            Err(TlsError::WrongName(name))
         }
     }
 
-    /// As the called one. The error is a text about whoever calls.
+    /// The accepting side of a connection.
     pub(crate) async fn accept(
         &self,
         stream: TcpStream,
-    ) -> Result<(Box<dyn Socket>, Shown), String> {
-        match self {
-            Self::Plain => Ok((Box::new(stream), Shown::Nothing)),
-            Self::Tls { acceptor, .. } => {
-                let stream =
-                    acceptor.accept(stream).await.map_err(|error| text::of(&error, None))?;
-                let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-                let shown = shown.ok_or("it showed no certificate")?.clone().into_owned();
-                Ok((Box::new(stream), Shown::Certificate(shown)))
-            }
-        }
+    ) -> Result<(Box<dyn Socket>, PeerIdentity), TlsError> {
+        let acceptor = match self {
+            Self::Plain => return Ok((Box::new(stream), PeerIdentity::Unverified)),
+            Self::Tls { acceptor, .. } => acceptor,
+        };
+        let stream =
+            acceptor.accept(stream).await.map_err(|error| TlsError::from_io(&error, None))?;
+        let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+        let certificate = certificate.ok_or(TlsError::NoCertificate)?.clone().into_owned();
+        Ok((Box::new(stream), PeerIdentity::Certificate(certificate)))
     }
 
-    /// What an error means that a read gave after the dialler's part of the handshake: only then
-    /// does it learn that its own certificate was not accepted.
-    pub(crate) fn meaning(&self, error: &std::io::Error) -> Option<String> {
+    /// The meaning of an error of a read after the dialling side's part of the handshake: only then
+    /// does that side learn that its own certificate was rejected.
+    pub(crate) fn rejection(&self, error: &std::io::Error) -> Option<TlsError> {
         match self {
             Self::Plain => None,
-            Self::Tls { .. } => text::is_of_tls(error).then(|| text::of(error, None)),
+            Self::Tls { .. } => error::tls_error(error).map(|_| TlsError::from_io(error, None)),
         }
     }
 }
 
-/// What whoever called has shown.
-pub(crate) enum Shown {
-    /// The link is plain: anybody may say anything.
-    Nothing,
+/// The identity of the side that dialled.
+pub(crate) enum PeerIdentity {
+    /// The link is plain, so any process may claim to be any node.
+    Unverified,
     Certificate(CertificateDer<'static>),
 }
 
-impl Shown {
-    /// Whether it may speak as that node.
-    pub(crate) fn is(&self, node: NodeId, cluster: &str) -> Result<(), String> {
-        let Self::Certificate(der) = self else { return Ok(()) };
+impl PeerIdentity {
+    /// Checks whether the other side may act as that node.
+    pub(crate) fn check(&self, node: NodeId, cluster: &str) -> Result<(), TlsError> {
+        let Self::Certificate(certificate) = self else { return Ok(()) };
         let name = node_name(node, cluster);
-        tolerates(der, &name).map_err(|_| {
-            format!(
-                "it says that it is {node}, and its certificate does not tolerate the name {name}"
-            )
-        })
+        verify_name(certificate, &name).map_err(|_| TlsError::WrongNode { node, name })
     }
 }
 
-/// Whether a certificate tolerates a name, as it is written: a pattern such as `*.farm` stands for
-/// no node.
-fn tolerates(der: &CertificateDer<'_>, name: &str) -> Result<(), rustls::Error> {
-    let asked_for =
-        ServerName::try_from(name).map_err(|error| rustls::Error::General(error.to_string()))?;
-    verify_server_name(&ParsedCertificate::try_from(der)?, &asked_for)?;
-    if names(der).iter().any(|borne| borne.eq_ignore_ascii_case(name)) {
+/// Checks that a certificate is valid for a name as it is written: a wildcard such as `*.farm`
+/// stands for no node.
+fn verify_name(der: &CertificateDer<'_>, name: &str) -> Result<(), rustls::Error> {
+    let general = |message| rustls::Error::General(message);
+    let expected = ServerName::try_from(name).map_err(|error| general(error.to_string()))?;
+    verify_server_name(&ParsedCertificate::try_from(der)?, &expected)?;
+    let names = dns_names(der);
+    if names.iter().any(|dns_name| dns_name.eq_ignore_ascii_case(name)) {
         return Ok(());
     }
-    Err(rustls::Error::General(format!("it tolerates {:?}, and a pattern is no name", names(der))))
+    Err(general(format!("its names are {names:?}, and a wildcard stands for no node")))
 }

@@ -1,5 +1,5 @@
-//! Links between nodes with real sockets: order, exactly once, cuts, full windows, new
-//! incarnations, slow peers.
+//! Links between nodes with real sockets: order, delivery exactly once, cut connections, full
+//! windows, new incarnations, slow peers.
 #![allow(missing_docs, reason = "a test's first line says its point")]
 
 mod common;
@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use common::{Node, Proxy, config, in_time, limits, listener, runtime};
 use kgate_core::{Incarnation, NodeId};
-use kgate_net::{Broken, LinkConfig, LinkEvent, LinkLimits, NotSent, Window};
+use kgate_net::wire::RefuseCode;
+use kgate_net::{ChannelError, LinkConfig, LinkEvent, LinkLimits, SendError, Window};
 
 /// Nodes 0 and 1, with a proxy between them.
 async fn pair(change: impl Fn(&mut LinkConfig)) -> (Node, Node, Proxy) {
@@ -22,10 +23,10 @@ async fn pair(change: impl Fn(&mut LinkConfig)) -> (Node, Node, Proxy) {
     (Node::start(zero, first).await, Node::start(one, second).await, proxy)
 }
 
-/// What is sent comes, in order, once, both ways, after `Up`; what was sent before that is kept for
-/// it.
+/// Messages arrive in order, each once, both ways, after `Up`, also those sent before the
+/// connection.
 #[test]
-fn two_nodes_talk() {
+fn two_nodes_exchange_messages() {
     runtime().block_on(async {
         let (mut zero, mut one, _proxy) = pair(|_| {}).await;
         (0..100).for_each(|value| zero.send(1, value));
@@ -38,18 +39,18 @@ fn two_nodes_talk() {
             LinkEvent::Up { peer: NodeId(1), incarnation: Incarnation(1) }
         );
         for value in 0..100 {
-            assert_eq!(one.frame().await, (0, value));
+            assert_eq!(one.message().await, (0, value));
             one.send(0, value * 2);
         }
         for value in 0..100 {
-            assert_eq!(zero.frame().await, (1, value * 2));
+            assert_eq!(zero.message().await, (1, value * 2));
         }
     });
 }
 
-/// Three nodes: everybody hears everybody, over exactly one connection a pair.
+/// Three nodes: each receives from each, over exactly one connection per pair.
 #[test]
-fn three_nodes_have_one_connection_a_pair() {
+fn three_nodes_have_one_connection_per_pair() {
     runtime().block_on(async {
         let mut listeners = Vec::new();
         let mut proxies = Vec::new();
@@ -69,7 +70,7 @@ fn three_nodes_have_one_connection_a_pair() {
         }
         for node in &mut nodes {
             for _ in 0..2 {
-                let (from, value) = node.frame().await;
+                let (from, value) = node.message().await;
                 assert_eq!(u64::from(from), value);
             }
         }
@@ -78,10 +79,10 @@ fn three_nodes_have_one_connection_a_pair() {
     });
 }
 
-/// Connections that are cut again and again, within frames: no loss, no duplicate, no disorder, in
-/// both directions.
+/// Connections that are cut again and again, within frames: no loss, no duplicate, no reordering,
+/// in both directions.
 #[test]
-fn cuts_lose_nothing_and_double_nothing() {
+fn cuts_neither_lose_nor_duplicate_messages() {
     runtime().block_on(async {
         const COUNT: u64 = 5000;
         let (mut zero, mut one, proxy) = pair(|_| {}).await;
@@ -98,7 +99,7 @@ fn cuts_lose_nothing_and_double_nothing() {
         }
         let all = async |node: &mut Node, from| {
             for value in 0..COUNT {
-                assert_eq!(node.frame().await, (from, value));
+                assert_eq!(node.message().await, (from, value));
             }
         };
         tokio::join!(all(&mut one, 0), all(&mut zero, 1));
@@ -107,10 +108,10 @@ fn cuts_lose_nothing_and_double_nothing() {
     });
 }
 
-/// After a cut: `Down`, then `Up` of the same incarnation by itself, and what was sent in between
-/// comes.
+/// After a cut: `Down`, then `Up` of the same incarnation without help, and the messages sent in
+/// between arrive.
 #[test]
-fn a_link_comes_back_by_itself() {
+fn a_link_reconnects_by_itself() {
     runtime().block_on(async {
         let (mut zero, mut one, proxy) = pair(|_| {}).await;
         zero.up(1).await;
@@ -122,12 +123,11 @@ fn a_link_comes_back_by_itself() {
         one.send(0, 8);
         proxy.open();
         assert_eq!((zero.up(1).await, one.up(0).await), (1, 1));
-        assert_eq!((zero.frame().await, one.frame().await), ((1, 8), (0, 7)));
+        assert_eq!((zero.message().await, one.message().await), ((1, 8), (0, 7)));
     });
 }
 
-/// A connection that is open and carries nothing is found by its silence; an idle one that works is
-/// not.
+/// An open connection that carries nothing is closed for its silence; an idle one that works is not.
 #[test]
 fn silence_closes_and_idleness_does_not() {
     runtime().block_on(async {
@@ -147,14 +147,14 @@ fn silence_closes_and_idleness_does_not() {
         zero.down(1).await;
         one.down(0).await;
         proxy.cut();
-        assert_eq!(one.frame().await, (0, 5));
+        assert_eq!(one.message().await, (0, 5));
     });
 }
 
-/// A window that is full breaks the link, loudly and once, and the other side learns why when it is
-/// back.
+/// A full window fails the link, with one event, and the other side learns why when it is reachable
+/// again.
 #[test]
-fn a_full_window_breaks_the_link() {
+fn a_full_window_fails_the_link() {
     runtime().block_on(async {
         let small =
             |config: &mut LinkConfig| config.limits.window = Window { frames: 10, bytes: 1 << 20 };
@@ -164,20 +164,22 @@ fn a_full_window_breaks_the_link() {
         proxy.shut();
         zero.down(1).await;
         (0..20).for_each(|value| zero.send(1, value));
-        let why = Broken::Overrun { frames: 10, bytes: 80 };
-        assert_eq!(zero.next().await, LinkEvent::Broken { peer: NodeId(1), why: why.clone() });
-        assert_eq!(zero.links.broken(NodeId(1)), Ok(Some(why)));
+        let error = ChannelError::WindowFull { frames: 10, bytes: 80 };
+        let peer = NodeId(1);
+        assert_eq!(zero.next().await, LinkEvent::Failed { peer, error: error.clone() });
+        assert_eq!(zero.links.failure(peer), Ok(Some(error)));
         proxy.open();
-        let (peer, text) = one.refused().await;
-        assert_eq!(peer, Some(0));
-        assert!(text.contains("p0 has broken off with incarnation 1 of p1"), "{text}");
-        assert!(text.contains("10 messages of 80 bytes"), "{text}");
-        // It stays broken: nothing more comes through, and nothing is told again.
+        let (peer, refusal) = one.refused().await;
+        assert_eq!((peer, refusal.code), (Some(0), RefuseCode::LinkFailed));
+        assert!(refusal.by_peer && refusal.is_final());
+        assert!(refusal.message.contains("10 messages of 80 bytes"), "{refusal}");
+        // The failure is final: no message arrives, and the refusal is not reported again.
         zero.send(1, 99);
-        let (peer, _) = zero.refused().await;
-        assert_eq!(peer, Some(1));
+        let (peer, refusal) = zero.refused().await;
+        assert_eq!((peer, refusal.code), (Some(1), RefuseCode::LinkFailed));
+        assert!(!refusal.by_peer && !refusal.is_final());
         let more = tokio::time::timeout(Duration::from_millis(300), one.events.recv()).await;
-        assert!(more.is_err(), "told twice: {more:?}");
+        assert!(more.is_err(), "reported twice: {more:?}");
     });
 }
 
@@ -194,16 +196,16 @@ fn a_one_way_stream_is_acknowledged() {
         for round in 0..50 {
             (0..40).for_each(|value| zero.send(1, round * 40 + value));
             for value in 0..40 {
-                assert_eq!(one.frame().await, (0, round * 40 + value));
+                assert_eq!(one.message().await, (0, round * 40 + value));
             }
         }
-        assert_eq!(zero.links.broken(NodeId(1)), Ok(None));
+        assert_eq!(zero.links.failure(NodeId(1)), Ok(None));
     });
 }
 
 /// Stops one of the two and starts it again, as its next incarnation.
-async fn restart(dies: Node, proxy: &Proxy, next: LinkConfig) -> Node {
-    dies.links.stop().await;
+async fn restart(stops: Node, proxy: &Proxy, next: LinkConfig) -> Node {
+    stops.links.stop().await;
     let (listener, address) = listener().await;
     if next.me == NodeId(1) {
         proxy.redirect(address);
@@ -211,86 +213,85 @@ async fn restart(dies: Node, proxy: &Proxy, next: LinkConfig) -> Node {
     Node::start(next, listener).await
 }
 
-/// A peer that comes back as a new incarnation: `Down`, `Reborn`, `Up`, in this order; what was
-/// meant for the old incarnation never comes. Whichever of the two it is.
+/// A peer that restarts as a new incarnation: `Down`, `NewIncarnation`, `Up`, in this order; messages
+/// meant for the earlier incarnation never arrive. For either of the two nodes.
 #[test]
-fn a_new_incarnation_takes_the_place_of_the_old() {
-    for reborn in [0, 1] {
+fn a_new_incarnation_replaces_the_earlier_one() {
+    for restarted in [0, 1] {
         runtime().block_on(async {
             let (mut zero, mut one, proxy) = pair(|_| {}).await;
-            let other = 1 - reborn;
+            let other = 1 - restarted;
             zero.up(1).await;
             one.up(0).await;
-            let (dies, mut stays) = if reborn == 0 { (zero, one) } else { (one, zero) };
-            dies.send(other, 1);
-            let mut new = restart(dies, &proxy, config(reborn, 2, &[(other, proxy.address)])).await;
-            let peer = NodeId(reborn);
-            assert_eq!(stays.frame().await, (reborn, 1), "what was sent before the stop comes");
+            let (stops, mut stays) = if restarted == 0 { (zero, one) } else { (one, zero) };
+            stops.send(other, 1);
+            let mut new =
+                restart(stops, &proxy, config(restarted, 2, &[(other, proxy.address)])).await;
+            let peer = NodeId(restarted);
+            assert_eq!(stays.message().await, (restarted, 1), "sent before the stop");
             assert_eq!(stays.next().await, LinkEvent::Down { peer });
-            stays.send(reborn, 2);
+            stays.send(restarted, 2);
             let (was, now) = (Incarnation(1), Incarnation(2));
-            assert_eq!(stays.next().await, LinkEvent::Reborn { peer, was, now });
+            assert_eq!(stays.next().await, LinkEvent::NewIncarnation { peer, was, now });
             assert_eq!(stays.next().await, LinkEvent::Up { peer, incarnation: now });
-            stays.send(reborn, 3);
-            stays.links.welcome(peer, was).unwrap();
-            stays.send(reborn, 4);
-            stays.links.welcome(peer, now).unwrap();
-            stays.send(reborn, 5);
+            stays.send(restarted, 3);
+            stays.links.accept(peer, was).unwrap();
+            stays.send(restarted, 4);
+            stays.links.accept(peer, now).unwrap();
+            stays.send(restarted, 5);
             assert_eq!(
-                new.frame().await,
+                new.message().await,
                 (other, 5),
-                "the first that was meant for the new incarnation"
+                "the first message for the new incarnation"
             );
             new.send(other, 6);
-            assert_eq!(stays.frame().await, (reborn, 6));
+            assert_eq!(stays.message().await, (restarted, 6));
         });
     }
 }
 
-/// Without returns a new incarnation is refused, on both sides with the reason, and stays refused;
-/// others are not touched by it.
+/// Where restarts are not accepted, both sides report the refusal of a new incarnation, and it stays
+/// refused.
 #[test]
-fn a_new_incarnation_is_refused_where_returns_are_not_accepted() {
-    for reborn in [0, 1] {
+fn a_new_incarnation_is_refused_where_restarts_are_not_accepted() {
+    for restarted in [0, 1] {
         runtime().block_on(async {
-            let no_returns = |config: &mut LinkConfig| config.accepts_returns = false;
-            let (mut zero, mut one, proxy) = pair(no_returns).await;
-            let other = 1 - reborn;
+            let no_restarts = |config: &mut LinkConfig| config.accepts_restarts = false;
+            let (mut zero, mut one, proxy) = pair(no_restarts).await;
+            let other = 1 - restarted;
             zero.up(1).await;
             one.up(0).await;
-            let (dies, mut stays) = if reborn == 0 { (zero, one) } else { (one, zero) };
-            let mut next = config(reborn, 2, &[(other, proxy.address)]);
-            no_returns(&mut next);
-            let mut new = restart(dies, &proxy, next).await;
-            stays.down(reborn).await;
-            let ((here, why), (there, heard)) = (stays.refused().await, new.refused().await);
-            assert_eq!((here, there), (Some(reborn), Some(other)));
-            for part in [
-                &format!("p{reborn} was here as incarnation 1 and returns as incarnation 2"),
-                "a restarted node cannot take part again until membership is agreed",
-                "start them together",
-            ] {
-                assert!(why.contains(part) && heard.contains(part), "{why} / {heard}");
-            }
+            let (stops, mut stays) = if restarted == 0 { (zero, one) } else { (one, zero) };
+            let mut next = config(restarted, 2, &[(other, proxy.address)]);
+            no_restarts(&mut next);
+            let mut new = restart(stops, &proxy, next).await;
+            stays.down(restarted).await;
+            let ((peer, here), (of, there)) = (stays.refused().await, new.refused().await);
+            assert_eq!((peer, of), (Some(restarted), Some(other)));
+            assert_eq!([here.code, there.code], [RefuseCode::RestartNotAccepted; 2]);
+            assert!(!here.is_final() && there.is_final());
+            let part = format!("p{restarted} was incarnation 1 and has restarted as incarnation 2");
+            assert!(here.message.contains(&part) && there.message.contains(&part), "{here}");
             // A third incarnation is refused as the second was: several attempts, each with its own
             // connection.
             let before = proxy.accepted.load(Ordering::Relaxed);
-            let mut next = config(reborn, 3, &[(other, proxy.address)]);
-            no_returns(&mut next);
+            let mut next = config(restarted, 3, &[(other, proxy.address)]);
+            no_restarts(&mut next);
             let mut third = restart(new, &proxy, next).await;
-            assert!(third.refused().await.1.contains("returns as incarnation 3"));
+            let refusal = third.refused().await.1;
+            assert!(refusal.message.contains("has restarted as incarnation 3"), "{refusal}");
             let again = async {
                 while proxy.accepted.load(Ordering::Relaxed) < before + 3 {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
             };
             in_time("more attempts", again).await;
-            assert!(third.events.try_recv().is_err(), "up or told again");
+            assert!(third.events.try_recv().is_err(), "up, or reported again");
         });
     }
 }
 
-/// An incarnation that was outlived is told to stop, whichever side finds out.
+/// An incarnation older than the known one is refused, whichever side detects it.
 #[test]
 fn an_older_incarnation_is_refused() {
     for old in [0, 1] {
@@ -300,17 +301,19 @@ fn an_older_incarnation_is_refused() {
             let other = 1 - old;
             zero.up(1).await;
             one.up(0).await;
-            let (dies, mut stays) = if old == 0 { (zero, one) } else { (one, zero) };
-            let mut late = restart(dies, &proxy, config(old, 4, &[(other, proxy.address)])).await;
-            for (_, why) in [stays.refused().await, late.refused().await] {
-                assert!(why.contains("incarnation 4") && why.contains("incarnation 5"), "{why}");
-                assert!(why.contains("stop the older one"), "{why}");
+            let (stops, mut stays) = if old == 0 { (zero, one) } else { (one, zero) };
+            let mut late = restart(stops, &proxy, config(old, 4, &[(other, proxy.address)])).await;
+            for (_, refusal) in [stays.refused().await, late.refused().await] {
+                assert_eq!(refusal.code, RefuseCode::StaleIncarnation);
+                let message = refusal.message;
+                assert!(message.contains("incarnation 4"), "{message}");
+                assert!(message.contains("incarnation 5"), "{message}");
             }
         });
     }
 }
 
-/// An older incarnation that goes on calling does not cost the newer one its connection.
+/// An older incarnation that keeps dialling does not cost the newer one its connection.
 #[test]
 fn an_older_incarnation_does_not_disturb_the_newer() {
     runtime().block_on(async {
@@ -319,17 +322,18 @@ fn an_older_incarnation_does_not_disturb_the_newer() {
         one.up(0).await;
         let (listener, _) = listener().await;
         let mut late = Node::start(config(0, 4, &[(1, proxy.address)]), listener).await;
-        assert!(late.refused().await.1.contains("stop the older one"));
-        assert!(one.refused().await.1.contains("p0 calls as incarnation 4"));
+        for node in [&mut late, &mut one] {
+            assert_eq!(node.refused().await.1.code, RefuseCode::StaleIncarnation);
+        }
         zero.send(1, 1);
         let next = one.next().await;
-        assert!(matches!(next, LinkEvent::Frame { .. }), "the newer one was disturbed: {next:?}");
+        assert!(matches!(next, LinkEvent::Message { .. }), "the newer one was disturbed: {next:?}");
     });
 }
 
-/// A peer whose owner reads nothing delays nobody else, and loses nothing itself.
+/// A peer whose owner reads nothing delays no other peer, and loses no message itself.
 #[test]
-fn a_stopped_reader_delays_nobody_else() {
+fn a_stopped_reader_delays_no_other_peer() {
     runtime().block_on(async {
         let (first, here) = listener().await;
         let (second, there) = listener().await;
@@ -339,21 +343,21 @@ fn a_stopped_reader_delays_nobody_else() {
             Node::with_queue(config(1, 1, &[(0, here), (2, beyond)]), second, 1).await;
         let mut two = Node::start(config(2, 1, &[(0, here), (1, there)]), third).await;
         zero.up(2).await;
-        // More than the sockets between them hold.
+        // More bytes than the sockets between them hold.
         const COUNT: u64 = 300;
         for value in 0..COUNT {
             let mut bytes = vec![0; 50_000];
             bytes[..8].copy_from_slice(&value.to_le_bytes());
             zero.links.send(NodeId(1), bytes).unwrap();
             zero.send(2, value);
-            assert_eq!(two.frame().await, (0, value));
+            assert_eq!(two.message().await, (0, value));
             two.send(0, value);
-            assert_eq!(zero.frame().await, (2, value));
+            assert_eq!(zero.message().await, (2, value));
         }
-        assert_eq!(zero.links.broken(NodeId(1)), Ok(None));
+        assert_eq!(zero.links.failure(NodeId(1)), Ok(None));
         let mut expected = 0;
         while expected < COUNT {
-            if let LinkEvent::Frame { from: NodeId(0), bytes } = stopped.next().await {
+            if let LinkEvent::Message { from: NodeId(0), bytes } = stopped.next().await {
                 assert_eq!(bytes[..8], expected.to_le_bytes());
                 expected += 1;
             }
@@ -361,48 +365,50 @@ fn a_stopped_reader_delays_nobody_else() {
     });
 }
 
-/// A peer that is counted as crashed by the owner is refused from then on, and hears why.
+/// A peer that the owner declares dead is refused from then on, with the reason.
 #[test]
-fn a_forgotten_peer_is_refused() {
+fn a_dead_peer_is_refused() {
     runtime().block_on(async {
         let (mut zero, mut one, _proxy) = pair(|_| {}).await;
         zero.up(1).await;
         one.up(0).await;
-        zero.links.forget(NodeId(1), "it did not answer tests").unwrap();
-        let why = Broken::GivenUp("it did not answer tests".into());
+        zero.links.declare_dead(NodeId(1), "no answer to probes").unwrap();
+        let error = ChannelError::DeclaredDead("no answer to probes".into());
         zero.down(1).await;
-        assert_eq!(zero.next().await, LinkEvent::Broken { peer: NodeId(1), why });
-        assert!(one.refused().await.1.contains("it did not answer tests"));
+        assert_eq!(zero.next().await, LinkEvent::Failed { peer: NodeId(1), error });
+        let refusal = one.refused().await.1;
+        assert_eq!(refusal.code, RefuseCode::DeclaredDead);
+        assert!(refusal.is_final() && refusal.message.contains("no answer to probes"), "{refusal}");
     });
 }
 
-/// A stop writes what was sent before it.
+/// A stop writes the messages that were sent before it.
 #[test]
-fn a_stop_writes_what_was_sent() {
+fn a_stop_writes_sent_messages() {
     runtime().block_on(async {
         let (mut zero, mut one, _proxy) = pair(|_| {}).await;
         zero.up(1).await;
         (0..500).for_each(|value| zero.send(1, value));
         in_time("the stop", zero.links.stop()).await;
         for value in 0..500 {
-            assert_eq!(one.frame().await, (0, value));
+            assert_eq!(one.message().await, (0, value));
         }
         one.down(0).await;
     });
 }
 
-/// A caller's mistakes are told at once and change nothing.
+/// A wrong call fails at once and changes nothing.
 #[test]
-fn mistakes_of_the_caller() {
+fn wrong_calls_fail() {
     runtime().block_on(async {
         let (zero, _one, _proxy) = pair(|_| {}).await;
-        assert_eq!(zero.links.send(NodeId(0), vec![]), Err(NotSent::NoPeer(NodeId(0))));
-        assert_eq!(zero.links.send(NodeId(7), vec![]), Err(NotSent::NoPeer(NodeId(7))));
+        assert_eq!(zero.links.send(NodeId(0), vec![]), Err(SendError::UnknownPeer(NodeId(0))));
+        assert_eq!(zero.links.send(NodeId(7), vec![]), Err(SendError::UnknownPeer(NodeId(7))));
         let limit = LinkLimits { ..limits() }.frame_max - 17;
         let length = limit + 1;
         assert_eq!(
             zero.links.send(NodeId(1), vec![0; length]),
-            Err(NotSent::TooLong { length, limit })
+            Err(SendError::TooLong { length, limit })
         );
         zero.links.send(NodeId(1), vec![0; limit]).unwrap();
     });

@@ -1,5 +1,5 @@
-//! Who may speak as whom: certificates of the right authority with the right name, and clear words
-//! for all others.
+//! Which side may act as which node: certificates of the right authority with the right name, and a
+//! refusal for all others.
 #![allow(missing_docs, reason = "a test's first line says its point")]
 
 #[path = "common/certs.rs"]
@@ -11,8 +11,8 @@ use std::sync::Arc;
 use certs::{Authority, Folder};
 use common::{Node, Proxy, config, in_time, listener, runtime};
 use kgate_core::{Incarnation, NodeId};
-use kgate_net::wire::{Hello, write_hello};
-use kgate_net::{LinkConfig, Links, Security};
+use kgate_net::wire::{Hello, RefuseCode, write_hello};
+use kgate_net::{LinkConfig, Links, Security, StartError, TlsFileError};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio::io::AsyncReadExt;
@@ -29,7 +29,7 @@ async fn pair(zero: Security, one: Security) -> (Node, Node, Proxy) {
     (Node::start(zero, first).await, Node::start(one, second).await, proxy)
 }
 
-/// With certificates of one authority a link comes up, carries messages, and comes back after cuts.
+/// With certificates of one authority a link comes up, carries messages, and reconnects after cuts.
 #[test]
 fn a_link_with_certificates() {
     runtime().block_on(async {
@@ -45,12 +45,12 @@ fn a_link_with_certificates() {
             }
         }
         for value in 0..1000 {
-            assert_eq!((one.frame().await, zero.frame().await), ((0, value), (1, value)));
+            assert_eq!((one.message().await, zero.message().await), ((0, value), (1, value)));
         }
     });
 }
 
-/// Certificates of two authorities: both sides say so.
+/// Certificates of two authorities: both sides report it.
 #[test]
 fn another_authority() {
     runtime().block_on(async {
@@ -58,18 +58,19 @@ fn another_authority() {
         let zero = ours.files(&folder.0, "node-0.farm");
         let one = theirs.files(&folder.0, "node-1.farm");
         let (mut zero, mut one, _proxy) = pair(zero, one).await;
-        let (peer, why) = zero.refused().await;
-        assert_eq!(peer, Some(1));
-        assert!(why.contains("not of the authority that this node trusts"), "{why}");
-        let (_, why) = one.refused().await;
-        assert!(why.contains("does not accept this node's certificate"), "{why}");
+        let (peer, refusal) = zero.refused().await;
+        assert_eq!((peer, refusal.code), (Some(1), RefuseCode::Certificate));
+        assert!(refusal.message.contains("not signed by the authority"), "{refusal}");
+        let (_, refusal) = one.refused().await;
+        assert_eq!(refusal.code, RefuseCode::Certificate);
+        assert!(refusal.message.contains("does not accept this node's"), "{refusal}");
     });
 }
 
-/// Only the called one trusts another authority: the dialler learns that its certificate was not
-/// accepted.
+/// Only the accepting node trusts another authority: the dialling node learns that its certificate
+/// was rejected.
 #[test]
-fn the_dialler_learns_that_it_was_not_accepted() {
+fn the_dialling_node_learns_of_its_rejection() {
     runtime().block_on(async {
         let (folder, ours, theirs) = (Folder::new(), Authority::new("a"), Authority::new("b"));
         let zero = theirs.files(&folder.0, "node-0.farm");
@@ -79,17 +80,19 @@ fn the_dialler_learns_that_it_was_not_accepted() {
         };
         let (mut zero, mut one, _proxy) =
             pair(Security::Tls { chain, key, ca: ca.clone() }, one).await;
-        let (peer, why) = zero.refused().await;
-        assert_eq!(peer, Some(1));
-        assert!(why.contains("does not accept this node's certificate"), "{why}");
-        let (_, why) = one.refused().await;
-        assert!(why.contains("not of the authority that this node trusts"), "{why}");
+        let (peer, refusal) = zero.refused().await;
+        assert_eq!((peer, refusal.code), (Some(1), RefuseCode::Certificate));
+        assert!(refusal.message.contains("does not accept this node's"), "{refusal}");
+        let (_, refusal) = one.refused().await;
+        assert_eq!(refusal.code, RefuseCode::Certificate);
+        assert!(refusal.message.contains("not signed by the authority"), "{refusal}");
     });
 }
 
-/// The called node has the certificate of another: the dialler asked for node 1 and finds node 2.
+/// The accepting node has the certificate of another: the dialling node expects node 1 and reaches
+/// node 2.
 #[test]
-fn the_called_one_has_another_name() {
+fn the_accepting_node_has_another_name() {
     runtime().block_on(async {
         let (folder, ca) = (Folder::new(), Authority::new("a"));
         let (first, _) = listener().await;
@@ -104,45 +107,46 @@ fn the_called_one_has_another_name() {
         };
         let mut zero = Node::start(zero, first).await;
         let _two = Node::start(two, second).await;
-        let (peer, why) = zero.refused().await;
-        assert_eq!(peer, Some(1));
-        assert!(why.contains("its certificate does not tolerate the name node-1.farm"), "{why}");
+        let (peer, refusal) = zero.refused().await;
+        assert_eq!((peer, refusal.code), (Some(1), RefuseCode::Certificate));
+        assert!(refusal.message.contains("not valid for the name node-1.farm"), "{refusal}");
     });
 }
 
-/// A dialler with the certificate of node 2, of a client or of "all nodes" cannot speak as node 0;
-/// one without a certificate cannot speak at all.
+/// A dialling process with the certificate of node 2, of a client or of "all nodes" cannot act as
+/// node 0; one without a certificate cannot connect.
 #[test]
-fn the_dialler_is_who_its_certificate_says() {
+fn the_dialling_side_is_identified_by_its_certificate() {
     runtime().block_on(async {
         let (folder, ca) = (Folder::new(), Authority::new("a"));
         let another =
-            "it says that it is p0, and its certificate does not tolerate the name node-0.farm";
-        for (name, shows, expected) in [
+            "it claims to be p0, and its certificate is not valid for the name node-0.farm";
+        for (name, presents, expected) in [
             ("node-2.farm", true, another),
             ("client-alice.farm", true, another),
             ("client-node-0.farm", true, another),
             ("*.farm", true, another),
             ("node-0.other", true, another),
-            ("node-0.farm", false, "it showed no certificate"),
+            ("node-0.farm", false, "it presented no certificate"),
         ] {
-            // Anew each time: the same refusal is not told twice in a row.
+            // A new node each time: the same refusal is not reported twice in a row.
             let (listener, address) = listener().await;
             let security = ca.files(&folder.0, "node-1.farm");
             let mut one =
                 Node::start(LinkConfig { security, ..config(1, 1, &[(0, address)]) }, listener)
                     .await;
-            call(&ca.files(&folder.0, name), shows, address).await;
-            let (_, why) = one.refused().await;
-            assert!(why.contains(expected), "{name}: {why}");
+            dial(&ca.files(&folder.0, name), presents, address).await;
+            let (_, refusal) = one.refused().await;
+            assert_eq!(refusal.code, RefuseCode::Certificate);
+            assert!(refusal.message.contains(expected), "{name}: {refusal}");
         }
     });
 }
 
-/// A called one with a certificate for "all nodes" is no node either, though TLS alone would take
-/// it.
+/// An accepting side with a certificate for "all nodes" is no node either, although TLS alone would
+/// accept it.
 #[test]
-fn a_pattern_is_no_name() {
+fn a_wildcard_is_no_name() {
     runtime().block_on(async {
         let (folder, ca) = (Folder::new(), Authority::new("a"));
         let (listener, address) = listener().await;
@@ -151,21 +155,22 @@ fn a_pattern_is_no_name() {
         let mut zero =
             Node::start(LinkConfig { security, ..config(0, 1, &[(1, address)]) }, first).await;
         let Security::Tls { chain, key, ca } = ca.files(&folder.0, "*.farm") else { panic!() };
-        let acceptor = kgate_net::acceptor(&chain, &key, &ca, kgate_net::Callers::MayShow).unwrap();
-        let called = tokio::spawn(async move {
+        let acceptor =
+            kgate_net::acceptor(&chain, &key, &ca, kgate_net::ClientCertificate::Optional).unwrap();
+        let accepting = tokio::spawn(async move {
             let (stream, _) = listener.accept().await.unwrap();
             let _open = acceptor.accept(stream).await;
             std::future::pending::<()>().await;
         });
-        let (peer, why) = zero.refused().await;
-        assert_eq!(peer, Some(1));
-        assert!(why.contains("its certificate does not tolerate the name node-1.farm"), "{why}");
-        called.abort();
+        let (peer, refusal) = zero.refused().await;
+        assert_eq!((peer, refusal.code), (Some(1), RefuseCode::Certificate));
+        assert!(refusal.message.contains("not valid for the name node-1.farm"), "{refusal}");
+        accepting.abort();
     });
 }
 
-/// Calls node 1 and says that it is node 0.
-async fn call(security: &Security, shows: bool, address: std::net::SocketAddr) {
+/// Dials node 1 and claims to be node 0.
+async fn dial(security: &Security, presents: bool, address: std::net::SocketAddr) {
     let Security::Tls { chain, key, ca } = security else { panic!() };
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut roots = rustls::RootCertStore::empty();
@@ -174,7 +179,7 @@ async fn call(security: &Security, shows: bool, address: std::net::SocketAddr) {
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_root_certificates(roots);
-    let client = if shows {
+    let client = if presents {
         let chain = vec![CertificateDer::from_pem_file(chain).unwrap()];
         builder.with_client_auth_cert(chain, PrivateKeyDer::from_pem_file(key).unwrap()).unwrap()
     } else {
@@ -191,34 +196,35 @@ async fn call(security: &Security, shows: bool, address: std::net::SocketAddr) {
         to: NodeId(1),
         nodes: 2,
         incarnation: Incarnation(1),
-        of: None,
+        known: None,
         received: 0,
     };
     write_hello(&hello, &mut bytes);
     let _ = stream.write_all(&bytes).await;
     let mut answer = Vec::new();
     let _ = in_time("the end of the connection", stream.read_to_end(&mut answer)).await;
-    assert!(answer.get(4) != Some(&1), "it was greeted");
+    assert!(answer.get(4) != Some(&1), "it got a handshake");
 }
 
-/// A plain node and one with TLS: both say what is the matter.
+/// A plain node and one with TLS: both report the cause.
 #[test]
-fn plain_meets_tls() {
+fn plain_and_tls_do_not_connect() {
     runtime().block_on(async {
         let (folder, ca) = (Folder::new(), Authority::new("a"));
-        let plain = Security::Plain { asked_for: false };
+        let plain = Security::Plain { is_explicit: false };
         let (mut zero, mut one, _proxy) =
             pair(plain.clone(), ca.files(&folder.0, "node-1.farm")).await;
-        assert!(one.refused().await.1.contains("it does not speak TLS"));
-        assert!(zero.refused().await.1.contains("is no node of kgate"));
+        let (here, there) = (one.refused().await.1, zero.refused().await.1);
+        assert_eq!((here.code, there.code), (RefuseCode::Certificate, RefuseCode::Protocol));
+        assert!(here.message.contains("it does not speak TLS"), "{here}");
         let (mut zero, mut one, _proxy) = pair(ca.files(&folder.0, "node-0.farm"), plain).await;
-        let why = zero.refused().await.1;
-        assert!(why.contains("it does not speak TLS"), "{why}");
-        assert!(one.refused().await.1.contains("a node with TLS where this one has none"));
+        let (here, there) = (one.refused().await.1, zero.refused().await.1);
+        assert_eq!((here.code, there.code), (RefuseCode::Protocol, RefuseCode::Certificate));
+        assert!(here.message.contains("a node with TLS where this one has none"), "{here}");
     });
 }
 
-/// Files that cannot be used are found at the start, with the file and what is wrong with it.
+/// Files that cannot be used are detected at the start; the error names the file.
 #[test]
 fn files_are_checked_at_the_start() {
     runtime().block_on(async {
@@ -239,15 +245,18 @@ fn files_are_checked_at_the_start() {
             (&chain, &missing, &ca, "nothing.pem: No such file"),
             (&chain, &chain, &ca, "holds no certificate or key"),
             (&chain, &key, &missing, "nothing.pem"),
-            (&not_mine, &other_key, &ca, "does not tolerate the name node-0.farm"),
-            (&chain, &other_key, &ca, "do not go together"),
+            (&not_mine, &other_key, &ca, "not valid for the name node-0.farm"),
+            (&chain, &other_key, &ca, "do not belong together"),
         ] {
             let security = Security::Tls { chain: chain.clone(), key: key.clone(), ca: ca.clone() };
             let (listener, address) = listener().await;
             let config = LinkConfig { security, ..config(0, 1, &[(1, address)]) };
             let (events, _) = tokio::sync::mpsc::channel(1);
-            let error = Links::start(config, listener, events).await.unwrap_err().to_string();
-            assert!(error.contains(expected), "{expected}: {error}");
+            let error = Links::start(config, listener, events).await.unwrap_err();
+            let StartError::Tls(error) = error else { panic!("{error}") };
+            let wrong_name = matches!(error, TlsFileError::Name { .. });
+            assert_eq!(wrong_name, *chain == not_mine, "{error}");
+            assert!(error.to_string().contains(expected), "{expected}: {error}");
         }
     });
 }

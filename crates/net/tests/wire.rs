@@ -1,5 +1,5 @@
-//! Arbitrary bytes never panic the decoder, however they are cut, and never make it hold more than
-//! they are.
+//! Arbitrary bytes never panic the decoder, wherever they are cut, and never make it hold more than
+//! their length.
 //!
 //! `cargo test` runs random inputs and every file of the corpus; the same target runs under a
 //! fuzzer by `cargo bolero test`.
@@ -8,16 +8,16 @@
 use std::path::Path;
 
 use kgate_net::wire::{
-    Decoder, Frame, GREETING_MAX, Junk, write_ack, write_data, write_hello, write_refuse,
+    Decoder, Frame, FrameError, HANDSHAKE_MAX, write_ack, write_data, write_hello, write_refuse,
 };
 
-/// All frames of these bytes, fed at once, and how it ended.
-fn whole(bytes: &[u8]) -> (Vec<Frame>, Option<Junk>) {
-    fed(bytes, bytes.len().max(1))
+/// All frames of these bytes, fed at once, and the error at their end.
+fn decode(bytes: &[u8]) -> (Vec<Frame>, Option<FrameError>) {
+    decode_pieces(bytes, bytes.len().max(1))
 }
 
-fn fed(bytes: &[u8], piece: usize) -> (Vec<Frame>, Option<Junk>) {
-    let mut decoder = Decoder::new(GREETING_MAX);
+fn decode_pieces(bytes: &[u8], piece: usize) -> (Vec<Frame>, Option<FrameError>) {
+    let mut decoder = Decoder::new(HANDSHAKE_MAX);
     let mut frames = Vec::new();
     for piece in bytes.chunks(piece) {
         decoder.feed(piece);
@@ -25,10 +25,10 @@ fn fed(bytes: &[u8], piece: usize) -> (Vec<Frame>, Option<Junk>) {
             match decoder.next() {
                 Ok(Some(frame)) => frames.push(frame),
                 Ok(None) => break,
-                Err(junk) => return (frames, Some(junk)),
+                Err(error) => return (frames, Some(error)),
             }
         }
-        assert!(decoder.held() < GREETING_MAX + 4, "a whole frame was not taken");
+        assert!(decoder.pending() < HANDSHAKE_MAX + 4, "a complete frame was left");
     }
     (frames, None)
 }
@@ -37,35 +37,35 @@ fn write(frame: &Frame) -> Vec<u8> {
     let mut out = Vec::new();
     match frame {
         Frame::Hello(hello) => write_hello(hello, &mut out),
-        Frame::Refuse(why) => write_refuse(why, &mut out),
+        Frame::Refuse { code, message } => write_refuse(*code, message, &mut out),
         Frame::Data { number, ack, bytes } => write_data(*number, *ack, bytes, &mut out),
         Frame::Ack(ack) => write_ack(*ack, &mut out),
     }
     out
 }
 
-/// What holds of all bytes: the same frames wherever they are cut, and a frame that was read can be
-/// written and read again.
-fn holds(bytes: &[u8]) {
-    let (frames, end) = whole(bytes);
+/// Properties of all bytes: the same frames wherever they are cut, and a decoded frame can be encoded
+/// and decoded again.
+fn check(bytes: &[u8]) {
+    let (frames, end) = decode(bytes);
     for piece in [1, 2, 7] {
-        assert_eq!(fed(bytes, piece), (frames.clone(), end.clone()));
+        assert_eq!(decode_pieces(bytes, piece), (frames.clone(), end.clone()));
     }
     for frame in frames {
-        let (again, end) = whole(&write(&frame));
-        // A reason that was no text may be longer as text, and is cut.
-        let is_refusal = matches!(frame, Frame::Refuse(_));
+        let (again, end) = decode(&write(&frame));
+        // A message that was not UTF-8 may be longer as text, and is cut.
+        let is_refusal = matches!(frame, Frame::Refuse { .. });
         assert!(end.is_none() && (is_refusal || again == [frame]));
     }
 }
 
-/// Bytes from anybody.
+/// Any bytes.
 #[test]
 fn arbitrary_bytes() {
-    bolero::check!().for_each(holds);
+    bolero::check!().for_each(check);
 }
 
-/// Bytes that begin like frames, so that the fuzzer need not find out how a length looks.
+/// Bytes with valid lengths, so that the fuzzer need not discover them.
 #[test]
 fn arbitrary_frames() {
     bolero::check!().for_each(|bytes: &[u8]| {
@@ -75,13 +75,13 @@ fn arbitrary_frames() {
             framed.push(body[0] % 6);
             framed.extend_from_slice(&body[1..]);
         }
-        holds(&framed);
+        check(&framed);
     });
 }
 
-/// The stored inputs, each with what it is: the file's name begins with `good` or `junk`.
+/// The stored inputs: the name of each file begins with `good` or `malformed`.
 #[test]
-fn the_corpus_is_what_it_says() {
+fn the_corpus_matches_its_names() {
     let folder =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/__fuzz__/arbitrary_bytes/corpus");
     let mut files = 0;
@@ -89,9 +89,9 @@ fn the_corpus_is_what_it_says() {
         let entry = entry.unwrap();
         let name = entry.file_name().into_string().unwrap();
         let bytes = std::fs::read(entry.path()).unwrap();
-        holds(&bytes);
-        let good = whole(&bytes).1.is_none();
-        assert_eq!(good, name.starts_with("good"), "{name}: {:?}", whole(&bytes));
+        check(&bytes);
+        let good = decode(&bytes).1.is_none();
+        assert_eq!(good, name.starts_with("good"), "{name}: {:?}", decode(&bytes));
         files += 1;
     }
     assert!(files >= 10, "only {files} files");

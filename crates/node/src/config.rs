@@ -277,7 +277,7 @@ impl Config {
 
     /// Whether a node that restarts takes part again: only where every protocol remembers what it
     /// must, and has a place for it.
-    pub(crate) fn accepts_returns(&self) -> bool {
+    pub(crate) fn accepts_restarts(&self) -> bool {
         let recovers =
             |gate: &GateConfig| registry::entry(&gate.protocol).is_ok_and(|entry| entry.recovers);
         self.data.is_some() && !self.new_gates && self.gates.iter().all(recovers)
@@ -285,7 +285,7 @@ impl Config {
 
     pub(crate) fn security(&self) -> Security {
         match &self.tls {
-            None => Security::Plain { asked_for: self.plain_links },
+            None => Security::Plain { is_explicit: self.plain_links },
             Some(tls) => Security::Tls {
                 chain: tls.certificate.clone(),
                 key: tls.key.clone(),
@@ -361,7 +361,7 @@ impl Config {
             );
             return of(&self.detector).ok_or(BadConfig::Senseless(text));
         }
-        if self.accepts_returns() {
+        if self.accepts_restarts() {
             return Ok(Detection::Off);
         }
         // The one that the first gate's paper has.
@@ -392,7 +392,7 @@ mod tests {
         );
         let settings = config.settings(Incarnation(1), 1).unwrap();
         assert_eq!((settings.me, settings.nodes, settings.fixed[0].k), (NodeId(1), 2, 3));
-        assert_eq!((settings.detection, config.accepts_returns()), (Detection::VCube, false));
+        assert_eq!((settings.detection, config.accepts_restarts()), (Detection::VCube, false));
     }
 
     /// What makes no sense is refused with the reason: an id beyond the list, an unknown detector
@@ -424,11 +424,11 @@ mod tests {
             "id = 0\nnodes = [\"a:1\"]\ndata = \"d\"\nfaults = \"crash-stop\"\nnew_gates = false\n{gate}"
         );
         let config = read(&text);
-        assert!(config.accepts_returns());
+        assert!(config.accepts_restarts());
         assert_eq!(config.settings(Incarnation(1), 1).unwrap().detection, Detection::Off);
-        assert!(!read(&text.replace("false", "true")).accepts_returns());
+        assert!(!read(&text.replace("false", "true")).accepts_restarts());
         assert!(
-            !read(&text.replace("data = \"d\"", "")).accepts_returns(),
+            !read(&text.replace("data = \"d\"", "")).accepts_restarts(),
             "it would have forgotten all"
         );
     }

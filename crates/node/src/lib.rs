@@ -78,7 +78,7 @@ pub enum NotStarted {
     Core(#[from] CannotStart),
     /// Its links.
     #[error(transparent)]
-    Links(#[from] kgate_net::NotStarted),
+    Links(#[from] kgate_net::StartError),
     /// The files of its slots.
     #[error(transparent)]
     SlotFiles(#[from] slot_files::NoSlotFiles),
@@ -251,7 +251,7 @@ fn link_config(config: &Config, token: Option<&JoinToken>, leases: bool) -> Link
         peers: peers.filter(|(id, _)| *id != config.me()).collect(),
         security: config.security(),
         limits: LinkLimits { seed: random_seed(), ..LinkLimits::default() },
-        accepts_returns: config.accepts_returns(),
+        accepts_restarts: config.accepts_restarts(),
         when_full: if leases { WhenFull::Drop } else { WhenFull::Break },
     }
 }

@@ -11,7 +11,8 @@ use kgate_api::LeaseInstant;
 use kgate_control::log::{Log, LogStatus};
 use kgate_control::state::{Change, ClusterId};
 use kgate_core::{NodeId, Time};
-use kgate_net::{LinkEvent, Links, refuses_this_incarnation};
+use kgate_net::wire::RefuseCode;
+use kgate_net::{LinkEvent, Links};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::agreement::{self, Agreement, Event};
@@ -23,8 +24,8 @@ use crate::slot_files::SlotFiles;
 use crate::store::{Store, StoreError};
 use crate::wall_clock::WallClock;
 
-/// A peer that is refused with these words is held for crashed by this node.
-const DECLARED_DEAD: &str = "it is held for crashed here";
+/// Reason of the refusal of a peer that this node has declared dead.
+const DECLARED_DEAD: &str = "this node has declared it dead";
 
 /// What may be unread of what a client was told; a client that reads so slowly is cut off.
 pub(crate) const UNREAD: usize = 4096;
@@ -199,7 +200,7 @@ impl Shell {
 
     fn on_link(&mut self, event: LinkEvent, actions: &mut Vec<Action>) {
         let (peer, event) = match event {
-            LinkEvent::Frame { from, bytes } => {
+            LinkEvent::Message { from, bytes } => {
                 if let Some(agreement) = &self.agreement {
                     if let Some(inside) = PeerMessage::of_log(&bytes) {
                         return agreement.receive(from, inside);
@@ -218,7 +219,7 @@ impl Shell {
                 tracing::warn!(peer = peer.0, "the connection is cut; dialling again");
                 (peer, PeerEvent::Down)
             }
-            LinkEvent::Reborn { peer, was, now } => {
+            LinkEvent::NewIncarnation { peer, was, now } => {
                 tracing::info!(
                     peer = peer.0,
                     was = was.0,
@@ -226,18 +227,19 @@ impl Shell {
                     "a new incarnation of a peer"
                 );
                 if let Some(links) = &self.links {
-                    let _ = links.welcome(peer, now);
+                    let _ = links.accept(peer, now);
                 }
                 return;
             }
-            LinkEvent::Broken { peer, why } => {
-                tracing::error!(peer = peer.0, %why, "the link is broken: the peer counts as crashed");
+            LinkEvent::Failed { peer, error } => {
+                tracing::error!(peer = peer.0, %error, "the link has failed: the peer counts as crashed");
                 (peer, PeerEvent::Broken)
             }
-            LinkEvent::Refused { peer, why } => {
-                tracing::warn!(peer = peer.map(|peer| peer.0), "{why}");
-                match peer.filter(|_| refuses_this_incarnation(&why) || why.contains(DECLARED_DEAD))
-                {
+            LinkEvent::Refused { peer, refusal } => {
+                let (code, peer_id) = (refusal.code, peer.map(|peer| peer.0));
+                tracing::warn!(peer = peer_id, code = %code, "{refusal}");
+                let is_dead = refusal.is_final() || code == RefuseCode::DeclaredDead;
+                match peer.filter(|_| is_dead) {
                     Some(peer) => (peer, PeerEvent::Banned),
                     None => return,
                 }
@@ -305,7 +307,7 @@ impl Shell {
                 Action::Ban(peer) => {
                     tracing::error!(peer = peer.0, "held for crashed");
                     if let Some(links) = &self.links {
-                        let _ = links.forget(peer, DECLARED_DEAD);
+                        let _ = links.declare_dead(peer, DECLARED_DEAD);
                     }
                 }
                 Action::Probe { session, number, gate, slots } => {

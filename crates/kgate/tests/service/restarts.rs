@@ -128,7 +128,7 @@ fn slots_take_nobody_back() {
     until_waiting(&cluster.api[2], "gpu", 1);
     cluster.kill(0);
     cluster.start_again(0);
-    let text = "was here as incarnation 1 and returns as incarnation 2: a restarted node cannot take part again";
+    let text = "was incarnation 1 and has restarted as incarnation 2: with fixed nodes a restarted node cannot take part again";
     for node in 0..3 {
         until(&format!("node {node} says why"), || cluster.log(node).contains(text));
     }

@@ -41,7 +41,7 @@ fn junk() -> Vec<Vec<u8>> {
 fn stranger(cluster: &str, from: u32, to: u32, nodes: u32) -> Hello {
     let cluster = cluster.to_owned();
     let (from, to, incarnation) = (NodeId(from), NodeId(to), Incarnation(1));
-    Hello { cluster, from, to, nodes, incarnation, of: None, received: 0 }
+    Hello { cluster, from, to, nodes, incarnation, known: None, received: 0 }
 }
 
 trait Stream: Read + Write + Send {}
@@ -139,7 +139,7 @@ fn a_node_of_another_cluster() {
     let book = Book::new(&home, "gpu");
     let cluster = Cluster::start(&home, 3, &format!("cluster = \"farm\"\n{QUICK}"));
     let (_node, said) = impostor(&home, &cluster, "cluster = \"fleet\"\n", "refuses");
-    let named = "p0 of cluster \"fleet\" and p1 of cluster \"farm\" are not of one cluster";
+    let named = "p0 of cluster \"fleet\" and p1 of cluster \"farm\" belong to different clusters";
     assert!(said.contains(named) && said.contains(&named.replace("p1", "p2")), "{said}");
     until("node 1 says so too", || cluster.log(1).contains(named));
     goes_on(&home, &cluster, &book, "run");
@@ -166,10 +166,10 @@ fn wrong_certificates() {
         )
     };
     let cluster = Cluster::start_each(&home, 3, |id| tls("ours", id, "ours"));
-    let here = "to p1 of cluster \"farm\" was not taken: ";
+    let here = "to p1 of cluster \"farm\" refused: ";
     // It does not trust the others, nor they it.
     let (node, said) = impostor(&home, &cluster, &tls("theirs", 0, "theirs"), "has no link to");
-    let why = "p0 of cluster \"farm\" has no link to p1: its certificate is not of the authority that this node trusts";
+    let why = "p0 of cluster \"farm\" has no link to p1: its certificate is not signed by the authority that this node trusts";
     assert!(said.contains(why), "{said}");
     until("node 1 says so too", || {
         cluster.log(1).contains(&format!("{here}it does not accept this node's certificate"))
@@ -182,7 +182,7 @@ fn wrong_certificates() {
     assert!(said.contains(&why), "{said}");
     until("node 1 says so too", || {
         cluster.log(1).contains(&format!(
-            "{here}its certificate is not of the authority that this node trusts"
+            "{here}its certificate is not signed by the authority that this node trusts"
         ))
     });
     drop(node);
@@ -224,10 +224,13 @@ fn another_version() {
     stream.write_all(&greeting).unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();
-    let mut decoder = Decoder::new(wire::GREETING_MAX);
+    let mut decoder = Decoder::new(wire::HANDSHAKE_MAX);
     decoder.feed(&answer);
-    let Ok(Some(Frame::Refuse(why))) = decoder.next() else { panic!("{answer:?}") };
-    let named = ["from 127.0.0.1", "version 99", "p1 of cluster \"kgate\"", "version 1"];
+    let Ok(Some(Frame::Refuse { code, message: why })) = decoder.next() else {
+        panic!("{answer:?}")
+    };
+    assert_eq!(code, wire::RefuseCode::Version);
+    let named = ["at 127.0.0.1", "version 99", "p1 of cluster \"kgate\"", "version 2"];
     assert!(named.iter().all(|part| why.contains(part)), "{why}");
     until("the node says so too", || cluster.log(1).contains(&why));
     goes_on(&home, &cluster, &book, "run");

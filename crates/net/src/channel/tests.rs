@@ -1,5 +1,5 @@
-//! Two channels over connections that are cut anywhere: what arrives is a prefix of what was sent,
-//! and at last all of it.
+//! Two channels over connections that are cut anywhere: the received messages are a prefix of the
+//! sent ones, and in the end all of them.
 
 use std::collections::VecDeque;
 
@@ -15,23 +15,21 @@ fn channel(incarnation: u32) -> Channel {
     Channel::new(Incarnation(incarnation), WIDE)
 }
 
-fn met() -> [Channel; 2] {
+fn connected() -> [Channel; 2] {
     let mut both = [channel(1), channel(1)];
-    greet(&mut both, |_| {});
+    connect(&mut both);
     both
 }
 
-/// A new connection: the first dials, the second answers. `between` happens after both have said
-/// what they have had.
-fn greet(both: &mut [Channel; 2], between: impl FnOnce(&mut [Channel; 2])) {
-    let first = both[0].greeting(None);
-    let second = both[1].greeting(Some(first.incarnation));
-    between(both);
+/// A new connection: the first channel dials, the second one answers.
+fn connect(both: &mut [Channel; 2]) {
+    let first = both[0].handshake(None);
+    let second = both[1].handshake(Some(first.incarnation));
     both[0].resume(second).unwrap();
     both[1].resume(first).unwrap();
 }
 
-/// The frames that a channel writes now.
+/// Frames that a channel writes now.
 fn written(channel: &mut Channel, room: usize) -> Vec<Frame> {
     let mut bytes = Vec::new();
     channel.write(room, &mut bytes);
@@ -51,14 +49,14 @@ fn push(channel: &mut Channel, value: u16) {
 fn take(channel: &mut Channel, frame: Frame) -> Option<u16> {
     match frame {
         Frame::Data { number, ack, bytes } => {
-            let fresh = channel.arrived(number, ack).unwrap();
-            fresh.then(|| u16::from_le_bytes(bytes[..].try_into().unwrap()))
+            let is_new = channel.arrived(number, ack).unwrap();
+            is_new.then(|| u16::from_le_bytes(bytes[..].try_into().unwrap()))
         }
         Frame::Ack(ack) => {
             channel.acknowledged(ack).unwrap();
             None
         }
-        Frame::Hello(_) | Frame::Refuse(_) => panic!("no channel writes that"),
+        Frame::Hello(_) | Frame::Refuse { .. } => panic!("a channel writes no such frame"),
     }
 }
 
@@ -66,15 +64,14 @@ fn take(channel: &mut Channel, frame: Frame) -> Option<u16> {
 enum Step {
     /// A side sends the next number.
     Send(usize),
-    /// A side writes what fits into so much room.
+    /// A side writes the messages that fit into this room.
     Write(usize, usize),
     /// A side acknowledges.
     Acknowledge(usize),
-    /// The oldest frame from that side comes.
-    Come(usize),
-    /// The connection is cut, and there is a new one. So many frames of the old one still come from
-    /// each side, after both have said what they have had: the worst that a careless owner could
-    /// do.
+    /// The oldest frame from that side arrives.
+    Arrive(usize),
+    /// The connection is cut and replaced. This number of frames of the old one still arrives from
+    /// each side after both handshakes: the worst that a careless owner could do.
     Cut([usize; 2]),
 }
 
@@ -84,41 +81,43 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         3 => side.clone().prop_map(Step::Send),
         3 => (side.clone(), 1..200usize).prop_map(|(side, room)| Step::Write(side, room)),
         1 => side.clone().prop_map(Step::Acknowledge),
-        4 => side.prop_map(Step::Come),
+        4 => side.prop_map(Step::Arrive),
         1 => [0..4usize, 0..4usize].prop_map(Step::Cut),
     ];
     prop::collection::vec(step, 0..200)
 }
 
-struct World {
+struct Pair {
     ends: [Channel; 2],
-    /// On their way from each side.
-    ways: [VecDeque<Frame>; 2],
+    /// Frames in flight from each side.
+    in_flight: [VecDeque<Frame>; 2],
     sent: [Vec<u16>; 2],
-    got: [Vec<u16>; 2],
+    received: [Vec<u16>; 2],
 }
 
-impl World {
-    fn take(&mut self, step: &Step) {
+impl Pair {
+    fn run(&mut self, step: &Step) {
         match *step {
             Step::Send(side) => {
                 let value = u16::try_from(self.sent[side].len()).unwrap();
                 push(&mut self.ends[side], value);
                 self.sent[side].push(value);
             }
-            Step::Write(side, room) => self.ways[side].extend(written(&mut self.ends[side], room)),
+            Step::Write(side, room) => {
+                self.in_flight[side].extend(written(&mut self.ends[side], room))
+            }
             Step::Acknowledge(side) => {
                 let mut bytes = Vec::new();
                 self.ends[side].write_ack(&mut bytes);
-                self.ways[side].extend(frames(&bytes));
+                self.in_flight[side].extend(frames(&bytes));
             }
-            Step::Come(side) => self.come(side),
+            Step::Arrive(side) => self.arrive(side),
             Step::Cut(late) => {
-                let first = self.ends[0].greeting(None);
-                let second = self.ends[1].greeting(Some(first.incarnation));
+                let first = self.ends[0].handshake(None);
+                let second = self.ends[1].handshake(Some(first.incarnation));
                 for (side, late) in late.into_iter().enumerate() {
-                    (0..late).for_each(|_| self.come(side));
-                    self.ways[side].clear();
+                    (0..late).for_each(|_| self.arrive(side));
+                    self.in_flight[side].clear();
                 }
                 self.ends[0].resume(second).unwrap();
                 self.ends[1].resume(first).unwrap();
@@ -126,82 +125,86 @@ impl World {
         }
     }
 
-    fn come(&mut self, side: usize) {
-        if let Some(frame) = self.ways[side].pop_front() {
-            self.got[1 - side].extend(take(&mut self.ends[1 - side], frame));
+    fn arrive(&mut self, side: usize) {
+        if let Some(frame) = self.in_flight[side].pop_front() {
+            self.received[1 - side].extend(take(&mut self.ends[1 - side], frame));
         }
     }
 }
 
-/// The property, of channels with or without the duplicate check.
-fn prefix_and_at_last_all(takes_duplicates: bool) -> Result<(), String> {
+/// The property, for channels with or without the check of duplicates.
+fn check_delivery(accepts_duplicates: bool) -> Result<(), String> {
     let mut runner =
         TestRunner::new(Config { cases: 400, failure_persistence: None, ..Config::default() });
     let property = |steps: Vec<Step>| {
-        let mut world = World {
-            ends: met(),
-            ways: Default::default(),
+        let mut pair = Pair {
+            ends: connected(),
+            in_flight: Default::default(),
             sent: Default::default(),
-            got: Default::default(),
+            received: Default::default(),
         };
-        world.ends.iter_mut().for_each(|end| end.takes_duplicates = takes_duplicates);
+        pair.ends.iter_mut().for_each(|end| end.accepts_duplicates = accepts_duplicates);
         for step in &steps {
-            world.take(step);
+            pair.run(step);
             for side in 0..2 {
-                prop_assert!(world.sent[side].starts_with(&world.got[1 - side]));
+                prop_assert!(pair.sent[side].starts_with(&pair.received[1 - side]));
             }
         }
-        world.take(&Step::Cut([0, 0]));
+        pair.run(&Step::Cut([0, 0]));
         for side in 0..2 {
-            world.take(&Step::Write(side, usize::MAX >> 1));
-            while !world.ways[side].is_empty() {
-                world.come(side);
+            pair.run(&Step::Write(side, usize::MAX >> 1));
+            while !pair.in_flight[side].is_empty() {
+                pair.arrive(side);
             }
-            prop_assert_eq!(&world.sent[side], &world.got[1 - side]);
+            prop_assert_eq!(&pair.sent[side], &pair.received[1 - side]);
         }
         for side in 0..2 {
-            world.take(&Step::Acknowledge(side));
-            world.come(side);
+            pair.run(&Step::Acknowledge(side));
+            pair.arrive(side);
         }
-        prop_assert!(world.ends.iter().all(|end| end.kept.is_empty() && end.kept_bytes == 0));
+        prop_assert!(pair.ends.iter().all(|end| end.kept.is_empty() && end.kept_bytes == 0));
         Ok(())
     };
     runner.run(&steps(), property).map_err(|error| error.to_string())
 }
 
-/// Whatever is cut: in order, each once, and all of it in the end; and then nothing is kept.
+/// Wherever connections are cut: each message arrives once, in order, and all of them in the end;
+/// after that no message is kept.
 #[test]
-fn what_arrives_is_a_prefix_and_at_last_all() {
-    prefix_and_at_last_all(false).unwrap();
+fn received_messages_are_a_prefix_and_finally_all() {
+    check_delivery(false).unwrap();
 }
 
-/// Planted bug: a channel that takes what it has had already fails the property above.
+/// Planted bug: a channel that delivers duplicates fails the property above.
 #[test]
 fn a_channel_without_the_duplicate_check_is_caught() {
-    let found = prefix_and_at_last_all(true).unwrap_err();
+    let found = check_delivery(true).unwrap_err();
     assert!(found.contains("starts_with"), "{found}");
 }
 
-/// What does not fit into the window breaks the channel, by number of messages and by bytes; an
-/// acknowledgement makes room.
+/// A message that does not fit into the window fails the channel, by number of messages and by
+/// bytes; an acknowledgement makes room.
 #[test]
 fn the_window_is_bounded() {
     let mut few = Channel::new(Incarnation(1), Window { frames: 2, bytes: 100 });
     push(&mut few, 1);
     push(&mut few, 2);
-    assert_eq!(few.push(Bytes::new()), Err(Broken::Overrun { frames: 2, bytes: 4 }));
+    assert_eq!(few.push(Bytes::new()), Err(ChannelError::WindowFull { frames: 2, bytes: 4 }));
     written(&mut few, 1000);
     few.acknowledged(1).unwrap();
     push(&mut few, 3);
     let mut small = Channel::new(Incarnation(1), Window { frames: 100, bytes: 3 });
     push(&mut small, 1);
-    assert_eq!(small.push(Bytes::from_static(b"ab")), Err(Broken::Overrun { frames: 1, bytes: 2 }));
+    assert_eq!(
+        small.push(Bytes::from_static(b"ab")),
+        Err(ChannelError::WindowFull { frames: 1, bytes: 2 })
+    );
 }
 
-/// A new incarnation of the peer: what was kept is dropped, and both directions begin at 1.
+/// A new incarnation of the peer: kept messages are dropped, and both directions restart at 1.
 #[test]
-fn a_new_incarnation_begins_anew() {
-    let [mut here, mut there] = met();
+fn a_new_incarnation_resets_the_channel() {
+    let [mut here, mut there] = connected();
     push(&mut here, 1);
     push(&mut there, 2);
     for frame in written(&mut there, 1000) {
@@ -209,12 +212,12 @@ fn a_new_incarnation_begins_anew() {
     }
     push(&mut here, 3);
     let mut both = [here, channel(5)];
-    let first = both[0].greeting(None);
+    let first = both[0].handshake(None);
     assert_eq!(
         first,
-        Greeting { incarnation: Incarnation(1), of: Some(Incarnation(1)), received: 1 }
+        Handshake { incarnation: Incarnation(1), known: Some(Incarnation(1)), received: 1 }
     );
-    let second = both[1].greeting(Some(first.incarnation));
+    let second = both[1].handshake(Some(first.incarnation));
     assert_eq!(both[0].resume(second), Ok(Some(Incarnation(1))));
     assert_eq!(both[1].resume(first), Ok(None));
     assert_eq!(written(&mut both[0], 1000), []);
@@ -223,45 +226,45 @@ fn a_new_incarnation_begins_anew() {
     assert_eq!(frames, [Frame::Data { number: 1, ack: 0, bytes: Bytes::from_static(&[4, 0]) }]);
 }
 
-/// What was pushed before anybody was met goes to the first incarnation that is.
+/// Messages pushed before the first connection go to the first incarnation that connects.
 #[test]
-fn what_was_pushed_early_is_kept_for_the_first_incarnation() {
+fn early_messages_are_kept_for_the_first_incarnation() {
     let mut both = [channel(1), channel(9)];
     push(&mut both[0], 7);
-    greet(&mut both, |_| {});
+    connect(&mut both);
     let frames = written(&mut both[0], 1000);
     assert_eq!(frames.into_iter().find_map(|frame| take(&mut both[1], frame)), Some(7));
 }
 
-/// A peer of the same incarnation that knows less than it has acknowledged, or more than was sent,
-/// breaks the channel.
+/// A peer of the same incarnation that claims fewer messages than it has acknowledged, or more than
+/// were sent, fails the channel.
 #[test]
-fn a_lost_memory_and_a_second_process_are_noticed() {
-    let [mut here, _] = met();
+fn a_lost_memory_and_a_second_process_are_detected() {
+    let [mut here, _] = connected();
     push(&mut here, 1);
     push(&mut here, 2);
     written(&mut here, 1000);
     here.acknowledged(1).unwrap();
-    let says = |of, received| Greeting { incarnation: Incarnation(1), of, received };
+    let says = |known, received| Handshake { incarnation: Incarnation(1), known, received };
     let mine = Some(Incarnation(1));
-    assert_eq!(here.resume(says(mine, 0)), Err(Broken::Forgotten { acked: 1, received: 0 }));
-    assert_eq!(here.resume(says(None, 0)), Err(Broken::Forgotten { acked: 1, received: 0 }));
-    assert_eq!(here.resume(says(mine, 3)), Err(Broken::Unsent { received: 3, sent: 2 }));
-    assert_eq!(here.arrived(2, 0), Err(Broken::Gap { number: 2, expected: 1 }));
-    assert_eq!(here.acknowledged(3), Err(Broken::Unsent { received: 3, sent: 2 }));
+    assert_eq!(here.resume(says(mine, 0)), Err(ChannelError::StateLost { acked: 1, received: 0 }));
+    assert_eq!(here.resume(says(None, 0)), Err(ChannelError::StateLost { acked: 1, received: 0 }));
+    assert_eq!(here.resume(says(mine, 3)), Err(ChannelError::NeverSent { received: 3, sent: 2 }));
+    assert_eq!(here.arrived(2, 0), Err(ChannelError::Gap { number: 2, expected: 1 }));
+    assert_eq!(here.acknowledged(3), Err(ChannelError::NeverSent { received: 3, sent: 2 }));
     assert_eq!(here.resume(says(mine, 2)), Ok(None));
 }
 
-/// Acknowledgements ride on messages: after a message nothing is owed any more.
+/// A message carries the acknowledgement: after it nothing is unacknowledged.
 #[test]
 fn a_message_carries_the_acknowledgement() {
-    let [mut here, _] = met();
+    let [mut here, _] = connected();
     assert_eq!(here.arrived(1, 0), Ok(true));
-    assert_eq!(here.owed(), 1);
+    assert_eq!(here.unacknowledged(), 1);
     push(&mut here, 1);
     assert_eq!(
         written(&mut here, 1000),
         [Frame::Data { number: 1, ack: 1, bytes: Bytes::from_static(&[1, 0]) }]
     );
-    assert_eq!(here.owed(), 0);
+    assert_eq!(here.unacknowledged(), 0);
 }

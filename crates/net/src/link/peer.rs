@@ -1,4 +1,5 @@
-//! What the owner and the task of a peer share: the channel, whether it is broken, and the wakers.
+//! What the owner and the task of a peer share: the message buffer, whether the link has failed,
+//! and the wakers.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -6,64 +7,58 @@ use bytes::Bytes;
 use kgate_core::{Incarnation, NodeId};
 use tokio::sync::{Notify, mpsc};
 
-use super::Call;
-use super::carrier::Carrier;
-use crate::channel::{Broken, Greeting};
+use super::buffer::Buffer;
+use super::{Incoming, Refusal};
+use crate::channel::{ChannelError, Handshake};
 use crate::links::LinkConfig;
-use crate::wire::Hello;
+use crate::wire::{Hello, RefuseCode};
 
-const NO_RETURN: &str = "a restarted node cannot take part again";
-const BROKEN_OFF: &str = "has broken off with";
-/// What to do with a node whose data is gone.
-const ANEW: &str = "an operator adds it anew, under another number (docs/guide/fleet.md)";
-
-/// Whether a peer has refused this incarnation of this node for good, by the words of its refusal:
-/// it may as well stop.
-pub fn refuses_this_incarnation(why: &str) -> bool {
-    why.contains(" refuses: ") && (why.contains(NO_RETURN) || why.contains(BROKEN_OFF))
-}
+/// What to do when a process turns out to be older than another of the same name.
+const NEWER_PROCESS: &str = "a newer process of this name has started; stop the older one";
+/// What to do with a node that lost its data.
+const ADD_AGAIN: &str = "add it again, under another number (docs/guide/fleet.md)";
 
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) id: NodeId,
     address: Mutex<String>,
-    /// Where a connection of this peer goes that has greeted.
-    pub(crate) calls: mpsc::Sender<Call>,
-    /// There is something to write.
+    /// Queue of connections on which this peer has sent its `Hello`.
+    pub(crate) incoming: mpsc::Sender<Incoming>,
+    /// Notified when there is something to write.
     pub(super) work: Notify,
-    /// The link has broken, and the task does not know yet.
-    pub(super) broke: Notify,
-    /// It has another address.
+    /// Notified when the link has failed and the task may not know yet.
+    pub(super) failed: Notify,
+    /// Notified when the peer has another address.
     pub(super) moved: Notify,
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 pub(super) struct State {
-    pub(super) carrier: Carrier,
-    broken: Option<Broken>,
-    /// The owner was told of the break.
-    told: bool,
-    /// A new incarnation was told of, and the owner has not welcomed it: what it sends is still
-    /// meant for the old one.
-    unwelcome: bool,
+    pub(super) buffer: Buffer,
+    failure: Option<ChannelError>,
+    /// The owner has been notified of the failure.
+    reported: bool,
+    /// The owner has been notified of a new incarnation and has not accepted it yet: messages that
+    /// it sends are still meant for the earlier one.
+    awaits_accept: bool,
 }
 
 impl Peer {
     pub(crate) fn new(
         id: NodeId,
         address: String,
-        calls: mpsc::Sender<Call>,
+        incoming: mpsc::Sender<Incoming>,
         config: &LinkConfig,
     ) -> Self {
-        let state =
-            State { carrier: Carrier::new(config), broken: None, told: false, unwelcome: false };
+        let buffer = Buffer::new(config);
+        let state = State { buffer, failure: None, reported: false, awaits_accept: false };
         Self {
             id,
             address: Mutex::new(address),
-            calls,
+            incoming,
             work: Notify::new(),
-            broke: Notify::new(),
+            failed: Notify::new(),
             moved: Notify::new(),
             state: Mutex::new(state),
         }
@@ -73,7 +68,7 @@ impl Peer {
         self.address.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The next connection goes there; one that works is left alone.
+    /// Sets the address of the next connection. A connection that works stays.
     pub(crate) fn move_to(&self, address: String) {
         let mut known = self.address.lock().unwrap_or_else(PoisonError::into_inner);
         if *known != address {
@@ -82,129 +77,137 @@ impl Peer {
         }
     }
 
-    /// Held for a few instructions at a time, never while anything waits.
+    /// Locks the state. The lock is held for a few instructions, never across an `await`.
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn send(&self, bytes: Bytes) {
         let mut state = self.state();
-        if state.broken.is_some() || state.unwelcome {
+        if state.failure.is_some() || state.awaits_accept {
             return;
         }
-        match state.carrier.push(bytes) {
+        match state.buffer.push(bytes) {
             Ok(()) => self.work.notify_one(),
-            Err(why) => {
+            Err(error) => {
                 drop(state);
-                self.break_off(why);
+                self.fail(error);
             }
         }
     }
 
-    pub(crate) fn welcome(&self, incarnation: Incarnation) {
+    pub(crate) fn accept(&self, incarnation: Incarnation) {
         let mut state = self.state();
-        if state.carrier.theirs() == Some(incarnation) {
-            state.unwelcome = false;
+        if state.buffer.theirs() == Some(incarnation) {
+            state.awaits_accept = false;
         }
     }
 
-    /// The first reason counts. A link that may lose messages never breaks.
-    pub(crate) fn break_off(&self, why: Broken) {
+    /// Fails the link. The first reason counts. A link that may lose messages never fails.
+    pub(crate) fn fail(&self, error: ChannelError) {
         let mut state = self.state();
-        let State { carrier: Carrier::Exact(channel), broken: broken @ None, .. } = &mut *state
+        let State { buffer: Buffer::Reliable(channel), failure: failure @ None, .. } = &mut *state
         else {
             return;
         };
-        *broken = Some(why);
+        *failure = Some(error);
         channel.drop_kept();
-        self.broke.notify_one();
+        self.failed.notify_one();
     }
 
-    /// So many messages were dropped for want of room.
+    /// Number of messages dropped for want of room.
     pub(crate) fn dropped(&self) -> u64 {
-        self.state().carrier.dropped()
+        self.state().buffer.dropped()
     }
 
-    pub(crate) fn broken(&self) -> Option<Broken> {
-        self.state().broken.clone()
+    pub(crate) fn failure(&self) -> Option<ChannelError> {
+        self.state().failure.clone()
     }
 
-    /// Until the link breaks. A waker that is left over from an earlier break is nothing.
-    pub(super) async fn until_broken(&self) {
+    /// Waits until the link fails. A notification left over from an earlier failure is ignored.
+    pub(super) async fn until_failed(&self) {
         loop {
-            self.broke.notified().await;
-            if self.state().broken.is_some() {
+            self.failed.notified().await;
+            if self.state().failure.is_some() {
                 return;
             }
         }
     }
 
-    /// Why it is broken, if the owner was not told yet.
-    pub(super) fn untold(&self) -> Option<Broken> {
+    /// The failure, if the owner has not been notified yet.
+    pub(super) fn unreported_failure(&self) -> Option<ChannelError> {
         let mut state = self.state();
-        let untold = state.broken.clone().filter(|_| !state.told);
-        state.told |= untold.is_some();
-        untold
+        let unreported = state.failure.clone().filter(|_| !state.reported);
+        state.reported |= unreported.is_some();
+        unreported
     }
 
-    /// What to say to the peer, or to the incarnation of it that has just spoken.
-    pub(super) fn greeting(&self, to: Option<Incarnation>) -> Greeting {
-        self.state().carrier.greeting(to)
+    /// This side's handshake: for the incarnation that has just sent its own, or for the known one.
+    pub(super) fn handshake(&self, to: Option<Incarnation>) -> Handshake {
+        self.state().buffer.handshake(to)
     }
 
-    /// Whether the incarnation that greets like this may be met, and if not, why.
-    pub(crate) fn check(&self, hello: &Hello, config: &LinkConfig) -> Result<(), String> {
+    /// Checks whether a link to the incarnation that sends this `Hello` is allowed.
+    pub(crate) fn check(&self, hello: &Hello, config: &LinkConfig) -> Result<(), Refusal> {
         let mut state = self.state();
         let (peer, now, me, mine) = (self.id, hello.incarnation.0, config.me, config.incarnation);
-        if hello.of.is_some_and(|known| known > mine) {
-            return Err(format!(
-                "{peer} has met {me} as incarnation {}, and this process is incarnation {} of it: a newer process of this \
-                 name has been started; stop the older one. If there is none, {me} has lost its data: {ANEW}",
-                hello.of.unwrap_or_default().0,
-                mine.0,
+        if let Some(known) = hello.known.filter(|known| *known > mine) {
+            return Err(Refusal::local(
+                RefuseCode::StaleIncarnation,
+                format!(
+                    "{peer} knows incarnation {} of {me}, and this process is incarnation {}: \
+                     {NEWER_PROCESS}. If there is none, {me} has lost its data: {ADD_AGAIN}",
+                    known.0, mine.0,
+                ),
             ));
         }
-        if let State { carrier: Carrier::Exact(channel), broken: Some(_), .. } = &mut *state
+        if let State { buffer: Buffer::Reliable(channel), failure: Some(_), .. } = &mut *state
             && channel.theirs().is_none()
         {
             channel.adopt(hello.incarnation);
         }
-        let Some(was) = state.carrier.theirs().map(|incarnation| incarnation.0) else {
+        let Some(was) = state.buffer.theirs().map(|incarnation| incarnation.0) else {
             return Ok(());
         };
         if now < was {
-            return Err(format!(
-                "{peer} calls as incarnation {now}, and {me} has met incarnation {was} of it: a newer process of this name \
-                 has been started; stop the older one. If there is none, {peer} has lost its data: {ANEW}"
+            return Err(Refusal::local(
+                RefuseCode::StaleIncarnation,
+                format!(
+                    "{peer} connects as incarnation {now}, and {me} knows incarnation {was} of it: \
+                     {NEWER_PROCESS}. If there is none, {peer} has lost its data: {ADD_AGAIN}"
+                ),
             ));
         }
-        if now > was && !config.takes_back() {
-            return Err(format!(
-                "{peer} was here as incarnation {was} and returns as incarnation {now}: {NO_RETURN} until membership is \
-                 agreed. To {me} it has crashed. Stop {peer}; to have it back, stop all nodes and start them together"
+        if now > was && !config.accepts_new_incarnations() {
+            return Err(Refusal::local(
+                RefuseCode::RestartNotAccepted,
+                format!(
+                    "{peer} was incarnation {was} and has restarted as incarnation {now}: with \
+                     fixed nodes a restarted node cannot take part again, and to {me} it has \
+                     crashed. Stop {peer}; to have it back, stop all nodes and start them together"
+                ),
             ));
         }
-        match &state.broken {
-            Some(why) if now == was => Err(format!(
-                "{me} {BROKEN_OFF} incarnation {was} of {peer}: {why}. Start {peer} anew, as a new incarnation"
-            )),
+        match &state.failure {
+            Some(error) if now == was => Err(refusal_of_failure(error, me, peer, was)),
             Some(_) | None => Ok(()),
         }
     }
 
-    /// Whether the channel can go on with that incarnation; if not, it is broken from now on.
-    pub(super) fn fits(&self, hello: &Hello) -> Result<(), Broken> {
-        let checked = self.state().carrier.check(said(hello));
-        checked.inspect_err(|why| self.break_off(why.clone()))
+    /// Checks whether the channel can continue with that incarnation; if not, the link fails.
+    pub(super) fn check_channel(&self, hello: &Hello) -> Result<(), ChannelError> {
+        let checked = self.state().buffer.check(handshake_of(hello));
+        checked.inspect_err(|error| self.fail(error.clone()))
     }
 
-    /// The peer has had all messages up to this one.
-    pub(super) fn acknowledged(&self, ack: u64) -> Result<(), Broken> {
-        self.state().carrier.acknowledged(ack)
+    /// The peer has received all messages up to this one.
+    pub(super) fn acknowledged(&self, ack: u64) -> Result<(), ChannelError> {
+        self.state().buffer.acknowledged(ack)
     }
 
-    /// Fills a buffer with what is to be written now: messages, or, if it is due or many are owed,
-    /// an acknowledgement. Returns how many are still owed.
+    /// Fills a buffer with the bytes to write now: messages, and an acknowledgement if it is due or
+    /// the number of unacknowledged messages has reached `ack_frames`. Returns the number of
+    /// messages that are still unacknowledged.
     pub(super) fn write(
         &self,
         room: usize,
@@ -213,28 +216,44 @@ impl Peer {
         out: &mut Vec<u8>,
     ) -> u64 {
         let mut state = self.state();
-        let carrier = &mut state.carrier;
-        if ack_is_due || carrier.owed() >= ack_frames {
-            carrier.write_ack(out);
+        let buffer = &mut state.buffer;
+        if ack_is_due || buffer.unacknowledged() >= ack_frames {
+            buffer.write_ack(out);
         }
-        carrier.write(room, out);
-        carrier.owed()
+        buffer.write(room, out);
+        buffer.unacknowledged()
     }
 
-    /// A new connection begins: which incarnation is over, if this is another.
-    pub(super) fn resume(&self, hello: &Hello) -> Result<Option<Incarnation>, Broken> {
-        self.fits(hello)?;
+    /// Starts a new connection. Returns the earlier incarnation, if this is another.
+    pub(super) fn resume(&self, hello: &Hello) -> Result<Option<Incarnation>, ChannelError> {
+        self.check_channel(hello)?;
         let mut state = self.state();
-        let was = state.carrier.resume(said(hello))?;
+        let was = state.buffer.resume(handshake_of(hello))?;
         if was.is_some() {
-            (state.broken, state.told, state.unwelcome) = (None, false, true);
+            (state.failure, state.reported, state.awaits_accept) = (None, false, true);
         }
-        // The other side does not count this side as met before it has heard something.
+        // The other side does not count the link as established before it has received something.
         self.work.notify_one();
         Ok(was)
     }
 }
 
-fn said(hello: &Hello) -> Greeting {
-    Greeting { incarnation: hello.incarnation, of: hello.of, received: hello.received }
+/// The refusal of an incarnation whose link has failed before.
+fn refusal_of_failure(error: &ChannelError, me: NodeId, peer: NodeId, was: u32) -> Refusal {
+    let code = match error {
+        ChannelError::DeclaredDead(_) => RefuseCode::DeclaredDead,
+        ChannelError::WindowFull { .. }
+        | ChannelError::StateLost { .. }
+        | ChannelError::NeverSent { .. }
+        | ChannelError::Gap { .. } => RefuseCode::LinkFailed,
+    };
+    let message = format!(
+        "the link of {me} to incarnation {was} of {peer} has failed: {error}. Restart {peer} as a \
+         new incarnation"
+    );
+    Refusal::local(code, message)
+}
+
+fn handshake_of(hello: &Hello) -> Handshake {
+    Handshake { incarnation: hello.incarnation, known: hello.known, received: hello.received }
 }

@@ -1,9 +1,9 @@
-//! The port: whoever connects may greet, for a short time, and is handed to the link of the peer
-//! that it is.
+//! The listener: accepts connections, reads the `Hello` of each within a time limit, and hands it
+//! to the link of the peer that sent it.
 //!
-//! Anybody may find the port. So a connection that does not greet in time is closed, and only so
-//! many may be at it at once: one more closes the oldest. A node greets within milliseconds, so it
-//! is never the oldest for long, while those who hold on for nothing are.
+//! Anybody may find the port. A connection that sends no `Hello` in time is closed, and the number
+//! of connections in a handshake is bounded: one more closes the oldest. A node sends its `Hello`
+//! within milliseconds, so it is never the oldest for long, and idle connections are.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -17,11 +17,13 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
 use super::LinkEvent;
-use crate::link::{Call, Shared, Unread, check, named, read_frame, refuse, stopped};
+use crate::link::{
+    Incoming, ReadError, Refusal, Shared, check, describe_node, read_frame, refuse, stopped,
+};
 use crate::tls::Socket;
-use crate::wire::{Decoder, Frame, GREETING_MAX, Junk};
+use crate::wire::{Decoder, Frame, FrameError, HANDSHAKE_MAX, RefuseCode, VERSION};
 
-/// When the system has no more sockets, this long until we ask again.
+/// Delay before the next `accept` when the system has no more sockets.
 const OUT_OF_SOCKETS: Duration = Duration::from_millis(100);
 
 pub(super) async fn accept(
@@ -30,130 +32,131 @@ pub(super) async fn accept(
     events: mpsc::Sender<LinkEvent>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let port = Arc::new(Port { shared, events, last: Mutex::default() });
-    let mut greeting = JoinSet::new();
+    let acceptor = Arc::new(Acceptor { shared, events, last: Mutex::default() });
+    let mut handshakes = JoinSet::new();
     let mut oldest: VecDeque<AbortHandle> = VecDeque::new();
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, address)) => {
                     oldest.retain(|handle| !handle.is_finished());
-                    if oldest.len() >= port.shared.config.limits.in_handshake
+                    if oldest.len() >= acceptor.shared.config.limits.in_handshake
                         && let Some(handle) = oldest.pop_front()
                     {
                         handle.abort();
                     }
-                    oldest.push_back(greeting.spawn(port.clone().greet(stream, address.ip())));
+                    let handshake = acceptor.clone().serve_in_time(stream, address.ip());
+                    oldest.push_back(handshakes.spawn(handshake));
                 }
                 Err(_) => sleep(OUT_OF_SOCKETS).await,
             },
-            Some(_) = greeting.join_next() => {}
+            Some(_) = handshakes.join_next() => {}
             () = stopped(&mut stop) => return,
         }
     }
 }
 
-struct Port {
+struct Acceptor {
     shared: Arc<Shared>,
     events: mpsc::Sender<LinkEvent>,
-    /// What was told last of each peer, and of strangers.
-    last: Mutex<BTreeMap<Option<NodeId>, String>>,
+    /// The last refusal that the owner was notified of: of each peer, and of unknown nodes.
+    last: Mutex<BTreeMap<Option<NodeId>, Refusal>>,
 }
 
-impl Port {
-    async fn greet(self: Arc<Self>, stream: TcpStream, from: IpAddr) {
-        let in_time = self.shared.config.limits.handshake;
-        let _ = timeout(in_time, self.hear(stream, from)).await;
+impl Acceptor {
+    async fn serve_in_time(self: Arc<Self>, stream: TcpStream, from: IpAddr) {
+        let limit = self.shared.config.limits.handshake;
+        let _ = timeout(limit, self.serve(stream, from)).await;
     }
 
-    async fn hear(&self, stream: TcpStream, from: IpAddr) {
+    async fn serve(&self, stream: TcpStream, from: IpAddr) {
         let config = &self.shared.config;
         if stream.set_nodelay(true).is_err() {
             return;
         }
-        let (mut socket, shown) = match self.shared.keys.accept(stream).await {
+        let (mut socket, identity) = match self.shared.tls.accept(stream).await {
             Ok(accepted) => accepted,
-            Err(why) => {
-                return self.tell(
-                    None,
-                    format!("a call from {from} to {} was not taken: {why}", self.here()),
-                );
+            Err(error) => {
+                let message = format!("connection from {from} to {} refused: {error}", self.here());
+                return self.notify(None, Refusal::local(RefuseCode::Certificate, message));
             }
         };
-        let mut decoder = Decoder::new(GREETING_MAX);
+        let mut decoder = Decoder::new(HANDSHAKE_MAX);
         let hello = match read_frame(&mut socket, &mut decoder).await {
             Ok(Frame::Hello(hello)) => hello,
-            Ok(Frame::Refuse(_) | Frame::Data { .. } | Frame::Ack(_)) => {
-                return self
-                    .refuse(
-                        socket,
-                        None,
-                        format!("a call from {from} did not begin with a greeting"),
-                    )
-                    .await;
+            Ok(Frame::Refuse { .. } | Frame::Data { .. } | Frame::Ack(_)) => {
+                let message = format!("connection from {from} did not begin with a handshake");
+                let refusal = Refusal::local(RefuseCode::Protocol, message);
+                return self.refuse(socket, None, refusal).await;
             }
-            Err(Unread::Lost(_)) => return,
-            Err(Unread::Junk(junk)) => {
-                return self.refuse(socket, None, self.text(from, &junk)).await;
+            Err(ReadError::Closed(_)) => return,
+            Err(ReadError::Malformed(error)) => {
+                return self.refuse(socket, None, self.refusal_of_bytes(from, &error)).await;
             }
         };
-        let peer = self.shared.roster.find(hello.from);
-        let checked = check(&self.shared, &hello, None).and_then(|()| {
-            let shown = shown.is(hello.from, &config.cluster);
-            shown.map_err(|why| format!("a call from {from} to {} was not taken: {why}", config.me))
-        });
-        // Checked here too, so that a call that is refused does not cost the peer the connection
-        // that it has.
-        let checked =
-            checked.and_then(|()| peer.as_ref().map_or(Ok(()), |peer| peer.check(&hello, config)));
+        let peer = self.shared.peers.find(hello.from);
+        // The peer's own check is repeated by its link. It is made here too, so that a refused
+        // connection does not cost the peer the one that it has.
+        let checked = check(&self.shared, &hello, None)
+            .and_then(|()| {
+                identity.check(hello.from, &config.cluster).map_err(|error| {
+                    let me = config.me;
+                    let message = format!("connection from {from} to {me} refused: {error}");
+                    Refusal::local(RefuseCode::Certificate, message)
+                })
+            })
+            .and_then(|()| peer.as_ref().map_or(Ok(()), |peer| peer.check(&hello, config)));
         match (checked, peer) {
             (Ok(()), Some(peer)) => {
                 // An error means that the link is being stopped.
-                let _ = peer.calls.send(Call { socket, decoder, hello }).await;
+                let _ = peer.incoming.send(Incoming { socket, decoder, hello }).await;
             }
             (Ok(()), None) => {}
-            (Err(why), peer) => self.refuse(socket, peer.map(|peer| peer.id), why).await,
+            (Err(refusal), peer) => self.refuse(socket, peer.map(|peer| peer.id), refusal).await,
         }
     }
 
     fn here(&self) -> String {
-        named(self.shared.config.me, &self.shared.config.cluster)
+        describe_node(self.shared.config.me, &self.shared.config.cluster)
     }
 
-    /// What came instead of a greeting.
-    fn text(&self, from: IpAddr, junk: &Junk) -> String {
+    /// The refusal of bytes that are no `Hello`.
+    fn refusal_of_bytes(&self, from: IpAddr, error: &FrameError) -> Refusal {
         let here = self.here();
-        match junk {
-            Junk::Version(theirs) => format!(
-                "a node that calls from {from} speaks version {theirs} of the links, and {here} speaks version {}: run one \
-                 version of kgate on all nodes",
-                crate::wire::VERSION
-            ),
-            Junk::TooLong { .. }
-            | Junk::Empty
-            | Junk::Kind(_)
-            | Junk::NotKgate
-            | Junk::Malformed(_) => {
+        match error {
+            FrameError::Version(theirs) => Refusal::local(
+                RefuseCode::Version,
                 format!(
-                    "a call from {from} to {here} is no greeting: {junk}. Is it another program, or a node with TLS where this \
-                 one has none?"
-                )
-            }
+                    "a node at {from} speaks version {theirs} of the link protocol, and {here} \
+                     speaks version {VERSION}: run one version of kgate on all nodes"
+                ),
+            ),
+            FrameError::TooLong { .. }
+            | FrameError::Empty
+            | FrameError::UnknownKind(_)
+            | FrameError::NotKgate
+            | FrameError::Malformed(_) => Refusal::local(
+                RefuseCode::Protocol,
+                format!(
+                    "connection from {from} to {here} sent no handshake: {error}. Is it another \
+                     program, or a node with TLS where this one has none?"
+                ),
+            ),
         }
     }
 
-    async fn refuse(&self, mut socket: Box<dyn Socket>, peer: Option<NodeId>, why: String) {
-        self.tell(peer, why.clone());
-        refuse(&mut socket, &why).await;
+    async fn refuse(&self, mut socket: Box<dyn Socket>, peer: Option<NodeId>, refusal: Refusal) {
+        self.notify(peer, refusal.clone());
+        refuse(&mut socket, &refusal).await;
     }
 
-    /// Never waits for the owner, and never tells the same of a peer twice in a row: strangers
-    /// could fill the queue.
-    fn tell(&self, peer: Option<NodeId>, why: String) {
+    /// Notifies the owner without waiting, and never of the same refusal of a peer twice in a row:
+    /// unknown nodes could fill the queue.
+    fn notify(&self, peer: Option<NodeId>, refusal: Refusal) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let event = LinkEvent::Refused { peer, why: why.clone() };
-        if last.get(&peer) != Some(&why) && self.events.try_send(event).is_ok() {
-            last.insert(peer, why);
+        let event = LinkEvent::Refused { peer, refusal: refusal.clone() };
+        if last.get(&peer) != Some(&refusal) && self.events.try_send(event).is_ok() {
+            last.insert(peer, refusal);
         }
     }
 }

@@ -1,5 +1,4 @@
-//! From three PEM files to the two sides of TLS. Whatever is wrong is said with the file that it is
-//! wrong in.
+//! From three PEM files to the two sides of TLS. Each error names the file.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,74 +10,76 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::version::TLS13;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
-/// Why the files cannot be used.
+/// Why the files for TLS cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum NotLoaded {
-    /// A file is not there, or not PEM, or holds something else.
+#[non_exhaustive]
+pub enum TlsFileError {
+    /// A file is missing, is not PEM, or holds something else.
     #[error("{path}: {error}; `kgate certs new` makes the files of a cluster for development")]
     File {
-        /// Which one.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Cause.
         error: String,
     },
-    /// The certificate is another node's.
+    /// The certificate belongs to another node.
     #[error(
-        "{path}: this certificate does not tolerate the name {name}: it is of another node, or of another cluster ({error})"
+        "{path}: this certificate is not valid for the name {name}: it belongs to another node, or \
+         to another cluster ({error})"
     )]
     Name {
-        /// Which one.
+        /// Path of the file.
         path: PathBuf,
-        /// What it should tolerate.
+        /// Name that the certificate should have.
         name: String,
-        /// What it tolerates.
+        /// Cause.
         error: String,
     },
-    /// The files do not go together.
-    #[error("{chain} and {key} do not go together: {error}")]
-    Together {
-        /// The certificate.
+    /// The key does not belong to the certificate.
+    #[error("{chain} and {key} do not belong together: {error}")]
+    KeyMismatch {
+        /// Path of the certificate.
         chain: PathBuf,
-        /// The key.
+        /// Path of the key.
         key: PathBuf,
-        /// Why not.
+        /// Cause.
         error: String,
     },
 }
 
-/// Both sides of TLS for the node of that name.
+/// Loads both sides of TLS for the node of that name.
 pub(super) fn load(
     chain: &Path,
     key: &Path,
     ca: &Path,
     name: &str,
-) -> Result<(ClientConfig, ServerConfig), NotLoaded> {
+) -> Result<(ClientConfig, ServerConfig), TlsFileError> {
     let (certificates, private, roots) = read(chain, key, ca)?;
-    super::tolerates(&certificates[0], name).map_err(|error| NotLoaded::Name {
+    super::verify_name(&certificates[0], name).map_err(|error| TlsFileError::Name {
         path: chain.into(),
         name: name.into(),
         error: error.to_string(),
     })?;
-    both_sides(certificates, private, roots).map_err(|error| apart(chain, key, &error))
+    both_sides(certificates, private, roots).map_err(|error| key_mismatch(chain, key, &error))
 }
 
-/// What the three files hold.
-pub(super) type Read = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>, RootCertStore);
+/// Content of the three files: certificates, key, trusted authorities.
+pub(super) type Loaded = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>, RootCertStore);
 
-pub(super) fn read(chain: &Path, key: &Path, ca: &Path) -> Result<Read, NotLoaded> {
+pub(super) fn read(chain: &Path, key: &Path, ca: &Path) -> Result<Loaded, TlsFileError> {
     let certificates = certificates(chain)?;
     let private = PrivateKeyDer::from_pem_file(key).map_err(|error| file(key, &error))?;
     let mut roots = RootCertStore::empty();
     for root in self::certificates(ca)? {
         let added = roots.add(root);
-        added.map_err(|error| NotLoaded::File { path: ca.into(), error: error.to_string() })?;
+        added.map_err(|error| TlsFileError::File { path: ca.into(), error: error.to_string() })?;
     }
     Ok((certificates, private, roots))
 }
 
-/// A certificate and a key that are not of each other.
-pub(super) fn apart(chain: &Path, key: &Path, error: &rustls::Error) -> NotLoaded {
-    NotLoaded::Together { chain: chain.into(), key: key.into(), error: error.to_string() }
+/// The error of a certificate and a key that do not belong together.
+pub(super) fn key_mismatch(chain: &Path, key: &Path, error: &rustls::Error) -> TlsFileError {
+    TlsFileError::KeyMismatch { chain: chain.into(), key: key.into(), error: error.to_string() }
 }
 
 fn both_sides(
@@ -104,7 +105,7 @@ fn both_sides(
     Ok((client, server))
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, NotLoaded> {
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsFileError> {
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
     let read: Vec<_> = read.map_err(|error| file(path, &error))?;
     if read.is_empty() {
@@ -115,13 +116,13 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, NotLoaded> 
 
 #[expect(
     clippy::wildcard_enum_match_arm,
-    reason = "not our enum, and it says itself what is wrong"
+    reason = "the enum of rustls is not exhaustive, and its own texts say enough"
 )]
-fn file(path: &Path, error: &pem::Error) -> NotLoaded {
+fn file(path: &Path, error: &pem::Error) -> TlsFileError {
     let error = match error {
         pem::Error::NoItemsFound => "it holds no certificate or key in PEM form".to_owned(),
         pem::Error::Io(error) => error.to_string(),
         other => other.to_string(),
     };
-    NotLoaded::File { path: path.into(), error }
+    TlsFileError::File { path: path.into(), error }
 }

@@ -1,6 +1,5 @@
-//! TLS for clients: the called side, and the names that a caller has shown.
+//! TLS for the API of a node: the server side, and the identity of a client.
 
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,58 +10,56 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::version::TLS13;
 use tokio_rustls::TlsAcceptor;
 
-use super::files::{NotLoaded, apart, read};
-use super::text;
+use super::files::{TlsFileError, key_mismatch, read};
 
-/// What callers must show.
+/// Whether clients must present a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Callers {
-    /// A certificate of the authority, or nothing is said to them.
-    MustShow,
-    /// A certificate of the authority or none, since they may be known by something else; a wrong
-    /// one is refused all the same.
-    MayShow,
+pub enum ClientCertificate {
+    /// A client without a certificate of the authority is refused.
+    Required,
+    /// A client may present none, since it may have a token. A wrong certificate is refused.
+    Optional,
 }
 
-/// The called side for HTTP/1.1 and HTTP/2, from PEM files: this side's certificate and key, and
-/// the authority of the callers.
+/// The server side for HTTP/1.1 and HTTP/2, from PEM files: this side's certificate and key, and
+/// the authority of the clients.
 pub fn acceptor(
     chain: &Path,
     key: &Path,
     ca: &Path,
-    callers: Callers,
-) -> Result<TlsAcceptor, NotLoaded> {
+    client: ClientCertificate,
+) -> Result<TlsAcceptor, TlsFileError> {
     let (certificates, private, roots) = read(chain, key, ca)?;
     let provider = Arc::new(ring::default_provider());
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
-    let verifier = match callers {
-        Callers::MustShow => verifier.build(),
-        Callers::MayShow => verifier.allow_unauthenticated().build(),
+    let verifier = match client {
+        ClientCertificate::Required => verifier.build(),
+        ClientCertificate::Optional => verifier.allow_unauthenticated().build(),
     };
-    let verifier =
-        verifier.map_err(|error| NotLoaded::File { path: ca.into(), error: error.to_string() })?;
+    let verifier = verifier
+        .map_err(|error| TlsFileError::File { path: ca.into(), error: error.to_string() })?;
     let mut server = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&TLS13])
         .and_then(|builder| {
             builder.with_client_cert_verifier(verifier).with_single_cert(certificates, private)
         })
-        .map_err(|error| apart(chain, key, &error))?;
-    // Nobody goes on with a former connection: each shows anew who it is.
+        .map_err(|error| key_mismatch(chain, key, &error))?;
+    // No session resumption: each connection presents its certificate.
     server.send_tls13_tickets = 0;
     server.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(Arc::new(server).into())
 }
 
-/// The DNS names that a certificate tolerates. Only of one that was verified do they mean anything.
-pub fn names(certificate: &CertificateDer<'_>) -> Vec<String> {
+/// The DNS names of a certificate. They have a meaning only if the certificate was verified.
+pub fn dns_names(certificate: &CertificateDer<'_>) -> Vec<String> {
     let parsed = webpki::EndEntityCert::try_from(certificate);
     parsed.map(|parsed| parsed.valid_dns_names().map(str::to_owned).collect()).unwrap_or_default()
 }
 
-/// Who a client is by the names in its certificate: the NAME of `client-NAME.<cluster>`; else the
-/// first name with a dot in it, whole, so that an authority of a company needs no names of ours. A
-/// NAME has no dot, so the two are never mixed up.
-pub fn client_of(names: &[String], cluster: &str) -> Option<String> {
+/// The identity of a client by the names in its certificate: the NAME of `client-NAME.<cluster>`, or
+/// else the first complete name with a dot in it, so that a company's authority needs no names of
+/// kgate. A NAME has no dot, so the two kinds cannot be confused.
+pub fn client_identity(names: &[String], cluster: &str) -> Option<String> {
     let ours = |name: &String| {
         let client = name.strip_prefix("client-")?.strip_suffix(cluster)?.strip_suffix('.')?;
         (!client.is_empty() && !client.contains('.')).then(|| client.to_owned())
@@ -70,28 +67,26 @@ pub fn client_of(names: &[String], cluster: &str) -> Option<String> {
     names.iter().find_map(ours).or_else(|| names.iter().find(|name| name.contains('.')).cloned())
 }
 
-/// What an error of TLS means, for people.
-pub fn what_tls_says(error: &io::Error) -> String {
-    text::of(error, None)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The name of a client is what `kgate certs` gave it; any other certificate counts by its
-    /// whole name; a name of another cluster is not ours.
+    /// A client's identity is the name that `kgate certs` gave it; any other certificate counts by its
+    /// complete name, also one of another cluster.
     #[test]
-    fn who_a_client_is() {
+    fn identity_of_a_client() {
         let of = |names: &[&str]| {
-            client_of(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>(), "farm")
+            client_identity(
+                &names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>(),
+                "farm",
+            )
         };
         assert_eq!(of(&["client-ci-7.farm"]).as_deref(), Some("ci-7"));
         assert_eq!(of(&["host.example", "client-ci-7.farm"]).as_deref(), Some("ci-7"));
         assert_eq!(of(&["client-ci-7.other"]).as_deref(), Some("client-ci-7.other"));
         assert_eq!(of(&["client-a.b.farm"]).as_deref(), Some("client-a.b.farm"));
         assert_eq!(of(&["client-.farm"]).as_deref(), Some("client-.farm"));
-        assert_eq!(of(&["alice"]), None, "it could be mistaken for client-alice.farm");
+        assert_eq!(of(&["alice"]), None, "it could be confused with client-alice.farm");
         assert_eq!(of(&[]), None);
     }
 }

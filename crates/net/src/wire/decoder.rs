@@ -1,43 +1,44 @@
-//! From bytes to frames: pure, and incremental, because the network cuts where it likes.
+//! From bytes to frames: pure, and incremental, because the network may cut anywhere.
 //!
-//! Bytes are read straight into [`Decoder::room`], frames are taken out with [`Decoder::next`]; a
-//! message is a view into what was read, not a copy. Nothing that a length says is believed before
-//! it was compared with the limit, and memory grows with what has really come.
+//! The caller reads bytes straight into [`Decoder::room`] and takes frames out with
+//! [`Decoder::next`]. A message is a view into what was read, not a copy. A length is compared with
+//! the limit before it is used, and memory grows only with the bytes that arrived.
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use super::{ACK, DATA, Frame, HELLO, Hello, REFUSE, VERSION, WHY_MAX, hello};
+use super::{ACK, DATA, Frame, HELLO, Hello, MESSAGE_MAX, REFUSE, RefuseCode, VERSION, hello};
 
-/// So much is read at once, at least.
-const READ_AT_ONCE: usize = 16 * 1024;
+/// Minimum room for one read.
+const READ_MIN: usize = 16 * 1024;
 
-/// Why the bytes are no frames. The connection cannot go on: nobody knows where the next frame
-/// begins.
+/// Why the bytes are no frames. The connection cannot go on, because the start of the next frame is
+/// unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Junk {
-    /// A length that is not allowed.
-    #[error("a frame of {length} bytes, where at most {limit} are allowed")]
+pub enum FrameError {
+    /// The length exceeds the limit.
+    #[error("a frame of {length} bytes exceeds the limit of {limit}")]
     TooLong {
-        /// What it says.
+        /// Length that the frame claims.
         length: usize,
-        /// What it may say.
+        /// Limit at this point.
         limit: usize,
     },
-    /// A frame of no bytes has not even a kind.
+    /// A frame of no bytes has no kind.
     #[error("an empty frame")]
     Empty,
-    /// No frame has that number.
+    /// No frame has that kind.
     #[error("a frame of unknown kind {0}")]
-    Kind(u8),
-    /// A greeting without the magic.
+    UnknownKind(u8),
+    /// A `Hello` without the magic.
     #[error("this is no link of kgate")]
     NotKgate,
-    /// A greeting of another version.
+    /// A `Hello` of another version.
     #[error(
-        "version {0} of the frames, where this node speaks version {VERSION}: run one version of kgate"
+        "version {0} of the wire format, where this node speaks version {VERSION}: run one \
+         version of kgate"
     )]
     Version(u32),
-    /// A frame whose body cannot be.
+    /// The body does not fit the kind.
     #[error("a malformed frame: {0}")]
     Malformed(&'static str),
 }
@@ -55,40 +56,41 @@ impl Decoder {
         Self { bytes: BytesMut::new(), limit }
     }
 
-    /// From now on, frames up to that length.
+    /// Accepts frames up to that length from now on.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }
 
-    /// Where the next bytes are read into.
+    /// Buffer that the next bytes are read into.
     pub fn room(&mut self) -> &mut BytesMut {
-        self.bytes.reserve(READ_AT_ONCE);
+        self.bytes.reserve(READ_MIN);
         &mut self.bytes
     }
 
-    /// The next bytes, if they are at hand already.
+    /// Appends bytes that are already in memory.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// How many bytes have come that are no whole frame yet.
-    pub fn held(&self) -> usize {
+    /// Number of bytes of the frame that is not complete yet.
+    pub fn pending(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The next frame, if all of it has come. After an error nothing that follows means anything.
+    /// The next frame, if all of it has arrived. After an error the rest of the bytes has no
+    /// meaning.
     #[expect(
         clippy::should_implement_trait,
-        reason = "an iterator that ends would not go on, and this does"
+        reason = "`None` means not yet, and not the end as for an iterator"
     )]
-    pub fn next(&mut self) -> Result<Option<Frame>, Junk> {
+    pub fn next(&mut self) -> Result<Option<Frame>, FrameError> {
         let Some(head) = self.bytes.first_chunk::<4>() else { return Ok(None) };
         let length = u32::from_le_bytes(*head) as usize;
         if length > self.limit {
-            return Err(Junk::TooLong { length, limit: self.limit });
+            return Err(FrameError::TooLong { length, limit: self.limit });
         }
         if length == 0 {
-            return Err(Junk::Empty);
+            return Err(FrameError::Empty);
         }
         if self.bytes.len() < 4 + length {
             return Ok(None);
@@ -98,14 +100,19 @@ impl Decoder {
     }
 }
 
-/// A whole frame without its length; it has a kind at least.
-fn decode(mut frame: Bytes) -> Result<Frame, Junk> {
+/// Decodes a complete frame without its length. The frame has at least a kind.
+fn decode(mut frame: Bytes) -> Result<Frame, FrameError> {
     let kind = frame.get_u8();
     let mut rest = &frame[..];
     match kind {
         HELLO => Hello::read(rest).map(Frame::Hello),
-        REFUSE if rest.len() > WHY_MAX => Err(Junk::Malformed("a reason of more than 300 bytes")),
-        REFUSE => Ok(Frame::Refuse(printable(&String::from_utf8_lossy(rest)))),
+        REFUSE => {
+            let code = RefuseCode::from_u16(u16::from_le_bytes(hello::take(&mut rest)?));
+            if rest.len() > MESSAGE_MAX {
+                return Err(FrameError::Malformed("a refusal of more than 300 bytes"));
+            }
+            Ok(Frame::Refuse { code, message: printable(&String::from_utf8_lossy(rest)) })
+        }
         DATA => {
             let number = u64::from_le_bytes(hello::take(&mut rest)?);
             let ack = u64::from_le_bytes(hello::take(&mut rest)?);
@@ -117,14 +124,14 @@ fn decode(mut frame: Bytes) -> Result<Frame, Junk> {
             if rest.is_empty() {
                 Ok(Frame::Ack(ack))
             } else {
-                Err(Junk::Malformed("it goes on after its end"))
+                Err(FrameError::Malformed("bytes after its end"))
             }
         }
-        unknown => Err(Junk::Kind(unknown)),
+        unknown => Err(FrameError::UnknownKind(unknown)),
     }
 }
 
-/// A reason is written into logs and to terminals: without what would steer them.
+/// Replaces control characters: the message goes into logs and to terminals.
 fn printable(text: &str) -> String {
-    text.chars().map(|message| if message.is_control() { ' ' } else { message }).collect()
+    text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect()
 }

@@ -1,4 +1,4 @@
-//! Authorities and certificates, made on the spot.
+//! Authorities and certificates for tests.
 #![allow(unreachable_pub, reason = "a module of tests")]
 
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use rcgen::{
     KeyUsagePurpose,
 };
 
-/// A folder that goes when it is dropped.
+/// A directory that is removed when it is dropped.
 pub struct Folder(pub PathBuf);
 
 impl Folder {
@@ -46,7 +46,7 @@ impl Authority {
         Self { name, issuer: Issuer::new(params, key), certificate }
     }
 
-    /// The files of a certificate with that name.
+    /// Writes the files of a certificate with that name.
     pub fn files(&self, folder: &Path, name: &str) -> Security {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new([name.to_owned()]).unwrap();

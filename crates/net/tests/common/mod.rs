@@ -1,4 +1,4 @@
-//! Nodes with real sockets, a proxy that cuts their connections, and waiting with a deadline.
+//! Nodes with real sockets, a proxy that cuts their connections, and waits with a deadline.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 
 use std::net::SocketAddr;
@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use kgate_core::{Incarnation, NodeId};
-use kgate_net::{LinkConfig, LinkEvent, LinkLimits, Links, Security, WhenFull};
+use kgate_net::{LinkConfig, LinkEvent, LinkLimits, Links, Refusal, Security, WhenFull};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-/// Long enough for a busy machine; whoever waits for it fails.
+/// Limit of every wait: long enough for a busy machine.
 pub const DEADLINE: Duration = Duration::from_secs(20);
 
 pub fn runtime() -> tokio::runtime::Runtime {
@@ -27,11 +27,11 @@ pub async fn listener() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-/// Times of a test: short pauses, and a handshake that need not wait long for strangers.
+/// Limits for tests: a short backoff.
 pub fn limits() -> LinkLimits {
     LinkLimits {
-        pause_least: Duration::from_millis(5),
-        pause_most: Duration::from_millis(50),
+        backoff_min: Duration::from_millis(5),
+        backoff_max: Duration::from_millis(50),
         ..LinkLimits::default()
     }
 }
@@ -42,9 +42,9 @@ pub fn config(me: u32, incarnation: u32, peers: &[(u32, SocketAddr)]) -> LinkCon
         me: NodeId(me),
         incarnation: Incarnation(incarnation),
         peers: peers.iter().map(|(id, address)| (NodeId(*id), address.to_string())).collect(),
-        security: Security::Plain { asked_for: false },
+        security: Security::Plain { is_explicit: false },
         limits: limits(),
-        accepts_returns: true,
+        accepts_restarts: true,
         when_full: WhenFull::Break,
     }
 }
@@ -69,20 +69,20 @@ impl Node {
     }
 
     pub async fn next(&mut self) -> LinkEvent {
-        in_time("an event", self.events.recv()).await.expect("the links run")
+        in_time("event", self.events.recv()).await.expect("the links run")
     }
 
-    /// The first event that this takes; what comes before it is dropped.
+    /// The first event that `select` accepts. Earlier events are dropped.
     pub async fn until<T>(
         &mut self,
         what: &str,
-        mut take: impl FnMut(&LinkEvent) -> Option<T>,
+        mut select: impl FnMut(&LinkEvent) -> Option<T>,
     ) -> T {
         let mut seen = Vec::new();
         let search = async {
             loop {
                 let event = self.events.recv().await.expect("the links run");
-                if let Some(found) = take(&event) {
+                if let Some(found) = select(&event) {
                     return found;
                 }
                 seen.push(event);
@@ -90,7 +90,7 @@ impl Node {
         };
         match tokio::time::timeout(DEADLINE, search).await {
             Ok(found) => found,
-            Err(_) => panic!("waited too long for {what}; came instead: {seen:?}"),
+            Err(_) => panic!("no {what} in time; events: {seen:?}"),
         }
     }
 
@@ -108,21 +108,22 @@ impl Node {
         self.until(&format!("down of p{wanted}"), down).await;
     }
 
-    /// The next message: who and what.
-    pub async fn frame(&mut self) -> (u32, u64) {
-        let message = |event: &LinkEvent| {
-            let LinkEvent::Frame { from, bytes } = event else { return None };
+    /// Sender and value of the next message.
+    pub async fn message(&mut self) -> (u32, u64) {
+        let select = |event: &LinkEvent| {
+            let LinkEvent::Message { from, bytes } = event else { return None };
             Some((from.0, value(bytes)))
         };
-        self.until("a message", message).await
+        self.until("message", select).await
     }
 
-    pub async fn refused(&mut self) -> (Option<u32>, String) {
-        let refusal = |event: &LinkEvent| {
-            let LinkEvent::Refused { peer, why } = event else { return None };
-            Some((peer.map(|peer| peer.0), why.clone()))
+    /// Peer and refusal of the next refused link.
+    pub async fn refused(&mut self) -> (Option<u32>, Refusal) {
+        let select = |event: &LinkEvent| {
+            let LinkEvent::Refused { peer, refusal } = event else { return None };
+            Some((peer.map(|peer| peer.0), refusal.clone()))
         };
-        self.until("a refusal", refusal).await
+        self.until("refusal", select).await
     }
 }
 
@@ -131,68 +132,66 @@ pub fn value(bytes: &Bytes) -> u64 {
 }
 
 pub async fn in_time<T>(what: &str, wait: impl Future<Output = T>) -> T {
-    tokio::time::timeout(DEADLINE, wait)
-        .await
-        .unwrap_or_else(|_| panic!("waited too long for {what}"))
+    tokio::time::timeout(DEADLINE, wait).await.unwrap_or_else(|_| panic!("no {what} in time"))
 }
 
-/// Between a dialler and a node: passes bytes on until it is told to cut, to hold them, or to let
-/// nobody in.
+/// A proxy in front of a node. It forwards bytes until it has to cut connections, to hold the bytes,
+/// or to accept no connection.
 pub struct Proxy {
     pub address: SocketAddr,
     target: Arc<Mutex<SocketAddr>>,
-    state: watch::Sender<Way>,
+    state: watch::Sender<Mode>,
     pub accepted: Arc<AtomicUsize>,
-    /// Each connection carries at most so many bytes in each direction, drawn anew; 0: any number.
+    /// Bound of the bytes that a connection carries in each direction, drawn for each; 0: none.
     bound: Arc<AtomicU64>,
     task: JoinHandle<()>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    /// The number changes with every cut.
+enum Mode {
+    /// Forwards. The number changes with every cut.
     Open(u32),
-    /// Connections stay, and nothing passes.
+    /// Connections stay open, and no byte passes.
     Held,
-    /// Nobody gets in.
+    /// Accepts no connection.
     Shut,
 }
 
 impl Proxy {
     pub async fn to(target: SocketAddr) -> Self {
         let (listener, address) = listener().await;
-        let (state, way) = watch::channel(Way::Open(0));
+        let (state, mode) = watch::channel(Mode::Open(0));
         let (accepted, bound) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU64::new(0)));
         let target = Arc::new(Mutex::new(target));
         let task =
-            tokio::spawn(serve(listener, target.clone(), way, accepted.clone(), bound.clone()));
+            tokio::spawn(serve(listener, target.clone(), mode, accepted.clone(), bound.clone()));
         Self { address, target, state, accepted, bound, task }
     }
 
-    /// Later connections go there.
+    /// Sets the target of later connections.
     pub fn redirect(&self, target: SocketAddr) {
         *self.target.lock().unwrap() = target;
     }
 
     pub fn cut(&self) {
-        self.state.send_modify(|way| {
-            *way = Way::Open(if let Way::Open(cuts) = way { *cuts + 1 } else { 0 })
+        self.state.send_modify(|mode| {
+            *mode = Mode::Open(if let Mode::Open(cuts) = mode { *cuts + 1 } else { 0 })
         });
     }
 
     pub fn hold(&self) {
-        self.state.send_replace(Way::Held);
+        self.state.send_replace(Mode::Held);
     }
 
     pub fn shut(&self) {
-        self.state.send_replace(Way::Shut);
+        self.state.send_replace(Mode::Shut);
     }
 
     pub fn open(&self) {
-        self.state.send_replace(Way::Open(0));
+        self.state.send_replace(Mode::Open(0));
     }
 
-    /// From now on, connections are cut after a random number of bytes up to this; 0 ends it.
+    /// From now on cuts connections after a random number of bytes up to this; 0 stops that.
     pub fn cut_within(&self, bytes: u64) {
         self.bound.store(bytes, Ordering::Relaxed);
     }
@@ -207,7 +206,7 @@ impl Drop for Proxy {
 async fn serve(
     listener: TcpListener,
     target: Arc<Mutex<SocketAddr>>,
-    way: watch::Receiver<Way>,
+    mode: watch::Receiver<Mode>,
     accepted: Arc<AtomicUsize>,
     bound: Arc<AtomicU64>,
 ) {
@@ -215,7 +214,7 @@ async fn serve(
     let mut rng = 1u64;
     loop {
         let (near, _) = listener.accept().await.unwrap();
-        if *way.borrow() == Way::Shut {
+        if *mode.borrow() == Mode::Shut {
             continue;
         }
         accepted.fetch_add(1, Ordering::Relaxed);
@@ -228,8 +227,8 @@ async fn serve(
                 1 + (rng >> 33) % most
             }
         };
-        let mut way = way.clone();
-        let now = *way.borrow_and_update();
+        let mut mode = mode.clone();
+        let now = *mode.borrow_and_update();
         let (there, back) = (draw(), draw());
         let target = *target.lock().unwrap();
         connections.spawn(async move {
@@ -237,9 +236,9 @@ async fn serve(
             let (near_in, near_out) = near.into_split();
             let (far_in, far_out) = far.into_split();
             tokio::select! {
-                () = pass(near_in, far_out, there, way.clone()) => {}
-                () = pass(far_in, near_out, back, way.clone()) => {}
-                _ = way.wait_for(|way| *way != now && *way != Way::Held) => {}
+                () = pass(near_in, far_out, there, mode.clone()) => {}
+                () = pass(far_in, near_out, back, mode.clone()) => {}
+                _ = mode.wait_for(|mode| *mode != now && *mode != Mode::Held) => {}
             }
         });
     }
@@ -249,14 +248,14 @@ async fn pass(
     mut from: tokio::net::tcp::OwnedReadHalf,
     mut to: tokio::net::tcp::OwnedWriteHalf,
     mut bytes: u64,
-    mut way: watch::Receiver<Way>,
+    mut mode: watch::Receiver<Mode>,
 ) {
     let mut buffer = [0; 4096];
     while bytes > 0 {
-        let _ = way.wait_for(|way| *way != Way::Held).await;
+        let _ = mode.wait_for(|mode| *mode != Mode::Held).await;
         let most = usize::try_from(bytes).unwrap_or(usize::MAX).min(buffer.len());
         let Ok(count @ 1..) = from.read(&mut buffer[..most]).await else { return };
-        let _ = way.wait_for(|way| *way != Way::Held).await;
+        let _ = mode.wait_for(|mode| *mode != Mode::Held).await;
         if to.write_all(&buffer[..count]).await.is_err() {
             return;
         }

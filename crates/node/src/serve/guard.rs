@@ -13,7 +13,7 @@ use axum::http::{HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use kgate_api::v1::ErrorCode;
-use kgate_net::Callers;
+use kgate_net::ClientCertificate;
 use tokio::sync::Semaphore;
 use tonic::Status;
 
@@ -114,8 +114,12 @@ impl Guard {
     }
 
     /// What callers with TLS must show: a certificate, unless some are known by tokens.
-    pub(super) fn callers(&self) -> Callers {
-        if self.policy.has_tokens() { Callers::MayShow } else { Callers::MustShow }
+    pub(super) fn callers(&self) -> ClientCertificate {
+        if self.policy.has_tokens() {
+            ClientCertificate::Optional
+        } else {
+            ClientCertificate::Required
+        }
     }
 
     /// The longest message that is read.

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use kgate_net::{client_of, names, what_tls_says};
+use kgate_net::{TlsError, client_identity, dns_names};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsAcceptor;
@@ -66,15 +66,15 @@ impl Caller {
                     Ok(stream) => stream,
                     Err((error, stream)) => {
                         let_read(stream).await;
-                        return Err(what_tls_says(&error));
+                        return Err(TlsError::from_io(&error, None).to_string());
                     }
                 };
                 let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
                 let who = match shown {
                     None => Identity::Stranger(address),
                     Some(certificate) => {
-                        let names = names(certificate);
-                        let who = client_of(&names, cluster).ok_or_else(|| {
+                        let names = dns_names(certificate);
+                        let who = client_identity(&names, cluster).ok_or_else(|| {
                             format!(
                                 "its certificate tolerates no DNS name by which it can be known, but {names:?}"
                             )
