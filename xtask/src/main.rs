@@ -66,6 +66,11 @@ const JOBS: &[Job] = &[
         run: cargo::partition_tries,
     },
     Job {
+        name: "pending",
+        about: "wide lines and private words in files that tidy does not check yet [PATH..]",
+        run: tidy::show_pending,
+    },
+    Job {
         name: "spin",
         about: "SPIN counts the same states as kgate check (needs spin, cc)",
         run: spin::run,

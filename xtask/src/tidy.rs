@@ -4,16 +4,36 @@
 //! checked as a checkout is. Each rule is a function from a file to its offences. The patterns here
 //! are put together with `concat!`, because this file is checked too.
 
+mod pending;
+mod width;
+mod words;
+
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 
 pub(crate) fn check(root: &Path) -> Result<()> {
-    let mut files = Vec::new();
-    walk(root, "", &mut files).with_context(|| format!("cannot read {}", root.display()))?;
+    let files = read(root)?;
     println!("reading {} text files", files.len());
     crate::report(&offences(&files))
+}
+
+/// `cargo xtask pending [PATH..]`: the offences of files that `check` does not read yet, all of
+/// them or those below some paths.
+pub(crate) fn show_pending(root: &Path, paths: &[&str]) -> Result<()> {
+    let wanted =
+        |file: &&File| paths.is_empty() || paths.iter().any(|path| file.path.starts_with(path));
+    let files = read(root)?;
+    let found: Vec<String> =
+        files.iter().filter(wanted).flat_map(|file| pending::rules(file, true)).collect();
+    crate::report(&found)
+}
+
+fn read(root: &Path) -> Result<Vec<File>> {
+    let mut files = Vec::new();
+    walk(root, "", &mut files).with_context(|| format!("cannot read {}", root.display()))?;
+    Ok(files)
 }
 
 /// A text file of the project; its path is relative to the root, with `/` between the parts.
@@ -23,7 +43,8 @@ struct File {
 }
 
 fn offences(files: &[File]) -> Vec<String> {
-    let rules = [too_long, unfinished, without_story, trailing_space, machine_path];
+    let rules =
+        [too_long, unfinished, without_heading, trailing_space, machine_path, pending::not_pending];
     let mut found: Vec<String> =
         files.iter().flat_map(|file| rules.iter().flat_map(|rule| rule(file))).collect();
     found.extend(no_lock_file(files));
@@ -59,13 +80,33 @@ fn unfinished(file: &File) -> Vec<String> {
     })
 }
 
-/// A module opens with what it is for.
-fn without_story(file: &File) -> Vec<String> {
+/// A module opens with its purpose.
+fn without_heading(file: &File) -> Vec<String> {
     let in_src = matches!(file.path.split('/').collect::<Vec<_>>()[..], ["crates", _, "src", ..]);
     if in_src && is_rust(file) && !file.text.starts_with("//!") {
-        return vec![format!("{}:1: a source file opens with `//!` and what it is for", file.path)];
+        return vec![format!("{}:1: a source file opens with `//!` and its purpose", file.path)];
     }
     Vec::new()
+}
+
+/// A doc comment of one word says less than the name that it stands at.
+fn one_word_doc(file: &File) -> Vec<String> {
+    if !is_rust(file) {
+        return Vec::new();
+    }
+    let doc = |line: &str| line.trim_start().starts_with("///");
+    let one_word = |line: &str| {
+        line.trim_start()
+            .strip_prefix("/// ")
+            .is_some_and(|text| text.trim_end_matches('.').chars().all(char::is_alphanumeric))
+    };
+    let lines: Vec<&str> = file.text.lines().collect();
+    let alone = |at: usize| {
+        (at == 0 || !doc(lines[at - 1])) && !lines.get(at + 1).is_some_and(|next| doc(next))
+    };
+    let found = lines.iter().enumerate().filter(|(at, line)| one_word(line) && alone(*at));
+    let why = "a doc comment of one word: write a sentence, or leave it out";
+    found.map(|(at, _)| format!("{}:{}: {why}", file.path, at + 1)).collect()
 }
 
 fn trailing_space(file: &File) -> Vec<String> {

@@ -28,7 +28,7 @@ fn unfinished_code_is_caught() {
     for mark in
         [concat!("to", "do!()"), concat!("unim", "plemented!(\"later\")"), concat!("#[", "ignore]")]
     {
-        let text = format!("//! Story.\nfn f() {{}}\n{mark}\n");
+        let text = format!("//! Purpose.\nfn f() {{}}\n{mark}\n");
         let found = planted("crates/sim/tests/run.rs", &text);
         assert!(
             found.len() == 1 && found[0].starts_with("crates/sim/tests/run.rs:3: unfinished"),
@@ -39,11 +39,99 @@ fn unfinished_code_is_caught() {
 }
 
 #[test]
-fn a_source_file_without_its_story_is_caught() {
-    for text in ["", "use core::fmt;\n", "// Story.\n", "/// Story.\n", "\n//! Story.\n"] {
+fn a_source_file_without_its_heading_is_caught() {
+    for text in ["", "use core::fmt;\n", "// Purpose.\n", "/// Purpose.\n", "\n//! Purpose.\n"] {
         assert_eq!(planted("crates/sim/src/queue/bucket.rs", text).len(), 1, "{text:?}");
         assert_eq!(planted("crates/sim/tests/run.rs", text), [""; 0]);
     }
+}
+
+#[test]
+fn a_doc_comment_of_one_word_is_caught() {
+    for text in ["/// Who.\nnode: NodeId,\n", "x\n    /// What\n    /// \n", "/// Gate.\n"] {
+        let found = planted("verified/lib.rs", &text.replace("/// \n", "y\n"));
+        assert_eq!(found.len(), 1, "{text:?} {found:?}");
+    }
+    for text in
+        ["/// The node.\n", "/// Long\n/// text.\n", "/// Long text\n/// ends.\n", "// Who.\n"]
+    {
+        assert_eq!(planted("verified/lib.rs", text), [""; 0], "{text:?}");
+    }
+}
+
+#[test]
+fn a_wide_line_of_rust_is_caught() {
+    for start in ["", "// ", "    /// ", "let text = \""] {
+        let line = |width: usize| format!("{start}a {}", "é".repeat(width - 2 - start.len()));
+        assert_eq!(planted("verified/lib.rs", &line(100)), [""; 0]);
+        let found = planted("verified/lib.rs", &line(101));
+        assert!(found.len() == 1 && found[0].contains("100 columns"), "{found:?}");
+    }
+    let address = format!("// https://example.org/{}", "x".repeat(100));
+    assert_eq!(planted("verified/lib.rs", &address), [""; 0]);
+}
+
+#[test]
+fn a_wide_paragraph_of_several_lines_is_caught() {
+    let wide = "word ".repeat(25).trim_end().to_owned();
+    for whole in [
+        format!("text\n\n{wide}\n\ntext\n"),
+        format!("# Heading\n{wide}\n- {wide}\n- {wide}\n  - {wide}\n1. {wide}\n"),
+        format!("| {wide} |\n| {wide} |\ntext\n"),
+        format!("```text\n{wide}\n{wide}\n```\n{wide}\n"),
+    ] {
+        assert_eq!(planted("text.md", &whole), [""; 0], "{whole}");
+    }
+    for split in [
+        format!("{wide}\nmore\n"),
+        format!("first\n{wide}\n"),
+        format!("- {wide}\n  more\n"),
+        format!("- first\n  {wide}\n"),
+    ] {
+        let found = planted("text.md", &split);
+        assert!(found.len() == 1 && found[0].contains("100 columns"), "{split} {found:?}");
+    }
+}
+
+/// Each refused word, as prose, as a part of a name and as the name of a file.
+#[test]
+fn a_private_word_is_caught() {
+    for (path, text) in [
+        ("text.md", "The node's former life ends."),
+        ("text.md", "Whoever asks waits."),
+        ("text.md", "A node held for crashed."),
+        ("x.proto", "message PeerLetter {}"),
+        ("x.toml", "courier = 1"),
+        ("scenario.txt", "# the story"),
+        ("verified/lib.rs", "struct LeaseDeed;"),
+        ("verified/lib.rs", "fn bury_node() {}"),
+        ("verified/lib.rs", "fn a(only_say: bool) {}"),
+        ("verified/lib.rs", "let x = Why::Closed;"),
+        ("verified/lib.rs", "fn f(door: &Door) {}"),
+        ("verified/told.rs", "//! Reads a trace."),
+        ("verified/desk/mod.rs", "//! A handle."),
+        ("verified/junk.rs", "//! Malformed messages."),
+    ] {
+        assert_eq!(planted(path, text).len(), 1, "{path}: {text}");
+    }
+}
+
+/// Other words, words within words, plain meanings, and the migration table.
+#[test]
+fn the_fields_words_are_not_caught() {
+    for (path, text) in [
+        ("text.md", "Why a lifetime? Ask the node; the door is open."),
+        ("text.md", "A bearer token, a controller, history, lively."),
+        ("verified/lib.rs", "// Ask the node. Why?\nlet text = \"Why\"; std::cmp::Ordering::Less;"),
+        ("verified/lib.rs", "fn told(ask: u32) {}"),
+        ("verified/handle.rs", "//! A handle."),
+    ] {
+        assert_eq!(planted(path, text), [""; 0], "{path}: {text}");
+    }
+    let mut files = clean_without("CHANGELOG.md");
+    let table = "## [Unreleased]\n| life | incarnation |\n";
+    files.push(file("CHANGELOG.md", table));
+    assert_eq!(offences(&files), [""; 0]);
 }
 
 #[test]
